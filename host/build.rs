@@ -1,0 +1,65 @@
+//! Builds `guest/` for WebAssembly, makes a component of it and leaves it
+//! where `src/module.rs` embeds it from.
+
+use std::env;
+use std::error::Error;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use wit_component::ComponentEncoder;
+
+const PACKAGE: &str = "relayer-rest-api";
+const TARGET: &str = "wasm32-unknown-unknown";
+const PROFILE: &str = "module";
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let host = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?);
+    let root = host.parent().ok_or("the host crate is in the workspace's folder")?;
+    for input in ["guest", "wit", "Cargo.toml", "Cargo.lock"] {
+        println!("cargo:rerun-if-changed={}", root.join(input).display());
+    }
+    let out = PathBuf::from(env::var("OUT_DIR")?);
+    // Above TARGET/PROFILE/build/PACKAGE/out: what is built for one profile
+    // of the host is there for the next one. Cargo locks a target folder, so
+    // the module cannot have the same one as the host.
+    let target = out.ancestors().nth(4).unwrap_or(&out).join("module");
+    let module = build(root, &target)?;
+    let component = ComponentEncoder::default().module(&fs::read(module)?)?.validate(true).encode()?;
+    fs::write(out.join("module.wasm"), component)?;
+    Ok(())
+}
+
+/// Builds the module, apart from how the host is built.
+fn build(root: &Path, target: &Path) -> Result<PathBuf, Box<dyn Error>> {
+    let mut cargo = Command::new(env::var("CARGO")?);
+    cargo.current_dir(root).args(["build", "--package", PACKAGE, "--lib"]);
+    cargo.args(["--target", TARGET, "--profile", PROFILE]);
+    cargo.arg("--target-dir").arg(target);
+    for (name, _) in env::vars_os() {
+        let name = name.to_string_lossy().into_owned();
+        let of_the_host = name.starts_with("CARGO_FEATURE_") || name.starts_with("CARGO_CFG_");
+        if of_the_host || HOST_ONLY.contains(&name.as_str()) {
+            cargo.env_remove(name);
+        }
+    }
+    let status = cargo.status()?;
+    if !status.success() {
+        let message = format!(
+            "the module in guest/ does not build ({status}); \
+             if the target is missing, `rustup toolchain install` adds it"
+        );
+        return Err(message.into());
+    }
+    Ok(target.join(TARGET).join(PROFILE).join(PACKAGE.replace('-', "_")).with_extension("wasm"))
+}
+
+/// Settings of the host's build that must not reach the module's.
+const HOST_ONLY: [&str; 6] = [
+    "CARGO_ENCODED_RUSTFLAGS",
+    "RUSTFLAGS",
+    "RUSTC_WORKSPACE_WRAPPER",
+    "RUSTC_WRAPPER",
+    "CARGO_BUILD_TARGET",
+    "CARGO_TARGET_DIR",
+];

@@ -1,0 +1,4 @@
+//! x
+pub mod module;
+pub mod state;
+mod toml_text;

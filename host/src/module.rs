@@ -1,0 +1,38 @@
+//! Modules: loading them, and asking them. The only part that knows wasmtime.
+//!
+//! A module is a component of the world `api-module` in `wit/`. Each request
+//! is handled by a fresh instance, which sees the request and one snapshot of
+//! the relayer's state, and nothing else: no clock, no randomness, no files.
+//!
+//! | file | job |
+//! |---|---|
+//! | `limits.rs` | what a module may use |
+//! | `engine.rs` | the compiler and the pool that instances come from |
+//! | `ticker.rs` | the clock that lets go of guests that run long |
+//! | `contract.rs` | the names in the contract |
+//! | `load.rs` | from bytes to a module that can be asked, or why not |
+//! | `audit.rs` | what a component asks for, against the contract |
+//! | `call.rs` | one request, on a fresh instance |
+//! | `imports.rs` | what an instance can call: one place, every read |
+//! | `wire.rs` | the contract's types, as they cross to a module |
+
+mod audit;
+mod call;
+mod contract;
+mod engine;
+mod imports;
+mod limits;
+mod load;
+mod ticker;
+mod wire;
+
+pub use audit::Offence;
+pub use call::{CallError, ModuleRequest};
+pub use contract::{CONTRACT_PACKAGE, CONTRACT_VERSION};
+pub use engine::{Engine, EngineError};
+pub use limits::Limits;
+pub use load::{Digest, LoadError, Module};
+
+/// The module that is served when no other is given: `guest/`, built with
+/// this crate.
+pub const DEFAULT_MODULE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/module.wasm"));

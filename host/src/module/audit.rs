@@ -1,0 +1,116 @@
+//! What a component asks for, against the contract.
+
+use std::fmt::{self, Display, Formatter};
+
+use wasmtime::component::Component;
+use wasmtime::component::types::ComponentItem;
+
+use super::contract::{CONTRACT_PACKAGE, CONTRACT_VERSION, HANDLER, IMPORTS, interface};
+
+/// Something that a component imports and that the contract does not have.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Offence {
+    /// An interface or function of someone else, or that is in no version.
+    Unknown {
+        /// The import's full name.
+        import: String,
+    },
+    /// An interface of a version of the contract that does not fit.
+    Version {
+        /// The import's full name.
+        import: String,
+    },
+    /// A function that an interface of the contract does not have.
+    Function {
+        /// The interface's full name.
+        import: String,
+        /// The function.
+        function: String,
+    },
+}
+
+impl Display for Offence {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unknown { import } => write!(f, "{import} (not in the contract)"),
+            Self::Version { import } => {
+                write!(f, "{import} (the host has version {CONTRACT_VERSION})")
+            }
+            Self::Function { import, function } => {
+                write!(f, "{import} function {function} (the host's version does not have it)")
+            }
+        }
+    }
+}
+
+/// Every import that the contract does not have.
+pub(super) fn imports(component: &Component) -> Vec<Offence> {
+    let engine = component.engine();
+    let mut offences = Vec::new();
+    for (name, import) in component.component_type().imports(engine) {
+        match (known(name), import.ty) {
+            (Ok(functions), ComponentItem::ComponentInstance(instance)) => {
+                let unknown = instance.exports(engine).filter(|(function, item)| {
+                    matches!(item.ty, ComponentItem::ComponentFunc(_)) && !functions.contains(function)
+                });
+                offences.extend(unknown.map(|(function, _)| Offence::Function {
+                    import: name.to_owned(),
+                    function: function.to_owned(),
+                }));
+            }
+            (Ok(_), _) => offences.push(Offence::Unknown { import: name.to_owned() }),
+            (Err(offence), _) => offences.push(offence),
+        }
+    }
+    offences
+}
+
+/// The full name under which the component exports the handler.
+pub(super) fn handler(component: &Component) -> Result<String, Option<String>> {
+    let engine = component.engine();
+    let prefix = format!("{CONTRACT_PACKAGE}/{}@", HANDLER.0);
+    let name = component
+        .component_type()
+        .exports(engine)
+        .map(|(name, _)| name.to_owned())
+        .find(|name| name.starts_with(&prefix))
+        .ok_or(None)?;
+    let version = &name[prefix.len()..];
+    if compatible(version) { Ok(name) } else { Err(Some(name)) }
+}
+
+/// The functions of an interface of the contract.
+fn known(import: &str) -> Result<&'static [&'static str], Offence> {
+    let unknown = || Offence::Unknown { import: import.to_owned() };
+    let (path, version) = import.split_once('@').ok_or_else(unknown)?;
+    let (package, name) = path.split_once('/').ok_or_else(unknown)?;
+    if package != CONTRACT_PACKAGE {
+        return Err(unknown());
+    }
+    if !compatible(version) {
+        return Err(Offence::Version { import: import.to_owned() });
+    }
+    IMPORTS
+        .iter()
+        .find_map(|(interface, functions)| (*interface == name).then_some(*functions))
+        .ok_or_else(unknown)
+}
+
+/// Whether a component built for this version of the contract fits, going by
+/// the part of a version that semantic versioning lets break.
+fn compatible(version: &str) -> bool {
+    breaking(version) == breaking(CONTRACT_VERSION)
+}
+
+fn breaking(version: &str) -> (&str, Option<&str>) {
+    let mut parts = version.split('.');
+    match parts.next().unwrap_or_default() {
+        "0" => ("0", parts.next()),
+        major => (major, None),
+    }
+}
+
+/// The names of the contract's interfaces, for a message.
+pub(super) fn allowed() -> String {
+    IMPORTS.map(|(name, _)| interface(name)).join(", ")
+}

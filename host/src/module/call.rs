@@ -1,0 +1,228 @@
+//! One request, on a fresh instance.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
+use tracing::Span;
+use wasmtime::component::types::ComponentItem;
+use wasmtime::component::{ComponentExportIndex, InstancePre};
+use wasmtime::{Store, StoreLimits, StoreLimitsBuilder, Trap, UpdateDeadline};
+
+use super::contract::HANDLER;
+use super::load::Module;
+use super::wire;
+use crate::state::Snapshot;
+
+/// What a module is asked.
+#[derive(Debug, Clone)]
+pub struct ModuleRequest {
+    /// The method, such as `GET`.
+    pub method: String,
+    /// The path as the client sent it.
+    pub path: String,
+    /// What follows the `?`.
+    pub query: Option<String>,
+    /// The headers, which the module can ask for by name.
+    pub headers: HeaderMap,
+}
+
+/// A module gave no answer that can be sent. What is in it is for the log:
+/// clients are not told.
+#[derive(Debug, thiserror::Error)]
+pub enum CallError {
+    /// No instance could be made.
+    #[error("the module could not be instantiated: {0:#}")]
+    Instantiate(wasmtime::Error),
+    /// The module trapped: a bug in it, or it wanted more memory than it may.
+    #[error("the module trapped: {0:#}")]
+    Trap(wasmtime::Error),
+    /// The module took longer than it may.
+    #[error("the module took longer than {0:?}")]
+    Timeout(Duration),
+    /// The module answered what HTTP does not allow.
+    #[error("the module's answer is invalid: {0}")]
+    Invalid(InvalidAnswer),
+}
+
+/// What HTTP does not allow in a module's answer.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidAnswer {
+    /// The status is not from 200 to 599.
+    #[error("status {0} is not from 200 to 599")]
+    Status(u16),
+    /// A header's name is not a token.
+    #[error("header name {0:?} is not a token")]
+    HeaderName(String),
+    /// A header's value has a byte that it cannot have.
+    #[error("the value of header {0} has a byte that HTTP does not allow")]
+    HeaderValue(HeaderName),
+    /// A header is the host's to set.
+    #[error("header {0} is the host's to set")]
+    HostHeader(HeaderName),
+}
+
+/// Headers that frame a message or are about the connection.
+const HOST_HEADERS: [HeaderName; 8] = [
+    header::CONNECTION,
+    header::CONTENT_LENGTH,
+    header::DATE,
+    header::TE,
+    header::TRAILER,
+    header::TRANSFER_ENCODING,
+    header::UPGRADE,
+    HeaderName::from_static("keep-alive"),
+];
+
+/// What an instance's imports see: all there is for a module.
+pub(super) struct Call {
+    pub(super) snapshot: Arc<Snapshot>,
+    pub(super) headers: HeaderMap,
+    pub(super) span: Span,
+    limits: StoreLimits,
+}
+
+type Params<'a> = (wire::Request<'a>,);
+type Results = (wire::Response,);
+
+/// Finds the handler and checks that its types are those of the contract.
+pub(super) fn handler(
+    pre: &InstancePre<Call>,
+    interface: &str,
+) -> wasmtime::Result<ComponentExportIndex> {
+    let component = pre.component();
+    let missing =
+        || wasmtime::format_err!("{interface} has no function {}", HANDLER.1);
+    let (_, instance) = component.get_export(None, interface).ok_or_else(missing)?;
+    match component.get_export(Some(&instance), HANDLER.1).ok_or_else(missing)? {
+        (ComponentItem::ComponentFunc(function), index) => {
+            function.typecheck::<Params<'_>, Results>(&pre.instance_type())?;
+            Ok(index)
+        }
+        _ => Err(missing()),
+    }
+}
+
+impl Module {
+    /// Asks the module, on a fresh instance and on this snapshot. Logs go to
+    /// the present span.
+    ///
+    /// While the guest runs, the task gives way to others at each tick; where
+    /// it is dropped, the guest is gone.
+    pub async fn handle(
+        &self,
+        request: ModuleRequest,
+        snapshot: Arc<Snapshot>,
+    ) -> Result<Response<Bytes>, CallError> {
+        let ModuleRequest { method, path, query, headers } = request;
+        let _running = self.engine.ticker.run();
+        let mut store = self.store(Call {
+            snapshot,
+            headers,
+            span: Span::current(),
+            limits: StoreLimitsBuilder::new().memory_size(self.engine.limits.memory_bytes()).build(),
+        });
+        let instance = self
+            .pre
+            .instantiate_async(&mut store)
+            .await
+            .map_err(|error| self.failed(error, CallError::Instantiate))?;
+        let failed = |error| self.failed(error, CallError::Trap);
+        let handle = instance
+            .get_typed_func::<Params<'_>, Results>(&mut store, &self.handle)
+            .map_err(failed)?;
+        let request = wire::Request { method: &method, path: &path, query: query.as_deref() };
+        let (response,) = handle.call_async(&mut store, (request,)).await.map_err(failed)?;
+        answer(response).map_err(CallError::Invalid)
+    }
+
+    fn store(&self, call: Call) -> Store<Call> {
+        let mut store = Store::new(&self.engine.wasmtime, call);
+        store.limiter(|call| &mut call.limits);
+        let deadline = Instant::now() + self.engine.limits.time;
+        store.set_epoch_deadline(1);
+        store.epoch_deadline_callback(move |_| {
+            Ok(if Instant::now() < deadline {
+                UpdateDeadline::YieldCustom(1, Box::pin(tokio::task::yield_now()))
+            } else {
+                UpdateDeadline::Interrupt
+            })
+        });
+        store
+    }
+
+    fn failed(
+        &self,
+        error: wasmtime::Error,
+        otherwise: impl FnOnce(wasmtime::Error) -> CallError,
+    ) -> CallError {
+        match error.downcast_ref::<Trap>() {
+            Some(Trap::Interrupt) => CallError::Timeout(self.engine.limits.time),
+            Some(_) => CallError::Trap(error),
+            None => otherwise(error),
+        }
+    }
+}
+
+/// The answer, where HTTP allows it.
+fn answer(raw: wire::Response) -> Result<Response<Bytes>, InvalidAnswer> {
+    let mut response = Response::new(raw.body);
+    *response.status_mut() = StatusCode::from_u16(raw.status)
+        .ok()
+        .filter(|_| (200..600).contains(&raw.status))
+        .ok_or(InvalidAnswer::Status(raw.status))?;
+    for wire::Header { name, value } in raw.headers {
+        let name = HeaderName::from_bytes(name.as_bytes())
+            .map_err(|_| InvalidAnswer::HeaderName(name))?;
+        if HOST_HEADERS.contains(&name) {
+            return Err(InvalidAnswer::HostHeader(name));
+        }
+        let value = HeaderValue::from_maybe_shared(Bytes::from(value))
+            .map_err(|_| InvalidAnswer::HeaderValue(name.clone()))?;
+        response.headers_mut().append(name, value);
+    }
+    Ok(response)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{InvalidAnswer, answer, wire};
+    use http::HeaderName;
+
+    fn response(status: u16, headers: &[(&str, &[u8])]) -> wire::Response {
+        let headers = headers
+            .iter()
+            .map(|(name, value)| wire::Header { name: (*name).to_owned(), value: value.to_vec() })
+            .collect();
+        wire::Response { status, headers, body: "body".into() }
+    }
+
+    #[test]
+    fn a_valid_answer_is_taken_as_it_is() {
+        let answer = answer(response(404, &[("X-A", b"1"), ("x-a", b"\xff")])).unwrap();
+        assert_eq!(answer.status(), 404);
+        assert_eq!(answer.headers().get_all("x-a").iter().count(), 2);
+        assert_eq!(answer.body(), "body");
+    }
+
+    #[test]
+    fn what_http_does_not_allow_is_refused() {
+        let host_header =
+            |name: &'static str| InvalidAnswer::HostHeader(HeaderName::from_static(name));
+        for (status, headers, expected) in [
+            (0, ("a", b"b".as_slice()), InvalidAnswer::Status(0)),
+            (199, ("a", b"b"), InvalidAnswer::Status(199)),
+            (600, ("a", b"b"), InvalidAnswer::Status(600)),
+            (1000, ("a", b"b"), InvalidAnswer::Status(1000)),
+            (200, ("a b", b"c"), InvalidAnswer::HeaderName("a b".into())),
+            (200, ("", b"c"), InvalidAnswer::HeaderName(String::new())),
+            (200, ("a", b"b\r\nc: d"), InvalidAnswer::HeaderValue(HeaderName::from_static("a"))),
+            (200, ("Content-Length", b"1"), host_header("content-length")),
+            (200, ("Transfer-Encoding", b"chunked"), host_header("transfer-encoding")),
+            (200, ("Connection", b"close"), host_header("connection")),
+        ] {
+            assert_eq!(answer(response(status, &[headers])).unwrap_err(), expected);
+        }
+    }
+}

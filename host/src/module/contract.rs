@@ -1,0 +1,26 @@
+//! The names in the contract, which `wit/` describes.
+
+/// The contract's package.
+pub const CONTRACT_PACKAGE: &str = "relayer:rest";
+
+/// The contract's version. A component built for another version is taken
+/// where semantic versioning says that the two are compatible.
+pub const CONTRACT_VERSION: &str = "0.1.0";
+
+/// What a module exports, and the function in it.
+pub(super) const HANDLER: (&str, &str) = ("handler", "handle");
+
+/// The interfaces that a module may import, with their functions.
+pub(super) const IMPORTS: [(&str, &[&str]); 6] = [
+    ("types", &[]),
+    ("version", &["components"]),
+    ("chains", &["ids", "config"]),
+    ("state", &["current"]),
+    ("request", &["header"]),
+    ("log", &["log"]),
+];
+
+/// An interface's full name: `relayer:rest/state@0.1.0`.
+pub(super) fn interface(name: &str) -> String {
+    format!("{CONTRACT_PACKAGE}/{name}@{CONTRACT_VERSION}")
+}

@@ -1,0 +1,90 @@
+//! The compiler, and the pool that instances come from.
+
+use std::sync::Arc;
+
+use wasmtime::component::Linker;
+use wasmtime::{Config, Enabled, InstanceAllocationStrategy, PoolingAllocationConfig};
+
+use super::call::Call;
+use super::imports;
+use super::limits::Limits;
+use super::ticker::Ticker;
+
+/// Tables of a component: one of its own, and those that adapters bring.
+const TABLES: u32 = 4;
+
+/// Core instances of a component: its own, and those that adapters bring.
+const CORE_INSTANCES: u32 = 8;
+
+/// What of an instance's memory stays with the process for the next one, in
+/// bytes: what an answer of some thousand workers touches.
+const MEMORY_KEPT: usize = 1 << 20;
+
+/// Compiles modules and runs them. One engine serves a process; it is cheap
+/// to clone.
+#[derive(Clone)]
+pub struct Engine {
+    pub(super) wasmtime: wasmtime::Engine,
+    pub(super) linker: Arc<Linker<Call>>,
+    pub(super) ticker: Arc<Ticker>,
+    pub(super) limits: Limits,
+}
+
+/// This machine cannot run modules.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot set up the module engine: {0:#}; {1} instances of {2} may be more than the system can reserve: lower limits.concurrency or limits.memory")]
+pub struct EngineError(wasmtime::Error, u32, bytesize::ByteSize);
+
+impl Engine {
+    /// An engine for modules under these limits.
+    pub fn new(limits: &Limits) -> Result<Self, EngineError> {
+        let fault = |error| EngineError(error, limits.concurrency, limits.memory);
+        let wasmtime = wasmtime::Engine::new(&config(limits)).map_err(fault)?;
+        let mut linker = Linker::new(&wasmtime);
+        imports::define(&mut linker).map_err(fault)?;
+        let ticker = Ticker::start(&wasmtime).map_err(|error| fault(error.into()))?;
+        Ok(Self {
+            wasmtime,
+            linker: Arc::new(linker),
+            ticker: Arc::new(ticker),
+            limits: limits.clone(),
+        })
+    }
+
+    /// What modules may use.
+    #[must_use]
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
+}
+
+fn config(limits: &Limits) -> Config {
+    let mut config = Config::new();
+    // An answer depends on the request and the state, on nothing else: not on
+    // how this machine rounds, nor on what another thread does.
+    config
+        .cranelift_nan_canonicalization(true)
+        .relaxed_simd_deterministic(true)
+        .concurrency_support(false)
+        .epoch_interruption(true)
+        .allocation_strategy(InstanceAllocationStrategy::Pooling(pool(limits)));
+    config
+}
+
+fn pool(limits: &Limits) -> PoolingAllocationConfig {
+    let count = limits.concurrency;
+    let mut pool = PoolingAllocationConfig::new();
+    pool.total_component_instances(count)
+        .total_core_instances(count * CORE_INSTANCES)
+        .max_core_instances_per_component(CORE_INSTANCES)
+        .total_memories(count)
+        .max_memories_per_component(1)
+        .max_memory_size(limits.memory_bytes())
+        .total_tables(count * TABLES)
+        .max_tables_per_component(TABLES)
+        .total_stacks(count)
+        .linear_memory_keep_resident(MEMORY_KEPT)
+        .table_keep_resident(MEMORY_KEPT)
+        .pagemap_scan(Enabled::Auto);
+    pool
+}

@@ -1,0 +1,76 @@
+//! What an instance can call: the whole of what a module can see.
+
+use std::sync::Arc;
+
+use http::HeaderName;
+use wasmtime::StoreContextMut;
+use wasmtime::component::{ComponentNamedList, Lift, Linker, Lower};
+
+use super::call::Call;
+use super::contract::interface;
+use super::wire;
+
+/// The functions of the contract, in its order.
+pub(super) fn define(linker: &mut Linker<Call>) -> wasmtime::Result<()> {
+    function(linker, "version", "components", |call, ()| (call.components(),))?;
+    function(linker, "chains", "ids", |call, ()| (call.chain_ids(),))?;
+    function(linker, "chains", "config", |call, (id,): (String,)| (call.chain(&id),))?;
+    function(linker, "state", "current", |call, ()| (call.state(),))?;
+    function(linker, "request", "header", |call, (name,): (String,)| (call.header(&name),))?;
+    function(linker, "log", "log", |call, (level, message): (wire::Level, String)| {
+        call.log(level, &message);
+    })
+}
+
+impl Call {
+    fn components(&self) -> Arc<Vec<wire::Component>> {
+        self.snapshot.components().derived(|components| wire::components(components))
+    }
+
+    fn chain_ids(&self) -> Arc<Vec<Arc<str>>> {
+        self.snapshot.chain_ids().derived(|ids| wire::chain_ids(ids))
+    }
+
+    fn chain(&self, id: &str) -> Option<Arc<wire::ChainConfig>> {
+        Some(self.snapshot.chain(id)?.derived(|chain| wire::ChainConfig::from(chain)))
+    }
+
+    fn state(&self) -> Arc<wire::Status> {
+        self.snapshot.status().derived(wire::status)
+    }
+
+    fn header(&self, name: &str) -> Vec<Vec<u8>> {
+        // A name that no header can have is the name of no header.
+        let Ok(name) = HeaderName::from_bytes(name.as_bytes()) else { return Vec::new() };
+        self.headers.get_all(name).iter().map(|value| value.as_bytes().to_vec()).collect()
+    }
+
+    fn log(&self, level: wire::Level, message: &str) {
+        self.span.in_scope(|| match level {
+            wire::Level::Trace => tracing::trace!(target: "module", "{}", message.escape_debug()),
+            wire::Level::Debug => tracing::debug!(target: "module", "{}", message.escape_debug()),
+            wire::Level::Info => tracing::info!(target: "module", "{}", message.escape_debug()),
+            wire::Level::Warn => tracing::warn!(target: "module", "{}", message.escape_debug()),
+            wire::Level::Error => tracing::error!(target: "module", "{}", message.escape_debug()),
+        });
+    }
+}
+
+/// Defines a function of an interface of the contract.
+fn function<Params, Results>(
+    linker: &mut Linker<Call>,
+    name: &str,
+    function: &str,
+    body: impl Fn(&Call, Params) -> Results + Send + Sync + 'static,
+) -> wasmtime::Result<()>
+where
+    Params: ComponentNamedList + Lift + 'static,
+    Results: ComponentNamedList + Lower + 'static,
+{
+    // Interfaces have more than one function: each is added to its own.
+    let mut root = linker.root();
+    let mut instance = root.instance(&interface(name))?;
+    instance.func_wrap(function, move |store: StoreContextMut<'_, Call>, params| {
+        Ok(body(store.data(), params))
+    })
+}

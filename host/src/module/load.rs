@@ -1,0 +1,171 @@
+//! From bytes to a module that can be asked, or why not.
+
+use std::fmt::{self, Debug, Display, Formatter};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use sha2::{Digest as _, Sha256};
+use wasmtime::component::{Component, ComponentExportIndex, InstancePre};
+
+use super::audit::{self, Offence};
+use super::call::{self, Call};
+use super::contract::{CONTRACT_VERSION, HANDLER, interface};
+use super::engine::Engine;
+
+/// A component that can be asked.
+#[derive(Clone)]
+pub struct Module {
+    pub(super) engine: Engine,
+    pub(super) pre: InstancePre<Call>,
+    pub(super) handle: ComponentExportIndex,
+    digest: Digest,
+}
+
+/// A component's version: the SHA-256 of its bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Digest([u8; 32]);
+
+/// A component that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// The file cannot be read.
+    #[error("module {}: cannot be read: {source}; check the path and its permissions", file.display())]
+    Unreadable {
+        /// The file.
+        file: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// It is not WebAssembly.
+    #[error("module {name}: is not WebAssembly: a component starts with the bytes 00 61 73 6d 0d 00 01 00")]
+    NotWasm {
+        /// The module.
+        name: String,
+    },
+    /// It is a core module.
+    #[error("module {name}: is a core module, not a component; encode it with `wasm-tools component new`")]
+    CoreModule {
+        /// The module.
+        name: String,
+    },
+    /// It is not a valid component.
+    #[error("module {name}: is not a valid component: {reason}")]
+    Invalid {
+        /// The module.
+        name: String,
+        /// What the compiler says.
+        reason: String,
+    },
+    /// It asks for more than the contract has.
+    #[error("module {name}: imports what a module cannot have: {}; it can import {}", list(offences), audit::allowed())]
+    Imports {
+        /// The module.
+        name: String,
+        /// Each import that is too much.
+        offences: Vec<Offence>,
+    },
+    /// It does not export the handler.
+    #[error("module {name}: does not export {}, which the world api-module asks for{}", interface(HANDLER.0), instead(found))]
+    NoHandler {
+        /// The module.
+        name: String,
+        /// The handler of another version that it exports.
+        found: Option<String>,
+    },
+    /// Its types are not those of the contract.
+    #[error("module {name}: does not fit the contract, version {CONTRACT_VERSION}: {reason}; build it against this host's wit/")]
+    Types {
+        /// The module.
+        name: String,
+        /// What does not fit.
+        reason: String,
+    },
+}
+
+impl Module {
+    /// Reads, compiles and checks a component from a file. Takes some tens of
+    /// milliseconds, on the calling thread.
+    pub fn from_file(engine: &Engine, file: &Path) -> Result<Self, LoadError> {
+        let bytes = std::fs::read(file)
+            .map_err(|source| LoadError::Unreadable { file: file.to_owned(), source })?;
+        Self::from_bytes(engine, &file.display().to_string(), &bytes)
+    }
+
+    /// Compiles and checks a component. `name` is what messages call it.
+    pub fn from_bytes(engine: &Engine, name: &str, bytes: &[u8]) -> Result<Self, LoadError> {
+        let name = || name.to_owned();
+        match kind(bytes) {
+            Some(Kind::Component) => {}
+            Some(Kind::CoreModule) => return Err(LoadError::CoreModule { name: name() }),
+            None => return Err(LoadError::NotWasm { name: name() }),
+        }
+        let component = Component::from_binary(&engine.wasmtime, bytes)
+            .map_err(|error| LoadError::Invalid { name: name(), reason: format!("{error:#}") })?;
+        let offences = audit::imports(&component);
+        if !offences.is_empty() {
+            return Err(LoadError::Imports { name: name(), offences });
+        }
+        let handler = audit::handler(&component)
+            .map_err(|found| LoadError::NoHandler { name: name(), found })?;
+        let misfit =
+            |error: wasmtime::Error| LoadError::Types { name: name(), reason: format!("{error:#}") };
+        let pre = engine.linker.instantiate_pre(&component).map_err(misfit)?;
+        let handle = call::handler(&pre, &handler).map_err(misfit)?;
+        let digest = Digest(Sha256::digest(bytes).into());
+        Ok(Self { engine: engine.clone(), pre, handle, digest })
+    }
+
+    /// The module's version.
+    #[must_use]
+    pub fn digest(&self) -> Digest {
+        self.digest
+    }
+}
+
+/// What a WebAssembly binary is, by its first bytes.
+enum Kind {
+    CoreModule,
+    Component,
+}
+
+fn kind(bytes: &[u8]) -> Option<Kind> {
+    match bytes.strip_prefix(b"\0asm")? {
+        [1, 0, 0, 0, ..] => Some(Kind::CoreModule),
+        [_, _, 1, 0, ..] => Some(Kind::Component),
+        _ => None,
+    }
+}
+
+impl Digest {
+    /// The first 12 hexadecimal digits, which tell modules apart in practice.
+    #[must_use]
+    pub fn short(&self) -> String {
+        self.to_string()[..12].to_owned()
+    }
+}
+
+impl Display for Digest {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl Debug for Digest {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "Digest({self})")
+    }
+}
+
+impl Debug for Module {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Module").field("digest", &self.digest).finish_non_exhaustive()
+    }
+}
+
+fn list(offences: &[Offence]) -> String {
+    offences.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
+fn instead(found: &Option<String>) -> String {
+    found.as_ref().map(|found| format!("; it exports {found}")).unwrap_or_default()
+}

@@ -1,0 +1,15 @@
+//! The contract's types, as they cross to a module.
+//!
+//! Each has the fields of the type of its name in `wit/`, in their order: the
+//! linker checks that when a module is loaded. The state's own types are not
+//! used here so that they need not know how they cross; what is made from
+//! them is made once for each content and shared by all requests.
+#![allow(unsafe_code, reason = "the derives implement unsafe traits")]
+
+mod chain;
+mod message;
+mod state;
+
+pub(super) use chain::ChainConfig;
+pub(super) use message::{Header, Level, Request, Response};
+pub(super) use state::{Component, Status, chain_ids, components, status};

@@ -1,0 +1,98 @@
+//! Source: the relayer's configuration file, of any version from 0.7 to 1.13.
+//!
+//! It gives the chains and the address to serve at. Sections and keys that
+//! mean nothing here are passed over; the relayer itself refuses unknown ones.
+//! Passwords in URLs and secret keys are left behind.
+//!
+//! | file | job |
+//! |---|---|
+//! | `file.rs` | the file's shape, key by key |
+//! | `value.rs` | values that can be written in more than one way |
+//! | `chain.rs` | from a chain as written to a chain with its defaults |
+//! | `error.rs` | what can be wrong with a file, and where |
+
+mod chain;
+mod error;
+mod file;
+mod value;
+
+use std::collections::HashMap;
+use std::path::Path;
+
+pub use error::{ConfigError, Problem};
+
+use super::{ChainConfig, ChainId};
+use crate::toml_text::{self, Position};
+
+/// What a relayer's configuration file says.
+#[derive(Debug, Clone, PartialEq)]
+pub struct HermesConfig {
+    /// The section `[rest]`.
+    pub rest: Rest,
+    /// The chains, in the order of the file.
+    pub chains: Vec<ChainConfig>,
+}
+
+/// Where the relayer's REST API is served.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rest {
+    /// Whether it is served; `None` where the file does not say.
+    pub enabled: Option<bool>,
+    /// The name or address to listen on. Default: `127.0.0.1`.
+    pub host: String,
+    /// The TCP port to listen on. Default: 3000.
+    pub port: u16,
+}
+
+impl Default for Rest {
+    fn default() -> Self {
+        Self { enabled: None, host: "127.0.0.1".to_owned(), port: 3000 }
+    }
+}
+
+impl HermesConfig {
+    /// Reads a file.
+    pub fn read(path: &Path) -> Result<Self, ConfigError> {
+        let fault = |problem| ConfigError { file: path.to_owned(), problem };
+        let bytes = std::fs::read(path).map_err(|error| fault(Problem::Unreadable(error)))?;
+        let text = std::str::from_utf8(&bytes).map_err(|error| {
+            fault(Problem::NotText { line: newlines(&bytes[..error.valid_up_to()]) + 1 })
+        })?;
+        Self::parse(text).map_err(fault)
+    }
+
+    /// Reads the text of a file.
+    pub fn parse(text: &str) -> Result<Self, Problem> {
+        let file: file::File =
+            toml_text::parse(text).map_err(|fault| Problem::from_fault(fault, text))?;
+        let mut lines: HashMap<ChainId, usize> = HashMap::new();
+        let mut chains = Vec::with_capacity(file.chains.len());
+        for raw in file.chains {
+            let position = Position::of(text, raw.id.span().start);
+            let chain = chain::config(raw);
+            if let Some(first) = lines.insert(chain.id.clone(), position.line) {
+                return Err(Problem::DuplicateChain { id: chain.id, position, first });
+            }
+            chains.push(chain);
+        }
+        Ok(Self { rest: file.rest.map(Rest::from).unwrap_or_default(), chains })
+    }
+}
+
+fn newlines(bytes: &[u8]) -> usize {
+    bytes.iter().filter(|byte| **byte == b'\n').count()
+}
+
+impl From<file::Rest> for Rest {
+    fn from(raw: file::Rest) -> Self {
+        let default = Self::default();
+        Self {
+            enabled: raw.enabled,
+            host: raw.host.unwrap_or(default.host),
+            port: raw.port.unwrap_or(default.port),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

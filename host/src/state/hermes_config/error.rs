@@ -1,0 +1,87 @@
+//! What can be wrong with a relayer's configuration file.
+
+use std::io;
+use std::path::PathBuf;
+
+use crate::state::ChainId;
+use crate::toml_text::{Fault, Position, Step, dotted};
+
+/// A file that cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[error("relayer configuration {}: {problem}", file.display())]
+pub struct ConfigError {
+    /// The file.
+    pub file: PathBuf,
+    /// What is wrong with it. Part of this error's message.
+    pub problem: Problem,
+}
+
+/// What is wrong with a file.
+#[derive(Debug, thiserror::Error)]
+pub enum Problem {
+    /// It cannot be read.
+    #[error("cannot be read: {0}; check the path and its permissions")]
+    Unreadable(io::Error),
+    /// It is not UTF-8.
+    #[error("line {line} is not UTF-8 text; is this a TOML file?")]
+    NotText {
+        /// The line of the first byte that is not.
+        line: usize,
+    },
+    /// It is not TOML.
+    #[error("{position}: {message}")]
+    Syntax {
+        /// Where.
+        position: Position,
+        /// What.
+        message: String,
+    },
+    /// A value is of the wrong type, out of range or missing.
+    #[error("{position}: {place}: {message}")]
+    Value {
+        /// Where.
+        position: Position,
+        /// The chain and the key, or the section and the key.
+        place: String,
+        /// What.
+        message: String,
+    },
+    /// Two chains have one identifier.
+    #[error("{position}: chain '{id}' is already configured in line {first}; remove one of the two")]
+    DuplicateChain {
+        /// The identifier.
+        id: ChainId,
+        /// Where the second one is.
+        position: Position,
+        /// The line of the first one.
+        first: usize,
+    },
+}
+
+impl Problem {
+    pub(super) fn from_fault(fault: Fault, text: &str) -> Self {
+        let position = fault.position.unwrap_or(Position { line: 1, column: 1 });
+        if fault.path.is_empty() {
+            return Self::Syntax { position, message: fault.message };
+        }
+        Self::Value { position, place: place(&fault.path, text), message: fault.message }
+    }
+}
+
+/// The chain by its identifier where the path leads into one that has it.
+fn place(path: &[Step], text: &str) -> String {
+    let [Step::Key(section), Step::Index(index), rest @ ..] = path else {
+        return dotted(path);
+    };
+    let name = chain_id(text, *index).filter(|_| section == "chains");
+    match (name, rest) {
+        (None, _) => dotted(path),
+        (Some(id), []) => format!("chain '{id}'"),
+        (Some(id), rest) => format!("chain '{id}': {}", dotted(rest)),
+    }
+}
+
+fn chain_id(text: &str, index: usize) -> Option<String> {
+    let file: toml::Table = text.parse().ok()?;
+    Some(file.get("chains")?.get(index)?.get("id")?.as_str()?.to_owned())
+}

@@ -1,0 +1,165 @@
+//! Values that a file can write in more than one way.
+
+use std::fmt::{self, Formatter};
+use std::time::Duration;
+
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Error, MapAccess, Unexpected, Visitor};
+use serde::{Deserialize, Deserializer};
+use url::Url;
+
+use crate::state::Ratio;
+
+/// A URL, normalized and without its password.
+pub(super) struct UrlText(pub(super) String);
+
+/// A finite number, written as a float or as an integer.
+#[derive(Clone, Copy)]
+pub(super) struct Finite(pub(super) f64);
+
+/// A duration as `14days`, `336hours` or `1h 30m`, of up to 584 years.
+#[derive(Clone, Copy)]
+pub(super) struct DurationText(pub(super) Duration);
+
+/// A fraction of at most 1: a text `2/3`, or a table of texts or numbers.
+#[derive(Clone, Copy)]
+pub(super) struct RatioText(pub(super) Ratio);
+
+impl<'de> Deserialize<'de> for UrlText {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_str(UrlVisitor)
+    }
+}
+
+struct UrlVisitor;
+
+impl Visitor<'_> for UrlVisitor {
+    type Value = UrlText;
+
+    fn expecting(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str("a URL, such as 'http://127.0.0.1:26657'")
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<UrlText, E> {
+        // The text may hold a password: a message does not repeat it.
+        let mut url = Url::parse(text).map_err(|error| {
+            E::custom(format_args!("not a URL ({error}); expected one such as 'http://127.0.0.1:26657'"))
+        })?;
+        if url.password().is_some() && url.set_password(None).is_err() {
+            return Err(E::custom("a URL of this kind cannot have a password"));
+        }
+        Ok(UrlText(url.into()))
+    }
+}
+
+impl<'de> Deserialize<'de> for Finite {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let number = f64::deserialize(deserializer)?;
+        if number.is_finite() {
+            Ok(Self(number))
+        } else {
+            Err(D::Error::invalid_value(Unexpected::Float(number), &"a finite number"))
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for DurationText {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_str(DurationVisitor)
+    }
+}
+
+struct DurationVisitor;
+
+impl Visitor<'_> for DurationVisitor {
+    type Value = DurationText;
+
+    fn expecting(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str("a duration, such as '10s', '336hours' or '14days'")
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<DurationText, E> {
+        let duration = humantime::parse_duration(text).map_err(|error| {
+            E::custom(format_args!("'{text}' is not a duration ({error}); expected one such as '14days'"))
+        })?;
+        // It crosses to modules as nanoseconds.
+        if u64::try_from(duration.as_nanos()).is_err() {
+            return Err(E::custom(format_args!("'{text}' is longer than 584 years")));
+        }
+        Ok(DurationText(duration))
+    }
+}
+
+impl<'de> Deserialize<'de> for RatioText {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(RatioVisitor)
+    }
+}
+
+struct RatioVisitor;
+
+impl<'de> Visitor<'de> for RatioVisitor {
+    type Value = RatioText;
+
+    fn expecting(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str("a fraction, such as '2/3' or { numerator = '2', denominator = '3' }")
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<RatioText, E> {
+        let invalid = || E::invalid_value(Unexpected::Str(text), &self);
+        let (numerator, denominator) = text.split_once('/').ok_or_else(invalid)?;
+        let part = |part: &str| part.trim().parse().map_err(|_| invalid());
+        ratio(part(numerator)?, part(denominator)?)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<RatioText, A::Error> {
+        #[derive(Deserialize)]
+        struct Table {
+            numerator: Part,
+            denominator: Part,
+        }
+        let table = Table::deserialize(MapAccessDeserializer::new(map))?;
+        ratio(table.numerator.0, table.denominator.0)
+    }
+}
+
+fn ratio<E: Error>(numerator: u64, denominator: u64) -> Result<RatioText, E> {
+    match Ratio::new(numerator, denominator) {
+        Some(ratio) if numerator <= denominator => Ok(RatioText(ratio)),
+        Some(_) => Err(E::custom(format_args!("{numerator}/{denominator} is over 1"))),
+        None => Err(E::custom("the denominator is 0")),
+    }
+}
+
+/// A part of a fraction: a number, or a text of digits.
+struct Part(u64);
+
+impl<'de> Deserialize<'de> for Part {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(PartVisitor)
+    }
+}
+
+struct PartVisitor;
+
+impl Visitor<'_> for PartVisitor {
+    type Value = Part;
+
+    fn expecting(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str("a whole number or a text of digits")
+    }
+
+    fn visit_i64<E: Error>(self, number: i64) -> Result<Part, E> {
+        u64::try_from(number)
+            .map(Part)
+            .map_err(|_| E::invalid_value(Unexpected::Signed(number), &self))
+    }
+
+    fn visit_u64<E: Error>(self, number: u64) -> Result<Part, E> {
+        Ok(Part(number))
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Part, E> {
+        text.parse().map(Part).map_err(|_| E::invalid_value(Unexpected::Str(text), &self))
+    }
+}

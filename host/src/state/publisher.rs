@@ -1,0 +1,285 @@
+//! Publishing: how state gets from a source to the requests.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arc_swap::ArcSwap;
+
+use super::relayer::{Component, NotReady, RelayerState};
+use super::snapshot::{Generation, Slice, Snapshot};
+use super::{ChainConfig, ChainId};
+
+/// Where a source puts what it knows of the relayer. Cheap to clone; works
+/// from any thread, in or out of async code.
+///
+/// Each call publishes one new snapshot by one atomic exchange. Readers never
+/// wait, for writers or for each other; writers wait for other writers only.
+/// Content that does not change keeps its generation.
+///
+/// A new publisher knows of no chains, and is not ready.
+#[derive(Debug, Clone)]
+pub struct StatePublisher {
+    shared: Arc<Shared>,
+}
+
+/// Where requests find the present snapshot.
+#[derive(Debug, Clone)]
+pub struct StateReader {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    current: ArcSwap<Snapshot>,
+    /// The generation of the newest slice. Held while a writer makes a
+    /// snapshot out of the one before.
+    newest: Mutex<Generation>,
+}
+
+/// Two chains have one identifier.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("chain '{0}' is configured twice; give each chain an identifier of its own")]
+pub struct DuplicateChain(pub ChainId);
+
+impl Default for StatePublisher {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl StatePublisher {
+    /// A publisher that knows nothing yet.
+    #[must_use]
+    pub fn new() -> Self {
+        let shared = Shared {
+            current: ArcSwap::from_pointee(Snapshot::empty()),
+            newest: Mutex::new(Generation(0)),
+        };
+        Self { shared: Arc::new(shared) }
+    }
+
+    /// Where what is published here can be read.
+    #[must_use]
+    pub fn reader(&self) -> StateReader {
+        StateReader { shared: Arc::clone(&self.shared) }
+    }
+
+    /// Sets the versions of the relayer's parts. `ibc-relayer` belongs first.
+    pub fn set_components(&self, components: Vec<Component>) {
+        self.publish(|snapshot, next| {
+            snapshot.components = snapshot.components.with(components, next);
+        });
+    }
+
+    /// Sets all chains, in their order.
+    ///
+    /// # Errors
+    /// Where two have one identifier; nothing is published then.
+    pub fn set_chains(&self, chains: Vec<ChainConfig>) -> Result<(), DuplicateChain> {
+        let mut by_id = HashMap::with_capacity(chains.len());
+        let ids: Vec<ChainId> = chains.iter().map(|chain| chain.id.clone()).collect();
+        for chain in chains {
+            if let Some(first) = by_id.insert(chain.id.clone(), chain) {
+                return Err(DuplicateChain(first.id));
+            }
+        }
+        self.publish(|snapshot, next| {
+            snapshot.chains = by_id
+                .into_iter()
+                .map(|(id, chain)| {
+                    let slice = match snapshot.chains.get(&id) {
+                        Some(before) => before.with(chain, next),
+                        None => Slice::new(chain, next),
+                    };
+                    (id, slice)
+                })
+                .collect();
+            snapshot.chain_ids = snapshot.chain_ids.with(ids, next);
+        });
+        Ok(())
+    }
+
+    /// Adds a chain behind the others, or changes the one that has its
+    /// identifier.
+    pub fn set_chain(&self, chain: ChainConfig) {
+        self.publish(|snapshot, next| {
+            if let Some(slice) = snapshot.chains.get_mut(&chain.id) {
+                *slice = slice.with(chain, next);
+                return;
+            }
+            let mut ids = snapshot.chain_ids.value().to_vec();
+            ids.push(chain.id.clone());
+            snapshot.chain_ids = Slice::new(ids, next);
+            snapshot.chains.insert(chain.id.clone(), Slice::new(chain, next));
+        });
+    }
+
+    /// Removes a chain, where there is one of this identifier.
+    pub fn remove_chain(&self, id: &ChainId) {
+        self.publish(|snapshot, next| {
+            if snapshot.chains.remove(id).is_some() {
+                let ids = snapshot.chain_ids.value().iter().filter(|other| *other != id).cloned();
+                snapshot.chain_ids = Slice::new(ids.collect(), next);
+            }
+        });
+    }
+
+    /// Sets what the relayer is doing, and that this is known.
+    pub fn set_state(&self, mut state: RelayerState) {
+        state.sort();
+        self.publish(|snapshot, next| {
+            snapshot.status = snapshot.status.with(Ok(state), next);
+        });
+    }
+
+    /// Changes what the relayer is doing; from nothing where it is not known.
+    pub fn update_state(&self, update: impl FnOnce(&mut RelayerState)) {
+        self.publish(|snapshot, next| {
+            let mut state = snapshot.status.value().clone().unwrap_or_default();
+            update(&mut state);
+            state.sort();
+            snapshot.status = snapshot.status.with(Ok(state), next);
+        });
+    }
+
+    /// Says that what the relayer is doing is not known.
+    pub fn set_not_ready(&self, reason: NotReady) {
+        self.publish(|snapshot, next| {
+            snapshot.status = snapshot.status.with(Err(reason), next);
+        });
+    }
+
+    /// Publishes the present snapshot with a change, whose new slices get the
+    /// given generation.
+    fn publish(&self, change: impl FnOnce(&mut Snapshot, Generation)) {
+        // A panic in a caller's closure publishes nothing, so that what a
+        // poisoned lock guards is as it was.
+        let mut newest = self.shared.newest.lock().unwrap_or_else(PoisonError::into_inner);
+        let next = Generation(newest.0 + 1);
+        let mut snapshot = Snapshot::clone(&self.shared.current.load());
+        change(&mut snapshot, next);
+        self.shared.current.store(Arc::new(snapshot));
+        *newest = next;
+    }
+}
+
+impl StateReader {
+    /// The present snapshot.
+    #[must_use]
+    pub fn snapshot(&self) -> Arc<Snapshot> {
+        self.shared.current.load_full()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{DuplicateChain, StatePublisher};
+    use crate::state::{ChainConfig, ChainKind, NotReady, Object, RelayerState, Worker};
+
+    fn chain(id: &str) -> ChainConfig {
+        ChainConfig::new(id, ChainKind::CosmosSdk)
+    }
+
+    fn ids(publisher: &StatePublisher) -> Vec<String> {
+        let snapshot = publisher.reader().snapshot();
+        snapshot.chain_ids().value().iter().map(ToString::to_string).collect()
+    }
+
+    fn wallet(id: u64) -> Worker {
+        Worker { id, object: Object::Wallet { chain_id: "a".into() }, data: None }
+    }
+
+    #[test]
+    fn a_generation_changes_when_the_content_does_and_only_then() {
+        let publisher = StatePublisher::new();
+        publisher.set_chains(vec![chain("a"), chain("b")]).unwrap();
+        let before = publisher.reader().snapshot();
+        publisher.set_chains(vec![chain("a"), chain("b")]).unwrap();
+        let same = publisher.reader().snapshot();
+        let changed = ChainConfig { max_gas: Some(1), ..chain("b") };
+        publisher.set_chains(vec![chain("a"), changed]).unwrap();
+        let after = publisher.reader().snapshot();
+
+        let generation =
+            |snapshot: &super::Snapshot, id| snapshot.chain(id).unwrap().generation();
+        assert_eq!(before.chain_ids().generation(), same.chain_ids().generation());
+        assert_eq!(generation(&before, "b"), generation(&same, "b"));
+        assert_eq!(before.chain_ids().generation(), after.chain_ids().generation());
+        assert_eq!(generation(&before, "a"), generation(&after, "a"));
+        assert!(generation(&before, "b") < generation(&after, "b"));
+    }
+
+    #[test]
+    fn a_chain_that_comes_back_is_of_a_new_generation() {
+        let publisher = StatePublisher::new();
+        publisher.set_chain(chain("a"));
+        let before = publisher.reader().snapshot().chain("a").unwrap().generation();
+        publisher.remove_chain(&"a".into());
+        publisher.set_chain(chain("a"));
+        let after = publisher.reader().snapshot().chain("a").unwrap().generation();
+        assert!(before < after);
+    }
+
+    #[test]
+    fn chains_keep_their_order() {
+        let publisher = StatePublisher::new();
+        publisher.set_chains(vec![chain("b"), chain("a")]).unwrap();
+        publisher.set_chain(chain("c"));
+        publisher.set_chain(ChainConfig { max_gas: Some(1), ..chain("b") });
+        assert_eq!(ids(&publisher), ["b", "a", "c"]);
+        publisher.remove_chain(&"a".into());
+        publisher.remove_chain(&"unknown".into());
+        assert_eq!(ids(&publisher), ["b", "c"]);
+        assert!(publisher.reader().snapshot().chain("a").is_none());
+    }
+
+    #[test]
+    fn two_chains_of_one_identifier_change_nothing() {
+        let publisher = StatePublisher::new();
+        publisher.set_chain(chain("a"));
+        let refused = publisher.set_chains(vec![chain("b"), chain("b")]);
+        assert_eq!(refused, Err(DuplicateChain("b".into())));
+        assert_eq!(ids(&publisher), ["a"]);
+    }
+
+    #[test]
+    fn a_snapshot_stays_as_it_is_while_others_are_published() {
+        let publisher = StatePublisher::new();
+        let before = publisher.reader().snapshot();
+        publisher.set_state(RelayerState { chains: vec!["a".into()], workers: vec![wallet(1)] });
+        publisher.update_state(|state| state.workers.clear());
+        let after = publisher.reader().snapshot();
+        assert_eq!(before.status().value(), &Err(NotReady::default()));
+        let state = after.status().value().clone().unwrap();
+        assert_eq!(state, RelayerState { chains: vec!["a".into()], workers: Vec::new() });
+    }
+
+    #[test]
+    fn published_state_is_sorted() {
+        let publisher = StatePublisher::new();
+        publisher.set_state(RelayerState {
+            chains: vec!["b".into(), "a".into()],
+            workers: vec![
+                Worker { id: 1, object: Object::Wallet { chain_id: "b".into() }, data: None },
+                wallet(2),
+            ],
+        });
+        let snapshot = publisher.reader().snapshot();
+        let state = snapshot.status().value().as_ref().unwrap();
+        assert_eq!(state.chains, ["a".into(), "b".into()]);
+        assert_eq!(state.workers[0].id, 2);
+    }
+
+    #[test]
+    fn a_panic_in_an_update_changes_nothing_and_blocks_nobody() {
+        let publisher = StatePublisher::new();
+        publisher.set_state(RelayerState { chains: Vec::new(), workers: vec![wallet(1)] });
+        let other = publisher.clone();
+        std::thread::spawn(move || other.update_state(|_| panic!("as the test wants it")))
+            .join()
+            .unwrap_err();
+        publisher.update_state(|state| state.workers.push(wallet(2)));
+        let snapshot = publisher.reader().snapshot();
+        assert_eq!(snapshot.status().value().as_ref().unwrap().workers.len(), 2);
+    }
+}

@@ -1,0 +1,280 @@
+//! What a relayer is doing: its connected chains and its workers.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::ChainId;
+
+/// A part of the relayer and its version.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Component {
+    /// The part's name, such as `ibc-relayer`.
+    pub name: String,
+    /// Its version, as it writes it.
+    pub version: String,
+}
+
+/// The connected chains and the active workers. Their order is of no
+/// importance: they are sorted when they are published.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct RelayerState {
+    /// The connected chains.
+    pub chains: Vec<ChainId>,
+    /// The active workers.
+    pub workers: Vec<Worker>,
+}
+
+/// The state of the relayer is not known.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NotReady {
+    /// Why, and what can be done about it: a sentence that clients see.
+    pub message: String,
+    /// When asking again makes sense.
+    pub retry_after: Duration,
+}
+
+impl Default for NotReady {
+    fn default() -> Self {
+        Self {
+            message: "the relayer's state is not known yet".to_owned(),
+            retry_after: Duration::from_secs(1),
+        }
+    }
+}
+
+/// A task of the relayer.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Worker {
+    /// The worker's number.
+    pub id: u64,
+    /// What it serves.
+    pub object: Object,
+    /// What it is set to do, where that is known.
+    pub data: Option<WorkerData>,
+}
+
+/// A text that workers share: a client's, channel's or port's identifier.
+pub type Name = Arc<str>;
+
+/// What a worker serves. The kinds are in the order in which they are listed.
+#[derive(Debug, Clone, PartialEq)]
+#[expect(missing_docs, reason = "the fields are documented in wit/types.wit")]
+pub enum Object {
+    /// A light client that is kept up to date.
+    Client { dst_chain_id: ChainId, dst_client_id: Name, src_chain_id: ChainId },
+    /// A channel whose handshake is completed.
+    Channel { dst_chain_id: ChainId, src_chain_id: ChainId, src_channel_id: Name, src_port_id: Name },
+    /// A connection whose handshake is completed.
+    Connection { dst_chain_id: ChainId, src_chain_id: ChainId, src_connection_id: Name },
+    /// A channel whose packets are relayed.
+    Packet { dst_chain_id: ChainId, src_chain_id: ChainId, src_channel_id: Name, src_port_id: Name },
+    /// A wallet whose balance is watched.
+    Wallet { chain_id: ChainId },
+    /// A query from one chain to another.
+    CrossChainQuery { src_chain_id: ChainId, dst_chain_id: ChainId, query_id: Name, connection_id: Name },
+    /// A kind that is not known here, with its fields.
+    Other(OtherObject),
+}
+
+/// An object of which only names and values are known.
+#[derive(Debug, Clone, PartialEq)]
+pub struct OtherObject {
+    /// The kind's name.
+    pub kind: Name,
+    /// The fields in their order, without the kind.
+    pub fields: Vec<(Name, Value)>,
+}
+
+/// A plain value.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Value {
+    /// No value.
+    Null,
+    /// True or false.
+    Boolean(bool),
+    /// A whole number of 0 or more.
+    Natural(u64),
+    /// A whole number below 0.
+    Integer(i64),
+    /// Any other number. Finite.
+    Number(f64),
+    /// A text.
+    Text(Name),
+}
+
+/// What a worker is set to do.
+#[derive(Debug, Clone, PartialEq)]
+pub enum WorkerData {
+    /// For a worker that serves a client.
+    Client {
+        /// Whether it looks for misbehaviour.
+        misbehaviour: bool,
+        /// Whether it refreshes the client.
+        refresh: bool,
+    },
+    /// A kind that is not known here, with its fields.
+    Other(OtherObject),
+}
+
+impl RelayerState {
+    /// Puts the chains and the workers into the order in which a relayer
+    /// lists them. Costs one pass where they already are.
+    pub(super) fn sort(&mut self) {
+        self.chains.sort();
+        self.workers.sort_by(Worker::order);
+    }
+}
+
+impl Worker {
+    /// Kind by kind, then by the bytes of the short name.
+    fn order(&self, other: &Self) -> Ordering {
+        self.object.rank().cmp(&other.object.rank()).then_with(|| {
+            let (a, b) = (self.object.short_name(), other.object.short_name());
+            bytes(&a).cmp(bytes(&b))
+        })
+    }
+}
+
+/// The bytes of texts that follow one another.
+fn bytes<'a>(parts: &'a [&'a str]) -> impl Iterator<Item = u8> + 'a {
+    parts.iter().flat_map(|part| part.bytes())
+}
+
+impl Object {
+    /// The place of the kind among the kinds.
+    fn rank(&self) -> u8 {
+        match self {
+            Self::Client { .. } => 0,
+            Self::Channel { .. } => 1,
+            Self::Connection { .. } => 2,
+            Self::Packet { .. } => 3,
+            Self::Wallet { .. } => 4,
+            Self::CrossChainQuery { .. } => 5,
+            Self::Other(_) => 6,
+        }
+    }
+
+    /// The relayer's short name of the object, in parts and without the kind,
+    /// which is the same for all objects of a rank. Objects of unknown kinds
+    /// are kept together by kind and otherwise stay as they come.
+    fn short_name(&self) -> [&str; 7] {
+        match self {
+            Self::Client { dst_chain_id, dst_client_id, src_chain_id } => {
+                [src_chain_id.as_str(), "->", dst_chain_id.as_str(), ":", dst_client_id, "", ""]
+            }
+            Self::Connection { dst_chain_id, src_chain_id, src_connection_id } => {
+                [src_connection_id, ":", src_chain_id.as_str(), "->", dst_chain_id.as_str(), "", ""]
+            }
+            Self::Channel { dst_chain_id, src_chain_id, src_channel_id, src_port_id }
+            | Self::Packet { dst_chain_id, src_chain_id, src_channel_id, src_port_id } => [
+                src_channel_id,
+                "/",
+                src_port_id,
+                ":",
+                src_chain_id.as_str(),
+                "->",
+                dst_chain_id.as_str(),
+            ],
+            Self::Wallet { chain_id } => [chain_id.as_str(), "", "", "", "", "", ""],
+            Self::CrossChainQuery { dst_chain_id, query_id, .. } => {
+                [dst_chain_id.as_str(), "/", query_id, "", "", "", ""]
+            }
+            Self::Other(other) => [&other.kind, "", "", "", "", "", ""],
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Object, OtherObject, RelayerState, Worker};
+
+    fn sorted(objects: Vec<Object>) -> Vec<u64> {
+        let workers =
+            (0..).zip(objects).map(|(id, object)| Worker { id, object, data: None }).collect();
+        let mut state = RelayerState { chains: Vec::new(), workers };
+        state.sort();
+        state.workers.iter().map(|worker| worker.id).collect()
+    }
+
+    fn client(src: &str, dst: &str, client: &str) -> Object {
+        Object::Client {
+            dst_chain_id: dst.into(),
+            dst_client_id: client.into(),
+            src_chain_id: src.into(),
+        }
+    }
+
+    fn packet(channel: &str, port: &str, src: &str, dst: &str) -> Object {
+        Object::Packet {
+            dst_chain_id: dst.into(),
+            src_chain_id: src.into(),
+            src_channel_id: channel.into(),
+            src_port_id: port.into(),
+        }
+    }
+
+    #[test]
+    fn kinds_come_in_the_order_in_which_a_relayer_lists_them() {
+        let other = |kind: &str| Object::Other(OtherObject { kind: kind.into(), fields: Vec::new() });
+        let query = Object::CrossChainQuery {
+            src_chain_id: "a".into(),
+            dst_chain_id: "b".into(),
+            query_id: "1".into(),
+            connection_id: "connection-0".into(),
+        };
+        let channel = Object::Channel {
+            dst_chain_id: "b".into(),
+            src_chain_id: "a".into(),
+            src_channel_id: "channel-0".into(),
+            src_port_id: "transfer".into(),
+        };
+        let connection = Object::Connection {
+            dst_chain_id: "b".into(),
+            src_chain_id: "a".into(),
+            src_connection_id: "connection-0".into(),
+        };
+        let objects = vec![
+            other("B"),
+            other("A"),
+            query,
+            Object::Wallet { chain_id: "a".into() },
+            packet("channel-0", "transfer", "a", "b"),
+            connection,
+            channel,
+            client("a", "b", "07-tendermint-0"),
+        ];
+        assert_eq!(sorted(objects), [7, 6, 5, 4, 3, 2, 1, 0]);
+    }
+
+    #[test]
+    fn clients_are_sorted_by_the_bytes_of_source_destination_and_client() {
+        let objects = vec![
+            client("ibc-1", "ibc-0", "07-tendermint-1"),
+            client("ibc-0", "ibc-1", "07-tendermint-2"),
+            client("ibc-0", "ibc-1", "07-tendermint-10"),
+            client("ibc-1", "ibc-0", "07-tendermint-0"),
+            client("ibc", "z", "07-tendermint-0"),
+        ];
+        // "ibc->z" is behind "ibc-0->…": the short names are compared as they
+        // are written, and '>' is behind '0'.
+        assert_eq!(sorted(objects), [2, 1, 3, 0, 4]);
+    }
+
+    #[test]
+    fn packets_are_sorted_by_the_bytes_of_channel_port_and_chains() {
+        let objects = vec![
+            packet("channel-2", "transfer", "a", "b"),
+            packet("channel-10", "transfer", "a", "b"),
+            packet("channel-2", "icahost", "a", "b"),
+            packet("channel-2", "transfer", "a", "a"),
+        ];
+        assert_eq!(sorted(objects), [1, 2, 3, 0]);
+    }
+
+    #[test]
+    fn objects_of_unknown_kinds_keep_their_order_within_a_kind() {
+        let other = |kind: &str| Object::Other(OtherObject { kind: kind.into(), fields: Vec::new() });
+        assert_eq!(sorted(vec![other("B"), other("A"), other("B"), other("A")]), [1, 3, 0, 2]);
+    }
+}

@@ -1,0 +1,116 @@
+//! A relayer at one moment.
+
+use std::any::Any;
+use std::collections::HashMap;
+use std::sync::{Arc, OnceLock};
+
+use super::relayer::{Component, NotReady, RelayerState};
+use super::{ChainConfig, ChainId};
+
+/// When a slice's content last changed: a number that only grows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Generation(pub(super) u64);
+
+/// A part of the state that changes as one, and since when it is as it is.
+/// Cheap to clone.
+#[derive(Debug)]
+pub struct Slice<T> {
+    content: Arc<Content<T>>,
+}
+
+#[derive(Debug)]
+struct Content<T> {
+    value: T,
+    generation: Generation,
+    derived: OnceLock<Arc<dyn Any + Send + Sync>>,
+}
+
+impl<T> Slice<T> {
+    pub(super) fn new(value: T, generation: Generation) -> Self {
+        Self { content: Arc::new(Content { value, generation, derived: OnceLock::new() }) }
+    }
+
+    /// The content.
+    #[must_use]
+    pub fn value(&self) -> &T {
+        &self.content.value
+    }
+
+    /// Changes when the content does, and only then.
+    #[must_use]
+    pub fn generation(&self) -> Generation {
+        self.content.generation
+    }
+
+    /// The content in the form in which it is handed to modules. It is made
+    /// when it is first asked for, and kept as long as the content.
+    ///
+    /// There is one form of each content: callers agree on `D`.
+    pub(crate) fn derived<D: Send + Sync + 'static>(&self, make: impl FnOnce(&T) -> D) -> Arc<D> {
+        let form = self.content.derived.get_or_init(|| Arc::new(make(self.value())));
+        Arc::clone(form).downcast().expect("a content has one derived form")
+    }
+}
+
+impl<T> Clone for Slice<T> {
+    fn clone(&self) -> Self {
+        Self { content: Arc::clone(&self.content) }
+    }
+}
+
+impl<T: PartialEq> Slice<T> {
+    /// A slice with this content: the same slice where nothing changes.
+    pub(super) fn with(&self, value: T, generation: Generation) -> Self {
+        if *self.value() == value { self.clone() } else { Self::new(value, generation) }
+    }
+}
+
+/// What is known of what the relayer is doing: sorted.
+pub type Status = Result<RelayerState, NotReady>;
+
+/// A relayer at one moment. It never changes: what is published later is
+/// another snapshot, which shares the slices that are the same.
+#[derive(Debug, Clone)]
+pub struct Snapshot {
+    pub(super) components: Slice<Vec<Component>>,
+    pub(super) chain_ids: Slice<Vec<ChainId>>,
+    pub(super) chains: HashMap<ChainId, Slice<ChainConfig>>,
+    pub(super) status: Slice<Status>,
+}
+
+impl Snapshot {
+    /// Nothing is known.
+    pub(super) fn empty() -> Self {
+        let start = Generation(0);
+        Self {
+            components: Slice::new(Vec::new(), start),
+            chain_ids: Slice::new(Vec::new(), start),
+            chains: HashMap::new(),
+            status: Slice::new(Err(NotReady::default()), start),
+        }
+    }
+
+    /// The relayer's parts, `ibc-relayer` first.
+    #[must_use]
+    pub fn components(&self) -> &Slice<Vec<Component>> {
+        &self.components
+    }
+
+    /// The configured chains, in their order.
+    #[must_use]
+    pub fn chain_ids(&self) -> &Slice<Vec<ChainId>> {
+        &self.chain_ids
+    }
+
+    /// A chain's configuration.
+    #[must_use]
+    pub fn chain(&self, id: &str) -> Option<&Slice<ChainConfig>> {
+        self.chains.get(id)
+    }
+
+    /// What the relayer is doing.
+    #[must_use]
+    pub fn status(&self) -> &Slice<Status> {
+        &self.status
+    }
+}

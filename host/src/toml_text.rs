@@ -1,0 +1,139 @@
+//! Reading TOML so that a fault names its line, its column and its key.
+
+use std::fmt::{self, Display, Formatter};
+
+use serde::de::DeserializeOwned;
+use serde_path_to_error::{Path, Segment};
+
+/// A place in a text. Both numbers start at 1; columns count characters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Position {
+    /// The line.
+    pub line: usize,
+    /// The column.
+    pub column: usize,
+}
+
+/// What is wrong with a text, and where.
+#[derive(Debug)]
+pub(crate) struct Fault {
+    /// Where, as far as that is known.
+    pub(crate) position: Option<Position>,
+    /// The keys and places in arrays that lead to the value.
+    pub(crate) path: Vec<Step>,
+    /// What.
+    pub(crate) message: String,
+}
+
+/// A step from a value to one inside it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Step {
+    Key(String),
+    Index(usize),
+}
+
+/// Reads a text into a typed value.
+pub(crate) fn parse<T: DeserializeOwned>(text: &str) -> Result<T, Fault> {
+    let located = |error: &toml::de::Error, path| Fault {
+        position: error.span().map(|span| Position::of(text, span.start)),
+        path,
+        message: one_line(error.message()),
+    };
+    let source = toml::Deserializer::parse(text).map_err(|error| located(&error, Vec::new()))?;
+    serde_path_to_error::deserialize(source)
+        .map_err(|error| located(error.inner(), steps(error.path())))
+}
+
+impl Position {
+    /// The place of a byte of the text.
+    pub(crate) fn of(text: &str, offset: usize) -> Self {
+        let before = text.get(..offset).unwrap_or(text);
+        let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
+        Self {
+            line: before.matches('\n').count() + 1,
+            column: before[line_start..].chars().count() + 1,
+        }
+    }
+}
+
+impl Display for Position {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "line {}, column {}", self.line, self.column)
+    }
+}
+
+/// A path as it is written: `chains[2].gas_price.price`.
+pub(crate) fn dotted(path: &[Step]) -> String {
+    let mut text = String::new();
+    for step in path {
+        match step {
+            Step::Key(key) if text.is_empty() => text.push_str(key),
+            Step::Key(key) => {
+                text.push('.');
+                text.push_str(key);
+            }
+            Step::Index(index) => {
+                text.push_str(&format!("[{index}]"));
+            }
+        }
+    }
+    text
+}
+
+/// The steps of a path, without those that stand for the reader's own notes
+/// of where a value is.
+fn steps(path: &Path) -> Vec<Step> {
+    path.iter()
+        .filter_map(|segment| match segment {
+            Segment::Map { key } if key.starts_with("$__") => None,
+            Segment::Map { key } => Some(Step::Key(key.clone())),
+            Segment::Seq { index } => Some(Step::Index(*index)),
+            Segment::Enum { .. } | Segment::Unknown => None,
+        })
+        .collect()
+}
+
+fn one_line(message: &str) -> String {
+    message.lines().map(str::trim).collect::<Vec<_>>().join("; ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Position, dotted, parse};
+    use serde::Deserialize;
+
+    #[derive(Debug, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Outer {
+        #[expect(dead_code, reason = "only the fault matters")]
+        inner: Vec<Inner>,
+    }
+
+    #[derive(Debug, Deserialize)]
+    struct Inner {
+        #[expect(dead_code, reason = "only the fault matters")]
+        number: u8,
+    }
+
+    #[test]
+    fn a_wrong_type_names_its_place_and_its_key() {
+        let fault = parse::<Outer>("[[inner]]\nnumber = 1\n[[inner]]\n  number = 'ü'\n").unwrap_err();
+        assert_eq!(fault.position, Some(Position { line: 4, column: 12 }));
+        assert_eq!(dotted(&fault.path), "inner[1].number");
+        assert_eq!(fault.message, "invalid type: string \"ü\", expected u8");
+    }
+
+    #[test]
+    fn broken_syntax_names_its_place() {
+        let fault = parse::<Outer>("inner = [\n  ü").unwrap_err();
+        assert_eq!(fault.position.map(|position| position.line), Some(2));
+        assert!(fault.path.is_empty());
+    }
+
+    #[test]
+    fn an_unknown_key_names_its_place() {
+        let fault = parse::<Outer>("inner = []\nother = 1").unwrap_err();
+        assert_eq!(fault.position, Some(Position { line: 2, column: 1 }));
+        assert!(fault.message.starts_with("unknown field `other`"), "{}", fault.message);
+    }
+}
