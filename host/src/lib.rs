@@ -1,4 +1,75 @@
-//! x
+//! Serves a relayer's REST API from a sandboxed WebAssembly module.
+//!
+//! A relayer that embeds this crate publishes its state and serves it:
+//!
+//! ```
+//! # use std::error::Error;
+//! use relayer_rest_host::module::{Engine, Limits, Module};
+//! use relayer_rest_host::state::{RelayerState, StatePublisher};
+//! use relayer_rest_host::Server;
+//! # use tokio::io::{AsyncReadExt, AsyncWriteExt};
+//! # use tokio::net::{TcpListener, TcpStream};
+//! # async fn get(address: std::net::SocketAddr, path: &str) -> std::io::Result<String> {
+//! #     let mut stream = TcpStream::connect(address).await?;
+//! #     let request = format!("GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
+//! #     stream.write_all(request.as_bytes()).await?;
+//! #     let mut answer = String::new();
+//! #     stream.read_to_string(&mut answer).await?;
+//! #     Ok(answer)
+//! # }
+//!
+//! # #[tokio::main]
+//! # async fn main() -> Result<(), Box<dyn Error>> {
+//! let publisher = StatePublisher::new();
+//! publisher.set_state(RelayerState { chains: vec!["ibc-0".into()], workers: vec![] });
+//!
+//! let engine = Engine::new(&Limits::default())?;
+//! let server = Server::new(Module::embedded(&engine)?, publisher.reader());
+//! let listener = TcpListener::bind("127.0.0.1:0").await?;
+//! let address = listener.local_addr()?;
+//! let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+//! let serving = tokio::spawn(server.serve(listener, async { drop(stopped.await) }));
+//!
+//! let state = r#"{"status":"success","result":{"chains":["ibc-0"],"workers":{}}}"#;
+//! assert!(get(address, "/state").await?.ends_with(state));
+//!
+//! publisher.update_state(|state| state.chains.push("ibc-1".into()));
+//! assert!(get(address, "/state").await?.contains(r#"["ibc-0","ibc-1"]"#));
+//!
+//! stop.send(()).ok();
+//! serving.await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Where a request goes
+//!
+//! | step | where |
+//! |---|---|
+//! | a connection is accepted, and speaks HTTP/1.1 or HTTP/2 | `http/server.rs` |
+//! | a request gets its id and its place in the log | `http/service.rs`, `http/request_id.rs` |
+//! | it waits for its turn, or is turned away | `admission.rs` |
+//! | a fresh instance of the module is asked | `module/call.rs` |
+//! | … which reads the relayer's state | `module/imports.rs`, `state/snapshot.rs` |
+//! | the answer is finished, or made in the module's place | `http/service.rs`, `http/error.rs` |
+//!
+//! # Where the next thing goes
+//!
+//! | what | where |
+//! |---|---|
+//! | an endpoint | a module: `guest/src/router.rs` |
+//! | something a module can read | `wit/`, `module/contract.rs`, `module/imports.rs` |
+//! | a limit | `module/limits.rs`, or `http/server.rs` for connections |
+//! | a source of state | a file in `state/` that fills a [`state::StatePublisher`] |
+//! | a setting | `config.rs` |
+//! | a command | a file in `cli/` |
+
+mod admission;
+pub mod config;
+mod http;
 pub mod module;
 pub mod state;
 mod toml_text;
+
+pub use http::Server;
+pub use toml_text::Position;

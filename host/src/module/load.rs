@@ -10,7 +10,9 @@ use wasmtime::component::{Component, ComponentExportIndex, InstancePre};
 use super::audit::{self, Offence};
 use super::call::{self, Call};
 use super::contract::{CONTRACT_VERSION, HANDLER, interface};
+use super::DEFAULT_MODULE;
 use super::engine::Engine;
+use super::limits::Limits;
 
 /// A component that can be asked.
 #[derive(Clone)]
@@ -83,6 +85,11 @@ pub enum LoadError {
 }
 
 impl Module {
+    /// The module that comes with this crate.
+    pub fn embedded(engine: &Engine) -> Result<Self, LoadError> {
+        Self::from_bytes(engine, "embedded", DEFAULT_MODULE)
+    }
+
     /// Reads, compiles and checks a component from a file. Takes some tens of
     /// milliseconds, on the calling thread.
     pub fn from_file(engine: &Engine, file: &Path) -> Result<Self, LoadError> {
@@ -113,6 +120,12 @@ impl Module {
         let handle = call::handler(&pre, &handler).map_err(misfit)?;
         let digest = Digest(Sha256::digest(bytes).into());
         Ok(Self { engine: engine.clone(), pre, handle, digest })
+    }
+
+    /// What the module may use.
+    #[must_use]
+    pub fn limits(&self) -> &Limits {
+        &self.engine.limits
     }
 
     /// The module's version.

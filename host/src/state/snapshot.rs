@@ -79,11 +79,18 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// Nothing is known.
+    /// Nothing is known. In place of the relayer's version stands this
+    /// crate's.
     pub(super) fn empty() -> Self {
         let start = Generation(0);
         Self {
-            components: Slice::new(Vec::new(), start),
+            components: Slice::new(
+                vec![Component {
+                    name: "ibc-relayer".to_owned(),
+                    version: env!("CARGO_PKG_VERSION").to_owned(),
+                }],
+                start,
+            ),
             chain_ids: Slice::new(Vec::new(), start),
             chains: HashMap::new(),
             status: Slice::new(Err(NotReady::default()), start),

@@ -27,6 +27,7 @@ pub(in crate::module) struct Header {
 }
 
 #[derive(ComponentType, Lift, Clone, Copy)]
+#[expect(dead_code, reason = "a module makes them")]
 #[component(enum)]
 #[repr(u8)]
 pub(in crate::module) enum Level {

@@ -1,0 +1,90 @@
+//! Who is served now, who waits, and who is turned away.
+
+use std::time::Duration;
+
+use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::time::timeout;
+
+use crate::module::Limits;
+
+/// A bounded number of requests run; a bounded number waits for a bounded
+/// time.
+pub(crate) struct Admission {
+    running: Semaphore,
+    waiting: Semaphore,
+    wait: Duration,
+}
+
+/// There is no place for the request, or there was none for too long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Overloaded;
+
+impl Admission {
+    pub(crate) fn new(limits: &Limits) -> Self {
+        Self {
+            running: Semaphore::new(limits.concurrency as usize),
+            waiting: Semaphore::new(limits.queue as usize),
+            wait: limits.queue_wait,
+        }
+    }
+
+    /// A place, for as long as what is returned lives.
+    pub(crate) async fn admit(&self) -> Result<SemaphorePermit<'_>, Overloaded> {
+        if let Ok(place) = self.running.try_acquire() {
+            return Ok(place);
+        }
+        let _waiting = self.waiting.try_acquire().map_err(|_| Overloaded)?;
+        match timeout(self.wait, self.running.acquire()).await {
+            Ok(Ok(place)) => Ok(place),
+            Ok(Err(_)) | Err(_) => Err(Overloaded),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Admission, Overloaded};
+    use crate::module::Limits;
+    use std::time::Duration;
+
+    fn admission(queue: u32, queue_wait: Duration) -> Admission {
+        Admission::new(&Limits { concurrency: 1, queue, queue_wait, ..Limits::default() })
+    }
+
+    #[tokio::test]
+    async fn a_request_that_finds_no_place_to_wait_is_turned_away_at_once() {
+        let admission = admission(0, Duration::MAX);
+        let _running = admission.admit().await.unwrap();
+        assert_eq!(admission.admit().await.map(drop), Err(Overloaded));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_waits_for_a_bounded_time() {
+        let admission = admission(1, Duration::from_secs(1));
+        let _running = admission.admit().await.unwrap();
+        let start = tokio::time::Instant::now();
+        assert_eq!(admission.admit().await.map(drop), Err(Overloaded));
+        assert_eq!(start.elapsed(), Duration::from_secs(1));
+    }
+
+    #[tokio::test]
+    async fn a_request_that_waits_gets_the_next_place() {
+        let admission = admission(1, Duration::MAX);
+        let running = admission.admit().await.unwrap();
+        let (waited, ()) = tokio::join!(admission.admit(), async { drop(running) });
+        waited.map(drop).unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_request_that_stops_waiting_leaves_its_place() {
+        let admission = admission(1, Duration::MAX);
+        let running = admission.admit().await.unwrap();
+        tokio::select! {
+            biased;
+            _ = admission.admit() => unreachable!("the only place is taken"),
+            () = async {} => {}
+        }
+        let (waited, ()) = tokio::join!(admission.admit(), async { drop(running) });
+        waited.map(drop).unwrap();
+    }
+}

@@ -1,0 +1,45 @@
+//! The command line: one file a command.
+
+mod log;
+mod serve;
+mod signals;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use serve::ServeArgs;
+
+/// Serves a relayer's REST API from a sandboxed WebAssembly module.
+#[derive(Parser)]
+#[command(name = "relayer-rest", version, args_conflicts_with_subcommands = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    serve: ServeArgs,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Serve the API. This is what is done without a subcommand.
+    Serve(ServeArgs),
+}
+
+/// Does what the command line says. The status is 0 where it is done, 2 where
+/// it cannot be, and 3 where the relayer's file has the API switched off.
+pub(crate) fn run() -> ExitCode {
+    let cli = Cli::parse();
+    log::start();
+    let result = match cli.command {
+        None => serve::run(&cli.serve),
+        Some(Command::Serve(args)) => serve::run(&args),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("relayer-rest: {failure}");
+            ExitCode::from(failure.status())
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! One request, from its head to its answer.
+
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::header::{CONTENT_LENGTH, HeaderValue};
+use hyper::http::request::Parts;
+use hyper::{Method, Request, Response, StatusCode};
+use tracing::{Instrument, Span, debug, error, info_span, warn};
+
+use super::error::HostError;
+use super::request_id::{RequestId, X_REQUEST_ID};
+use crate::admission::{Admission, Overloaded};
+use crate::module::{CallError, Module, ModuleRequest};
+use crate::state::StateReader;
+
+/// What requests are answered with.
+pub(super) struct Service {
+    module: Module,
+    state: StateReader,
+    admission: Admission,
+}
+
+impl Service {
+    pub(super) fn new(module: Module, state: StateReader) -> Self {
+        let admission = Admission::new(module.limits());
+        Self { module, state, admission }
+    }
+
+    /// Answers a request. Its body is of no interest: the API only reads.
+    pub(super) async fn answer<B>(&self, request: Request<B>) -> Response<Full<Bytes>> {
+        let (head, _) = request.into_parts();
+        let id = RequestId::of(&head.headers);
+        let is_head = head.method == Method::HEAD;
+        let span = info_span!("request", %id, method = %head.method, path = head.uri.path());
+        let mut response = self.ask(head).instrument(span.clone()).await;
+        response.headers_mut().insert(X_REQUEST_ID, id.into_header());
+        span.in_scope(|| debug!(status = response.status().as_u16(), "answered"));
+        finish(response, is_head)
+    }
+
+    /// The module's answer, or the host's where there is none.
+    async fn ask(&self, head: Parts) -> Response<Bytes> {
+        let Ok(_place) = self.admission.admit().await else {
+            let Overloaded = Overloaded;
+            warn!("turned away: too many requests are being handled");
+            return HostError::Overloaded.response();
+        };
+        let answer = self.module.handle(module_request(head), self.state.snapshot()).await;
+        answer.unwrap_or_else(|cause| {
+            report(&self.module, &cause);
+            HostError::from(&cause).response()
+        })
+    }
+}
+
+/// What the module is asked: HEAD as GET, since its answer is the same.
+fn module_request(head: Parts) -> ModuleRequest {
+    let method = if head.method == Method::HEAD { Method::GET } else { head.method };
+    let path = match head.uri.path() {
+        "" => "/",
+        path => path,
+    };
+    ModuleRequest {
+        method: method.to_string(),
+        path: path.to_owned(),
+        query: head.uri.query().map(str::to_owned),
+        headers: head.headers,
+    }
+}
+
+/// Puts into the log what a client is not told.
+fn report(module: &Module, cause: &CallError) {
+    let module = module.digest();
+    error!(parent: &Span::current(), %module, "{cause}");
+}
+
+/// Leaves the body out where HTTP has none.
+fn finish(mut response: Response<Bytes>, is_head: bool) -> Response<Full<Bytes>> {
+    let has_body = !matches!(
+        response.status(),
+        StatusCode::NO_CONTENT | StatusCode::RESET_CONTENT | StatusCode::NOT_MODIFIED
+    );
+    if is_head && has_body {
+        let length = HeaderValue::from(response.body().len());
+        response.headers_mut().insert(CONTENT_LENGTH, length);
+    }
+    let leave_out = is_head || !has_body;
+    response.map(|body| Full::new(if leave_out { Bytes::new() } else { body }))
+}
