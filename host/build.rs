@@ -25,7 +25,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     // the module cannot have the same one as the host.
     let target = out.ancestors().nth(4).unwrap_or(&out).join("module");
     let module = build(root, &target)?;
-    let component = ComponentEncoder::default().module(&fs::read(module)?)?.validate(true).encode()?;
+    let component =
+        ComponentEncoder::default().module(&fs::read(module)?)?.validate(true).encode()?;
     fs::write(out.join("module.wasm"), component)?;
     Ok(())
 }

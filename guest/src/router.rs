@@ -99,7 +99,8 @@ mod tests {
 
     #[test]
     fn unknown_paths_say_which_are_known() {
-        for path in ["/", "", "/chain", "/chain/", "/chains/", "/chain/a/b", "/Version", "//chains"] {
+        for path in ["/", "", "/chain", "/chain/", "/chains/", "/chain/a/b", "/Version", "//chains"]
+        {
             let msg = format!(
                 "nothing is served at {path}; there are /version, /chains, /chain/:id, /state"
             );

@@ -139,7 +139,10 @@ mod tests {
                 "[module.limits]\nmemory = true",
                 "line 2, column 10: module.limits.memory: invalid type: boolean `true`",
             ),
-            ("[module.limits]\n\nqueue = -1", "line 3, column 9: module.limits.queue: invalid value"),
+            (
+                "[module.limits]\n\nqueue = -1",
+                "line 3, column 9: module.limits.queue: invalid value",
+            ),
             ("[module", "line 1, column 8: "),
             ("[module.limits]\nmemory = '1KiB'", "[module.limits]: memory is 1.0 KiB; it can be"),
             ("[module.limits]\ntime = '1us'", "[module.limits]: time is less than 1ms"),

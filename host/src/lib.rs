@@ -65,6 +65,8 @@
 //! | a command | a file in `cli/` |
 
 mod admission;
+#[doc(hidden)]
+pub mod cli;
 pub mod config;
 mod http;
 pub mod module;

@@ -1,9 +1,7 @@
 //! The `relayer-rest` command.
 
-mod cli;
-
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    cli::run()
+    relayer_rest_host::cli::run()
 }

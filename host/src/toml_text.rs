@@ -117,7 +117,8 @@ mod tests {
 
     #[test]
     fn a_wrong_type_names_its_place_and_its_key() {
-        let fault = parse::<Outer>("[[inner]]\nnumber = 1\n[[inner]]\n  number = 'ü'\n").unwrap_err();
+        let fault =
+            parse::<Outer>("[[inner]]\nnumber = 1\n[[inner]]\n  number = 'ü'\n").unwrap_err();
         assert_eq!(fault.position, Some(Position { line: 4, column: 12 }));
         assert_eq!(dotted(&fault.path), "inner[1].number");
         assert_eq!(fault.message, "invalid type: string \"ü\", expected u8");

@@ -81,10 +81,7 @@ impl<'a> From<&'a ChainConfig> for ChainJson<'a> {
 
 impl From<Ratio> for RatioJson {
     fn from(ratio: Ratio) -> Self {
-        Self {
-            numerator: ratio.numerator.to_string(),
-            denominator: ratio.denominator.to_string(),
-        }
+        Self { numerator: ratio.numerator.to_string(), denominator: ratio.denominator.to_string() }
     }
 }
 

@@ -103,9 +103,8 @@ impl Serialize for WorkersJson<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let names = self.names;
         let mut kinds = serializer.serialize_map(None)?;
-        for workers in self
-            .workers
-            .chunk_by(|a, b| kind(&a.object, names) == kind(&b.object, names))
+        for workers in
+            self.workers.chunk_by(|a, b| kind(&a.object, names) == kind(&b.object, names))
         {
             let entries = EntriesJson { workers, names };
             kinds.serialize_entry(kind(&workers[0].object, names), &entries)?;

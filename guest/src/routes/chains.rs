@@ -14,8 +14,10 @@ mod tests {
 
     #[test]
     fn identifiers_keep_their_order_and_are_escaped() {
-        let relayer =
-            FakeRelayer { chains: ["ibc-1", "a\"b"].map(bare_chain).to_vec(), ..Default::default() };
+        let relayer = FakeRelayer {
+            chains: ["ibc-1", "a\"b"].map(bare_chain).to_vec(),
+            ..Default::default()
+        };
         let body = String::from_utf8(chains(&relayer).body).unwrap();
         assert_eq!(body, r#"{"status":"success","result":["ibc-1","a\"b"]}"#);
     }

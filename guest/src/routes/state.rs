@@ -25,7 +25,9 @@ mod tests {
 
     #[test]
     fn a_state_that_is_not_known_says_when_to_ask_again() {
-        for (nanoseconds, seconds) in [(0, "1"), (1, "1"), (2_000_000_000, "2"), (u64::MAX, "18446744074")] {
+        for (nanoseconds, seconds) in
+            [(0, "1"), (1, "1"), (2_000_000_000, "2"), (u64::MAX, "18446744074")]
+        {
             let reason = NotReady { message: "wait".into(), retry_after: nanoseconds };
             let answer = state(&FakeRelayer { state: Some(Err(reason)), ..Default::default() });
             assert_eq!(answer.status, 503);

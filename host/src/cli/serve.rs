@@ -4,12 +4,12 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use crate::Server;
+use crate::config::{self, Config};
+use crate::module::{Engine, EngineError, LoadError, Module};
+use crate::state::hermes_config::{self, HermesConfig, Rest};
+use crate::state::{DuplicateChain, NotReady, StatePublisher, sample};
 use clap::Args;
-use relayer_rest_host::Server;
-use relayer_rest_host::config::{self, Config};
-use relayer_rest_host::module::{Engine, EngineError, LoadError, Module};
-use relayer_rest_host::state::hermes_config::{self, HermesConfig, Rest};
-use relayer_rest_host::state::{DuplicateChain, NotReady, StatePublisher, sample};
 use tokio::net::TcpListener;
 use tracing::{info, warn};
 
@@ -105,7 +105,8 @@ fn publish(file: Option<&Path>, publisher: &StatePublisher) -> Result<Rest, Serv
 }
 
 /// Why there is no state where only a configuration file is given.
-const NO_SOURCE: &str = "the relayer's state is not known: its configuration file tells the chains, not the workers";
+const NO_SOURCE: &str =
+    "the relayer's state is not known: its configuration file tells the chains, not the workers";
 
 fn load(file: Option<&PathBuf>, config: &Config) -> Result<Module, ServeError> {
     let engine = Engine::new(&config.module.limits)?;
@@ -130,7 +131,9 @@ fn hint(error: &io::Error) -> &'static str {
         io::ErrorKind::AddrInUse => {
             "another program listens there: stop it, or choose another address with --listen"
         }
-        io::ErrorKind::PermissionDenied => "ports below 1024 need privileges: choose another with --listen",
+        io::ErrorKind::PermissionDenied => {
+            "ports below 1024 need privileges: choose another with --listen"
+        }
         _ => "choose an address of this machine with --listen",
     }
 }
@@ -148,11 +151,16 @@ impl FromStr for Address {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let (host, port) = text.rsplit_once(':').ok_or("expected HOST:PORT, such as 127.0.0.1:3000")?;
+        let (host, port) =
+            text.rsplit_once(':').ok_or("expected HOST:PORT, such as 127.0.0.1:3000")?;
         let port = port.parse().map_err(|_| "the port is not a number from 0 to 65535")?;
         let host = match host.strip_prefix('[') {
-            Some(inner) => inner.strip_suffix(']').ok_or("the host begins with [ and does not end with ]")?,
-            None if host.contains(':') => return Err("an IPv6 address is written in brackets: [::1]:3000"),
+            Some(inner) => {
+                inner.strip_suffix(']').ok_or("the host begins with [ and does not end with ]")?
+            }
+            None if host.contains(':') => {
+                return Err("an IPv6 address is written in brackets: [::1]:3000");
+            }
             None => host,
         };
         if host.is_empty() {
@@ -191,7 +199,16 @@ mod tests {
 
     #[test]
     fn anything_else_is_refused() {
-        for text in ["", "3000", "localhost", ":3000", "localhost:", "localhost:65536", "::1:3000", "[::1:3000"] {
+        for text in [
+            "",
+            "3000",
+            "localhost",
+            ":3000",
+            "localhost:",
+            "localhost:65536",
+            "::1:3000",
+            "[::1:3000",
+        ] {
             text.parse::<Address>().unwrap_err();
         }
     }

@@ -34,11 +34,9 @@ impl HostError {
                 "BadModuleResponse",
                 "the answer to the request is not valid HTTP; the log has the cause under this x-request-id",
             ),
-            Self::Timeout => (
-                StatusCode::GATEWAY_TIMEOUT,
-                "Timeout",
-                "the request took too long to handle",
-            ),
+            Self::Timeout => {
+                (StatusCode::GATEWAY_TIMEOUT, "Timeout", "the request took too long to handle")
+            }
             Self::Overloaded => (
                 StatusCode::SERVICE_UNAVAILABLE,
                 "Overloaded",

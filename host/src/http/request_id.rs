@@ -21,13 +21,17 @@ pub(super) struct RequestId(HeaderValue);
 impl RequestId {
     /// The client's id, or a new one.
     pub(super) fn of(headers: &HeaderMap) -> Self {
-        headers.get(X_REQUEST_ID).filter(|id| is_sane(id)).map_or_else(Self::new, |id| Self(id.clone()))
+        headers
+            .get(X_REQUEST_ID)
+            .filter(|id| is_sane(id))
+            .map_or_else(Self::new, |id| Self(id.clone()))
     }
 
     /// An id that no other request of this process has, and hardly one of
     /// another process.
     fn new() -> Self {
-        static PROCESS: LazyLock<u64> = LazyLock::new(|| RandomState::new().hash_one(std::process::id()));
+        static PROCESS: LazyLock<u64> =
+            LazyLock::new(|| RandomState::new().hash_one(std::process::id()));
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let id = format!("{:016x}{:08x}", *PROCESS, COUNT.fetch_add(1, Relaxed));
         Self(HeaderValue::try_from(id).expect("digits make a valid header"))

@@ -37,11 +37,7 @@ impl Server {
     #[must_use]
     pub fn new(module: Module, state: StateReader) -> Self {
         let mut connection = Builder::new(TokioExecutor::new());
-        connection
-            .http1()
-            .timer(TokioTimer::new())
-            .header_read_timeout(HEADER_READ_TIMEOUT)
-            .pipeline_flush(true);
+        connection.http1().timer(TokioTimer::new()).header_read_timeout(HEADER_READ_TIMEOUT);
         connection.http2().timer(TokioTimer::new());
         Self { service: Arc::new(Service::new(module, state)), connection }
     }

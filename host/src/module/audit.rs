@@ -51,7 +51,8 @@ pub(super) fn imports(component: &Component) -> Vec<Offence> {
         match (known(name), import.ty) {
             (Ok(functions), ComponentItem::ComponentInstance(instance)) => {
                 let unknown = instance.exports(engine).filter(|(function, item)| {
-                    matches!(item.ty, ComponentItem::ComponentFunc(_)) && !functions.contains(function)
+                    matches!(item.ty, ComponentItem::ComponentFunc(_))
+                        && !functions.contains(function)
                 });
                 offences.extend(unknown.map(|(function, _)| Offence::Function {
                     import: name.to_owned(),

@@ -92,8 +92,7 @@ pub(super) fn handler(
     interface: &str,
 ) -> wasmtime::Result<ComponentExportIndex> {
     let component = pre.component();
-    let missing =
-        || wasmtime::format_err!("{interface} has no function {}", HANDLER.1);
+    let missing = || wasmtime::format_err!("{interface} has no function {}", HANDLER.1);
     let (_, instance) = component.get_export(None, interface).ok_or_else(missing)?;
     match component.get_export(Some(&instance), HANDLER.1).ok_or_else(missing)? {
         (ComponentItem::ComponentFunc(function), index) => {
@@ -121,7 +120,9 @@ impl Module {
             snapshot,
             headers,
             span: Span::current(),
-            limits: StoreLimitsBuilder::new().memory_size(self.engine.limits.memory_bytes()).build(),
+            limits: StoreLimitsBuilder::new()
+                .memory_size(self.engine.limits.memory_bytes())
+                .build(),
         });
         let instance = self
             .pre
@@ -173,8 +174,8 @@ fn answer(raw: wire::Response) -> Result<Response<Bytes>, InvalidAnswer> {
         .filter(|_| (200..600).contains(&raw.status))
         .ok_or(InvalidAnswer::Status(raw.status))?;
     for wire::Header { name, value } in raw.headers {
-        let name = HeaderName::from_bytes(name.as_bytes())
-            .map_err(|_| InvalidAnswer::HeaderName(name))?;
+        let name =
+            HeaderName::from_bytes(name.as_bytes()).map_err(|_| InvalidAnswer::HeaderName(name))?;
         if HOST_HEADERS.contains(&name) {
             return Err(InvalidAnswer::HostHeader(name));
         }

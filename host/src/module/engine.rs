@@ -32,7 +32,9 @@ pub struct Engine {
 
 /// This machine cannot run modules.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot set up the module engine: {0:#}; {1} instances of {2} may be more than the system can reserve: lower limits.concurrency or limits.memory")]
+#[error(
+    "cannot set up the module engine: {0:#}; {1} instances of {2} may be more than the system can reserve: lower limits.concurrency or limits.memory"
+)]
 pub struct EngineError(wasmtime::Error, u32, bytesize::ByteSize);
 
 impl Engine {

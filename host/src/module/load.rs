@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use sha2::{Digest as _, Sha256};
 use wasmtime::component::{Component, ComponentExportIndex, InstancePre};
 
+use super::DEFAULT_MODULE;
 use super::audit::{self, Offence};
 use super::call::{self, Call};
 use super::contract::{CONTRACT_VERSION, HANDLER, interface};
-use super::DEFAULT_MODULE;
 use super::engine::Engine;
 use super::limits::Limits;
 
@@ -39,13 +39,17 @@ pub enum LoadError {
         source: io::Error,
     },
     /// It is not WebAssembly.
-    #[error("module {name}: is not WebAssembly: a component starts with the bytes 00 61 73 6d 0d 00 01 00")]
+    #[error(
+        "module {name}: is not WebAssembly: a component starts with the bytes 00 61 73 6d 0d 00 01 00"
+    )]
     NotWasm {
         /// The module.
         name: String,
     },
     /// It is a core module.
-    #[error("module {name}: is a core module, not a component; encode it with `wasm-tools component new`")]
+    #[error(
+        "module {name}: is a core module, not a component; encode it with `wasm-tools component new`"
+    )]
     CoreModule {
         /// The module.
         name: String,
@@ -59,7 +63,11 @@ pub enum LoadError {
         reason: String,
     },
     /// It asks for more than the contract has.
-    #[error("module {name}: imports what a module cannot have: {}; it can import {}", list(offences), audit::allowed())]
+    #[error(
+        "module {name}: imports what a module cannot have: {}; it can import {}",
+        list(offences),
+        audit::allowed()
+    )]
     Imports {
         /// The module.
         name: String,
@@ -75,7 +83,9 @@ pub enum LoadError {
         found: Option<String>,
     },
     /// Its types are not those of the contract.
-    #[error("module {name}: does not fit the contract, version {CONTRACT_VERSION}: {reason}; build it against this host's wit/")]
+    #[error(
+        "module {name}: does not fit the contract, version {CONTRACT_VERSION}: {reason}; build it against this host's wit/"
+    )]
     Types {
         /// The module.
         name: String,
@@ -114,8 +124,10 @@ impl Module {
         }
         let handler = audit::handler(&component)
             .map_err(|found| LoadError::NoHandler { name: name(), found })?;
-        let misfit =
-            |error: wasmtime::Error| LoadError::Types { name: name(), reason: format!("{error:#}") };
+        let misfit = |error: wasmtime::Error| LoadError::Types {
+            name: name(),
+            reason: format!("{error:#}"),
+        };
         let pre = engine.linker.instantiate_pre(&component).map_err(misfit)?;
         let handle = call::handler(&pre, &handler).map_err(misfit)?;
         let digest = Digest(Sha256::digest(bytes).into());

@@ -39,7 +39,10 @@ impl Ticker {
         let shared = Arc::new(Shared::default());
         let thread = thread::Builder::new().name("ticker".to_owned()).spawn({
             let (shared, engine) = (Arc::clone(&shared), engine.weak());
-            move || shared.tick(|| engine.upgrade().inspect(wasmtime::Engine::increment_epoch).is_some())
+            move || {
+                shared
+                    .tick(|| engine.upgrade().inspect(wasmtime::Engine::increment_epoch).is_some())
+            }
         })?;
         Ok(Self { shared, thread: thread.thread().clone() })
     }

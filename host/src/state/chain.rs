@@ -309,9 +309,13 @@ mod tests {
 
     #[test]
     fn ratios_are_reduced() {
-        for (numerator, denominator, expected) in
-            [(2, 6, (1, 3)), (2, 3, (2, 3)), (0, 5, (0, 1)), (7, 7, (1, 1)), (u64::MAX, 1, (u64::MAX, 1))]
-        {
+        for (numerator, denominator, expected) in [
+            (2, 6, (1, 3)),
+            (2, 3, (2, 3)),
+            (0, 5, (0, 1)),
+            (7, 7, (1, 1)),
+            (u64::MAX, 1, (u64::MAX, 1)),
+        ] {
             let ratio = Ratio::new(numerator, denominator).unwrap();
             assert_eq!((ratio.numerator(), ratio.denominator()), expected);
         }

@@ -200,8 +200,7 @@ mod tests {
         publisher.set_chains(vec![chain("a"), changed]).unwrap();
         let after = publisher.reader().snapshot();
 
-        let generation =
-            |snapshot: &super::Snapshot, id| snapshot.chain(id).unwrap().generation();
+        let generation = |snapshot: &super::Snapshot, id| snapshot.chain(id).unwrap().generation();
         assert_eq!(before.chain_ids().generation(), same.chain_ids().generation());
         assert_eq!(generation(&before, "b"), generation(&same, "b"));
         assert_eq!(before.chain_ids().generation(), after.chain_ids().generation());

@@ -64,7 +64,12 @@ pub enum Object {
     /// A light client that is kept up to date.
     Client { dst_chain_id: ChainId, dst_client_id: Name, src_chain_id: ChainId },
     /// A channel whose handshake is completed.
-    Channel { dst_chain_id: ChainId, src_chain_id: ChainId, src_channel_id: Name, src_port_id: Name },
+    Channel {
+        dst_chain_id: ChainId,
+        src_chain_id: ChainId,
+        src_channel_id: Name,
+        src_port_id: Name,
+    },
     /// A connection whose handshake is completed.
     Connection { dst_chain_id: ChainId, src_chain_id: ChainId, src_connection_id: Name },
     /// A channel whose packets are relayed.
@@ -72,7 +77,12 @@ pub enum Object {
     /// A wallet whose balance is watched.
     Wallet { chain_id: ChainId },
     /// A query from one chain to another.
-    CrossChainQuery { src_chain_id: ChainId, dst_chain_id: ChainId, query_id: Name, connection_id: Name },
+    CrossChainQuery {
+        src_chain_id: ChainId,
+        dst_chain_id: ChainId,
+        query_id: Name,
+        connection_id: Name,
+    },
     /// A kind that is not known here, with its fields.
     Other(OtherObject),
 }
@@ -216,7 +226,8 @@ mod tests {
 
     #[test]
     fn kinds_come_in_the_order_in_which_a_relayer_lists_them() {
-        let other = |kind: &str| Object::Other(OtherObject { kind: kind.into(), fields: Vec::new() });
+        let other =
+            |kind: &str| Object::Other(OtherObject { kind: kind.into(), fields: Vec::new() });
         let query = Object::CrossChainQuery {
             src_chain_id: "a".into(),
             dst_chain_id: "b".into(),
@@ -274,7 +285,8 @@ mod tests {
 
     #[test]
     fn objects_of_unknown_kinds_keep_their_order_within_a_kind() {
-        let other = |kind: &str| Object::Other(OtherObject { kind: kind.into(), fields: Vec::new() });
+        let other =
+            |kind: &str| Object::Other(OtherObject { kind: kind.into(), fields: Vec::new() });
         assert_eq!(sorted(vec![other("B"), other("A"), other("B"), other("A")]), [1, 3, 0, 2]);
     }
 }

@@ -270,10 +270,9 @@ impl From<&state::ChainKind> for ChainKind {
 impl From<&state::EventSource> for EventSource {
     fn from(source: &state::EventSource) -> Self {
         match source {
-            state::EventSource::Push { url, batch_delay } => Self::Push(PushSource {
-                url: url.clone(),
-                batch_delay: nanoseconds(*batch_delay),
-            }),
+            state::EventSource::Push { url, batch_delay } => {
+                Self::Push(PushSource { url: url.clone(), batch_delay: nanoseconds(*batch_delay) })
+            }
             state::EventSource::Pull { interval, max_retries } => Self::Pull(PullSource {
                 interval: nanoseconds(*interval),
                 max_retries: *max_retries,

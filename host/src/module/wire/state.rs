@@ -230,22 +230,35 @@ impl<'a> Names<'a> {
                 })
             }
             state::Object::Channel { dst_chain_id, src_chain_id, src_channel_id, src_port_id } => {
-                Object::Channel(self.channel(dst_chain_id, src_chain_id, src_channel_id, src_port_id))
+                Object::Channel(self.channel(
+                    dst_chain_id,
+                    src_chain_id,
+                    src_channel_id,
+                    src_port_id,
+                ))
             }
             state::Object::Packet { dst_chain_id, src_chain_id, src_channel_id, src_port_id } => {
-                Object::Packet(self.channel(dst_chain_id, src_chain_id, src_channel_id, src_port_id))
+                Object::Packet(self.channel(
+                    dst_chain_id,
+                    src_chain_id,
+                    src_channel_id,
+                    src_port_id,
+                ))
             }
             state::Object::Wallet { chain_id } => {
                 Object::Wallet(WalletObject { chain: self.chain(chain_id) })
             }
-            state::Object::CrossChainQuery { src_chain_id, dst_chain_id, query_id, connection_id } => {
-                Object::CrossChainQuery(CrossChainQueryObject {
-                    src_chain: self.chain(src_chain_id),
-                    dst_chain: self.chain(dst_chain_id),
-                    query: self.name(query_id),
-                    connection: self.name(connection_id),
-                })
-            }
+            state::Object::CrossChainQuery {
+                src_chain_id,
+                dst_chain_id,
+                query_id,
+                connection_id,
+            } => Object::CrossChainQuery(CrossChainQueryObject {
+                src_chain: self.chain(src_chain_id),
+                dst_chain: self.chain(dst_chain_id),
+                query: self.name(query_id),
+                connection: self.name(connection_id),
+            }),
             state::Object::Other(other) => Object::Other(self.other(other)),
         }
     }

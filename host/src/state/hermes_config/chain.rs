@@ -87,9 +87,7 @@ fn as_written(raw: file::Chain, kind: ChainKind) -> ChainConfig {
         memo_overwrite: raw.memo_overwrite,
         sequential_batch_tx: raw.sequential_batch_tx,
         trust_threshold: ratio(raw.trust_threshold).or(Some(default::TRUST_THRESHOLD)),
-        gas_price: raw
-            .gas_price
-            .map(|gas| GasPrice { price: gas.price.0, denom: gas.denom }),
+        gas_price: raw.gas_price.map(|gas| GasPrice { price: gas.price.0, denom: gas.denom }),
         packet_filter: raw.packet_filter.map(packet_filter),
         dynamic_gas_price: raw.dynamic_gas_price.map(|gas| DynamicGasPrice {
             enabled: gas.enabled,

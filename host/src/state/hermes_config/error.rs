@@ -47,7 +47,9 @@ pub enum Problem {
         message: String,
     },
     /// Two chains have one identifier.
-    #[error("{position}: chain '{id}' is already configured in line {first}; remove one of the two")]
+    #[error(
+        "{position}: chain '{id}' is already configured in line {first}; remove one of the two"
+    )]
     DuplicateChain {
         /// The identifier.
         id: ChainId,

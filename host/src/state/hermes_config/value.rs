@@ -10,7 +10,7 @@ use url::Url;
 
 use crate::state::Ratio;
 
-/// A URL, normalized and without its password.
+/// A URL, normalized and without its credentials but for a name.
 pub(super) struct UrlText(pub(super) String);
 
 /// A finite number, written as a float or as an integer.
@@ -43,12 +43,25 @@ impl Visitor<'_> for UrlVisitor {
     fn visit_str<E: Error>(self, text: &str) -> Result<UrlText, E> {
         // The text may hold a password: a message does not repeat it.
         let mut url = Url::parse(text).map_err(|error| {
-            E::custom(format_args!("not a URL ({error}); expected one such as 'http://127.0.0.1:26657'"))
+            E::custom(format_args!(
+                "not a URL ({error}); expected one such as 'http://127.0.0.1:26657'"
+            ))
         })?;
-        if url.password().is_some() && url.set_password(None).is_err() {
-            return Err(E::custom("a URL of this kind cannot have a password"));
-        }
+        without_secrets(&mut url)
+            .map_err(|()| E::custom("a URL of this kind has no credentials"))?;
         Ok(UrlText(url.into()))
+    }
+}
+
+/// Removes the password; or the name where that is all, since it is a token
+/// then.
+fn without_secrets(url: &mut Url) -> Result<(), ()> {
+    if url.password().is_some() {
+        url.set_password(None)
+    } else if !url.username().is_empty() {
+        url.set_username("")
+    } else {
+        Ok(())
     }
 }
 
@@ -80,7 +93,9 @@ impl Visitor<'_> for DurationVisitor {
 
     fn visit_str<E: Error>(self, text: &str) -> Result<DurationText, E> {
         let duration = humantime::parse_duration(text).map_err(|error| {
-            E::custom(format_args!("'{text}' is not a duration ({error}); expected one such as '14days'"))
+            E::custom(format_args!(
+                "'{text}' is not a duration ({error}); expected one such as '14days'"
+            ))
         })?;
         // It crosses to modules as nanoseconds.
         if u64::try_from(duration.as_nanos()).is_err() {

@@ -1,0 +1,120 @@
+//! A client: one connection.
+
+use std::net::SocketAddr;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Empty};
+use hyper::client::conn::{http1, http2};
+use hyper::{HeaderMap, Request, StatusCode, Version};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+/// A connection that speaks HTTP.
+pub enum Client {
+    /// HTTP/1.1, one request after the other.
+    Http1(http1::SendRequest<Empty<Bytes>>),
+    /// HTTP/2, which the client knows the server to speak.
+    Http2(http2::SendRequest<Empty<Bytes>>),
+}
+
+/// An answer, whole.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Answer {
+    /// The version of HTTP.
+    pub version: Version,
+    /// The status.
+    pub status: StatusCode,
+    /// The headers.
+    pub headers: HeaderMap,
+    /// The body.
+    pub body: Bytes,
+}
+
+impl Client {
+    /// Connects, to speak HTTP/1.1.
+    pub async fn http1(address: SocketAddr) -> Self {
+        let stream = TcpStream::connect(address).await.unwrap();
+        let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.unwrap();
+        tokio::spawn(connection);
+        Self::Http1(sender)
+    }
+
+    /// Connects, to speak HTTP/2.
+    pub async fn http2(address: SocketAddr) -> Self {
+        let stream = TcpStream::connect(address).await.unwrap();
+        let (sender, connection) =
+            http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();
+        tokio::spawn(connection);
+        Self::Http2(sender)
+    }
+
+    /// GET of a path.
+    pub async fn get(&mut self, path: &str) -> Answer {
+        self.ask("GET", path).await
+    }
+
+    /// Any method on a path.
+    pub async fn ask(&mut self, method: &str, path: &str) -> Answer {
+        self.ask_with(method, path, &[]).await
+    }
+
+    /// Any method on a path, with headers.
+    pub async fn ask_with(&mut self, method: &str, path: &str, headers: &[(&str, &str)]) -> Answer {
+        let uri = match self {
+            Self::Http1(_) => path.to_owned(),
+            Self::Http2(_) => format!("http://localhost{path}"),
+        };
+        let mut request = Request::builder().method(method).uri(uri);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let request = request.body(Empty::new()).unwrap();
+        let response = match self {
+            Self::Http1(sender) => sender.send_request(request).await,
+            Self::Http2(sender) => sender.send_request(request).await,
+        };
+        let (head, body) = response.unwrap().into_parts();
+        let body = body.collect().await.unwrap().to_bytes();
+        Answer { version: head.version, status: head.status, headers: head.headers, body }
+    }
+}
+
+impl Answer {
+    /// The body as text.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        std::str::from_utf8(&self.body).unwrap()
+    }
+
+    /// A header's value as text; empty where there is none.
+    #[must_use]
+    pub fn header(&self, name: &str) -> &str {
+        self.headers.get(name).map_or("", |value| value.to_str().unwrap())
+    }
+
+    /// Checks the status, that it is JSON, and the body to the letter.
+    #[track_caller]
+    pub fn check(&self, status: u16, body: &str) {
+        assert_eq!(self.text(), body);
+        assert_eq!(self.status, status);
+        assert_eq!(self.header("content-type"), "application/json");
+        assert_eq!(self.header("content-length"), body.len().to_string());
+    }
+
+    /// Checks that it is an error of this name with this message.
+    #[track_caller]
+    pub fn check_error(&self, status: u16, name: &str, msg: &str) {
+        let body = format!(r#"{{"status":"error","result":{{"name":"{name}","msg":"{msg}"}}}}"#);
+        self.check(status, &body);
+    }
+}
+
+/// Sends bytes, and reads what comes until the server closes.
+pub async fn raw(address: SocketAddr, bytes: &[u8]) -> String {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    stream.write_all(bytes).await.unwrap();
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).await.unwrap();
+    String::from_utf8(answer).unwrap()
+}

@@ -1,0 +1,84 @@
+//! The command, as a process.
+
+use std::ffi::OsStr;
+use std::path::Path;
+use std::process::{Output, Stdio};
+
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
+use tokio::process::{Child, ChildStdout, Command};
+
+/// A process that serves.
+pub struct Serving {
+    /// The process.
+    pub child: Child,
+    /// The line that it printed, without its end.
+    pub line: String,
+    stdout: BufReader<ChildStdout>,
+}
+
+/// How a process ended.
+#[derive(Debug)]
+pub struct Ended {
+    /// Its status.
+    pub status: Option<i32>,
+    /// What it printed on stdout.
+    pub stdout: String,
+    /// What it printed on stderr.
+    pub stderr: String,
+}
+
+fn command<S: AsRef<OsStr>>(program: &Path, args: &[S]) -> Command {
+    let mut command = Command::new(program);
+    command.args(args).stdin(Stdio::null()).env_remove("RUST_LOG").kill_on_drop(true);
+    command
+}
+
+/// Runs the command to its end.
+pub async fn run<S: AsRef<OsStr>>(program: &Path, args: &[S]) -> Ended {
+    command(program, args).output().await.unwrap().into()
+}
+
+/// Starts the command and waits for its line.
+pub async fn serve<S: AsRef<OsStr>>(program: &Path, args: &[S]) -> Serving {
+    let mut command = command(program, args);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut stdout = BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    stdout.read_line(&mut line).await.unwrap();
+    if line.is_empty() {
+        panic!("{:?}", Ended::from(child.wait_with_output().await.unwrap()));
+    }
+    Serving { child, line: line.trim_end().to_owned(), stdout }
+}
+
+impl Serving {
+    /// The address it serves at.
+    #[must_use]
+    pub fn address(&self) -> std::net::SocketAddr {
+        self.line.strip_prefix("http://").unwrap().parse().unwrap()
+    }
+
+    /// The process's number.
+    #[must_use]
+    pub fn id(&self) -> i32 {
+        self.child.id().unwrap().try_into().unwrap()
+    }
+
+    /// Waits for the end. `stdout` is what came after the first line.
+    pub async fn ended(mut self) -> Ended {
+        let mut rest = String::new();
+        self.stdout.read_to_string(&mut rest).await.unwrap();
+        let output = self.child.wait_with_output().await.unwrap();
+        Ended { stdout: rest, ..output.into() }
+    }
+}
+
+impl From<Output> for Ended {
+    fn from(output: Output) -> Self {
+        Self {
+            status: output.status.code(),
+            stdout: String::from_utf8(output.stdout).unwrap(),
+            stderr: String::from_utf8(output.stderr).unwrap(),
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! A server in this process, on a free port.
+
+use std::net::SocketAddr;
+use std::sync::LazyLock;
+
+use relayer_rest_host::Server;
+use relayer_rest_host::module::{Engine, Limits, Module};
+use relayer_rest_host::state::hermes_config::HermesConfig;
+use relayer_rest_host::state::{StatePublisher, sample};
+use tokio::net::TcpListener;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+use crate::client::{Answer, Client};
+
+/// The module that comes with the host: compiled once for all tests.
+static EMBEDDED: LazyLock<Module> =
+    LazyLock::new(|| Module::embedded(&engine(&Limits::default())).unwrap());
+
+/// An engine under these limits.
+#[must_use]
+pub fn engine(limits: &Limits) -> Engine {
+    Engine::new(limits).unwrap()
+}
+
+/// A server, until it is dropped or told to stop.
+pub struct TestServer {
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// What it serves.
+    pub publisher: StatePublisher,
+    stop: oneshot::Sender<()>,
+    serving: JoinHandle<()>,
+}
+
+impl TestServer {
+    /// The embedded module, on the sample.
+    pub async fn of_sample() -> Self {
+        let server = Self::of_nothing().await;
+        sample(&server.publisher);
+        server
+    }
+
+    /// The embedded module, on the chains of a relayer's configuration.
+    pub async fn of_config(text: &str) -> Self {
+        let server = Self::of_nothing().await;
+        let config = HermesConfig::parse(text).unwrap();
+        server.publisher.set_chains(config.chains).unwrap();
+        server
+    }
+
+    /// The embedded module, on nothing.
+    pub async fn of_nothing() -> Self {
+        Self::of_module(EMBEDDED.clone()).await
+    }
+
+    /// A component made from a text under these limits, on the sample.
+    pub async fn of_component(component: &[u8], limits: &Limits) -> Self {
+        let module = Module::from_bytes(&engine(limits), "test", component).unwrap();
+        let server = Self::of_module(module).await;
+        sample(&server.publisher);
+        server
+    }
+
+    /// A module, on nothing.
+    pub async fn of_module(module: Module) -> Self {
+        let publisher = StatePublisher::new();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (stop, stopped) = oneshot::channel();
+        let server = Server::new(module, publisher.reader());
+        let serving = tokio::spawn(server.serve(listener, async { drop(stopped.await) }));
+        Self { address, publisher, stop, serving }
+    }
+
+    /// A new connection.
+    pub async fn connect(&self) -> Client {
+        Client::http1(self.address).await
+    }
+
+    /// GET, on a connection of its own.
+    pub async fn get(&self, path: &str) -> Answer {
+        self.connect().await.get(path).await
+    }
+
+    /// Tells the server to stop; what is returned completes when it has.
+    pub fn stop(self) -> JoinHandle<()> {
+        self.stop.send(()).unwrap();
+        self.serving
+    }
+}

@@ -1,0 +1,64 @@
+//! Is the contract what it was, and is all of it there?
+
+use relayer_rest_host::module::{CONTRACT_PACKAGE, CONTRACT_VERSION, Limits, Module};
+use relayer_rest_tests::component;
+use relayer_rest_tests::server::engine;
+use wit_component::{ComponentEncoder, StringEncoding, WitPrinter, embed_component_metadata};
+
+/// A change here is a change for every module out there: a released version
+/// only grows, by new functions and interfaces.
+#[test]
+fn the_contract_is_as_it_was() {
+    let (resolve, package) = component::contract();
+    let mut printer = WitPrinter::default();
+    printer.emit_docs(false);
+    printer.print(&resolve, package, &[]).unwrap();
+    insta::assert_snapshot!(printer.output.to_string());
+}
+
+#[test]
+fn the_contracts_name_is_the_one_that_the_host_goes_by() {
+    let (resolve, package) = component::contract();
+    let name = resolve.packages[package].name.to_string();
+    assert_eq!(name, format!("{CONTRACT_PACKAGE}@{CONTRACT_VERSION}"));
+}
+
+#[test]
+fn everything_in_the_contract_is_documented_and_dated() {
+    let (resolve, package) = component::contract();
+    let dated = |stability: &wit_parser::Stability| {
+        matches!(stability, wit_parser::Stability::Stable { .. })
+    };
+    let mut items = 0;
+    for (name, id) in &resolve.packages[package].interfaces {
+        let interface = &resolve.interfaces[*id];
+        assert!(interface.docs.contents.is_some() && dated(&interface.stability), "{name}");
+        for (function, item) in &interface.functions {
+            assert!(item.docs.contents.is_some() && dated(&item.stability), "{name}.{function}");
+            items += 1;
+        }
+        for (ty, id) in &interface.types {
+            let item = &resolve.types[*id];
+            let used = matches!(item.kind, wit_parser::TypeDefKind::Type(wit_parser::Type::Id(_)));
+            assert!(used || item.docs.contents.is_some() && dated(&item.stability), "{name}.{ty}");
+            items += 1;
+        }
+    }
+    assert!(items > 40, "{items}");
+}
+
+/// A module that imports every function of the contract, as it is in `wit/`.
+#[test]
+fn every_function_of_the_contract_can_be_imported() {
+    let (resolve, package) = component::contract();
+    let world = resolve.select_world(&[package], Some("api-module")).unwrap();
+    let mut module = wit_component::dummy_module(
+        &resolve,
+        world,
+        wit_parser::ManglingAndAbi::Legacy(wit_parser::LiftLowerAbi::Sync),
+    );
+    embed_component_metadata(&mut module, &resolve, world, StringEncoding::UTF8).unwrap();
+    let component = ComponentEncoder::default().module(&module).unwrap().encode().unwrap();
+    let limits = Limits { concurrency: 1, ..Limits::default() };
+    Module::from_bytes(&engine(&limits), "all", &component).unwrap();
+}

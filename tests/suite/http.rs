@@ -1,0 +1,104 @@
+//! Does the server speak HTTP as clients expect?
+
+use hyper::Version;
+use relayer_rest_tests::client::{Client, raw};
+use relayer_rest_tests::server::TestServer;
+
+#[tokio::test]
+async fn a_connection_is_kept_for_the_next_request() {
+    let server = TestServer::of_sample().await;
+    let mut client = server.connect().await;
+    for _ in 0..3 {
+        assert_eq!(client.get("/chains").await.status, 200);
+        assert_eq!(client.get("/nothing").await.status, 404);
+        assert_eq!(client.ask("HEAD", "/state").await.status, 200);
+    }
+}
+
+#[tokio::test]
+async fn pipelined_requests_are_answered_in_order() {
+    let server = TestServer::of_sample().await;
+    let requests = "GET /chains HTTP/1.1\r\nhost: x\r\n\r\n\
+                    HEAD /state HTTP/1.1\r\nhost: x\r\n\r\n\
+                    GET /chain/foo HTTP/1.1\r\nhost: x\r\n\r\n\
+                    GET /version HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
+    let answers = raw(server.address, requests.as_bytes()).await;
+    let statuses: Vec<_> = answers.split("HTTP/1.1 ").skip(1).map(|answer| &answer[..3]).collect();
+    assert_eq!(statuses, ["200", "200", "404", "200"]);
+    let chains = answers.find(r#"["ibc-0","ibc-1"]"#).unwrap();
+    let foo = answers.find("chain: foo").unwrap();
+    let version = answers.find("ibc-relayer-rest").unwrap();
+    assert!(chains < foo && foo < version);
+    assert!(!answers.contains("07-tendermint"), "HEAD has no body");
+}
+
+#[tokio::test]
+async fn http2_is_spoken_to_clients_that_know_it() {
+    let server = TestServer::of_sample().await;
+    let mut client = Client::http2(server.address).await;
+    let mut http1 = server.connect().await;
+    for path in ["/version", "/chains", "/chain/ibc-0", "/state", "/nothing"] {
+        let answer = client.get(path).await;
+        assert_eq!(answer.version, Version::HTTP_2);
+        assert_eq!(answer.body, http1.get(path).await.body);
+    }
+    let head = client.ask("HEAD", "/chains").await;
+    assert_eq!((head.status.as_u16(), head.header("content-length")), (200, "47"));
+}
+
+#[tokio::test]
+async fn http_1_0_is_answered_and_closed() {
+    let server = TestServer::of_sample().await;
+    let answer = raw(server.address, b"GET /chains HTTP/1.0\r\n\r\n").await;
+    assert!(answer.starts_with("HTTP/1.0 200 OK\r\n"), "{answer}");
+    assert!(answer.ends_with(r#"["ibc-0","ibc-1"]}"#), "{answer}");
+}
+
+#[tokio::test]
+async fn what_is_not_http_is_refused() {
+    let server = TestServer::of_sample().await;
+    for request in [
+        &b"GET /chains\r\n\r\n"[..],
+        b"hello\r\n\r\n",
+        b"GET /chains HTTP/1.1\r\nbad header\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01",
+    ] {
+        let answer = raw(server.address, request).await;
+        assert!(answer.starts_with("HTTP/1.1 400 Bad Request\r\n"), "{answer}");
+    }
+}
+
+#[tokio::test]
+async fn targets_of_every_form_are_answered() {
+    let server = TestServer::of_sample().await;
+    for (line, status) in [
+        ("GET http://example.com/chains HTTP/1.1", "200"),
+        ("GET http://example.com HTTP/1.1", "404"),
+        ("OPTIONS * HTTP/1.1", "404"),
+        ("CONNECT example.com:80 HTTP/1.1", "404"),
+    ] {
+        let request = format!("{line}\r\nhost: x\r\nconnection: close\r\n\r\n");
+        let answer = raw(server.address, request.as_bytes()).await;
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{line}: {answer}");
+    }
+}
+
+#[tokio::test]
+async fn every_answer_carries_the_request_id() {
+    let server = TestServer::of_sample().await;
+    let mut client = server.connect().await;
+    let kept = client.ask_with("GET", "/chains", &[("x-request-id", "abc-123")]).await;
+    assert_eq!(kept.header("x-request-id"), "abc-123");
+    let made = client.ask_with("GET", "/nothing", &[("x-request-id", "a b")]).await;
+    assert_eq!(made.header("x-request-id").len(), 24);
+}
+
+#[tokio::test]
+async fn a_request_with_a_body_is_answered_like_one_without() {
+    let server = TestServer::of_sample().await;
+    let request = "GET /chains HTTP/1.1\r\nhost: x\r\ncontent-length: 5\r\n\r\nhello\
+                   GET /version HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
+    let answers = raw(server.address, request.as_bytes()).await;
+    assert!(answers.starts_with("HTTP/1.1 200 OK\r\n"), "{answers}");
+    assert!(answers.contains(r#"["ibc-0","ibc-1"]"#), "{answers}");
+}

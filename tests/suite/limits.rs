@@ -1,0 +1,183 @@
+//! Is what a module may use bounded, and does a module that goes wrong fail
+//! its own request only?
+
+use std::time::Duration;
+
+use bytesize::ByteSize;
+use relayer_rest_host::module::Limits;
+use relayer_rest_tests::client::Answer;
+use relayer_rest_tests::component;
+use relayer_rest_tests::server::TestServer;
+
+const INTERNAL: &str =
+    "the request could not be handled; the log has the cause under this x-request-id";
+const BAD: &str =
+    "the answer to the request is not valid HTTP; the log has the cause under this x-request-id";
+
+async fn answer_of(component: &[u8], limits: &Limits) -> Answer {
+    TestServer::of_component(component, limits).await.get("/chains").await
+}
+
+#[tokio::test]
+async fn a_module_that_traps_is_an_internal_error() {
+    let answer = answer_of(&component::of_handler("unreachable"), &Limits::default()).await;
+    answer.check_error(500, "Internal", INTERNAL);
+    assert_eq!(answer.header("x-request-id").len(), 24);
+}
+
+#[tokio::test]
+async fn a_module_that_gives_a_pointer_to_nowhere_is_an_internal_error() {
+    for pointer in ["i32.const -4", "i32.const 262143", "i32.const 1"] {
+        let answer = answer_of(&component::of_handler(pointer), &Limits::default()).await;
+        answer.check_error(500, "Internal", INTERNAL);
+    }
+}
+
+#[tokio::test]
+async fn a_module_that_recurses_without_end_is_an_internal_error() {
+    let component = component::of_module(
+        r#"(module
+            (memory (export "memory") 1)
+            (func $f (param i64 i64 i64) (result i32)
+                (i32.add (call $f (local.get 0) (local.get 1) (local.get 2)) (i32.const 1)))
+            (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32) i32.const 1024)
+            (func (export "relayer:rest/handler@0.1.0#handle")
+                (param i32 i32 i32 i32 i32 i32 i32) (result i32)
+                (call $f (i64.const 1) (i64.const 2) (i64.const 3))))"#,
+    );
+    answer_of(&component, &Limits::default()).await.check_error(500, "Internal", INTERNAL);
+}
+
+#[tokio::test]
+async fn a_module_is_refused_memory_beyond_its_limit() {
+    // Traps where 4 MiB more are given, and answers 204 where they are not.
+    let component = component::of_handler(
+        "(i32.ne (memory.grow (i32.const 64)) (i32.const -1))
+         if unreachable end
+         (i32.store16 (i32.const 0) (i32.const 204))
+         i32.const 0",
+    );
+    let limits = |memory| Limits { memory, ..Limits::default() };
+    let refused = answer_of(&component, &limits(ByteSize::mib(4))).await;
+    assert_eq!(refused.status, 204);
+    let given = answer_of(&component, &limits(ByteSize::mib(8))).await;
+    assert_eq!(given.status, 500);
+}
+
+#[tokio::test]
+async fn a_module_that_takes_too_long_times_out() {
+    let limits = Limits { time: Duration::from_millis(20), ..Limits::default() };
+    let answer = answer_of(&component::of_handler("(loop br 0) unreachable"), &limits).await;
+    answer.check_error(504, "Timeout", "the request took too long to handle");
+}
+
+#[tokio::test]
+async fn a_module_that_spins_gives_way_to_others() {
+    // All threads would be taken if a guest kept its own.
+    let limits = Limits { time: Duration::from_secs(600), ..Limits::default() };
+    let spinning =
+        TestServer::of_component(&component::of_handler("(loop br 0) unreachable"), &limits).await;
+    let mut clients = Vec::new();
+    for _ in 0..8 {
+        let mut client = spinning.connect().await;
+        clients.push(tokio::spawn(async move { client.get("/chains").await }));
+    }
+    let other = TestServer::of_sample().await;
+    for _ in 0..20 {
+        assert_eq!(other.get("/chains").await.status, 200);
+    }
+    for client in clients {
+        assert!(!client.is_finished());
+        client.abort();
+    }
+}
+
+#[tokio::test]
+async fn requests_beyond_the_limit_are_turned_away() {
+    let limits =
+        Limits { time: Duration::from_secs(600), concurrency: 1, queue: 0, ..Limits::default() };
+    let server =
+        TestServer::of_component(&component::of_handler("(loop br 0) unreachable"), &limits).await;
+    let mut first = server.connect().await;
+    let first = tokio::spawn(async move { first.get("/").await });
+    // The first request's place is taken at some moment; from then on there
+    // is none, and no later one until the client goes away.
+    let mut second = server.connect().await;
+    let answer = loop {
+        tokio::select! {
+            answer = second.get("/") => break answer,
+            () = async { while !first.is_finished() { tokio::task::yield_now().await } } => unreachable!(),
+        }
+    };
+    answer.check_error(503, "Overloaded", "too many requests are being handled; try again");
+    assert_eq!(answer.header("retry-after"), "1");
+    first.abort();
+}
+
+#[tokio::test]
+async fn a_client_that_goes_away_leaves_its_place() {
+    let limits = Limits {
+        time: Duration::from_secs(600),
+        concurrency: 1,
+        queue: 1,
+        queue_wait: Duration::from_secs(600),
+        ..Limits::default()
+    };
+    // Spins on /spin, answers 204 on a path of another length.
+    let component = component::of_handler(
+        "(i32.eq (local.get 3) (i32.const 5))
+         if (loop br 0) end
+         (i32.store16 (i32.const 0) (i32.const 204))
+         i32.const 0",
+    );
+    let server = TestServer::of_component(&component, &limits).await;
+    for _ in 0..3 {
+        let mut gone = server.connect().await;
+        let spinning = tokio::spawn(async move { gone.get("/spin").await });
+        let mut waiting = server.connect().await;
+        let answer = tokio::spawn(async move { waiting.get("/").await });
+        spinning.abort();
+        assert_eq!(answer.await.unwrap().status, 204);
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_is_not_http_is_a_bad_module_response() {
+    for (status, header, value) in [
+        (99, "a", &b"b"[..]),
+        (100, "a", b"b"),
+        (1000, "a", b"b"),
+        (200, "a b", b"c"),
+        (200, "a", b"b\r\nset-cookie: c"),
+        (200, "content-length", b"5"),
+        (200, "transfer-encoding", b"chunked"),
+        (200, "connection", b"close"),
+    ] {
+        let component = component::of_answer(status, header, value);
+        answer_of(&component, &Limits::default()).await.check_error(502, "BadModuleResponse", BAD);
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_left_of_the_request_before() {
+    // Answers the status that lies in memory, after adding one to it.
+    let component = component::of_module(
+        r#"(module
+            (memory (export "memory") 2)
+            (data (i32.const 4096) "\c8\00")
+            (global $count (mut i32) (i32.const 0))
+            (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32) i32.const 65536)
+            (func (export "relayer:rest/handler@0.1.0#handle")
+                (param i32 i32 i32 i32 i32 i32 i32) (result i32)
+                (global.set $count (i32.add (global.get $count) (i32.const 1)))
+                (i32.store16 (i32.const 4096)
+                    (i32.add (i32.load16_u (i32.const 4096)) (global.get $count)))
+                i32.const 4096))"#,
+    );
+    let limits = Limits { concurrency: 1, ..Limits::default() };
+    let server = TestServer::of_component(&component, &limits).await;
+    let mut client = server.connect().await;
+    for _ in 0..10 {
+        assert_eq!(client.get("/").await.status, 201);
+    }
+}

@@ -1,0 +1,10 @@
+//! The tests of the whole: each file asks one question.
+
+mod command;
+mod contract;
+mod endpoints;
+mod http;
+mod limits;
+mod modules;
+mod relayer_config;
+mod state;

@@ -1,0 +1,144 @@
+//! Is a component that does not fit refused, with all that its author needs
+//! to mend it?
+
+use relayer_rest_host::module::{DEFAULT_MODULE, Limits, Module};
+use relayer_rest_tests::component;
+use relayer_rest_tests::server::{TestServer, engine};
+
+#[track_caller]
+fn refusal(bytes: &[u8]) -> String {
+    let limits = Limits { concurrency: 1, ..Limits::default() };
+    Module::from_bytes(&engine(&limits), "x.wasm", bytes).unwrap_err().to_string()
+}
+
+#[test]
+fn what_is_not_webassembly_is_refused() {
+    for bytes in [&b""[..], b"\0as", b"hello, world", b"\0asm\x01\0", b"\x7fELF\x02\x01\x01\0"] {
+        assert_eq!(
+            refusal(bytes),
+            "module x.wasm: is not WebAssembly: a component starts with the bytes 00 61 73 6d 0d 00 01 00"
+        );
+    }
+}
+
+#[test]
+fn a_core_module_is_refused() {
+    assert_eq!(
+        refusal(b"\0asm\x01\0\0\0"),
+        "module x.wasm: is a core module, not a component; encode it with `wasm-tools component new`"
+    );
+}
+
+#[test]
+fn a_truncated_component_is_refused() {
+    for length in [8, 9, 100, DEFAULT_MODULE.len() / 2, DEFAULT_MODULE.len() - 1] {
+        let message = refusal(&DEFAULT_MODULE[..length]);
+        let expected = if length == 8 { "does not export" } else { "is not a valid component" };
+        assert!(message.starts_with("module x.wasm: ") && message.contains(expected), "{message}");
+    }
+}
+
+#[test]
+fn a_component_without_the_handler_is_refused() {
+    assert_eq!(
+        refusal(&wat::parse_str("(component)").unwrap()),
+        "module x.wasm: does not export relayer:rest/handler@0.1.0, which the world api-module asks for"
+    );
+}
+
+#[test]
+fn a_handler_of_another_version_is_refused() {
+    let wit = "package relayer:rest@0.9.0;
+        interface handler { handle: func(); }
+        world w { export handler; }";
+    let module = r#"(module (func (export "relayer:rest/handler@0.9.0#handle")))"#;
+    assert_eq!(
+        refusal(&component::of_world(wit, module)),
+        "module x.wasm: does not export relayer:rest/handler@0.1.0, which the world api-module asks for; it exports relayer:rest/handler@0.9.0"
+    );
+}
+
+#[test]
+fn a_handler_of_another_type_is_refused() {
+    let wit = "package relayer:rest@0.1.0;
+        interface handler { handle: func(path: string) -> string; }
+        world w { export handler; }";
+    let module = r#"(module
+        (memory (export "memory") 1)
+        (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32) unreachable)
+        (func (export "relayer:rest/handler@0.1.0#handle") (param i32 i32) (result i32) unreachable))"#;
+    let message = refusal(&component::of_world(wit, module));
+    let start = "module x.wasm: does not fit the contract, version 0.1.0: ";
+    assert!(message.starts_with(start), "{message}");
+    assert!(message.ends_with("; build it against this host's wit/"), "{message}");
+}
+
+#[test]
+fn each_import_beyond_the_contract_is_named() {
+    let text = r#"(component
+        (import "wasi:cli/environment@0.2.6" (instance
+            (export "get-arguments" (func (result (list string))))))
+        (import "relayer:rest/state@0.2.0" (instance))
+        (import "relayer:rest/secrets@0.1.0" (instance))
+        (import "relayer:rest/chains@0.1.0" (instance
+            (export "ids" (func (result (list string))))
+            (export "remove" (func (param "id" string)))))
+        (import "now" (func (result u64))))"#;
+    let message = refusal(&wat::parse_str(text).unwrap());
+    for named in [
+        "wasi:cli/environment@0.2.6 (not in the contract)",
+        "relayer:rest/state@0.2.0 (the host has version 0.1.0)",
+        "relayer:rest/secrets@0.1.0 (not in the contract)",
+        "relayer:rest/chains@0.1.0 function remove (the host's version does not have it)",
+        "now (not in the contract)",
+        "it can import relayer:rest/types@0.1.0, relayer:rest/version@0.1.0",
+    ] {
+        assert!(message.contains(named), "{named} is not in: {message}");
+    }
+    assert!(!message.contains("function ids"), "{message}");
+}
+
+#[test]
+fn an_import_of_another_type_is_refused() {
+    let text = r#"(component
+        (import "relayer:rest/chains@0.1.0" (instance $chains
+            (export "ids" (func (result (list u8))))))
+        (core module $m (func (export "f")))
+        (instance $handler)
+        (export "relayer:rest/handler@0.1.0" (instance $handler)))"#;
+    let message = refusal(&wat::parse_str(text).unwrap());
+    let start = "module x.wasm: does not fit the contract, version 0.1.0: ";
+    assert!(
+        message.starts_with(start) && message.contains("relayer:rest/chains@0.1.0"),
+        "{message}"
+    );
+}
+
+#[test]
+fn a_file_that_is_not_there_is_named() {
+    let limits = Limits { concurrency: 1, ..Limits::default() };
+    let missing = std::path::Path::new("/nowhere/x.wasm");
+    let message = Module::from_file(&engine(&limits), missing).unwrap_err().to_string();
+    assert!(message.starts_with("module /nowhere/x.wasm: cannot be read: "), "{message}");
+}
+
+#[test]
+fn a_digest_is_the_sha256_of_the_component() {
+    let limits = Limits { concurrency: 1, ..Limits::default() };
+    let component = component::of_handler("unreachable");
+    let load = |bytes| Module::from_bytes(&engine(&limits), "x", bytes).unwrap().digest();
+    let digest = load(&component);
+    assert_eq!(digest, load(&component));
+    assert_ne!(digest, load(DEFAULT_MODULE));
+    assert_eq!(digest.to_string().len(), 64);
+    assert!(digest.to_string().starts_with(&digest.short()));
+}
+
+#[tokio::test]
+async fn a_module_of_someone_else_is_served() {
+    let component = component::of_answer(203, "x-made-by", b"hand");
+    let server = TestServer::of_component(&component, &Limits::default()).await;
+    let answer = server.get("/anything").await;
+    assert_eq!((answer.status.as_u16(), answer.header("x-made-by")), (203, "hand"));
+    assert!(answer.body.is_empty());
+}

@@ -1,0 +1,54 @@
+//! Is a relayer's own configuration file shown as the relayer means it?
+
+use relayer_rest_host::state::hermes_config::HermesConfig;
+use relayer_rest_tests::server::TestServer;
+
+/// `/chain/:id` of all chains, a line each.
+async fn chains(config: &str) -> String {
+    let server = TestServer::of_config(config).await;
+    let mut client = server.connect().await;
+    let mut lines = Vec::new();
+    for chain in HermesConfig::parse(config).unwrap().chains {
+        let id = chain.id.as_str().replace('/', "%2F").replace(' ', "%20");
+        let answer = client.get(&format!("/chain/{id}")).await;
+        assert_eq!(answer.status, 200);
+        lines.push(answer.text().to_owned());
+    }
+    lines.join("\n")
+}
+
+#[tokio::test]
+async fn todays_files_are_read() {
+    insta::assert_snapshot!(chains(include_str!("../fixtures/hermes-1.13.toml")).await);
+}
+
+#[tokio::test]
+async fn chains_of_all_kinds_are_read() {
+    insta::assert_snapshot!(chains(include_str!("../fixtures/kinds.toml")).await);
+}
+
+#[tokio::test]
+async fn operators_ways_of_writing_values_are_read() {
+    insta::assert_snapshot!(chains(include_str!("../fixtures/operator.toml")).await);
+}
+
+#[test]
+fn the_oldest_and_todays_file_agree_on_the_chains() {
+    let old = HermesConfig::parse(include_str!("../fixtures/hermes-0.7.toml")).unwrap();
+    let today = HermesConfig::parse(include_str!("../fixtures/hermes-1.13.toml")).unwrap();
+    let ids = |config: &HermesConfig| {
+        config.chains.iter().map(|chain| chain.id.to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(ids(&old), ids(&today));
+    assert_eq!(old.chains[0].event_source, today.chains[0].event_source);
+    assert_eq!(old.rest, today.rest);
+}
+
+#[tokio::test]
+async fn no_answer_holds_a_password_or_a_key() {
+    let config = include_str!("../fixtures/kinds.toml");
+    assert_eq!(config.matches("hunter2").count(), 4);
+    let parsed = HermesConfig::parse(config).unwrap();
+    assert!(!format!("{parsed:?}").contains("hunter2"), "a secret is in the state");
+    assert!(!chains(config).await.contains("hunter2"));
+}

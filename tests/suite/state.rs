@@ -1,0 +1,183 @@
+//! Does what is published reach clients, at once and whole?
+
+use std::time::Duration;
+
+use relayer_rest_host::state::{
+    ChainConfig, ChainKind, Component, NotReady, Object, OtherObject, RelayerState, Value, Worker,
+    WorkerData,
+};
+use relayer_rest_tests::server::TestServer;
+
+#[tokio::test]
+async fn before_the_state_is_known_it_is_not_ready() {
+    let server = TestServer::of_nothing().await;
+    let answer = server.get("/state").await;
+    answer.check_error(503, "NotReady", "the relayer's state is not known yet");
+    assert_eq!(answer.header("retry-after"), "1");
+}
+
+#[tokio::test]
+async fn a_reason_not_to_be_ready_is_told() {
+    let server = TestServer::of_sample().await;
+    let reason = NotReady { message: "gone".into(), retry_after: Duration::from_millis(2500) };
+    server.publisher.set_not_ready(reason);
+    let answer = server.get("/state").await;
+    answer.check_error(503, "NotReady", "gone");
+    assert_eq!(answer.header("retry-after"), "3");
+    assert_eq!(server.get("/chains").await.status, 200);
+}
+
+#[tokio::test]
+async fn the_relayers_version_is_shown_where_it_is_known() {
+    let server = TestServer::of_sample().await;
+    let component = Component { name: "ibc-relayer".into(), version: "1.13.1+abc".into() };
+    server.publisher.set_components(vec![component]);
+    let version = env!("CARGO_PKG_VERSION");
+    let body = format!(
+        r#"[{{"name":"ibc-relayer","version":"1.13.1+abc"}},{{"name":"ibc-relayer-rest","version":"{version}"}}]"#
+    );
+    server.get("/version").await.check(200, &body);
+}
+
+#[tokio::test]
+async fn changes_are_seen_by_the_next_request() {
+    let server = TestServer::of_sample().await;
+    let mut client = server.connect().await;
+    server.publisher.set_chain(ChainConfig::new("new", ChainKind::Namada));
+    client
+        .get("/chains")
+        .await
+        .check(200, r#"{"status":"success","result":["ibc-0","ibc-1","new"]}"#);
+    assert_eq!(client.get("/chain/new").await.status, 200);
+    server.publisher.remove_chain(&"new".into());
+    client.get("/chains").await.check(200, r#"{"status":"success","result":["ibc-0","ibc-1"]}"#);
+    assert_eq!(client.get("/chain/new").await.status, 404);
+    server.publisher.update_state(|state| state.workers.clear());
+    let body = r#"{"status":"success","result":{"chains":["ibc-0","ibc-1"],"workers":{}}}"#;
+    client.get("/state").await.check(200, body);
+}
+
+#[tokio::test]
+async fn workers_of_every_kind_are_shown_in_order() {
+    let server = TestServer::of_nothing().await;
+    let other = OtherObject {
+        kind: "Future".into(),
+        fields: vec![
+            ("flag".into(), Value::Boolean(true)),
+            ("count".into(), Value::Natural(u64::MAX)),
+            ("offset".into(), Value::Integer(i64::MIN)),
+            ("rate".into(), Value::Number(0.000_001)),
+            ("text".into(), Value::Text("\"\u{1}ü".into())),
+            ("none".into(), Value::Null),
+        ],
+    };
+    let objects = [
+        Object::Other(other.clone()),
+        Object::CrossChainQuery {
+            src_chain_id: "a".into(),
+            dst_chain_id: "b".into(),
+            query_id: "7".into(),
+            connection_id: "connection-7".into(),
+        },
+        Object::Wallet { chain_id: "b".into() },
+        Object::Wallet { chain_id: "a".into() },
+        Object::Packet {
+            dst_chain_id: "b".into(),
+            src_chain_id: "a".into(),
+            src_channel_id: "channel-1".into(),
+            src_port_id: "transfer".into(),
+        },
+        Object::Connection {
+            dst_chain_id: "b".into(),
+            src_chain_id: "a".into(),
+            src_connection_id: "connection-1".into(),
+        },
+        Object::Channel {
+            dst_chain_id: "b".into(),
+            src_chain_id: "a".into(),
+            src_channel_id: "channel-1".into(),
+            src_port_id: "transfer".into(),
+        },
+        Object::Client {
+            dst_chain_id: "b".into(),
+            dst_client_id: "07-tendermint-1".into(),
+            src_chain_id: "a".into(),
+        },
+    ];
+    let data = [
+        Some(WorkerData::Other(other)),
+        Some(WorkerData::Client { misbehaviour: true, refresh: false }),
+        None,
+    ];
+    let workers = (0..)
+        .zip(objects)
+        .map(|(id, object)| Worker {
+            id,
+            object,
+            data: data[usize::try_from(id).unwrap() % 3].clone(),
+        })
+        .collect();
+    server.publisher.set_state(RelayerState { chains: vec!["b".into(), "a".into()], workers });
+    let answer = server.get("/state").await;
+    let body = concat!(
+        r#"{"status":"success","result":{"chains":["a","b"],"workers":{"#,
+        r#""Client":[{"id":7,"object":{"type":"Client","dst_chain_id":"b","dst_client_id":"07-tendermint-1","src_chain_id":"a"}}],"#,
+        r#""Channel":[{"id":6,"object":{"type":"Channel","dst_chain_id":"b","src_chain_id":"a","src_channel_id":"channel-1","src_port_id":"transfer"}}],"#,
+        r#""Connection":[{"id":5,"object":{"type":"Connection","dst_chain_id":"b","src_chain_id":"a","src_connection_id":"connection-1"}}],"#,
+        r#""Packet":[{"id":4,"object":{"type":"Packet","dst_chain_id":"b","src_chain_id":"a","src_channel_id":"channel-1","src_port_id":"transfer"}}],"#,
+        r#""Wallet":[{"id":3,"object":{"type":"Wallet","chain_id":"a"}},{"id":2,"object":{"type":"Wallet","chain_id":"b"}}],"#,
+        r#""CrossChainQuery":[{"id":1,"object":{"type":"CrossChainQuery","src_chain_id":"a","dst_chain_id":"b","query_id":"7","connection_id":"connection-7"}}],"#,
+        r#""Future":[{"id":0,"object":{"type":"Future","flag":true,"count":18446744073709551615,"offset":-9223372036854775808,"rate":1e-6,"text":"\"\u0001ü","none":null}}]"#,
+        r"}}}",
+    );
+    answer.check(200, body);
+}
+
+#[tokio::test]
+async fn a_state_of_fifty_thousand_workers_is_shown_whole() {
+    let server = TestServer::of_nothing().await;
+    let workers = (0..50_000)
+        .map(|id| Worker {
+            id,
+            object: Object::Wallet { chain_id: format!("{id:05}").into() },
+            data: None,
+        })
+        .collect();
+    server.publisher.set_state(RelayerState { chains: Vec::new(), workers });
+    let answer = server.get("/state").await;
+    let state: serde_json::Value = serde_json::from_slice(&answer.body).unwrap();
+    let wallets = state["result"]["workers"]["Wallet"].as_array().unwrap();
+    assert_eq!(wallets.len(), 50_000);
+    assert_eq!(wallets[49_999]["object"]["chain_id"], "49999");
+}
+
+#[tokio::test]
+async fn requests_see_whole_states_while_others_are_published() {
+    let server = TestServer::of_nothing().await;
+    let state = |workers: u64| RelayerState {
+        chains: vec![format!("chain-{workers}").into()],
+        workers: (0..workers)
+            .map(|id| Worker { id, object: Object::Wallet { chain_id: "a".into() }, data: None })
+            .collect(),
+    };
+    server.publisher.set_state(state(0));
+    let publisher = server.publisher.clone();
+    let (stop, mut stopped) = tokio::sync::oneshot::channel::<()>();
+    let writer = tokio::task::spawn_blocking(move || {
+        let mut count = 0;
+        while stopped.try_recv().is_err() {
+            count += 1;
+            publisher.set_state(state(count % 100));
+        }
+        count
+    });
+    let mut client = server.connect().await;
+    for _ in 0..300 {
+        let answer: serde_json::Value =
+            serde_json::from_slice(&client.get("/state").await.body).unwrap();
+        let wallets = answer["result"]["workers"]["Wallet"].as_array().map_or(0, Vec::len);
+        assert_eq!(answer["result"]["chains"][0], format!("chain-{wallets}"));
+    }
+    stop.send(()).unwrap();
+    assert!(writer.await.unwrap() > 0);
+}
