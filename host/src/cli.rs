@@ -28,6 +28,7 @@ enum Command {
 
 /// Does what the command line says. The status is 0 where it is done, 2 where
 /// it cannot be, and 3 where the relayer's file has the API switched off.
+#[must_use]
 pub fn run() -> ExitCode {
     let cli = Cli::parse();
     log::start();

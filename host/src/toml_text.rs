@@ -73,7 +73,9 @@ pub(crate) fn dotted(path: &[Step]) -> String {
                 text.push_str(key);
             }
             Step::Index(index) => {
-                text.push_str(&format!("[{index}]"));
+                text.push('[');
+                text.push_str(&index.to_string());
+                text.push(']');
             }
         }
     }

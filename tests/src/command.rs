@@ -45,10 +45,10 @@ pub async fn serve<S: AsRef<OsStr>>(program: &Path, args: &[S]) -> Serving {
     let mut stdout = BufReader::new(child.stdout.take().unwrap());
     let mut line = String::new();
     stdout.read_line(&mut line).await.unwrap();
-    if line.is_empty() {
-        panic!("{:?}", Ended::from(child.wait_with_output().await.unwrap()));
+    match line.strip_suffix('\n') {
+        Some(line) => Serving { child, line: line.to_owned(), stdout },
+        None => panic!("{:?}", Ended::from(child.wait_with_output().await.unwrap())),
     }
-    Serving { child, line: line.trim_end().to_owned(), stdout }
 }
 
 impl Serving {

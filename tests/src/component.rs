@@ -55,9 +55,9 @@ pub fn of_handler(code: &str) -> Vec<u8> {
 /// A component that answers a status with one header and no body.
 #[must_use]
 pub fn of_answer(status: u16, header: &str, value: &[u8]) -> Vec<u8> {
-    let value: String = value.iter().map(|byte| format!("\\{byte:02x}")).collect();
+    let value_length = value.len();
+    let value = value.iter().fold(String::new(), |text, byte| format!("{text}\\{byte:02x}"));
     let header_length = header.len();
-    let value_length = value.len() / 3;
     // A response: its status at 0, its headers at 4, its body at 12. One
     // header at 32: its name, its value.
     of_module(&format!(

@@ -84,6 +84,7 @@ impl TestServer {
     }
 
     /// Tells the server to stop; what is returned completes when it has.
+    #[must_use]
     pub fn stop(self) -> JoinHandle<()> {
         self.stop.send(()).unwrap();
         self.serving

@@ -102,3 +102,15 @@ async fn a_request_with_a_body_is_answered_like_one_without() {
     assert!(answers.starts_with("HTTP/1.1 200 OK\r\n"), "{answers}");
     assert!(answers.contains(r#"["ibc-0","ibc-1"]"#), "{answers}");
 }
+
+#[tokio::test]
+async fn a_server_that_stops_closes_idle_connections_and_ends() {
+    let server = TestServer::of_sample().await;
+    let address = server.address;
+    let mut used = server.connect().await;
+    assert_eq!(used.get("/chains").await.status, 200);
+    let _unused = server.connect().await;
+    server.stop().await.unwrap();
+    let refused = tokio::net::TcpStream::connect(address).await.unwrap_err();
+    assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused);
+}

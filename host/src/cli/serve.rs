@@ -87,7 +87,8 @@ pub(super) fn run(args: &ServeArgs) -> Result<(), ServeError> {
 fn publish(file: Option<&Path>, publisher: &StatePublisher) -> Result<Rest, ServeError> {
     let Some(file) = file else {
         info!("no --relayer-config: serving the sample relayer");
-        return Ok(sample(publisher).rest);
+        sample(publisher);
+        return Ok(Rest::default());
     };
     let config = HermesConfig::read(file)?;
     let disabled = |state| ServeError::Disabled { file: file.to_owned(), state };

@@ -75,7 +75,7 @@ pub enum LoadError {
         offences: Vec<Offence>,
     },
     /// It does not export the handler.
-    #[error("module {name}: does not export {}, which the world api-module asks for{}", interface(HANDLER.0), instead(found))]
+    #[error("module {name}: does not export {}, which the world api-module asks for{}", interface(HANDLER.0), instead(found.as_deref()))]
     NoHandler {
         /// The module.
         name: String,
@@ -191,6 +191,6 @@ fn list(offences: &[Offence]) -> String {
     offences.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
-fn instead(found: &Option<String>) -> String {
-    found.as_ref().map(|found| format!("; it exports {found}")).unwrap_or_default()
+fn instead(found: Option<&str>) -> String {
+    found.map(|found| format!("; it exports {found}")).unwrap_or_default()
 }

@@ -41,7 +41,7 @@ impl Ticker {
             let (shared, engine) = (Arc::clone(&shared), engine.weak());
             move || {
                 shared
-                    .tick(|| engine.upgrade().inspect(wasmtime::Engine::increment_epoch).is_some())
+                    .tick(|| engine.upgrade().inspect(wasmtime::Engine::increment_epoch).is_some());
             }
         })?;
         Ok(Self { shared, thread: thread.thread().clone() })

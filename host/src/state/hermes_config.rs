@@ -56,7 +56,9 @@ impl HermesConfig {
         let fault = |problem| ConfigError { file: path.to_owned(), problem };
         let bytes = std::fs::read(path).map_err(|error| fault(Problem::Unreadable(error)))?;
         let text = std::str::from_utf8(&bytes).map_err(|error| {
-            fault(Problem::NotText { line: newlines(&bytes[..error.valid_up_to()]) + 1 })
+            fault(Problem::NotText {
+                line: bytes[..error.valid_up_to()].split(|byte| *byte == b'\n').count(),
+            })
         })?;
         Self::parse(text).map_err(fault)
     }
@@ -77,10 +79,6 @@ impl HermesConfig {
         }
         Ok(Self { rest: file.rest.map(Rest::from).unwrap_or_default(), chains })
     }
-}
-
-fn newlines(bytes: &[u8]) -> usize {
-    bytes.iter().filter(|byte| **byte == b'\n').count()
 }
 
 impl From<file::Rest> for Rest {

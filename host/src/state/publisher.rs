@@ -107,7 +107,7 @@ impl StatePublisher {
                 *slice = slice.with(chain, next);
                 return;
             }
-            let mut ids = snapshot.chain_ids.value().to_vec();
+            let mut ids = snapshot.chain_ids.value().clone();
             ids.push(chain.id.clone());
             snapshot.chain_ids = Slice::new(ids, next);
             snapshot.chains.insert(chain.id.clone(), Slice::new(chain, next));

@@ -24,6 +24,7 @@ pub(super) struct Rest {
 }
 
 #[derive(Deserialize)]
+#[expect(clippy::struct_field_names, reason = "the names are the relayer's")]
 pub(super) struct Chain {
     pub(super) id: Spanned<String>,
     #[serde(rename = "type")]
