@@ -21,7 +21,7 @@ pub fn of_module(text: &str) -> Vec<u8> {
     let (resolve, package) = contract();
     let world = resolve.select_world(&[package], Some("api-module")).unwrap();
     embed_component_metadata(&mut module, &resolve, world, StringEncoding::UTF8).unwrap();
-    ComponentEncoder::default().module(&module).unwrap().validate(true).encode().unwrap()
+    of_binary(&module)
 }
 
 /// A component of another world than the contract's, from that world in WIT
@@ -33,7 +33,14 @@ pub fn of_world(wit: &str, text: &str) -> Vec<u8> {
     let package = resolve.push_str("test.wit", wit).unwrap();
     let world = resolve.select_world(&[package], None).unwrap();
     embed_component_metadata(&mut module, &resolve, world, StringEncoding::UTF8).unwrap();
-    ComponentEncoder::default().module(&module).unwrap().validate(true).encode().unwrap()
+    of_binary(&module)
+}
+
+/// A component from a core module that says itself which world it is of, as
+/// `wasm-tools component new` makes it.
+#[must_use]
+pub fn of_binary(module: &[u8]) -> Vec<u8> {
+    ComponentEncoder::default().module(module).unwrap().validate(true).encode().unwrap()
 }
 
 /// A component whose handler is this code, which has the locals of

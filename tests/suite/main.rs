@@ -6,5 +6,6 @@ mod endpoints;
 mod http;
 mod limits;
 mod modules;
+mod readme;
 mod relayer_config;
 mod state;
