@@ -2,6 +2,8 @@
 
 use serde::Serialize;
 
+use crate::contract::NotReady;
+
 /// What a route answers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
@@ -67,10 +69,11 @@ impl Answer {
         Self::error(405, "MethodNotAllowed", &msg).with_header("allow", "GET, HEAD".to_owned())
     }
 
-    /// The relayer's state is not known.
-    pub(crate) fn not_ready(message: &str, retry_after_seconds: u64) -> Self {
-        Self::error(503, "NotReady", message)
-            .with_header("retry-after", retry_after_seconds.to_string())
+    /// What was asked for is not known.
+    pub(crate) fn not_ready(reason: &NotReady) -> Self {
+        let seconds = reason.retry_after.div_ceil(1_000_000_000).max(1);
+        Self::error(503, "NotReady", &reason.message)
+            .with_header("retry-after", seconds.to_string())
     }
 
     fn error(status: u16, name: &'static str, msg: &str) -> Self {

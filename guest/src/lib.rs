@@ -64,11 +64,11 @@ impl Relayer for Host {
         version::components()
     }
 
-    fn chain_ids(&self) -> Vec<String> {
+    fn chain_ids(&self) -> Result<Vec<String>, NotReady> {
         chains::ids()
     }
 
-    fn chain(&self, id: &str) -> Option<ChainConfig> {
+    fn chain(&self, id: &str) -> Result<Option<ChainConfig>, NotReady> {
         chains::config(id)
     }
 

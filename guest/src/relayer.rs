@@ -7,9 +7,9 @@ pub trait Relayer {
     /// The relayer's parts and their versions, `ibc-relayer` first.
     fn components(&self) -> Vec<Component>;
     /// The identifiers of the configured chains.
-    fn chain_ids(&self) -> Vec<String>;
+    fn chain_ids(&self) -> Result<Vec<String>, NotReady>;
     /// The configuration of a chain.
-    fn chain(&self, id: &str) -> Option<ChainConfig>;
+    fn chain(&self, id: &str) -> Result<Option<ChainConfig>, NotReady>;
     /// The connected chains and the active workers.
     fn state(&self) -> Result<RelayerState, NotReady>;
 }
@@ -24,7 +24,14 @@ pub(crate) mod fake {
     pub(crate) struct FakeRelayer {
         pub(crate) components: Vec<Component>,
         pub(crate) chains: Vec<ChainConfig>,
+        pub(crate) chains_not_ready: Option<NotReady>,
         pub(crate) state: Option<Result<RelayerState, NotReady>>,
+    }
+
+    impl FakeRelayer {
+        fn known(&self) -> Result<(), NotReady> {
+            self.chains_not_ready.clone().map_or(Ok(()), Err)
+        }
     }
 
     impl Relayer for FakeRelayer {
@@ -32,12 +39,14 @@ pub(crate) mod fake {
             self.components.clone()
         }
 
-        fn chain_ids(&self) -> Vec<String> {
-            self.chains.iter().map(|chain| chain.id.clone()).collect()
+        fn chain_ids(&self) -> Result<Vec<String>, NotReady> {
+            self.known()?;
+            Ok(self.chains.iter().map(|chain| chain.id.clone()).collect())
         }
 
-        fn chain(&self, id: &str) -> Option<ChainConfig> {
-            self.chains.iter().find(|chain| chain.id == id).cloned()
+        fn chain(&self, id: &str) -> Result<Option<ChainConfig>, NotReady> {
+            self.known()?;
+            Ok(self.chains.iter().find(|chain| chain.id == id).cloned())
         }
 
         fn state(&self) -> Result<RelayerState, NotReady> {

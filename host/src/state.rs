@@ -18,6 +18,7 @@ mod publisher;
 mod relayer;
 mod sample;
 mod snapshot;
+mod written;
 
 pub use chain::{
     AddressType, ChainConfig, ChainId, ChainKind, ChannelFilter, ChannelMinFees, DynamicGasPrice,
@@ -29,4 +30,4 @@ pub use relayer::{
     Component, Name, NotReady, Object, OtherObject, RelayerState, Value, Worker, WorkerData,
 };
 pub use sample::sample;
-pub use snapshot::{Generation, Slice, Snapshot, Status};
+pub use snapshot::{Generation, Known, Slice, Snapshot};

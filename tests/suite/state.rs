@@ -11,9 +11,23 @@ use relayer_rest_tests::server::TestServer;
 #[tokio::test]
 async fn before_the_state_is_known_it_is_not_ready() {
     let server = TestServer::of_nothing().await;
-    let answer = server.get("/state").await;
-    answer.check_error(503, "NotReady", "the relayer's state is not known yet");
-    assert_eq!(answer.header("retry-after"), "1");
+    for path in ["/state", "/chains", "/chain/ibc-0"] {
+        let answer = server.get(path).await;
+        answer.check_error(503, "NotReady", "the relayer's state is not known yet");
+        assert_eq!(answer.header("retry-after"), "1");
+    }
+    assert_eq!(server.get("/version").await.status, 200);
+}
+
+#[tokio::test]
+async fn no_chains_are_not_the_same_as_chains_that_are_not_known() {
+    let server = TestServer::of_nothing().await;
+    server.publisher.set_chains(Vec::new()).unwrap();
+    server.get("/chains").await.check(200, r#"{"status":"success","result":[]}"#);
+    assert_eq!(server.get("/chain/ibc-0").await.status, 404);
+    let reason = NotReady { message: "gone".into(), ..NotReady::default() };
+    server.publisher.set_chains_not_ready(reason);
+    server.get("/chains").await.check_error(503, "NotReady", "gone");
 }
 
 #[tokio::test]

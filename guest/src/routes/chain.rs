@@ -11,7 +11,8 @@ pub(crate) fn chain(relayer: &dyn Relayer, segment: &str) -> Answer {
         return Answer::invalid_chain_id(segment);
     };
     match relayer.chain(&id) {
-        Some(chain) => Answer::success_of_size(ChainJson::from(&chain), 1024),
-        None => Answer::chain_not_found(&id),
+        Ok(Some(chain)) => Answer::success_of_size(ChainJson::from(&chain), 1024),
+        Ok(None) => Answer::chain_not_found(&id),
+        Err(reason) => Answer::not_ready(&reason),
     }
 }

@@ -4,7 +4,10 @@ use crate::answer::Answer;
 use crate::relayer::Relayer;
 
 pub(crate) fn chains(relayer: &dyn Relayer) -> Answer {
-    Answer::success(relayer.chain_ids())
+    match relayer.chain_ids() {
+        Ok(ids) => Answer::success(ids),
+        Err(reason) => Answer::not_ready(&reason),
+    }
 }
 
 #[cfg(test)]

@@ -27,16 +27,18 @@ impl Call {
         self.snapshot.components().derived(|components| wire::components(components))
     }
 
-    fn chain_ids(&self) -> Arc<Vec<Arc<str>>> {
-        self.snapshot.chain_ids().derived(|ids| wire::chain_ids(ids))
+    fn chain_ids(&self) -> Arc<wire::Known<Vec<Arc<str>>>> {
+        self.snapshot.chain_ids().derived(|ids| wire::known(ids, |ids| wire::chain_ids(ids)))
     }
 
-    fn chain(&self, id: &str) -> Option<Arc<wire::ChainConfig>> {
-        Some(self.snapshot.chain(id)?.derived(|chain| wire::ChainConfig::from(chain)))
+    fn chain(&self, id: &str) -> wire::Known<Option<Arc<wire::ChainConfig>>> {
+        wire::known(self.snapshot.chain_ids().value(), |_| {
+            Some(self.snapshot.chain(id)?.derived(|chain| wire::ChainConfig::from(chain)))
+        })
     }
 
-    fn state(&self) -> Arc<wire::Status> {
-        self.snapshot.status().derived(wire::status)
+    fn state(&self) -> Arc<wire::Known<wire::RelayerState>> {
+        self.snapshot.status().derived(|status| wire::known(status, wire::relayer_state))
     }
 
     fn header(&self, name: &str) -> Vec<Vec<u8>> {

@@ -12,4 +12,6 @@ mod state;
 
 pub(super) use chain::ChainConfig;
 pub(super) use message::{Header, Level, Request, Response};
-pub(super) use state::{Component, Status, chain_ids, components, status};
+pub(super) use state::{
+    Component, Known, RelayerState, chain_ids, components, known, relayer_state,
+};

@@ -6,15 +6,11 @@
 //!
 //! | file | job |
 //! |---|---|
-//! | `file.rs` | the file's shape, key by key |
-//! | `value.rs` | values that can be written in more than one way |
-//! | `chain.rs` | from a chain as written to a chain with its defaults |
+//! | `file.rs` | the file's shape; that of a chain is in `../written/` |
 //! | `error.rs` | what can be wrong with a file, and where |
 
-mod chain;
 mod error;
 mod file;
-mod value;
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -70,8 +66,8 @@ impl HermesConfig {
         let mut lines: HashMap<ChainId, usize> = HashMap::new();
         let mut chains = Vec::with_capacity(file.chains.len());
         for raw in file.chains {
-            let position = Position::of(text, raw.id.span().start);
-            let chain = chain::config(raw);
+            let position = Position::of(text, raw.id.0.span().start);
+            let chain = raw.config_with_defaults();
             if let Some(first) = lines.insert(chain.id.clone(), position.line) {
                 return Err(Problem::DuplicateChain { id: chain.id, position, first });
             }

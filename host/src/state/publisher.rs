@@ -16,7 +16,7 @@ use super::{ChainConfig, ChainId};
 /// wait, for writers or for each other; writers wait for other writers only.
 /// Content that does not change keeps its generation.
 ///
-/// A new publisher knows of no chains, and is not ready.
+/// For a new publisher neither the chains nor the state are known.
 #[derive(Debug, Clone)]
 pub struct StatePublisher {
     shared: Arc<Shared>,
@@ -94,9 +94,17 @@ impl StatePublisher {
                     (id, slice)
                 })
                 .collect();
-            snapshot.chain_ids = snapshot.chain_ids.with(ids, next);
+            snapshot.chain_ids = snapshot.chain_ids.with(Ok(ids), next);
         });
         Ok(())
+    }
+
+    /// Says that the chains are not known, and why.
+    pub fn set_chains_not_ready(&self, reason: NotReady) {
+        self.publish(|snapshot, next| {
+            snapshot.chains.clear();
+            snapshot.chain_ids = snapshot.chain_ids.with(Err(reason), next);
+        });
     }
 
     /// Adds a chain behind the others, or changes the one that has its
@@ -107,9 +115,9 @@ impl StatePublisher {
                 *slice = slice.with(chain, next);
                 return;
             }
-            let mut ids = snapshot.chain_ids.value().clone();
+            let mut ids = snapshot.chain_ids.value().clone().unwrap_or_default();
             ids.push(chain.id.clone());
-            snapshot.chain_ids = Slice::new(ids, next);
+            snapshot.chain_ids = Slice::new(Ok(ids), next);
             snapshot.chains.insert(chain.id.clone(), Slice::new(chain, next));
         });
     }
@@ -118,8 +126,9 @@ impl StatePublisher {
     pub fn remove_chain(&self, id: &ChainId) {
         self.publish(|snapshot, next| {
             if snapshot.chains.remove(id).is_some() {
-                let ids = snapshot.chain_ids.value().iter().filter(|other| *other != id).cloned();
-                snapshot.chain_ids = Slice::new(ids.collect(), next);
+                let mut ids = snapshot.chain_ids.value().clone().unwrap_or_default();
+                ids.retain(|other| other != id);
+                snapshot.chain_ids = Slice::new(Ok(ids), next);
             }
         });
     }
@@ -182,7 +191,8 @@ mod tests {
 
     fn ids(publisher: &StatePublisher) -> Vec<String> {
         let snapshot = publisher.reader().snapshot();
-        snapshot.chain_ids().value().iter().map(ToString::to_string).collect()
+        let ids = snapshot.chain_ids().value().as_ref().unwrap();
+        ids.iter().map(ToString::to_string).collect()
     }
 
     fn wallet(id: u64) -> Worker {

@@ -43,7 +43,7 @@ mod tests {
         let publisher = StatePublisher::new();
         sample(&publisher);
         let snapshot = publisher.reader().snapshot();
-        assert_eq!(snapshot.chain_ids().value(), &["ibc-0".into(), "ibc-1".into()]);
+        assert_eq!(snapshot.chain_ids().value(), &Ok(vec!["ibc-0".into(), "ibc-1".into()]));
         assert_eq!(snapshot.status().value().as_ref().unwrap().workers.len(), 4);
     }
 }

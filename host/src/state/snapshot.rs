@@ -65,17 +65,17 @@ impl<T: PartialEq> Slice<T> {
     }
 }
 
-/// What is known of what the relayer is doing: sorted.
-pub type Status = Result<RelayerState, NotReady>;
+/// Something about the relayer, or why it is not known.
+pub type Known<T> = Result<T, NotReady>;
 
 /// A relayer at one moment. It never changes: what is published later is
 /// another snapshot, which shares the slices that are the same.
 #[derive(Debug, Clone)]
 pub struct Snapshot {
     pub(super) components: Slice<Vec<Component>>,
-    pub(super) chain_ids: Slice<Vec<ChainId>>,
+    pub(super) chain_ids: Slice<Known<Vec<ChainId>>>,
     pub(super) chains: HashMap<ChainId, Slice<ChainConfig>>,
-    pub(super) status: Slice<Status>,
+    pub(super) status: Slice<Known<RelayerState>>,
 }
 
 impl Snapshot {
@@ -91,7 +91,7 @@ impl Snapshot {
                 }],
                 start,
             ),
-            chain_ids: Slice::new(Vec::new(), start),
+            chain_ids: Slice::new(Err(NotReady::default()), start),
             chains: HashMap::new(),
             status: Slice::new(Err(NotReady::default()), start),
         }
@@ -105,7 +105,7 @@ impl Snapshot {
 
     /// The configured chains, in their order.
     #[must_use]
-    pub fn chain_ids(&self) -> &Slice<Vec<ChainId>> {
+    pub fn chain_ids(&self) -> &Slice<Known<Vec<ChainId>>> {
         &self.chain_ids
     }
 
@@ -115,9 +115,9 @@ impl Snapshot {
         self.chains.get(id)
     }
 
-    /// What the relayer is doing.
+    /// What the relayer is doing, sorted.
     #[must_use]
-    pub fn status(&self) -> &Slice<Status> {
+    pub fn status(&self) -> &Slice<Known<RelayerState>> {
         &self.status
     }
 }

@@ -15,8 +15,8 @@ pub(in crate::module) struct Component {
     version: String,
 }
 
-/// What is known of what the relayer is doing.
-pub(in crate::module) type Status = Result<RelayerState, NotReady>;
+/// Something about the relayer, or why it is not known.
+pub(in crate::module) type Known<T> = Result<T, NotReady>;
 
 #[derive(ComponentType, Lower)]
 #[component(record)]
@@ -174,14 +174,20 @@ pub(in crate::module) fn chain_ids(ids: &[state::ChainId]) -> Vec<Arc<str>> {
     ids.iter().map(|id| Arc::clone(id.as_shared())).collect()
 }
 
-pub(in crate::module) fn status(status: &state::Status) -> Status {
-    let state = status.as_ref().map_err(|reason| NotReady {
+pub(in crate::module) fn known<'a, T, U>(
+    known: &'a state::Known<T>,
+    convert: impl FnOnce(&'a T) -> U,
+) -> Known<U> {
+    known.as_ref().map(convert).map_err(|reason| NotReady {
         message: reason.message.clone(),
         retry_after: nanoseconds(reason.retry_after),
-    })?;
+    })
+}
+
+pub(in crate::module) fn relayer_state(state: &state::RelayerState) -> RelayerState {
     let mut names = Names::default();
     let workers = state.workers.iter().map(|worker| names.worker(worker)).collect();
-    Ok(RelayerState { chains: chain_ids(&state.chains), names: names.list, workers })
+    RelayerState { chains: chain_ids(&state.chains), names: names.list, workers }
 }
 
 /// Each text that workers refer to, once.

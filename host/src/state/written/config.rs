@@ -1,11 +1,11 @@
-//! From a chain as written to a chain with its defaults.
+//! From a chain as it is written to its configuration.
 
 use std::time::Duration;
 
-use super::file;
+use super::chain::{self as file, Chain};
 use super::value::{DurationText, Finite, RatioText, UrlText};
 use crate::state::{
-    AddressType, ChainConfig, ChainKind, ChannelFilter, ChannelMinFees, DynamicGasPrice,
+    AddressType, ChainConfig, ChainId, ChainKind, ChannelFilter, ChannelMinFees, DynamicGasPrice,
     EventSource, ExcludedSequences, ExtensionOption, FilterPolicy, GasPrice, MinFee, PacketFilter,
     Ratio,
 };
@@ -34,33 +34,41 @@ mod default {
     pub(super) const DYNAMIC_MAX: f64 = 0.6;
 }
 
-/// The chain with what the relayer assumes for its kind.
-pub(super) fn config(raw: file::Chain) -> ChainConfig {
+impl<Id: Into<ChainId>> Chain<Id> {
+    /// The chain as it is written: what is not is not known.
+    pub(in crate::state) fn config(self) -> ChainConfig {
+        as_written(self)
+    }
+
+    /// The chain with what the relayer assumes where its file is silent.
+    pub(in crate::state) fn config_with_defaults(self) -> ChainConfig {
+        let chain = with_defaults(as_written(self));
+        match chain.kind {
+            ChainKind::CosmosSdk | ChainKind::Namada => with_cosmos_defaults(chain),
+            ChainKind::Penumbra | ChainKind::Other(_) => chain,
+        }
+    }
+}
+
+fn as_written<Id: Into<ChainId>>(raw: Chain<Id>) -> ChainConfig {
     let kind = match raw.kind.as_deref() {
         None | Some("CosmosSdk") => ChainKind::CosmosSdk,
         Some("Namada") => ChainKind::Namada,
         Some("Penumbra") => ChainKind::Penumbra,
         Some(other) => ChainKind::Other(other.to_owned()),
     };
-    let is_cosmos = matches!(kind, ChainKind::CosmosSdk | ChainKind::Namada);
-    let chain = as_written(raw, kind);
-    if is_cosmos { with_cosmos_defaults(chain) } else { chain }
-}
-
-/// What is written, and the defaults that all kinds of chain have.
-fn as_written(raw: file::Chain, kind: ChainKind) -> ChainConfig {
     let gas_multiplier = match (raw.gas_multiplier, raw.gas_adjustment) {
         (Some(Finite(multiplier)), _) => Some(multiplier),
         (None, Some(Finite(adjustment))) => Some(1.0 + adjustment),
         (None, None) => None,
     };
     ChainConfig {
-        id: raw.id.into_inner().into(),
+        id: raw.id.into(),
         kind,
         rpc_addr: raw.rpc_addr.map(|url| url.0),
         grpc_addr: raw.grpc_addr.map(|url| url.0),
         event_source: event_source(raw.event_source, raw.websocket_addr),
-        rpc_timeout: duration(raw.rpc_timeout).or(Some(default::RPC_TIMEOUT)),
+        rpc_timeout: duration(raw.rpc_timeout),
         trusted_node: raw.trusted_node,
         account_prefix: raw.account_prefix,
         key_name: raw.key_name.or(raw.stub_key_name),
@@ -75,18 +83,16 @@ fn as_written(raw: file::Chain, kind: ChainKind) -> ChainConfig {
         max_msg_num: raw.max_msg_num,
         max_tx_size: raw.max_tx_size,
         max_grpc_decoding_size: raw.max_grpc_decoding_size.map(|size| size.as_u64()),
-        query_packets_chunk_size: raw
-            .query_packets_chunk_size
-            .or(Some(default::QUERY_PACKETS_CHUNK_SIZE)),
-        clock_drift: duration(raw.clock_drift).or(Some(default::CLOCK_DRIFT)),
-        max_block_time: duration(raw.max_block_time).or(Some(default::MAX_BLOCK_TIME)),
+        query_packets_chunk_size: raw.query_packets_chunk_size,
+        clock_drift: duration(raw.clock_drift),
+        max_block_time: duration(raw.max_block_time),
         trusting_period: duration(raw.trusting_period),
-        client_refresh_rate: ratio(raw.client_refresh_rate).or(Some(default::CLIENT_REFRESH_RATE)),
+        client_refresh_rate: ratio(raw.client_refresh_rate),
         ccv_consumer_chain: raw.ccv_consumer_chain,
         memo_prefix: raw.memo_prefix,
         memo_overwrite: raw.memo_overwrite,
         sequential_batch_tx: raw.sequential_batch_tx,
-        trust_threshold: ratio(raw.trust_threshold).or(Some(default::TRUST_THRESHOLD)),
+        trust_threshold: ratio(raw.trust_threshold),
         gas_price: raw.gas_price.map(|gas| GasPrice { price: gas.price.0, denom: gas.denom }),
         packet_filter: raw.packet_filter.map(packet_filter),
         dynamic_gas_price: raw.dynamic_gas_price.map(|gas| DynamicGasPrice {
@@ -107,6 +113,21 @@ fn as_written(raw: file::Chain, kind: ChainKind) -> ChainConfig {
             })
             .collect(),
         allow_ccq: raw.allow_ccq,
+    }
+}
+
+/// The defaults that chains of all kinds have.
+fn with_defaults(chain: ChainConfig) -> ChainConfig {
+    ChainConfig {
+        rpc_timeout: chain.rpc_timeout.or(Some(default::RPC_TIMEOUT)),
+        query_packets_chunk_size: chain
+            .query_packets_chunk_size
+            .or(Some(default::QUERY_PACKETS_CHUNK_SIZE)),
+        clock_drift: chain.clock_drift.or(Some(default::CLOCK_DRIFT)),
+        max_block_time: chain.max_block_time.or(Some(default::MAX_BLOCK_TIME)),
+        client_refresh_rate: chain.client_refresh_rate.or(Some(default::CLIENT_REFRESH_RATE)),
+        trust_threshold: chain.trust_threshold.or(Some(default::TRUST_THRESHOLD)),
+        ..chain
     }
 }
 

@@ -1,0 +1,152 @@
+//! A chain's shape: the keys that are read, as they are written.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroU64;
+
+use bytesize::ByteSize;
+use serde::Deserialize;
+
+use super::value::{DurationText, Finite, RatioText, UrlText};
+
+#[derive(Deserialize)]
+#[expect(clippy::struct_field_names, reason = "the names are the relayer's")]
+pub(in crate::state) struct Chain<Id> {
+    pub(in crate::state) id: Id,
+    #[serde(rename = "type")]
+    pub(super) kind: Option<String>,
+    pub(super) rpc_addr: Option<UrlText>,
+    pub(super) grpc_addr: Option<UrlText>,
+    /// Up to 1.5.
+    pub(super) websocket_addr: Option<UrlText>,
+    /// From 1.6 on.
+    pub(super) event_source: Option<EventSource>,
+    pub(super) rpc_timeout: Option<DurationText>,
+    pub(super) trusted_node: Option<bool>,
+    pub(super) account_prefix: Option<String>,
+    pub(super) key_name: Option<String>,
+    /// What a Penumbra chain has for a key's name.
+    pub(super) stub_key_name: Option<String>,
+    pub(super) key_store_type: Option<String>,
+    pub(super) key_store_folder: Option<String>,
+    pub(super) store_prefix: Option<String>,
+    pub(super) default_gas: Option<u64>,
+    pub(super) max_gas: Option<u64>,
+    pub(super) genesis_restart: Option<GenesisRestart>,
+    /// Up to 0.15: what is added to 1 for the multiplier.
+    pub(super) gas_adjustment: Option<Finite>,
+    pub(super) gas_multiplier: Option<Finite>,
+    pub(super) fee_granter: Option<String>,
+    pub(super) max_msg_num: Option<u64>,
+    pub(super) max_tx_size: Option<u64>,
+    pub(super) max_grpc_decoding_size: Option<ByteSize>,
+    pub(super) query_packets_chunk_size: Option<u64>,
+    pub(super) clock_drift: Option<DurationText>,
+    pub(super) max_block_time: Option<DurationText>,
+    pub(super) trusting_period: Option<DurationText>,
+    pub(super) client_refresh_rate: Option<RatioText>,
+    pub(super) ccv_consumer_chain: Option<bool>,
+    pub(super) memo_prefix: Option<String>,
+    pub(super) memo_overwrite: Option<String>,
+    pub(super) sequential_batch_tx: Option<bool>,
+    pub(super) trust_threshold: Option<RatioText>,
+    pub(super) gas_price: Option<GasPrice>,
+    pub(super) packet_filter: Option<PacketFilter>,
+    pub(super) dynamic_gas_price: Option<DynamicGasPrice>,
+    pub(super) address_type: Option<AddressType>,
+    #[serde(default)]
+    pub(super) extension_options: Vec<ExtensionOption>,
+    pub(super) compat_mode: Option<String>,
+    pub(super) clear_interval: Option<u64>,
+    #[serde(default)]
+    pub(super) excluded_sequences: BTreeMap<String, Vec<u64>>,
+    pub(super) allow_ccq: Option<bool>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct EventSource {
+    pub(super) mode: EventMode,
+    pub(super) url: Option<UrlText>,
+    pub(super) batch_delay: Option<DurationText>,
+    pub(super) interval: Option<DurationText>,
+    pub(super) max_retries: Option<u32>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum EventMode {
+    Push,
+    Pull,
+}
+
+#[derive(Deserialize)]
+pub(super) struct GenesisRestart {
+    pub(super) restart_height: NonZeroU64,
+}
+
+#[derive(Deserialize)]
+pub(super) struct GasPrice {
+    pub(super) price: Finite,
+    pub(super) denom: String,
+}
+
+#[derive(Deserialize)]
+pub(super) struct DynamicGasPrice {
+    #[serde(default)]
+    pub(super) enabled: bool,
+    pub(super) multiplier: Option<Finite>,
+    pub(super) max: Option<Finite>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct PacketFilter {
+    pub(super) policy: Option<Policy>,
+    #[serde(default)]
+    pub(super) list: Vec<(String, String)>,
+    #[serde(default)]
+    pub(super) min_fees: BTreeMap<String, MinFees>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Policy {
+    AllowAll,
+    Allow,
+    Deny,
+}
+
+#[derive(Deserialize)]
+pub(super) struct MinFees {
+    #[serde(default)]
+    pub(super) recv: Vec<MinFee>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct MinFee {
+    pub(super) amount: u64,
+    pub(super) denom: Option<String>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct AddressType {
+    pub(super) derivation: Derivation,
+    pub(super) proto_type: Option<ProtoType>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Derivation {
+    Cosmos,
+    Ethermint,
+}
+
+#[derive(Deserialize)]
+pub(super) struct ProtoType {
+    pub(super) pk_type: String,
+}
+
+#[derive(Deserialize)]
+pub(super) struct ExtensionOption {
+    #[serde(rename = "type")]
+    pub(super) name: String,
+    pub(super) value: toml::Value,
+}
