@@ -1,8 +1,11 @@
 //! The command line: one file a command.
 
+mod address;
 mod log;
+mod reload;
 mod serve;
 mod signals;
+mod sources;
 
 use std::process::ExitCode;
 

@@ -9,15 +9,24 @@
 //! | `relayer.rs` | what a relayer is doing: chains and workers, and their order |
 //! | `snapshot.rs` | a relayer at one moment: slices, each with its generation |
 //! | `publisher.rs` | publishing a snapshot, and reading the present one |
+//! | `upstream.rs` | source: a running relayer, asked over its own API |
+//! | `state_file.rs` | source: what a relayer is doing, in a file |
 //! | `hermes_config.rs` | source: the relayer's configuration file |
 //! | `sample.rs` | source: a made-up relayer, for trying things |
+//! | `written.rs` | a chain as the relayer writes it, in its file and its answers |
+//! | `relayer_json.rs` | the relayer's own answers |
+//! | `watch.rs` | files that change |
 
 mod chain;
 pub mod hermes_config;
 mod publisher;
 mod relayer;
+mod relayer_json;
 mod sample;
 mod snapshot;
+mod state_file;
+mod upstream;
+mod watch;
 mod written;
 
 pub use chain::{
@@ -29,5 +38,9 @@ pub use publisher::{DuplicateChain, StatePublisher, StateReader};
 pub use relayer::{
     Component, Name, NotReady, Object, OtherObject, RelayerState, Value, Worker, WorkerData,
 };
+pub use relayer_json::{AnswerError, UnreadField};
 pub use sample::sample;
 pub use snapshot::{Generation, Known, Slice, Snapshot};
+pub use state_file::{StateFileError, read_state_file};
+pub use upstream::{Upstream, UpstreamUrlError};
+pub use watch::{Watch, watch};

@@ -1,8 +1,10 @@
 //! One request, from its head to its answer.
 
+use std::time::Instant;
+
 use bytes::Bytes;
 use http_body_util::Full;
-use hyper::header::{CONTENT_LENGTH, HeaderValue};
+use hyper::header::{AGE, CONTENT_LENGTH, HeaderValue, WARNING};
 use hyper::http::request::Parts;
 use hyper::{Method, Request, Response, StatusCode};
 use tracing::{Instrument, Span, debug, error, info_span, warn};
@@ -45,11 +47,15 @@ impl Service {
             warn!("turned away: too many requests are being handled");
             return HostError::Overloaded.response();
         };
-        let answer = self.module.handle(module_request(head), self.state.snapshot()).await;
-        answer.unwrap_or_else(|cause| {
-            report(&self.module, &cause);
-            HostError::from(&cause).response()
-        })
+        let snapshot = self.state.snapshot();
+        let stale_since = snapshot.stale_since();
+        match self.module.handle(module_request(head), snapshot).await {
+            Ok(answer) => with_age(answer, stale_since),
+            Err(cause) => {
+                report(&self.module, &cause);
+                HostError::from(&cause).response()
+            }
+        }
     }
 }
 
@@ -72,6 +78,19 @@ fn module_request(head: Parts) -> ModuleRequest {
 fn report(module: &Module, cause: &CallError) {
     let module = module.digest();
     error!(parent: &Span::current(), %module, "{cause}");
+}
+
+/// Says how old a good answer is, where it is made of what is no longer
+/// confirmed.
+fn with_age(mut answer: Response<Bytes>, stale_since: Option<Instant>) -> Response<Bytes> {
+    if let Some(since) = stale_since
+        && answer.status().is_success()
+    {
+        let headers = answer.headers_mut();
+        headers.insert(AGE, since.elapsed().as_secs().into());
+        headers.insert(WARNING, HeaderValue::from_static("110 - \"Response is Stale\""));
+    }
+    answer
 }
 
 /// Leaves the body out where HTTP has none.

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 use arc_swap::ArcSwap;
 
@@ -156,6 +157,12 @@ impl StatePublisher {
         self.publish(|snapshot, next| {
             snapshot.status = snapshot.status.with(Err(reason), next);
         });
+    }
+
+    /// Says since when what is published is no more than what was last known;
+    /// `None` where it is up to date. Answers then carry their age.
+    pub fn set_stale_since(&self, since: Option<Instant>) {
+        self.publish(|snapshot, _| snapshot.stale_since = since);
     }
 
     /// Publishes the present snapshot with a change, whose new slices get the

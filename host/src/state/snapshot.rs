@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
+use std::time::Instant;
 
 use super::relayer::{Component, NotReady, RelayerState};
 use super::{ChainConfig, ChainId};
@@ -76,6 +77,7 @@ pub struct Snapshot {
     pub(super) chain_ids: Slice<Known<Vec<ChainId>>>,
     pub(super) chains: HashMap<ChainId, Slice<ChainConfig>>,
     pub(super) status: Slice<Known<RelayerState>>,
+    pub(super) stale_since: Option<Instant>,
 }
 
 impl Snapshot {
@@ -94,6 +96,7 @@ impl Snapshot {
             chain_ids: Slice::new(Err(NotReady::default()), start),
             chains: HashMap::new(),
             status: Slice::new(Err(NotReady::default()), start),
+            stale_since: None,
         }
     }
 
@@ -113,6 +116,13 @@ impl Snapshot {
     #[must_use]
     pub fn chain(&self, id: &str) -> Option<&Slice<ChainConfig>> {
         self.chains.get(id)
+    }
+
+    /// Since when the source has not confirmed what it said, where it should
+    /// have.
+    #[must_use]
+    pub fn stale_since(&self) -> Option<Instant> {
+        self.stale_since
     }
 
     /// What the relayer is doing, sorted.

@@ -1,0 +1,156 @@
+//! Where the state comes from: what the command line says of it, and setting
+//! it going.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Args;
+use tracing::{info, warn};
+
+use super::reload::Reloadable;
+use super::serve::ServeError;
+use crate::state::hermes_config::{HermesConfig, Rest};
+use crate::state::{NotReady, StatePublisher, Upstream, Watch, read_state_file, sample, watch};
+
+#[derive(Args)]
+pub(super) struct SourceArgs {
+    /// The relayer's own configuration file: its chains, and where to serve.
+    #[arg(long, value_name = "FILE")]
+    relayer_config: Option<PathBuf>,
+    /// A running relayer's REST API, such as http://127.0.0.1:3000: what it is
+    /// doing; and its chains, where there is no --relayer-config.
+    #[arg(long, value_name = "URL", conflicts_with = "state")]
+    upstream: Option<String>,
+    /// What the relayer is doing, in a JSON file: the result of /state. Read
+    /// again when it changes.
+    #[arg(long, value_name = "FILE", requires = "relayer_config")]
+    state: Option<PathBuf>,
+    /// The time between two questions to the relayer.
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = time, requires = "upstream")]
+    poll: Duration,
+    /// How old a state may be to be shown, once the relayer does not answer.
+    #[arg(long, value_name = "TIME", default_value = "5min", value_parser = time, requires = "upstream")]
+    max_stale: Duration,
+}
+
+/// What reads a source again.
+pub(super) type Reload = Arc<dyn Fn() + Send + Sync>;
+
+/// Sources, each read for the first time.
+pub(super) struct Sources {
+    /// Where to serve.
+    pub(super) rest: Rest,
+    /// A relayer to ask.
+    pub(super) upstream: Option<Upstream>,
+    /// What reads the files again.
+    pub(super) reloads: Vec<Reload>,
+    /// What calls for that when they change.
+    _watches: Vec<Watch>,
+}
+
+/// Why there is no state where only a configuration file is given.
+const NO_SOURCE: &str = "the relayer's state is not known: its configuration file tells the \
+    chains, not the workers; start with --upstream URL or --state FILE to give them";
+
+impl SourceArgs {
+    /// Publishes what is known at once.
+    pub(super) fn open(&self, publisher: &StatePublisher) -> Result<Sources, ServeError> {
+        let mut sources = Sources {
+            rest: Rest::default(),
+            upstream: self.upstream()?,
+            reloads: Vec::new(),
+            _watches: Vec::new(),
+        };
+        match &self.relayer_config {
+            Some(file) => sources.relayer_config(file, publisher)?,
+            None if sources.upstream.is_some() => {}
+            None => {
+                info!("no --relayer-config and no --upstream: serving the sample relayer");
+                sample(publisher);
+            }
+        }
+        if let Some(file) = &self.state {
+            sources.state_file(file, publisher)?;
+        } else if self.relayer_config.is_some() && sources.upstream.is_none() {
+            warn!("/state answers 503 NotReady: {NO_SOURCE}");
+            publisher
+                .set_not_ready(NotReady { message: NO_SOURCE.to_owned(), ..NotReady::default() });
+        }
+        Ok(sources)
+    }
+
+    fn upstream(&self) -> Result<Option<Upstream>, ServeError> {
+        let Some(url) = &self.upstream else { return Ok(None) };
+        let chains = self.relayer_config.is_none();
+        let (poll, max_stale) = (self.poll, self.max_stale);
+        Ok(Some(Upstream { poll, max_stale, chains, ..Upstream::new(url)? }))
+    }
+}
+
+impl Sources {
+    fn relayer_config(
+        &mut self,
+        file: &Path,
+        publisher: &StatePublisher,
+    ) -> Result<(), ServeError> {
+        let config = HermesConfig::read(file)?;
+        let disabled = |state| ServeError::Disabled { file: file.to_owned(), state };
+        match config.rest.enabled {
+            Some(true) => {}
+            Some(false) => return Err(disabled("`enabled` in the section [rest] is false")),
+            None => return Err(disabled("`enabled` in the section [rest] is missing")),
+        }
+        info!(file = %file.display(), chains = config.chains.len(), "read the relayer's configuration");
+        self.rest = config.rest;
+        let rest = self.rest.clone();
+        let apply = move |publisher: &StatePublisher, config: HermesConfig| {
+            if config.rest != rest {
+                warn!("the section [rest] has changed: it counts from the next start on");
+            }
+            publisher.set_chains(config.chains).expect("a configuration has each chain once");
+        };
+        self.reload_on_change(Reloadable::open(file, publisher, HermesConfig::read, apply)?);
+        Ok(())
+    }
+
+    fn state_file(&mut self, file: &Path, publisher: &StatePublisher) -> Result<(), ServeError> {
+        self.reload_on_change(Reloadable::open(
+            file,
+            publisher,
+            read_state_file,
+            StatePublisher::set_state,
+        )?);
+        Ok(())
+    }
+
+    fn reload_on_change<T, E>(&mut self, reloadable: Reloadable<T, E>)
+    where
+        T: Clone + PartialEq + Send + 'static,
+        E: std::fmt::Display + 'static,
+    {
+        let reloadable = Arc::new(reloadable);
+        let reload: Reload = Arc::new({
+            let reloadable = Arc::clone(&reloadable);
+            move || reloadable.reload()
+        });
+        self.reloads.push(Arc::clone(&reload));
+        match watch(reloadable.file(), move || reload()) {
+            // The file may have changed between the first reading and now.
+            Ok(watch) => {
+                self._watches.push(watch);
+                reloadable.reload();
+            }
+            Err(error) => warn!("{error}; send SIGHUP when it has changed"),
+        }
+    }
+}
+
+fn time(text: &str) -> Result<Duration, String> {
+    let time = humantime::parse_duration(text)
+        .map_err(|error| format!("{error}; expected a time such as 500ms, 1s or 5min"))?;
+    if time < Duration::from_millis(1) {
+        return Err("the shortest time is 1ms".to_owned());
+    }
+    Ok(time)
+}

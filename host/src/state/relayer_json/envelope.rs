@@ -1,0 +1,90 @@
+//! An answer's envelope, and what can be wrong with an answer.
+
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+use crate::toml_text::Position;
+
+/// What every answer is wrapped in, but for the versions of old relayers.
+#[derive(Deserialize)]
+struct Envelope<T> {
+    status: String,
+    result: T,
+}
+
+/// The result of an error.
+#[derive(Deserialize)]
+struct Refusal {
+    name: String,
+    msg: String,
+}
+
+/// An answer that cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum AnswerError {
+    /// It is not what such an answer looks like.
+    #[error("{position}: {field}{message}")]
+    Shape {
+        /// Where in the answer.
+        position: Position,
+        /// The field, followed by a colon; empty where it is not JSON at all.
+        field: String,
+        /// What is wrong.
+        message: String,
+    },
+    /// It is an error of the relayer's.
+    #[error("the relayer answers {name}: {msg}")]
+    Refused {
+        /// The error's name, such as `ChainConfigNotFound`.
+        name: String,
+        /// Its message.
+        msg: String,
+    },
+}
+
+/// A field that could not be read, and is left out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnreadField {
+    /// The field.
+    pub field: String,
+    /// Why not.
+    pub message: String,
+}
+
+/// The result in an envelope.
+pub(super) fn result<T: DeserializeOwned>(body: &[u8]) -> Result<T, AnswerError> {
+    let error = match bare::<Envelope<T>>(body) {
+        Ok(envelope) if envelope.status == "success" => return Ok(envelope.result),
+        Ok(Envelope { status, .. }) => AnswerError::Shape {
+            position: Position { line: 1, column: 1 },
+            field: "status: ".to_owned(),
+            message: format!("is '{status}'; expected 'success'"),
+        },
+        Err(error) => error,
+    };
+    match serde_json::from_slice(body) {
+        Ok(Envelope { status, result: Refusal { name, msg } }) if status == "error" => {
+            Err(AnswerError::Refused { name, msg })
+        }
+        _ => Err(error),
+    }
+}
+
+/// What is in no envelope.
+pub(super) fn bare<T: DeserializeOwned>(body: &[u8]) -> Result<T, AnswerError> {
+    let mut source = serde_json::Deserializer::from_slice(body);
+    let value = serde_path_to_error::deserialize(&mut source).map_err(|error| {
+        let path = error.path().to_string();
+        shape(error.inner(), if path == "." { String::new() } else { format!("{path}: ") })
+    })?;
+    source.end().map_err(|error| shape(&error, String::new()))?;
+    Ok(value)
+}
+
+fn shape(error: &serde_json::Error, field: String) -> AnswerError {
+    let position = Position { line: error.line(), column: error.column() };
+    // The message ends with the place, which is told apart here.
+    let message = error.to_string();
+    let message = message.split(" at line ").next().unwrap_or(&message).to_owned();
+    AnswerError::Shape { position, field, message }
+}

@@ -1,0 +1,43 @@
+//! Source: what a relayer is doing, in a JSON file: the `result` of `/state`,
+//! or the whole answer.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use tracing::warn;
+
+use super::RelayerState;
+use super::relayer_json::{self, AnswerError, Read, UnreadField};
+
+/// A file that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum StateFileError {
+    /// It cannot be read.
+    #[error("state file {}: cannot be read: {source}; check the path and its permissions", file.display())]
+    Unreadable {
+        /// The file.
+        file: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// It does not hold the result of `/state`.
+    #[error("state file {}: {source}; expected the result of /state: {{\"chains\":[…],\"workers\":{{…}}}}", file.display())]
+    Invalid {
+        /// The file.
+        file: PathBuf,
+        /// What is wrong with it, and where.
+        source: AnswerError,
+    },
+}
+
+/// Reads a file. Fields that cannot be shown are left out, with a warning.
+pub fn read_state_file(file: &Path) -> Result<RelayerState, StateFileError> {
+    let text = std::fs::read(file)
+        .map_err(|source| StateFileError::Unreadable { file: file.to_owned(), source })?;
+    let Read { value, unread } = relayer_json::state_file(&text)
+        .map_err(|source| StateFileError::Invalid { file: file.to_owned(), source })?;
+    for UnreadField { field, message } in unread {
+        warn!(file = %file.display(), field, "a field is left out: {message}");
+    }
+    Ok(value)
+}

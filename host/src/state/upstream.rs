@@ -1,0 +1,331 @@
+//! Source: a running relayer, asked over its own REST API.
+//!
+//! The relayer answers two requests a second, whoever asks; so it is asked
+//! one thing at a time: what it is doing often, what it is configured for
+//! rarely, and one chain between two states so that a state is never old.
+//!
+//! While the relayer does not answer, what it last said stays, marked as
+//! stale; when that is too old, what it is doing is not known.
+//!
+//! | file | job |
+//! |---|---|
+//! | `client.rs` | one question, within a time and a size |
+//! | `backoff.rs` | how long to wait after a failure |
+//! | `gathering.rs` | the chains, asked for one by one |
+
+mod backoff;
+mod client;
+mod gathering;
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep, sleep_until};
+use tracing::{debug, info, warn};
+use url::Url;
+
+use super::relayer_json::{self, AnswerError, Read, UnreadField};
+use super::{ChainId, NotReady, StatePublisher};
+use backoff::Backoff;
+use client::{GetError, Relayer};
+use gathering::Gathering;
+
+/// The first wait after a failure, unless there is more between two polls.
+const FIRST_WAIT: Duration = Duration::from_millis(500);
+
+/// How a relayer is asked.
+#[derive(Debug, Clone)]
+pub struct Upstream {
+    /// The base address of the relayer's API: `http://127.0.0.1:3000`.
+    pub url: Url,
+    /// The time between two questions for the state. Default: 1 s.
+    pub poll: Duration,
+    /// The time between two rounds of questions for versions and chains.
+    /// Default: 5 min.
+    pub refresh: Duration,
+    /// How old a state may be to be shown. Default: 5 min.
+    pub max_stale: Duration,
+    /// How long an answer may take. Default: 10 s.
+    pub timeout: Duration,
+    /// How large an answer may be, in bytes. Default: 64 MiB.
+    pub body_limit: usize,
+    /// Whether the chains are asked for, too; where not, they come from
+    /// somewhere else. Default: true.
+    pub chains: bool,
+}
+
+/// A URL that is not that of a relayer's API.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("not the URL of a relayer's REST API: {0}; expected one such as http://127.0.0.1:3000")]
+pub struct UpstreamUrlError(String);
+
+impl Upstream {
+    /// The relayer at this URL, asked as is usual.
+    ///
+    /// # Errors
+    /// Where the URL is none, or not of the scheme http.
+    pub fn new(url: &str) -> Result<Self, UpstreamUrlError> {
+        let url = Url::parse(url).map_err(|error| UpstreamUrlError(error.to_string()))?;
+        if url.scheme() != "http" || !url.has_host() {
+            return Err(UpstreamUrlError(format!("the scheme is {}", url.scheme())));
+        }
+        Ok(Self {
+            url,
+            poll: Duration::from_secs(1),
+            refresh: Duration::from_mins(5),
+            max_stale: Duration::from_mins(5),
+            timeout: Duration::from_secs(10),
+            body_limit: 64 << 20,
+            chains: true,
+        })
+    }
+
+    /// Publishes what the relayer answers, until this is dropped.
+    pub async fn run(self, publisher: StatePublisher) {
+        let answered = watch::Sender::new(None);
+        let expire = expire(answered.subscribe(), self.max_stale, publisher.clone());
+        let Ok(poller) = Poller::new(self, publisher, answered) else {
+            warn!("the relayer cannot be asked: this system cannot make HTTP requests");
+            return;
+        };
+        tokio::join!(poller.run(), expire);
+    }
+}
+
+/// Says that the state is not known once the last answer is too old.
+async fn expire(
+    mut answered: watch::Receiver<Option<Instant>>,
+    max_stale: Duration,
+    publisher: StatePublisher,
+) {
+    loop {
+        let last = *answered.borrow_and_update();
+        if let Some(last) = last {
+            tokio::select! {
+                () = sleep_until(last + max_stale) => {
+                    let for_long = humantime::format_duration(max_stale);
+                    warn!("the relayer has not answered for {for_long}: /state answers 503 NotReady");
+                    publisher.set_not_ready(NotReady {
+                        message: format!("the relayer has not answered for {for_long}"),
+                        ..NotReady::default()
+                    });
+                }
+                changed = answered.changed() => match changed {
+                    Ok(()) => continue,
+                    Err(_) => return,
+                },
+            }
+        }
+        if answered.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
+struct Poller {
+    settings: Upstream,
+    relayer: Relayer,
+    publisher: StatePublisher,
+    /// When the relayer last answered.
+    answered: watch::Sender<Option<Instant>>,
+    /// When versions and chains are asked for again.
+    refresh_at: Instant,
+    /// Chains that are being asked for.
+    gathering: Option<Gathering>,
+    /// The connected chains of the last state.
+    connected: Vec<ChainId>,
+    /// Faults that the log has already.
+    reported: HashSet<String>,
+    /// What went wrong last, unless it is over.
+    failure: Option<String>,
+}
+
+/// Why a question got no answer of use.
+#[derive(Debug, thiserror::Error)]
+enum PollError {
+    #[error("{endpoint}: {source}")]
+    Get { endpoint: String, source: GetError },
+    #[error("{endpoint}: {source}")]
+    Answer { endpoint: String, source: AnswerError },
+}
+
+impl Poller {
+    fn new(
+        settings: Upstream,
+        publisher: StatePublisher,
+        answered: watch::Sender<Option<Instant>>,
+    ) -> reqwest::Result<Self> {
+        let relayer = Relayer::new(settings.url.clone(), settings.timeout, settings.body_limit)?;
+        Ok(Self {
+            settings,
+            relayer,
+            publisher,
+            answered,
+            refresh_at: Instant::now(),
+            gathering: None,
+            connected: Vec::new(),
+            reported: HashSet::new(),
+            failure: None,
+        })
+    }
+
+    async fn run(mut self) {
+        let reason = NotReady {
+            message: "the relayer has not answered yet".to_owned(),
+            ..NotReady::default()
+        };
+        self.publisher.set_not_ready(reason.clone());
+        if self.settings.chains {
+            self.publisher.set_chains_not_ready(reason);
+        }
+        let mut backoff = Backoff::new(self.settings.poll.max(FIRST_WAIT));
+        loop {
+            let wait = match self.round().await {
+                Ok(()) => {
+                    self.succeeded();
+                    backoff.reset();
+                    // Until the chains are first known there is no pause.
+                    let first = self.gathering.as_ref().is_some_and(Gathering::is_first);
+                    if first { Duration::ZERO } else { self.settings.poll }
+                }
+                Err(error) => {
+                    self.failed(&error);
+                    backoff.next()
+                }
+            };
+            sleep(wait).await;
+        }
+    }
+
+    /// The state; and what else it is time for.
+    async fn round(&mut self) -> Result<(), PollError> {
+        self.state().await?;
+        if self.refresh_at <= Instant::now() {
+            self.version().await?;
+            if self.settings.chains {
+                let is_first = self.publisher.reader().snapshot().chain_ids().value().is_err();
+                let ids = self.ask(&["chains"], relayer_json::chain_ids).await?;
+                self.gathering = Some(Gathering::new(ids, is_first));
+            }
+            self.refresh_at = Instant::now() + self.settings.refresh;
+        }
+        self.chain().await
+    }
+
+    async fn state(&mut self) -> Result<(), PollError> {
+        let Read { value, unread } = self.ask(&["state"], relayer_json::state).await?;
+        self.report("/state", unread);
+        if value.chains != self.connected {
+            // Chains came or went: their configurations may have, too.
+            self.connected.clone_from(&value.chains);
+            self.refresh_at = Instant::now();
+        }
+        self.publisher.set_state(value);
+        Ok(())
+    }
+
+    async fn version(&mut self) -> Result<(), PollError> {
+        let components = self.ask(&["version"], relayer_json::version).await?;
+        self.publisher.set_components(components);
+        Ok(())
+    }
+
+    /// One chain of those that are being asked for; all are published at once.
+    async fn chain(&mut self) -> Result<(), PollError> {
+        let Some(mut gathering) = self.gathering.take() else { return Ok(()) };
+        if let Some(id) = gathering.next() {
+            let id = id.clone();
+            let answer = self.ask(&["chain", id.as_str()], relayer_json::chain).await;
+            match answer {
+                Ok(Read { value, unread }) => {
+                    self.report(&format!("/chain/{id}"), unread);
+                    gathering.found(value);
+                }
+                Err(PollError::Answer { source: AnswerError::Refused { name, msg }, .. }) => {
+                    debug!(%id, "the relayer lists a chain and answers {name}: {msg}");
+                    gathering.not_found();
+                }
+                Err(error) => {
+                    self.gathering = Some(gathering);
+                    return Err(error);
+                }
+            }
+        }
+        match gathering.done() {
+            Ok(chains) => {
+                if let Err(error) = self.publisher.set_chains(chains) {
+                    self.report_once("/chains", &error.to_string());
+                }
+            }
+            Err(gathering) => self.gathering = Some(gathering),
+        }
+        Ok(())
+    }
+
+    async fn ask<T>(
+        &self,
+        segments: &[&str],
+        read: impl Fn(&[u8]) -> Result<T, AnswerError>,
+    ) -> Result<T, PollError> {
+        let endpoint = || format!("/{}", segments.join("/"));
+        let body = self
+            .relayer
+            .get(segments)
+            .await
+            .map_err(|source| PollError::Get { endpoint: endpoint(), source })?;
+        read(&body).map_err(|source| PollError::Answer { endpoint: endpoint(), source })
+    }
+
+    fn succeeded(&mut self) {
+        self.answered.send_replace(Some(Instant::now()));
+        self.publisher.set_stale_since(None);
+        if self.failure.take().is_some() {
+            info!("the relayer answers");
+            // It may have another configuration now.
+            self.refresh_at = Instant::now();
+        }
+    }
+
+    fn failed(&mut self, error: &PollError) {
+        let message = error.to_string();
+        if self.failure.as_ref() == Some(&message) {
+            debug!("{message}");
+        } else {
+            warn!("the relayer does not answer as it should: {message}; trying again");
+        }
+        self.failure = Some(message);
+        let last = *self.answered.borrow();
+        self.publisher.set_stale_since(last.map(Instant::into_std));
+    }
+
+    fn report(&mut self, endpoint: &str, unread: Vec<UnreadField>) {
+        for UnreadField { field, message } in unread {
+            if self.reported.insert(format!("{endpoint} {field}")) {
+                warn!(endpoint, field, "a field of the relayer's answer is left out: {message}");
+            }
+        }
+    }
+
+    fn report_once(&mut self, endpoint: &str, message: &str) {
+        if self.reported.insert(format!("{endpoint} {message}")) {
+            warn!(endpoint, "the relayer's answer is not used: {message}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Upstream;
+
+    #[test]
+    fn only_urls_of_an_api_are_taken() {
+        for url in ["http://127.0.0.1:3000", "http://relayer:80/base/", "http://[::1]:3000"] {
+            Upstream::new(url).unwrap();
+        }
+        for url in ["", "127.0.0.1:3000", "localhost:3000", "https://h", "file:///x", "http://"] {
+            let message = Upstream::new(url).unwrap_err().to_string();
+            assert!(message.contains("expected one such as http://127.0.0.1:3000"), "{message}");
+        }
+    }
+}
