@@ -54,6 +54,19 @@ impl Client {
         self.ask("GET", path).await
     }
 
+    /// GET of a path, again and again until the answer is as it should be.
+    /// Gives up after half a minute.
+    pub async fn get_until(&mut self, path: &str, wanted: impl Fn(&Answer) -> bool) -> Answer {
+        let start = std::time::Instant::now();
+        loop {
+            let answer = self.get(path).await;
+            if wanted(&answer) {
+                return answer;
+            }
+            assert!(start.elapsed().as_secs() < 30, "still {path} is {answer:?}");
+        }
+    }
+
     /// Any method on a path.
     pub async fn ask(&mut self, method: &str, path: &str) -> Answer {
         self.ask_with(method, path, &[]).await

@@ -5,13 +5,16 @@
 //! | `server.rs` | a server in this process, on a free port |
 //! | `client.rs` | one connection to it, HTTP/1.1 or HTTP/2, or raw bytes |
 //! | `command.rs` | the command, as a process |
+//! | `relayer.rs` | a scripted relayer, that answers well or goes wrong as told |
 //! | `component.rs` | components that do what no good module does |
 //!
-//! Nothing here sleeps or uses a fixed port. What goes wrong in a test's own
+//! Nothing here uses a fixed port, or waits for a time to pass but the scripted
+//! relayer, which is slow where a test wants it. What goes wrong in a test's own
 //! set-up panics where it happens.
 #![expect(clippy::missing_panics_doc, reason = "a harness fails by panicking")]
 
 pub mod client;
 pub mod command;
 pub mod component;
+pub mod relayer;
 pub mod server;

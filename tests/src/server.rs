@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use relayer_rest_host::Server;
 use relayer_rest_host::module::{Engine, Limits, Module};
 use relayer_rest_host::state::hermes_config::HermesConfig;
-use relayer_rest_host::state::{StatePublisher, sample};
+use relayer_rest_host::state::{StatePublisher, Upstream, sample};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -71,6 +71,13 @@ impl TestServer {
         let server = Server::new(module, publisher.reader());
         let serving = tokio::spawn(server.serve(listener, async { drop(stopped.await) }));
         Self { address, publisher, stop, serving }
+    }
+
+    /// The embedded module, on what a relayer answers.
+    pub async fn of_upstream(upstream: Upstream) -> Self {
+        let server = Self::of_nothing().await;
+        tokio::spawn(upstream.run(server.publisher.clone()));
+        server
     }
 
     /// A new connection.

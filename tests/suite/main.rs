@@ -2,10 +2,13 @@
 
 mod command;
 mod contract;
+mod embedding;
 mod endpoints;
 mod http;
 mod limits;
 mod modules;
 mod readme;
 mod relayer_config;
+mod sources;
 mod state;
+mod upstream;

@@ -131,6 +131,9 @@ struct Poller {
     answered: watch::Sender<Option<Instant>>,
     /// When versions and chains are asked for again.
     refresh_at: Instant,
+    /// When something besides the state is asked for again after a failure.
+    rest_not_before: Instant,
+    rest_backoff: Backoff,
     /// Chains that are being asked for.
     gathering: Option<Gathering>,
     /// The connected chains of the last state.
@@ -158,15 +161,17 @@ impl Poller {
     ) -> reqwest::Result<Self> {
         let relayer = Relayer::new(settings.url.clone(), settings.timeout, settings.body_limit)?;
         Ok(Self {
-            settings,
             relayer,
             publisher,
             answered,
             refresh_at: Instant::now(),
+            rest_not_before: Instant::now(),
+            rest_backoff: Backoff::new(settings.poll.max(FIRST_WAIT)),
             gathering: None,
             connected: Vec::new(),
             reported: HashSet::new(),
             failure: None,
+            settings,
         })
     }
 
@@ -181,10 +186,11 @@ impl Poller {
         }
         let mut backoff = Backoff::new(self.settings.poll.max(FIRST_WAIT));
         loop {
-            let wait = match self.round().await {
+            let wait = match self.state().await {
                 Ok(()) => {
                     self.succeeded();
                     backoff.reset();
+                    self.rest().await;
                     // Until the chains are first known there is no pause.
                     let first = self.gathering.as_ref().is_some_and(Gathering::is_first);
                     if first { Duration::ZERO } else { self.settings.poll }
@@ -198,9 +204,22 @@ impl Poller {
         }
     }
 
-    /// The state; and what else it is time for.
-    async fn round(&mut self) -> Result<(), PollError> {
-        self.state().await?;
+    /// What it is time for besides the state. A failure there is tried again
+    /// later: what the relayer is doing is known all the same.
+    async fn rest(&mut self) {
+        if Instant::now() < self.rest_not_before {
+            return;
+        }
+        match self.try_rest().await {
+            Ok(()) => self.rest_backoff.reset(),
+            Err(error) => {
+                self.report_once(&error.to_string());
+                self.rest_not_before = Instant::now() + self.rest_backoff.next();
+            }
+        }
+    }
+
+    async fn try_rest(&mut self) -> Result<(), PollError> {
         if self.refresh_at <= Instant::now() {
             self.version().await?;
             if self.settings.chains {
@@ -255,7 +274,7 @@ impl Poller {
         match gathering.done() {
             Ok(chains) => {
                 if let Err(error) = self.publisher.set_chains(chains) {
-                    self.report_once("/chains", &error.to_string());
+                    self.report_once(&format!("/chains: {error}"));
                 }
             }
             Err(gathering) => self.gathering = Some(gathering),
@@ -307,9 +326,9 @@ impl Poller {
         }
     }
 
-    fn report_once(&mut self, endpoint: &str, message: &str) {
-        if self.reported.insert(format!("{endpoint} {message}")) {
-            warn!(endpoint, "the relayer's answer is not used: {message}");
+    fn report_once(&mut self, message: &str) {
+        if self.reported.insert(message.to_owned()) {
+            warn!("an answer of the relayer is not used: {message}");
         }
     }
 }

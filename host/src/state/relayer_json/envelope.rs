@@ -74,8 +74,10 @@ pub(super) fn result<T: DeserializeOwned>(body: &[u8]) -> Result<T, AnswerError>
 pub(super) fn bare<T: DeserializeOwned>(body: &[u8]) -> Result<T, AnswerError> {
     let mut source = serde_json::Deserializer::from_slice(body);
     let value = serde_path_to_error::deserialize(&mut source).map_err(|error| {
+        // What cannot be told of a path is a question mark, at its end.
         let path = error.path().to_string();
-        shape(error.inner(), if path == "." { String::new() } else { format!("{path}: ") })
+        let path = path.trim_end_matches(['.', '?']);
+        shape(error.inner(), if path.is_empty() { String::new() } else { format!("{path}: ") })
     })?;
     source.end().map_err(|error| shape(&error, String::new()))?;
     Ok(value)

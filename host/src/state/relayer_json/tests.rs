@@ -172,5 +172,5 @@ fn a_file_holds_a_result_with_or_without_its_envelope() {
     assert_eq!(expected.value.chains, ["a".into()]);
     assert_eq!(state_file(enveloped.as_bytes()).unwrap(), expected);
     let message = state_file(b"{\"chains\":[],\n\"workers\":[]}").unwrap_err().to_string();
-    assert!(message.starts_with("line 2, column 11: workers: invalid type"), "{message}");
+    assert!(message.starts_with("line 2, column 10: workers: invalid type"), "{message}");
 }

@@ -1,0 +1,329 @@
+//! A scripted relayer: it answers like the original, or goes wrong as told.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::task::JoinHandle;
+
+/// What the relayer says, and how.
+#[derive(Debug, Clone)]
+pub struct Script {
+    /// The result of `/version`.
+    pub version: Value,
+    /// Whether `/version` is in an envelope.
+    pub enveloped_version: bool,
+    /// The chains' configurations, in the order of `/chains`.
+    pub chains: Vec<Value>,
+    /// The result of `/state`.
+    pub state: Value,
+    /// How long each answer takes, one after the other.
+    pub tick: Duration,
+    /// What goes wrong.
+    pub fault: Option<Fault>,
+    /// A chain whose answer is garbage.
+    pub broken_chain: Option<String>,
+}
+
+/// What a relayer can do wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// What it answers is not JSON.
+    Garbage,
+    /// The answer stops in the middle, and is said to be whole.
+    HalfJson,
+    /// The connection is closed in the middle of the answer.
+    ClosesMidAnswer,
+    /// The answer is larger than this, in bytes.
+    Oversized(usize),
+    /// No answer comes.
+    Hangs,
+    /// The status is 500.
+    Status500,
+    /// The answer is an error of the relayer's.
+    Refuses,
+}
+
+/// A relayer, until it is dropped or gone.
+pub struct Relayer {
+    /// Where it listens.
+    pub address: SocketAddr,
+    shared: Arc<Shared>,
+    listening: JoinHandle<()>,
+}
+
+struct Shared {
+    script: Mutex<Script>,
+    /// Held for one answer's time: the relayer does one thing at a time.
+    tick: tokio::sync::Mutex<()>,
+    seen: Mutex<Seen>,
+}
+
+/// What the relayer was asked.
+#[derive(Debug, Clone, Default)]
+pub struct Seen {
+    /// How often each path was asked for.
+    pub paths: HashMap<String, u32>,
+    /// How many requests there were at once, at the most.
+    pub most_at_once: u32,
+    now: u32,
+}
+
+impl Script {
+    /// Two chains with four clients, as version 0.7 shows them.
+    #[must_use]
+    pub fn of_0_7() -> Self {
+        let chain = |id: &str| {
+            json!({
+                "id": id, "rpc_addr": "http://127.0.0.1:26657/",
+                "websocket_addr": "ws://127.0.0.1:26657/websocket",
+                "grpc_addr": "http://127.0.0.1:9090/", "rpc_timeout": "10s",
+                "account_prefix": "cosmos", "key_name": "testkey", "store_prefix": "ibc",
+                "max_gas": 3_000_000, "gas_multiplier": 1.1, "max_msg_num": 30,
+                "max_tx_size": 2_097_152, "clock_drift": "5s", "trusting_period": "14days",
+                "trust_threshold": {"numerator": "1", "denominator": "3"},
+                "gas_price": {"price": 0.001, "denom": "stake"},
+                "packet_filter": {"policy": "allow", "list": [["transfer", "channel-0"], ["ica*", "*"]]},
+            })
+        };
+        Self {
+            version: json!([
+                {"name": "ibc-relayer", "version": "0.7.0"},
+                {"name": "ibc-relayer-rest", "version": "0.1.0"},
+            ]),
+            enveloped_version: false,
+            chains: ["ibc-0", "ibc-1"].map(chain).to_vec(),
+            state: state(&["ibc-0", "ibc-1"], 2, false),
+            tick: Duration::ZERO,
+            fault: None,
+            broken_chain: None,
+        }
+    }
+
+    /// The same chains and clients, as version 1.13 shows them.
+    #[must_use]
+    pub fn of_1_13() -> Self {
+        let chain = |id: &str| {
+            json!({
+                "type": "CosmosSdk", "id": id, "rpc_addr": "http://127.0.0.1:26657/",
+                "grpc_addr": "http://127.0.0.1:9090/",
+                "event_source": {
+                    "mode": "push", "url": "ws://127.0.0.1:26657/websocket", "batch_delay": "500ms"
+                },
+                "rpc_timeout": "10s", "trusted_node": false, "account_prefix": "cosmos",
+                "key_name": "testkey", "key_store_type": "Test", "key_store_folder": null,
+                "store_prefix": "ibc", "default_gas": 100_000, "max_gas": 3_000_000,
+                "genesis_restart": null, "gas_adjustment": null, "gas_multiplier": 1.1,
+                "fee_granter": null, "max_msg_num": 30, "max_tx_size": 2_097_152,
+                "max_grpc_decoding_size": 33_554_432, "query_packets_chunk_size": 50,
+                "clock_drift": "5s", "max_block_time": "30s", "trusting_period": "14days",
+                "client_refresh_rate": "1/3", "ccv_consumer_chain": false, "memo_prefix": "",
+                "memo_overwrite": null, "sequential_batch_tx": false,
+                "trust_threshold": {"numerator": 1, "denominator": 3},
+                "gas_price": {"price": 0.001, "denom": "stake"},
+                "packet_filter": {
+                    "policy": "allow", "list": [["transfer", "channel-0"], ["ica*", "*"]], "min_fees": {}
+                },
+                "dynamic_gas_price": {"enabled": false, "multiplier": 1.1, "max": 0.6},
+                "address_type": {"derivation": "cosmos"}, "compat_mode": null,
+                "clear_interval": null, "excluded_sequences": {}, "allow_ccq": true,
+            })
+        };
+        Self {
+            version: json!([
+                {"name": "ibc-relayer", "version": "1.13.1+f44aa39"},
+                {"name": "ibc-relayer-rest", "version": "0.29.2"},
+            ]),
+            enveloped_version: true,
+            chains: ["ibc-0", "ibc-1"].map(chain).to_vec(),
+            state: state(&["ibc-0", "ibc-1"], 2, true),
+            ..Self::of_0_7()
+        }
+    }
+}
+
+/// The result of `/state` for these chains, each of which has some clients of
+/// the next one; with or without the data that workers have today.
+#[must_use]
+pub fn state(chains: &[&str], clients: usize, with_data: bool) -> Value {
+    let mut workers = Vec::new();
+    for (place, src) in chains.iter().enumerate() {
+        let dst = chains[(place + 1) % chains.len()];
+        for client in 0..clients {
+            let mut worker = json!({"id": workers.len() + 1, "object": {
+                "type": "Client", "dst_chain_id": dst,
+                "dst_client_id": format!("07-tendermint-{client:02}"), "src_chain_id": src,
+            }});
+            if with_data {
+                worker["data"] = json!({"type": "Client", "misbehaviour": true, "refresh": true});
+            }
+            workers.push(worker);
+        }
+    }
+    json!({"chains": chains, "workers": {"Client": workers}})
+}
+
+impl Relayer {
+    /// A relayer that follows this script.
+    pub async fn start(script: Script) -> Self {
+        let shared = Shared {
+            script: Mutex::new(script),
+            tick: tokio::sync::Mutex::new(()),
+            seen: Mutex::default(),
+        };
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        Self::listen(listener, Arc::new(shared))
+    }
+
+    fn listen(listener: TcpListener, shared: Arc<Shared>) -> Self {
+        let address = listener.local_addr().unwrap();
+        let listening = tokio::spawn({
+            let shared = Arc::clone(&shared);
+            async move {
+                // Connections end with the listener: nothing of a relayer
+                // that is gone answers.
+                let mut connections = tokio::task::JoinSet::new();
+                while let Ok((stream, _)) = listener.accept().await {
+                    let shared = Arc::clone(&shared);
+                    connections.spawn(async move { shared.connection(stream).await });
+                }
+            }
+        });
+        Self { address, shared, listening }
+    }
+
+    /// Changes the script.
+    pub fn change(&self, change: impl FnOnce(&mut Script)) {
+        change(&mut self.shared.script.lock().unwrap());
+    }
+
+    /// What it was asked so far.
+    #[must_use]
+    pub fn seen(&self) -> Seen {
+        self.shared.seen.lock().unwrap().clone()
+    }
+
+    /// The address of its API.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// Goes away: connections are closed, new ones are refused.
+    pub async fn go(self) -> GoneRelayer {
+        self.listening.abort();
+        self.listening.await.unwrap_err();
+        let place = TcpSocket::new_v4().unwrap();
+        place.set_reuseaddr(true).unwrap();
+        place.bind(self.address).unwrap();
+        GoneRelayer { place, shared: self.shared }
+    }
+}
+
+/// A relayer that was there.
+pub struct GoneRelayer {
+    /// Keeps the address from everybody else, without listening.
+    place: TcpSocket,
+    shared: Arc<Shared>,
+}
+
+impl GoneRelayer {
+    /// Comes back, at the same address.
+    #[must_use]
+    pub fn come_back(self) -> Relayer {
+        Relayer::listen(self.place.listen(64).unwrap(), self.shared)
+    }
+}
+
+impl Shared {
+    async fn connection(&self, stream: TcpStream) {
+        let (reader, mut writer) = stream.into_split();
+        let mut lines = BufReader::new(reader).lines();
+        while let Ok(Some(line)) = lines.next_line().await {
+            let path = line.split(' ').nth(1).unwrap().to_owned();
+            while lines
+                .next_line()
+                .await
+                .is_ok_and(|line| line.is_some_and(|line| !line.is_empty()))
+            {}
+            self.begin(&path);
+            let answer = self.answer(&path).await;
+            self.seen.lock().unwrap().now -= 1;
+            if writer.write_all(&answer.bytes).await.is_err() || answer.closes {
+                return;
+            }
+        }
+    }
+
+    fn begin(&self, path: &str) {
+        let mut seen = self.seen.lock().unwrap();
+        *seen.paths.entry(path.to_owned()).or_default() += 1;
+        seen.now += 1;
+        seen.most_at_once = seen.most_at_once.max(seen.now);
+    }
+
+    async fn answer(&self, path: &str) -> RawAnswer {
+        if self.script.lock().unwrap().fault == Some(Fault::Hangs) {
+            return std::future::pending().await;
+        }
+        let _one_at_a_time = self.tick.lock().await;
+        let script = self.script.lock().unwrap().clone();
+        if !script.tick.is_zero() {
+            tokio::time::sleep(script.tick).await;
+        }
+        let success = |result: &Value| json!({"status": "success", "result": result}).to_string();
+        let good = match path {
+            "/version" if script.enveloped_version => success(&script.version),
+            "/version" => script.version.to_string(),
+            "/chains" => success(&script.chains.iter().map(|chain| chain["id"].clone()).collect()),
+            "/state" => success(&script.state),
+            _ => {
+                let id = path.strip_prefix("/chain/").unwrap_or(path);
+                if script.broken_chain.as_deref() == Some(id) {
+                    return RawAnswer::whole(200, "]garbage[");
+                }
+                match script.chains.iter().find(|chain| chain["id"] == id) {
+                    Some(chain) => success(chain),
+                    None => refusal(id),
+                }
+            }
+        };
+        match script.fault {
+            None | Some(Fault::Hangs) => RawAnswer::whole(200, &good),
+            Some(Fault::Garbage) => RawAnswer::whole(200, "<html>not what you want</html>"),
+            Some(Fault::HalfJson) => RawAnswer::whole(200, &good[..good.len() / 2]),
+            Some(Fault::ClosesMidAnswer) => {
+                let whole = RawAnswer::whole(200, &good);
+                let half = whole.bytes.len() - good.len() / 2;
+                RawAnswer { bytes: whole.bytes[..half].to_vec(), closes: true }
+            }
+            Some(Fault::Oversized(size)) => RawAnswer::whole(200, &" ".repeat(size + 1)),
+            Some(Fault::Status500) => RawAnswer::whole(500, &good),
+            Some(Fault::Refuses) => RawAnswer::whole(200, &refusal("any")),
+        }
+    }
+}
+
+fn refusal(id: &str) -> String {
+    let msg = format!("could not find configuration for chain: {id}");
+    json!({"status": "error", "result": {"name": "ChainConfigNotFound", "msg": msg}}).to_string()
+}
+
+struct RawAnswer {
+    bytes: Vec<u8>,
+    closes: bool,
+}
+
+impl RawAnswer {
+    fn whole(status: u16, body: &str) -> Self {
+        let length = body.len();
+        let head = format!(
+            "HTTP/1.1 {status} X\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n"
+        );
+        Self { bytes: [head.as_bytes(), body.as_bytes()].concat(), closes: false }
+    }
+}

@@ -1,0 +1,297 @@
+//! Do the command's sources of state work, alone and together, and do files
+//! that change?
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use relayer_rest_tests::client::Client;
+use relayer_rest_tests::command::{self, Ended, Serving};
+use relayer_rest_tests::relayer::{Relayer, Script, state};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+const CONFIG: &str = include_str!("../fixtures/hermes-0.7.toml");
+
+struct Files {
+    folder: TempDir,
+}
+
+impl Files {
+    fn new() -> Self {
+        Self { folder: tempfile::tempdir().unwrap() }
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.folder.path().join(name).to_str().unwrap().to_owned()
+    }
+
+    /// Writes a file in place.
+    fn write(&self, name: &str, text: &str) -> String {
+        let path = self.path(name);
+        fs::write(&path, text).unwrap();
+        path
+    }
+
+    /// Replaces a file, as editors do it.
+    fn replace(&self, name: &str, text: &str) {
+        let new = self.write(&format!("{name}.new"), text);
+        fs::rename(new, self.path(name)).unwrap();
+    }
+}
+
+async fn serve(args: &[&str]) -> (Serving, Client) {
+    let program = Path::new(env!("CARGO_BIN_EXE_relayer-rest-under-test"));
+    let args = [&["--listen", "127.0.0.1:0"], args].concat();
+    let process = command::serve(program, &args).await;
+    let client = Client::http1(process.address()).await;
+    (process, client)
+}
+
+async fn run(args: &[&str]) -> Ended {
+    command::run(Path::new(env!("CARGO_BIN_EXE_relayer-rest-under-test")), args).await
+}
+
+fn signal(process: &Serving, signal: Signal) {
+    kill_process(Pid::from_raw(process.id()).unwrap(), signal).unwrap();
+}
+
+async fn end(process: Serving) -> Ended {
+    signal(&process, Signal::TERM);
+    let ended = process.ended().await;
+    assert_eq!(ended.status, Some(0), "{}", ended.stderr);
+    ended
+}
+
+fn success(result: &Value) -> String {
+    json!({"status": "success", "result": result}).to_string()
+}
+
+#[tokio::test]
+async fn a_running_relayer_is_served() {
+    let script = Script::of_1_13();
+    let relayer = Relayer::start(script).await;
+    let (process, mut client) = serve(&["--upstream", &relayer.url(), "--poll", "10ms"]).await;
+    let expected = success(&state(&["ibc-0", "ibc-1"], 2, false));
+    client.get_until("/state", |answer| answer.text() == expected).await;
+    client.get_until("/chain/ibc-1", |answer| answer.status == 200).await;
+    end(process).await;
+}
+
+#[tokio::test]
+async fn chains_can_come_from_a_file_and_the_state_from_the_relayer() {
+    let relayer = Relayer::start(Script::of_0_7()).await;
+    let files = Files::new();
+    let config = files.write("config.toml", &CONFIG.replace("'ibc-1'", "'other'"));
+    let args = ["--relayer-config", &config, "--upstream", &relayer.url(), "--poll", "10ms"];
+    let (process, mut client) = serve(&args).await;
+    client.get("/chains").await.check(200, r#"{"status":"success","result":["ibc-0","other"]}"#);
+    client.get_until("/state", |answer| answer.status == 200).await;
+    client.get_until("/version", |answer| answer.text().contains("0.7.0")).await;
+    assert!(!relayer.seen().paths.contains_key("/chains"));
+    end(process).await;
+}
+
+#[tokio::test]
+async fn a_field_that_cannot_be_read_is_reported_once() {
+    let relayer = Relayer::start(Script::of_0_7()).await;
+    relayer.change(|script| {
+        script.chains[0]["max_gas"] = "lots".into();
+        script.state["workers"]["Client"][0]["object"]["new"] = 1.into();
+    });
+    let (process, mut client) = serve(&["--upstream", &relayer.url(), "--poll", "1ms"]).await;
+    let asked = |path: &str| relayer.seen().paths.get(path).copied().unwrap_or_default();
+    client.get_until("/chains", |answer| answer.status == 200 && asked("/state") > 20).await;
+    assert!(client.get("/chain/ibc-0").await.text().contains(r#""max_gas":null"#));
+    let log = end(process).await.stderr;
+    let lines = |wanted: &[&str]| {
+        log.lines().filter(|line| wanted.iter().all(|text| line.contains(text))).count()
+    };
+    assert_eq!(lines(&["WARN", "endpoint=\"/chain/ibc-0\"", "field=\"max_gas\""]), 1, "{log}");
+    assert_eq!(
+        lines(&["WARN", "endpoint=\"/state\"", "field=\"workers.Client.object.new\""]),
+        1,
+        "{log}"
+    );
+}
+
+#[tokio::test]
+async fn a_relayer_that_is_gone_is_reported_once_and_when_it_is_back() {
+    let relayer = Relayer::start(Script::of_0_7()).await;
+    let (process, mut client) =
+        serve(&["--upstream", &relayer.url(), "--poll", "1ms", "--max-stale", "50ms"]).await;
+    client.get_until("/state", |answer| answer.status == 200).await;
+    let gone = relayer.go().await;
+    client.get_until("/state", |answer| answer.status == 503).await;
+    let _relayer = gone.come_back();
+    client.get_until("/state", |answer| answer.status == 200).await;
+    let log = end(process).await.stderr;
+    assert!(log.matches("the relayer does not answer as it should: /").count() <= 2, "{log}");
+    assert_eq!(log.matches("the relayer has not answered for 50ms").count(), 1, "{log}");
+    assert_eq!(log.matches("the relayer answers").count(), 1, "{log}");
+}
+
+#[tokio::test]
+async fn a_state_file_is_served_and_read_again_when_it_changes() {
+    let files = Files::new();
+    let config = files.write("config.toml", CONFIG);
+    let first = state(&["ibc-0", "ibc-1"], 1, true);
+    let file = files.write("state.json", &first.to_string());
+    let (process, mut client) = serve(&["--relayer-config", &config, "--state", &file]).await;
+    let shown = |clients| success(&state(&["ibc-0", "ibc-1"], clients, false));
+    client.get("/state").await.check(200, &shown(1));
+
+    files.write("state.json", &state(&["ibc-0", "ibc-1"], 2, true).to_string());
+    client.get_until("/state", |answer| answer.text() == shown(2)).await;
+
+    // As it is saved from a relayer, with its envelope.
+    files.replace("state.json", &success(&state(&["ibc-0", "ibc-1"], 3, true)));
+    client.get_until("/state", |answer| answer.text() == shown(3)).await;
+
+    files.write("state.json", "{\"chains\": [],\n  \"workers\": [1]}");
+    files.write("config.toml", &CONFIG.replace("'ibc-1'", "'seen'"));
+    client.get_until("/chains", |answer| answer.text().contains("seen")).await;
+    client.get("/state").await.check(200, &shown(3));
+
+    files.replace("state.json", &state(&["ibc-0", "ibc-1"], 4, true).to_string());
+    client.get_until("/state", |answer| answer.text() == shown(4)).await;
+
+    fs::remove_file(&file).unwrap();
+    files.write("config.toml", CONFIG);
+    client.get_until("/chains", |answer| answer.text().contains("ibc-1")).await;
+    client.get("/state").await.check(200, &shown(4));
+
+    let log = end(process).await.stderr;
+    let place = format!("state file {file}: line 2, column 13: workers: invalid type");
+    assert!(log.contains(&place), "{log}");
+    assert!(log.contains(&format!("state file {file}: cannot be read: ")), "{log}");
+}
+
+#[tokio::test]
+async fn a_relayers_configuration_is_read_again_when_it_changes() {
+    let files = Files::new();
+    let config = files.write("config.toml", CONFIG);
+    let (process, mut client) = serve(&["--relayer-config", &config]).await;
+    let new = "[[chains]]\nid = 'new'\n";
+    files.write("config.toml", &format!("{CONFIG}\n{new}"));
+    client.get_until("/chains", |answer| answer.text().contains("new")).await;
+    assert_eq!(client.get("/chain/new").await.status, 200);
+
+    files.write("config.toml", &CONFIG.replace("max_gas = 3000000", "max_gas = 'lots'"));
+    files.replace("config.toml", &CONFIG.replace("max_gas = 3000000", "max_gas = 7"));
+    client.get_until("/chain/ibc-0", |answer| answer.text().contains(r#""max_gas":7,"#)).await;
+    assert_eq!(client.get("/chain/new").await.status, 404);
+    end(process).await;
+}
+
+#[tokio::test]
+async fn sighup_reads_files_again_that_cannot_be_seen_to_change() {
+    let (files, elsewhere) = (Files::new(), Files::new());
+    let target = elsewhere.write("target.toml", CONFIG);
+    let config = files.path("config.toml");
+    std::os::unix::fs::symlink(&target, &config).unwrap();
+    let (process, mut client) = serve(&["--relayer-config", &config]).await;
+
+    elsewhere.write("target.toml", "[[chains]]\nid = 7");
+    signal(&process, Signal::HUP);
+    elsewhere.write("target.toml", &CONFIG.replace("'ibc-1'", "'new'"));
+    signal(&process, Signal::HUP);
+    client
+        .get_until("/chains", |answer| {
+            // Both signals may have come as one, before the file was mended.
+            signal(&process, Signal::HUP);
+            answer.text() == r#"{"status":"success","result":["ibc-0","new"]}"#
+        })
+        .await;
+    end(process).await;
+}
+
+#[tokio::test]
+async fn files_change_under_load_without_a_wrong_answer() {
+    let files = Files::new();
+    let configs = [CONFIG.to_owned(), CONFIG.replace("'ibc-1'", "'new'")];
+    let states = [1, 50].map(|clients| state(&["ibc-0", "ibc-1"], clients, false));
+    let config = files.write("config.toml", &configs[0]);
+    let file = files.write("state.json", &states[0].to_string());
+    let (process, _) = serve(&["--relayer-config", &config, "--state", &file]).await;
+
+    let (stop, stopped) = tokio::sync::watch::channel(false);
+    let expected = [
+        ("/state", states.each_ref().map(success)),
+        (
+            "/chains",
+            [
+                r#"{"status":"success","result":["ibc-0","ibc-1"]}"#,
+                r#"{"status":"success","result":["ibc-0","new"]}"#,
+            ]
+            .map(str::to_owned),
+        ),
+    ];
+    let clients: Vec<_> = expected
+        .into_iter()
+        .cycle()
+        .take(4)
+        .map(|(path, bodies)| {
+            let (address, stopped) = (process.address(), stopped.clone());
+            tokio::spawn(async move {
+                let mut client = Client::http1(address).await;
+                let mut seen = [false; 2];
+                while !*stopped.borrow() {
+                    let answer = client.get(path).await;
+                    let place = bodies.iter().position(|body| answer.text() == body);
+                    seen[place.unwrap_or_else(|| panic!("{answer:?}"))] = true;
+                }
+                seen
+            })
+        })
+        .collect();
+
+    let mut client = Client::http1(process.address()).await;
+    for turn in 1..10 {
+        let (new, broken) = (turn % 2, turn % 3);
+        files.write("config.toml", ["[[chains", "[[chains]]", ""][broken]);
+        files.write("state.json", ["{", "{}", ""][broken]);
+        files.replace("config.toml", &configs[new]);
+        files.write("state.json", &states[new].to_string());
+        let shown = success(&states[new]);
+        client.get_until("/state", |answer| answer.text() == shown).await;
+        let id = ["ibc-1", "new"][new];
+        client.get_until("/chains", |answer| answer.text().contains(id)).await;
+    }
+    stop.send(true).unwrap();
+    for client in clients {
+        assert_eq!(client.await.unwrap(), [true; 2]);
+    }
+    end(process).await;
+}
+
+#[tokio::test]
+async fn sources_that_cannot_be_used_end_with_2() {
+    let files = Files::new();
+    let config = files.write("config.toml", CONFIG);
+    let broken = files.write("state.json", "{\"chains\":[],\n\"workers\":7}");
+    for (args, message) in [
+        (vec!["--upstream", "https://127.0.0.1:1"], "relayer-rest: --upstream: not the URL of a relayer's REST API: the scheme is https; expected one such as http://127.0.0.1:3000".to_owned()),
+        (vec!["--upstream", "127.0.0.1:3000"], "relayer-rest: --upstream: not the URL of a relayer's REST API: ".to_owned()),
+        (vec!["--relayer-config", &config, "--state", &broken], format!("relayer-rest: state file {broken}: line 2, column 11: workers: invalid type: integer `7`")),
+        (vec!["--relayer-config", &config, "--state", "/nowhere.json"], "relayer-rest: state file /nowhere.json: cannot be read: ".to_owned()),
+        (vec!["--state", &broken], "error: the following required arguments were not provided:".to_owned()),
+        (vec!["--upstream", "http://h", "--relayer-config", &config, "--state", &broken], "error: the argument '--upstream <URL>' cannot be used with '--state <FILE>'".to_owned()),
+        (vec!["--upstream", "http://h", "--poll", "0s"], "error: invalid value '0s' for '--poll <TIME>': the shortest time is 1ms".to_owned()),
+        (vec!["--upstream", "http://h", "--max-stale", "soon"], "error: invalid value 'soon' for '--max-stale <TIME>': ".to_owned()),
+    ] {
+        let ended = run(&args).await;
+        assert_eq!((ended.status, ended.stdout.as_str()), (Some(2), ""), "{ended:?}");
+        assert!(ended.stderr.contains(&message), "{message}: {}", ended.stderr);
+    }
+}
+
+#[tokio::test]
+async fn it_ends_in_time_while_a_relayer_hangs() {
+    let fault = Some(relayer_rest_tests::relayer::Fault::Hangs);
+    let relayer = Relayer::start(Script { fault, ..Script::of_0_7() }).await;
+    let (process, mut client) = serve(&["--upstream", &relayer.url()]).await;
+    client.get_until("/version", |_| !relayer.seen().paths.is_empty()).await;
+    tokio::time::timeout(Duration::from_secs(5), end(process)).await.unwrap();
+}

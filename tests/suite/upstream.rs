@@ -1,0 +1,206 @@
+//! Is a running relayer's API shown as the relayer means it, and does a
+//! relayer that goes wrong harm nobody?
+
+use std::time::Duration;
+
+use relayer_rest_host::state::Upstream;
+use relayer_rest_tests::relayer::{Fault, Relayer, Script, state};
+use relayer_rest_tests::server::TestServer;
+use serde_json::{Value, json};
+
+/// A relayer that is asked often, and given up on fast.
+fn upstream(relayer: &Relayer) -> Upstream {
+    Upstream {
+        poll: Duration::from_millis(5),
+        timeout: Duration::from_millis(300),
+        body_limit: 1 << 20,
+        ..Upstream::new(&relayer.url()).unwrap()
+    }
+}
+
+fn success(result: &Value) -> String {
+    json!({"status": "success", "result": result}).to_string()
+}
+
+#[tokio::test]
+async fn what_an_old_relayer_answers_is_what_is_served() {
+    let script = Script::of_0_7();
+    let relayer = Relayer::start(script.clone()).await;
+    let server = TestServer::of_upstream(upstream(&relayer)).await;
+    let mut client = server.connect().await;
+    client.get_until("/chains", |answer| answer.status == 200).await;
+    client.get("/chains").await.check(200, r#"{"status":"success","result":["ibc-0","ibc-1"]}"#);
+    client.get("/state").await.check(200, &success(&script.state));
+    for chain in &script.chains {
+        let answer = client.get(&format!("/chain/{}", chain["id"].as_str().unwrap())).await;
+        answer.check(200, &success(chain));
+    }
+    let version = env!("CARGO_PKG_VERSION");
+    let body = format!(
+        r#"[{{"name":"ibc-relayer","version":"0.7.0"}},{{"name":"ibc-relayer-rest","version":"{version}"}}]"#
+    );
+    client.get("/version").await.check(200, &body);
+}
+
+#[tokio::test]
+async fn what_todays_relayer_answers_is_served_in_the_old_shape() {
+    let old = Script::of_0_7();
+    let relayer = Relayer::start(Script::of_1_13()).await;
+    let server = TestServer::of_upstream(upstream(&relayer)).await;
+    let mut client = server.connect().await;
+    client.get_until("/chains", |answer| answer.status == 200).await;
+    client.get("/state").await.check(200, &success(&old.state));
+    for chain in &old.chains {
+        let answer = client.get(&format!("/chain/{}", chain["id"].as_str().unwrap())).await;
+        answer.check(200, &success(chain));
+    }
+    assert!(client.get("/version").await.text().contains("1.13.1+f44aa39"));
+}
+
+#[tokio::test]
+async fn until_the_relayer_answers_nothing_is_made_up() {
+    let relayer = Relayer::start(Script { fault: Some(Fault::Hangs), ..Script::of_0_7() }).await;
+    let server = TestServer::of_upstream(upstream(&relayer)).await;
+    let mut client = server.connect().await;
+    let unanswered = |answer: &relayer_rest_tests::client::Answer| {
+        answer.text().contains("the relayer has not answered yet")
+    };
+    for path in ["/state", "/chains", "/chain/ibc-0"] {
+        let answer = client.get_until(path, unanswered).await;
+        answer.check_error(503, "NotReady", "the relayer has not answered yet");
+        assert_eq!(answer.header("retry-after"), "1");
+    }
+    assert_eq!(client.get("/version").await.status, 200);
+}
+
+#[tokio::test]
+async fn a_relayer_that_takes_its_time_is_asked_one_thing_at_a_time() {
+    let tick = Duration::from_millis(500);
+    let relayer = Relayer::start(Script { tick, ..Script::of_1_13() }).await;
+    let upstream = Upstream { timeout: Duration::from_secs(10), ..upstream(&relayer) };
+    let server = TestServer::of_upstream(upstream).await;
+    let mut client = server.connect().await;
+    client.get_until("/state", |answer| answer.status == 200).await;
+    // The state is asked for first: one answer was enough.
+    assert!(relayer.seen().paths.values().sum::<u32>() <= 2, "{:?}", relayer.seen());
+    client.get_until("/chains", |answer| answer.status == 200).await;
+    assert_eq!(relayer.seen().most_at_once, 1);
+}
+
+#[tokio::test]
+async fn chains_are_asked_for_rarely_and_the_state_often() {
+    let relayer = Relayer::start(Script::of_0_7()).await;
+    let server = TestServer::of_upstream(upstream(&relayer)).await;
+    let mut client = server.connect().await;
+    client
+        .get_until("/chains", |_| {
+            relayer.seen().paths.get("/state").is_some_and(|count| *count > 50)
+        })
+        .await;
+    let seen = relayer.seen().paths;
+    assert!(seen["/chains"] <= 2 && seen["/chain/ibc-0"] <= 2 && seen["/version"] <= 2, "{seen:?}");
+}
+
+#[tokio::test]
+async fn a_relayer_that_goes_wrong_leaves_what_it_said_last() {
+    let relayer = Relayer::start(Script::of_0_7()).await;
+    let server = TestServer::of_upstream(upstream(&relayer)).await;
+    let mut client = server.connect().await;
+    client.get_until("/chains", |answer| answer.status == 200).await;
+    for (clients, fault) in [
+        (3, Fault::Garbage),
+        (4, Fault::HalfJson),
+        (5, Fault::ClosesMidAnswer),
+        (6, Fault::Oversized(1 << 20)),
+        (7, Fault::Hangs),
+        (8, Fault::Status500),
+        (9, Fault::Refuses),
+    ] {
+        let before = client.get("/state").await.body;
+        let after = state(&["ibc-0", "ibc-1"], clients, false);
+        relayer.change(|script| {
+            script.fault = Some(fault);
+            script.state = after.clone();
+        });
+        let stale = client.get_until("/state", |answer| answer.headers.contains_key("age")).await;
+        assert_eq!((stale.status.as_u16(), &stale.body), (200, &before), "{fault:?}");
+        assert_eq!(stale.header("warning"), "110 - \"Response is Stale\"");
+        stale.header("age").parse::<u64>().unwrap();
+        assert_eq!(client.get("/chains").await.status, 200);
+        relayer.change(|script| script.fault = None);
+        let fresh = client.get_until("/state", |answer| !answer.headers.contains_key("age")).await;
+        assert_eq!(fresh.text(), success(&after), "{fault:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_relayer_that_is_gone_is_shown_until_that_is_too_old() {
+    let script = Script::of_0_7();
+    let relayer = Relayer::start(script.clone()).await;
+    let upstream = Upstream { max_stale: Duration::from_millis(700), ..upstream(&relayer) };
+    let server = TestServer::of_upstream(upstream).await;
+    let mut client = server.connect().await;
+    client.get_until("/chains", |answer| answer.status == 200).await;
+    let gone = relayer.go().await;
+    let stale = client.get_until("/state", |answer| answer.headers.contains_key("age")).await;
+    assert_eq!(stale.text(), success(&script.state));
+    let old = client.get_until("/state", |answer| answer.status != 200).await;
+    old.check_error(503, "NotReady", "the relayer has not answered for 700ms");
+    assert_eq!(old.header("retry-after"), "1");
+    for path in ["/version", "/chains", "/chain/ibc-0"] {
+        let answer = client.get(path).await;
+        assert_eq!((answer.status.as_u16(), answer.header("warning").is_empty()), (200, false));
+    }
+    let relayer = gone.come_back();
+    let back = client.get_until("/state", |answer| answer.status == 200).await;
+    assert_eq!((back.text(), back.header("age")), (success(&script.state).as_str(), ""));
+    assert_eq!(relayer.url(), format!("http://{}", relayer.address));
+}
+
+#[tokio::test]
+async fn chains_that_come_and_go_are_shown() {
+    let relayer = Relayer::start(Script::of_0_7()).await;
+    let server = TestServer::of_upstream(upstream(&relayer)).await;
+    let mut client = server.connect().await;
+    client.get_until("/chains", |answer| answer.status == 200).await;
+    relayer.change(|script| {
+        let mut new = script.chains[0].clone();
+        new["id"] = "new".into();
+        script.chains.push(new);
+        script.state = state(&["ibc-0", "ibc-1", "new"], 1, false);
+    });
+    let chains = r#"{"status":"success","result":["ibc-0","ibc-1","new"]}"#;
+    client.get_until("/chains", |answer| answer.text() == chains).await;
+    assert_eq!(client.get("/chain/new").await.status, 200);
+    relayer.change(|script| {
+        script.chains.remove(0);
+        script.state = state(&["ibc-1", "new"], 1, false);
+    });
+    let chains = r#"{"status":"success","result":["ibc-1","new"]}"#;
+    client.get_until("/chains", |answer| answer.text() == chains).await;
+    assert_eq!(client.get("/chain/ibc-0").await.status, 404);
+}
+
+#[tokio::test]
+async fn a_chain_that_the_relayer_lists_and_does_not_have_is_left_out() {
+    let relayer = Relayer::start(Script::of_0_7()).await;
+    relayer.change(|script| script.chains.push(json!({"id": "not/a/path"})));
+    let server = TestServer::of_upstream(upstream(&relayer)).await;
+    let answer = server.connect().await.get_until("/chains", |answer| answer.status == 200).await;
+    answer.check(200, r#"{"status":"success","result":["ibc-0","ibc-1"]}"#);
+}
+
+#[tokio::test]
+async fn a_chain_that_cannot_be_read_holds_up_no_state() {
+    let relayer = Relayer::start(Script::of_0_7()).await;
+    relayer.change(|script| script.broken_chain = Some("ibc-1".to_owned()));
+    let server = TestServer::of_upstream(upstream(&relayer)).await;
+    let mut client = server.connect().await;
+    let asked = || relayer.seen().paths.get("/state").copied().unwrap_or_default();
+    let answer = client.get_until("/state", |answer| answer.status == 200 && asked() > 20).await;
+    assert_eq!(answer.header("age"), "", "the state is fresh");
+    assert_eq!(client.get("/chains").await.status, 503, "half the chains are not the chains");
+    relayer.change(|script| script.broken_chain = None);
+    let chains = r#"{"status":"success","result":["ibc-0","ibc-1"]}"#;
+    client.get_until("/chains", |answer| answer.text() == chains).await;
+}
