@@ -6,6 +6,7 @@
 //! | `client.rs` | one connection to it, HTTP/1.1 or HTTP/2, or raw bytes |
 //! | `command.rs` | the command, as a process |
 //! | `relayer.rs` | a scripted relayer, that answers well or goes wrong as told |
+//! | `measure.rs` | what benchmarks measure with |
 //! | `component.rs` | components that do what no good module does |
 //!
 //! Nothing here uses a fixed port, or waits for a time to pass but the scripted
@@ -16,5 +17,6 @@
 pub mod client;
 pub mod command;
 pub mod component;
+pub mod measure;
 pub mod relayer;
 pub mod server;

@@ -18,8 +18,8 @@ pub(super) struct SourceArgs {
     /// The relayer's own configuration file: its chains, and where to serve.
     #[arg(long, value_name = "FILE")]
     relayer_config: Option<PathBuf>,
-    /// A running relayer's REST API, such as http://127.0.0.1:3000: what it is
-    /// doing; and its chains, where there is no --relayer-config.
+    /// A running relayer's REST API: what it is doing; and its chains, where
+    /// there is no --relayer-config.
     #[arg(long, value_name = "URL", conflicts_with = "state")]
     upstream: Option<String>,
     /// What the relayer is doing, in a JSON file: the result of /state. Read
@@ -46,7 +46,7 @@ pub(super) struct Sources {
     /// What reads the files again.
     pub(super) reloads: Vec<Reload>,
     /// What calls for that when they change.
-    _watches: Vec<Watch>,
+    watches: Vec<Watch>,
 }
 
 /// Why there is no state where only a configuration file is given.
@@ -60,7 +60,7 @@ impl SourceArgs {
             rest: Rest::default(),
             upstream: self.upstream()?,
             reloads: Vec::new(),
-            _watches: Vec::new(),
+            watches: Vec::new(),
         };
         match &self.relayer_config {
             Some(file) => sources.relayer_config(file, publisher)?,
@@ -138,7 +138,7 @@ impl Sources {
         match watch(reloadable.file(), move || reload()) {
             // The file may have changed between the first reading and now.
             Ok(watch) => {
-                self._watches.push(watch);
+                self.watches.push(watch);
                 reloadable.reload();
             }
             Err(error) => warn!("{error}; send SIGHUP when it has changed"),

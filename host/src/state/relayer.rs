@@ -139,16 +139,37 @@ impl RelayerState {
 impl Worker {
     /// Kind by kind, then by the bytes of the short name.
     fn order(&self, other: &Self) -> Ordering {
-        self.object.rank().cmp(&other.object.rank()).then_with(|| {
-            let (a, b) = (self.object.short_name(), other.object.short_name());
-            bytes(&a).cmp(bytes(&b))
-        })
+        let ranks = self.object.rank().cmp(&other.object.rank());
+        ranks.then_with(|| order(self.object.short_name(), other.object.short_name()))
     }
 }
 
-/// The bytes of texts that follow one another.
-fn bytes<'a>(parts: &'a [&'a str]) -> impl Iterator<Item = u8> + 'a {
-    parts.iter().flat_map(|part| part.bytes())
+/// Compares texts that are each in parts, by their bytes, without putting
+/// them together: states of thousands of workers are published often.
+fn order<const N: usize>(a: [&str; N], b: [&str; N]) -> Ordering {
+    let (mut a_parts, mut b_parts) = (a.into_iter(), b.into_iter());
+    let (mut a, mut b): (&[u8], &[u8]) = (&[], &[]);
+    loop {
+        while a.is_empty() {
+            match a_parts.next() {
+                Some(part) => a = part.as_bytes(),
+                // What is left of the other one is behind the end.
+                None if b.is_empty() && b_parts.all(str::is_empty) => return Ordering::Equal,
+                None => return Ordering::Less,
+            }
+        }
+        while b.is_empty() {
+            match b_parts.next() {
+                Some(part) => b = part.as_bytes(),
+                None => return Ordering::Greater,
+            }
+        }
+        let common = a.len().min(b.len());
+        match a[..common].cmp(&b[..common]) {
+            Ordering::Equal => (a, b) = (&a[common..], &b[common..]),
+            different => return different,
+        }
+    }
 }
 
 impl Object {
@@ -197,7 +218,7 @@ impl Object {
 
 #[cfg(test)]
 mod tests {
-    use super::{Object, OtherObject, RelayerState, Worker};
+    use super::{Object, OtherObject, RelayerState, Worker, order};
 
     fn sorted(objects: Vec<Object>) -> Vec<u64> {
         let workers =
@@ -281,6 +302,33 @@ mod tests {
             packet("channel-2", "transfer", "a", "a"),
         ];
         assert_eq!(sorted(objects), [1, 2, 3, 0]);
+    }
+
+    #[test]
+    fn texts_in_parts_are_compared_as_if_they_were_whole() {
+        let texts = [
+            ["", "", ""],
+            ["a", "", ""],
+            ["", "a", ""],
+            ["", "", "a"],
+            ["a", "b", ""],
+            ["ab", "", ""],
+            ["", "ab", "c"],
+            ["abc", "", ""],
+            ["a", "bc", ""],
+            ["b", "", ""],
+            ["a", "", "c"],
+            ["ü", "", "a"],
+        ];
+        for a in texts {
+            for b in texts {
+                assert_eq!(
+                    order(a, b),
+                    a.concat().as_bytes().cmp(b.concat().as_bytes()),
+                    "{a:?} {b:?}"
+                );
+            }
+        }
     }
 
     #[test]

@@ -140,7 +140,7 @@ fn an_answer_that_is_not_one_names_the_place() {
         ),
         (
             r#"{"status":"success","result":{"chains":[],"workers":{"Client":[{"id":1,"object":{"type":"Client"}}]}}}"#,
-            "line 1, column 97: result.workers.Client[0].object: missing field `dst_chain_id`",
+            "line 1, column 98: result.workers.Client[0].object: missing field `dst_chain_id`",
         ),
         (
             r#"{"status":"success","result":{"chains":[],"workers":{"Client":[{"id":-1,"object":{}}]}}}"#,
