@@ -16,7 +16,7 @@ const PROFILE: &str = "module";
 fn main() -> Result<(), Box<dyn Error>> {
     let host = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?);
     let root = host.parent().ok_or("the host crate is in the workspace's folder")?;
-    for input in ["guest", "wit", "Cargo.toml", "Cargo.lock"] {
+    for input in ["guest", "wit", "Cargo.toml", "Cargo.lock", "rust-toolchain.toml"] {
         println!("cargo:rerun-if-changed={}", root.join(input).display());
     }
     let out = PathBuf::from(env::var("OUT_DIR")?);
@@ -34,7 +34,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 /// Builds the module, apart from how the host is built.
 fn build(root: &Path, target: &Path) -> Result<PathBuf, Box<dyn Error>> {
     let mut cargo = Command::new(env::var("CARGO")?);
-    cargo.current_dir(root).args(["build", "--package", PACKAGE, "--lib"]);
+    cargo.current_dir(root).args(["build", "--locked", "--package", PACKAGE, "--lib"]);
     cargo.args(["--target", TARGET, "--profile", PROFILE]);
     cargo.arg("--target-dir").arg(target);
     for (name, _) in env::vars_os() {

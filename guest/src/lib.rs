@@ -8,9 +8,9 @@
 //! | `answer.rs` | answers and errors, each with its status and headers |
 //! | `relayer.rs` | what a route can read: the contract's imports as a trait |
 //! | `arena.rs` | the allocator |
-//! | `lib.rs` | this file: the only one that knows of WebAssembly |
+//! | `lib.rs` | this file: the only one that knows of the host |
 //!
-//! Everything but this file is plain Rust and is tested natively, against a
+//! Everything but this file and the allocator is plain Rust and is tested natively, against a
 //! relayer made up in the test.
 
 mod answer;

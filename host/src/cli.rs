@@ -7,6 +7,7 @@ mod serve;
 mod signals;
 mod sources;
 
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -42,8 +43,24 @@ pub fn run() -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            eprintln!("relayer-rest: {failure}");
+            // One line, whatever is in a file's name or keys; and where nobody
+            // reads stderr, the status has to do.
+            let message = one_line(&failure.to_string());
+            drop(writeln!(io::stderr(), "relayer-rest: {message}"));
             ExitCode::from(failure.status())
         }
     }
+}
+
+/// The text with its control characters escaped.
+fn one_line(text: &str) -> String {
+    let mut line = String::with_capacity(text.len());
+    for character in text.chars() {
+        if character.is_control() {
+            line.extend(character.escape_default());
+        } else {
+            line.push(character);
+        }
+    }
+    line
 }

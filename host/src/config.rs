@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use crate::module::Limits;
+use crate::module::{LimitError, Limits};
 use crate::toml_text::{self, Position, dotted};
 
 /// What `--config FILE` says.
@@ -63,12 +63,12 @@ pub enum Problem {
         message: String,
     },
     /// A limit is out of its range.
-    #[error("{section}: {message}")]
+    #[error("{section}.{error}")]
     Limit {
         /// The section of the limit.
         section: &'static str,
-        /// What.
-        message: String,
+        /// Which limit, and its range.
+        error: LimitError,
     },
 }
 
@@ -95,7 +95,7 @@ impl Config {
             .module
             .limits
             .check()
-            .map_err(|message| Problem::Limit { section: "[module.limits]", message })?;
+            .map_err(|error| Problem::Limit { section: "module.limits", error })?;
         Ok(config)
     }
 }
@@ -144,9 +144,11 @@ mod tests {
                 "line 3, column 9: module.limits.queue: invalid value",
             ),
             ("[module", "line 1, column 8: "),
-            ("[module.limits]\nmemory = '1KiB'", "[module.limits]: memory is 1.0 KiB; it can be"),
-            ("[module.limits]\ntime = '1us'", "[module.limits]: time is less than 1ms"),
-            ("[module.limits]\nconcurrency = 0", "[module.limits]: concurrency is 0; it can be"),
+            ("[module.limits]\nmemory = '1KiB'", "module.limits.memory is 1.0 KiB; it can be"),
+            ("[module.limits]\ntime = '1us'", "module.limits.time is 1µs; it can be 1ms to 1h"),
+            ("[module.limits]\ntime = '300000000000years'", "module.limits.time is "),
+            ("[module.limits]\nqueue_wait = '2h'", "module.limits.queue_wait is 7200s; it can be"),
+            ("[module.limits]\nconcurrency = 0", "module.limits.concurrency is 0; it can be"),
         ] {
             let problem = Config::parse(text).unwrap_err().to_string();
             assert!(problem.starts_with(message), "{text}: {problem}");

@@ -3,52 +3,56 @@
 //! A relayer that embeds this crate publishes its state and serves it:
 //!
 //! ```
-//! # use std::error::Error;
+//! use std::error::Error;
+//! use std::net::SocketAddr;
+//!
+//! use relayer_rest_host::Server;
 //! use relayer_rest_host::module::{Engine, Limits, Module};
 //! use relayer_rest_host::state::{RelayerState, StatePublisher};
-//! use relayer_rest_host::Server;
-//! # use tokio::io::{AsyncReadExt, AsyncWriteExt};
-//! # use tokio::net::{TcpListener, TcpStream};
-//! # async fn get(address: std::net::SocketAddr, path: &str) -> std::io::Result<String> {
-//! #     let mut stream = TcpStream::connect(address).await?;
-//! #     let request = format!("GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
-//! #     stream.write_all(request.as_bytes()).await?;
-//! #     let mut answer = String::new();
-//! #     stream.read_to_string(&mut answer).await?;
-//! #     Ok(answer)
-//! # }
+//! use tokio::io::{AsyncReadExt, AsyncWriteExt};
+//! use tokio::net::{TcpListener, TcpStream};
 //!
-//! # #[tokio::main]
-//! # async fn main() -> Result<(), Box<dyn Error>> {
-//! let publisher = StatePublisher::new();
-//! publisher.set_state(RelayerState { chains: vec!["ibc-0".into()], workers: vec![] });
+//! #[tokio::main]
+//! async fn main() -> Result<(), Box<dyn Error>> {
+//!     let publisher = StatePublisher::new();
+//!     publisher.set_state(RelayerState { chains: vec!["ibc-0".into()], workers: vec![] });
 //!
-//! let engine = Engine::new(&Limits::default())?;
-//! let server = Server::new(Module::embedded(&engine)?, publisher.reader());
-//! let listener = TcpListener::bind("127.0.0.1:0").await?;
-//! let address = listener.local_addr()?;
-//! let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
-//! let serving = tokio::spawn(server.serve(listener, async { drop(stopped.await) }));
+//!     let engine = Engine::new(&Limits::default())?;
+//!     let server = Server::new(Module::embedded(&engine)?, publisher.reader());
+//!     let listener = TcpListener::bind("127.0.0.1:0").await?;
+//!     let address = listener.local_addr()?;
+//!     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+//!     let serving = tokio::spawn(server.serve(listener, async { drop(stopped.await) }));
 //!
-//! let state = r#"{"status":"success","result":{"chains":["ibc-0"],"workers":{}}}"#;
-//! assert!(get(address, "/state").await?.ends_with(state));
+//!     let state = r#"{"status":"success","result":{"chains":["ibc-0"],"workers":{}}}"#;
+//!     assert_eq!(get(address, "/state").await?, state);
 //!
-//! publisher.update_state(|state| state.chains.push("ibc-1".into()));
-//! assert!(get(address, "/state").await?.contains(r#"["ibc-0","ibc-1"]"#));
+//!     publisher.update_state(|state| state.chains.push("ibc-1".into()));
+//!     assert!(get(address, "/state").await?.contains(r#"["ibc-0","ibc-1"]"#));
 //!
-//! stop.send(()).ok();
-//! serving.await?;
-//! # Ok(())
-//! # }
+//!     stop.send(()).ok();
+//!     serving.await?;
+//!     Ok(())
+//! }
+//!
+//! /// The body of the answer to a GET.
+//! async fn get(address: SocketAddr, path: &str) -> Result<String, Box<dyn Error>> {
+//!     let mut stream = TcpStream::connect(address).await?;
+//!     let request = format!("GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
+//!     stream.write_all(request.as_bytes()).await?;
+//!     let mut answer = String::new();
+//!     stream.read_to_string(&mut answer).await?;
+//!     Ok(answer.split_once("\r\n\r\n").ok_or("no body")?.1.to_owned())
+//! }
 //! ```
 //!
 //! # Where a request goes
 //!
 //! | step | where |
 //! |---|---|
-//! | a connection is accepted, and speaks HTTP/1.1 or HTTP/2 | `http/server.rs` |
+//! | a connection is accepted, and speaks HTTP/1.1 or HTTP/2 | `http/server.rs`, `http/connection.rs` |
 //! | a request gets its id and its place in the log | `http/service.rs`, `http/request_id.rs` |
-//! | it waits for its turn, or is turned away | `admission.rs` |
+//! | it waits for its turn, or is turned away | `module/call.rs`, `admission.rs` |
 //! | a fresh instance of the module is asked | `module/call.rs` |
 //! | … which reads the relayer's state | `module/imports.rs`, `state/snapshot.rs` |
 //! | the answer is finished, or made in the module's place | `http/service.rs`, `http/error.rs` |

@@ -27,10 +27,10 @@ mod ticker;
 mod wire;
 
 pub use audit::Offence;
-pub use call::{CallError, ModuleRequest};
+pub use call::{CallError, InvalidAnswer, ModuleRequest};
 pub use contract::{CONTRACT_PACKAGE, CONTRACT_VERSION};
 pub use engine::{Engine, EngineError};
-pub use limits::Limits;
+pub use limits::{LimitError, Limits};
 pub use load::{Digest, LoadError, Module};
 
 /// The module that is served when no other is given: `guest/`, built with

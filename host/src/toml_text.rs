@@ -95,8 +95,16 @@ fn steps(path: &Path) -> Vec<Step> {
         .collect()
 }
 
+/// A message in one line, without the texts that it repeats where they have an
+/// `@` in them: one may be a URL with a password, where something else was
+/// expected.
 fn one_line(message: &str) -> String {
-    message.lines().map(str::trim).collect::<Vec<_>>().join("; ")
+    let message = message.lines().map(str::trim).collect::<Vec<_>>().join("; ");
+    let Some(at) = message.find('@') else { return message };
+    let quote = ['"', '\'', '`'];
+    let start = message[..at].find(quote).map_or(0, |start| start + 1);
+    let end = message[at..].rfind(quote).map_or(message.len(), |end| at + end);
+    format!("{}…{}", &message[..start], &message[end..])
 }
 
 #[cfg(test)]

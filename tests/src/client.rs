@@ -1,6 +1,7 @@
 //! A client: one connection.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Empty};
@@ -9,6 +10,7 @@ use hyper::{HeaderMap, Request, StatusCode, Version};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::time::timeout;
 
 /// A connection that speaks HTTP.
 pub enum Client {
@@ -123,11 +125,12 @@ impl Answer {
     }
 }
 
-/// Sends bytes, and reads what comes until the server closes.
+/// Sends bytes, and reads what comes until the server closes, which it has to
+/// within a minute.
 pub async fn raw(address: SocketAddr, bytes: &[u8]) -> String {
     let mut stream = TcpStream::connect(address).await.unwrap();
     stream.write_all(bytes).await.unwrap();
     let mut answer = Vec::new();
-    stream.read_to_end(&mut answer).await.unwrap();
+    timeout(Duration::from_mins(1), stream.read_to_end(&mut answer)).await.unwrap().unwrap();
     String::from_utf8(answer).unwrap()
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Output, Stdio};
 
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
-use tokio::process::{Child, ChildStdout, Command};
+use tokio::process::{Child, ChildStderr, ChildStdout, Command};
 
 /// A process that serves.
 pub struct Serving {
@@ -14,6 +14,8 @@ pub struct Serving {
     /// The line that it printed, without its end.
     pub line: String,
     stdout: BufReader<ChildStdout>,
+    stderr: Option<BufReader<ChildStderr>>,
+    log: String,
 }
 
 /// How a process ended.
@@ -46,7 +48,13 @@ pub async fn serve<S: AsRef<OsStr>>(program: &Path, args: &[S]) -> Serving {
     let mut line = String::new();
     stdout.read_line(&mut line).await.unwrap();
     match line.strip_suffix('\n') {
-        Some(line) => Serving { child, line: line.to_owned(), stdout },
+        Some(line) => Serving {
+            line: line.to_owned(),
+            stdout,
+            stderr: child.stderr.take().map(BufReader::new),
+            log: String::new(),
+            child,
+        },
         None => panic!("{:?}", Ended::from(child.wait_with_output().await.unwrap())),
     }
 }
@@ -64,12 +72,33 @@ impl Serving {
         self.child.id().unwrap().try_into().unwrap()
     }
 
+    /// Stops reading the log.
+    pub fn close_log(&mut self) {
+        self.stderr = None;
+    }
+
+    /// Waits until the log has a line with this text.
+    pub async fn logged(&mut self, text: &str) {
+        loop {
+            let start = self.log.len();
+            let stderr = self.stderr.as_mut().unwrap();
+            let read = stderr.read_line(&mut self.log).await.unwrap();
+            assert!(read > 0, "{text} is not in: {}", self.log);
+            if self.log[start..].contains(text) {
+                return;
+            }
+        }
+    }
+
     /// Waits for the end. `stdout` is what came after the first line.
     pub async fn ended(mut self) -> Ended {
         let mut rest = String::new();
         self.stdout.read_to_string(&mut rest).await.unwrap();
-        let output = self.child.wait_with_output().await.unwrap();
-        Ended { stdout: rest, ..output.into() }
+        if let Some(mut stderr) = self.stderr {
+            stderr.read_to_string(&mut self.log).await.unwrap();
+        }
+        let status = self.child.wait().await.unwrap().code();
+        Ended { status, stdout: rest, stderr: self.log }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::net::TcpListener;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use relayer_rest_tests::client::Client;
 use relayer_rest_tests::command::{self, Ended, Serving};
@@ -87,8 +87,10 @@ async fn listen_overrides_the_relayers_host_and_port() {
         "config.toml",
         CONFIG.replace("'127.0.0.1'\nport = 3000", "'192.0.2.1'\nport = 1"),
     );
-    let process = serve(&["--relayer-config", &config, "--listen", "[::1]:0"]).await;
-    assert!(process.line.starts_with("http://[::1]:"), "{}", process.line);
+    // Where the machine has IPv6 at all.
+    let host = TcpListener::bind("[::1]:0").map_or("127.0.0.1", |_| "[::1]");
+    let process = serve(&["--relayer-config", &config, "--listen", &format!("{host}:0")]).await;
+    assert!(process.line.starts_with(&format!("http://{host}:")), "{}", process.line);
     assert_ne!(process.address().port(), 0);
     assert_eq!(Client::http1(process.address()).await.get("/chains").await.status, 200);
 }
@@ -99,10 +101,9 @@ async fn with_a_configuration_alone_the_state_is_not_ready() {
     let config = file(&folder, "config.toml", CONFIG);
     let process = serve(&["--relayer-config", &config, "--listen", "127.0.0.1:0"]).await;
     let answer = Client::http1(process.address()).await.get("/state").await;
-    assert_eq!(answer.status, 503);
-    assert!(answer.text().starts_with(
-        r#"{"status":"error","result":{"name":"NotReady","msg":"the relayer's state is not known"#
-    ));
+    let msg = "the relayer's state is not known: its configuration file tells the chains, not the \
+        workers; start with --upstream URL or --state FILE to give them";
+    answer.check_error(503, "NotReady", msg);
     assert_eq!(answer.header("retry-after"), "1");
     signal(&process, Signal::TERM);
     let ended = process.ended().await;
@@ -163,7 +164,7 @@ async fn a_configuration_that_cannot_be_used_ends_with_2() {
         ),
         (
             format!("{chain}rpc_addr = 'hunter2'"),
-            "line 5, column 12: chain 'ibc-0': rpc_addr: not a URL (relative URL without a base)",
+            "line 5, column 12: chain 'ibc-0': rpc_addr: not a URL (relative URL without a base); expected",
         ),
         (
             format!("{chain}trust_threshold = '2/0'"),
@@ -256,58 +257,113 @@ async fn settings_that_cannot_be_used_end_with_2() {
     );
 }
 
+/// A component that logs `begun`, runs for as many rounds, and answers 204.
+fn busy(rounds: u64) -> Vec<u8> {
+    component::of_module(&format!(
+        r#"(module
+            (import "relayer:rest/log@0.1.0" "log" (func $log (param i32 i32 i32)))
+            (memory (export "memory") 2)
+            (data (i32.const 64) "begun")
+            (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32) i32.const 65536)
+            (func (export "relayer:rest/handler@0.1.0#handle")
+                (param i32 i32 i32 i32 i32 i32 i32) (result i32)
+                (local $round i64)
+                (call $log (i32.const 2) (i32.const 64) (i32.const 5))
+                (loop
+                    (local.set $round (i64.add (local.get $round) (i64.const 1)))
+                    (br_if 0 (i64.lt_u (local.get $round) (i64.const {rounds}))))
+                (i32.store16 (i32.const 0) (i32.const 204))
+                i32.const 0))"#
+    ))
+}
+
 #[tokio::test]
 async fn the_process_ends_with_0_after_requests_in_flight() {
-    // Takes about 300 ms, and answers 204.
-    let slow = component::of_handler(
-        "(local $i i64)
-         (loop
-            (local.set $i (i64.add (local.get $i) (i64.const 1)))
-            (br_if 0 (i64.lt_u (local.get $i) (i64.const 300000000))))
-         (i32.store16 (i32.const 0) (i32.const 204))
-         i32.const 0",
-    );
     let folder = folder();
-    let module = file(&folder, "slow.wasm", slow);
+    let module = file(&folder, "slow.wasm", busy(500_000_000));
     let settings = file(&folder, "relayer-rest.toml", "[module.limits]\ntime = '60s'");
     for number in [Signal::TERM, Signal::INT] {
-        let process =
-            serve(&["--listen", "127.0.0.1:0", "--module", &module, "--config", &settings]).await;
+        let args = ["--listen", "127.0.0.1:0", "--module", &module, "--config", &settings];
+        let mut process = serve(&args).await;
         let idle = Client::http1(process.address()).await;
-        let mut busy = Client::http1(process.address()).await;
-        let mut answer = Box::pin(busy.get("/"));
-        // Once the client waits, the request is on its way.
-        assert!(futures_pending(&mut answer).await);
-        until_running(&process).await;
+        let mut client = Client::http1(process.address()).await;
+        let answer = tokio::spawn(async move { client.get("/").await });
+        process.logged("begun").await;
         signal(&process, number);
-        assert_eq!(answer.await.status, 204);
+        process.logged("requests in flight are finished").await;
+        assert_eq!(answer.await.unwrap().status, 204);
         let ended = process.ended().await;
         assert_eq!(ended.status, Some(0), "{}", ended.stderr);
         drop(idle);
     }
 }
 
-/// Polls a future once, and says whether it waits.
-async fn futures_pending<T>(future: &mut (impl Future<Output = T> + Unpin)) -> bool {
-    std::future::poll_fn(|context| {
-        std::task::Poll::Ready(std::pin::Pin::new(&mut *future).poll(context).is_pending())
-    })
-    .await
+#[tokio::test]
+async fn a_signal_while_it_starts_ends_it_with_0() {
+    let program = program().to_owned();
+    let mut child = std::process::Command::new(program)
+        .args(["--listen", "127.0.0.1:0"])
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    // The first line of the log comes before the module is compiled.
+    let mut line = String::new();
+    let mut log = std::io::BufReader::new(child.stderr.take().unwrap());
+    std::io::BufRead::read_line(&mut log, &mut line).unwrap();
+    assert!(line.contains("serving the sample relayer"), "{line}");
+    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0));
 }
 
-/// Waits until the process has used 50 ms of processor time more than it has
-/// now: it is handling the request.
-async fn until_running(process: &Serving) {
-    let ticks = || {
-        let stat =
-            fs::read_to_string(PathBuf::from(format!("/proc/{}/stat", process.id()))).unwrap();
-        let fields: Vec<_> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
-        fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
-    };
-    let start = ticks();
-    while ticks() < start + 5 {
-        tokio::task::yield_now().await;
+#[tokio::test]
+async fn the_log_has_under_the_requests_id_what_clients_are_not_told() {
+    // Logs a text with a line break and an escape in it, then traps.
+    let component = component::of_module(
+        r#"(module
+            (import "relayer:rest/log@0.1.0" "log" (func $log (param i32 i32 i32)))
+            (memory (export "memory") 2)
+            (data (i32.const 0) "one\0a\1b[31mtwo")
+            (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32) i32.const 65536)
+            (func (export "relayer:rest/handler@0.1.0#handle")
+                (param i32 i32 i32 i32 i32 i32 i32) (result i32)
+                (call $log (i32.const 3) (i32.const 0) (i32.const 12))
+                unreachable))"#,
+    );
+    let folder = folder();
+    let module = file(&folder, "api.wasm", component);
+    let process = serve(&["--listen", "127.0.0.1:0", "--module", &module]).await;
+    let mut client = Client::http1(process.address()).await;
+    let answer = client.ask_with("GET", "/", &[("x-request-id", "my-id")]).await;
+    assert_eq!((answer.status.as_u16(), answer.header("x-request-id")), (500, "my-id"));
+    assert!(!answer.text().contains("unreachable"), "{}", answer.text());
+    signal(&process, Signal::TERM);
+    let log = process.ended().await.stderr;
+    let line = |wanted: &str| log.lines().find(|line| line.contains(wanted)).unwrap_or_default();
+    let logged = line("one");
+    assert!(logged.contains("id=my-id") && logged.contains(r"one\n\u{1b}[31mtwo"), "{log}");
+    let trap = line("the module trapped");
+    assert!(trap.contains("id=my-id") && trap.contains("unreachable"), "{log}");
+}
+
+#[tokio::test]
+async fn a_log_that_nobody_reads_ends_nothing() {
+    let folder = folder();
+    let module = file(&folder, "api.wasm", component::of_handler("unreachable"));
+    let mut process = serve(&["--listen", "127.0.0.1:0", "--module", &module]).await;
+    process.close_log();
+    let mut client = Client::http1(process.address()).await;
+    for _ in 0..3 {
+        assert_eq!(client.get("/").await.status, 500);
     }
+    signal(&process, Signal::TERM);
+    assert_eq!(process.child.wait().await.unwrap().code(), Some(0));
+}
+
+#[tokio::test]
+async fn a_message_is_one_line_whatever_a_file_is_called() {
+    let ended = run(&["--relayer-config", "/nowhere/a\nb\u{1b}[31m.toml"]).await;
+    check_failure(&ended, 2, r"relayer configuration /nowhere/a\nb\u{1b}[31m.toml: cannot be read");
 }
 
 #[tokio::test]

@@ -41,6 +41,21 @@ fn everything_in_the_contract_is_documented_and_dated() {
             let item = &resolve.types[*id];
             let used = matches!(item.kind, wit_parser::TypeDefKind::Type(wit_parser::Type::Id(_)));
             assert!(used || item.docs.contents.is_some() && dated(&item.stability), "{name}.{ty}");
+            let parts: Vec<_> = match &item.kind {
+                wit_parser::TypeDefKind::Record(record) => {
+                    record.fields.iter().map(|field| (&field.name, &field.docs)).collect()
+                }
+                wit_parser::TypeDefKind::Variant(variant) => {
+                    variant.cases.iter().map(|case| (&case.name, &case.docs)).collect()
+                }
+                wit_parser::TypeDefKind::Enum(cases) => {
+                    cases.cases.iter().map(|case| (&case.name, &case.docs)).collect()
+                }
+                _ => Vec::new(),
+            };
+            for (part, docs) in parts {
+                assert!(docs.contents.is_some(), "{name}.{ty}.{part}");
+            }
             items += 1;
         }
     }

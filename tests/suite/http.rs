@@ -99,8 +99,9 @@ async fn a_request_with_a_body_is_answered_like_one_without() {
     let request = "GET /chains HTTP/1.1\r\nhost: x\r\ncontent-length: 5\r\n\r\nhello\
                    GET /version HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
     let answers = raw(server.address, request.as_bytes()).await;
-    assert!(answers.starts_with("HTTP/1.1 200 OK\r\n"), "{answers}");
+    assert_eq!(answers.matches("HTTP/1.1 200 OK\r\n").count(), 2, "{answers}");
     assert!(answers.contains(r#"["ibc-0","ibc-1"]"#), "{answers}");
+    assert!(answers.contains("ibc-relayer-rest"), "{answers}");
 }
 
 #[tokio::test]
@@ -113,4 +114,15 @@ async fn a_server_that_stops_closes_idle_connections_and_ends() {
     server.stop().await.unwrap();
     let refused = tokio::net::TcpStream::connect(address).await.unwrap_err();
     assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused);
+}
+
+#[tokio::test]
+async fn clients_that_say_nothing_are_closed() {
+    let server = TestServer::of_sample().await;
+    let beginnings = [&b""[..], b"P", b"PRI * HTTP/2.0\r\n", b"GET /chains HTTP/1.1\r\nhost"];
+    let closed = beginnings.map(|bytes| tokio::spawn(raw(server.address, bytes)));
+    for (closed, bytes) in closed.into_iter().zip(beginnings) {
+        let answer = closed.await.unwrap();
+        assert!(!answer.contains("200 OK"), "{bytes:?}: {answer}");
+    }
 }

@@ -4,10 +4,11 @@
 use std::time::Duration;
 
 use bytesize::ByteSize;
-use relayer_rest_host::module::Limits;
+use relayer_rest_host::module::{Engine, Limits, Module};
 use relayer_rest_tests::client::Answer;
 use relayer_rest_tests::component;
-use relayer_rest_tests::server::TestServer;
+use relayer_rest_tests::server::{TestServer, engine};
+use tokio::task::JoinHandle;
 
 const INTERNAL: &str =
     "the request could not be handled; the log has the cause under this x-request-id";
@@ -71,27 +72,6 @@ async fn a_module_that_takes_too_long_times_out() {
     answer.check_error(504, "Timeout", "the request took too long to handle");
 }
 
-#[tokio::test]
-async fn a_module_that_spins_gives_way_to_others() {
-    // All threads would be taken if a guest kept its own.
-    let limits = Limits { time: Duration::from_mins(10), ..Limits::default() };
-    let spinning =
-        TestServer::of_component(&component::of_handler("(loop br 0) unreachable"), &limits).await;
-    let mut clients = Vec::new();
-    for _ in 0..8 {
-        let mut client = spinning.connect().await;
-        clients.push(tokio::spawn(async move { client.get("/chains").await }));
-    }
-    let other = TestServer::of_sample().await;
-    for _ in 0..20 {
-        assert_eq!(other.get("/chains").await.status, 200);
-    }
-    for client in clients {
-        assert!(!client.is_finished());
-        client.abort();
-    }
-}
-
 /// One instance, which may run for long, and nobody waits.
 const ONE_AT_A_TIME: Limits = Limits {
     memory: ByteSize::mib(64),
@@ -115,24 +95,88 @@ async fn requests_beyond_the_limit_are_turned_away() {
     assert_eq!(answer.header("retry-after"), "1");
 }
 
-#[tokio::test]
-async fn a_client_that_goes_away_leaves_its_place() {
-    // Spins on /spin, answers 204 on a path of another length.
-    let component = component::of_handler(
+/// Spins on /spin, answers 204 on a path of another length.
+fn spins_on_spin() -> Vec<u8> {
+    component::of_handler(
         "(i32.eq (local.get 3) (i32.const 5))
          if (loop br 0) end
          (i32.store16 (i32.const 0) (i32.const 204))
          i32.const 0",
-    );
-    let server = TestServer::of_component(&component, &ONE_AT_A_TIME).await;
+    )
+}
+
+/// A client that makes the module spin. It may have to try again, where
+/// another request has the place.
+async fn spin(server: &TestServer) -> JoinHandle<()> {
+    let mut client = server.connect().await;
+    tokio::spawn(async move { while client.get("/spin").await.status == 503 {} })
+}
+
+#[tokio::test]
+async fn a_client_that_goes_away_leaves_its_place() {
+    let server = TestServer::of_component(&spins_on_spin(), &ONE_AT_A_TIME).await;
     let mut client = server.connect().await;
     for _ in 0..3 {
-        let mut gone = server.connect().await;
-        let spinning = tokio::spawn(async move { gone.get("/spin").await });
-        while client.get("/").await.status != 503 {}
+        let spinning = spin(&server).await;
+        client.get_until("/", |answer| answer.status == 503).await;
         spinning.abort();
-        while client.get("/").await.status != 204 {}
+        client.get_until("/", |answer| answer.status == 204).await;
     }
+}
+
+#[tokio::test]
+async fn modules_that_spin_give_way_to_others() {
+    // More of them than there are threads, each of which has one.
+    let limits = Limits { concurrency: 8, ..ONE_AT_A_TIME };
+    let server = TestServer::of_component(&spins_on_spin(), &limits).await;
+    let mut spinning = Vec::new();
+    for _ in 0..8 {
+        spinning.push(spin(&server).await);
+    }
+    let mut client = server.connect().await;
+    client.get_until("/", |answer| answer.status == 503).await;
+    let other = TestServer::of_sample().await;
+    for _ in 0..20 {
+        assert_eq!(other.get("/chains").await.status, 200);
+    }
+    for client in spinning {
+        assert!(!client.is_finished());
+        client.abort();
+    }
+}
+
+#[tokio::test]
+async fn servers_of_one_engine_share_its_places() {
+    let module = Module::from_bytes(&engine(&ONE_AT_A_TIME), "test", &spins_on_spin()).unwrap();
+    let one = TestServer::of_module(module.clone()).await;
+    let other = TestServer::of_module(module).await;
+    let spinning = spin(&one).await;
+    let answer = other.connect().await.get_until("/", |answer| answer.status == 503).await;
+    answer.check_error(503, "Overloaded", "too many requests are being handled; try again");
+    spinning.abort();
+}
+
+#[test]
+fn limits_out_of_range_are_refused_by_the_engine() {
+    for limits in [
+        Limits { memory: ByteSize::kib(1), ..Limits::default() },
+        Limits { time: Duration::MAX, ..Limits::default() },
+        Limits { concurrency: 0, ..Limits::default() },
+        Limits { queue: u32::MAX, ..Limits::default() },
+        Limits { queue_wait: Duration::MAX, ..Limits::default() },
+    ] {
+        let message = Engine::new(&limits).err().unwrap().to_string();
+        assert!(message.contains(" it can be "), "{message}");
+    }
+}
+
+#[test]
+fn a_module_that_wants_more_memory_from_the_start_is_refused() {
+    let limits = Limits { memory: ByteSize::mib(4), ..Limits::default() };
+    let message = Module::embedded(&engine(&limits)).unwrap_err().to_string();
+    let start = "module embedded: wants more memory than the limit of 4.0 MiB: ";
+    assert!(message.starts_with(start), "{message}");
+    assert!(message.ends_with("; raise module.limits.memory"), "{message}");
 }
 
 #[tokio::test]

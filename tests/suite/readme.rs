@@ -59,7 +59,8 @@ async fn the_module_builds_and_is_served() {
 
     let target = "wasm32-unknown-unknown";
     let output = Command::new(env!("CARGO"))
-        .args(["build", "--release", "--target", target])
+        // What it needs was fetched for the workspace, whose versions it gets.
+        .args(["build", "--offline", "--release", "--target", target])
         .current_dir(folder.path())
         .env("CARGO_TARGET_DIR", folder.path().join("target"))
         .output()

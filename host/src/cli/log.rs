@@ -12,5 +12,7 @@ pub(super) fn start() {
         .with_env_filter(filter)
         .with_writer(io::stderr)
         .with_ansi(io::stderr().is_terminal())
+        // Nobody reads the log any more: that ends no request.
+        .log_internal_errors(false)
         .init();
 }

@@ -64,25 +64,29 @@ impl ServeError {
 }
 
 pub(super) fn run(args: &ServeArgs) -> Result<(), ServeError> {
+    tokio::runtime::Runtime::new().map_err(ServeError::Start)?.block_on(serve(args))
+}
+
+async fn serve(args: &ServeArgs) -> Result<(), ServeError> {
+    // First of all: whoever wants this to end while it starts need not wait
+    // for more than that.
+    let shutdown = signals::shutdown().map_err(ServeError::Start)?;
     let config = args.config.as_deref().map(Config::read).transpose()?.unwrap_or_default();
     let publisher = StatePublisher::new();
     let mut sources = args.sources.open(&publisher)?;
+    signals::reload_on_hangup(sources.reloads.clone()).map_err(ServeError::Start)?;
     let address = args
         .listen
         .clone()
         .unwrap_or_else(|| Address { host: sources.rest.host.clone(), port: sources.rest.port });
     let module = load(args.module.as_ref().or(config.module.file.as_ref()), &config)?;
-    tokio::runtime::Runtime::new().map_err(ServeError::Start)?.block_on(async {
-        let shutdown = signals::shutdown().map_err(ServeError::Start)?;
-        signals::reload_on_hangup(sources.reloads.clone()).map_err(ServeError::Start)?;
-        let listener = listen(&address).await?;
-        if let Some(upstream) = sources.upstream.take() {
-            tokio::spawn(upstream.run(publisher.clone()));
-        }
-        announce(&listener).map_err(ServeError::Start)?;
-        Server::new(module, publisher.reader()).serve(listener, shutdown).await;
-        Ok(())
-    })
+    let listener = listen(&address).await?;
+    if let Some(upstream) = sources.upstream.take() {
+        tokio::spawn(upstream.run(publisher.clone()));
+    }
+    announce(&listener).map_err(ServeError::Start)?;
+    Server::new(module, publisher.reader()).serve(listener, shutdown).await;
+    Ok(())
 }
 
 fn load(file: Option<&PathBuf>, config: &Config) -> Result<Module, ServeError> {
@@ -97,9 +101,12 @@ fn load(file: Option<&PathBuf>, config: &Config) -> Result<Module, ServeError> {
 }
 
 async fn listen(address: &Address) -> Result<TcpListener, ServeError> {
-    TcpListener::bind((address.host.as_str(), address.port))
-        .await
-        .map_err(|source| ServeError::Listen { address: address.to_string(), source })
+    TcpListener::bind((address.host.as_str(), address.port)).await.map_err(|source| {
+        // A URL in the place of a host may have a password in it.
+        let is_host = !address.host.contains('@');
+        let address = if is_host { address.to_string() } else { "the host".to_owned() };
+        ServeError::Listen { address, source }
+    })
 }
 
 /// What to do about an address that cannot be listened on.

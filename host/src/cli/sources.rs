@@ -11,7 +11,9 @@ use tracing::{info, warn};
 use super::reload::Reloadable;
 use super::serve::ServeError;
 use crate::state::hermes_config::{HermesConfig, Rest};
-use crate::state::{NotReady, StatePublisher, Upstream, Watch, read_state_file, sample, watch};
+use crate::state::{
+    ChainKind, NotReady, StatePublisher, Upstream, Watch, read_state_file, sample, watch,
+};
 
 #[derive(Args)]
 pub(super) struct SourceArgs {
@@ -102,6 +104,11 @@ impl Sources {
             None => return Err(disabled("`enabled` in the section [rest] is missing")),
         }
         info!(file = %file.display(), chains = config.chains.len(), "read the relayer's configuration");
+        for chain in &config.chains {
+            if let ChainKind::Other(kind) = &chain.kind {
+                warn!(chain = %chain.id, kind, "a kind of chain that is not known: only what the file says of it is shown");
+            }
+        }
         self.rest = config.rest;
         let rest = self.rest.clone();
         let apply = move |publisher: &StatePublisher, config: HermesConfig| {

@@ -64,6 +64,7 @@ impl From<&CallError> for HostError {
         match error {
             CallError::Instantiate(_) | CallError::Trap(_) => Self::Internal,
             CallError::Timeout(_) => Self::Timeout,
+            CallError::Overloaded => Self::Overloaded,
             CallError::Invalid(_) => Self::BadModuleResponse,
         }
     }

@@ -1,26 +1,29 @@
 //! Accepts connections, and ends when it is told to.
 
-use std::convert::Infallible;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioExecutor, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
-use hyper_util::server::graceful::GracefulShutdown;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
-use tracing::{debug, warn};
+use tracing::warn;
 
+use super::connection::{self, Connections, FIRST_REQUEST};
 use super::service::Service;
 use crate::module::Module;
 use crate::state::StateReader;
 
-/// How long a client may take to send the head of a request.
-const HEADER_READ_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long an HTTP/2 connection may be silent before it is asked whether
+/// anybody is there, and how long the answer may take.
+const HTTP2_SILENCE: Duration = Duration::from_secs(20);
+const HTTP2_PONG: Duration = Duration::from_secs(10);
 
-/// How long connections may take to finish once the server is told to end.
+/// How long connections have to finish once the server is told to end, unless
+/// a request may take longer.
 const GRACE: Duration = Duration::from_secs(10);
 
 /// After a failure to accept, such as too many open files.
@@ -29,57 +32,56 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// Serves a module's API, on the present state.
 pub struct Server {
     service: Arc<Service>,
-    connection: Builder<TokioExecutor>,
+    builder: Builder<TokioExecutor>,
+    grace: Duration,
 }
 
 impl Server {
     /// A server of this module, on what is published to this reader.
+    ///
+    /// A client has 10 s for the head of a request, and as long between two
+    /// requests.
     #[must_use]
     pub fn new(module: Module, state: StateReader) -> Self {
-        let mut connection = Builder::new(TokioExecutor::new());
-        connection.http1().timer(TokioTimer::new()).header_read_timeout(HEADER_READ_TIMEOUT);
-        connection.http2().timer(TokioTimer::new());
-        Self { service: Arc::new(Service::new(module, state)), connection }
+        let mut builder = Builder::new(TokioExecutor::new());
+        builder.http1().timer(TokioTimer::new()).header_read_timeout(FIRST_REQUEST);
+        builder
+            .http2()
+            .timer(TokioTimer::new())
+            .keep_alive_interval(HTTP2_SILENCE)
+            .keep_alive_timeout(HTTP2_PONG);
+        let grace = GRACE.max(module.limits().time + module.limits().queue_wait);
+        Self { service: Arc::new(Service::new(module, state)), builder, grace }
     }
 
-    /// Serves the listener's connections until `shutdown` completes and the
-    /// requests in flight are answered, or 10 s later.
+    /// Serves the listener's connections until `shutdown` completes. Idle
+    /// connections are closed then, requests in flight are answered; what is
+    /// not done in 10 s, or the time that a request may take where that is
+    /// more, is dropped.
     pub async fn serve(self, listener: TcpListener, shutdown: impl Future<Output = ()>) {
-        let connections = GracefulShutdown::new();
+        let (close, closing) = watch::channel(false);
+        let connections = Connections { service: self.service, builder: self.builder, closing };
+        let mut open = JoinSet::new();
         let mut shutdown = std::pin::pin!(shutdown);
         loop {
             tokio::select! {
                 biased;
                 () = &mut shutdown => break,
+                Some(_) = open.join_next() => {}
                 accepted = listener.accept() => match accepted {
-                    Ok((stream, _)) => self.connect(stream, &connections),
+                    Ok((stream, _)) => {
+                        open.spawn(connection::serve(stream, connections.clone()));
+                    }
                     Err(error) => pause(&error).await,
                 },
             }
         }
         drop(listener);
-        if timeout(GRACE, connections.shutdown()).await.is_err() {
-            warn!("connections were still busy after {GRACE:?} and are closed");
+        close.send_replace(true);
+        let finished = async { while open.join_next().await.is_some() {} };
+        if timeout(self.grace, finished).await.is_err() {
+            warn!("{} connections are not done after {:?} and are dropped", open.len(), self.grace);
         }
-    }
-
-    fn connect(&self, stream: TcpStream, connections: &GracefulShutdown) {
-        if let Err(error) = stream.set_nodelay(true) {
-            debug!(%error, "a connection is gone");
-            return;
-        }
-        let service = Arc::clone(&self.service);
-        let answer = service_fn(move |request| {
-            let service = Arc::clone(&service);
-            async move { Ok::<_, Infallible>(service.answer(request).await) }
-        });
-        let connection = self.connection.serve_connection(TokioIo::new(stream), answer);
-        let connection = connections.watch(connection.into_owned());
-        tokio::spawn(async move {
-            if let Err(error) = connection.await {
-                debug!(error, "a connection ended early");
-            }
-        });
     }
 }
 

@@ -7,11 +7,10 @@ use http_body_util::Full;
 use hyper::header::{AGE, CONTENT_LENGTH, HeaderValue, WARNING};
 use hyper::http::request::Parts;
 use hyper::{Method, Request, Response, StatusCode};
-use tracing::{Instrument, Span, debug, error, info_span, warn};
+use tracing::{Instrument, debug, error, info_span, warn};
 
 use super::error::HostError;
 use super::request_id::{RequestId, X_REQUEST_ID};
-use crate::admission::{Admission, Overloaded};
 use crate::module::{CallError, Module, ModuleRequest};
 use crate::state::StateReader;
 
@@ -19,13 +18,11 @@ use crate::state::StateReader;
 pub(super) struct Service {
     module: Module,
     state: StateReader,
-    admission: Admission,
 }
 
 impl Service {
     pub(super) fn new(module: Module, state: StateReader) -> Self {
-        let admission = Admission::new(module.limits());
-        Self { module, state, admission }
+        Self { module, state }
     }
 
     /// Answers a request. Its body is of no interest: the API only reads.
@@ -42,11 +39,6 @@ impl Service {
 
     /// The module's answer, or the host's where there is none.
     async fn ask(&self, head: Parts) -> Response<Bytes> {
-        let Ok(_place) = self.admission.admit().await else {
-            let Overloaded = Overloaded;
-            warn!("turned away: too many requests are being handled");
-            return HostError::Overloaded.response();
-        };
         let snapshot = self.state.snapshot();
         let stale_since = snapshot.stale_since();
         match self.module.handle(module_request(head), snapshot).await {
@@ -74,10 +66,17 @@ fn module_request(head: Parts) -> ModuleRequest {
     }
 }
 
-/// Puts into the log what a client is not told.
+/// Puts into the log what a client is not told, in one line whatever names a
+/// module has in it.
 fn report(module: &Module, cause: &CallError) {
-    let module = module.digest();
-    error!(parent: &Span::current(), %module, "{cause}");
+    let module = module.digest().short();
+    let message = cause.to_string();
+    let message = message.escape_debug();
+    if matches!(cause, CallError::Overloaded) {
+        warn!(%module, "{message}");
+    } else {
+        error!(%module, "{message}");
+    }
 }
 
 /// Says how old a good answer is, where it is made of what is no longer

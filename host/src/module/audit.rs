@@ -70,14 +70,16 @@ pub(super) fn imports(component: &Component) -> Vec<Offence> {
 pub(super) fn handler(component: &Component) -> Result<String, Option<String>> {
     let engine = component.engine();
     let prefix = format!("{CONTRACT_PACKAGE}/{}@", HANDLER.0);
-    let name = component
+    let names: Vec<String> = component
         .component_type()
         .exports(engine)
+        .filter(|(name, _)| name.starts_with(&prefix))
         .map(|(name, _)| name.to_owned())
-        .find(|name| name.starts_with(&prefix))
-        .ok_or(None)?;
-    let version = &name[prefix.len()..];
-    if compatible(version) { Ok(name) } else { Err(Some(name)) }
+        .collect();
+    match names.iter().find(|name| compatible(&name[prefix.len()..])) {
+        Some(name) => Ok(name.clone()),
+        None => Err(names.into_iter().next()),
+    }
 }
 
 /// The functions of an interface of the contract.

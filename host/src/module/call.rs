@@ -41,6 +41,9 @@ pub enum CallError {
     /// The module took longer than it may.
     #[error("the module took longer than {0:?}")]
     Timeout(Duration),
+    /// There is no place for the request, or there was none for too long.
+    #[error("turned away: too many requests are being handled")]
+    Overloaded,
     /// The module answered what HTTP does not allow.
     #[error("the module's answer is invalid: {0}")]
     Invalid(InvalidAnswer),
@@ -58,13 +61,21 @@ pub enum InvalidAnswer {
     /// A header's value has a byte that it cannot have.
     #[error("the value of header {0} has a byte that HTTP does not allow")]
     HeaderValue(HeaderName),
+    /// There are more headers than clients take.
+    #[error("there are {count} headers of {bytes} bytes; the most are 128 of 64 KiB")]
+    TooManyHeaders {
+        /// How many.
+        count: usize,
+        /// The bytes of their names and values.
+        bytes: usize,
+    },
     /// A header is the host's to set.
     #[error("header {0} is the host's to set")]
     HostHeader(HeaderName),
 }
 
 /// Headers that frame a message or are about the connection.
-const HOST_HEADERS: [HeaderName; 8] = [
+const HOST_HEADERS: [HeaderName; 9] = [
     header::CONNECTION,
     header::CONTENT_LENGTH,
     header::DATE,
@@ -73,7 +84,13 @@ const HOST_HEADERS: [HeaderName; 8] = [
     header::TRANSFER_ENCODING,
     header::UPGRADE,
     HeaderName::from_static("keep-alive"),
+    HeaderName::from_static("proxy-connection"),
 ];
+
+/// The most headers of an answer, and the most bytes of their names and
+/// values.
+const MOST_HEADERS: usize = 128;
+const MOST_HEADER_BYTES: usize = 64 << 10;
 
 /// What an instance's imports see: all there is for a module.
 pub(super) struct Call {
@@ -104,8 +121,8 @@ pub(super) fn handler(
 }
 
 impl Module {
-    /// Asks the module, on a fresh instance and on this snapshot. Logs go to
-    /// the present span.
+    /// Asks the module, on a fresh instance and on this snapshot, once there is
+    /// a place for the request. Logs go to the present span.
     ///
     /// While the guest runs, the task gives way to others at each tick; where
     /// it is dropped, the guest is gone.
@@ -115,6 +132,7 @@ impl Module {
         snapshot: Arc<Snapshot>,
     ) -> Result<Response<Bytes>, CallError> {
         let ModuleRequest { method, path, query, headers } = request;
+        let _place = self.engine.admission.admit().await.map_err(|_| CallError::Overloaded)?;
         let _running = self.engine.ticker.run();
         let mut store = self.store(Call {
             snapshot,
@@ -173,6 +191,11 @@ fn answer(raw: wire::Response) -> Result<Response<Bytes>, InvalidAnswer> {
         .ok()
         .filter(|_| (200..600).contains(&raw.status))
         .ok_or(InvalidAnswer::Status(raw.status))?;
+    let count = raw.headers.len();
+    let bytes = raw.headers.iter().map(|header| header.name.len() + header.value.len()).sum();
+    if count > MOST_HEADERS || bytes > MOST_HEADER_BYTES {
+        return Err(InvalidAnswer::TooManyHeaders { count, bytes });
+    }
     for wire::Header { name, value } in raw.headers {
         let name =
             HeaderName::from_bytes(name.as_bytes()).map_err(|_| InvalidAnswer::HeaderName(name))?;
@@ -188,7 +211,7 @@ fn answer(raw: wire::Response) -> Result<Response<Bytes>, InvalidAnswer> {
 
 #[cfg(test)]
 mod tests {
-    use super::{InvalidAnswer, answer, wire};
+    use super::{InvalidAnswer, MOST_HEADER_BYTES, MOST_HEADERS, answer, wire};
     use http::HeaderName;
 
     fn response(status: u16, headers: &[(&str, &[u8])]) -> wire::Response {
@@ -205,6 +228,16 @@ mod tests {
         assert_eq!(answer.status(), 404);
         assert_eq!(answer.headers().get_all("x-a").iter().count(), 2);
         assert_eq!(answer.body(), "body");
+    }
+
+    #[test]
+    fn more_headers_than_clients_take_are_refused() {
+        let same = |count| vec![("name", b"value".as_slice()); count];
+        answer(response(200, &same(MOST_HEADERS))).unwrap();
+        for headers in [same(MOST_HEADERS + 1), vec![("name", &[b'v'; MOST_HEADER_BYTES])]] {
+            let refused = answer(response(200, &headers)).unwrap_err();
+            assert!(matches!(refused, InvalidAnswer::TooManyHeaders { .. }), "{refused}");
+        }
     }
 
     #[test]

@@ -2,13 +2,15 @@
 
 use std::sync::Arc;
 
+use bytesize::ByteSize;
 use wasmtime::component::Linker;
 use wasmtime::{Config, Enabled, InstanceAllocationStrategy, PoolingAllocationConfig};
 
 use super::call::Call;
 use super::imports;
-use super::limits::Limits;
+use super::limits::{LimitError, Limits};
 use super::ticker::Ticker;
+use crate::admission::Admission;
 
 /// Tables of a component: one of its own, and those that adapters bring.
 const TABLES: u32 = 4;
@@ -27,20 +29,39 @@ pub struct Engine {
     pub(super) wasmtime: wasmtime::Engine,
     pub(super) linker: Arc<Linker<Call>>,
     pub(super) ticker: Arc<Ticker>,
+    pub(super) admission: Arc<Admission>,
     pub(super) limits: Limits,
 }
 
-/// This machine cannot run modules.
+/// There is no engine.
 #[derive(Debug, thiserror::Error)]
-#[error(
-    "cannot set up the module engine: {0:#}; {1} instances of {2} may be more than the system can reserve: lower limits.concurrency or limits.memory"
-)]
-pub struct EngineError(wasmtime::Error, u32, bytesize::ByteSize);
+pub enum EngineError {
+    /// A limit is out of its range.
+    #[error("{0}")]
+    Limits(#[from] LimitError),
+    /// This machine cannot run modules.
+    #[error(
+        "cannot set up the module engine: {reason:#}; {concurrency} instances of {memory} may be more than the system can reserve: lower limits.concurrency or limits.memory"
+    )]
+    Setup {
+        /// Why not.
+        reason: wasmtime::Error,
+        /// How many instances were wanted.
+        concurrency: u32,
+        /// How much memory each may have.
+        memory: ByteSize,
+    },
+}
 
 impl Engine {
     /// An engine for modules under these limits.
     pub fn new(limits: &Limits) -> Result<Self, EngineError> {
-        let fault = |error| EngineError(error, limits.concurrency, limits.memory);
+        limits.check()?;
+        let fault = |reason| EngineError::Setup {
+            reason,
+            concurrency: limits.concurrency,
+            memory: limits.memory,
+        };
         let wasmtime = wasmtime::Engine::new(&config(limits)).map_err(fault)?;
         let mut linker = Linker::new(&wasmtime);
         imports::define(&mut linker).map_err(fault)?;
@@ -49,6 +70,7 @@ impl Engine {
             wasmtime,
             linker: Arc::new(linker),
             ticker: Arc::new(ticker),
+            admission: Arc::new(Admission::new(limits)),
             limits: limits.clone(),
         })
     }

@@ -10,20 +10,33 @@ use serde::Deserialize;
 #[serde(default, deny_unknown_fields)]
 pub struct Limits {
     /// The memory of an instance, in bytes. A module that wants more is
-    /// refused the memory and usually traps. Default: 64 MiB; at least 1 MiB,
-    /// at most 4 GiB.
+    /// refused the memory and usually traps; one that wants more from the
+    /// start is refused (the one that comes with this crate wants 9 MiB).
+    /// Default: 64 MiB; 1 MiB to 4 GiB.
     pub memory: ByteSize,
     /// The time for one request, from the call to the answer. Default: 1 s;
-    /// at least 1 ms.
+    /// 1 ms to 1 h.
     #[serde(with = "humantime_serde")]
     pub time: Duration,
     /// How many instances run at once. Default: 64; 1 to 1,024.
     pub concurrency: u32,
-    /// How many requests wait for an instance. Default: 256.
+    /// How many requests wait for an instance. Default: 256; up to 1,000,000.
     pub queue: u32,
-    /// How long a request waits for an instance. Default: 1 s.
+    /// How long a request waits for an instance. Default: 1 s; up to 1 h.
     #[serde(with = "humantime_serde")]
     pub queue_wait: Duration,
+}
+
+/// A limit is out of its range.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{key} is {value}; it can be {range}")]
+pub struct LimitError {
+    /// The limit's key.
+    pub key: &'static str,
+    /// What it is.
+    pub value: String,
+    /// What it can be.
+    pub range: &'static str,
 }
 
 impl Default for Limits {
@@ -39,17 +52,24 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Says which limit is out of its range, by its key.
-    pub(crate) fn check(&self) -> Result<(), String> {
-        let memory = ByteSize::mib(1)..=ByteSize::gib(4);
-        if !memory.contains(&self.memory) {
-            return Err(format!("memory is {}; it can be 1 MiB to 4 GiB", self.memory));
+    /// Says which limit is out of its range.
+    pub fn check(&self) -> Result<(), LimitError> {
+        let error = |key, value: String, range| Err(LimitError { key, value, range });
+        let times = Duration::from_millis(1)..=Duration::from_hours(1);
+        if !(ByteSize::mib(1)..=ByteSize::gib(4)).contains(&self.memory) {
+            return error("memory", self.memory.to_string(), "1MiB to 4GiB");
         }
-        if self.time < Duration::from_millis(1) {
-            return Err("time is less than 1ms".to_owned());
+        if !times.contains(&self.time) {
+            return error("time", format!("{:?}", self.time), "1ms to 1h");
         }
         if !(1..=1024).contains(&self.concurrency) {
-            return Err(format!("concurrency is {}; it can be 1 to 1024", self.concurrency));
+            return error("concurrency", self.concurrency.to_string(), "1 to 1024");
+        }
+        if self.queue > 1_000_000 {
+            return error("queue", self.queue.to_string(), "0 to 1000000");
+        }
+        if self.queue_wait > *times.end() {
+            return error("queue_wait", format!("{:?}", self.queue_wait), "0s to 1h");
         }
         Ok(())
     }

@@ -4,6 +4,7 @@ use std::fmt::{self, Debug, Display, Formatter};
 use std::io;
 use std::path::{Path, PathBuf};
 
+use bytesize::ByteSize;
 use sha2::{Digest as _, Sha256};
 use wasmtime::component::{Component, ComponentExportIndex, InstancePre};
 
@@ -62,6 +63,18 @@ pub enum LoadError {
         /// What the compiler says.
         reason: String,
     },
+    /// It wants more memory from the start than it may have.
+    #[error(
+        "module {name}: wants more memory than the limit of {limit}: {reason}; raise module.limits.memory"
+    )]
+    Memory {
+        /// The module.
+        name: String,
+        /// The limit.
+        limit: ByteSize,
+        /// How much it wants.
+        reason: String,
+    },
     /// It asks for more than the contract has.
     #[error(
         "module {name}: imports what a module cannot have: {}; it can import {}",
@@ -116,8 +129,15 @@ impl Module {
             Some(Kind::CoreModule) => return Err(LoadError::CoreModule { name: name() }),
             None => return Err(LoadError::NotWasm { name: name() }),
         }
-        let component = Component::from_binary(&engine.wasmtime, bytes)
-            .map_err(|error| LoadError::Invalid { name: name(), reason: format!("{error:#}") })?;
+        let component = Component::from_binary(&engine.wasmtime, bytes).map_err(|error| {
+            let reason = format!("{error:#}");
+            let name = name();
+            if reason.contains("memory minimum") || reason.contains("minimum byte size") {
+                LoadError::Memory { name, limit: engine.limits.memory, reason }
+            } else {
+                LoadError::Invalid { name, reason }
+            }
+        })?;
         let offences = audit::imports(&component);
         if !offences.is_empty() {
             return Err(LoadError::Imports { name: name(), offences });

@@ -2,6 +2,7 @@
 
 use std::borrow::Borrow;
 use std::fmt::{self, Display, Formatter};
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -299,8 +300,8 @@ pub struct ExtensionOption {
 pub struct ExcludedSequences {
     /// The channel.
     pub channel: String,
-    /// The packets' sequence numbers, ascending.
-    pub sequences: Vec<u64>,
+    /// The packets' sequence numbers, in ranges, ascending.
+    pub ranges: Vec<RangeInclusive<u64>>,
 }
 
 #[cfg(test)]

@@ -63,13 +63,23 @@ impl HermesConfig {
     pub fn parse(text: &str) -> Result<Self, Problem> {
         let file: file::File =
             toml_text::parse(text).map_err(|fault| Problem::from_fault(fault, text))?;
-        let mut lines: HashMap<ChainId, usize> = HashMap::new();
+        let mut places: HashMap<ChainId, usize> = HashMap::new();
         let mut chains = Vec::with_capacity(file.chains.len());
-        for raw in file.chains {
-            let position = Position::of(text, raw.id.0.span().start);
+        for (place, raw) in file.chains.into_iter().enumerate() {
+            let offset = raw.id.0.span().start;
             let chain = raw.config_with_defaults();
-            if let Some(first) = lines.insert(chain.id.clone(), position.line) {
-                return Err(Problem::DuplicateChain { id: chain.id, position, first });
+            if chain.id.as_str().is_empty() {
+                let place = format!("chains[{place}]: id");
+                let message = "is empty; give the chain its identifier".to_owned();
+                let position = Position::of(text, offset);
+                return Err(Problem::Value { position, place, message });
+            }
+            if let Some(first) = places.insert(chain.id.clone(), offset) {
+                return Err(Problem::DuplicateChain {
+                    id: chain.id,
+                    position: Position::of(text, offset),
+                    first: Position::of(text, first).line,
+                });
             }
             chains.push(chain);
         }

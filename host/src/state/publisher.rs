@@ -18,6 +18,30 @@ use super::{ChainConfig, ChainId};
 /// Content that does not change keeps its generation.
 ///
 /// For a new publisher neither the chains nor the state are known.
+///
+/// ```
+/// use relayer_rest_host::state::{Object, StatePublisher, Worker};
+///
+/// let publisher = StatePublisher::new();
+///
+/// // A relayer's thread has a clone, and says what it starts and stops.
+/// let relayer = std::thread::spawn({
+///     let publisher = publisher.clone();
+///     move || {
+///         publisher.update_state(|state| {
+///             state.chains.push("ibc-0".into());
+///             let object = Object::Wallet { chain_id: "ibc-0".into() };
+///             state.workers.push(Worker { id: 1, object, data: None });
+///         });
+///         publisher.update_state(|state| state.workers.retain(|worker| worker.id != 1));
+///     }
+/// });
+/// relayer.join().unwrap();
+///
+/// let snapshot = publisher.reader().snapshot();
+/// let state = snapshot.status().value().as_ref().unwrap();
+/// assert_eq!((state.chains.len(), state.workers.len()), (1, 0));
+/// ```
 #[derive(Debug, Clone)]
 pub struct StatePublisher {
     shared: Arc<Shared>,
@@ -143,6 +167,8 @@ impl StatePublisher {
     }
 
     /// Changes what the relayer is doing; from nothing where it is not known.
+    ///
+    /// Other writers wait while `update` runs: it must not publish itself.
     pub fn update_state(&self, update: impl FnOnce(&mut RelayerState)) {
         self.publish(|snapshot, next| {
             let mut state = snapshot.status.value().clone().unwrap_or_default();

@@ -1,5 +1,6 @@
 //! A chain's configuration.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use wasmtime::component::{ComponentType, Lower};
@@ -126,7 +127,14 @@ pub(in crate::module) struct ExtensionOption {
 #[component(record)]
 pub(in crate::module) struct ExcludedSequences {
     channel: String,
-    sequences: Vec<u64>,
+    ranges: Vec<SequenceRange>,
+}
+
+#[derive(ComponentType, Lower)]
+#[component(record)]
+pub(in crate::module) struct SequenceRange {
+    first: u64,
+    last: u64,
 }
 
 #[derive(ComponentType, Lower)]
@@ -347,7 +355,13 @@ impl From<&state::ExtensionOption> for ExtensionOption {
 
 impl From<&state::ExcludedSequences> for ExcludedSequences {
     fn from(excluded: &state::ExcludedSequences) -> Self {
-        Self { channel: excluded.channel.clone(), sequences: excluded.sequences.clone() }
+        Self { channel: excluded.channel.clone(), ranges: each(&excluded.ranges) }
+    }
+}
+
+impl From<&RangeInclusive<u64>> for SequenceRange {
+    fn from(range: &RangeInclusive<u64>) -> Self {
+        Self { first: *range.start(), last: *range.end() }
     }
 }
 

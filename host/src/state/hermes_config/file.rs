@@ -13,6 +13,7 @@ pub(super) struct File {
 }
 
 #[derive(Deserialize)]
+#[serde(expecting = "a section [rest]")]
 pub(super) struct Rest {
     pub(super) enabled: Option<bool>,
     pub(super) host: Option<String>,

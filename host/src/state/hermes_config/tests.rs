@@ -113,10 +113,11 @@ fn the_gas_multiplier_is_read_in_every_form() {
         ("gas_multiplier = 1.3", 1.3),
         ("gas_adjustment = 0.1", 1.1),
         ("gas_adjustment = 1", 2.0),
+        ("gas_adjustment = 0.14", 1.14),
         ("gas_adjustment = 0.1\ngas_multiplier = 1.5", 1.5),
     ] {
         let multiplier = chain(text).gas_multiplier.unwrap();
-        assert!((multiplier - expected).abs() < f64::EPSILON, "{text}: {multiplier}");
+        assert_eq!(multiplier.to_string(), expected.to_string(), "{text}");
     }
 }
 
@@ -139,6 +140,56 @@ fn urls_are_normalized_and_lose_their_secrets() {
 }
 
 #[test]
+fn what_is_no_url_of_a_node_is_refused_and_not_repeated() {
+    for text in [
+        "user:hunter2@host:26657",
+        "hunter2.example:9090",
+        "ftp://hunter2@h",
+        "http://",
+        "file:///hunter2",
+        "tcp:u:hunter2@h",
+        "http://u:1/hunter2@h",
+        "http://u:?hunter2@h",
+        "http://u:#hunter2@h",
+        "http://http://u:hunter2@h",
+    ] {
+        let message = refusal(&format!("rpc_addr = '{text}'"));
+        assert!(message.contains("chain 'c': rpc_addr: not a URL"), "{text}: {message}");
+        assert!(!message.contains("hunter2"), "{message}");
+    }
+    for key in [
+        "event_source",
+        "gas_price",
+        "packet_filter",
+        "max_gas",
+        "trusted_node",
+        "clock_drift",
+        "trust_threshold",
+        "address_type.derivation",
+        "packet_filter.policy",
+        "max_grpc_decoding_size",
+        "extension_options",
+    ] {
+        let message = refusal(&format!("{key} = 'wss://user:hunter\"2@host'"));
+        assert!(message.contains("chain 'c': "), "{message}");
+        assert!(!message.contains("hunter") && !message.contains("2@"), "{message}");
+    }
+}
+
+#[test]
+fn a_chain_without_an_identifier_is_refused() {
+    for (text, expected) in [
+        (
+            "[[chains]]\nid = ''",
+            "line 2, column 6: chains[0]: id: is empty; give the chain its identifier",
+        ),
+        ("[[chains]]\nmax_gas = 1", "line 1, column 1: chains[0]: missing field `id`"),
+    ] {
+        assert_eq!(HermesConfig::parse(text).unwrap_err().to_string(), expected);
+    }
+}
+
+#[test]
 fn durations_that_cannot_cross_are_refused() {
     assert!(refusal("clock_drift = '600years'").contains("clock_drift: '600years' is longer than"));
     assert!(
@@ -156,7 +207,7 @@ fn todays_fields_are_read() {
          clear_interval = 50\nallow_ccq = false\n\
          dynamic_gas_price = { enabled = true, max = 2 }\n\
          extension_options = [{ type = 'ethermint_dynamic_fee', value = '1' }, { type = 'x', value = 2 }]\n\
-         excluded_sequences = { 'channel-1' = [9, 3] }\n\
+         excluded_sequences = { 'channel-1' = [9, '3-7', '11'] }\n\
          address_type = { derivation = 'ethermint', proto_type = { pk_type = '/k' } }\n\
          packet_filter = { policy = 'allowall', min_fees = { '*' = { recv = [{ amount = 1 }] } } }\n",
     );
@@ -172,7 +223,8 @@ fn todays_fields_are_read() {
     let dynamic = DynamicGasPrice { enabled: true, multiplier: 1.1, max: 2.0 };
     assert_eq!(chain.dynamic_gas_price, Some(dynamic));
     assert_eq!(chain.extension_options, [option("ethermint_dynamic_fee", "1"), option("x", "2")]);
-    let excluded = ExcludedSequences { channel: "channel-1".into(), sequences: vec![3, 9] };
+    let excluded =
+        ExcludedSequences { channel: "channel-1".into(), ranges: vec![3..=7, 9..=9, 11..=11] };
     assert_eq!(chain.excluded_sequences, [excluded]);
     assert_eq!(chain.address_type, Some(AddressType::Ethermint { pk_type: "/k".into() }));
     let fees =

@@ -6,9 +6,10 @@ use std::num::NonZeroU64;
 use bytesize::ByteSize;
 use serde::Deserialize;
 
-use super::value::{DurationText, Finite, RatioText, UrlText};
+use super::value::{DurationText, Finite, RatioText, SequencesText, UrlText};
 
 #[derive(Deserialize)]
+#[serde(expecting = "a chain: a section [[chains]]")]
 #[expect(clippy::struct_field_names, reason = "the names are the relayer's")]
 pub(in crate::state) struct Chain<Id> {
     pub(in crate::state) id: Id,
@@ -58,11 +59,12 @@ pub(in crate::state) struct Chain<Id> {
     pub(super) compat_mode: Option<String>,
     pub(super) clear_interval: Option<u64>,
     #[serde(default)]
-    pub(super) excluded_sequences: BTreeMap<String, Vec<u64>>,
+    pub(super) excluded_sequences: BTreeMap<String, Vec<SequencesText>>,
     pub(super) allow_ccq: Option<bool>,
 }
 
 #[derive(Deserialize)]
+#[serde(expecting = "a table such as { mode = 'push', url = 'ws://127.0.0.1:26657/websocket' }")]
 pub(super) struct EventSource {
     pub(super) mode: EventMode,
     pub(super) url: Option<UrlText>,
@@ -79,17 +81,20 @@ pub(super) enum EventMode {
 }
 
 #[derive(Deserialize)]
+#[serde(expecting = "a table such as { restart_height = 1 }")]
 pub(super) struct GenesisRestart {
     pub(super) restart_height: NonZeroU64,
 }
 
 #[derive(Deserialize)]
+#[serde(expecting = "a table such as { price = 0.025, denom = 'stake' }")]
 pub(super) struct GasPrice {
     pub(super) price: Finite,
     pub(super) denom: String,
 }
 
 #[derive(Deserialize)]
+#[serde(expecting = "a table such as { enabled = true, multiplier = 1.1, max = 0.6 }")]
 pub(super) struct DynamicGasPrice {
     #[serde(default)]
     pub(super) enabled: bool,
@@ -98,6 +103,7 @@ pub(super) struct DynamicGasPrice {
 }
 
 #[derive(Deserialize)]
+#[serde(expecting = "a table such as { policy = 'allow', list = [['transfer', 'channel-0']] }")]
 pub(super) struct PacketFilter {
     pub(super) policy: Option<Policy>,
     #[serde(default)]
@@ -127,6 +133,7 @@ pub(super) struct MinFee {
 }
 
 #[derive(Deserialize)]
+#[serde(expecting = "a table such as { derivation = 'cosmos' }")]
 pub(super) struct AddressType {
     pub(super) derivation: Derivation,
     pub(super) proto_type: Option<ProtoType>,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::chain::{self as file, Chain};
+use super::chain::{self as raw, Chain};
 use super::value::{DurationText, Finite, RatioText, UrlText};
 use crate::state::{
     AddressType, ChainConfig, ChainId, ChainKind, ChannelFilter, ChannelMinFees, DynamicGasPrice,
@@ -37,82 +37,81 @@ mod default {
 impl<Id: Into<ChainId>> Chain<Id> {
     /// The chain as it is written: what is not is not known.
     pub(in crate::state) fn config(self) -> ChainConfig {
-        as_written(self)
+        let raw = self;
+        let kind = match raw.kind.as_deref() {
+            None | Some("CosmosSdk") => ChainKind::CosmosSdk,
+            Some("Namada") => ChainKind::Namada,
+            Some("Penumbra") => ChainKind::Penumbra,
+            Some(other) => ChainKind::Other(other.to_owned()),
+        };
+        let gas_multiplier = match (raw.gas_multiplier, raw.gas_adjustment) {
+            (Some(Finite(multiplier)), _) => Some(multiplier),
+            // 1.14, not 1.1400000000000001: nobody means more than nine places.
+            (None, Some(Finite(adjustment))) => Some(((1.0 + adjustment) * 1e9).round() / 1e9),
+            (None, None) => None,
+        };
+        ChainConfig {
+            id: raw.id.into(),
+            kind,
+            rpc_addr: raw.rpc_addr.map(|url| url.0),
+            grpc_addr: raw.grpc_addr.map(|url| url.0),
+            event_source: event_source(raw.event_source, raw.websocket_addr),
+            rpc_timeout: duration(raw.rpc_timeout),
+            trusted_node: raw.trusted_node,
+            account_prefix: raw.account_prefix,
+            key_name: raw.key_name.or(raw.stub_key_name),
+            key_store_type: raw.key_store_type,
+            key_store_folder: raw.key_store_folder,
+            store_prefix: raw.store_prefix,
+            default_gas: raw.default_gas,
+            max_gas: raw.max_gas,
+            genesis_restart_height: raw.genesis_restart.map(|restart| restart.restart_height.get()),
+            gas_multiplier,
+            fee_granter: raw.fee_granter,
+            max_msg_num: raw.max_msg_num,
+            max_tx_size: raw.max_tx_size,
+            max_grpc_decoding_size: raw.max_grpc_decoding_size.map(|size| size.as_u64()),
+            query_packets_chunk_size: raw.query_packets_chunk_size,
+            clock_drift: duration(raw.clock_drift),
+            max_block_time: duration(raw.max_block_time),
+            trusting_period: duration(raw.trusting_period),
+            client_refresh_rate: ratio(raw.client_refresh_rate),
+            ccv_consumer_chain: raw.ccv_consumer_chain,
+            memo_prefix: raw.memo_prefix,
+            memo_overwrite: raw.memo_overwrite,
+            sequential_batch_tx: raw.sequential_batch_tx,
+            trust_threshold: ratio(raw.trust_threshold),
+            gas_price: raw.gas_price.map(|gas| GasPrice { price: gas.price.0, denom: gas.denom }),
+            packet_filter: raw.packet_filter.map(packet_filter),
+            dynamic_gas_price: raw.dynamic_gas_price.map(|gas| DynamicGasPrice {
+                enabled: gas.enabled,
+                multiplier: gas.multiplier.map_or(default::DYNAMIC_MULTIPLIER, |number| number.0),
+                max: gas.max.map_or(default::DYNAMIC_MAX, |number| number.0),
+            }),
+            address_type: raw.address_type.map(address_type),
+            extension_options: raw.extension_options.into_iter().map(extension_option).collect(),
+            compat_mode: raw.compat_mode,
+            clear_interval: raw.clear_interval,
+            excluded_sequences: raw
+                .excluded_sequences
+                .into_iter()
+                .map(|(channel, sequences)| {
+                    let mut ranges: Vec<_> = sequences.into_iter().map(|range| range.0).collect();
+                    ranges.sort_unstable_by_key(|range| (*range.start(), *range.end()));
+                    ExcludedSequences { channel, ranges }
+                })
+                .collect(),
+            allow_ccq: raw.allow_ccq,
+        }
     }
 
     /// The chain with what the relayer assumes where its file is silent.
     pub(in crate::state) fn config_with_defaults(self) -> ChainConfig {
-        let chain = with_defaults(as_written(self));
+        let chain = with_defaults(self.config());
         match chain.kind {
             ChainKind::CosmosSdk | ChainKind::Namada => with_cosmos_defaults(chain),
             ChainKind::Penumbra | ChainKind::Other(_) => chain,
         }
-    }
-}
-
-fn as_written<Id: Into<ChainId>>(raw: Chain<Id>) -> ChainConfig {
-    let kind = match raw.kind.as_deref() {
-        None | Some("CosmosSdk") => ChainKind::CosmosSdk,
-        Some("Namada") => ChainKind::Namada,
-        Some("Penumbra") => ChainKind::Penumbra,
-        Some(other) => ChainKind::Other(other.to_owned()),
-    };
-    let gas_multiplier = match (raw.gas_multiplier, raw.gas_adjustment) {
-        (Some(Finite(multiplier)), _) => Some(multiplier),
-        (None, Some(Finite(adjustment))) => Some(1.0 + adjustment),
-        (None, None) => None,
-    };
-    ChainConfig {
-        id: raw.id.into(),
-        kind,
-        rpc_addr: raw.rpc_addr.map(|url| url.0),
-        grpc_addr: raw.grpc_addr.map(|url| url.0),
-        event_source: event_source(raw.event_source, raw.websocket_addr),
-        rpc_timeout: duration(raw.rpc_timeout),
-        trusted_node: raw.trusted_node,
-        account_prefix: raw.account_prefix,
-        key_name: raw.key_name.or(raw.stub_key_name),
-        key_store_type: raw.key_store_type,
-        key_store_folder: raw.key_store_folder,
-        store_prefix: raw.store_prefix,
-        default_gas: raw.default_gas,
-        max_gas: raw.max_gas,
-        genesis_restart_height: raw.genesis_restart.map(|restart| restart.restart_height.get()),
-        gas_multiplier,
-        fee_granter: raw.fee_granter,
-        max_msg_num: raw.max_msg_num,
-        max_tx_size: raw.max_tx_size,
-        max_grpc_decoding_size: raw.max_grpc_decoding_size.map(|size| size.as_u64()),
-        query_packets_chunk_size: raw.query_packets_chunk_size,
-        clock_drift: duration(raw.clock_drift),
-        max_block_time: duration(raw.max_block_time),
-        trusting_period: duration(raw.trusting_period),
-        client_refresh_rate: ratio(raw.client_refresh_rate),
-        ccv_consumer_chain: raw.ccv_consumer_chain,
-        memo_prefix: raw.memo_prefix,
-        memo_overwrite: raw.memo_overwrite,
-        sequential_batch_tx: raw.sequential_batch_tx,
-        trust_threshold: ratio(raw.trust_threshold),
-        gas_price: raw.gas_price.map(|gas| GasPrice { price: gas.price.0, denom: gas.denom }),
-        packet_filter: raw.packet_filter.map(packet_filter),
-        dynamic_gas_price: raw.dynamic_gas_price.map(|gas| DynamicGasPrice {
-            enabled: gas.enabled,
-            multiplier: gas.multiplier.map_or(default::DYNAMIC_MULTIPLIER, |number| number.0),
-            max: gas.max.map_or(default::DYNAMIC_MAX, |number| number.0),
-        }),
-        address_type: raw.address_type.map(address_type),
-        extension_options: raw.extension_options.into_iter().map(extension_option).collect(),
-        compat_mode: raw.compat_mode,
-        clear_interval: raw.clear_interval,
-        excluded_sequences: raw
-            .excluded_sequences
-            .into_iter()
-            .map(|(channel, mut sequences)| {
-                sequences.sort_unstable();
-                ExcludedSequences { channel, sequences }
-            })
-            .collect(),
-        allow_ccq: raw.allow_ccq,
     }
 }
 
@@ -170,7 +169,7 @@ fn ratio(raw: Option<RatioText>) -> Option<Ratio> {
 
 /// From 1.6 on the source is written as such; before, a websocket was meant.
 fn event_source(
-    source: Option<file::EventSource>,
+    source: Option<raw::EventSource>,
     websocket: Option<UrlText>,
 ) -> Option<EventSource> {
     let push = |url: UrlText, batch_delay| EventSource::Push {
@@ -179,22 +178,22 @@ fn event_source(
     };
     let Some(source) = source else { return websocket.map(|url| push(url, None)) };
     match source.mode {
-        file::EventMode::Push => source.url.or(websocket).map(|url| push(url, source.batch_delay)),
-        file::EventMode::Pull => Some(EventSource::Pull {
+        raw::EventMode::Push => source.url.or(websocket).map(|url| push(url, source.batch_delay)),
+        raw::EventMode::Pull => Some(EventSource::Pull {
             interval: duration(source.interval).unwrap_or(default::PULL_INTERVAL),
             max_retries: source.max_retries.unwrap_or(default::PULL_MAX_RETRIES),
         }),
     }
 }
 
-fn packet_filter(raw: file::PacketFilter) -> PacketFilter {
+fn packet_filter(raw: raw::PacketFilter) -> PacketFilter {
     let list =
         raw.list.into_iter().map(|(port, channel)| ChannelFilter { port, channel }).collect();
     PacketFilter {
         policy: match raw.policy {
-            None | Some(file::Policy::AllowAll) => FilterPolicy::AllowAll,
-            Some(file::Policy::Allow) => FilterPolicy::Allow(list),
-            Some(file::Policy::Deny) => FilterPolicy::Deny(list),
+            None | Some(raw::Policy::AllowAll) => FilterPolicy::AllowAll,
+            Some(raw::Policy::Allow) => FilterPolicy::Allow(list),
+            Some(raw::Policy::Deny) => FilterPolicy::Deny(list),
         },
         min_fees: raw
             .min_fees
@@ -211,16 +210,16 @@ fn packet_filter(raw: file::PacketFilter) -> PacketFilter {
     }
 }
 
-fn address_type(raw: file::AddressType) -> AddressType {
+fn address_type(raw: raw::AddressType) -> AddressType {
     match raw.derivation {
-        file::Derivation::Cosmos => AddressType::Cosmos,
-        file::Derivation::Ethermint => AddressType::Ethermint {
+        raw::Derivation::Cosmos => AddressType::Cosmos,
+        raw::Derivation::Ethermint => AddressType::Ethermint {
             pk_type: raw.proto_type.map(|proto| proto.pk_type).unwrap_or_default(),
         },
     }
 }
 
-fn extension_option(raw: file::ExtensionOption) -> ExtensionOption {
+fn extension_option(raw: raw::ExtensionOption) -> ExtensionOption {
     let value = match raw.value {
         toml::Value::String(text) => text,
         other => other.to_string(),

@@ -1,12 +1,13 @@
 //! Values that a file can write in more than one way.
 
 use std::fmt::{self, Formatter};
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error, MapAccess, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer};
-use url::Url;
+use url::{Position, Url};
 
 use crate::state::Ratio;
 
@@ -31,6 +32,9 @@ impl<'de> Deserialize<'de> for UrlText {
     }
 }
 
+/// The schemes of a node's endpoints.
+const SCHEMES: [&str; 5] = ["http", "https", "ws", "wss", "tcp"];
+
 struct UrlVisitor;
 
 impl Visitor<'_> for UrlVisitor {
@@ -47,6 +51,19 @@ impl Visitor<'_> for UrlVisitor {
                 "not a URL ({error}); expected one such as 'http://127.0.0.1:26657'"
             ))
         })?;
+        if !SCHEMES.contains(&url.scheme()) || !url.has_host() {
+            return Err(E::custom(format_args!(
+                "not a URL of a node; expected a scheme ({}) and a host, such as 'http://127.0.0.1:26657'",
+                SCHEMES.join(", ")
+            )));
+        }
+        // An unescaped `/` or `#` in a password ends the host too early.
+        if url[Position::BeforePath..].contains('@') {
+            return Err(E::custom(
+                "not a URL of a node: there is an at sign behind its host; \
+                 write / ? # and the at sign in a password as %2F %3F %23 and %40",
+            ));
+        }
         without_secrets(&mut url)
             .map_err(|()| E::custom("a URL of this kind has no credentials"))?;
         Ok(UrlText(url.into()))
@@ -176,5 +193,43 @@ impl Visitor<'_> for PartVisitor {
 
     fn visit_str<E: Error>(self, text: &str) -> Result<Part, E> {
         text.parse().map(Part).map_err(|_| E::invalid_value(Unexpected::Str(text), &self))
+    }
+}
+
+/// Sequence numbers: one, or a text with the first and the last: `"3-7"`.
+pub(super) struct SequencesText(pub(super) RangeInclusive<u64>);
+
+impl<'de> Deserialize<'de> for SequencesText {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(SequencesVisitor)
+    }
+}
+
+struct SequencesVisitor;
+
+impl Visitor<'_> for SequencesVisitor {
+    type Value = SequencesText;
+
+    fn expecting(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str("a sequence number, or a range of them such as \"3-7\"")
+    }
+
+    fn visit_i64<E: Error>(self, number: i64) -> Result<SequencesText, E> {
+        let number = u64::try_from(number)
+            .map_err(|_| E::invalid_value(Unexpected::Signed(number), &self))?;
+        self.visit_u64(number)
+    }
+
+    fn visit_u64<E: Error>(self, number: u64) -> Result<SequencesText, E> {
+        Ok(SequencesText(number..=number))
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<SequencesText, E> {
+        let part = |part: &str| part.trim().parse::<u64>().ok();
+        let (first, last) = text.split_once('-').unwrap_or((text, text));
+        match (part(first), part(last)) {
+            (Some(first), Some(last)) if first <= last => Ok(SequencesText(first..=last)),
+            _ => Err(E::invalid_value(Unexpected::Str(text), &self)),
+        }
     }
 }
