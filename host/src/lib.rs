@@ -69,6 +69,7 @@
 //! | a command | a file in `cli/` |
 
 mod admission;
+#[cfg(feature = "cli")]
 #[doc(hidden)]
 pub mod cli;
 pub mod config;

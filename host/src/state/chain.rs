@@ -8,7 +8,7 @@ use std::time::Duration;
 
 /// A chain's identifier, such as `cosmoshub-4`. Any text: what it may look
 /// like is the relayer's business.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct ChainId(Arc<str>);
 
 impl ChainId {
@@ -45,51 +45,88 @@ impl Display for ChainId {
 
 /// The configuration of a chain, with the relayer's defaults filled in.
 ///
-/// The fields are those of `chain-config` in `wit/types.wit`, which says what
-/// each means. A field is `None` where the chain does not have it or the
+/// The fields are those of `chain-config` in the contract. A field is `None` where the chain does not have it or the
 /// source does not tell it. Numbers are finite. Secrets do not belong in it,
 /// nor do URLs with passwords: modules see every field.
-#[derive(Debug, Clone, PartialEq)]
-#[expect(missing_docs, reason = "documented in wit/types.wit")]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct ChainConfig {
+    /// The chain's identifier.
     pub id: ChainId,
+    /// The kind of chain.
     pub kind: ChainKind,
+    /// The URL of the node's RPC endpoint.
     pub rpc_addr: Option<String>,
+    /// The URL of the node's gRPC endpoint.
     pub grpc_addr: Option<String>,
+    /// How the relayer learns of the chain's events.
     pub event_source: Option<EventSource>,
+    /// How long the relayer waits for the node's answer.
     pub rpc_timeout: Option<Duration>,
+    /// Whether the relayer takes the node's headers without checking them.
     pub trusted_node: Option<bool>,
+    /// The prefix of addresses on the chain.
     pub account_prefix: Option<String>,
+    /// The name of the key that signs; never the key itself.
     pub key_name: Option<String>,
+    /// The kind of key store, such as `Test`.
     pub key_store_type: Option<String>,
+    /// The folder of the key store.
     pub key_store_folder: Option<String>,
+    /// The prefix under which the chain stores what relayers prove.
     pub store_prefix: Option<String>,
+    /// The gas of a transaction whose need could not be estimated.
     pub default_gas: Option<u64>,
+    /// The most gas a transaction may need.
     pub max_gas: Option<u64>,
+    /// The height at which the chain started anew from a genesis file.
     pub genesis_restart_height: Option<u64>,
+    /// What an estimate of gas is multiplied by. Finite.
     pub gas_multiplier: Option<f64>,
+    /// The account that pays the fees, where the signer does not.
     pub fee_granter: Option<String>,
+    /// The most messages in one transaction.
     pub max_msg_num: Option<u64>,
+    /// The largest transaction, in bytes.
     pub max_tx_size: Option<u64>,
+    /// The largest gRPC answer, in bytes.
     pub max_grpc_decoding_size: Option<u64>,
+    /// How many packets one query asks for.
     pub query_packets_chunk_size: Option<u64>,
+    /// How far the chain's clock may be ahead.
     pub clock_drift: Option<Duration>,
+    /// The longest time between two blocks.
     pub max_block_time: Option<Duration>,
+    /// How long a set of validators is trusted.
     pub trusting_period: Option<Duration>,
+    /// The part of the trusting period after which a client is refreshed.
     pub client_refresh_rate: Option<Ratio>,
+    /// Whether the chain is secured by another.
     pub ccv_consumer_chain: Option<bool>,
+    /// What the memo of each transaction starts with.
     pub memo_prefix: Option<String>,
+    /// What replaces the memo of each transaction.
     pub memo_overwrite: Option<String>,
+    /// Whether a batch's transactions are sent one after the other.
     pub sequential_batch_tx: Option<bool>,
+    /// The part of the validators whose overlap is trusted.
     pub trust_threshold: Option<Ratio>,
+    /// The price of gas.
     pub gas_price: Option<GasPrice>,
+    /// Which packets are relayed.
     pub packet_filter: Option<PacketFilter>,
+    /// The price of gas where it follows the chain's own.
     pub dynamic_gas_price: Option<DynamicGasPrice>,
+    /// How addresses are made.
     pub address_type: Option<AddressType>,
+    /// Options that each transaction carries.
     pub extension_options: Vec<ExtensionOption>,
+    /// The version of `CometBFT` whose answers are expected, such as `0.37`.
     pub compat_mode: Option<String>,
+    /// Every how many blocks pending packets are cleared.
     pub clear_interval: Option<u64>,
+    /// Packets that are left out.
     pub excluded_sequences: Vec<ExcludedSequences>,
+    /// Whether other chains may query this one through the relayer.
     pub allow_ccq: Option<bool>,
 }
 
@@ -97,54 +134,15 @@ impl ChainConfig {
     /// A chain of which nothing else is known.
     #[must_use]
     pub fn new(id: impl Into<ChainId>, kind: ChainKind) -> Self {
-        Self {
-            id: id.into(),
-            kind,
-            rpc_addr: None,
-            grpc_addr: None,
-            event_source: None,
-            rpc_timeout: None,
-            trusted_node: None,
-            account_prefix: None,
-            key_name: None,
-            key_store_type: None,
-            key_store_folder: None,
-            store_prefix: None,
-            default_gas: None,
-            max_gas: None,
-            genesis_restart_height: None,
-            gas_multiplier: None,
-            fee_granter: None,
-            max_msg_num: None,
-            max_tx_size: None,
-            max_grpc_decoding_size: None,
-            query_packets_chunk_size: None,
-            clock_drift: None,
-            max_block_time: None,
-            trusting_period: None,
-            client_refresh_rate: None,
-            ccv_consumer_chain: None,
-            memo_prefix: None,
-            memo_overwrite: None,
-            sequential_batch_tx: None,
-            trust_threshold: None,
-            gas_price: None,
-            packet_filter: None,
-            dynamic_gas_price: None,
-            address_type: None,
-            extension_options: Vec::new(),
-            compat_mode: None,
-            clear_interval: None,
-            excluded_sequences: Vec::new(),
-            allow_ccq: None,
-        }
+        Self { id: id.into(), kind, ..Self::default() }
     }
 }
 
 /// What software a chain runs.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum ChainKind {
     /// A chain of the Cosmos SDK.
+    #[default]
     CosmosSdk,
     /// A Namada chain.
     Namada,

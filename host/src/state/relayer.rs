@@ -59,28 +59,61 @@ pub type Name = Arc<str>;
 
 /// What a worker serves. The kinds are in the order in which they are listed.
 #[derive(Debug, Clone, PartialEq)]
-#[expect(missing_docs, reason = "the fields are documented in wit/types.wit")]
 pub enum Object {
     /// A light client that is kept up to date.
-    Client { dst_chain_id: ChainId, dst_client_id: Name, src_chain_id: ChainId },
+    Client {
+        /// The chain that the client is on.
+        dst_chain_id: ChainId,
+        /// The client's identifier on that chain.
+        dst_client_id: Name,
+        /// The chain that the client follows.
+        src_chain_id: ChainId,
+    },
     /// A channel whose handshake is completed.
     Channel {
+        /// The chain at the far end.
         dst_chain_id: ChainId,
+        /// The chain at the near end.
         src_chain_id: ChainId,
+        /// The channel's identifier at the near end.
         src_channel_id: Name,
+        /// The port's identifier at the near end.
         src_port_id: Name,
     },
     /// A connection whose handshake is completed.
-    Connection { dst_chain_id: ChainId, src_chain_id: ChainId, src_connection_id: Name },
+    Connection {
+        /// The chain at the far end.
+        dst_chain_id: ChainId,
+        /// The chain at the near end.
+        src_chain_id: ChainId,
+        /// The connection's identifier at the near end.
+        src_connection_id: Name,
+    },
     /// A channel whose packets are relayed.
-    Packet { dst_chain_id: ChainId, src_chain_id: ChainId, src_channel_id: Name, src_port_id: Name },
+    Packet {
+        /// The chain at the far end.
+        dst_chain_id: ChainId,
+        /// The chain at the near end.
+        src_chain_id: ChainId,
+        /// The channel's identifier at the near end.
+        src_channel_id: Name,
+        /// The port's identifier at the near end.
+        src_port_id: Name,
+    },
     /// A wallet whose balance is watched.
-    Wallet { chain_id: ChainId },
+    Wallet {
+        /// The chain that the wallet is on.
+        chain_id: ChainId,
+    },
     /// A query from one chain to another.
     CrossChainQuery {
+        /// The chain that asks.
         src_chain_id: ChainId,
+        /// The chain that answers.
         dst_chain_id: ChainId,
+        /// The query's identifier.
         query_id: Name,
+        /// The connection over which it goes.
         connection_id: Name,
     },
     /// A kind that is not known here, with its fields.
