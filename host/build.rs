@@ -48,7 +48,7 @@ fn build(root: &Path, target: &Path) -> Result<PathBuf, Box<dyn Error>> {
     if !status.success() {
         let message = format!(
             "the module in guest/ does not build ({status}); \
-             if the target is missing, `rustup toolchain install` adds it"
+             if the target is missing, `rustup target add {TARGET}` adds it"
         );
         return Err(message.into());
     }

@@ -1,7 +1,9 @@
 //! Reading TOML so that a fault names its line, its column and its key.
 
 use std::fmt::{self, Display, Formatter};
+use std::time::Duration;
 
+use bytesize::ByteSize;
 use serde::de::DeserializeOwned;
 use serde_path_to_error::{Path, Segment};
 
@@ -42,6 +44,22 @@ pub(crate) fn parse<T: DeserializeOwned>(text: &str) -> Result<T, Fault> {
     let source = toml::Deserializer::parse(text).map_err(|error| located(&error, Vec::new()))?;
     serde_path_to_error::deserialize(source)
         .map_err(|error| located(error.inner(), steps(error.path())))
+}
+
+/// Reads a duration, or says what one looks like.
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+    humantime::parse_duration(text).map_err(|error| {
+        format!(
+            "'{text}' is not a duration ({error}); expected one such as '500ms', '10s' or '14days'"
+        )
+    })
+}
+
+/// Reads a size, or says what one looks like.
+pub(crate) fn size(text: &str) -> Result<ByteSize, String> {
+    text.parse().map_err(|error| {
+        format!("'{text}' is not a size ({error}); expected one such as '64MiB' or '500kB'")
+    })
 }
 
 impl Position {

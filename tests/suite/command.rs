@@ -104,7 +104,7 @@ async fn with_a_configuration_alone_the_state_is_not_ready() {
     let msg = "the relayer's state is not known: its configuration file tells the chains, not the \
         workers; start with --upstream URL or --state FILE to give them";
     answer.check_error(503, "NotReady", msg);
-    assert_eq!(answer.header("retry-after"), "1");
+    assert_eq!(answer.header("retry-after"), "60");
     signal(&process, Signal::TERM);
     let ended = process.ended().await;
     assert!(ended.stderr.contains("/state answers 503 NotReady: "), "{}", ended.stderr);

@@ -14,6 +14,7 @@ use crate::state::hermes_config::{HermesConfig, Rest};
 use crate::state::{
     ChainKind, NotReady, StatePublisher, Upstream, Watch, read_state_file, sample, watch,
 };
+use crate::toml_text;
 
 #[derive(Args)]
 pub(super) struct SourceArgs {
@@ -76,8 +77,11 @@ impl SourceArgs {
             sources.state_file(file, publisher)?;
         } else if self.relayer_config.is_some() && sources.upstream.is_none() {
             warn!("/state answers 503 NotReady: {NO_SOURCE}");
-            publisher
-                .set_not_ready(NotReady { message: NO_SOURCE.to_owned(), ..NotReady::default() });
+            publisher.set_not_ready(NotReady {
+                message: NO_SOURCE.to_owned(),
+                // Not before somebody starts it in another way.
+                retry_after: Duration::from_mins(1),
+            });
         }
         Ok(sources)
     }
@@ -154,8 +158,7 @@ impl Sources {
 }
 
 fn time(text: &str) -> Result<Duration, String> {
-    let time = humantime::parse_duration(text)
-        .map_err(|error| format!("{error}; expected a time such as 500ms, 1s or 5min"))?;
+    let time = toml_text::duration(text)?;
     if time < Duration::from_millis(1) {
         return Err("the shortest time is 1ms".to_owned());
     }

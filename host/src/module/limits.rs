@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use bytesize::ByteSize;
-use serde::Deserialize;
+use serde::de::Error;
+use serde::{Deserialize, Deserializer};
+
+use crate::toml_text;
 
 /// What a module may use for one request, and how many requests run at once.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -13,17 +16,18 @@ pub struct Limits {
     /// refused the memory and usually traps; one that wants more from the
     /// start is refused (the one that comes with this crate wants 9 MiB).
     /// Default: 64 MiB; 1 MiB to 4 GiB.
+    #[serde(deserialize_with = "size")]
     pub memory: ByteSize,
     /// The time for one request, from the call to the answer. Default: 1 s;
     /// 1 ms to 1 h.
-    #[serde(with = "humantime_serde")]
+    #[serde(deserialize_with = "duration")]
     pub time: Duration,
     /// How many instances run at once. Default: 64; 1 to 1,024.
     pub concurrency: u32,
     /// How many requests wait for an instance. Default: 256; up to 1,000,000.
     pub queue: u32,
     /// How long a request waits for an instance. Default: 1 s; up to 1 h.
-    #[serde(with = "humantime_serde")]
+    #[serde(deserialize_with = "duration")]
     pub queue_wait: Duration,
 }
 
@@ -78,4 +82,12 @@ impl Limits {
     pub(super) fn memory_bytes(&self) -> usize {
         usize::try_from(self.memory.as_u64()).unwrap_or(usize::MAX)
     }
+}
+
+fn size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ByteSize, D::Error> {
+    toml_text::size(&String::deserialize(deserializer)?).map_err(D::Error::custom)
+}
+
+fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+    toml_text::duration(&String::deserialize(deserializer)?).map_err(D::Error::custom)
 }

@@ -29,7 +29,7 @@ pub enum Problem {
         line: usize,
     },
     /// It is not TOML.
-    #[error("{position}: {message}")]
+    #[error("{position}: {message}; the line is not valid TOML: mend it")]
     Syntax {
         /// Where.
         position: Position,

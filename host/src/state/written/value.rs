@@ -10,6 +10,7 @@ use serde::{Deserialize, Deserializer};
 use url::{Position, Url};
 
 use crate::state::Ratio;
+use crate::toml_text;
 
 /// A URL, normalized and without its credentials but for a name.
 pub(super) struct UrlText(pub(super) String);
@@ -109,11 +110,7 @@ impl Visitor<'_> for DurationVisitor {
     }
 
     fn visit_str<E: Error>(self, text: &str) -> Result<DurationText, E> {
-        let duration = humantime::parse_duration(text).map_err(|error| {
-            E::custom(format_args!(
-                "'{text}' is not a duration ({error}); expected one such as '14days'"
-            ))
-        })?;
+        let duration = toml_text::duration(text).map_err(E::custom)?;
         // It crosses to modules as nanoseconds.
         if u64::try_from(duration.as_nanos()).is_err() {
             return Err(E::custom(format_args!("'{text}' is longer than 584 years")));
