@@ -144,6 +144,14 @@ mod tests {
                 "line 3, column 9: module.limits.queue: invalid value",
             ),
             ("[module", "line 1, column 8: "),
+            (
+                "[module.limits]\nmemory = '64 bananas'",
+                "line 2, column 10: module.limits.memory: '64 bananas' is not a size",
+            ),
+            (
+                "[module.limits]\ntime = '1 fortnight'",
+                "line 2, column 8: module.limits.time: '1 fortnight' is not a duration",
+            ),
             ("[module.limits]\nmemory = '1KiB'", "module.limits.memory is 1.0 KiB; it can be"),
             ("[module.limits]\ntime = '1us'", "module.limits.time is 1µs; it can be 1ms to 1h"),
             ("[module.limits]\ntime = '300000000000years'", "module.limits.time is "),
