@@ -54,7 +54,7 @@
 //! | a request gets its id and its place in the log | `http/service.rs`, `http/request_id.rs` |
 //! | it waits for its turn, or is turned away | `module/call.rs`, `admission.rs` |
 //! | a fresh instance of the module is asked | `module/call.rs` |
-//! | … which reads the relayer's state | `module/imports.rs`, `state/snapshot.rs` |
+//! | … which reads the relayer's state | `module/imports.rs`, `module/reads.rs`, `state/snapshot.rs` |
 //! | the answer is finished, or made in the module's place | `http/service.rs`, `http/error.rs` |
 //!
 //! # Where the next thing goes

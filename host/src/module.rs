@@ -13,7 +13,8 @@
 //! | `load.rs` | from bytes to a module that can be asked, or why not |
 //! | `audit.rs` | what a component asks for, against the contract |
 //! | `call.rs` | one request, on a fresh instance |
-//! | `imports.rs` | what an instance can call: one place, every read |
+//! | `imports.rs` | what an instance can call |
+//! | `reads.rs` | what an instance can see, and the record of what it saw |
 //! | `wire.rs` | the contract's types, as they cross to a module |
 
 mod audit;
@@ -23,15 +24,17 @@ mod engine;
 mod imports;
 mod limits;
 mod load;
+mod reads;
 mod ticker;
 mod wire;
 
 pub use audit::Offence;
-pub use call::{CallError, InvalidAnswer, ModuleRequest};
+pub use call::{CallError, InvalidAnswer, ModuleAnswer, ModuleRequest};
 pub use contract::{CONTRACT_PACKAGE, CONTRACT_VERSION};
 pub use engine::{Engine, EngineError};
 pub use limits::{LimitError, Limits};
 pub use load::{Digest, LoadError, Module};
+pub use reads::Reads;
 
 /// The module that is served when no other is given: `guest/`, built with
 /// this crate.

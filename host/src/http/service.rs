@@ -4,14 +4,14 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use http_body_util::Full;
-use hyper::header::{AGE, CONTENT_LENGTH, HeaderValue, WARNING};
+use hyper::header::{AGE, CONTENT_LENGTH, HeaderValue, VARY, WARNING};
 use hyper::http::request::Parts;
 use hyper::{Method, Request, Response, StatusCode};
 use tracing::{Instrument, debug, error, info_span, warn};
 
 use super::error::HostError;
 use super::request_id::{RequestId, X_REQUEST_ID};
-use crate::module::{CallError, Module, ModuleRequest};
+use crate::module::{CallError, Module, ModuleAnswer, ModuleRequest, Reads};
 use crate::state::StateReader;
 
 /// What requests are answered with.
@@ -42,7 +42,9 @@ impl Service {
         let snapshot = self.state.snapshot();
         let stale_since = snapshot.stale_since();
         match self.module.handle(module_request(head), snapshot).await {
-            Ok(answer) => with_age(answer, stale_since),
+            Ok(ModuleAnswer { response, reads }) => {
+                with_age(with_vary(response, &reads), stale_since)
+            }
             Err(cause) => {
                 report(&self.module, &cause);
                 HostError::from(&cause).response()
@@ -77,6 +79,17 @@ fn report(module: &Module, cause: &CallError) {
     } else {
         error!(%module, "{message}");
     }
+}
+
+/// Says which headers of the request the answer depends on, where the module
+/// does not say so itself.
+fn with_vary(mut answer: Response<Bytes>, reads: &Reads) -> Response<Bytes> {
+    if !answer.headers().contains_key(VARY) {
+        for name in reads.headers() {
+            answer.headers_mut().append(VARY, HeaderValue::from(name.clone()));
+        }
+    }
+    answer
 }
 
 /// Says how old a good answer is, where it is made of what is no longer

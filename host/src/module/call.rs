@@ -12,6 +12,7 @@ use wasmtime::{Store, StoreLimits, StoreLimitsBuilder, Trap, UpdateDeadline};
 
 use super::contract::HANDLER;
 use super::load::Module;
+use super::reads::{Reads, View};
 use super::wire;
 use crate::state::Snapshot;
 
@@ -26,6 +27,15 @@ pub struct ModuleRequest {
     pub query: Option<String>,
     /// The headers, which the module can ask for by name.
     pub headers: HeaderMap,
+}
+
+/// What a module answers.
+#[derive(Debug)]
+pub struct ModuleAnswer {
+    /// The answer.
+    pub response: Response<Bytes>,
+    /// What it was made from.
+    pub reads: Reads,
 }
 
 /// A module gave no answer that can be sent. What is in it is for the log:
@@ -92,10 +102,9 @@ const HOST_HEADERS: [HeaderName; 9] = [
 const MOST_HEADERS: usize = 128;
 const MOST_HEADER_BYTES: usize = 64 << 10;
 
-/// What an instance's imports see: all there is for a module.
+/// What an instance's imports have.
 pub(super) struct Call {
-    pub(super) snapshot: Arc<Snapshot>,
-    pub(super) headers: HeaderMap,
+    pub(super) view: View,
     pub(super) span: Span,
     limits: StoreLimits,
 }
@@ -130,13 +139,12 @@ impl Module {
         &self,
         request: ModuleRequest,
         snapshot: Arc<Snapshot>,
-    ) -> Result<Response<Bytes>, CallError> {
+    ) -> Result<ModuleAnswer, CallError> {
         let ModuleRequest { method, path, query, headers } = request;
         let _place = self.engine.admission.admit().await.map_err(|_| CallError::Overloaded)?;
         let _running = self.engine.ticker.run();
         let mut store = self.store(Call {
-            snapshot,
-            headers,
+            view: View::new(snapshot, headers),
             span: Span::current(),
             limits: StoreLimitsBuilder::new()
                 .memory_size(self.engine.limits.memory_bytes())
@@ -153,7 +161,8 @@ impl Module {
             .map_err(failed)?;
         let request = wire::Request { method: &method, path: &path, query: query.as_deref() };
         let (response,) = handle.call_async(&mut store, (request,)).await.map_err(failed)?;
-        answer(response).map_err(CallError::Invalid)
+        let response = answer(response).map_err(CallError::Invalid)?;
+        Ok(ModuleAnswer { response, reads: store.into_data().view.into_reads() })
     }
 
     fn store(&self, call: Call) -> Store<Call> {

@@ -23,28 +23,29 @@ pub(super) fn define(linker: &mut Linker<Call>) -> wasmtime::Result<()> {
 }
 
 impl Call {
-    fn components(&self) -> Arc<Vec<wire::Component>> {
-        self.snapshot.components().derived(|components| wire::components(components))
+    fn components(&mut self) -> Arc<Vec<wire::Component>> {
+        self.view.components().derived(|components| wire::components(components))
     }
 
-    fn chain_ids(&self) -> Arc<wire::Known<Vec<Arc<str>>>> {
-        self.snapshot.chain_ids().derived(|ids| wire::known(ids, |ids| wire::chain_ids(ids)))
+    fn chain_ids(&mut self) -> Arc<wire::Known<Vec<Arc<str>>>> {
+        self.view.chain_ids().derived(|ids| wire::known(ids, |ids| wire::chain_ids(ids)))
     }
 
-    fn chain(&self, id: &str) -> wire::Known<Option<Arc<wire::ChainConfig>>> {
-        wire::known(self.snapshot.chain_ids().value(), |_| {
-            Some(self.snapshot.chain(id)?.derived(|chain| wire::ChainConfig::from(chain)))
+    fn chain(&mut self, id: &str) -> wire::Known<Option<Arc<wire::ChainConfig>>> {
+        let chain = self.view.chain(id);
+        wire::known(&chain, |chain| {
+            chain.map(|chain| chain.derived(|chain| wire::ChainConfig::from(chain)))
         })
     }
 
-    fn state(&self) -> Arc<wire::Known<wire::RelayerState>> {
-        self.snapshot.status().derived(|status| wire::known(status, wire::relayer_state))
+    fn state(&mut self) -> Arc<wire::Known<wire::RelayerState>> {
+        self.view.status().derived(|status| wire::known(status, wire::relayer_state))
     }
 
-    fn header(&self, name: &str) -> Vec<Vec<u8>> {
+    fn header(&mut self, name: &str) -> Vec<Vec<u8>> {
         // A name that no header can have is the name of no header.
         let Ok(name) = HeaderName::from_bytes(name.as_bytes()) else { return Vec::new() };
-        self.headers.get_all(name).iter().map(|value| value.as_bytes().to_vec()).collect()
+        self.view.header(&name).iter().map(|value| value.as_bytes().to_vec()).collect()
     }
 
     fn log(&self, level: wire::Level, message: &str) {
@@ -63,7 +64,7 @@ fn function<Params, Results>(
     linker: &mut Linker<Call>,
     name: &str,
     function: &str,
-    body: impl Fn(&Call, Params) -> Results + Send + Sync + 'static,
+    body: impl Fn(&mut Call, Params) -> Results + Send + Sync + 'static,
 ) -> wasmtime::Result<()>
 where
     Params: ComponentNamedList + Lift + 'static,
@@ -72,7 +73,7 @@ where
     // Interfaces have more than one function: each is added to its own.
     let mut root = linker.root();
     let mut instance = root.instance(&interface(name))?;
-    instance.func_wrap(function, move |store: StoreContextMut<'_, Call>, params| {
-        Ok(body(store.data(), params))
+    instance.func_wrap(function, move |mut store: StoreContextMut<'_, Call>, params| {
+        Ok(body(store.data_mut(), params))
     })
 }

@@ -1,0 +1,290 @@
+//! What an instance reads, and the record of it.
+//!
+//! [`View`] is all there is for a module to see, and every look leaves a
+//! record: what is in it is private, so that an import cannot get at it in
+//! another way. [`Reads`] is that record: an answer is good for as long as
+//! whoever reads the same finds the same.
+
+use std::sync::Arc;
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+use crate::state::{
+    ChainConfig, ChainId, Component, Generation, Known, RelayerState, Slice, Snapshot,
+};
+
+/// A module that reads more chains, or more headers, than this one by one is
+/// not worth a record of each.
+const MOST_READS: usize = 64;
+
+/// A request's headers and the relayer at one moment, as far as a module can
+/// see them.
+pub(super) struct View {
+    snapshot: Arc<Snapshot>,
+    headers: HeaderMap,
+    reads: Reads,
+}
+
+/// What an answer was made from, besides the request's method and target.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Reads {
+    components: Option<Generation>,
+    chain_ids: Option<Generation>,
+    chains: Vec<(ChainId, Option<Generation>)>,
+    status: Option<Generation>,
+    headers: Vec<(HeaderName, Vec<HeaderValue>)>,
+    /// There was more than the record holds.
+    more: bool,
+}
+
+impl View {
+    pub(super) fn new(snapshot: Arc<Snapshot>, headers: HeaderMap) -> Self {
+        Self { snapshot, headers, reads: Reads::default() }
+    }
+
+    /// The record of what was read.
+    pub(super) fn into_reads(self) -> Reads {
+        self.reads
+    }
+
+    pub(super) fn components(&mut self) -> &Slice<Vec<Component>> {
+        let components = self.snapshot.components();
+        self.reads.components = Some(components.generation());
+        components
+    }
+
+    pub(super) fn chain_ids(&mut self) -> &Slice<Known<Vec<ChainId>>> {
+        let ids = self.snapshot.chain_ids();
+        self.reads.chain_ids = Some(ids.generation());
+        ids
+    }
+
+    /// A chain, or its absence, where the chains are known.
+    pub(super) fn chain(&mut self, id: &str) -> Known<Option<&Slice<ChainConfig>>> {
+        if let Err(reason) = self.snapshot.chain_ids().value() {
+            self.reads.chain_ids = Some(self.snapshot.chain_ids().generation());
+            return Err(reason.clone());
+        }
+        let chain = self.snapshot.chain(id);
+        let Reads { chains, more, .. } = &mut self.reads;
+        if chains.iter().all(|(known, _)| known.as_str() != id) {
+            let read = || (ChainId::from(id), chain.map(Slice::generation));
+            record(chains, more, read);
+        }
+        Ok(chain)
+    }
+
+    pub(super) fn status(&mut self) -> &Slice<Known<RelayerState>> {
+        let status = self.snapshot.status();
+        self.reads.status = Some(status.generation());
+        status
+    }
+
+    /// The values of the headers of a name, or that there are none.
+    pub(super) fn header(&mut self, name: &HeaderName) -> Vec<HeaderValue> {
+        let values: Vec<_> = self.headers.get_all(name).iter().cloned().collect();
+        let Reads { headers, more, .. } = &mut self.reads;
+        if headers.iter().all(|(known, _)| known != name) {
+            record(headers, more, || (name.clone(), values.clone()));
+        }
+        values
+    }
+}
+
+fn record<T>(reads: &mut Vec<T>, more: &mut bool, read: impl FnOnce() -> T) {
+    if reads.len() < MOST_READS {
+        reads.push(read());
+    } else {
+        *more = true;
+    }
+}
+
+impl Reads {
+    /// Whether whoever reads the same now finds the same. Snapshots are those
+    /// of one publisher.
+    #[must_use]
+    pub fn are_current(&self, snapshot: &Snapshot, headers: &HeaderMap) -> bool {
+        let same = |read: Option<Generation>, now| read.is_none_or(|read| read == now);
+        // Without any chain being read, none being known makes no difference.
+        let chains_known = self.chains.is_empty() || snapshot.chain_ids().value().is_ok();
+        !self.more
+            && same(self.components, snapshot.components().generation())
+            && same(self.chain_ids, snapshot.chain_ids().generation())
+            && same(self.status, snapshot.status().generation())
+            && chains_known
+            && self
+                .chains
+                .iter()
+                .all(|(id, read)| snapshot.chain(id.as_str()).map(Slice::generation) == *read)
+            && self.headers.iter().all(|(name, read)| headers.get_all(name).iter().eq(read))
+    }
+
+    /// The headers that were read: what the answer varies with.
+    pub fn headers(&self) -> impl Iterator<Item = &HeaderName> {
+        self.headers.iter().map(|(name, _)| name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{MOST_READS, Reads, View};
+    use crate::state::{ChainConfig, ChainKind, Component, NotReady, RelayerState, StatePublisher};
+    use http::{HeaderMap, HeaderName};
+
+    fn chain(id: &str) -> ChainConfig {
+        ChainConfig::new(id, ChainKind::CosmosSdk)
+    }
+
+    /// A relayer with two chains.
+    fn publisher() -> StatePublisher {
+        let publisher = StatePublisher::new();
+        publisher.set_chains(vec![chain("a"), chain("b")]).unwrap();
+        publisher
+    }
+
+    fn reads(publisher: &StatePublisher, read: impl FnOnce(&mut View)) -> Reads {
+        let mut view = View::new(publisher.reader().snapshot(), HeaderMap::new());
+        read(&mut view);
+        view.into_reads()
+    }
+
+    #[track_caller]
+    fn check(publisher: &StatePublisher, reads: &Reads, current: bool) {
+        let snapshot = publisher.reader().snapshot();
+        assert_eq!(reads.are_current(&snapshot, &HeaderMap::new()), current);
+    }
+
+    #[test]
+    fn what_reads_nothing_stays_current() {
+        let publisher = publisher();
+        let nothing = reads(&publisher, |_| {});
+        publisher.set_chain(chain("c"));
+        publisher.set_state(RelayerState::default());
+        publisher.set_components(Vec::new());
+        check(&publisher, &nothing, true);
+    }
+
+    #[test]
+    fn each_read_is_of_its_slice_and_of_no_other() {
+        type Change = fn(&StatePublisher);
+        type Read = fn(&mut View);
+        let parts: [(Read, Change); 5] = [
+            (
+                |view| drop(view.components().clone()),
+                |publisher| {
+                    publisher
+                        .set_components(vec![Component { name: "n".into(), version: "v".into() }]);
+                },
+            ),
+            (|view| drop(view.chain_ids().clone()), |publisher| publisher.set_chain(chain("c"))),
+            (
+                |view| drop(view.chain("a").map(|_| ())),
+                |publisher| {
+                    publisher.set_chain(ChainConfig { max_gas: Some(1), ..chain("a") });
+                },
+            ),
+            (
+                |view| drop(view.chain("b").map(|_| ())),
+                |publisher| {
+                    publisher.set_chain(ChainConfig { max_gas: Some(1), ..chain("b") });
+                },
+            ),
+            (
+                |view| drop(view.status().clone()),
+                |publisher| {
+                    publisher.set_state(RelayerState::default());
+                },
+            ),
+        ];
+        for (changed, (_, change)) in parts.iter().enumerate() {
+            let publisher = publisher();
+            let records = parts.map(|(read, _)| reads(&publisher, read));
+            for record in &records {
+                check(&publisher, record, true);
+            }
+            change(&publisher);
+            for (read, record) in records.iter().enumerate() {
+                check(&publisher, record, read != changed);
+            }
+        }
+    }
+
+    #[test]
+    fn the_absence_of_a_chain_is_read_too() {
+        let publisher = publisher();
+        let absent = reads(&publisher, |view| assert!(view.chain("c").unwrap().is_none()));
+        publisher.set_chain(chain("d"));
+        check(&publisher, &absent, true);
+        publisher.set_chain(chain("c"));
+        check(&publisher, &absent, false);
+    }
+
+    #[test]
+    fn a_chain_that_went_and_came_back_is_another_one() {
+        let publisher = publisher();
+        let there = reads(&publisher, |view| assert!(view.chain("a").unwrap().is_some()));
+        publisher.remove_chain(&"a".into());
+        check(&publisher, &there, false);
+        publisher.set_chain(chain("a"));
+        check(&publisher, &there, false);
+    }
+
+    #[test]
+    fn chains_that_are_not_known_are_not_absent() {
+        let unknown = StatePublisher::new();
+        let not_ready = reads(&unknown, |view| assert!(view.chain("a").is_err()));
+        check(&unknown, &not_ready, true);
+        unknown.set_chains(Vec::new()).unwrap();
+        check(&unknown, &not_ready, false);
+
+        let absent = reads(&unknown, |view| assert!(view.chain("a").unwrap().is_none()));
+        unknown.set_chains_not_ready(NotReady::default());
+        check(&unknown, &absent, false);
+    }
+
+    #[test]
+    fn headers_are_read_with_their_values() {
+        let name = HeaderName::from_static("accept");
+        let with = |values: &[&'static str]| {
+            let mut headers = HeaderMap::new();
+            for value in values {
+                headers.append(&name, value.parse().unwrap());
+            }
+            headers
+        };
+        let snapshot = StatePublisher::new().reader().snapshot();
+        for (read, others) in [
+            (&["a"][..], [&[][..], &["b"], &["a", "b"]]),
+            (&[], [&["a"], &[""], &["a", "a"]]),
+            (&["a", "b"], [&["a"], &["b", "a"], &[]]),
+        ] {
+            let mut view = View::new(snapshot.clone(), with(read));
+            assert_eq!(view.header(&name), read);
+            let reads = view.into_reads();
+            assert_eq!(reads.headers().collect::<Vec<_>>(), [&name]);
+            let mut headers = with(read);
+            headers.insert("other", "x".parse().unwrap());
+            assert!(reads.are_current(&snapshot, &headers));
+            for other in others {
+                assert!(!reads.are_current(&snapshot, &with(other)), "{read:?} {other:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_record_is_bounded_and_then_good_for_nothing() {
+        let publisher = publisher();
+        let many = |count| {
+            reads(&publisher, |view| {
+                for id in 0..count {
+                    view.chain(&id.to_string()).unwrap();
+                    view.chain(&id.to_string()).unwrap();
+                }
+            })
+        };
+        check(&publisher, &many(MOST_READS), true);
+        let too_many = many(100 * MOST_READS);
+        check(&publisher, &too_many, false);
+        assert_eq!(too_many.chains.len(), MOST_READS);
+    }
+}
