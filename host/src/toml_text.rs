@@ -116,8 +116,9 @@ fn steps(path: &Path) -> Vec<Step> {
 /// A message in one line, without the texts that it repeats where they have an
 /// `@` in them: one may be a URL with a password, where something else was
 /// expected.
-fn one_line(message: &str) -> String {
+pub(crate) fn one_line(message: &str) -> String {
     let message = message.lines().map(str::trim).collect::<Vec<_>>().join("; ");
+    let message: String = message.chars().filter(|character| !character.is_control()).collect();
     let Some(at) = message.find('@') else { return message };
     let quote = ['"', '\'', '`'];
     let start = message[..at].find(quote).map_or(0, |start| start + 1);

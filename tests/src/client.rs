@@ -61,7 +61,7 @@ impl Client {
     pub async fn get_until(&mut self, path: &str, wanted: impl Fn(&Answer) -> bool) -> Answer {
         let start = std::time::Instant::now();
         loop {
-            let answer = self.get(path).await;
+            let answer = timeout(Duration::from_secs(30), self.get(path)).await.unwrap();
             if wanted(&answer) {
                 return answer;
             }

@@ -3,9 +3,11 @@
 use std::ffi::OsStr;
 use std::path::Path;
 use std::process::{Output, Stdio};
+use std::time::Duration;
 
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::process::{Child, ChildStderr, ChildStdout, Command};
+use tokio::time::timeout;
 
 /// A process that serves.
 pub struct Serving {
@@ -29,6 +31,11 @@ pub struct Ended {
     pub stderr: String,
 }
 
+/// What a process does in a minute, or a panic.
+async fn in_time<T>(future: impl Future<Output = T>) -> T {
+    timeout(Duration::from_mins(1), future).await.expect("the process does it within a minute")
+}
+
 fn command<S: AsRef<OsStr>>(program: &Path, args: &[S]) -> Command {
     let mut command = Command::new(program);
     command.args(args).stdin(Stdio::null()).env_remove("RUST_LOG").kill_on_drop(true);
@@ -37,7 +44,7 @@ fn command<S: AsRef<OsStr>>(program: &Path, args: &[S]) -> Command {
 
 /// Runs the command to its end.
 pub async fn run<S: AsRef<OsStr>>(program: &Path, args: &[S]) -> Ended {
-    command(program, args).output().await.unwrap().into()
+    in_time(command(program, args).output()).await.unwrap().into()
 }
 
 /// Starts the command and waits for its line.
@@ -46,7 +53,7 @@ pub async fn serve<S: AsRef<OsStr>>(program: &Path, args: &[S]) -> Serving {
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut stdout = BufReader::new(child.stdout.take().unwrap());
     let mut line = String::new();
-    stdout.read_line(&mut line).await.unwrap();
+    in_time(stdout.read_line(&mut line)).await.unwrap();
     match line.strip_suffix('\n') {
         Some(line) => Serving {
             line: line.to_owned(),
@@ -82,7 +89,7 @@ impl Serving {
         loop {
             let start = self.log.len();
             let stderr = self.stderr.as_mut().unwrap();
-            let read = stderr.read_line(&mut self.log).await.unwrap();
+            let read = in_time(stderr.read_line(&mut self.log)).await.unwrap();
             assert!(read > 0, "{text} is not in: {}", self.log);
             if self.log[start..].contains(text) {
                 return;
@@ -93,7 +100,7 @@ impl Serving {
     /// Waits for the end. `stdout` is what came after the first line.
     pub async fn ended(mut self) -> Ended {
         let mut rest = String::new();
-        self.stdout.read_to_string(&mut rest).await.unwrap();
+        in_time(self.stdout.read_to_string(&mut rest)).await.unwrap();
         if let Some(mut stderr) = self.stderr {
             stderr.read_to_string(&mut self.log).await.unwrap();
         }

@@ -27,6 +27,9 @@ pub struct Script {
     pub fault: Option<Fault>,
     /// A chain whose answer is garbage.
     pub broken_chain: Option<String>,
+    /// A chain whose answer is an error of another kind than that there is no
+    /// such chain.
+    pub refused_chain: Option<String>,
 }
 
 /// What a relayer can do wrong.
@@ -101,6 +104,7 @@ impl Script {
             tick: Duration::ZERO,
             fault: None,
             broken_chain: None,
+            refused_chain: None,
         }
     }
 
@@ -286,6 +290,11 @@ impl Shared {
                 if script.broken_chain.as_deref() == Some(id) {
                     return RawAnswer::whole(200, "]garbage[");
                 }
+                if script.refused_chain.as_deref() == Some(id) {
+                    let result = json!({"name": "Busy", "msg": "try again"});
+                    let body = json!({"status": "error", "result": result});
+                    return RawAnswer::whole(200, &body.to_string());
+                }
                 match script.chains.iter().find(|chain| chain["id"] == id) {
                     Some(chain) => success(chain),
                     None => refusal(id),
@@ -301,7 +310,7 @@ impl Shared {
                 let half = whole.bytes.len() - good.len() / 2;
                 RawAnswer { bytes: whole.bytes[..half].to_vec(), closes: true }
             }
-            Some(Fault::Oversized(size)) => RawAnswer::whole(200, &" ".repeat(size + 1)),
+            Some(Fault::Oversized(size)) => RawAnswer::whole(200, &(good + &" ".repeat(size))),
             Some(Fault::Status500) => RawAnswer::whole(500, &good),
             Some(Fault::Refuses) => RawAnswer::whole(200, &refusal("any")),
         }

@@ -7,6 +7,7 @@ use relayer_rest_host::state::{
     WorkerData,
 };
 use relayer_rest_tests::server::TestServer;
+use tokio::sync::oneshot::error::TryRecvError;
 
 #[tokio::test]
 async fn before_the_state_is_known_it_is_not_ready() {
@@ -179,7 +180,7 @@ async fn requests_see_whole_states_while_others_are_published() {
     let (stop, mut stopped) = tokio::sync::oneshot::channel::<()>();
     let writer = tokio::task::spawn_blocking(move || {
         let mut count = 0;
-        while stopped.try_recv().is_err() {
+        while stopped.try_recv() == Err(TryRecvError::Empty) {
             count += 1;
             publisher.set_state(state(count % 100));
         }

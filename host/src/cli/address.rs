@@ -3,11 +3,24 @@
 use std::fmt::{self, Display, Formatter};
 use std::str::FromStr;
 
+use url::Url;
+
 /// A host, by name or address, and a port.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Address {
     pub(super) host: String,
     pub(super) port: u16,
+}
+
+impl Address {
+    /// Whether this is where the URL leads, as far as names tell: the names of
+    /// this machine are one.
+    pub(super) fn is_of(&self, url: &Url) -> bool {
+        let here = ["127.0.0.1", "::1", "0.0.0.0", "::", "localhost"];
+        let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
+        let same = host == self.host || [host, &self.host].iter().all(|host| here.contains(host));
+        same && url.port_or_known_default() == Some(self.port)
+    }
 }
 
 impl FromStr for Address {

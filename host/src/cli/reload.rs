@@ -4,42 +4,59 @@
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+use std::{fs, io, thread};
 
 use tracing::{error, info};
 
 use crate::state::StatePublisher;
 
-/// What reads a file.
-type Read<T, E> = fn(&Path) -> Result<T, E>;
+/// A file that is the same after this time is written to its end.
+const SETTLED: Duration = Duration::from_millis(30);
 
-/// What puts a file's content to use.
-type Apply<T> = Box<dyn Fn(&StatePublisher, T) + Send + Sync>;
+/// A file that never is the same is read as it is, after as many looks.
+const LOOKS: usize = 20;
+
+/// Makes something of a file's content.
+type Parse<T, E> = fn(&Path, io::Result<Vec<u8>>) -> Result<T, E>;
+
+/// Puts that to use, or says why not.
+type Apply<T> = Box<dyn Fn(&StatePublisher, T) -> Result<(), String> + Send + Sync>;
 
 pub(super) struct Reloadable<T, E> {
     file: PathBuf,
     publisher: StatePublisher,
-    read: Read<T, E>,
+    parse: Parse<T, E>,
     apply: Apply<T>,
-    /// What the file held, or what was wrong with it.
-    last: Mutex<Result<T, String>>,
+    last: Mutex<Last<T>>,
+}
+
+/// What was found when the file was last read.
+struct Last<T> {
+    content: Result<Vec<u8>, io::ErrorKind>,
+    value: Option<T>,
 }
 
 impl<T: Clone + PartialEq, E: Display> Reloadable<T, E> {
-    /// Reads the file for the first time.
+    /// Reads the file for the first time, and puts it to use.
     pub(super) fn open(
         file: &Path,
         publisher: &StatePublisher,
-        read: Read<T, E>,
-        apply: impl Fn(&StatePublisher, T) + Send + Sync + 'static,
+        parse: Parse<T, E>,
+        apply: impl Fn(&StatePublisher, T) -> Result<(), String> + Send + Sync + 'static,
     ) -> Result<Self, E> {
-        let value = read(file)?;
-        apply(publisher, value.clone());
+        let content = fs::read(file);
+        let last = content.as_ref().map_err(io::Error::kind).cloned();
+        let value = parse(file, content)?;
+        if let Err(message) = apply(publisher, value.clone()) {
+            error!(file = %file.display(), "{message}");
+        }
         Ok(Self {
             file: file.to_owned(),
             publisher: publisher.clone(),
-            read,
+            parse,
             apply: Box::new(apply),
-            last: Mutex::new(Ok(value)),
+            last: Mutex::new(Last { content: last, value: Some(value) }),
         })
     }
 
@@ -47,20 +64,45 @@ impl<T: Clone + PartialEq, E: Display> Reloadable<T, E> {
         &self.file
     }
 
-    /// Reads the file again. Where it is invalid, all stays as it was.
+    /// Reads the file again, where it has changed. Where it is invalid, all
+    /// stays as it was.
     pub(super) fn reload(&self) {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        let new = (self.read)(&self.file).map_err(|error| error.to_string());
-        if *last == new {
+        let content = settled(&self.file);
+        let seen = content.as_ref().map_err(io::Error::kind).cloned();
+        if seen == last.content {
             return;
         }
-        match &new {
-            Ok(value) => {
-                (self.apply)(&self.publisher, value.clone());
-                info!(file = %self.file.display(), "read again");
-            }
-            Err(message) => error!("{message}; what was read before stays"),
+        last.content = seen;
+        let value = match (self.parse)(&self.file, content) {
+            Ok(value) => value,
+            Err(error) => return error!("{error}; what was read before stays"),
+        };
+        if last.value.as_ref() == Some(&value) {
+            return;
         }
-        *last = new;
+        let file = self.file.display();
+        match (self.apply)(&self.publisher, value.clone()) {
+            Ok(()) => {
+                info!(%file, "read again");
+                last.value = Some(value);
+            }
+            Err(message) => error!(%file, "{message}; what was read before stays"),
+        }
     }
+}
+
+/// The content of a file that nobody is writing: half a file may be a valid
+/// one, too.
+fn settled(file: &Path) -> io::Result<Vec<u8>> {
+    let mut before = fs::read(file)?;
+    for _ in 0..LOOKS {
+        thread::sleep(SETTLED);
+        let now = fs::read(file)?;
+        if now == before {
+            break;
+        }
+        before = now;
+    }
+    Ok(before)
 }

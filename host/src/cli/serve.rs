@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use tokio::net::TcpListener;
-use tracing::info;
+use tracing::{error, info};
 
 use super::address::Address;
 use super::signals;
@@ -14,7 +14,7 @@ use crate::Server;
 use crate::config::{self, Config};
 use crate::module::{Engine, EngineError, LoadError, Module};
 use crate::state::hermes_config;
-use crate::state::{StateFileError, StatePublisher, UpstreamUrlError};
+use crate::state::{NotReady, StateFileError, StatePublisher, Upstream, UpstreamUrlError};
 
 #[derive(Args)]
 pub(super) struct ServeArgs {
@@ -44,6 +44,10 @@ pub(super) enum ServeError {
     StateFile(#[from] StateFileError),
     #[error("--upstream: {0}")]
     Upstream(#[from] UpstreamUrlError),
+    #[error(
+        "--upstream is where this would listen itself, on {address}; choose another address with --listen"
+    )]
+    UpstreamIsHere { address: String },
     #[error(transparent)]
     Config(#[from] config::ConfigError),
     #[error(transparent)]
@@ -52,6 +56,8 @@ pub(super) enum ServeError {
     Module(#[from] LoadError),
     #[error("cannot listen on {address}: {source}; {}", hint(source))]
     Listen { address: String, source: io::Error },
+    #[error("--max-stale is not more than --poll: no state would be shown for long; raise it")]
+    MaxStale,
     #[error("cannot start: {0}")]
     Start(io::Error),
 }
@@ -71,22 +77,40 @@ async fn serve(args: &ServeArgs) -> Result<(), ServeError> {
     // First of all: whoever wants this to end while it starts need not wait
     // for more than that.
     let shutdown = signals::shutdown().map_err(ServeError::Start)?;
+    let hangup = signals::Hangup::catch().map_err(ServeError::Start)?;
     let config = args.config.as_deref().map(Config::read).transpose()?.unwrap_or_default();
     let publisher = StatePublisher::new();
     let mut sources = args.sources.open(&publisher)?;
-    signals::reload_on_hangup(sources.reloads.clone()).map_err(ServeError::Start)?;
+    hangup.reload(sources.reloads.clone());
     let address = args
         .listen
         .clone()
         .unwrap_or_else(|| Address { host: sources.rest.host.clone(), port: sources.rest.port });
+    if let Some(upstream) = &sources.upstream
+        && address.is_of(&upstream.url)
+    {
+        return Err(ServeError::UpstreamIsHere { address: address.to_string() });
+    }
     let module = load(args.module.as_ref().or(config.module.file.as_ref()), &config)?;
     let listener = listen(&address).await?;
     if let Some(upstream) = sources.upstream.take() {
-        tokio::spawn(upstream.run(publisher.clone()));
+        tokio::spawn(poll(upstream, publisher.clone()));
     }
     announce(&listener).map_err(ServeError::Start)?;
     Server::new(module, publisher.reader()).serve(listener, shutdown).await;
     Ok(())
+}
+
+/// Asks the relayer for as long as the server runs.
+async fn poll(upstream: Upstream, publisher: StatePublisher) {
+    let polling = tokio::spawn(upstream.run(publisher.clone()));
+    if let Err(error) = polling.await {
+        error!("asking the relayer has failed: {error}; restart to have it asked again");
+        publisher.set_not_ready(NotReady {
+            message: "the relayer is not asked any more; the log has the cause".to_owned(),
+            ..NotReady::default()
+        });
+    }
 }
 
 fn load(file: Option<&PathBuf>, config: &Config) -> Result<Module, ServeError> {

@@ -3,7 +3,7 @@
 
 use std::io;
 
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::info;
 
 use super::sources::Reload;
@@ -22,18 +22,26 @@ pub(super) fn shutdown() -> io::Result<impl Future<Output = ()>> {
     })
 }
 
-/// Reads files again at each SIGHUP. Without files SIGHUP does nothing.
-pub(super) fn reload_on_hangup(reloads: Vec<Reload>) -> io::Result<()> {
-    let mut hangup = signal(SignalKind::hangup())?;
-    tokio::spawn(async move {
-        while hangup.recv().await.is_some() {
-            info!("SIGHUP: reading files again");
-            let reloads = reloads.clone();
-            let reading =
-                tokio::task::spawn_blocking(move || reloads.iter().for_each(|reload| reload()));
-            // A panic is in the log; the next signal is another try.
-            reading.await.ok();
-        }
-    });
-    Ok(())
+/// SIGHUP, which does nothing where there are no files to read again.
+pub(super) struct Hangup(Signal);
+
+impl Hangup {
+    /// Signals are caught from this call on.
+    pub(super) fn catch() -> io::Result<Self> {
+        signal(SignalKind::hangup()).map(Self)
+    }
+
+    /// Reads files again at each signal.
+    pub(super) fn reload(mut self, reloads: Vec<Reload>) {
+        tokio::spawn(async move {
+            while self.0.recv().await.is_some() {
+                info!("SIGHUP: reading files again");
+                let reloads = reloads.clone();
+                let reading =
+                    tokio::task::spawn_blocking(move || reloads.iter().for_each(|reload| reload()));
+                // A panic is in the log; the next signal is another try.
+                reading.await.ok();
+            }
+        });
+    }
 }

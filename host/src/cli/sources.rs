@@ -12,7 +12,7 @@ use super::reload::Reloadable;
 use super::serve::ServeError;
 use crate::state::hermes_config::{HermesConfig, Rest};
 use crate::state::{
-    ChainKind, NotReady, StatePublisher, Upstream, Watch, read_state_file, sample, watch,
+    ChainKind, NotReady, StatePublisher, Upstream, Watch, sample, state_of_file, watch,
 };
 use crate::toml_text;
 
@@ -90,6 +90,9 @@ impl SourceArgs {
         let Some(url) = &self.upstream else { return Ok(None) };
         let chains = self.relayer_config.is_none();
         let (poll, max_stale) = (self.poll, self.max_stale);
+        if max_stale <= poll {
+            return Err(ServeError::MaxStale);
+        }
         Ok(Some(Upstream { poll, max_stale, chains, ..Upstream::new(url)? }))
     }
 }
@@ -116,22 +119,24 @@ impl Sources {
         self.rest = config.rest;
         let rest = self.rest.clone();
         let apply = move |publisher: &StatePublisher, config: HermesConfig| {
+            if config.rest.enabled != Some(true) {
+                return Err("`enabled` in the section [rest] is not true any more".to_owned());
+            }
             if config.rest != rest {
                 warn!("the section [rest] has changed: it counts from the next start on");
             }
-            publisher.set_chains(config.chains).expect("a configuration has each chain once");
+            publisher.set_chains(config.chains).map_err(|error| error.to_string())
         };
-        self.reload_on_change(Reloadable::open(file, publisher, HermesConfig::read, apply)?);
+        self.reload_on_change(Reloadable::open(file, publisher, HermesConfig::of_file, apply)?);
         Ok(())
     }
 
     fn state_file(&mut self, file: &Path, publisher: &StatePublisher) -> Result<(), ServeError> {
-        self.reload_on_change(Reloadable::open(
-            file,
-            publisher,
-            read_state_file,
-            StatePublisher::set_state,
-        )?);
+        let apply = |publisher: &StatePublisher, state| {
+            publisher.set_state(state);
+            Ok(())
+        };
+        self.reload_on_change(Reloadable::open(file, publisher, state_of_file, apply)?);
         Ok(())
     }
 
@@ -159,8 +164,8 @@ impl Sources {
 
 fn time(text: &str) -> Result<Duration, String> {
     let time = toml_text::duration(text)?;
-    if time < Duration::from_millis(1) {
-        return Err("the shortest time is 1ms".to_owned());
+    if !(Duration::from_millis(1)..=Duration::from_hours(24)).contains(&time) {
+        return Err("it can be 1ms to 24h".to_owned());
     }
     Ok(time)
 }

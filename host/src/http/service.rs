@@ -1,7 +1,5 @@
 //! One request, from its head to its answer.
 
-use std::time::Instant;
-
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::header::{AGE, CONTENT_LENGTH, HeaderValue, VARY, WARNING};
@@ -12,7 +10,7 @@ use tracing::{Instrument, debug, error, info_span, warn};
 use super::error::HostError;
 use super::request_id::{RequestId, X_REQUEST_ID};
 use crate::module::{CallError, Module, ModuleAnswer, ModuleRequest, Reads};
-use crate::state::StateReader;
+use crate::state::{Stale, StateReader};
 
 /// What requests are answered with.
 pub(super) struct Service {
@@ -40,10 +38,10 @@ impl Service {
     /// The module's answer, or the host's where there is none.
     async fn ask(&self, head: Parts) -> Response<Bytes> {
         let snapshot = self.state.snapshot();
-        let stale_since = snapshot.stale_since();
+        let stale = snapshot.stale();
         match self.module.handle(module_request(head), snapshot).await {
             Ok(ModuleAnswer { response, reads }) => {
-                with_age(with_vary(response, &reads), stale_since)
+                with_age(with_vary(response, &reads), &reads, stale)
             }
             Err(cause) => {
                 report(&self.module, &cause);
@@ -94,12 +92,13 @@ fn with_vary(mut answer: Response<Bytes>, reads: &Reads) -> Response<Bytes> {
 
 /// Says how old a good answer is, where it is made of what is no longer
 /// confirmed.
-fn with_age(mut answer: Response<Bytes>, stale_since: Option<Instant>) -> Response<Bytes> {
-    if let Some(since) = stale_since
+fn with_age(mut answer: Response<Bytes>, reads: &Reads, stale: Option<Stale>) -> Response<Bytes> {
+    if let Some(stale) = stale
         && answer.status().is_success()
+        && reads.touch(stale)
     {
         let headers = answer.headers_mut();
-        headers.insert(AGE, since.elapsed().as_secs().into());
+        headers.insert(AGE, stale.since.elapsed().as_secs().into());
         headers.insert(WARNING, HeaderValue::from_static("110 - \"Response is Stale\""));
     }
     answer

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::state::{
-    ChainConfig, ChainId, Component, Generation, Known, RelayerState, Slice, Snapshot,
+    ChainConfig, ChainId, Component, Generation, Known, RelayerState, Slice, Snapshot, Stale,
 };
 
 /// A module that reads more chains, or more headers, than this one by one is
@@ -117,6 +117,13 @@ impl Reads {
                 .iter()
                 .all(|(id, read)| snapshot.chain(id.as_str()).map(Slice::generation) == *read)
             && self.headers.iter().all(|(name, read)| headers.get_all(name).iter().eq(read))
+    }
+
+    /// Whether something was read that is no longer confirmed.
+    #[must_use]
+    pub fn touch(&self, stale: Stale) -> bool {
+        let chains = self.chain_ids.is_some() || !self.chains.is_empty();
+        self.components.is_some() || self.status.is_some() || (stale.chains && chains)
     }
 
     /// The headers that were read: what the answer varies with.

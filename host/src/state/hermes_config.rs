@@ -13,6 +13,7 @@ mod error;
 mod file;
 
 use std::collections::HashMap;
+use std::io;
 use std::path::Path;
 
 pub use error::{ConfigError, Problem};
@@ -49,8 +50,13 @@ impl Default for Rest {
 impl HermesConfig {
     /// Reads a file.
     pub fn read(path: &Path) -> Result<Self, ConfigError> {
+        Self::of_file(path, std::fs::read(path))
+    }
+
+    /// Reads what a file holds, or says why it could not be read.
+    pub(crate) fn of_file(path: &Path, content: io::Result<Vec<u8>>) -> Result<Self, ConfigError> {
         let fault = |problem| ConfigError { file: path.to_owned(), problem };
-        let bytes = std::fs::read(path).map_err(|error| fault(Problem::Unreadable(error)))?;
+        let bytes = content.map_err(|error| fault(Problem::Unreadable(error)))?;
         let text = std::str::from_utf8(&bytes).map_err(|error| {
             fault(Problem::NotText {
                 line: bytes[..error.valid_up_to()].split(|byte| *byte == b'\n').count(),

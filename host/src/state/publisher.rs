@@ -2,12 +2,11 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
 
 use arc_swap::ArcSwap;
 
 use super::relayer::{Component, NotReady, RelayerState};
-use super::snapshot::{Generation, Slice, Snapshot};
+use super::snapshot::{Generation, Slice, Snapshot, Stale};
 use super::{ChainConfig, ChainId};
 
 /// Where a source puts what it knows of the relayer. Cheap to clone; works
@@ -185,10 +184,10 @@ impl StatePublisher {
         });
     }
 
-    /// Says since when what is published is no more than what was last known;
-    /// `None` where it is up to date. Answers then carry their age.
-    pub fn set_stale_since(&self, since: Option<Instant>) {
-        self.publish(|snapshot, _| snapshot.stale_since = since);
+    /// Says that what is published is no more than what was last known; `None`
+    /// where it is up to date. Answers made from it then carry their age.
+    pub fn set_stale(&self, stale: Option<Stale>) {
+        self.publish(|snapshot, _| snapshot.stale = stale);
     }
 
     /// Publishes the present snapshot with a change, whose new slices get the

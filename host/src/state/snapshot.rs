@@ -48,7 +48,14 @@ impl<T> Slice<T> {
     ///
     /// There is one form of each content: callers agree on `D`.
     pub(crate) fn derived<D: Send + Sync + 'static>(&self, make: impl FnOnce(&T) -> D) -> Arc<D> {
-        let form = self.content.derived.get_or_init(|| Arc::new(make(self.value())));
+        let derived = &self.content.derived;
+        if derived.get().is_none() {
+            // Whoever asks at the same time makes one, too: nobody waits for
+            // another's, and the first to be done is kept.
+            let form: Arc<dyn Any + Send + Sync> = Arc::new(make(self.value()));
+            derived.set(form).ok();
+        }
+        let form = derived.get().expect("it is set by now");
         Arc::clone(form).downcast().expect("a content has one derived form")
     }
 }
@@ -77,7 +84,16 @@ pub struct Snapshot {
     pub(super) chain_ids: Slice<Known<Vec<ChainId>>>,
     pub(super) chains: HashMap<ChainId, Slice<ChainConfig>>,
     pub(super) status: Slice<Known<RelayerState>>,
-    pub(super) stale_since: Option<Instant>,
+    pub(super) stale: Option<Stale>,
+}
+
+/// What is known is no longer confirmed by its source.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stale {
+    /// When it was last confirmed.
+    pub since: Instant,
+    /// Whether the chains are of that source, too.
+    pub chains: bool,
 }
 
 impl Snapshot {
@@ -96,7 +112,7 @@ impl Snapshot {
             chain_ids: Slice::new(Err(NotReady::default()), start),
             chains: HashMap::new(),
             status: Slice::new(Err(NotReady::default()), start),
-            stale_since: None,
+            stale: None,
         }
     }
 
@@ -121,8 +137,8 @@ impl Snapshot {
     /// Since when the source has not confirmed what it said, where it should
     /// have.
     #[must_use]
-    pub fn stale_since(&self) -> Option<Instant> {
-        self.stale_since
+    pub fn stale(&self) -> Option<Stale> {
+        self.stale
     }
 
     /// What the relayer is doing, sorted.

@@ -32,8 +32,16 @@ pub enum StateFileError {
 
 /// Reads a file. Fields that cannot be shown are left out, with a warning.
 pub fn read_state_file(file: &Path) -> Result<RelayerState, StateFileError> {
-    let text = std::fs::read(file)
-        .map_err(|source| StateFileError::Unreadable { file: file.to_owned(), source })?;
+    of_file(file, std::fs::read(file))
+}
+
+/// Reads what a file holds, or says why it could not be read.
+pub(crate) fn of_file(
+    file: &Path,
+    content: io::Result<Vec<u8>>,
+) -> Result<RelayerState, StateFileError> {
+    let text =
+        content.map_err(|source| StateFileError::Unreadable { file: file.to_owned(), source })?;
     let Read { value, unread } = relayer_json::state_file(&text)
         .map_err(|source| StateFileError::Invalid { file: file.to_owned(), source })?;
     for UnreadField { field, message } in unread {

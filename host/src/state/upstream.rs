@@ -26,7 +26,7 @@ use tracing::{debug, info, warn};
 use url::Url;
 
 use super::relayer_json::{self, AnswerError, Read, UnreadField};
-use super::{ChainId, NotReady, StatePublisher};
+use super::{ChainConfig, ChainId, NotReady, Stale, StatePublisher};
 use backoff::Backoff;
 use client::{GetError, Relayer};
 use gathering::Gathering;
@@ -44,7 +44,7 @@ pub struct Upstream {
     /// The time between two rounds of questions for versions and chains.
     /// Default: 5 min.
     pub refresh: Duration,
-    /// How old a state may be to be shown. Default: 5 min.
+    /// How old a state may be to be shown: more than `poll`. Default: 5 min.
     pub max_stale: Duration,
     /// How long an answer may take. Default: 10 s.
     pub timeout: Duration,
@@ -84,7 +84,10 @@ impl Upstream {
     /// Publishes what the relayer answers, until this is dropped.
     pub async fn run(self, publisher: StatePublisher) {
         let answered = watch::Sender::new(None);
-        let expire = expire(answered.subscribe(), self.max_stale, publisher.clone());
+        // No answer is too old before the next one is due.
+        let enough = self.max_stale > self.poll;
+        let max_stale = if enough { self.max_stale } else { self.poll + self.timeout };
+        let expire = expire(answered.subscribe(), max_stale, publisher.clone());
         let Ok(poller) = Poller::new(self, publisher, answered) else {
             warn!("the relayer cannot be asked: this system cannot make HTTP requests");
             return;
@@ -103,6 +106,11 @@ async fn expire(
         let last = *answered.borrow_and_update();
         if let Some(last) = last {
             tokio::select! {
+                biased;
+                changed = answered.changed() => match changed {
+                    Ok(()) => continue,
+                    Err(_) => return,
+                },
                 () = sleep_until(last + max_stale) => {
                     let for_long = humantime::format_duration(max_stale);
                     warn!("the relayer has not answered for {for_long}: /state answers 503 NotReady");
@@ -111,10 +119,6 @@ async fn expire(
                         ..NotReady::default()
                     });
                 }
-                changed = answered.changed() => match changed {
-                    Ok(()) => continue,
-                    Err(_) => return,
-                },
             }
         }
         if answered.changed().await.is_err() {
@@ -122,6 +126,9 @@ async fn expire(
         }
     }
 }
+
+/// Faults that go into the log, each once.
+const MOST_REPORTS: usize = 1000;
 
 struct Poller {
     settings: Upstream,
@@ -190,13 +197,18 @@ impl Poller {
                 Ok(()) => {
                     self.succeeded();
                     backoff.reset();
-                    self.rest().await;
-                    // Until the chains are first known there is no pause.
+                    let done = self.rest().await;
+                    // Until the chains are first known there is no pause
+                    // between them.
                     let first = self.gathering.as_ref().is_some_and(Gathering::is_first);
-                    if first { Duration::ZERO } else { self.settings.poll }
+                    if first && done { Duration::ZERO } else { self.settings.poll }
                 }
                 Err(error) => {
                     self.failed(&error);
+                    if matches!(error, PollError::Answer { .. }) {
+                        // It is there, and may know better of other things.
+                        self.rest().await;
+                    }
                     backoff.next()
                 }
             };
@@ -205,23 +217,32 @@ impl Poller {
     }
 
     /// What it is time for besides the state. A failure there is tried again
-    /// later: what the relayer is doing is known all the same.
-    async fn rest(&mut self) {
+    /// later: what the relayer is doing is known all the same. Says whether
+    /// all went well.
+    async fn rest(&mut self) -> bool {
         if Instant::now() < self.rest_not_before {
-            return;
+            return false;
         }
         match self.try_rest().await {
-            Ok(()) => self.rest_backoff.reset(),
+            Ok(()) => {
+                self.rest_backoff.reset();
+                true
+            }
             Err(error) => {
                 self.report_once(&error.to_string());
                 self.rest_not_before = Instant::now() + self.rest_backoff.next();
+                false
             }
         }
     }
 
     async fn try_rest(&mut self) -> Result<(), PollError> {
-        if self.refresh_at <= Instant::now() {
-            self.version().await?;
+        // What has begun is finished first, however long it takes.
+        if self.refresh_at <= Instant::now() && self.gathering.is_none() {
+            if let Err(error) = self.version().await {
+                // The chains do not depend on it.
+                self.report_once(&error.to_string());
+            }
             if self.settings.chains {
                 let is_first = self.publisher.reader().snapshot().chain_ids().value().is_err();
                 let ids = self.ask(&["chains"], relayer_json::chain_ids).await?;
@@ -235,9 +256,11 @@ impl Poller {
     async fn state(&mut self) -> Result<(), PollError> {
         let Read { value, unread } = self.ask(&["state"], relayer_json::state).await?;
         self.report("/state", unread);
-        if value.chains != self.connected {
+        let mut connected = value.chains.clone();
+        connected.sort();
+        if connected != self.connected {
             // Chains came or went: their configurations may have, too.
-            self.connected.clone_from(&value.chains);
+            self.connected = connected;
             self.refresh_at = Instant::now();
         }
         self.publisher.set_state(value);
@@ -259,10 +282,12 @@ impl Poller {
             match answer {
                 Ok(Read { value, unread }) => {
                     self.report(&format!("/chain/{id}"), unread);
-                    gathering.found(value);
+                    gathering.found(ChainConfig { id, ..value });
                 }
-                Err(PollError::Answer { source: AnswerError::Refused { name, msg }, .. }) => {
-                    debug!(%id, "the relayer lists a chain and answers {name}: {msg}");
+                Err(PollError::Answer { source: AnswerError::Refused { name, .. }, .. })
+                    if name == "ChainConfigNotFound" =>
+                {
+                    debug!(%id, "the relayer lists a chain that it does not have");
                     gathering.not_found();
                 }
                 Err(error) => {
@@ -273,9 +298,7 @@ impl Poller {
         }
         match gathering.done() {
             Ok(chains) => {
-                if let Err(error) = self.publisher.set_chains(chains) {
-                    self.report_once(&format!("/chains: {error}"));
-                }
+                self.publisher.set_chains(chains).expect("each chain is asked for once");
             }
             Err(gathering) => self.gathering = Some(gathering),
         }
@@ -298,7 +321,7 @@ impl Poller {
 
     fn succeeded(&mut self) {
         self.answered.send_replace(Some(Instant::now()));
-        self.publisher.set_stale_since(None);
+        self.publisher.set_stale(None);
         if self.failure.take().is_some() {
             info!("the relayer answers");
             // It may have another configuration now.
@@ -315,19 +338,25 @@ impl Poller {
         }
         self.failure = Some(message);
         let last = *self.answered.borrow();
-        self.publisher.set_stale_since(last.map(Instant::into_std));
+        let chains = self.settings.chains;
+        self.publisher.set_stale(last.map(|last| Stale { since: last.into_std(), chains }));
     }
 
     fn report(&mut self, endpoint: &str, unread: Vec<UnreadField>) {
         for UnreadField { field, message } in unread {
-            if self.reported.insert(format!("{endpoint} {field}")) {
+            if self.is_new(format!("{endpoint} {field}")) {
                 warn!(endpoint, field, "a field of the relayer's answer is left out: {message}");
             }
         }
     }
 
+    /// Whether the log does not have this yet. It has so many at the most.
+    fn is_new(&mut self, fault: String) -> bool {
+        self.reported.len() < MOST_REPORTS && self.reported.insert(fault)
+    }
+
     fn report_once(&mut self, message: &str) {
-        if self.reported.insert(message.to_owned()) {
+        if self.is_new(message.to_owned()) {
             warn!("an answer of the relayer is not used: {message}");
         }
     }

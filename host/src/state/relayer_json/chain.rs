@@ -6,7 +6,7 @@ use serde_path_to_error::Segment;
 use super::Read;
 use super::envelope::{AnswerError, UnreadField};
 use crate::state::{ChainConfig, written};
-use crate::toml_text::Position;
+use crate::toml_text::{Position, one_line};
 
 /// Reads a chain's fields. One that cannot be read is left out, for a dialect
 /// to come may write it in another way.
@@ -19,7 +19,7 @@ pub(super) fn read(mut fields: Map<String, Value>) -> Result<Read<ChainConfig>, 
             Ok(chain) => return Ok(Read { value: chain.config(), unread }),
             Err(error) => error,
         };
-        let (field, message) = (error.path().to_string(), error.inner().to_string());
+        let (field, message) = (error.path().to_string(), one_line(&error.inner().to_string()));
         let key = match error.path().iter().next() {
             Some(Segment::Map { key }) => key.clone(),
             _ => String::new(),

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use crate::toml_text::Position;
+use crate::toml_text::{Position, one_line};
 
 /// What every answer is wrapped in, but for the versions of old relayers.
 #[derive(Deserialize)]
@@ -64,7 +64,7 @@ pub(super) fn result<T: DeserializeOwned>(body: &[u8]) -> Result<T, AnswerError>
     };
     match serde_json::from_slice(body) {
         Ok(Envelope { status, result: Refusal { name, msg } }) if status == "error" => {
-            Err(AnswerError::Refused { name, msg })
+            Err(AnswerError::Refused { name: one_line(&name), msg: one_line(&msg) })
         }
         _ => Err(error),
     }
@@ -87,6 +87,6 @@ fn shape(error: &serde_json::Error, field: String) -> AnswerError {
     let position = Position { line: error.line(), column: error.column() };
     // The message ends with the place, which is told apart here.
     let message = error.to_string();
-    let message = message.split(" at line ").next().unwrap_or(&message).to_owned();
+    let message = one_line(message.split(" at line ").next().unwrap_or(&message));
     AnswerError::Shape { position, field, message }
 }

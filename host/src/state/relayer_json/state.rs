@@ -22,18 +22,12 @@ struct WorkerJson {
     id: u64,
     object: ObjectJson,
     #[serde(default)]
-    data: Option<DataJson>,
+    data: Json,
 }
 
 /// An object, and the names of its fields that are not known or not plain.
 struct ObjectJson {
     object: Object,
-    unread: Vec<String>,
-}
-
-/// The settings of a worker, likewise.
-struct DataJson {
-    data: WorkerData,
     unread: Vec<String>,
 }
 
@@ -43,9 +37,9 @@ impl StateJson {
         let mut workers = Vec::new();
         for (kind, entries) in self.workers {
             for WorkerJson { id, object, data } in entries {
-                let (data, data_unread) = data.map(|json| (json.data, json.unread)).unzip();
+                let (data, data_unread) = worker_data(data);
                 let of_object = object.unread.into_iter().map(|name| format!("object.{name}"));
-                let of_data = data_unread.into_iter().flatten().map(|name| format!("data.{name}"));
+                let of_data = data_unread.into_iter().map(|name| format!("data{name}"));
                 unread.extend(of_object.chain(of_data).map(|field| UnreadField {
                     field: format!("workers.{kind}.{field}"),
                     message: "is not a field of this kind that can be shown".to_owned(),
@@ -101,19 +95,30 @@ impl<'de> Deserialize<'de> for ObjectJson {
     }
 }
 
-impl<'de> Deserialize<'de> for DataJson {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let mut fields = Fields(Map::deserialize(deserializer)?);
-        let kind = fields.text("type")?;
-        if kind != "Client" {
-            let (data, unread) = fields.other(kind);
-            return Ok(Self { data: WorkerData::Other(data), unread });
+/// The settings of a worker, and what of them cannot be shown: they are no
+/// reason not to show the worker.
+fn worker_data(data: Json) -> (Option<WorkerData>, Vec<String>) {
+    let Json::Object(fields) = data else {
+        let unread = if data.is_null() { Vec::new() } else { vec![String::new()] };
+        return (None, unread);
+    };
+    let mut fields = Fields(fields);
+    let named = |names: Vec<String>| names.into_iter().map(|name| format!(".{name}")).collect();
+    let Ok(kind) = fields.text::<serde_json::Error>("type") else {
+        return (None, vec![".type".to_owned()]);
+    };
+    if kind != "Client" {
+        let (data, unread) = fields.other(kind);
+        return (Some(WorkerData::Other(data)), named(unread));
+    }
+    let misbehaviour = fields.boolean::<serde_json::Error>("misbehaviour");
+    let refresh = fields.boolean::<serde_json::Error>("refresh");
+    match (misbehaviour, refresh) {
+        (Ok(misbehaviour), Ok(refresh)) => {
+            let data = WorkerData::Client { misbehaviour, refresh };
+            (Some(data), named(fields.names()))
         }
-        let data = WorkerData::Client {
-            misbehaviour: fields.boolean("misbehaviour")?,
-            refresh: fields.boolean("refresh")?,
-        };
-        Ok(Self { data, unread: fields.names() })
+        _ => (None, vec![String::new()]),
     }
 }
 
@@ -128,14 +133,14 @@ impl Fields {
     fn text<E: Error>(&mut self, name: &'static str) -> Result<String, E> {
         match self.take(name)? {
             Json::String(text) => Ok(text),
-            other => Err(E::custom(format_args!("`{name}` is {other}, expected a text"))),
+            _ => Err(E::custom(format_args!("`{name}` is not a text"))),
         }
     }
 
     fn boolean<E: Error>(&mut self, name: &'static str) -> Result<bool, E> {
         match self.take(name)? {
             Json::Bool(value) => Ok(value),
-            other => Err(E::custom(format_args!("`{name}` is {other}, expected true or false"))),
+            _ => Err(E::custom(format_args!("`{name}` is neither true nor false"))),
         }
     }
 

@@ -1,6 +1,6 @@
 //! The chains, asked for one by one and published together.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 
 use crate::state::{ChainConfig, ChainId};
 
@@ -12,7 +12,9 @@ pub(super) struct Gathering {
 
 impl Gathering {
     /// These chains are to be asked for; `is_first` where none are known yet.
-    pub(super) fn new(ids: Vec<ChainId>, is_first: bool) -> Self {
+    pub(super) fn new(mut ids: Vec<ChainId>, is_first: bool) -> Self {
+        let mut seen = HashSet::new();
+        ids.retain(|id| seen.insert(id.clone()));
         Self { to_ask: ids.into(), found: Vec::new(), is_first }
     }
 
