@@ -18,6 +18,11 @@ use super::{ChainConfig, ChainId, Component, RelayerState};
 use envelope::result;
 pub use envelope::{AnswerError, UnreadField};
 
+use crate::toml_text::Position;
+
+/// The name under which a relayer lists itself.
+const RELAYER: &str = "ibc-relayer";
+
 /// The name under which a relayer lists the server of its REST API, which is
 /// not what serves it here.
 const REST: &str = "ibc-relayer-rest";
@@ -43,8 +48,15 @@ pub(super) fn version(body: &[u8]) -> Result<Vec<Component>, AnswerError> {
         .filter(|entry| entry.name != REST)
         .map(|entry| Component { name: entry.name, version: entry.version })
         .collect();
-    components.sort_by_key(|component| component.name != "ibc-relayer");
-    Ok(components)
+    components.sort_by_key(|component| component.name != RELAYER);
+    match components.first() {
+        Some(first) if first.name == RELAYER => Ok(components),
+        _ => Err(AnswerError::Shape {
+            position: Position { line: 1, column: 1 },
+            field: String::new(),
+            message: format!("there is no version of {RELAYER}"),
+        }),
+    }
 }
 
 /// The result of `/chains`.

@@ -162,6 +162,8 @@ fn an_answer_that_is_not_one_names_the_place() {
     chain(br#"{"status":"success","result":{"max_gas":1}}"#).unwrap_err();
     chain(br#"{"status":"success","result":[]}"#).unwrap_err();
     version(br#"[{"name":"ibc-relayer"}]"#).unwrap_err();
+    version(br"[]").unwrap_err();
+    version(br#"[{"name":"ibc-relayer-rest","version":"1"}]"#).unwrap_err();
 }
 
 #[test]
