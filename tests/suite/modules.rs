@@ -175,3 +175,19 @@ async fn a_module_can_ask_for_headers_by_name() {
         assert_eq!((answer.status.as_u16(), answer.header("vary")), (status, "x-count"));
     }
 }
+
+#[tokio::test]
+async fn what_is_not_a_number_has_the_same_bits_everywhere() {
+    // Answers 204 where 0/0 has the bits of the canonical NaN, which is not
+    // what every processor makes of it.
+    let component = component::of_handler(
+        "(local $zero f32)
+         (i32.store16 (i32.const 0) (i32.add (i32.const 203)
+            (i32.eq
+                (i32.reinterpret_f32 (f32.div (local.get $zero) (local.get $zero)))
+                (i32.const 0x7fc00000))))
+         i32.const 0",
+    );
+    let server = TestServer::of_component(&component, &Limits::default()).await;
+    assert_eq!(server.get("/").await.status, 204);
+}

@@ -162,6 +162,7 @@ impl StatePublisher {
         state.sort();
         self.publish(|snapshot, next| {
             snapshot.status = snapshot.status.with(Ok(state), next);
+            snapshot.before_not_ready = None;
         });
     }
 
@@ -177,10 +178,27 @@ impl StatePublisher {
         });
     }
 
-    /// Says that what the relayer is doing is not known.
+    /// Says that what the relayer is doing is not known. What was, is kept for
+    /// [`StatePublisher::set_ready`].
     pub fn set_not_ready(&self, reason: NotReady) {
         self.publish(|snapshot, next| {
+            if snapshot.status.value().is_ok() {
+                snapshot.before_not_ready = Some(snapshot.status.clone());
+            }
             snapshot.status = snapshot.status.with(Err(reason), next);
+        });
+    }
+
+    /// Says that what was last known of what the relayer is doing counts again,
+    /// or that it is doing nothing where nothing was known.
+    pub fn set_ready(&self) {
+        self.publish(|snapshot, next| {
+            if snapshot.status.value().is_err() {
+                snapshot.status = match snapshot.before_not_ready.take() {
+                    Some(before) => Slice::new(before.value().clone(), next),
+                    None => Slice::new(Ok(RelayerState::default()), next),
+                };
+            }
         });
     }
 
@@ -215,7 +233,7 @@ impl StateReader {
 #[cfg(test)]
 mod tests {
     use super::{DuplicateChain, StatePublisher};
-    use crate::state::{ChainConfig, ChainKind, NotReady, Object, RelayerState, Worker};
+    use crate::state::{ChainConfig, ChainKind, Component, NotReady, Object, RelayerState, Worker};
 
     fn chain(id: &str) -> ChainConfig {
         ChainConfig::new(id, ChainKind::CosmosSdk)
@@ -293,6 +311,57 @@ mod tests {
         assert_eq!(before.status().value(), &Err(NotReady::default()));
         let state = after.status().value().clone().unwrap();
         assert_eq!(state, RelayerState { chains: vec!["a".into()], workers: Vec::new() });
+    }
+
+    #[test]
+    fn what_was_known_counts_again_when_it_is_ready() {
+        let publisher = StatePublisher::new();
+        let state = RelayerState { chains: vec!["a".into()], workers: vec![wallet(1)] };
+        let status = || publisher.reader().snapshot().status().value().clone();
+        publisher.set_ready();
+        assert_eq!(status(), Ok(RelayerState::default()));
+        publisher.set_state(state.clone());
+        for _ in 0..2 {
+            publisher.set_not_ready(NotReady::default());
+            publisher.set_not_ready(NotReady { message: "again".into(), ..NotReady::default() });
+            assert!(status().is_err());
+            publisher.set_ready();
+            publisher.set_ready();
+            assert_eq!(status(), Ok(state.clone()));
+        }
+    }
+
+    #[test]
+    fn publishers_and_readers_can_be_used_from_any_thread() {
+        fn check<T: Clone + Send + Sync + 'static>() {}
+        check::<StatePublisher>();
+        check::<super::StateReader>();
+    }
+
+    #[test]
+    fn generations_of_the_state_and_the_parts_change_with_them_only() {
+        let publisher = StatePublisher::new();
+        let parts =
+            |version: &str| vec![Component { name: "ibc-relayer".into(), version: version.into() }];
+        let state = |id| RelayerState { chains: Vec::new(), workers: vec![wallet(id)] };
+        let generations = || {
+            let snapshot = publisher.reader().snapshot();
+            (snapshot.components().generation(), snapshot.status().generation())
+        };
+        publisher.set_components(parts("1"));
+        publisher.set_state(state(1));
+        let before = generations();
+        publisher.set_components(parts("1"));
+        publisher.set_state(state(1));
+        publisher.update_state(|_| {});
+        publisher.set_stale(None);
+        assert_eq!(generations(), before);
+        publisher.set_state(state(2));
+        let state_changed = generations();
+        assert!(state_changed.0 == before.0 && state_changed.1 > before.1);
+        publisher.set_components(parts("2"));
+        let both_changed = generations();
+        assert!(both_changed.0 > before.0 && both_changed.1 == state_changed.1);
     }
 
     #[test]

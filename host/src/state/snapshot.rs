@@ -84,6 +84,8 @@ pub struct Snapshot {
     pub(super) chain_ids: Slice<Known<Vec<ChainId>>>,
     pub(super) chains: HashMap<ChainId, Slice<ChainConfig>>,
     pub(super) status: Slice<Known<RelayerState>>,
+    /// What it was doing before that was not known any more.
+    pub(super) before_not_ready: Option<Slice<Known<RelayerState>>>,
     pub(super) stale: Option<Stale>,
 }
 
@@ -112,6 +114,7 @@ impl Snapshot {
             chain_ids: Slice::new(Err(NotReady::default()), start),
             chains: HashMap::new(),
             status: Slice::new(Err(NotReady::default()), start),
+            before_not_ready: None,
             stale: None,
         }
     }
