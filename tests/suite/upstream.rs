@@ -120,6 +120,22 @@ async fn a_chain_that_cannot_be_read_is_no_reason_to_hurry() {
 }
 
 #[tokio::test]
+async fn a_relayer_that_goes_wrong_is_asked_less_and_less() {
+    let relayer = Relayer::start(Script::of_0_7()).await;
+    let server = TestServer::of_upstream(upstream(&relayer)).await;
+    let mut client = server.connect().await;
+    client.get_until("/chains", |answer| answer.status == 200).await;
+    let start = Instant::now();
+    relayer.change(|script| script.fault = Some(Fault::Status500));
+    client.get_until("/state", |answer| answer.headers.contains_key("age")).await;
+    let asked = || relayer.seen().paths["/state"];
+    let before = asked();
+    client.get_until("/state", |_| asked() >= before + 2).await;
+    // Half a second and one second, of which at least half are waited.
+    assert!(start.elapsed() >= Duration::from_millis(700), "{:?}", start.elapsed());
+}
+
+#[tokio::test]
 async fn chains_are_asked_for_again_after_a_while() {
     let relayer = Relayer::start(Script::of_0_7()).await;
     let refresh = Duration::from_millis(50);
