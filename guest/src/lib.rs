@@ -10,8 +10,8 @@
 //! | `arena.rs` | the allocator |
 //! | `lib.rs` | this file: the only one that knows of the host |
 //!
-//! Everything but this file and the allocator is plain Rust and is tested natively, against a
-//! relayer made up in the test.
+//! Everything but this file and the allocator is plain Rust and is tested
+//! natively, against a relayer made up in the test.
 
 mod answer;
 #[cfg(target_family = "wasm")]

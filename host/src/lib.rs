@@ -62,9 +62,9 @@
 //! | what | where |
 //! |---|---|
 //! | an endpoint | a module: `guest/src/router.rs` |
-//! | something a module can read | `wit/`, `module/contract.rs`, `module/imports.rs` |
-//! | a limit | `module/limits.rs`, or `http/server.rs` for connections |
-//! | a source of state | a file in `state/` that fills a [`state::StatePublisher`] |
+//! | something a module can read | `wit/`, `module/contract.rs`, `module/reads.rs`, `module/imports.rs` |
+//! | a limit | `module/limits.rs`, or `http/connection.rs` and `http/server.rs` for connections |
+//! | a source of state | a file in `state/` that fills a [`state::StatePublisher`], and `cli/sources.rs` |
 //! | a setting | `config.rs` |
 //! | a command | a file in `cli/` |
 

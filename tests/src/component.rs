@@ -48,8 +48,24 @@ pub fn of_binary(module: &[u8]) -> Vec<u8> {
 /// given lie from 64 KiB on, one over the other.
 #[must_use]
 pub fn of_handler(code: &str) -> Vec<u8> {
+    of_handler_with("", code)
+}
+
+/// The same, with a text at 64 and the function `$log` of the contract's log,
+/// which takes a level, an address and a length.
+#[must_use]
+pub fn of_handler_that_logs(text: &str, code: &str) -> Vec<u8> {
+    let fields = format!(
+        r#"(import "relayer:rest/log@0.1.0" "log" (func $log (param i32 i32 i32)))
+           (data (i32.const 64) "{text}")"#
+    );
+    of_handler_with(&fields, code)
+}
+
+fn of_handler_with(fields: &str, code: &str) -> Vec<u8> {
     of_module(&format!(
         r#"(module
+            {fields}
             (memory (export "memory") 4)
             (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32)
                 i32.const 65536)

@@ -259,22 +259,18 @@ async fn settings_that_cannot_be_used_end_with_2() {
 
 /// A component that logs `begun`, runs for as many rounds, and answers 204.
 fn busy(rounds: u64) -> Vec<u8> {
-    component::of_module(&format!(
-        r#"(module
-            (import "relayer:rest/log@0.1.0" "log" (func $log (param i32 i32 i32)))
-            (memory (export "memory") 2)
-            (data (i32.const 64) "begun")
-            (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32) i32.const 65536)
-            (func (export "relayer:rest/handler@0.1.0#handle")
-                (param i32 i32 i32 i32 i32 i32 i32) (result i32)
-                (local $round i64)
-                (call $log (i32.const 2) (i32.const 64) (i32.const 5))
-                (loop
-                    (local.set $round (i64.add (local.get $round) (i64.const 1)))
-                    (br_if 0 (i64.lt_u (local.get $round) (i64.const {rounds}))))
-                (i32.store16 (i32.const 0) (i32.const 204))
-                i32.const 0))"#
-    ))
+    component::of_handler_that_logs(
+        "begun",
+        &format!(
+            "(local $round i64)
+             (call $log (i32.const 2) (i32.const 64) (i32.const 5))
+             (loop
+                (local.set $round (i64.add (local.get $round) (i64.const 1)))
+                (br_if 0 (i64.lt_u (local.get $round) (i64.const {rounds}))))
+             (i32.store16 (i32.const 0) (i32.const 204))
+             i32.const 0"
+        ),
+    )
 }
 
 #[tokio::test]
@@ -319,16 +315,9 @@ async fn a_signal_while_it_starts_ends_it_with_0() {
 #[tokio::test]
 async fn the_log_has_under_the_requests_id_what_clients_are_not_told() {
     // Logs a text with a line break and an escape in it, then traps.
-    let component = component::of_module(
-        r#"(module
-            (import "relayer:rest/log@0.1.0" "log" (func $log (param i32 i32 i32)))
-            (memory (export "memory") 2)
-            (data (i32.const 0) "one\0a\1b[31mtwo")
-            (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32) i32.const 65536)
-            (func (export "relayer:rest/handler@0.1.0#handle")
-                (param i32 i32 i32 i32 i32 i32 i32) (result i32)
-                (call $log (i32.const 3) (i32.const 0) (i32.const 12))
-                unreachable))"#,
+    let component = component::of_handler_that_logs(
+        r"one\0a\1b[31mtwo",
+        "(call $log (i32.const 3) (i32.const 64) (i32.const 12)) unreachable",
     );
     let folder = folder();
     let module = file(&folder, "api.wasm", component);
