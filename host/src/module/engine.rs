@@ -112,3 +112,29 @@ fn pool(limits: &Limits) -> PoolingAllocationConfig {
         .pagemap_scan(Enabled::Auto);
     pool
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Engine, Limits, MEMORY_KEPT};
+    use bytesize::ByteSize;
+
+    #[test]
+    fn instances_come_from_a_pool_that_has_the_limits() {
+        let limits = Limits { concurrency: 3, memory: ByteSize::mib(7), ..Limits::default() };
+        let engine = Engine::new(&limits).unwrap().wasmtime;
+        let pool = engine.get_pooling_config().expect("the allocator is a pool");
+        assert_eq!(pool.get_total_component_instances(), 3);
+        assert_eq!(pool.get_total_memories(), 3);
+        assert_eq!(pool.get_total_stacks(), 3);
+        assert_eq!(pool.get_max_memory_size(), 7 << 20);
+        assert_eq!(pool.get_memory_keep_resident(), MEMORY_KEPT);
+    }
+
+    #[test]
+    fn guests_can_be_interrupted_and_compute_the_same_everywhere() {
+        let engine = Engine::new(&Limits::default()).unwrap().wasmtime;
+        assert!(engine.get_epoch_interruption());
+        assert_eq!(engine.get_cranelift_nan_canonicalization(), Some(true));
+        assert!(engine.get_relaxed_simd_deterministic());
+    }
+}
