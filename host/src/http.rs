@@ -5,11 +5,17 @@
 //! | `server.rs` | accepts connections, and ends when it is told to |
 //! | `connection.rs` | one connection |
 //! | `service.rs` | one request, from its head to its answer |
+//! | `reply.rs` | an answer, as this client wants it |
+//! | `conditional.rs` | whether the client has got it already |
+//! | `accept_encoding.rs` | which encoding the client would like |
 //! | `request_id.rs` | the id under which the log has a request |
 //! | `error.rs` | the answers that the host makes itself |
 
+mod accept_encoding;
+mod conditional;
 mod connection;
 mod error;
+mod reply;
 mod request_id;
 mod server;
 mod service;

@@ -69,12 +69,14 @@
 //! | a command | a file in `cli/` |
 
 mod admission;
+pub mod answer;
 #[cfg(feature = "cli")]
 #[doc(hidden)]
 pub mod cli;
 pub mod config;
 mod http;
 pub mod module;
+pub mod response_cache;
 pub mod state;
 mod toml_text;
 

@@ -29,7 +29,7 @@ mod ticker;
 mod wire;
 
 pub use audit::Offence;
-pub use call::{CallError, InvalidAnswer, ModuleAnswer, ModuleRequest};
+pub use call::{CallError, InvalidAnswer, ModuleAnswer, ModuleRequest, Place};
 pub use contract::{CONTRACT_PACKAGE, CONTRACT_VERSION};
 pub use engine::{Engine, EngineError};
 pub use limits::{LimitError, Limits};

@@ -72,13 +72,15 @@ async fn a_module_that_takes_too_long_times_out() {
     answer.check_error(504, "Timeout", "the request took too long to handle");
 }
 
-/// One instance, which may run for long, and nobody waits.
+/// One instance, which may run for long, and nobody waits. Each request is one
+/// for the module.
 const ONE_AT_A_TIME: Limits = Limits {
     memory: ByteSize::mib(64),
     time: Duration::from_mins(10),
     concurrency: 1,
     queue: 0,
     queue_wait: Duration::ZERO,
+    response_cache: ByteSize::b(0),
 };
 
 #[tokio::test]
@@ -212,7 +214,7 @@ async fn nothing_is_left_of_the_request_before() {
                     (i32.add (i32.load16_u (i32.const 4096)) (global.get $count)))
                 i32.const 4096))"#,
     );
-    let limits = Limits { concurrency: 1, ..Limits::default() };
+    let limits = Limits { concurrency: 1, response_cache: ByteSize::b(0), ..Limits::default() };
     let server = TestServer::of_component(&component, &limits).await;
     let mut client = server.connect().await;
     for _ in 0..10 {

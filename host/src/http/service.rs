@@ -1,26 +1,33 @@
 //! One request, from its head to its answer.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use http_body_util::Full;
-use hyper::header::{AGE, CONTENT_LENGTH, HeaderValue, VARY, WARNING};
 use hyper::http::request::Parts;
-use hyper::{Method, Request, Response, StatusCode};
+use hyper::http::uri::PathAndQuery;
+use hyper::{Method, Request, Response};
 use tracing::{Instrument, debug, error, info_span, warn};
 
 use super::error::HostError;
+use super::reply;
 use super::request_id::{RequestId, X_REQUEST_ID};
-use crate::module::{CallError, Module, ModuleAnswer, ModuleRequest, Reads};
-use crate::state::{Stale, StateReader};
+use crate::answer::Answer;
+use crate::module::{CallError, Module, ModuleRequest};
+use crate::response_cache::ResponseCache;
+use crate::state::StateReader;
 
 /// What requests are answered with.
 pub(super) struct Service {
     module: Module,
+    cache: ResponseCache,
     state: StateReader,
 }
 
 impl Service {
     pub(super) fn new(module: Module, state: StateReader) -> Self {
-        Self { module, state }
+        let cache = ResponseCache::new(module.limits().response_cache);
+        Self { module, cache, state }
     }
 
     /// Answers a request. Its body is of no interest: the API only reads.
@@ -28,42 +35,48 @@ impl Service {
         let (head, _) = request.into_parts();
         let id = RequestId::of(&head.headers);
         let is_head = head.method == Method::HEAD;
-        let span = info_span!("request", %id, method = %head.method, path = head.uri.path());
-        let mut response = self.ask(head).instrument(span.clone()).await;
+        let request = module_request(head);
+        let remembered = self.cache.find(&self.module, &request, &self.state.peek());
+        let mut response = match remembered {
+            Some(answer) => {
+                debug!(%id, target = %request.target, status = answer.status().as_u16(), "remembered");
+                self.reply(&answer, &request).await
+            }
+            None => self.ask(request, &id).await,
+        };
         response.headers_mut().insert(X_REQUEST_ID, id.into_header());
-        span.in_scope(|| debug!(status = response.status().as_u16(), "answered"));
-        finish(response, is_head)
+        reply::finish(response, is_head)
     }
 
     /// The module's answer, or the host's where there is none.
-    async fn ask(&self, head: Parts) -> Response<Bytes> {
-        let snapshot = self.state.snapshot();
-        let stale = snapshot.stale();
-        match self.module.handle(module_request(head), snapshot).await {
-            Ok(ModuleAnswer { response, reads }) => {
-                with_age(with_vary(response, &reads), &reads, stale)
-            }
+    async fn ask(&self, request: ModuleRequest, id: &RequestId) -> Response<Bytes> {
+        let request = Arc::new(request);
+        let path = request.target.path();
+        let span = info_span!("request", %id, method = %request.method, path);
+        let asked = self.cache.ask(&self.module, Arc::clone(&request), &self.state);
+        let response = match asked.instrument(span.clone()).await {
+            Ok(answer) => self.reply(&answer, &request).await,
             Err(cause) => {
-                report(&self.module, &cause);
-                HostError::from(&cause).response()
+                span.in_scope(|| report(&self.module, &cause));
+                HostError::from(&*cause).response()
             }
-        }
+        };
+        span.in_scope(|| debug!(status = response.status().as_u16(), "answered"));
+        response
+    }
+
+    async fn reply(&self, answer: &Answer, request: &ModuleRequest) -> Response<Bytes> {
+        let stale = self.state.peek().stale();
+        reply::reply(answer, request, stale).await
     }
 }
 
 /// What the module is asked: HEAD as GET, since its answer is the same.
 fn module_request(head: Parts) -> ModuleRequest {
     let method = if head.method == Method::HEAD { Method::GET } else { head.method };
-    let path = match head.uri.path() {
-        "" => "/",
-        path => path,
-    };
-    ModuleRequest {
-        method: method.to_string(),
-        path: path.to_owned(),
-        query: head.uri.query().map(str::to_owned),
-        headers: head.headers,
-    }
+    let target = head.uri.into_parts().path_and_query;
+    let target = target.unwrap_or(PathAndQuery::from_static("/"));
+    ModuleRequest { method, target, headers: head.headers }
 }
 
 /// Puts into the log what a client is not told, in one line whatever names a
@@ -77,43 +90,4 @@ fn report(module: &Module, cause: &CallError) {
     } else {
         error!(%module, "{message}");
     }
-}
-
-/// Says which headers of the request the answer depends on, where the module
-/// does not say so itself.
-fn with_vary(mut answer: Response<Bytes>, reads: &Reads) -> Response<Bytes> {
-    if !answer.headers().contains_key(VARY) {
-        for name in reads.headers() {
-            answer.headers_mut().append(VARY, HeaderValue::from(name.clone()));
-        }
-    }
-    answer
-}
-
-/// Says how old a good answer is, where it is made of what is no longer
-/// confirmed.
-fn with_age(mut answer: Response<Bytes>, reads: &Reads, stale: Option<Stale>) -> Response<Bytes> {
-    if let Some(stale) = stale
-        && answer.status().is_success()
-        && reads.touch(stale)
-    {
-        let headers = answer.headers_mut();
-        headers.insert(AGE, stale.since.elapsed().as_secs().into());
-        headers.insert(WARNING, HeaderValue::from_static("110 - \"Response is Stale\""));
-    }
-    answer
-}
-
-/// Leaves the body out where HTTP has none.
-fn finish(mut response: Response<Bytes>, is_head: bool) -> Response<Full<Bytes>> {
-    let has_body = !matches!(
-        response.status(),
-        StatusCode::NO_CONTENT | StatusCode::RESET_CONTENT | StatusCode::NOT_MODIFIED
-    );
-    if is_head && has_body {
-        let length = HeaderValue::from(response.body().len());
-        response.headers_mut().insert(CONTENT_LENGTH, length);
-    }
-    let leave_out = is_head || !has_body;
-    response.map(|body| Full::new(if leave_out { Bytes::new() } else { body }))
 }

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
+use http::uri::PathAndQuery;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, header};
+use tokio::sync::SemaphorePermit;
 use tracing::Span;
 use wasmtime::component::types::ComponentItem;
 use wasmtime::component::{ComponentExportIndex, InstancePre};
@@ -19,12 +21,10 @@ use crate::state::Snapshot;
 /// What a module is asked.
 #[derive(Debug, Clone)]
 pub struct ModuleRequest {
-    /// The method, such as `GET`.
-    pub method: String,
-    /// The path as the client sent it.
-    pub path: String,
-    /// What follows the `?`.
-    pub query: Option<String>,
+    /// The method.
+    pub method: Method,
+    /// The path as the client sent it, and what follows the `?`.
+    pub target: PathAndQuery,
     /// The headers, which the module can ask for by name.
     pub headers: HeaderMap,
 }
@@ -36,6 +36,12 @@ pub struct ModuleAnswer {
     pub response: Response<Bytes>,
     /// What it was made from.
     pub reads: Reads,
+}
+
+/// A place for one request among those that run at once.
+pub struct Place<'a> {
+    module: &'a Module,
+    _permit: SemaphorePermit<'a>,
 }
 
 /// A module gave no answer that can be sent. What is in it is for the log:
@@ -129,22 +135,36 @@ pub(super) fn handler(
     }
 }
 
-impl Module {
-    /// Asks the module, on a fresh instance and on this snapshot, once there is
-    /// a place for the request. Logs go to the present span.
+impl Place<'_> {
+    /// Asks the module, on a fresh instance and on this snapshot. Logs go to
+    /// the present span.
     ///
     /// While the guest runs, the task gives way to others at each tick; where
     /// it is dropped, the guest is gone.
     pub async fn handle(
-        &self,
-        request: ModuleRequest,
+        self,
+        request: Arc<ModuleRequest>,
         snapshot: Arc<Snapshot>,
     ) -> Result<ModuleAnswer, CallError> {
-        let ModuleRequest { method, path, query, headers } = request;
-        let _place = self.engine.admission.admit().await.map_err(|_| CallError::Overloaded)?;
+        self.module.handle(request, snapshot).await
+    }
+}
+
+impl Module {
+    /// Waits for a place for a request.
+    pub async fn place(&self) -> Result<Place<'_>, CallError> {
+        let permit = self.engine.admission.admit().await.map_err(|_| CallError::Overloaded)?;
+        Ok(Place { module: self, _permit: permit })
+    }
+
+    async fn handle(
+        &self,
+        request: Arc<ModuleRequest>,
+        snapshot: Arc<Snapshot>,
+    ) -> Result<ModuleAnswer, CallError> {
         let _running = self.engine.ticker.run();
         let mut store = self.store(Call {
-            view: View::new(snapshot, headers),
+            view: View::new(snapshot, Arc::clone(&request)),
             span: Span::current(),
             limits: StoreLimitsBuilder::new()
                 .memory_size(self.engine.limits.memory_bytes())
@@ -159,7 +179,11 @@ impl Module {
         let handle = instance
             .get_typed_func::<Params<'_>, Results>(&mut store, &self.handle)
             .map_err(failed)?;
-        let request = wire::Request { method: &method, path: &path, query: query.as_deref() };
+        let request = wire::Request {
+            method: request.method.as_str(),
+            path: request.target.path(),
+            query: request.target.query(),
+        };
         let (response,) = handle.call_async(&mut store, (request,)).await.map_err(failed)?;
         let response = answer(response).map_err(CallError::Invalid)?;
         Ok(ModuleAnswer { response, reads: store.into_data().view.into_reads() })

@@ -29,6 +29,11 @@ pub struct Limits {
     /// How long a request waits for an instance. Default: 1 s; up to 1 h.
     #[serde(deserialize_with = "duration")]
     pub queue_wait: Duration,
+    /// How many bytes of answers are remembered, so that whoever asks the same
+    /// while nothing has changed is answered at once; 0 remembers none.
+    /// Default: 32 MiB; up to 64 GiB.
+    #[serde(deserialize_with = "size")]
+    pub response_cache: ByteSize,
 }
 
 /// A limit is out of its range.
@@ -51,6 +56,7 @@ impl Default for Limits {
             concurrency: 64,
             queue: 256,
             queue_wait: Duration::from_secs(1),
+            response_cache: ByteSize::mib(32),
         }
     }
 }
@@ -74,6 +80,9 @@ impl Limits {
         }
         if self.queue_wait > *times.end() {
             return error("queue_wait", format!("{:?}", self.queue_wait), "0s to 1h");
+        }
+        if self.response_cache > ByteSize::gib(64) {
+            return error("response_cache", self.response_cache.to_string(), "0B to 64GiB");
         }
         Ok(())
     }

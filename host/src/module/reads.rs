@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
+use super::call::ModuleRequest;
 use crate::state::{
     ChainConfig, ChainId, Component, Generation, Known, RelayerState, Slice, Snapshot, Stale,
 };
@@ -21,7 +22,7 @@ const MOST_READS: usize = 64;
 /// see them.
 pub(super) struct View {
     snapshot: Arc<Snapshot>,
-    headers: HeaderMap,
+    request: Arc<ModuleRequest>,
     reads: Reads,
 }
 
@@ -38,8 +39,8 @@ pub struct Reads {
 }
 
 impl View {
-    pub(super) fn new(snapshot: Arc<Snapshot>, headers: HeaderMap) -> Self {
-        Self { snapshot, headers, reads: Reads::default() }
+    pub(super) fn new(snapshot: Arc<Snapshot>, request: Arc<ModuleRequest>) -> Self {
+        Self { snapshot, request, reads: Reads::default() }
     }
 
     /// The record of what was read.
@@ -82,13 +83,19 @@ impl View {
 
     /// The values of the headers of a name, or that there are none.
     pub(super) fn header(&mut self, name: &HeaderName) -> Vec<HeaderValue> {
-        let values: Vec<_> = self.headers.get_all(name).iter().cloned().collect();
+        let values: Vec<_> = self.request.headers.get_all(name).iter().cloned().collect();
         let Reads { headers, more, .. } = &mut self.reads;
         if headers.iter().all(|(known, _)| known != name) {
-            record(headers, more, || (name.clone(), values.clone()));
+            record(headers, more, || (name.clone(), values.iter().map(copied).collect()));
         }
         values
     }
+}
+
+/// The same value in memory of its own: a request's values are parts of what
+/// was read from its connection, all of which they would keep.
+fn copied(value: &HeaderValue) -> HeaderValue {
+    HeaderValue::from_bytes(value.as_bytes()).expect("a value has the bytes of one")
 }
 
 fn record<T>(reads: &mut Vec<T>, more: &mut bool, read: impl FnOnce() -> T) {
@@ -107,7 +114,7 @@ impl Reads {
         let same = |read: Option<Generation>, now| read.is_none_or(|read| read == now);
         // Without any chain being read, none being known makes no difference.
         let chains_known = self.chains.is_empty() || snapshot.chain_ids().value().is_ok();
-        !self.more
+        self.headers_are(headers)
             && same(self.components, snapshot.components().generation())
             && same(self.chain_ids, snapshot.chain_ids().generation())
             && same(self.status, snapshot.status().generation())
@@ -116,7 +123,18 @@ impl Reads {
                 .chains
                 .iter()
                 .all(|(id, read)| snapshot.chain(id.as_str()).map(Slice::generation) == *read)
-            && self.headers.iter().all(|(name, read)| headers.get_all(name).iter().eq(read))
+    }
+
+    /// Whether whoever reads the same of these headers finds the same.
+    #[must_use]
+    pub fn headers_are(&self, headers: &HeaderMap) -> bool {
+        !self.more && self.headers.iter().all(|(name, read)| headers.get_all(name).iter().eq(read))
+    }
+
+    /// Whether everything that was read is in the record.
+    #[must_use]
+    pub fn are_complete(&self) -> bool {
+        !self.more
     }
 
     /// Whether something was read that is no longer confirmed.
@@ -124,6 +142,18 @@ impl Reads {
     pub fn touch(&self, stale: Stale) -> bool {
         let chains = self.chain_ids.is_some() || !self.chains.is_empty();
         self.components.is_some() || self.status.is_some() || (stale.chains && chains)
+    }
+
+    /// The bytes that the record takes.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        let chains = self.chains.iter().map(|(id, _)| size_of_val(id) + id.as_str().len());
+        let values = self.headers.iter().flat_map(|(_, values)| values);
+        let headers = values.map(|value| size_of_val(value) + value.len());
+        size_of::<Self>()
+            + chains.sum::<usize>()
+            + headers.sum::<usize>()
+            + self.headers.len() * size_of::<(HeaderName, Vec<HeaderValue>)>()
     }
 
     /// The headers that were read: what the answer varies with.
@@ -134,9 +164,16 @@ impl Reads {
 
 #[cfg(test)]
 mod tests {
-    use super::{MOST_READS, Reads, View};
+    use super::{MOST_READS, ModuleRequest, Reads, View};
     use crate::state::{ChainConfig, ChainKind, Component, NotReady, RelayerState, StatePublisher};
-    use http::{HeaderMap, HeaderName};
+    use http::uri::PathAndQuery;
+    use http::{HeaderMap, HeaderName, Method};
+    use std::sync::Arc;
+
+    fn request(headers: HeaderMap) -> Arc<ModuleRequest> {
+        let target = PathAndQuery::from_static("/");
+        Arc::new(ModuleRequest { method: Method::GET, target, headers })
+    }
 
     fn chain(id: &str) -> ChainConfig {
         ChainConfig::new(id, ChainKind::CosmosSdk)
@@ -150,7 +187,7 @@ mod tests {
     }
 
     fn reads(publisher: &StatePublisher, read: impl FnOnce(&mut View)) -> Reads {
-        let mut view = View::new(publisher.reader().snapshot(), HeaderMap::new());
+        let mut view = View::new(publisher.reader().snapshot(), request(HeaderMap::new()));
         read(&mut view);
         view.into_reads()
     }
@@ -265,7 +302,7 @@ mod tests {
             (&[], [&["a"], &[""], &["a", "a"]]),
             (&["a", "b"], [&["a"], &["b", "a"], &[]]),
         ] {
-            let mut view = View::new(snapshot.clone(), with(read));
+            let mut view = View::new(snapshot.clone(), request(with(read)));
             assert_eq!(view.header(&name), read);
             let reads = view.into_reads();
             assert_eq!(reads.headers().collect::<Vec<_>>(), [&name]);

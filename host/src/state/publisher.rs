@@ -1,6 +1,7 @@
 //! Publishing: how state gets from a source to the requests.
 
 use std::collections::HashMap;
+use std::ops::Deref;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
@@ -216,6 +217,7 @@ impl StatePublisher {
         let mut newest = self.shared.newest.lock().unwrap_or_else(PoisonError::into_inner);
         let next = Generation(newest.0 + 1);
         let mut snapshot = Snapshot::clone(&self.shared.current.load());
+        snapshot.generation = next;
         change(&mut snapshot, next);
         self.shared.current.store(Arc::new(snapshot));
         *newest = next;
@@ -227,6 +229,12 @@ impl StateReader {
     #[must_use]
     pub fn snapshot(&self) -> Arc<Snapshot> {
         self.shared.current.load_full()
+    }
+
+    /// A look at the present snapshot: cheaper than to take it, and not to be
+    /// kept.
+    pub(crate) fn peek(&self) -> impl Deref<Target = Arc<Snapshot>> {
+        self.shared.current.load()
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::Instant;
 use super::relayer::{Component, NotReady, RelayerState};
 use super::{ChainConfig, ChainId};
 
-/// When a slice's content last changed: a number that only grows.
+/// When something was published: a number that only grows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Generation(pub(super) u64);
 
@@ -80,6 +80,7 @@ pub type Known<T> = Result<T, NotReady>;
 /// another snapshot, which shares the slices that are the same.
 #[derive(Debug, Clone)]
 pub struct Snapshot {
+    pub(super) generation: Generation,
     pub(super) components: Slice<Vec<Component>>,
     pub(super) chain_ids: Slice<Known<Vec<ChainId>>>,
     pub(super) chains: HashMap<ChainId, Slice<ChainConfig>>,
@@ -104,6 +105,7 @@ impl Snapshot {
     pub(super) fn empty() -> Self {
         let start = Generation(0);
         Self {
+            generation: start,
             components: Slice::new(
                 vec![Component {
                     name: "ibc-relayer".to_owned(),
@@ -117,6 +119,12 @@ impl Snapshot {
             before_not_ready: None,
             stale: None,
         }
+    }
+
+    /// Grows with each publication, whatever it changes.
+    #[must_use]
+    pub fn generation(&self) -> Generation {
+        self.generation
     }
 
     /// The relayer's parts, `ibc-relayer` first.

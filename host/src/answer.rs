@@ -1,0 +1,132 @@
+//! A module's answer as HTTP has it: with what lets clients and caches keep it
+//! without ever showing what is no longer so.
+//!
+//! A module's own headers win. Where it does not set them, `etag` is made of
+//! the content, `vary` has the headers that the module read, and
+//! `cache-control` asks to come back before an answer is shown again.
+
+mod compression;
+mod encoding;
+
+use bytes::Bytes;
+use http::header::{CACHE_CONTROL, ETAG, VARY};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+
+use crate::module::{ModuleAnswer, Reads};
+use crate::state::Generation;
+use compression::Compression;
+pub use encoding::Encoding;
+
+/// A module's answer, and what it was made from.
+#[derive(Debug)]
+pub struct Answer {
+    status: StatusCode,
+    plain: Representation,
+    compression: Option<Compression>,
+    reads: Reads,
+    generation: Generation,
+}
+
+/// An answer in one encoding: headers and body.
+#[derive(Debug)]
+pub struct Representation {
+    /// The headers.
+    pub headers: HeaderMap,
+    /// The body.
+    pub body: Bytes,
+}
+
+impl Answer {
+    /// The answer that a module gave on a snapshot of this generation.
+    #[must_use]
+    pub fn new(answer: ModuleAnswer, generation: Generation) -> Self {
+        let ModuleAnswer { response, reads } = answer;
+        let (head, body) = response.into_parts();
+        let (status, mut headers) = (head.status, head.headers);
+        let own_etag = status.is_success() && !headers.contains_key(ETAG);
+        if own_etag {
+            headers.insert(ETAG, etag(status, &headers, &body));
+        }
+        if !headers.contains_key(VARY) {
+            for name in reads.headers() {
+                headers.append(VARY, HeaderValue::from(name.clone()));
+            }
+        }
+        if !headers.contains_key(CACHE_CONTROL) {
+            headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+        }
+        let compression = Compression::of(&mut headers, &body, own_etag);
+        Self { status, plain: Representation { headers, body }, compression, reads, generation }
+    }
+
+    /// The status.
+    #[must_use]
+    pub fn status(&self) -> StatusCode {
+        self.status
+    }
+
+    /// The answer as it is.
+    #[must_use]
+    pub fn plain(&self) -> &Representation {
+        &self.plain
+    }
+
+    /// The answer in this encoding, or as it is where that would not be
+    /// shorter. Each encoding is made once, when it is first asked for.
+    pub async fn encoded(&self, encoding: Encoding) -> &Representation {
+        match &self.compression {
+            Some(compression) => {
+                compression.get(encoding, &self.plain).await.unwrap_or(&self.plain)
+            }
+            None => &self.plain,
+        }
+    }
+
+    /// Whether it can be had in another encoding.
+    #[must_use]
+    pub fn is_compressible(&self) -> bool {
+        self.compression.is_some()
+    }
+
+    /// What it was made from.
+    #[must_use]
+    pub fn reads(&self) -> &Reads {
+        &self.reads
+    }
+
+    /// The generation of the snapshot that it was made from.
+    #[must_use]
+    pub fn generation(&self) -> Generation {
+        self.generation
+    }
+
+    /// The most bytes that it takes, with all its encodings.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        const VALUE: usize = size_of::<HeaderName>() + size_of::<HeaderValue>() + 32;
+        let headers: usize = self.plain.headers.iter().map(|(_, value)| VALUE + value.len()).sum();
+        let plain = size_of::<Self>() + headers + self.plain.body.len();
+        let encoded = match &self.compression {
+            Some(_) => Encoding::ALL.len() * headers + self.plain.body.len(),
+            None => 0,
+        };
+        plain + encoded + self.reads.size()
+    }
+}
+
+/// A strong validator: the hash of all that a client is told.
+fn etag(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> HeaderValue {
+    let mut hash = blake3::Hasher::new();
+    let mut part = |part: &[u8]| {
+        hash.update(&part.len().to_le_bytes()).update(part);
+    };
+    part(status.as_str().as_bytes());
+    for (name, value) in headers {
+        part(name.as_str().as_bytes());
+        part(value.as_bytes());
+    }
+    part(body);
+    let hash = hash.finalize().to_hex();
+    let text = format!("\"{}\"", &hash[..32]);
+    HeaderValue::try_from(text).expect("digits in quotes make a valid header")
+}

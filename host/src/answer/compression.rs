@@ -1,0 +1,120 @@
+//! An answer's other encodings, each made once.
+
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::thread::available_parallelism;
+
+use bytes::Bytes;
+use http::header::{CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, ETAG, VARY};
+use http::{HeaderMap, HeaderValue};
+use tokio::sync::{OnceCell, Semaphore};
+use tokio::task::spawn_blocking;
+
+use super::Representation;
+use super::encoding::Encoding;
+
+/// A shorter body, in bytes, fits a packet or two as it is.
+const LEAST: usize = 1024;
+
+/// The bodies that are being compressed at once: as many as there are
+/// processors. The others wait, and leave the requests theirs.
+static AT_WORK: LazyLock<Semaphore> =
+    LazyLock::new(|| Semaphore::new(available_parallelism().map_or(1, usize::from)));
+
+/// The encodings of a body that is worth it.
+#[derive(Debug)]
+pub(super) struct Compression {
+    encoded: [OnceCell<Option<Representation>>; Encoding::ALL.len()],
+    /// The bytes that encodings may still take: all of them together no more
+    /// than the body, so that an answer's size is known from the start.
+    room: AtomicUsize,
+    /// The validator is the host's, not the module's.
+    own_etag: bool,
+}
+
+impl Compression {
+    /// The encodings of an answer, none of them made yet. Its headers come to
+    /// say that it has some.
+    pub(super) fn of(headers: &mut HeaderMap, body: &Bytes, own_etag: bool) -> Option<Self> {
+        if body.len() <= LEAST || !is_worth_it(headers) {
+            return None;
+        }
+        let varies = |name: &str| name == "*" || name.eq_ignore_ascii_case("accept-encoding");
+        if !list(headers, VARY.as_str()).any(varies) {
+            headers.append(VARY, HeaderValue::from_static("accept-encoding"));
+        }
+        Some(Self { encoded: Default::default(), room: AtomicUsize::new(body.len()), own_etag })
+    }
+
+    /// The plain answer in this encoding, where that is shorter.
+    pub(super) async fn get(
+        &self,
+        encoding: Encoding,
+        plain: &Representation,
+    ) -> Option<&Representation> {
+        let made = self.encoded[encoding as usize].get_or_init(|| async {
+            let body = encode(encoding, plain.body.clone()).await?;
+            self.room
+                .fetch_update(Relaxed, Relaxed, |room| room.checked_sub(body.len()))
+                .ok()
+                .map(|_| Representation { headers: self.headers(encoding, &plain.headers), body })
+        });
+        made.await.as_ref()
+    }
+
+    /// The headers of the encoded answer.
+    fn headers(&self, encoding: Encoding, plain: &HeaderMap) -> HeaderMap {
+        let mut headers = plain.clone();
+        headers.insert(CONTENT_ENCODING, encoding.header());
+        if let Some(etag) = headers.get_mut(ETAG) {
+            *etag = self.etag(encoding, etag);
+        }
+        headers
+    }
+
+    /// The validator of the encoded answer: strong ones differ, so ours is
+    /// marked, and a module's is made weak.
+    fn etag(&self, encoding: Encoding, plain: &HeaderValue) -> HeaderValue {
+        let plain_bytes = plain.as_bytes();
+        let bytes = match plain_bytes.strip_suffix(b"\"") {
+            Some(start) if self.own_etag => {
+                [start, b"-", encoding.name().as_bytes(), b"\""].concat()
+            }
+            _ if plain_bytes.starts_with(b"W/") => return plain.clone(),
+            _ => [b"W/", plain_bytes].concat(),
+        };
+        HeaderValue::from_maybe_shared(Bytes::from(bytes))
+            .expect("it is a header's value with letters added")
+    }
+}
+
+async fn encode(encoding: Encoding, body: Bytes) -> Option<Bytes> {
+    let _turn = AT_WORK.acquire().await.ok()?;
+    let encoded = spawn_blocking(move || encoding.encode(&body)).await.ok()?;
+    Some(encoded.ok()?.into())
+}
+
+/// Whether the body is text that nobody has compressed yet, or wants as it is.
+fn is_worth_it(headers: &HeaderMap) -> bool {
+    let content_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let essence = content_type.unwrap_or_default().split(';').next().unwrap_or_default();
+    let essence = essence.trim().to_ascii_lowercase();
+    let is_text = essence.starts_with("text/")
+        || ["json", "xml", "javascript"].iter().any(|kind| {
+            essence.strip_prefix("application/").is_some_and(|subtype| subtype.ends_with(kind))
+        })
+        || essence == "image/svg+xml";
+    let as_it_is = list(headers, CACHE_CONTROL.as_str())
+        .any(|directive| directive.eq_ignore_ascii_case("no-transform"));
+    is_text && !as_it_is && !headers.contains_key(CONTENT_ENCODING)
+}
+
+/// The members of a header that is a list.
+fn list<'a>(headers: &'a HeaderMap, name: &str) -> impl Iterator<Item = &'a str> {
+    headers
+        .get_all(name)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .map(str::trim)
+}

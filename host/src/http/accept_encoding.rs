@@ -1,0 +1,106 @@
+//! Which encoding a client would like, by its `accept-encoding`.
+
+use hyper::HeaderMap;
+use hyper::header::ACCEPT_ENCODING;
+
+use crate::answer::Encoding;
+
+/// The encoding to send a body in; `None` is the body as it is. Where the
+/// client takes several alike, the one that [`Encoding::ALL`] has first.
+pub(super) fn preferred(headers: &HeaderMap) -> Option<Encoding> {
+    if !headers.contains_key(ACCEPT_ENCODING) {
+        return None;
+    }
+    let named = |name: &str| {
+        members(headers).find_map(|(member, quality)| is(member, name).then_some(quality))
+    };
+    let any = named("*");
+    let identity = named("identity").unwrap_or(0);
+    Encoding::ALL
+        .into_iter()
+        .rev()
+        .map(|encoding| (named(encoding.name()).or(any).unwrap_or(0), encoding))
+        .filter(|(quality, _)| *quality > 0 && *quality >= identity)
+        .max_by_key(|(quality, _)| *quality)
+        .map(|(_, encoding)| encoding)
+}
+
+/// The codings that the client names, with their qualities in thousandths.
+fn members(headers: &HeaderMap) -> impl Iterator<Item = (&str, u16)> {
+    headers
+        .get_all(ACCEPT_ENCODING)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .map(|member| {
+            let (name, parameters) = member.split_once(';').unwrap_or((member, ""));
+            (name.trim(), quality(parameters))
+        })
+}
+
+/// A coding with a quality that makes no sense is not wanted.
+fn quality(parameters: &str) -> u16 {
+    let parameters = parameters.trim();
+    if parameters.is_empty() {
+        return 1000;
+    }
+    let value = parameters.strip_prefix(['q', 'Q']).and_then(|rest| rest.trim().strip_prefix('='));
+    let value = value.and_then(|value| value.trim().parse::<f32>().ok());
+    match value {
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "it is from 0 to 1000"
+        )]
+        Some(value) if (0.0..=1.0).contains(&value) => (value * 1000.0) as u16,
+        _ => 0,
+    }
+}
+
+fn is(member: &str, name: &str) -> bool {
+    member.eq_ignore_ascii_case(name)
+        // What old clients say.
+        || (name == "gzip" && member.eq_ignore_ascii_case("x-gzip"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::preferred;
+    use crate::answer::Encoding::{Brotli, Gzip, Zstd};
+    use hyper::HeaderMap;
+    use hyper::header::ACCEPT_ENCODING;
+
+    #[test]
+    fn the_client_chooses_and_else_the_server() {
+        for (values, encoding) in [
+            (&[][..], None),
+            (&[""], None),
+            (&["identity"], None),
+            (&["deflate"], None),
+            (&["gzip"], Some(Gzip)),
+            (&["GZip"], Some(Gzip)),
+            (&["x-gzip"], Some(Gzip)),
+            (&["gzip, deflate, br, zstd"], Some(Zstd)),
+            (&["gzip, deflate, br"], Some(Brotli)),
+            (&["gzip", "br"], Some(Brotli)),
+            (&["*"], Some(Zstd)),
+            (&["zstd;q=0, *"], Some(Brotli)),
+            (&["gzip;q=1.0, br;q=0.9"], Some(Gzip)),
+            (&["gzip; q=0.5 , br ; Q = 0.7"], Some(Brotli)),
+            (&["gzip;q=0"], None),
+            (&["*;q=0"], None),
+            (&["gzip;q=0.001"], Some(Gzip)),
+            (&["identity, gzip;q=0.5"], None),
+            (&["identity;q=0.5, gzip"], Some(Gzip)),
+            (&["identity, gzip"], Some(Gzip)),
+            (&["gzip;q=2", "br;q=-1", "zstd;q=x"], None),
+            (&["gzip;q=NaN", "br;level=1", ";;;", ",,"], None),
+        ] {
+            let mut headers = HeaderMap::new();
+            for value in values {
+                headers.append(ACCEPT_ENCODING, value.parse().unwrap());
+            }
+            assert_eq!(preferred(&headers), encoding, "{values:?}");
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! Answers that are remembered.
+//!
+//! A module is a pure function of the request and of what it read, and all
+//! reads are recorded. So an answer is good for whoever asks the same for as
+//! long as everything that it was made from is as it was; and those who ask
+//! the same at the same time can share one run of the module.
+//!
+//! | file | job |
+//! |---|---|
+//! | `key.rs` | what is the same question |
+//! | `entries.rs` | answers by question, within a number of bytes |
+//! | `flights.rs` | runs that are shared by all who wait for them |
+
+mod entries;
+mod flights;
+mod key;
+
+use std::sync::Arc;
+
+use bytesize::ByteSize;
+use futures_util::FutureExt;
+use tracing::Instrument;
+use tracing::Span;
+
+use crate::answer::Answer;
+use crate::module::{Module, ModuleRequest};
+use crate::state::{Snapshot, StateReader};
+use entries::Entries;
+use flights::{Flights, Outcome};
+
+/// How often a request waits for the run of another that turns out not to be
+/// for it, before it has one of its own.
+const PATIENCE: u32 = 4;
+
+/// Remembers the answers of modules. Cheap to clone.
+#[derive(Clone)]
+pub struct ResponseCache {
+    /// Nothing where nothing is to be remembered.
+    memory: Option<Arc<Memory>>,
+}
+
+struct Memory {
+    entries: Entries,
+    flights: Arc<Flights>,
+}
+
+impl ResponseCache {
+    /// A cache of this many bytes; of 0 remembers nothing.
+    #[must_use]
+    pub fn new(capacity: ByteSize) -> Self {
+        let memory = |capacity| Memory { entries: Entries::new(capacity), flights: Arc::default() };
+        let capacity = capacity.as_u64();
+        Self { memory: (capacity > 0).then(|| Arc::new(memory(capacity))) }
+    }
+
+    /// The answer to a request, where it is remembered and still what the
+    /// module would answer on this snapshot.
+    #[must_use]
+    pub fn find(
+        &self,
+        module: &Module,
+        request: &ModuleRequest,
+        snapshot: &Snapshot,
+    ) -> Option<Arc<Answer>> {
+        self.memory.as_ref()?.entries.find(&module.digest(), request, snapshot).ok()
+    }
+
+    /// The answer to a request on a state that is not older than the request:
+    /// remembered, of a run that others wait for, or of a run of its own.
+    ///
+    /// # Errors
+    /// Where the module gives no answer. Errors are not remembered, but those
+    /// who share a run share its error.
+    pub async fn ask(
+        &self,
+        module: &Module,
+        request: Arc<ModuleRequest>,
+        state: &StateReader,
+    ) -> Outcome {
+        let Some(memory) = &self.memory else { return alone(module, request, state).await };
+        let arrival = state.peek().generation();
+        for _ in 0..PATIENCE {
+            let found = memory.entries.find(&module.digest(), &request, &state.peek());
+            let key = match found {
+                Ok(answer) => return Ok(answer),
+                Err(key) => key,
+            };
+            let (flight, is_ours) = memory.flights.join(&key, || {
+                let run = run(Arc::clone(memory), module.clone(), request.clone(), state.clone());
+                run.instrument(Span::current()).boxed()
+            });
+            let answer = flight.await?;
+            let reads = answer.reads();
+            let is_fresh = || {
+                answer.generation() >= arrival || reads.are_current(&state.peek(), &request.headers)
+            };
+            if is_ours || (reads.headers_are(&request.headers) && is_fresh()) {
+                return Ok(answer);
+            }
+            if !reads.are_complete() {
+                break;
+            }
+        }
+        alone(module, request, state).await
+    }
+
+    /// The bytes that are in use.
+    #[must_use]
+    pub fn size(&self) -> ByteSize {
+        ByteSize::b(self.memory.as_ref().map_or(0, |memory| memory.entries.size()))
+    }
+}
+
+/// A run for one request.
+async fn alone(module: &Module, request: Arc<ModuleRequest>, state: &StateReader) -> Outcome {
+    let place = module.place().await?;
+    let snapshot = state.snapshot();
+    let generation = snapshot.generation();
+    let answer = place.handle(request, snapshot).await?;
+    Ok(Arc::new(Answer::new(answer, generation)))
+}
+
+/// A run for all who wait for it. Its answer is remembered before they go on.
+async fn run(
+    memory: Arc<Memory>,
+    module: Module,
+    request: Arc<ModuleRequest>,
+    state: StateReader,
+) -> Outcome {
+    // Another run may have ended since it was looked for.
+    if let Ok(answer) = memory.entries.find(&module.digest(), &request, &state.peek()) {
+        return Ok(answer);
+    }
+    let answer = alone(&module, Arc::clone(&request), &state).await?;
+    memory.entries.insert(&module.digest(), &request, &answer);
+    Ok(answer)
+}

@@ -1,0 +1,119 @@
+//! Answers by question, within a number of bytes.
+//!
+//! What is kept when there is no room is the choice of a library that resists
+//! scans: questions that are asked once do not push out those that are asked
+//! again and again.
+
+use std::sync::Arc;
+
+use http::HeaderName;
+use quick_cache::sync::{Cache, DefaultLifecycle};
+use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
+
+use super::key::{Key, Question, values};
+use crate::answer::Answer;
+use crate::module::{Digest, ModuleRequest};
+use crate::state::Snapshot;
+
+/// What an answer to a chain or an error takes, in bytes; the library wants to
+/// know how many entries there may be.
+const USUAL_SIZE: u64 = 2048;
+
+/// What the library takes for an entry, in bytes.
+const OVERHEAD: usize = 128;
+
+/// More headers than this are not worth telling requests apart by.
+const MOST_HEADERS: usize = 16;
+
+pub(super) struct Entries(Cache<Key, Entry, Size>);
+
+/// What stands under a question.
+#[derive(Clone)]
+enum Entry {
+    Answer(Arc<Answer>),
+    /// The answer depends on these headers: it stands under the question with
+    /// what the request says in them.
+    Varies(Arc<[HeaderName]>),
+}
+
+#[derive(Clone)]
+struct Size;
+
+impl Weighter<Key, Entry> for Size {
+    fn weight(&self, key: &Key, entry: &Entry) -> u64 {
+        let entry = match entry {
+            Entry::Answer(answer) => answer.size(),
+            Entry::Varies(names) => size_of_val::<[HeaderName]>(names),
+        };
+        (OVERHEAD + key.size() + entry) as u64
+    }
+}
+
+impl Entries {
+    pub(super) fn new(capacity: u64) -> Self {
+        let count = usize::try_from(capacity / USUAL_SIZE).unwrap_or(usize::MAX).max(16);
+        let options = OptionsBuilder::new()
+            .weight_capacity(capacity)
+            .estimated_items_capacity(count)
+            // Each shard has a part of the capacity: more than one, and an
+            // answer of more than that part would not fit.
+            .shards(1)
+            .build()
+            .expect("all that has to be set is set");
+        let lifecycle = DefaultLifecycle::default();
+        Self(Cache::with_options(options, Size, DefaultHashBuilder::default(), lifecycle))
+    }
+
+    /// The answer that is remembered and is still the one, or else the key to
+    /// ask under.
+    pub(super) fn find(
+        &self,
+        module: &Digest,
+        request: &ModuleRequest,
+        snapshot: &Snapshot,
+    ) -> Result<Arc<Answer>, Key> {
+        let question = Question::new(module, request);
+        let current = |entry| match entry {
+            Some(Entry::Answer(answer))
+                if answer.reads().are_current(snapshot, &request.headers) =>
+            {
+                Some(answer)
+            }
+            _ => None,
+        };
+        match self.0.get(&question) {
+            Some(Entry::Varies(names)) => {
+                let headers = values(&names, &request.headers);
+                let question = question.with(&headers);
+                current(self.0.get(&question)).ok_or_else(|| question.key())
+            }
+            entry => current(entry).ok_or_else(|| question.key()),
+        }
+    }
+
+    /// Remembers an answer in place of any before.
+    pub(super) fn insert(&self, module: &Digest, request: &ModuleRequest, answer: &Arc<Answer>) {
+        if !answer.reads().are_complete() {
+            return;
+        }
+        let question = Question::new(module, request);
+        let known = match self.0.peek(&question) {
+            Some(Entry::Varies(names)) => names,
+            _ => Arc::default(),
+        };
+        let mut names = known.to_vec();
+        names.extend(answer.reads().headers().filter(|name| !known.contains(name)).cloned());
+        if names.len() > MOST_HEADERS {
+            return;
+        }
+        let headers = values(&names, &request.headers);
+        if names.len() > known.len() {
+            self.0.insert(question.key(), Entry::Varies(names.into()));
+        }
+        self.0.insert(question.with(&headers).key(), Entry::Answer(Arc::clone(answer)));
+    }
+
+    pub(super) fn size(&self) -> u64 {
+        self.0.weight()
+    }
+}

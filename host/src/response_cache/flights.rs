@@ -1,0 +1,78 @@
+//! Runs that are shared by all who wait for them.
+//!
+//! A run goes on as long as anybody waits for it, whoever began it.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use futures_util::FutureExt;
+use futures_util::future::{BoxFuture, Shared, WeakShared};
+
+use super::key::Key;
+use crate::answer::Answer;
+use crate::module::CallError;
+
+/// How a run ends.
+pub(super) type Outcome = Result<Arc<Answer>, Arc<CallError>>;
+
+type Run = BoxFuture<'static, Outcome>;
+
+/// The runs that somebody waits for.
+#[derive(Default)]
+pub(super) struct Flights {
+    open: Mutex<HashMap<Key, Open>>,
+    count: AtomicU64,
+}
+
+struct Open {
+    number: u64,
+    run: WeakShared<Run>,
+}
+
+/// Takes a run off the list when it ends, or when nobody waits for it.
+struct Landing {
+    flights: Arc<Flights>,
+    key: Key,
+    number: u64,
+}
+
+impl Flights {
+    /// The run for this key, and whether it was just begun.
+    pub(super) fn join(
+        self: &Arc<Self>,
+        key: &Key,
+        run: impl FnOnce() -> Run,
+    ) -> (Shared<Run>, bool) {
+        let mut open = self.open();
+        if let Some(run) = open.get(key).and_then(|open| open.run.upgrade()) {
+            return (run, false);
+        }
+        let number = self.count.fetch_add(1, Relaxed);
+        let landing = Landing { flights: Arc::clone(self), key: key.clone(), number };
+        let run = run();
+        let run = async move {
+            let _landing = landing;
+            run.await
+        };
+        let run = run.boxed().shared();
+        let weak = run.downgrade().expect("a run that has not begun has not ended");
+        open.insert(key.clone(), Open { number, run: weak });
+        (run, true)
+    }
+
+    fn open(&self) -> MutexGuard<'_, HashMap<Key, Open>> {
+        // Nothing that panics is done while it is held.
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Landing {
+    fn drop(&mut self) {
+        let mut open = self.flights.open();
+        // There may be a newer one: begun when nobody waited for this any more.
+        if open.get(&self.key).is_some_and(|open| open.number == self.number) {
+            open.remove(&self.key);
+        }
+    }
+}
