@@ -55,6 +55,7 @@ impl Answer {
         if !headers.contains_key(CACHE_CONTROL) {
             headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
         }
+        headers.insert("x-request-id", HeaderValue::from_static(""));
         let compression = Compression::of(&mut headers, &body, own_etag);
         Self { status, plain: Representation { headers, body }, compression, reads, generation }
     }
@@ -71,14 +72,22 @@ impl Answer {
         &self.plain
     }
 
-    /// The answer in this encoding, or as it is where that would not be
-    /// shorter. Each encoding is made once, when it is first asked for.
-    pub async fn encoded(&self, encoding: Encoding) -> &Representation {
-        match &self.compression {
-            Some(compression) => {
-                compression.get(encoding, &self.plain).await.unwrap_or(&self.plain)
-            }
-            None => &self.plain,
+    /// The answer in this encoding, or as it is where there is none or that
+    /// would not be shorter. Each encoding is made once, when it is first asked
+    /// for.
+    pub async fn encoded(&self, encoding: Option<Encoding>) -> &Representation {
+        match (&self.compression, encoding) {
+            (Some(compression), Some(encoding)) => compression.make(encoding, &self.plain).await,
+            _ => &self.plain,
+        }
+    }
+
+    /// The same, where it need not be made first.
+    #[must_use]
+    pub fn made(&self, encoding: Option<Encoding>) -> Option<&Representation> {
+        match (&self.compression, encoding) {
+            (Some(compression), Some(encoding)) => compression.made(encoding, &self.plain),
+            _ => Some(&self.plain),
         }
     }
 
@@ -86,6 +95,18 @@ impl Answer {
     #[must_use]
     pub fn is_compressible(&self) -> bool {
         self.compression.is_some()
+    }
+
+    /// The same answer in memory of its own, with the encodings that are made
+    /// by now.
+    pub(crate) fn copy(&self) -> Self {
+        Self {
+            status: self.status,
+            plain: self.plain.copy(),
+            compression: self.compression.as_ref().map(Compression::copy),
+            reads: self.reads.clone(),
+            generation: self.generation,
+        }
     }
 
     /// What it was made from.
@@ -111,6 +132,17 @@ impl Answer {
             None => 0,
         };
         plain + encoded + self.reads.size()
+    }
+}
+
+impl Representation {
+    fn copy(&self) -> Self {
+        let mut headers = HeaderMap::with_capacity(self.headers.len());
+        for (name, value) in &self.headers {
+            let value = HeaderValue::from_bytes(value.as_bytes());
+            headers.append(name, value.expect("a value has the bytes of one"));
+        }
+        Self { headers, body: Bytes::copy_from_slice(&self.body) }
     }
 }
 

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `server.rs` | accepts connections, and ends when it is told to |
 //! | `connection.rs` | one connection |
+//! | `liveness.rs` | what each connection is doing, and when it is to end |
 //! | `service.rs` | one request, from its head to its answer |
 //! | `reply.rs` | an answer, as this client wants it |
 //! | `conditional.rs` | whether the client has got it already |
@@ -15,6 +16,7 @@ mod accept_encoding;
 mod conditional;
 mod connection;
 mod error;
+mod liveness;
 mod reply;
 mod request_id;
 mod server;

@@ -15,6 +15,7 @@
 //! | `call.rs` | one request, on a fresh instance |
 //! | `imports.rs` | what an instance can call |
 //! | `reads.rs` | what an instance can see, and the record of what it saw |
+//! | `reused.rs` | an instance that is asked again and again, for benchmarks |
 //! | `wire.rs` | the contract's types, as they cross to a module |
 
 mod audit;
@@ -25,6 +26,7 @@ mod imports;
 mod limits;
 mod load;
 mod reads;
+mod reused;
 mod ticker;
 mod wire;
 
@@ -35,6 +37,8 @@ pub use engine::{Engine, EngineError};
 pub use limits::{LimitError, Limits};
 pub use load::{Digest, LoadError, Module};
 pub use reads::Reads;
+#[doc(hidden)]
+pub use reused::ReusedInstance;
 
 /// The module that is served when no other is given: `guest/`, built with
 /// this crate.

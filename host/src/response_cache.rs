@@ -8,25 +8,30 @@
 //! | file | job |
 //! |---|---|
 //! | `key.rs` | what is the same question |
+//! | `near.rs` | copies of answers that each thread has for itself |
 //! | `entries.rs` | answers by question, within a number of bytes |
 //! | `flights.rs` | runs that are shared by all who wait for them |
 
 mod entries;
 mod flights;
 mod key;
+mod near;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use bytesize::ByteSize;
 use futures_util::FutureExt;
-use tracing::Instrument;
-use tracing::Span;
+use tracing::{Instrument, Span};
 
 use crate::answer::Answer;
 use crate::module::{Module, ModuleRequest};
 use crate::state::{Snapshot, StateReader};
 use entries::Entries;
-use flights::{Flights, Outcome};
+use flights::Flights;
+pub use flights::Outcome;
+use key::KeyRef;
+pub use key::Question;
 
 /// How often a request waits for the run of another that turns out not to be
 /// for it, before it has one of its own.
@@ -40,6 +45,8 @@ pub struct ResponseCache {
 }
 
 struct Memory {
+    /// Tells this cache from any other of the process.
+    number: u64,
     entries: Entries,
     flights: Arc<Flights>,
 }
@@ -48,21 +55,37 @@ impl ResponseCache {
     /// A cache of this many bytes; of 0 remembers nothing.
     #[must_use]
     pub fn new(capacity: ByteSize) -> Self {
-        let memory = |capacity| Memory { entries: Entries::new(capacity), flights: Arc::default() };
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        let memory = |capacity| Memory {
+            number: COUNT.fetch_add(1, Relaxed),
+            entries: Entries::new(capacity),
+            flights: Arc::default(),
+        };
         let capacity = capacity.as_u64();
         Self { memory: (capacity > 0).then(|| Arc::new(memory(capacity))) }
     }
 
-    /// The answer to a request, where it is remembered and still what the
-    /// module would answer on this snapshot.
-    #[must_use]
-    pub fn find(
+    /// Makes something of the answer to a question, where it is remembered and
+    /// still what the module would answer on this snapshot.
+    pub fn find<T>(
         &self,
         module: &Module,
-        request: &ModuleRequest,
+        question: Question<'_>,
         snapshot: &Snapshot,
-    ) -> Option<Arc<Answer>> {
-        self.memory.as_ref()?.entries.find(&module.digest(), request, snapshot).ok()
+        use_it: impl Fn(&Answer) -> Option<T>,
+    ) -> Option<T> {
+        let memory = self.memory.as_ref()?;
+        let key = KeyRef::new(module.digest(), question);
+        let near = near::find(memory.number, &key, |answer| {
+            let is_current = answer.reads().are_current(snapshot, question.headers);
+            if is_current { use_it(answer) } else { None }
+        });
+        near.or_else(|| {
+            let answer = memory.entries.find(module.digest(), question, snapshot).ok()?;
+            let made = use_it(&answer)?;
+            near::keep(memory.number, &key, &answer);
+            Some(made)
+        })
     }
 
     /// The answer to a request on a state that is not older than the request:
@@ -78,9 +101,10 @@ impl ResponseCache {
         state: &StateReader,
     ) -> Outcome {
         let Some(memory) = &self.memory else { return alone(module, request, state).await };
+        let question = Question::from(&*request);
         let arrival = state.peek().generation();
         for _ in 0..PATIENCE {
-            let found = memory.entries.find(&module.digest(), &request, &state.peek());
+            let found = memory.entries.find(module.digest(), question, &state.peek());
             let key = match found {
                 Ok(answer) => return Ok(answer),
                 Err(key) => key,
@@ -92,9 +116,9 @@ impl ResponseCache {
             let answer = flight.await?;
             let reads = answer.reads();
             let is_fresh = || {
-                answer.generation() >= arrival || reads.are_current(&state.peek(), &request.headers)
+                answer.generation() >= arrival || reads.are_current(&state.peek(), question.headers)
             };
-            if is_ours || (reads.headers_are(&request.headers) && is_fresh()) {
+            if is_ours || (reads.headers_are(question.headers) && is_fresh()) {
                 return Ok(answer);
             }
             if !reads.are_complete() {
@@ -127,11 +151,13 @@ async fn run(
     request: Arc<ModuleRequest>,
     state: StateReader,
 ) -> Outcome {
+    let question = Question::from(&*request);
     // Another run may have ended since it was looked for.
-    if let Ok(answer) = memory.entries.find(&module.digest(), &request, &state.peek()) {
+    let found = memory.entries.find(module.digest(), question, &state.peek());
+    if let Ok(answer) = found {
         return Ok(answer);
     }
     let answer = alone(&module, Arc::clone(&request), &state).await?;
-    memory.entries.insert(&module.digest(), &request, &answer);
+    memory.entries.insert(module.digest(), question, &answer);
     Ok(answer)
 }

@@ -17,6 +17,7 @@
 pub mod client;
 pub mod command;
 pub mod component;
+pub mod load;
 pub mod measure;
 pub mod relayer;
 pub mod server;

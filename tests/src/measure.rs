@@ -15,7 +15,17 @@ pub fn quantile(times: &mut [Duration], part: f64) -> Duration {
 /// The memory of this process that is in use, in bytes.
 #[must_use]
 pub fn resident_memory() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+    memory("self", "VmRSS:")
+}
+
+/// The most memory that a process has had in use, in bytes.
+#[must_use]
+pub fn peak_memory_of(process: i32) -> u64 {
+    memory(&process.to_string(), "VmHWM:")
+}
+
+fn memory(process: &str, field: &str) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+    let line = status.lines().find(|line| line.starts_with(field)).unwrap();
     line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 1024
 }

@@ -1,10 +1,11 @@
 //! A server in this process, on a free port.
 
 use std::net::SocketAddr;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
+use hyper::header::HeaderName;
 use relayer_rest_host::Server;
-use relayer_rest_host::module::{Engine, Limits, Module};
+use relayer_rest_host::module::{Engine, Limits, Module, ModuleRequest};
 use relayer_rest_host::state::hermes_config::HermesConfig;
 use relayer_rest_host::state::{StatePublisher, Upstream, sample};
 use tokio::net::TcpListener;
@@ -21,6 +22,17 @@ static EMBEDDED: LazyLock<Module> =
 #[must_use]
 pub fn engine(limits: &Limits) -> Engine {
     Engine::new(limits).unwrap()
+}
+
+/// A request, as a module sees it.
+#[must_use]
+pub fn request(method: &str, target: &str, headers: &[(&str, &str)]) -> Arc<ModuleRequest> {
+    let headers = headers
+        .iter()
+        .map(|(name, value)| (name.parse::<HeaderName>().unwrap(), value.parse().unwrap()))
+        .collect();
+    let (method, target) = (method.parse().unwrap(), target.parse().unwrap());
+    Arc::new(ModuleRequest { method, target, headers })
 }
 
 /// A server, until it is dropped or told to stop.

@@ -46,12 +46,22 @@ impl Compression {
         Some(Self { encoded: Default::default(), room: AtomicUsize::new(body.len()), own_etag })
     }
 
-    /// The plain answer in this encoding, where that is shorter.
-    pub(super) async fn get(
-        &self,
+    /// The same as `make`, where that has been done.
+    pub(super) fn made<'a>(
+        &'a self,
         encoding: Encoding,
-        plain: &Representation,
-    ) -> Option<&Representation> {
+        plain: &'a Representation,
+    ) -> Option<&'a Representation> {
+        Some(self.encoded[encoding as usize].get()?.as_ref().unwrap_or(plain))
+    }
+
+    /// The plain answer in this encoding, or as it is where that would be no
+    /// shorter.
+    pub(super) async fn make<'a>(
+        &'a self,
+        encoding: Encoding,
+        plain: &'a Representation,
+    ) -> &'a Representation {
         let made = self.encoded[encoding as usize].get_or_init(|| async {
             let body = encode(encoding, plain.body.clone()).await?;
             self.room
@@ -59,7 +69,19 @@ impl Compression {
                 .ok()
                 .map(|_| Representation { headers: self.headers(encoding, &plain.headers), body })
         });
-        made.await.as_ref()
+        made.await.as_ref().unwrap_or(plain)
+    }
+
+    pub(super) fn copy(&self) -> Self {
+        let copy = |cell: &OnceCell<Option<Representation>>| {
+            let made = cell.get().map(|made| made.as_ref().map(Representation::copy));
+            OnceCell::new_with(made)
+        };
+        Self {
+            encoded: self.encoded.each_ref().map(copy),
+            room: AtomicUsize::new(self.room.load(Relaxed)),
+            own_etag: self.own_etag,
+        }
     }
 
     /// The headers of the encoded answer.

@@ -1,71 +1,77 @@
 //! One connection: HTTP/1.1 or HTTP/2, as the client begins.
 
 use std::convert::Infallible;
+use std::future::{poll_fn, ready};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::time::Duration;
+use std::task::Poll;
 
+use futures_util::future::Either;
 use hyper::service::service_fn;
+use hyper::{Request, Version};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto::Builder;
 use tokio::net::TcpStream;
-use tokio::sync::watch;
-use tokio::time::sleep;
 use tracing::debug;
 
+use super::liveness::{Closing, Liveness};
 use super::service::Service;
-
-/// How long a client has for the head of its first request.
-pub(super) const FIRST_REQUEST: Duration = Duration::from_secs(10);
 
 /// What all connections have.
 #[derive(Clone)]
 pub(super) struct Connections {
     pub(super) service: Arc<Service>,
     pub(super) builder: Builder<TokioExecutor>,
-    /// Turns true when the server is told to end.
-    pub(super) closing: watch::Receiver<bool>,
 }
 
-pub(super) async fn serve(stream: TcpStream, connections: Connections) {
-    let Connections { service, builder, mut closing } = connections;
+pub(super) async fn serve(stream: TcpStream, connections: Connections, liveness: Arc<Liveness>) {
+    let Connections { service, builder } = connections;
     if let Err(error) = stream.set_nodelay(true) {
         debug!(%error, "a connection is gone");
         return;
     }
-    let asked = Arc::new(AtomicBool::new(false));
     let answer = service_fn({
-        let asked = Arc::clone(&asked);
-        move |request| {
-            asked.store(true, Relaxed);
-            let service = Arc::clone(&service);
-            async move { Ok::<_, Infallible>(service.answer(request).await) }
+        let liveness = Arc::clone(&liveness);
+        move |request: Request<_>| {
+            // HTTP/2 asks by itself whether anybody is there.
+            let is_watched = request.version() != Version::HTTP_2;
+            liveness.begins();
+            match service.answer(request) {
+                Either::Left(response) => {
+                    if is_watched {
+                        liveness.waits();
+                    }
+                    Either::Left(ready(Ok::<_, Infallible>(response)))
+                }
+                Either::Right(answering) => {
+                    let liveness = Arc::clone(&liveness);
+                    // In a box: what is rare does not make room for itself in
+                    // every connection.
+                    Either::Right(Box::pin(async move {
+                        let response = answering.await;
+                        if is_watched {
+                            liveness.waits();
+                        }
+                        Ok(response)
+                    }))
+                }
+            }
         }
     });
     let connection = builder.serve_connection(TokioIo::new(stream), answer);
     let mut connection = std::pin::pin!(connection);
-    // Closing lets a request in flight finish. A client that has not said
-    // anything by its time has none.
-    let close = async {
-        let silent = async {
-            sleep(FIRST_REQUEST).await;
-            if asked.load(Relaxed) {
-                std::future::pending::<()>().await;
+    let mut is_closing = false;
+    let mut waker = None;
+    let ended = poll_fn(|context| {
+        if !is_closing && let Poll::Ready(closing) = liveness.poll_closing(context, &mut waker) {
+            is_closing = true;
+            match closing {
+                Closing::InOrder => connection.as_mut().graceful_shutdown(),
+                Closing::AtOnce => return Poll::Ready(Ok(())),
             }
-        };
-        tokio::select! {
-            _ = closing.wait_for(|closing| *closing) => {}
-            () = silent => {}
         }
-    };
-    let ended = tokio::select! {
-        ended = connection.as_mut() => ended,
-        () = close => {
-            connection.as_mut().graceful_shutdown();
-            connection.await
-        }
-    };
-    if let Err(error) = ended {
+        connection.as_mut().poll(context)
+    });
+    if let Err(error) = ended.await {
         debug!(error, "a connection ended early");
     }
 }

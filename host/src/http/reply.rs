@@ -7,40 +7,41 @@ use hyper::header::{
     AGE, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_LOCATION, ETAG, EXPIRES, HeaderMap, HeaderName,
     HeaderValue, VARY, WARNING,
 };
-use hyper::{Method, Response, StatusCode};
+use hyper::{Method, Request, Response, StatusCode};
 
+use super::error::HostError;
+use super::service::Answered;
 use super::{accept_encoding, conditional};
-use crate::answer::Answer;
-use crate::module::ModuleRequest;
+use crate::answer::{Answer, Encoding, Representation};
 use crate::state::Stale;
 
 /// What an answer's headers say when there is nothing new.
 const OF_NOT_MODIFIED: [HeaderName; 5] = [CACHE_CONTROL, CONTENT_LOCATION, ETAG, EXPIRES, VARY];
 
-pub(super) async fn reply(
+/// The encoding that a client would like, where the answer has any.
+pub(super) fn encoding(answer: &Answer, headers: &HeaderMap) -> Option<Encoding> {
+    if answer.is_compressible() { accept_encoding::preferred(headers) } else { None }
+}
+
+/// The response to a request, of an answer in the encoding that was chosen.
+pub(super) fn reply<B>(
     answer: &Answer,
-    request: &ModuleRequest,
+    representation: &Representation,
+    request: &Request<B>,
     stale: Option<Stale>,
-) -> Response<Bytes> {
-    let encoding =
-        if answer.is_compressible() { accept_encoding::preferred(&request.headers) } else { None };
-    let representation = match encoding {
-        Some(encoding) => answer.encoded(encoding).await,
-        None => answer.plain(),
-    };
-    let is_known = request.method == Method::GET
-        && answer.status().is_success()
-        && conditional::is_known(&request.headers, &representation.headers);
+) -> Answered {
+    let Representation { headers, body } = representation;
+    let is_success = answer.status().is_success();
+    let is_known = is_success
+        && matches!(*request.method(), Method::GET | Method::HEAD)
+        && conditional::is_known(request.headers(), headers);
     let mut response = if is_known {
-        not_modified(&representation.headers)
+        response(StatusCode::NOT_MODIFIED, not_modified(headers), &Bytes::new(), request)
     } else {
-        let mut response = Response::new(representation.body.clone());
-        *response.status_mut() = answer.status();
-        *response.headers_mut() = representation.headers.clone();
-        response
+        response(answer.status(), headers.clone(), body, request)
     };
     if let Some(stale) = stale
-        && answer.status().is_success()
+        && is_success
         && answer.reads().touch(stale)
     {
         add_age(response.headers_mut(), stale);
@@ -48,33 +49,47 @@ pub(super) async fn reply(
     response
 }
 
-fn not_modified(headers: &HeaderMap) -> Response<Bytes> {
-    let mut response = Response::new(Bytes::new());
-    *response.status_mut() = StatusCode::NOT_MODIFIED;
-    for name in OF_NOT_MODIFIED {
-        for value in headers.get_all(&name) {
-            response.headers_mut().append(&name, value.clone());
-        }
+/// The response to a request for which there is no answer.
+pub(super) fn of_host<B>(error: HostError, request: &Request<B>) -> Answered {
+    let (head, body) = error.response().into_parts();
+    response(head.status, head.headers, &body, request)
+}
+
+/// A response, without the body where HTTP has none.
+fn response<B>(
+    status: StatusCode,
+    headers: HeaderMap,
+    body: &Bytes,
+    request: &Request<B>,
+) -> Answered {
+    let has_body = !matches!(
+        status,
+        StatusCode::NO_CONTENT | StatusCode::RESET_CONTENT | StatusCode::NOT_MODIFIED
+    );
+    let is_head = *request.method() == Method::HEAD;
+    let sent = if has_body && !is_head { body.clone() } else { Bytes::new() };
+    let mut response = Response::new(Full::new(sent));
+    *response.status_mut() = status;
+    *response.headers_mut() = headers;
+    if has_body && is_head {
+        response.headers_mut().insert(CONTENT_LENGTH, body.len().into());
     }
     response
+}
+
+/// The headers of an answer that the client has got already.
+fn not_modified(headers: &HeaderMap) -> HeaderMap {
+    let mut some = HeaderMap::new();
+    for name in OF_NOT_MODIFIED {
+        for value in headers.get_all(&name) {
+            some.append(&name, value.clone());
+        }
+    }
+    some
 }
 
 /// Says how old an answer is that is made of what is no longer confirmed.
 fn add_age(headers: &mut HeaderMap, stale: Stale) {
     headers.insert(AGE, stale.since.elapsed().as_secs().into());
     headers.insert(WARNING, HeaderValue::from_static("110 - \"Response is Stale\""));
-}
-
-/// Leaves the body out where HTTP has none.
-pub(super) fn finish(mut response: Response<Bytes>, is_head: bool) -> Response<Full<Bytes>> {
-    let has_body = !matches!(
-        response.status(),
-        StatusCode::NO_CONTENT | StatusCode::RESET_CONTENT | StatusCode::NOT_MODIFIED
-    );
-    if is_head && has_body {
-        let length = HeaderValue::from(response.body().len());
-        response.headers_mut().insert(CONTENT_LENGTH, length);
-    }
-    let leave_out = is_head || !has_body;
-    response.map(|body| Full::new(if leave_out { Bytes::new() } else { body }))
 }

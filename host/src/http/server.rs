@@ -1,21 +1,29 @@
 //! Accepts connections, and ends when it is told to.
 
+use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
-use tokio::net::TcpListener;
-use tokio::sync::watch;
-use tokio::task::JoinSet;
-use tokio::time::{sleep, timeout};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::{self, JoinSet};
+use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 use tracing::warn;
 
-use super::connection::{self, Connections, FIRST_REQUEST};
+use super::connection::{self, Connections};
+use super::liveness::{Clock, Liveness};
 use super::service::Service;
 use crate::module::Module;
 use crate::state::StateReader;
+
+/// The seconds that a client has for the head of a request, from when it may
+/// send one.
+const HEAD: u32 = 10;
+
+/// How often it is looked after clients that are silent.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// How long an HTTP/2 connection may be silent before it is asked whether
 /// anybody is there, and how long the answer may take.
@@ -44,7 +52,6 @@ impl Server {
     #[must_use]
     pub fn new(module: Module, state: StateReader) -> Self {
         let mut builder = Builder::new(TokioExecutor::new());
-        builder.http1().timer(TokioTimer::new()).header_read_timeout(FIRST_REQUEST);
         builder
             .http2()
             .timer(TokioTimer::new())
@@ -59,29 +66,72 @@ impl Server {
     /// not done in 10 s, or the time that a request may take where that is
     /// more, is dropped.
     pub async fn serve(self, listener: TcpListener, shutdown: impl Future<Output = ()>) {
-        let (close, closing) = watch::channel(false);
-        let connections = Connections { service: self.service, builder: self.builder, closing };
-        let mut open = JoinSet::new();
+        let connections = Connections { service: self.service, builder: self.builder };
+        let mut open = Open::default();
+        let mut looks = interval(LOOK);
+        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut shutdown = std::pin::pin!(shutdown);
         loop {
             tokio::select! {
                 biased;
                 () = &mut shutdown => break,
-                Some(_) = open.join_next() => {}
+                () = open.ended() => {}
+                _ = looks.tick() => open.close_silent(),
                 accepted = listener.accept() => match accepted {
-                    Ok((stream, _)) => {
-                        open.spawn(connection::serve(stream, connections.clone()));
-                    }
+                    Ok((stream, _)) => open.add(stream, &connections),
                     Err(error) => pause(&error).await,
                 },
             }
         }
         drop(listener);
-        close.send_replace(true);
-        let finished = async { while open.join_next().await.is_some() {} };
+        open.close_all();
+        let finished = async {
+            while !open.tasks.is_empty() {
+                open.ended().await;
+            }
+        };
         if timeout(self.grace, finished).await.is_err() {
-            warn!("{} connections are not done after {:?} and are dropped", open.len(), self.grace);
+            let count = open.tasks.len();
+            warn!("{count} connections are not done after {:?} and are dropped", self.grace);
         }
+    }
+}
+
+/// The connections that are open.
+#[derive(Default)]
+struct Open {
+    clock: Clock,
+    tasks: JoinSet<()>,
+    livenesses: HashMap<task::Id, Arc<Liveness>>,
+}
+
+impl Open {
+    fn add(&mut self, stream: TcpStream, connections: &Connections) {
+        let liveness = Arc::new(Liveness::new(self.clock.clone()));
+        let serve = connection::serve(stream, connections.clone(), Arc::clone(&liveness));
+        let task = self.tasks.spawn(serve);
+        self.livenesses.insert(task.id(), liveness);
+    }
+
+    /// Waits until one has ended; for ever where there is none.
+    async fn ended(&mut self) {
+        let id = match self.tasks.join_next_with_id().await {
+            Some(Ok((id, ()))) => id,
+            Some(Err(error)) => error.id(),
+            None => return std::future::pending().await,
+        };
+        self.livenesses.remove(&id);
+    }
+
+    fn close_silent(&mut self) {
+        self.clock.tick();
+        for liveness in self.livenesses.values().filter(|liveness| liveness.waiting() >= HEAD) {
+            liveness.close();
+        }
+    }
+
+    fn close_all(&self) {
+        self.livenesses.values().for_each(|liveness| liveness.close());
     }
 }
 

@@ -9,7 +9,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, hea
 use tokio::sync::SemaphorePermit;
 use tracing::Span;
 use wasmtime::component::types::ComponentItem;
-use wasmtime::component::{ComponentExportIndex, InstancePre};
+use wasmtime::component::{ComponentExportIndex, InstancePre, TypedFunc};
 use wasmtime::{Store, StoreLimits, StoreLimitsBuilder, Trap, UpdateDeadline};
 
 use super::contract::HANDLER;
@@ -118,6 +118,9 @@ pub(super) struct Call {
 type Params<'a> = (wire::Request<'a>,);
 type Results = (wire::Response,);
 
+/// An instance's handler.
+pub(super) type Handle<'a> = TypedFunc<Params<'a>, Results>;
+
 /// Finds the handler and checks that its types are those of the contract.
 pub(super) fn handler(
     pre: &InstancePre<Call>,
@@ -163,33 +166,25 @@ impl Module {
         snapshot: Arc<Snapshot>,
     ) -> Result<ModuleAnswer, CallError> {
         let _running = self.engine.ticker.run();
-        let mut store = self.store(Call {
-            view: View::new(snapshot, Arc::clone(&request)),
+        let mut store = self.store(Arc::clone(&request), snapshot);
+        let handle = self.instantiate(&mut store).await?;
+        let response = self.call(&mut store, &handle, &request).await?;
+        Ok(ModuleAnswer { response, reads: store.into_data().view.into_reads() })
+    }
+
+    /// What an instance for one request has.
+    pub(super) fn store(
+        &self,
+        request: Arc<ModuleRequest>,
+        snapshot: Arc<Snapshot>,
+    ) -> Store<Call> {
+        let call = Call {
+            view: View::new(snapshot, request),
             span: Span::current(),
             limits: StoreLimitsBuilder::new()
                 .memory_size(self.engine.limits.memory_bytes())
                 .build(),
-        });
-        let instance = self
-            .pre
-            .instantiate_async(&mut store)
-            .await
-            .map_err(|error| self.failed(error, CallError::Instantiate))?;
-        let failed = |error| self.failed(error, CallError::Trap);
-        let handle = instance
-            .get_typed_func::<Params<'_>, Results>(&mut store, &self.handle)
-            .map_err(failed)?;
-        let request = wire::Request {
-            method: request.method.as_str(),
-            path: request.target.path(),
-            query: request.target.query(),
         };
-        let (response,) = handle.call_async(&mut store, (request,)).await.map_err(failed)?;
-        let response = answer(response).map_err(CallError::Invalid)?;
-        Ok(ModuleAnswer { response, reads: store.into_data().view.into_reads() })
-    }
-
-    fn store(&self, call: Call) -> Store<Call> {
         let mut store = Store::new(&self.engine.wasmtime, call);
         store.limiter(|call| &mut call.limits);
         let deadline = Instant::now() + self.engine.limits.time;
@@ -202,6 +197,38 @@ impl Module {
             })
         });
         store
+    }
+
+    /// The handler of a fresh instance.
+    pub(super) async fn instantiate<'a>(
+        &self,
+        store: &mut Store<Call>,
+    ) -> Result<Handle<'a>, CallError> {
+        let instance = self
+            .pre
+            .instantiate_async(&mut *store)
+            .await
+            .map_err(|error| self.failed(error, CallError::Instantiate))?;
+        instance
+            .get_typed_func(store, self.handle)
+            .map_err(|error| self.failed(error, CallError::Instantiate))
+    }
+
+    /// Calls the handler.
+    pub(super) async fn call<'a>(
+        &self,
+        store: &mut Store<Call>,
+        handle: &Handle<'a>,
+        request: &'a ModuleRequest,
+    ) -> Result<Response<Bytes>, CallError> {
+        let request = wire::Request {
+            method: request.method.as_str(),
+            path: request.target.path(),
+            query: request.target.query(),
+        };
+        let called = handle.call_async(store, (request,)).await;
+        let (response,) = called.map_err(|error| self.failed(error, CallError::Trap))?;
+        answer(response).map_err(CallError::Invalid)
     }
 
     fn failed(

@@ -10,9 +10,9 @@ use http::HeaderName;
 use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 
-use super::key::{Key, Question, values};
+use super::key::{Key, KeyRef, Question, values};
 use crate::answer::Answer;
-use crate::module::{Digest, ModuleRequest};
+use crate::module::Digest;
 use crate::state::Snapshot;
 
 /// What an answer to a chain or an error takes, in bytes; the library wants to
@@ -68,36 +68,36 @@ impl Entries {
     /// ask under.
     pub(super) fn find(
         &self,
-        module: &Digest,
-        request: &ModuleRequest,
+        module: Digest,
+        question: Question<'_>,
         snapshot: &Snapshot,
     ) -> Result<Arc<Answer>, Key> {
-        let question = Question::new(module, request);
+        let key = KeyRef::new(module, question);
         let current = |entry| match entry {
             Some(Entry::Answer(answer))
-                if answer.reads().are_current(snapshot, &request.headers) =>
+                if answer.reads().are_current(snapshot, question.headers) =>
             {
                 Some(answer)
             }
             _ => None,
         };
-        match self.0.get(&question) {
+        match self.0.get(&key) {
             Some(Entry::Varies(names)) => {
-                let headers = values(&names, &request.headers);
-                let question = question.with(&headers);
-                current(self.0.get(&question)).ok_or_else(|| question.key())
+                let headers = values(&names, question.headers);
+                let key = key.with(&headers);
+                current(self.0.get(&key)).ok_or_else(|| key.key())
             }
-            entry => current(entry).ok_or_else(|| question.key()),
+            entry => current(entry).ok_or_else(|| key.key()),
         }
     }
 
     /// Remembers an answer in place of any before.
-    pub(super) fn insert(&self, module: &Digest, request: &ModuleRequest, answer: &Arc<Answer>) {
+    pub(super) fn insert(&self, module: Digest, question: Question<'_>, answer: &Arc<Answer>) {
         if !answer.reads().are_complete() {
             return;
         }
-        let question = Question::new(module, request);
-        let known = match self.0.peek(&question) {
+        let key = KeyRef::new(module, question);
+        let known = match self.0.peek(&key) {
             Some(Entry::Varies(names)) => names,
             _ => Arc::default(),
         };
@@ -106,11 +106,16 @@ impl Entries {
         if names.len() > MOST_HEADERS {
             return;
         }
-        let headers = values(&names, &request.headers);
-        if names.len() > known.len() {
-            self.0.insert(question.key(), Entry::Varies(names.into()));
+        let entry = Entry::Answer(Arc::clone(answer));
+        if names.is_empty() {
+            self.0.insert(key.key(), entry);
+            return;
         }
-        self.0.insert(question.with(&headers).key(), Entry::Answer(Arc::clone(answer)));
+        let headers = values(&names, question.headers);
+        if names.len() > known.len() {
+            self.0.insert(key.key(), Entry::Varies(names.into()));
+        }
+        self.0.insert(key.with(&headers).key(), entry);
     }
 
     pub(super) fn size(&self) -> u64 {

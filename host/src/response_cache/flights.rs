@@ -14,7 +14,7 @@ use crate::answer::Answer;
 use crate::module::CallError;
 
 /// How a run ends.
-pub(super) type Outcome = Result<Arc<Answer>, Arc<CallError>>;
+pub type Outcome = Result<Arc<Answer>, Arc<CallError>>;
 
 type Run = BoxFuture<'static, Outcome>;
 

@@ -5,35 +5,56 @@ use quick_cache::Equivalent;
 
 use crate::module::{Digest, ModuleRequest};
 
-/// A question to a module, as it is kept.
+/// A request, as a module is asked it: HEAD as GET.
+#[derive(Debug, Clone, Copy)]
+pub struct Question<'a> {
+    /// The method.
+    pub method: &'a Method,
+    /// The path and the query.
+    pub target: &'a str,
+    /// The headers.
+    pub headers: &'a HeaderMap,
+}
+
+impl<'a> From<&'a ModuleRequest> for Question<'a> {
+    fn from(request: &'a ModuleRequest) -> Self {
+        let ModuleRequest { method, target, headers } = request;
+        Self { method, target: target.as_str(), headers }
+    }
+}
+
+/// What an answer is kept under.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Key {
     module: Digest,
     method: Method,
     target: Box<str>,
-    headers: Box<[u8]>,
+    /// What is said in the headers that the answer depends on, where there are
+    /// any. Not an empty text: to compare two of these, neither of which has an
+    /// address, costs some processors as much as all the rest.
+    headers: Option<Box<[u8]>>,
 }
 
-/// A question to a module, as it is asked. It has the hash of its [`Key`]:
-/// both have the same fields in the same order.
+/// A key that is made of what is there. It has the hash of a [`Key`]: both
+/// have the same fields in the same order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct Question<'a> {
+pub(super) struct KeyRef<'a> {
     module: Digest,
     method: &'a Method,
     target: &'a str,
-    headers: &'a [u8],
+    headers: Option<&'a [u8]>,
 }
 
-impl<'a> Question<'a> {
-    /// A request, without regard to its headers.
-    pub(super) fn new(module: &Digest, request: &'a ModuleRequest) -> Self {
-        let target = request.target.as_str();
-        Self { module: *module, method: &request.method, target, headers: &[] }
+impl<'a> KeyRef<'a> {
+    /// The key of a question to a module, without regard to its headers.
+    pub(super) fn new(module: Digest, question: Question<'a>) -> Self {
+        let Question { method, target, .. } = question;
+        Self { module, method, target, headers: None }
     }
 
     /// The same with these headers, as [`values`] has them.
     pub(super) fn with(self, headers: &'a [u8]) -> Self {
-        Self { headers, ..self }
+        Self { headers: Some(headers), ..self }
     }
 
     /// What keeps nothing of the request alive.
@@ -42,26 +63,27 @@ impl<'a> Question<'a> {
             module: self.module,
             method: self.method.clone(),
             target: self.target.into(),
-            headers: self.headers.into(),
+            headers: self.headers.map(Into::into),
         }
     }
 }
 
-impl Equivalent<Key> for Question<'_> {
+impl Equivalent<Key> for KeyRef<'_> {
     fn equivalent(&self, key: &Key) -> bool {
-        *self == key.question()
+        *self == key.as_ref()
     }
 }
 
 impl Key {
-    fn question(&self) -> Question<'_> {
+    pub(super) fn as_ref(&self) -> KeyRef<'_> {
         let Self { module, method, target, headers } = self;
-        Question { module: *module, method, target, headers }
+        KeyRef { module: *module, method, target, headers: headers.as_deref() }
     }
 
     /// The bytes that it takes.
     pub(super) fn size(&self) -> usize {
-        size_of::<Self>() + self.target.len() + self.headers.len()
+        let headers = self.headers.as_ref().map_or(0, |headers| headers.len());
+        size_of::<Self>() + self.target.len() + headers
     }
 }
 

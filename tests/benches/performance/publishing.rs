@@ -1,67 +1,40 @@
-//! Serving while publishing: `cargo bench -p relayer-rest-tests`.
-//!
-//! Prints how long clients wait for `/chains` on a quiet server, and on one
-//! where a thread publishes 1,000 states of 5,000 workers a second; and the
-//! memory in use after some and after a million publications.
+//! Serving while publishing: how long clients wait for `/chains` on a quiet
+//! server, and on one where a thread publishes 1,000 states of 5,000 workers a
+//! second; and the memory in use after some and after a million publications.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use relayer_rest_host::state::{Object, RelayerState, StatePublisher, Worker};
+use relayer_rest_host::state::StatePublisher;
 use relayer_rest_tests::measure::{quantile, resident_memory};
 use relayer_rest_tests::server::TestServer;
+use tokio::runtime::Runtime;
+
+use crate::in_process::{micros, ratio};
+use crate::relayers::state;
+use crate::report::{Report, Target};
 
 const CLIENTS: usize = 4;
 const REQUESTS: usize = 4_000;
 const PAUSE: Duration = Duration::from_millis(2);
 const PER_SECOND: u32 = 1_000;
 const WORKERS: u64 = 5_000;
-const TARGET_P99: f64 = 2.0;
-const TARGET_MEMORY: f64 = 1.05;
 
-fn state(workers: u64) -> RelayerState {
-    let worker = |id: u64| Worker {
-        id,
-        object: Object::Packet {
-            dst_chain_id: format!("chain-{:02}", id % 40).into(),
-            src_chain_id: format!("chain-{:02}", id / 40 % 40).into(),
-            src_channel_id: format!("channel-{id:05}").into(),
-            src_port_id: "transfer".into(),
-        },
-        data: None,
-    };
-    RelayerState {
-        chains: (0..40).map(|chain| format!("chain-{chain:02}").into()).collect(),
-        workers: (0..workers).map(worker).collect(),
-    }
-}
-
-fn main() {
-    let runtime = tokio::runtime::Runtime::new().unwrap();
+pub(crate) fn measure(report: &mut Report, runtime: &Runtime) {
     let (quiet, busy, rate) = runtime.block_on(latencies());
-    let ratio = |a: Duration, b: Duration| a.as_secs_f64() / b.as_secs_f64();
-    println!("`/chains` over a socket, {CLIENTS} clients, 1 request each {PAUSE:?}:");
-    println!("| | p50 | p99 |");
-    println!("|---|---|---|");
-    println!("| quiet | {:?} | {:?} |", quiet.0, quiet.1);
-    println!("| {rate} publications/s of {WORKERS} workers | {:?} | {:?} |", busy.0, busy.1);
-    report("p99 while publishing", ratio(busy.1, quiet.1), TARGET_P99);
+    let what =
+        format!("p99 of /chains while {rate} states of 5,000 workers are published a second");
+    let shown = |(p50, p99)| format!("{} (p50 {})", micros(p99), micros(p50));
+    report.add(what, (shown(busy), shown(quiet)), ratio(busy.1, quiet.1), Target::AtMost(2.0));
 
     let (some, million) = memory();
-    println!(
-        "memory after 10,000 publications {} MiB, after 1,000,000 {} MiB",
-        some >> 20,
-        million >> 20
-    );
     #[expect(clippy::cast_precision_loss)]
-    report("memory after a million publications", million as f64 / some as f64, TARGET_MEMORY);
-}
-
-fn report(what: &str, ratio: f64, target: f64) {
-    let holds = if ratio <= target { "holds" } else { "MISSED" };
-    println!("{what}: {ratio:.2} times, at most {target}: {holds}\n");
+    let growth = million as f64 / some as f64;
+    let mib = |bytes: u64| format!("{} MiB", bytes >> 20);
+    let what = "memory after 1,000,000 publications of 50 workers, to after 10,000";
+    report.add(what, (mib(million), mib(some)), growth, Target::AtMost(1.05));
 }
 
 /// The median and the 99th percentile without and with publications, and how
@@ -69,15 +42,15 @@ fn report(what: &str, ratio: f64, target: f64) {
 async fn latencies() -> ((Duration, Duration), (Duration, Duration), u32) {
     let server = TestServer::of_sample().await;
     server.publisher.set_state(state(WORKERS));
-    measure(&server).await;
-    let quiet = measure(&server).await;
+    clients(&server).await;
+    let quiet = clients(&server).await;
     let (stop, count) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU32::new(0)));
     let writer = {
         let (publisher, stop, count) = (server.publisher.clone(), stop.clone(), count.clone());
         thread::spawn(move || publish(&publisher, &stop, &count))
     };
     let start = Instant::now();
-    let busy = measure(&server).await;
+    let busy = clients(&server).await;
     let seconds = start.elapsed().as_secs_f64();
     stop.store(true, Relaxed);
     writer.join().unwrap();
@@ -105,7 +78,7 @@ fn publish(publisher: &StatePublisher, stop: &AtomicBool, count: &AtomicU32) {
     }
 }
 
-async fn measure(server: &TestServer) -> (Duration, Duration) {
+async fn clients(server: &TestServer) -> (Duration, Duration) {
     let mut clients = Vec::new();
     for _ in 0..CLIENTS {
         let mut client = server.connect().await;

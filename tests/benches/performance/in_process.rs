@@ -1,0 +1,161 @@
+//! Without a socket: what a call costs, a hit, and a publication.
+
+use std::hint::black_box;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use relayer_rest_host::module::{Module, ModuleRequest, ReusedInstance};
+use relayer_rest_host::response_cache::{Question, ResponseCache};
+use relayer_rest_host::state::{Snapshot, StatePublisher};
+use relayer_rest_tests::server::request;
+use tokio::runtime::Runtime;
+
+use crate::native::Answer;
+use crate::relayers::{self, PATHS};
+use crate::report::{Report, Target};
+
+const SIZES: [u64; 4] = [10, 700, 5_000, 50_000];
+
+/// The rounds, in each of which the two that are compared take turns.
+const ROUNDS: usize = 9;
+
+/// About how long a round takes for each of the two.
+const ROUND: Duration = Duration::from_millis(40);
+
+pub(crate) fn measure(report: &mut Report, runtime: &Runtime, module: &Module) {
+    let mut per_worker = Vec::new();
+    for workers in SIZES {
+        let publisher = StatePublisher::new();
+        relayers::fill(&publisher, workers);
+        let snapshot = publisher.reader().snapshot();
+        for path in PATHS {
+            let miss = misses(report, runtime, module, &snapshot, path, workers);
+            if path == "/state" {
+                per_worker
+                    .push((workers, miss.div_f64(f64::from(u32::try_from(workers).unwrap()))));
+            }
+        }
+        hits(report, runtime, module, &publisher, workers);
+        publications(report, &publisher, workers);
+    }
+    let (small, large) = (per_worker[1].1, per_worker[3].1);
+    report.add(
+        "growth: a worker's part of a miss on /state, of 50,000 to of 700",
+        (micros(large), micros(small)),
+        ratio(large, small),
+        Target::AtMost(1.2),
+    );
+}
+
+/// A fresh instance against `serde_json`, and where it is asked for against an
+/// instance that exists.
+fn misses(
+    report: &mut Report,
+    runtime: &Runtime,
+    module: &Module,
+    snapshot: &Arc<Snapshot>,
+    path: &str,
+    workers: u64,
+) -> Duration {
+    let asked = request("GET", path, &[]);
+    let miss = || {
+        let asked = async { module.place().await?.handle(asked.clone(), snapshot.clone()).await };
+        black_box(runtime.block_on(asked).unwrap());
+    };
+    let answer = runtime
+        .block_on(async { module.place().await?.handle(asked.clone(), snapshot.clone()).await })
+        .unwrap();
+    let native = Answer::of(path, answer.response.body());
+    let (fresh, rendered, times) = compare(miss, || drop(black_box(native.render())));
+    let target = match (path, workers) {
+        ("/state", 700 | 5_000) => Target::AtMost(3.0),
+        _ => Target::None,
+    };
+    let what = format!("miss on {path} with {workers} workers, to native serde_json");
+    report.add(what, (micros(fresh), micros(rendered)), times, target);
+    if path == "/chains" && workers == 700 {
+        let asked: &'static ModuleRequest = Box::leak(Box::new((*asked).clone()));
+        let reused = ReusedInstance::new(module, asked, snapshot.clone());
+        let mut reused = runtime.block_on(reused).unwrap();
+        let reuse = || drop(black_box(runtime.block_on(reused.handle()).unwrap()));
+        let (fresh, reused, times) = compare(miss, reuse);
+        let what = "miss on /chains, to a call of an instance that exists";
+        report.add(what, (micros(fresh), micros(reused)), times, Target::AtMost(2.3));
+    }
+    fresh
+}
+
+/// What is remembered against `serde_json`.
+fn hits(
+    report: &mut Report,
+    runtime: &Runtime,
+    module: &Module,
+    publisher: &StatePublisher,
+    workers: u64,
+) {
+    let (cache, state) = (ResponseCache::new(module.limits().response_cache), publisher.reader());
+    let asked = request("GET", "/state", &[]);
+    let answer = runtime.block_on(cache.ask(module, asked.clone(), &state)).unwrap();
+    let native = Answer::of("/state", &answer.plain().body);
+    let snapshot = state.snapshot();
+    let hit = || {
+        let question = Question::from(&*asked);
+        let body =
+            cache.find(module, question, &snapshot, |answer| Some(answer.plain().body.clone()));
+        black_box(body.expect("it is remembered"));
+    };
+    let (hit, rendered, times) = compare(hit, || drop(black_box(native.render())));
+    let what = format!("hit on /state with {workers} workers, to native serde_json");
+    report.add(what, (micros(hit), micros(rendered)), times, Target::None);
+}
+
+/// Publishing a state that differs against cloning and comparing it, which
+/// nobody can do without.
+fn publications(report: &mut Report, publisher: &StatePublisher, workers: u64) {
+    let state = relayers::state(workers);
+    let mut turn = workers;
+    let publish = || {
+        let mut next = state.clone();
+        turn += 1;
+        next.workers.last_mut().unwrap().id = turn;
+        publisher.set_state(next);
+    };
+    let clone = || assert!(black_box(state.clone()) == state);
+    let (published, compared, times) = compare(publish, clone);
+    let what = format!("publication of {workers} workers, to cloning and comparing them");
+    report.add(what, (micros(published), micros(compared)), times, Target::None);
+}
+
+/// The times of two things, and the ratio of the first to the second: the
+/// medians of some rounds.
+fn compare(mut one: impl FnMut(), mut other: impl FnMut()) -> (Duration, Duration, f64) {
+    let (ones, others) = (turns(&mut one), turns(&mut other));
+    let mut rounds: Vec<_> =
+        (0..ROUNDS).map(|_| (time(&mut one, ones), time(&mut other, others))).collect();
+    rounds.sort_by(|a, b| ratio(a.0, a.1).total_cmp(&ratio(b.0, b.1)));
+    let (one, other) = rounds[ROUNDS / 2];
+    (one, other, ratio(one, other))
+}
+
+/// How often something can be done in a round.
+fn turns(what: &mut impl FnMut()) -> u32 {
+    // Twice: the first time, caches are cold.
+    time(what, 3);
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+    let turns = ratio(ROUND, time(what, 3)) as u32;
+    turns.max(1)
+}
+
+fn time(what: &mut impl FnMut(), turns: u32) -> Duration {
+    let start = Instant::now();
+    (0..turns).for_each(|_| what());
+    start.elapsed() / turns
+}
+
+pub(crate) fn ratio(one: Duration, other: Duration) -> f64 {
+    one.as_secs_f64() / other.as_secs_f64()
+}
+
+pub(crate) fn micros(time: Duration) -> String {
+    format!("{:.2} µs", time.as_secs_f64() * 1e6)
+}

@@ -1,0 +1,51 @@
+//! What relayer-rest costs, each figure with a baseline of the same run:
+//! `cargo bench -p relayer-rest-tests`.
+//!
+//! Prints a table, and writes the same as JSON to `target/performance.json`.
+//! `-- misses`, `hits`, `memory` or `publishing` measures only that.
+//!
+//! | file | what it measures |
+//! |---|---|
+//! | `in_process.rs` | a miss, a hit and a publication, without a socket |
+//! | `sockets.rs` | hits and misses over sockets |
+//! | `memory.rs` | the memory of the command under load |
+//! | `publishing.rs` | serving while states are published |
+//! | `relayers.rs` | what is served |
+//! | `native.rs`, `servers.rs` | the baselines |
+//! | `report.rs` | the table |
+
+mod in_process;
+mod memory;
+mod native;
+mod publishing;
+mod relayers;
+mod report;
+mod servers;
+mod sockets;
+
+use relayer_rest_host::module::{Limits, Module};
+use relayer_rest_tests::server::engine;
+use report::Report;
+
+fn main() {
+    let only: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with("--")).collect();
+    let wanted = |part: &str| only.is_empty() || only.iter().any(|only| only == part);
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let mut report = Report::default();
+    println!("{}\n", report::machine());
+    if wanted("memory") {
+        memory::measure(&mut report, &runtime);
+    }
+    if wanted("misses") {
+        let module = Module::embedded(&engine(&Limits::default())).unwrap();
+        in_process::measure(&mut report, &runtime, &module);
+    }
+    if wanted("hits") {
+        sockets::measure(&mut report, &runtime);
+    }
+    if wanted("publishing") {
+        publishing::measure(&mut report, &runtime);
+    }
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../target/performance.json");
+    std::fs::write(file, format!("{:#}\n", report.json())).unwrap();
+}

@@ -1,0 +1,71 @@
+//! The baselines that listen on a socket.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::State;
+use axum::response::IntoResponse;
+use axum::routing::get;
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::header::{CONTENT_LENGTH, DATE, HeaderMap};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Request, Response};
+use hyper_util::rt::TokioIo;
+use relayer_rest_tests::client::Client;
+use tokio::net::TcpListener;
+
+use crate::native::Answer;
+use crate::relayers::PATHS;
+
+async fn listen() -> (TcpListener, SocketAddr) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    (listener, address)
+}
+
+/// A server that answers whatever is asked with what another server answers
+/// to a path: the same bytes and headers, and nothing besides.
+pub(crate) async fn bare(other: SocketAddr, path: &str, headers: &[(&str, &str)]) -> SocketAddr {
+    let answer = Client::http1(other).await.ask_with("GET", path, headers).await;
+    let mut headers = answer.headers;
+    // These are hyper's.
+    headers.remove(DATE);
+    headers.remove(CONTENT_LENGTH);
+    let fixed: Arc<(HeaderMap, Bytes)> = Arc::new((headers, answer.body));
+    let (listener, address) = listen().await;
+    tokio::spawn(async move {
+        loop {
+            let (stream, _) = listener.accept().await.unwrap();
+            stream.set_nodelay(true).unwrap();
+            let fixed = Arc::clone(&fixed);
+            let service = service_fn(move |_: Request<_>| {
+                let mut response = Response::new(Full::new(fixed.1.clone()));
+                *response.headers_mut() = fixed.0.clone();
+                async { Ok::<_, Infallible>(response) }
+            });
+            tokio::spawn(http1::Builder::new().serve_connection(TokioIo::new(stream), service));
+        }
+    });
+    address
+}
+
+/// The API as one would build it in: axum, and `serde_json` for each request.
+/// What it serves is what another server answers now.
+pub(crate) async fn axum(other: SocketAddr) -> SocketAddr {
+    async fn json(State(answer): State<Arc<Answer>>) -> axum::response::Response {
+        axum::Json(&*answer).into_response()
+    }
+    let mut client = Client::http1(other).await;
+    let mut router = Router::new();
+    for path in PATHS {
+        let answer = Arc::new(Answer::of(path, &client.get(path).await.body));
+        router = router.merge(Router::new().route(path, get(json)).with_state(answer));
+    }
+    let (listener, address) = listen().await;
+    tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
+    address
+}

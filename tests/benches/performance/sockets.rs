@@ -1,0 +1,134 @@
+//! Over sockets: hits and misses, against servers that have less to do.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread;
+use std::time::Duration;
+
+use bytesize::ByteSize;
+use relayer_rest_host::module::{Limits, Module};
+use relayer_rest_host::state::StatePublisher;
+use relayer_rest_tests::load::{Load, Served};
+use relayer_rest_tests::server::{TestServer, engine};
+use tokio::runtime::Runtime;
+
+use crate::relayers::{self, PATHS};
+use crate::report::{Report, Target};
+use crate::servers;
+
+/// The rounds, in each of which the servers that are compared take turns.
+const ROUNDS: usize = 9;
+const ROUND: Duration = Duration::from_secs(1);
+
+const SIZES: [u64; 3] = [10, 700, 5_000];
+
+pub(crate) fn measure(report: &mut Report, runtime: &Runtime) {
+    let module = |response_cache| {
+        let limits = Limits { response_cache, ..Limits::default() };
+        Module::embedded(&engine(&limits)).unwrap()
+    };
+    let remembers = module(Limits::default().response_cache);
+    for workers in SIZES {
+        let server = runtime.block_on(TestServer::of_module(remembers.clone()));
+        relayers::fill(&server.publisher, workers);
+        for path in PATHS.into_iter().filter(|path| workers == 700 || *path == "/state") {
+            hits(report, runtime, server.address, path, workers);
+        }
+        if workers == 700 {
+            compressed(report, runtime, server.address);
+            changing(report, &server);
+        }
+    }
+    let forgets = module(ByteSize::b(0));
+    let server = runtime.block_on(TestServer::of_module(forgets));
+    relayers::fill(&server.publisher, 700);
+    for path in ["/chains", "/state"] {
+        let axum = runtime.block_on(servers::axum(server.address));
+        let load = Load::of(path, ROUND);
+        let what = format!("miss on {path} with 700 workers over a socket, to axum");
+        compare(report, &what, &load, (server.address, axum), Target::None);
+    }
+}
+
+fn hits(report: &mut Report, runtime: &Runtime, ours: SocketAddr, path: &str, workers: u64) {
+    let load = Load::of(path, ROUND);
+    let bare = runtime.block_on(servers::bare(ours, path, &[]));
+    let what = format!("hit on {path} with {workers} workers, to bare hyper");
+    compare(report, &what, &load, (ours, bare), Target::AtLeast(0.95));
+    let target = match (path, workers) {
+        ("/chains", 700) => Target::AtLeast(1.3),
+        ("/state", 700) => Target::AtLeast(8.0),
+        _ => Target::None,
+    };
+    let axum = runtime.block_on(servers::axum(ours));
+    let what = format!("hit on {path} with {workers} workers, to axum");
+    compare(report, &what, &load, (ours, axum), target);
+}
+
+/// What a client gets that takes compressed answers, as browsers do.
+fn compressed(report: &mut Report, runtime: &Runtime, ours: SocketAddr) {
+    let mut load = Load::of("/state", ROUND);
+    let axum = runtime.block_on(servers::axum(ours));
+    load.headers = "accept-encoding: zstd\r\n";
+    let what = "hit on /state with 700 workers, compressed, to axum, which does not";
+    compare(report, what, &load, (ours, axum), Target::None);
+}
+
+/// A load on all endpoints while the state changes, against one while it does
+/// not.
+fn changing(report: &mut Report, server: &TestServer) {
+    let load = Load { paths: PATHS.map(str::to_owned).to_vec(), ..Load::of("", ROUND) };
+    let rounds: Vec<_> = (0..ROUNDS)
+        .map(|_| {
+            let quiet = load.run(server.address);
+            let stop = Arc::new(AtomicBool::new(false));
+            let writer = {
+                let (publisher, stop) = (server.publisher.clone(), stop.clone());
+                thread::spawn(move || publish(&publisher, &stop))
+            };
+            let changing = load.run(server.address);
+            stop.store(true, Relaxed);
+            writer.join().unwrap();
+            (changing, quiet)
+        })
+        .collect();
+    let what = "load on all endpoints while the state changes 10 times a second, to while not";
+    add(report, what, rounds, Target::AtLeast(0.9));
+}
+
+/// Publishes a state that differs, ten times a second.
+fn publish(publisher: &StatePublisher, stop: &AtomicBool) {
+    for turn in 1_000_000.. {
+        if stop.load(Relaxed) {
+            return;
+        }
+        publisher.update_state(|state| state.workers[0].id = turn);
+        thread::sleep(Duration::from_millis(100));
+    }
+}
+
+/// Two servers under the same load.
+fn compare(
+    report: &mut Report,
+    what: &str,
+    load: &Load,
+    (ours, other): (SocketAddr, SocketAddr),
+    target: Target,
+) {
+    let rounds = (0..ROUNDS).map(|_| (load.run(ours), load.run(other))).collect();
+    add(report, what, rounds, target);
+}
+
+/// Adds the median of the rounds.
+fn add(report: &mut Report, what: &str, mut rounds: Vec<(Served, Served)>, target: Target) {
+    let ratio = |(ours, other): &(Served, Served)| ours.per_second / other.per_second;
+    rounds.sort_by(|a, b| ratio(a).total_cmp(&ratio(b)));
+    let median = &rounds[ROUNDS / 2];
+    report.add(what, (shown(&median.0), shown(&median.1)), ratio(median), target);
+}
+
+fn shown(served: &Served) -> String {
+    let Served { per_second, p50, p99 } = served;
+    format!("{per_second:.0}/s, p50 {} µs, p99 {} µs", p50.as_micros(), p99.as_micros())
+}

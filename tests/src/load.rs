@@ -1,0 +1,147 @@
+//! A load of requests: as many as the server answers.
+
+use std::net::SocketAddr;
+use std::ops::Range;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use crate::measure::quantile;
+
+/// How long it takes until connections are made, caches are warm and threads
+/// are awake: what is not measured.
+const WARM_UP: Duration = Duration::from_millis(150);
+
+/// What is asked, and by how many.
+#[derive(Debug, Clone)]
+pub struct Load {
+    /// The paths, which each connection asks for in turn.
+    pub paths: Vec<String>,
+    /// Headers of each request, with their line ends.
+    pub headers: &'static str,
+    /// How many connections ask, each one request after the other.
+    pub connections: usize,
+    /// For how long.
+    pub time: Duration,
+}
+
+/// How a load was answered.
+#[derive(Debug, Clone, Copy)]
+pub struct Served {
+    /// Answers a second.
+    pub per_second: f64,
+    /// The median of the times from a request to the end of its answer.
+    pub p50: Duration,
+    /// What 99 of 100 requests took at most.
+    pub p99: Duration,
+}
+
+impl Load {
+    /// A load of one path on 32 connections.
+    #[must_use]
+    pub fn of(path: &str, time: Duration) -> Self {
+        Self { paths: vec![path.to_owned()], headers: "", connections: 32, time }
+    }
+
+    /// Asks, from a thread of its own. All answers have to be 200.
+    ///
+    /// # Panics
+    /// Where an answer is another.
+    #[must_use]
+    pub fn run(&self, address: SocketAddr) -> Served {
+        let load = self.clone();
+        thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            runtime.unwrap().block_on(load.ask(address))
+        })
+        .join()
+        .unwrap()
+    }
+
+    async fn ask(self, address: SocketAddr) -> Served {
+        let requests: Vec<Vec<u8>> = self
+            .paths
+            .iter()
+            .map(|path| {
+                format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n{}\r\n", self.headers).into()
+            })
+            .collect();
+        let mut open = Vec::new();
+        for _ in 0..self.connections {
+            open.push(TcpStream::connect(address).await.unwrap());
+        }
+        let start = Instant::now() + WARM_UP;
+        let measured = start..start + self.time;
+        let mut connections = Vec::new();
+        for (number, stream) in open.into_iter().enumerate() {
+            let (requests, measured) = (requests.clone(), measured.clone());
+            connections.push(tokio::spawn(connection(stream, requests, number, measured)));
+        }
+        let mut times = Vec::new();
+        for connection in connections {
+            times.extend(connection.await.unwrap());
+        }
+        let count = u32::try_from(times.len()).unwrap();
+        Served {
+            per_second: f64::from(count) / self.time.as_secs_f64(),
+            p50: quantile(&mut times, 0.5),
+            p99: quantile(&mut times, 0.99),
+        }
+    }
+}
+
+async fn connection(
+    mut stream: TcpStream,
+    requests: Vec<Vec<u8>>,
+    first: usize,
+    measured: Range<Instant>,
+) -> Vec<Duration> {
+    stream.set_nodelay(true).unwrap();
+    let mut buffer = vec![0; 256 << 10];
+    let mut times = Vec::with_capacity(16 << 10);
+    for request in requests.iter().cycle().skip(first % requests.len()) {
+        let start = Instant::now();
+        if start >= measured.end {
+            break;
+        }
+        stream.write_all(request).await.unwrap();
+        answer(&mut stream, &mut buffer).await;
+        if start >= measured.start {
+            times.push(start.elapsed());
+        }
+    }
+    times
+}
+
+/// Reads one answer to its end.
+async fn answer(stream: &mut TcpStream, buffer: &mut [u8]) {
+    let mut filled = 0;
+    let (head, length) = loop {
+        let read = stream.read(&mut buffer[filled..]).await.unwrap();
+        assert!(read > 0, "the server closed the connection");
+        filled += read;
+        if let Some(parsed) = head(&buffer[..filled]) {
+            break parsed;
+        }
+    };
+    let mut left = (head + length).checked_sub(filled).expect("one answer at a time");
+    while left > 0 {
+        let read = stream.read(buffer).await.unwrap();
+        assert!(read > 0, "the server closed the connection");
+        left = left.checked_sub(read).expect("one answer at a time");
+    }
+}
+
+/// The length of an answer's head and that of its body, once the head is
+/// whole.
+fn head(bytes: &[u8]) -> Option<(usize, usize)> {
+    const LENGTH: &[u8] = b"content-length: ";
+    let end = bytes.windows(4).position(|end| end == b"\r\n\r\n")? + 4;
+    let head = &bytes[..end];
+    assert!(head.starts_with(b"HTTP/1.1 200 "), "{}", head.escape_ascii());
+    let length = head.windows(LENGTH.len()).position(|name| name == LENGTH).unwrap();
+    let digits = head[length + LENGTH.len()..].iter().take_while(|byte| byte.is_ascii_digit());
+    Some((end, digits.fold(0, |length, digit| length * 10 + usize::from(digit - b'0'))))
+}
