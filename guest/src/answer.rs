@@ -45,6 +45,14 @@ impl Answer {
         Self::json(200, &Envelope { status: "success", result }, size)
     }
 
+    /// A result in its envelope, which is written behind what is there.
+    pub(crate) fn success_written(write: impl FnOnce(&mut Vec<u8>)) -> Self {
+        let mut body = br#"{"status":"success","result":"#.to_vec();
+        write(&mut body);
+        body.push(b'}');
+        Self::of_body(200, body)
+    }
+
     /// No chain has the identifier that was asked for.
     pub(crate) fn chain_not_found(id: &str) -> Self {
         let msg = format!("could not find configuration for chain: {id}");
@@ -84,6 +92,10 @@ impl Answer {
         let mut body = Vec::with_capacity(size.max(128));
         serde_json::to_writer(&mut body, value)
             .expect("writing to memory succeeds and every key is a text");
+        Self::of_body(status, body)
+    }
+
+    fn of_body(status: u16, body: Vec<u8>) -> Self {
         Self { status, headers: vec![("content-type", "application/json".to_owned())], body }
     }
 

@@ -1,21 +1,18 @@
-//! The allocator: an arena in the module's own memory.
+//! The allocator: it hands out memory and takes none back.
 //!
-//! An instance lives for one request. If its memory grew, the host would pay
-//! for it on each request: pages made accessible, touched for the first time
-//! and taken away again. So the memory has its size from the start, and grows
-//! only for an answer that does not fit.
+//! An instance lives for one request, so that nothing needs to be put in order
+//! behind it. The memory has its size from the start, since growing it costs
+//! the host some system calls for each request; it grows only for an answer
+//! that does not fit.
 #![allow(unsafe_code, reason = "an allocator hands out raw memory")]
 
-use core::alloc::Layout;
+use core::alloc::{GlobalAlloc, Layout};
 use core::arch::wasm32;
+use core::cell::Cell;
 use core::mem::MaybeUninit;
+use core::ptr;
 
-use talc::base::{Talc, binning::Binning};
-use talc::cell::TalcSyncCell;
-use talc::source::Source;
-use talc::wasm::WasmBinning;
-
-/// Enough for the state of 10,000 workers and its JSON, in bytes. Pages that
+/// Enough for the state of 20,000 workers and its JSON, in bytes. Pages that
 /// a request does not touch cost nothing.
 const ARENA: usize = 8 << 20;
 
@@ -28,36 +25,86 @@ const LEAST_GROWTH: usize = (1 << 20) / PAGE;
 static mut MEMORY: [MaybeUninit<u8>; ARENA] = [MaybeUninit::uninit(); ARENA];
 
 #[global_allocator]
-static ALLOCATOR: TalcSyncCell<ArenaThenGrow, WasmBinning> =
-    TalcSyncCell::new_wasm(ArenaThenGrow { arena_is_taken: false });
+static ALLOCATOR: Arena = Arena { next: Cell::new(0), end: Cell::new(0) };
 
-/// Where the allocator gets its memory: the arena first, then growth.
-#[derive(Debug)]
-struct ArenaThenGrow {
-    arena_is_taken: bool,
+/// What is left: from the next byte to hand out to the end.
+struct Arena {
+    next: Cell<usize>,
+    end: Cell<usize>,
 }
 
-// SAFETY: it never allocates, and claims each piece of memory once.
-unsafe impl Source for ArenaThenGrow {
-    fn acquire<B: Binning>(talc: &mut Talc<Self, B>, layout: Layout) -> Result<(), ()> {
-        let (base, size) = if talc.source.arena_is_taken {
-            grow(layout)?
-        } else {
-            talc.source.arena_is_taken = true;
-            ((&raw mut MEMORY).cast::<u8>(), ARENA)
+// SAFETY: a module has one thread.
+unsafe impl Sync for Arena {}
+
+// SAFETY: what is handed out lies between `next` and `end`, which is memory
+// that nothing else refers to, and `next` moves behind it. It moves back only
+// over what is given back and lies right before it.
+unsafe impl GlobalAlloc for Arena {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        let fits = |start: usize| {
+            let start = start.checked_next_multiple_of(layout.align())?;
+            let next = start.checked_add(layout.size())?;
+            (next <= self.end.get()).then_some((start, next))
         };
-        // SAFETY: nothing else refers to MEMORY or to pages that just came to
-        // be, and each is claimed once.
-        unsafe { talc.claim(base, size) }.map(drop).ok_or(())
+        let found = fits(self.next.get())
+            .or_else(|| self.more(layout).and_then(|()| fits(self.next.get())));
+        let Some((start, next)) = found else { return ptr::null_mut() };
+        self.next.set(next);
+        start as *mut u8
+    }
+
+    unsafe fn dealloc(&self, start: *mut u8, layout: Layout) {
+        if self.is_last(start, layout) {
+            self.next.set(start as usize);
+        }
+    }
+
+    unsafe fn realloc(&self, start: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        let is_last = self.is_last(start, layout);
+        if size <= layout.size() || is_last && size <= self.end.get() - start as usize {
+            if is_last {
+                self.next.set(start as usize + size);
+            }
+            return start;
+        }
+        // SAFETY: the caller vouches for `start`, `layout` and `size`, and the
+        // new piece is another.
+        unsafe {
+            let new = self.alloc(Layout::from_size_align_unchecked(size, layout.align()));
+            if !new.is_null() {
+                ptr::copy_nonoverlapping(start, new, layout.size());
+            }
+            new
+        }
     }
 }
 
-/// Grows the memory by what an allocation needs and the allocator's own notes.
-fn grow(layout: Layout) -> Result<(*mut u8, usize), ()> {
-    let needed = layout.size() + layout.align() + 1024;
-    let pages = needed.div_ceil(PAGE).max(LEAST_GROWTH);
-    match wasm32::memory_grow::<0>(pages) {
-        usize::MAX => Err(()),
-        before => Ok(((before * PAGE) as *mut u8, pages * PAGE)),
+impl Arena {
+    fn is_last(&self, start: *mut u8, layout: Layout) -> bool {
+        start as usize + layout.size() == self.next.get()
+    }
+
+    /// Takes the arena, the first time, or makes the memory grow by what an
+    /// allocation needs.
+    fn more(&self, layout: Layout) -> Option<()> {
+        if self.end.get() == 0 {
+            let start = (&raw const MEMORY) as usize;
+            self.next.set(start);
+            self.end.set(start + ARENA);
+            if layout.size() + layout.align() <= ARENA {
+                return Some(());
+            }
+        }
+        let needed = layout.size().checked_add(layout.align())?;
+        let pages = needed.div_ceil(PAGE).max(LEAST_GROWTH);
+        let before = match wasm32::memory_grow::<0>(pages) {
+            usize::MAX => return None,
+            before => before * PAGE,
+        };
+        if before != self.end.get() {
+            self.next.set(before);
+        }
+        self.end.set(before + pages * PAGE);
+        Some(())
     }
 }

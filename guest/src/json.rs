@@ -5,4 +5,4 @@ mod duration;
 mod state;
 
 pub(crate) use chain::ChainJson;
-pub(crate) use state::{StateJson, WORKER_SIZE};
+pub(crate) use state::write_state;

@@ -1,84 +1,193 @@
 //! What the relayer is doing: its chains, and its workers by kind.
+//!
+//! A relayer has up to thousands of workers, and their JSON is most of what
+//! this API ever writes. So a worker is put together from pieces that are as
+//! they will be in the end; all else is left to `serde_json`.
 
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
-use crate::contract::{Field, Object, OtherObject, RelayerState, Value, Worker};
+use crate::contract::{Field, Names, Object, OtherObject, RelayerState, Value, Worker};
 
 /// About how many bytes a worker's JSON has.
-pub(crate) const WORKER_SIZE: usize = 176;
+const WORKER_SIZE: usize = 176;
 
-#[derive(Serialize)]
-pub(crate) struct StateJson<'a> {
-    chains: &'a [String],
-    workers: WorkersJson<'a>,
+/// Names are copied in pieces of this many bytes: to copy a number of bytes
+/// that is known beforehand takes no call.
+const PIECE: usize = 16;
+
+/// The state in JSON, behind what is there.
+pub(crate) fn write_state(state: &RelayerState, json: &mut Vec<u8>) {
+    json.reserve(1024 + state.workers.len() * WORKER_SIZE);
+    let texts = Texts::new(&state.names);
+    json.extend_from_slice(b"{\"chains\":");
+    write(&state.chains, json);
+    json.extend_from_slice(b",\"workers\":{");
+    let same = |a: &Worker, b: &Worker| texts.kind(&a.object) == texts.kind(&b.object);
+    for (number, workers) in state.workers.chunk_by(same).enumerate() {
+        if number > 0 {
+            json.push(b',');
+        }
+        write(texts.kind(&workers[0].object), json);
+        json.extend_from_slice(b":[");
+        for (number, worker) in workers.iter().enumerate() {
+            if number > 0 {
+                json.push(b',');
+            }
+            texts.write_worker(worker, json);
+        }
+        json.push(b']');
+    }
+    json.extend_from_slice(b"}}");
 }
 
-/// A map from each kind to its workers. They come sorted by kind.
-struct WorkersJson<'a> {
-    workers: &'a [Worker],
-    names: &'a [String],
+fn write(value: &(impl Serialize + ?Sized), json: &mut Vec<u8>) {
+    serde_json::to_writer(json, value).expect("writing to memory succeeds and every key is a text");
 }
 
-/// Workers of one kind.
-struct EntriesJson<'a> {
-    workers: &'a [Worker],
-    names: &'a [String],
+/// The texts that workers refer to.
+#[derive(Clone, Copy)]
+struct Texts<'a> {
+    names: &'a Names,
+    /// JSON has all of them as they are.
+    plain: bool,
 }
 
-#[derive(Serialize)]
-struct EntryJson<'a> {
-    id: u64,
-    object: ObjectJson<'a>,
+/// Writes an object of a known kind: its type, and its fields in their order.
+macro_rules! write_object {
+    ($texts:ident, $json:ident, $kind:literal, $object:ident.$first:ident $(, $field:ident)*) => {{
+        $json.extend_from_slice(
+            concat!("{\"type\":\"", $kind, "\",\"", stringify!($first), "\":").as_bytes(),
+        );
+        $texts.write_name($object.$first, $json);
+        $(
+            $json.extend_from_slice(concat!(",\"", stringify!($field), "\":").as_bytes());
+            $texts.write_name($object.$field, $json);
+        )*
+        $json.push(b'}');
+    }};
 }
 
-#[derive(Serialize)]
-#[serde(untagged)]
-enum ObjectJson<'a> {
-    Known(KnownJson<'a>),
-    Other(OtherJson<'a>),
-}
+impl<'a> Texts<'a> {
+    fn new(names: &'a Names) -> Self {
+        let plain = |byte: &u8| *byte >= b' ' && *byte != b'"' && *byte != b'\\';
+        Self { names, plain: names.text.as_bytes().iter().all(plain) }
+    }
 
-#[derive(Serialize)]
-#[serde(tag = "type")]
-enum KnownJson<'a> {
-    Client {
-        dst_chain_id: &'a str,
-        dst_client_id: &'a str,
-        src_chain_id: &'a str,
-    },
-    Connection {
-        dst_chain_id: &'a str,
-        src_chain_id: &'a str,
-        src_connection_id: &'a str,
-    },
-    Channel {
-        dst_chain_id: &'a str,
-        src_chain_id: &'a str,
-        src_channel_id: &'a str,
-        src_port_id: &'a str,
-    },
-    Packet {
-        dst_chain_id: &'a str,
-        src_chain_id: &'a str,
-        src_channel_id: &'a str,
-        src_port_id: &'a str,
-    },
-    Wallet {
-        chain_id: &'a str,
-    },
-    CrossChainQuery {
-        src_chain_id: &'a str,
-        dst_chain_id: &'a str,
-        query_id: &'a str,
-        connection_id: &'a str,
-    },
+    /// Where a text begins and ends.
+    fn place(self, name: u32) -> (usize, usize) {
+        let name = name as usize;
+        let start = name.checked_sub(1).map_or(0, |before| self.names.ends[before]);
+        (start as usize, self.names.ends[name] as usize)
+    }
+
+    fn text(self, name: u32) -> &'a str {
+        let (start, end) = self.place(name);
+        &self.names.text[start..end]
+    }
+
+    fn write_name(self, name: u32, json: &mut Vec<u8>) {
+        if !self.plain {
+            return write(self.text(name), json);
+        }
+        let (start, end) = self.place(name);
+        let text = self.names.text.as_bytes();
+        json.push(b'"');
+        match text[start..].first_chunk::<PIECE>() {
+            Some(piece) if end - start <= PIECE => {
+                json.extend_from_slice(piece);
+                json.truncate(json.len() - (PIECE - (end - start)));
+            }
+            _ => json.extend_from_slice(&text[start..end]),
+        }
+        json.push(b'"');
+    }
+
+    fn write_worker(self, worker: &Worker, json: &mut Vec<u8>) {
+        json.extend_from_slice(b"{\"id\":");
+        write(&worker.id, json);
+        json.extend_from_slice(b",\"object\":");
+        match &worker.object {
+            Object::Client(client) => {
+                write_object!(
+                    self,
+                    json,
+                    "Client",
+                    client.dst_chain_id,
+                    dst_client_id,
+                    src_chain_id
+                );
+            }
+            Object::Connection(connection) => write_object!(
+                self,
+                json,
+                "Connection",
+                connection.dst_chain_id,
+                src_chain_id,
+                src_connection_id
+            ),
+            Object::Channel(channel) => write_object!(
+                self,
+                json,
+                "Channel",
+                channel.dst_chain_id,
+                src_chain_id,
+                src_channel_id,
+                src_port_id
+            ),
+            Object::Packet(channel) => write_object!(
+                self,
+                json,
+                "Packet",
+                channel.dst_chain_id,
+                src_chain_id,
+                src_channel_id,
+                src_port_id
+            ),
+            Object::Wallet(wallet) => write_object!(self, json, "Wallet", wallet.chain_id),
+            Object::CrossChainQuery(query) => write_object!(
+                self,
+                json,
+                "CrossChainQuery",
+                query.src_chain_id,
+                dst_chain_id,
+                query_id,
+                connection_id
+            ),
+            Object::Other(object) => write(&OtherJson { object, texts: self }, json),
+        }
+        json.push(b'}');
+    }
+
+    /// The key under which a worker stands.
+    fn kind(self, object: &Object) -> &'a str {
+        match object {
+            Object::Client(_) => "Client",
+            Object::Channel(_) => "Channel",
+            Object::Connection(_) => "Connection",
+            Object::Packet(_) => "Packet",
+            Object::Wallet(_) => "Wallet",
+            Object::CrossChainQuery(_) => "CrossChainQuery",
+            Object::Other(other) => self.text(other.kind),
+        }
+    }
 }
 
 /// An object of a kind of which only the fields are known.
 struct OtherJson<'a> {
     object: &'a OtherObject,
-    names: &'a [String],
+    texts: Texts<'a>,
+}
+
+impl Serialize for OtherJson<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(1 + self.object.fields.len()))?;
+        map.serialize_entry("type", self.texts.text(self.object.kind))?;
+        for Field { name, value } in &self.object.fields {
+            map.serialize_entry(self.texts.text(*name), &ValueJson::new(*value, self.texts))?;
+        }
+        map.end()
+    }
 }
 
 #[derive(Serialize)]
@@ -92,127 +201,40 @@ enum ValueJson<'a> {
     Text(&'a str),
 }
 
-impl<'a> From<&'a RelayerState> for StateJson<'a> {
-    fn from(state: &'a RelayerState) -> Self {
-        let workers = WorkersJson { workers: &state.workers, names: &state.names };
-        Self { chains: &state.chains, workers }
-    }
-}
-
-impl Serialize for WorkersJson<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let names = self.names;
-        let mut kinds = serializer.serialize_map(None)?;
-        for workers in
-            self.workers.chunk_by(|a, b| kind(&a.object, names) == kind(&b.object, names))
-        {
-            let entries = EntriesJson { workers, names };
-            kinds.serialize_entry(kind(&workers[0].object, names), &entries)?;
-        }
-        kinds.end()
-    }
-}
-
-impl Serialize for EntriesJson<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(self.workers.iter().map(|worker| EntryJson {
-            id: worker.id,
-            object: ObjectJson::new(&worker.object, self.names),
-        }))
-    }
-}
-
-impl<'a> ObjectJson<'a> {
-    fn new(object: &'a Object, names: &'a [String]) -> Self {
-        let name = |index: u32| text(names, index);
-        Self::Known(match object {
-            Object::Client(client) => KnownJson::Client {
-                dst_chain_id: name(client.dst_chain_id),
-                dst_client_id: name(client.dst_client_id),
-                src_chain_id: name(client.src_chain_id),
-            },
-            Object::Connection(connection) => KnownJson::Connection {
-                dst_chain_id: name(connection.dst_chain_id),
-                src_chain_id: name(connection.src_chain_id),
-                src_connection_id: name(connection.src_connection_id),
-            },
-            Object::Channel(channel) => KnownJson::Channel {
-                dst_chain_id: name(channel.dst_chain_id),
-                src_chain_id: name(channel.src_chain_id),
-                src_channel_id: name(channel.src_channel_id),
-                src_port_id: name(channel.src_port_id),
-            },
-            Object::Packet(channel) => KnownJson::Packet {
-                dst_chain_id: name(channel.dst_chain_id),
-                src_chain_id: name(channel.src_chain_id),
-                src_channel_id: name(channel.src_channel_id),
-                src_port_id: name(channel.src_port_id),
-            },
-            Object::Wallet(wallet) => KnownJson::Wallet { chain_id: name(wallet.chain_id) },
-            Object::CrossChainQuery(query) => KnownJson::CrossChainQuery {
-                src_chain_id: name(query.src_chain_id),
-                dst_chain_id: name(query.dst_chain_id),
-                query_id: name(query.query_id),
-                connection_id: name(query.connection_id),
-            },
-            Object::Other(object) => return Self::Other(OtherJson { object, names }),
-        })
-    }
-}
-
-impl Serialize for OtherJson<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(Some(1 + self.object.fields.len()))?;
-        map.serialize_entry("type", text(self.names, self.object.kind))?;
-        for Field { name, value } in &self.object.fields {
-            map.serialize_entry(text(self.names, *name), &ValueJson::new(*value, self.names))?;
-        }
-        map.end()
-    }
-}
-
 impl<'a> ValueJson<'a> {
-    fn new(value: Value, names: &'a [String]) -> Self {
+    fn new(value: Value, texts: Texts<'a>) -> Self {
         match value {
             Value::Null => Self::Null,
             Value::Boolean(value) => Self::Boolean(value),
             Value::Natural(value) => Self::Natural(value),
             Value::Integer(value) => Self::Integer(value),
             Value::Number(value) => Self::Number(value),
-            Value::Text(value) => Self::Text(text(names, value)),
+            Value::Text(value) => Self::Text(texts.text(value)),
         }
     }
 }
 
-/// The key under which a worker stands.
-fn kind<'a>(object: &Object, names: &'a [String]) -> &'a str {
-    match object {
-        Object::Client(_) => "Client",
-        Object::Channel(_) => "Channel",
-        Object::Connection(_) => "Connection",
-        Object::Packet(_) => "Packet",
-        Object::Wallet(_) => "Wallet",
-        Object::CrossChainQuery(_) => "CrossChainQuery",
-        Object::Other(other) => text(names, other.kind),
-    }
-}
-
-fn text(names: &[String], index: u32) -> &str {
-    &names[index as usize]
-}
-
 #[cfg(test)]
 mod tests {
-    use super::StateJson;
+    use super::write_state;
     use crate::contract::{
         ChannelObject, ClientData, ClientObject, ConnectionObject, CrossChainQueryObject, Field,
-        Object, OtherObject, RelayerState, Value, WalletObject, Worker, WorkerData,
+        Names, Object, OtherObject, RelayerState, Value, WalletObject, Worker, WorkerData,
     };
 
     fn json(names: &[&str], objects: Vec<Object>) -> String {
         let state = RelayerState {
             chains: vec!["a".into(), "b".into()],
-            names: names.iter().map(ToString::to_string).collect(),
+            names: Names {
+                text: names.concat(),
+                ends: names
+                    .iter()
+                    .scan(0, |end, name| {
+                        *end += u32::try_from(name.len()).unwrap();
+                        Some(*end)
+                    })
+                    .collect(),
+            },
             workers: (1..)
                 .zip(objects)
                 .map(|(id, object)| Worker {
@@ -225,7 +247,9 @@ mod tests {
                 })
                 .collect(),
         };
-        serde_json::to_string(&StateJson::from(&state)).unwrap()
+        let mut json = b"before".to_vec();
+        write_state(&state, &mut json);
+        String::from_utf8(json).unwrap().strip_prefix("before").unwrap().to_owned()
     }
 
     #[test]
@@ -299,5 +323,26 @@ mod tests {
                 object("L"),
             )
         );
+    }
+
+    #[test]
+    fn names_of_every_length_and_letter_are_written_as_json() {
+        let lengths = (0..40).map(|length| "x".repeat(length));
+        let odd = ["\"", "a\\b", "\n", "\u{1}", "\u{7f}", "ü", "\u{2028}", "</script>"];
+        let plain: Vec<String> = lengths.collect();
+        let escaped: Vec<String> = plain.iter().cloned().chain(odd.map(str::to_owned)).collect();
+        for names in [plain, escaped] {
+            let names: Vec<&str> = names.iter().map(String::as_str).collect();
+            let chains = 0..u32::try_from(names.len()).unwrap();
+            let wallets = chains.map(|chain_id| Object::Wallet(WalletObject { chain_id }));
+            let json = json(&names, wallets.collect());
+            let expected = names.iter().zip(1..).map(|(name, id)| {
+                let name = serde_json::to_string(name).unwrap();
+                format!(r#"{{"id":{id},"object":{{"type":"Wallet","chain_id":{name}}}}}"#)
+            });
+            let expected = expected.collect::<Vec<_>>().join(",");
+            let around = (r#"{"chains":["a","b"],"workers":{"Wallet":["#, "]}}");
+            assert_eq!(json, format!("{}{expected}{}", around.0, around.1));
+        }
     }
 }

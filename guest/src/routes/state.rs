@@ -1,15 +1,12 @@
 //! `GET /state`: the connected chains and the active workers.
 
 use crate::answer::Answer;
-use crate::json::{StateJson, WORKER_SIZE};
+use crate::json::write_state;
 use crate::relayer::Relayer;
 
 pub(crate) fn state(relayer: &dyn Relayer) -> Answer {
     match relayer.state() {
-        Ok(state) => {
-            let size = 1024 + state.workers.len() * WORKER_SIZE;
-            Answer::success_of_size(StateJson::from(&state), size)
-        }
+        Ok(state) => Answer::success_written(|json| write_state(&state, json)),
         Err(reason) => Answer::not_ready(&reason),
     }
 }

@@ -30,8 +30,15 @@ pub(in crate::module) struct NotReady {
 #[component(record)]
 pub(in crate::module) struct RelayerState {
     chains: Vec<Arc<str>>,
-    names: Vec<Arc<str>>,
+    names: Names,
     workers: Vec<Worker>,
+}
+
+#[derive(ComponentType, Lower, Default)]
+#[component(record)]
+pub(in crate::module) struct Names {
+    text: String,
+    ends: Vec<u32>,
 }
 
 #[derive(ComponentType, Lower)]
@@ -185,23 +192,26 @@ pub(in crate::module) fn known<'a, T, U>(
 }
 
 pub(in crate::module) fn relayer_state(state: &state::RelayerState) -> RelayerState {
-    let mut names = Names::default();
+    let mut names = Gathering::default();
     let workers = state.workers.iter().map(|worker| names.worker(worker)).collect();
-    RelayerState { chains: chain_ids(&state.chains), names: names.list, workers }
+    RelayerState { chains: chain_ids(&state.chains), names: names.names, workers }
 }
 
 /// Each text that workers refer to, once.
 #[derive(Default)]
-struct Names<'a> {
-    list: Vec<Arc<str>>,
+struct Gathering<'a> {
+    names: Names,
     places: HashMap<&'a str, u32>,
 }
 
-impl<'a> Names<'a> {
+impl<'a> Gathering<'a> {
     fn name(&mut self, name: &'a Arc<str>) -> u32 {
         *self.places.entry(name).or_insert_with(|| {
-            self.list.push(Arc::clone(name));
-            u32::try_from(self.list.len() - 1).expect("fewer than 4 billion texts fit in memory")
+            let place =
+                |count: usize| u32::try_from(count).expect("a module has less memory than that");
+            self.names.text.push_str(name);
+            self.names.ends.push(place(self.names.text.len()));
+            place(self.names.ends.len() - 1)
         })
     }
 
