@@ -12,9 +12,9 @@ use core::cell::Cell;
 use core::mem::MaybeUninit;
 use core::ptr;
 
-/// Enough for the state of 20,000 workers and its JSON, in bytes. Pages that
-/// a request does not touch cost nothing.
-const ARENA: usize = 8 << 20;
+/// Enough for the state of 2,000 workers and its JSON, in bytes. The host looks
+/// through all of it after each request.
+const ARENA: usize = 512 << 10;
 
 /// A page of WebAssembly's memory, in bytes.
 const PAGE: usize = 64 << 10;

@@ -19,10 +19,10 @@ const TABLES: u32 = 4;
 const CORE_INSTANCES: u32 = 8;
 
 /// What of an instance's memory stays with the process for the next one, in
-/// bytes: what the state of 700 workers touches. More makes larger answers
-/// faster, and all others slower that come after one: what stays is cleared
-/// for each request, whether it was touched again or not.
-const MEMORY_KEPT: usize = 256 << 10;
+/// bytes: what the state of some thousand workers touches. More makes larger
+/// answers faster, and all others slower that come after one: what stays is
+/// cleared for each request, whether it was touched again or not.
+const MEMORY_KEPT: usize = 1 << 20;
 
 /// Compiles modules and runs them. One engine serves a process; it is cheap
 /// to clone.
