@@ -86,7 +86,10 @@ impl Client {
         }
         let request = request.body(Empty::new()).unwrap();
         let response = match self {
-            Self::Http1(sender) => sender.send_request(request).await,
+            Self::Http1(sender) => {
+                sender.ready().await.unwrap();
+                sender.send_request(request).await
+            }
             Self::Http2(sender) => sender.send_request(request).await,
         };
         let (head, body) = response.unwrap().into_parts();

@@ -1,5 +1,6 @@
 //! Components that do what no good module does, made from the text format.
 
+use std::fmt::Write;
 use std::path::Path;
 
 use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
@@ -78,29 +79,89 @@ fn of_handler_with(fields: &str, code: &str) -> Vec<u8> {
 /// A component that answers a status with one header and no body.
 #[must_use]
 pub fn of_answer(status: u16, header: &str, value: &[u8]) -> Vec<u8> {
-    let value_length = value.len();
-    let value = value.iter().fold(String::new(), |text, byte| format!("{text}\\{byte:02x}"));
-    let header_length = header.len();
-    // A response: its status at 0, its headers at 4, its body at 12. One
-    // header at 32: its name, its value.
+    of_response(status, &[(header, value)], b"")
+}
+
+/// A component that always answers the same.
+#[must_use]
+pub fn of_response(status: u16, headers: &[(&str, &[u8])], body: &[u8]) -> Vec<u8> {
+    // From 0 on lies the response: its status, its headers at 4, its body at
+    // 12. From 32 on the headers: the name and the value of each. Then texts.
+    let mut texts = Vec::new();
+    let mut next = 32 + 16 * headers.len();
+    let mut place = |text: &[u8]| {
+        let (start, length) = (next, text.len());
+        let mut bytes = String::with_capacity(3 * length);
+        for byte in text {
+            write!(bytes, "\\{byte:02x}").unwrap();
+        }
+        texts.push(format!(r#"(data (i32.const {start}) "{bytes}")"#));
+        next += length;
+        (start, length)
+    };
+    let mut stores = Vec::new();
+    let mut store = |at: usize, (start, length): (usize, usize)| {
+        let more = at + 4;
+        stores.push(format!("(i32.store (i32.const {at}) (i32.const {start}))"));
+        stores.push(format!("(i32.store (i32.const {more}) (i32.const {length}))"));
+    };
+    store(4, (32, headers.len()));
+    store(12, place(body));
+    for (number, (name, value)) in headers.iter().enumerate() {
+        store(32 + 16 * number, place(name.as_bytes()));
+        store(40 + 16 * number, place(value));
+    }
+    let (texts, stores) = (texts.join("\n"), stores.join("\n"));
+    // Strings that it is given lie behind all that.
+    let free = next.next_multiple_of(1 << 16);
+    let pages = free / (1 << 16) + 2;
     of_module(&format!(
         r#"(module
-            (memory (export "memory") 4)
-            (data (i32.const 64) "{header}")
-            (data (i32.const 512) "{value}")
+            (memory (export "memory") {pages})
+            {texts}
             (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32)
-                i32.const 65536)
+                i32.const {free})
             (func (export "relayer:rest/handler@0.1.0#handle")
                 (param i32 i32 i32 i32 i32 i32 i32) (result i32)
                 (i32.store16 (i32.const 0) (i32.const {status}))
-                (i32.store (i32.const 4) (i32.const 32))
-                (i32.store (i32.const 8) (i32.const 1))
-                (i32.store (i32.const 12) (i32.const 0))
-                (i32.store (i32.const 16) (i32.const 0))
-                (i32.store (i32.const 32) (i32.const 64))
-                (i32.store (i32.const 36) (i32.const {header_length}))
-                (i32.store (i32.const 40) (i32.const 512))
-                (i32.store (i32.const 44) (i32.const {value_length}))
+                {stores}
                 i32.const 0))"#
+    ))
+}
+
+/// A component that answers 200, and one more for each value of the header
+/// `X-Count`.
+#[must_use]
+pub fn that_counts() -> Vec<u8> {
+    of_module(
+        r#"(module
+            (import "relayer:rest/request@0.1.0" "header" (func $header (param i32 i32 i32)))
+            (memory (export "memory") 4)
+            (data (i32.const 64) "X-Count")
+            (global $free (mut i32) (i32.const 65536))
+            (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32)
+                (local $start i32)
+                (local.set $start (global.get $free))
+                (global.set $free
+                    (i32.and (i32.add (i32.add (local.get $start) (local.get 3)) (i32.const 7)) (i32.const -8)))
+                (local.get $start))
+            (func (export "relayer:rest/handler@0.1.0#handle")
+                (param i32 i32 i32 i32 i32 i32 i32) (result i32)
+                (call $header (i32.const 64) (i32.const 7) (i32.const 128))
+                (i32.store16 (i32.const 0) (i32.add (i32.const 200) (i32.load (i32.const 132))))
+                i32.const 0))"#,
+    )
+}
+
+/// A component that answers 204 after counting to a number: 100 million take
+/// some 50 ms.
+#[must_use]
+pub fn that_takes(count: u32) -> Vec<u8> {
+    of_handler(&format!(
+        "(local $left i32)
+         (local.set $left (i32.const {count}))
+         (loop $on (br_if $on (local.tee $left (i32.sub (local.get $left) (i32.const 1)))))
+         (i32.store16 (i32.const 0) (i32.const 204))
+         i32.const 0"
     ))
 }

@@ -174,9 +174,11 @@ fn limits_out_of_range_are_refused_by_the_engine() {
 
 #[test]
 fn a_module_that_wants_more_memory_from_the_start_is_refused() {
-    let limits = Limits { memory: ByteSize::mib(4), ..Limits::default() };
-    let message = Module::embedded(&engine(&limits)).unwrap_err().to_string();
-    let start = "module embedded: wants more memory than the limit of 4.0 MiB: ";
+    let limits = Limits { memory: ByteSize::mib(1), ..Limits::default() };
+    let component = component::of_response(204, &[], &vec![b'x'; 1 << 20]);
+    let refused = Module::from_bytes(&engine(&limits), "large", &component);
+    let message = refused.unwrap_err().to_string();
+    let start = "module large: wants more memory than the limit of 1.0 MiB: ";
     assert!(message.starts_with(start), "{message}");
     assert!(message.ends_with("; raise module.limits.memory"), "{message}");
 }

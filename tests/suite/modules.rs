@@ -145,25 +145,7 @@ async fn a_module_of_someone_else_is_served() {
 
 #[tokio::test]
 async fn a_module_can_ask_for_headers_by_name() {
-    // Answers 200, and one more for each value of the header `X-Count`.
-    let component = component::of_module(
-        r#"(module
-            (import "relayer:rest/request@0.1.0" "header" (func $header (param i32 i32 i32)))
-            (memory (export "memory") 4)
-            (data (i32.const 64) "X-Count")
-            (global $free (mut i32) (i32.const 65536))
-            (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32)
-                (local $start i32)
-                (local.set $start (global.get $free))
-                (global.set $free
-                    (i32.and (i32.add (i32.add (local.get $start) (local.get 3)) (i32.const 7)) (i32.const -8)))
-                (local.get $start))
-            (func (export "relayer:rest/handler@0.1.0#handle")
-                (param i32 i32 i32 i32 i32 i32 i32) (result i32)
-                (call $header (i32.const 64) (i32.const 7) (i32.const 128))
-                (i32.store16 (i32.const 0) (i32.add (i32.const 200) (i32.load (i32.const 132))))
-                i32.const 0))"#,
-    );
+    let component = component::that_counts();
     let server = TestServer::of_component(&component, &Limits::default()).await;
     let mut client = server.connect().await;
     for (headers, status) in [

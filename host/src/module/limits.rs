@@ -14,7 +14,7 @@ use crate::toml_text;
 pub struct Limits {
     /// The memory of an instance, in bytes. A module that wants more is
     /// refused the memory and usually traps; one that wants more from the
-    /// start is refused (the one that comes with this crate wants 9 MiB).
+    /// start is refused (the one that comes with this crate wants less than 1 MiB).
     /// Default: 64 MiB; 1 MiB to 4 GiB.
     #[serde(deserialize_with = "size")]
     pub memory: ByteSize,

@@ -135,9 +135,9 @@ fn publications(report: &mut Report, publisher: &StatePublisher, workers: u64) {
         publisher.set_state(next);
     };
     let clone = || assert!(black_box(state.clone()) == state);
-    let (published, compared, times) = compare(publish, clone);
+    let (new, same, times) = compare(publish, clone);
     let what = format!("publication of {workers} workers, to cloning and comparing them");
-    report.add(what, (micros(published), micros(compared)), times, Target::None);
+    report.add(what, (micros(new), micros(same)), times, Target::None);
 }
 
 /// The times of two things, and the ratio of the first to the second: the

@@ -1,0 +1,337 @@
+//! Is what was answered before answered without asking the module again?
+
+use std::time::Duration;
+
+use bytesize::ByteSize;
+use relayer_rest_host::module::{Limits, Module};
+use relayer_rest_host::response_cache::{Question, ResponseCache};
+use relayer_rest_host::state::{RelayerState, StatePublisher, StateReader, sample};
+use relayer_rest_tests::client::Answer;
+use relayer_rest_tests::component;
+use relayer_rest_tests::server::{TestServer, engine, request};
+
+/// One run at a time, and nobody waits: whoever needs a run of his own while
+/// there is one is turned away.
+fn one_run() -> Limits {
+    Limits {
+        time: Duration::from_mins(10),
+        concurrency: 1,
+        queue: 0,
+        queue_wait: Duration::ZERO,
+        ..Limits::default()
+    }
+}
+
+/// Answers 204, but does not come to an end on `/spin`.
+fn spins_on_spin() -> Vec<u8> {
+    component::of_handler(
+        "(i32.eq (local.get 3) (i32.const 5))
+         if (loop br 0) end
+         (i32.store16 (i32.const 0) (i32.const 204))
+         i32.const 0",
+    )
+}
+
+#[tokio::test]
+async fn what_is_remembered_needs_no_run() {
+    let server = TestServer::of_component(&spins_on_spin(), &one_run()).await;
+    let mut client = server.connect().await;
+    for path in ["/", "/a", "/a?b"] {
+        assert_eq!(client.get(path).await.status, 204);
+    }
+    assert_eq!(client.ask("POST", "/a").await.status, 204);
+    let mut other = server.connect().await;
+    let spinning = tokio::spawn(async move { other.get("/spin").await });
+    client.get_until("/new", |answer| answer.status == 503).await;
+    for path in ["/", "/a", "/a?b"] {
+        assert_eq!(client.get(path).await.status, 204);
+        assert_eq!(client.ask("HEAD", path).await.status, 204);
+    }
+    assert_eq!(client.ask("POST", "/a").await.status, 204);
+    for (method, path) in [("GET", "/b"), ("GET", "/a?c"), ("POST", "/"), ("PUT", "/a")] {
+        assert_eq!(client.ask(method, path).await.status, 503, "{method} {path}");
+    }
+    spinning.abort();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn those_who_ask_the_same_at_once_share_a_run() {
+    let server = TestServer::of_component(&component::that_takes(100_000_000), &one_run()).await;
+    let mut clients = Vec::new();
+    for _ in 0..16 {
+        let mut client = server.connect().await;
+        clients.push(tokio::spawn(async move { client.get("/").await }));
+    }
+    for client in clients {
+        assert_eq!(client.await.unwrap().status, 204);
+    }
+}
+
+#[tokio::test]
+async fn those_who_share_a_run_share_its_error() {
+    let limits = Limits { time: Duration::from_millis(200), ..one_run() };
+    let component = component::of_handler("(loop br 0) unreachable");
+    let server = TestServer::of_component(&component, &limits).await;
+    let (mut one, mut other) = (server.connect().await, server.connect().await);
+    let (one, other) = tokio::join!(one.get("/"), other.get("/"));
+    assert_eq!((one.status.as_u16(), other.status.as_u16()), (504, 504));
+}
+
+/// A cache and what it is asked.
+struct Asked {
+    cache: ResponseCache,
+    module: Module,
+    publisher: StatePublisher,
+    state: StateReader,
+}
+
+impl Asked {
+    fn new(component: Option<&[u8]>, limits: &Limits) -> Self {
+        let engine = engine(limits);
+        let module = match component {
+            Some(component) => Module::from_bytes(&engine, "test", component),
+            None => Module::embedded(&engine),
+        };
+        let publisher = StatePublisher::new();
+        sample(&publisher);
+        Self {
+            cache: ResponseCache::new(limits.response_cache),
+            module: module.unwrap(),
+            state: publisher.reader(),
+            publisher,
+        }
+    }
+
+    async fn ask(&self, path: &str) -> u16 {
+        let asked = self.cache.ask(&self.module, request("GET", path, &[]), &self.state).await;
+        asked.map_or(0, |answer| answer.status().as_u16())
+    }
+
+    fn remembers(&self, path: &str) -> bool {
+        let request = request("GET", path, &[]);
+        let snapshot = self.state.snapshot();
+        let question = Question::from(&*request);
+        self.cache.find(&self.module, question, &snapshot, |_| Some(())).is_some()
+    }
+}
+
+/// Begins something that does not end at once.
+async fn begin<T>(future: &mut (impl Future<Output = T> + Unpin)) {
+    tokio::select! {
+        biased;
+        _ = future => panic!("it ended at once"),
+        () = async {} => {}
+    }
+}
+
+#[tokio::test]
+async fn a_run_goes_on_as_long_as_anybody_waits_for_it() {
+    let asked = Asked::new(Some(&component::that_takes(400_000_000)), &one_run());
+    let mut first = Box::pin(asked.ask("/"));
+    begin(&mut first).await;
+    let mut second = Box::pin(asked.ask("/"));
+    begin(&mut second).await;
+    assert_eq!(asked.ask("/other").await, 0, "there is a run");
+    drop(first);
+    assert_eq!(asked.ask("/other").await, 0, "there still is");
+    assert_eq!(second.await, 204);
+    assert!(asked.remembers("/"));
+
+    let mut third = Box::pin(asked.ask("/third"));
+    begin(&mut third).await;
+    drop(third);
+    assert_eq!(asked.ask("/other").await, 204, "there is no run that nobody waits for");
+    assert!(!asked.remembers("/third"));
+    assert_eq!(asked.ask("/third").await, 204);
+}
+
+const ENDPOINTS: [&str; 4] = ["/version", "/chains", "/chain/ibc-0", "/state"];
+
+#[tokio::test]
+async fn a_change_makes_only_what_was_made_of_it_forgotten() {
+    let asked = Asked::new(None, &Limits::default());
+    for path in ENDPOINTS.into_iter().chain(["/chain/none", "/nothing"]) {
+        assert!(!asked.remembers(path), "{path}");
+        asked.ask(path).await;
+        assert!(asked.remembers(path), "{path}");
+    }
+    asked.publisher.set_state(RelayerState::default());
+    assert!(!asked.remembers("/state"));
+    for path in ["/version", "/chains", "/chain/ibc-0", "/chain/none", "/nothing"] {
+        assert!(asked.remembers(path), "{path}");
+    }
+    asked.publisher.remove_chain(&"ibc-0".into());
+    for path in ["/chains", "/chain/ibc-0"] {
+        assert!(!asked.remembers(path), "{path}");
+    }
+    for path in ["/version", "/chain/none", "/nothing"] {
+        assert!(asked.remembers(path), "{path}");
+    }
+    assert_eq!(asked.ask("/chain/ibc-0").await, 404);
+    assert!(asked.remembers("/chain/ibc-0"), "the module's errors are answers like others");
+}
+
+#[tokio::test]
+async fn what_the_host_says_in_the_modules_place_is_not_remembered() {
+    let limits = Limits { time: Duration::from_millis(10), ..Limits::default() };
+    for code in ["unreachable", "(loop br 0) unreachable"] {
+        let asked = Asked::new(Some(&component::of_handler(code)), &limits);
+        assert_eq!(asked.ask("/").await, 0);
+        assert!(!asked.remembers("/"));
+        assert_eq!(asked.cache.size(), ByteSize::b(0));
+    }
+}
+
+#[tokio::test]
+async fn answers_that_depend_on_headers_are_told_apart() {
+    let server = TestServer::of_component(&component::that_counts(), &Limits::default()).await;
+    let mut client = server.connect().await;
+    let values = [("x-count", ""), ("x-count", "a"), ("x-count", "b")];
+    for _ in 0..3 {
+        for count in 0..values.len() {
+            let answer = client.ask_with("GET", "/", &values[..count]).await;
+            assert_eq!(usize::from(answer.status.as_u16()), 200 + count);
+            assert_eq!(answer.header("vary"), "x-count");
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_depends_on_headers_is_remembered_for_each_of_them() {
+    let asked = Asked::new(Some(&component::that_counts()), &Limits::default());
+    let snapshot = asked.state.snapshot();
+    let remembered = |headers: &[(&str, &str)]| {
+        let request = request("GET", "/", headers);
+        let question = Question::from(&*request);
+        asked
+            .cache
+            .find(&asked.module, question, &snapshot, |answer| Some(answer.status().as_u16()))
+    };
+    let one = [("x-count", "1"), ("other", "1")];
+    let two = [("x-count", "1"), ("x-count", "2")];
+    for headers in [&one[..], &two] {
+        assert_eq!(remembered(headers), None);
+        let request = request("GET", "/", headers);
+        asked.cache.ask(&asked.module, request, &asked.state).await.unwrap();
+    }
+    assert_eq!(remembered(&one), Some(201));
+    assert_eq!(remembered(&[("x-count", "1"), ("other", "2")]), Some(201));
+    assert_eq!(remembered(&two), Some(202));
+    assert_eq!(remembered(&[("x-count", "2"), ("x-count", "1")]), None);
+    assert_eq!(remembered(&[]), None);
+}
+
+#[tokio::test]
+async fn a_flood_of_other_paths_fills_no_memory_and_pushes_nothing_out() {
+    let limits = Limits { response_cache: ByteSize::kib(256), ..Limits::default() };
+    let asked = Asked::new(None, &limits);
+    for path in ENDPOINTS {
+        asked.ask(path).await;
+    }
+    let mut forgotten = 0;
+    for turn in 0..10_000 {
+        asked.ask(&format!("/{turn}/{:x}", fastrand::u64(..))).await;
+        if turn % 20 == 0 {
+            for path in ENDPOINTS {
+                forgotten += u32::from(!asked.remembers(path));
+            }
+        }
+    }
+    assert_eq!(forgotten, 0);
+    assert!(asked.cache.size() <= limits.response_cache);
+    assert!(asked.cache.size() > ByteSize::kib(128), "there were answers to remember");
+}
+
+#[tokio::test]
+async fn an_answer_that_is_too_large_is_not_remembered() {
+    let limits = Limits { response_cache: ByteSize::kib(16), ..Limits::default() };
+    let body = vec![b'x'; 20 << 10];
+    let asked = Asked::new(Some(&component::of_response(200, &[], &body)), &limits);
+    assert_eq!(asked.ask("/").await, 200);
+    assert!(!asked.remembers("/"));
+    assert_eq!(asked.cache.size(), ByteSize::b(0));
+}
+
+/// Whatever is asked is answered the same, remembered or not.
+#[tokio::test]
+async fn to_remember_nothing_changes_nothing_but_speed() {
+    async fn server(response_cache: ByteSize) -> TestServer {
+        let limits = Limits { response_cache, ..Limits::default() };
+        let server = TestServer::of_module(Module::embedded(&engine(&limits)).unwrap()).await;
+        sample(&server.publisher);
+        server
+    }
+    let servers = [server(ByteSize::mib(1)).await, server(ByteSize::b(0)).await];
+    let mut clients = [servers[0].connect().await, servers[1].connect().await];
+    let mut random = fastrand::Rng::with_seed(7);
+    let mut etags = vec!["*".to_owned()];
+    for turn in 0..1_000 {
+        if random.u8(..) < 16 {
+            let workers = random.usize(..60);
+            for server in &servers {
+                change(&server.publisher, turn, workers);
+            }
+        }
+        let paths = ["/version", "/chains", "/chain/ibc-0", "/chain/none", "/state", "/nothing"];
+        let path = random.choice(paths).unwrap();
+        let method = random.choice(["GET", "GET", "GET", "HEAD", "POST"]).unwrap();
+        let mut headers = Vec::new();
+        if random.bool() {
+            let encodings = ["gzip", "br", "zstd", "gzip, deflate, br, zstd", "identity", "*;q=0"];
+            headers.push(("accept-encoding", random.choice(encodings).unwrap()));
+        }
+        let etag = random.choice(&etags).unwrap().clone();
+        if random.bool() {
+            headers.push(("if-none-match", &etag));
+        }
+        let mut answers = Vec::new();
+        for client in &mut clients {
+            answers.push(comparable(client.ask_with(method, path, &headers).await));
+        }
+        assert_eq!(answers[0], answers[1], "{method} {path} {headers:?}");
+        let etag = answers[0].header("etag");
+        if !etag.is_empty() {
+            etags.push(etag.to_owned());
+        }
+    }
+}
+
+fn change(publisher: &StatePublisher, turn: u64, workers: usize) {
+    use relayer_rest_host::state::{Object, Worker};
+    publisher.update_state(|state| {
+        state.workers = (0..workers as u64)
+            .map(|id| Worker {
+                id: turn + id,
+                object: Object::Wallet { chain_id: format!("chain-{id}").into() },
+                data: None,
+            })
+            .collect();
+    });
+}
+
+/// An answer without what is another each time.
+fn comparable(mut answer: Answer) -> Answer {
+    for name in ["date", "x-request-id"] {
+        assert!(answer.headers.remove(name).is_some(), "{name}");
+    }
+    answer
+}
+
+#[tokio::test]
+async fn caches_are_of_one_module_each() {
+    let modules = [component::of_answer(200, "a", b"b"), component::of_answer(201, "a", b"b")];
+    let engine = engine(&Limits::default());
+    let modules = modules.map(|bytes| Module::from_bytes(&engine, "test", &bytes).unwrap());
+    let (cache, publisher) = (ResponseCache::new(ByteSize::mib(1)), StatePublisher::new());
+    for _ in 0..2 {
+        for (module, status) in modules.iter().zip([200, 201]) {
+            let answer = cache.ask(module, request("GET", "/", &[]), &publisher.reader()).await;
+            assert_eq!(answer.unwrap().status(), status);
+            let (asked, snapshot) = (request("GET", "/", &[]), publisher.reader().snapshot());
+            let found = cache.find(module, Question::from(&*asked), &snapshot, |answer| {
+                Some(answer.status().as_u16())
+            });
+            assert_eq!(found, Some(status));
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! Is any answer older than the question? Random publications, modules and
+//! requests from several threads, against a module that is asked anew.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use bytesize::ByteSize;
+use fastrand::Rng;
+use relayer_rest_host::answer::Answer;
+use relayer_rest_host::module::{Limits, Module, ModuleRequest};
+use relayer_rest_host::response_cache::{Question, ResponseCache};
+use relayer_rest_host::state::{
+    ChainConfig, ChainKind, Component, NotReady, Object, RelayerState, Snapshot, StatePublisher,
+    StateReader, Worker,
+};
+use relayer_rest_tests::component;
+use relayer_rest_tests::server::{engine, request};
+
+const THREADS: u64 = 4;
+const STEPS: u64 = 2_000;
+
+/// What has been published, in its order.
+struct Published {
+    publisher: StatePublisher,
+    snapshots: Mutex<Vec<Arc<Snapshot>>>,
+}
+
+impl Published {
+    fn count(&self) -> usize {
+        self.snapshots.lock().unwrap().len()
+    }
+
+    /// Publishes something, or what was published before once more.
+    fn change(&self, random: &mut Rng) {
+        let mut snapshots = self.snapshots.lock().unwrap();
+        let chain = |random: &mut Rng| {
+            let id = *random.choice(&["a", "b", "c"]).unwrap();
+            let max_gas = Some(random.u64(..3));
+            ChainConfig { max_gas, ..ChainConfig::new(id, ChainKind::CosmosSdk) }
+        };
+        let publisher = &self.publisher;
+        match random.u8(..10) {
+            0 => publisher.set_chains_not_ready(NotReady::default()),
+            1 => publisher.set_not_ready(NotReady::default()),
+            2 => publisher.set_ready(),
+            3 => publisher.remove_chain(&chain(random).id),
+            4 | 5 => publisher.set_chain(chain(random)),
+            6 => {
+                let version = random.u8(..3).to_string();
+                publisher.set_components(vec![Component { name: "ibc-relayer".into(), version }]);
+            }
+            _ => {
+                let worker =
+                    |id| Worker { id, object: Object::Wallet { chain_id: "a".into() }, data: None };
+                let workers = (0..random.u64(..20)).map(worker).collect();
+                publisher.set_state(RelayerState { chains: Vec::new(), workers });
+            }
+        }
+        snapshots.push(publisher.reader().snapshot());
+    }
+}
+
+/// A request that others may make, too.
+fn random_request(random: &mut Rng) -> Arc<ModuleRequest> {
+    let paths = ["/version", "/chains", "/chain/a", "/chain/b", "/chain/c", "/state", "/nothing"];
+    let method = if random.u8(..10) == 0 { "POST" } else { "GET" };
+    let counts = [("x-count", "1"), ("x-count", "2")];
+    let headers = &counts[..random.usize(..3)];
+    request(method, random.choice(paths).unwrap(), headers)
+}
+
+/// What a module answers on a snapshot, asked anew.
+async fn plain(module: &Module, request: &Arc<ModuleRequest>, snapshot: &Arc<Snapshot>) -> Answer {
+    let place = module.place().await.unwrap();
+    let answer = place.handle(request.clone(), snapshot.clone()).await.unwrap();
+    Answer::new(answer, snapshot.generation())
+}
+
+/// All that a client sees of an answer.
+fn seen(answer: &Answer) -> String {
+    let plain = answer.plain();
+    format!("{} {:?} {}", answer.status(), plain.headers, plain.body.escape_ascii())
+}
+
+/// Asks as the server does; says whether the answer was remembered.
+async fn ask(
+    cache: &ResponseCache,
+    module: &Module,
+    request: &Arc<ModuleRequest>,
+    state: &StateReader,
+) -> (String, bool) {
+    let question = Question::from(&**request);
+    let found = cache.find(module, question, &state.snapshot(), |answer| Some(seen(answer)));
+    match found {
+        Some(answer) => (answer, true),
+        None => (seen(&cache.ask(module, request.clone(), state).await.unwrap()), false),
+    }
+}
+
+#[test]
+fn no_answer_is_older_than_its_question() {
+    let engine = engine(&Limits::default());
+    let modules = [
+        Module::embedded(&engine),
+        Module::from_bytes(&engine, "counts", &component::that_counts()),
+        Module::from_bytes(&engine, "answers", &component::of_answer(203, "a", b"b")),
+    ];
+    let modules = modules.map(Result::unwrap);
+    // So small that it has to forget, too.
+    let cache = ResponseCache::new(ByteSize::kib(32));
+    let published =
+        Published { publisher: StatePublisher::new(), snapshots: Mutex::new(Vec::new()) };
+    published.change(&mut Rng::with_seed(0));
+    let (remembered, done) = (AtomicU64::new(0), AtomicBool::new(false));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut random = Rng::with_seed(1);
+            while !done.load(Relaxed) {
+                published.change(&mut random);
+                thread::sleep(std::time::Duration::from_micros(random.u64(..2_000)));
+            }
+        });
+        let askers: Vec<_> = (0..THREADS)
+            .map(|seed| {
+                let (cache, modules, published) = (&cache, &modules, &published);
+                let remembered = &remembered;
+                scope.spawn(move || {
+                    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+                    let mut random = Rng::with_seed(100 + seed);
+                    let state = published.publisher.reader();
+                    for _ in 0..STEPS {
+                        let module = random.choice(modules).unwrap();
+                        let request = random_request(&mut random);
+                        let before = published.count() - 1;
+                        let (answer, was_remembered) =
+                            runtime.block_on(ask(cache, module, &request, &state));
+                        remembered.fetch_add(u64::from(was_remembered), Relaxed);
+                        // What is published by now may be the answer's state,
+                        // and so may all be that came in between.
+                        let possible = published.snapshots.lock().unwrap()[before..].to_vec();
+                        let is_of = |snapshot: &Arc<Snapshot>| {
+                            seen(&runtime.block_on(plain(module, &request, snapshot))) == answer
+                        };
+                        assert!(possible.iter().any(is_of), "{request:?}: {answer}");
+                    }
+                })
+            })
+            .collect();
+        for asker in askers {
+            let ended = asker.join();
+            if ended.is_err() {
+                done.store(true, Relaxed);
+            }
+            ended.unwrap();
+        }
+        done.store(true, Relaxed);
+    });
+    let part = remembered.load(Relaxed) * 100 / (THREADS * STEPS);
+    assert!((10..=95).contains(&part), "{part} of 100 were remembered: the others count as well");
+    assert!(published.count() > 100);
+}
