@@ -153,6 +153,32 @@ pub fn that_counts() -> Vec<u8> {
     )
 }
 
+/// A component that counts to a number and then answers 200, and one more for
+/// each chain.
+#[must_use]
+pub fn that_counts_chains(count: u32) -> Vec<u8> {
+    of_module(&format!(
+        r#"(module
+            (import "relayer:rest/chains@0.1.0" "ids" (func $ids (param i32)))
+            (memory (export "memory") 4)
+            (global $free (mut i32) (i32.const 65536))
+            (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32)
+                (local $start i32)
+                (local.set $start (global.get $free))
+                (global.set $free
+                    (i32.and (i32.add (i32.add (local.get $start) (local.get 3)) (i32.const 7)) (i32.const -8)))
+                (local.get $start))
+            (func (export "relayer:rest/handler@0.1.0#handle")
+                (param i32 i32 i32 i32 i32 i32 i32) (result i32)
+                (local $left i32)
+                (local.set $left (i32.const {count}))
+                (loop $on (br_if $on (local.tee $left (i32.sub (local.get $left) (i32.const 1)))))
+                (call $ids (i32.const 128))
+                (i32.store16 (i32.const 0) (i32.add (i32.const 200) (i32.load (i32.const 140))))
+                i32.const 0))"#
+    ))
+}
+
 /// A component that answers 204 after counting to a number: 100 million take
 /// some 50 ms.
 #[must_use]

@@ -145,6 +145,19 @@ async fn a_run_goes_on_as_long_as_anybody_waits_for_it() {
     assert_eq!(asked.ask("/third").await, 204);
 }
 
+#[tokio::test]
+async fn a_run_that_began_before_a_change_is_not_for_those_who_ask_after_it() {
+    let component = component::that_counts_chains(100_000_000);
+    let asked = Asked::new(Some(&component), &Limits::default());
+    let mut before = Box::pin(asked.ask("/"));
+    begin(&mut before).await;
+    asked.publisher.remove_chain(&"ibc-0".into());
+    let after = asked.ask("/");
+    let (before, after) = tokio::join!(before, after);
+    assert_eq!((before, after), (202, 201));
+    assert!(asked.remembers("/"));
+}
+
 const ENDPOINTS: [&str; 4] = ["/version", "/chains", "/chain/ibc-0", "/state"];
 
 #[tokio::test]
