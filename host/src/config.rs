@@ -120,7 +120,7 @@ mod tests {
     fn every_key_is_read() {
         let config = Config::parse(
             "[module]\nfile = 'api.wasm'\n[module.limits]\nmemory = '16MiB'\ntime = '250ms'\n\
-             concurrency = 8\nqueue = 9\nqueue_wait = '2s'\n",
+             concurrency = 8\nqueue = 9\nqueue_wait = '2s'\nresponse_cache = '0B'\n",
         )
         .unwrap();
         let limits = config.module.limits;
@@ -129,6 +129,7 @@ mod tests {
         assert_eq!(limits.time, Duration::from_millis(250));
         assert_eq!((limits.concurrency, limits.queue), (8, 9));
         assert_eq!(limits.queue_wait, Duration::from_secs(2));
+        assert_eq!(limits.response_cache, ByteSize::b(0));
     }
 
     #[test]
@@ -156,6 +157,10 @@ mod tests {
             ("[module.limits]\ntime = '1us'", "module.limits.time is 1µs; it can be 1ms to 1h"),
             ("[module.limits]\ntime = '300000000000years'", "module.limits.time is "),
             ("[module.limits]\nqueue_wait = '2h'", "module.limits.queue_wait is 7200s; it can be"),
+            (
+                "[module.limits]\nresponse_cache = '65GiB'",
+                "module.limits.response_cache is 65.0 GiB; it can be 0B to 64GiB",
+            ),
             ("[module.limits]\nconcurrency = 0", "module.limits.concurrency is 0; it can be"),
         ] {
             let problem = Config::parse(text).unwrap_err().to_string();

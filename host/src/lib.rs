@@ -52,10 +52,14 @@
 //! |---|---|
 //! | a connection is accepted, and speaks HTTP/1.1 or HTTP/2 | `http/server.rs`, `http/connection.rs` |
 //! | a request gets its id and its place in the log | `http/service.rs`, `http/request_id.rs` |
+//! | its answer may be remembered | `response_cache.rs`, `response_cache/near.rs`, `response_cache/entries.rs` |
+//! | others may be waiting for the same one | `response_cache/flights.rs` |
 //! | it waits for its turn, or is turned away | `module/call.rs`, `admission.rs` |
 //! | a fresh instance of the module is asked | `module/call.rs` |
 //! | … which reads the relayer's state | `module/imports.rs`, `module/reads.rs`, `state/snapshot.rs` |
-//! | the answer is finished, or made in the module's place | `http/service.rs`, `http/error.rs` |
+//! | the answer gets its validator and says what it varies with | `answer.rs` |
+//! | … and is told as the client wants it | `http/reply.rs`, `http/conditional.rs`, `http/accept_encoding.rs`, `answer/compression.rs` |
+//! | … or is made in the module's place | `http/error.rs` |
 //!
 //! # Where the next thing goes
 //!
@@ -63,7 +67,8 @@
 //! |---|---|
 //! | an endpoint | a module: `guest/src/router.rs` |
 //! | something a module can read | `wit/`, `module/contract.rs`, `module/reads.rs`, `module/imports.rs` |
-//! | a limit | `module/limits.rs`, or `http/connection.rs` and `http/server.rs` for connections |
+//! | a limit | `module/limits.rs`, or `http/server.rs` for connections |
+//! | an encoding of bodies | `answer/encoding.rs` |
 //! | a source of state | a file in `state/` that fills a [`state::StatePublisher`], and `cli/sources.rs` |
 //! | a setting | `config.rs` |
 //! | a command | a file in `cli/` |

@@ -166,6 +166,7 @@ fn limits_out_of_range_are_refused_by_the_engine() {
         Limits { concurrency: 0, ..Limits::default() },
         Limits { queue: u32::MAX, ..Limits::default() },
         Limits { queue_wait: Duration::MAX, ..Limits::default() },
+        Limits { response_cache: ByteSize::gib(65), ..Limits::default() },
     ] {
         let message = Engine::new(&limits).err().unwrap().to_string();
         assert!(message.contains(" it can be "), "{message}");
