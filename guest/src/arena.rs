@@ -95,16 +95,20 @@ impl Arena {
                 return Some(());
             }
         }
-        let needed = layout.size().checked_add(layout.align())?;
-        let pages = needed.div_ceil(PAGE).max(LEAST_GROWTH);
-        let before = match wasm32::memory_grow::<0>(pages) {
-            usize::MAX => return None,
-            before => before * PAGE,
-        };
-        if before != self.end.get() {
-            self.next.set(before);
+        let needed = layout.size().checked_add(layout.align())?.div_ceil(PAGE);
+        // Where there is not as much as there had better be, just enough.
+        let (start, end) = grow(needed.max(LEAST_GROWTH)).or_else(|| grow(needed))?;
+        if start != self.end.get() {
+            self.next.set(start);
         }
-        self.end.set(before + pages * PAGE);
+        self.end.set(end);
         Some(())
     }
+}
+
+/// Makes the memory grow by some pages: from where to where.
+fn grow(pages: usize) -> Option<(usize, usize)> {
+    let before = wasm32::memory_grow::<0>(pages);
+    let end = before.checked_add(pages)?.checked_mul(PAGE)?;
+    (before != usize::MAX).then_some((before * PAGE, end))
 }

@@ -55,7 +55,6 @@ impl Answer {
         if !headers.contains_key(CACHE_CONTROL) {
             headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
         }
-        headers.insert("x-request-id", HeaderValue::from_static(""));
         let compression = Compression::of(&mut headers, &body, own_etag);
         Self { status, plain: Representation { headers, body }, compression, reads, generation }
     }
@@ -97,18 +96,6 @@ impl Answer {
         self.compression.is_some()
     }
 
-    /// The same answer in memory of its own, with the encodings that are made
-    /// by now.
-    pub(crate) fn copy(&self) -> Self {
-        Self {
-            status: self.status,
-            plain: self.plain.copy(),
-            compression: self.compression.as_ref().map(Compression::copy),
-            reads: self.reads.clone(),
-            generation: self.generation,
-        }
-    }
-
     /// What it was made from.
     #[must_use]
     pub fn reads(&self) -> &Reads {
@@ -125,24 +112,15 @@ impl Answer {
     #[must_use]
     pub fn size(&self) -> usize {
         const VALUE: usize = size_of::<HeaderName>() + size_of::<HeaderValue>() + 32;
-        let headers: usize = self.plain.headers.iter().map(|(_, value)| VALUE + value.len()).sum();
+        let header =
+            |(name, value): (&HeaderName, &HeaderValue)| VALUE + name.as_str().len() + value.len();
+        let headers: usize = self.plain.headers.iter().map(header).sum();
         let plain = size_of::<Self>() + headers + self.plain.body.len();
         let encoded = match &self.compression {
-            Some(_) => Encoding::ALL.len() * headers + self.plain.body.len(),
+            Some(_) => Encoding::ALL.len() * (headers + compression::most(&self.plain.body)),
             None => 0,
         };
         plain + encoded + self.reads.size()
-    }
-}
-
-impl Representation {
-    fn copy(&self) -> Self {
-        let mut headers = HeaderMap::with_capacity(self.headers.len());
-        for (name, value) in &self.headers {
-            let value = HeaderValue::from_bytes(value.as_bytes());
-            headers.append(name, value.expect("a value has the bytes of one"));
-        }
-        Self { headers, body: Bytes::copy_from_slice(&self.body) }
     }
 }
 

@@ -8,29 +8,26 @@
 //! | file | job |
 //! |---|---|
 //! | `key.rs` | what is the same question |
-//! | `near.rs` | copies of answers that each thread has for itself |
 //! | `entries.rs` | answers by question, within a number of bytes |
 //! | `flights.rs` | runs that are shared by all who wait for them |
 
 mod entries;
 mod flights;
 mod key;
-mod near;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use bytesize::ByteSize;
 use futures_util::FutureExt;
+use tokio::task::JoinSet;
 use tracing::{Instrument, Span};
 
 use crate::answer::Answer;
-use crate::module::{Module, ModuleRequest};
-use crate::state::{Snapshot, StateReader};
+use crate::module::{CallError, Module, ModuleRequest};
+use crate::state::{Generation, Snapshot, StateReader};
 use entries::Entries;
-use flights::Flights;
 pub use flights::Outcome;
-use key::KeyRef;
+use flights::{Flights, Landed};
 pub use key::Question;
 
 /// How often a request waits for the run of another that turns out not to be
@@ -45,8 +42,6 @@ pub struct ResponseCache {
 }
 
 struct Memory {
-    /// Tells this cache from any other of the process.
-    number: u64,
     entries: Entries,
     flights: Arc<Flights>,
 }
@@ -55,37 +50,21 @@ impl ResponseCache {
     /// A cache of this many bytes; of 0 remembers nothing.
     #[must_use]
     pub fn new(capacity: ByteSize) -> Self {
-        static COUNT: AtomicU64 = AtomicU64::new(0);
-        let memory = |capacity| Memory {
-            number: COUNT.fetch_add(1, Relaxed),
-            entries: Entries::new(capacity),
-            flights: Arc::default(),
-        };
+        let memory = |capacity| Memory { entries: Entries::new(capacity), flights: Arc::default() };
         let capacity = capacity.as_u64();
         Self { memory: (capacity > 0).then(|| Arc::new(memory(capacity))) }
     }
 
-    /// Makes something of the answer to a question, where it is remembered and
-    /// still what the module would answer on this snapshot.
-    pub fn find<T>(
+    /// The answer to a question, where it is remembered and still what the
+    /// module would answer on this snapshot.
+    #[must_use]
+    pub fn find(
         &self,
         module: &Module,
         question: Question<'_>,
         snapshot: &Snapshot,
-        use_it: impl Fn(&Answer) -> Option<T>,
-    ) -> Option<T> {
-        let memory = self.memory.as_ref()?;
-        let key = KeyRef::new(module.digest(), question);
-        let near = near::find(memory.number, &key, |answer| {
-            let is_current = answer.reads().are_current(snapshot, question.headers);
-            if is_current { use_it(answer) } else { None }
-        });
-        near.or_else(|| {
-            let answer = memory.entries.find(module.digest(), question, snapshot).ok()?;
-            let made = use_it(&answer)?;
-            near::keep(memory.number, &key, &answer);
-            Some(made)
-        })
+    ) -> Option<Arc<Answer>> {
+        self.memory.as_ref()?.entries.find(module.digest(), question, snapshot).ok()
     }
 
     /// The answer to a request on a state that is not older than the request:
@@ -111,9 +90,14 @@ impl ResponseCache {
             };
             let (flight, is_ours) = memory.flights.join(&key, || {
                 let run = run(Arc::clone(memory), module.clone(), request.clone(), state.clone());
-                run.instrument(Span::current()).boxed()
+                task(run.instrument(Span::current()), arrival).boxed()
             });
-            let answer = flight.await?;
+            let Landed { outcome, began } = flight.await;
+            let answer = match outcome {
+                // What went wrong on a state that is gone may go well now.
+                Err(_) if !is_ours && began < arrival => continue,
+                outcome => outcome?,
+            };
             let reads = answer.reads();
             let is_fresh = || {
                 answer.generation() >= arrival || reads.are_current(&state.peek(), question.headers)
@@ -144,20 +128,38 @@ async fn alone(module: &Module, request: Arc<ModuleRequest>, state: &StateReader
     Ok(Arc::new(Answer::new(answer, generation)))
 }
 
+/// A run in a task of its own, so that those who wait for it are woken when it
+/// has ended and no sooner, and that a panic is an error to all of them. It ends
+/// when nobody waits for it any more.
+async fn task(run: impl Future<Output = Landed> + Send + 'static, began: Generation) -> Landed {
+    let mut tasks = JoinSet::new();
+    tasks.spawn(run);
+    match tasks.join_next().await {
+        Some(Ok(landed)) => landed,
+        Some(Err(error)) => {
+            Landed { outcome: Err(Arc::new(CallError::Host(error.to_string()))), began }
+        }
+        None => unreachable!("there is one"),
+    }
+}
+
 /// A run for all who wait for it. Its answer is remembered before they go on.
 async fn run(
     memory: Arc<Memory>,
     module: Module,
     request: Arc<ModuleRequest>,
     state: StateReader,
-) -> Outcome {
+) -> Landed {
     let question = Question::from(&*request);
+    let began = state.peek().generation();
     // Another run may have ended since it was looked for.
     let found = memory.entries.find(module.digest(), question, &state.peek());
     if let Ok(answer) = found {
-        return Ok(answer);
+        return Landed { outcome: Ok(answer), began };
     }
-    let answer = alone(&module, Arc::clone(&request), &state).await?;
-    memory.entries.insert(module.digest(), question, &answer);
-    Ok(answer)
+    let outcome = alone(&module, Arc::clone(&request), &state).await;
+    if let Ok(answer) = &outcome {
+        memory.entries.insert(module.digest(), question, answer);
+    }
+    Landed { outcome, began }
 }

@@ -91,9 +91,8 @@ async fn ask(
     state: &StateReader,
 ) -> (String, bool) {
     let question = Question::from(&**request);
-    let found = cache.find(module, question, &state.snapshot(), |answer| Some(seen(answer)));
-    match found {
-        Some(answer) => (answer, true),
+    match cache.find(module, question, &state.snapshot()) {
+        Some(answer) => (seen(&answer), true),
         None => (seen(&cache.ask(module, request.clone(), state).await.unwrap()), false),
     }
 }

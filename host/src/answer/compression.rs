@@ -1,12 +1,11 @@
 //! An answer's other encodings, each made once.
 
 use std::sync::LazyLock;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread::available_parallelism;
 
 use bytes::Bytes;
-use http::header::{CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, ETAG, VARY};
-use http::{HeaderMap, HeaderValue};
+use http::header::{CACHE_CONTROL, CONTENT_ENCODING, CONTENT_RANGE, CONTENT_TYPE, ETAG, VARY};
+use http::{HeaderMap, HeaderName, HeaderValue};
 use tokio::sync::{OnceCell, Semaphore};
 use tokio::task::spawn_blocking;
 
@@ -15,6 +14,15 @@ use super::encoding::Encoding;
 
 /// A shorter body, in bytes, fits a packet or two as it is.
 const LEAST: usize = 1024;
+
+/// What says something of a body's very bytes.
+const OF_THE_BYTES: [HeaderName; 5] = [
+    CONTENT_ENCODING,
+    CONTENT_RANGE,
+    HeaderName::from_static("content-digest"),
+    HeaderName::from_static("content-md5"),
+    HeaderName::from_static("repr-digest"),
+];
 
 /// The bodies that are being compressed at once: as many as there are
 /// processors. The others wait, and leave the requests theirs.
@@ -25,9 +33,6 @@ static AT_WORK: LazyLock<Semaphore> =
 #[derive(Debug)]
 pub(super) struct Compression {
     encoded: [OnceCell<Option<Representation>>; Encoding::ALL.len()],
-    /// The bytes that encodings may still take: all of them together no more
-    /// than the body, so that an answer's size is known from the start.
-    room: AtomicUsize,
     /// The validator is the host's, not the module's.
     own_etag: bool,
 }
@@ -43,7 +48,7 @@ impl Compression {
         if !list(headers, VARY.as_str()).any(varies) {
             headers.append(VARY, HeaderValue::from_static("accept-encoding"));
         }
-        Some(Self { encoded: Default::default(), room: AtomicUsize::new(body.len()), own_etag })
+        Some(Self { encoded: Default::default(), own_etag })
     }
 
     /// The same as `make`, where that has been done.
@@ -64,24 +69,10 @@ impl Compression {
     ) -> &'a Representation {
         let made = self.encoded[encoding as usize].get_or_init(|| async {
             let body = encode(encoding, plain.body.clone()).await?;
-            self.room
-                .fetch_update(Relaxed, Relaxed, |room| room.checked_sub(body.len()))
-                .ok()
-                .map(|_| Representation { headers: self.headers(encoding, &plain.headers), body })
+            let headers = self.headers(encoding, &plain.headers);
+            (body.len() <= most(&plain.body)).then_some(Representation { headers, body })
         });
         made.await.as_ref().unwrap_or(plain)
-    }
-
-    pub(super) fn copy(&self) -> Self {
-        let copy = |cell: &OnceCell<Option<Representation>>| {
-            let made = cell.get().map(|made| made.as_ref().map(Representation::copy));
-            OnceCell::new_with(made)
-        };
-        Self {
-            encoded: self.encoded.each_ref().map(copy),
-            room: AtomicUsize::new(self.room.load(Relaxed)),
-            own_etag: self.own_etag,
-        }
     }
 
     /// The headers of the encoded answer.
@@ -110,10 +101,22 @@ impl Compression {
     }
 }
 
+/// The most bytes of an encoded body that is worth it. That much is reserved
+/// for each encoding, so that an answer's size is known from the start.
+pub(super) fn most(body: &Bytes) -> usize {
+    body.len() / 4 * 3
+}
+
 async fn encode(encoding: Encoding, body: Bytes) -> Option<Bytes> {
-    let _turn = AT_WORK.acquire().await.ok()?;
-    let encoded = spawn_blocking(move || encoding.encode(&body)).await.ok()?;
-    Some(encoded.ok()?.into())
+    let turn = AT_WORK.acquire().await.ok()?;
+    let work = move || {
+        // It goes on when the client is gone, and so does the turn.
+        let _turn = turn;
+        encoding.encode(&body)
+    };
+    let encoded = spawn_blocking(work).await.ok()?.ok()?;
+    // No larger than it is: encoders reserve as much as the body has.
+    Some(encoded.into_boxed_slice().into())
 }
 
 /// Whether the body is text that nobody has compressed yet, or wants as it is.
@@ -128,7 +131,8 @@ fn is_worth_it(headers: &HeaderMap) -> bool {
         || essence == "image/svg+xml";
     let as_it_is = list(headers, CACHE_CONTROL.as_str())
         .any(|directive| directive.eq_ignore_ascii_case("no-transform"));
-    is_text && !as_it_is && !headers.contains_key(CONTENT_ENCODING)
+    let of_these_bytes = OF_THE_BYTES.iter().any(|name| headers.contains_key(name));
+    is_text && !as_it_is && !of_these_bytes
 }
 
 /// The members of a header that is a list.

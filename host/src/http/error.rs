@@ -62,7 +62,7 @@ impl HostError {
 impl From<&CallError> for HostError {
     fn from(error: &CallError) -> Self {
         match error {
-            CallError::Instantiate(_) | CallError::Trap(_) => Self::Internal,
+            CallError::Instantiate(_) | CallError::Trap(_) | CallError::Host(_) => Self::Internal,
             CallError::Timeout(_) => Self::Timeout,
             CallError::Overloaded => Self::Overloaded,
             CallError::Invalid(_) => Self::BadModuleResponse,

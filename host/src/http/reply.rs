@@ -4,8 +4,8 @@
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::header::{
-    AGE, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_LOCATION, ETAG, EXPIRES, HeaderMap, HeaderName,
-    HeaderValue, VARY, WARNING,
+    AGE, CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE,
+    HeaderMap, HeaderName, HeaderValue, WARNING,
 };
 use hyper::{Method, Request, Response, StatusCode};
 
@@ -15,8 +15,9 @@ use super::{accept_encoding, conditional};
 use crate::answer::{Answer, Encoding, Representation};
 use crate::state::Stale;
 
-/// What an answer's headers say when there is nothing new.
-const OF_NOT_MODIFIED: [HeaderName; 5] = [CACHE_CONTROL, CONTENT_LOCATION, ETAG, EXPIRES, VARY];
+/// What an answer says of its body, and nothing where there is none.
+const OF_A_BODY: [HeaderName; 4] =
+    [CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_RANGE, CONTENT_TYPE];
 
 /// The encoding that a client would like, where the answer has any.
 pub(super) fn encoding(answer: &Answer, headers: &HeaderMap) -> Option<Encoding> {
@@ -79,13 +80,11 @@ fn response<B>(
 
 /// The headers of an answer that the client has got already.
 fn not_modified(headers: &HeaderMap) -> HeaderMap {
-    let mut some = HeaderMap::new();
-    for name in OF_NOT_MODIFIED {
-        for value in headers.get_all(&name) {
-            some.append(&name, value.clone());
-        }
+    let mut headers = headers.clone();
+    for name in OF_A_BODY {
+        headers.remove(name);
     }
-    some
+    headers
 }
 
 /// Says how old an answer is that is made of what is no longer confirmed.

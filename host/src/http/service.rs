@@ -50,12 +50,11 @@ impl Service {
     /// The answer, where it is remembered in the form that the client wants.
     fn remembered<B>(&self, request: &Request<B>, id: &RequestId) -> Option<Answered> {
         let snapshot = self.state.peek();
-        self.cache.find(&self.module, question(request), &snapshot, |answer| {
-            let representation = answer.made(reply::encoding(answer, request.headers()))?;
-            let (status, path) = (answer.status().as_u16(), request.uri().path());
-            debug!(%id, method = %request.method(), path, status, "remembered");
-            Some(reply::reply(answer, representation, request, snapshot.stale()))
-        })
+        let answer = self.cache.find(&self.module, question(request), &snapshot)?;
+        let representation = answer.made(reply::encoding(&answer, request.headers()))?;
+        let (status, path) = (answer.status().as_u16(), request.uri().path());
+        debug!(%id, method = %request.method(), path, status, "remembered");
+        Some(reply::reply(&answer, representation, request, snapshot.stale()))
     }
 
     /// The module's answer, or the host's where there is none.

@@ -60,6 +60,9 @@ pub enum CallError {
     /// There is no place for the request, or there was none for too long.
     #[error("turned away: too many requests are being handled")]
     Overloaded,
+    /// The host failed while the module ran: a bug in the host.
+    #[error("the host failed: {0}; this is a bug, please report it")]
+    Host(String),
     /// The module answered what HTTP does not allow.
     #[error("the module's answer is invalid: {0}")]
     Invalid(InvalidAnswer),

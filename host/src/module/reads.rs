@@ -150,10 +150,8 @@ impl Reads {
         let chains = self.chains.iter().map(|(id, _)| size_of_val(id) + id.as_str().len());
         let values = self.headers.iter().flat_map(|(_, values)| values);
         let headers = values.map(|value| size_of_val(value) + value.len());
-        size_of::<Self>()
-            + chains.sum::<usize>()
-            + headers.sum::<usize>()
-            + self.headers.len() * size_of::<(HeaderName, Vec<HeaderValue>)>()
+        let names = self.headers.iter().map(|read| size_of_val(read) + read.0.as_str().len());
+        size_of::<Self>() + chains.sum::<usize>() + headers.sum::<usize>() + names.sum::<usize>()
     }
 
     /// The headers that were read: what the answer varies with.

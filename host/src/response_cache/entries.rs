@@ -43,7 +43,9 @@ impl Weighter<Key, Entry> for Size {
     fn weight(&self, key: &Key, entry: &Entry) -> u64 {
         let entry = match entry {
             Entry::Answer(answer) => answer.size(),
-            Entry::Varies(names) => size_of_val::<[HeaderName]>(names),
+            Entry::Varies(names) => {
+                names.iter().map(|name| size_of_val(name) + name.as_str().len()).sum()
+            }
         };
         (OVERHEAD + key.size() + entry) as u64
     }

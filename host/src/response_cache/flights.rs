@@ -12,11 +12,19 @@ use futures_util::future::{BoxFuture, Shared, WeakShared};
 use super::key::Key;
 use crate::answer::Answer;
 use crate::module::CallError;
+use crate::state::Generation;
 
 /// How a run ends.
 pub type Outcome = Result<Arc<Answer>, Arc<CallError>>;
 
-type Run = BoxFuture<'static, Outcome>;
+/// What comes of a run, and the generation of the state when it began.
+#[derive(Clone)]
+pub(super) struct Landed {
+    pub(super) outcome: Outcome,
+    pub(super) began: Generation,
+}
+
+type Run = BoxFuture<'static, Landed>;
 
 /// The runs that somebody waits for.
 #[derive(Default)]

@@ -70,20 +70,16 @@ impl<'a> KeyRef<'a> {
 
 impl Equivalent<Key> for KeyRef<'_> {
     fn equivalent(&self, key: &Key) -> bool {
-        *self == key.as_ref()
+        let Key { module, method, target, headers } = key;
+        *self == KeyRef { module: *module, method, target, headers: headers.as_deref() }
     }
 }
 
 impl Key {
-    pub(super) fn as_ref(&self) -> KeyRef<'_> {
-        let Self { module, method, target, headers } = self;
-        KeyRef { module: *module, method, target, headers: headers.as_deref() }
-    }
-
     /// The bytes that it takes.
     pub(super) fn size(&self) -> usize {
         let headers = self.headers.as_ref().map_or(0, |headers| headers.len());
-        size_of::<Self>() + self.target.len() + headers
+        size_of::<Self>() + self.method.as_str().len() + self.target.len() + headers
     }
 }
 

@@ -23,6 +23,9 @@ const ROUNDS: usize = 9;
 /// many take less than what stays with the process.
 const CALLS: u32 = 200;
 
+/// How often the four endpoints are asked, with 100 other paths in between.
+const FLOOD_ROUNDS: usize = 10_000;
+
 /// About how long a round takes for each of the two.
 const ROUND: Duration = Duration::from_millis(40);
 
@@ -42,6 +45,7 @@ pub(crate) fn measure(report: &mut Report, runtime: &Runtime, module: &Module) {
         hits(report, runtime, module, &publisher, workers);
         publications(report, &publisher, workers);
     }
+    flood(report, runtime, module);
     let (small, large) = (per_worker[1].1, per_worker[3].1);
     report.add(
         "growth: a worker's part of a miss on /state, of 50,000 to of 700",
@@ -114,13 +118,53 @@ fn hits(
     let snapshot = state.snapshot();
     let hit = || {
         let question = Question::from(&*asked);
-        let body =
-            cache.find(module, question, &snapshot, |answer| Some(answer.plain().body.clone()));
-        black_box(body.expect("it is remembered"));
+        let answer = cache.find(module, question, &snapshot).expect("it is remembered");
+        black_box(answer.plain().body.clone());
     };
     let (hit, rendered, times) = compare(hit, || drop(black_box(native.render())));
     let what = format!("hit on /state with {workers} workers, to native serde_json");
     report.add(what, (micros(hit), micros(rendered)), times, Target::None);
+}
+
+/// The part of requests for the API that are answered without a run, while a
+/// client asks for a million paths that there are not, to without that client.
+fn flood(report: &mut Report, runtime: &Runtime, module: &Module) {
+    let publisher = StatePublisher::new();
+    relayers::fill(&publisher, 700);
+    let state = publisher.reader();
+    let hit_rate = |strangers: u32| {
+        let cache = ResponseCache::new(module.limits().response_cache);
+        let ask = |path: &str| {
+            let asked = request("GET", path, &[]);
+            let snapshot = state.snapshot();
+            let hit = cache.find(module, Question::from(&*asked), &snapshot);
+            if hit.is_none() {
+                runtime.block_on(cache.ask(module, asked, &state)).unwrap();
+            }
+            hit.is_some()
+        };
+        for path in PATHS {
+            ask(path);
+        }
+        let mut hits = 0;
+        for _ in 0..FLOOD_ROUNDS {
+            hits += PATHS.iter().filter(|path| ask(path)).count();
+            for _ in 0..strangers {
+                ask(&format!("/{:032x}", fastrand::u128(..)));
+            }
+        }
+        #[expect(clippy::cast_precision_loss)]
+        let rate = hits as f64 / (FLOOD_ROUNDS * PATHS.len()) as f64;
+        rate
+    };
+    let (flooded, quiet) = (hit_rate(100), hit_rate(0));
+    let shown = |rate: f64| format!("{:.2}%", rate * 100.0);
+    report.add(
+        "hits of the four endpoints among 1,000,000 random paths, to without them",
+        (shown(flooded), shown(quiet)),
+        flooded / quiet,
+        Target::AtLeast(1.0),
+    );
 }
 
 /// Publishing a state that differs against cloning and comparing it, which

@@ -8,9 +8,10 @@ use axum::Router;
 use axum::extract::State;
 use axum::response::IntoResponse;
 use axum::routing::get;
+use axum::serve::ListenerExt;
 use bytes::Bytes;
 use http_body_util::Full;
-use hyper::header::{CONTENT_LENGTH, DATE, HeaderMap};
+use hyper::header::{CONTENT_LENGTH, DATE, HeaderMap, HeaderValue};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response};
@@ -29,13 +30,18 @@ async fn listen() -> (TcpListener, SocketAddr) {
 
 /// A server that answers whatever is asked with what another server answers
 /// to a path: the same bytes and headers, and nothing besides.
-pub(crate) async fn bare(other: SocketAddr, path: &str, headers: &[(&str, &str)]) -> SocketAddr {
-    let answer = Client::http1(other).await.ask_with("GET", path, headers).await;
+pub(crate) async fn bare(other: SocketAddr, path: &str) -> SocketAddr {
+    let answer = Client::http1(other).await.get(path).await;
     let mut headers = answer.headers;
     // These are hyper's.
     headers.remove(DATE);
     headers.remove(CONTENT_LENGTH);
-    let fixed: Arc<(HeaderMap, Bytes)> = Arc::new((headers, answer.body));
+    // Constants: nothing is counted when they are sent.
+    for value in headers.values_mut() {
+        *value = HeaderValue::from_static(value.to_str().unwrap().to_owned().leak());
+    }
+    let body = Bytes::from_static(answer.body.to_vec().leak());
+    let fixed: Arc<(HeaderMap, Bytes)> = Arc::new((headers, body));
     let (listener, address) = listen().await;
     tokio::spawn(async move {
         loop {
@@ -66,6 +72,7 @@ pub(crate) async fn axum(other: SocketAddr) -> SocketAddr {
         router = router.merge(Router::new().route(path, get(json)).with_state(answer));
     }
     let (listener, address) = listen().await;
+    let listener = listener.tap_io(|stream| stream.set_nodelay(true).unwrap());
     tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
     address
 }
