@@ -52,7 +52,7 @@
 //! |---|---|
 //! | a connection is accepted, and speaks HTTP/1.1 or HTTP/2 | `http/server.rs`, `http/connection.rs` |
 //! | a request gets its id and its place in the log | `http/service.rs`, `http/request_id.rs` |
-//! | its answer may be remembered | `response_cache.rs`, `response_cache/near.rs`, `response_cache/entries.rs` |
+//! | its answer may be remembered | `response_cache.rs`, `response_cache/entries.rs` |
 //! | others may be waiting for the same one | `response_cache/flights.rs` |
 //! | it waits for its turn, or is turned away | `module/call.rs`, `admission.rs` |
 //! | a fresh instance of the module is asked | `module/call.rs` |

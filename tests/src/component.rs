@@ -153,10 +153,10 @@ pub fn that_counts() -> Vec<u8> {
     )
 }
 
-/// A component that counts to a number and then answers 200, and one more for
-/// each chain.
+/// A component that counts to a number and then answers a status, and one more
+/// for each chain.
 #[must_use]
-pub fn that_counts_chains(count: u32) -> Vec<u8> {
+pub fn that_counts_chains(count: u32, status: u16) -> Vec<u8> {
     of_module(&format!(
         r#"(module
             (import "relayer:rest/chains@0.1.0" "ids" (func $ids (param i32)))
@@ -174,7 +174,7 @@ pub fn that_counts_chains(count: u32) -> Vec<u8> {
                 (local.set $left (i32.const {count}))
                 (loop $on (br_if $on (local.tee $left (i32.sub (local.get $left) (i32.const 1)))))
                 (call $ids (i32.const 128))
-                (i32.store16 (i32.const 0) (i32.add (i32.const 200) (i32.load (i32.const 140))))
+                (i32.store16 (i32.const 0) (i32.add (i32.const {status}) (i32.load (i32.const 140))))
                 i32.const 0))"#
     ))
 }

@@ -147,15 +147,34 @@ async fn a_run_goes_on_as_long_as_anybody_waits_for_it() {
 
 #[tokio::test]
 async fn a_run_that_began_before_a_change_is_not_for_those_who_ask_after_it() {
-    let component = component::that_counts_chains(100_000_000);
-    let asked = Asked::new(Some(&component), &Limits::default());
-    let mut before = Box::pin(asked.ask("/"));
-    begin(&mut before).await;
-    asked.publisher.remove_chain(&"ibc-0".into());
-    let after = asked.ask("/");
-    let (before, after) = tokio::join!(before, after);
-    assert_eq!((before, after), (202, 201));
-    assert!(asked.remembers("/"));
+    // The second module's answer is none where there are two chains: 600.
+    for (status, answers) in [(200, (202, 201)), (598, (0, 599))] {
+        let component = component::that_counts_chains(100_000_000, status);
+        let asked = Asked::new(Some(&component), &Limits::default());
+        let mut before = Box::pin(asked.ask("/"));
+        begin(&mut before).await;
+        asked.publisher.remove_chain(&"ibc-0".into());
+        let after = asked.ask("/");
+        assert_eq!(tokio::join!(before, after), answers);
+        assert!(asked.remembers("/"));
+    }
+}
+
+#[tokio::test]
+async fn all_that_is_kept_of_a_request_counts() {
+    let asked = Asked::new(Some(&component::that_counts()), &Limits::default());
+    let (long, size) = ("X".repeat(10_000), || asked.cache.size().as_u64());
+    for (method, target, headers) in [
+        (&long[..], "/", &[][..]),
+        ("GET", &format!("/{long}"), &[]),
+        ("GET", "/", &[("x-count", &long[..])]),
+    ] {
+        let before = size();
+        let request = request(method, target, headers);
+        asked.cache.ask(&asked.module, request, &asked.state).await.unwrap();
+        let more = size() - before;
+        assert!((10_000..40_000).contains(&more), "{more}");
+    }
 }
 
 const ENDPOINTS: [&str; 4] = ["/version", "/chains", "/chain/ibc-0", "/state"];

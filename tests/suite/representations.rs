@@ -86,6 +86,8 @@ async fn what_is_no_text_or_has_an_encoding_is_sent_as_it_is() {
         (&[("content-type", b"image/png")], ""),
         (&[("content-type", b"application/octet-stream")], ""),
         (&[], ""),
+        (&[("content-type", b"text/plain"), ("content-range", b"bytes 0-4095/9999")], ""),
+        (&[("content-type", b"text/plain"), ("repr-digest", b"sha-256=:eA==:")], ""),
         (&[("content-type", b"text/plain"), ("content-encoding", b"x")], "x"),
         (&[("content-type", b"text/plain"), ("cache-control", b"public, no-transform")], ""),
     ] {
@@ -163,6 +165,7 @@ async fn a_module_s_own_headers_win() {
         ("etag", b"\"mine\""),
         ("cache-control", b"max-age=60"),
         ("vary", b"cookie"),
+        ("access-control-allow-origin", b"*"),
     ];
     let component = component::of_response(200, headers, &[b'x'; 4096]);
     let server = TestServer::of_component(&component, &Limits::default()).await;
@@ -179,6 +182,8 @@ async fn a_module_s_own_headers_win() {
     assert_eq!(compressed.header("etag"), "W/\"mine\"");
     let known = ask(&mut client, "GET", "/", &[gzip, ("if-none-match", "\"mine\"")]).await;
     assert_eq!((known.status.as_u16(), known.header("cache-control")), (304, "max-age=60"));
+    assert_eq!(known.header("access-control-allow-origin"), "*");
+    assert_eq!((known.header("content-type"), known.header("content-encoding")), ("", ""));
 }
 
 #[tokio::test]
