@@ -129,28 +129,31 @@ pub fn of_response(status: u16, headers: &[(&str, &[u8])], body: &[u8]) -> Vec<u
     ))
 }
 
+/// An allocator from 64 KiB on.
+const BUMP: &str = r#"(global $free (mut i32) (i32.const 65536))
+    (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32)
+        (local $start i32)
+        (local.set $start (global.get $free))
+        (global.set $free
+            (i32.and (i32.add (i32.add (local.get $start) (local.get 3)) (i32.const 7)) (i32.const -8)))
+        (local.get $start))"#;
+
 /// A component that answers 200, and one more for each value of the header
 /// `X-Count`.
 #[must_use]
 pub fn that_counts() -> Vec<u8> {
-    of_module(
+    of_module(&format!(
         r#"(module
             (import "relayer:rest/request@0.1.0" "header" (func $header (param i32 i32 i32)))
             (memory (export "memory") 4)
             (data (i32.const 64) "X-Count")
-            (global $free (mut i32) (i32.const 65536))
-            (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32)
-                (local $start i32)
-                (local.set $start (global.get $free))
-                (global.set $free
-                    (i32.and (i32.add (i32.add (local.get $start) (local.get 3)) (i32.const 7)) (i32.const -8)))
-                (local.get $start))
+            {BUMP}
             (func (export "relayer:rest/handler@0.1.0#handle")
                 (param i32 i32 i32 i32 i32 i32 i32) (result i32)
                 (call $header (i32.const 64) (i32.const 7) (i32.const 128))
                 (i32.store16 (i32.const 0) (i32.add (i32.const 200) (i32.load (i32.const 132))))
-                i32.const 0))"#,
-    )
+                i32.const 0))"#
+    ))
 }
 
 /// A component that counts to a number and then answers a status, and one more
@@ -161,13 +164,7 @@ pub fn that_counts_chains(count: u32, status: u16) -> Vec<u8> {
         r#"(module
             (import "relayer:rest/chains@0.1.0" "ids" (func $ids (param i32)))
             (memory (export "memory") 4)
-            (global $free (mut i32) (i32.const 65536))
-            (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32)
-                (local $start i32)
-                (local.set $start (global.get $free))
-                (global.set $free
-                    (i32.and (i32.add (i32.add (local.get $start) (local.get 3)) (i32.const 7)) (i32.const -8)))
-                (local.get $start))
+            {BUMP}
             (func (export "relayer:rest/handler@0.1.0#handle")
                 (param i32 i32 i32 i32 i32 i32 i32) (result i32)
                 (local $left i32)
@@ -190,4 +187,16 @@ pub fn that_takes(count: u32) -> Vec<u8> {
          (i32.store16 (i32.const 0) (i32.const 204))
          i32.const 0"
     ))
+}
+
+/// A component that does not come to an end on `/spin`, and answers 204 on a
+/// path of another length.
+#[must_use]
+pub fn that_spins_on_spin() -> Vec<u8> {
+    of_handler(
+        "(i32.eq (local.get 3) (i32.const 5))
+         if (loop br 0) end
+         (i32.store16 (i32.const 0) (i32.const 204))
+         i32.const 0",
+    )
 }

@@ -97,16 +97,6 @@ async fn requests_beyond_the_limit_are_turned_away() {
     assert_eq!(answer.header("retry-after"), "1");
 }
 
-/// Spins on /spin, answers 204 on a path of another length.
-fn spins_on_spin() -> Vec<u8> {
-    component::of_handler(
-        "(i32.eq (local.get 3) (i32.const 5))
-         if (loop br 0) end
-         (i32.store16 (i32.const 0) (i32.const 204))
-         i32.const 0",
-    )
-}
-
 /// A client that makes the module spin. It may have to try again, where
 /// another request has the place.
 async fn spin(server: &TestServer) -> JoinHandle<()> {
@@ -116,7 +106,7 @@ async fn spin(server: &TestServer) -> JoinHandle<()> {
 
 #[tokio::test]
 async fn a_client_that_goes_away_leaves_its_place() {
-    let server = TestServer::of_component(&spins_on_spin(), &ONE_AT_A_TIME).await;
+    let server = TestServer::of_component(&component::that_spins_on_spin(), &ONE_AT_A_TIME).await;
     let mut client = server.connect().await;
     for _ in 0..3 {
         let spinning = spin(&server).await;
@@ -130,7 +120,7 @@ async fn a_client_that_goes_away_leaves_its_place() {
 async fn modules_that_spin_give_way_to_others() {
     // More of them than there are threads, each of which has one.
     let limits = Limits { concurrency: 8, ..ONE_AT_A_TIME };
-    let server = TestServer::of_component(&spins_on_spin(), &limits).await;
+    let server = TestServer::of_component(&component::that_spins_on_spin(), &limits).await;
     let mut spinning = Vec::new();
     for _ in 0..8 {
         spinning.push(spin(&server).await);
@@ -149,7 +139,9 @@ async fn modules_that_spin_give_way_to_others() {
 
 #[tokio::test]
 async fn servers_of_one_engine_share_its_places() {
-    let module = Module::from_bytes(&engine(&ONE_AT_A_TIME), "test", &spins_on_spin()).unwrap();
+    let module =
+        Module::from_bytes(&engine(&ONE_AT_A_TIME), "test", &component::that_spins_on_spin())
+            .unwrap();
     let one = TestServer::of_module(module.clone()).await;
     let other = TestServer::of_module(module).await;
     let spinning = spin(&one).await;

@@ -22,19 +22,9 @@ fn one_run() -> Limits {
     }
 }
 
-/// Answers 204, but does not come to an end on `/spin`.
-fn spins_on_spin() -> Vec<u8> {
-    component::of_handler(
-        "(i32.eq (local.get 3) (i32.const 5))
-         if (loop br 0) end
-         (i32.store16 (i32.const 0) (i32.const 204))
-         i32.const 0",
-    )
-}
-
 #[tokio::test]
 async fn what_is_remembered_needs_no_run() {
-    let server = TestServer::of_component(&spins_on_spin(), &one_run()).await;
+    let server = TestServer::of_component(&component::that_spins_on_spin(), &one_run()).await;
     let mut client = server.connect().await;
     for path in ["/", "/a", "/a?b"] {
         assert_eq!(client.get(path).await.status, 204);
