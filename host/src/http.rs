@@ -5,6 +5,7 @@
 //! | `server.rs` | accepts connections, and ends when it is told to |
 //! | `connection.rs` | one connection |
 //! | `liveness.rs` | what each connection is doing, and when it is to end |
+//! | `watched.rs` | the stream, which tells when the client takes what it is sent |
 //! | `service.rs` | one request, from its head to its answer |
 //! | `reply.rs` | an answer, as this client wants it |
 //! | `conditional.rs` | whether the client has got it already |
@@ -21,5 +22,6 @@ mod reply;
 mod request_id;
 mod server;
 mod service;
+mod watched;
 
 pub use server::Server;

@@ -1,8 +1,12 @@
 //! Does the server speak HTTP as clients expect?
 
 use hyper::Version;
+use relayer_rest_host::state::{Object, RelayerState, Worker};
 use relayer_rest_tests::client::{Client, raw};
 use relayer_rest_tests::server::TestServer;
+use std::time::{Duration, Instant};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpSocket;
 
 #[tokio::test]
 async fn a_connection_is_kept_for_the_next_request() {
@@ -125,4 +129,38 @@ async fn clients_that_say_nothing_are_closed() {
         let answer = closed.await.unwrap();
         assert!(!answer.contains("200 OK"), "{bytes:?}: {answer}");
     }
+}
+
+#[tokio::test]
+async fn a_client_that_reads_slowly_may_ask_again() {
+    let server = TestServer::of_sample().await;
+    let worker = |id| Worker {
+        id,
+        object: Object::Wallet { chain_id: format!("chain-{id}").into() },
+        data: None,
+    };
+    let workers = (0..100_000).map(worker).collect();
+    server.publisher.set_state(RelayerState { chains: Vec::new(), workers });
+    let requests = "GET /state HTTP/1.1\r\nhost: x\r\n\r\n\
+                    GET /version HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
+    // Little is under way at once, so that the server waits for the client.
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(64 << 10).unwrap();
+    let mut stream = socket.connect(server.address).await.unwrap();
+    stream.write_all(requests.as_bytes()).await.unwrap();
+    let (mut answers, mut part) = (Vec::new(), vec![0; 16 << 10]);
+    let start = Instant::now();
+    loop {
+        // 128 KiB a second, for longer than a silent client has.
+        if start.elapsed() < Duration::from_secs(13) {
+            tokio::time::sleep(Duration::from_millis(125)).await;
+        }
+        match stream.read(&mut part).await.unwrap() {
+            0 => break,
+            count => answers.extend(&part[..count]),
+        }
+    }
+    let answers = String::from_utf8(answers).unwrap();
+    assert_eq!(answers.matches("HTTP/1.1 200 OK\r\n").count(), 2);
+    assert!(answers.ends_with('}') || answers.ends_with(']'));
 }

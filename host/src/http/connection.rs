@@ -15,6 +15,7 @@ use tracing::debug;
 
 use super::liveness::{Closing, Liveness};
 use super::service::Service;
+use super::watched::Watched;
 
 /// What all connections have.
 #[derive(Clone)]
@@ -57,6 +58,7 @@ pub(super) async fn serve(stream: TcpStream, connections: Connections, liveness:
             }
         }
     });
+    let stream = Watched { stream, liveness: Arc::clone(&liveness) };
     let connection = builder.serve_connection(TokioIo::new(stream), answer);
     let mut connection = std::pin::pin!(connection);
     let mut is_closing = false;

@@ -67,6 +67,14 @@ impl Liveness {
         self.waiting_since.store(self.clock.now(), Relaxed);
     }
 
+    /// The client takes what it is sent: the time for the next request begins
+    /// anew.
+    pub(super) fn goes_on(&self) {
+        if self.waiting_since.load(Relaxed) != BUSY {
+            self.waits();
+        }
+    }
+
     /// For how many seconds it has been waiting, less the one that has begun.
     pub(super) fn waiting(&self) -> u32 {
         match self.waiting_since.load(Relaxed) {
