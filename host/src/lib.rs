@@ -51,6 +51,7 @@
 //! | step | where |
 //! |---|---|
 //! | a connection is accepted, and speaks HTTP/1.1 or HTTP/2 | `http/server.rs`, `http/connection.rs` |
+//! | … and is closed when its client is silent | `http/liveness.rs`, `http/watched.rs` |
 //! | a request gets its id and its place in the log | `http/service.rs`, `http/request_id.rs` |
 //! | its answer may be remembered | `response_cache.rs`, `response_cache/entries.rs` |
 //! | others may be waiting for the same one | `response_cache/flights.rs` |

@@ -20,7 +20,7 @@ use crate::state::StateReader;
 
 /// The seconds that a client has for the head of a request, from when it may
 /// send one.
-const HEAD: u32 = 10;
+const SILENCE: u32 = 10;
 
 /// How often it is looked after clients that are silent.
 const LOOK: Duration = Duration::from_secs(1);
@@ -125,7 +125,7 @@ impl Open {
 
     fn close_silent(&mut self) {
         self.clock.tick();
-        for liveness in self.livenesses.values().filter(|liveness| liveness.waiting() >= HEAD) {
+        for liveness in self.livenesses.values().filter(|liveness| liveness.waiting() >= SILENCE) {
             liveness.close();
         }
     }
