@@ -3,16 +3,20 @@
 //!
 //! A module's own headers win. Where it does not set them, `etag` is made of
 //! the content, `vary` has the headers that the module read, and
-//! `cache-control` asks to come back before an answer is shown again.
+//! `cache-control` asks to come back before an answer is shown again. Which
+//! module gave an answer is for the host to say.
 
 mod compression;
 mod encoding;
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, ETAG, VARY};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
-use crate::module::{ModuleAnswer, Reads};
+use crate::module::{Module, ModuleAnswer, ModuleRequest, Reads};
+use crate::response_cache::Question;
 use crate::state::Generation;
 use compression::Compression;
 pub use encoding::Encoding;
@@ -20,6 +24,8 @@ pub use encoding::Encoding;
 /// A module's answer, and what it was made from.
 #[derive(Debug)]
 pub struct Answer {
+    question: ModuleRequest,
+    asked: AtomicU64,
     status: StatusCode,
     plain: Representation,
     compression: Option<Compression>,
@@ -36,11 +42,26 @@ pub struct Representation {
     pub body: Bytes,
 }
 
+/// The module that gave an answer: its name and the start of its digest.
+pub(crate) const X_RELAYER_MODULE: HeaderName = HeaderName::from_static("x-relayer-module");
+
+/// The id of a request. Each answer that goes out has one of its own.
+pub(crate) const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
 impl Answer {
-    /// The answer that a module gave on a snapshot of this generation.
+    /// The answer that this module gave to a question, on a snapshot of this
+    /// generation.
+    ///
+    /// Among its headers is an empty `x-request-id`, to be replaced in what goes
+    /// out: a copy of the headers has no room for one more.
     #[must_use]
-    pub fn new(answer: ModuleAnswer, generation: Generation) -> Self {
-        let ModuleAnswer { response, reads } = answer;
+    pub fn new(
+        module: &Module,
+        question: Question<'_>,
+        answer: ModuleAnswer,
+        generation: Generation,
+    ) -> Self {
+        let ModuleAnswer { response, reads, .. } = answer;
         let (head, body) = response.into_parts();
         let (status, mut headers) = (head.status, head.headers);
         let own_etag = status.is_success() && !headers.contains_key(ETAG);
@@ -55,8 +76,37 @@ impl Answer {
         if !headers.contains_key(CACHE_CONTROL) {
             headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
         }
+        headers.insert(X_RELAYER_MODULE, module.label().clone());
+        headers.insert(X_REQUEST_ID, HeaderValue::from_static(""));
         let compression = Compression::of(&mut headers, &body, own_etag);
-        Self { status, plain: Representation { headers, body }, compression, reads, generation }
+        Self {
+            question: question.kept(&reads),
+            asked: AtomicU64::new(1),
+            status,
+            plain: Representation { headers, body },
+            compression,
+            reads,
+            generation,
+        }
+    }
+
+    /// What was asked, with those headers only that were read.
+    #[must_use]
+    pub fn question(&self) -> &ModuleRequest {
+        &self.question
+    }
+
+    /// About how often it was asked for. Who asks at the same time as another
+    /// may not be counted.
+    #[must_use]
+    pub fn asked(&self) -> u64 {
+        self.asked.load(Relaxed)
+    }
+
+    /// It was asked for, this often.
+    pub(crate) fn count(&self, times: u64) {
+        // Not an exchange: this is done for every hit.
+        self.asked.store(self.asked.load(Relaxed).saturating_add(times), Relaxed);
     }
 
     /// The status.
@@ -115,7 +165,9 @@ impl Answer {
         let header =
             |(name, value): (&HeaderName, &HeaderValue)| VALUE + name.as_str().len() + value.len();
         let headers: usize = self.plain.headers.iter().map(header).sum();
-        let plain = size_of::<Self>() + headers + self.plain.body.len();
+        let question: usize = self.question.headers.iter().map(header).sum();
+        let question = question + self.question.target.as_str().len();
+        let plain = size_of::<Self>() + question + headers + self.plain.body.len();
         let encoded = match &self.compression {
             Some(_) => Encoding::ALL.len() * (headers + compression::most(&self.plain.body)),
             None => 0,

@@ -80,8 +80,10 @@ pub mod answer;
 #[doc(hidden)]
 pub mod cli;
 pub mod config;
+pub mod conformance;
 mod http;
 pub mod module;
+pub mod registry;
 pub mod response_cache;
 pub mod state;
 mod toml_text;

@@ -13,6 +13,8 @@
 //! | `load.rs` | from bytes to a module that can be asked, or why not |
 //! | `audit.rs` | what a component asks for, against the contract |
 //! | `call.rs` | one request, on a fresh instance |
+//! | `limiter.rs` | what an instance has of memory |
+//! | `tally.rs` | how often a module was asked, and how often it failed |
 //! | `imports.rs` | what an instance can call |
 //! | `reads.rs` | what an instance can see, and the record of what it saw |
 //! | `reused.rs` | an instance that is asked again and again, for benchmarks |
@@ -23,10 +25,12 @@ mod call;
 mod contract;
 mod engine;
 mod imports;
+mod limiter;
 mod limits;
 mod load;
 mod reads;
 mod reused;
+mod tally;
 mod ticker;
 mod wire;
 
@@ -35,7 +39,7 @@ pub use call::{CallError, InvalidAnswer, ModuleAnswer, ModuleRequest, Place};
 pub use contract::{CONTRACT_PACKAGE, CONTRACT_VERSION};
 pub use engine::{Engine, EngineError};
 pub use limits::{LimitError, Limits};
-pub use load::{Digest, LoadError, Module};
+pub use load::{API, Digest, DigestError, LoadError, Module};
 pub use reads::Reads;
 #[doc(hidden)]
 pub use reused::ReusedInstance;

@@ -112,6 +112,20 @@ impl ResponseCache {
         alone(module, request, state).await
     }
 
+    /// Remembers a module's answer to its question, in place of any before.
+    pub fn insert(&self, module: &Module, answer: &Arc<Answer>) {
+        if let Some(memory) = &self.memory {
+            memory.entries.insert(module.digest(), Question::from(answer.question()), answer);
+        }
+    }
+
+    /// This many of a module's answers, those that are asked for most first.
+    #[must_use]
+    pub fn most_asked(&self, module: &Module, count: usize) -> Vec<Arc<Answer>> {
+        let memory = self.memory.as_ref();
+        memory.map_or_else(Vec::new, |memory| memory.entries.most_asked(module.digest(), count))
+    }
+
     /// The bytes that are in use.
     #[must_use]
     pub fn size(&self) -> ByteSize {
@@ -124,8 +138,8 @@ async fn alone(module: &Module, request: Arc<ModuleRequest>, state: &StateReader
     let place = module.place().await?;
     let snapshot = state.snapshot();
     let generation = snapshot.generation();
-    let answer = place.handle(request, snapshot).await?;
-    Ok(Arc::new(Answer::new(answer, generation)))
+    let answer = place.handle(Arc::clone(&request), snapshot).await?;
+    Ok(Arc::new(Answer::new(module, Question::from(&*request), answer, generation)))
 }
 
 /// A run in a task of its own, so that those who wait for it are woken when it

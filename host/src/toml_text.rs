@@ -4,7 +4,8 @@ use std::fmt::{self, Display, Formatter};
 use std::time::Duration;
 
 use bytesize::ByteSize;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, Error};
+use serde::{Deserialize, Deserializer};
 use serde_path_to_error::{Path, Segment};
 
 /// A place in a text. Both numbers start at 1; columns count characters.
@@ -53,6 +54,18 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
             "'{text}' is not a duration ({error}); expected one such as '500ms', '10s' or '14days'"
         )
     })
+}
+
+/// A duration as a field of a file.
+pub(crate) fn duration_field<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Duration, D::Error> {
+    duration(&String::deserialize(deserializer)?).map_err(D::Error::custom)
+}
+
+/// A size as a field of a file.
+pub(crate) fn size_field<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ByteSize, D::Error> {
+    size(&String::deserialize(deserializer)?).map_err(D::Error::custom)
 }
 
 /// Reads a size, or says what one looks like.

@@ -44,6 +44,18 @@ pub fn of_binary(module: &[u8]) -> Vec<u8> {
     ComponentEncoder::default().module(module).unwrap().validate(true).encode().unwrap()
 }
 
+/// The same component under another digest: with a note that nothing reads.
+#[must_use]
+pub fn noted(component: &[u8], note: &str) -> Vec<u8> {
+    let note = note.as_bytes();
+    let length = u8::try_from(note.len()).expect("a note is short");
+    let mut noted = component.to_vec();
+    // A custom section: its number, its length, and its name with its length.
+    noted.extend([0, length + 1, length]);
+    noted.extend(note);
+    noted
+}
+
 /// A component whose handler is this code, which has the locals of
 /// `handler.handle` and leaves the address of a `response`. Strings it is
 /// given lie from 64 KiB on, one over the other.
@@ -200,3 +212,29 @@ pub fn that_spins_on_spin() -> Vec<u8> {
          i32.const 0",
     )
 }
+
+/// A component that answers 200 and a body of JSON to everything but a path of
+/// 31 bytes, at which it traps.
+#[must_use]
+pub fn that_traps_later(body: &str) -> Vec<u8> {
+    let length = body.len();
+    let body = body.replace('"', "\\22");
+    of_module(&format!(
+        r#"(module
+            (memory (export "memory") 4)
+            (data (i32.const 64) "{body}")
+            (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32)
+                i32.const 65536)
+            (func (export "relayer:rest/handler@0.1.0#handle")
+                (param i32 i32 i32 i32 i32 i32 i32) (result i32)
+                (i32.eq (local.get 3) (i32.const 31))
+                if unreachable end
+                (i32.store16 (i32.const 0) (i32.const 200))
+                (i32.store (i32.const 12) (i32.const 64))
+                (i32.store (i32.const 16) (i32.const {length}))
+                i32.const 0))"#
+    ))
+}
+
+/// A path at which that one traps.
+pub const TRAP: &str = "/a/path/that/is/31/bytes/long/x";

@@ -5,7 +5,9 @@ use std::sync::{Arc, LazyLock};
 
 use hyper::header::HeaderName;
 use relayer_rest_host::Server;
+use relayer_rest_host::conformance::Dialect;
 use relayer_rest_host::module::{Engine, Limits, Module, ModuleRequest};
+use relayer_rest_host::registry::{Candidate, Mount, Registry, Source, SwapReport};
 use relayer_rest_host::state::hermes_config::HermesConfig;
 use relayer_rest_host::state::{StatePublisher, Upstream, sample};
 use tokio::net::TcpListener;
@@ -35,12 +37,20 @@ pub fn request(method: &str, target: &str, headers: &[(&str, &str)]) -> Arc<Modu
     Arc::new(ModuleRequest { method, target, headers })
 }
 
+/// A component that is to serve.
+#[must_use]
+pub fn candidate(component: Vec<u8>) -> Candidate {
+    Candidate::new(Source::Bytes { name: "new.wasm".to_owned(), bytes: component.into() })
+}
+
 /// A server, until it is dropped or told to stop.
 pub struct TestServer {
     /// Where it listens.
     pub address: SocketAddr,
     /// What it serves.
     pub publisher: StatePublisher,
+    /// The modules that serve it.
+    pub registry: Arc<Registry>,
     stop: oneshot::Sender<()>,
     serving: JoinHandle<()>,
 }
@@ -76,13 +86,19 @@ impl TestServer {
 
     /// A module, on nothing.
     pub async fn of_module(module: Module) -> Self {
+        Self::of_registry(Registry::new(Mount::api(module))).await
+    }
+
+    /// All that is mounted, on nothing.
+    pub async fn of_registry(registry: Registry) -> Self {
+        let registry = Arc::new(registry);
         let publisher = StatePublisher::new();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel();
-        let server = Server::new(module, publisher.reader());
+        let server = Server::of(Arc::clone(&registry), publisher.reader());
         let serving = tokio::spawn(server.serve(listener, async { drop(stopped.await) }));
-        Self { address, publisher, stop, serving }
+        Self { address, publisher, registry, stop, serving }
     }
 
     /// The embedded module, on what a relayer answers.
@@ -90,6 +106,17 @@ impl TestServer {
         let server = Self::of_nothing().await;
         tokio::spawn(upstream.run(server.publisher.clone()));
         server
+    }
+
+    /// Swaps the API's module for one in any dialect.
+    pub async fn swap(&self, component: Vec<u8>) -> SwapReport {
+        let dialect = Some(Dialect::Any);
+        self.swap_as(Candidate { dialect, ..candidate(component) }).await
+    }
+
+    /// Swaps the API's module.
+    pub async fn swap_as(&self, candidate: Candidate) -> SwapReport {
+        self.registry.at("/").unwrap().swap(candidate, &self.publisher.reader()).await
     }
 
     /// A new connection.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use bytesize::ByteSize;
 use relayer_rest_host::module::{Engine, Limits, Module};
+use relayer_rest_host::registry::{Mount, Registry};
 use relayer_rest_tests::client::Answer;
 use relayer_rest_tests::component;
 use relayer_rest_tests::server::{TestServer, engine};
@@ -70,6 +71,32 @@ async fn a_module_that_takes_too_long_times_out() {
     let limits = Limits { time: Duration::from_millis(20), ..Limits::default() };
     let answer = answer_of(&component::of_handler("(loop br 0) unreachable"), &limits).await;
     answer.check_error(504, "Timeout", "the request took too long to handle");
+}
+
+/// Its code runs before it is asked, and that is bounded and gives way, too.
+#[tokio::test]
+async fn a_module_that_does_not_start_times_out_and_holds_up_nobody() {
+    let component = component::of_module(
+        r#"(module
+            (memory (export "memory") 1)
+            (func $start (loop br 0))
+            (start $start)
+            (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32) i32.const 1024)
+            (func (export "relayer:rest/handler@0.1.0#handle")
+                (param i32 i32 i32 i32 i32 i32 i32) (result i32) i32.const 0))"#,
+    );
+    let limits = Limits { time: Duration::from_millis(100), ..Limits::default() };
+    let engine = engine(&limits);
+    let api = Mount::api(Module::from_bytes(&engine, "spins", &component).unwrap());
+    let other = Module::from_bytes(&engine, "other", &component::of_answer(204, "a", b"b"));
+    let other = Mount::extension("/other".parse().unwrap(), other.unwrap().named("other"));
+    let server = TestServer::of_registry(Registry::new(api).with(other).unwrap()).await;
+    let mut client = server.connect().await;
+    let spinning = tokio::spawn(async move { client.get("/").await });
+    // One thread has all of this: it is free while the module spins.
+    assert_eq!(server.get("/other/").await.status, 204);
+    assert!(!spinning.is_finished());
+    spinning.await.unwrap().check_error(504, "Timeout", "the request took too long to handle");
 }
 
 /// One instance, which may run for long, and nobody waits. Each request is one

@@ -14,4 +14,5 @@ mod representations;
 mod sources;
 mod staleness;
 mod state;
+mod swapping;
 mod upstream;

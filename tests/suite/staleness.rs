@@ -74,7 +74,7 @@ fn random_request(random: &mut Rng) -> Arc<ModuleRequest> {
 async fn plain(module: &Module, request: &Arc<ModuleRequest>, snapshot: &Arc<Snapshot>) -> Answer {
     let place = module.place().await.unwrap();
     let answer = place.handle(request.clone(), snapshot.clone()).await.unwrap();
-    Answer::new(answer, snapshot.generation())
+    Answer::new(module, Question::from(&**request), answer, snapshot.generation())
 }
 
 /// All that a client sees of an answer.

@@ -10,9 +10,9 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use bytes::Bytes;
 use hyper::HeaderMap;
-use hyper::header::{HeaderName, HeaderValue};
+use hyper::header::HeaderValue;
 
-pub(super) const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+use crate::answer::X_REQUEST_ID;
 
 /// The longest id that is taken from a client, in bytes.
 const LONGEST: usize = 128;

@@ -16,6 +16,7 @@ use super::connection::{self, Connections};
 use super::liveness::{Clock, Liveness};
 use super::service::Service;
 use crate::module::Module;
+use crate::registry::{Mount, Registry};
 use crate::state::StateReader;
 
 /// The seconds that a client has for the head of a request, from when it may
@@ -37,7 +38,7 @@ const GRACE: Duration = Duration::from_secs(10);
 /// After a failure to accept, such as too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// Serves a module's API, on the present state.
+/// Serves what is mounted, on the present state.
 pub struct Server {
     service: Arc<Service>,
     builder: Builder<TokioExecutor>,
@@ -45,20 +46,31 @@ pub struct Server {
 }
 
 impl Server {
-    /// A server of this module, on what is published to this reader.
+    /// A server of this module's API, on what is published to this reader.
+    #[must_use]
+    pub fn new(module: Module, state: StateReader) -> Self {
+        Self::of(Arc::new(Registry::new(Mount::api(module))), state)
+    }
+
+    /// A server of all that is mounted, on what is published to this reader.
+    /// What is exchanged in the registry is served from then on.
     ///
     /// A client has 10 s for the head of a request, and as long between two
     /// requests.
     #[must_use]
-    pub fn new(module: Module, state: StateReader) -> Self {
+    pub fn of(registry: Arc<Registry>, state: StateReader) -> Self {
         let mut builder = Builder::new(TokioExecutor::new());
         builder
             .http2()
             .timer(TokioTimer::new())
             .keep_alive_interval(HTTP2_SILENCE)
             .keep_alive_timeout(HTTP2_PONG);
-        let grace = GRACE.max(module.limits().time + module.limits().queue_wait);
-        Self { service: Arc::new(Service::new(module, state)), builder, grace }
+        let longest = registry.mounts().map(|mount| {
+            let module = mount.module();
+            module.limits().time + module.limits().queue_wait
+        });
+        let grace = GRACE.max(longest.max().unwrap_or_default());
+        Self { service: Arc::new(Service::new(registry, state)), builder, grace }
     }
 
     /// Serves the listener's connections until `shutdown` completes. Idle

@@ -1,5 +1,6 @@
 //! One request, from its head to its answer.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -11,15 +12,16 @@ use tracing::{Instrument, debug, error, info_span, warn};
 
 use super::error::HostError;
 use super::reply;
-use super::request_id::{RequestId, X_REQUEST_ID};
+use super::request_id::RequestId;
+use crate::answer::{X_RELAYER_MODULE, X_REQUEST_ID};
 use crate::module::{CallError, Module, ModuleRequest};
-use crate::response_cache::{Question, ResponseCache};
+use crate::registry::{Mount, Registry};
+use crate::response_cache::Question;
 use crate::state::StateReader;
 
 /// What requests are answered with.
 pub(super) struct Service {
-    module: Module,
-    cache: ResponseCache,
+    registry: Arc<Registry>,
     state: StateReader,
 }
 
@@ -27,9 +29,8 @@ pub(super) struct Service {
 pub(super) type Answered = Response<Full<Bytes>>;
 
 impl Service {
-    pub(super) fn new(module: Module, state: StateReader) -> Self {
-        let cache = ResponseCache::new(module.limits().response_cache);
-        Self { module, cache, state }
+    pub(super) fn new(registry: Arc<Registry>, state: StateReader) -> Self {
+        Self { registry, state }
     }
 
     /// Answers a request. Its body is of no interest: the API only reads.
@@ -49,8 +50,11 @@ impl Service {
 
     /// The answer, where it is remembered in the form that the client wants.
     fn remembered<B>(&self, request: &Request<B>, id: &RequestId) -> Option<Answered> {
+        let mount = self.registry.of_request(request.uri().path());
         let snapshot = self.state.peek();
-        let answer = self.cache.find(&self.module, question(request), &snapshot)?;
+        let target = target(mount, request);
+        let question = question(request, &target);
+        let answer = mount.cache().find(mount.active().module(), question, &snapshot)?;
         let representation = answer.made(reply::encoding(&answer, request.headers()))?;
         let (status, path) = (answer.status().as_u16(), request.uri().path());
         debug!(%id, method = %request.method(), path, status, "remembered");
@@ -62,16 +66,20 @@ impl Service {
         let request = request.map(drop);
         let (method, path) = (request.method(), request.uri().path());
         let span = info_span!("request", %id, %method, path);
-        let asked = self.cache.ask(&self.module, module_request(&request), &self.state);
+        let mount = self.registry.of_request(path);
+        let asked = mount.ask(module_request(mount, &request), &self.state);
         let response = match asked.instrument(span.clone()).await {
-            Ok(answer) => {
+            (_, Ok(answer)) => {
                 let encoding = reply::encoding(&answer, request.headers());
                 let representation = answer.encoded(encoding).await;
                 reply::reply(&answer, representation, &request, self.state.peek().stale())
             }
-            Err(cause) => {
-                span.in_scope(|| report(&self.module, &cause));
-                reply::of_host(HostError::from(&*cause), &request)
+            (active, Err(cause)) => {
+                span.in_scope(|| report(active.module(), &cause));
+                let mut response = reply::of_host(HostError::from(&*cause), &request);
+                let label = active.module().label().clone();
+                response.headers_mut().insert(X_RELAYER_MODULE, label);
+                response
             }
         };
         span.in_scope(|| debug!(status = response.status().as_u16(), "answered"));
@@ -84,23 +92,31 @@ fn identified(mut response: Answered, id: RequestId) -> Answered {
     response
 }
 
+/// The target of a request as its module sees it.
+fn target<'a, B>(mount: &Mount, request: &'a Request<B>) -> Cow<'a, str> {
+    let target = request.uri().path_and_query().map_or("/", PathAndQuery::as_str);
+    mount.path().relative(target)
+}
+
 /// What the module is asked: HEAD as GET, since its answer is the same.
-fn question<B>(request: &Request<B>) -> Question<'_> {
+fn question<'a, B>(request: &'a Request<B>, target: &'a str) -> Question<'a> {
     static GET: Method = Method::GET;
     let method = if *request.method() == Method::HEAD { &GET } else { request.method() };
-    let target = request.uri().path_and_query().map_or("/", PathAndQuery::as_str);
     Question { method, target, headers: request.headers() }
 }
 
 /// The same, to keep.
-fn module_request<B>(request: &Request<B>) -> Arc<ModuleRequest> {
-    let Question { method, headers, .. } = question(request);
-    let target = request.uri().path_and_query().cloned();
-    Arc::new(ModuleRequest {
-        method: method.clone(),
-        target: target.unwrap_or(PathAndQuery::from_static("/")),
-        headers: headers.clone(),
-    })
+fn module_request<B>(mount: &Mount, request: &Request<B>) -> Arc<ModuleRequest> {
+    let target = target(mount, request);
+    let Question { method, headers, .. } = question(request, &target);
+    let (method, headers) = (method.clone(), headers.clone());
+    let whole = request.uri().path_and_query();
+    let target = match whole {
+        Some(whole) if whole.as_str() == target => whole.clone(),
+        // A part of a target that begins with a slash is one, too.
+        _ => PathAndQuery::try_from(&*target).unwrap_or(PathAndQuery::from_static("/")),
+    };
+    Arc::new(ModuleRequest { method, target, headers })
 }
 
 /// Puts into the log what a client is not told, in one line whatever names a

@@ -10,9 +10,10 @@ use tokio::sync::SemaphorePermit;
 use tracing::Span;
 use wasmtime::component::types::ComponentItem;
 use wasmtime::component::{ComponentExportIndex, InstancePre, TypedFunc};
-use wasmtime::{Store, StoreLimits, StoreLimitsBuilder, Trap, UpdateDeadline};
+use wasmtime::{Store, Trap, UpdateDeadline};
 
 use super::contract::HANDLER;
+use super::limiter::Limiter;
 use super::load::Module;
 use super::reads::{Reads, View};
 use super::wire;
@@ -36,6 +37,8 @@ pub struct ModuleAnswer {
     pub response: Response<Bytes>,
     /// What it was made from.
     pub reads: Reads,
+    /// The most memory that the instance had, in bytes.
+    pub memory: usize,
 }
 
 /// A place for one request among those that run at once.
@@ -66,6 +69,17 @@ pub enum CallError {
     /// The module answered what HTTP does not allow.
     #[error("the module's answer is invalid: {0}")]
     Invalid(InvalidAnswer),
+}
+
+impl CallError {
+    /// Whether it is the module that is to blame.
+    #[must_use]
+    pub fn is_fault(&self) -> bool {
+        match self {
+            Self::Trap(_) | Self::Timeout(_) | Self::Invalid(_) => true,
+            Self::Instantiate(_) | Self::Overloaded | Self::Host(_) => false,
+        }
+    }
 }
 
 /// What HTTP does not allow in a module's answer.
@@ -106,6 +120,9 @@ const HOST_HEADERS: [HeaderName; 9] = [
     HeaderName::from_static("proxy-connection"),
 ];
 
+/// More ticks than there will be.
+const NO_TICK: u64 = 1 << 40;
+
 /// The most headers of an answer, and the most bytes of their names and
 /// values.
 const MOST_HEADERS: usize = 128;
@@ -115,7 +132,7 @@ const MOST_HEADER_BYTES: usize = 64 << 10;
 pub(super) struct Call {
     pub(super) view: View,
     pub(super) span: Span,
-    limits: StoreLimits,
+    limiter: Limiter,
 }
 
 type Params<'a> = (wire::Request<'a>,);
@@ -169,10 +186,24 @@ impl Module {
         snapshot: Arc<Snapshot>,
     ) -> Result<ModuleAnswer, CallError> {
         let _running = self.engine.ticker.run();
+        self.tally.run();
+        let answer = self.fresh(request, snapshot).await;
+        if answer.as_ref().is_err_and(CallError::is_fault) {
+            self.tally.fault();
+        }
+        answer
+    }
+
+    async fn fresh(
+        &self,
+        request: Arc<ModuleRequest>,
+        snapshot: Arc<Snapshot>,
+    ) -> Result<ModuleAnswer, CallError> {
         let mut store = self.store(Arc::clone(&request), snapshot);
         let handle = self.instantiate(&mut store).await?;
         let response = self.call(&mut store, &handle, &request).await?;
-        Ok(ModuleAnswer { response, reads: store.into_data().view.into_reads() })
+        let Call { view, limiter, .. } = store.into_data();
+        Ok(ModuleAnswer { response, reads: view.into_reads(), memory: limiter.most_memory() })
     }
 
     /// What an instance for one request has.
@@ -184,14 +215,11 @@ impl Module {
         let call = Call {
             view: View::new(snapshot, request),
             span: Span::current(),
-            limits: StoreLimitsBuilder::new()
-                .memory_size(self.engine.limits.memory_bytes())
-                .build(),
+            limiter: Limiter::new(&self.engine.limits),
         };
         let mut store = Store::new(&self.engine.wasmtime, call);
-        store.limiter(|call| &mut call.limits);
+        store.limiter(|call| &mut call.limiter);
         let deadline = Instant::now() + self.engine.limits.time;
-        store.set_epoch_deadline(1);
         store.epoch_deadline_callback(move |_| {
             Ok(if Instant::now() < deadline {
                 UpdateDeadline::YieldCustom(1, Box::pin(tokio::task::yield_now()))
@@ -207,11 +235,17 @@ impl Module {
         &self,
         store: &mut Store<Call>,
     ) -> Result<Handle<'a>, CallError> {
-        let instance = self
-            .pre
-            .instantiate_async(&mut *store)
-            .await
-            .map_err(|error| self.failed(error, CallError::Instantiate))?;
+        // Where none of its code runs yet, it needs no fiber to give way from;
+        // and must not be told to: the first tick is to come after.
+        let instance = if self.has_start {
+            store.set_epoch_deadline(1);
+            self.pre.instantiate_async(&mut *store).await
+        } else {
+            store.set_epoch_deadline(NO_TICK);
+            self.pre.instantiate(&mut *store)
+        };
+        let instance = instance.map_err(|error| self.failed(error, CallError::Instantiate))?;
+        store.set_epoch_deadline(1);
         instance
             .get_typed_func(store, self.handle)
             .map_err(|error| self.failed(error, CallError::Instantiate))

@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use bytesize::ByteSize;
-use serde::de::Error;
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 
 use crate::toml_text;
 
@@ -16,23 +15,23 @@ pub struct Limits {
     /// refused the memory and usually traps; one that wants more from the
     /// start is refused (the one that comes with this crate wants less than 1 MiB).
     /// Default: 64 MiB; 1 MiB to 4 GiB.
-    #[serde(deserialize_with = "size")]
+    #[serde(deserialize_with = "toml_text::size_field")]
     pub memory: ByteSize,
     /// The time for one request, from the call to the answer. Default: 1 s;
     /// 1 ms to 1 h.
-    #[serde(deserialize_with = "duration")]
+    #[serde(deserialize_with = "toml_text::duration_field")]
     pub time: Duration,
     /// How many instances run at once. Default: 64; 1 to 1,024.
     pub concurrency: u32,
     /// How many requests wait for an instance. Default: 256; up to 1,000,000.
     pub queue: u32,
     /// How long a request waits for an instance. Default: 1 s; up to 1 h.
-    #[serde(deserialize_with = "duration")]
+    #[serde(deserialize_with = "toml_text::duration_field")]
     pub queue_wait: Duration,
     /// How many bytes of answers are remembered, so that whoever asks the same
     /// while nothing has changed is answered at once; 0 remembers none.
     /// Default: 32 MiB; up to 64 GiB.
-    #[serde(deserialize_with = "size")]
+    #[serde(deserialize_with = "toml_text::size_field")]
     pub response_cache: ByteSize,
 }
 
@@ -91,12 +90,4 @@ impl Limits {
     pub(super) fn memory_bytes(&self) -> usize {
         usize::try_from(self.memory.as_u64()).unwrap_or(usize::MAX)
     }
-}
-
-fn size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ByteSize, D::Error> {
-    toml_text::size(&String::deserialize(deserializer)?).map_err(D::Error::custom)
-}
-
-fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
-    toml_text::duration(&String::deserialize(deserializer)?).map_err(D::Error::custom)
 }

@@ -3,9 +3,13 @@
 use std::fmt::{self, Debug, Display, Formatter};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::Arc;
 
 use bytesize::ByteSize;
+use http::HeaderValue;
 use sha2::{Digest as _, Sha256};
+use wasmparser::{Parser, Payload};
 use wasmtime::component::{Component, ComponentExportIndex, InstancePre};
 
 use super::DEFAULT_MODULE;
@@ -14,6 +18,7 @@ use super::call::{self, Call};
 use super::contract::{CONTRACT_VERSION, HANDLER, interface};
 use super::engine::Engine;
 use super::limits::Limits;
+use super::tally::Tally;
 
 /// A component that can be asked.
 #[derive(Clone)]
@@ -21,8 +26,16 @@ pub struct Module {
     pub(super) engine: Engine,
     pub(super) pre: InstancePre<Call>,
     pub(super) handle: ComponentExportIndex,
+    /// Some of its code runs before it is asked.
+    pub(super) has_start: bool,
+    name: Arc<str>,
     digest: Digest,
+    label: HeaderValue,
+    pub(super) tally: Tally,
 }
+
+/// What the module that serves the API is called.
+pub const API: &str = "api";
 
 /// A component's version: the SHA-256 of its bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -150,8 +163,61 @@ impl Module {
         };
         let pre = engine.linker.instantiate_pre(&component).map_err(misfit)?;
         let handle = call::handler(&pre, &handler).map_err(misfit)?;
-        let digest = Digest(Sha256::digest(bytes).into());
-        Ok(Self { engine: engine.clone(), pre, handle, digest })
+        let digest = Digest::of(bytes);
+        Ok(Self {
+            engine: engine.clone(),
+            pre,
+            handle,
+            has_start: has_start(bytes),
+            name: API.into(),
+            digest,
+            label: label(API, digest),
+            tally: Tally::default(),
+        })
+    }
+
+    /// The same module under another name than [`API`], such as that of an
+    /// extension: some letters, digits and `-_.`.
+    ///
+    /// # Panics
+    /// Where the name has characters that a header cannot have.
+    #[must_use]
+    pub fn named(mut self, name: &str) -> Self {
+        self.name = name.into();
+        self.label = label(name, self.digest);
+        self
+    }
+
+    /// The module's name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What each of its answers says in `x-relayer-module`: `NAME@DIGEST`, of
+    /// the digest the first 12 digits.
+    #[must_use]
+    pub fn label(&self) -> &HeaderValue {
+        &self.label
+    }
+
+    /// How often it was asked, by this and every clone of it.
+    #[must_use]
+    pub fn runs(&self) -> u64 {
+        self.tally.runs()
+    }
+
+    /// How often it trapped, took too long or answered what HTTP does not
+    /// allow.
+    #[must_use]
+    pub fn faults(&self) -> u64 {
+        self.tally.faults()
+    }
+
+    /// What runs it.
+    #[must_use]
+    pub fn engine(&self) -> &Engine {
+        &self.engine
     }
 
     /// What the module may use.
@@ -181,7 +247,48 @@ fn kind(bytes: &[u8]) -> Option<Kind> {
     }
 }
 
+/// Whether any core module in a component, however deep, has a function that
+/// is called when it is instantiated.
+fn has_start(component: &[u8]) -> bool {
+    Parser::new(0)
+        .parse_all(component)
+        .any(|part| matches!(part, Ok(Payload::StartSection { .. }) | Err(_)))
+}
+
+fn label(name: &str, digest: Digest) -> HeaderValue {
+    HeaderValue::try_from(format!("{name}@{}", digest.short()))
+        .expect("a module's name is what a header can have")
+}
+
+/// A text that is no digest.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is not a SHA-256: 64 hexadecimal digits, as `sha256sum` prints them")]
+pub struct DigestError(String);
+
+impl FromStr for Digest {
+    type Err = DigestError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let mut digest = [0; 32];
+        let is_hex = text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        if !is_hex {
+            return Err(DigestError(text.to_owned()));
+        }
+        for (place, byte) in digest.iter_mut().enumerate() {
+            *byte = u8::from_str_radix(&text[2 * place..2 * place + 2], 16)
+                .map_err(|_| DigestError(text.to_owned()))?;
+        }
+        Ok(Self(digest))
+    }
+}
+
 impl Digest {
+    /// The digest of a component's bytes.
+    #[must_use]
+    pub fn of(bytes: &[u8]) -> Self {
+        Self(Sha256::digest(bytes).into())
+    }
+
     /// The first 12 hexadecimal digits, which tell modules apart in practice.
     #[must_use]
     pub fn short(&self) -> String {

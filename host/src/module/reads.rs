@@ -144,6 +144,12 @@ impl Reads {
         self.components.is_some() || self.status.is_some() || (stale.chains && chains)
     }
 
+    /// The headers that were read, with their values; none where a request had
+    /// none of that name.
+    pub fn header_values(&self) -> impl Iterator<Item = (&HeaderName, &[HeaderValue])> {
+        self.headers.iter().map(|(name, values)| (name, values.as_slice()))
+    }
+
     /// The bytes that the record takes.
     #[must_use]
     pub fn size(&self) -> usize {

@@ -4,6 +4,7 @@
 //! scans: questions that are asked once do not push out those that are asked
 //! again and again.
 
+use std::cmp::Reverse;
 use std::sync::Arc;
 
 use http::HeaderName;
@@ -79,6 +80,7 @@ impl Entries {
             Some(Entry::Answer(answer))
                 if answer.reads().are_current(snapshot, question.headers) =>
             {
+                answer.count(1);
                 Some(answer)
             }
             _ => None,
@@ -109,15 +111,34 @@ impl Entries {
             return;
         }
         let entry = Entry::Answer(Arc::clone(answer));
-        if names.is_empty() {
+        let insert = |key: KeyRef<'_>| {
+            if let Some(Entry::Answer(before)) = self.0.peek(&key) {
+                answer.count(before.asked());
+            }
             self.0.insert(key.key(), entry);
-            return;
+        };
+        if names.is_empty() {
+            return insert(key);
         }
         let headers = values(&names, question.headers);
         if names.len() > known.len() {
             self.0.insert(key.key(), Entry::Varies(names.into()));
         }
-        self.0.insert(key.with(&headers).key(), entry);
+        insert(key.with(&headers));
+    }
+
+    /// The answers of a module that are asked for most, most often first.
+    pub(super) fn most_asked(&self, module: Digest, count: usize) -> Vec<Arc<Answer>> {
+        let mut answers: Vec<_> = self
+            .0
+            .iter()
+            .filter_map(|(key, entry)| match entry {
+                Entry::Answer(answer) if key.module() == module => Some((answer.asked(), answer)),
+                _ => None,
+            })
+            .collect();
+        answers.sort_by_key(|(asked, _)| Reverse(*asked));
+        answers.into_iter().take(count).map(|(_, answer)| answer).collect()
     }
 
     pub(super) fn size(&self) -> u64 {

@@ -1,9 +1,10 @@
 //! What is the same question.
 
+use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, Method};
 use quick_cache::Equivalent;
 
-use crate::module::{Digest, ModuleRequest};
+use crate::module::{Digest, ModuleRequest, Reads};
 
 /// A request, as a module is asked it: HEAD as GET.
 #[derive(Debug, Clone, Copy)]
@@ -14,6 +15,25 @@ pub struct Question<'a> {
     pub target: &'a str,
     /// The headers.
     pub headers: &'a HeaderMap,
+}
+
+impl Question<'_> {
+    /// The same question to keep, in memory of its own, with those headers only
+    /// that were read.
+    pub(crate) fn kept(&self, reads: &Reads) -> ModuleRequest {
+        let target = PathAndQuery::try_from(self.target);
+        let mut headers = HeaderMap::new();
+        for (name, values) in reads.header_values() {
+            for value in values {
+                headers.append(name, value.clone());
+            }
+        }
+        ModuleRequest {
+            method: self.method.clone(),
+            target: target.unwrap_or(PathAndQuery::from_static("/")),
+            headers,
+        }
+    }
 }
 
 impl<'a> From<&'a ModuleRequest> for Question<'a> {
@@ -76,6 +96,10 @@ impl Equivalent<Key> for KeyRef<'_> {
 }
 
 impl Key {
+    pub(super) fn module(&self) -> Digest {
+        self.module
+    }
+
     /// The bytes that it takes.
     pub(super) fn size(&self) -> usize {
         let headers = self.headers.as_ref().map_or(0, |headers| headers.len());

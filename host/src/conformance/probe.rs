@@ -1,0 +1,202 @@
+//! The questions that a module is asked on a state, and what comes back.
+
+use std::fmt::Write;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use http::uri::PathAndQuery;
+use http::{HeaderMap, Method, Response};
+use serde::{Deserialize, Serialize};
+use tokio::time::sleep;
+
+use super::states::State;
+use crate::module::{CallError, Module, ModuleRequest};
+use crate::state::{ChainConfig, Known, Snapshot};
+
+/// More chains than this are not asked for: a relayer may have many.
+const MOST_CHAINS: usize = 50;
+
+/// A chain that no relayer has.
+pub(super) const UNKNOWN_CHAIN: &str = "no-such-chain";
+
+/// A path that the API does not have.
+pub(super) const UNKNOWN_PATH: &str = "/no/such/path";
+
+/// Targets that nobody should ask for, and that somebody will.
+const ODD: [&str; 8] = [
+    "/",
+    "//",
+    "/chain/",
+    "/chain/%FF",
+    "/chain/%00%0A%22",
+    "/chains?a=%&b",
+    "/chain/../version",
+    "/%F0%9F%A6%80/%",
+];
+
+/// Until a place is free.
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// What a request took.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Cost {
+    /// The state on which it was asked.
+    pub state: String,
+    /// The request: its method and target.
+    pub request: String,
+    /// The answer's status; none where there is no answer.
+    pub status: Option<u16>,
+    /// The length of the body, in bytes.
+    pub body: usize,
+    /// The time from the call to the answer, in microseconds.
+    pub micros: u64,
+    /// The most memory that the instance had, in bytes.
+    pub memory: usize,
+}
+
+/// A state, and all that a module answered on it.
+pub(super) struct Probe {
+    pub(super) state: State,
+    pub(super) asked: Vec<Asked>,
+}
+
+/// A question and its answer, or why there is none.
+pub(super) struct Asked {
+    pub(super) question: Question,
+    pub(super) outcome: Result<Response<bytes::Bytes>, String>,
+    cost: Cost,
+}
+
+/// What is asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Question {
+    Version,
+    Chains,
+    /// A chain that is there, by its place among the identifiers.
+    Chain(usize),
+    UnknownChain,
+    State,
+    UnknownPath,
+    /// A method that the API does not have.
+    Post,
+    Odd(&'static str),
+}
+
+impl Probe {
+    /// Asks all of it.
+    pub(super) async fn of(module: &Module, state: State) -> Self {
+        let chains = state.chains().as_ref().map_or(0, Vec::len).min(MOST_CHAINS);
+        let mut questions = vec![Question::Version, Question::Chains, Question::State];
+        questions.extend((0..chains).map(Question::Chain));
+        questions.extend([Question::UnknownChain, Question::UnknownPath, Question::Post]);
+        questions.extend(ODD.map(Question::Odd));
+        let mut asked = Vec::new();
+        for question in questions {
+            let one = ask(module, &state, question).await;
+            let is_over = one.outcome.is_err();
+            asked.push(one);
+            if is_over {
+                break;
+            }
+        }
+        Self { state, asked }
+    }
+
+    pub(super) fn into_costs(self) -> impl Iterator<Item = Cost> {
+        self.asked.into_iter().map(|asked| asked.cost)
+    }
+
+    /// The answers to one kind of question.
+    pub(super) fn answers<'a>(
+        &'a self,
+        is: impl Fn(&Question) -> bool + 'a,
+    ) -> impl Iterator<Item = (&'a Question, &'a Response<bytes::Bytes>)> {
+        let answered = |asked: &'a Asked| Some((&asked.question, asked.outcome.as_ref().ok()?));
+        self.asked.iter().filter_map(answered).filter(move |(question, _)| is(question))
+    }
+}
+
+impl State {
+    /// The chains in their order, where they are known.
+    pub(super) fn chains(&self) -> Known<Vec<&ChainConfig>> {
+        let snapshot = &self.snapshot;
+        let ids = snapshot.chain_ids().value().as_ref().map_err(Clone::clone)?;
+        Ok(ids.iter().filter_map(|id| Some(snapshot.chain(id.as_str())?.value())).collect())
+    }
+}
+
+impl Question {
+    pub(super) fn target(&self, state: &State) -> String {
+        match self {
+            Self::Version => "/version".to_owned(),
+            Self::Chains | Self::Post => "/chains".to_owned(),
+            Self::Chain(place) => {
+                let id =
+                    state.chains().ok().and_then(|chains| Some(chains.get(*place)?.id.clone()));
+                format!("/chain/{}", encoded(id.as_ref().map_or("", |id| id.as_str())))
+            }
+            Self::UnknownChain => format!("/chain/{UNKNOWN_CHAIN}"),
+            Self::State => "/state".to_owned(),
+            Self::UnknownPath => UNKNOWN_PATH.to_owned(),
+            Self::Odd(target) => (*target).to_owned(),
+        }
+    }
+
+    pub(super) fn method(&self) -> Method {
+        if *self == Self::Post { Method::POST } else { Method::GET }
+    }
+}
+
+/// A text as a segment of a path.
+fn encoded(text: &str) -> String {
+    let mut segment = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            segment.push(byte.into());
+        } else {
+            write!(segment, "%{byte:02X}").expect("writing to a text succeeds");
+        }
+    }
+    segment
+}
+
+async fn ask(module: &Module, state: &State, question: Question) -> Asked {
+    let (method, target) = (question.method(), question.target(state));
+    let request = Arc::new(ModuleRequest {
+        method: method.clone(),
+        target: PathAndQuery::try_from(&target).expect("the targets are valid"),
+        headers: HeaderMap::new(),
+    });
+    let (outcome, time) = answer(module, &request, &state.snapshot).await;
+    let memory = outcome.as_ref().map_or(0, |answer| answer.memory);
+    let outcome = outcome.map(|answer| answer.response).map_err(|error| error.to_string());
+    let cost = Cost {
+        state: state.name.to_owned(),
+        request: format!("{method} {target}"),
+        status: outcome.as_ref().ok().map(|response| response.status().as_u16()),
+        body: outcome.as_ref().map_or(0, |response| response.body().len()),
+        micros: u64::try_from(time.as_micros()).unwrap_or(u64::MAX),
+        memory,
+    };
+    Asked { question, outcome, cost }
+}
+
+/// A module's answer, and how long it took. Where clients take all the places,
+/// this waits for longer than they do.
+pub(crate) async fn answer(
+    module: &Module,
+    request: &Arc<ModuleRequest>,
+    snapshot: &Arc<Snapshot>,
+) -> (Result<crate::module::ModuleAnswer, CallError>, Duration) {
+    loop {
+        match module.place().await {
+            Ok(place) => {
+                let start = Instant::now();
+                let answer = place.handle(Arc::clone(request), Arc::clone(snapshot)).await;
+                return (answer, start.elapsed());
+            }
+            Err(CallError::Overloaded) => sleep(PAUSE).await,
+            Err(error) => return (Err(error), Duration::ZERO),
+        }
+    }
+}

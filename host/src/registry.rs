@@ -1,0 +1,92 @@
+//! Which module serves what.
+//!
+//! The API is mounted at `/`, and each extension at a prefix of its own. A
+//! mount has one module in service, the one before it, and at most one
+//! candidate that is being looked at.
+//!
+//! | file | job |
+//! |---|---|
+//! | `path.rs` | where something may be mounted, and which requests that takes |
+//! | `mount.rs` | a mount: the module in service, and going back to the one before |
+//! | `budget.rs` | the failures that a new module may have |
+//! | `swap.rs` | from a candidate to the module in service |
+//! | `examine.rs` | what is found out about a candidate before it serves |
+//! | `compare.rs` | the same questions to two modules |
+//! | `report.rs` | what is said of a swap |
+//! | `status.rs` | what is said of a mount |
+
+mod budget;
+mod compare;
+mod examine;
+mod mount;
+mod path;
+mod report;
+mod status;
+mod swap;
+
+use std::sync::Arc;
+
+pub use budget::FaultBudget;
+pub use compare::{Change, Difference};
+pub use mount::{Active, Mount, NothingBefore};
+pub use path::{MountPath, MountPathError};
+pub use report::{Outcome, Refusal, Step, SwapReport, SwapStep};
+pub use status::{BarredStatus, CandidateStatus, ModuleStatus, MountStatus};
+pub use swap::{Candidate, Source, SwapLimits};
+
+/// All that is mounted.
+#[derive(Debug)]
+pub struct Registry {
+    api: Arc<Mount>,
+    extensions: Vec<Arc<Mount>>,
+}
+
+/// A mount that cannot be added.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum MountError {
+    /// There is one of that name.
+    #[error("there are two modules of the name {0:?}; each needs one of its own")]
+    Name(String),
+    /// Its requests would be those of another, too.
+    #[error("the mounts {0} and {1} overlap; mount one of them elsewhere")]
+    Overlap(MountPath, MountPath),
+}
+
+impl Registry {
+    /// The API alone.
+    #[must_use]
+    pub fn new(api: Mount) -> Self {
+        Self { api: Arc::new(api), extensions: Vec::new() }
+    }
+
+    /// The same with an extension, too.
+    pub fn with(mut self, extension: Mount) -> Result<Self, MountError> {
+        let name = extension.name();
+        if self.mounts().any(|mount| mount.name() == name) {
+            return Err(MountError::Name(name));
+        }
+        let path = extension.path();
+        if let Some(other) = self.extensions.iter().find(|other| other.path().overlaps(path)) {
+            return Err(MountError::Overlap(other.path().clone(), path.clone()));
+        }
+        self.extensions.push(Arc::new(extension));
+        Ok(self)
+    }
+
+    /// All mounts, the API's first.
+    pub fn mounts(&self) -> impl Iterator<Item = &Arc<Mount>> {
+        std::iter::once(&self.api).chain(&self.extensions)
+    }
+
+    /// What is mounted at a path.
+    #[must_use]
+    pub fn at(&self, path: &str) -> Option<&Arc<Mount>> {
+        self.mounts().find(|mount| mount.path().as_str() == path)
+    }
+
+    /// The mount that a request is for: of an extension, or the API's.
+    pub(crate) fn of_request(&self, path: &str) -> &Arc<Mount> {
+        let extension = self.extensions.iter().find(|mount| mount.path().takes(path));
+        extension.unwrap_or(&self.api)
+    }
+}

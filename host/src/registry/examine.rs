@@ -1,0 +1,287 @@
+//! What is found out about a candidate before it serves, on a thread of its
+//! own that leaves the processors to the requests.
+
+use std::collections::HashSet;
+use std::fs::File;
+use std::io::{self, Read};
+use std::sync::Arc;
+use std::thread;
+
+use bytes::Bytes;
+use http::uri::PathAndQuery;
+use http::{HeaderMap, Method};
+use tokio::sync::oneshot;
+
+use super::compare::{self, Change, Difference};
+use super::mount::Active;
+use super::report::{Refusal, SwapStep};
+use super::swap::{Candidate, Progress, Source};
+use crate::answer::Answer;
+use crate::conformance::{self, Dialect, Verdict};
+use crate::module::{Digest, Module, ModuleRequest};
+use crate::response_cache::Question;
+use crate::state::Snapshot;
+
+/// The priority of the thread: the least there is.
+const NICE: i32 = 19;
+
+/// The questions of clients that a candidate is asked, at most.
+const MOST_ASKED: usize = 100;
+
+/// What a candidate is asked in any case, where it is to serve the API.
+const ALWAYS: [&str; 3] = ["/version", "/chains", "/state"];
+
+/// A candidate does not serve, and why.
+#[derive(Debug)]
+pub(super) struct Refused(pub(super) Refusal, pub(super) String);
+
+/// What is known of a candidate that may serve.
+pub(super) struct Found {
+    pub(super) module: Module,
+    pub(super) compared: usize,
+    pub(super) differences: Vec<Difference>,
+    /// Its answers to what clients ask.
+    pub(super) answers: Vec<Arc<Answer>>,
+}
+
+/// A candidate to be looked at.
+pub(super) struct Examination {
+    pub(super) progress: Arc<Progress>,
+    pub(super) candidate: Candidate,
+    pub(super) dialect: Dialect,
+    pub(super) active: Arc<Active>,
+    pub(super) snapshot: Arc<Snapshot>,
+    pub(super) questions: Vec<Asked>,
+}
+
+/// A question, and what the module in service answers to it on the snapshot,
+/// where that is remembered.
+pub(super) struct Asked {
+    question: Arc<ModuleRequest>,
+    times: u64,
+    answer: Option<Arc<Answer>>,
+}
+
+/// What was found out first: the candidate's bytes.
+struct Taken {
+    name: String,
+    bytes: Bytes,
+    digest: Digest,
+}
+
+impl Asked {
+    /// What clients ask most of a module.
+    pub(super) fn of_clients(answers: Vec<Arc<Answer>>, snapshot: &Snapshot) -> Vec<Self> {
+        let asked = |answer: Arc<Answer>| {
+            let question = Arc::new(answer.question().clone());
+            let is_current = answer.reads().are_current(snapshot, &question.headers);
+            Self { question, times: answer.asked(), answer: is_current.then_some(answer) }
+        };
+        answers.into_iter().map(asked).collect()
+    }
+
+    /// Adds what every API is asked, where it is not among the questions.
+    pub(super) fn and_always(mut questions: Vec<Self>) -> Vec<Self> {
+        let known: HashSet<_> =
+            questions.iter().map(|asked| asked.question.target.to_string()).collect();
+        let new = ALWAYS.into_iter().filter(|target| !known.contains(*target));
+        questions.extend(new.map(|target| Self {
+            question: Arc::new(ModuleRequest {
+                method: Method::GET,
+                target: PathAndQuery::from_static(target),
+                headers: HeaderMap::new(),
+            }),
+            times: 0,
+            answer: None,
+        }));
+        questions
+    }
+
+    pub(super) const MOST: usize = MOST_ASKED;
+}
+
+impl Examination {
+    /// Looks at the candidate, on a thread of its own. Nothing where it is the
+    /// module in service. It is given up when nobody waits for it any more,
+    /// but what is being compiled is compiled to its end.
+    pub(super) async fn run(self) -> Result<Option<Found>, Refused> {
+        let fault = |error: &dyn std::fmt::Display| {
+            Refused(Refusal::Host, format!("the host cannot look at the module: {error}"))
+        };
+        let (mut sender, receiver) = oneshot::channel();
+        let work = move || {
+            // Where the system does not allow it, it is done all the same.
+            rustix::process::setpriority_process(None, NICE).ok();
+            let runtime = match tokio::runtime::Builder::new_current_thread().enable_time().build()
+            {
+                Ok(runtime) => runtime,
+                Err(error) => return drop(sender.send(Err(fault(&error)))),
+            };
+            let found = runtime.block_on(async {
+                tokio::select! {
+                    biased;
+                    () = sender.closed() => None,
+                    found = self.examine() => Some(found),
+                }
+            });
+            if let Some(found) = found {
+                drop(sender.send(found));
+            }
+        };
+        thread::Builder::new()
+            .name("candidate".to_owned())
+            .spawn(work)
+            .map_err(|error| fault(&error))?;
+        receiver
+            .await
+            .map_err(|_| fault(&"the thread panicked; this is a bug, please report it"))?
+    }
+
+    async fn examine(self) -> Result<Option<Found>, Refused> {
+        let taken = {
+            let _step = self.progress.begin(SwapStep::Read);
+            self.take()?
+        };
+        let module = {
+            let _step = self.progress.begin(SwapStep::Compile);
+            match self.compile(&taken)? {
+                Some(module) => module,
+                None => return Ok(None),
+            }
+        };
+        let verdict = {
+            let _step = self.progress.begin(SwapStep::Probe);
+            let present = Some(Arc::clone(&self.snapshot));
+            conformance::examine(&module, self.dialect, present).await
+        };
+        self.progress.judged(&verdict);
+        if let Some(refused) = self.refusal(&taken, &verdict) {
+            return Err(refused);
+        }
+        let _step = self.progress.begin(SwapStep::Compare);
+        let (mut differences, mut answers) = (Vec::new(), Vec::new());
+        let compared = self.questions.len();
+        for asked in &self.questions {
+            let answer = self.answer(&module, &asked.question).await.map_err(|error| {
+                let ModuleRequest { method, target, .. } = &*asked.question;
+                self.refused(Refusal::Faults, &taken.name, &format!("{method} {target}: {error}"))
+            })?;
+            differences.extend(self.difference(asked, &answer).await);
+            answers.push(answer);
+        }
+        Ok(Some(Found { module, compared, differences, answers }))
+    }
+
+    /// Reads the candidate, no more of it than it may have.
+    fn take(&self) -> Result<Taken, Refused> {
+        let most = self.progress.mount().limits.size;
+        let limit = usize::try_from(most.as_u64()).unwrap_or(usize::MAX);
+        let name = self.candidate.source.name();
+        let bytes = match &self.candidate.source {
+            Source::Bytes { bytes, .. } => bytes.clone(),
+            Source::File(file) => {
+                let read = || -> io::Result<Vec<u8>> {
+                    let mut bytes = Vec::new();
+                    File::open(file)?.take(limit as u64 + 1).read_to_end(&mut bytes)?;
+                    Ok(bytes)
+                };
+                read().map(Bytes::from).map_err(|error| {
+                    let message =
+                        format!("cannot be read: {error}; check the path and its permissions");
+                    self.refused(Refusal::Unreadable, &name, &message)
+                })?
+            }
+        };
+        if bytes.len() > limit {
+            let message = format!("is larger than {most}; raise swap.size where that is right");
+            return Err(self.refused(Refusal::TooLarge, &name, &message));
+        }
+        let digest = Digest::of(&bytes);
+        self.progress.read(digest);
+        if let Some(wanted) = self.candidate.sha256
+            && wanted != digest
+        {
+            let message = format!(
+                "has the SHA-256 {digest}, not {wanted} as was asked for; \
+                 give the file that was meant, or the digest of this one"
+            );
+            return Err(self.refused(Refusal::Digest, &name, &message));
+        }
+        if let Some(reason) = self.progress.mount().past().barred.get(&digest) {
+            let message = format!(
+                "was taken out of service before: {reason}; \
+                 mend it and give the new one, or restart to have this one again"
+            );
+            return Err(self.refused(Refusal::Barred, &name, &message));
+        }
+        Ok(Taken { name, bytes, digest })
+    }
+
+    /// Compiles the candidate and holds it against the contract. Nothing where
+    /// it is in service.
+    fn compile(&self, taken: &Taken) -> Result<Option<Module>, Refused> {
+        if taken.digest == self.active.module().digest() {
+            return Ok(None);
+        }
+        let mount = self.progress.mount();
+        Module::from_bytes(mount.engine(), &taken.name, &taken.bytes)
+            .map(|module| Some(module.named(&mount.name())))
+            .map_err(|error| Refused(Refusal::Invalid, format!("mount {}: {error}", mount.path())))
+    }
+
+    fn refusal(&self, taken: &Taken, verdict: &Verdict) -> Option<Refused> {
+        let mut failures = verdict.failures();
+        let first = failures.next()?;
+        let failure = first.failure.as_deref().unwrap_or_default();
+        if verdict.has_faults() {
+            return Some(self.refused(Refusal::Faults, &taken.name, failure));
+        }
+        let message = match failures.count() {
+            0 => String::new(),
+            more => format!(", and breaks {more} more rules"),
+        };
+        let dialect = self.dialect;
+        let message = format!(
+            "does not speak the dialect {dialect}: rule {}: {failure}{message}; \
+             `relayer-rest check --dialect {dialect}` shows all, and another --dialect asks for less",
+            first.rule
+        );
+        Some(self.refused(Refusal::Dialect, &taken.name, &message))
+    }
+
+    /// A module's answer on the snapshot.
+    async fn answer(
+        &self,
+        module: &Module,
+        question: &Arc<ModuleRequest>,
+    ) -> Result<Arc<Answer>, String> {
+        let (answer, _) = conformance::answer(module, question, &self.snapshot).await;
+        let answer = answer.map_err(|error| error.to_string())?;
+        let generation = self.snapshot.generation();
+        Ok(Arc::new(Answer::new(module, Question::from(&**question), answer, generation)))
+    }
+
+    /// What the candidate answers in another way than the module in service.
+    async fn difference(&self, asked: &Asked, answer: &Arc<Answer>) -> Option<Difference> {
+        let before = match &asked.answer {
+            Some(answer) => Ok(Arc::clone(answer)),
+            None => self.answer(self.active.module(), &asked.question).await,
+        };
+        let changes = match before {
+            Ok(before) => compare::changes(&before, answer),
+            Err(error) => vec![Change {
+                what: "status".to_owned(),
+                from: Some(format!("no answer: {error}")),
+                to: Some(answer.status().as_u16().to_string()),
+            }],
+        };
+        let ModuleRequest { method, target, .. } = &*asked.question;
+        let request = format!("{method} {target}");
+        (!changes.is_empty()).then_some(Difference { request, asked: asked.times, changes })
+    }
+
+    fn refused(&self, refusal: Refusal, name: &str, message: &str) -> Refused {
+        let mount = self.progress.mount().path();
+        Refused(refusal, format!("mount {mount}: module {name}: {message}"))
+    }
+}

@@ -1,0 +1,269 @@
+//! A mount: the module in service, the one before it, and going back.
+
+use std::collections::HashMap;
+use std::fmt::{self, Debug, Formatter};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Instant, SystemTime};
+
+use arc_swap::{ArcSwap, Guard};
+use tracing::{error, info};
+
+use super::budget::{FaultBudget, Spending};
+use super::path::MountPath;
+use super::status::CandidateStatus;
+use super::swap::SwapLimits;
+use crate::conformance::Dialect;
+use crate::module::{Digest, Engine, Module, ModuleRequest};
+use crate::response_cache::{Outcome, ResponseCache};
+use crate::state::StateReader;
+
+/// A module's place among the paths.
+pub struct Mount {
+    path: MountPath,
+    engine: Engine,
+    cache: ResponseCache,
+    pub(super) dialect: Dialect,
+    pub(super) limits: SwapLimits,
+    budget: FaultBudget,
+    active: ArcSwap<Active>,
+    past: Mutex<Past>,
+    candidate: Mutex<Option<CandidateStatus>>,
+    /// Whose candidate is looked at.
+    pub(super) turn: Arc<tokio::sync::Mutex<()>>,
+}
+
+/// A module that is, or was, in service.
+#[derive(Debug)]
+pub struct Active {
+    pub(super) module: Module,
+    pub(super) since: SystemTime,
+    runs_before: u64,
+    faults_before: u64,
+    /// The failures that it may have; nothing where there is no going back.
+    spending: Option<Mutex<Spending>>,
+}
+
+/// The modules that were in service.
+#[derive(Debug, Default)]
+pub(super) struct Past {
+    pub(super) previous: Option<Module>,
+    /// Those that were taken out because they failed, and what is known of it.
+    pub(super) barred: HashMap<Digest, String>,
+}
+
+/// There is no module to go back to.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "mount {mount}: there is no module to go back to: {active} has been in service since the start, or was put back"
+)]
+pub struct NothingBefore {
+    mount: MountPath,
+    active: String,
+}
+
+impl Mount {
+    /// The API, served by this module.
+    #[must_use]
+    pub fn api(module: Module) -> Self {
+        Self::new(MountPath::root(), module, Dialect::default())
+    }
+
+    /// An extension: a module with a name of its own. It may answer whatever
+    /// HTTP allows.
+    #[must_use]
+    pub fn extension(path: MountPath, module: Module) -> Self {
+        Self::new(path, module, Dialect::Any)
+    }
+
+    fn new(path: MountPath, module: Module, dialect: Dialect) -> Self {
+        Self {
+            path,
+            engine: module.engine().clone(),
+            cache: ResponseCache::new(module.limits().response_cache),
+            dialect,
+            limits: SwapLimits::default(),
+            budget: FaultBudget::default(),
+            active: ArcSwap::from_pointee(Active::new(module, false)),
+            past: Mutex::default(),
+            candidate: Mutex::default(),
+            turn: Arc::default(),
+        }
+    }
+
+    /// The dialect that candidates are to speak where they are not asked for
+    /// another.
+    #[must_use]
+    pub fn with_dialect(mut self, dialect: Dialect) -> Self {
+        self.dialect = dialect;
+        self
+    }
+
+    /// What a candidate may take to be looked at.
+    #[must_use]
+    pub fn with_swap_limits(mut self, limits: SwapLimits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// The failures that a new module may have.
+    #[must_use]
+    pub fn with_budget(mut self, budget: FaultBudget) -> Self {
+        self.budget = budget;
+        self
+    }
+
+    /// The name that its modules have.
+    #[must_use]
+    pub fn name(&self) -> String {
+        self.active().module.name().to_owned()
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &MountPath {
+        &self.path
+    }
+
+    /// The module in service.
+    #[must_use]
+    pub fn module(&self) -> Module {
+        self.active().module.clone()
+    }
+
+    /// What runs its modules.
+    pub(super) fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// Its remembered answers.
+    pub(crate) fn cache(&self) -> &ResponseCache {
+        &self.cache
+    }
+
+    /// The module in service, for the time of a look.
+    pub(crate) fn active(&self) -> Guard<Arc<Active>> {
+        self.active.load()
+    }
+
+    /// The answer to a request, and the module that it is wholly of.
+    ///
+    /// Where a new module fails so that the one before it is put back, that is
+    /// asked: reading has no effect, so nothing is lost but time.
+    pub(crate) async fn ask(
+        &self,
+        request: Arc<ModuleRequest>,
+        state: &StateReader,
+    ) -> (Arc<Active>, Outcome) {
+        let mut active = self.active.load_full();
+        loop {
+            let outcome = self.cache.ask(&active.module, Arc::clone(&request), state).await;
+            match &outcome {
+                Err(cause) if cause.is_fault() && self.goes_back(&active, &cause.to_string()) => {
+                    active = self.active.load_full();
+                }
+                _ => return (active, outcome),
+            }
+        }
+    }
+
+    /// Puts a module into service in place of the one that is.
+    pub(super) fn exchange(&self, module: Module) {
+        let mut past = self.past();
+        let new = Arc::new(Active::new(module, true));
+        let old = self.active.swap(Arc::clone(&new));
+        past.previous = Some(old.module.clone());
+        let (from, to) = (old.module.label(), new.module.label());
+        info!(mount = %self.path, ?from, ?to, "exchanged the module");
+    }
+
+    /// Puts the module back into service that was there before. That can be
+    /// undone by doing it again. Says which module is in service now.
+    pub fn roll_back(&self) -> Result<Digest, NothingBefore> {
+        let mut past = self.past();
+        let Some(previous) = past.previous.take() else {
+            let active = self.active().module.digest().short();
+            return Err(NothingBefore { mount: self.path.clone(), active });
+        };
+        let digest = previous.digest();
+        let old = self.active.swap(Arc::new(Active::new(previous, false)));
+        past.previous = Some(old.module.clone());
+        info!(mount = %self.path, from = ?old.module.label(), to = %digest.short(), "rolled back");
+        Ok(digest)
+    }
+
+    /// Whether another module serves now because this one failed too often.
+    fn goes_back(&self, failed: &Arc<Active>, cause: &str) -> bool {
+        let mut past = self.past();
+        if !Arc::ptr_eq(&self.active(), failed) {
+            return past.barred.contains_key(&failed.module.digest());
+        }
+        if !failed.has_spent(&self.budget) {
+            return false;
+        }
+        let Some(previous) = past.previous.take() else { return false };
+        let (runs, faults) = (failed.runs(), failed.faults());
+        let cause = cause.escape_debug();
+        let reason = format!("it failed {faults} times in {runs} runs, at last because {cause}");
+        error!(
+            mount = %self.path,
+            module = ?failed.module.label(),
+            previous = ?previous.label(),
+            "the module is taken out of service and the one before it put back: {reason}"
+        );
+        past.barred.insert(failed.module.digest(), reason);
+        self.active.store(Arc::new(Active::new(previous, false)));
+        true
+    }
+
+    pub(super) fn candidate(&self) -> MutexGuard<'_, Option<CandidateStatus>> {
+        self.candidate.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn past(&self) -> MutexGuard<'_, Past> {
+        // Nothing that panics is done while it is held.
+        self.past.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Active {
+    fn new(module: Module, is_watched: bool) -> Self {
+        Self {
+            since: SystemTime::now(),
+            runs_before: module.runs(),
+            faults_before: module.faults(),
+            spending: is_watched.then(Mutex::default),
+            module,
+        }
+    }
+
+    /// The module.
+    #[must_use]
+    pub fn module(&self) -> &Module {
+        &self.module
+    }
+
+    /// How often it was asked since it came into service.
+    #[must_use]
+    pub fn runs(&self) -> u64 {
+        self.module.runs() - self.runs_before
+    }
+
+    /// How often it failed since it came into service.
+    #[must_use]
+    pub fn faults(&self) -> u64 {
+        self.module.faults() - self.faults_before
+    }
+
+    fn has_spent(&self, budget: &FaultBudget) -> bool {
+        self.spending.as_ref().is_some_and(|spending| {
+            let mut spending = spending.lock().unwrap_or_else(PoisonError::into_inner);
+            spending.is_spent(budget, self.runs(), self.faults(), Instant::now())
+        })
+    }
+}
+
+impl Debug for Mount {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Mount").field("path", &self.path).finish_non_exhaustive()
+    }
+}

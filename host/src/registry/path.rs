@@ -1,0 +1,156 @@
+//! Where something may be mounted, and which requests that takes.
+
+use std::borrow::Cow;
+use std::fmt::{self, Display, Formatter};
+use std::str::FromStr;
+
+/// The paths of the API, which no extension can have.
+const OF_THE_API: [&str; 4] = ["version", "chains", "chain", "state"];
+
+/// The longest path, in bytes.
+const LONGEST: usize = 128;
+
+/// A path under which all requests go to one module: `/`, or some segments
+/// such as `/ext/metrics`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MountPath(Box<str>);
+
+/// A path at which nothing can be mounted.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum MountPathError {
+    /// It is not made of segments.
+    #[error(
+        "{0:?} is not a path such as /ext/NAME: segments of letters, digits and -_.~, each after a /, at most 128 bytes in all"
+    )]
+    Form(String),
+    /// It is the API's.
+    #[error("{0} is the API's own; mount the extension elsewhere, such as at /ext{0}")]
+    OfTheApi(String),
+}
+
+impl MountPath {
+    /// Where the API is.
+    #[must_use]
+    pub fn root() -> Self {
+        Self("/".into())
+    }
+
+    /// The path as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether a request for this path is for what is mounted here.
+    pub(super) fn takes(&self, path: &str) -> bool {
+        self.is_root()
+            || path
+                .strip_prefix(self.as_str())
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    }
+
+    /// Whether some request would be for both.
+    pub(super) fn overlaps(&self, other: &Self) -> bool {
+        self.takes(other.as_str()) || other.takes(self.as_str())
+    }
+
+    /// A request's target as what is mounted here sees it: without the prefix.
+    pub(crate) fn relative<'a>(&self, target: &'a str) -> Cow<'a, str> {
+        if self.is_root() {
+            return target.into();
+        }
+        match target.strip_prefix(self.as_str()).unwrap_or(target) {
+            "" => "/".into(),
+            rest if rest.starts_with('/') => rest.into(),
+            query => format!("/{query}").into(),
+        }
+    }
+
+    fn is_root(&self) -> bool {
+        self.as_str() == "/"
+    }
+}
+
+impl FromStr for MountPath {
+    type Err = MountPathError;
+
+    fn from_str(path: &str) -> Result<Self, Self::Err> {
+        if path == "/" {
+            return Ok(Self::root());
+        }
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte);
+        let is_segment =
+            |segment: &str| !matches!(segment, "" | "." | "..") && segment.bytes().all(is_plain);
+        let segments = path.strip_prefix('/').filter(|_| path.len() <= LONGEST);
+        match segments {
+            Some(segments) if segments.split('/').all(is_segment) => {
+                let first = segments.split('/').next().unwrap_or_default();
+                if OF_THE_API.contains(&first) {
+                    return Err(MountPathError::OfTheApi(path.to_owned()));
+                }
+                Ok(Self(path.into()))
+            }
+            _ => Err(MountPathError::Form(path.to_owned())),
+        }
+    }
+}
+
+impl Display for MountPath {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{MountPath, MountPathError};
+
+    fn path(text: &str) -> MountPath {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn a_path_is_made_of_segments() {
+        for text in ["/", "/ext/metrics", "/a", "/a.b_c~-/1"] {
+            assert_eq!(path(text).as_str(), text);
+        }
+        for text in ["", "a", "/a/", "//", "/a//b", "/a b", "/ü", "/a/..", "/a?b", "/%61"] {
+            let error = text.parse::<MountPath>().unwrap_err();
+            assert_eq!(error, MountPathError::Form(text.to_owned()));
+        }
+        format!("/{}", "a".repeat(128)).parse::<MountPath>().unwrap_err();
+    }
+
+    #[test]
+    fn the_paths_of_the_api_are_taken() {
+        for text in ["/version", "/chains", "/chain", "/chain/x", "/state/workers"] {
+            let error = text.parse::<MountPath>().unwrap_err();
+            assert_eq!(error, MountPathError::OfTheApi(text.to_owned()));
+        }
+    }
+
+    #[test]
+    fn a_mount_takes_what_is_below_it() {
+        let mount = path("/ext/a");
+        for (request, relative) in
+            [("/ext/a", "/"), ("/ext/a/", "/"), ("/ext/a/b?c", "/b?c"), ("/ext/a?c", "/?c")]
+        {
+            assert!(mount.takes(request.split('?').next().unwrap()), "{request}");
+            assert_eq!(mount.relative(request), relative);
+        }
+        for request in ["/", "/ext", "/ext/ab", "/ext/A", "/chains"] {
+            assert!(!mount.takes(request), "{request}");
+        }
+        assert!(path("/").takes("/anything"));
+        assert_eq!(path("/").relative("/a?b"), "/a?b");
+    }
+
+    #[test]
+    fn mounts_overlap_where_one_is_below_the_other() {
+        assert!(path("/a").overlaps(&path("/a")));
+        assert!(path("/a").overlaps(&path("/a/b")));
+        assert!(path("/a/b").overlaps(&path("/a")));
+        assert!(!path("/a/b").overlaps(&path("/a/c")));
+        assert!(!path("/a").overlaps(&path("/ab")));
+    }
+}

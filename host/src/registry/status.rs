@@ -1,0 +1,94 @@
+//! What is said of a mount to whoever controls it.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde::{Deserialize, Serialize};
+
+use super::mount::Mount;
+use super::report::SwapStep;
+
+/// A mount, as it is now.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MountStatus {
+    /// The name of its modules.
+    pub name: String,
+    /// Its path.
+    pub mount: String,
+    /// The module in service.
+    pub module: ModuleStatus,
+    /// The digest of the module before it, which `rollback` puts back.
+    pub previous: Option<String>,
+    /// The candidate that is looked at now.
+    pub candidate: Option<CandidateStatus>,
+    /// The modules that were taken out of service because they failed.
+    pub barred: Vec<BarredStatus>,
+    /// The bytes of answers that are remembered.
+    pub remembered: u64,
+}
+
+/// A module in service.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ModuleStatus {
+    /// Its digest.
+    pub digest: String,
+    /// Since when it has been in service, in seconds since 1970.
+    pub since: u64,
+    /// How often it was asked: answers that were remembered do not count.
+    pub runs: u64,
+    /// How often it failed.
+    pub faults: u64,
+}
+
+/// A module that may come into service.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CandidateStatus {
+    /// What it is called: its file.
+    pub name: String,
+    /// What is being done with it.
+    pub step: SwapStep,
+}
+
+/// A module that is not taken any more.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BarredStatus {
+    /// Its digest.
+    pub digest: String,
+    /// Why.
+    pub reason: String,
+}
+
+impl Mount {
+    /// How things are.
+    #[must_use]
+    pub fn status(&self) -> MountStatus {
+        let past = self.past();
+        let active = self.active();
+        let mut barred: Vec<_> = past
+            .barred
+            .iter()
+            .map(|(digest, reason)| BarredStatus {
+                digest: digest.to_string(),
+                reason: reason.clone(),
+            })
+            .collect();
+        barred.sort_by(|a, b| a.digest.cmp(&b.digest));
+        MountStatus {
+            name: active.module.name().to_owned(),
+            mount: self.path().to_string(),
+            module: ModuleStatus {
+                digest: active.module.digest().to_string(),
+                since: seconds(active.since),
+                runs: active.runs(),
+                faults: active.faults(),
+            },
+            previous: past.previous.as_ref().map(|module| module.digest().to_string()),
+            candidate: self.candidate().clone(),
+            barred,
+            remembered: self.cache().size().as_u64(),
+        }
+    }
+}
+
+fn seconds(time: SystemTime) -> u64 {
+    time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}

@@ -1,0 +1,259 @@
+//! From a candidate to the module in service: read, compile, probe, compare,
+//! warm, exchange. Until the last step the module in service does not notice,
+//! and the last is one store of a pointer.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use bytesize::ByteSize;
+use serde::Deserialize;
+use tokio::sync::OwnedMutexGuard;
+use tokio::time::timeout;
+use tracing::{info, warn};
+
+use super::examine::{Asked, Examination, Found, Refused};
+use super::mount::Mount;
+use super::report::{Outcome, Refusal, Step, SwapReport, SwapStep};
+use super::status::CandidateStatus;
+use crate::conformance::{Dialect, Verdict};
+use crate::module::Digest;
+use crate::state::StateReader;
+use crate::toml_text;
+
+/// A module that is to serve.
+#[derive(Debug, Clone)]
+pub struct Candidate {
+    /// Where it is.
+    pub source: Source,
+    /// The digest that it has to have.
+    pub sha256: Option<Digest>,
+    /// The dialect that it has to speak, in place of the mount's.
+    pub dialect: Option<Dialect>,
+    /// It is only looked at.
+    pub dry_run: bool,
+}
+
+/// Where a component is.
+#[derive(Debug, Clone)]
+pub enum Source {
+    /// In a file.
+    File(PathBuf),
+    /// Here.
+    Bytes {
+        /// What messages call it.
+        name: String,
+        /// The component.
+        bytes: Bytes,
+    },
+}
+
+/// What a candidate may take to be looked at.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct SwapLimits {
+    /// The size of its component, in bytes. Default: 32 MiB.
+    #[serde(deserialize_with = "toml_text::size_field")]
+    pub size: ByteSize,
+    /// The time from the first step to the last. Default: 1 min.
+    #[serde(deserialize_with = "toml_text::duration_field")]
+    pub time: Duration,
+}
+
+impl Default for SwapLimits {
+    fn default() -> Self {
+        Self { size: ByteSize::mib(32), time: Duration::from_mins(1) }
+    }
+}
+
+impl Candidate {
+    /// A component that is to serve where it speaks the mount's dialect.
+    #[must_use]
+    pub fn new(source: Source) -> Self {
+        Self { source, sha256: None, dialect: None, dry_run: false }
+    }
+}
+
+impl Source {
+    /// What messages call it.
+    pub(super) fn name(&self) -> String {
+        match self {
+            Self::File(file) => file.display().to_string(),
+            Self::Bytes { name, .. } => name.clone(),
+        }
+    }
+}
+
+impl Mount {
+    /// Looks at a candidate, and puts it into service where nothing speaks
+    /// against it. Where something does, or where what is returned is dropped
+    /// before it completes, all stays as it was.
+    pub async fn swap(self: &Arc<Self>, candidate: Candidate, state: &StateReader) -> SwapReport {
+        let name = candidate.source.name();
+        let dialect = candidate.dialect.unwrap_or(self.dialect);
+        let mut report = SwapReport {
+            mount: self.path().to_string(),
+            candidate: name.clone(),
+            from: self.active().module().digest().to_string(),
+            to: None,
+            dialect,
+            outcome: Outcome::Unchanged,
+            steps: Vec::new(),
+            verdict: None,
+            compared: 0,
+            differences: Vec::new(),
+        };
+        let Some(progress) = Progress::start(self, name) else {
+            let message = format!(
+                "mount {}: another module is being looked at; try again when that is done",
+                self.path()
+            );
+            report.outcome = Outcome::Refused { reason: Refusal::Busy, message };
+            return report;
+        };
+        let progress = Arc::new(progress);
+        report.outcome = self.go_through(candidate, dialect, state, &progress, &mut report).await;
+        let found = progress.found();
+        (report.to, report.verdict) =
+            (found.digest.map(|digest| digest.to_string()), found.verdict.clone());
+        report.steps.clone_from(&found.steps);
+        log(&report);
+        drop(found);
+        report
+    }
+
+    async fn go_through(
+        self: &Arc<Self>,
+        candidate: Candidate,
+        dialect: Dialect,
+        state: &StateReader,
+        progress: &Arc<Progress>,
+        report: &mut SwapReport,
+    ) -> Outcome {
+        let dry_run = candidate.dry_run;
+        let (active, snapshot) = (Arc::clone(&self.active()), state.snapshot());
+        let most_asked = self.cache().most_asked(active.module(), Asked::MOST);
+        let mut questions = Asked::of_clients(most_asked, &snapshot);
+        if self.path().as_str() == "/" {
+            questions = Asked::and_always(questions);
+        }
+        let examination = Examination {
+            progress: Arc::clone(progress),
+            candidate,
+            dialect,
+            active,
+            snapshot,
+            questions,
+        };
+        let found = match timeout(self.limits.time, examination.run()).await {
+            Ok(Ok(Some(found))) => found,
+            Ok(Ok(None)) => return Outcome::Unchanged,
+            Ok(Err(Refused(reason, message))) => return Outcome::Refused { reason, message },
+            Err(_) => {
+                let message = format!(
+                    "mount {}: module {} takes longer than {:?} to look at; \
+                     raise swap.time where that is right",
+                    self.path(),
+                    report.candidate,
+                    self.limits.time
+                );
+                return Outcome::Refused { reason: Refusal::TooSlow, message };
+            }
+        };
+        let Found { module, compared, differences, answers } = found;
+        (report.compared, report.differences) = (compared, differences);
+        if dry_run {
+            return Outcome::DryRun;
+        }
+        {
+            let _step = progress.begin(SwapStep::Warm);
+            // They are good for as long as what they were made from is as it
+            // was, like all that is remembered.
+            for answer in &answers {
+                self.cache().insert(&module, answer);
+            }
+        }
+        let _step = progress.begin(SwapStep::Exchange);
+        self.exchange(module);
+        Outcome::Exchanged
+    }
+}
+
+/// How far a mount's candidate is. There is one at a time, until all who work
+/// on it are done.
+pub(super) struct Progress {
+    mount: Arc<Mount>,
+    found: Mutex<Interim>,
+    _turn: OwnedMutexGuard<()>,
+}
+
+/// What is known by now.
+#[derive(Default)]
+pub(super) struct Interim {
+    pub(super) digest: Option<Digest>,
+    pub(super) verdict: Option<Verdict>,
+    pub(super) steps: Vec<Step>,
+}
+
+/// A step that goes on as long as this lives.
+pub(super) struct Going<'a> {
+    progress: &'a Progress,
+    step: SwapStep,
+    start: Instant,
+}
+
+impl Progress {
+    /// Nothing where there is another candidate.
+    fn start(mount: &Arc<Mount>, name: String) -> Option<Self> {
+        let turn = Arc::clone(&mount.turn).try_lock_owned().ok()?;
+        *mount.candidate() = Some(CandidateStatus { name, step: SwapStep::Read });
+        Some(Self { mount: Arc::clone(mount), found: Mutex::default(), _turn: turn })
+    }
+
+    pub(super) fn mount(&self) -> &Mount {
+        &self.mount
+    }
+
+    pub(super) fn begin(&self, step: SwapStep) -> Going<'_> {
+        if let Some(candidate) = &mut *self.mount.candidate() {
+            candidate.step = step;
+        }
+        Going { progress: self, step, start: Instant::now() }
+    }
+
+    pub(super) fn read(&self, digest: Digest) {
+        self.found().digest = Some(digest);
+    }
+
+    pub(super) fn judged(&self, verdict: &Verdict) {
+        self.found().verdict = Some(verdict.clone());
+    }
+
+    fn found(&self) -> MutexGuard<'_, Interim> {
+        self.found.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        *self.mount.candidate() = None;
+    }
+}
+
+impl Drop for Going<'_> {
+    fn drop(&mut self) {
+        let millis = self.start.elapsed().as_secs_f64() * 1e3;
+        self.progress.found().steps.push(Step { step: self.step, millis });
+    }
+}
+
+fn log(report: &SwapReport) {
+    let SwapReport { mount, candidate, from, .. } = report;
+    let to = report.to.as_deref().unwrap_or_default();
+    let differences = report.differences.len();
+    match &report.outcome {
+        Outcome::Refused { message, .. } => warn!("{}", message.escape_debug()),
+        outcome => info!(mount, candidate, from, to, differences, ?outcome, "looked at a module"),
+    }
+}
