@@ -1,18 +1,28 @@
 //! The command line: one file a command.
 
 mod address;
+mod check;
+mod control;
 mod log;
+mod modules;
 mod reload;
 mod serve;
 mod signals;
 mod sources;
+mod status;
+mod swap;
 
+use std::error::Error;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use serde::Serialize;
 
-use serve::ServeArgs;
+use check::CheckArgs;
+use serve::{ServeArgs, ServeError};
+use status::{RollbackArgs, StatusArgs};
+use swap::SwapArgs;
 
 /// Serves a relayer's REST API from a sandboxed WebAssembly module.
 #[derive(Parser)]
@@ -27,29 +37,72 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     /// Serve the API. This is what is done without a subcommand.
-    Serve(ServeArgs),
+    Serve(Box<ServeArgs>),
+    /// Give a running server another module.
+    Swap(SwapArgs),
+    /// Show what a running server serves.
+    Status(StatusArgs),
+    /// Put the module back that a running server had before.
+    Rollback(RollbackArgs),
+    /// Find out whether a module can serve, without a server.
+    Check(CheckArgs),
 }
 
-/// Does what the command line says. The status is 0 where it is done, 2 where
-/// it cannot be, and 3 where the relayer's file has the API switched off.
+/// What became of a command that could be run.
+enum Ran {
+    Done,
+    /// What was to be done was found not to be good, and it is said why.
+    Refused,
+}
+
+/// Why a command could not be run.
+type Failure = Box<dyn Error>;
+
+/// Does what the command line says. The status is 0 where it is done, 1 where
+/// a module is refused, 2 where it cannot be done, and 3 where the relayer's
+/// file has the API switched off.
 #[must_use]
 pub fn run() -> ExitCode {
     let cli = Cli::parse();
     log::start();
-    let result = match cli.command {
+    let result = match &cli.command {
         None => serve::run(&cli.serve),
-        Some(Command::Serve(args)) => serve::run(&args),
+        Some(Command::Serve(args)) => serve::run(args),
+        Some(Command::Swap(args)) => swap::run(args),
+        Some(Command::Status(args)) => status::run(args),
+        Some(Command::Rollback(args)) => status::roll_back(args),
+        Some(Command::Check(args)) => check::run(args),
     };
     match result {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(Ran::Done) => ExitCode::SUCCESS,
+        Ok(Ran::Refused) => ExitCode::from(1),
         Err(failure) => {
             // One line, whatever is in a file's name or keys; and where nobody
             // reads stderr, the status has to do.
             let message = one_line(&failure.to_string());
             drop(writeln!(io::stderr(), "relayer-rest: {message}"));
-            ExitCode::from(failure.status())
+            let of_serve = failure.downcast_ref::<ServeError>();
+            ExitCode::from(of_serve.map_or(2, ServeError::status))
         }
     }
+}
+
+/// Runs something to its end.
+fn block_on<T>(future: impl Future<Output = T>) -> Result<T, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    Ok(runtime.block_on(future))
+}
+
+/// Prints lines of text, whose control characters are escaped. Whoever closed
+/// stdout does not want to know.
+fn print(text: &str) {
+    let lines: Vec<_> = text.lines().map(one_line).collect();
+    drop(writeln!(io::stdout(), "{}", lines.join("\n")));
+}
+
+fn print_json(value: &impl Serialize) {
+    let json = serde_json::to_string_pretty(value).expect("its keys are texts");
+    drop(writeln!(io::stdout(), "{json}"));
 }
 
 /// The text with its control characters escaped.

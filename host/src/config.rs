@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use crate::module::{LimitError, Limits};
+use crate::conformance::Dialect;
+use crate::module::{API, LimitError, Limits};
+use crate::registry::{FaultBudget, MountPath, MountPathError, SwapLimits};
 use crate::toml_text::{self, Position, dotted};
 
 /// What `--config FILE` says.
@@ -15,6 +17,11 @@ use crate::toml_text::{self, Position, dotted};
 pub struct Config {
     /// The section `[module]`: the module that serves the API.
     pub module: ModuleConfig,
+    /// The sections `[[extension]]`: modules that serve more. Default: none.
+    pub extension: Vec<ExtensionConfig>,
+    /// The section `[swap]`: what it may take to look at a module that is to
+    /// serve.
+    pub swap: SwapLimits,
 }
 
 /// The module that serves the API.
@@ -24,8 +31,72 @@ pub struct ModuleConfig {
     /// The component, relative to the folder of the configuration file.
     /// Default: the module that comes with `relayer-rest`.
     pub file: Option<PathBuf>,
+    /// The dialect that modules are to speak which are swapped in where the
+    /// swap does not say another: `0.7`, `1.13` or `any`. Default: `0.7`.
+    pub dialect: Dialect,
     /// The section `[module.limits]`: what the module may use.
     pub limits: Limits,
+    /// The section `[module.budget]`: the failures that a module may have
+    /// after a swap.
+    pub budget: FaultBudget,
+}
+
+/// A module that serves requests below a path of its own.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ExtensionConfig {
+    /// Its name, of at most 64 small letters, digits and `-`. No two have the
+    /// same.
+    pub name: ExtensionName,
+    /// Where it is. Default: `/ext/NAME`.
+    pub mount: Option<MountPath>,
+    /// The component, relative to the folder of the configuration file.
+    pub module: PathBuf,
+    /// The section `[extension.limits]`: what the module may use.
+    #[serde(default)]
+    pub limits: Limits,
+    /// The section `[extension.budget]`: the failures that a module may have
+    /// after a swap.
+    #[serde(default)]
+    pub budget: FaultBudget,
+}
+
+/// The name of an extension.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub struct ExtensionName(String);
+
+impl TryFrom<String> for ExtensionName {
+    type Error = String;
+
+    fn try_from(name: String) -> Result<Self, String> {
+        let is_plain = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-');
+        if name == API {
+            Err(format!("the name {API} is that of the module that serves the API"))
+        } else if (1..=64).contains(&name.len()) && name.bytes().all(is_plain) {
+            Ok(Self(name))
+        } else {
+            Err(format!("{name:?} is not a name of 1 to 64 small letters, digits and -"))
+        }
+    }
+}
+
+impl ExtensionName {
+    /// The name as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl ExtensionConfig {
+    /// Where it is.
+    pub fn path(&self) -> Result<MountPath, MountPathError> {
+        match &self.mount {
+            Some(mount) => Ok(mount.clone()),
+            None => format!("/ext/{}", self.name.as_str()).parse(),
+        }
+    }
 }
 
 /// A configuration that cannot be used.
@@ -66,7 +137,7 @@ pub enum Problem {
     #[error("{section}.{error}")]
     Limit {
         /// The section of the limit.
-        section: &'static str,
+        section: String,
         /// Which limit, and its range.
         error: LimitError,
     },
@@ -81,6 +152,9 @@ impl Config {
             .map_err(|problem| ConfigError::Invalid { file: file.to_owned(), problem })?;
         let folder = file.parent().unwrap_or(Path::new(""));
         config.module.file = config.module.file.map(|module| folder.join(module));
+        for extension in &mut config.extension {
+            extension.module = folder.join(&extension.module);
+        }
         Ok(config)
     }
 
@@ -91,11 +165,18 @@ impl Config {
             key: dotted(&fault.path),
             message: fault.message,
         })?;
-        config
-            .module
-            .limits
-            .check()
-            .map_err(|error| Problem::Limit { section: "module.limits", error })?;
+        let limit = |section: &str| {
+            let section = section.to_owned();
+            move |error| Problem::Limit { section, error }
+        };
+        let ModuleConfig { limits, budget, .. } = &config.module;
+        limits.check().map_err(limit("module.limits"))?;
+        budget.check().map_err(limit("module.budget"))?;
+        for extension in &config.extension {
+            extension.limits.check().map_err(limit("extension.limits"))?;
+            extension.budget.check().map_err(limit("extension.budget"))?;
+        }
+        config.swap.check().map_err(limit("swap"))?;
         Ok(config)
     }
 }
@@ -106,7 +187,7 @@ fn place(key: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::Config;
+    use super::{Config, Dialect};
     use bytesize::ByteSize;
     use std::path::Path;
     use std::time::Duration;
@@ -119,11 +200,27 @@ mod tests {
     #[test]
     fn every_key_is_read() {
         let config = Config::parse(
-            "[module]\nfile = 'api.wasm'\n[module.limits]\nmemory = '16MiB'\ntime = '250ms'\n\
-             concurrency = 8\nqueue = 9\nqueue_wait = '2s'\nresponse_cache = '0B'\n",
+            "[module]\nfile = 'api.wasm'\ndialect = '1.13'\n[module.limits]\nmemory = '16MiB'\ntime = '250ms'\n\
+             concurrency = 8\nqueue = 9\nqueue_wait = '2s'\nresponse_cache = '0B'\n\
+             [module.budget]\nfaults = 1\nwithin = '1min'\nfirst = 2\n\
+             [[extension]]\nname = 'a'\nmount = '/b'\nmodule = 'c.wasm'\n\
+             [extension.limits]\nqueue = 3\n[extension.budget]\nfirst = 4\n\
+             [[extension]]\nname = 'd'\nmodule = 'e.wasm'\n\
+             [swap]\nsize = '1MiB'\ntime = '2s'\n",
         )
         .unwrap();
+        let [first, second] = &config.extension[..] else { panic!("{config:?}") };
+        assert_eq!((first.name.as_str(), first.path().unwrap().as_str()), ("a", "/b"));
+        assert_eq!(first.module, Path::new("c.wasm"));
+        assert_eq!((first.limits.queue, first.budget.first), (3, 4));
+        assert_eq!(second.path().unwrap().as_str(), "/ext/d");
+        assert_eq!(config.swap.size, ByteSize::mib(1));
+        assert_eq!(config.swap.time, Duration::from_secs(2));
+        let budget = &config.module.budget;
+        assert_eq!((budget.faults, budget.first), (1, 2));
+        assert_eq!(budget.within, Duration::from_mins(1));
         let limits = config.module.limits;
+        assert_eq!(config.module.dialect, Dialect::V1_13);
         assert_eq!(config.module.file.as_deref(), Some(Path::new("api.wasm")));
         assert_eq!(limits.memory, ByteSize::mib(16));
         assert_eq!(limits.time, Duration::from_millis(250));
@@ -135,7 +232,10 @@ mod tests {
     #[test]
     fn what_is_wrong_is_named_with_its_place() {
         for (text, message) in [
-            ("[modul]", "line 1, column 2: modul: unknown field `modul`, expected `module`"),
+            (
+                "[modul]",
+                "line 1, column 2: modul: unknown field `modul`, expected one of `module`, `extension`, `swap`",
+            ),
             (
                 "[module.limits]\nmemory = true",
                 "line 2, column 10: module.limits.memory: invalid type: boolean `true`",
@@ -144,6 +244,25 @@ mod tests {
                 "[module.limits]\n\nqueue = -1",
                 "line 3, column 9: module.limits.queue: invalid value",
             ),
+            (
+                "[module]\ndialect = '2'",
+                "line 2, column 11: module.dialect: there is no dialect \"2\"",
+            ),
+            ("[[extension]]\nname = 'a'", "line 1, column 1: extension[0]: missing field `module`"),
+            (
+                "[[extension]]\nname = 'A'\nmodule = 'm'",
+                "line 2, column 8: extension[0].name: \"A\" is not a name of 1 to 64",
+            ),
+            (
+                "[[extension]]\nname = 'api'\nmodule = 'm'",
+                "line 2, column 8: extension[0].name: the name api is that of the module",
+            ),
+            (
+                "[[extension]]\nname = 'a'\nmodule = 'm'\nmount = '/state/x'",
+                "line 4, column 9: extension[0].mount: /state/x is the API's own",
+            ),
+            ("[module.budget]\nfaults = 0", "module.budget.faults is 0; it can be 1 to 1000"),
+            ("[swap]\ntime = '0s'", "swap.time is 0ns; it can be 1ms to 1h"),
             ("[module", "line 1, column 8: "),
             (
                 "[module.limits]\nmemory = '64 bananas'",

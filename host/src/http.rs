@@ -11,11 +11,15 @@
 //! | `conditional.rs` | whether the client has got it already |
 //! | `accept_encoding.rs` | which encoding the client would like |
 //! | `request_id.rs` | the id under which the log has a request |
+//! | `control_server.rs` | answers what is asked over the control socket |
+//! | `control_client.rs` | asks a running server over it |
 //! | `error.rs` | the answers that the host makes itself |
 
 mod accept_encoding;
 mod conditional;
 mod connection;
+mod control_client;
+mod control_server;
 mod error;
 mod liveness;
 mod reply;
@@ -24,4 +28,6 @@ mod server;
 mod service;
 mod watched;
 
+pub use control_client::{ControlClient, ControlClientError};
+pub use control_server::ControlServer;
 pub use server::Server;

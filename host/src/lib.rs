@@ -81,6 +81,7 @@ pub mod answer;
 pub mod cli;
 pub mod config;
 pub mod conformance;
+pub mod control;
 mod http;
 pub mod module;
 pub mod registry;

@@ -44,4 +44,4 @@ pub use snapshot::{Generation, Known, Slice, Snapshot, Stale};
 pub(crate) use state_file::of_file as state_of_file;
 pub use state_file::{StateFileError, read_state_file};
 pub use upstream::{Upstream, UpstreamUrlError};
-pub use watch::{Watch, watch};
+pub use watch::{Watch, WatchError, watch};

@@ -1,8 +1,9 @@
 //! The command, as a process.
 
 use std::ffi::OsStr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
 
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
@@ -15,6 +16,8 @@ pub struct Serving {
     pub child: Child,
     /// The line that it printed, without its end.
     pub line: String,
+    /// The socket over which it is controlled.
+    pub control: PathBuf,
     stdout: BufReader<ChildStdout>,
     stderr: Option<BufReader<ChildStderr>>,
     log: String,
@@ -36,20 +39,39 @@ async fn in_time<T>(future: impl Future<Output = T>) -> T {
     timeout(Duration::from_mins(1), future).await.expect("the process does it within a minute")
 }
 
-fn command<S: AsRef<OsStr>>(program: &Path, args: &[S]) -> Command {
+/// A socket that no other process has: a user's own is not to be touched.
+fn control_socket() -> PathBuf {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let number = COUNT.fetch_add(1, Relaxed);
+    std::env::temp_dir().join(format!("relayer-rest-{}-{number}.sock", std::process::id()))
+}
+
+fn command<S: AsRef<OsStr>>(program: &Path, args: &[S], control: &Path) -> Command {
     let mut command = Command::new(program);
     command.args(args).stdin(Stdio::null()).env_remove("RUST_LOG").kill_on_drop(true);
+    command.env("RELAYER_REST_CONTROL", control);
     command
 }
 
 /// Runs the command to its end.
 pub async fn run<S: AsRef<OsStr>>(program: &Path, args: &[S]) -> Ended {
-    in_time(command(program, args).output()).await.unwrap().into()
+    in_time(command(program, args, &control_socket()).output()).await.unwrap().into()
+}
+
+/// Runs the command to its end, to control a process.
+pub async fn run_for<S: AsRef<OsStr>>(program: &Path, args: &[S], control: &Path) -> Ended {
+    in_time(command(program, args, control).output()).await.unwrap().into()
 }
 
 /// Starts the command and waits for its line.
 pub async fn serve<S: AsRef<OsStr>>(program: &Path, args: &[S]) -> Serving {
-    let mut command = command(program, args);
+    serve_at(program, args, control_socket()).await
+}
+
+/// Starts the command, to be controlled over this socket, and waits for its
+/// line.
+pub async fn serve_at<S: AsRef<OsStr>>(program: &Path, args: &[S], control: PathBuf) -> Serving {
+    let mut command = command(program, args, &control);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut stdout = BufReader::new(child.stdout.take().unwrap());
     let mut line = String::new();
@@ -60,6 +82,7 @@ pub async fn serve<S: AsRef<OsStr>>(program: &Path, args: &[S]) -> Serving {
             stdout,
             stderr: child.stderr.take().map(BufReader::new),
             log: String::new(),
+            control,
             child,
         },
         None => panic!("{:?}", Ended::from(child.wait_with_output().await.unwrap())),

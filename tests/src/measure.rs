@@ -18,6 +18,12 @@ pub fn resident_memory() -> u64 {
     memory("self", "VmRSS:")
 }
 
+/// The memory of a process that is in use, in bytes.
+#[must_use]
+pub fn resident_memory_of(process: i32) -> u64 {
+    memory(&process.to_string(), "VmRSS:")
+}
+
 /// The most memory that a process has had in use, in bytes.
 #[must_use]
 pub fn peak_memory_of(process: i32) -> u64 {

@@ -2,6 +2,7 @@
 
 mod command;
 mod contract;
+mod control;
 mod embedding;
 mod endpoints;
 mod http;

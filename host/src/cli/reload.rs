@@ -94,7 +94,7 @@ impl<T: Clone + PartialEq, E: Display> Reloadable<T, E> {
 
 /// The content of a file that nobody is writing: half a file may be a valid
 /// one, too.
-fn settled(file: &Path) -> io::Result<Vec<u8>> {
+pub(super) fn settled(file: &Path) -> io::Result<Vec<u8>> {
     let mut before = fs::read(file)?;
     for _ in 0..LOOKS {
         thread::sleep(SETTLED);

@@ -2,19 +2,25 @@
 
 use std::io::{self, Write};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use clap::Args;
 use tokio::net::TcpListener;
 use tracing::{error, info};
 
 use super::address::Address;
-use super::signals;
+use super::control::{self, ControlArgs};
 use super::sources::SourceArgs;
+use super::{Failure, Ran, modules, signals};
 use crate::Server;
 use crate::config::{self, Config};
-use crate::module::{Engine, EngineError, LoadError, Module};
+use crate::control::ControlError;
+use crate::module::{EngineError, LoadError};
+use crate::registry::{MountError, MountPathError};
 use crate::state::hermes_config;
-use crate::state::{NotReady, StateFileError, StatePublisher, Upstream, UpstreamUrlError};
+use crate::state::{
+    NotReady, StateFileError, StatePublisher, Upstream, UpstreamUrlError, WatchError,
+};
 
 #[derive(Args)]
 pub(super) struct ServeArgs {
@@ -31,6 +37,14 @@ pub(super) struct ServeArgs {
     /// The settings of relayer-rest itself.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
+    /// Swap a module when its file changes, where the new one is good.
+    #[arg(long)]
+    watch: bool,
+    #[command(flatten)]
+    control: ControlArgs,
+    /// Do without a control socket: no status, swap or rollback.
+    #[arg(long)]
+    no_control: bool,
 }
 
 /// Why nothing is served.
@@ -54,6 +68,14 @@ pub(super) enum ServeError {
     Engine(#[from] EngineError),
     #[error(transparent)]
     Module(#[from] LoadError),
+    #[error("extension {name}: {error}")]
+    Extension { name: String, error: MountPathError },
+    #[error("configuration: {0}")]
+    Mount(#[from] MountError),
+    #[error("--watch: {0}")]
+    Watch(WatchError),
+    #[error(transparent)]
+    Control(#[from] ControlError),
     #[error("cannot listen on {address}: {source}; {}", hint(source))]
     Listen { address: String, source: io::Error },
     #[error("--max-stale is not more than --poll: no state would be shown for long; raise it")]
@@ -69,8 +91,10 @@ impl ServeError {
     }
 }
 
-pub(super) fn run(args: &ServeArgs) -> Result<(), ServeError> {
-    tokio::runtime::Runtime::new().map_err(ServeError::Start)?.block_on(serve(args))
+pub(super) fn run(args: &ServeArgs) -> Result<Ran, Failure> {
+    let runtime = tokio::runtime::Runtime::new().map_err(ServeError::Start)?;
+    runtime.block_on(serve(args))?;
+    Ok(Ran::Done)
 }
 
 async fn serve(args: &ServeArgs) -> Result<(), ServeError> {
@@ -91,13 +115,22 @@ async fn serve(args: &ServeArgs) -> Result<(), ServeError> {
     {
         return Err(ServeError::UpstreamIsHere { address: address.to_string() });
     }
-    let module = load(args.module.as_ref().or(config.module.file.as_ref()), &config)?;
+    let socket = if args.no_control { None } else { args.control.bind()? };
+    let modules = modules::load(args.module.as_deref(), &config)?;
     let listener = listen(&address).await?;
     if let Some(upstream) = sources.upstream.take() {
         tokio::spawn(poll(upstream, publisher.clone()));
     }
+    let (registry, state) = (&modules.registry, publisher.reader());
+    let _watches = if args.watch { modules.watch(&state)? } else { Vec::new() };
+    let control = socket.map(|socket| control::serve(socket, registry, &state));
     announce(&listener).map_err(ServeError::Start)?;
-    Server::new(module, publisher.reader()).serve(listener, shutdown).await;
+    Server::of(Arc::clone(registry), state).serve(listener, shutdown).await;
+    if let Some(control) = control {
+        // Its socket goes with it.
+        control.abort();
+        control.await.ok();
+    }
     Ok(())
 }
 
@@ -111,17 +144,6 @@ async fn poll(upstream: Upstream, publisher: StatePublisher) {
             ..NotReady::default()
         });
     }
-}
-
-fn load(file: Option<&PathBuf>, config: &Config) -> Result<Module, ServeError> {
-    let engine = Engine::new(&config.module.limits)?;
-    let module = match file {
-        Some(file) => Module::from_file(&engine, file)?,
-        None => Module::embedded(&engine)?,
-    };
-    let file = file.map_or("embedded".into(), |file| file.display().to_string());
-    info!(file, digest = %module.digest(), "loaded the module");
-    Ok(module)
 }
 
 async fn listen(address: &Address) -> Result<TcpListener, ServeError> {

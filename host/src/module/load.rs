@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use bytesize::ByteSize;
 use http::HeaderValue;
+use serde::{Serialize, Serializer};
 use sha2::{Digest as _, Sha256};
 use wasmparser::{Parser, Payload};
 use wasmtime::component::{Component, ComponentExportIndex, InstancePre};
@@ -299,6 +300,12 @@ impl Digest {
 impl Display for Digest {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl Serialize for Digest {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
     }
 }
 

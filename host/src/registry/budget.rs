@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde::Deserialize;
 
+use crate::module::LimitError;
 use crate::toml_text;
 
 /// How many failures are too many. A failure is a trap, an answer that took too
@@ -13,9 +14,10 @@ use crate::toml_text;
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct FaultBudget {
-    /// This many failures within the time are too many. Default: 5; from 1.
+    /// This many failures within the time are too many. Default: 5; 1 to
+    /// 1,000.
     pub faults: u32,
-    /// The time. Default: 10 s.
+    /// The time. Default: 10 s; 1 ms to 1 h.
     #[serde(deserialize_with = "toml_text::duration_field")]
     pub within: Duration,
     /// Among this many of its first runs, one failure is too many. Default:
@@ -27,6 +29,28 @@ impl Default for FaultBudget {
     fn default() -> Self {
         Self { faults: 5, within: Duration::from_secs(10), first: 100 }
     }
+}
+
+impl FaultBudget {
+    /// Says what is out of its range.
+    pub fn check(&self) -> Result<(), LimitError> {
+        if !(1..=1_000).contains(&self.faults) {
+            return Err(LimitError {
+                key: "faults",
+                value: self.faults.to_string(),
+                range: "1 to 1000",
+            });
+        }
+        check_time("within", self.within)
+    }
+}
+
+/// Times from 1 ms to 1 h.
+pub(super) fn check_time(key: &'static str, time: Duration) -> Result<(), LimitError> {
+    if (Duration::from_millis(1)..=Duration::from_hours(1)).contains(&time) {
+        return Ok(());
+    }
+    Err(LimitError { key, value: format!("{time:?}"), range: "1ms to 1h" })
 }
 
 /// The failures of a module since it came into service.

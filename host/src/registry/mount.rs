@@ -130,6 +130,11 @@ impl Mount {
         self.active().module.clone()
     }
 
+    /// What a candidate may take.
+    pub(crate) fn swap_limits(&self) -> &SwapLimits {
+        &self.limits
+    }
+
     /// What runs its modules.
     pub(super) fn engine(&self) -> &Engine {
         &self.engine

@@ -4,6 +4,9 @@ use std::borrow::Cow;
 use std::fmt::{self, Display, Formatter};
 use std::str::FromStr;
 
+use serde::de::Error;
+use serde::{Deserialize, Deserializer};
+
 /// The paths of the API, which no extension can have.
 const OF_THE_API: [&str; 4] = ["version", "chains", "chain", "state"];
 
@@ -92,6 +95,12 @@ impl FromStr for MountPath {
             }
             _ => Err(MountPathError::Form(path.to_owned())),
         }
+    }
+}
+
+impl<'de> Deserialize<'de> for MountPath {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
     }
 }
 

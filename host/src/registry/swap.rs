@@ -13,12 +13,13 @@ use tokio::sync::OwnedMutexGuard;
 use tokio::time::timeout;
 use tracing::{info, warn};
 
+use super::budget::check_time;
 use super::examine::{Asked, Examination, Found, Refused};
 use super::mount::Mount;
 use super::report::{Outcome, Refusal, Step, SwapReport, SwapStep};
 use super::status::CandidateStatus;
 use crate::conformance::{Dialect, Verdict};
-use crate::module::Digest;
+use crate::module::{Digest, LimitError};
 use crate::state::StateReader;
 use crate::toml_text;
 
@@ -53,10 +54,10 @@ pub enum Source {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SwapLimits {
-    /// The size of its component, in bytes. Default: 32 MiB.
+    /// The size of its component, in bytes. Default: 32 MiB; 1 KiB to 1 GiB.
     #[serde(deserialize_with = "toml_text::size_field")]
     pub size: ByteSize,
-    /// The time from the first step to the last. Default: 1 min.
+    /// The time from the first step to the last. Default: 1 min; 1 ms to 1 h.
     #[serde(deserialize_with = "toml_text::duration_field")]
     pub time: Duration,
 }
@@ -64,6 +65,20 @@ pub struct SwapLimits {
 impl Default for SwapLimits {
     fn default() -> Self {
         Self { size: ByteSize::mib(32), time: Duration::from_mins(1) }
+    }
+}
+
+impl SwapLimits {
+    /// Says what is out of its range.
+    pub fn check(&self) -> Result<(), LimitError> {
+        if !(ByteSize::kib(1)..=ByteSize::gib(1)).contains(&self.size) {
+            return Err(LimitError {
+                key: "size",
+                value: self.size.to_string(),
+                range: "1KiB to 1GiB",
+            });
+        }
+        check_time("time", self.time)
     }
 }
 

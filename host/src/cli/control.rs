@@ -1,0 +1,52 @@
+//! The commands that control a running server, and its side of that.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use clap::Args;
+use tokio::task::JoinHandle;
+use tracing::{info, warn};
+
+use crate::control::{ControlError, ControlServer, ControlSocket, default_path};
+use crate::registry::Registry;
+use crate::state::StateReader;
+
+/// Where a server is controlled.
+#[derive(Args)]
+pub(super) struct ControlArgs {
+    /// The socket over which a server is controlled. Default:
+    /// `relayer-rest.sock` in `$XDG_RUNTIME_DIR`, or in
+    /// `/tmp/relayer-rest-UID`.
+    #[arg(long, value_name = "PATH", env = "RELAYER_REST_CONTROL")]
+    control: Option<PathBuf>,
+}
+
+impl ControlArgs {
+    pub(super) fn path(&self) -> PathBuf {
+        self.control.clone().unwrap_or_else(default_path)
+    }
+
+    /// Listens on the socket. Where it cannot be made and nobody asked for it,
+    /// there is none; but one of another server is left to it in any case.
+    pub(super) fn bind(&self) -> Result<Option<ControlSocket>, ControlError> {
+        match ControlSocket::bind(&self.path()) {
+            Ok(socket) => Ok(Some(socket)),
+            Err(error @ ControlError::Io { .. }) if self.control.is_none() => {
+                warn!("{error}; until then there is no status, swap or rollback");
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// Serves the socket, until it is aborted.
+pub(super) fn serve(
+    socket: ControlSocket,
+    registry: &Arc<Registry>,
+    state: &StateReader,
+) -> JoinHandle<()> {
+    info!(socket = %socket.path().display(), "controlled here");
+    let server = ControlServer::new(socket, Arc::clone(registry), state.clone());
+    tokio::spawn(server.serve())
+}

@@ -1,0 +1,80 @@
+//! `relayer-rest status` and `relayer-rest rollback`.
+
+use std::time::{Duration, UNIX_EPOCH};
+
+use clap::Args;
+
+use super::control::ControlArgs;
+use super::swap::short;
+use super::{Failure, Ran, block_on, print, print_json};
+use crate::control::{ControlClient, Status};
+use crate::registry::MountStatus;
+
+#[derive(Args)]
+pub(super) struct StatusArgs {
+    /// Print it as JSON.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    control: ControlArgs,
+}
+
+#[derive(Args)]
+pub(super) struct RollbackArgs {
+    /// The mount.
+    #[arg(long, value_name = "PATH", default_value = "/")]
+    mount: String,
+    #[command(flatten)]
+    control: ControlArgs,
+}
+
+pub(super) fn run(args: &StatusArgs) -> Result<Ran, Failure> {
+    let status = block_on(ControlClient::new(&args.control.path()).status())??;
+    if args.json {
+        print_json(&status);
+    } else {
+        print(&text(&status));
+    }
+    Ok(Ran::Done)
+}
+
+pub(super) fn roll_back(args: &RollbackArgs) -> Result<Ran, Failure> {
+    let client = ControlClient::new(&args.control.path());
+    let done = block_on(client.roll_back(&args.mount))??;
+    print(&format!("rolled back: {} -> {}", short(&done.from), short(&done.to)));
+    Ok(Ran::Done)
+}
+
+fn text(status: &Status) -> String {
+    let ready = if status.ready { "knows" } else { "does not know" };
+    let mut lines = vec![format!(
+        "relayer-rest {}, process {}, {ready} what the relayer is doing",
+        status.version, status.pid
+    )];
+    lines.extend(status.mounts.iter().flat_map(mount));
+    lines.join("\n")
+}
+
+fn mount(mount: &MountStatus) -> Vec<String> {
+    let module = &mount.module;
+    let since = humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_secs(module.since));
+    let mut lines = vec![
+        format!("{}  {}@{}", mount.mount, mount.name, short(&module.digest)),
+        format!("  in service since {since}: {} runs, {} failures", module.runs, module.faults),
+        format!("  remembered answers: {}", bytesize::ByteSize::b(mount.remembered)),
+    ];
+    lines.extend(mount.previous.as_ref().map(|digest| format!("  before it: {}", short(digest))));
+    lines.extend(
+        mount
+            .candidate
+            .as_ref()
+            .map(|candidate| format!("  looked at now: {} ({})", candidate.name, candidate.step)),
+    );
+    lines.extend(
+        mount
+            .barred
+            .iter()
+            .map(|barred| format!("  taken out: {}: {}", short(&barred.digest), barred.reason)),
+    );
+    lines
+}

@@ -1,0 +1,102 @@
+//! `relayer-rest swap`: another module for a running server.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::control::ControlArgs;
+use super::{Failure, Ran, block_on, print, print_json};
+use crate::conformance::Dialect;
+use crate::control::ControlClient;
+use crate::module::Digest;
+use crate::registry::{Candidate, Difference, Outcome, Source, SwapReport};
+
+#[derive(Args)]
+pub(super) struct SwapArgs {
+    /// The component that is to serve.
+    file: PathBuf,
+    /// The mount that it is to serve.
+    #[arg(long, value_name = "PATH", default_value = "/")]
+    mount: String,
+    /// The SHA-256 that the component has to have.
+    #[arg(long, value_name = "DIGEST")]
+    sha256: Option<Digest>,
+    /// The dialect that it has to speak: 0.7, 1.13 or any. Default: that of
+    /// the server's settings.
+    #[arg(long, value_name = "NAME")]
+    dialect: Option<Dialect>,
+    /// Look at the component and show what would be different; change nothing.
+    #[arg(long)]
+    dry_run: bool,
+    /// Print the report as JSON.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    control: ControlArgs,
+}
+
+pub(super) fn run(args: &SwapArgs) -> Result<Ran, Failure> {
+    let candidate = Candidate {
+        source: Source::File(args.file.clone()),
+        sha256: args.sha256,
+        dialect: args.dialect,
+        dry_run: args.dry_run,
+    };
+    let client = ControlClient::new(&args.control.path());
+    let report = block_on(client.swap(&args.mount, candidate))??;
+    if args.json {
+        print_json(&report);
+    } else {
+        print(&text(&report));
+    }
+    Ok(if report.is_accepted() { Ran::Done } else { Ran::Refused })
+}
+
+fn text(report: &SwapReport) -> String {
+    let mut lines = Vec::new();
+    for step in &report.steps {
+        lines.push(format!("{:<10}{:>10.1} ms", step.step.to_string(), step.millis));
+    }
+    if let Some(verdict) = &report.verdict {
+        for failed in verdict.failures() {
+            let failure = failed.failure.as_deref().unwrap_or_default();
+            lines.push(format!("rule {}: {failure}", failed.rule));
+        }
+    }
+    if report.compared > 0 {
+        let (different, compared) = (report.differences.len(), report.compared);
+        lines.push(format!("{different} of {compared} requests are answered differently"));
+    }
+    lines.extend(report.differences.iter().flat_map(difference));
+    let (from, to) = (short(&report.from), report.to.as_deref().map_or("", short));
+    lines.push(match &report.outcome {
+        Outcome::Exchanged => format!("exchanged: {from} -> {to}"),
+        Outcome::DryRun => format!("nothing was changed: {from} serves; {to} could"),
+        Outcome::Unchanged => format!("nothing to do: {from} serves already"),
+        Outcome::Refused { message, .. } => {
+            format!("refused: {message}\n{from} goes on to serve")
+        }
+    });
+    lines.join("\n")
+}
+
+fn difference(difference: &Difference) -> Vec<String> {
+    let asked = match difference.asked {
+        0 => "nobody has asked for it lately".to_owned(),
+        asked => format!("asked {asked} times lately"),
+    };
+    let mut lines = vec![format!("  {} ({asked})", difference.request)];
+    for change in &difference.changes {
+        let shown = |value: &Option<String>| value.clone().unwrap_or_else(|| "nothing".to_owned());
+        lines.push(match (&change.from, &change.to) {
+            (None, None) => format!("    {}", change.what),
+            (from, to) => format!("    {}: {} -> {}", change.what, shown(from), shown(to)),
+        });
+    }
+    lines
+}
+
+/// The start of a digest, which tells modules apart in practice.
+pub(super) fn short(digest: &str) -> &str {
+    digest.get(..12).unwrap_or(digest)
+}

@@ -1,0 +1,56 @@
+//! Controlling a running server: HTTP with JSON over a Unix socket that only
+//! its owner can write to.
+//!
+//! | request | answer |
+//! |---|---|
+//! | `GET /status` | 200, [`Status`] |
+//! | `POST /swap?mount=/&name=FILE`, the component as its body; and `sha256=DIGEST`, `dialect=NAME`, `dry-run=true` | 200, or 409 where it is refused: [`SwapReport`](crate::registry::SwapReport) |
+//! | `POST /rollback?mount=/` | 200, [`RolledBack`]; or 409 where there is nothing to go back to |
+//!
+//! Anything else is answered with a status from 400 on and a [`Fault`].
+//!
+//! | file | job |
+//! |---|---|
+//! | `socket.rs` | where the socket is; taking it over, its mode, removing it |
+//! | `../http/control_server.rs` | answers the requests |
+//! | `../http/control_client.rs` | asks them |
+
+mod socket;
+
+use serde::{Deserialize, Serialize};
+
+use crate::registry::MountStatus;
+
+pub use crate::http::{ControlClient, ControlClientError, ControlServer};
+pub use socket::{ControlError, ControlSocket, default_path};
+
+/// A server, as it is now.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Status {
+    /// The version of `relayer-rest`.
+    pub version: String,
+    /// The number of its process.
+    pub pid: u32,
+    /// Whether it knows what the relayer is doing.
+    pub ready: bool,
+    /// All that is mounted, the API first.
+    pub mounts: Vec<MountStatus>,
+}
+
+/// A module was put back.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RolledBack {
+    /// The path of the mount.
+    pub mount: String,
+    /// The digest of the module that was in service.
+    pub from: String,
+    /// The digest of the one that is now.
+    pub to: String,
+}
+
+/// A request that was not done.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Fault {
+    /// What is wrong, and what to do.
+    pub error: String,
+}

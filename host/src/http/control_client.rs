@@ -1,0 +1,156 @@
+//! Asks a running server over its control socket.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full};
+use hyper::client::conn::http1;
+use hyper::header::HOST;
+use hyper::{Method, Request, StatusCode};
+use hyper_util::rt::TokioIo;
+use serde::de::DeserializeOwned;
+use tokio::net::UnixStream;
+use url::form_urlencoded;
+
+use crate::control::{Fault, RolledBack, Status};
+use crate::registry::{Candidate, Source, SwapReport};
+
+/// Controls a server through its socket.
+#[derive(Debug, Clone)]
+pub struct ControlClient {
+    path: PathBuf,
+}
+
+/// Nothing was done.
+#[derive(Debug, thiserror::Error)]
+pub enum ControlClientError {
+    /// Nobody listens on the socket.
+    #[error(
+        "control socket {}: {source}; {}",
+        path.display(),
+        hint(source)
+    )]
+    Connect {
+        /// The socket.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The server does not do it.
+    #[error("{0}")]
+    Refused(String),
+    /// The connection failed.
+    #[error("control socket {}: the server does not answer: {message}; its log may say why", path.display())]
+    Connection {
+        /// The socket.
+        path: PathBuf,
+        /// What happened.
+        message: String,
+    },
+    /// The component cannot be read.
+    #[error("module {}: cannot be read: {source}; check the path and its permissions", file.display())]
+    Unreadable {
+        /// The file.
+        file: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+fn hint(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
+            "no relayer-rest is controlled there: is it running, and with the same --control?"
+        }
+        io::ErrorKind::PermissionDenied => "only the user who runs relayer-rest may control it",
+        _ => "check the path that --control gives",
+    }
+}
+
+impl ControlClient {
+    /// Of the server that listens on this socket.
+    #[must_use]
+    pub fn new(path: &Path) -> Self {
+        Self { path: path.to_owned() }
+    }
+
+    /// How the server is.
+    pub async fn status(&self) -> Result<Status, ControlClientError> {
+        self.ask(Method::GET, "/status", &[], Bytes::new()).await
+    }
+
+    /// Has a mount swap its module. A refusal is a report, too.
+    pub async fn swap(
+        &self,
+        mount: &str,
+        candidate: Candidate,
+    ) -> Result<SwapReport, ControlClientError> {
+        let (name, bytes) = match candidate.source {
+            Source::Bytes { name, bytes } => (name, bytes),
+            Source::File(file) => {
+                let bytes = tokio::fs::read(&file).await.map_err(|source| {
+                    ControlClientError::Unreadable { file: file.clone(), source }
+                })?;
+                (file.display().to_string(), bytes.into())
+            }
+        };
+        let sha256 = candidate.sha256.map(|digest| digest.to_string());
+        let dialect = candidate.dialect.map(|dialect| dialect.to_string());
+        let parameters = [
+            ("mount", Some(mount)),
+            ("name", Some(&name)),
+            ("sha256", sha256.as_deref()),
+            ("dialect", dialect.as_deref()),
+            ("dry-run", candidate.dry_run.then_some("true")),
+        ];
+        self.ask(Method::POST, "/swap", &parameters, bytes).await
+    }
+
+    /// Has a mount go back to the module before.
+    pub async fn roll_back(&self, mount: &str) -> Result<RolledBack, ControlClientError> {
+        self.ask(Method::POST, "/rollback", &[("mount", Some(mount))], Bytes::new()).await
+    }
+
+    async fn ask<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &str,
+        parameters: &[(&str, Option<&str>)],
+        body: Bytes,
+    ) -> Result<T, ControlClientError> {
+        let stream = UnixStream::connect(&self.path)
+            .await
+            .map_err(|source| ControlClientError::Connect { path: self.path.clone(), source })?;
+        let target = target(path, parameters);
+        let asked = async {
+            let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
+            tokio::spawn(connection);
+            let request = Request::builder()
+                .method(method)
+                .uri(target)
+                .header(HOST, "control")
+                .body(Full::new(body))
+                .expect("its parts are valid");
+            let response = sender.send_request(request).await?;
+            let status = response.status();
+            Ok::<_, hyper::Error>((status, response.into_body().collect().await?.to_bytes()))
+        };
+        let fault =
+            |message: String| ControlClientError::Connection { path: self.path.clone(), message };
+        let (status, body) = asked.await.map_err(|error| fault(error.to_string()))?;
+        if status != StatusCode::OK
+            && let Ok(Fault { error }) = serde_json::from_slice(&body)
+        {
+            return Err(ControlClientError::Refused(error));
+        }
+        serde_json::from_slice(&body)
+            .map_err(|error| fault(format!("its answer is not of this version: {error}")))
+    }
+}
+
+fn target(path: &str, parameters: &[(&str, Option<&str>)]) -> String {
+    let given = parameters.iter().filter_map(|(name, value)| Some((name, (*value)?)));
+    let query = form_urlencoded::Serializer::new(String::new()).extend_pairs(given).finish();
+    if query.is_empty() { path.to_owned() } else { format!("{path}?{query}") }
+}

@@ -1,0 +1,234 @@
+//! Answers what is asked over the control socket.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Incoming;
+use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use serde::Serialize;
+use tokio::net::UnixStream;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+use tracing::{debug, warn};
+use url::form_urlencoded;
+
+use crate::control::{ControlSocket, Fault, RolledBack, Status};
+use crate::registry::{Candidate, Mount, Registry, Source};
+use crate::state::StateReader;
+
+/// How long a client has for the head of a request, and for its body.
+const HEAD: Duration = Duration::from_secs(10);
+const BODY: Duration = Duration::from_mins(1);
+
+/// The clients that are served at once; others wait.
+const CLIENTS: usize = 16;
+
+const GET: &str = "GET";
+const POST: &str = "POST";
+
+/// Answers what is asked over a control socket.
+#[derive(Debug)]
+pub struct ControlServer {
+    socket: ControlSocket,
+    control: Arc<Control>,
+}
+
+#[derive(Debug)]
+struct Control {
+    registry: Arc<Registry>,
+    state: StateReader,
+}
+
+type Answered = Response<Full<Bytes>>;
+
+/// A request that is not done: its status and what is wrong.
+struct Refused(StatusCode, String);
+
+impl ControlServer {
+    /// Controls what is mounted, from this socket.
+    #[must_use]
+    pub fn new(socket: ControlSocket, registry: Arc<Registry>, state: StateReader) -> Self {
+        Self { socket, control: Arc::new(Control { registry, state }) }
+    }
+
+    /// Serves the socket until this is dropped; then a swap that is going on
+    /// is given up, and the socket's file is removed.
+    pub async fn serve(self) {
+        let mut clients = JoinSet::new();
+        loop {
+            tokio::select! {
+                Some(_) = clients.join_next() => {}
+                accepted = self.socket.listener.accept(), if clients.len() < CLIENTS => match accepted {
+                    Ok((stream, _)) => {
+                        clients.spawn(serve(stream, Arc::clone(&self.control)));
+                    }
+                    Err(error) => {
+                        warn!(%error, "cannot accept a connection on the control socket; trying again");
+                        tokio::time::sleep(Duration::from_millis(50)).await;
+                    }
+                },
+            }
+        }
+    }
+}
+
+async fn serve(stream: UnixStream, control: Arc<Control>) {
+    let answer = service_fn(move |request| {
+        let control = Arc::clone(&control);
+        async move { Ok::<_, Infallible>(control.answer(request).await) }
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD)
+        .serve_connection(TokioIo::new(stream), answer);
+    if let Err(error) = connection.await {
+        debug!(%error, "a connection to the control socket ended early");
+    }
+}
+
+impl Control {
+    async fn answer(&self, request: Request<Incoming>) -> Answered {
+        let (path, method) = (request.uri().path().to_owned(), request.method().clone());
+        let answered = match (path.as_str(), &method) {
+            ("/status", &Method::GET) => self.status(&request),
+            ("/swap", &Method::POST) => self.swap(request).await,
+            ("/rollback", &Method::POST) => self.roll_back(&request),
+            ("/status", _) => return not_allowed(&method, &path, GET),
+            ("/swap" | "/rollback", _) => return not_allowed(&method, &path, POST),
+            _ => Err(Refused(
+                StatusCode::NOT_FOUND,
+                format!("there is no {path}; there are GET /status, POST /swap and POST /rollback"),
+            )),
+        };
+        answered.unwrap_or_else(|Refused(status, error)| json(status, &Fault { error }))
+    }
+
+    fn status(&self, request: &Request<Incoming>) -> Result<Answered, Refused> {
+        let _: [Option<String>; 0] = parameters(request, [])?;
+        let mounts = self.registry.mounts().map(|mount| mount.status()).collect();
+        let status = Status {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            pid: std::process::id(),
+            ready: self.state.snapshot().status().value().is_ok(),
+            mounts,
+        };
+        Ok(json(StatusCode::OK, &status))
+    }
+
+    async fn swap(&self, request: Request<Incoming>) -> Result<Answered, Refused> {
+        let [mount, name, sha256, dialect, dry_run] =
+            parameters(&request, ["mount", "name", "sha256", "dialect", "dry-run"])?;
+        let mount = self.mount(mount)?;
+        let sha256 = parsed("sha256", sha256)?;
+        let dialect = parsed("dialect", dialect)?;
+        let dry_run = parsed("dry-run", dry_run)?.unwrap_or(false);
+        let bytes = self.component(&mount, request).await?;
+        let name = name.unwrap_or_else(|| "from the control socket".to_owned());
+        let source = Source::Bytes { name, bytes };
+        let candidate = Candidate { source, sha256, dialect, dry_run };
+        let report = mount.swap(candidate, &self.state).await;
+        let status = if report.is_accepted() { StatusCode::OK } else { StatusCode::CONFLICT };
+        Ok(json(status, &report))
+    }
+
+    /// The body of a request, no more of it than a component may have.
+    async fn component(&self, mount: &Mount, request: Request<Incoming>) -> Result<Bytes, Refused> {
+        let size = mount.swap_limits().size;
+        let limit = usize::try_from(size.as_u64()).unwrap_or(usize::MAX);
+        let body = Limited::new(request.into_body(), limit).collect();
+        match timeout(BODY, body).await {
+            Ok(Ok(body)) => Ok(body.to_bytes()),
+            Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => Err(Refused(
+                StatusCode::PAYLOAD_TOO_LARGE,
+                format!("the component is larger than {size}; raise swap.size where that is right"),
+            )),
+            Ok(Err(error)) => {
+                let message = format!("the component did not come whole: {error}; send it again");
+                Err(Refused(StatusCode::BAD_REQUEST, message))
+            }
+            Err(_) => {
+                let message = format!("the component did not come within {BODY:?}; send it again");
+                Err(Refused(StatusCode::REQUEST_TIMEOUT, message))
+            }
+        }
+    }
+
+    fn roll_back(&self, request: &Request<Incoming>) -> Result<Answered, Refused> {
+        let [mount] = parameters(request, ["mount"])?;
+        let mount = self.mount(mount)?;
+        let from = mount.module().digest().to_string();
+        let to = mount
+            .roll_back()
+            .map_err(|error| Refused(StatusCode::CONFLICT, error.to_string()))?
+            .to_string();
+        let mount = mount.path().to_string();
+        Ok(json(StatusCode::OK, &RolledBack { mount, from, to }))
+    }
+
+    fn mount(&self, path: Option<String>) -> Result<Arc<Mount>, Refused> {
+        let path = path.unwrap_or_else(|| "/".to_owned());
+        self.registry.at(&path).cloned().ok_or_else(|| {
+            let mounts: Vec<_> =
+                self.registry.mounts().map(|mount| mount.path().to_string()).collect();
+            let message = format!("nothing is mounted at {path}; there are {}", mounts.join(", "));
+            Refused(StatusCode::NOT_FOUND, message)
+        })
+    }
+}
+
+/// The values of a request's parameters, none of which may be there twice;
+/// others than these are refused.
+fn parameters<const N: usize>(
+    request: &Request<Incoming>,
+    names: [&str; N],
+) -> Result<[Option<String>; N], Refused> {
+    let mut values = [const { None }; N];
+    let query = request.uri().query().unwrap_or_default();
+    for (name, value) in form_urlencoded::parse(query.as_bytes()) {
+        let bad = |what: &str| Refused(StatusCode::BAD_REQUEST, what.to_owned());
+        let place = names.iter().position(|known| *known == name).ok_or_else(|| {
+            bad(&match names.join(", ") {
+                known if known.is_empty() => {
+                    format!("there is no parameter {name}; there are none")
+                }
+                known => format!("there is no parameter {name}; there are {known}"),
+            })
+        })?;
+        if values[place].replace(value.into_owned()).is_some() {
+            return Err(bad(&format!("the parameter {name} is there twice")));
+        }
+    }
+    Ok(values)
+}
+
+fn parsed<T>(name: &str, value: Option<String>) -> Result<Option<T>, Refused>
+where
+    T: std::str::FromStr<Err: std::fmt::Display>,
+{
+    let parse = |value: String| {
+        value.parse().map_err(|error| Refused(StatusCode::BAD_REQUEST, format!("{name}: {error}")))
+    };
+    value.map(parse).transpose()
+}
+
+fn not_allowed(method: &Method, path: &str, allowed: &'static str) -> Answered {
+    let error = format!("{method} is not allowed on {path}; {allowed} is");
+    let mut response = json(StatusCode::METHOD_NOT_ALLOWED, &Fault { error });
+    response.headers_mut().insert(ALLOW, HeaderValue::from_static(allowed));
+    response
+}
+
+fn json(status: StatusCode, value: &impl Serialize) -> Answered {
+    let body = serde_json::to_vec(value).expect("writing to memory succeeds and keys are texts");
+    let mut response = Response::new(Full::new(body.into()));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}

@@ -1,0 +1,504 @@
+//! Can a running server be controlled by its owner, and by nobody else; and is
+//! a module found out about before it serves?
+
+use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use relayer_rest_host::conformance::Dialect;
+use relayer_rest_host::control::ControlClient;
+use relayer_rest_host::module::{DEFAULT_MODULE, Digest};
+use relayer_rest_host::registry::{Candidate, Outcome, SwapReport};
+use relayer_rest_tests::client::Client;
+use relayer_rest_tests::command::{self, Ended, Serving};
+use relayer_rest_tests::component::{self, TRAP};
+use relayer_rest_tests::measure;
+use relayer_rest_tests::server::candidate;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use tempfile::TempDir;
+
+fn program() -> &'static Path {
+    Path::new(env!("CARGO_BIN_EXE_relayer-rest-under-test"))
+}
+
+async fn serve(args: &[&str]) -> Serving {
+    let args: Vec<_> = ["--listen", "127.0.0.1:0"].iter().chain(args).collect();
+    command::serve(program(), &args).await
+}
+
+async fn serve_at(control: &Path) -> Serving {
+    command::serve_at(program(), &["--listen", "127.0.0.1:0"], control.to_owned()).await
+}
+
+/// What a command says that controls a server.
+async fn control(serving: &Serving, args: &[&str]) -> Ended {
+    command::run_for(program(), args, &serving.control).await
+}
+
+fn folder() -> TempDir {
+    tempfile::tempdir().unwrap()
+}
+
+fn file(folder: &TempDir, name: &str, content: impl AsRef<[u8]>) -> String {
+    let path = folder.path().join(name);
+    fs::write(&path, content).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+fn short(component: &[u8]) -> String {
+    Digest::of(component).short()
+}
+
+async fn label(serving: &Serving, path: &str) -> String {
+    Client::http1(serving.address()).await.get(path).await.header("x-relayer-module").to_owned()
+}
+
+fn kill(serving: &Serving, signal: Signal) {
+    kill_process(Pid::from_raw(serving.id()).unwrap(), signal).unwrap();
+}
+
+fn client(serving: &Serving) -> ControlClient {
+    ControlClient::new(&serving.control)
+}
+
+fn any(component: Vec<u8>) -> Candidate {
+    Candidate { dialect: Some(Dialect::Any), ..candidate(component) }
+}
+
+#[tokio::test]
+async fn a_running_server_is_given_another_module_and_the_old_one_back() {
+    let folder = folder();
+    let new = component::noted(DEFAULT_MODULE, "new");
+    let path = file(&folder, "new.wasm", &new);
+    let (from, to) = (short(DEFAULT_MODULE), short(&new));
+    let serving = serve(&[]).await;
+
+    let trial = control(&serving, &["swap", &path, "--dry-run"]).await;
+    let said = format!(
+        "0 of 3 requests are answered differently\nnothing was changed: {from} serves; {to} could\n"
+    );
+    assert_eq!((trial.status, trial.stderr.as_str()), (Some(0), ""));
+    assert!(trial.stdout.ends_with(&said), "{}", trial.stdout);
+    assert_eq!(label(&serving, "/chains").await, format!("api@{from}"));
+
+    let digest = Digest::of(&new).to_string();
+    let swap = control(&serving, &["swap", &path, "--sha256", &digest]).await;
+    assert_eq!(swap.status, Some(0));
+    let steps = swap.stdout.lines().map(|line| line.split(' ').next().unwrap());
+    let expected = ["read", "compile", "probe", "compare", "warm", "exchange", "0", "exchanged:"];
+    assert_eq!(steps.collect::<Vec<_>>(), expected);
+    assert!(swap.stdout.ends_with(&format!("exchanged: {from} -> {to}\n")), "{}", swap.stdout);
+    assert_eq!(label(&serving, "/chains").await, format!("api@{to}"));
+
+    let again = control(&serving, &["swap", &path]).await;
+    assert_eq!(again.status, Some(0));
+    assert!(again.stdout.ends_with(&format!("nothing to do: {to} serves already\n")));
+
+    let back = control(&serving, &["rollback"]).await;
+    assert_eq!((back.status, back.stdout), (Some(0), format!("rolled back: {to} -> {from}\n")));
+    assert_eq!(label(&serving, "/chains").await, format!("api@{from}"));
+
+    let status = control(&serving, &["status"]).await;
+    assert_eq!(status.status, Some(0));
+    for part in [
+        &format!("process {}, knows what the relayer is doing", serving.id()),
+        &format!("/  api@{from}"),
+        &format!("  before it: {to}"),
+    ] {
+        assert!(status.stdout.contains(part), "{part} is not in: {}", status.stdout);
+    }
+    let status = control(&serving, &["status", "--json"]).await;
+    let status: Value = serde_json::from_str(&status.stdout).unwrap();
+    assert_eq!(status["mounts"][0]["previous"], digest);
+    assert_eq!(status["mounts"][0]["module"]["digest"], Digest::of(DEFAULT_MODULE).to_string());
+}
+
+#[tokio::test]
+async fn a_module_that_is_refused_is_said_to_be_on_one_screen() {
+    let folder = folder();
+    let path = file(&folder, "new.wasm", component::of_answer(200, "a", b"b"));
+    let serving = serve(&[]).await;
+    let swap = control(&serving, &["swap", &path]).await;
+    assert_eq!(swap.status, Some(1));
+    for part in [
+        "rule version-shape: on the state 'sample': /version: the body is not JSON",
+        &format!("refused: mount /: module {path}: does not speak the dialect 0.7"),
+        &format!("{} goes on to serve", short(DEFAULT_MODULE)),
+    ] {
+        assert!(swap.stdout.contains(part), "{part} is not in: {}", swap.stdout);
+    }
+    let json = control(&serving, &["swap", &path, "--json"]).await;
+    assert_eq!(json.status, Some(1));
+    let report: SwapReport = serde_json::from_str(&json.stdout).unwrap();
+    assert!(matches!(report.outcome, Outcome::Refused { .. }));
+    let any = control(&serving, &["swap", &path, "--dialect", "any"]).await;
+    assert_eq!(any.status, Some(0));
+    assert!(any.stdout.contains("  GET /version (nobody has asked for it lately)\n"));
+    assert!(any.stdout.contains("\n    header content-type: application/json -> nothing\n"));
+}
+
+#[tokio::test]
+async fn what_cannot_be_done_is_said_in_a_line() {
+    let folder = folder();
+    let serving = serve(&[]).await;
+    let nowhere = folder.path().join("nowhere.sock");
+    let nowhere = nowhere.to_str().unwrap();
+    for (args, message) in [
+        (
+            vec!["status", "--control", nowhere],
+            format!("control socket {nowhere}: No such file or directory (os error 2); no relayer-rest is controlled there: is it running, and with the same --control?"),
+        ),
+        (
+            vec!["rollback"],
+            format!("mount /: there is no module to go back to: {} has been in service since the start, or was put back", short(DEFAULT_MODULE)),
+        ),
+        (
+            vec!["rollback", "--mount", "/ext/a"],
+            "nothing is mounted at /ext/a; there are /".to_owned(),
+        ),
+        (
+            vec!["swap", "/nowhere/x.wasm"],
+            "module /nowhere/x.wasm: cannot be read: No such file or directory (os error 2); check the path and its permissions".to_owned(),
+        ),
+    ] {
+        let ended = control(&serving, &args).await;
+        assert_eq!(ended.stderr, format!("relayer-rest: {message}\n"));
+        assert_eq!((ended.status, ended.stdout.as_str()), (Some(2), ""));
+    }
+}
+
+/// Sends bytes to the socket and reads the answer: its status and its body.
+fn raw(serving: &Serving, request: &str) -> (u16, String) {
+    let mut stream = UnixStream::connect(&serving.control).unwrap();
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let status = answer[9..12].parse().unwrap();
+    (status, answer.split_once("\r\n\r\n").unwrap().1.to_owned())
+}
+
+#[tokio::test]
+async fn bad_requests_to_the_socket_get_a_clear_error() {
+    let folder = folder();
+    let config = file(&folder, "c.toml", "[swap]\nsize = '1KiB'");
+    let serving = serve(&["--config", &config]).await;
+    for (head, body, status, message) in [
+        ("GET /", "", 404, "there is no /; there are GET /status, POST /swap and POST /rollback"),
+        ("POST /status", "", 405, "POST is not allowed on /status; GET is"),
+        ("GET /rollback", "", 405, "GET is not allowed on /rollback; POST is"),
+        ("GET /status?a=b", "", 400, "there is no parameter a; there are none"),
+        ("POST /rollback?mount=/&mount=/", "", 400, "the parameter mount is there twice"),
+        (
+            "POST /swap?sha256=12",
+            "",
+            400,
+            "sha256: \"12\" is not a SHA-256: 64 hexadecimal digits, as `sha256sum` prints them",
+        ),
+        (
+            "POST /swap?dialect=2",
+            "",
+            400,
+            "dialect: there is no dialect \"2\"; there are 0.7, 1.13 and any",
+        ),
+        ("POST /swap?mount=/x", "", 404, "nothing is mounted at /x; there are /"),
+        (
+            "POST /swap",
+            &"x".repeat(1025),
+            413,
+            "the component is larger than 1.0 KiB; raise swap.size where that is right",
+        ),
+    ] {
+        let length = body.len();
+        let request = format!(
+            "{head} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}"
+        );
+        let error = serde_json::json!({"error": message}).to_string();
+        assert_eq!(raw(&serving, &request), (status, error), "{head}");
+    }
+    let dry =
+        raw(&serving, "POST /swap?dry-run=1 HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
+    assert_eq!(dry.0, 400);
+    let refused = raw(&serving, "POST /swap HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
+    assert_eq!(refused.0, 409);
+    assert!(refused.1.contains("\"outcome\":\"refused\",\"reason\":\"invalid\""), "{}", refused.1);
+    // And it goes on.
+    client(&serving).status().await.unwrap();
+}
+
+#[tokio::test]
+async fn the_socket_is_its_owners_and_goes_with_the_process() {
+    let serving = serve(&[]).await;
+    let mode = fs::metadata(&serving.control).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let control = serving.control.clone();
+    kill(&serving, Signal::TERM);
+    assert_eq!(serving.ended().await.status, Some(0));
+    assert!(!control.exists());
+}
+
+#[tokio::test]
+async fn a_socket_that_nobody_listens_on_is_taken_over_and_one_in_use_is_not() {
+    let folder = folder();
+    let path = folder.path().join("c.sock");
+    drop(UnixListener::bind(&path).unwrap());
+    let first = serve_at(&path).await;
+    client(&first).status().await.unwrap();
+    let refused = command::run_for(program(), &["--listen", "127.0.0.1:0"], &path).await;
+    let message = format!(
+        "relayer-rest: control socket {}: another relayer-rest is controlled there; choose another with --control PATH\n",
+        path.display()
+    );
+    assert!(refused.stderr.ends_with(&message), "{}", refused.stderr);
+    assert_eq!(refused.status, Some(2));
+    let status = client(&first).status().await.unwrap();
+    assert_eq!(i64::from(status.pid), i64::from(first.id()));
+    // Nobody cleans up after this one.
+    kill(&first, Signal::KILL);
+    first.ended().await;
+    assert!(path.exists());
+    let second = serve_at(&path).await;
+    client(&second).status().await.unwrap();
+    let left: Vec<_> = fs::read_dir(folder.path()).unwrap().collect();
+    assert_eq!(left.len(), 1, "{left:?}");
+}
+
+#[tokio::test]
+async fn what_is_no_socket_is_left_alone() {
+    let folder = folder();
+    let path = file(&folder, "important", "text");
+    let long = folder.path().join("x".repeat(120));
+    for (path, part) in [
+        (PathBuf::from(&path), "this is no socket, and it is left alone"),
+        (long, "the path is longer than 107 bytes"),
+        (folder.path().join("no/folder"), "choose a path in a folder of your own"),
+    ] {
+        let refused = command::run_for(program(), &["--listen", "127.0.0.1:0"], &path).await;
+        assert_eq!(refused.status, Some(2));
+        assert!(refused.stderr.contains(part), "{}", refused.stderr);
+    }
+    assert_eq!(fs::read_to_string(path).unwrap(), "text");
+}
+
+#[tokio::test]
+async fn a_server_without_a_socket_serves() {
+    let serving = serve(&["--no-control"]).await;
+    assert!(!serving.control.exists());
+    assert_eq!(Client::http1(serving.address()).await.get("/version").await.status, 200);
+}
+
+#[tokio::test]
+async fn a_file_that_changes_is_swapped_in_when_it_is_good() {
+    let folder = folder();
+    let path = file(&folder, "api.wasm", DEFAULT_MODULE);
+    let mut serving = serve(&["--module", &path, "--watch"]).await;
+    let new = component::noted(DEFAULT_MODULE, "new");
+    // Broken ones stay out: another dialect, a part, nothing.
+    for (broken, part) in [
+        (component::of_answer(200, "a", b"b"), "does not speak the dialect 0.7"),
+        (new[..new.len() / 2].to_vec(), "is not a valid component"),
+        (Vec::new(), "is not WebAssembly"),
+    ] {
+        fs::write(&path, broken).unwrap();
+        serving.logged(part).await;
+        assert_eq!(label(&serving, "/chains").await, format!("api@{}", short(DEFAULT_MODULE)));
+    }
+    // As a linker writes it: bit by bit.
+    let mut file = fs::File::create(&path).unwrap();
+    for part in new.chunks(new.len() / 5) {
+        file.write_all(part).unwrap();
+        file.flush().unwrap();
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    drop(file);
+    serving.logged("exchanged the module").await;
+    assert_eq!(label(&serving, "/chains").await, format!("api@{}", short(&new)));
+    // As an installer does: another file of the same name.
+    let third = component::noted(DEFAULT_MODULE, "third");
+    let beside = folder.path().join("api.wasm.tmp");
+    fs::write(&beside, &third).unwrap();
+    fs::rename(&beside, &path).unwrap();
+    serving.logged("exchanged the module").await;
+    assert_eq!(label(&serving, "/chains").await, format!("api@{}", short(&third)));
+}
+
+#[tokio::test]
+async fn extensions_are_mounted_by_the_settings() {
+    let folder = folder();
+    file(&folder, "one.wasm", component::of_response(201, &[], b"one"));
+    file(&folder, "two.wasm", component::of_response(202, &[], b"two"));
+    let config = file(
+        &folder,
+        "relayer-rest.toml",
+        "[[extension]]\nname = 'one'\nmodule = 'one.wasm'\n\
+         [[extension]]\nname = 'two'\nmount = '/two'\nmodule = 'two.wasm'\nlimits.memory = '1MiB'\n",
+    );
+    let serving = serve(&["--config", &config]).await;
+    let mut http = Client::http1(serving.address()).await;
+    assert_eq!(http.get("/ext/one/x").await.text(), "one");
+    assert_eq!(http.get("/two").await.text(), "two");
+    assert_eq!(http.get("/chains").await.status, 200);
+    let new = file(&folder, "new.wasm", component::of_response(203, &[], b"new"));
+    let swap = control(&serving, &["swap", &new, "--mount", "/two"]).await;
+    assert_eq!(swap.status, Some(0), "{}", swap.stdout);
+    assert_eq!(http.get("/two").await.text(), "new");
+    let status = client(&serving).status().await.unwrap();
+    let mounts: Vec<_> = status.mounts.iter().map(|mount| mount.mount.as_str()).collect();
+    assert_eq!(mounts, ["/", "/ext/one", "/two"]);
+    let bad = file(
+        &folder,
+        "bad.toml",
+        "[[extension]]\nname = 'one'\nmodule = 'one.wasm'\n\
+         [[extension]]\nname = 'two'\nmount = '/ext/one/two'\nmodule = 'two.wasm'\n",
+    );
+    let ended = command::run(program(), &["--listen", "127.0.0.1:0", "--config", &bad]).await;
+    let message = "the mounts /ext/one and /ext/one/two overlap; mount one of them elsewhere\n";
+    assert!(ended.stderr.ends_with(message), "{}", ended.stderr);
+}
+
+#[tokio::test]
+async fn a_process_that_is_killed_while_it_swaps_starts_again_and_serves() {
+    let folder = folder();
+    let control = folder.path().join("c.sock");
+    let new = component::noted(DEFAULT_MODULE, "new");
+    let module = file(&folder, "api.wasm", DEFAULT_MODULE);
+    for step in 0..6 {
+        let args = ["--listen", "127.0.0.1:0", "--module", &module];
+        let serving = command::serve_at(program(), &args, control.clone()).await;
+        let client = client(&serving);
+        let swap = candidate(component::noted(&new, &step.to_string()));
+        let swapping = tokio::spawn(async move { client.swap("/", swap).await });
+        // Somewhere between the first step and the last.
+        tokio::time::sleep(Duration::from_millis(25 * step)).await;
+        kill(&serving, Signal::KILL);
+        serving.ended().await;
+        drop(swapping.await.unwrap());
+        let serving = command::serve_at(program(), &args, control.clone()).await;
+        assert_eq!(label(&serving, "/state").await, format!("api@{}", short(DEFAULT_MODULE)));
+        assert_eq!(Client::http1(serving.address()).await.get("/state").await.status, 200);
+        kill(&serving, Signal::TERM);
+        assert_eq!(serving.ended().await.status, Some(0));
+    }
+}
+
+/// The memory of what is replaced is free again, and so is its place.
+#[tokio::test]
+async fn a_thousand_swaps_leave_things_as_they_were() {
+    let folder = folder();
+    // One place: one that is lost is the last.
+    let config = file(&folder, "c.toml", "[module.limits]\nconcurrency = 1\nqueue_wait = '1min'");
+    let mut serving = serve(&["--config", &config]).await;
+    // Nobody reads what it says of a thousand swaps.
+    serving.close_log();
+    let client = client(&serving);
+    let modules = [201, 202].map(|status| component::of_answer(status, "a", b"b"));
+    let traps = component::of_handler("unreachable");
+    let mut http = Client::http1(serving.address()).await;
+    let mut memory = 0;
+    for swap in 0..1_000 {
+        let report = client.swap("/", any(modules[swap % 2].clone())).await.unwrap();
+        assert_eq!(report.outcome, Outcome::Exchanged);
+        if swap % 10 == 0 {
+            let refused = client.swap("/", any(traps.clone())).await.unwrap();
+            assert!(matches!(refused.outcome, Outcome::Refused { .. }));
+            let status = if swap % 2 == 0 { 201 } else { 202 };
+            assert_eq!(http.get(&format!("/{swap}")).await.status, status);
+        }
+        if swap == 9 {
+            memory = measure::resident_memory_of(serving.id());
+        }
+    }
+    let after = measure::resident_memory_of(serving.id());
+    assert!(after * 100 <= memory * 105, "{memory} bytes after 10 swaps, {after} after 1,000");
+}
+
+#[tokio::test]
+async fn a_module_that_fails_is_replaced_and_the_status_says_so() {
+    let folder = folder();
+    let old = file(&folder, "old.wasm", component::of_answer(204, "a", b"b"));
+    let mut serving = serve(&["--module", &old]).await;
+    let new = component::that_traps_later("1");
+    let report = client(&serving).swap("/", any(new.clone())).await.unwrap();
+    assert_eq!(report.outcome, Outcome::Exchanged);
+    assert_eq!(Client::http1(serving.address()).await.get(TRAP).await.status, 204);
+    serving.logged("is taken out of service and the one before it put back").await;
+    let status = control(&serving, &["status"]).await.stdout;
+    let taken_out = format!("  taken out: {}: it failed 1 times in 1 runs", short(&new));
+    assert!(status.contains(&taken_out), "{status}");
+}
+
+async fn check(args: &[&str]) -> Ended {
+    let args: Vec<_> = ["check"].iter().chain(args).collect();
+    command::run(program(), &args).await
+}
+
+#[tokio::test]
+async fn a_modules_author_sees_each_rule_and_what_requests_take() {
+    let folder = folder();
+    let good = file(&folder, "good.wasm", DEFAULT_MODULE);
+    let checked = check(&[&good]).await;
+    assert_eq!((checked.status, checked.stderr.as_str()), (Some(0), ""));
+    assert_eq!(checked.stdout.lines().filter(|line| line.starts_with("ok ")).count(), 15);
+    assert!(checked.stdout.contains(" KiB, the limit is 64.0 MiB\n"), "{}", checked.stdout);
+    assert!(checked.stdout.ends_with("the module speaks the dialect 0.7\n"));
+
+    let other = check(&[&good, "--dialect", "1.13", "--json"]).await;
+    assert_eq!(other.status, Some(1));
+    let found: Value = serde_json::from_str(&other.stdout).unwrap();
+    assert_eq!(found["passes"], false);
+    assert_eq!(found["digest"], Digest::of(DEFAULT_MODULE).to_string());
+    let broken: Vec<_> = found["verdict"]["rules"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|rule| !rule["failure"].is_null())
+        .map(|rule| rule["rule"].as_str().unwrap())
+        .collect();
+    let expected =
+        ["version-envelope", "chain-fields", "chain-values", "chain-unknown-200", "state-workers"];
+    assert_eq!(broken, expected);
+    let cost = &found["verdict"]["costs"][0];
+    assert_eq!(cost["request"], "GET /version");
+    assert!(cost["memory"].as_u64().unwrap() >= 65536 && cost["micros"].as_u64().unwrap() > 0);
+}
+
+#[tokio::test]
+async fn an_operators_own_chains_are_asked_for_as_well() {
+    let folder = folder();
+    let good = file(&folder, "good.wasm", DEFAULT_MODULE);
+    let config = file(&folder, "hermes.toml", include_str!("../fixtures/operator.toml"));
+    let checked = check(&[&good, "--relayer-config", &config, "--json"]).await;
+    assert_eq!(checked.status, Some(0), "{}", checked.stdout);
+    let found: Value = serde_json::from_str(&checked.stdout).unwrap();
+    let costs = found["verdict"]["costs"].as_array().unwrap();
+    let of_present = costs.iter().filter(|cost| cost["state"] == "present");
+    let chains = of_present.filter(|cost| {
+        let request = cost["request"].as_str().unwrap();
+        request.starts_with("GET /chain/") && cost["status"] == 200
+    });
+    assert_eq!(
+        chains.count(),
+        include_str!("../fixtures/operator.toml").matches("[[chains]]").count()
+    );
+}
+
+#[tokio::test]
+async fn a_module_that_cannot_be_asked_does_not_pass() {
+    let folder = folder();
+    for (name, component, part) in [
+        ("a.wasm", b"no".to_vec(), "is not WebAssembly"),
+        ("b.wasm", component::of_handler("unreachable"), "BROKEN answers"),
+        ("c.wasm", component::of_answer(200, "a", b"b"), "BROKEN version-shape"),
+    ] {
+        let path = file(&folder, name, component);
+        let checked = check(&[&path]).await;
+        assert_eq!(checked.status, Some(1));
+        assert!(checked.stdout.contains(part), "{}", checked.stdout);
+    }
+    let missing = check(&["/nowhere/x.wasm"]).await;
+    assert_eq!(missing.status, Some(2));
+    assert!(missing.stderr.contains("module /nowhere/x.wasm: cannot be read"));
+}
