@@ -1,5 +1,5 @@
-//! Builds `guest/` for WebAssembly, makes a component of it and leaves it
-//! where `src/module.rs` embeds it from.
+//! Builds `guest/` for WebAssembly in each of its dialects, makes components of
+//! that and leaves them where `src/module.rs` embeds them from.
 
 use std::env;
 use std::error::Error;
@@ -10,6 +10,8 @@ use std::process::Command;
 use wit_component::ComponentEncoder;
 
 const PACKAGE: &str = "relayer-rest-api";
+/// The components, and the features of the module that each is made from.
+const MODULES: [(&str, &str); 2] = [("module.wasm", ""), ("module-1.13.wasm", "dialect-1-13")];
 const TARGET: &str = "wasm32-unknown-unknown";
 const PROFILE: &str = "module";
 
@@ -24,18 +26,20 @@ fn main() -> Result<(), Box<dyn Error>> {
     // of the host is there for the next one. Cargo locks a target folder, so
     // the module cannot have the same one as the host.
     let target = out.ancestors().nth(4).unwrap_or(&out).join("module");
-    let module = build(root, &target)?;
-    let component =
-        ComponentEncoder::default().module(&fs::read(module)?)?.validate(true).encode()?;
-    fs::write(out.join("module.wasm"), component)?;
+    for (name, features) in MODULES {
+        let module = build(root, &target, features)?;
+        let component =
+            ComponentEncoder::default().module(&fs::read(module)?)?.validate(true).encode()?;
+        fs::write(out.join(name), component)?;
+    }
     Ok(())
 }
 
 /// Builds the module, apart from how the host is built.
-fn build(root: &Path, target: &Path) -> Result<PathBuf, Box<dyn Error>> {
+fn build(root: &Path, target: &Path, features: &str) -> Result<PathBuf, Box<dyn Error>> {
     let mut cargo = Command::new(env::var("CARGO")?);
     cargo.current_dir(root).args(["build", "--locked", "--package", PACKAGE, "--lib"]);
-    cargo.args(["--target", TARGET, "--profile", PROFILE]);
+    cargo.args(["--target", TARGET, "--profile", PROFILE, "--features", features]);
     cargo.arg("--target-dir").arg(target);
     for (name, _) in env::vars_os() {
         let name = name.to_string_lossy().into_owned();

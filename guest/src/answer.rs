@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use crate::contract::NotReady;
+use crate::dialect::Dialect;
 
 /// What a route answers.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,9 +55,13 @@ impl Answer {
     }
 
     /// No chain has the identifier that was asked for.
-    pub(crate) fn chain_not_found(id: &str) -> Self {
+    pub(crate) fn chain_not_found(dialect: Dialect, id: &str) -> Self {
         let msg = format!("could not find configuration for chain: {id}");
-        Self::error(404, "ChainConfigNotFound", &msg)
+        let status = match dialect {
+            Dialect::V0_7 => 404,
+            Dialect::V1_13 => 200,
+        };
+        Self::error(status, "ChainConfigNotFound", &msg)
     }
 
     /// The identifier that was asked for is not text.
@@ -66,13 +71,19 @@ impl Answer {
     }
 
     /// No route has the path that was asked for.
-    pub(crate) fn not_found(path: &str, known: &str) -> Self {
+    pub(crate) fn not_found(dialect: Dialect, path: &str, known: &str) -> Self {
+        if dialect == Dialect::V1_13 {
+            return Self::empty(404);
+        }
         let msg = format!("nothing is served at {path}; there are {known}");
         Self::error(404, "NotFound", &msg)
     }
 
     /// The path is known, the method is not.
-    pub(crate) fn method_not_allowed(method: &str, path: &str) -> Self {
+    pub(crate) fn method_not_allowed(dialect: Dialect, method: &str, path: &str) -> Self {
+        if dialect == Dialect::V1_13 {
+            return Self::empty(405).with_header("allow", "GET,HEAD".to_owned());
+        }
         let msg = format!("{method} is not allowed on {path}; GET and HEAD are");
         Self::error(405, "MethodNotAllowed", &msg).with_header("allow", "GET, HEAD".to_owned())
     }
@@ -82,6 +93,10 @@ impl Answer {
         let seconds = reason.retry_after.div_ceil(1_000_000_000).max(1);
         Self::error(503, "NotReady", &reason.message)
             .with_header("retry-after", seconds.to_string())
+    }
+
+    fn empty(status: u16) -> Self {
+        Self { status, headers: Vec::new(), body: Vec::new() }
     }
 
     fn error(status: u16, name: &'static str, msg: &str) -> Self {

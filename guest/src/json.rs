@@ -1,8 +1,10 @@
-//! The JSON of each resource, as version 0.7 of the relayer writes it.
+//! The JSON of each resource, as the relayer writes it.
 
 mod chain;
+mod chain_1_13;
 mod duration;
 mod state;
 
 pub(crate) use chain::ChainJson;
+pub(crate) use chain_1_13::Chain113Json;
 pub(crate) use state::write_state;

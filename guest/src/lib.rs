@@ -2,6 +2,7 @@
 //!
 //! | file | job |
 //! |---|---|
+//! | `dialect.rs` | how relayers of different ages answer |
 //! | `router.rs` | the table of routes, and what answers when none matches |
 //! | `routes/` | one file an endpoint: reads the relayer, gives an answer |
 //! | `json/` | the JSON of each resource, field by field |
@@ -16,12 +17,14 @@
 mod answer;
 #[cfg(target_family = "wasm")]
 mod arena;
+mod dialect;
 mod json;
 mod relayer;
 mod router;
 mod routes;
 
 pub use answer::Answer;
+pub use dialect::Dialect;
 pub use relayer::Relayer;
 pub use router::handle;
 
@@ -56,6 +59,10 @@ use bindings::exports::relayer::rest::handler;
 use bindings::relayer::rest::{chains, state, version};
 use contract::{ChainConfig, Component, NotReady, RelayerState};
 
+/// How this module answers.
+const DIALECT: Dialect =
+    if cfg!(feature = "dialect-1-13") { Dialect::V1_13 } else { Dialect::V0_7 };
+
 /// The relayer that the host shows through the contract.
 struct Host;
 
@@ -79,7 +86,7 @@ impl Relayer for Host {
 
 impl handler::Guest for bindings::Module {
     fn handle(request: handler::Request) -> handler::Response {
-        let answer = handle(&Host, &request.method, &request.path);
+        let answer = handle(DIALECT, &Host, &request.method, &request.path);
         handler::Response {
             status: answer.status,
             headers: answer

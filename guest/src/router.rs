@@ -1,31 +1,32 @@
 //! Where a request goes.
 
 use crate::answer::Answer;
+use crate::dialect::Dialect;
 use crate::relayer::Relayer;
 use crate::routes;
 
 /// The routes. `:name` stands for one segment of the path, which the route is
 /// given as the client wrote it.
 const ROUTES: [Route; 4] = [
-    Route { path: "/version", get: |relayer, _| routes::version(relayer) },
-    Route { path: "/chains", get: |relayer, _| routes::chains(relayer) },
+    Route { path: "/version", get: |dialect, relayer, _| routes::version(dialect, relayer) },
+    Route { path: "/chains", get: |_, relayer, _| routes::chains(relayer) },
     Route { path: "/chain/:id", get: routes::chain },
-    Route { path: "/state", get: |relayer, _| routes::state(relayer) },
+    Route { path: "/state", get: |dialect, relayer, _| routes::state(dialect, relayer) },
 ];
 
 /// A path and what answers a GET of it.
 struct Route {
     path: &'static str,
-    get: fn(&dyn Relayer, &str) -> Answer,
+    get: fn(Dialect, &dyn Relayer, &str) -> Answer,
 }
 
 /// Answers a request. The host sends HEAD as GET and leaves the body out.
 #[must_use]
-pub fn handle(relayer: &dyn Relayer, method: &str, path: &str) -> Answer {
+pub fn handle(dialect: Dialect, relayer: &dyn Relayer, method: &str, path: &str) -> Answer {
     match ROUTES.iter().find_map(|route| Some((route, route.matches(path)?))) {
-        None => Answer::not_found(path, &ROUTES.map(|route| route.path).join(", ")),
-        Some((route, segment)) if method == "GET" => (route.get)(relayer, segment),
-        Some(_) => Answer::method_not_allowed(method, path),
+        None => Answer::not_found(dialect, path, &ROUTES.map(|route| route.path).join(", ")),
+        Some((route, segment)) if method == "GET" => (route.get)(dialect, relayer, segment),
+        Some(_) => Answer::method_not_allowed(dialect, method, path),
     }
 }
 
@@ -46,6 +47,7 @@ impl Route {
 mod tests {
     use super::handle;
     use crate::answer::Answer;
+    use crate::dialect::Dialect;
     use crate::relayer::fake::{FakeRelayer, bare_chain};
 
     fn get(path: &str) -> Answer {
@@ -53,8 +55,31 @@ mod tests {
     }
 
     fn ask(method: &str, path: &str) -> Answer {
+        ask_in(Dialect::V0_7, method, path)
+    }
+
+    fn ask_in(dialect: Dialect, method: &str, path: &str) -> Answer {
         let chains = ["ibc-0", "a/b", "ü"].map(bare_chain).to_vec();
-        handle(&FakeRelayer { chains, ..FakeRelayer::default() }, method, path)
+        handle(dialect, &FakeRelayer { chains, ..FakeRelayer::default() }, method, path)
+    }
+
+    #[test]
+    fn today_an_unknown_chain_is_an_error_of_status_200() {
+        check_error(
+            &ask_in(Dialect::V1_13, "GET", "/chain/foo"),
+            200,
+            "ChainConfigNotFound",
+            "could not find configuration for chain: foo",
+        );
+    }
+
+    #[test]
+    fn today_what_http_refuses_has_no_body() {
+        let unknown = ask_in(Dialect::V1_13, "GET", "/nothing");
+        assert_eq!((unknown.status, unknown.headers, unknown.body), (404, vec![], vec![]));
+        let refused = ask_in(Dialect::V1_13, "POST", "/chains");
+        let allow = vec![("allow", "GET,HEAD".to_owned())];
+        assert_eq!((refused.status, refused.headers, refused.body), (405, allow, vec![]));
     }
 
     #[track_caller]

@@ -13,6 +13,7 @@ pub(crate) use version::version;
 #[cfg(test)]
 mod tests {
     use crate::contract::NotReady;
+    use crate::dialect::Dialect;
     use crate::relayer::fake::FakeRelayer;
     use crate::router::handle;
 
@@ -28,7 +29,7 @@ mod tests {
                 ..FakeRelayer::default()
             };
             for path in ["/chains", "/chain/a", "/state"] {
-                let answer = handle(&relayer, "GET", path);
+                let answer = handle(Dialect::V0_7, &relayer, "GET", path);
                 assert_eq!(answer.status, 503);
                 assert_eq!(answer.headers[1], ("retry-after", seconds.to_owned()));
                 assert_eq!(

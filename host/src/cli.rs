@@ -4,6 +4,7 @@ mod address;
 mod check;
 mod control;
 mod log;
+mod module;
 mod modules;
 mod reload;
 mod serve;
@@ -20,6 +21,7 @@ use clap::{Parser, Subcommand};
 use serde::Serialize;
 
 use check::CheckArgs;
+use module::ModuleArgs;
 use serve::{ServeArgs, ServeError};
 use status::{RollbackArgs, StatusArgs};
 use swap::SwapArgs;
@@ -46,6 +48,8 @@ enum Command {
     Rollback(RollbackArgs),
     /// Find out whether a module can serve, without a server.
     Check(CheckArgs),
+    /// Write the module that comes with relayer-rest to a file.
+    Module(ModuleArgs),
 }
 
 /// What became of a command that could be run.
@@ -72,6 +76,7 @@ pub fn run() -> ExitCode {
         Some(Command::Status(args)) => status::run(args),
         Some(Command::Rollback(args)) => status::roll_back(args),
         Some(Command::Check(args)) => check::run(args),
+        Some(Command::Module(args)) => module::run(args),
     };
     match result {
         Ok(Ran::Done) => ExitCode::SUCCESS,

@@ -31,8 +31,9 @@ pub struct ModuleConfig {
     /// The component, relative to the folder of the configuration file.
     /// Default: the module that comes with `relayer-rest`.
     pub file: Option<PathBuf>,
-    /// The dialect that modules are to speak which are swapped in where the
-    /// swap does not say another: `0.7`, `1.13` or `any`. Default: `0.7`.
+    /// The dialect of the API, `0.7`, `1.13` or `any`: that of the module which
+    /// comes with `relayer-rest`, and of those that are swapped in where the
+    /// swap does not say another. Default: `0.7`.
     pub dialect: Dialect,
     /// The section `[module.limits]`: what the module may use.
     pub limits: Limits,

@@ -47,3 +47,6 @@ pub use reused::ReusedInstance;
 /// The module that is served when no other is given: `guest/`, built with
 /// this crate.
 pub const DEFAULT_MODULE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/module.wasm"));
+
+/// The same API as version 1.13 of the relayer answers it.
+pub const MODULE_1_13: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/module-1.13.wasm"));

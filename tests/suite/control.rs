@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use relayer_rest_host::conformance::Dialect;
 use relayer_rest_host::control::ControlClient;
-use relayer_rest_host::module::{DEFAULT_MODULE, Digest};
+use relayer_rest_host::module::{DEFAULT_MODULE, Digest, MODULE_1_13};
 use relayer_rest_host::registry::{Candidate, Outcome, SwapReport};
 use relayer_rest_tests::client::Client;
 use relayer_rest_tests::command::{self, Ended, Serving};
@@ -428,6 +428,46 @@ async fn a_module_that_fails_is_replaced_and_the_status_says_so() {
     let status = control(&serving, &["status"]).await.stdout;
     let taken_out = format!("  taken out: {}: it failed 1 times in 1 runs", short(&new));
     assert!(status.contains(&taken_out), "{status}");
+}
+
+/// What a swap is for: an operator whose tools know today's relayer.
+#[tokio::test]
+async fn the_dialect_is_changed_while_it_serves() {
+    let folder = folder();
+    let path = folder.path().join("api-1.13.wasm");
+    let path = path.to_str().unwrap();
+    let serving = serve(&[]).await;
+    let written = control(&serving, &["module", path, "--dialect", "1.13"]).await;
+    let digest = Digest::of(MODULE_1_13).to_string();
+    assert_eq!((written.status, written.stdout), (Some(0), format!("{digest}  {path}\n")));
+    let refused = control(&serving, &["swap", path]).await;
+    assert_eq!(refused.status, Some(1));
+    assert!(refused.stdout.contains("\nrule version-shape: "), "{}", refused.stdout);
+    let swap = control(&serving, &["swap", path, "--dialect", "1.13"]).await;
+    assert_eq!(swap.status, Some(0), "{}", swap.stdout);
+    assert!(swap.stdout.contains("\n2 of 3 requests are answered differently\n"));
+    let mut http = Client::http1(serving.address()).await;
+    let version = http.get("/version").await;
+    assert!(version.text().starts_with(r#"{"status":"success","result":[{"name":"ibc-relayer","#));
+    let unknown = http.get("/chain/foo").await;
+    unknown.check_error(200, "ChainConfigNotFound", "could not find configuration for chain: foo");
+    assert_eq!(http.get("/nothing").await.body, "");
+}
+
+#[tokio::test]
+async fn each_dialect_has_a_module_that_speaks_it_and_not_the_other() {
+    let folder = folder();
+    let modules = [("0.7", DEFAULT_MODULE), ("1.13", MODULE_1_13)];
+    for (spoken, component) in modules {
+        let path = file(&folder, spoken, component);
+        for (dialect, _) in modules {
+            let checked = check(&[&path, "--dialect", dialect]).await;
+            let expected = i32::from(dialect != spoken);
+            assert_eq!(checked.status, Some(expected), "{}", checked.stdout);
+        }
+        let serving = serve(&["--dialect", spoken]).await;
+        assert_eq!(label(&serving, "/").await, format!("api@{}", short(component)));
+    }
 }
 
 async fn check(args: &[&str]) -> Ended {

@@ -4,7 +4,7 @@
 use serde::{Serialize, Serializer};
 
 use super::duration::DurationJson;
-use crate::contract::{ChainConfig, ChannelFilter, EventSource, FilterPolicy, Ratio};
+use crate::contract::{ChainConfig, ChannelFilter, EventSource, FilterPolicy, GasPrice, Ratio};
 
 #[derive(Serialize)]
 pub(crate) struct ChainJson<'a> {
@@ -35,14 +35,14 @@ struct RatioJson {
 }
 
 #[derive(Serialize)]
-struct GasPriceJson<'a> {
+pub(super) struct GasPriceJson<'a> {
     price: f64,
     denom: &'a str,
 }
 
 #[derive(Serialize)]
 #[serde(tag = "policy", content = "list", rename_all = "lowercase")]
-enum FilterJson<'a> {
+pub(super) enum FilterJson<'a> {
     AllowAll,
     Allow(#[serde(serialize_with = "pairs")] &'a [ChannelFilter]),
     Deny(#[serde(serialize_with = "pairs")] &'a [ChannelFilter]),
@@ -66,15 +66,24 @@ impl<'a> From<&'a ChainConfig> for ChainJson<'a> {
             clock_drift: chain.clock_drift.map(DurationJson),
             trusting_period: chain.trusting_period.map(DurationJson),
             trust_threshold: chain.trust_threshold.map(RatioJson::from),
-            gas_price: chain
-                .gas_price
-                .as_ref()
-                .map(|gas| GasPriceJson { price: gas.price, denom: &gas.denom }),
-            packet_filter: chain.packet_filter.as_ref().map(|filter| match &filter.policy {
-                FilterPolicy::AllowAll => FilterJson::AllowAll,
-                FilterPolicy::Allow(list) => FilterJson::Allow(list),
-                FilterPolicy::Deny(list) => FilterJson::Deny(list),
-            }),
+            gas_price: chain.gas_price.as_ref().map(GasPriceJson::from),
+            packet_filter: chain.packet_filter.as_ref().map(|filter| (&filter.policy).into()),
+        }
+    }
+}
+
+impl<'a> From<&'a GasPrice> for GasPriceJson<'a> {
+    fn from(gas: &'a GasPrice) -> Self {
+        Self { price: gas.price, denom: &gas.denom }
+    }
+}
+
+impl<'a> From<&'a FilterPolicy> for FilterJson<'a> {
+    fn from(policy: &'a FilterPolicy) -> Self {
+        match policy {
+            FilterPolicy::AllowAll => Self::AllowAll,
+            FilterPolicy::Allow(list) => Self::Allow(list),
+            FilterPolicy::Deny(list) => Self::Deny(list),
         }
     }
 }

@@ -7,7 +7,10 @@
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
-use crate::contract::{Field, Names, Object, OtherObject, RelayerState, Value, Worker};
+use crate::contract::{
+    ClientData, Field, Names, Object, OtherObject, RelayerState, Value, Worker, WorkerData,
+};
+use crate::dialect::Dialect;
 
 /// About how many bytes a worker's JSON has.
 const WORKER_SIZE: usize = 176;
@@ -17,7 +20,7 @@ const WORKER_SIZE: usize = 176;
 const PIECE: usize = 16;
 
 /// The state in JSON, behind what is there.
-pub(crate) fn write_state(state: &RelayerState, json: &mut Vec<u8>) {
+pub(crate) fn write_state(dialect: Dialect, state: &RelayerState, json: &mut Vec<u8>) {
     json.reserve(1024 + state.workers.len() * WORKER_SIZE);
     let texts = Texts::new(&state.names);
     json.extend_from_slice(b"{\"chains\":");
@@ -34,7 +37,7 @@ pub(crate) fn write_state(state: &RelayerState, json: &mut Vec<u8>) {
             if number > 0 {
                 json.push(b',');
             }
-            texts.write_worker(worker, json);
+            texts.write_worker(dialect, worker, json);
         }
         json.push(b']');
     }
@@ -103,7 +106,7 @@ impl<'a> Texts<'a> {
         json.push(b'"');
     }
 
-    fn write_worker(self, worker: &Worker, json: &mut Vec<u8>) {
+    fn write_worker(self, dialect: Dialect, worker: &Worker, json: &mut Vec<u8>) {
         json.extend_from_slice(b"{\"id\":");
         write(&worker.id, json);
         json.extend_from_slice(b",\"object\":");
@@ -156,6 +159,14 @@ impl<'a> Texts<'a> {
             ),
             Object::Other(object) => write(&OtherJson { object, texts: self }, json),
         }
+        if dialect == Dialect::V1_13 {
+            json.extend_from_slice(b",\"data\":");
+            match &worker.data {
+                None => json.extend_from_slice(b"null"),
+                Some(WorkerData::Client(data)) => write(&ClientDataJson::from(*data), json),
+                Some(WorkerData::Other(object)) => write(&OtherJson { object, texts: self }, json),
+            }
+        }
         json.push(b'}');
     }
 
@@ -170,6 +181,20 @@ impl<'a> Texts<'a> {
             Object::CrossChainQuery(_) => "CrossChainQuery",
             Object::Other(other) => self.text(other.kind),
         }
+    }
+}
+
+/// What a worker for a client is set to do.
+#[derive(Serialize)]
+struct ClientDataJson {
+    r#type: &'static str,
+    misbehaviour: bool,
+    refresh: bool,
+}
+
+impl From<ClientData> for ClientDataJson {
+    fn from(data: ClientData) -> Self {
+        Self { r#type: "Client", misbehaviour: data.misbehaviour, refresh: data.refresh }
     }
 }
 
@@ -221,8 +246,13 @@ mod tests {
         ChannelObject, ClientData, ClientObject, ConnectionObject, CrossChainQueryObject, Field,
         Names, Object, OtherObject, RelayerState, Value, WalletObject, Worker, WorkerData,
     };
+    use crate::dialect::Dialect;
 
     fn json(names: &[&str], objects: Vec<Object>) -> String {
+        json_in(Dialect::V0_7, names, objects)
+    }
+
+    fn json_in(dialect: Dialect, names: &[&str], objects: Vec<Object>) -> String {
         let state = RelayerState {
             chains: vec!["a".into(), "b".into()],
             names: Names {
@@ -239,16 +269,19 @@ mod tests {
                 .zip(objects)
                 .map(|(id, object)| Worker {
                     id,
+                    data: match object {
+                        Object::Client(_) => Some(WorkerData::Client(ClientData {
+                            misbehaviour: true,
+                            refresh: false,
+                        })),
+                        _ => None,
+                    },
                     object,
-                    data: Some(WorkerData::Client(ClientData {
-                        misbehaviour: true,
-                        refresh: true,
-                    })),
                 })
                 .collect(),
         };
         let mut json = b"before".to_vec();
-        write_state(&state, &mut json);
+        write_state(dialect, &state, &mut json);
         String::from_utf8(json).unwrap().strip_prefix("before").unwrap().to_owned()
     }
 
@@ -292,6 +325,20 @@ mod tests {
                 r#""Wallet":[{"id":6,"object":{"type":"Wallet","chain_id":"zero"}}],"#,
                 r#""CrossChainQuery":[{"id":7,"object":{"type":"CrossChainQuery","src_chain_id":"zero","dst_chain_id":"one","query_id":"two","connection_id":"three"}}]"#,
                 r"}}",
+            )
+        );
+    }
+
+    #[test]
+    fn today_workers_have_their_data() {
+        let client = ClientObject { dst_chain_id: 0, dst_client_id: 1, src_chain_id: 2 };
+        let objects = vec![Object::Client(client), Object::Wallet(WalletObject { chain_id: 0 })];
+        assert_eq!(
+            json_in(Dialect::V1_13, &["zero", "one", "two"], objects),
+            concat!(
+                r#"{"chains":["a","b"],"workers":{"Client":[{"id":1,"object":{"type":"Client","dst_chain_id":"zero","dst_client_id":"one","src_chain_id":"two"},"#,
+                r#""data":{"type":"Client","misbehaviour":true,"refresh":false}}],"#,
+                r#""Wallet":[{"id":2,"object":{"type":"Wallet","chain_id":"zero"},"data":null}]}}"#,
             )
         );
     }

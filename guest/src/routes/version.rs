@@ -1,8 +1,10 @@
-//! `GET /version`: the relayer's version and this API's, as a bare array.
+//! `GET /version`: the relayer's version and this API's, as an array; bare in
+//! the first dialect.
 
 use serde::Serialize;
 
 use crate::answer::Answer;
+use crate::dialect::Dialect;
 use crate::relayer::Relayer;
 
 /// The name under which a relayer lists its REST server.
@@ -14,20 +16,24 @@ struct Component<'a> {
     version: &'a str,
 }
 
-pub(crate) fn version(relayer: &dyn Relayer) -> Answer {
+pub(crate) fn version(dialect: Dialect, relayer: &dyn Relayer) -> Answer {
     let components = relayer.components();
     let entries: Vec<_> = components
         .iter()
         .map(|component| Component { name: &component.name, version: &component.version })
         .chain([Component { name: REST, version: env!("CARGO_PKG_VERSION") }])
         .collect();
-    Answer::bare(&entries)
+    match dialect {
+        Dialect::V0_7 => Answer::bare(&entries),
+        Dialect::V1_13 => Answer::success(&entries),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::version;
     use crate::contract::Component;
+    use crate::dialect::Dialect;
     use crate::relayer::fake::FakeRelayer;
 
     #[test]
@@ -40,6 +46,9 @@ mod tests {
         let expected = format!(
             r#"[{{"name":"ibc-relayer","version":"0.7.0"}},{{"name":"ibc-relayer-rest","version":"{own}"}}]"#
         );
-        assert_eq!(String::from_utf8(version(&relayer).body).unwrap(), expected);
+        let body = |dialect| String::from_utf8(version(dialect, &relayer).body).unwrap();
+        assert_eq!(body(Dialect::V0_7), expected);
+        let expected = format!(r#"{{"status":"success","result":{expected}}}"#);
+        assert_eq!(body(Dialect::V1_13), expected);
     }
 }

@@ -10,6 +10,7 @@ use tracing::{info, warn};
 use super::reload::settled;
 use super::serve::ServeError;
 use crate::config::Config;
+use crate::conformance::Dialect;
 use crate::module::{Digest, Engine, Module};
 use crate::registry::{Candidate, Mount, Registry, Source};
 use crate::state::{StateReader, Watch, watch};
@@ -21,15 +22,20 @@ pub(super) struct Modules {
 }
 
 /// Loads all that is to be mounted.
-pub(super) fn load(api: Option<&Path>, config: &Config) -> Result<Modules, ServeError> {
+pub(super) fn load(
+    api: Option<&Path>,
+    dialect: Option<Dialect>,
+    config: &Config,
+) -> Result<Modules, ServeError> {
+    let dialect = dialect.unwrap_or(config.module.dialect);
     let engine = Engine::new(&config.module.limits)?;
     let file = api.or(config.module.file.as_deref());
     let module = match file {
         Some(file) => Module::from_file(&engine, file)?,
-        None => Module::embedded(&engine)?,
+        None => Module::from_bytes(&engine, "embedded", dialect.component())?,
     };
     let mount = Mount::api(module)
-        .with_dialect(config.module.dialect)
+        .with_dialect(dialect)
         .with_budget(config.module.budget.clone())
         .with_swap_limits(config.swap.clone());
     let mut registry = Registry::new(mount);

@@ -14,6 +14,7 @@ use super::sources::SourceArgs;
 use super::{Failure, Ran, modules, signals};
 use crate::Server;
 use crate::config::{self, Config};
+use crate::conformance::Dialect;
 use crate::control::ControlError;
 use crate::module::{EngineError, LoadError};
 use crate::registry::{MountError, MountPathError};
@@ -34,6 +35,11 @@ pub(super) struct ServeArgs {
     /// relayer-rest.
     #[arg(long, value_name = "FILE.wasm")]
     module: Option<PathBuf>,
+    /// The dialect of the API: 0.7, as it is specified, or 1.13, as today's
+    /// relayer answers. Modules that are swapped in have to speak it. Default:
+    /// 0.7.
+    #[arg(long, value_name = "NAME")]
+    dialect: Option<Dialect>,
     /// The settings of relayer-rest itself.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -116,7 +122,7 @@ async fn serve(args: &ServeArgs) -> Result<(), ServeError> {
         return Err(ServeError::UpstreamIsHere { address: address.to_string() });
     }
     let socket = if args.no_control { None } else { args.control.bind()? };
-    let modules = modules::load(args.module.as_deref(), &config)?;
+    let modules = modules::load(args.module.as_deref(), args.dialect, &config)?;
     let listener = listen(&address).await?;
     if let Some(upstream) = sources.upstream.take() {
         tokio::spawn(poll(upstream, publisher.clone()));

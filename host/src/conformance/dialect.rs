@@ -5,6 +5,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use crate::module::{DEFAULT_MODULE, MODULE_1_13};
+
 /// How a module is to answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Dialect {
@@ -23,6 +25,15 @@ pub enum Dialect {
 pub struct DialectError(String);
 
 impl Dialect {
+    /// The component that comes with this crate and speaks it.
+    #[must_use]
+    pub fn component(self) -> &'static [u8] {
+        match self {
+            Self::V0_7 | Self::Any => DEFAULT_MODULE,
+            Self::V1_13 => MODULE_1_13,
+        }
+    }
+
     fn name(self) -> &'static str {
         match self {
             Self::V0_7 => "0.7",
