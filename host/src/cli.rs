@@ -2,6 +2,7 @@
 
 mod address;
 mod check;
+mod code_cache;
 mod control;
 mod log;
 mod module;

@@ -430,6 +430,55 @@ async fn a_module_that_fails_is_replaced_and_the_status_says_so() {
     assert!(status.contains(&taken_out), "{status}");
 }
 
+/// A start that finds what it needs compiles nothing, and one that finds
+/// nonsense compiles it again.
+#[tokio::test]
+async fn what_is_compiled_is_kept_for_the_next_start() {
+    let folder = folder();
+    let cache = folder.path().join("cache");
+    let cache = cache.to_str().unwrap();
+    let files = || {
+        let mut files = Vec::new();
+        let mut folders = vec![PathBuf::from(cache)];
+        while let Some(folder) = folders.pop() {
+            for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
+                if entry.file_type().unwrap().is_dir() {
+                    folders.push(entry.path());
+                } else {
+                    files.push((entry.path(), fs::read(entry.path()).unwrap()));
+                }
+            }
+        }
+        files.sort();
+        // Beside each there may be a note of how often it was used.
+        files.retain(|(path, _)| path.extension().is_none());
+        files
+    };
+    let start = async || {
+        let serving = serve(&["--code-cache", cache]).await;
+        assert_eq!(Client::http1(serving.address()).await.get("/chains").await.status, 200);
+        kill(&serving, Signal::TERM);
+        assert_eq!(serving.ended().await.status, Some(0));
+    };
+    start().await;
+    let kept = files();
+    assert!(!kept.is_empty());
+    let before = fs::metadata(&kept[0].0).unwrap().modified().unwrap();
+    start().await;
+    assert_eq!(files(), kept);
+    assert_eq!(fs::metadata(&kept[0].0).unwrap().modified().unwrap(), before);
+    for (path, _) in &kept {
+        fs::write(path, "nonsense").unwrap();
+    }
+    start().await;
+    assert_eq!(files().len(), kept.len());
+    assert!(files().iter().all(|(_, code)| code != b"nonsense"));
+    let bad = file(&folder, "no-folder", "text");
+    let ended = command::run(program(), &["--listen", "127.0.0.1:0", "--code-cache", &bad]).await;
+    assert_eq!(ended.status, Some(2));
+    assert!(ended.stderr.contains("choose a folder of your own"), "{}", ended.stderr);
+}
+
 /// What a swap is for: an operator whose tools know today's relayer.
 #[tokio::test]
 async fn the_dialect_is_changed_while_it_serves() {

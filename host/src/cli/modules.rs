@@ -7,11 +7,12 @@ use bytes::Bytes;
 use tokio::runtime::Handle;
 use tracing::{info, warn};
 
+use super::code_cache::CodeCacheArgs;
 use super::reload::settled;
 use super::serve::ServeError;
 use crate::config::Config;
 use crate::conformance::Dialect;
-use crate::module::{Digest, Engine, Module};
+use crate::module::{Digest, Module};
 use crate::registry::{Candidate, Mount, Registry, Source};
 use crate::state::{StateReader, Watch, watch};
 
@@ -26,9 +27,10 @@ pub(super) fn load(
     api: Option<&Path>,
     dialect: Option<Dialect>,
     config: &Config,
+    code_cache: &CodeCacheArgs,
 ) -> Result<Modules, ServeError> {
     let dialect = dialect.unwrap_or(config.module.dialect);
-    let engine = Engine::new(&config.module.limits)?;
+    let engine = code_cache.engine(&config.module.limits)?;
     let file = api.or(config.module.file.as_deref());
     let module = match file {
         Some(file) => Module::from_file(&engine, file)?,
@@ -42,7 +44,7 @@ pub(super) fn load(
     let mut files = vec![file.map(Path::to_owned)];
     for extension in &config.extension {
         let name = extension.name.as_str();
-        let engine = Engine::new(&extension.limits)?;
+        let engine = code_cache.engine(&extension.limits)?;
         let module = Module::from_file(&engine, &extension.module)?.named(name);
         let path = extension
             .path()

@@ -9,6 +9,7 @@ use tokio::net::TcpListener;
 use tracing::{error, info};
 
 use super::address::Address;
+use super::code_cache::CodeCacheArgs;
 use super::control::{self, ControlArgs};
 use super::sources::SourceArgs;
 use super::{Failure, Ran, modules, signals};
@@ -46,6 +47,8 @@ pub(super) struct ServeArgs {
     /// Swap a module when its file changes, where the new one is good.
     #[arg(long)]
     watch: bool,
+    #[command(flatten)]
+    code_cache: CodeCacheArgs,
     #[command(flatten)]
     control: ControlArgs,
     /// Do without a control socket: no status, swap or rollback.
@@ -122,7 +125,7 @@ async fn serve(args: &ServeArgs) -> Result<(), ServeError> {
         return Err(ServeError::UpstreamIsHere { address: address.to_string() });
     }
     let socket = if args.no_control { None } else { args.control.bind()? };
-    let modules = modules::load(args.module.as_deref(), args.dialect, &config)?;
+    let modules = modules::load(args.module.as_deref(), args.dialect, &config, &args.code_cache)?;
     let listener = listen(&address).await?;
     if let Some(upstream) = sources.upstream.take() {
         tokio::spawn(poll(upstream, publisher.clone()));

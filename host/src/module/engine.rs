@@ -1,10 +1,13 @@
 //! The compiler, and the pool that instances come from.
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytesize::ByteSize;
 use wasmtime::component::Linker;
-use wasmtime::{Config, Enabled, InstanceAllocationStrategy, PoolingAllocationConfig};
+use wasmtime::{
+    Cache, CacheConfig, Config, Enabled, InstanceAllocationStrategy, PoolingAllocationConfig,
+};
 
 use super::call::Call;
 use super::imports;
@@ -24,6 +27,9 @@ const CORE_INSTANCES: u32 = 8;
 /// cleared for each request, whether it was touched again or not.
 const MEMORY_KEPT: usize = 1 << 20;
 
+/// How much compiled code is kept, in bytes: some hundreds of modules.
+const CACHE_SIZE: u64 = 128 << 20;
+
 /// Compiles modules and runs them. One engine serves a process; it is cheap
 /// to clone.
 #[derive(Clone)]
@@ -41,6 +47,14 @@ pub enum EngineError {
     /// A limit is out of its range.
     #[error("{0}")]
     Limits(#[from] LimitError),
+    /// What is compiled cannot be kept.
+    #[error("code cache {}: {reason:#}; choose a folder of your own with --code-cache DIR, or do without with --no-code-cache", folder.display())]
+    CodeCache {
+        /// Why not.
+        reason: wasmtime::Error,
+        /// The folder.
+        folder: PathBuf,
+    },
     /// This machine cannot run modules.
     #[error(
         "cannot set up the module engine: {reason:#}; {concurrency} instances of {memory} may be more than the system can reserve: lower limits.concurrency or limits.memory"
@@ -58,13 +72,28 @@ pub enum EngineError {
 impl Engine {
     /// An engine for modules under these limits.
     pub fn new(limits: &Limits) -> Result<Self, EngineError> {
+        Self::of(limits, None)
+    }
+
+    /// The same, which keeps what it compiles in a folder: what is there need
+    /// not be compiled again. Who can write to the folder can have code run by
+    /// this process. It has to be absolute; it is made where it is not there.
+    pub fn with_code_cache(limits: &Limits, folder: &Path) -> Result<Self, EngineError> {
+        let mut config = CacheConfig::new();
+        config.with_directory(folder).with_files_total_size_soft_limit(CACHE_SIZE);
+        let cache = Cache::new(config)
+            .map_err(|reason| EngineError::CodeCache { reason, folder: folder.to_owned() })?;
+        Self::of(limits, Some(cache))
+    }
+
+    fn of(limits: &Limits, cache: Option<Cache>) -> Result<Self, EngineError> {
         limits.check()?;
         let fault = |reason| EngineError::Setup {
             reason,
             concurrency: limits.concurrency,
             memory: limits.memory,
         };
-        let wasmtime = wasmtime::Engine::new(&config(limits)).map_err(fault)?;
+        let wasmtime = wasmtime::Engine::new(&config(limits, cache)).map_err(fault)?;
         let mut linker = Linker::new(&wasmtime);
         imports::define(&mut linker).map_err(fault)?;
         let ticker = Ticker::start(&wasmtime).map_err(|error| fault(error.into()))?;
@@ -84,7 +113,7 @@ impl Engine {
     }
 }
 
-fn config(limits: &Limits) -> Config {
+fn config(limits: &Limits, cache: Option<Cache>) -> Config {
     let mut config = Config::new();
     // An answer depends on the request and the state, on nothing else: not on
     // how this machine rounds, nor on what another thread does.
@@ -92,6 +121,7 @@ fn config(limits: &Limits) -> Config {
         .cranelift_nan_canonicalization(true)
         .relaxed_simd_deterministic(true)
         .concurrency_support(false)
+        .cache(cache)
         .epoch_interruption(true)
         .allocation_strategy(InstanceAllocationStrategy::Pooling(pool(limits)));
     config

@@ -2,13 +2,16 @@
 //! `cargo bench -p relayer-rest-tests`.
 //!
 //! Prints a table, and writes the same as JSON to `target/performance.json`.
-//! `-- misses`, `hits`, `memory` or `publishing` measures only that.
+//! `-- misses`, `hits`, `memory`, `starting`, `swapping` or `publishing` measures
+//! only that.
 //!
 //! | file | what it measures |
 //! |---|---|
 //! | `in_process.rs` | a miss, a hit and a publication, without a socket |
 //! | `sockets.rs` | hits and misses over sockets |
 //! | `memory.rs` | the memory of the command under load |
+//! | `starting.rs` | from the start of the command to its address |
+//! | `swapping.rs` | serving while modules are swapped |
 //! | `publishing.rs` | serving while states are published |
 //! | `relayers.rs` | what is served |
 //! | `native.rs`, `servers.rs` | the baselines |
@@ -22,6 +25,8 @@ mod relayers;
 mod report;
 mod servers;
 mod sockets;
+mod starting;
+mod swapping;
 
 use relayer_rest_host::module::{Limits, Module};
 use relayer_rest_tests::server::engine;
@@ -42,6 +47,12 @@ fn main() {
     }
     if wanted("hits") {
         sockets::measure(&mut report, &runtime);
+    }
+    if wanted("starting") {
+        starting::measure(&mut report, &runtime);
+    }
+    if wanted("swapping") {
+        swapping::measure(&mut report, &runtime);
     }
     if wanted("publishing") {
         publishing::measure(&mut report, &runtime);

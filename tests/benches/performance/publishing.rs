@@ -78,7 +78,8 @@ fn publish(publisher: &StatePublisher, stop: &AtomicBool, count: &AtomicU32) {
     }
 }
 
-async fn clients(server: &TestServer) -> (Duration, Duration) {
+/// The median and the 99th percentile of what some clients wait for `/chains`.
+pub(crate) async fn clients(server: &TestServer) -> (Duration, Duration) {
     let mut clients = Vec::new();
     for _ in 0..CLIENTS {
         let mut client = server.connect().await;

@@ -1,0 +1,66 @@
+//! Where compiled code is kept, so that a start is quick.
+
+use std::env;
+use std::fs::DirBuilder;
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use tracing::warn;
+
+use crate::module::{Engine, EngineError, Limits};
+
+#[derive(Args)]
+pub(super) struct CodeCacheArgs {
+    /// The folder for compiled modules. Default: `relayer-rest` in
+    /// `$XDG_CACHE_HOME`, or in `~/.cache`.
+    #[arg(long, value_name = "DIR", env = "RELAYER_REST_CODE_CACHE")]
+    code_cache: Option<PathBuf>,
+    /// Compile modules at each start.
+    #[arg(long)]
+    no_code_cache: bool,
+}
+
+impl CodeCacheArgs {
+    /// An engine that keeps what it compiles; or one that does not, where the
+    /// folder is no good and nobody asked for it.
+    pub(super) fn engine(&self, limits: &Limits) -> Result<Engine, EngineError> {
+        let folder = match &self.code_cache {
+            _ if self.no_code_cache => None,
+            Some(folder) => Some(std::path::absolute(folder).unwrap_or_else(|_| folder.clone())),
+            None => default_folder(),
+        };
+        let Some(folder) = folder else { return Engine::new(limits) };
+        if self.code_cache.is_none()
+            && let Err(error) = own_folder(&folder)
+        {
+            warn!(folder = %folder.display(), %error, "compiled modules are not kept");
+            return Engine::new(limits);
+        }
+        match Engine::with_code_cache(limits, &folder) {
+            Err(error @ EngineError::CodeCache { .. }) if self.code_cache.is_none() => {
+                warn!("{error}; compiled modules are not kept");
+                Engine::new(limits)
+            }
+            engine => engine,
+        }
+    }
+}
+
+fn default_folder() -> Option<PathBuf> {
+    let absolute = |name| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let caches = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")));
+    Some(caches?.join("relayer-rest"))
+}
+
+/// Makes the folder. What is in it is run: one that others can write to will
+/// not do.
+fn own_folder(folder: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    let meta = folder.metadata()?;
+    if meta.uid() == rustix::process::geteuid().as_raw() && meta.mode() & 0o022 == 0 {
+        return Ok(());
+    }
+    Err(io::Error::other("it is not a folder that only this user can write to"))
+}

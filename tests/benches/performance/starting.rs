@@ -1,0 +1,39 @@
+//! From the start of the command to the line with its address, where what it
+//! needs is compiled already.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use relayer_rest_tests::command;
+use relayer_rest_tests::measure::quantile;
+use tokio::runtime::Runtime;
+
+use crate::in_process::{micros, ratio};
+use crate::report::{Report, Target};
+
+const STARTS: usize = 25;
+const MOST: Duration = Duration::from_millis(50);
+
+pub(crate) fn measure(report: &mut Report, runtime: &Runtime) {
+    let program = Path::new(env!("CARGO_BIN_EXE_relayer-rest-under-test"));
+    let folder = tempfile::tempdir().unwrap();
+    let cache = folder.path().to_str().unwrap();
+    let start = |more: &[&str]| {
+        let args = [&["--listen", "127.0.0.1:0"], more].concat();
+        let start = Instant::now();
+        drop(runtime.block_on(command::serve(program, &args)));
+        start.elapsed()
+    };
+    let kept = ["--code-cache", cache];
+    start(&kept);
+    let (mut warm, mut cold) = (Vec::new(), Vec::new());
+    for _ in 0..STARTS {
+        warm.push(start(&kept));
+        cold.push(start(&["--no-code-cache"]));
+    }
+    let (warm, cold) = (quantile(&mut warm, 0.5), quantile(&mut cold, 0.5));
+    let what = "start to address on the sample, compiled code kept";
+    report.add(what, (micros(warm), micros(MOST)), ratio(warm, MOST), Target::AtMost(1.0));
+    let what = "start to address on the sample, compiled code kept, to not";
+    report.add(what, (micros(warm), micros(cold)), ratio(warm, cold), Target::None);
+}
