@@ -131,8 +131,8 @@ async fn clients_that_say_nothing_are_closed() {
     }
 }
 
-#[tokio::test]
-async fn a_client_that_reads_slowly_may_ask_again() {
+/// Its /state has 8 MB.
+async fn with_large_state() -> TestServer {
     let server = TestServer::of_sample().await;
     let worker = |id| Worker {
         id,
@@ -141,6 +141,27 @@ async fn a_client_that_reads_slowly_may_ask_again() {
     };
     let workers = (0..100_000).map(worker).collect();
     server.publisher.set_state(RelayerState { chains: Vec::new(), workers });
+    server
+}
+
+/// It would keep an answer in memory that nobody else gets any more.
+#[tokio::test]
+async fn a_client_that_does_not_read_is_given_up() {
+    let server = with_large_state().await;
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(64 << 10).unwrap();
+    let mut stream = socket.connect(server.address).await.unwrap();
+    stream.write_all(b"GET /state HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+    tokio::time::sleep(Duration::from_secs(23)).await;
+    // What was under way is there, and no more.
+    let mut answer = Vec::new();
+    let whole = stream.read_to_end(&mut answer).await.is_ok_and(|_| answer.len() > 5_000_000);
+    assert!(!whole, "{} bytes", answer.len());
+}
+
+#[tokio::test]
+async fn a_client_that_reads_slowly_may_ask_again() {
+    let server = with_large_state().await;
     let requests = "GET /state HTTP/1.1\r\nhost: x\r\n\r\n\
                     GET /version HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
     // Little is under way at once, so that the server waits for the client.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use relayer_rest_tests::client::Client;
 use relayer_rest_tests::command::{self, Ended, Serving};
 use relayer_rest_tests::relayer::{Relayer, Script, state};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, prlimit};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -163,6 +163,25 @@ async fn a_state_file_is_served_and_read_again_when_it_changes() {
     fs::remove_file(&file).unwrap();
     process.logged(&format!("state file {file}: cannot be read: ")).await;
     client.get("/state").await.check(200, &shown(4));
+    end(process).await;
+}
+
+/// Clients can take all descriptors there are; a change is not lost by that.
+#[tokio::test]
+async fn a_change_that_comes_while_the_system_is_short_is_seen_later() {
+    let files = Files::new();
+    let config = files.write("config.toml", CONFIG);
+    let file = files.write("state.json", &state(&["ibc-0"], 1, true).to_string());
+    let (mut process, mut client) = serve(&["--relayer-config", &config, "--state", &file]).await;
+    let pid = Some(Pid::from_raw(process.id()).unwrap());
+    let limit = getrlimit(Resource::Nofile);
+    let none = Rlimit { current: Some(3), ..limit };
+    prlimit(pid, Resource::Nofile, none).unwrap();
+    files.replace("state.json", &state(&["ibc-0"], 2, true).to_string());
+    process.logged("cannot be read for now; trying until it can").await;
+    prlimit(pid, Resource::Nofile, limit).unwrap();
+    let shown = success(&state(&["ibc-0"], 2, false));
+    client.get_until("/state", |answer| answer.text() == shown).await;
     end(process).await;
 }
 

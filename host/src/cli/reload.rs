@@ -7,12 +7,16 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use std::{fs, io, thread};
 
-use tracing::{error, info};
+use rustix::io::Errno;
+use tracing::{error, info, warn};
 
 use crate::state::StatePublisher;
 
 /// A file that is the same after this time is written to its end.
 const SETTLED: Duration = Duration::from_millis(30);
+
+/// The time between two tries to read a file while that cannot be done.
+const RETRY: Duration = Duration::from_millis(500);
 
 /// A file that never is the same is read as it is, after as many looks.
 const LOOKS: usize = 20;
@@ -64,11 +68,28 @@ impl<T: Clone + PartialEq, E: Display> Reloadable<T, E> {
         &self.file
     }
 
+    /// The file's content, or why there is none. What passes is waited for.
+    fn read(&self) -> io::Result<Vec<u8>> {
+        let mut is_said = false;
+        loop {
+            match settled(&self.file) {
+                Err(error) if passes(&error) => {
+                    if !std::mem::replace(&mut is_said, true) {
+                        let file = self.file.display();
+                        warn!(%file, %error, "cannot be read for now; trying until it can");
+                    }
+                    thread::sleep(RETRY);
+                }
+                content => return content,
+            }
+        }
+    }
+
     /// Reads the file again, where it has changed. Where it is invalid, all
     /// stays as it was.
     pub(super) fn reload(&self) {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        let content = settled(&self.file);
+        let content = self.read();
         let seen = content.as_ref().map_err(io::Error::kind).cloned();
         if seen == last.content {
             return;
@@ -90,6 +111,13 @@ impl<T: Clone + PartialEq, E: Display> Reloadable<T, E> {
             Err(message) => error!(%file, "{message}; what was read before stays"),
         }
     }
+}
+
+/// Whether it is the system that is short of something, not the file that is
+/// not there: clients that take all descriptors must not lose a change.
+fn passes(error: &io::Error) -> bool {
+    let short = [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::IO, Errno::AGAIN, Errno::INTR];
+    Errno::from_io_error(error).is_some_and(|error| short.contains(&error))
 }
 
 /// The content of a file that nobody is writing: half a file may be a valid

@@ -64,12 +64,13 @@ pub(super) async fn serve(stream: TcpStream, connections: Connections, liveness:
     let mut is_closing = false;
     let mut waker = None;
     let ended = poll_fn(|context| {
-        if !is_closing && let Poll::Ready(closing) = liveness.poll_closing(context, &mut waker) {
-            is_closing = true;
-            match closing {
-                Closing::InOrder => connection.as_mut().graceful_shutdown(),
-                Closing::AtOnce => return Poll::Ready(Ok(())),
+        match liveness.poll_closing(context, &mut waker) {
+            Poll::Ready(Closing::AtOnce) => return Poll::Ready(Ok(())),
+            Poll::Ready(Closing::InOrder) if !is_closing => {
+                is_closing = true;
+                connection.as_mut().graceful_shutdown();
             }
+            Poll::Ready(Closing::InOrder) | Poll::Pending => {}
         }
         connection.as_mut().poll(context)
     });

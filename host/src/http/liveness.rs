@@ -4,7 +4,7 @@
 //! request: there is one clock for all connections, not a timer for each.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering::Relaxed, Ordering::SeqCst};
 use std::task::{Context, Poll, Waker};
 
 use futures_util::task::AtomicWaker;
@@ -20,9 +20,14 @@ pub(super) struct Liveness {
     waiting_since: AtomicU32,
     /// There has been a request.
     asked: AtomicBool,
-    closing: AtomicBool,
+    closing: AtomicU8,
     task: AtomicWaker,
 }
+
+/// What `closing` says.
+const OPEN: u8 = 0;
+const IN_ORDER: u8 = 1;
+const AT_ONCE: u8 = 2;
 
 const BUSY: u32 = u32::MAX;
 
@@ -31,7 +36,7 @@ const BUSY: u32 = u32::MAX;
 pub(super) enum Closing {
     /// After what it is doing.
     InOrder,
-    /// At once: there is nothing that it is doing.
+    /// At once: there is nothing that it is doing, or nobody to do it for.
     AtOnce,
 }
 
@@ -51,7 +56,7 @@ impl Liveness {
             waiting_since: AtomicU32::new(clock.now()),
             clock,
             asked: AtomicBool::new(false),
-            closing: AtomicBool::new(false),
+            closing: AtomicU8::new(OPEN),
             task: AtomicWaker::new(),
         }
     }
@@ -83,9 +88,17 @@ impl Liveness {
         }
     }
 
-    /// Tells the connection to end.
+    /// Tells the connection to end; one that never was asked anything does so at
+    /// once.
     pub(super) fn close(&self) {
-        self.closing.store(true, SeqCst);
+        let closing = if self.asked.load(Relaxed) { IN_ORDER } else { AT_ONCE };
+        self.closing.fetch_max(closing, SeqCst);
+        self.task.wake();
+    }
+
+    /// Tells the connection to end, whatever is left to be sent.
+    pub(super) fn abandon(&self) {
+        self.closing.store(AT_ONCE, SeqCst);
         self.task.wake();
     }
 
@@ -101,12 +114,10 @@ impl Liveness {
             self.task.register(context.waker());
             *registered = Some(context.waker().clone());
         }
-        if !self.closing.load(SeqCst) {
-            Poll::Pending
-        } else if self.asked.load(Relaxed) {
-            Poll::Ready(Closing::InOrder)
-        } else {
-            Poll::Ready(Closing::AtOnce)
+        match self.closing.load(SeqCst) {
+            OPEN => Poll::Pending,
+            IN_ORDER => Poll::Ready(Closing::InOrder),
+            _ => Poll::Ready(Closing::AtOnce),
         }
     }
 }

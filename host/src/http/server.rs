@@ -23,6 +23,10 @@ use crate::state::StateReader;
 /// send one.
 const SILENCE: u32 = 10;
 
+/// The seconds after which a client that takes nothing of its answer is given
+/// up.
+const GONE: u32 = 2 * SILENCE;
+
 /// How often it is looked after clients that are silent.
 const LOOK: Duration = Duration::from_secs(1);
 
@@ -137,8 +141,13 @@ impl Open {
 
     fn close_silent(&mut self) {
         self.clock.tick();
-        for liveness in self.livenesses.values().filter(|liveness| liveness.waiting() >= SILENCE) {
-            liveness.close();
+        for liveness in self.livenesses.values() {
+            match liveness.waiting() {
+                // It does not take what it was sent, either.
+                GONE.. => liveness.abandon(),
+                SILENCE.. => liveness.close(),
+                _ => {}
+            }
         }
     }
 
