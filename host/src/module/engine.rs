@@ -27,6 +27,10 @@ const CORE_INSTANCES: u32 = 8;
 /// cleared for each request, whether it was touched again or not.
 const MEMORY_KEPT: usize = 1 << 20;
 
+/// What was used before is used again before anything new is touched: stacks
+/// and tables that take turns are in no cache, and all stay with the process.
+const WARM_SLOTS: u32 = 1;
+
 /// How much compiled code is kept, in bytes: some hundreds of modules.
 const CACHE_SIZE: u64 = 128 << 20;
 
@@ -141,6 +145,7 @@ fn pool(limits: &Limits) -> PoolingAllocationConfig {
         .total_stacks(count)
         .linear_memory_keep_resident(MEMORY_KEPT)
         .table_keep_resident(MEMORY_KEPT)
+        .max_unused_warm_slots(WARM_SLOTS)
         .pagemap_scan(Enabled::Auto);
     pool
 }
