@@ -53,6 +53,8 @@
 //! | a connection is accepted, and speaks HTTP/1.1 or HTTP/2 | `http/server.rs`, `http/connection.rs` |
 //! | … and is closed when its client is silent | `http/liveness.rs`, `http/watched.rs` |
 //! | a request gets its id and its place in the log | `http/service.rs`, `http/request_id.rs` |
+//! | it is for the API, or for an extension | `registry.rs`, `registry/path.rs` |
+//! | … whose module in service answers it | `registry/mount.rs` |
 //! | its answer may be remembered | `response_cache.rs`, `response_cache/entries.rs` |
 //! | others may be waiting for the same one | `response_cache/flights.rs` |
 //! | it waits for its turn, or is turned away | `module/call.rs`, `admission.rs` |
@@ -62,12 +64,25 @@
 //! | … and is told as the client wants it | `http/reply.rs`, `http/conditional.rs`, `http/accept_encoding.rs`, `answer/compression.rs` |
 //! | … or is made in the module's place | `http/error.rs` |
 //!
+//! # How a module comes into service
+//!
+//! | step | where |
+//! |---|---|
+//! | it comes over the control socket, from a file that changed, or by a call | `http/control_server.rs`, `cli/modules.rs`, `registry/swap.rs` |
+//! | it is read and compiled, and held against the contract | `registry/examine.rs`, `module/load.rs`, `module/audit.rs` |
+//! | it is asked all that its dialect speaks of | `conformance.rs`, `conformance/` |
+//! | it is asked what clients ask | `registry/compare.rs` |
+//! | it is exchanged for the one in service | `registry/mount.rs` |
+//! | … which is put back where the new one fails | `registry/mount.rs`, `registry/budget.rs` |
+//!
 //! # Where the next thing goes
 //!
 //! | what | where |
 //! |---|---|
 //! | an endpoint | a module: `guest/src/router.rs` |
 //! | something a module can read | `wit/`, `module/contract.rs`, `module/reads.rs`, `module/imports.rs` |
+//! | a rule of a dialect | `conformance/rules.rs` |
+//! | a control verb | `control.rs`, `http/control_server.rs`, and a file in `cli/` |
 //! | a limit | `module/limits.rs`, or `http/server.rs` for connections |
 //! | an encoding of bodies | `answer/encoding.rs` |
 //! | a source of state | a file in `state/` that fills a [`state::StatePublisher`], and `cli/sources.rs` |

@@ -5,9 +5,10 @@ use std::path::Path;
 use std::process::Command;
 
 use relayer_rest_host::config::Config;
-use relayer_rest_host::module::Limits;
+use relayer_rest_host::conformance::{self, Dialect};
+use relayer_rest_host::module::{Limits, Module};
 use relayer_rest_tests::component;
-use relayer_rest_tests::server::TestServer;
+use relayer_rest_tests::server::{TestServer, engine};
 
 const README: &str = include_str!("../../README.md");
 
@@ -36,6 +37,13 @@ async fn the_examples_of_the_api_are_what_is_answered() {
 fn the_settings_are_the_defaults() {
     let settings = blocks("toml").into_iter().find(|block| block.contains("[module.limits]"));
     assert_eq!(Config::parse(settings.unwrap()).unwrap(), Config::default());
+}
+
+#[test]
+fn the_extension_is_valid() {
+    let settings = blocks("toml").into_iter().find(|block| block.contains("[[extension]]"));
+    let config = Config::parse(settings.unwrap()).unwrap();
+    assert_eq!(config.extension[0].path().unwrap().as_str(), "/ext/hello");
 }
 
 #[tokio::test]
@@ -68,6 +76,10 @@ async fn the_module_builds_and_is_served() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let module = folder.path().join(format!("target/{target}/release/hello.wasm"));
     let component = component::of_binary(&fs::read(module).unwrap());
+    let engine = engine(&Limits::default());
+    let module = Module::from_bytes(&engine, "hello", &component).unwrap();
+    let verdict = conformance::examine(&module, Dialect::Any, None).await;
+    assert!(verdict.passes(), "{verdict:?}");
     let server = TestServer::of_component(&component, &Limits::default()).await;
     let answer = server.get("/a/path?query").await;
     assert_eq!(answer.text(), "/a/path of ibc-0, ibc-1\n");
