@@ -2,8 +2,8 @@
 //!
 //! An instance lives for one request, so that nothing needs to be put in order
 //! behind it. The memory has its size from the start, since growing it costs
-//! the host some system calls for each request; it grows only for an answer
-//! that does not fit.
+//! the host a system call for each request; it grows only for an answer that
+//! does not fit.
 #![allow(unsafe_code, reason = "an allocator hands out raw memory")]
 
 use core::alloc::{GlobalAlloc, Layout};
@@ -12,9 +12,9 @@ use core::cell::Cell;
 use core::mem::MaybeUninit;
 use core::ptr;
 
-/// Enough for the state of 2,000 workers and its JSON, in bytes. The host looks
-/// through all of it after each request.
-const ARENA: usize = 512 << 10;
+/// Enough for all answers but the state of some hundred workers, in bytes. The
+/// host looks through all of it after each request.
+const ARENA: usize = 96 << 10;
 
 /// A page of WebAssembly's memory, in bytes.
 const PAGE: usize = 64 << 10;
