@@ -2,10 +2,11 @@
 //! a module found out about before it serves?
 
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 use std::time::Duration;
 
 use relayer_rest_host::conformance::Dialect;
@@ -517,6 +518,47 @@ async fn each_dialect_has_a_module_that_speaks_it_and_not_the_other() {
         let serving = serve(&["--dialect", spoken]).await;
         assert_eq!(label(&serving, "/").await, format!("api@{}", short(component)));
     }
+}
+
+#[tokio::test]
+async fn what_a_new_module_may_fail_is_a_setting() {
+    let folder = folder();
+    let old = file(&folder, "old.wasm", component::of_answer(204, "a", b"b"));
+    let config = file(&folder, "c.toml", "[module.budget]\nfaults = 3\nfirst = 0\nwithin = '1h'");
+    let serving = serve(&["--module", &old, "--config", &config]).await;
+    let new = component::that_traps_later("1");
+    let report = client(&serving).swap("/", any(new.clone())).await.unwrap();
+    assert_eq!(report.outcome, Outcome::Exchanged);
+    let mut http = Client::http1(serving.address()).await;
+    for status in [500, 500, 204, 204] {
+        assert_eq!(http.get(TRAP).await.status, status);
+    }
+}
+
+/// Who runs it and who controls it need not say where.
+#[tokio::test]
+async fn the_socket_is_in_the_users_runtime_folder() {
+    let runtime = folder();
+    let env = |command: &mut std::process::Command| {
+        command.env_remove("RELAYER_REST_CONTROL").env("XDG_RUNTIME_DIR", runtime.path());
+        command.env("XDG_CACHE_HOME", runtime.path().join("cache"));
+    };
+    let mut serve = std::process::Command::new(program());
+    serve.args(["--listen", "127.0.0.1:0"]).stdout(Stdio::piped()).stderr(Stdio::null());
+    env(&mut serve);
+    let mut serving = serve.spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(serving.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let mut status = std::process::Command::new(program());
+    env(status.arg("status"));
+    let output = status.output().unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    let modes = ["relayer-rest.sock", "cache/relayer-rest"]
+        .map(|name| fs::metadata(runtime.path().join(name)).unwrap().permissions().mode() & 0o777);
+    serving.kill().unwrap();
+    serving.wait().unwrap();
+    assert!(said.contains(&format!("process {}, ", serving.id())), "{said}");
+    assert_eq!(modes, [0o600, 0o700]);
 }
 
 async fn check(args: &[&str]) -> Ended {

@@ -22,7 +22,11 @@ async fn server(component: &[u8], limits: &Limits) -> TestServer {
 
 /// What `x-relayer-module` says of a component that serves the API.
 fn label(component: &[u8]) -> String {
-    format!("api@{}", Digest::of(component).short())
+    format!("api@{}", short(component))
+}
+
+fn short(component: &[u8]) -> String {
+    Digest::of(component).short()
 }
 
 #[track_caller]
@@ -117,6 +121,38 @@ async fn two_hundred_swaps_under_load_are_seen_by_nobody() {
         let seen = client.await.unwrap();
         assert!(seen.iter().all(|count| *count > 0), "{seen:?}");
     }
+}
+
+/// Its answer is the old one's, however long that takes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_request_in_flight_is_finished_by_the_module_that_began_it() {
+    let limits = Limits { time: Duration::from_mins(1), ..Limits::default() };
+    let engine = engine(&limits);
+    // It takes half a second, and nobody but a client asks it.
+    let old = component::that_takes(1_000_000_000);
+    let slow = Module::from_bytes(&engine, "old", &old).unwrap().named("slow");
+    let slow = Mount::extension("/slow".parse().unwrap(), slow);
+    let api = Mount::api(Module::embedded(&engine).unwrap());
+    let server = Arc::new(TestServer::of_registry(Registry::new(api).with(slow).unwrap()).await);
+    let mount = server.registry.at("/slow").unwrap();
+    let in_flight = tokio::spawn({
+        let server = server.clone();
+        async move { server.get("/slow").await }
+    });
+    while mount.module().runs() == 0 {
+        tokio::task::yield_now().await;
+    }
+    let new = component::of_answer(201, "a", b"b");
+    let report = mount.swap(candidate(new.clone()), &server.publisher.reader()).await;
+    assert_eq!(report.outcome, Outcome::Exchanged);
+    assert!(!in_flight.is_finished());
+    assert_eq!(
+        server.get("/slow").await.header("x-relayer-module"),
+        format!("slow@{}", short(&new))
+    );
+    let answer = in_flight.await.unwrap();
+    assert_eq!(answer.status, 204);
+    assert_eq!(answer.header("x-relayer-module"), format!("slow@{}", short(&old)));
 }
 
 #[tokio::test]
@@ -231,6 +267,15 @@ async fn imports_beyond_the_contract_are_each_named() {
     let parts =
         ["other:thing/first@1.2.0", "other:thing/second@1.2.0", "it can import relayer:rest/"];
     check_refused(&report, Refusal::Invalid, &parts);
+}
+
+#[tokio::test]
+async fn imports_of_another_version_are_named_with_both() {
+    let server = TestServer::of_sample().await;
+    let newer = replace(DEFAULT_MODULE, b"relayer:rest/chains@0.1.0", b"relayer:rest/chains@0.9.0");
+    let report = server.swap_as(candidate(newer)).await;
+    let part = "relayer:rest/chains@0.9.0 (the host has version 0.1.0)";
+    check_refused(&report, Refusal::Invalid, &[part]);
 }
 
 #[tokio::test]
