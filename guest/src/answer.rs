@@ -12,11 +12,11 @@ pub struct Answer {
     pub status: u16,
     /// The headers, in their order.
     pub headers: Vec<(&'static str, String)>,
-    /// The body: JSON.
+    /// The body: JSON, or nothing.
     pub body: Vec<u8>,
 }
 
-/// What every answer but the list of versions is wrapped in.
+/// What answers are wrapped in, but for the list of versions in 0.7.
 #[derive(Serialize)]
 struct Envelope<T> {
     status: &'static str,

@@ -12,6 +12,7 @@ use crate::module::Limits;
 pub(crate) struct Admission {
     running: Semaphore,
     waiting: Semaphore,
+    aside: Semaphore,
     wait: Duration,
 }
 
@@ -24,8 +25,14 @@ impl Admission {
         Self {
             running: Semaphore::new(limits.concurrency as usize),
             waiting: Semaphore::new(limits.queue as usize),
+            aside: Semaphore::new(1),
             wait: limits.queue_wait,
         }
+    }
+
+    /// The place that is not for clients, whoever has it and for how long.
+    pub(crate) async fn aside(&self) -> Result<SemaphorePermit<'_>, Overloaded> {
+        self.aside.acquire().await.map_err(|_| Overloaded)
     }
 
     /// A place, for as long as what is returned lives.

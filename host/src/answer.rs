@@ -26,6 +26,7 @@ pub use encoding::Encoding;
 pub struct Answer {
     question: ModuleRequest,
     asked: AtomicU64,
+    has_own_etag: bool,
     status: StatusCode,
     plain: Representation,
     compression: Option<Compression>,
@@ -64,6 +65,7 @@ impl Answer {
         let ModuleAnswer { response, reads, .. } = answer;
         let (head, body) = response.into_parts();
         let (status, mut headers) = (head.status, head.headers);
+        let has_own_etag = headers.contains_key(ETAG);
         let own_etag = status.is_success() && !headers.contains_key(ETAG);
         if own_etag {
             headers.insert(ETAG, etag(status, &headers, &body));
@@ -82,6 +84,7 @@ impl Answer {
         Self {
             question: question.kept(&reads),
             asked: AtomicU64::new(1),
+            has_own_etag,
             status,
             plain: Representation { headers, body },
             compression,
@@ -101,6 +104,16 @@ impl Answer {
     #[must_use]
     pub fn asked(&self) -> u64 {
         self.asked.load(Relaxed)
+    }
+
+    /// It was made before it was asked for: this often, by those before.
+    pub(crate) fn set_asked(&self, times: u64) {
+        self.asked.store(times, Relaxed);
+    }
+
+    /// Whether the module says itself by what the answer is told from others.
+    pub(crate) fn has_own_etag(&self) -> bool {
+        self.has_own_etag
     }
 
     /// It was asked for, this often.

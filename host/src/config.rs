@@ -173,9 +173,10 @@ impl Config {
         let ModuleConfig { limits, budget, .. } = &config.module;
         limits.check().map_err(limit("module.limits"))?;
         budget.check().map_err(limit("module.budget"))?;
-        for extension in &config.extension {
-            extension.limits.check().map_err(limit("extension.limits"))?;
-            extension.budget.check().map_err(limit("extension.budget"))?;
+        for (place, extension) in config.extension.iter().enumerate() {
+            let ExtensionConfig { limits, budget, .. } = extension;
+            limits.check().map_err(limit(&format!("extension[{place}].limits")))?;
+            budget.check().map_err(limit(&format!("extension[{place}].budget")))?;
         }
         config.swap.check().map_err(limit("swap"))?;
         Ok(config)
@@ -263,6 +264,10 @@ mod tests {
                 "line 4, column 9: extension[0].mount: /state/x is the API's own",
             ),
             ("[module.budget]\nfaults = 0", "module.budget.faults is 0; it can be 1 to 1000"),
+            (
+                "[[extension]]\nname = 'a'\nmodule = 'm'\nlimits.queue = 1000001",
+                "extension[0].limits.queue is 1000001; it can be 0 to 1000000",
+            ),
             ("[swap]\ntime = '0s'", "swap.time is 0ns; it can be 1ms to 1h"),
             ("[module", "line 1, column 8: "),
             (

@@ -45,6 +45,8 @@ pub struct RuleVerdict {
     pub rule: String,
     /// What it says, and where that is from.
     pub says: String,
+    /// Whether it was tried: a module that fails is not asked more.
+    pub is_tried: bool,
     /// How the module breaks it, where it does.
     pub failure: Option<String>,
 }

@@ -97,6 +97,7 @@ pub mod cli;
 pub mod config;
 pub mod conformance;
 pub mod control;
+mod files;
 mod http;
 pub mod module;
 pub mod registry;

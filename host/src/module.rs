@@ -39,6 +39,7 @@ pub use call::{CallError, InvalidAnswer, ModuleAnswer, ModuleRequest, Place};
 pub use contract::{CONTRACT_PACKAGE, CONTRACT_VERSION};
 pub use engine::{Engine, EngineError};
 pub use limits::{LimitError, Limits};
+pub(crate) use load::MOST_BYTES;
 pub use load::{API, Digest, DigestError, LoadError, Module};
 pub use reads::Reads;
 #[doc(hidden)]

@@ -11,6 +11,7 @@
 //! | `budget.rs` | the failures that a new module may have |
 //! | `swap.rs` | from a candidate to the module in service |
 //! | `examine.rs` | what is found out about a candidate before it serves |
+//! | `examiner.rs` | the thread on which that is done |
 //! | `compare.rs` | the same questions to two modules |
 //! | `report.rs` | what is said of a swap |
 //! | `status.rs` | what is said of a mount |
@@ -18,6 +19,7 @@
 mod budget;
 mod compare;
 mod examine;
+mod examiner;
 mod mount;
 mod path;
 mod report;
@@ -27,6 +29,7 @@ mod swap;
 use std::sync::Arc;
 
 pub use budget::FaultBudget;
+pub(crate) use compare::cut;
 pub use compare::{Change, Difference};
 pub use mount::{Active, Mount, NothingBefore};
 pub use path::{MountPath, MountPathError};
@@ -47,6 +50,11 @@ pub enum MountError {
     /// There is one of that name.
     #[error("there are two modules of the name {0:?}; each needs one of its own")]
     Name(String),
+    /// It is where the API is.
+    #[error(
+        "{0:?} cannot be mounted at /, where the API is; mount it elsewhere, such as at /ext/{0}"
+    )]
+    OfTheApi(String),
     /// Its requests would be those of another, too.
     #[error("the mounts {0} and {1} overlap; mount one of them elsewhere")]
     Overlap(MountPath, MountPath),
@@ -66,6 +74,9 @@ impl Registry {
             return Err(MountError::Name(name));
         }
         let path = extension.path();
+        if *path == MountPath::root() {
+            return Err(MountError::OfTheApi(name));
+        }
         if let Some(other) = self.extensions.iter().find(|other| other.path().overlaps(path)) {
             return Err(MountError::Overlap(other.path().clone(), path.clone()));
         }

@@ -50,7 +50,8 @@ fn command<S: AsRef<OsStr>>(program: &Path, args: &[S], control: &Path) -> Comma
     let mut command = Command::new(program);
     command.args(args).stdin(Stdio::null()).env_remove("RUST_LOG").kill_on_drop(true);
     command.env("RELAYER_REST_CONTROL", control);
-    command.env("RELAYER_REST_CODE_CACHE", std::env::temp_dir().join("relayer-rest-tests"));
+    let cache = concat!(env!("CARGO_MANIFEST_DIR"), "/../target/code-cache");
+    command.env("RELAYER_REST_CODE_CACHE", cache);
     command
 }
 

@@ -200,7 +200,7 @@ fn a_module_that_wants_more_memory_from_the_start_is_refused() {
     let message = refused.unwrap_err().to_string();
     let start = "module large: wants more memory than the limit of 1.0 MiB: ";
     assert!(message.starts_with(start), "{message}");
-    assert!(message.ends_with("; raise module.limits.memory"), "{message}");
+    assert!(message.ends_with("; raise limits.memory in the settings"), "{message}");
 }
 
 #[tokio::test]

@@ -89,7 +89,7 @@ fn each_import_beyond_the_contract_is_named() {
         "wasi:cli/environment@0.2.6 (not in the contract)",
         "relayer:rest/state@0.2.0 (the host has version 0.1.0)",
         "relayer:rest/secrets@0.1.0 (not in the contract)",
-        "relayer:rest/chains@0.1.0 function remove (the host's version does not have it)",
+        "relayer:rest/chains@0.1.0 function remove (the host's version 0.1.0 does not have it)",
         "now (not in the contract)",
         "it can import relayer:rest/types@0.1.0, relayer:rest/version@0.1.0",
     ] {

@@ -9,7 +9,8 @@ use bytesize::ByteSize;
 use relayer_rest_host::conformance::Dialect;
 use relayer_rest_host::module::{DEFAULT_MODULE, Digest, Limits, Module};
 use relayer_rest_host::registry::{
-    Candidate, Mount, Outcome, Refusal, Registry, Source, SwapLimits, SwapReport, SwapStep,
+    Candidate, Mount, MountPath, Outcome, Refusal, Registry, Source, SwapLimits, SwapReport,
+    SwapStep,
 };
 use relayer_rest_host::state::{RelayerState, sample};
 use relayer_rest_tests::component::{self, TRAP};
@@ -128,8 +129,8 @@ async fn two_hundred_swaps_under_load_are_seen_by_nobody() {
 async fn a_request_in_flight_is_finished_by_the_module_that_began_it() {
     let limits = Limits { time: Duration::from_mins(1), ..Limits::default() };
     let engine = engine(&limits);
-    // It takes half a second, and nobody but a client asks it.
-    let old = component::that_takes(1_000_000_000);
+    // It takes some seconds, and nobody but a client asks it.
+    let old = component::that_takes(4_000_000_000);
     let slow = Module::from_bytes(&engine, "old", &old).unwrap().named("slow");
     let slow = Mount::extension("/slow".parse().unwrap(), slow);
     let api = Mount::api(Module::embedded(&engine).unwrap());
@@ -311,7 +312,7 @@ async fn a_module_that_wants_more_memory_than_it_may_have_is_refused() {
             (func (export "relayer:rest/handler@0.1.0#handle")
                 (param i32 i32 i32 i32 i32 i32 i32) (result i32) i32.const 0))"#,
     );
-    let parts = ["wants more memory than the limit of 64.0 MiB", "module.limits.memory"];
+    let parts = ["wants more memory than the limit of 64.0 MiB", "raise limits.memory"];
     check_refused(&server.swap(large).await, Refusal::Invalid, &parts);
 }
 
@@ -406,6 +407,99 @@ async fn a_new_module_that_fails_is_replaced_by_the_one_before_and_barred() {
     check_refused(&server.swap(other).await, Refusal::Faults, &[TRAP]);
     let mended = component::of_answer(200, "a", b"b");
     assert_eq!(server.swap(mended).await.outcome, Outcome::Exchanged);
+}
+
+/// It serves many at once when it fails; all of them get an answer, and it is
+/// replaced once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_new_module_that_does_not_end_is_replaced_for_all_who_asked_it() {
+    let old = component::of_answer(204, "a", b"b");
+    let limits = Limits { time: Duration::from_millis(200), ..Limits::default() };
+    let server = Arc::new(server(&old, &limits).await);
+    // It spins on a path that nobody asks for before.
+    let new = component::that_spins_on_spin();
+    assert_eq!(server.swap(new.clone()).await.outcome, Outcome::Exchanged);
+    let clients: Vec<_> = (0..20)
+        .map(|number| {
+            let server = server.clone();
+            // Different questions of one length, so that each is a run of its own.
+            let ask =
+                async move { server.get(&format!("/spi{}", char::from(b'a' + number))).await };
+            tokio::spawn(ask)
+        })
+        .collect();
+    for client in clients {
+        let answer = client.await.unwrap();
+        assert_eq!(answer.status, 204);
+        assert_eq!(answer.header("x-relayer-module"), label(&old));
+    }
+    let status = server.registry.at("/").unwrap().status();
+    assert_eq!(status.barred.len(), 1, "{status:?}");
+    assert!(status.barred[0].reason.contains("took longer than 200ms"), "{status:?}");
+}
+
+/// Somebody else's decision is not undone.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_module_that_was_compared_with_another_than_serves_now_is_refused() {
+    let limits = Limits { time: Duration::from_mins(1), ..Limits::default() };
+    let server = Arc::new(server(&component::of_answer(201, "a", b"b"), &limits).await);
+    let second = component::of_answer(202, "a", b"b");
+    assert_eq!(server.swap(second).await.outcome, Outcome::Exchanged);
+    // It takes some seconds to look at.
+    let slow = component::that_takes(100_000_000);
+    let swapping = tokio::spawn({
+        let server = server.clone();
+        async move { server.swap(slow).await }
+    });
+    let mount = server.registry.at("/").unwrap();
+    while mount.status().candidate.is_none_or(|candidate| candidate.step != SwapStep::Probe) {
+        tokio::task::yield_now().await;
+    }
+    mount.roll_back().unwrap();
+    check_refused(&swapping.await.unwrap(), Refusal::Changed, &["swap again"]);
+    assert_eq!(server.get("/").await.status, 201);
+}
+
+/// What it costs to look at another is not held against the one in service.
+#[tokio::test]
+async fn a_comparison_is_no_part_of_service() {
+    let server = server(&component::of_answer(204, "a", b"b"), &Limits::default()).await;
+    assert_eq!(server.swap(component::of_answer(205, "a", b"b")).await.outcome, Outcome::Exchanged);
+    let trial = Candidate {
+        dialect: Some(Dialect::Any),
+        dry_run: true,
+        ..candidate(component::of_answer(206, "a", b"b"))
+    };
+    let report = server.swap_as(trial).await;
+    assert_eq!((report.outcome, report.compared), (Outcome::DryRun, 3));
+    let module = server.registry.at("/").unwrap().status().module;
+    assert_eq!((module.runs, module.faults), (0, 0));
+}
+
+/// The place for looking at modules is not one of the clients'.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_candidate_takes_no_place_of_a_client() {
+    let limits = Limits {
+        concurrency: 1,
+        queue: 0,
+        time: Duration::from_mins(1),
+        response_cache: ByteSize::b(0),
+        ..Limits::default()
+    };
+    let server = Arc::new(server(&component::of_answer(204, "a", b"b"), &limits).await);
+    let swapping = tokio::spawn({
+        let server = server.clone();
+        async move { server.swap(component::of_handler("(loop br 0) unreachable")).await }
+    });
+    let mount = server.registry.at("/").unwrap();
+    while mount.status().candidate.is_none_or(|candidate| candidate.step != SwapStep::Probe) {
+        tokio::task::yield_now().await;
+    }
+    for _ in 0..20 {
+        assert_eq!(server.get("/").await.status, 204);
+    }
+    assert!(!swapping.is_finished());
+    swapping.abort();
 }
 
 /// The first one has nothing to go back to.
@@ -509,6 +603,9 @@ async fn mounts_that_overlap_are_refused() {
     let registry = || Registry::new(Mount::api(module.clone())).with(mount("/ext/a", "a")).unwrap();
     let error = registry().with(mount("/ext/a/b", "b")).unwrap_err().to_string();
     assert_eq!(error, "the mounts /ext/a and /ext/a/b overlap; mount one of them elsewhere");
+    let root = Mount::extension(MountPath::root(), module.clone().named("b"));
+    let error = registry().with(root).unwrap_err().to_string();
+    assert!(error.starts_with("\"b\" cannot be mounted at /, where the API is"), "{error}");
     let error = registry().with(mount("/ext/b", "a")).unwrap_err().to_string();
     assert_eq!(error, "there are two modules of the name \"a\"; each needs one of its own");
     registry().with(mount("/ext/b", "b")).unwrap();

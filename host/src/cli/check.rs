@@ -93,7 +93,11 @@ fn text(found: &Found, memory: &str) -> String {
     lines.push("imports and export: those of the contract".to_owned());
     lines.push(String::new());
     for rule in &verdict.rules {
-        let mark = if rule.failure.is_none() { "ok    " } else { "BROKEN" };
+        let mark = match (&rule.failure, rule.is_tried) {
+            (Some(_), _) => "BROKEN",
+            (None, true) => "ok    ",
+            (None, false) => "-     ",
+        };
         lines.push(format!("{mark} {:<18} {}", rule.rule, rule.says));
         lines.extend(rule.failure.iter().map(|failure| format!("       {failure}")));
     }

@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::runtime::Handle;
@@ -13,7 +15,7 @@ use super::serve::ServeError;
 use crate::config::Config;
 use crate::conformance::Dialect;
 use crate::module::{Digest, Module};
-use crate::registry::{Candidate, Mount, Registry, Source};
+use crate::registry::{Candidate, Mount, Outcome, Refusal, Registry, Source, SwapReport};
 use crate::state::{StateReader, Watch, watch};
 
 /// What serves, and the files that it is from.
@@ -66,6 +68,14 @@ pub(super) fn load(
     Ok(Modules { registry: Arc::new(registry), files })
 }
 
+/// The time between two tries to have a turn.
+const TURN: Duration = Duration::from_millis(500);
+
+fn is_to_wait(report: &SwapReport) -> bool {
+    let Outcome::Refused { reason, .. } = &report.outcome else { return false };
+    matches!(reason, Refusal::Busy | Refusal::Changed)
+}
+
 impl Modules {
     /// Swaps each module when its file changes, for as long as what is
     /// returned lives.
@@ -89,9 +99,14 @@ impl Modules {
                 };
                 let digest = Digest::of(&bytes);
                 let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
-                if std::mem::replace(&mut *last, digest) != digest {
-                    let source = Source::Bytes { name: name.clone(), bytes };
-                    runtime.block_on(mount.swap(Candidate::new(source), &state));
+                if std::mem::replace(&mut *last, digest) == digest {
+                    return;
+                }
+                let source = Source::Bytes { name: name.clone(), bytes };
+                let candidate = Candidate::new(source);
+                // Another swap goes first; what it leaves is compared with.
+                while is_to_wait(&runtime.block_on(mount.swap(candidate.clone(), &state))) {
+                    thread::sleep(TURN);
                 }
             })
         };

@@ -10,7 +10,11 @@ use std::{fs, io, thread};
 use rustix::io::Errno;
 use tracing::{error, info, warn};
 
+use crate::files;
 use crate::state::StatePublisher;
+
+/// A file that is read again and again is no larger, in bytes.
+const MOST_BYTES: u64 = 256 << 20;
 
 /// A file that is the same after this time is written to its end.
 const SETTLED: Duration = Duration::from_millis(30);
@@ -68,28 +72,11 @@ impl<T: Clone + PartialEq, E: Display> Reloadable<T, E> {
         &self.file
     }
 
-    /// The file's content, or why there is none. What passes is waited for.
-    fn read(&self) -> io::Result<Vec<u8>> {
-        let mut is_said = false;
-        loop {
-            match settled(&self.file) {
-                Err(error) if passes(&error) => {
-                    if !std::mem::replace(&mut is_said, true) {
-                        let file = self.file.display();
-                        warn!(%file, %error, "cannot be read for now; trying until it can");
-                    }
-                    thread::sleep(RETRY);
-                }
-                content => return content,
-            }
-        }
-    }
-
     /// Reads the file again, where it has changed. Where it is invalid, all
     /// stays as it was.
     pub(super) fn reload(&self) {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        let content = self.read();
+        let content = settled(&self.file);
         let seen = content.as_ref().map_err(io::Error::kind).cloned();
         if seen == last.content {
             return;
@@ -121,12 +108,28 @@ fn passes(error: &io::Error) -> bool {
 }
 
 /// The content of a file that nobody is writing: half a file may be a valid
-/// one, too.
+/// one, too. What passes is waited for.
 pub(super) fn settled(file: &Path) -> io::Result<Vec<u8>> {
-    let mut before = fs::read(file)?;
+    let mut is_said = false;
+    loop {
+        match try_settled(file) {
+            Err(error) if passes(&error) => {
+                if !std::mem::replace(&mut is_said, true) {
+                    let file = file.display();
+                    warn!(%file, %error, "cannot be read for now; trying until it can");
+                }
+                thread::sleep(RETRY);
+            }
+            content => return content,
+        }
+    }
+}
+
+fn try_settled(file: &Path) -> io::Result<Vec<u8>> {
+    let mut before = files::read(file, MOST_BYTES)?;
     for _ in 0..LOOKS {
         thread::sleep(SETTLED);
-        let now = fs::read(file)?;
+        let now = files::read(file, MOST_BYTES)?;
         if now == before {
             break;
         }

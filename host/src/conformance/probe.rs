@@ -7,10 +7,9 @@ use std::time::{Duration, Instant};
 use http::uri::PathAndQuery;
 use http::{HeaderMap, Method, Response};
 use serde::{Deserialize, Serialize};
-use tokio::time::sleep;
 
 use super::states::State;
-use crate::module::{CallError, Module, ModuleRequest};
+use crate::module::{CallError, Module, ModuleAnswer, ModuleRequest};
 use crate::state::{ChainConfig, Known, Snapshot};
 
 /// More chains than this are not asked for: a relayer may have many.
@@ -34,8 +33,8 @@ const ODD: [&str; 8] = [
     "/%F0%9F%A6%80/%",
 ];
 
-/// Until a place is free.
-const PAUSE: Duration = Duration::from_millis(10);
+/// The most bytes of all answers on one state.
+const MOST_BYTES: usize = 64 << 20;
 
 /// What a request took.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -90,9 +89,14 @@ impl Probe {
         questions.extend((0..chains).map(Question::Chain));
         questions.extend([Question::UnknownChain, Question::UnknownPath, Question::Post]);
         questions.extend(ODD.map(Question::Odd));
-        let mut asked = Vec::new();
+        let (mut asked, mut bytes) = (Vec::new(), 0);
         for question in questions {
-            let one = ask(module, &state, question).await;
+            let mut one = ask(module, &state, question).await;
+            bytes += one.cost.body;
+            if bytes > MOST_BYTES {
+                let most = bytesize::ByteSize::b(MOST_BYTES as u64);
+                one.outcome = Err(format!("the answers on one state have more than {most}"));
+            }
             let is_over = one.outcome.is_err();
             asked.push(one);
             if is_over {
@@ -181,22 +185,18 @@ async fn ask(module: &Module, state: &State, question: Question) -> Asked {
     Asked { question, outcome, cost }
 }
 
-/// A module's answer, and how long it took. Where clients take all the places,
-/// this waits for longer than they do.
+/// A module's answer, and how long it took.
 pub(crate) async fn answer(
     module: &Module,
     request: &Arc<ModuleRequest>,
     snapshot: &Arc<Snapshot>,
-) -> (Result<crate::module::ModuleAnswer, CallError>, Duration) {
-    loop {
-        match module.place().await {
-            Ok(place) => {
-                let start = Instant::now();
-                let answer = place.handle(Arc::clone(request), Arc::clone(snapshot)).await;
-                return (answer, start.elapsed());
-            }
-            Err(CallError::Overloaded) => sleep(PAUSE).await,
-            Err(error) => return (Err(error), Duration::ZERO),
+) -> (Result<ModuleAnswer, CallError>, Duration) {
+    match module.place_aside().await {
+        Ok(place) => {
+            let start = Instant::now();
+            let answer = place.handle(Arc::clone(request), Arc::clone(snapshot)).await;
+            (answer, start.elapsed())
         }
+        Err(error) => (Err(error), Duration::ZERO),
     }
 }

@@ -10,6 +10,7 @@ use super::chain_json;
 use super::dialect::Dialect::{self, Any, V0_7, V1_13};
 use super::probe::{Probe, Question, UNKNOWN_CHAIN};
 use super::state_json;
+use crate::registry::cut;
 use crate::state::{ChainConfig, ChainId};
 
 /// The name of the rule that every request is answered.
@@ -67,7 +68,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         name: "chain-fields",
-        says: "a chain has the fields of its dialect in their order (SPEC 2.3)",
+        says: "a chain has the fields of its dialect in their order, and in 0.7 no others (SPEC 2.3)",
         dialects: &[V0_7, V1_13],
         check: chain_fields,
     },
@@ -109,9 +110,21 @@ const RULES: &[Rule] = &[
     },
     Rule {
         name: "not-known",
-        says: "what is not known yet is not answered with success",
+        says: "what is not known yet is an error, in 0.7 of a status from 500 on",
         dialects: &[V0_7, V1_13],
         check: not_known,
+    },
+    Rule {
+        name: "error-json",
+        says: "errors are JSON as well: helpers read every answer as such",
+        dialects: &[V0_7],
+        check: error_json,
+    },
+    Rule {
+        name: "error-empty",
+        says: "what HTTP refuses has no body: an unknown path, another method",
+        dialects: &[V1_13],
+        check: error_empty,
     },
     Rule {
         name: "unknown-path",
@@ -141,9 +154,15 @@ impl Findings {
 
     /// Holds what was answered against each rule that was kept so far.
     pub(super) fn judge(&mut self, probe: &Probe) {
-        for (rule, failure) in self.rules.iter_mut().filter(|(_, failure)| failure.is_none()) {
-            if let Err(message) = (rule.check)(self.dialect, probe) {
+        for (rule, failure) in &mut self.rules {
+            if failure.is_none()
+                && let Err(message) = (rule.check)(self.dialect, probe)
+            {
                 *failure = Some(format!("on the state '{}': {message}", probe.state.name));
+                // The rest would be about answers that are not there.
+                if rule.name == ANSWERS {
+                    return;
+                }
             }
         }
     }
@@ -153,9 +172,11 @@ impl Findings {
     }
 
     pub(super) fn into_verdicts(self) -> Vec<RuleVerdict> {
+        let is_over = self.has_faults();
         let verdict = |(rule, failure): (&Rule, Option<String>)| RuleVerdict {
             rule: rule.name.to_owned(),
             says: rule.says.to_owned(),
+            is_tried: !is_over || failure.is_some(),
             failure,
         };
         self.rules.into_iter().map(verdict).collect()
@@ -168,7 +189,7 @@ fn answers(_: Dialect, probe: &Probe) -> Checked {
     for asked in &probe.asked {
         if let Err(error) = &asked.outcome {
             let (method, target) = (asked.question.method(), asked.question.target(&probe.state));
-            return Err(format!("{method} {target}: {error}"));
+            return Err(format!("{method} {target}: {}", cut(error)));
         }
     }
     Ok(())
@@ -176,10 +197,7 @@ fn answers(_: Dialect, probe: &Probe) -> Checked {
 
 fn json(dialect: Dialect, probe: &Probe) -> Checked {
     for (question, response) in probe.answers(|_| true) {
-        let is_json = response
-            .headers()
-            .get(CONTENT_TYPE)
-            .is_some_and(|kind| kind.as_bytes().starts_with(b"application/json"));
+        let is_json = is_json(response);
         let target = question.target(&probe.state);
         if !is_json && dialect != Any && response.status().is_success() {
             return Err(format!("{target}: the content-type is not application/json"));
@@ -205,7 +223,7 @@ fn version_entries(dialect: Dialect, probe: &Probe) -> Checked {
         match version(&component.name) {
             Some((_, version)) if *version == component.version => {}
             Some((name, version)) => {
-                let expected = &component.version;
+                let (version, expected) = (cut(version), &component.version);
                 return Err(format!("/version: {name} is {version:?} in place of {expected:?}"));
             }
             None => return Err(format!("/version: there is no entry {}", component.name)),
@@ -228,11 +246,10 @@ fn versions(dialect: Dialect, probe: &Probe) -> Result<Vec<(String, String)>, St
         let Value::Array(entries) = entries else { return Err(fault("it is not an array")) };
         for entry in entries {
             let text = |key: &str| entry.get(key).and_then(Value::as_str).map(str::to_owned);
-            versions.push(
-                text("name")
-                    .zip(text("version"))
-                    .ok_or_else(|| fault(&format!("{entry} has not a name and a version")))?,
-            );
+            versions.push(text("name").zip(text("version")).ok_or_else(|| {
+                let entry = cut(&entry.to_string());
+                fault(&format!("{entry} has not a name and a version"))
+            })?);
         }
     }
     Ok(versions)
@@ -251,17 +268,26 @@ fn chains(_: Dialect, probe: &Probe) -> Checked {
 
 fn chain_found(_: Dialect, probe: &Probe) -> Checked {
     for (question, response) in probe.answers(is_chain) {
-        let found = success(response).and_then(result);
-        if let Err(message) = found {
-            return Err(format!("{}: {message}", question.target(&probe.state)));
-        }
+        let fault = match success(response).and_then(result) {
+            Ok(Value::Object(_)) => continue,
+            Ok(other) => format!("the result is {}, not an object", cut(&other.to_string())),
+            Err(message) => message,
+        };
+        return Err(format!("{}: {fault}", question.target(&probe.state)));
     }
     Ok(())
 }
 
 fn chain_fields(dialect: Dialect, probe: &Probe) -> Checked {
     each_chain(probe, |chain, found| {
-        let mut expected = chain_json::fields(dialect, &chain.kind).iter().map(|(name, _)| *name);
+        let fields = chain_json::fields(dialect, &chain.kind);
+        let is_known = |name: &str| fields.iter().any(|(field, _)| *field == name);
+        if dialect == V0_7
+            && let Some(name) = found.keys().find(|name| !is_known(name))
+        {
+            return Err(format!("there is a field {} that SPEC 2.3 does not have", cut(name)));
+        }
+        let mut expected = fields.iter().map(|(name, _)| *name);
         let mut next = expected.next();
         for name in found.keys() {
             if Some(name.as_str()) == next {
@@ -284,6 +310,7 @@ fn chain_values(dialect: Dialect, probe: &Probe) -> Checked {
             if let Some(found) = found.get(*name)
                 && *found != expected
             {
+                let (found, expected) = (cut(&found.to_string()), cut(&expected.to_string()));
                 return Err(format!("{name} is {found} in place of {expected}"));
             }
         }
@@ -320,6 +347,10 @@ fn chain_unknown(dialect: Dialect, probe: &Probe) -> Checked {
         if body.get("status").and_then(Value::as_str) != Some("error") {
             return fault("the body does not have the status \"error\"".to_owned());
         }
+        let name = body.pointer("/result/name").and_then(Value::as_str);
+        if dialect == V1_13 && name != Some("ChainConfigNotFound") {
+            return fault("the result's name is not \"ChainConfigNotFound\"".to_owned());
+        }
     }
     Ok(())
 }
@@ -351,7 +382,7 @@ fn state_workers(dialect: Dialect, probe: &Probe) -> Checked {
     each_state(probe, |result| {
         let Some(Value::Object(found)) = result.get("workers") else { return Ok(()) };
         if let Some(kind) = found.keys().find(|kind| !expected.contains_key(*kind)) {
-            return Err(format!("there are no workers of the kind {kind}"));
+            return Err(format!("there are no workers of the kind {}", cut(kind)));
         }
         for (kind, expected) in &expected {
             let found = found.get(kind).ok_or_else(|| format!("there is no {kind}"))?;
@@ -375,6 +406,7 @@ fn same_workers(kind: &str, found: &Value, expected: &Value) -> Checked {
     }
     match found.iter().zip(&expected).find(|(found, expected)| found != expected) {
         Some((found, expected)) => {
+            let (found, expected) = (cut(&found.to_string()), cut(&expected.to_string()));
             Err(format!("a worker of the kind {kind} is {found} in place of {expected}"))
         }
         None => Ok(()),
@@ -392,7 +424,7 @@ fn each_state(probe: &Probe, mut check: impl FnMut(&Value) -> Checked) -> Checke
     Ok(())
 }
 
-fn not_known(_: Dialect, probe: &Probe) -> Checked {
+fn not_known(dialect: Dialect, probe: &Probe) -> Checked {
     let (no_chains, no_state) =
         (probe.state.chains().is_err(), probe.state.snapshot.status().value().is_err());
     let is_unknown = |question: &Question| match question {
@@ -401,11 +433,47 @@ fn not_known(_: Dialect, probe: &Probe) -> Checked {
         _ => false,
     };
     for (question, response) in probe.answers(is_unknown) {
-        if success(response).and_then(result).is_ok() {
-            return Err(format!("{} succeeds", question.target(&probe.state)));
+        let status = response.status();
+        let is_right = match dialect {
+            V0_7 => status.is_server_error(),
+            V1_13 | Any => success(response).and_then(result).is_err(),
+        };
+        if !is_right {
+            let target = question.target(&probe.state);
+            return Err(format!("{target}: the status is {status}, as if it were known"));
         }
     }
     Ok(())
+}
+
+fn error_json(_: Dialect, probe: &Probe) -> Checked {
+    for (question, response) in probe.answers(|_| true) {
+        let status = response.status();
+        let is_error = status.is_client_error() || status.is_server_error();
+        let body = serde_json::from_slice::<serde::de::IgnoredAny>(response.body());
+        if is_error && (body.is_err() || !is_json(response)) {
+            let (method, target) = (question.method(), question.target(&probe.state));
+            return Err(format!("{method} {target}: the answer of status {status} is not JSON"));
+        }
+    }
+    Ok(())
+}
+
+fn error_empty(_: Dialect, probe: &Probe) -> Checked {
+    let is_refused =
+        |question: &Question| matches!(question, Question::UnknownPath | Question::Post);
+    for (question, response) in probe.answers(is_refused) {
+        if !response.body().is_empty() {
+            let (method, target) = (question.method(), question.target(&probe.state));
+            return Err(format!("{method} {target}: there is a body"));
+        }
+    }
+    Ok(())
+}
+
+fn is_json(response: &Response<Bytes>) -> bool {
+    let kind = response.headers().get(CONTENT_TYPE);
+    kind.is_some_and(|kind| kind.as_bytes().starts_with(b"application/json"))
 }
 
 fn unknown_path(_: Dialect, probe: &Probe) -> Checked {
@@ -456,6 +524,7 @@ fn result(body: Value) -> Result<Value, String> {
     };
     let status = envelope.get("status").cloned().unwrap_or_default();
     if status != "success" {
+        let status = cut(&status.to_string());
         return Err(format!("the envelope's status is {status} in place of \"success\""));
     }
     envelope.remove("result").ok_or_else(|| "the envelope has no result".to_owned())
@@ -470,8 +539,139 @@ fn same_texts(what: &str, found: &Value, expected: &mut [&str]) -> Checked {
     texts.sort_unstable();
     expected.sort_unstable();
     if texts == expected {
-        Ok(())
-    } else {
-        Err(format!("{what} is {texts:?} in place of {expected:?}"))
+        return Ok(());
+    }
+    let (found, expected) = (cut(&format!("{texts:?}")), cut(&format!("{expected:?}")));
+    Err(format!("{what} is {found} in place of {expected}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::dialect::Dialect;
+    use super::super::probe::{Probe, Question};
+    use super::super::states;
+    use super::{ANSWERS, Findings, RULES};
+    use crate::module::{Engine, Limits, Module};
+    use bytes::Bytes;
+    use http::header::{ALLOW, CONTENT_TYPE};
+    use http::{HeaderValue, Response, StatusCode};
+
+    /// All that the dialect's own module answers.
+    async fn probes(dialect: Dialect) -> Vec<Probe> {
+        let engine = Engine::new(&Limits::default()).unwrap();
+        let module = Module::from_bytes(&engine, "own", dialect.component()).unwrap();
+        let mut probes = Vec::new();
+        for state in states::made_up() {
+            probes.push(Probe::of(&module, state).await);
+        }
+        probes
+    }
+
+    fn broken(dialect: Dialect, probes: &[Probe]) -> Vec<&'static str> {
+        let mut findings = Findings::new(dialect);
+        for probe in probes {
+            findings.judge(probe);
+        }
+        let failed = findings.rules.iter().filter(|(_, failure)| failure.is_some());
+        failed.map(|(rule, _)| rule.name).collect()
+    }
+
+    type Change = fn(&mut Response<Bytes>);
+
+    fn replace(response: &mut Response<Bytes>, from: &str, to: &str) {
+        let body = std::str::from_utf8(response.body()).unwrap();
+        assert!(body.contains(from), "{from} is not in {body}");
+        *response.body_mut() = body.replace(from, to).into();
+    }
+
+    /// What each rule finds: the dialect, the state, the question, what is
+    /// changed in its answer, and the rules that are broken then.
+    const ROWS: &[(Dialect, &str, Question, Change, &[&str])] = &[
+        (V, S, Question::Version, |r| *r.body_mut() = "no".into(), &["json", "version-shape"]),
+        (V, S, Question::Chains, |r| drop(r.headers_mut().remove(CONTENT_TYPE)), &["json"]),
+        (V, S, Question::Version, |r| replace(r, "name", "nam"), &["version-shape"]),
+        (N, S, Question::Version, |r| replace(r, "success", "error"), &["version-envelope"]),
+        (
+            V,
+            "every field",
+            Question::Version,
+            |r| replace(r, "9.8.7", "9.8.6"),
+            &["version-entries"],
+        ),
+        (V, S, Question::Version, |r| replace(r, "ibc-relayer-rest", "x"), &["version-entries"]),
+        (V, S, Question::Chains, |r| replace(r, "ibc-1", "ibc-2"), &["chains"]),
+        (V, "no chains", Question::Chains, |r| replace(r, "[]", "[\"a\"]"), &["chains"]),
+        (V, S, Question::Chain(1), |r| *r.status_mut() = StatusCode::FOUND, &["chain-found"]),
+        (V, S, Question::Chain(0), |r| *r.body_mut() = NULL.into(), &["chain-found"]),
+        (V, S, Question::Chain(0), |r| replace(r, "key_name", "key"), &["chain-fields"]),
+        (V, S, Question::Chain(0), |r| replace(r, "}}}", "},\"a\":1}}"), &["chain-fields"]),
+        (V, S, Question::Chain(0), |r| replace(r, "\"10s\"", "10"), &["chain-values"]),
+        (V, "every field", Question::Chain(0), |r| replace(r, "14days", "336h"), &["chain-values"]),
+        (N, "every field", Question::Chain(0), |r| replace(r, "3-5", "3-4"), &["chain-values"]),
+        (V, S, Question::UnknownChain, |r| *r.status_mut() = StatusCode::OK, &["chain-unknown"]),
+        (V, S, Question::UnknownChain, |r| replace(r, "error", "success"), &["chain-unknown"]),
+        (N, S, Question::UnknownChain, |r| replace(r, "NotFound", "Gone"), &["chain-unknown-200"]),
+        (V, S, Question::State, |r| replace(r, "workers", "work"), &["state"]),
+        (V, S, Question::State, |r| replace(r, "[\"ibc-0\",", "["), &["state-chains"]),
+        (V, S, Question::State, |r| replace(r, "\"id\":1,", "\"id\":9,"), &["state-workers"]),
+        (V, S, Question::State, |r| replace(r, "\"Client\":[", "\"Wallet\":["), &["state-workers"]),
+        (N, "every field", Question::State, |r| replace(r, "true", "false"), &["state-workers"]),
+        (V, K, Question::State, |r| *r.status_mut() = StatusCode::OK, &["not-known"]),
+        (V, K, Question::Chains, |r| *r.status_mut() = StatusCode::NOT_FOUND, &["not-known"]),
+        (
+            N,
+            K,
+            Question::Chains,
+            |r| {
+                *r.status_mut() = StatusCode::OK;
+                replace(r, "error", "success");
+            },
+            &["not-known"],
+        ),
+        (V, S, Question::UnknownPath, |r| *r.body_mut() = Bytes::new(), &["json", "error-json"]),
+        (N, S, Question::UnknownPath, |r| *r.body_mut() = "no".into(), &["error-empty"]),
+        (V, S, Question::UnknownPath, |r| *r.status_mut() = StatusCode::GONE, &["unknown-path"]),
+        (V, S, Question::Post, |r| *r.status_mut() = StatusCode::FORBIDDEN, &["method"]),
+        (
+            V,
+            S,
+            Question::Post,
+            |r| {
+                r.headers_mut().insert(ALLOW, HeaderValue::from_static("HEAD"));
+            },
+            &["method"],
+        ),
+    ];
+    const V: Dialect = Dialect::V0_7;
+    const N: Dialect = Dialect::V1_13;
+    const S: &str = "sample";
+    const K: &str = "nothing known yet";
+    const NULL: &str = r#"{"status":"success","result":null}"#;
+
+    #[tokio::test]
+    async fn each_rule_finds_what_it_is_for_and_nothing_else() {
+        for (dialect, state, question, change, expected) in ROWS {
+            let mut probes = probes(*dialect).await;
+            assert_eq!(broken(*dialect, &probes), [""; 0]);
+            let probe = probes.iter_mut().find(|probe| probe.state.name == *state).unwrap();
+            let asked = probe.asked.iter_mut().find(|asked| asked.question == *question).unwrap();
+            change(asked.outcome.as_mut().unwrap());
+            assert_eq!(broken(*dialect, &probes), *expected, "{state} {question:?}");
+        }
+        // And every rule is found broken by one of them.
+        for rule in RULES.iter().filter(|rule| rule.name != ANSWERS) {
+            assert!(
+                ROWS.iter().any(|(.., expected)| expected.contains(&rule.name)),
+                "{}",
+                rule.name
+            );
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_not_answered_is_not_held_against_other_rules() {
+        let mut probes = probes(V).await;
+        probes[0].asked[0].outcome = Err("it trapped".into());
+        assert_eq!(broken(V, &probes[..1]), [ANSWERS]);
     }
 }

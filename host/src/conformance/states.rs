@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::state::{
-    AddressType, ChainConfig, ChainKind, ChannelFilter, ChannelMinFees, DynamicGasPrice,
-    EventSource, ExcludedSequences, FilterPolicy, GasPrice, MinFee, NotReady, Object, OtherObject,
-    PacketFilter, Ratio, RelayerState, Snapshot, StatePublisher, Value, Worker, WorkerData, sample,
+    AddressType, ChainConfig, ChainKind, ChannelFilter, ChannelMinFees, Component, DynamicGasPrice,
+    EventSource, ExcludedSequences, ExtensionOption, FilterPolicy, GasPrice, MinFee, NotReady,
+    Object, OtherObject, PacketFilter, Ratio, RelayerState, Snapshot, StatePublisher, Value,
+    Worker, WorkerData, sample,
 };
 
 /// The channels of the state that has many.
@@ -55,7 +56,27 @@ fn every_field(publisher: &StatePublisher) {
         gas_price: Some(GasPrice { price: 0.000_001, denom: "peg\"\\\u{fc}".into() }),
         ..full("odd \u{fc}/%\"chain", FilterPolicy::Deny(channels()))
     };
-    let chains = vec![full("full-1", FilterPolicy::Allow(channels())), bare, penumbra, odd];
+    let namada = ChainConfig {
+        kind: ChainKind::Namada,
+        address_type: Some(AddressType::Cosmos),
+        event_source: Some(EventSource::Pull {
+            interval: Duration::from_millis(1500),
+            max_retries: 0,
+        }),
+        ..full("namada-1", FilterPolicy::AllowAll)
+    };
+    let unheard = ChainConfig {
+        extension_options: vec![ExtensionOption { name: "fee".into(), value: "1".into() }],
+        ..ChainConfig::new("unheard-1", ChainKind::Other("Unheard".into()))
+    };
+    let components = [("ibc-relayer", "9.8.7"), ("telemetry", "0.1+b\"")];
+    publisher.set_components(
+        components
+            .map(|(name, version)| Component { name: name.into(), version: version.into() })
+            .into(),
+    );
+    let chains =
+        vec![full("full-1", FilterPolicy::Allow(channels())), bare, penumbra, namada, unheard, odd];
     publisher.set_chains(chains).expect("their identifiers differ");
     publisher.set_state(RelayerState {
         chains: vec!["full-1".into(), "bare-1".into()],
@@ -116,6 +137,10 @@ fn full(id: &str, policy: FilterPolicy) -> ChainConfig {
         address_type: Some(AddressType::Ethermint { pk_type: "/ethsecp256k1.PubKey".into() }),
         compat_mode: Some("0.37".into()),
         clear_interval: Some(100),
+        extension_options: vec![ExtensionOption {
+            name: "ethermint_dynamic_fee".into(),
+            value: "1".into(),
+        }],
         excluded_sequences: vec![ExcludedSequences {
             channel: "channel-1".into(),
             ranges: vec![1..=1, 3..=5],

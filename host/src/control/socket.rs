@@ -1,12 +1,13 @@
 //! The socket: a file that only its owner can read and write.
 
 use std::env;
-use std::fs::{self, DirBuilder, Permissions};
+use std::fs::{self, DirBuilder, File, Permissions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{FlockOperation, flock};
 use tokio::net::UnixListener;
 
 /// The socket's name in the folder for such things.
@@ -14,6 +15,10 @@ const NAME: &str = "relayer-rest.sock";
 
 /// The longest path of a socket that systems take, in bytes.
 const LONGEST: usize = 107;
+
+/// What the path of a socket has behind that of its folder while it is made:
+/// `/.123456/s`.
+const IN_FOLDER: usize = 10;
 
 /// A socket that is listened on. Its file is removed when it is dropped.
 #[derive(Debug)]
@@ -80,20 +85,28 @@ impl ControlSocket {
     /// To be called in a runtime of tokio.
     pub fn bind(path: &Path) -> Result<Self, ControlError> {
         let fault = |source| ControlError::Io { path: path.to_owned(), source };
-        if path.as_os_str().len() > LONGEST {
-            return Err(ControlError::TooLong { path: path.to_owned() });
-        }
         let folder = match path.parent() {
             Some(folder) if folder != Path::new("") => folder,
             _ => Path::new("."),
         };
+        let longest = path.as_os_str().len().max(folder.as_os_str().len() + IN_FOLDER);
+        if longest > LONGEST {
+            return Err(ControlError::TooLong { path: path.to_owned() });
+        }
         if path == default_path() {
             own_folder(folder).map_err(fault)?;
         }
+        // One at a time: of two that start at once, one finds the other's.
+        let turn = File::open(folder).map_err(fault)?;
+        flock(&turn, FlockOperation::LockExclusive).map_err(|error| fault(error.into()))?;
         look(path)?;
         // Made in a folder that nobody else can look into, and put into its
         // place when its mode is right: at no time can others connect.
-        let private = tempfile::Builder::new().prefix(".").tempdir_in(folder).map_err(fault)?;
+        let private = tempfile::Builder::new()
+            .prefix(".")
+            .permissions(Permissions::from_mode(0o700))
+            .tempdir_in(folder)
+            .map_err(fault)?;
         let inner = private.path().join("s");
         let listener = UnixListener::bind(&inner).map_err(fault)?;
         fs::set_permissions(&inner, Permissions::from_mode(0o600)).map_err(fault)?;

@@ -14,6 +14,8 @@ use tokio::net::UnixStream;
 use url::form_urlencoded;
 
 use crate::control::{Fault, RolledBack, Status};
+use crate::files;
+use crate::module::MOST_BYTES;
 use crate::registry::{Candidate, Source, SwapReport};
 
 /// Controls a server through its socket.
@@ -36,6 +38,12 @@ pub enum ControlClientError {
         path: PathBuf,
         /// Why.
         source: io::Error,
+    },
+    /// Another user listens on the socket.
+    #[error("control socket {}: another user listens there, and may say what is not so; give the right one with --control PATH", path.display())]
+    Stranger {
+        /// The socket.
+        path: PathBuf,
     },
     /// The server does not do it.
     #[error("{0}")]
@@ -89,7 +97,7 @@ impl ControlClient {
         let (name, bytes) = match candidate.source {
             Source::Bytes { name, bytes } => (name, bytes),
             Source::File(file) => {
-                let bytes = tokio::fs::read(&file).await.map_err(|source| {
+                let bytes = files::read(&file, MOST_BYTES).map_err(|source| {
                     ControlClientError::Unreadable { file: file.clone(), source }
                 })?;
                 (file.display().to_string(), bytes.into())
@@ -122,6 +130,11 @@ impl ControlClient {
         let stream = UnixStream::connect(&self.path)
             .await
             .map_err(|source| ControlClientError::Connect { path: self.path.clone(), source })?;
+        let server = stream.peer_cred().map(|peer| peer.uid());
+        let is_trusted = |uid| uid == 0 || uid == rustix::process::geteuid().as_raw();
+        if !server.is_ok_and(is_trusted) {
+            return Err(ControlClientError::Stranger { path: self.path.clone() });
+        }
         let target = target(path, parameters);
         let asked = async {
             let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;

@@ -37,7 +37,10 @@ impl Display for Offence {
                 write!(f, "{import} (the host has version {CONTRACT_VERSION})")
             }
             Self::Function { import, function } => {
-                write!(f, "{import} function {function} (the host's version does not have it)")
+                write!(
+                    f,
+                    "{import} function {function} (the host's version {CONTRACT_VERSION} does not have it)"
+                )
             }
         }
     }
@@ -96,7 +99,14 @@ fn known(import: &str) -> Result<&'static [&'static str], Offence> {
     IMPORTS
         .iter()
         .find_map(|(interface, functions)| (*interface == name).then_some(*functions))
-        .ok_or_else(unknown)
+        .ok_or_else(|| {
+            if version == CONTRACT_VERSION {
+                unknown()
+            } else {
+                // It may have come with a later one.
+                Offence::Version { import: import.to_owned() }
+            }
+        })
 }
 
 /// Whether a component built for this version of the contract fits, going by

@@ -180,16 +180,23 @@ impl Module {
         Ok(Place { module: self, _permit: permit })
     }
 
+    /// Waits for the place that is kept for looking at modules: clients never
+    /// have it, and it takes none of theirs.
+    pub(crate) async fn place_aside(&self) -> Result<Place<'_>, CallError> {
+        let permit = self.engine.admission.aside().await.map_err(|_| CallError::Overloaded)?;
+        Ok(Place { module: self, _permit: permit })
+    }
+
     async fn handle(
         &self,
         request: Arc<ModuleRequest>,
         snapshot: Arc<Snapshot>,
     ) -> Result<ModuleAnswer, CallError> {
         let _running = self.engine.ticker.run();
-        self.tally.run();
+        let run = self.tally.run();
         let answer = self.fresh(request, snapshot).await;
         if answer.as_ref().is_err_and(CallError::is_fault) {
-            self.tally.fault();
+            self.tally.fault(run);
         }
         answer
     }

@@ -132,7 +132,8 @@ fn config(limits: &Limits, cache: Option<Cache>) -> Config {
 }
 
 fn pool(limits: &Limits) -> PoolingAllocationConfig {
-    let count = limits.concurrency;
+    // One more than clients have: for looking at modules.
+    let count = limits.concurrency + 1;
     let mut pool = PoolingAllocationConfig::new();
     pool.total_component_instances(count)
         .total_core_instances(count * CORE_INSTANCES)
@@ -160,9 +161,9 @@ mod tests {
         let limits = Limits { concurrency: 3, memory: ByteSize::mib(7), ..Limits::default() };
         let engine = Engine::new(&limits).unwrap().wasmtime;
         let pool = engine.get_pooling_config().expect("the allocator is a pool");
-        assert_eq!(pool.get_total_component_instances(), 3);
-        assert_eq!(pool.get_total_memories(), 3);
-        assert_eq!(pool.get_total_stacks(), 3);
+        assert_eq!(pool.get_total_component_instances(), 4);
+        assert_eq!(pool.get_total_memories(), 4);
+        assert_eq!(pool.get_total_stacks(), 4);
         assert_eq!(pool.get_max_memory_size(), 7 << 20);
         assert_eq!(pool.get_memory_keep_resident(), MEMORY_KEPT);
     }

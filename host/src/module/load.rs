@@ -20,6 +20,7 @@ use super::contract::{CONTRACT_VERSION, HANDLER, interface};
 use super::engine::Engine;
 use super::limits::Limits;
 use super::tally::Tally;
+use crate::files;
 
 /// A component that can be asked.
 #[derive(Clone)]
@@ -34,6 +35,9 @@ pub struct Module {
     label: HeaderValue,
     pub(super) tally: Tally,
 }
+
+/// No component is larger, in bytes.
+pub(crate) const MOST_BYTES: u64 = 1 << 30;
 
 /// What the module that serves the API is called.
 pub const API: &str = "api";
@@ -79,7 +83,7 @@ pub enum LoadError {
     },
     /// It wants more memory from the start than it may have.
     #[error(
-        "module {name}: wants more memory than the limit of {limit}: {reason}; raise module.limits.memory"
+        "module {name}: wants more memory than the limit of {limit}: {reason}; raise limits.memory in the settings"
     )]
     Memory {
         /// The module.
@@ -130,7 +134,7 @@ impl Module {
     /// Reads, compiles and checks a component from a file. Takes some tens of
     /// milliseconds, on the calling thread.
     pub fn from_file(engine: &Engine, file: &Path) -> Result<Self, LoadError> {
-        let bytes = std::fs::read(file)
+        let bytes = files::read(file, MOST_BYTES)
             .map_err(|source| LoadError::Unreadable { file: file.to_owned(), source })?;
         Self::from_bytes(engine, &file.display().to_string(), &bytes)
     }
@@ -200,6 +204,18 @@ impl Module {
     #[must_use]
     pub fn label(&self) -> &HeaderValue {
         &self.label
+    }
+
+    /// The same module, counted anew.
+    #[must_use]
+    pub fn afresh(self) -> Self {
+        Self { tally: Tally::default(), ..self }
+    }
+
+    /// The first run that failed, counted from 1.
+    #[must_use]
+    pub fn first_fault(&self) -> Option<u64> {
+        self.tally.first_fault()
     }
 
     /// How often it was asked, by this and every clone of it.

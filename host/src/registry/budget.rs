@@ -61,12 +61,12 @@ pub(super) struct Spending {
 }
 
 impl Spending {
-    /// Whether that is too much: this many failures among this many runs,
-    /// counted from when the module came into service.
+    /// Whether that is too much: this many failures, the first of them in this
+    /// run, counted from when the module came into service.
     pub(super) fn is_spent(
         &mut self,
         budget: &FaultBudget,
-        runs: u64,
+        first: Option<u64>,
         faults: u64,
         now: Instant,
     ) -> bool {
@@ -75,7 +75,7 @@ impl Spending {
         }
         self.known = self.known.max(faults);
         self.recent.retain(|fault| now.duration_since(*fault) < budget.within);
-        (faults > 0 && runs <= budget.first) || self.recent.len() >= budget.faults as usize
+        first.is_some_and(|run| run <= budget.first) || self.recent.len() >= budget.faults as usize
     }
 }
 
@@ -88,9 +88,9 @@ mod tests {
     fn one_failure_at_the_start_is_too_much() {
         let budget = FaultBudget::default();
         let now = Instant::now();
-        assert!(!Spending::default().is_spent(&budget, 100, 0, now));
-        assert!(Spending::default().is_spent(&budget, 100, 1, now));
-        assert!(!Spending::default().is_spent(&budget, 101, 1, now));
+        assert!(!Spending::default().is_spent(&budget, None, 0, now));
+        assert!(Spending::default().is_spent(&budget, Some(100), 1, now));
+        assert!(!Spending::default().is_spent(&budget, Some(101), 1, now));
     }
 
     #[test]
@@ -109,7 +109,7 @@ mod tests {
             (10, 5, false),
             (12, 7, true),
         ] {
-            let spent = spending.is_spent(&budget, 1_000, faults, at(seconds));
+            let spent = spending.is_spent(&budget, Some(1_000), faults, at(seconds));
             assert_eq!(spent, is_spent, "{seconds} s, {faults} failures");
         }
     }
@@ -117,7 +117,7 @@ mod tests {
     #[test]
     fn failures_at_once_are_all_counted() {
         let budget = FaultBudget::default();
-        assert!(Spending::default().is_spent(&budget, 1_000, 5, Instant::now()));
-        assert!(Spending::default().is_spent(&budget, 1_000, u64::MAX, Instant::now()));
+        assert!(Spending::default().is_spent(&budget, Some(1_000), 5, Instant::now()));
+        assert!(Spending::default().is_spent(&budget, Some(1_000), u64::MAX, Instant::now()));
     }
 }

@@ -15,8 +15,8 @@ const MOST: usize = 8;
 /// The longest value that is shown, in bytes.
 const LONGEST: usize = 120;
 
-/// Headers that differ for no reason of the modules'.
-const OF_THE_HOST: [HeaderName; 3] = [ETAG, X_RELAYER_MODULE, X_REQUEST_ID];
+/// Bodies that are larger are not looked into, in bytes.
+const LARGE: usize = 8 << 20;
 
 /// A request that two modules answer differently.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -48,21 +48,26 @@ pub(super) fn changes(from: &Answer, to: &Answer) -> Vec<Change> {
         let status = |answer: &Answer| Some(answer.status().as_u16().to_string());
         changes.push(Change { what: "status".into(), from: status(from), to: status(to) });
     }
+    let is_etag_compared = from.has_own_etag() || to.has_own_etag();
+    let is_of_the_modules = |name: &HeaderName| {
+        *name != X_RELAYER_MODULE && *name != X_REQUEST_ID && (*name != ETAG || is_etag_compared)
+    };
     let (from, to) = (from.plain(), to.plain());
-    headers(&from.headers, &to.headers, &mut changes);
+    headers(&from.headers, &to.headers, is_of_the_modules, &mut changes);
     if from.body != to.body {
         body(&from.body, &to.body, &mut changes);
     }
     changes
 }
 
-fn headers(from: &HeaderMap, to: &HeaderMap, changes: &mut Vec<Change>) {
-    let names: BTreeSet<&str> = from
-        .keys()
-        .chain(to.keys())
-        .filter(|name| !OF_THE_HOST.contains(name))
-        .map(HeaderName::as_str)
-        .collect();
+fn headers(
+    from: &HeaderMap,
+    to: &HeaderMap,
+    is_compared: impl Fn(&HeaderName) -> bool,
+    changes: &mut Vec<Change>,
+) {
+    let names = from.keys().chain(to.keys()).filter(|name| is_compared(name));
+    let names: BTreeSet<&str> = names.map(HeaderName::as_str).collect();
     for name in names {
         let values = |headers: &HeaderMap| -> Option<String> {
             let values: Vec<_> =
@@ -77,62 +82,87 @@ fn headers(from: &HeaderMap, to: &HeaderMap, changes: &mut Vec<Change>) {
 }
 
 fn body(from: &[u8], to: &[u8], changes: &mut Vec<Change>) {
-    let json = |body| serde_json::from_slice::<Value>(body).ok();
-    let before = changes.len();
+    let json = |body: &[u8]| {
+        if body.len() > LARGE { None } else { serde_json::from_slice::<Value>(body).ok() }
+    };
+    let mut places = Places::default();
     if let (Some(from), Some(to)) = (json(from), json(to)) {
-        json_changes(&mut String::new(), &from, &to, changes);
+        places.compare(&mut String::new(), &from, &to);
     }
-    if changes.len() == before {
+    if places.count == 0 {
         // Not JSON, or the same but for how it is written.
         changes.push(Change { what: "body".into(), from: Some(text(from)), to: Some(text(to)) });
     }
-    if changes.len() > before + MOST {
-        let more = changes.len() - before - MOST;
-        changes.truncate(before + MOST);
-        let what = format!("body: {more} more places");
+    changes.append(&mut places.first);
+    if places.count > MOST {
+        let what = format!("body: {} more places", places.count - MOST);
         changes.push(Change { what, from: None, to: None });
     }
 }
 
-fn json_changes(pointer: &mut String, from: &Value, to: &Value, changes: &mut Vec<Change>) {
-    let mut inner = |key: &str, from: Option<&Value>, to: Option<&Value>, changes: &mut Vec<_>| {
+/// The places in which two values differ: the first of them, and how many there
+/// are.
+#[derive(Default)]
+struct Places {
+    first: Vec<Change>,
+    count: usize,
+}
+
+impl Places {
+    fn compare(&mut self, pointer: &mut String, from: &Value, to: &Value) {
+        match (from, to) {
+            (Value::Object(from), Value::Object(to)) => {
+                for (key, value) in from {
+                    self.inner(pointer, key, Some(value), to.get(key));
+                }
+                for (key, value) in to.iter().filter(|(key, _)| !from.contains_key(*key)) {
+                    self.inner(pointer, key, None, Some(value));
+                }
+            }
+            (Value::Array(from), Value::Array(to)) => {
+                for place in 0..from.len().max(to.len()) {
+                    self.inner(pointer, &place.to_string(), from.get(place), to.get(place));
+                }
+            }
+            (from, to) if from == to => {}
+            (from, to) => self.add(pointer, Some(from), Some(to)),
+        }
+    }
+
+    fn inner(&mut self, pointer: &mut String, key: &str, from: Option<&Value>, to: Option<&Value>) {
         let length = pointer.len();
         pointer.push('/');
         pointer.push_str(&key.replace('~', "~0").replace('/', "~1"));
         match (from, to) {
-            (Some(from), Some(to)) => json_changes(pointer, from, to, changes),
-            (from, to) => changes.push(change(pointer, from, to)),
+            (Some(from), Some(to)) => self.compare(pointer, from, to),
+            (from, to) => self.add(pointer, from, to),
         }
         pointer.truncate(length);
-    };
-    match (from, to) {
-        (Value::Object(from), Value::Object(to)) => {
-            for (key, value) in from {
-                inner(key, Some(value), to.get(key), changes);
-            }
-            for (key, value) in to.iter().filter(|(key, _)| !from.contains_key(*key)) {
-                inner(key, None, Some(value), changes);
-            }
-        }
-        (Value::Array(from), Value::Array(to)) => {
-            for place in 0..from.len().max(to.len()) {
-                inner(&place.to_string(), from.get(place), to.get(place), changes);
-            }
-        }
-        (from, to) if from == to => {}
-        (from, to) => changes.push(change(pointer, Some(from), Some(to))),
     }
-}
 
-fn change(pointer: &str, from: Option<&Value>, to: Option<&Value>) -> Change {
-    let shown = |value: &Value| text(value.to_string().as_bytes());
-    Change { what: format!("body {pointer}"), from: from.map(shown), to: to.map(shown) }
+    fn add(&mut self, pointer: &str, from: Option<&Value>, to: Option<&Value>) {
+        self.count += 1;
+        if self.first.len() < MOST {
+            let shown = |value: &Value| text(value.to_string().as_bytes());
+            let what = format!("body {}", cut(pointer));
+            self.first.push(Change { what, from: from.map(shown), to: to.map(shown) });
+        }
+    }
 }
 
 /// Bytes as text, cut where they are many.
 fn text(bytes: &[u8]) -> String {
     let shown = String::from_utf8_lossy(&bytes[..bytes.len().min(LONGEST)]).into_owned();
     if bytes.len() > LONGEST { format!("{shown}… ({} bytes)", bytes.len()) } else { shown }
+}
+
+/// A text that a module may have made, cut where it is long.
+pub(crate) fn cut(text: &str) -> String {
+    const LONGEST: usize = 400;
+    match text.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{}… ({} bytes)", &text[..end], text.len()),
+        None => text.to_owned(),
+    }
 }
 
 #[cfg(test)]

@@ -2,31 +2,32 @@
 //! own that leaves the processors to the requests.
 
 use std::collections::HashSet;
-use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::sync::Arc;
-use std::thread;
 
 use bytes::Bytes;
 use http::uri::PathAndQuery;
 use http::{HeaderMap, Method};
+use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
 
-use super::compare::{self, Change, Difference};
+use super::compare::{self, Change, Difference, cut};
 use super::mount::Active;
 use super::report::{Refusal, SwapStep};
 use super::swap::{Candidate, Progress, Source};
 use crate::answer::Answer;
 use crate::conformance::{self, Dialect, Verdict};
+use crate::files;
 use crate::module::{Digest, Module, ModuleRequest};
 use crate::response_cache::Question;
 use crate::state::Snapshot;
 
-/// The priority of the thread: the least there is.
-const NICE: i32 = 19;
-
 /// The questions of clients that a candidate is asked, at most.
 const MOST_ASKED: usize = 100;
+
+/// The answers of a candidate that are kept to be remembered, in bytes; when
+/// there are more, it is not asked more.
+const MOST_BYTES: usize = 64 << 20;
 
 /// What a candidate is asked in any case, where it is to serve the API.
 const ALWAYS: [&str; 3] = ["/version", "/chains", "/state"];
@@ -82,8 +83,8 @@ impl Asked {
 
     /// Adds what every API is asked, where it is not among the questions.
     pub(super) fn and_always(mut questions: Vec<Self>) -> Vec<Self> {
-        let known: HashSet<_> =
-            questions.iter().map(|asked| asked.question.target.to_string()).collect();
+        let known = questions.iter().filter(|asked| asked.question.method == Method::GET);
+        let known: HashSet<_> = known.map(|asked| asked.question.target.to_string()).collect();
         let new = ALWAYS.into_iter().filter(|target| !known.contains(*target));
         questions.extend(new.map(|target| Self {
             question: Arc::new(ModuleRequest {
@@ -101,22 +102,16 @@ impl Asked {
 }
 
 impl Examination {
-    /// Looks at the candidate, on a thread of its own. Nothing where it is the
-    /// module in service. It is given up when nobody waits for it any more,
-    /// but what is being compiled is compiled to its end.
+    /// Looks at the candidate, on the mount's thread for that. Nothing where it
+    /// is the module in service. It is given up when nobody waits for it any
+    /// more, but what is being compiled is compiled to its end.
     pub(super) async fn run(self) -> Result<Option<Found>, Refused> {
         let fault = |error: &dyn std::fmt::Display| {
             Refused(Refusal::Host, format!("the host cannot look at the module: {error}"))
         };
         let (mut sender, receiver) = oneshot::channel();
-        let work = move || {
-            // Where the system does not allow it, it is done all the same.
-            rustix::process::setpriority_process(None, NICE).ok();
-            let runtime = match tokio::runtime::Builder::new_current_thread().enable_time().build()
-            {
-                Ok(runtime) => runtime,
-                Err(error) => return drop(sender.send(Err(fault(&error)))),
-            };
+        let mount = Arc::clone(&self.progress.mount);
+        let work = move |runtime: &Runtime| {
             let found = runtime.block_on(async {
                 tokio::select! {
                     biased;
@@ -128,13 +123,10 @@ impl Examination {
                 drop(sender.send(found));
             }
         };
-        thread::Builder::new()
-            .name("candidate".to_owned())
-            .spawn(work)
-            .map_err(|error| fault(&error))?;
+        mount.examiner.run(Box::new(work)).map_err(|error| fault(&error))?;
         receiver
             .await
-            .map_err(|_| fault(&"the thread panicked; this is a bug, please report it"))?
+            .map_err(|_| fault(&"its thread panicked; this is a bug, please report it"))?
     }
 
     async fn examine(self) -> Result<Option<Found>, Refused> {
@@ -159,42 +151,47 @@ impl Examination {
             return Err(refused);
         }
         let _step = self.progress.begin(SwapStep::Compare);
-        let (mut differences, mut answers) = (Vec::new(), Vec::new());
-        let compared = self.questions.len();
+        // What it costs to compare is not what clients cost it.
+        let in_service = self.active.module().clone().afresh();
+        let (mut differences, mut answers, mut bytes) = (Vec::new(), Vec::new(), 0);
         for asked in &self.questions {
             let answer = self.answer(&module, &asked.question).await.map_err(|error| {
                 let ModuleRequest { method, target, .. } = &*asked.question;
-                self.refused(Refusal::Faults, &taken.name, &format!("{method} {target}: {error}"))
+                let message = format!("{method} {}: {}", cut(target.as_str()), cut(&error));
+                self.refused(Refusal::Faults, &taken.name, &message)
             })?;
-            differences.extend(self.difference(asked, &answer).await);
+            answer.set_asked(asked.times);
+            differences.extend(self.difference(&in_service, asked, &answer).await);
+            bytes += answer.plain().body.len();
             answers.push(answer);
+            if bytes > MOST_BYTES {
+                break;
+            }
         }
+        let compared = answers.len();
         Ok(Some(Found { module, compared, differences, answers }))
     }
 
     /// Reads the candidate, no more of it than it may have.
     fn take(&self) -> Result<Taken, Refused> {
         let most = self.progress.mount().limits.size;
-        let limit = usize::try_from(most.as_u64()).unwrap_or(usize::MAX);
         let name = self.candidate.source.name();
         let bytes = match &self.candidate.source {
             Source::Bytes { bytes, .. } => bytes.clone(),
-            Source::File(file) => {
-                let read = || -> io::Result<Vec<u8>> {
-                    let mut bytes = Vec::new();
-                    File::open(file)?.take(limit as u64 + 1).read_to_end(&mut bytes)?;
-                    Ok(bytes)
-                };
-                read().map(Bytes::from).map_err(|error| {
+            Source::File(file) => match files::read(file, most.as_u64()) {
+                Ok(bytes) => bytes.into(),
+                Err(error) if error.kind() == io::ErrorKind::FileTooLarge => {
+                    return Err(self.too_large(&name));
+                }
+                Err(error) => {
                     let message =
                         format!("cannot be read: {error}; check the path and its permissions");
-                    self.refused(Refusal::Unreadable, &name, &message)
-                })?
-            }
+                    return Err(self.refused(Refusal::Unreadable, &name, &message));
+                }
+            },
         };
-        if bytes.len() > limit {
-            let message = format!("is larger than {most}; raise swap.size where that is right");
-            return Err(self.refused(Refusal::TooLarge, &name, &message));
+        if bytes.len() as u64 > most.as_u64() {
+            return Err(self.too_large(&name));
         }
         let digest = Digest::of(&bytes);
         self.progress.read(digest);
@@ -207,7 +204,7 @@ impl Examination {
             );
             return Err(self.refused(Refusal::Digest, &name, &message));
         }
-        if let Some(reason) = self.progress.mount().past().barred.get(&digest) {
+        if let Some(reason) = self.progress.mount().past().reason_against(digest) {
             let message = format!(
                 "was taken out of service before: {reason}; \
                  mend it and give the new one, or restart to have this one again"
@@ -215,6 +212,12 @@ impl Examination {
             return Err(self.refused(Refusal::Barred, &name, &message));
         }
         Ok(Taken { name, bytes, digest })
+    }
+
+    fn too_large(&self, name: &str) -> Refused {
+        let most = self.progress.mount().limits.size;
+        let message = format!("is larger than {most}; raise swap.size where that is right");
+        self.refused(Refusal::TooLarge, name, &message)
     }
 
     /// Compiles the candidate and holds it against the contract. Nothing where
@@ -262,21 +265,26 @@ impl Examination {
     }
 
     /// What the candidate answers in another way than the module in service.
-    async fn difference(&self, asked: &Asked, answer: &Arc<Answer>) -> Option<Difference> {
+    async fn difference(
+        &self,
+        in_service: &Module,
+        asked: &Asked,
+        answer: &Arc<Answer>,
+    ) -> Option<Difference> {
         let before = match &asked.answer {
             Some(answer) => Ok(Arc::clone(answer)),
-            None => self.answer(self.active.module(), &asked.question).await,
+            None => self.answer(in_service, &asked.question).await,
         };
         let changes = match before {
             Ok(before) => compare::changes(&before, answer),
             Err(error) => vec![Change {
                 what: "status".to_owned(),
-                from: Some(format!("no answer: {error}")),
+                from: Some(format!("no answer: {}", cut(&error))),
                 to: Some(answer.status().as_u16().to_string()),
             }],
         };
         let ModuleRequest { method, target, .. } = &*asked.question;
-        let request = format!("{method} {target}");
+        let request = format!("{method} {}", cut(target.as_str()));
         (!changes.is_empty()).then_some(Difference { request, asked: asked.times, changes })
     }
 

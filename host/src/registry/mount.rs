@@ -1,6 +1,5 @@
 //! A mount: the module in service, the one before it, and going back.
 
-use std::collections::HashMap;
 use std::fmt::{self, Debug, Formatter};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime};
@@ -9,6 +8,8 @@ use arc_swap::{ArcSwap, Guard};
 use tracing::{error, info};
 
 use super::budget::{FaultBudget, Spending};
+use super::compare::cut;
+use super::examiner::Examiner;
 use super::path::MountPath;
 use super::status::CandidateStatus;
 use super::swap::SwapLimits;
@@ -30,6 +31,7 @@ pub struct Mount {
     candidate: Mutex<Option<CandidateStatus>>,
     /// Whose candidate is looked at.
     pub(super) turn: Arc<tokio::sync::Mutex<()>>,
+    pub(super) examiner: Examiner,
 }
 
 /// A module that is, or was, in service.
@@ -37,8 +39,6 @@ pub struct Mount {
 pub struct Active {
     pub(super) module: Module,
     pub(super) since: SystemTime,
-    runs_before: u64,
-    faults_before: u64,
     /// The failures that it may have; nothing where there is no going back.
     spending: Option<Mutex<Spending>>,
 }
@@ -48,8 +48,11 @@ pub struct Active {
 pub(super) struct Past {
     pub(super) previous: Option<Module>,
     /// Those that were taken out because they failed, and what is known of it.
-    pub(super) barred: HashMap<Digest, String>,
+    pub(super) barred: Vec<(Digest, String)>,
 }
+
+/// The modules that are known to fail, at most: the newest.
+const MOST_BARRED: usize = 32;
 
 /// There is no module to go back to.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -87,6 +90,7 @@ impl Mount {
             past: Mutex::default(),
             candidate: Mutex::default(),
             turn: Arc::default(),
+            examiner: Examiner::default(),
         }
     }
 
@@ -171,14 +175,19 @@ impl Mount {
         }
     }
 
-    /// Puts a module into service in place of the one that is.
-    pub(super) fn exchange(&self, module: Module) {
+    /// Puts a module into service in place of this one; or says that another
+    /// is there by now, and leaves that.
+    pub(super) fn exchange(&self, module: Module, expected: &Arc<Active>) -> bool {
         let mut past = self.past();
+        if !Arc::ptr_eq(&self.active(), expected) {
+            return false;
+        }
         let new = Arc::new(Active::new(module, true));
-        let old = self.active.swap(Arc::clone(&new));
-        past.previous = Some(old.module.clone());
-        let (from, to) = (old.module.label(), new.module.label());
+        self.active.store(Arc::clone(&new));
+        past.previous = Some(expected.module.clone());
+        let (from, to) = (expected.module.label(), new.module.label());
         info!(mount = %self.path, ?from, ?to, "exchanged the module");
+        true
     }
 
     /// Puts the module back into service that was there before. That can be
@@ -200,14 +209,14 @@ impl Mount {
     fn goes_back(&self, failed: &Arc<Active>, cause: &str) -> bool {
         let mut past = self.past();
         if !Arc::ptr_eq(&self.active(), failed) {
-            return past.barred.contains_key(&failed.module.digest());
+            return past.reason_against(failed.module.digest()).is_some();
         }
         if !failed.has_spent(&self.budget) {
             return false;
         }
         let Some(previous) = past.previous.take() else { return false };
         let (runs, faults) = (failed.runs(), failed.faults());
-        let cause = cause.escape_debug();
+        let cause = cut(cause);
         let reason = format!("it failed {faults} times in {runs} runs, at last because {cause}");
         error!(
             mount = %self.path,
@@ -215,7 +224,10 @@ impl Mount {
             previous = ?previous.label(),
             "the module is taken out of service and the one before it put back: {reason}"
         );
-        past.barred.insert(failed.module.digest(), reason);
+        if past.barred.len() == MOST_BARRED {
+            past.barred.remove(0);
+        }
+        past.barred.push((failed.module.digest(), reason));
         self.active.store(Arc::new(Active::new(previous, false)));
         true
     }
@@ -230,14 +242,20 @@ impl Mount {
     }
 }
 
+impl Past {
+    /// Why a module is not taken any more.
+    pub(super) fn reason_against(&self, digest: Digest) -> Option<&str> {
+        let barred = self.barred.iter().find(|(barred, _)| *barred == digest);
+        barred.map(|(_, reason)| reason.as_str())
+    }
+}
+
 impl Active {
     fn new(module: Module, is_watched: bool) -> Self {
         Self {
             since: SystemTime::now(),
-            runs_before: module.runs(),
-            faults_before: module.faults(),
             spending: is_watched.then(Mutex::default),
-            module,
+            module: module.afresh(),
         }
     }
 
@@ -250,19 +268,19 @@ impl Active {
     /// How often it was asked since it came into service.
     #[must_use]
     pub fn runs(&self) -> u64 {
-        self.module.runs() - self.runs_before
+        self.module.runs()
     }
 
     /// How often it failed since it came into service.
     #[must_use]
     pub fn faults(&self) -> u64 {
-        self.module.faults() - self.faults_before
+        self.module.faults()
     }
 
     fn has_spent(&self, budget: &FaultBudget) -> bool {
         self.spending.as_ref().is_some_and(|spending| {
             let mut spending = spending.lock().unwrap_or_else(PoisonError::into_inner);
-            spending.is_spent(budget, self.runs(), self.faults(), Instant::now())
+            spending.is_spent(budget, self.module.first_fault(), self.faults(), Instant::now())
         })
     }
 }

@@ -72,6 +72,8 @@ pub enum Refusal {
     Faults,
     /// Its answers are not those of the dialect.
     Dialect,
+    /// Another module came into service meanwhile.
+    Changed,
     /// It took longer to look at than it may.
     TooSlow,
     /// The host failed.

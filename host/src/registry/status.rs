@@ -33,7 +33,8 @@ pub struct ModuleStatus {
     pub digest: String,
     /// Since when it has been in service, in seconds since 1970.
     pub since: u64,
-    /// How often it was asked: answers that were remembered do not count.
+    /// How often clients had it run: answers that were remembered do not
+    /// count.
     pub runs: u64,
     /// How often it failed.
     pub faults: u64,
@@ -63,15 +64,10 @@ impl Mount {
     pub fn status(&self) -> MountStatus {
         let past = self.past();
         let active = self.active();
-        let mut barred: Vec<_> = past
-            .barred
-            .iter()
-            .map(|(digest, reason)| BarredStatus {
-                digest: digest.to_string(),
-                reason: reason.clone(),
-            })
-            .collect();
-        barred.sort_by(|a, b| a.digest.cmp(&b.digest));
+        let barred = past.barred.iter().map(|(digest, reason)| BarredStatus {
+            digest: digest.to_string(),
+            reason: reason.clone(),
+        });
         MountStatus {
             name: active.module.name().to_owned(),
             mount: self.path().to_string(),
@@ -83,7 +79,7 @@ impl Mount {
             },
             previous: past.previous.as_ref().map(|module| module.digest().to_string()),
             candidate: self.candidate().clone(),
-            barred,
+            barred: barred.collect(),
             remembered: self.cache().size().as_u64(),
         }
     }

@@ -157,7 +157,7 @@ impl Mount {
             progress: Arc::clone(progress),
             candidate,
             dialect,
-            active,
+            active: Arc::clone(&active),
             snapshot,
             questions,
         };
@@ -190,15 +190,22 @@ impl Mount {
             }
         }
         let _step = progress.begin(SwapStep::Exchange);
-        self.exchange(module);
-        Outcome::Exchanged
+        if self.exchange(module, &active) {
+            return Outcome::Exchanged;
+        }
+        let message = format!(
+            "mount {}: another module came into service while {} was looked at; swap again",
+            self.path(),
+            report.candidate
+        );
+        Outcome::Refused { reason: Refusal::Changed, message }
     }
 }
 
 /// How far a mount's candidate is. There is one at a time, until all who work
 /// on it are done.
 pub(super) struct Progress {
-    mount: Arc<Mount>,
+    pub(super) mount: Arc<Mount>,
     found: Mutex<Interim>,
     _turn: OwnedMutexGuard<()>,
 }

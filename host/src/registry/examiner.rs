@@ -1,0 +1,55 @@
+//! The thread on which a mount's candidates are looked at, one after the other.
+//!
+//! It leaves the processors to the requests. It is kept for the next candidate:
+//! a thread each would leave its memory behind in another place each time.
+
+use std::io;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+
+use tokio::runtime::{Builder, Runtime};
+
+/// The priority: the least there is.
+const NICE: i32 = 19;
+
+/// What is to be done, on a runtime of the thread's own.
+pub(super) type Work = Box<dyn FnOnce(&Runtime) + Send>;
+
+/// A thread that is started when there is something to do, and ends with this.
+#[derive(Default)]
+pub(super) struct Examiner {
+    thread: Mutex<Option<Sender<Work>>>,
+}
+
+impl Examiner {
+    /// Has this done when what was given before is done.
+    pub(super) fn run(&self, work: Work) -> io::Result<()> {
+        let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        let work = match &*thread {
+            None => work,
+            Some(there) => match there.send(work) {
+                Ok(()) => return Ok(()),
+                // It has panicked over what was given before.
+                Err(unsent) => unsent.0,
+            },
+        };
+        let new = start()?;
+        new.send(work).map_err(|_| io::Error::other("the thread has ended"))?;
+        *thread = Some(new);
+        Ok(())
+    }
+}
+
+fn start() -> io::Result<Sender<Work>> {
+    let runtime = Builder::new_current_thread().enable_time().build()?;
+    let (sender, work): (_, Receiver<Work>) = mpsc::channel();
+    thread::Builder::new().name("candidates".to_owned()).spawn(move || {
+        // Where the system does not allow it, it is done all the same.
+        rustix::process::setpriority_process(None, NICE).ok();
+        for work in work {
+            work(&runtime);
+        }
+    })?;
+    Ok(sender)
+}
