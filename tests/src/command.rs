@@ -104,6 +104,12 @@ impl Serving {
         self.child.id().unwrap().try_into().unwrap()
     }
 
+    /// What was read of the log.
+    #[must_use]
+    pub fn log(&self) -> &str {
+        &self.log
+    }
+
     /// Stops reading the log.
     pub fn close_log(&mut self) {
         self.stderr = None;

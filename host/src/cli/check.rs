@@ -2,17 +2,17 @@
 
 use std::path::PathBuf;
 
+use bytesize::ByteSize;
 use clap::Args;
 use serde::Serialize;
 
 use super::{Failure, Ran, block_on, print, print_json};
-use crate::conformance::{self, Cost, Dialect, Verdict};
-use crate::module::{Digest, Engine, LoadError, Module};
+use crate::config::Config;
+use crate::conformance::{self, Cost, Dialect, RuleVerdict, Verdict};
+use crate::files;
+use crate::module::{Digest, Engine, Limits, LoadError, MOST_BYTES, Module};
 use crate::state::hermes_config::HermesConfig;
 use crate::state::{RelayerState, StatePublisher};
-
-/// The requests that take longest, as many as are shown.
-const SHOWN: usize = 5;
 
 #[derive(Args)]
 pub(super) struct CheckArgs {
@@ -37,6 +37,10 @@ pub(super) struct CheckArgs {
 struct Found {
     module: String,
     digest: Option<Digest>,
+    /// The size of the component, in bytes.
+    size: usize,
+    /// The interfaces of the contract that it imports.
+    imports: Vec<String>,
     passes: bool,
     /// Why it cannot be asked at all.
     error: Option<String>,
@@ -44,7 +48,7 @@ struct Found {
 }
 
 pub(super) fn run(args: &CheckArgs) -> Result<Ran, Failure> {
-    let config = args.config.as_deref().map(crate::config::Config::read).transpose()?;
+    let config = args.config.as_deref().map(Config::read).transpose()?;
     let config = config.unwrap_or_default();
     let present = args
         .relayer_config
@@ -59,72 +63,103 @@ pub(super) fn run(args: &CheckArgs) -> Result<Ran, Failure> {
         })
         .transpose()?;
     let engine = Engine::new(&config.module.limits)?;
+    let name = args.file.display().to_string();
+    let bytes = files::read(&args.file, MOST_BYTES)
+        .map_err(|source| LoadError::Unreadable { file: args.file.clone(), source })?;
     let mut found = Found {
-        module: args.file.display().to_string(),
-        digest: None,
+        digest: Some(Digest::of(&bytes)),
+        size: bytes.len(),
+        imports: Vec::new(),
         passes: false,
         error: None,
         verdict: None,
+        module: name.clone(),
     };
-    match Module::from_file(&engine, &args.file) {
-        Err(error @ LoadError::Unreadable { .. }) => return Err(error.into()),
+    match Module::from_bytes(&engine, &name, &bytes) {
         Err(error) => found.error = Some(error.to_string()),
         Ok(module) => {
+            found.imports = module.imports();
             let verdict = block_on(conformance::examine(&module, args.dialect, present))?;
-            found.digest = Some(module.digest());
             found.passes = verdict.passes();
             found.verdict = Some(verdict);
         }
     }
+    if found.error.is_none() && found.size as u64 > config.swap.size.as_u64() {
+        let most = config.swap.size;
+        found.error = Some(format!("module {name}: is larger than {most}; a server refuses it"));
+        found.passes = false;
+    }
     if args.json {
         print_json(&found);
     } else {
-        print(&text(&found, &config.module.limits.memory.to_string()));
+        print(&text(&found, &config));
     }
     Ok(if found.passes { Ran::Done } else { Ran::Refused })
 }
 
-fn text(found: &Found, memory: &str) -> String {
-    let Some(verdict) = &found.verdict else {
-        return found.error.clone().unwrap_or_default();
-    };
+fn text(found: &Found, config: &Config) -> String {
     let digest = found.digest.map(|digest| digest.to_string()).unwrap_or_default();
     let mut lines = vec![format!("module {} {digest}", found.module)];
-    lines.push("imports and export: those of the contract".to_owned());
-    lines.push(String::new());
-    for rule in &verdict.rules {
-        let mark = match (&rule.failure, rule.is_tried) {
-            (Some(_), _) => "BROKEN",
-            (None, true) => "ok    ",
-            (None, false) => "-     ",
-        };
-        lines.push(format!("{mark} {:<18} {}", rule.rule, rule.says));
-        lines.extend(rule.failure.iter().map(|failure| format!("       {failure}")));
+    let (size, most) = (ByteSize::b(found.size as u64), config.swap.size);
+    lines.push(format!("size     {size}; at most {most}"));
+    if let Some(verdict) = &found.verdict {
+        lines.push(format!("imports  {}", found.imports.join(", ")));
+        lines.push(String::new());
+        lines.extend(verdict.rules.iter().flat_map(rule));
+        lines.push(String::new());
+        lines.extend(costs(&verdict.costs, &config.module.limits));
+        lines.push(String::new());
+        lines.push(sum(verdict));
     }
-    lines.push(String::new());
-    lines.push(format!("{:>10} {:>12} {:>12}  request (on the state)", "time", "memory", "body"));
-    let mut costs: Vec<&Cost> = verdict.costs.iter().collect();
-    costs.sort_by_key(|cost| std::cmp::Reverse(cost.micros));
-    for cost in costs.iter().take(SHOWN) {
-        let (memory, body) = (cost.memory / 1024, cost.body);
-        let (micros, request, state) = (cost.micros, &cost.request, &cost.state);
-        lines.push(format!("{micros:>7} µs {memory:>8} KiB {body:>10} B  {request} ({state})"));
-    }
-    let most = verdict.costs.iter().map(|cost| cost.memory).max().unwrap_or_default() / 1024;
-    let requests = verdict.costs.len();
-    lines.push(format!(
-        "these took longest of {requests} requests; the most memory was {most} KiB, the limit is {memory}"
-    ));
-    lines.push(String::new());
-    let broken = verdict.failures().count();
-    lines.push(if broken == 0 {
-        format!("the module speaks the dialect {}", verdict.dialect)
-    } else {
-        let rules = verdict.rules.len();
-        format!(
-            "the module does not speak the dialect {}: {broken} of {rules} rules are broken",
-            verdict.dialect
-        )
-    });
+    lines.extend(found.error.clone());
     lines.join("\n")
+}
+
+fn rule(rule: &RuleVerdict) -> Vec<String> {
+    let mark = match (&rule.failure, rule.is_tried) {
+        (Some(_), _) => "BROKEN",
+        (None, true) => "ok    ",
+        (None, false) => "-     ",
+    };
+    let mut lines = vec![format!("{mark} {:<18} {}", rule.rule, rule.says)];
+    lines.extend(rule.failure.iter().map(|failure| format!("       {failure}")));
+    lines
+}
+
+/// Each request once: of the states on which it was asked, that on which it took
+/// longest.
+fn costs(costs: &[Cost], limits: &Limits) -> Vec<String> {
+    let mut worst: Vec<&Cost> = Vec::new();
+    for cost in costs {
+        match worst.iter_mut().find(|known| known.request == cost.request) {
+            Some(known) if known.micros < cost.micros => *known = cost,
+            Some(_) => {}
+            None => worst.push(cost),
+        }
+    }
+    let mut lines =
+        vec![format!("{:>10} {:>12} {:>12}  request (on the state)", "time", "memory", "body")];
+    lines.extend(worst.iter().map(|cost| {
+        let Cost { micros, memory, body, request, state, .. } = cost;
+        let memory = memory / 1024;
+        format!("{micros:>7} µs {memory:>8} KiB {body:>10} B  {request} ({state})")
+    }));
+    let (time, memory) = (limits.time, limits.memory);
+    lines.push(format!("at most {time:?} and {memory}; on the states where each took longest"));
+    lines
+}
+
+fn sum(verdict: &Verdict) -> String {
+    let (dialect, rules) = (verdict.dialect, verdict.rules.len());
+    let broken = verdict.failures().count();
+    let untried = match verdict.rules.iter().filter(|rule| !rule.is_tried).count() {
+        0 => String::new(),
+        untried => format!("; {untried} were not tried, as it fails"),
+    };
+    match broken {
+        0 => format!("the module speaks the dialect {dialect}"),
+        _ => format!(
+            "the module does not speak the dialect {dialect}: {broken} of {rules} rules are broken{untried}"
+        ),
+    }
 }

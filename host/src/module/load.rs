@@ -231,6 +231,14 @@ impl Module {
         self.tally.faults()
     }
 
+    /// The interfaces of the contract that it imports.
+    #[must_use]
+    pub fn imports(&self) -> Vec<String> {
+        let engine = &self.engine.wasmtime;
+        let component = self.pre.component().component_type();
+        component.imports(engine).map(|(name, _)| name.to_owned()).collect()
+    }
+
     /// What runs it.
     #[must_use]
     pub fn engine(&self) -> &Engine {
