@@ -101,6 +101,11 @@ async fn a_running_server_is_given_another_module_and_the_old_one_back() {
 
     let back = control(&serving, &["rollback"]).await;
     assert_eq!((back.status, back.stdout), (Some(0), format!("rolled back: {to} -> {from}\n")));
+    for _ in 0..2 {
+        let back = control(&serving, &["rollback", "--json"]).await;
+        let back: Value = serde_json::from_str(&back.stdout).unwrap();
+        assert_eq!(back["mount"], "/");
+    }
     assert_eq!(label(&serving, "/chains").await, format!("api@{from}"));
 
     let status = control(&serving, &["status"]).await;
@@ -223,6 +228,12 @@ async fn bad_requests_to_the_socket_get_a_clear_error() {
     let dry =
         raw(&serving, "POST /swap?dry-run=1 HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
     assert_eq!(dry.0, 400);
+    let huge = file(&folder, "huge.wasm", [0; 2048]);
+    let refused = control(&serving, &["swap", &huge]).await;
+    let message = format!(
+        "refused: mount /: module {huge}: the component is larger than 1.0 KiB; raise swap.size where that is right\n"
+    );
+    assert_eq!((refused.status, refused.stdout), (Some(1), message));
     let refused = raw(&serving, "POST /swap HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
     assert_eq!(refused.0, 409);
     assert!(refused.1.contains("\"outcome\":\"refused\",\"reason\":\"invalid\""), "{}", refused.1);
@@ -250,7 +261,7 @@ async fn a_socket_that_nobody_listens_on_is_taken_over_and_one_in_use_is_not() {
     client(&first).status().await.unwrap();
     let refused = command::run_for(program(), &["--listen", "127.0.0.1:0"], &path).await;
     let message = format!(
-        "relayer-rest: control socket {}: another relayer-rest is controlled there; choose another with --control PATH\n",
+        "relayer-rest: control socket {}: another relayer-rest is controlled there; choose another with --control PATH, or do without with --no-control\n",
         path.display()
     );
     assert!(refused.stderr.ends_with(&message), "{}", refused.stderr);
@@ -519,6 +530,9 @@ async fn the_dialect_is_changed_while_it_serves() {
     let written = control(&serving, &["module", path, "--dialect", "1.13"]).await;
     let digest = Digest::of(MODULE_1_13).to_string();
     assert_eq!((written.status, written.stdout), (Some(0), format!("{digest}  {path}\n")));
+    let neither = control(&serving, &["module", path, "--dialect", "any"]).await;
+    let message = "relayer-rest: --dialect: a module speaks 0.7 or 1.13; choose one of the two\n";
+    assert_eq!((neither.status, neither.stderr.as_str()), (Some(2), message));
     let refused = control(&serving, &["swap", path]).await;
     assert_eq!(refused.status, Some(1));
     assert!(refused.stdout.contains("\nrule version-shape: "), "{}", refused.stdout);

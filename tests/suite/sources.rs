@@ -332,6 +332,8 @@ async fn sources_that_cannot_be_used_end_with_2() {
         (vec!["--relayer-config", &config, "--state", "/nowhere.json"], "relayer-rest: state file /nowhere.json: cannot be read: ".to_owned()),
         (vec!["--state", &broken], "error: the following required arguments were not provided:".to_owned()),
         (vec!["--upstream", "http://h", "--relayer-config", &config, "--state", &broken], "error: the argument '--upstream <URL>' cannot be used with '--state <FILE>'".to_owned()),
+        (vec!["--relayer-config", &config, "--state", &broken, "--poll", "5s"], "cannot be used with".to_owned()),
+        (vec!["--relayer-config", &config, "--poll", "5s"], "error: the following required arguments were not provided:".to_owned()),
         (vec!["--upstream", "http://h", "--poll", "0s"], "error: invalid value '0s' for '--poll <TIME>': it can be 1ms to 24h".to_owned()),
         (vec!["--upstream", "http://h", "--max-stale", "soon"], "error: invalid value 'soon' for '--max-stale <TIME>': ".to_owned()),
     ] {

@@ -182,7 +182,7 @@ async fn a_trial_changes_nothing_and_lists_what_would_be_different() {
     assert_eq!(change(0), ("status", Some("200"), Some("203")));
     assert_eq!(change(1), ("header content-type", Some("application/json"), None));
     assert_eq!(change(2), ("header x-new", None, Some("1")));
-    assert_eq!(changes[3].what, "body ");
+    assert_eq!(changes[3].what, "body");
     assert_eq!(changes[3].to.as_deref(), Some("[1]"));
     assert_eq!(changes.len(), 4);
     assert_eq!(server.get("/chains").await.header("x-relayer-module"), label(DEFAULT_MODULE));

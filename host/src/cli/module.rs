@@ -19,6 +19,9 @@ pub(super) struct ModuleArgs {
 }
 
 pub(super) fn run(args: &ModuleArgs) -> Result<Ran, Failure> {
+    if args.dialect == Dialect::Any {
+        return Err("--dialect: a module speaks 0.7 or 1.13; choose one of the two".into());
+    }
     let component = args.dialect.component();
     fs::write(&args.file, component).map_err(|error| {
         let file = args.file.display();

@@ -30,6 +30,7 @@ pub(super) fn load(
     dialect: Option<Dialect>,
     config: &Config,
     code_cache: &CodeCacheArgs,
+    config_file: Option<&Path>,
 ) -> Result<Modules, ServeError> {
     let dialect = dialect.unwrap_or(config.module.dialect);
     let engine = code_cache.engine(&config.module.limits)?;
@@ -54,7 +55,10 @@ pub(super) fn load(
         let mount = Mount::extension(path, module)
             .with_budget(extension.budget.clone())
             .with_swap_limits(config.swap.clone());
-        registry = registry.with(mount)?;
+        registry = registry.with(mount).map_err(|error| {
+            let file = config_file.unwrap_or(Path::new("")).to_owned();
+            ServeError::Mount { file, error }
+        })?;
         files.push(Some(extension.module.clone()));
     }
     for (mount, file) in registry.mounts().zip(&files) {

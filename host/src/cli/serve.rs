@@ -79,8 +79,8 @@ pub(super) enum ServeError {
     Module(#[from] LoadError),
     #[error("extension {name}: {error}")]
     Extension { name: String, error: MountPathError },
-    #[error("configuration: {0}")]
-    Mount(#[from] MountError),
+    #[error("configuration {}: {error}", file.display())]
+    Mount { file: PathBuf, error: MountError },
     #[error("--watch: {0}")]
     Watch(WatchError),
     #[error(transparent)]
@@ -125,7 +125,13 @@ async fn serve(args: &ServeArgs) -> Result<(), ServeError> {
         return Err(ServeError::UpstreamIsHere { address: address.to_string() });
     }
     let socket = if args.no_control { None } else { args.control.bind()? };
-    let modules = modules::load(args.module.as_deref(), args.dialect, &config, &args.code_cache)?;
+    let modules = modules::load(
+        args.module.as_deref(),
+        args.dialect,
+        &config,
+        &args.code_cache,
+        args.config.as_deref(),
+    )?;
     let listener = listen(&address).await?;
     if let Some(upstream) = sources.upstream.take() {
         tokio::spawn(poll(upstream, publisher.clone()));

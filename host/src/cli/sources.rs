@@ -30,10 +30,10 @@ pub(super) struct SourceArgs {
     #[arg(long, value_name = "FILE", requires = "relayer_config")]
     state: Option<PathBuf>,
     /// The time between two questions to the relayer.
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = time, requires = "upstream")]
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = time, requires = "upstream", conflicts_with = "state")]
     poll: Duration,
     /// How old a state may be to be shown, once the relayer does not answer.
-    #[arg(long, value_name = "TIME", default_value = "5min", value_parser = time, requires = "upstream")]
+    #[arg(long, value_name = "TIME", default_value = "5min", value_parser = time, requires = "upstream", conflicts_with = "state")]
     max_stale: Duration,
 }
 

@@ -24,6 +24,9 @@ pub(super) struct RollbackArgs {
     /// The mount.
     #[arg(long, value_name = "PATH", default_value = "/")]
     mount: String,
+    /// Print what was done as JSON.
+    #[arg(long)]
+    json: bool,
     #[command(flatten)]
     control: ControlArgs,
 }
@@ -41,7 +44,11 @@ pub(super) fn run(args: &StatusArgs) -> Result<Ran, Failure> {
 pub(super) fn roll_back(args: &RollbackArgs) -> Result<Ran, Failure> {
     let client = ControlClient::new(&args.control.path());
     let done = block_on(client.roll_back(&args.mount))??;
-    print(&format!("rolled back: {} -> {}", short(&done.from), short(&done.to)));
+    if args.json {
+        print_json(&done);
+    } else {
+        print(&format!("rolled back: {} -> {}", short(&done.from), short(&done.to)));
+    }
     Ok(Ran::Done)
 }
 

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::control::ControlArgs;
-use super::{Failure, Ran, block_on, print, print_json};
+use super::{Failure, Ran, block_on, one_line, print, print_json};
 use crate::conformance::Dialect;
-use crate::control::ControlClient;
+use crate::control::{ControlClient, ControlClientError};
 use crate::module::Digest;
 use crate::registry::{Candidate, Difference, Outcome, Source, SwapReport};
 
@@ -43,7 +43,13 @@ pub(super) fn run(args: &SwapArgs) -> Result<Ran, Failure> {
         dry_run: args.dry_run,
     };
     let client = ControlClient::new(&args.control.path());
-    let report = block_on(client.swap(&args.mount, candidate))??;
+    let report = match block_on(client.swap(&args.mount, candidate))? {
+        Err(ControlClientError::TooLarge(message)) => {
+            print(&format!("refused: mount {}: {message}", args.mount));
+            return Ok(Ran::Refused);
+        }
+        report => report?,
+    };
     if args.json {
         print_json(&report);
     } else {
@@ -83,11 +89,16 @@ fn text(report: &SwapReport) -> String {
 fn difference(difference: &Difference) -> Vec<String> {
     let asked = match difference.asked {
         0 => "nobody has asked for it lately".to_owned(),
+        1 => "asked once lately".to_owned(),
         asked => format!("asked {asked} times lately"),
     };
     let mut lines = vec![format!("  {} ({asked})", difference.request)];
     for change in &difference.changes {
-        let shown = |value: &Option<String>| value.clone().unwrap_or_else(|| "nothing".to_owned());
+        let shown = |value: &Option<String>| match value.as_deref() {
+            None => "nothing".to_owned(),
+            Some("") => "an empty text".to_owned(),
+            Some(value) => one_line(value),
+        };
         lines.push(match (&change.from, &change.to) {
             (None, None) => format!("    {}", change.what),
             (from, to) => format!("    {}: {} -> {}", change.what, shown(from), shown(to)),

@@ -34,7 +34,7 @@ pub struct ControlSocket {
 pub enum ControlError {
     /// Another process listens on it.
     #[error(
-        "control socket {}: another relayer-rest is controlled there; choose another with --control PATH",
+        "control socket {}: another relayer-rest is controlled there; choose another with --control PATH, or do without with --no-control",
         path.display()
     )]
     Live {

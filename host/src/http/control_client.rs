@@ -45,6 +45,9 @@ pub enum ControlClientError {
         /// The socket.
         path: PathBuf,
     },
+    /// The component is larger than the server takes.
+    #[error("{0}")]
+    TooLarge(String),
     /// The server does not do it.
     #[error("{0}")]
     Refused(String),
@@ -112,7 +115,12 @@ impl ControlClient {
             ("dialect", dialect.as_deref()),
             ("dry-run", candidate.dry_run.then_some("true")),
         ];
-        self.ask(Method::POST, "/swap", &parameters, bytes).await
+        self.ask(Method::POST, "/swap", &parameters, bytes).await.map_err(|error| match error {
+            ControlClientError::TooLarge(message) => {
+                ControlClientError::TooLarge(format!("module {name}: {message}"))
+            }
+            error => error,
+        })
     }
 
     /// Has a mount go back to the module before.
@@ -155,7 +163,10 @@ impl ControlClient {
         if status != StatusCode::OK
             && let Ok(Fault { error }) = serde_json::from_slice(&body)
         {
-            return Err(ControlClientError::Refused(error));
+            return Err(match status {
+                StatusCode::PAYLOAD_TOO_LARGE => ControlClientError::TooLarge(error),
+                _ => ControlClientError::Refused(error),
+            });
         }
         serde_json::from_slice(&body)
             .map_err(|error| fault(format!("its answer is not of this version: {error}")))

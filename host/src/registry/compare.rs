@@ -144,7 +144,10 @@ impl Places {
         self.count += 1;
         if self.first.len() < MOST {
             let shown = |value: &Value| text(value.to_string().as_bytes());
-            let what = format!("body {}", cut(pointer));
+            let what = match pointer {
+                "" => "body".to_owned(),
+                pointer => format!("body {}", cut(pointer)),
+            };
             self.first.push(Change { what, from: from.map(shown), to: to.map(shown) });
         }
     }
@@ -197,7 +200,7 @@ mod tests {
                 ("body /new", None, Some("null")),
             ],
         );
-        check("[1]", r#"{"a":1}"#, &[("body ", Some("[1]"), Some(r#"{"a":1}"#))]);
+        check("[1]", r#"{"a":1}"#, &[("body", Some("[1]"), Some(r#"{"a":1}"#))]);
     }
 
     #[test]
