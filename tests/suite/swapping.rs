@@ -384,6 +384,27 @@ async fn a_look_that_takes_too_long_is_given_up_and_one_goes_on_at_a_time() {
     assert_eq!(server.swap(good).await.outcome, Outcome::Exchanged);
 }
 
+/// What is being compiled cannot be stopped: the next one waits for it, and not
+/// for long.
+#[tokio::test]
+async fn a_module_that_takes_too_long_to_compile_is_given_up() {
+    let module = Module::embedded(&engine(&Limits::default())).unwrap();
+    let time = Duration::from_millis(5);
+    let limits = SwapLimits { time, ..SwapLimits::default() };
+    let mount = Mount::api(module).with_swap_limits(limits);
+    let server = TestServer::of_registry(Registry::new(mount)).await;
+    let report = server.swap_as(candidate(component::noted(DEFAULT_MODULE, "new"))).await;
+    check_refused(&report, Refusal::TooSlow, &["longer than 5ms"]);
+    let steps: Vec<_> = report.steps.iter().map(|step| step.step).collect();
+    assert_eq!(steps, [SwapStep::Read]);
+    let mount = server.registry.at("/").unwrap();
+    assert_eq!(mount.status().candidate.unwrap().step, SwapStep::Compile);
+    while mount.status().candidate.is_some() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert_eq!(server.get("/version").await.header("x-relayer-module"), label(DEFAULT_MODULE));
+}
+
 #[tokio::test]
 async fn a_new_module_that_fails_is_replaced_by_the_one_before_and_barred() {
     let old = component::of_answer(204, "a", b"b");

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use relayer_rest_host::module::DEFAULT_MODULE;
 use relayer_rest_host::registry::Outcome;
@@ -15,23 +15,49 @@ use crate::in_process::{micros, ratio};
 use crate::publishing::clients;
 use crate::report::{Report, Target};
 
+/// The rounds, in each of which the two take turns; the one in the middle counts.
+const ROUNDS: usize = 3;
+
 pub(crate) fn measure(report: &mut Report, runtime: &Runtime) {
     runtime.block_on(async {
         let server = Arc::new(TestServer::of_sample().await);
         clients(&server).await;
-        let quiet = clients(&server).await;
-        let done = Arc::new(AtomicBool::new(false));
-        let swapping = tokio::spawn(swap_on(Arc::clone(&server), Arc::clone(&done)));
-        let start = Instant::now();
-        let busy = clients(&server).await;
-        let seconds = start.elapsed().as_secs_f64();
-        done.store(true, Relaxed);
-        let swaps = f64::from(swapping.await.unwrap());
-        let what =
-            format!("p99 of /chains while {:.1} modules are swapped a second", swaps / seconds);
+        let mut rounds = Vec::new();
+        for _ in 0..ROUNDS {
+            rounds.push(round(&server).await);
+        }
+        rounds.sort_by(|a, b| a.ratio().total_cmp(&b.ratio()));
+        let round = &rounds[ROUNDS / 2];
+        let swaps = round.swaps_a_second;
+        let what = format!("p99 of /chains while {swaps:.1} modules are swapped a second");
         let shown = |(p50, p99)| format!("{} (p50 {})", micros(p99), micros(p50));
-        report.add(what, (shown(busy), shown(quiet)), ratio(busy.1, quiet.1), Target::AtMost(1.5));
+        let figures = (shown(round.busy), shown(round.quiet));
+        report.add(what, figures, round.ratio(), Target::AtMost(1.5));
     });
+}
+
+/// The median and the 99th percentile on a quiet server and while it swaps.
+struct Round {
+    quiet: (Duration, Duration),
+    busy: (Duration, Duration),
+    swaps_a_second: f64,
+}
+
+impl Round {
+    fn ratio(&self) -> f64 {
+        ratio(self.busy.1, self.quiet.1)
+    }
+}
+
+async fn round(server: &Arc<TestServer>) -> Round {
+    let quiet = clients(server).await;
+    let done = Arc::new(AtomicBool::new(false));
+    let swapping = tokio::spawn(swap_on(Arc::clone(server), Arc::clone(&done)));
+    let start = Instant::now();
+    let busy = clients(server).await;
+    let seconds = start.elapsed().as_secs_f64();
+    done.store(true, Relaxed);
+    Round { quiet, busy, swaps_a_second: f64::from(swapping.await.unwrap()) / seconds }
 }
 
 async fn swap_on(server: Arc<TestServer>, done: Arc<AtomicBool>) -> u32 {
@@ -39,7 +65,8 @@ async fn swap_on(server: Arc<TestServer>, done: Arc<AtomicBool>) -> u32 {
         if done.load(Relaxed) {
             return swaps;
         }
-        let new = component::noted(DEFAULT_MODULE, &swaps.to_string());
+        let note = format!("{swaps}{}", fastrand::u64(..));
+        let new = component::noted(DEFAULT_MODULE, &note);
         assert_eq!(server.swap_as(candidate(new)).await.outcome, Outcome::Exchanged);
     }
     unreachable!("it ends with the clients")

@@ -1,0 +1,119 @@
+//! What each rule finds, and what it does not.
+
+use super::super::dialect::Dialect;
+use super::super::probe::{Probe, Question};
+use super::super::states;
+use super::{ANSWERS, Findings, RULES};
+use crate::module::{Engine, Limits, Module};
+use bytes::Bytes;
+use http::header::{ALLOW, CONTENT_TYPE};
+use http::{HeaderValue, Response, StatusCode};
+
+/// All that the dialect's own module answers.
+async fn probes(dialect: Dialect) -> Vec<Probe> {
+    let engine = Engine::new(&Limits::default()).unwrap();
+    let module = Module::from_bytes(&engine, "own", dialect.component()).unwrap();
+    let mut probes = Vec::new();
+    for state in states::made_up() {
+        probes.push(Probe::of(&module, state).await);
+    }
+    probes
+}
+
+fn broken(dialect: Dialect, probes: &[Probe]) -> Vec<&'static str> {
+    let mut findings = Findings::new(dialect);
+    for probe in probes {
+        findings.judge(probe);
+    }
+    let failed = findings.rules.iter().filter(|(_, failure)| failure.is_some());
+    failed.map(|(rule, _)| rule.name).collect()
+}
+
+type Change = fn(&mut Response<Bytes>);
+
+fn replace(response: &mut Response<Bytes>, from: &str, to: &str) {
+    let body = std::str::from_utf8(response.body()).unwrap();
+    assert!(body.contains(from), "{from} is not in {body}");
+    *response.body_mut() = body.replace(from, to).into();
+}
+
+/// What each rule finds: the dialect, the state, the question, what is
+/// changed in its answer, and the rules that are broken then.
+const ROWS: &[(Dialect, &str, Question, Change, &[&str])] = &[
+    (V, S, Question::Version, |r| *r.body_mut() = "no".into(), &["json", "version-shape"]),
+    (V, S, Question::Chains, |r| drop(r.headers_mut().remove(CONTENT_TYPE)), &["json"]),
+    (V, S, Question::Version, |r| replace(r, "name", "nam"), &["version-shape"]),
+    (N, S, Question::Version, |r| replace(r, "success", "error"), &["version-envelope"]),
+    (V, "every field", Question::Version, |r| replace(r, "9.8.7", "9.8.6"), &["version-entries"]),
+    (V, S, Question::Version, |r| replace(r, "ibc-relayer-rest", "x"), &["version-entries"]),
+    (V, S, Question::Chains, |r| replace(r, "ibc-1", "ibc-2"), &["chains"]),
+    (V, "no chains", Question::Chains, |r| replace(r, "[]", "[\"a\"]"), &["chains"]),
+    (V, S, Question::Chain(1), |r| *r.status_mut() = StatusCode::FOUND, &["chain-found"]),
+    (V, S, Question::Chain(0), |r| *r.body_mut() = NULL.into(), &["chain-found"]),
+    (V, S, Question::Chain(0), |r| replace(r, "key_name", "key"), &["chain-fields"]),
+    (V, S, Question::Chain(0), |r| replace(r, "}}}", "},\"a\":1}}"), &["chain-fields"]),
+    (V, S, Question::Chain(0), |r| replace(r, "\"10s\"", "10"), &["chain-values"]),
+    (V, "every field", Question::Chain(0), |r| replace(r, "14days", "336h"), &["chain-values"]),
+    (N, "every field", Question::Chain(0), |r| replace(r, "3-5", "3-4"), &["chain-values"]),
+    (V, S, Question::UnknownChain, |r| *r.status_mut() = StatusCode::OK, &["chain-unknown"]),
+    (V, S, Question::UnknownChain, |r| replace(r, "error", "success"), &["chain-unknown"]),
+    (N, S, Question::UnknownChain, |r| replace(r, "NotFound", "Gone"), &["chain-unknown-200"]),
+    (V, S, Question::State, |r| replace(r, "workers", "work"), &["state"]),
+    (V, S, Question::State, |r| replace(r, "[\"ibc-0\",", "["), &["state-chains"]),
+    (V, S, Question::State, |r| replace(r, "\"id\":1,", "\"id\":9,"), &["state-workers"]),
+    (V, S, Question::State, |r| replace(r, "\"Client\":[", "\"Wallet\":["), &["state-workers"]),
+    (N, "every field", Question::State, |r| replace(r, "true", "false"), &["state-workers"]),
+    (V, K, Question::State, |r| *r.status_mut() = StatusCode::OK, &["not-known"]),
+    (V, K, Question::Chains, |r| *r.status_mut() = StatusCode::NOT_FOUND, &["not-known"]),
+    (
+        N,
+        K,
+        Question::Chains,
+        |r| {
+            *r.status_mut() = StatusCode::OK;
+            replace(r, "error", "success");
+        },
+        &["not-known"],
+    ),
+    (V, S, Question::UnknownPath, |r| *r.body_mut() = Bytes::new(), &["json", "error-json"]),
+    (N, S, Question::UnknownPath, |r| *r.body_mut() = "no".into(), &["error-empty"]),
+    (V, S, Question::UnknownPath, |r| *r.status_mut() = StatusCode::GONE, &["unknown-path"]),
+    (V, S, Question::Post, |r| *r.status_mut() = StatusCode::FORBIDDEN, &["method"]),
+    (
+        V,
+        S,
+        Question::Post,
+        |r| {
+            r.headers_mut().insert(ALLOW, HeaderValue::from_static("HEAD"));
+        },
+        &["method"],
+    ),
+];
+const V: Dialect = Dialect::V0_7;
+const N: Dialect = Dialect::V1_13;
+const S: &str = "sample";
+const K: &str = "nothing known yet";
+const NULL: &str = r#"{"status":"success","result":null}"#;
+
+#[tokio::test]
+async fn each_rule_finds_what_it_is_for_and_nothing_else() {
+    for (dialect, state, question, change, expected) in ROWS {
+        let mut probes = probes(*dialect).await;
+        assert_eq!(broken(*dialect, &probes), [""; 0]);
+        let probe = probes.iter_mut().find(|probe| probe.state.name == *state).unwrap();
+        let asked = probe.asked.iter_mut().find(|asked| asked.question == *question).unwrap();
+        change(asked.outcome.as_mut().unwrap());
+        assert_eq!(broken(*dialect, &probes), *expected, "{state} {question:?}");
+    }
+    // And every rule is found broken by one of them.
+    for rule in RULES.iter().filter(|rule| rule.name != ANSWERS) {
+        assert!(ROWS.iter().any(|(.., expected)| expected.contains(&rule.name)), "{}", rule.name);
+    }
+}
+
+#[tokio::test]
+async fn what_is_not_answered_is_not_held_against_other_rules() {
+    let mut probes = probes(V).await;
+    probes[0].asked[0].outcome = Err("it trapped".into());
+    assert_eq!(broken(V, &probes[..1]), [ANSWERS]);
+}
