@@ -104,7 +104,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         name: "state-workers",
-        says: "its workers are the active ones by kind, each with what it serves (SPEC 2.4, 4.2)",
+        says: "its workers are the active ones by kind, each with what it serves in its order (SPEC 2.4, 4.2)",
         dialects: &[V0_7, V1_13],
         check: state_workers,
     },
@@ -308,7 +308,7 @@ fn chain_values(dialect: Dialect, probe: &Probe) -> Checked {
             let expected = value(chain);
             // Where there is none, another rule says so.
             if let Some(found) = found.get(*name)
-                && *found != expected
+                && !is_written_as(found, &expected)
             {
                 let (found, expected) = (cut(&found.to_string()), cut(&expected.to_string()));
                 return Err(format!("{name} is {found} in place of {expected}"));
@@ -392,6 +392,13 @@ fn state_workers(dialect: Dialect, probe: &Probe) -> Checked {
     })
 }
 
+/// Whether a value is another, with the fields of objects in the same order:
+/// that is part of a dialect.
+fn is_written_as(found: &Value, expected: &Value) -> bool {
+    let (found, expected) = (found.to_string(), expected.to_string());
+    found == expected
+}
+
 /// The order of entries is not fixed by the API (SPEC 2.4).
 fn same_workers(kind: &str, found: &Value, expected: &Value) -> Checked {
     let by_id = |value: &Value| {
@@ -404,7 +411,7 @@ fn same_workers(kind: &str, found: &Value, expected: &Value) -> Checked {
         let (found, expected) = (found.len(), expected.len());
         return Err(format!("there are {found} workers of the kind {kind} in place of {expected}"));
     }
-    match found.iter().zip(&expected).find(|(found, expected)| found != expected) {
+    match found.iter().zip(&expected).find(|(found, expected)| !is_written_as(found, expected)) {
         Some((found, expected)) => {
             let (found, expected) = (cut(&found.to_string()), cut(&expected.to_string()));
             Err(format!("a worker of the kind {kind} is {found} in place of {expected}"))

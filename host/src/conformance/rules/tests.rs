@@ -58,6 +58,24 @@ const ROWS: &[(Dialect, &str, Question, Change, &[&str])] = &[
     (V, S, Question::UnknownChain, |r| *r.status_mut() = StatusCode::OK, &["chain-unknown"]),
     (V, S, Question::UnknownChain, |r| replace(r, "error", "success"), &["chain-unknown"]),
     (N, S, Question::UnknownChain, |r| replace(r, "NotFound", "Gone"), &["chain-unknown-200"]),
+    (
+        V,
+        S,
+        Question::Chain(0),
+        |r| replace(r, r#""price":0.001,"denom":"stake""#, r#""denom":"stake","price":0.001"#),
+        &["chain-values"],
+    ),
+    (
+        V,
+        S,
+        Question::State,
+        |r| {
+            let (first, second) =
+                (r#""dst_chain_id":"ibc-0""#, r#""dst_client_id":"07-tendermint-0""#);
+            replace(r, &format!("{first},{second}"), &format!("{second},{first}"));
+        },
+        &["state-workers"],
+    ),
     (V, S, Question::State, |r| replace(r, "workers", "work"), &["state"]),
     (V, S, Question::State, |r| replace(r, "[\"ibc-0\",", "["), &["state-chains"]),
     (V, S, Question::State, |r| replace(r, "\"id\":1,", "\"id\":9,"), &["state-workers"]),
