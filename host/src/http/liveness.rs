@@ -96,10 +96,17 @@ impl Liveness {
         self.task.wake();
     }
 
-    /// Tells the connection to end, whatever is left to be sent.
-    pub(super) fn abandon(&self) {
-        self.closing.store(AT_ONCE, SeqCst);
-        self.task.wake();
+    /// Tells the connection to end where it has been waiting for as many
+    /// seconds; after some more whatever is left to be sent: its client does not
+    /// take that, either.
+    pub(super) fn close_after(&self, silence: u32, gone: u32) {
+        let waiting = self.waiting();
+        if waiting >= gone {
+            self.closing.store(AT_ONCE, SeqCst);
+            self.task.wake();
+        } else if waiting >= silence {
+            self.close();
+        }
     }
 
     /// Completes when the connection is told to end. `registered` is what it
@@ -119,5 +126,56 @@ impl Liveness {
             IN_ORDER => Poll::Ready(Closing::InOrder),
             _ => Poll::Ready(Closing::AtOnce),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Clock, Closing, Liveness};
+    use futures_util::task::noop_waker_ref;
+    use std::task::{Context, Poll};
+
+    /// What a connection is told that was silent for some seconds.
+    fn told(is_asked: bool, seconds: u32) -> Poll<Closing> {
+        let clock = Clock::default();
+        let liveness = Liveness::new(clock.clone());
+        if is_asked {
+            liveness.begins();
+            (0..1_000).for_each(|_| clock.tick());
+            liveness.close_after(10, 120);
+            liveness.waits();
+        }
+        (0..=seconds).for_each(|_| clock.tick());
+        liveness.close_after(10, 120);
+        liveness.poll_closing(&Context::from_waker(noop_waker_ref()), &mut None)
+    }
+
+    #[test]
+    fn a_client_that_is_silent_is_closed_in_order_and_one_that_takes_nothing_at_once() {
+        for (is_asked, seconds, expected) in [
+            (true, 9, Poll::Pending),
+            (true, 10, Poll::Ready(Closing::InOrder)),
+            (true, 119, Poll::Ready(Closing::InOrder)),
+            (true, 120, Poll::Ready(Closing::AtOnce)),
+            (false, 9, Poll::Pending),
+            (false, 10, Poll::Ready(Closing::AtOnce)),
+        ] {
+            assert_eq!(told(is_asked, seconds), expected, "{is_asked} {seconds}");
+        }
+    }
+
+    #[test]
+    fn a_client_that_takes_some_of_its_answer_has_its_time_anew() {
+        let clock = Clock::default();
+        let liveness = Liveness::new(clock.clone());
+        liveness.begins();
+        liveness.waits();
+        for _ in 0..50 {
+            (0..8).for_each(|_| clock.tick());
+            liveness.goes_on();
+            liveness.close_after(10, 120);
+        }
+        let context = Context::from_waker(noop_waker_ref());
+        assert_eq!(liveness.poll_closing(&context, &mut None), Poll::Pending);
     }
 }

@@ -24,8 +24,9 @@ use crate::state::StateReader;
 const SILENCE: u32 = 10;
 
 /// The seconds after which a client that takes nothing of its answer is given
-/// up.
-const GONE: u32 = 2 * SILENCE;
+/// up. The system takes some MB at a time: one that reads, if slowly, is not
+/// seen to for a while.
+const GONE: u32 = 12 * SILENCE;
 
 /// How often it is looked after clients that are silent.
 const LOOK: Duration = Duration::from_secs(1);
@@ -142,12 +143,7 @@ impl Open {
     fn close_silent(&mut self) {
         self.clock.tick();
         for liveness in self.livenesses.values() {
-            match liveness.waiting() {
-                // It does not take what it was sent, either.
-                GONE.. => liveness.abandon(),
-                SILENCE.. => liveness.close(),
-                _ => {}
-            }
+            liveness.close_after(SILENCE, GONE);
         }
     }
 
