@@ -381,7 +381,14 @@ async fn a_look_that_takes_too_long_is_given_up_and_one_goes_on_at_a_time() {
         tokio::task::yield_now().await;
     }
     let good = component::of_answer(201, "a", b"b");
-    assert_eq!(server.swap(good).await.outcome, Outcome::Exchanged);
+    // On a busy machine that may be too slow as well; but it has its turn.
+    for _ in 0..100 {
+        match server.swap(good.clone()).await.outcome {
+            Outcome::Refused { reason: Refusal::TooSlow, .. } => {}
+            outcome => return assert_eq!(outcome, Outcome::Exchanged),
+        }
+    }
+    panic!("it took more than 300 ms a hundred times");
 }
 
 /// What is being compiled cannot be stopped: the next one waits for it, and not

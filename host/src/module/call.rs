@@ -16,6 +16,7 @@ use super::contract::HANDLER;
 use super::limiter::Limiter;
 use super::load::Module;
 use super::reads::{Reads, View};
+use super::ticker::TICK;
 use super::wire;
 use crate::state::Snapshot;
 
@@ -44,7 +45,18 @@ pub struct ModuleAnswer {
 /// A place for one request among those that run at once.
 pub struct Place<'a> {
     module: &'a Module,
+    clock: Clock,
     _permit: SemaphorePermit<'a>,
+}
+
+/// What a module's time is measured with.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Clock {
+    /// The time that passes: a client waits for it.
+    Wall,
+    /// The ticks that found the module running: on a thread that others are
+    /// preferred to, the time that passes says how busy the machine is.
+    Running,
 }
 
 /// A module gave no answer that can be sent. What is in it is for the log:
@@ -169,7 +181,22 @@ impl Place<'_> {
         request: Arc<ModuleRequest>,
         snapshot: Arc<Snapshot>,
     ) -> Result<ModuleAnswer, CallError> {
-        self.module.handle(request, snapshot).await
+        self.module.handle(self.clock, request, snapshot).await
+    }
+}
+
+impl Clock {
+    /// Says at each tick whether there is time left.
+    fn start(self, time: Duration) -> impl FnMut() -> bool {
+        let start = Instant::now();
+        let mut running = Duration::ZERO;
+        move || {
+            running += TICK;
+            match self {
+                Self::Wall => start.elapsed() < time,
+                Self::Running => running < time,
+            }
+        }
     }
 }
 
@@ -177,24 +204,26 @@ impl Module {
     /// Waits for a place for a request.
     pub async fn place(&self) -> Result<Place<'_>, CallError> {
         let permit = self.engine.admission.admit().await.map_err(|_| CallError::Overloaded)?;
-        Ok(Place { module: self, _permit: permit })
+        Ok(Place { module: self, clock: Clock::Wall, _permit: permit })
     }
 
     /// Waits for the place that is kept for looking at modules: clients never
-    /// have it, and it takes none of theirs.
+    /// have it, and it takes none of theirs. Only the time in which the module
+    /// runs counts.
     pub(crate) async fn place_aside(&self) -> Result<Place<'_>, CallError> {
         let permit = self.engine.admission.aside().await.map_err(|_| CallError::Overloaded)?;
-        Ok(Place { module: self, _permit: permit })
+        Ok(Place { module: self, clock: Clock::Running, _permit: permit })
     }
 
     async fn handle(
         &self,
+        clock: Clock,
         request: Arc<ModuleRequest>,
         snapshot: Arc<Snapshot>,
     ) -> Result<ModuleAnswer, CallError> {
         let _running = self.engine.ticker.run();
         let run = self.tally.run();
-        let answer = self.fresh(request, snapshot).await;
+        let answer = self.fresh(clock, request, snapshot).await;
         if answer.as_ref().is_err_and(CallError::is_fault) {
             self.tally.fault(run);
         }
@@ -203,10 +232,11 @@ impl Module {
 
     async fn fresh(
         &self,
+        clock: Clock,
         request: Arc<ModuleRequest>,
         snapshot: Arc<Snapshot>,
     ) -> Result<ModuleAnswer, CallError> {
-        let mut store = self.store(Arc::clone(&request), snapshot);
+        let mut store = self.store(clock, Arc::clone(&request), snapshot);
         let handle = self.instantiate(&mut store).await?;
         let response = self.call(&mut store, &handle, &request).await?;
         let Call { view, limiter, .. } = store.into_data();
@@ -216,6 +246,7 @@ impl Module {
     /// What an instance for one request has.
     pub(super) fn store(
         &self,
+        clock: Clock,
         request: Arc<ModuleRequest>,
         snapshot: Arc<Snapshot>,
     ) -> Store<Call> {
@@ -226,9 +257,9 @@ impl Module {
         };
         let mut store = Store::new(&self.engine.wasmtime, call);
         store.limiter(|call| &mut call.limiter);
-        let deadline = Instant::now() + self.engine.limits.time;
+        let mut has_time = clock.start(self.engine.limits.time);
         store.epoch_deadline_callback(move |_| {
-            Ok(if Instant::now() < deadline {
+            Ok(if has_time() {
                 UpdateDeadline::YieldCustom(1, Box::pin(tokio::task::yield_now()))
             } else {
                 UpdateDeadline::Interrupt
@@ -315,8 +346,9 @@ fn answer(raw: wire::Response) -> Result<Response<Bytes>, InvalidAnswer> {
 
 #[cfg(test)]
 mod tests {
-    use super::{InvalidAnswer, MOST_HEADER_BYTES, MOST_HEADERS, answer, wire};
+    use super::{Clock, InvalidAnswer, MOST_HEADER_BYTES, MOST_HEADERS, TICK, answer, wire};
     use http::HeaderName;
+    use std::thread;
 
     fn response(status: u16, headers: &[(&str, &[u8])]) -> wire::Response {
         let headers = headers
@@ -324,6 +356,14 @@ mod tests {
             .map(|(name, value)| wire::Header { name: (*name).to_owned(), value: value.to_vec() })
             .collect();
         wire::Response { status, headers, body: "body".into() }
+    }
+
+    #[test]
+    fn aside_only_the_time_in_which_the_module_runs_counts() {
+        let (mut aside, mut serving) = (Clock::Running.start(3 * TICK), Clock::Wall.start(3 * TICK));
+        thread::sleep(10 * TICK);
+        assert!(!serving());
+        assert_eq!([aside(), aside(), aside()], [true, true, false]);
     }
 
     #[test]

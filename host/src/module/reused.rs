@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::Response;
 use wasmtime::Store;
 
-use super::call::{Call, CallError, Handle, ModuleRequest};
+use super::call::{Call, CallError, Clock, Handle, ModuleRequest};
 use super::load::Module;
 use crate::state::Snapshot;
 
@@ -28,7 +28,7 @@ impl ReusedInstance {
         request: &'static ModuleRequest,
         snapshot: Arc<Snapshot>,
     ) -> Result<Self, CallError> {
-        let mut store = module.store(Arc::new(request.clone()), snapshot);
+        let mut store = module.store(Clock::Wall, Arc::new(request.clone()), snapshot);
         let handle = module.instantiate(&mut store).await?;
         Ok(Self { module: module.clone(), store, handle, request })
     }
