@@ -3,6 +3,7 @@
 mod address;
 mod check;
 mod code_cache;
+mod compile;
 mod control;
 mod log;
 mod module;
@@ -22,6 +23,7 @@ use clap::{Parser, Subcommand};
 use serde::Serialize;
 
 use check::CheckArgs;
+use compile::CompileArgs;
 use module::ModuleArgs;
 use serve::{ServeArgs, ServeError};
 use status::{RollbackArgs, StatusArgs};
@@ -51,6 +53,9 @@ enum Command {
     Check(CheckArgs),
     /// Write the module that comes with relayer-rest to a file.
     Module(ModuleArgs),
+    /// Compile a module for a server that started this.
+    #[command(name = compile::NAME, hide = true)]
+    Compile(CompileArgs),
 }
 
 /// What became of a command that could be run.
@@ -78,6 +83,7 @@ pub fn run() -> ExitCode {
         Some(Command::Rollback(args)) => status::roll_back(args),
         Some(Command::Check(args)) => check::run(args),
         Some(Command::Module(args)) => module::run(args),
+        Some(Command::Compile(args)) => Ok(compile::run(args)),
     };
     match result {
         Ok(Ran::Done) => ExitCode::SUCCESS,

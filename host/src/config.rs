@@ -208,7 +208,7 @@ mod tests {
              [[extension]]\nname = 'a'\nmount = '/b'\nmodule = 'c.wasm'\n\
              [extension.limits]\nqueue = 3\n[extension.budget]\nfirst = 4\n\
              [[extension]]\nname = 'd'\nmodule = 'e.wasm'\n\
-             [swap]\nsize = '1MiB'\ntime = '2s'\n",
+             [swap]\nsize = '1MiB'\ntime = '2s'\nmemory = '3GiB'\n",
         )
         .unwrap();
         let [first, second] = &config.extension[..] else { panic!("{config:?}") };
@@ -218,6 +218,7 @@ mod tests {
         assert_eq!(second.path().unwrap().as_str(), "/ext/d");
         assert_eq!(config.swap.size, ByteSize::mib(1));
         assert_eq!(config.swap.time, Duration::from_secs(2));
+        assert_eq!(config.swap.memory, ByteSize::gib(3));
         let budget = &config.module.budget;
         assert_eq!((budget.faults, budget.first), (1, 2));
         assert_eq!(budget.within, Duration::from_mins(1));
@@ -269,6 +270,7 @@ mod tests {
                 "extension[0].limits.queue is 1000001; it can be 0 to 1000000",
             ),
             ("[swap]\ntime = '0s'", "swap.time is 0ns; it can be 1ms to 1h"),
+            ("[swap]\nmemory = '1MiB'", "swap.memory is 1.0 MiB; it can be 64MiB to 64GiB"),
             ("[module", "line 1, column 8: "),
             (
                 "[module.limits]\nmemory = '64 bananas'",

@@ -8,6 +8,7 @@
 //! |---|---|
 //! | `limits.rs` | what a module may use |
 //! | `engine.rs` | the compiler and the pool that instances come from |
+//! | `compiler.rs` | compiling in a process of its own |
 //! | `ticker.rs` | the clock that lets go of guests that run long |
 //! | `contract.rs` | the names in the contract |
 //! | `load.rs` | from bytes to a module that can be asked, or why not |
@@ -22,6 +23,7 @@
 
 mod audit;
 mod call;
+mod compiler;
 mod contract;
 mod engine;
 mod imports;
@@ -36,6 +38,7 @@ mod wire;
 
 pub use audit::Offence;
 pub use call::{CallError, InvalidAnswer, ModuleAnswer, ModuleRequest, Place};
+pub use compiler::{CodeCache, compile};
 pub use contract::{CONTRACT_PACKAGE, CONTRACT_VERSION};
 pub use engine::{Engine, EngineError};
 pub use limits::{LimitError, Limits};

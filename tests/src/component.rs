@@ -141,6 +141,16 @@ pub fn of_response(status: u16, headers: &[(&str, &[u8])], body: &[u8]) -> Vec<u
     ))
 }
 
+/// A component of some hundred kilobytes that takes gigabytes and many seconds
+/// to compile: so many blocks in each other, all of which can be left, and
+/// values that change in each.
+#[must_use]
+pub fn hard_to_compile(blocks: usize) -> Vec<u8> {
+    let start = "(block (br_if 0 (local.get 0)) ".repeat(blocks);
+    let end = "(local.set 1 (i32.add (local.get 1) (local.get 2))))".repeat(blocks);
+    of_handler(&format!("{start} {end} i32.const 0"))
+}
+
 /// An allocator from 64 KiB on.
 const BUMP: &str = r#"(global $free (mut i32) (i32.const 65536))
     (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32)

@@ -388,8 +388,16 @@ async fn a_process_that_is_killed_while_it_swaps_starts_again_and_serves() {
     let control = folder.path().join("c.sock");
     let new = component::noted(DEFAULT_MODULE, "new");
     let module = file(&folder, "api.wasm", DEFAULT_MODULE);
-    for step in [SwapStep::Compile, SwapStep::Probe, SwapStep::Compare] {
-        let args = ["--listen", "127.0.0.1:0", "--module", &module, "--no-code-cache"];
+    // Whether it is compiled in the process or in one of its own.
+    let (here, apart) = (["--no-code-cache"].as_slice(), [].as_slice());
+    for (step, cache) in [
+        (SwapStep::Compile, here),
+        (SwapStep::Compile, apart),
+        (SwapStep::Probe, apart),
+        (SwapStep::Compare, apart),
+    ] {
+        let args = ["--listen", "127.0.0.1:0", "--module", &module];
+        let args = [&args[..], cache].concat();
         let serving = command::serve_at(program(), &args, control.clone()).await;
         let client = client(&serving);
         let is_there = async || {
@@ -437,7 +445,6 @@ async fn a_thousand_swaps_leave_things_as_they_were() {
     let client = client(&serving);
     let modules = [201, 202].map(|status| component::of_answer(status, "a", b"b"));
     let traps = component::of_handler("unreachable");
-    let mut http = Client::http1(serving.address()).await;
     let mut memory = 0;
     for swap in 0..1_000 {
         let report = client.swap("/", any(modules[swap % 2].clone())).await.unwrap();
@@ -446,6 +453,7 @@ async fn a_thousand_swaps_leave_things_as_they_were() {
             let refused = client.swap("/", any(traps.clone())).await.unwrap();
             assert!(matches!(refused.outcome, Outcome::Refused { .. }));
             let status = if swap % 2 == 0 { 201 } else { 202 };
+            let mut http = Client::http1(serving.address()).await;
             assert_eq!(http.get(&format!("/{swap}")).await.status, status);
         }
         if swap == 9 {

@@ -1,6 +1,7 @@
 //! The tests of the whole: each file asks one question.
 
 mod command;
+mod compiling;
 mod contract;
 mod control;
 mod embedding;

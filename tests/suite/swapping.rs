@@ -473,8 +473,8 @@ async fn a_module_that_was_compared_with_another_than_serves_now_is_refused() {
     let server = Arc::new(server(&component::of_answer(201, "a", b"b"), &limits).await);
     let second = component::of_answer(202, "a", b"b");
     assert_eq!(server.swap(second).await.outcome, Outcome::Exchanged);
-    // It takes some seconds to look at.
-    let slow = component::that_takes(100_000_000);
+    // It takes a second to look at, or more where others are at work.
+    let slow = component::that_takes(10_000_000);
     let swapping = tokio::spawn({
         let server = server.clone();
         async move { server.swap(slow).await }

@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use tracing::warn;
 
-use crate::module::{Engine, EngineError, Limits};
+use super::compile;
+use crate::module::{CodeCache, Engine, EngineError, Limits};
 
 #[derive(Args)]
 pub(super) struct CodeCacheArgs {
@@ -38,7 +39,11 @@ impl CodeCacheArgs {
             warn!(folder = %folder.display(), %error, "compiled modules are not kept");
             return Engine::new(limits);
         }
-        match Engine::with_code_cache(limits, &folder) {
+        let mut kept = CodeCache::new(folder);
+        if let Some(program) = this_program() {
+            kept = kept.with_compiler(program, vec![compile::NAME.into()]);
+        }
+        match Engine::with_code_cache(limits, kept) {
             Err(error @ EngineError::CodeCache { .. }) if self.code_cache.is_none() => {
                 warn!("{error}; compiled modules are not kept");
                 Engine::new(limits)
@@ -46,6 +51,12 @@ impl CodeCacheArgs {
             engine => engine,
         }
     }
+}
+
+/// This program, even where its file is another one by now.
+fn this_program() -> Option<PathBuf> {
+    let running = Path::new("/proc/self/exe");
+    if running.exists() { Some(running.to_owned()) } else { env::current_exe().ok() }
 }
 
 fn default_folder() -> Option<PathBuf> {

@@ -10,6 +10,7 @@ use wasmtime::{
 };
 
 use super::call::Call;
+use super::compiler::CodeCache;
 use super::imports;
 use super::limits::{LimitError, Limits};
 use super::ticker::Ticker;
@@ -43,6 +44,7 @@ pub struct Engine {
     pub(super) ticker: Arc<Ticker>,
     pub(super) admission: Arc<Admission>,
     pub(super) limits: Limits,
+    pub(super) code_cache: Option<Arc<CodeCache>>,
 }
 
 /// There is no engine.
@@ -80,24 +82,20 @@ impl Engine {
     }
 
     /// The same, which keeps what it compiles in a folder: what is there need
-    /// not be compiled again. Who can write to the folder can have code run by
-    /// this process. It has to be absolute; it is made where it is not there.
-    pub fn with_code_cache(limits: &Limits, folder: &Path) -> Result<Self, EngineError> {
-        let mut config = CacheConfig::new();
-        config.with_directory(folder).with_files_total_size_soft_limit(CACHE_SIZE);
-        let cache = Cache::new(config)
-            .map_err(|reason| EngineError::CodeCache { reason, folder: folder.to_owned() })?;
-        Self::of(limits, Some(cache))
+    /// not be compiled again.
+    pub fn with_code_cache(limits: &Limits, code_cache: CodeCache) -> Result<Self, EngineError> {
+        Self::of(limits, Some(code_cache))
     }
 
-    fn of(limits: &Limits, cache: Option<Cache>) -> Result<Self, EngineError> {
+    fn of(limits: &Limits, code_cache: Option<CodeCache>) -> Result<Self, EngineError> {
         limits.check()?;
+        let cache = code_cache.as_ref().map(|kept| cache(&kept.folder)).transpose()?;
         let fault = |reason| EngineError::Setup {
             reason,
             concurrency: limits.concurrency,
             memory: limits.memory,
         };
-        let wasmtime = wasmtime::Engine::new(&config(limits, cache)).map_err(fault)?;
+        let wasmtime = wasmtime::Engine::new(&running(limits, cache)).map_err(fault)?;
         let mut linker = Linker::new(&wasmtime);
         imports::define(&mut linker).map_err(fault)?;
         let ticker = Ticker::start(&wasmtime).map_err(|error| fault(error.into()))?;
@@ -107,6 +105,7 @@ impl Engine {
             ticker: Arc::new(ticker),
             admission: Arc::new(Admission::new(limits)),
             limits: limits.clone(),
+            code_cache: code_cache.map(Arc::new),
         })
     }
 
@@ -117,7 +116,23 @@ impl Engine {
     }
 }
 
-fn config(limits: &Limits, cache: Option<Cache>) -> Config {
+/// Where compiled code is kept.
+pub(super) fn cache(folder: &Path) -> Result<Cache, EngineError> {
+    let mut config = CacheConfig::new();
+    config.with_directory(folder).with_files_total_size_soft_limit(CACHE_SIZE);
+    Cache::new(config)
+        .map_err(|reason| EngineError::CodeCache { reason, folder: folder.to_owned() })
+}
+
+/// How instances run.
+fn running(limits: &Limits, cache: Option<Cache>) -> Config {
+    let mut config = compiling(cache);
+    config.allocation_strategy(InstanceAllocationStrategy::Pooling(pool(limits)));
+    config
+}
+
+/// How modules are compiled: all that compiled code depends on.
+pub(super) fn compiling(cache: Option<Cache>) -> Config {
     let mut config = Config::new();
     // An answer depends on the request and the state, on nothing else: not on
     // how this machine rounds, nor on what another thread does.
@@ -126,8 +141,7 @@ fn config(limits: &Limits, cache: Option<Cache>) -> Config {
         .relaxed_simd_deterministic(true)
         .concurrency_support(false)
         .cache(cache)
-        .epoch_interruption(true)
-        .allocation_strategy(InstanceAllocationStrategy::Pooling(pool(limits)));
+        .epoch_interruption(true);
     config
 }
 

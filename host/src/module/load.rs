@@ -81,6 +81,18 @@ pub enum LoadError {
         /// What the compiler says.
         reason: String,
     },
+    /// The compiler did not come to its end.
+    #[error(
+        "module {name}: cannot be compiled: the compiler, which may have {limit} of memory, gave up: {reason}; raise swap.memory where the module is right to need more"
+    )]
+    Compiler {
+        /// The module.
+        name: String,
+        /// What is known of its end.
+        reason: String,
+        /// The memory that it may have.
+        limit: ByteSize,
+    },
     /// It wants more memory from the start than it may have.
     #[error(
         "module {name}: wants more memory than the limit of {limit}: {reason}; raise limits.memory in the settings"
@@ -139,14 +151,27 @@ impl Module {
         Self::from_bytes(engine, &file.display().to_string(), &bytes)
     }
 
+    /// The same as [`Module::from_bytes`], for a component that nobody knows
+    /// yet: where the engine's code cache has a compiler, that compiles it, in
+    /// a process which may have so much memory and which is stopped when what
+    /// is returned is dropped.
+    pub async fn from_untrusted_bytes(
+        engine: &Engine,
+        name: &str,
+        bytes: &[u8],
+        memory: ByteSize,
+    ) -> Result<Self, LoadError> {
+        check_kind(name, bytes)?;
+        if let Some(code_cache) = &engine.code_cache {
+            code_cache.fill(name, bytes, memory).await?;
+        }
+        Self::from_bytes(engine, name, bytes)
+    }
+
     /// Compiles and checks a component. `name` is what messages call it.
     pub fn from_bytes(engine: &Engine, name: &str, bytes: &[u8]) -> Result<Self, LoadError> {
+        check_kind(name, bytes)?;
         let name = || name.to_owned();
-        match kind(bytes) {
-            Some(Kind::Component) => {}
-            Some(Kind::CoreModule) => return Err(LoadError::CoreModule { name: name() }),
-            None => return Err(LoadError::NotWasm { name: name() }),
-        }
         let component = Component::from_binary(&engine.wasmtime, bytes).map_err(|error| {
             let reason = format!("{error:#}");
             let name = name();
@@ -258,17 +283,12 @@ impl Module {
     }
 }
 
-/// What a WebAssembly binary is, by its first bytes.
-enum Kind {
-    CoreModule,
-    Component,
-}
-
-fn kind(bytes: &[u8]) -> Option<Kind> {
-    match bytes.strip_prefix(b"\0asm")? {
-        [1, 0, 0, 0, ..] => Some(Kind::CoreModule),
-        [_, _, 1, 0, ..] => Some(Kind::Component),
-        _ => None,
+/// Whether a WebAssembly binary is a component, by its first bytes.
+fn check_kind(name: &str, bytes: &[u8]) -> Result<(), LoadError> {
+    match bytes.strip_prefix(b"\0asm") {
+        Some([_, _, 1, 0, ..]) => Ok(()),
+        Some([1, 0, 0, 0, ..]) => Err(LoadError::CoreModule { name: name.to_owned() }),
+        _ => Err(LoadError::NotWasm { name: name.to_owned() }),
     }
 }
 

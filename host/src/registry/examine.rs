@@ -104,7 +104,8 @@ impl Asked {
 impl Examination {
     /// Looks at the candidate, on the mount's thread for that. Nothing where it
     /// is the module in service. It is given up when nobody waits for it any
-    /// more, but what is being compiled is compiled to its end.
+    /// more; but what is being compiled in this process, for want of a code
+    /// cache with a compiler, is compiled to its end.
     pub(super) async fn run(self) -> Result<Option<Found>, Refused> {
         let fault = |error: &dyn std::fmt::Display| {
             Refused(Refusal::Host, format!("the host cannot look at the module: {error}"))
@@ -136,7 +137,7 @@ impl Examination {
         };
         let module = {
             let _step = self.progress.begin(SwapStep::Compile);
-            match self.compile(&taken)? {
+            match self.compile(&taken).await? {
                 Some(module) => module,
                 None => return Ok(None),
             }
@@ -222,12 +223,14 @@ impl Examination {
 
     /// Compiles the candidate and holds it against the contract. Nothing where
     /// it is in service.
-    fn compile(&self, taken: &Taken) -> Result<Option<Module>, Refused> {
+    async fn compile(&self, taken: &Taken) -> Result<Option<Module>, Refused> {
         if taken.digest == self.active.module().digest() {
             return Ok(None);
         }
         let mount = self.progress.mount();
-        Module::from_bytes(mount.engine(), &taken.name, &taken.bytes)
+        let memory = mount.limits.memory;
+        Module::from_untrusted_bytes(mount.engine(), &taken.name, &taken.bytes, memory)
+            .await
             .map(|module| Some(module.named(&mount.name())))
             .map_err(|error| Refused(Refusal::Invalid, format!("mount {}: {error}", mount.path())))
     }

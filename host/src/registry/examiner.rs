@@ -42,7 +42,7 @@ impl Examiner {
 }
 
 fn start() -> io::Result<Sender<Work>> {
-    let runtime = Builder::new_current_thread().enable_time().build()?;
+    let runtime = Builder::new_current_thread().enable_all().build()?;
     let (sender, work): (_, Receiver<Work>) = mpsc::channel();
     thread::Builder::new().name("candidates".to_owned()).spawn(move || {
         // Where the system does not allow it, it is done all the same.

@@ -60,11 +60,19 @@ pub struct SwapLimits {
     /// The time from the first step to the last. Default: 1 min; 1 ms to 1 h.
     #[serde(deserialize_with = "toml_text::duration_field")]
     pub time: Duration,
+    /// The memory of the process that compiles it, in bytes, where there is
+    /// one. Default: 1 GiB; 64 MiB to 64 GiB.
+    #[serde(deserialize_with = "toml_text::size_field")]
+    pub memory: ByteSize,
 }
 
 impl Default for SwapLimits {
     fn default() -> Self {
-        Self { size: ByteSize::mib(32), time: Duration::from_mins(1) }
+        Self {
+            size: ByteSize::mib(32),
+            time: Duration::from_mins(1),
+            memory: ByteSize::gib(1),
+        }
     }
 }
 
@@ -76,6 +84,13 @@ impl SwapLimits {
                 key: "size",
                 value: self.size.to_string(),
                 range: "1KiB to 1GiB",
+            });
+        }
+        if !(ByteSize::mib(64)..=ByteSize::gib(64)).contains(&self.memory) {
+            return Err(LimitError {
+                key: "memory",
+                value: self.memory.to_string(),
+                range: "64MiB to 64GiB",
             });
         }
         check_time("time", self.time)

@@ -1,0 +1,158 @@
+//! Can a module that is hard to compile harm the server that is given it?
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use relayer_rest_host::conformance::Dialect;
+use relayer_rest_host::control::ControlClient;
+use relayer_rest_host::module::DEFAULT_MODULE;
+use relayer_rest_host::registry::{Candidate, Outcome, Refusal, SwapReport, SwapStep};
+use relayer_rest_tests::command::{self, Serving};
+use relayer_rest_tests::component;
+use relayer_rest_tests::measure;
+use relayer_rest_tests::server::candidate;
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+use tokio::time::sleep;
+
+/// So many seconds on any machine.
+const MANY: usize = 16_000;
+
+/// A server with these settings, and with a code cache of its own.
+async fn serve(folder: &TempDir, settings: &str) -> Serving {
+    let (config, cache) = (folder.path().join("c.toml"), folder.path().join("cache"));
+    fs::write(&config, settings).unwrap();
+    let (config, cache) = (config.to_str().unwrap(), cache.to_str().unwrap());
+    let args = ["--listen", "127.0.0.1:0", "--config", config, "--code-cache", cache];
+    command::serve(Path::new(env!("CARGO_BIN_EXE_relayer-rest-under-test")), &args).await
+}
+
+async fn swap(serving: &Serving, component: Vec<u8>) -> SwapReport {
+    let candidate = Candidate { dialect: Some(Dialect::Any), ..candidate(component) };
+    ControlClient::new(&serving.control).swap("/", candidate).await.unwrap()
+}
+
+/// The processes that a process has started and that are not gone, dead ones
+/// among them.
+fn children(process: i32) -> Vec<i32> {
+    let processes = fs::read_dir("/proc").unwrap();
+    let numbers = processes.filter_map(|entry| entry.unwrap().file_name().to_str()?.parse().ok());
+    let is_child = |number: &i32| {
+        let status = fs::read_to_string(format!("/proc/{number}/status")).unwrap_or_default();
+        status.lines().any(|line| line == format!("PPid:\t{process}"))
+    };
+    numbers.filter(is_child).collect()
+}
+
+#[tokio::test]
+async fn what_takes_too_long_to_compile_is_stopped() {
+    let folder = tempfile::tempdir().unwrap();
+    let serving = serve(&folder, "[swap]\ntime = '300ms'").await;
+    let report = swap(&serving, component::hard_to_compile(MANY)).await;
+    let Outcome::Refused { reason: Refusal::TooSlow, .. } = report.outcome else {
+        panic!("{report:?}")
+    };
+    let client = ControlClient::new(&serving.control);
+    while client.status().await.unwrap().mounts[0].candidate.is_some() {
+        sleep(Duration::from_millis(10)).await;
+    }
+    assert_eq!(children(serving.id()), [0; 0]);
+}
+
+#[tokio::test]
+async fn what_takes_too_much_memory_to_compile_is_stopped() {
+    let folder = tempfile::tempdir().unwrap();
+    let serving = serve(&folder, "[swap]\nmemory = '64MiB'").await;
+    let report = swap(&serving, component::hard_to_compile(MANY)).await;
+    let Outcome::Refused { reason: Refusal::Invalid, message } = report.outcome else {
+        panic!("{report:?}")
+    };
+    for part in
+        ["mount /: module", "which may have 64.0 MiB", "memory allocation of ", "raise swap.memory"]
+    {
+        assert!(message.contains(part), "{part} is not in {message}");
+    }
+    // What it says of a component that is none is what is said.
+    let truncated = swap(&serving, DEFAULT_MODULE[..DEFAULT_MODULE.len() / 2].to_vec()).await;
+    let Outcome::Refused { reason: Refusal::Invalid, message } = truncated.outcome else {
+        panic!("{truncated:?}")
+    };
+    assert!(message.contains("is not a valid component: "), "{message}");
+    assert!(message.contains("is out of bounds"), "{message}");
+    // There is enough for one that is not so hard.
+    let good = component::of_answer(201, "a", b"b");
+    assert_eq!(swap(&serving, good).await.outcome, Outcome::Exchanged);
+}
+
+#[tokio::test]
+async fn the_memory_that_compiling_takes_is_not_the_servers() {
+    let folder = tempfile::tempdir().unwrap();
+    let serving = serve(&folder, "").await;
+    // From here on counts what is the most.
+    fs::write(format!("/proc/{}/clear_refs", serving.id()), "5").unwrap();
+    let before = measure::peak_memory_of(serving.id());
+    // Some 100 MiB.
+    let report = swap(&serving, component::hard_to_compile(MANY / 4)).await;
+    let steps: Vec<_> = report.steps.iter().map(|step| step.step).collect();
+    assert_eq!(steps, [SwapStep::Read, SwapStep::Compile, SwapStep::Probe], "{report:?}");
+    let more = measure::peak_memory_of(serving.id()) - before;
+    assert!(more < 50 << 20, "{more} bytes more");
+}
+
+#[tokio::test]
+async fn what_compiles_is_gone_with_the_server() {
+    let folder = tempfile::tempdir().unwrap();
+    let serving = serve(&folder, "").await;
+    let control = serving.control.clone();
+    let swapping = tokio::spawn(async move {
+        let candidate = candidate(component::hard_to_compile(MANY));
+        ControlClient::new(&control).swap("/", candidate).await
+    });
+    let compiler = loop {
+        match children(serving.id())[..] {
+            [] => sleep(Duration::from_millis(1)).await,
+            [compiler] => break compiler,
+            _ => panic!("more than one"),
+        }
+    };
+    kill_process(Pid::from_raw(serving.id()).unwrap(), Signal::KILL).unwrap();
+    serving.ended().await;
+    swapping.await.unwrap().unwrap_err();
+    // Whoever reaps it.
+    let is_there = || {
+        let status = fs::read_to_string(format!("/proc/{compiler}/status")).unwrap_or_default();
+        !status.is_empty() && !status.contains("State:\tZ")
+    };
+    for _ in 0..500 {
+        if !is_there() {
+            return;
+        }
+        sleep(Duration::from_millis(10)).await;
+    }
+    panic!("it compiles for nobody");
+}
+
+/// Who leaves in the middle of a swap gives it up.
+#[tokio::test]
+async fn a_client_that_leaves_stops_what_it_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let serving = serve(&folder, "").await;
+    let client = ControlClient::new(&serving.control);
+    let swapping = tokio::spawn({
+        let client = client.clone();
+        async move { client.swap("/", candidate(component::hard_to_compile(MANY))).await }
+    });
+    while children(serving.id()).is_empty() {
+        sleep(Duration::from_millis(1)).await;
+    }
+    swapping.abort();
+    // Much less than it takes, and than it may take.
+    for _ in 0..500 {
+        if client.status().await.unwrap().mounts[0].candidate.is_none() {
+            return assert_eq!(children(serving.id()), [0; 0]);
+        }
+        sleep(Duration::from_millis(10)).await;
+    }
+    panic!("it compiles for nobody");
+}
