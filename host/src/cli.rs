@@ -14,6 +14,7 @@ mod signals;
 mod sources;
 mod status;
 mod swap;
+mod watched_module;
 
 use std::error::Error;
 use std::io::{self, Write};
@@ -28,6 +29,8 @@ use module::ModuleArgs;
 use serve::{ServeArgs, ServeError};
 use status::{RollbackArgs, StatusArgs};
 use swap::SwapArgs;
+
+use crate::text::one_line;
 
 /// Serves a relayer's REST API from a sandboxed WebAssembly module.
 #[derive(Parser)]
@@ -105,27 +108,14 @@ fn block_on<T>(future: impl Future<Output = T>) -> Result<T, Failure> {
     Ok(runtime.block_on(future))
 }
 
-/// Prints lines of text, whose control characters are escaped. Whoever closed
-/// stdout does not want to know.
-fn print(text: &str) {
-    let lines: Vec<_> = text.lines().map(one_line).collect();
+/// Prints lines, whose control characters are escaped. Whoever closed stdout
+/// does not want to know.
+fn print(lines: &[impl AsRef<str>]) {
+    let lines: Vec<_> = lines.iter().map(|line| one_line(line.as_ref())).collect();
     drop(writeln!(io::stdout(), "{}", lines.join("\n")));
 }
 
 fn print_json(value: &impl Serialize) {
     let json = serde_json::to_string_pretty(value).expect("its keys are texts");
     drop(writeln!(io::stdout(), "{json}"));
-}
-
-/// The text with its control characters escaped.
-fn one_line(text: &str) -> String {
-    let mut line = String::with_capacity(text.len());
-    for character in text.chars() {
-        if character.is_control() {
-            line.extend(character.escape_default());
-        } else {
-            line.push(character);
-        }
-    }
-    line
 }

@@ -25,7 +25,7 @@ use crate::module::Module;
 use crate::state::Snapshot;
 pub use dialect::{Dialect, DialectError};
 pub use probe::Cost;
-pub(crate) use probe::answer;
+pub(crate) use probe::{answer, chain_target};
 
 /// What was found.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -4,7 +4,7 @@
 //! | request | answer |
 //! |---|---|
 //! | `GET /status` | 200, [`Status`] |
-//! | `POST /swap?mount=/&name=FILE`, the component as its body; and `sha256=DIGEST`, `dialect=NAME`, `dry-run=true` | 200, or 409 where it is refused: [`SwapReport`](crate::registry::SwapReport) |
+//! | `POST /swap?mount=/&name=FILE`, the component as its body; and `sha256=DIGEST`, `dialect=NAME`, `dry-run=true`, `force=true` | 200, or 409 where it is refused: [`SwapReport`](crate::registry::SwapReport) |
 //! | `POST /rollback?mount=/` | 200, [`RolledBack`]; or 409 where there is nothing to go back to |
 //!
 //! Anything else is answered with a status from 400 on and a [`Fault`].

@@ -103,6 +103,7 @@ pub mod module;
 pub mod registry;
 pub mod response_cache;
 pub mod state;
+mod text;
 mod toml_text;
 
 pub use http::Server;

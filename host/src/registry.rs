@@ -29,7 +29,6 @@ mod swap;
 use std::sync::Arc;
 
 pub use budget::FaultBudget;
-pub(crate) use compare::cut;
 pub use compare::{Change, Difference};
 pub use mount::{Active, Mount, NothingBefore};
 pub use path::{MountPath, MountPathError};

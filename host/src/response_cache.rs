@@ -9,11 +9,13 @@
 //! |---|---|
 //! | `key.rs` | what is the same question |
 //! | `entries.rs` | answers by question, within a number of bytes |
+//! | `questions.rs` | what was asked and is not remembered |
 //! | `flights.rs` | runs that are shared by all who wait for them |
 
 mod entries;
 mod flights;
 mod key;
+mod questions;
 
 use std::sync::Arc;
 
@@ -29,6 +31,8 @@ use entries::Entries;
 pub use flights::Outcome;
 use flights::{Flights, Landed};
 pub use key::Question;
+pub use questions::Asked;
+use questions::{Questions, most};
 
 /// How often a request waits for the run of another that turns out not to be
 /// for it, before it has one of its own.
@@ -39,6 +43,7 @@ const PATIENCE: u32 = 4;
 pub struct ResponseCache {
     /// Nothing where nothing is to be remembered.
     memory: Option<Arc<Memory>>,
+    questions: Arc<Questions>,
 }
 
 struct Memory {
@@ -52,7 +57,10 @@ impl ResponseCache {
     pub fn new(capacity: ByteSize) -> Self {
         let memory = |capacity| Memory { entries: Entries::new(capacity), flights: Arc::default() };
         let capacity = capacity.as_u64();
-        Self { memory: (capacity > 0).then(|| Arc::new(memory(capacity))) }
+        Self {
+            memory: (capacity > 0).then(|| Arc::new(memory(capacity))),
+            questions: Arc::default(),
+        }
     }
 
     /// The answer to a question, where it is remembered and still what the
@@ -79,7 +87,7 @@ impl ResponseCache {
         request: Arc<ModuleRequest>,
         state: &StateReader,
     ) -> Outcome {
-        let Some(memory) = &self.memory else { return alone(module, request, state).await };
+        let Some(memory) = &self.memory else { return self.alone(module, request, state).await };
         let question = Question::from(&*request);
         let arrival = state.peek().generation();
         for _ in 0..PATIENCE {
@@ -102,6 +110,9 @@ impl ResponseCache {
             let is_fresh = || {
                 answer.generation() >= arrival || reads.are_current(&state.peek(), question.headers)
             };
+            if is_ours && !reads.are_complete() {
+                self.questions.count(module.digest(), &answer);
+            }
             if is_ours || (reads.headers_are(question.headers) && is_fresh()) {
                 return Ok(answer);
             }
@@ -109,7 +120,19 @@ impl ResponseCache {
                 break;
             }
         }
-        alone(module, request, state).await
+        self.alone(module, request, state).await
+    }
+
+    /// A run whose answer nobody remembers.
+    async fn alone(
+        &self,
+        module: &Module,
+        request: Arc<ModuleRequest>,
+        state: &StateReader,
+    ) -> Outcome {
+        let answer = alone(module, request, state).await?;
+        self.questions.count(module.digest(), &answer);
+        Ok(answer)
     }
 
     /// Remembers a module's answer to its question, in place of any before.
@@ -119,11 +142,16 @@ impl ResponseCache {
         }
     }
 
-    /// This many of a module's answers, those that are asked for most first.
+    /// What a module is asked, no more than this many: what is asked most
+    /// first.
     #[must_use]
-    pub fn most_asked(&self, module: &Module, count: usize) -> Vec<Arc<Answer>> {
-        let memory = self.memory.as_ref();
-        memory.map_or_else(Vec::new, |memory| memory.entries.most_asked(module.digest(), count))
+    pub fn most_asked(&self, module: &Module, count: usize) -> Vec<Asked> {
+        let mut asked = Vec::new();
+        if let Some(memory) = &self.memory {
+            memory.entries.add(module.digest(), &mut asked);
+        }
+        self.questions.add(module.digest(), &mut asked);
+        most(asked, count)
     }
 
     /// The bytes that are in use.

@@ -223,6 +223,26 @@ pub fn that_spins_on_spin() -> Vec<u8> {
     )
 }
 
+/// A component that asks for 128 MiB, some calls deep, and traps where it does
+/// not get them.
+#[must_use]
+pub fn that_wants_too_much() -> Vec<u8> {
+    of_module(
+        r#"(module
+            (memory (export "memory") 4)
+            (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32)
+                i32.const 65536)
+            (func $reserve (param i32)
+                (if (i32.eq (memory.grow (local.get 0)) (i32.const -1)) (then unreachable)))
+            (func $render (call $reserve (i32.const 2044)))
+            (func (export "relayer:rest/handler@0.1.0#handle")
+                (param i32 i32 i32 i32 i32 i32 i32) (result i32)
+                (call $render)
+                (i32.store16 (i32.const 0) (i32.const 204))
+                i32.const 0))"#,
+    )
+}
+
 /// A component that answers 200 and a body of JSON to everything but a path of
 /// 31 bytes, at which it traps.
 #[must_use]

@@ -45,6 +45,13 @@ fn children(process: i32) -> Vec<i32> {
     numbers.filter(is_child).collect()
 }
 
+/// The priority of a process or thread, by its `stat` file.
+fn nice(file: &str) -> String {
+    let stat = fs::read_to_string(file).unwrap();
+    // Behind the name, which is in brackets.
+    stat.rsplit(')').next().unwrap().split_whitespace().nth(16).unwrap().to_owned()
+}
+
 #[tokio::test]
 async fn what_takes_too_long_to_compile_is_stopped() {
     let folder = tempfile::tempdir().unwrap();
@@ -116,6 +123,10 @@ async fn what_compiles_is_gone_with_the_server() {
             _ => panic!("more than one"),
         }
     };
+    // It leaves the processors to the requests.
+    while nice(&format!("/proc/{compiler}/stat")) != "19" {
+        sleep(Duration::from_millis(1)).await;
+    }
     kill_process(Pid::from_raw(serving.id()).unwrap(), Signal::KILL).unwrap();
     serving.ended().await;
     swapping.await.unwrap().unwrap_err();
@@ -155,4 +166,17 @@ async fn a_client_that_leaves_stops_what_it_asked_for() {
         sleep(Duration::from_millis(10)).await;
     }
     panic!("it compiles for nobody");
+}
+
+#[tokio::test]
+async fn candidates_are_looked_at_with_the_least_priority() {
+    let folder = tempfile::tempdir().unwrap();
+    let serving = serve(&folder, "").await;
+    swap(&serving, component::of_answer(201, "a", b"b")).await;
+    let threads = fs::read_dir(format!("/proc/{}/task", serving.id())).unwrap();
+    let named = threads
+        .map(|thread| thread.unwrap().path())
+        .filter(|thread| fs::read_to_string(thread.join("comm")).unwrap() == "candidates\n");
+    let nice: Vec<_> = named.map(|thread| nice(thread.join("stat").to_str().unwrap())).collect();
+    assert_eq!(nice, ["19"]);
 }

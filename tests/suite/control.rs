@@ -18,6 +18,7 @@ use relayer_rest_tests::command::{self, Ended, Serving};
 use relayer_rest_tests::component::{self, TRAP};
 use relayer_rest_tests::measure;
 use relayer_rest_tests::server::candidate;
+use rustix::fs::{FlockOperation, flock};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -80,7 +81,7 @@ async fn a_running_server_is_given_another_module_and_the_old_one_back() {
 
     let trial = control(&serving, &["swap", &path, "--dry-run"]).await;
     let said = format!(
-        "0 of 3 requests are answered differently\nnothing was changed: {from} serves; {to} could\n"
+        "0 of 5 requests are answered differently\nnothing was changed: {from} serves; {to} could\n"
     );
     assert_eq!((trial.status, trial.stderr.as_str()), (Some(0), ""));
     assert!(trial.stdout.ends_with(&said), "{}", trial.stdout);
@@ -131,7 +132,7 @@ async fn a_module_that_is_refused_is_said_to_be_on_one_screen() {
     let swap = control(&serving, &["swap", &path]).await;
     assert_eq!(swap.status, Some(1));
     for part in [
-        "rule version-shape: on the state 'sample': /version: the body is not JSON",
+        "\nrule version-shape: on the state 'sample': /version: the body is not JSON",
         &format!("refused: mount /: module {path}: does not speak the dialect 0.7"),
         &format!("{} goes on to serve", short(DEFAULT_MODULE)),
     ] {
@@ -143,7 +144,7 @@ async fn a_module_that_is_refused_is_said_to_be_on_one_screen() {
     assert!(matches!(report.outcome, Outcome::Refused { .. }));
     let any = control(&serving, &["swap", &path, "--dialect", "any"]).await;
     assert_eq!(any.status, Some(0));
-    assert!(any.stdout.contains("  GET /version (nobody has asked for it lately)\n"));
+    assert!(any.stdout.contains("  GET /version (not asked by clients yet)\n"));
     assert!(any.stdout.contains("\n    header content-type: application/json -> nothing\n"));
 }
 
@@ -278,6 +279,16 @@ async fn a_socket_that_nobody_listens_on_is_taken_over_and_one_in_use_is_not() {
     assert_eq!(left.len(), 1, "{left:?}");
 }
 
+/// Anybody can hold the lock of a folder that all can read.
+#[tokio::test]
+async fn who_locks_the_folder_does_not_keep_the_server_from_starting() {
+    let folder = folder();
+    let lock = fs::File::open(folder.path()).unwrap();
+    flock(&lock, FlockOperation::LockExclusive).unwrap();
+    let serving = serve_at(&folder.path().join("c.sock")).await;
+    client(&serving).status().await.unwrap();
+}
+
 #[tokio::test]
 async fn what_is_no_socket_is_left_alone() {
     let folder = folder();
@@ -336,6 +347,49 @@ async fn a_file_that_changes_is_swapped_in_when_it_is_good() {
     fs::rename(&beside, &path).unwrap();
     serving.logged("exchanged the module").await;
     assert_eq!(label(&serving, "/chains").await, format!("api@{}", short(&third)));
+}
+
+/// However short after it was read at the start.
+#[tokio::test]
+async fn a_file_that_changes_while_the_server_starts_is_swapped_in() {
+    let folder = folder();
+    let path = file(&folder, "api.wasm", DEFAULT_MODULE);
+    let args = ["--listen", "127.0.0.1:0", "--module", &path, "--watch", "--no-code-cache"];
+    let control = folder.path().join("c.sock");
+    // It is there when the module has been read, or is about to be.
+    let mut replaced = tokio::spawn({
+        let (path, control) = (path.clone(), control.clone());
+        async move {
+            while !control.exists() {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            fs::write(path, component::noted(DEFAULT_MODULE, "new")).unwrap();
+        }
+    });
+    let serving = command::serve_at(program(), &args, control).await;
+    (&mut replaced).await.unwrap();
+    let new = format!("api@{}", short(&component::noted(DEFAULT_MODULE, "new")));
+    for _ in 0..1000 {
+        if label(&serving, "/chains").await == new {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("the old one goes on to serve");
+}
+
+/// What was refused for a passing reason is tried again when it is touched.
+#[tokio::test]
+async fn a_file_that_took_too_long_is_tried_again_when_it_is_touched() {
+    let folder = folder();
+    let path = file(&folder, "api.wasm", DEFAULT_MODULE);
+    let config = file(&folder, "c.toml", "[swap]\ntime = '1ms'");
+    let mut serving = serve(&["--module", &path, "--watch", "--config", &config]).await;
+    for _ in 0..2 {
+        fs::write(&path, component::noted(DEFAULT_MODULE, "new")).unwrap();
+        serving.logged("takes longer than 1ms to look at").await;
+    }
 }
 
 #[tokio::test]
@@ -546,7 +600,7 @@ async fn the_dialect_is_changed_while_it_serves() {
     assert!(refused.stdout.contains("\nrule version-shape: "), "{}", refused.stdout);
     let swap = control(&serving, &["swap", path, "--dialect", "1.13"]).await;
     assert_eq!(swap.status, Some(0), "{}", swap.stdout);
-    assert!(swap.stdout.contains("\n2 of 3 requests are answered differently\n"));
+    assert!(swap.stdout.contains("\n4 of 5 requests are answered differently\n"));
     let mut http = Client::http1(serving.address()).await;
     let version = http.get("/version").await;
     assert!(version.text().starts_with(r#"{"status":"success","result":[{"name":"ibc-relayer","#));

@@ -6,6 +6,7 @@ mod contract;
 mod control;
 mod embedding;
 mod endpoints;
+mod going_back;
 mod http;
 mod limits;
 mod modules;

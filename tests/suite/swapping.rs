@@ -167,12 +167,18 @@ async fn a_trial_changes_nothing_and_lists_what_would_be_different() {
     let trial = Candidate { dialect: Some(Dialect::Any), dry_run: true, ..candidate(answers) };
     let report = server.swap_as(trial).await;
     assert_eq!(report.outcome, Outcome::DryRun);
-    assert_eq!(report.compared, 4);
+    assert_eq!(report.compared, 5);
     let asked: Vec<_> =
         report.differences.iter().map(|one| (one.request.as_str(), one.asked)).collect();
     assert_eq!(
         asked,
-        [("GET /chain/ibc-0", 3), ("GET /version", 1), ("GET /chains", 0), ("GET /state", 0)]
+        [
+            ("GET /chain/ibc-0", 3),
+            ("GET /version", 1),
+            ("GET /chains", 0),
+            ("GET /state", 0),
+            ("GET /chain/ibc-1", 0),
+        ]
     );
     let changes = &report.differences[0].changes;
     let change = |place: usize| {
@@ -187,6 +193,78 @@ async fn a_trial_changes_nothing_and_lists_what_would_be_different() {
     assert_eq!(changes.len(), 4);
     assert_eq!(server.get("/chains").await.header("x-relayer-module"), label(DEFAULT_MODULE));
     assert_eq!(server.registry.at("/").unwrap().status().previous, None);
+}
+
+/// What is not remembered is known all the same.
+#[tokio::test]
+async fn questions_of_clients_are_compared_where_no_answer_is_remembered() {
+    let limits = Limits { response_cache: ByteSize::b(0), ..Limits::default() };
+    let server = server(&component::of_answer(201, "a", b"b"), &limits).await;
+    for _ in 0..3 {
+        server.get("/some/where?a=b").await;
+    }
+    let report = server.swap(component::of_answer(202, "a", b"b")).await;
+    let first = &report.differences[0];
+    assert_eq!((first.request.as_str(), first.asked), ("GET /some/where?a=b", 3));
+}
+
+/// What is shown and remembered is of the state as it is then, not as it was
+/// before the candidate was compiled and probed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_candidate_is_compared_on_the_newest_state() {
+    let server = Arc::new(TestServer::of_sample().await);
+    let mount = server.registry.at("/").unwrap();
+    for number in 0.. {
+        let new = component::noted(DEFAULT_MODULE, &number.to_string());
+        let swapping = tokio::spawn({
+            let (server, new) = (server.clone(), new.clone());
+            async move { server.swap_as(candidate(new)).await }
+        });
+        let is_probed = || {
+            let candidate = mount.status().candidate;
+            candidate.is_some_and(|candidate| candidate.step == SwapStep::Probe)
+        };
+        while !is_probed() && !swapping.is_finished() {
+            tokio::task::yield_now().await;
+        }
+        let is_in_time = is_probed();
+        server.publisher.update_state(|state| state.chains.reverse());
+        assert_eq!(swapping.await.unwrap().outcome, Outcome::Exchanged);
+        if is_in_time {
+            break;
+        }
+    }
+    assert_eq!(server.get("/state").await.status, 200);
+    assert_eq!(mount.status().module.runs, 0);
+}
+
+/// What it says first is what matters.
+#[tokio::test]
+async fn why_a_module_trapped_is_said_and_where() {
+    let server = server(&component::of_answer(204, "a", b"b"), &Limits::default()).await;
+    let parts = [
+        "the module trapped: wasm trap: wasm `unreachable` instruction executed; ",
+        "it wanted 128.0 MiB of memory, where limits.memory is 64.0 MiB; ",
+        "in reserve, called by render, called by ",
+    ];
+    check_refused(&server.swap(component::that_wants_too_much()).await, Refusal::Faults, &parts);
+}
+
+/// Of an extension, the mount is named.
+#[tokio::test]
+async fn an_extension_that_traps_is_refused() {
+    let engine = engine(&Limits::default());
+    let tool = Module::embedded(&engine).unwrap().named("tool");
+    let mount = Mount::extension("/ext/tool".parse().unwrap(), tool);
+    let api = Mount::api(Module::embedded(&engine).unwrap());
+    let server = TestServer::of_registry(Registry::new(api).with(mount).unwrap()).await;
+    let mount = server.registry.at("/ext/tool").unwrap();
+    let traps = candidate(component::of_handler("unreachable"));
+    let report = mount.swap(traps, &server.publisher.reader()).await;
+    let Outcome::Refused { reason: Refusal::Faults, message } = report.outcome else {
+        panic!("{report:?}")
+    };
+    assert!(message.starts_with("mount /ext/tool: module new.wasm: "), "{message}");
 }
 
 /// What clients asked with headers is asked again with those that count.
@@ -499,7 +577,7 @@ async fn a_comparison_is_no_part_of_service() {
         ..candidate(component::of_answer(206, "a", b"b"))
     };
     let report = server.swap_as(trial).await;
-    assert_eq!((report.outcome, report.compared), (Outcome::DryRun, 3));
+    assert_eq!((report.outcome, report.compared), (Outcome::DryRun, 5));
     let module = server.registry.at("/").unwrap().status().module;
     assert_eq!((module.runs, module.faults), (0, 0));
 }
@@ -568,8 +646,9 @@ async fn a_module_is_put_back_by_hand_and_that_is_undone_in_the_same_way() {
     assert!(error.starts_with("mount /: there is no module to go back to"), "{error}");
     let new = component::noted(DEFAULT_MODULE, "new");
     assert_eq!(server.swap_as(candidate(new.clone())).await.outcome, Outcome::Exchanged);
-    for digest in [Digest::of(DEFAULT_MODULE), Digest::of(&new), Digest::of(DEFAULT_MODULE)] {
-        assert_eq!(mount.roll_back(), Ok(digest));
+    let (old, new) = (Digest::of(DEFAULT_MODULE), Digest::of(&new));
+    for (from, digest) in [(new, old), (old, new), (new, old)] {
+        assert_eq!(mount.roll_back(), Ok((from, digest)));
         let label = format!("api@{}", digest.short());
         assert_eq!(server.get("/chains").await.header("x-relayer-module"), label);
     }

@@ -97,7 +97,7 @@ pub(super) fn run(args: &CheckArgs) -> Result<Ran, Failure> {
     Ok(if found.passes { Ran::Done } else { Ran::Refused })
 }
 
-fn text(found: &Found, config: &Config) -> String {
+fn text(found: &Found, config: &Config) -> Vec<String> {
     let digest = found.digest.map(|digest| digest.to_string()).unwrap_or_default();
     let mut lines = vec![format!("module {} {digest}", found.module)];
     let (size, most) = (ByteSize::b(found.size as u64), config.swap.size);
@@ -112,7 +112,7 @@ fn text(found: &Found, config: &Config) -> String {
         lines.push(sum(verdict));
     }
     lines.extend(found.error.clone());
-    lines.join("\n")
+    lines
 }
 
 fn rule(rule: &RuleVerdict) -> Vec<String> {
@@ -141,8 +141,8 @@ fn costs(costs: &[Cost], limits: &Limits) -> Vec<String> {
         vec![format!("{:>10} {:>12} {:>12}  request (on the state)", "time", "memory", "body")];
     lines.extend(worst.iter().map(|cost| {
         let Cost { micros, memory, body, request, state, .. } = cost;
-        let memory = memory / 1024;
-        format!("{micros:>7} µs {memory:>8} KiB {body:>10} B  {request} ({state})")
+        let memory = memory.map_or("-".to_owned(), |memory| format!("{} KiB", memory / 1024));
+        format!("{micros:>7} µs {memory:>12} {body:>10} B  {request} ({state})")
     }));
     let (time, memory) = (limits.time, limits.memory);
     lines.push(format!("at most {time:?} and {memory}; on the states where each took longest"));

@@ -1,6 +1,7 @@
 //! `relayer-rest module`: a component that comes with the command, as a file.
 
-use std::fs;
+use std::fs::File;
+use std::io::{self, Write};
 use std::path::PathBuf;
 
 use clap::Args;
@@ -23,10 +24,14 @@ pub(super) fn run(args: &ModuleArgs) -> Result<Ran, Failure> {
         return Err("--dialect: a module speaks 0.7 or 1.13; choose one of the two".into());
     }
     let component = args.dialect.component();
-    fs::write(&args.file, component).map_err(|error| {
+    let written = File::create_new(&args.file).and_then(|mut file| file.write_all(component));
+    written.map_err(|error| {
         let file = args.file.display();
+        if error.kind() == io::ErrorKind::AlreadyExists {
+            return format!("{file}: is there already; choose another name, or remove it");
+        }
         format!("{file}: cannot be written: {error}; check the path and its permissions")
     })?;
-    print(&format!("{}  {}", Digest::of(component), args.file.display()));
+    print(&[format!("{}  {}", Digest::of(component), args.file.display())]);
     Ok(Ran::Done)
 }

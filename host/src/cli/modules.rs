@@ -1,21 +1,17 @@
-//! The modules that serve, from the settings; and watching their files.
+//! The modules that serve, from the settings.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
-use std::time::Duration;
+use std::sync::Arc;
 
-use bytes::Bytes;
-use tokio::runtime::Handle;
 use tracing::{info, warn};
 
 use super::code_cache::CodeCacheArgs;
-use super::reload::settled;
 use super::serve::ServeError;
+use super::watched_module::WatchedModule;
 use crate::config::Config;
 use crate::conformance::Dialect;
-use crate::module::{Digest, Module};
-use crate::registry::{Candidate, Mount, Outcome, Refusal, Registry, Source, SwapReport};
+use crate::module::Module;
+use crate::registry::{Mount, Registry};
 use crate::state::{StateReader, Watch, watch};
 
 /// What serves, and the files that it is from.
@@ -72,14 +68,6 @@ pub(super) fn load(
     Ok(Modules { registry: Arc::new(registry), files })
 }
 
-/// The time between two tries to have a turn.
-const TURN: Duration = Duration::from_millis(500);
-
-fn is_to_wait(report: &SwapReport) -> bool {
-    let Outcome::Refused { reason, .. } = &report.outcome else { return false };
-    matches!(reason, Refusal::Busy | Refusal::Changed)
-}
-
 impl Modules {
     /// Swaps each module when its file changes, for as long as what is
     /// returned lives.
@@ -91,28 +79,8 @@ impl Modules {
         }
         let watch_one = |(mount, file): &(Arc<Mount>, PathBuf)| {
             info!(mount = %mount.path(), file = %file.display(), "watching the module's file");
-            let (mount, state, runtime) = (Arc::clone(mount), state.clone(), Handle::current());
-            let name = file.display().to_string();
-            let path = file.clone();
-            // It is not tried again until it is another one.
-            let last = Mutex::new(mount.module().digest());
-            watch(file, move || {
-                let bytes = match settled(&path) {
-                    Ok(bytes) => Bytes::from(bytes),
-                    Err(error) => return warn!("module {name}: cannot be read: {error}"),
-                };
-                let digest = Digest::of(&bytes);
-                let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
-                if std::mem::replace(&mut *last, digest) == digest {
-                    return;
-                }
-                let source = Source::Bytes { name: name.clone(), bytes };
-                let candidate = Candidate::new(source);
-                // Another swap goes first; what it leaves is compared with.
-                while is_to_wait(&runtime.block_on(mount.swap(candidate.clone(), &state))) {
-                    thread::sleep(TURN);
-                }
-            })
+            let module = WatchedModule::new(mount, file, state);
+            watch(file, move || module.look())
         };
         self.files.iter().map(watch_one).collect::<Result<_, _>>().map_err(ServeError::Watch)
     }

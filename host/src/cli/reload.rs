@@ -13,7 +13,7 @@ use tracing::{error, info, warn};
 use crate::files;
 use crate::state::StatePublisher;
 
-/// A file that is read again and again is no larger, in bytes.
+/// What the state is in is no larger, in bytes.
 const MOST_BYTES: u64 = 256 << 20;
 
 /// A file that is the same after this time is written to its end.
@@ -76,7 +76,7 @@ impl<T: Clone + PartialEq, E: Display> Reloadable<T, E> {
     /// stays as it was.
     pub(super) fn reload(&self) {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        let content = settled(&self.file);
+        let content = settled(&self.file, MOST_BYTES);
         let seen = content.as_ref().map_err(io::Error::kind).cloned();
         if seen == last.content {
             return;
@@ -108,11 +108,11 @@ fn passes(error: &io::Error) -> bool {
 }
 
 /// The content of a file that nobody is writing: half a file may be a valid
-/// one, too. What passes is waited for.
-pub(super) fn settled(file: &Path) -> io::Result<Vec<u8>> {
+/// one, too; and that has no more bytes than these. What passes is waited for.
+pub(super) fn settled(file: &Path, most: u64) -> io::Result<Vec<u8>> {
     let mut is_said = false;
     loop {
-        match try_settled(file) {
+        match try_settled(file, most) {
             Err(error) if passes(&error) => {
                 if !std::mem::replace(&mut is_said, true) {
                     let file = file.display();
@@ -125,11 +125,11 @@ pub(super) fn settled(file: &Path) -> io::Result<Vec<u8>> {
     }
 }
 
-fn try_settled(file: &Path) -> io::Result<Vec<u8>> {
-    let mut before = files::read(file, MOST_BYTES)?;
+fn try_settled(file: &Path, most: u64) -> io::Result<Vec<u8>> {
+    let mut before = files::read(file, most)?;
     for _ in 0..LOOKS {
         thread::sleep(SETTLED);
-        let now = files::read(file, MOST_BYTES)?;
+        let now = files::read(file, most)?;
         if now == before {
             break;
         }

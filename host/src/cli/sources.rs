@@ -152,11 +152,7 @@ impl Sources {
         });
         self.reloads.push(Arc::clone(&reload));
         match watch(reloadable.file(), move || reload()) {
-            // The file may have changed between the first reading and now.
-            Ok(watch) => {
-                self.watches.push(watch);
-                reloadable.reload();
-            }
+            Ok(watch) => self.watches.push(watch),
             Err(error) => warn!("{error}; send SIGHUP when it has changed"),
         }
     }

@@ -47,19 +47,19 @@ pub(super) fn roll_back(args: &RollbackArgs) -> Result<Ran, Failure> {
     if args.json {
         print_json(&done);
     } else {
-        print(&format!("rolled back: {} -> {}", short(&done.from), short(&done.to)));
+        print(&[format!("rolled back: {} -> {}", short(&done.from), short(&done.to))]);
     }
     Ok(Ran::Done)
 }
 
-fn text(status: &Status) -> String {
+fn text(status: &Status) -> Vec<String> {
     let ready = if status.ready { "knows" } else { "does not know" };
     let mut lines = vec![format!(
         "relayer-rest {}, process {}, {ready} what the relayer is doing",
         status.version, status.pid
     )];
     lines.extend(status.mounts.iter().flat_map(mount));
-    lines.join("\n")
+    lines
 }
 
 fn mount(mount: &MountStatus) -> Vec<String> {

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::control::ControlArgs;
-use super::{Failure, Ran, block_on, one_line, print, print_json};
-use crate::conformance::Dialect;
+use super::{Failure, Ran, block_on, print, print_json};
+use crate::conformance::{Dialect, Verdict};
 use crate::control::{ControlClient, ControlClientError};
 use crate::module::Digest;
 use crate::registry::{Candidate, Difference, Outcome, Source, SwapReport};
@@ -28,6 +28,9 @@ pub(super) struct SwapArgs {
     /// Look at the component and show what would be different; change nothing.
     #[arg(long)]
     dry_run: bool,
+    /// Take the component even where it was taken out of service before.
+    #[arg(long)]
+    force: bool,
     /// Print the report as JSON.
     #[arg(long)]
     json: bool,
@@ -41,11 +44,12 @@ pub(super) fn run(args: &SwapArgs) -> Result<Ran, Failure> {
         sha256: args.sha256,
         dialect: args.dialect,
         dry_run: args.dry_run,
+        force: args.force,
     };
     let client = ControlClient::new(&args.control.path());
     let report = match block_on(client.swap(&args.mount, candidate))? {
         Err(ControlClientError::TooLarge(message)) => {
-            print(&format!("refused: mount {}: {message}", args.mount));
+            print(&[format!("refused: mount {}: {message}", args.mount)]);
             return Ok(Ran::Refused);
         }
         report => report?,
@@ -58,13 +62,15 @@ pub(super) fn run(args: &SwapArgs) -> Result<Ran, Failure> {
     Ok(if report.is_accepted() { Ran::Done } else { Ran::Refused })
 }
 
-fn text(report: &SwapReport) -> String {
+fn text(report: &SwapReport) -> Vec<String> {
     let mut lines = Vec::new();
     for step in &report.steps {
         lines.push(format!("{:<10}{:>10.1} ms", step.step.to_string(), step.millis));
     }
-    if let Some(verdict) = &report.verdict {
-        for failed in verdict.failures() {
+    // Where there is one, it is the reason that is given below.
+    let broken: Vec<_> = report.verdict.iter().flat_map(Verdict::failures).collect();
+    if broken.len() > 1 {
+        for failed in broken {
             let failure = failed.failure.as_deref().unwrap_or_default();
             lines.push(format!("rule {}: {failure}", failed.rule));
         }
@@ -75,29 +81,29 @@ fn text(report: &SwapReport) -> String {
     }
     lines.extend(report.differences.iter().flat_map(difference));
     let (from, to) = (short(&report.from), report.to.as_deref().map_or("", short));
-    lines.push(match &report.outcome {
-        Outcome::Exchanged => format!("exchanged: {from} -> {to}"),
-        Outcome::DryRun => format!("nothing was changed: {from} serves; {to} could"),
-        Outcome::Unchanged => format!("nothing to do: {from} serves already"),
+    match &report.outcome {
+        Outcome::Exchanged => lines.push(format!("exchanged: {from} -> {to}")),
+        Outcome::DryRun => lines.push(format!("nothing was changed: {from} serves; {to} could")),
+        Outcome::Unchanged => lines.push(format!("nothing to do: {from} serves already")),
         Outcome::Refused { message, .. } => {
-            format!("refused: {message}\n{from} goes on to serve")
+            lines.extend([format!("refused: {message}"), format!("{from} goes on to serve")]);
         }
-    });
-    lines.join("\n")
+    }
+    lines
 }
 
 fn difference(difference: &Difference) -> Vec<String> {
     let asked = match difference.asked {
-        0 => "nobody has asked for it lately".to_owned(),
-        1 => "asked once lately".to_owned(),
-        asked => format!("asked {asked} times lately"),
+        0 => "not asked by clients yet".to_owned(),
+        1 => "asked once".to_owned(),
+        asked => format!("asked {asked} times"),
     };
     let mut lines = vec![format!("  {} ({asked})", difference.request)];
     for change in &difference.changes {
         let shown = |value: &Option<String>| match value.as_deref() {
             None => "nothing".to_owned(),
             Some("") => "an empty text".to_owned(),
-            Some(value) => one_line(value),
+            Some(value) => value.to_owned(),
         };
         lines.push(match (&change.from, &change.to) {
             (None, None) => format!("    {}", change.what),

@@ -49,8 +49,9 @@ pub struct Cost {
     pub body: usize,
     /// The time from the call to the answer, in microseconds.
     pub micros: u64,
-    /// The most memory that the instance had, in bytes.
-    pub memory: usize,
+    /// The most memory that the instance had, in bytes; none where there is no
+    /// answer.
+    pub memory: Option<usize>,
 }
 
 /// A state, and all that a module answered on it.
@@ -137,7 +138,7 @@ impl Question {
             Self::Chain(place) => {
                 let id =
                     state.chains().ok().and_then(|chains| Some(chains.get(*place)?.id.clone()));
-                format!("/chain/{}", encoded(id.as_ref().map_or("", |id| id.as_str())))
+                chain_target(id.as_ref().map_or("", |id| id.as_str()))
             }
             Self::UnknownChain => format!("/chain/{UNKNOWN_CHAIN}"),
             Self::State => "/state".to_owned(),
@@ -149,6 +150,11 @@ impl Question {
     pub(super) fn method(&self) -> Method {
         if *self == Self::Post { Method::POST } else { Method::GET }
     }
+}
+
+/// Where a chain is.
+pub(crate) fn chain_target(id: &str) -> String {
+    format!("/chain/{}", encoded(id))
 }
 
 /// A text as a segment of a path.
@@ -172,7 +178,7 @@ async fn ask(module: &Module, state: &State, question: Question) -> Asked {
         headers: HeaderMap::new(),
     });
     let (outcome, time) = answer(module, &request, &state.snapshot).await;
-    let memory = outcome.as_ref().map_or(0, |answer| answer.memory);
+    let memory = outcome.as_ref().ok().map(|answer| answer.memory);
     let outcome = outcome.map(|answer| answer.response).map_err(|error| error.to_string());
     let cost = Cost {
         state: state.name.to_owned(),

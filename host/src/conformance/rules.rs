@@ -10,8 +10,8 @@ use super::chain_json;
 use super::dialect::Dialect::{self, Any, V0_7, V1_13};
 use super::probe::{Probe, Question, UNKNOWN_CHAIN};
 use super::state_json;
-use crate::registry::cut;
 use crate::state::{ChainConfig, ChainId};
+use crate::text::cut;
 
 /// The name of the rule that every request is answered.
 pub(super) const ANSWERS: &str = "answers";

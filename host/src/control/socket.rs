@@ -6,8 +6,11 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 use tokio::net::UnixListener;
 
 /// The socket's name in the folder for such things.
@@ -19,6 +22,9 @@ const LONGEST: usize = 107;
 /// What the path of a socket has behind that of its folder while it is made:
 /// `/.123456/s`.
 const IN_FOLDER: usize = 10;
+
+/// How long another is waited for that puts a socket into the same folder.
+const TURN: Duration = Duration::from_secs(1);
 
 /// A socket that is listened on. Its file is removed when it is dropped.
 #[derive(Debug)]
@@ -97,8 +103,7 @@ impl ControlSocket {
             own_folder(folder).map_err(fault)?;
         }
         // One at a time: of two that start at once, one finds the other's.
-        let turn = File::open(folder).map_err(fault)?;
-        flock(&turn, FlockOperation::LockExclusive).map_err(|error| fault(error.into()))?;
+        let _turn = turn(folder).map_err(fault)?;
         look(path)?;
         // Made in a folder that nobody else can look into, and put into its
         // place when its mode is right: at no time can others connect.
@@ -131,6 +136,23 @@ impl Drop for ControlSocket {
             fs::remove_file(&self.path).ok();
         }
     }
+}
+
+/// The only one that looks into a folder and puts a socket there; or not, where
+/// somebody keeps the others waiting, as anybody can in a folder like `/tmp`.
+fn turn(folder: &Path) -> io::Result<File> {
+    let turn = File::open(folder)?;
+    let start = Instant::now();
+    while let Err(error) = flock(&turn, FlockOperation::NonBlockingLockExclusive) {
+        if error != Errno::WOULDBLOCK {
+            return Err(error.into());
+        }
+        if start.elapsed() > TURN {
+            break;
+        }
+        thread::sleep(TURN / 20);
+    }
+    Ok(turn)
 }
 
 /// Whether the path is free, or has a socket that nobody listens on.

@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 use tokio::net::UnixStream;
 use url::form_urlencoded;
 
-use crate::control::{Fault, RolledBack, Status};
+use crate::control::{Fault, RolledBack, Status, default_path};
 use crate::files;
 use crate::module::MOST_BYTES;
 use crate::registry::{Candidate, Source, SwapReport};
@@ -40,7 +40,7 @@ pub enum ControlClientError {
         source: io::Error,
     },
     /// Another user listens on the socket.
-    #[error("control socket {}: another user listens there, and may say what is not so; give the right one with --control PATH", path.display())]
+    #[error("control socket {}: another user listens there, and may say what is not so; name the socket with --control PATH where it is the right one", path.display())]
     Stranger {
         /// The socket.
         path: PathBuf,
@@ -114,6 +114,7 @@ impl ControlClient {
             ("sha256", sha256.as_deref()),
             ("dialect", dialect.as_deref()),
             ("dry-run", candidate.dry_run.then_some("true")),
+            ("force", candidate.force.then_some("true")),
         ];
         self.ask(Method::POST, "/swap", &parameters, bytes).await.map_err(|error| match error {
             ControlClientError::TooLarge(message) => {
@@ -138,9 +139,11 @@ impl ControlClient {
         let stream = UnixStream::connect(&self.path)
             .await
             .map_err(|source| ControlClientError::Connect { path: self.path.clone(), source })?;
+        // Whoever names a socket means it. By default it may be in a folder
+        // where others can be first.
         let server = stream.peer_cred().map(|peer| peer.uid());
         let is_trusted = |uid| uid == 0 || uid == rustix::process::geteuid().as_raw();
-        if !server.is_ok_and(is_trusted) {
+        if self.path == default_path() && !server.is_ok_and(is_trusted) {
             return Err(ControlClientError::Stranger { path: self.path.clone() });
         }
         let target = target(path, parameters);

@@ -123,16 +123,17 @@ impl Control {
     }
 
     async fn swap(&self, request: Request<Incoming>) -> Result<Answered, Refused> {
-        let [mount, name, sha256, dialect, dry_run] =
-            parameters(&request, ["mount", "name", "sha256", "dialect", "dry-run"])?;
+        let [mount, name, sha256, dialect, dry_run, force] =
+            parameters(&request, ["mount", "name", "sha256", "dialect", "dry-run", "force"])?;
         let mount = self.mount(mount)?;
         let sha256 = parsed("sha256", sha256)?;
         let dialect = parsed("dialect", dialect)?;
         let dry_run = parsed("dry-run", dry_run)?.unwrap_or(false);
+        let force = parsed("force", force)?.unwrap_or(false);
         let bytes = self.component(&mount, request).await?;
         let name = name.unwrap_or_else(|| "from the control socket".to_owned());
         let source = Source::Bytes { name, bytes };
-        let candidate = Candidate { source, sha256, dialect, dry_run };
+        let candidate = Candidate { source, sha256, dialect, dry_run, force };
         let report = mount.swap(candidate, &self.state).await;
         let status = if report.is_accepted() { StatusCode::OK } else { StatusCode::CONFLICT };
         Ok(json(status, &report))
@@ -163,11 +164,9 @@ impl Control {
     fn roll_back(&self, request: &Request<Incoming>) -> Result<Answered, Refused> {
         let [mount] = parameters(request, ["mount"])?;
         let mount = self.mount(mount)?;
-        let from = mount.module().digest().to_string();
-        let to = mount
-            .roll_back()
-            .map_err(|error| Refused(StatusCode::CONFLICT, error.to_string()))?
-            .to_string();
+        let (from, to) =
+            mount.roll_back().map_err(|error| Refused(StatusCode::CONFLICT, error.to_string()))?;
+        let (from, to) = (from.to_string(), to.to_string());
         let mount = mount.path().to_string();
         Ok(json(StatusCode::OK, &RolledBack { mount, from, to }))
     }

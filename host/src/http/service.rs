@@ -18,6 +18,7 @@ use crate::module::{CallError, Module, ModuleRequest};
 use crate::registry::{Mount, Registry};
 use crate::response_cache::Question;
 use crate::state::StateReader;
+use crate::text::one_line;
 
 /// What requests are answered with.
 pub(super) struct Service {
@@ -124,7 +125,7 @@ fn module_request<B>(mount: &Mount, request: &Request<B>) -> Arc<ModuleRequest> 
 fn report(module: &Module, cause: &CallError) {
     let module = module.digest().short();
     let message = cause.to_string();
-    let message = message.escape_debug();
+    let message = one_line(&message);
     if matches!(cause, CallError::Overloaded) {
         warn!(%module, "{message}");
     } else {

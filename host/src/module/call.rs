@@ -10,7 +10,7 @@ use tokio::sync::SemaphorePermit;
 use tracing::Span;
 use wasmtime::component::types::ComponentItem;
 use wasmtime::component::{ComponentExportIndex, InstancePre, TypedFunc};
-use wasmtime::{Store, Trap, UpdateDeadline};
+use wasmtime::{FrameInfo, Store, Trap, UpdateDeadline, WasmBacktrace};
 
 use super::contract::HANDLER;
 use super::limiter::Limiter;
@@ -19,6 +19,7 @@ use super::reads::{Reads, View};
 use super::ticker::TICK;
 use super::wire;
 use crate::state::Snapshot;
+use crate::text::{cut, cut_at, one_line};
 
 /// What a module is asked.
 #[derive(Debug, Clone)]
@@ -67,8 +68,9 @@ pub enum CallError {
     #[error("the module could not be instantiated: {0:#}")]
     Instantiate(wasmtime::Error),
     /// The module trapped: a bug in it, or it wanted more memory than it may.
-    #[error("the module trapped: {0:#}")]
-    Trap(wasmtime::Error),
+    /// Why, and where.
+    #[error("the module trapped: {0}")]
+    Trap(String),
     /// The module took longer than it may.
     #[error("the module took longer than {0:?}")]
     Timeout(Duration),
@@ -131,6 +133,11 @@ const HOST_HEADERS: [HeaderName; 9] = [
     HeaderName::from_static("keep-alive"),
     HeaderName::from_static("proxy-connection"),
 ];
+
+/// The callers of a function that trapped which are told of, and the most that
+/// is told of a name, in characters.
+const MOST_CALLERS: usize = 3;
+const LONGEST_NAME: usize = 60;
 
 /// More ticks than there will be.
 const NO_TICK: u64 = 1 << 40;
@@ -282,11 +289,10 @@ impl Module {
             store.set_epoch_deadline(NO_TICK);
             self.pre.instantiate(&mut *store)
         };
-        let instance = instance.map_err(|error| self.failed(error, CallError::Instantiate))?;
+        let instance =
+            instance.map_err(|error| self.failed(error, store, CallError::Instantiate))?;
         store.set_epoch_deadline(1);
-        instance
-            .get_typed_func(store, self.handle)
-            .map_err(|error| self.failed(error, CallError::Instantiate))
+        instance.get_typed_func(store, self.handle).map_err(CallError::Instantiate)
     }
 
     /// Calls the handler.
@@ -301,21 +307,45 @@ impl Module {
             path: request.target.path(),
             query: request.target.query(),
         };
-        let called = handle.call_async(store, (request,)).await;
-        let (response,) = called.map_err(|error| self.failed(error, CallError::Trap))?;
+        let called = handle.call_async(&mut *store, (request,)).await;
+        let trapped = |error| CallError::Trap(cause(&error, store.data()));
+        let (response,) = called.map_err(|error| self.failed(error, store, trapped))?;
         answer(response).map_err(CallError::Invalid)
     }
 
     fn failed(
         &self,
         error: wasmtime::Error,
+        store: &Store<Call>,
         otherwise: impl FnOnce(wasmtime::Error) -> CallError,
     ) -> CallError {
         match error.downcast_ref::<Trap>() {
             Some(Trap::Interrupt) => CallError::Timeout(self.engine.limits.time),
-            Some(_) => CallError::Trap(error),
+            Some(_) => CallError::Trap(cause(&error, store.data())),
             None => otherwise(error),
         }
+    }
+}
+
+/// Why a module trapped, what it was refused before, and where it was.
+fn cause(error: &wasmtime::Error, call: &Call) -> String {
+    let mut cause = vec![one_line(&cut(&error.root_cause().to_string()))];
+    cause.extend(call.limiter.refusal());
+    let backtrace = error.downcast_ref::<WasmBacktrace>();
+    let frames: Vec<_> = backtrace.iter().flat_map(|trace| trace.frames()).map(name).collect();
+    if let [innermost, callers @ ..] = &frames[..] {
+        let callers =
+            callers.iter().take(MOST_CALLERS).map(|caller| format!(", called by {caller}"));
+        cause.push(format!("in {innermost}{}", callers.collect::<String>()));
+    }
+    cause.join("; ")
+}
+
+/// What a function is called: names are in a component's debug information.
+fn name(frame: &FrameInfo) -> String {
+    match frame.func_name() {
+        Some(name) => one_line(&cut_at(name, LONGEST_NAME)),
+        None => format!("function {}", frame.func_index()),
     }
 }
 
@@ -360,7 +390,8 @@ mod tests {
 
     #[test]
     fn aside_only_the_time_in_which_the_module_runs_counts() {
-        let (mut aside, mut serving) = (Clock::Running.start(3 * TICK), Clock::Wall.start(3 * TICK));
+        let (mut aside, mut serving) =
+            (Clock::Running.start(3 * TICK), Clock::Wall.start(3 * TICK));
         thread::sleep(10 * TICK);
         assert!(!serving());
         assert_eq!([aside(), aside(), aside()], [true, true, false]);

@@ -73,8 +73,7 @@ impl CodeCache {
         memory: ByteSize,
     ) -> Result<(), LoadError> {
         let Some(compiler) = &self.compiler else { return Ok(()) };
-        let gave_up =
-            |reason| LoadError::Compiler { name: name.to_owned(), reason, limit: memory };
+        let gave_up = |reason| LoadError::Compiler { name: name.to_owned(), reason, limit: memory };
         let failed = |error: io::Error| gave_up(format!("it cannot be run: {error}"));
         let mut process = compiler.start(&self.folder, memory).map_err(failed)?;
         let (input, output, errors) =

@@ -9,6 +9,7 @@ use wasmtime::component::{ComponentNamedList, Lift, Linker, Lower};
 use super::call::Call;
 use super::contract::interface;
 use super::wire;
+use crate::text::one_line;
 
 /// The functions of the contract, in its order.
 pub(super) fn define(linker: &mut Linker<Call>) -> wasmtime::Result<()> {
@@ -50,11 +51,11 @@ impl Call {
 
     fn log(&self, level: wire::Level, message: &str) {
         self.span.in_scope(|| match level {
-            wire::Level::Trace => tracing::trace!(target: "module", "{}", message.escape_debug()),
-            wire::Level::Debug => tracing::debug!(target: "module", "{}", message.escape_debug()),
-            wire::Level::Info => tracing::info!(target: "module", "{}", message.escape_debug()),
-            wire::Level::Warn => tracing::warn!(target: "module", "{}", message.escape_debug()),
-            wire::Level::Error => tracing::error!(target: "module", "{}", message.escape_debug()),
+            wire::Level::Trace => tracing::trace!(target: "module", "{}", one_line(message)),
+            wire::Level::Debug => tracing::debug!(target: "module", "{}", one_line(message)),
+            wire::Level::Info => tracing::info!(target: "module", "{}", one_line(message)),
+            wire::Level::Warn => tracing::warn!(target: "module", "{}", one_line(message)),
+            wire::Level::Error => tracing::error!(target: "module", "{}", one_line(message)),
         });
     }
 }

@@ -1,5 +1,6 @@
 //! What an instance has of memory and tables, and may have.
 
+use bytesize::ByteSize;
 use wasmtime::{ResourceLimiter, Result};
 
 use super::limits::Limits;
@@ -8,11 +9,19 @@ use super::limits::Limits;
 pub(super) struct Limiter {
     memory: usize,
     most_memory: usize,
+    /// The last memory that was refused.
+    refused: Option<usize>,
 }
 
 impl Limiter {
     pub(super) fn new(limits: &Limits) -> Self {
-        Self { memory: limits.memory_bytes(), most_memory: 0 }
+        Self { memory: limits.memory_bytes(), most_memory: 0, refused: None }
+    }
+
+    /// What the instance wanted and was not given, in words.
+    pub(super) fn refusal(&self) -> Option<String> {
+        let (wanted, most) = (ByteSize::b(self.refused? as u64), ByteSize::b(self.memory as u64));
+        Some(format!("it wanted {wanted} of memory, where limits.memory is {most}"))
     }
 
     /// The most memory that there was, in bytes.
@@ -32,6 +41,8 @@ impl ResourceLimiter for Limiter {
         let is_granted = desired <= most;
         if is_granted {
             self.most_memory = self.most_memory.max(desired);
+        } else {
+            self.refused = Some(desired);
         }
         Ok(is_granted)
     }

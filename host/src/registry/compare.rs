@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::answer::{Answer, X_RELAYER_MODULE, X_REQUEST_ID};
+use crate::text::cut;
 
 /// The most differences in one body that are listed.
 const MOST: usize = 8;
@@ -155,16 +156,12 @@ impl Places {
 
 /// Bytes as text, cut where they are many.
 fn text(bytes: &[u8]) -> String {
-    let shown = String::from_utf8_lossy(&bytes[..bytes.len().min(LONGEST)]).into_owned();
-    if bytes.len() > LONGEST { format!("{shown}… ({} bytes)", bytes.len()) } else { shown }
-}
-
-/// A text that a module may have made, cut where it is long.
-pub(crate) fn cut(text: &str) -> String {
-    const LONGEST: usize = 400;
-    match text.char_indices().nth(LONGEST) {
-        Some((end, _)) => format!("{}… ({} bytes)", &text[..end], text.len()),
-        None => text.to_owned(),
+    // So many characters have no more bytes than that.
+    let some = &bytes[..bytes.len().min(4 * LONGEST + 4)];
+    let shown = String::from_utf8_lossy(some);
+    match shown.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{}… ({} bytes)", &shown[..end], bytes.len()),
+        None => shown.into_owned(),
     }
 }
 
@@ -222,6 +219,8 @@ mod tests {
     #[test]
     fn long_values_are_cut() {
         assert_eq!(text(&[b'a'; 120]), "a".repeat(120));
+        assert_eq!(text("ä".repeat(120).as_bytes()), "ä".repeat(120));
+        assert_eq!(text("ä".repeat(500).as_bytes()), format!("{}… (1000 bytes)", "ä".repeat(120)));
         assert_eq!(text(&[b'a'; 121]), format!("{}… (121 bytes)", "a".repeat(120)));
     }
 }

@@ -10,8 +10,9 @@ use http::uri::PathAndQuery;
 use http::{HeaderMap, Method};
 use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
+use tracing::{Instrument, info_span};
 
-use super::compare::{self, Change, Difference, cut};
+use super::compare::{self, Change, Difference};
 use super::mount::Active;
 use super::report::{Refusal, SwapStep};
 use super::swap::{Candidate, Progress, Source};
@@ -19,8 +20,9 @@ use crate::answer::Answer;
 use crate::conformance::{self, Dialect, Verdict};
 use crate::files;
 use crate::module::{Digest, Module, ModuleRequest};
-use crate::response_cache::Question;
-use crate::state::Snapshot;
+use crate::response_cache::{Asked, Question};
+use crate::state::{Snapshot, StateReader};
+use crate::text::{cut, one_line};
 
 /// The questions of clients that a candidate is asked, at most.
 const MOST_ASKED: usize = 100;
@@ -51,16 +53,7 @@ pub(super) struct Examination {
     pub(super) candidate: Candidate,
     pub(super) dialect: Dialect,
     pub(super) active: Arc<Active>,
-    pub(super) snapshot: Arc<Snapshot>,
-    pub(super) questions: Vec<Asked>,
-}
-
-/// A question, and what the module in service answers to it on the snapshot,
-/// where that is remembered.
-pub(super) struct Asked {
-    question: Arc<ModuleRequest>,
-    times: u64,
-    answer: Option<Arc<Answer>>,
+    pub(super) state: StateReader,
 }
 
 /// What was found out first: the candidate's bytes.
@@ -70,35 +63,21 @@ struct Taken {
     digest: Digest,
 }
 
-impl Asked {
-    /// What clients ask most of a module.
-    pub(super) fn of_clients(answers: Vec<Arc<Answer>>, snapshot: &Snapshot) -> Vec<Self> {
-        let asked = |answer: Arc<Answer>| {
-            let question = Arc::new(answer.question().clone());
-            let is_current = answer.reads().are_current(snapshot, &question.headers);
-            Self { question, times: answer.asked(), answer: is_current.then_some(answer) }
-        };
-        answers.into_iter().map(asked).collect()
-    }
-
-    /// Adds what every API is asked, where it is not among the questions.
-    pub(super) fn and_always(mut questions: Vec<Self>) -> Vec<Self> {
-        let known = questions.iter().filter(|asked| asked.question.method == Method::GET);
-        let known: HashSet<_> = known.map(|asked| asked.question.target.to_string()).collect();
-        let new = ALWAYS.into_iter().filter(|target| !known.contains(*target));
-        questions.extend(new.map(|target| Self {
-            question: Arc::new(ModuleRequest {
-                method: Method::GET,
-                target: PathAndQuery::from_static(target),
-                headers: HeaderMap::new(),
-            }),
-            times: 0,
-            answer: None,
-        }));
-        questions
-    }
-
-    pub(super) const MOST: usize = MOST_ASKED;
+/// Adds what every API is asked, where it is not among the questions: the
+/// chains that the relayer has, too.
+fn and_always(mut questions: Vec<Asked>, snapshot: &Snapshot) -> Vec<Asked> {
+    let known = questions.iter().filter(|asked| asked.question.method == Method::GET);
+    let known: HashSet<_> = known.map(|asked| asked.question.target.to_string()).collect();
+    let chains = snapshot.chain_ids().value().as_ref().map_or(&[][..], |ids| ids);
+    let chains = chains.iter().take(MOST_ASKED).map(|id| conformance::chain_target(id.as_str()));
+    let always = ALWAYS.into_iter().map(str::to_owned).chain(chains);
+    let new = always.filter(|target| !known.contains(target));
+    questions.extend(new.filter_map(|target| {
+        let target = PathAndQuery::try_from(target).ok()?;
+        let question = ModuleRequest { method: Method::GET, target, headers: HeaderMap::new() };
+        Some(Asked { question: Arc::new(question), times: 0, answer: None })
+    }));
+    questions
 }
 
 impl Examination {
@@ -112,12 +91,15 @@ impl Examination {
         };
         let (mut sender, receiver) = oneshot::channel();
         let mount = Arc::clone(&self.progress.mount);
+        // What it logs is not said in service.
+        let name = one_line(&cut(&self.candidate.source.name()));
+        let span = info_span!("candidate", mount = %mount.path(), name);
         let work = move |runtime: &Runtime| {
             let found = runtime.block_on(async {
                 tokio::select! {
                     biased;
                     () = sender.closed() => None,
-                    found = self.examine() => Some(found),
+                    found = self.examine().instrument(span) => Some(found),
                 }
             });
             if let Some(found) = found {
@@ -144,7 +126,7 @@ impl Examination {
         };
         let verdict = {
             let _step = self.progress.begin(SwapStep::Probe);
-            let present = Some(Arc::clone(&self.snapshot));
+            let present = Some(self.state.snapshot());
             conformance::examine(&module, self.dialect, present).await
         };
         self.progress.judged(&verdict);
@@ -155,14 +137,16 @@ impl Examination {
         // What it costs to compare is not what clients cost it.
         let in_service = self.active.module().clone().afresh();
         let (mut differences, mut answers, mut bytes) = (Vec::new(), Vec::new(), 0);
-        for asked in &self.questions {
-            let answer = self.answer(&module, &asked.question).await.map_err(|error| {
+        // What clients ask now, of the relayer as it is now.
+        let snapshot = self.state.snapshot();
+        for asked in &self.questions(&snapshot) {
+            let answer = of(&module, &asked.question, &snapshot).await.map_err(|error| {
                 let ModuleRequest { method, target, .. } = &*asked.question;
                 let message = format!("{method} {}: {}", cut(target.as_str()), cut(&error));
                 self.refused(Refusal::Faults, &taken.name, &message)
             })?;
             answer.set_asked(asked.times);
-            differences.extend(self.difference(&in_service, asked, &answer).await);
+            differences.extend(difference(&in_service, asked, &answer, &snapshot).await);
             bytes += answer.plain().body.len();
             answers.push(answer);
             if bytes > MOST_BYTES {
@@ -171,6 +155,12 @@ impl Examination {
         }
         let compared = answers.len();
         Ok(Some(Found { module, compared, differences, answers }))
+    }
+
+    fn questions(&self, snapshot: &Snapshot) -> Vec<Asked> {
+        let mount = self.progress.mount();
+        let questions = mount.cache().most_asked(self.active.module(), MOST_ASKED);
+        if mount.path().as_str() == "/" { and_always(questions, snapshot) } else { questions }
     }
 
     /// Reads the candidate, no more of it than it may have.
@@ -205,13 +195,17 @@ impl Examination {
             );
             return Err(self.refused(Refusal::Digest, &name, &message));
         }
-        if let Some(reason) = self.progress.mount().past().reason_against(digest) {
+        let past = self.progress.mount().past();
+        if let Some(reason) = past.reason_against(digest)
+            && !self.candidate.force
+        {
             let message = format!(
                 "was taken out of service before: {reason}; \
-                 mend it and give the new one, or restart to have this one again"
+                 mend it and give the new one, or have this one again with --force"
             );
             return Err(self.refused(Refusal::Barred, &name, &message));
         }
+        drop(past);
         Ok(Taken { name, bytes, digest })
     }
 
@@ -255,44 +249,45 @@ impl Examination {
         Some(self.refused(Refusal::Dialect, &taken.name, &message))
     }
 
-    /// A module's answer on the snapshot.
-    async fn answer(
-        &self,
-        module: &Module,
-        question: &Arc<ModuleRequest>,
-    ) -> Result<Arc<Answer>, String> {
-        let (answer, _) = conformance::answer(module, question, &self.snapshot).await;
-        let answer = answer.map_err(|error| error.to_string())?;
-        let generation = self.snapshot.generation();
-        Ok(Arc::new(Answer::new(module, Question::from(&**question), answer, generation)))
-    }
-
-    /// What the candidate answers in another way than the module in service.
-    async fn difference(
-        &self,
-        in_service: &Module,
-        asked: &Asked,
-        answer: &Arc<Answer>,
-    ) -> Option<Difference> {
-        let before = match &asked.answer {
-            Some(answer) => Ok(Arc::clone(answer)),
-            None => self.answer(in_service, &asked.question).await,
-        };
-        let changes = match before {
-            Ok(before) => compare::changes(&before, answer),
-            Err(error) => vec![Change {
-                what: "status".to_owned(),
-                from: Some(format!("no answer: {}", cut(&error))),
-                to: Some(answer.status().as_u16().to_string()),
-            }],
-        };
-        let ModuleRequest { method, target, .. } = &*asked.question;
-        let request = format!("{method} {}", cut(target.as_str()));
-        (!changes.is_empty()).then_some(Difference { request, asked: asked.times, changes })
-    }
-
     fn refused(&self, refusal: Refusal, name: &str, message: &str) -> Refused {
         let mount = self.progress.mount().path();
         Refused(refusal, format!("mount {mount}: module {name}: {message}"))
     }
+}
+
+/// A module's answer on a snapshot.
+async fn of(
+    module: &Module,
+    question: &Arc<ModuleRequest>,
+    snapshot: &Arc<Snapshot>,
+) -> Result<Arc<Answer>, String> {
+    let (answer, _) = conformance::answer(module, question, snapshot).await;
+    let answer = answer.map_err(|error| error.to_string())?;
+    Ok(Arc::new(Answer::new(module, Question::from(&**question), answer, snapshot.generation())))
+}
+
+/// What a candidate answers in another way than the module in service.
+async fn difference(
+    in_service: &Module,
+    asked: &Asked,
+    answer: &Arc<Answer>,
+    snapshot: &Arc<Snapshot>,
+) -> Option<Difference> {
+    let is_current =
+        |answer: &&Arc<Answer>| answer.reads().are_current(snapshot, &asked.question.headers);
+    let before = match asked.answer.as_ref().filter(is_current) {
+        Some(answer) => Ok(Arc::clone(answer)),
+        None => of(in_service, &asked.question, snapshot).await,
+    };
+    let changes = match before {
+        Ok(before) => compare::changes(&before, answer),
+        Err(error) => vec![Change {
+            what: "status".to_owned(),
+            from: Some(format!("no answer: {}", cut(&error))),
+            to: Some(answer.status().as_u16().to_string()),
+        }],
+    };
+    let ModuleRequest { method, target, .. } = &*asked.question;
+    let request = format!("{method} {}", cut(target.as_str()));
+    (!changes.is_empty()).then_some(Difference { request, asked: asked.times, changes })
 }

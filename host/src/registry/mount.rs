@@ -8,15 +8,15 @@ use arc_swap::{ArcSwap, Guard};
 use tracing::{error, info};
 
 use super::budget::{FaultBudget, Spending};
-use super::compare::cut;
 use super::examiner::Examiner;
 use super::path::MountPath;
 use super::status::CandidateStatus;
 use super::swap::SwapLimits;
 use crate::conformance::Dialect;
-use crate::module::{Digest, Engine, Module, ModuleRequest};
+use crate::module::{CallError, Digest, Engine, Module, ModuleRequest};
 use crate::response_cache::{Outcome, ResponseCache};
 use crate::state::StateReader;
+use crate::text::cut;
 
 /// A module's place among the paths.
 pub struct Mount {
@@ -156,8 +156,9 @@ impl Mount {
 
     /// The answer to a request, and the module that it is wholly of.
     ///
-    /// Where a new module fails so that the one before it is put back, that is
-    /// asked: reading has no effect, so nothing is lost but time.
+    /// Where a new module has failed too often, the one before it is asked:
+    /// reading has no effect, so nothing is lost but time. It is put back where
+    /// it can answer; where it fails at the same, the new one is not to blame.
     pub(crate) async fn ask(
         &self,
         request: Arc<ModuleRequest>,
@@ -167,7 +168,10 @@ impl Mount {
         loop {
             let outcome = self.cache.ask(&active.module, Arc::clone(&request), state).await;
             match &outcome {
-                Err(cause) if cause.is_fault() && self.goes_back(&active, &cause.to_string()) => {
+                Err(cause) if cause.is_fault() && self.is_spent(&active) => {
+                    if !self.goes_back(&active, cause, &request, state).await {
+                        return (active, outcome);
+                    }
                     active = self.active.load_full();
                 }
                 _ => return (active, outcome),
@@ -184,6 +188,8 @@ impl Mount {
         }
         let new = Arc::new(Active::new(module, true));
         self.active.store(Arc::clone(&new));
+        // Whoever forced it in wants it.
+        past.barred.retain(|(barred, _)| *barred != new.module.digest());
         past.previous = Some(expected.module.clone());
         let (from, to) = (expected.module.label(), new.module.label());
         info!(mount = %self.path, ?from, ?to, "exchanged the module");
@@ -191,8 +197,9 @@ impl Mount {
     }
 
     /// Puts the module back into service that was there before. That can be
-    /// undone by doing it again. Says which module is in service now.
-    pub fn roll_back(&self) -> Result<Digest, NothingBefore> {
+    /// undone by doing it again. Says which module was in service and which
+    /// one is now.
+    pub fn roll_back(&self) -> Result<(Digest, Digest), NothingBefore> {
         let mut past = self.past();
         let Some(previous) = past.previous.take() else {
             let active = self.active().module.digest().short();
@@ -202,21 +209,41 @@ impl Mount {
         let old = self.active.swap(Arc::new(Active::new(previous, false)));
         past.previous = Some(old.module.clone());
         info!(mount = %self.path, from = ?old.module.label(), to = %digest.short(), "rolled back");
-        Ok(digest)
+        Ok((old.module.digest(), digest))
     }
 
-    /// Whether another module serves now because this one failed too often.
-    fn goes_back(&self, failed: &Arc<Active>, cause: &str) -> bool {
+    /// Whether a module that failed has failed too often, or is out of service
+    /// for that by now.
+    fn is_spent(&self, failed: &Arc<Active>) -> bool {
+        if Arc::ptr_eq(&self.active(), failed) {
+            return failed.has_spent(&self.budget);
+        }
+        self.past().reason_against(failed.module.digest()).is_some()
+    }
+
+    /// Whether another module serves now in place of this one, which failed at
+    /// a request at which the other does not.
+    async fn goes_back(
+        &self,
+        failed: &Arc<Active>,
+        cause: &CallError,
+        request: &Arc<ModuleRequest>,
+        state: &StateReader,
+    ) -> bool {
+        let previous = self.past().previous.clone();
+        if let Some(previous) = previous
+            && Arc::ptr_eq(&self.active(), failed)
+            && self.cache.ask(&previous, Arc::clone(request), state).await.is_err()
+        {
+            return false;
+        }
         let mut past = self.past();
         if !Arc::ptr_eq(&self.active(), failed) {
-            return past.reason_against(failed.module.digest()).is_some();
-        }
-        if !failed.has_spent(&self.budget) {
-            return false;
+            return true;
         }
         let Some(previous) = past.previous.take() else { return false };
         let (runs, faults) = (failed.runs(), failed.faults());
-        let cause = cut(cause);
+        let cause = cut(&cause.to_string());
         let reason = format!("it failed {faults} times in {runs} runs, at last because {cause}");
         error!(
             mount = %self.path,

@@ -14,13 +14,14 @@ use tokio::time::timeout;
 use tracing::{info, warn};
 
 use super::budget::check_time;
-use super::examine::{Asked, Examination, Found, Refused};
+use super::examine::{Examination, Found, Refused};
 use super::mount::Mount;
 use super::report::{Outcome, Refusal, Step, SwapReport, SwapStep};
 use super::status::CandidateStatus;
 use crate::conformance::{Dialect, Verdict};
 use crate::module::{Digest, LimitError};
 use crate::state::StateReader;
+use crate::text::one_line;
 use crate::toml_text;
 
 /// A module that is to serve.
@@ -34,6 +35,8 @@ pub struct Candidate {
     pub dialect: Option<Dialect>,
     /// It is only looked at.
     pub dry_run: bool,
+    /// It may be one that was taken out of service before.
+    pub force: bool,
 }
 
 /// Where a component is.
@@ -68,11 +71,7 @@ pub struct SwapLimits {
 
 impl Default for SwapLimits {
     fn default() -> Self {
-        Self {
-            size: ByteSize::mib(32),
-            time: Duration::from_mins(1),
-            memory: ByteSize::gib(1),
-        }
+        Self { size: ByteSize::mib(32), time: Duration::from_mins(1), memory: ByteSize::gib(1) }
     }
 }
 
@@ -101,7 +100,7 @@ impl Candidate {
     /// A component that is to serve where it speaks the mount's dialect.
     #[must_use]
     pub fn new(source: Source) -> Self {
-        Self { source, sha256: None, dialect: None, dry_run: false }
+        Self { source, sha256: None, dialect: None, dry_run: false, force: false }
     }
 }
 
@@ -162,19 +161,13 @@ impl Mount {
         report: &mut SwapReport,
     ) -> Outcome {
         let dry_run = candidate.dry_run;
-        let (active, snapshot) = (Arc::clone(&self.active()), state.snapshot());
-        let most_asked = self.cache().most_asked(active.module(), Asked::MOST);
-        let mut questions = Asked::of_clients(most_asked, &snapshot);
-        if self.path().as_str() == "/" {
-            questions = Asked::and_always(questions);
-        }
+        let active = Arc::clone(&self.active());
         let examination = Examination {
             progress: Arc::clone(progress),
             candidate,
             dialect,
             active: Arc::clone(&active),
-            snapshot,
-            questions,
+            state: state.clone(),
         };
         let found = match timeout(self.limits.time, examination.run()).await {
             Ok(Ok(Some(found))) => found,
@@ -290,7 +283,7 @@ fn log(report: &SwapReport) {
     let to = report.to.as_deref().unwrap_or_default();
     let differences = report.differences.len();
     match &report.outcome {
-        Outcome::Refused { message, .. } => warn!("{}", message.escape_debug()),
+        Outcome::Refused { message, .. } => warn!("{}", one_line(message)),
         outcome => info!(mount, candidate, from, to, differences, ?outcome, "looked at a module"),
     }
 }

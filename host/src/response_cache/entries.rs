@@ -4,7 +4,6 @@
 //! scans: questions that are asked once do not push out those that are asked
 //! again and again.
 
-use std::cmp::Reverse;
 use std::sync::Arc;
 
 use http::HeaderName;
@@ -12,6 +11,7 @@ use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 
 use super::key::{Key, KeyRef, Question, values};
+use super::questions::Asked;
 use crate::answer::Answer;
 use crate::module::Digest;
 use crate::state::Snapshot;
@@ -127,18 +127,16 @@ impl Entries {
         insert(key.with(&headers));
     }
 
-    /// The answers of a module that are asked for most, most often first.
-    pub(super) fn most_asked(&self, module: Digest, count: usize) -> Vec<Arc<Answer>> {
-        let mut answers: Vec<_> = self
-            .0
-            .iter()
-            .filter_map(|(key, entry)| match entry {
-                Entry::Answer(answer) if key.module() == module => Some((answer.asked(), answer)),
-                _ => None,
-            })
-            .collect();
-        answers.sort_by_key(|(asked, _)| Reverse(*asked));
-        answers.into_iter().take(count).map(|(_, answer)| answer).collect()
+    /// Adds the questions to a module whose answers are here.
+    pub(super) fn add(&self, module: Digest, asked: &mut Vec<Asked>) {
+        asked.extend(self.0.iter().filter_map(|(key, entry)| match entry {
+            Entry::Answer(answer) if key.module() == module => Some(Asked {
+                question: Arc::new(answer.question().clone()),
+                times: answer.asked(),
+                answer: Some(answer),
+            }),
+            _ => None,
+        }));
     }
 
     pub(super) fn size(&self) -> u64 {

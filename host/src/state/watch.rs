@@ -29,8 +29,8 @@ pub struct WatchError {
     source: notify::Error,
 }
 
-/// Calls back, on a thread of its own, after something in the file's folder
-/// changed: the file may be another one of the same name by then, as editors
+/// Calls back, on a thread of its own, once it watches and then after something
+/// in the file's folder changed: the file may be another one of the same name by then, as editors
 /// and orchestrators put it there, or not have changed at all.
 pub fn watch(file: &Path, changed: impl Fn() + Send + 'static) -> Result<Watch, WatchError> {
     let folder = match file.parent() {
@@ -55,6 +55,8 @@ pub fn watch(file: &Path, changed: impl Fn() + Send + 'static) -> Result<Watch, 
 }
 
 fn call_back(events: &Receiver<()>, changed: impl Fn()) {
+    // What the caller knows of the file is from before it was watched.
+    changed();
     while events.recv().is_ok() {
         let start = Instant::now();
         while start.elapsed() < PATIENCE {

@@ -1,0 +1,75 @@
+//! A module's file, which is swapped in when it changes.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::runtime::Handle;
+use tracing::{debug, warn};
+
+use super::reload::settled;
+use crate::module::Digest;
+use crate::registry::{Candidate, Mount, Outcome, Refusal, Source};
+use crate::state::StateReader;
+
+/// The time between two tries to have a turn.
+const TURN: Duration = Duration::from_millis(500);
+
+pub(super) struct WatchedModule {
+    mount: Arc<Mount>,
+    file: PathBuf,
+    state: StateReader,
+    runtime: Handle,
+    /// What is not tried again until it is another one.
+    last: Mutex<Digest>,
+}
+
+impl WatchedModule {
+    /// Of the module that is in service, and the file that it is from.
+    pub(super) fn new(mount: &Arc<Mount>, file: &Path, state: &StateReader) -> Self {
+        Self {
+            last: Mutex::new(mount.module().digest()),
+            mount: Arc::clone(mount),
+            file: file.to_owned(),
+            state: state.clone(),
+            runtime: Handle::current(),
+        }
+    }
+
+    /// Swaps the module in that is in the file, where it is another one. Not
+    /// to be called in a task.
+    pub(super) fn look(&self) {
+        let (mount, name) = (self.mount.path(), self.file.display().to_string());
+        let most = self.mount.swap_limits().size;
+        let bytes = match settled(&self.file, most.as_u64()) {
+            Ok(bytes) => Bytes::from(bytes),
+            Err(error) => {
+                return warn!(
+                    %mount,
+                    "module {name}: cannot be read: {error}; it may have {most} (swap.size), and is tried again when it changes"
+                );
+            }
+        };
+        let digest = Digest::of(&bytes);
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        if *last == digest {
+            return debug!(%mount, file = name, %digest, "the module's file is as it was");
+        }
+        let candidate = Candidate::new(Source::Bytes { name, bytes });
+        loop {
+            let report = self.runtime.block_on(self.mount.swap(candidate.clone(), &self.state));
+            match report.outcome {
+                // Another swap goes first; what it leaves is compared with.
+                Outcome::Refused { reason: Refusal::Busy | Refusal::Changed, .. } => {
+                    thread::sleep(TURN);
+                }
+                // That may be otherwise when the file is touched.
+                Outcome::Refused { reason: Refusal::TooSlow | Refusal::Host, .. } => return,
+                _ => break,
+            }
+        }
+        *last = digest;
+    }
+}

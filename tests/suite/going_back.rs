@@ -1,0 +1,50 @@
+//! Is the module before put back where that helps, and only there?
+
+use bytesize::ByteSize;
+use relayer_rest_host::conformance::Dialect;
+use relayer_rest_host::module::{Digest, Limits};
+use relayer_rest_host::registry::{Candidate, Outcome, Refusal};
+use relayer_rest_tests::component::{self, TRAP};
+use relayer_rest_tests::server::{TestServer, candidate};
+
+async fn server(component: &[u8]) -> TestServer {
+    TestServer::of_component(component, &Limits::default()).await
+}
+
+/// Where the one before fails at the same, the new one is not to blame.
+#[tokio::test]
+async fn a_module_that_fails_like_the_one_before_stays() {
+    let old = component::that_traps_later("\"old\"");
+    let new = component::that_traps_later("\"new\"");
+    let server = server(&old).await;
+    assert_eq!(server.swap(new.clone()).await.outcome, Outcome::Exchanged);
+    for _ in 0..2 {
+        assert_eq!(server.get(TRAP).await.status, 500);
+    }
+    let status = server.registry.at("/").unwrap().status();
+    assert_eq!(status.module.digest, Digest::of(&new).to_string());
+    assert_eq!(status.previous, Some(Digest::of(&old).to_string()));
+    assert_eq!(status.barred, []);
+}
+
+#[tokio::test]
+async fn a_module_that_was_taken_out_comes_back_where_that_is_asked_for() {
+    let limits = Limits { response_cache: ByteSize::b(0), ..Limits::default() };
+    let old = component::of_answer(204, "a", b"b");
+    let server = TestServer::of_component(&old, &limits).await;
+    let new = component::that_traps_later("1");
+    assert_eq!(server.swap(new.clone()).await.outcome, Outcome::Exchanged);
+    // Too long to be asked for by who compares.
+    let trap = format!("{TRAP}?{}", "x".repeat(2000));
+    assert_eq!(server.get(&trap).await.status, 204);
+    let refused = server.swap(new.clone()).await.outcome;
+    let Outcome::Refused { reason: Refusal::Barred, message } = refused else {
+        panic!("{refused:?}")
+    };
+    assert!(message.contains("or have this one again with --force"), "{message}");
+    let mount = server.registry.at("/").unwrap();
+    assert_eq!(mount.status().barred.len(), 1);
+    let again = Candidate { force: true, dialect: Some(Dialect::Any), ..candidate(new) };
+    assert_eq!(server.swap_as(again).await.outcome, Outcome::Exchanged);
+    assert_eq!(mount.status().barred, []);
+}
