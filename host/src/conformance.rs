@@ -70,12 +70,26 @@ impl Verdict {
     }
 }
 
-/// Asks a module all that a dialect speaks of, on made-up relayers and on the
-/// present one, where there is one.
+/// Asks a module that is to serve the API all that a dialect speaks of, on
+/// made-up relayers and on the present one, where there is one.
 pub async fn examine(module: &Module, dialect: Dialect, present: Option<Arc<Snapshot>>) -> Verdict {
+    examine_as(module, dialect, true, present).await
+}
+
+/// The same of an extension: of the API's paths it need answer none.
+pub async fn examine_extension(module: &Module, present: Option<Arc<Snapshot>>) -> Verdict {
+    examine_as(module, Dialect::Any, false, present).await
+}
+
+async fn examine_as(
+    module: &Module,
+    dialect: Dialect,
+    is_api: bool,
+    present: Option<Arc<Snapshot>>,
+) -> Verdict {
     let mut states = states::made_up();
     states.extend(present.map(|snapshot| states::State { name: "present", snapshot }));
-    let mut rules = rules::Findings::new(dialect);
+    let mut rules = rules::Findings::new(dialect, is_api);
     let mut costs = Vec::new();
     for state in states {
         let probe = probe::Probe::of(module, state).await;

@@ -7,21 +7,28 @@ use serde_json::{Map, Value, json};
 
 use super::dialect::Dialect;
 use crate::state::{
-    AddressType, ChainConfig, ChainKind, ChannelFilter, EventSource, FilterPolicy, PacketFilter,
-    Ratio,
+    AddressType, ChainConfig, ChainKind, ChannelFilter, EventSource, ExtensionOption, FilterPolicy,
+    PacketFilter, Ratio,
 };
 
 /// A field, and its value for a chain.
-pub(super) type Field = (&'static str, fn(&ChainConfig) -> Value);
+type Field = (&'static str, fn(&ChainConfig) -> Value);
 
-/// The fields of a chain, in their order.
-pub(super) fn fields(dialect: Dialect, kind: &ChainKind) -> &'static [Field] {
-    match (dialect, kind) {
+/// What is not there where there is none of it.
+const EXTENSION_OPTIONS: &str = "extension_options";
+
+/// The fields of a chain and their values, in their order.
+pub(super) fn fields(dialect: Dialect, chain: &ChainConfig) -> Vec<(&'static str, Value)> {
+    let fields = match (dialect, &chain.kind) {
         (Dialect::Any, _) => &[],
         (Dialect::V0_7, _) => V0_7,
         (Dialect::V1_13, ChainKind::CosmosSdk | ChainKind::Namada) => V1_13,
         (Dialect::V1_13, ChainKind::Penumbra | ChainKind::Other(_)) => V1_13_OTHER,
-    }
+    };
+    let fields = fields.iter().map(|(name, value)| (*name, value(chain)));
+    fields
+        .filter(|(name, _)| *name != EXTENSION_OPTIONS || !chain.extension_options.is_empty())
+        .collect()
 }
 
 const V0_7: &[Field] = &[
@@ -83,20 +90,12 @@ const V1_13: &[Field] = &[
     ("clock_drift", |chain| duration(chain.clock_drift)),
     ("max_block_time", |chain| duration(chain.max_block_time)),
     ("trusting_period", |chain| duration(chain.trusting_period)),
-    ("client_refresh_rate", |chain| {
-        let rate = |rate: Ratio| format!("{}/{}", rate.numerator(), rate.denominator());
-        chain.client_refresh_rate.map(rate).into()
-    }),
+    ("client_refresh_rate", refresh_rate),
     ("ccv_consumer_chain", |chain| chain.ccv_consumer_chain.into()),
     ("memo_prefix", |chain| chain.memo_prefix.clone().into()),
     ("memo_overwrite", |chain| chain.memo_overwrite.clone().into()),
     ("sequential_batch_tx", |chain| chain.sequential_batch_tx.into()),
-    ("trust_threshold", |chain| {
-        chain.trust_threshold.map_or(
-            Value::Null,
-            |ratio| json!({"numerator": ratio.numerator(), "denominator": ratio.denominator()}),
-        )
-    }),
+    ("trust_threshold", trust_threshold),
     ("gas_price", gas_price),
     ("packet_filter", |chain| {
         chain.packet_filter.as_ref().map_or(Value::Null, |filter| {
@@ -118,6 +117,10 @@ const V1_13: &[Field] = &[
             json!({"derivation": "ethermint", "proto_type": {"pk_type": pk_type}})
         }
     }),
+    (EXTENSION_OPTIONS, |chain| {
+        let option = |option: &ExtensionOption| json!({"type": option.name, "value": option.value});
+        chain.extension_options.iter().map(option).collect()
+    }),
     ("compat_mode", |chain| chain.compat_mode.clone().into()),
     ("clear_interval", |chain| chain.clear_interval.into()),
     ("excluded_sequences", |chain| {
@@ -133,7 +136,7 @@ const V1_13: &[Field] = &[
     ("allow_ccq", |chain| chain.allow_ccq.into()),
 ];
 
-/// What chains of other kinds have in any case.
+/// What chains of other kinds have, such as Penumbra's.
 const V1_13_OTHER: &[Field] = &[
     ("type", kind),
     ("id", |chain| chain.id.as_str().into()),
@@ -141,6 +144,14 @@ const V1_13_OTHER: &[Field] = &[
     ("grpc_addr", |chain| chain.grpc_addr.clone().into()),
     ("event_source", event_source),
     ("rpc_timeout", |chain| duration(chain.rpc_timeout)),
+    ("trusted_node", |chain| chain.trusted_node.into()),
+    ("stub_key_name", |chain| chain.key_name.clone().into()),
+    ("clock_drift", |chain| duration(chain.clock_drift)),
+    ("max_block_time", |chain| duration(chain.max_block_time)),
+    ("trusting_period", |chain| duration(chain.trusting_period)),
+    ("client_refresh_rate", refresh_rate),
+    ("trust_threshold", trust_threshold),
+    ("clear_interval", |chain| chain.clear_interval.into()),
 ];
 
 fn kind(chain: &ChainConfig) -> Value {
@@ -154,6 +165,17 @@ fn kind(chain: &ChainConfig) -> Value {
 
 fn duration(duration: Option<Duration>) -> Value {
     duration.map(|duration| humantime::format_duration(duration).to_string()).into()
+}
+
+fn refresh_rate(chain: &ChainConfig) -> Value {
+    let rate = |rate: Ratio| format!("{}/{}", rate.numerator(), rate.denominator());
+    chain.client_refresh_rate.map(rate).into()
+}
+
+fn trust_threshold(chain: &ChainConfig) -> Value {
+    let fraction =
+        |ratio: Ratio| json!({"numerator": ratio.numerator(), "denominator": ratio.denominator()});
+    chain.trust_threshold.map_or(Value::Null, fraction)
 }
 
 fn event_source(chain: &ChainConfig) -> Value {

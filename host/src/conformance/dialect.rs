@@ -15,7 +15,7 @@ pub enum Dialect {
     V0_7,
     /// As today's relayer does, 1.10 to 1.13.
     V1_13,
-    /// In any way that is HTTP, and JSON where it says so.
+    /// In any way that is HTTP, JSON where it says so, and no failure.
     Any,
 }
 

@@ -21,6 +21,23 @@ pub(super) const UNKNOWN_CHAIN: &str = "no-such-chain";
 /// A path that the API does not have.
 pub(super) const UNKNOWN_PATH: &str = "/no/such/path";
 
+/// Methods that change something, on paths that are there.
+const REFUSED: [(&str, &str); 7] = [
+    ("POST", "/version"),
+    ("POST", "/chains"),
+    ("PUT", "/chains"),
+    ("PATCH", "/chains"),
+    ("DELETE", "/chains"),
+    ("POST", "/chain/no-such-chain"),
+    ("POST", "/state"),
+];
+
+/// A query that means nothing.
+const WITH_QUERY: &str = "/chains?a=b&page=2";
+
+/// What relayers from 1.7 on do at this path is a command, no part of the API.
+const COMMAND: &str = "/clear_packets";
+
 /// Targets that nobody should ask for, and that somebody will.
 const ODD: [&str; 8] = [
     "/",
@@ -28,7 +45,7 @@ const ODD: [&str; 8] = [
     "/chain/",
     "/chain/%FF",
     "/chain/%00%0A%22",
-    "/chains?a=%&b",
+    "/state?a=%&b",
     "/chain/../version",
     "/%F0%9F%A6%80/%",
 ];
@@ -77,8 +94,12 @@ pub(super) enum Question {
     UnknownChain,
     State,
     UnknownPath,
-    /// A method that the API does not have.
-    Post,
+    /// The chains, with a query.
+    WithQuery,
+    /// A method that the API does not have, and a path that it has.
+    Refused(&'static str, &'static str),
+    /// A command, which the API does not have.
+    Command,
     Odd(&'static str),
 }
 
@@ -88,7 +109,9 @@ impl Probe {
         let chains = state.chains().as_ref().map_or(0, Vec::len).min(MOST_CHAINS);
         let mut questions = vec![Question::Version, Question::Chains, Question::State];
         questions.extend((0..chains).map(Question::Chain));
-        questions.extend([Question::UnknownChain, Question::UnknownPath, Question::Post]);
+        questions.extend([Question::WithQuery, Question::UnknownChain, Question::UnknownPath]);
+        questions.extend(REFUSED.map(|(method, target)| Question::Refused(method, target)));
+        questions.push(Question::Command);
         questions.extend(ODD.map(Question::Odd));
         let (mut asked, mut bytes) = (Vec::new(), 0);
         for question in questions {
@@ -134,7 +157,9 @@ impl Question {
     pub(super) fn target(&self, state: &State) -> String {
         match self {
             Self::Version => "/version".to_owned(),
-            Self::Chains | Self::Post => "/chains".to_owned(),
+            Self::Chains => "/chains".to_owned(),
+            Self::WithQuery => WITH_QUERY.to_owned(),
+            Self::Command => COMMAND.to_owned(),
             Self::Chain(place) => {
                 let id =
                     state.chains().ok().and_then(|chains| Some(chains.get(*place)?.id.clone()));
@@ -143,12 +168,18 @@ impl Question {
             Self::UnknownChain => format!("/chain/{UNKNOWN_CHAIN}"),
             Self::State => "/state".to_owned(),
             Self::UnknownPath => UNKNOWN_PATH.to_owned(),
-            Self::Odd(target) => (*target).to_owned(),
+            Self::Refused(_, target) | Self::Odd(target) => (*target).to_owned(),
         }
     }
 
     pub(super) fn method(&self) -> Method {
-        if *self == Self::Post { Method::POST } else { Method::GET }
+        match self {
+            Self::Refused(method, _) => {
+                Method::from_bytes(method.as_bytes()).expect("the methods are valid")
+            }
+            Self::Command => Method::POST,
+            _ => Method::GET,
+        }
     }
 }
 

@@ -1,8 +1,10 @@
 //! The rules of each dialect: one line each, with where it is from.
 
+use std::collections::HashSet;
+
 use bytes::Bytes;
-use http::Response;
 use http::header::{ALLOW, CONTENT_TYPE};
+use http::{Response, StatusCode};
 use serde_json::{Map, Value};
 
 use super::RuleVerdict;
@@ -15,6 +17,9 @@ use crate::text::cut;
 
 /// The name of the rule that every request is answered.
 pub(super) const ANSWERS: &str = "answers";
+
+/// The name of the rule that the API's endpoints are answered.
+const SUCCEEDS: &str = "succeeds";
 
 struct Rule {
     name: &'static str,
@@ -37,20 +42,26 @@ const RULES: &[Rule] = &[
         check: json,
     },
     Rule {
+        name: SUCCEEDS,
+        says: "what the host knows is answered, with a status below 500",
+        dialects: &[Any],
+        check: succeeds,
+    },
+    Rule {
         name: "version-shape",
-        says: "/version is an array of name and version, without an envelope (SPEC 2.2)",
+        says: "/version is an array of name and version and no more, without an envelope (SPEC 2.2)",
         dialects: &[V0_7],
         check: version_shape,
     },
     Rule {
         name: "version-envelope",
-        says: "/version is an array of name and version in an envelope (from 1.4.1)",
+        says: "/version is an array of name and version and no more, in an envelope (from 1.4.1)",
         dialects: &[V1_13],
         check: version_shape,
     },
     Rule {
         name: "version-entries",
-        says: "it has ibc-relayer with the relayer's version, and ibc-relayer-rest (SPEC 2.1, 4)",
+        says: "it has ibc-relayer first, with the relayer's version, and ibc-relayer-rest; each once (SPEC 2.1, 4)",
         dialects: &[V0_7, V1_13],
         check: version_entries,
     },
@@ -61,6 +72,12 @@ const RULES: &[Rule] = &[
         check: chains,
     },
     Rule {
+        name: "query",
+        says: "a query changes nothing: there are no query parameters (SPEC 4)",
+        dialects: &[V0_7, V1_13],
+        check: query,
+    },
+    Rule {
         name: "chain-found",
         says: "/chain/:id succeeds for each identifier of /chains, percent-encoded (SPEC 4.1)",
         dialects: &[V0_7, V1_13],
@@ -68,7 +85,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         name: "chain-fields",
-        says: "a chain has the fields of its dialect in their order, and in 0.7 no others (SPEC 2.3)",
+        says: "a chain has the fields of its dialect in their order, and no others (SPEC 2.3)",
         dialects: &[V0_7, V1_13],
         check: chain_fields,
     },
@@ -80,19 +97,19 @@ const RULES: &[Rule] = &[
     },
     Rule {
         name: "chain-unknown",
-        says: "an unknown chain is an error in an envelope, of a status from 400 to 499",
+        says: "an unknown chain is an error with a name and a msg in an envelope, of a status from 400 to 499",
         dialects: &[V0_7],
         check: chain_unknown,
     },
     Rule {
         name: "chain-unknown-200",
-        says: "an unknown chain is an error in an envelope, of status 200",
+        says: "an unknown chain is the error ChainConfigNotFound with its msg in an envelope, of status 200",
         dialects: &[V1_13],
         check: chain_unknown,
     },
     Rule {
         name: "state",
-        says: "/state has chains and workers in an envelope (SPEC 2.4)",
+        says: "/state has chains, then workers, and no more, in an envelope (SPEC 2.4)",
         dialects: &[V0_7, V1_13],
         check: state,
     },
@@ -109,8 +126,14 @@ const RULES: &[Rule] = &[
         check: state_workers,
     },
     Rule {
+        name: "state-order",
+        says: "chains, kinds and workers are in the order in which the relayer has them",
+        dialects: &[V1_13],
+        check: state_order,
+    },
+    Rule {
         name: "not-known",
-        says: "what is not known yet is an error, in 0.7 of a status from 500 on",
+        says: "what is not known yet is an error with a name and a msg in an envelope, in 0.7 of a status from 500 on",
         dialects: &[V0_7, V1_13],
         check: not_known,
     },
@@ -134,9 +157,15 @@ const RULES: &[Rule] = &[
     },
     Rule {
         name: "method",
-        says: "another method than GET is 405, with what is allowed",
+        says: "another method than GET and HEAD is 405, which says that these two are allowed (SPEC 4)",
         dialects: &[V0_7, V1_13],
         check: method,
+    },
+    Rule {
+        name: "read-only",
+        says: "commands that other relayers take do not succeed: the API reads (SPEC 1)",
+        dialects: &[V0_7, V1_13],
+        check: read_only,
     },
 ];
 
@@ -147,8 +176,12 @@ pub(super) struct Findings {
 }
 
 impl Findings {
-    pub(super) fn new(dialect: Dialect) -> Self {
-        let rules = RULES.iter().filter(|rule| rule.dialects.contains(&dialect));
+    /// Of a module that is to serve the API, or of an extension, which has
+    /// paths of its own.
+    pub(super) fn new(dialect: Dialect, is_api: bool) -> Self {
+        let rules = RULES
+            .iter()
+            .filter(|rule| rule.dialects.contains(&dialect) && (is_api || rule.name != SUCCEEDS));
         Self { dialect, rules: rules.map(|rule| (rule, None)).collect() }
     }
 
@@ -199,6 +232,9 @@ fn json(dialect: Dialect, probe: &Probe) -> Checked {
     for (question, response) in probe.answers(|_| true) {
         let is_json = is_json(response);
         let target = question.target(&probe.state);
+        if response.status() == StatusCode::NO_CONTENT {
+            continue;
+        }
         if !is_json && dialect != Any && response.status().is_success() {
             return Err(format!("{target}: the content-type is not application/json"));
         }
@@ -211,6 +247,24 @@ fn json(dialect: Dialect, probe: &Probe) -> Checked {
     Ok(())
 }
 
+fn succeeds(_: Dialect, probe: &Probe) -> Checked {
+    let (has_chains, has_state) =
+        (probe.state.chains().is_ok(), probe.state.snapshot.status().value().is_ok());
+    let is_known = |question: &Question| match question {
+        Question::Version => true,
+        Question::Chains | Question::Chain(_) => has_chains,
+        Question::State => has_state,
+        _ => false,
+    };
+    for (question, response) in probe.answers(is_known) {
+        let status = response.status();
+        if status.is_server_error() {
+            return Err(format!("{}: the status is {status}", question.target(&probe.state)));
+        }
+    }
+    Ok(())
+}
+
 fn version_shape(dialect: Dialect, probe: &Probe) -> Checked {
     versions(dialect, probe).map(drop)
 }
@@ -218,6 +272,10 @@ fn version_shape(dialect: Dialect, probe: &Probe) -> Checked {
 fn version_entries(dialect: Dialect, probe: &Probe) -> Checked {
     // Where the shape is another, that is said by another rule.
     let Ok(versions) = versions(dialect, probe) else { return Ok(()) };
+    let mut names = HashSet::new();
+    if let Some((name, _)) = versions.iter().find(|(name, _)| !names.insert(name)) {
+        return Err(format!("/version: {} is there twice", cut(name)));
+    }
     let version = |name: &str| versions.iter().find(|(known, _)| known == name);
     for component in probe.state.snapshot.components().value() {
         match version(&component.name) {
@@ -229,9 +287,16 @@ fn version_entries(dialect: Dialect, probe: &Probe) -> Checked {
             None => return Err(format!("/version: there is no entry {}", component.name)),
         }
     }
-    version("ibc-relayer-rest")
-        .map(drop)
-        .ok_or("/version: there is no entry ibc-relayer-rest".into())
+    if versions.first().is_some_and(|(name, _)| name != "ibc-relayer") {
+        return Err("/version: ibc-relayer is not the first entry".to_owned());
+    }
+    match version("ibc-relayer-rest") {
+        None => Err("/version: there is no entry ibc-relayer-rest".to_owned()),
+        Some((_, version)) if version.is_empty() => {
+            Err("/version: ibc-relayer-rest has an empty version".to_owned())
+        }
+        Some(_) => Ok(()),
+    }
 }
 
 /// Name and version of each entry.
@@ -246,10 +311,10 @@ fn versions(dialect: Dialect, probe: &Probe) -> Result<Vec<(String, String)>, St
         let Value::Array(entries) = entries else { return Err(fault("it is not an array")) };
         for entry in entries {
             let text = |key: &str| entry.get(key).and_then(Value::as_str).map(str::to_owned);
-            versions.push(text("name").zip(text("version")).ok_or_else(|| {
-                let entry = cut(&entry.to_string());
-                fault(&format!("{entry} has not a name and a version"))
-            })?);
+            let texts = text("name").zip(text("version"));
+            versions.push(texts.filter(|_| has_keys(&entry, &["name", "version"])).ok_or_else(
+                || fault(&format!("{} is not a name and a version", cut(&entry.to_string()))),
+            )?);
         }
     }
     Ok(versions)
@@ -266,6 +331,18 @@ fn chains(_: Dialect, probe: &Probe) -> Checked {
     Ok(())
 }
 
+fn query(_: Dialect, probe: &Probe) -> Checked {
+    let of = |wanted: Question| probe.answers(move |question| *question == wanted).next();
+    match (of(Question::Chains), of(Question::WithQuery)) {
+        (Some((_, plain)), Some((question, response)))
+            if plain.status() != response.status() || plain.body() != response.body() =>
+        {
+            Err(format!("{}: the answer is not that of /chains", question.target(&probe.state)))
+        }
+        _ => Ok(()),
+    }
+}
+
 fn chain_found(_: Dialect, probe: &Probe) -> Checked {
     for (question, response) in probe.answers(is_chain) {
         let fault = match success(response).and_then(result) {
@@ -280,34 +357,26 @@ fn chain_found(_: Dialect, probe: &Probe) -> Checked {
 
 fn chain_fields(dialect: Dialect, probe: &Probe) -> Checked {
     each_chain(probe, |chain, found| {
-        let fields = chain_json::fields(dialect, &chain.kind);
-        let is_known = |name: &str| fields.iter().any(|(field, _)| *field == name);
-        if dialect == V0_7
-            && let Some(name) = found.keys().find(|name| !is_known(name))
+        let fields = chain_json::fields(dialect, chain);
+        if let Some(name) = found.keys().find(|name| !fields.iter().any(|(known, _)| known == name))
         {
-            return Err(format!("there is a field {} that SPEC 2.3 does not have", cut(name)));
+            return Err(format!("there is a field {} that the dialect does not have", cut(name)));
         }
-        let mut expected = fields.iter().map(|(name, _)| *name);
-        let mut next = expected.next();
-        for name in found.keys() {
-            if Some(name.as_str()) == next {
-                next = expected.next();
-            }
+        if let Some((name, _)) = fields.iter().find(|(name, _)| !found.contains_key(*name)) {
+            return Err(format!("there is no {name}"));
         }
-        match next {
+        match found.keys().zip(&fields).find(|(found, (name, _))| found != name) {
+            Some((found, (name, _))) => Err(format!("{found} is in the place of {name}")),
             None => Ok(()),
-            Some(name) if found.contains_key(name) => Err(format!("{name} is not in its place")),
-            Some(name) => Err(format!("there is no {name}")),
         }
     })
 }
 
 fn chain_values(dialect: Dialect, probe: &Probe) -> Checked {
     each_chain(probe, |chain, found| {
-        for (name, value) in chain_json::fields(dialect, &chain.kind) {
-            let expected = value(chain);
+        for (name, expected) in chain_json::fields(dialect, chain) {
             // Where there is none, another rule says so.
-            if let Some(found) = found.get(*name)
+            if let Some(found) = found.get(name)
                 && !is_written_as(found, &expected)
             {
                 let (found, expected) = (cut(&found.to_string()), cut(&expected.to_string()));
@@ -343,13 +412,16 @@ fn chain_unknown(dialect: Dialect, probe: &Probe) -> Checked {
         if !is_right {
             return fault(format!("the status is {status}"));
         }
-        let body: Value = serde_json::from_slice(response.body()).unwrap_or_default();
-        if body.get("status").and_then(Value::as_str) != Some("error") {
-            return fault("the body does not have the status \"error\"".to_owned());
+        let (name, msg) = match error(response) {
+            Ok(error) => error,
+            Err(message) => return fault(message),
+        };
+        if dialect == V1_13 && name != "ChainConfigNotFound" {
+            return fault(format!("the result's name is {}", cut(&name)));
         }
-        let name = body.pointer("/result/name").and_then(Value::as_str);
-        if dialect == V1_13 && name != Some("ChainConfigNotFound") {
-            return fault("the result's name is not \"ChainConfigNotFound\"".to_owned());
+        let expected = format!("could not find configuration for chain: {UNKNOWN_CHAIN}");
+        if dialect == V1_13 && msg != expected {
+            return fault(format!("the result's msg is {:?} in place of {expected:?}", cut(&msg)));
         }
     }
     Ok(())
@@ -357,12 +429,13 @@ fn chain_unknown(dialect: Dialect, probe: &Probe) -> Checked {
 
 fn state(_: Dialect, probe: &Probe) -> Checked {
     each_state(probe, |result| {
-        let is_right = result.get("chains").is_some_and(Value::is_array)
-            && result.get("workers").is_some_and(Value::is_object);
+        let is_right = has_keys(result, &["chains", "workers"])
+            && result["chains"].is_array()
+            && result["workers"].is_object();
         if is_right {
             Ok(())
         } else {
-            Err("it has not an array chains and an object workers".into())
+            Err("it is not an array chains and an object workers, in this order".into())
         }
     })
 }
@@ -389,6 +462,33 @@ fn state_workers(dialect: Dialect, probe: &Probe) -> Checked {
             same_workers(kind, found, expected)?;
         }
         Ok(())
+    })
+}
+
+fn state_order(dialect: Dialect, probe: &Probe) -> Checked {
+    let Ok(state) = probe.state.snapshot.status().value() else { return Ok(()) };
+    let expected = state_json::workers(dialect, state);
+    let chains: Vec<&str> = state.chains.iter().map(ChainId::as_str).collect();
+    each_state(probe, |result| {
+        let found = result["chains"].as_array().into_iter().flatten();
+        if found.filter_map(Value::as_str).ne(chains.iter().copied()) {
+            return Err("chains is not sorted".to_owned());
+        }
+        let Value::Object(found) = &result["workers"] else { return Ok(()) };
+        if found.keys().ne(expected.keys()) {
+            let (found, expected): (Vec<_>, Vec<_>) =
+                (found.keys().collect(), expected.keys().collect());
+            let found = cut(&format!("{found:?}"));
+            return Err(format!("the kinds of workers are {found} in place of {expected:?}"));
+        }
+        let ids = |workers: &Value| -> Vec<Option<u64>> {
+            let workers = workers.as_array().into_iter().flatten();
+            workers.map(|worker| worker["id"].as_u64()).collect()
+        };
+        match found.iter().find(|(kind, workers)| ids(workers) != ids(&expected[*kind])) {
+            Some((kind, _)) => Err(format!("the workers of the kind {kind} are in another order")),
+            None => Ok(()),
+        }
     })
 }
 
@@ -445,10 +545,11 @@ fn not_known(dialect: Dialect, probe: &Probe) -> Checked {
             V0_7 => status.is_server_error(),
             V1_13 | Any => success(response).and_then(result).is_err(),
         };
+        let target = question.target(&probe.state);
         if !is_right {
-            let target = question.target(&probe.state);
             return Err(format!("{target}: the status is {status}, as if it were known"));
         }
+        error(response).map_err(|message| format!("{target}: {message}"))?;
     }
     Ok(())
 }
@@ -468,7 +569,7 @@ fn error_json(_: Dialect, probe: &Probe) -> Checked {
 
 fn error_empty(_: Dialect, probe: &Probe) -> Checked {
     let is_refused =
-        |question: &Question| matches!(question, Question::UnknownPath | Question::Post);
+        |question: &Question| matches!(question, Question::UnknownPath | Question::Refused(..));
     for (question, response) in probe.answers(is_refused) {
         if !response.body().is_empty() {
             let (method, target) = (question.method(), question.target(&probe.state));
@@ -478,28 +579,45 @@ fn error_empty(_: Dialect, probe: &Probe) -> Checked {
     Ok(())
 }
 
+/// Whether the body is said to be JSON.
 fn is_json(response: &Response<Bytes>) -> bool {
-    let kind = response.headers().get(CONTENT_TYPE);
-    kind.is_some_and(|kind| kind.as_bytes().starts_with(b"application/json"))
+    let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+    let essence = kind.and_then(|kind| kind.split(';').next());
+    essence.is_some_and(|essence| essence.trim().eq_ignore_ascii_case("application/json"))
 }
 
 fn unknown_path(_: Dialect, probe: &Probe) -> Checked {
-    status(probe, &Question::UnknownPath, 404)
+    status(probe, |question| *question == Question::UnknownPath, 404)
 }
 
 fn method(_: Dialect, probe: &Probe) -> Checked {
-    status(probe, &Question::Post, 405)?;
-    for (_, response) in probe.answers(|question| *question == Question::Post) {
-        let allow = response.headers().get(ALLOW).map_or(&b""[..], |value| value.as_bytes());
-        if !allow.windows(3).any(|part| part == b"GET") {
-            return Err("POST /chains: the header allow does not name GET".to_owned());
+    let is_refused = |question: &Question| matches!(question, Question::Refused(..));
+    status(probe, is_refused, 405)?;
+    for (question, response) in probe.answers(is_refused) {
+        let allow =
+            response.headers().get_all(ALLOW).iter().filter_map(|allow| allow.to_str().ok());
+        let allowed: HashSet<_> = allow.flat_map(|allow| allow.split(',')).map(str::trim).collect();
+        if !allowed.contains("GET") || !allowed.contains("HEAD") {
+            let (method, target) = (question.method(), question.target(&probe.state));
+            return Err(format!("{method} {target}: the header allow does not name GET and HEAD"));
         }
     }
     Ok(())
 }
 
-fn status(probe: &Probe, question: &Question, expected: u16) -> Checked {
-    for (_, response) in probe.answers(|asked| asked == question) {
+fn read_only(_: Dialect, probe: &Probe) -> Checked {
+    for (question, response) in probe.answers(|question| *question == Question::Command) {
+        let status = response.status();
+        if status.is_success() {
+            let (method, target) = (question.method(), question.target(&probe.state));
+            return Err(format!("{method} {target}: the status is {status}"));
+        }
+    }
+    Ok(())
+}
+
+fn status(probe: &Probe, is: impl Fn(&Question) -> bool, expected: u16) -> Checked {
+    for (question, response) in probe.answers(is) {
         let status = response.status().as_u16();
         if status != expected {
             let (method, target) = (question.method(), question.target(&probe.state));
@@ -526,15 +644,40 @@ fn success(response: &Response<Bytes>) -> Result<Value, String> {
 
 /// The result in an envelope.
 fn result(body: Value) -> Result<Value, String> {
-    let Value::Object(mut envelope) = body else {
-        return Err("there is no envelope of status and result".to_owned());
-    };
-    let status = envelope.get("status").cloned().unwrap_or_default();
-    if status != "success" {
-        let status = cut(&status.to_string());
+    let mut envelope = envelope(body)?;
+    if envelope["status"] != "success" {
+        let status = cut(&envelope["status"].to_string());
         return Err(format!("the envelope's status is {status} in place of \"success\""));
     }
-    envelope.remove("result").ok_or_else(|| "the envelope has no result".to_owned())
+    Ok(envelope["result"].take())
+}
+
+/// The name and the message of an error in an envelope.
+fn error(response: &Response<Bytes>) -> Result<(String, String), String> {
+    let body = serde_json::from_slice(response.body())
+        .map_err(|error| format!("the body is not JSON: {error}"))?;
+    let envelope = envelope(body)?;
+    if envelope["status"] != "error" {
+        let status = cut(&envelope["status"].to_string());
+        return Err(format!("the envelope's status is {status} in place of \"error\""));
+    }
+    let result = &envelope["result"];
+    let text = |key: &str| result[key].as_str().map(str::to_owned);
+    let error = text("name").zip(text("msg")).filter(|_| has_keys(result, &["name", "msg"]));
+    error.ok_or_else(|| "the result is not the texts name and msg, in this order".to_owned())
+}
+
+fn envelope(body: Value) -> Result<Value, String> {
+    if has_keys(&body, &["status", "result"]) {
+        return Ok(body);
+    }
+    Err("there is no envelope of status and result, in this order and with no more".to_owned())
+}
+
+/// Whether a value is an object with these fields, in this order, and no
+/// others.
+fn has_keys(value: &Value, keys: &[&str]) -> bool {
+    value.as_object().is_some_and(|object| object.keys().eq(keys))
 }
 
 /// Holds an array against texts, in whatever order.

@@ -127,7 +127,11 @@ impl Examination {
         let verdict = {
             let _step = self.progress.begin(SwapStep::Probe);
             let present = Some(self.state.snapshot());
-            conformance::examine(&module, self.dialect, present).await
+            if self.is_api() {
+                conformance::examine(&module, self.dialect, present).await
+            } else {
+                conformance::examine_extension(&module, present).await
+            }
         };
         self.progress.judged(&verdict);
         if let Some(refused) = self.refusal(&taken, &verdict) {
@@ -160,7 +164,11 @@ impl Examination {
     fn questions(&self, snapshot: &Snapshot) -> Vec<Asked> {
         let mount = self.progress.mount();
         let questions = mount.cache().most_asked(self.active.module(), MOST_ASKED);
-        if mount.path().as_str() == "/" { and_always(questions, snapshot) } else { questions }
+        if self.is_api() { and_always(questions, snapshot) } else { questions }
+    }
+
+    fn is_api(&self) -> bool {
+        self.progress.mount().path().as_str() == "/"
     }
 
     /// Reads the candidate, no more of it than it may have.

@@ -1,7 +1,7 @@
 //! What each rule finds, and what it does not.
 
 use super::super::dialect::Dialect;
-use super::super::probe::{Probe, Question};
+use super::super::probe::{Asked, Probe, Question};
 use super::super::states;
 use super::{ANSWERS, Findings, RULES};
 use crate::module::{Engine, Limits, Module};
@@ -21,7 +21,7 @@ async fn probes(dialect: Dialect) -> Vec<Probe> {
 }
 
 fn broken(dialect: Dialect, probes: &[Probe]) -> Vec<&'static str> {
-    let mut findings = Findings::new(dialect);
+    let mut findings = Findings::new(dialect, true);
     for probe in probes {
         findings.judge(probe);
     }
@@ -37,6 +37,14 @@ fn replace(response: &mut Response<Bytes>, from: &str, to: &str) {
     *response.body_mut() = body.replace(from, to).into();
 }
 
+fn json(response: &Response<Bytes>) -> serde_json::Value {
+    serde_json::from_slice(response.body()).unwrap()
+}
+
+fn text(value: &'static str) -> HeaderValue {
+    HeaderValue::from_static(value)
+}
+
 /// What each rule finds: the dialect, the state, the question, what is
 /// changed in its answer, and the rules that are broken then.
 const ROWS: &[(Dialect, &str, Question, Change, &[&str])] = &[
@@ -46,8 +54,8 @@ const ROWS: &[(Dialect, &str, Question, Change, &[&str])] = &[
     (N, S, Question::Version, |r| replace(r, "success", "error"), &["version-envelope"]),
     (V, "every field", Question::Version, |r| replace(r, "9.8.7", "9.8.6"), &["version-entries"]),
     (V, S, Question::Version, |r| replace(r, "ibc-relayer-rest", "x"), &["version-entries"]),
-    (V, S, Question::Chains, |r| replace(r, "ibc-1", "ibc-2"), &["chains"]),
-    (V, "no chains", Question::Chains, |r| replace(r, "[]", "[\"a\"]"), &["chains"]),
+    (V, S, Question::Chains, |r| replace(r, "ibc-1", "ibc-2"), &["chains", "query"]),
+    (V, "no chains", Question::Chains, |r| replace(r, "[]", "[\"a\"]"), &["chains", "query"]),
     (V, S, Question::Chain(1), |r| *r.status_mut() = StatusCode::FOUND, &["chain-found"]),
     (V, S, Question::Chain(0), |r| *r.body_mut() = NULL.into(), &["chain-found"]),
     (V, S, Question::Chain(0), |r| replace(r, "key_name", "key"), &["chain-fields"]),
@@ -82,7 +90,7 @@ const ROWS: &[(Dialect, &str, Question, Change, &[&str])] = &[
     (V, S, Question::State, |r| replace(r, "\"Client\":[", "\"Wallet\":["), &["state-workers"]),
     (N, "every field", Question::State, |r| replace(r, "true", "false"), &["state-workers"]),
     (V, K, Question::State, |r| *r.status_mut() = StatusCode::OK, &["not-known"]),
-    (V, K, Question::Chains, |r| *r.status_mut() = StatusCode::NOT_FOUND, &["not-known"]),
+    (V, K, Question::Chains, |r| *r.status_mut() = StatusCode::NOT_FOUND, &["query", "not-known"]),
     (
         N,
         K,
@@ -91,38 +99,187 @@ const ROWS: &[(Dialect, &str, Question, Change, &[&str])] = &[
             *r.status_mut() = StatusCode::OK;
             replace(r, "error", "success");
         },
-        &["not-known"],
+        &["query", "not-known"],
     ),
     (V, S, Question::UnknownPath, |r| *r.body_mut() = Bytes::new(), &["json", "error-json"]),
     (N, S, Question::UnknownPath, |r| *r.body_mut() = "no".into(), &["error-empty"]),
     (V, S, Question::UnknownPath, |r| *r.status_mut() = StatusCode::GONE, &["unknown-path"]),
-    (V, S, Question::Post, |r| *r.status_mut() = StatusCode::FORBIDDEN, &["method"]),
+    (V, S, Question::Refused("PUT", "/chains"), |r| *r.status_mut() = TEAPOT, &["method"]),
+    (V, S, POST_STATE, |r| drop(r.headers_mut().insert(ALLOW, text("GET, HEADER"))), &["method"]),
+    (N, S, POST_STATE, |r| drop(r.headers_mut().insert(ALLOW, text("HEAD"))), &["method"]),
+    (N, S, POST_STATE, |r| *r.body_mut() = "no".into(), &["error-empty"]),
+    (V, S, Question::Command, |r| *r.status_mut() = StatusCode::OK, &["read-only"]),
+    (V, S, Question::WithQuery, |r| replace(r, "ibc-0", "ibc-9"), &["query"]),
+    (N, S, Question::WithQuery, |r| *r.status_mut() = StatusCode::ACCEPTED, &["query"]),
+    (V, S, Question::Version, |r| replace(r, "}]", ",\"a\":1}]"), &["version-shape"]),
     (
         V,
         S,
-        Question::Post,
+        Question::Version,
+        |r| replace(r, "\"}]", "\"},{\"name\":\"ibc-relayer\",\"version\":\"\"}]"),
+        &["version-entries"],
+    ),
+    (
+        V,
+        S,
+        Question::Version,
         |r| {
-            r.headers_mut().insert(ALLOW, HeaderValue::from_static("HEAD"));
+            let first = json(r)[0].to_string();
+            replace(r, &format!("[{first},"), "[");
+            replace(r, "]", &format!(",{first}]"));
         },
-        &["method"],
+        &["version-entries"],
+    ),
+    (
+        V,
+        S,
+        Question::Version,
+        |r| {
+            let own = json(r)[1]["version"].to_string();
+            replace(
+                r,
+                &format!("\"ibc-relayer-rest\",\"version\":{own}"),
+                "\"ibc-relayer-rest\",\"version\":\"\"",
+            );
+        },
+        &["version-entries"],
+    ),
+    (
+        V,
+        S,
+        Question::Chains,
+        |r| replace(r, "\"status\":\"success\",", "\"a\":1,\"status\":\"success\","),
+        &["chains", "query"],
+    ),
+    (
+        N,
+        "every field",
+        Question::Chain(0),
+        |r| replace(r, "\"type\":\"ethermint", "\"name\":\"ethermint"),
+        &["chain-values"],
+    ),
+    (
+        N,
+        "every field",
+        Question::Chain(2),
+        |r| replace(r, "penumbra-key", "other"),
+        &["chain-values"],
+    ),
+    (
+        N,
+        "every field",
+        Question::Chain(2),
+        |r| replace(r, "stub_key_name", "key_name"),
+        &["chain-fields"],
+    ),
+    (
+        N,
+        S,
+        Question::Chain(0),
+        |r| {
+            let mut body = json(r);
+            body["result"]["a"] = 1.into();
+            *r.body_mut() = body.to_string().into();
+        },
+        &["chain-fields"],
+    ),
+    (N, S, Question::UnknownChain, |r| replace(r, "for chain: ", "for "), &["chain-unknown-200"]),
+    (V, S, Question::UnknownChain, |r| replace(r, "\"msg\"", "\"message\""), &["chain-unknown"]),
+    (N, K, Question::State, |r| *r.body_mut() = "no".into(), &["json", "not-known"]),
+    (V, S, Question::State, |r| replace(r, "\"workers\":{", "\"a\":1,\"workers\":{"), &["state"]),
+    (
+        N,
+        S,
+        Question::State,
+        |r| replace(r, "[\"ibc-0\",\"ibc-1\"]", "[\"ibc-1\",\"ibc-0\"]"),
+        &["state-order"],
+    ),
+    (
+        N,
+        "every field",
+        Question::State,
+        |r| {
+            let mut body = json(r);
+            let workers = body["result"]["workers"].as_object_mut().unwrap();
+            let first = workers.shift_remove("Client").unwrap();
+            workers.insert("Client".to_owned(), first);
+            *r.body_mut() = body.to_string().into();
+        },
+        &["state-order"],
+    ),
+    (
+        N,
+        "many workers",
+        Question::State,
+        |r| {
+            let mut body = json(r);
+            body["result"]["workers"]["Packet"].as_array_mut().unwrap().reverse();
+            *r.body_mut() = body.to_string().into();
+        },
+        &["state-order"],
+    ),
+    (A, S, Question::State, |r| *r.body_mut() = "no".into(), &["json"]),
+    (A, S, Question::State, |r| *r.status_mut() = StatusCode::BAD_GATEWAY, &["succeeds"]),
+    (
+        A,
+        S,
+        Question::Chain(0),
+        |r| *r.status_mut() = StatusCode::INTERNAL_SERVER_ERROR,
+        &["succeeds"],
+    ),
+    (A, K, Question::State, |r| *r.status_mut() = StatusCode::BAD_GATEWAY, &[]),
+    // Another kind of content is no JSON, whatever it begins like.
+    (
+        A,
+        S,
+        Question::State,
+        |r| {
+            *r.body_mut() = "no".into();
+            r.headers_mut().insert(CONTENT_TYPE, text("application/json-seq"));
+        },
+        &[],
+    ),
+    (
+        A,
+        S,
+        Question::State,
+        |r| {
+            *r.body_mut() = "no".into();
+            r.headers_mut().insert(CONTENT_TYPE, text("Application/JSON; charset=utf-8"));
+        },
+        &["json"],
     ),
 ];
 const V: Dialect = Dialect::V0_7;
 const N: Dialect = Dialect::V1_13;
+const A: Dialect = Dialect::Any;
+const TEAPOT: StatusCode = StatusCode::IM_A_TEAPOT;
+const POST_STATE: Question = Question::Refused("POST", "/state");
 const S: &str = "sample";
 const K: &str = "nothing known yet";
 const NULL: &str = r#"{"status":"success","result":null}"#;
 
 #[tokio::test]
 async fn each_rule_finds_what_it_is_for_and_nothing_else() {
-    for (dialect, state, question, change, expected) in ROWS {
-        let mut probes = probes(*dialect).await;
-        assert_eq!(broken(*dialect, &probes), [""; 0]);
-        let probe = probes.iter_mut().find(|probe| probe.state.name == *state).unwrap();
-        let asked = probe.asked.iter_mut().find(|asked| asked.question == *question).unwrap();
-        change(asked.outcome.as_mut().unwrap());
-        assert_eq!(broken(*dialect, &probes), *expected, "{state} {question:?}");
+    let mut wrong = Vec::new();
+    for dialect in [V, N, A] {
+        let mut probes = probes(dialect).await;
+        assert_eq!(broken(dialect, &probes), [""; 0]);
+        for (_, state, question, change, expected) in ROWS.iter().filter(|row| row.0 == dialect) {
+            let probe = probes.iter_mut().find(|probe| probe.state.name == *state).unwrap();
+            let is = |asked: &Asked| asked.question == *question;
+            let place = probe.asked.iter().position(is).unwrap();
+            let right = probe.asked[place].outcome.clone();
+            change(probe.asked[place].outcome.as_mut().unwrap());
+            let found = broken(dialect, &probes);
+            if found != *expected {
+                wrong.push(format!("{dialect} {state} {question:?}: {found:?}, not {expected:?}"));
+            }
+            let probe = probes.iter_mut().find(|probe| probe.state.name == *state).unwrap();
+            probe.asked[place].outcome = right;
+        }
     }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     // And every rule is found broken by one of them.
     for rule in RULES.iter().filter(|rule| rule.name != ANSWERS) {
         assert!(ROWS.iter().any(|(.., expected)| expected.contains(&rule.name)), "{}", rule.name);
