@@ -16,8 +16,10 @@ mod status;
 mod swap;
 mod watched_module;
 
+use std::env;
 use std::error::Error;
 use std::io::{self, Write};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -102,20 +104,34 @@ pub fn run() -> ExitCode {
     }
 }
 
+/// A path from the environment, where that has one.
+fn path_from_env(name: &str) -> Option<PathBuf> {
+    env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from)
+}
+
 /// Runs something to its end.
 fn block_on<T>(future: impl Future<Output = T>) -> Result<T, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     Ok(runtime.block_on(future))
 }
 
-/// Prints lines, whose control characters are escaped. Whoever closed stdout
-/// does not want to know.
-fn print(lines: &[impl AsRef<str>]) {
+/// Prints lines, whose control characters are escaped.
+fn print(lines: &[impl AsRef<str>]) -> io::Result<()> {
     let lines: Vec<_> = lines.iter().map(|line| one_line(line.as_ref())).collect();
-    drop(writeln!(io::stdout(), "{}", lines.join("\n")));
+    print_text(&lines.join("\n"))
 }
 
-fn print_json(value: &impl Serialize) {
-    let json = serde_json::to_string_pretty(value).expect("its keys are texts");
-    drop(writeln!(io::stdout(), "{json}"));
+fn print_json(value: &impl Serialize) -> io::Result<()> {
+    print_text(&serde_json::to_string_pretty(value).expect("its keys are texts"))
+}
+
+/// Whoever closed stdout does not want to know; who has no room for it does.
+fn print_text(text: &str) -> io::Result<()> {
+    match writeln!(io::stdout(), "{text}") {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(io::Error::new(
+            error.kind(),
+            format!("stdout: {error}; make room, or write elsewhere"),
+        )),
+        _ => Ok(()),
+    }
 }

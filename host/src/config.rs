@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 
 use crate::conformance::Dialect;
+use crate::files;
 use crate::module::{API, LimitError, Limits};
 use crate::registry::{FaultBudget, MountPath, MountPathError, SwapLimits};
 use crate::toml_text::{self, Position, dotted};
@@ -147,10 +148,18 @@ pub enum Problem {
 impl Config {
     /// Reads a file. Paths in it become relative to the present folder.
     pub fn read(file: &Path) -> Result<Self, ConfigError> {
-        let text = std::fs::read_to_string(file)
+        let bytes = files::read_any(file, files::MOST_TEXT)
             .map_err(|source| ConfigError::Unreadable { file: file.to_owned(), source })?;
-        let mut config = Self::parse(&text)
-            .map_err(|problem| ConfigError::Invalid { file: file.to_owned(), problem })?;
+        let invalid = |problem| ConfigError::Invalid { file: file.to_owned(), problem };
+        let text = str::from_utf8(&bytes).map_err(|error| {
+            let before = String::from_utf8_lossy(&bytes[..error.valid_up_to()]);
+            invalid(Problem::Text {
+                position: Position::of(&before, before.len()),
+                key: String::new(),
+                message: "it is not UTF-8; save it as such".to_owned(),
+            })
+        })?;
+        let mut config = Self::parse(text).map_err(invalid)?;
         let folder = file.parent().unwrap_or(Path::new(""));
         config.module.file = config.module.file.map(|module| folder.join(module));
         for extension in &mut config.extension {

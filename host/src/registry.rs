@@ -4,6 +4,37 @@
 //! mount has one module in service, the one before it, and at most one
 //! candidate that is being looked at.
 //!
+//! A program that embeds the host swaps by a call:
+//!
+//! ```
+//! use std::sync::Arc;
+//!
+//! use relayer_rest_host::Server;
+//! use relayer_rest_host::conformance::Dialect;
+//! use relayer_rest_host::module::{Engine, Limits, MODULE_1_13, Module};
+//! use relayer_rest_host::registry::{Candidate, Mount, Registry, Source};
+//! use relayer_rest_host::state::StatePublisher;
+//!
+//! # #[tokio::main]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let publisher = StatePublisher::new();
+//! let engine = Engine::new(&Limits::default())?;
+//! let registry = Arc::new(Registry::new(Mount::api(Module::embedded(&engine)?)));
+//! let server = Server::of(Arc::clone(&registry), publisher.reader());
+//! // … and while it serves:
+//! let name = "today's".to_owned();
+//! let new = Candidate {
+//!     dialect: Some(Dialect::V1_13),
+//!     ..Candidate::new(Source::Bytes { name, bytes: MODULE_1_13.into() })
+//! };
+//! let api = registry.at("/").expect("the API is always there");
+//! let report = api.swap(new, &publisher.reader()).await;
+//! assert!(report.is_accepted(), "{:?}", report.outcome);
+//! # drop(server);
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! | file | job |
 //! |---|---|
 //! | `path.rs` | where something may be mounted, and which requests that takes |

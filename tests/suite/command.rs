@@ -257,6 +257,29 @@ async fn settings_that_cannot_be_used_end_with_2() {
     );
 }
 
+/// Nor those that have no end, or are no text.
+#[tokio::test]
+async fn settings_that_are_no_text_end_with_2() {
+    let folder = folder();
+    let latin = file(&folder, "latin.toml", b"[module]\n# \xe9");
+    for (config, message) in [
+        (latin.as_str(), "line 2, column 3: it is not UTF-8; save it as such"),
+        ("/dev/zero", "cannot be read: it is larger than 256.0 MiB; "),
+    ] {
+        let ended = run(&["--config", config]).await;
+        check_failure(&ended, 2, &format!("configuration {config}: {message}"));
+    }
+}
+
+#[tokio::test]
+async fn options_that_say_two_things_are_refused() {
+    for options in [["--control=c", "--no-control"], ["--code-cache=c", "--no-code-cache"]] {
+        let ended = run(&options).await;
+        assert_eq!(ended.status, Some(2));
+        assert!(ended.stderr.contains("cannot be used with"), "{}", ended.stderr);
+    }
+}
+
 /// A component that logs `begun`, runs for as many rounds, and answers 204.
 fn busy(rounds: u64) -> Vec<u8> {
     component::of_handler_that_logs(

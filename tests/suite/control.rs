@@ -154,6 +154,7 @@ async fn what_cannot_be_done_is_said_in_a_line() {
     let serving = serve(&[]).await;
     let nowhere = folder.path().join("nowhere.sock");
     let nowhere = nowhere.to_str().unwrap();
+    let long = format!("/{}", "a".repeat(70_000));
     for (args, message) in [
         (
             vec!["status", "--control", nowhere],
@@ -171,11 +172,53 @@ async fn what_cannot_be_done_is_said_in_a_line() {
             vec!["swap", "/nowhere/x.wasm"],
             "module /nowhere/x.wasm: cannot be read: No such file or directory (os error 2); check the path and its permissions".to_owned(),
         ),
+        (
+            vec!["rollback", "--mount", &long],
+            "the mount and the file's name are longer than a request can be; give shorter ones".to_owned(),
+        ),
     ] {
         let ended = control(&serving, &args).await;
         assert_eq!(ended.stderr, format!("relayer-rest: {message}\n"));
         assert_eq!((ended.status, ended.stdout.as_str()), (Some(2), ""));
     }
+}
+
+/// Who reads JSON gets it whatever comes of it; and who writes it to where there
+/// is no room knows.
+#[tokio::test]
+async fn json_is_json_and_is_there_or_it_is_said() {
+    let folder = folder();
+    let large = file(&folder, "large.wasm", vec![0; (32 << 20) + 1]);
+    let serving = serve(&[]).await;
+    let refused = control(&serving, &["swap", &large, "--json"]).await;
+    assert_eq!(refused.status, Some(1));
+    let report: Value = serde_json::from_str(&refused.stdout).unwrap();
+    assert_eq!((&report["outcome"], &report["reason"]), (&"refused".into(), &"too-large".into()));
+    assert!(report["message"].as_str().unwrap().starts_with("mount /: module "), "{report}");
+    let mut status = std::process::Command::new(program());
+    status.args(["status", "--json", "--control"]).arg(&serving.control);
+    let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let ended = status.stdout(full).stderr(Stdio::piped()).output().unwrap();
+    assert_eq!(ended.status.code(), Some(2));
+    let said = String::from_utf8(ended.stderr).unwrap();
+    assert!(said.starts_with("relayer-rest: stdout: No space left on device"), "{said}");
+}
+
+/// Nothing is said where the environment has nothing.
+#[tokio::test]
+async fn an_empty_variable_is_none() {
+    let folder = folder();
+    let ended = tokio::process::Command::new(program())
+        .args(["status"])
+        .envs([("RELAYER_REST_CONTROL", ""), ("RELAYER_REST_CODE_CACHE", "")])
+        .env("XDG_RUNTIME_DIR", folder.path())
+        .output()
+        .await
+        .unwrap();
+    let said = String::from_utf8(ended.stderr).unwrap();
+    let socket = folder.path().join("relayer-rest.sock");
+    let expected = format!("relayer-rest: control socket {}: No such file", socket.display());
+    assert!(said.starts_with(&expected), "{said}");
 }
 
 /// Sends bytes to the socket and reads the answer: its status and its body.
@@ -576,6 +619,20 @@ async fn what_is_compiled_is_kept_for_the_next_start() {
     start().await;
     assert_eq!(files().len(), kept.len());
     assert!(files().iter().all(|(_, code)| code != b"nonsense"));
+    // What reads well and means nothing is not used, either.
+    for (path, code) in &kept {
+        let mut code = zstd::decode_all(&code[..]).unwrap();
+        let name = b"relayer:rest/handler";
+        let places: Vec<_> = (0..code.len()).filter(|at| code[*at..].starts_with(name)).collect();
+        assert!(!places.is_empty());
+        for at in places {
+            code[at..][..name.len()].fill(0xff);
+        }
+        fs::write(path, zstd::encode_all(&code[..], 0).unwrap()).unwrap();
+    }
+    let mut serving = serve(&["--code-cache", cache]).await;
+    assert_eq!(Client::http1(serving.address()).await.get("/chains").await.status, 200);
+    serving.logged(&format!("code cache {cache}: what is kept there is damaged")).await;
     let bad = file(&folder, "no-folder", "text");
     let ended = command::run(program(), &["--listen", "127.0.0.1:0", "--code-cache", &bad]).await;
     assert_eq!(ended.status, Some(2));
@@ -677,7 +734,7 @@ async fn a_modules_author_sees_each_rule_and_what_requests_take() {
     let good = file(&folder, "good.wasm", DEFAULT_MODULE);
     let checked = check(&[&good]).await;
     assert_eq!((checked.status, checked.stderr.as_str()), (Some(0), ""));
-    assert_eq!(checked.stdout.lines().filter(|line| line.starts_with("ok ")).count(), 16);
+    assert_eq!(checked.stdout.lines().filter(|line| line.starts_with("ok ")).count(), 18);
     for part in [
         "\nimports  relayer:rest/types@0.1.0, relayer:rest/version@0.1.0, ",
         " KiB; at most 32.0 MiB\n",

@@ -453,7 +453,11 @@ async fn a_look_that_takes_too_long_is_given_up_and_one_goes_on_at_a_time() {
         tokio::task::yield_now().await;
     }
     check_refused(&server.swap(spins.clone()).await, Refusal::Busy, &["try again"]);
-    check_refused(&first.await.unwrap(), Refusal::TooSlow, &["longer than 300ms", "swap.time"]);
+    check_refused(
+        &first.await.unwrap(),
+        Refusal::TooSlow,
+        &["longer than 300ms", "at the step probe", "swap.time"],
+    );
     // What was given up is gone: there is a turn for the next one.
     while server.registry.at("/").unwrap().status().candidate.is_some() {
         tokio::task::yield_now().await;
@@ -479,7 +483,7 @@ async fn a_module_that_takes_too_long_to_compile_is_given_up() {
     let mount = Mount::api(module).with_swap_limits(limits);
     let server = TestServer::of_registry(Registry::new(mount)).await;
     let report = server.swap_as(candidate(component::noted(DEFAULT_MODULE, "new"))).await;
-    check_refused(&report, Refusal::TooSlow, &["longer than 5ms"]);
+    check_refused(&report, Refusal::TooSlow, &["longer than 5ms", "at the step compile"]);
     let steps: Vec<_> = report.steps.iter().map(|step| step.step).collect();
     assert_eq!(steps, [SwapStep::Read]);
     let mount = server.registry.at("/").unwrap();

@@ -90,9 +90,9 @@ pub(super) fn run(args: &CheckArgs) -> Result<Ran, Failure> {
         found.passes = false;
     }
     if args.json {
-        print_json(&found);
+        print_json(&found)?;
     } else {
-        print(&text(&found, &config));
+        print(&text(&found, &config))?;
     }
     Ok(if found.passes { Ran::Done } else { Ran::Refused })
 }

@@ -9,17 +9,17 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use tracing::warn;
 
-use super::compile;
+use super::{compile, path_from_env};
 use crate::module::{CodeCache, Engine, EngineError, Limits};
 
 #[derive(Args)]
 pub(super) struct CodeCacheArgs {
-    /// The folder for compiled modules. Default: `relayer-rest` in
-    /// `$XDG_CACHE_HOME`, or in `~/.cache`.
-    #[arg(long, value_name = "DIR", env = "RELAYER_REST_CODE_CACHE")]
+    /// The folder for compiled modules. Default: `$RELAYER_REST_CODE_CACHE`,
+    /// or `relayer-rest` in `$XDG_CACHE_HOME` or else in `~/.cache`.
+    #[arg(long, value_name = "DIR")]
     code_cache: Option<PathBuf>,
     /// Compile modules at each start.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "code_cache")]
     no_code_cache: bool,
 }
 
@@ -27,15 +27,17 @@ impl CodeCacheArgs {
     /// An engine that keeps what it compiles; or one that does not, where the
     /// folder is no good and nobody asked for it.
     pub(super) fn engine(&self, limits: &Limits) -> Result<Engine, EngineError> {
-        let folder = match &self.code_cache {
-            _ if self.no_code_cache => None,
-            Some(folder) => Some(std::path::absolute(folder).unwrap_or_else(|_| folder.clone())),
+        if self.no_code_cache {
+            return Engine::new(limits);
+        }
+        let given = self.code_cache.clone().or_else(|| path_from_env("RELAYER_REST_CODE_CACHE"));
+        let is_given = given.is_some();
+        let folder = match given {
+            Some(folder) => Some(std::path::absolute(&folder).unwrap_or(folder)),
             None => default_folder(),
         };
         let Some(folder) = folder else { return Engine::new(limits) };
-        if self.code_cache.is_none()
-            && let Err(error) = own_folder(&folder)
-        {
+        if !is_given && let Err(error) = own_folder(&folder) {
             warn!(folder = %folder.display(), %error, "compiled modules are not kept");
             return Engine::new(limits);
         }
@@ -44,7 +46,7 @@ impl CodeCacheArgs {
             kept = kept.with_compiler(program, vec![compile::NAME.into()]);
         }
         match Engine::with_code_cache(limits, kept) {
-            Err(error @ EngineError::CodeCache { .. }) if self.code_cache.is_none() => {
+            Err(error @ EngineError::CodeCache { .. }) if !is_given => {
                 warn!("{error}; compiled modules are not kept");
                 Engine::new(limits)
             }

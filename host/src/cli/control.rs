@@ -7,6 +7,7 @@ use clap::Args;
 use tokio::task::JoinHandle;
 use tracing::{info, warn};
 
+use super::path_from_env;
 use crate::control::{ControlError, ControlServer, ControlSocket, default_path};
 use crate::registry::Registry;
 use crate::state::StateReader;
@@ -15,15 +16,19 @@ use crate::state::StateReader;
 #[derive(Args)]
 pub(super) struct ControlArgs {
     /// The socket over which a server is controlled. Default:
-    /// `relayer-rest.sock` in `$XDG_RUNTIME_DIR`, or in
-    /// `/tmp/relayer-rest-UID`.
-    #[arg(long, value_name = "PATH", env = "RELAYER_REST_CONTROL")]
+    /// `$RELAYER_REST_CONTROL`, or `relayer-rest.sock` in `$XDG_RUNTIME_DIR` or
+    /// else in `/tmp/relayer-rest-UID`.
+    #[arg(long, value_name = "PATH")]
     control: Option<PathBuf>,
 }
 
 impl ControlArgs {
     pub(super) fn path(&self) -> PathBuf {
-        self.control.clone().unwrap_or_else(default_path)
+        self.given().unwrap_or_else(default_path)
+    }
+
+    fn given(&self) -> Option<PathBuf> {
+        self.control.clone().or_else(|| path_from_env("RELAYER_REST_CONTROL"))
     }
 
     /// Listens on the socket. Where it cannot be made and nobody asked for it,
@@ -31,7 +36,7 @@ impl ControlArgs {
     pub(super) fn bind(&self) -> Result<Option<ControlSocket>, ControlError> {
         match ControlSocket::bind(&self.path()) {
             Ok(socket) => Ok(Some(socket)),
-            Err(error @ ControlError::Io { .. }) if self.control.is_none() => {
+            Err(error @ ControlError::Io { .. }) if self.given().is_none() => {
                 warn!("{error}; until then there is no status, swap or rollback");
                 Ok(None)
             }

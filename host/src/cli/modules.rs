@@ -10,7 +10,7 @@ use super::serve::ServeError;
 use super::watched_module::WatchedModule;
 use crate::config::Config;
 use crate::conformance::Dialect;
-use crate::module::Module;
+use crate::module::{Engine, LoadError, Module};
 use crate::registry::{Mount, Registry};
 use crate::state::{StateReader, Watch, watch};
 
@@ -31,10 +31,10 @@ pub(super) fn load(
     let dialect = dialect.unwrap_or(config.module.dialect);
     let engine = code_cache.engine(&config.module.limits)?;
     let file = api.or(config.module.file.as_deref());
-    let module = match file {
-        Some(file) => Module::from_file(&engine, file)?,
-        None => Module::from_bytes(&engine, "embedded", dialect.component())?,
-    };
+    let module = loaded(&engine, |engine| match file {
+        Some(file) => Module::from_file(engine, file),
+        None => Module::from_bytes(engine, "embedded", dialect.component()),
+    })?;
     let mount = Mount::api(module)
         .with_dialect(dialect)
         .with_budget(config.module.budget.clone())
@@ -44,7 +44,8 @@ pub(super) fn load(
     for extension in &config.extension {
         let name = extension.name.as_str();
         let engine = code_cache.engine(&extension.limits)?;
-        let module = Module::from_file(&engine, &extension.module)?.named(name);
+        let module = loaded(&engine, |engine| Module::from_file(engine, &extension.module))?;
+        let module = module.named(name);
         let path = extension
             .path()
             .map_err(|error| ServeError::Extension { name: name.to_owned(), error })?;
@@ -66,6 +67,23 @@ pub(super) fn load(
     let files = registry.mounts().cloned().zip(files);
     let files = files.filter_map(|(mount, file)| Some((mount, file?))).collect();
     Ok(Modules { registry: Arc::new(registry), files })
+}
+
+/// A module; where it cannot be loaded because what is kept of it is damaged, it
+/// is compiled again.
+fn loaded(
+    engine: &Engine,
+    load: impl Fn(&Engine) -> Result<Module, LoadError>,
+) -> Result<Module, ServeError> {
+    let error = match load(engine) {
+        Ok(module) => return Ok(module),
+        Err(error) => error,
+    };
+    let Some(folder) = engine.code_cache() else { return Err(error.into()) };
+    let module = load(&Engine::new(engine.limits())?).map_err(|_| error)?;
+    let folder = folder.display();
+    warn!("code cache {folder}: what is kept there is damaged, and not used; remove the folder");
+    Ok(module)
 }
 
 impl Modules {

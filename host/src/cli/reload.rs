@@ -5,16 +5,13 @@ use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
-use std::{fs, io, thread};
+use std::{io, thread};
 
 use rustix::io::Errno;
 use tracing::{error, info, warn};
 
 use crate::files;
 use crate::state::StatePublisher;
-
-/// What the state is in is no larger, in bytes.
-const MOST_BYTES: u64 = 256 << 20;
 
 /// A file that is the same after this time is written to its end.
 const SETTLED: Duration = Duration::from_millis(30);
@@ -53,7 +50,7 @@ impl<T: Clone + PartialEq, E: Display> Reloadable<T, E> {
         parse: Parse<T, E>,
         apply: impl Fn(&StatePublisher, T) -> Result<(), String> + Send + Sync + 'static,
     ) -> Result<Self, E> {
-        let content = fs::read(file);
+        let content = files::read_any(file, files::MOST_TEXT);
         let last = content.as_ref().map_err(io::Error::kind).cloned();
         let value = parse(file, content)?;
         if let Err(message) = apply(publisher, value.clone()) {
@@ -76,7 +73,7 @@ impl<T: Clone + PartialEq, E: Display> Reloadable<T, E> {
     /// stays as it was.
     pub(super) fn reload(&self) {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        let content = settled(&self.file, MOST_BYTES);
+        let content = settled(&self.file, files::MOST_TEXT);
         let seen = content.as_ref().map_err(io::Error::kind).cloned();
         if seen == last.content {
             return;

@@ -52,7 +52,7 @@ pub(super) struct ServeArgs {
     #[command(flatten)]
     control: ControlArgs,
     /// Do without a control socket: no status, swap or rollback.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "control")]
     no_control: bool,
 }
 

@@ -34,9 +34,9 @@ pub(super) struct RollbackArgs {
 pub(super) fn run(args: &StatusArgs) -> Result<Ran, Failure> {
     let status = block_on(ControlClient::new(&args.control.path()).status())??;
     if args.json {
-        print_json(&status);
+        print_json(&status)?;
     } else {
-        print(&text(&status));
+        print(&text(&status))?;
     }
     Ok(Ran::Done)
 }
@@ -45,9 +45,9 @@ pub(super) fn roll_back(args: &RollbackArgs) -> Result<Ran, Failure> {
     let client = ControlClient::new(&args.control.path());
     let done = block_on(client.roll_back(&args.mount))??;
     if args.json {
-        print_json(&done);
+        print_json(&done)?;
     } else {
-        print(&[format!("rolled back: {} -> {}", short(&done.from), short(&done.to))]);
+        print(&[format!("rolled back: {} -> {}", short(&done.from), short(&done.to))])?;
     }
     Ok(Ran::Done)
 }
@@ -67,6 +67,7 @@ fn mount(mount: &MountStatus) -> Vec<String> {
     let since = humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_secs(module.since));
     let mut lines = vec![
         format!("{}  {}@{}", mount.mount, mount.name, short(&module.digest)),
+        format!("  swaps are to speak the dialect {}", mount.dialect),
         format!("  in service since {since}: {} runs, {} failures", module.runs, module.faults),
         format!("  remembered answers: {}", bytesize::ByteSize::b(mount.remembered)),
     ];

@@ -9,7 +9,7 @@ use super::{Failure, Ran, block_on, print, print_json};
 use crate::conformance::{Dialect, Verdict};
 use crate::control::{ControlClient, ControlClientError};
 use crate::module::Digest;
-use crate::registry::{Candidate, Difference, Outcome, Source, SwapReport};
+use crate::registry::{Candidate, Difference, Outcome, Refusal, Source, SwapReport};
 
 #[derive(Args)]
 pub(super) struct SwapArgs {
@@ -49,15 +49,20 @@ pub(super) fn run(args: &SwapArgs) -> Result<Ran, Failure> {
     let client = ControlClient::new(&args.control.path());
     let report = match block_on(client.swap(&args.mount, candidate))? {
         Err(ControlClientError::TooLarge(message)) => {
-            print(&[format!("refused: mount {}: {message}", args.mount)]);
+            let message = format!("mount {}: {message}", args.mount);
+            if args.json {
+                print_json(&Outcome::Refused { reason: Refusal::TooLarge, message })?;
+            } else {
+                print(&[format!("refused: {message}")])?;
+            }
             return Ok(Ran::Refused);
         }
         report => report?,
     };
     if args.json {
-        print_json(&report);
+        print_json(&report)?;
     } else {
-        print(&text(&report));
+        print(&text(&report))?;
     }
     Ok(if report.is_accepted() { Ran::Done } else { Ran::Refused })
 }

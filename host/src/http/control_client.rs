@@ -2,21 +2,26 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
 use hyper::client::conn::http1;
 use hyper::header::HOST;
-use hyper::{Method, Request, StatusCode};
+use hyper::{Method, Request, StatusCode, Uri};
 use hyper_util::rt::TokioIo;
 use serde::de::DeserializeOwned;
 use tokio::net::UnixStream;
+use tokio::time::timeout;
 use url::form_urlencoded;
 
 use crate::control::{Fault, RolledBack, Status, default_path};
 use crate::files;
 use crate::module::MOST_BYTES;
 use crate::registry::{Candidate, Source, SwapReport};
+
+/// What a server is given to answer what it does at once.
+const AT_ONCE: Duration = Duration::from_secs(10);
 
 /// Controls a server through its socket.
 #[derive(Debug, Clone)]
@@ -88,7 +93,7 @@ impl ControlClient {
 
     /// How the server is.
     pub async fn status(&self) -> Result<Status, ControlClientError> {
-        self.ask(Method::GET, "/status", &[], Bytes::new()).await
+        self.at_once(self.ask(Method::GET, "/status", &[], Bytes::new())).await
     }
 
     /// Has a mount swap its module. A refusal is a report, too.
@@ -126,7 +131,19 @@ impl ControlClient {
 
     /// Has a mount go back to the module before.
     pub async fn roll_back(&self, mount: &str) -> Result<RolledBack, ControlClientError> {
-        self.ask(Method::POST, "/rollback", &[("mount", Some(mount))], Bytes::new()).await
+        let parameters = [("mount", Some(mount))];
+        self.at_once(self.ask(Method::POST, "/rollback", &parameters, Bytes::new())).await
+    }
+
+    /// What a server does at once, where it does anything.
+    async fn at_once<T>(
+        &self,
+        asked: impl Future<Output = Result<T, ControlClientError>>,
+    ) -> Result<T, ControlClientError> {
+        timeout(AT_ONCE, asked).await.unwrap_or_else(|_| {
+            let message = format!("nothing came within {AT_ONCE:?}");
+            Err(ControlClientError::Connection { path: self.path.clone(), message })
+        })
     }
 
     async fn ask<T: DeserializeOwned>(
@@ -146,7 +163,10 @@ impl ControlClient {
         if self.path == default_path() && !server.is_ok_and(is_trusted) {
             return Err(ControlClientError::Stranger { path: self.path.clone() });
         }
-        let target = target(path, parameters);
+        let target = Uri::try_from(target(path, parameters)).map_err(|_| {
+            let most = "the mount and the file's name are longer than a request can be";
+            ControlClientError::Refused(format!("{most}; give shorter ones"))
+        })?;
         let asked = async {
             let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
             tokio::spawn(connection);

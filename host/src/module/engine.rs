@@ -109,6 +109,12 @@ impl Engine {
         })
     }
 
+    /// The folder in which it keeps what it compiles.
+    #[must_use]
+    pub fn code_cache(&self) -> Option<&Path> {
+        self.code_cache.as_ref().map(|kept| &*kept.folder)
+    }
+
     /// What modules may use.
     #[must_use]
     pub fn limits(&self) -> &Limits {

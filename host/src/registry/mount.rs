@@ -16,7 +16,7 @@ use crate::conformance::Dialect;
 use crate::module::{CallError, Digest, Engine, Module, ModuleRequest};
 use crate::response_cache::{Outcome, ResponseCache};
 use crate::state::StateReader;
-use crate::text::cut;
+use crate::text::{cut, one_line};
 
 /// A module's place among the paths.
 pub struct Mount {
@@ -243,7 +243,7 @@ impl Mount {
         }
         let Some(previous) = past.previous.take() else { return false };
         let (runs, faults) = (failed.runs(), failed.faults());
-        let cause = cut(&cause.to_string());
+        let cause = one_line(&cut(&cause.to_string()));
         let reason = format!("it failed {faults} times in {runs} runs, at last because {cause}");
         error!(
             mount = %self.path,

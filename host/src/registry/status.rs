@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::mount::Mount;
 use super::report::SwapStep;
+use crate::conformance::Dialect;
 
 /// A mount, as it is now.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -14,6 +15,8 @@ pub struct MountStatus {
     pub name: String,
     /// Its path.
     pub mount: String,
+    /// The dialect that modules have to speak which do not say another.
+    pub dialect: Dialect,
     /// The module in service.
     pub module: ModuleStatus,
     /// The digest of the module before it, which `rollback` puts back.
@@ -71,6 +74,7 @@ impl Mount {
         MountStatus {
             name: active.module.name().to_owned(),
             mount: self.path().to_string(),
+            dialect: self.dialect,
             module: ModuleStatus {
                 digest: active.module.digest().to_string(),
                 since: seconds(active.since),

@@ -117,7 +117,9 @@ impl Source {
 impl Mount {
     /// Looks at a candidate, and puts it into service where nothing speaks
     /// against it. Where something does, or where what is returned is dropped
-    /// before it completes, all stays as it was.
+    /// before it completes, all stays as it was. `state` is what the server
+    /// that the mount is of reads, or what is remembered of the new module may
+    /// be of another relayer.
     pub async fn swap(self: &Arc<Self>, candidate: Candidate, state: &StateReader) -> SwapReport {
         let name = candidate.source.name();
         let dialect = candidate.dialect.unwrap_or(self.dialect);
@@ -174,12 +176,14 @@ impl Mount {
             Ok(Ok(None)) => return Outcome::Unchanged,
             Ok(Err(Refused(reason, message))) => return Outcome::Refused { reason, message },
             Err(_) => {
+                let step = self.candidate().as_ref().map(|candidate| candidate.step);
                 let message = format!(
-                    "mount {}: module {} takes longer than {:?} to look at; \
+                    "mount {}: module {} takes longer than {:?} to look at{}; \
                      raise swap.time where that is right",
                     self.path(),
                     report.candidate,
-                    self.limits.time
+                    self.limits.time,
+                    step.map(|step| format!(", and was at the step {step}")).unwrap_or_default(),
                 );
                 return Outcome::Refused { reason: Refusal::TooSlow, message };
             }

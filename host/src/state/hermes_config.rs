@@ -19,6 +19,7 @@ use std::path::Path;
 pub use error::{ConfigError, Problem};
 
 use super::{ChainConfig, ChainId};
+use crate::files::{MOST_TEXT, read_any};
 use crate::toml_text::{self, Position};
 
 /// What a relayer's configuration file says.
@@ -50,7 +51,7 @@ impl Default for Rest {
 impl HermesConfig {
     /// Reads a file.
     pub fn read(path: &Path) -> Result<Self, ConfigError> {
-        Self::of_file(path, std::fs::read(path))
+        Self::of_file(path, read_any(path, MOST_TEXT))
     }
 
     /// Reads what a file holds, or says why it could not be read.

@@ -8,6 +8,7 @@ use tracing::warn;
 
 use super::RelayerState;
 use super::relayer_json::{self, AnswerError, Read, UnreadField};
+use crate::files::{MOST_TEXT, read_any};
 
 /// A file that cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -32,7 +33,7 @@ pub enum StateFileError {
 
 /// Reads a file. Fields that cannot be shown are left out, with a warning.
 pub fn read_state_file(file: &Path) -> Result<RelayerState, StateFileError> {
-    of_file(file, std::fs::read(file))
+    of_file(file, read_any(file, MOST_TEXT))
 }
 
 /// Reads what a file holds, or says why it could not be read.

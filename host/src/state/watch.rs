@@ -1,12 +1,14 @@
 //! Files that change.
 
+use std::ffi::OsStr;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use notify::event::{AccessKind, AccessMode};
+use notify::event::{AccessKind, AccessMode, CreateKind, ModifyKind};
 use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 
 /// Changes that follow each other faster than this are one.
@@ -14,6 +16,17 @@ const QUIET: Duration = Duration::from_millis(20);
 
 /// A file that never stops changing is looked at this often.
 const PATIENCE: Duration = Duration::from_millis(500);
+
+/// Whoever writes a file and has not closed it is waited for when there was a
+/// change within this time, …
+const UNFINISHED: Duration = Duration::from_secs(2);
+
+/// … and no longer than this.
+const MOST_UNFINISHED: Duration = Duration::from_secs(10);
+
+/// How often the file is looked at in any case: it may be reached through
+/// folders and links that are not watched.
+const POLL: Duration = Duration::from_secs(2);
 
 /// Watches as long as it lives.
 #[derive(Debug)]
@@ -29,9 +42,13 @@ pub struct WatchError {
     source: notify::Error,
 }
 
-/// Calls back, on a thread of its own, once it watches and then after something
-/// in the file's folder changed: the file may be another one of the same name by then, as editors
-/// and orchestrators put it there, or not have changed at all.
+/// Calls back, on a thread of its own, once it watches and then after the file
+/// changed: it may be another one of the same name by then, as editors and
+/// orchestrators put it there, or be gone, or be as it was.
+///
+/// A change in the file's folder is noticed at once, one that is made through
+/// links or other folders within two seconds. Who writes a file is waited for
+/// until they close it.
 pub fn watch(file: &Path, changed: impl Fn() + Send + 'static) -> Result<Watch, WatchError> {
     let folder = match file.parent() {
         Some(folder) if folder != Path::new("") => folder.to_owned(),
@@ -39,42 +56,194 @@ pub fn watch(file: &Path, changed: impl Fn() + Send + 'static) -> Result<Watch, 
     };
     let fault = |source| WatchError { folder: folder.clone(), source };
     let (sender, events) = mpsc::channel();
+    let name = file.file_name().map(ToOwned::to_owned);
     let mut watcher = notify::recommended_watcher(move |event: notify::Result<Event>| {
-        if event.map_or(true, |event| is_change(&event)) {
+        let change = event.map_or(Some(Change::Elsewhere), |event| change(&event, name.as_deref()));
+        if let Some(change) = change {
             // The thread ends with the watch.
-            sender.send(()).ok();
+            sender.send(change).ok();
         }
     })
     .map_err(fault)?;
     watcher.watch(&folder, RecursiveMode::NonRecursive).map_err(fault)?;
+    let file = file.to_owned();
     thread::Builder::new()
         .name("watch".to_owned())
-        .spawn(move || call_back(&events, changed))
+        .spawn(move || call_back(&file, &events, changed))
         .map_err(|error: io::Error| fault(error.into()))?;
     Ok(Watch { _watcher: watcher })
 }
 
-fn call_back(events: &Receiver<()>, changed: impl Fn()) {
+/// What happened in the file's folder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Change {
+    /// To another file, which may be a link that this one is reached through.
+    Elsewhere,
+    /// The file is being written.
+    Writing,
+    /// The file is another one, or was closed by who wrote it.
+    Done,
+}
+
+/// What tells that a file is not as it was: its device and number, its length,
+/// and when it was changed last; or why that cannot be said.
+type Look = Result<(u64, u64, u64, [i64; 4]), io::ErrorKind>;
+
+fn look(file: &Path) -> Look {
+    let meta = file.metadata().map_err(|error| error.kind())?;
+    let times = [meta.mtime(), meta.mtime_nsec(), meta.ctime(), meta.ctime_nsec()];
+    Ok((meta.dev(), meta.ino(), meta.len(), times))
+}
+
+fn call_back(file: &Path, events: &Receiver<Change>, changed: impl Fn()) {
+    let mut last = look(file);
     // What the caller knows of the file is from before it was watched.
     changed();
-    while events.recv().is_ok() {
-        let start = Instant::now();
-        while start.elapsed() < PATIENCE {
-            match events.recv_timeout(QUIET) {
-                Ok(()) => {}
-                Err(RecvTimeoutError::Timeout) => break,
-                Err(RecvTimeoutError::Disconnected) => return,
-            }
+    loop {
+        let is_ours = match events.recv_timeout(POLL) {
+            Ok(change) => settle(events, change),
+            Err(RecvTimeoutError::Timeout) => Some(false),
+            Err(RecvTimeoutError::Disconnected) => None,
+        };
+        let Some(is_ours) = is_ours else { return };
+        let now = look(file);
+        // Two changes within a moment may look the same.
+        if is_ours || now != last {
+            last = now;
+            changed();
         }
-        changed();
     }
 }
 
-/// Reading a file is no change: whoever is called back reads it.
-fn is_change(event: &Event) -> bool {
-    match event.kind {
-        EventKind::Access(AccessKind::Close(AccessMode::Write)) => true,
-        EventKind::Access(_) => false,
-        _ => true,
+/// Waits until nothing changes any more. Whether the file was among what
+/// changed; nothing where the watch is over.
+fn settle(events: &Receiver<Change>, first: Change) -> Option<bool> {
+    let start = Instant::now();
+    let mut is_ours = first != Change::Elsewhere;
+    let mut is_written = first == Change::Writing;
+    loop {
+        let (quiet, patience) =
+            if is_written { (UNFINISHED, MOST_UNFINISHED) } else { (QUIET, PATIENCE) };
+        if start.elapsed() >= patience {
+            return Some(is_ours);
+        }
+        match events.recv_timeout(quiet) {
+            Ok(Change::Elsewhere) => {}
+            Ok(change) => (is_ours, is_written) = (true, change == Change::Writing),
+            Err(RecvTimeoutError::Timeout) => return Some(is_ours),
+            Err(RecvTimeoutError::Disconnected) => return None,
+        }
+    }
+}
+
+/// What an event says. Reading a file is no change: whoever is called back
+/// reads it.
+fn change(event: &Event, name: Option<&OsStr>) -> Option<Change> {
+    let is_ours = event.paths.iter().any(|path| path.file_name() == name);
+    let change = match event.kind {
+        EventKind::Access(AccessKind::Close(AccessMode::Write)) => Change::Done,
+        EventKind::Access(_) => return None,
+        EventKind::Create(CreateKind::File) | EventKind::Modify(ModifyKind::Data(_)) => {
+            Change::Writing
+        }
+        _ => Change::Done,
+    };
+    Some(if is_ours { change } else { Change::Elsewhere })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Change, PATIENCE, QUIET, settle, watch};
+    use std::fs;
+    use std::os::unix::fs::symlink;
+    use std::path::Path;
+    use std::sync::mpsc::{self, Receiver};
+    use std::thread;
+    use std::time::{Duration, Instant};
+
+    /// Says each time what is in the file.
+    fn watched(file: &Path) -> (super::Watch, Receiver<Option<String>>) {
+        let (sender, contents) = mpsc::channel();
+        let path = file.to_owned();
+        let watch = watch(file, move || {
+            sender.send(fs::read_to_string(&path).ok()).ok();
+        });
+        (watch.unwrap(), contents)
+    }
+
+    /// What is said in the end, after all that may be said before.
+    #[track_caller]
+    fn until(contents: &Receiver<Option<String>>, expected: Option<&str>) {
+        while contents.recv_timeout(Duration::from_secs(20)).unwrap().as_deref() != expected {}
+    }
+
+    #[test]
+    fn a_file_is_seen_at_first_and_whenever_it_changes() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("a");
+        let (_watch, contents) = watched(&file);
+        assert_eq!(contents.recv().unwrap(), None);
+        fs::write(&file, "1").unwrap();
+        until(&contents, Some("1"));
+        fs::write(folder.path().join("b"), "2").unwrap();
+        fs::rename(folder.path().join("b"), &file).unwrap();
+        until(&contents, Some("2"));
+        fs::remove_file(&file).unwrap();
+        until(&contents, None);
+    }
+
+    #[test]
+    fn what_is_written_beside_it_is_no_change() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("a");
+        fs::write(&file, "1").unwrap();
+        let (_watch, contents) = watched(&file);
+        until(&contents, Some("1"));
+        // What was written before the watch began may come with it.
+        while contents.recv_timeout(2 * PATIENCE).is_ok() {}
+        for _ in 0..20 {
+            fs::write(folder.path().join("log"), "line").unwrap();
+            thread::sleep(2 * QUIET);
+        }
+        assert_eq!(contents.try_iter().count(), 0);
+    }
+
+    #[test]
+    fn changes_through_links_and_other_folders_are_seen() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        for release in ["1", "2"] {
+            fs::create_dir(path(release)).unwrap();
+            fs::write(path(release).join("a"), release).unwrap();
+        }
+        symlink("1", path("current")).unwrap();
+        let (_watch, contents) = watched(&path("current").join("a"));
+        until(&contents, Some("1"));
+        symlink("2", path("next")).unwrap();
+        fs::rename(path("next"), path("current")).unwrap();
+        until(&contents, Some("2"));
+        fs::remove_dir_all(path("2")).unwrap();
+        until(&contents, None);
+        fs::create_dir(path("2")).unwrap();
+        fs::write(path("2").join("a"), "3").unwrap();
+        until(&contents, Some("3"));
+    }
+
+    #[test]
+    fn who_writes_is_waited_for() {
+        let (sender, events) = mpsc::channel();
+        let start = Instant::now();
+        let writer = thread::spawn(move || {
+            for change in [Change::Writing, Change::Elsewhere, Change::Writing, Change::Done] {
+                thread::sleep(10 * QUIET);
+                sender.send(change).unwrap();
+            }
+            // As long as the channel.
+            thread::sleep(10 * QUIET);
+        });
+        assert_eq!(settle(&events, Change::Writing), Some(true));
+        assert!(start.elapsed() >= 40 * QUIET);
+        writer.join().unwrap();
+        assert_eq!(settle(&events, Change::Elsewhere), None);
     }
 }
