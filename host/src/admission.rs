@@ -1,8 +1,9 @@
 //! Who is served now, who waits, and who is turned away.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
 use crate::module::Limits;
@@ -10,9 +11,9 @@ use crate::module::Limits;
 /// A bounded number of requests run; a bounded number waits for a bounded
 /// time.
 pub(crate) struct Admission {
-    running: Semaphore,
+    running: Arc<Semaphore>,
     waiting: Semaphore,
-    aside: Semaphore,
+    aside: Arc<Semaphore>,
     wait: Duration,
 }
 
@@ -23,25 +24,25 @@ pub(crate) struct Overloaded;
 impl Admission {
     pub(crate) fn new(limits: &Limits) -> Self {
         Self {
-            running: Semaphore::new(limits.concurrency as usize),
+            running: Arc::new(Semaphore::new(limits.concurrency as usize)),
             waiting: Semaphore::new(limits.queue as usize),
-            aside: Semaphore::new(1),
+            aside: Arc::new(Semaphore::new(1)),
             wait: limits.queue_wait,
         }
     }
 
     /// The place that is not for clients, whoever has it and for how long.
-    pub(crate) async fn aside(&self) -> Result<SemaphorePermit<'_>, Overloaded> {
-        self.aside.acquire().await.map_err(|_| Overloaded)
+    pub(crate) async fn aside(&self) -> Result<OwnedSemaphorePermit, Overloaded> {
+        Arc::clone(&self.aside).acquire_owned().await.map_err(|_| Overloaded)
     }
 
     /// A place, for as long as what is returned lives.
-    pub(crate) async fn admit(&self) -> Result<SemaphorePermit<'_>, Overloaded> {
-        if let Ok(place) = self.running.try_acquire() {
+    pub(crate) async fn admit(&self) -> Result<OwnedSemaphorePermit, Overloaded> {
+        if let Ok(place) = Arc::clone(&self.running).try_acquire_owned() {
             return Ok(place);
         }
         let _waiting = self.waiting.try_acquire().map_err(|_| Overloaded)?;
-        match timeout(self.wait, self.running.acquire()).await {
+        match timeout(self.wait, Arc::clone(&self.running).acquire_owned()).await {
             Ok(Ok(place)) => Ok(place),
             Ok(Err(_)) | Err(_) => Err(Overloaded),
         }

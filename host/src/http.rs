@@ -13,6 +13,7 @@
 //! | `request_id.rs` | the id under which the log has a request |
 //! | `control_server.rs` | answers what is asked over the control socket |
 //! | `control_client.rs` | asks a running server over it |
+//! | `report.rs` | what clients are not told, in the log |
 //! | `error.rs` | the answers that the host makes itself |
 
 mod accept_encoding;
@@ -23,6 +24,7 @@ mod control_server;
 mod error;
 mod liveness;
 mod reply;
+mod report;
 mod request_id;
 mod server;
 mod service;

@@ -99,6 +99,7 @@ pub mod conformance;
 pub mod control;
 mod files;
 mod http;
+mod log_rate;
 pub mod module;
 pub mod registry;
 pub mod response_cache;

@@ -13,7 +13,11 @@
 //! | `contract.rs` | the names in the contract |
 //! | `load.rs` | from bytes to a module that can be asked, or why not |
 //! | `audit.rs` | what a component asks for, against the contract |
-//! | `call.rs` | one request, on a fresh instance |
+//! | `call.rs` | one request: its place, its run, and its time |
+//! | `long_runs.rs` | guests that run for longer than a tick |
+//! | `instance.rs` | one instance: what it is given, and calling it |
+//! | `response.rs` | what it answers, held against what is allowed |
+//! | `guest_log.rs` | what it writes to the log, within bounds |
 //! | `limiter.rs` | what an instance has of memory |
 //! | `tally.rs` | how often a module was asked, and how often it failed |
 //! | `imports.rs` | what an instance can call |
@@ -26,18 +30,22 @@ mod call;
 mod compiler;
 mod contract;
 mod engine;
+mod guest_log;
 mod imports;
+mod instance;
 mod limiter;
 mod limits;
 mod load;
+mod long_runs;
 mod reads;
+mod response;
 mod reused;
 mod tally;
 mod ticker;
 mod wire;
 
 pub use audit::Offence;
-pub use call::{CallError, InvalidAnswer, ModuleAnswer, ModuleRequest, Place};
+pub use call::{CallError, ModuleAnswer, ModuleRequest, Place};
 pub use compiler::{CodeCache, compile};
 pub use contract::{CONTRACT_PACKAGE, CONTRACT_VERSION};
 pub use engine::{Engine, EngineError};
@@ -45,8 +53,10 @@ pub use limits::{LimitError, Limits};
 pub(crate) use load::MOST_BYTES;
 pub use load::{API, Digest, DigestError, LoadError, Module};
 pub use reads::Reads;
+pub use response::InvalidAnswer;
 #[doc(hidden)]
 pub use reused::ReusedInstance;
+pub use tally::Failures;
 
 /// The module that is served when no other is given: `guest/`, built with
 /// this crate.

@@ -111,6 +111,13 @@ impl Answer {
         self.headers.get(name).map_or("", |value| value.to_str().unwrap())
     }
 
+    /// The name of an error; empty where it is none.
+    #[must_use]
+    pub fn error_name(&self) -> String {
+        let body: serde_json::Value = serde_json::from_slice(&self.body).unwrap_or_default();
+        body["result"]["name"].as_str().unwrap_or_default().to_owned()
+    }
+
     /// Checks the status, that it is JSON, and the body to the letter.
     #[track_caller]
     pub fn check(&self, status: u16, body: &str) {

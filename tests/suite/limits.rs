@@ -101,19 +101,21 @@ async fn a_module_that_does_not_start_times_out_and_holds_up_nobody() {
 
 /// One instance, which may run for long, and nobody waits. Each request is one
 /// for the module.
-const ONE_AT_A_TIME: Limits = Limits {
-    memory: ByteSize::mib(64),
-    time: Duration::from_mins(10),
-    concurrency: 1,
-    queue: 0,
-    queue_wait: Duration::ZERO,
-    response_cache: ByteSize::b(0),
-};
+fn one_at_a_time() -> Limits {
+    Limits {
+        time: Duration::from_mins(10),
+        concurrency: 1,
+        queue: 0,
+        queue_wait: Duration::ZERO,
+        response_cache: ByteSize::b(0),
+        ..Limits::default()
+    }
+}
 
 #[tokio::test]
 async fn requests_beyond_the_limit_are_turned_away() {
     let component = component::of_handler("(loop br 0) unreachable");
-    let server = TestServer::of_component(&component, &ONE_AT_A_TIME).await;
+    let server = TestServer::of_component(&component, &one_at_a_time()).await;
     let (mut one, mut other) = (server.connect().await, server.connect().await);
     // Whichever comes first spins; the other one is turned away.
     let answer = tokio::select! {
@@ -133,7 +135,7 @@ async fn spin(server: &TestServer) -> JoinHandle<()> {
 
 #[tokio::test]
 async fn a_client_that_goes_away_leaves_its_place() {
-    let server = TestServer::of_component(&component::that_spins_on_spin(), &ONE_AT_A_TIME).await;
+    let server = TestServer::of_component(&component::that_spins_on_spin(), &one_at_a_time()).await;
     let mut client = server.connect().await;
     for _ in 0..3 {
         let spinning = spin(&server).await;
@@ -146,7 +148,7 @@ async fn a_client_that_goes_away_leaves_its_place() {
 #[tokio::test]
 async fn modules_that_spin_give_way_to_others() {
     // More of them than there are threads, each of which has one.
-    let limits = Limits { concurrency: 8, ..ONE_AT_A_TIME };
+    let limits = Limits { concurrency: 8, ..one_at_a_time() };
     let server = TestServer::of_component(&component::that_spins_on_spin(), &limits).await;
     let mut spinning = Vec::new();
     for _ in 0..8 {
@@ -167,7 +169,7 @@ async fn modules_that_spin_give_way_to_others() {
 #[tokio::test]
 async fn servers_of_one_engine_share_its_places() {
     let module =
-        Module::from_bytes(&engine(&ONE_AT_A_TIME), "test", &component::that_spins_on_spin())
+        Module::from_bytes(&engine(&one_at_a_time()), "test", &component::that_spins_on_spin())
             .unwrap();
     let one = TestServer::of_module(module.clone()).await;
     let other = TestServer::of_module(module).await;

@@ -466,7 +466,9 @@ async fn a_look_that_takes_too_long_is_given_up_and_one_goes_on_at_a_time() {
     // On a busy machine that may be too slow as well; but it has its turn.
     for _ in 0..100 {
         match server.swap(good.clone()).await.outcome {
-            Outcome::Refused { reason: Refusal::TooSlow, .. } => {}
+            Outcome::Refused { reason: Refusal::TooSlow | Refusal::Busy, .. } => {
+                tokio::time::sleep(time).await;
+            }
             outcome => return assert_eq!(outcome, Outcome::Exchanged),
         }
     }
@@ -583,7 +585,7 @@ async fn a_comparison_is_no_part_of_service() {
     let report = server.swap_as(trial).await;
     assert_eq!((report.outcome, report.compared), (Outcome::DryRun, 5));
     let module = server.registry.at("/").unwrap().status().module;
-    assert_eq!((module.runs, module.faults), (0, 0));
+    assert_eq!((module.runs, module.failures.faults()), (0, 0));
 }
 
 /// The place for looking at modules is not one of the clients'.

@@ -8,6 +8,7 @@ use super::control::ControlArgs;
 use super::swap::short;
 use super::{Failure, Ran, block_on, print, print_json};
 use crate::control::{ControlClient, Status};
+use crate::module::Failures;
 use crate::registry::MountStatus;
 
 #[derive(Args)]
@@ -62,13 +63,33 @@ fn text(status: &Status) -> Vec<String> {
     lines
 }
 
+/// What there is of each cause, in brackets.
+fn causes(failures: &Failures) -> String {
+    let Failures { trapped, timed_out, invalid, turned_away, host } = *failures;
+    let causes = [
+        (trapped, "trapped"),
+        (timed_out, "took too long"),
+        (invalid, "not HTTP"),
+        (turned_away, "turned away"),
+        (host, "of the host"),
+    ];
+    let causes = causes.iter().filter(|(count, _)| *count > 0);
+    let causes: Vec<_> = causes.map(|(count, cause)| format!("{count} {cause}")).collect();
+    if causes.is_empty() { String::new() } else { format!(" ({})", causes.join(", ")) }
+}
+
 fn mount(mount: &MountStatus) -> Vec<String> {
     let module = &mount.module;
     let since = humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_secs(module.since));
     let mut lines = vec![
         format!("{}  {}@{}", mount.mount, mount.name, short(&module.digest)),
         format!("  swaps are to speak the dialect {}", mount.dialect),
-        format!("  in service since {since}: {} runs, {} failures", module.runs, module.faults),
+        format!(
+            "  in service since {since}: {} runs, {} failures{}",
+            module.runs,
+            module.failures.faults(),
+            causes(&module.failures)
+        ),
         format!("  remembered answers: {}", bytesize::ByteSize::b(mount.remembered)),
     ];
     lines.extend(mount.previous.as_ref().map(|digest| format!("  before it: {}", short(digest))));

@@ -8,22 +8,23 @@ use futures_util::future::Either;
 use http_body_util::Full;
 use hyper::http::uri::PathAndQuery;
 use hyper::{Method, Request, Response};
-use tracing::{Instrument, debug, error, info_span, warn};
+use tracing::{Instrument, debug, info_span};
 
 use super::error::HostError;
 use super::reply;
+use super::report::Report;
 use super::request_id::RequestId;
 use crate::answer::{X_RELAYER_MODULE, X_REQUEST_ID};
-use crate::module::{CallError, Module, ModuleRequest};
+use crate::module::ModuleRequest;
 use crate::registry::{Mount, Registry};
 use crate::response_cache::Question;
 use crate::state::StateReader;
-use crate::text::one_line;
 
 /// What requests are answered with.
 pub(super) struct Service {
     registry: Arc<Registry>,
     state: StateReader,
+    report: Report,
 }
 
 /// What goes out.
@@ -31,7 +32,7 @@ pub(super) type Answered = Response<Full<Bytes>>;
 
 impl Service {
     pub(super) fn new(registry: Arc<Registry>, state: StateReader) -> Self {
-        Self { registry, state }
+        Self { registry, state, report: Report::default() }
     }
 
     /// Answers a request. Its body is of no interest: the API only reads.
@@ -76,7 +77,7 @@ impl Service {
                 reply::reply(&answer, representation, &request, self.state.peek().stale())
             }
             (active, Err(cause)) => {
-                span.in_scope(|| report(active.module(), &cause));
+                span.in_scope(|| self.report.fault(active.module(), &cause));
                 let mut response = reply::of_host(HostError::from(&*cause), &request);
                 let label = active.module().label().clone();
                 response.headers_mut().insert(X_RELAYER_MODULE, label);
@@ -118,17 +119,4 @@ fn module_request<B>(mount: &Mount, request: &Request<B>) -> Arc<ModuleRequest> 
         _ => PathAndQuery::try_from(&*target).unwrap_or(PathAndQuery::from_static("/")),
     };
     Arc::new(ModuleRequest { method, target, headers })
-}
-
-/// Puts into the log what a client is not told, in one line whatever names a
-/// module has in it.
-fn report(module: &Module, cause: &CallError) {
-    let module = module.digest().short();
-    let message = cause.to_string();
-    let message = one_line(&message);
-    if matches!(cause, CallError::Overloaded) {
-        warn!(%module, "{message}");
-    } else {
-        error!(%module, "{message}");
-    }
 }

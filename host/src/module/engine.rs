@@ -9,12 +9,14 @@ use wasmtime::{
     Cache, CacheConfig, Config, Enabled, InstanceAllocationStrategy, PoolingAllocationConfig,
 };
 
-use super::call::Call;
 use super::compiler::CodeCache;
 use super::imports;
-use super::limits::{LimitError, Limits};
+use super::instance::Call;
+use super::limits::{LimitError, Limits, bytes};
+use super::long_runs::LongRuns;
 use super::ticker::Ticker;
 use crate::admission::Admission;
+use crate::log_rate::LogRate;
 
 /// Tables of a component: one of its own, and those that adapters bring.
 const TABLES: u32 = 4;
@@ -32,6 +34,10 @@ const MEMORY_KEPT: usize = 1 << 20;
 /// and tables that take turns are in no cache, and all stay with the process.
 const WARM_SLOTS: u32 = 1;
 
+/// What the host's functions have of the stack beyond what the instance has, in
+/// bytes.
+const HOST_STACK: usize = 1 << 20;
+
 /// How much compiled code is kept, in bytes: some hundreds of modules.
 const CACHE_SIZE: u64 = 128 << 20;
 
@@ -43,7 +49,9 @@ pub struct Engine {
     pub(super) linker: Arc<Linker<Call>>,
     pub(super) ticker: Arc<Ticker>,
     pub(super) admission: Arc<Admission>,
+    pub(super) long_runs: Arc<LongRuns>,
     pub(super) limits: Limits,
+    pub(super) log_rate: Arc<LogRate>,
     pub(super) code_cache: Option<Arc<CodeCache>>,
 }
 
@@ -104,7 +112,9 @@ impl Engine {
             linker: Arc::new(linker),
             ticker: Arc::new(ticker),
             admission: Arc::new(Admission::new(limits)),
+            long_runs: Arc::new(LongRuns::new()),
             limits: limits.clone(),
+            log_rate: Arc::new(LogRate::new(limits.log_rate.as_u64())),
             code_cache: code_cache.map(Arc::new),
         })
     }
@@ -133,7 +143,10 @@ pub(super) fn cache(folder: &Path) -> Result<Cache, EngineError> {
 /// How instances run.
 fn running(limits: &Limits, cache: Option<Cache>) -> Config {
     let mut config = compiling(cache);
-    config.allocation_strategy(InstanceAllocationStrategy::Pooling(pool(limits)));
+    config
+        .max_wasm_stack(bytes(limits.stack))
+        .async_stack_size(bytes(limits.stack) + HOST_STACK)
+        .allocation_strategy(InstanceAllocationStrategy::Pooling(pool(limits)));
     config
 }
 
@@ -160,7 +173,8 @@ fn pool(limits: &Limits) -> PoolingAllocationConfig {
         .max_core_instances_per_component(CORE_INSTANCES)
         .total_memories(count)
         .max_memories_per_component(1)
-        .max_memory_size(limits.memory_bytes())
+        .max_memory_size(bytes(limits.memory))
+        .table_elements(limits.table as usize)
         .total_tables(count * TABLES)
         .max_tables_per_component(TABLES)
         .total_stacks(count)

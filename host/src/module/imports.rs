@@ -6,10 +6,9 @@ use http::HeaderName;
 use wasmtime::StoreContextMut;
 use wasmtime::component::{ComponentNamedList, Lift, Linker, Lower};
 
-use super::call::Call;
 use super::contract::interface;
+use super::instance::Call;
 use super::wire;
-use crate::text::one_line;
 
 /// The functions of the contract, in its order.
 pub(super) fn define(linker: &mut Linker<Call>) -> wasmtime::Result<()> {
@@ -49,14 +48,9 @@ impl Call {
         self.view.header(&name).iter().map(|value| value.as_bytes().to_vec()).collect()
     }
 
-    fn log(&self, level: wire::Level, message: &str) {
-        self.span.in_scope(|| match level {
-            wire::Level::Trace => tracing::trace!(target: "module", "{}", one_line(message)),
-            wire::Level::Debug => tracing::debug!(target: "module", "{}", one_line(message)),
-            wire::Level::Info => tracing::info!(target: "module", "{}", one_line(message)),
-            wire::Level::Warn => tracing::warn!(target: "module", "{}", one_line(message)),
-            wire::Level::Error => tracing::error!(target: "module", "{}", one_line(message)),
-        });
+    fn log(&mut self, level: wire::Level, message: &str) {
+        let _span = self.span.enter();
+        self.log.write(&self.module, level, message);
     }
 }
 

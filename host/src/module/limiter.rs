@@ -3,25 +3,48 @@
 use bytesize::ByteSize;
 use wasmtime::{ResourceLimiter, Result};
 
-use super::limits::Limits;
+use super::limits::{Limits, bytes};
 
 /// Counts what an instance takes, and refuses what is too much.
 pub(super) struct Limiter {
     memory: usize,
+    table: usize,
     most_memory: usize,
-    /// The last memory that was refused.
-    refused: Option<usize>,
+    /// What was refused last.
+    refused: Option<Refused>,
+}
+
+#[derive(Clone, Copy)]
+enum Refused {
+    /// So many bytes of memory.
+    Memory(usize),
+    /// So many elements of a table.
+    Table(usize),
 }
 
 impl Limiter {
     pub(super) fn new(limits: &Limits) -> Self {
-        Self { memory: limits.memory_bytes(), most_memory: 0, refused: None }
+        Self {
+            memory: bytes(limits.memory),
+            table: limits.table as usize,
+            most_memory: 0,
+            refused: None,
+        }
     }
 
     /// What the instance wanted and was not given, in words.
     pub(super) fn refusal(&self) -> Option<String> {
-        let (wanted, most) = (ByteSize::b(self.refused? as u64), ByteSize::b(self.memory as u64));
-        Some(format!("it wanted {wanted} of memory, where limits.memory is {most}"))
+        let size = |bytes: usize| ByteSize::b(bytes as u64);
+        Some(match self.refused? {
+            Refused::Memory(wanted) => {
+                let (wanted, most) = (size(wanted), size(self.memory));
+                format!("it wanted {wanted} of memory, where limits.memory is {most}")
+            }
+            Refused::Table(wanted) => {
+                let most = self.table;
+                format!("it wanted {wanted} elements in a table, where limits.table is {most}")
+            }
+        })
     }
 
     /// The most memory that there was, in bytes.
@@ -37,14 +60,13 @@ impl ResourceLimiter for Limiter {
         desired: usize,
         maximum: Option<usize>,
     ) -> Result<bool> {
-        let most = maximum.map_or(self.memory, |maximum| maximum.min(self.memory));
-        let is_granted = desired <= most;
+        let is_granted = desired <= self.memory;
         if is_granted {
             self.most_memory = self.most_memory.max(desired);
         } else {
-            self.refused = Some(desired);
+            self.refused = Some(Refused::Memory(desired));
         }
-        Ok(is_granted)
+        Ok(is_granted && maximum.is_none_or(|maximum| desired <= maximum))
     }
 
     fn table_growing(
@@ -53,7 +75,10 @@ impl ResourceLimiter for Limiter {
         desired: usize,
         maximum: Option<usize>,
     ) -> Result<bool> {
-        // The pool has no larger ones than it says.
-        Ok(maximum.is_none_or(|maximum| desired <= maximum))
+        let is_granted = desired <= self.table;
+        if !is_granted {
+            self.refused = Some(Refused::Table(desired));
+        }
+        Ok(is_granted && maximum.is_none_or(|maximum| desired <= maximum))
     }
 }

@@ -8,6 +8,7 @@ use serde::Deserialize;
 use crate::toml_text;
 
 /// What a module may use for one request, and how many requests run at once.
+/// What exceeds a limit fails its own request, and nothing else.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Limits {
@@ -21,6 +22,29 @@ pub struct Limits {
     /// 1 ms to 1 h.
     #[serde(deserialize_with = "toml_text::duration_field")]
     pub time: Duration,
+    /// The stack of an instance, in bytes: how deep its functions can call each
+    /// other. Default: 512 KiB; 64 KiB to 16 MiB.
+    #[serde(deserialize_with = "toml_text::size_field")]
+    pub stack: ByteSize,
+    /// The elements of each of an instance's tables: the functions that it can
+    /// call by number. Default: 20,000; 1 to 10,000,000.
+    pub table: u32,
+    /// The body of an answer, in bytes. Default: 32 MiB; 1 KiB to 1 GiB.
+    #[serde(deserialize_with = "toml_text::size_field")]
+    pub body: ByteSize,
+    /// The headers of an answer. Default: 128; up to 10,000.
+    pub headers: u32,
+    /// Their names and values, in bytes. Default: 64 KiB; up to 1 MiB.
+    #[serde(deserialize_with = "toml_text::size_field")]
+    pub header_size: ByteSize,
+    /// What a request may write to the log, in bytes. Default: 16 KiB; up to
+    /// 1 GiB.
+    #[serde(deserialize_with = "toml_text::size_field")]
+    pub log: ByteSize,
+    /// What all requests together may write to the log in a second, in bytes.
+    /// Default: 64 KiB; up to 1 GiB.
+    #[serde(deserialize_with = "toml_text::size_field")]
+    pub log_rate: ByteSize,
     /// How many instances run at once. Default: 64; 1 to 1,024.
     pub concurrency: u32,
     /// How many requests wait for an instance. Default: 256; up to 1,000,000.
@@ -52,6 +76,13 @@ impl Default for Limits {
         Self {
             memory: ByteSize::mib(64),
             time: Duration::from_secs(1),
+            stack: ByteSize::kib(512),
+            table: 20_000,
+            body: ByteSize::mib(32),
+            headers: 128,
+            header_size: ByteSize::kib(64),
+            log: ByteSize::kib(16),
+            log_rate: ByteSize::kib(64),
             concurrency: 64,
             queue: 256,
             queue_wait: Duration::from_secs(1),
@@ -63,31 +94,49 @@ impl Default for Limits {
 impl Limits {
     /// Says which limit is out of its range.
     pub fn check(&self) -> Result<(), LimitError> {
-        let error = |key, value: String, range| Err(LimitError { key, value, range });
         let times = Duration::from_millis(1)..=Duration::from_hours(1);
-        if !(ByteSize::mib(1)..=ByteSize::gib(4)).contains(&self.memory) {
-            return error("memory", self.memory.to_string(), "1MiB to 4GiB");
+        let sizes = [
+            ("memory", self.memory, ByteSize::mib(1), ByteSize::gib(4), "1MiB to 4GiB"),
+            ("stack", self.stack, ByteSize::kib(64), ByteSize::mib(16), "64KiB to 16MiB"),
+            ("body", self.body, ByteSize::kib(1), ByteSize::gib(1), "1KiB to 1GiB"),
+            ("header_size", self.header_size, ByteSize::b(0), ByteSize::mib(1), "0B to 1MiB"),
+            ("log", self.log, ByteSize::b(0), ByteSize::gib(1), "0B to 1GiB"),
+            ("log_rate", self.log_rate, ByteSize::b(0), ByteSize::gib(1), "0B to 1GiB"),
+            (
+                "response_cache",
+                self.response_cache,
+                ByteSize::b(0),
+                ByteSize::gib(64),
+                "0B to 64GiB",
+            ),
+        ];
+        let counts = [
+            ("table", self.table, 1, 10_000_000, "1 to 10000000"),
+            ("headers", self.headers, 0, 10_000, "0 to 10000"),
+            ("concurrency", self.concurrency, 1, 1024, "1 to 1024"),
+            ("queue", self.queue, 0, 1_000_000, "0 to 1000000"),
+        ];
+        let spans = [
+            ("time", self.time, *times.start(), "1ms to 1h"),
+            ("queue_wait", self.queue_wait, Duration::ZERO, "0s to 1h"),
+        ];
+        let sizes = sizes.into_iter().map(|(key, value, least, most, range)| {
+            (key, value.to_string(), (least..=most).contains(&value), range)
+        });
+        let counts = counts.into_iter().map(|(key, value, least, most, range)| {
+            (key, value.to_string(), (least..=most).contains(&value), range)
+        });
+        let spans = spans.into_iter().map(|(key, value, least, range)| {
+            (key, format!("{value:?}"), (least..=*times.end()).contains(&value), range)
+        });
+        match sizes.chain(counts).chain(spans).find(|(_, _, is_right, _)| !is_right) {
+            Some((key, value, _, range)) => Err(LimitError { key, value, range }),
+            None => Ok(()),
         }
-        if !times.contains(&self.time) {
-            return error("time", format!("{:?}", self.time), "1ms to 1h");
-        }
-        if !(1..=1024).contains(&self.concurrency) {
-            return error("concurrency", self.concurrency.to_string(), "1 to 1024");
-        }
-        if self.queue > 1_000_000 {
-            return error("queue", self.queue.to_string(), "0 to 1000000");
-        }
-        if self.queue_wait > *times.end() {
-            return error("queue_wait", format!("{:?}", self.queue_wait), "0s to 1h");
-        }
-        if self.response_cache > ByteSize::gib(64) {
-            return error("response_cache", self.response_cache.to_string(), "0B to 64GiB");
-        }
-        Ok(())
     }
+}
 
-    /// The memory as the allocator wants it.
-    pub(super) fn memory_bytes(&self) -> usize {
-        usize::try_from(self.memory.as_u64()).unwrap_or(usize::MAX)
-    }
+/// A size as the allocator wants it.
+pub(super) fn bytes(size: ByteSize) -> usize {
+    usize::try_from(size.as_u64()).unwrap_or(usize::MAX)
 }

@@ -15,25 +15,27 @@ use wasmtime::component::{Component, ComponentExportIndex, InstancePre};
 
 use super::DEFAULT_MODULE;
 use super::audit::{self, Offence};
-use super::call::{self, Call};
 use super::contract::{CONTRACT_VERSION, HANDLER, interface};
 use super::engine::Engine;
+use super::instance::{self, Call};
 use super::limits::Limits;
-use super::tally::Tally;
+use super::tally::{Failures, Tally};
 use crate::files;
 
-/// A component that can be asked.
+/// A component that can be asked. Cheap to clone.
 #[derive(Clone)]
-pub struct Module {
-    pub(super) engine: Engine,
-    pub(super) pre: InstancePre<Call>,
-    pub(super) handle: ComponentExportIndex,
-    /// Some of its code runs before it is asked.
-    pub(super) has_start: bool,
+pub struct Module(Arc<Parts>);
+
+#[derive(Clone)]
+struct Parts {
+    engine: Engine,
+    pre: InstancePre<Call>,
+    handler: ComponentExportIndex,
+    has_start: bool,
     name: Arc<str>,
     digest: Digest,
     label: HeaderValue,
-    pub(super) tally: Tally,
+    tally: Tally,
 }
 
 /// No component is larger, in bytes.
@@ -103,6 +105,14 @@ pub enum LoadError {
         /// The limit.
         limit: ByteSize,
         /// How much it wants.
+        reason: String,
+    },
+    /// It wants more of another kind than it may have.
+    #[error("module {name}: asks for more than a module may have: {reason}{}", advice(reason))]
+    TooMuch {
+        /// The module.
+        name: String,
+        /// What it wants, and what there is.
         reason: String,
     },
     /// It asks for more than the contract has.
@@ -177,6 +187,8 @@ impl Module {
             let name = name();
             if reason.contains("memory minimum") || reason.contains("minimum byte size") {
                 LoadError::Memory { name, limit: engine.limits.memory, reason }
+            } else if reason.contains("exceeds the") && reason.contains("limit") {
+                LoadError::TooMuch { name, reason }
             } else {
                 LoadError::Invalid { name, reason }
             }
@@ -192,18 +204,18 @@ impl Module {
             reason: format!("{error:#}"),
         };
         let pre = engine.linker.instantiate_pre(&component).map_err(misfit)?;
-        let handle = call::handler(&pre, &handler).map_err(misfit)?;
+        let handler = instance::handler(&pre, &handler).map_err(misfit)?;
         let digest = Digest::of(bytes);
-        Ok(Self {
+        Ok(Self(Arc::new(Parts {
             engine: engine.clone(),
             pre,
-            handle,
+            handler,
             has_start: has_start(bytes),
             name: API.into(),
             digest,
             label: label(API, digest),
             tally: Tally::default(),
-        })
+        })))
     }
 
     /// The same module under another name than [`API`], such as that of an
@@ -212,75 +224,103 @@ impl Module {
     /// # Panics
     /// Where the name has characters that a header cannot have.
     #[must_use]
-    pub fn named(mut self, name: &str) -> Self {
-        self.name = name.into();
-        self.label = label(name, self.digest);
-        self
+    pub fn named(self, name: &str) -> Self {
+        let label = label(name, self.digest());
+        Self(Arc::new(Parts { name: name.into(), label, ..Arc::unwrap_or_clone(self.0) }))
     }
 
     /// The module's name.
     #[must_use]
     pub fn name(&self) -> &str {
-        &self.name
+        &self.0.name
     }
 
     /// What each of its answers says in `x-relayer-module`: `NAME@DIGEST`, of
     /// the digest the first 12 digits.
     #[must_use]
     pub fn label(&self) -> &HeaderValue {
-        &self.label
+        &self.0.label
     }
 
     /// The same module, counted anew.
     #[must_use]
     pub fn afresh(self) -> Self {
-        Self { tally: Tally::default(), ..self }
+        Self(Arc::new(Parts { tally: Tally::default(), ..Arc::unwrap_or_clone(self.0) }))
     }
 
     /// The first run that failed, counted from 1.
     #[must_use]
     pub fn first_fault(&self) -> Option<u64> {
-        self.tally.first_fault()
+        self.0.tally.first_fault()
     }
 
     /// How often it was asked, by this and every clone of it.
     #[must_use]
     pub fn runs(&self) -> u64 {
-        self.tally.runs()
+        self.0.tally.runs()
+    }
+
+    /// How often it did not answer, by cause.
+    #[must_use]
+    pub fn failures(&self) -> Failures {
+        self.0.tally.failures()
     }
 
     /// How often it trapped, took too long or answered what HTTP does not
     /// allow.
     #[must_use]
     pub fn faults(&self) -> u64 {
-        self.tally.faults()
+        self.failures().faults()
     }
 
     /// The interfaces of the contract that it imports.
     #[must_use]
     pub fn imports(&self) -> Vec<String> {
-        let engine = &self.engine.wasmtime;
-        let component = self.pre.component().component_type();
+        let engine = &self.0.engine.wasmtime;
+        let component = self.0.pre.component().component_type();
         component.imports(engine).map(|(name, _)| name.to_owned()).collect()
     }
 
     /// What runs it.
     #[must_use]
     pub fn engine(&self) -> &Engine {
-        &self.engine
+        &self.0.engine
     }
 
     /// What the module may use.
     #[must_use]
     pub fn limits(&self) -> &Limits {
-        &self.engine.limits
+        &self.0.engine.limits
     }
 
     /// The module's version.
     #[must_use]
     pub fn digest(&self) -> Digest {
-        self.digest
+        self.0.digest
     }
+
+    pub(super) fn pre(&self) -> &InstancePre<Call> {
+        &self.0.pre
+    }
+
+    /// What it is asked with.
+    pub(super) fn handler(&self) -> ComponentExportIndex {
+        self.0.handler
+    }
+
+    /// Some of its code runs before it is asked.
+    pub(super) fn has_start(&self) -> bool {
+        self.0.has_start
+    }
+
+    pub(super) fn tally(&self) -> &Tally {
+        &self.0.tally
+    }
+}
+
+/// What to do about a component that asks for too much.
+fn advice(reason: &str) -> &'static str {
+    if reason.contains("table") { "; raise limits.table in the settings" } else { "" }
 }
 
 /// Whether a WebAssembly binary is a component, by its first bytes.
@@ -361,7 +401,7 @@ impl Debug for Digest {
 
 impl Debug for Module {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Module").field("digest", &self.digest).finish_non_exhaustive()
+        f.debug_struct("Module").field("digest", &self.digest()).finish_non_exhaustive()
     }
 }
 

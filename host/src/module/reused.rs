@@ -6,7 +6,8 @@ use bytes::Bytes;
 use http::Response;
 use wasmtime::Store;
 
-use super::call::{Call, CallError, Clock, Handle, ModuleRequest};
+use super::call::{CallError, ModuleRequest};
+use super::instance::{Call, Clock, Handle};
 use super::load::Module;
 use crate::state::Snapshot;
 
@@ -35,7 +36,7 @@ impl ReusedInstance {
 
     /// Asks the instance.
     pub async fn handle(&mut self) -> Result<Response<Bytes>, CallError> {
-        let _running = self.module.engine.ticker.run();
+        let _running = self.module.engine().ticker.run();
         self.module.call(&mut self.store, &self.handle, self.request).await
     }
 }

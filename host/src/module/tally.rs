@@ -1,24 +1,55 @@
-//! How often a module was asked, and how often it failed.
+//! How often a module was asked, and how often it failed, by cause.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use serde::{Deserialize, Serialize};
+
+use super::call::CallError;
+
 /// Counts that clones of a module share.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub(super) struct Tally(Arc<Counts>);
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Counts {
     runs: AtomicU64,
-    faults: AtomicU64,
-    /// The first run that failed, counted from 1.
+    trapped: AtomicU64,
+    timed_out: AtomicU64,
+    invalid: AtomicU64,
+    turned_away: AtomicU64,
+    host: AtomicU64,
+    /// The first run that failed, counted from 1; none where that is the most
+    /// there is.
     first_fault: AtomicU64,
 }
 
-impl Default for Counts {
+/// How often a module did not answer, by cause.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failures {
+    /// It trapped: 500.
+    pub trapped: u64,
+    /// It took too long: 504.
+    pub timed_out: u64,
+    /// It answered what HTTP or its limits do not allow: 502.
+    pub invalid: u64,
+    /// There was no place for the request: 503. That is not the module's fault.
+    pub turned_away: u64,
+    /// The host failed: 500. That is not the module's fault.
+    pub host: u64,
+}
+
+impl Default for Tally {
     fn default() -> Self {
-        let count = AtomicU64::default;
-        Self { runs: count(), faults: count(), first_fault: u64::MAX.into() }
+        Self(Arc::new(Counts { first_fault: u64::MAX.into(), ..Counts::default() }))
+    }
+}
+
+impl Failures {
+    /// Those that are the module's fault.
+    #[must_use]
+    pub fn faults(&self) -> u64 {
+        self.trapped + self.timed_out + self.invalid
     }
 }
 
@@ -29,17 +60,38 @@ impl Tally {
     }
 
     /// Counts the failure of that run.
-    pub(super) fn fault(&self, run: u64) {
-        self.0.first_fault.fetch_min(run, Relaxed);
-        self.0.faults.fetch_add(1, Relaxed);
+    pub(super) fn fault(&self, run: u64, error: &CallError) {
+        if error.is_fault() {
+            self.0.first_fault.fetch_min(run, Relaxed);
+        }
+        let count = match error {
+            CallError::Trap(_) => &self.0.trapped,
+            CallError::Timeout(_) => &self.0.timed_out,
+            CallError::Invalid(_) => &self.0.invalid,
+            CallError::Overloaded => &self.0.turned_away,
+            CallError::Instantiate(_) | CallError::Host(_) => &self.0.host,
+        };
+        count.fetch_add(1, Relaxed);
+    }
+
+    /// Counts a request that there was no place for.
+    pub(super) fn turned_away(&self) {
+        self.0.turned_away.fetch_add(1, Relaxed);
     }
 
     pub(super) fn runs(&self) -> u64 {
         self.0.runs.load(Relaxed)
     }
 
-    pub(super) fn faults(&self) -> u64 {
-        self.0.faults.load(Relaxed)
+    pub(super) fn failures(&self) -> Failures {
+        let Counts { trapped, timed_out, invalid, turned_away, host, .. } = &*self.0;
+        Failures {
+            trapped: trapped.load(Relaxed),
+            timed_out: timed_out.load(Relaxed),
+            invalid: invalid.load(Relaxed),
+            turned_away: turned_away.load(Relaxed),
+            host: host.load(Relaxed),
+        }
     }
 
     pub(super) fn first_fault(&self) -> Option<u64> {

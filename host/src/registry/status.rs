@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::mount::Mount;
 use super::report::SwapStep;
 use crate::conformance::Dialect;
+use crate::module::Failures;
 
 /// A mount, as it is now.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -39,8 +40,8 @@ pub struct ModuleStatus {
     /// How often clients had it run: answers that were remembered do not
     /// count.
     pub runs: u64,
-    /// How often it failed.
-    pub faults: u64,
+    /// How often it failed, by cause.
+    pub failures: Failures,
 }
 
 /// A module that may come into service.
@@ -79,7 +80,7 @@ impl Mount {
                 digest: active.module.digest().to_string(),
                 since: seconds(active.since),
                 runs: active.runs(),
-                faults: active.faults(),
+                failures: active.module.failures(),
             },
             previous: past.previous.as_ref().map(|module| module.digest().to_string()),
             candidate: self.candidate().clone(),

@@ -1,0 +1,81 @@
+//! What may be written to the log in a second, where others decide how much
+//! there is to write.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// So much a second, in whatever unit.
+pub(crate) struct LogRate {
+    most: u64,
+    window: Mutex<Window>,
+}
+
+struct Window {
+    start: Instant,
+    used: u64,
+    left_out: u64,
+}
+
+/// Whether something may be written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Allowed {
+    /// It may, after it was said that as many lines before it were left out.
+    Yes(u64),
+    /// It may not, and is the first that may not in this second.
+    FirstNot,
+    /// It may not.
+    No,
+}
+
+impl LogRate {
+    pub(crate) fn new(most: u64) -> Self {
+        let window = Window { start: Instant::now(), used: 0, left_out: 0 };
+        Self { most, window: Mutex::new(window) }
+    }
+
+    /// Asks for a line that takes so much.
+    pub(crate) fn ask(&self, cost: u64) -> Allowed {
+        self.ask_at(Instant::now(), cost)
+    }
+
+    fn ask_at(&self, now: Instant, cost: u64) -> Allowed {
+        // Nothing that panics is done while it is held.
+        let mut window = self.window.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut left_out = 0;
+        if now.duration_since(window.start) >= SECOND {
+            left_out = std::mem::take(&mut window.left_out);
+            (window.start, window.used) = (now, 0);
+        }
+        if window.used.saturating_add(cost) <= self.most {
+            window.used += cost;
+            return Allowed::Yes(left_out);
+        }
+        window.left_out += left_out + 1;
+        if window.left_out == 1 { Allowed::FirstNot } else { Allowed::No }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Allowed, LogRate, SECOND};
+    use std::time::Instant;
+
+    #[test]
+    fn there_is_so_much_a_second_and_what_is_left_out_is_counted() {
+        let (rate, start) = (LogRate::new(10), Instant::now());
+        let ask = |seconds: u32, cost| rate.ask_at(start + SECOND * (1 + seconds), cost);
+        assert_eq!([ask(0, 6), ask(0, 4)], [Allowed::Yes(0); 2]);
+        assert_eq!(
+            [ask(0, 1), ask(0, 1), ask(0, 1)],
+            [Allowed::FirstNot, Allowed::No, Allowed::No]
+        );
+        assert_eq!([ask(1, 10), ask(2, 1)], [Allowed::Yes(3), Allowed::Yes(0)]);
+        // What is too much for a second never is allowed.
+        assert_eq!(
+            [ask(3, 11), ask(4, 11), ask(5, 1)],
+            [Allowed::FirstNot, Allowed::No, Allowed::Yes(2)]
+        );
+    }
+}

@@ -1,0 +1,77 @@
+//! What an instance writes to the log: within bounds, each line with the
+//! module that it is of.
+
+use tracing::{Level, warn};
+
+use super::limits::{Limits, bytes};
+use super::load::Module;
+use super::wire;
+use crate::log_rate::Allowed;
+use crate::text::one_line;
+
+/// What a request may still write.
+pub(super) struct GuestLog {
+    left: usize,
+    is_over: bool,
+}
+
+impl GuestLog {
+    pub(super) fn new(limits: &Limits) -> Self {
+        Self { left: bytes(limits.log), is_over: false }
+    }
+
+    /// Writes a line, in the present span.
+    pub(super) fn write(&mut self, module: &Module, level: wire::Level, message: &str) {
+        if self.is_over || !is_enabled(level) {
+            return;
+        }
+        let part = &message[..message.floor_char_boundary(self.left)];
+        let label = module.label().to_str().unwrap_or_default();
+        match module.engine().log_rate.ask(part.len() as u64) {
+            Allowed::Yes(0) => {}
+            Allowed::Yes(left_out) => {
+                warn!(module = label, "{left_out} lines of the module were left out");
+            }
+            Allowed::FirstNot => {
+                let rate = module.limits().log_rate;
+                return warn!(
+                    module = label,
+                    "the module logs more than {rate} a second (limits.log_rate); lines are left out"
+                );
+            }
+            Allowed::No => return,
+        }
+        self.left -= part.len();
+        if !part.is_empty() || message.is_empty() {
+            line(level, label, &one_line(part));
+        }
+        if part.len() < message.len() {
+            self.is_over = true;
+            let most = module.limits().log;
+            warn!(
+                module = label,
+                "the module logs more than {most} for a request (limits.log); the rest is left out"
+            );
+        }
+    }
+}
+
+fn is_enabled(level: wire::Level) -> bool {
+    match level {
+        wire::Level::Trace => tracing::enabled!(target: "module", Level::TRACE),
+        wire::Level::Debug => tracing::enabled!(target: "module", Level::DEBUG),
+        wire::Level::Info => tracing::enabled!(target: "module", Level::INFO),
+        wire::Level::Warn => tracing::enabled!(target: "module", Level::WARN),
+        wire::Level::Error => tracing::enabled!(target: "module", Level::ERROR),
+    }
+}
+
+fn line(level: wire::Level, module: &str, message: &str) {
+    match level {
+        wire::Level::Trace => tracing::trace!(target: "module", module, "{message}"),
+        wire::Level::Debug => tracing::debug!(target: "module", module, "{message}"),
+        wire::Level::Info => tracing::info!(target: "module", module, "{message}"),
+        wire::Level::Warn => tracing::warn!(target: "module", module, "{message}"),
+        wire::Level::Error => tracing::error!(target: "module", module, "{message}"),
+    }
+}

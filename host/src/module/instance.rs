@@ -1,0 +1,232 @@
+//! One instance: what it is given, and calling it.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http::Response;
+use tracing::Span;
+use wasmtime::component::types::ComponentItem;
+use wasmtime::component::{ComponentExportIndex, InstancePre, TypedFunc};
+use wasmtime::{FrameInfo, Store, Trap, UpdateDeadline, WasmBacktrace};
+
+use super::call::{CallError, ModuleRequest};
+use super::contract::HANDLER;
+use super::guest_log::GuestLog;
+use super::limiter::Limiter;
+use super::limits::{Limits, bytes};
+use super::load::Module;
+use super::reads::View;
+use super::response::{InvalidAnswer, response};
+use super::ticker::TICK;
+use super::wire;
+use crate::state::Snapshot;
+use crate::text::{cut, cut_at, one_line};
+
+/// The callers of a function that trapped which are told of, and the most that
+/// is told of a name, in characters.
+const MOST_CALLERS: usize = 3;
+const LONGEST_NAME: usize = 60;
+
+/// What may cross beyond the limits, so that what is a little too much can be
+/// said exactly.
+const CROSSING_SLACK: usize = 64 << 10;
+
+/// More ticks than there will be.
+const NO_TICK: u64 = 1 << 40;
+
+/// What a module's time is measured with.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Clock {
+    /// The time that passes: a client waits for it.
+    Wall,
+    /// The ticks that found the module running: on a thread that others are
+    /// preferred to, the time that passes says how busy the machine is.
+    Running,
+}
+
+/// What an instance's imports have.
+pub(super) struct Call {
+    pub(super) view: View,
+    pub(super) span: Span,
+    pub(super) module: Module,
+    pub(super) log: GuestLog,
+    pub(super) limiter: Limiter,
+}
+
+type Params<'a> = (wire::Request<'a>,);
+type Results = (wire::Response,);
+
+/// An instance's handler.
+pub(super) type Handle<'a> = TypedFunc<Params<'a>, Results>;
+
+/// Finds the handler and checks that its types are those of the contract.
+pub(super) fn handler(
+    pre: &InstancePre<Call>,
+    interface: &str,
+) -> wasmtime::Result<ComponentExportIndex> {
+    let component = pre.component();
+    let missing = || wasmtime::format_err!("{interface} has no function {}", HANDLER.1);
+    let (_, instance) = component.get_export(None, interface).ok_or_else(missing)?;
+    match component.get_export(Some(&instance), HANDLER.1).ok_or_else(missing)? {
+        (ComponentItem::ComponentFunc(function), index) => {
+            function.typecheck::<Params<'_>, Results>(&pre.instance_type())?;
+            Ok(index)
+        }
+        _ => Err(missing()),
+    }
+}
+
+impl Clock {
+    /// Says at each tick whether there is time left.
+    fn start(self, time: Duration) -> impl FnMut() -> bool {
+        let start = Instant::now();
+        let mut running = Duration::ZERO;
+        move || {
+            running += TICK;
+            match self {
+                Self::Wall => start.elapsed() < time,
+                Self::Running => running < time,
+            }
+        }
+    }
+}
+
+impl Module {
+    /// What an instance for one request has.
+    pub(super) fn store(
+        &self,
+        clock: Clock,
+        request: Arc<ModuleRequest>,
+        snapshot: Arc<Snapshot>,
+    ) -> Store<Call> {
+        let call = Call {
+            view: View::new(snapshot, request),
+            span: Span::current(),
+            limiter: Limiter::new(self.limits()),
+            log: GuestLog::new(self.limits()),
+            module: self.clone(),
+        };
+        let mut store = Store::new(&self.engine().wasmtime, call);
+        store.limiter(|call| &mut call.limiter);
+        store.set_hostcall_fuel(most_crossing(self.limits()));
+        let mut has_time = clock.start(self.engine().limits.time);
+        store.epoch_deadline_callback(move |_| {
+            Ok(if has_time() {
+                UpdateDeadline::YieldCustom(1, Box::pin(tokio::task::yield_now()))
+            } else {
+                UpdateDeadline::Interrupt
+            })
+        });
+        store
+    }
+
+    /// The handler of a fresh instance.
+    pub(super) async fn instantiate<'a>(
+        &self,
+        store: &mut Store<Call>,
+    ) -> Result<Handle<'a>, CallError> {
+        // Where none of its code runs yet, it needs no fiber to give way from;
+        // and must not be told to: the first tick is to come after.
+        let instance = if self.has_start() {
+            store.set_epoch_deadline(1);
+            self.pre().instantiate_async(&mut *store).await
+        } else {
+            store.set_epoch_deadline(NO_TICK);
+            self.pre().instantiate(&mut *store)
+        };
+        let instance =
+            instance.map_err(|error| self.failed(error, store, CallError::Instantiate))?;
+        store.set_epoch_deadline(1);
+        instance.get_typed_func(store, self.handler()).map_err(CallError::Instantiate)
+    }
+
+    /// Calls the handler.
+    pub(super) async fn call<'a>(
+        &self,
+        store: &mut Store<Call>,
+        handle: &Handle<'a>,
+        request: &'a ModuleRequest,
+    ) -> Result<Response<Bytes>, CallError> {
+        let request = wire::Request {
+            method: request.method.as_str(),
+            path: request.target.path(),
+            query: request.target.query(),
+        };
+        let called = handle.call_async(&mut *store, (request,)).await;
+        let trapped = |error: wasmtime::Error| {
+            let is_answer = error.downcast_ref::<WasmBacktrace>().is_none();
+            if is_answer && is_too_much(&error) {
+                return CallError::Invalid(InvalidAnswer::TooLarge);
+            }
+            CallError::Trap(cause(&error, store.data()))
+        };
+        let (answer,) = called.map_err(|error| self.failed(error, store, trapped))?;
+        response(answer, self.limits()).map_err(CallError::Invalid)
+    }
+
+    fn failed(
+        &self,
+        error: wasmtime::Error,
+        store: &Store<Call>,
+        otherwise: impl FnOnce(wasmtime::Error) -> CallError,
+    ) -> CallError {
+        match error.downcast_ref::<Trap>() {
+            Some(Trap::Interrupt) => CallError::Timeout(self.engine().limits.time),
+            Some(_) => CallError::Trap(cause(&error, store.data())),
+            None => otherwise(error),
+        }
+    }
+}
+
+/// What an instance may hand over at once, in bytes: the largest answer, or a
+/// line for the log. Texts that lie over each other in its memory are one each
+/// here, so that its memory is no bound.
+fn most_crossing(limits: &Limits) -> usize {
+    let headers = limits.headers as usize * size_of::<wire::Header>();
+    let answer = bytes(limits.body) + bytes(limits.header_size) + headers;
+    answer.max(bytes(limits.log)) + CROSSING_SLACK
+}
+
+/// Whether an instance wanted to hand over more. The engine has no type for
+/// that.
+fn is_too_much(error: &wasmtime::Error) -> bool {
+    error.root_cause().to_string().contains("fuel allocated for hostcalls has been exhausted")
+}
+
+/// Why a module trapped, what it was refused before, and where it was.
+fn cause(error: &wasmtime::Error, call: &Call) -> String {
+    let mut cause = vec![one_line(&cut(&error.root_cause().to_string()))];
+    cause.extend(call.limiter.refusal());
+    let backtrace = error.downcast_ref::<WasmBacktrace>();
+    let frames: Vec<_> = backtrace.iter().flat_map(|trace| trace.frames()).map(name).collect();
+    if let [innermost, callers @ ..] = &frames[..] {
+        let callers =
+            callers.iter().take(MOST_CALLERS).map(|caller| format!(", called by {caller}"));
+        cause.push(format!("in {innermost}{}", callers.collect::<String>()));
+    }
+    cause.join("; ")
+}
+
+/// What a function is called: names are in a component's debug information.
+fn name(frame: &FrameInfo) -> String {
+    match frame.func_name() {
+        Some(name) => one_line(&cut_at(name, LONGEST_NAME)),
+        None => format!("function {}", frame.func_index()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Clock, TICK};
+    use std::thread;
+
+    #[test]
+    fn aside_only_the_time_in_which_the_module_runs_counts() {
+        let (mut aside, mut serving) =
+            (Clock::Running.start(3 * TICK), Clock::Wall.start(3 * TICK));
+        thread::sleep(10 * TICK);
+        assert!(!serving());
+        assert_eq!([aside(), aside(), aside()], [true, true, false]);
+    }
+}

@@ -1,0 +1,103 @@
+//! Guests that run for longer than a tick, on threads of their own.
+//!
+//! Most guests are done within a tick and run where their request came in:
+//! that costs nothing. One that is not done by then goes on here, among its
+//! like, and leaves the threads that have the sockets to those. Each module's
+//! mount has such threads, of a lesser priority: a module that spins takes
+//! turns with itself. While all of them are busy, its guests begin here.
+
+use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
+use std::thread;
+use std::time::Instant;
+
+use tokio::runtime::{Builder, Runtime};
+use tokio::task::JoinSet;
+use tokio::time::timeout_at;
+
+/// The priority: less than that of the threads that have the sockets.
+const NICE: i32 = 10;
+
+/// Threads that are started when there is something to do.
+pub(super) struct LongRuns {
+    count: usize,
+    running: Arc<AtomicUsize>,
+    runtime: OnceLock<Option<Runtime>>,
+}
+
+/// A guest runs here as long as this lives.
+struct Running(Arc<AtomicUsize>);
+
+impl LongRuns {
+    pub(super) fn new() -> Self {
+        Self {
+            count: thread::available_parallelism().map_or(1, Into::into),
+            running: Arc::default(),
+            runtime: OnceLock::new(),
+        }
+    }
+
+    /// Whether each thread has something to do.
+    pub(super) fn are_full(&self) -> bool {
+        self.running.load(Relaxed) >= self.count
+    }
+
+    /// What comes of a guest that gives way at each tick; nothing where that
+    /// does not come by then. Its client need not wait until it has its turn
+    /// and finds that its time is over.
+    pub(super) async fn finish<T: Send + 'static>(
+        &self,
+        guest: impl Future<Output = T> + Send + 'static,
+        deadline: Instant,
+    ) -> Option<T> {
+        self.running.fetch_add(1, Relaxed);
+        let running = Running(Arc::clone(&self.running));
+        let guest = async move {
+            let _running = running;
+            guest.await
+        };
+        let Some(runtime) = self.runtime() else {
+            // The system has no more threads: it has to be done here.
+            return timeout_at(deadline.into(), guest).await.ok();
+        };
+        let mut guests = JoinSet::new();
+        guests.spawn_on(guest, runtime.handle());
+        match timeout_at(deadline.into(), guests.join_next()).await {
+            Ok(Some(Ok(value))) => Some(value),
+            Ok(Some(Err(error))) => std::panic::resume_unwind(error.into_panic()),
+            Ok(None) => unreachable!("there is one"),
+            Err(_) => None,
+        }
+    }
+
+    fn runtime(&self) -> Option<&Runtime> {
+        self.runtime.get_or_init(|| start(self.count).ok()).as_ref()
+    }
+}
+
+fn start(count: usize) -> io::Result<Runtime> {
+    Builder::new_multi_thread()
+        .worker_threads(count)
+        .thread_name("long-runs")
+        .on_thread_start(|| {
+            // Where the system does not allow it, it is done all the same.
+            rustix::process::setpriority_process(None, NICE).ok();
+        })
+        .build()
+}
+
+impl Drop for LongRuns {
+    fn drop(&mut self) {
+        // The last to use this may be a task, which must not wait for threads.
+        if let Some(Some(runtime)) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Relaxed);
+    }
+}

@@ -1,0 +1,172 @@
+//! What a module answers, held against what HTTP and its limits allow.
+
+use bytes::Bytes;
+use bytesize::ByteSize;
+use http::{HeaderName, HeaderValue, Response, StatusCode, header};
+
+use super::limits::Limits;
+use super::wire;
+
+/// What HTTP does not allow in a module's answer.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidAnswer {
+    /// The status is not from 200 to 599.
+    #[error("status {0} is not from 200 to 599")]
+    Status(u16),
+    /// A header's name is not a token.
+    #[error("header name {0:?} is not a token")]
+    HeaderName(String),
+    /// A header's value has a byte that it cannot have.
+    #[error("the value of header {0} has a byte that HTTP does not allow")]
+    HeaderValue(HeaderName),
+    /// There are more headers than there may be.
+    #[error("there are {count} headers; the most are {limit} (limits.headers)")]
+    TooManyHeaders {
+        /// How many.
+        count: usize,
+        /// How many there may be.
+        limit: u32,
+    },
+    /// The headers are larger than they may be.
+    #[error("the headers have {size}; the most is {limit} (limits.header_size)")]
+    LargeHeaders {
+        /// The bytes of their names and values.
+        size: ByteSize,
+        /// How many there may be.
+        limit: ByteSize,
+    },
+    /// The body is larger than it may be.
+    #[error("the body has {size}; the most is {limit} (limits.body)")]
+    LargeBody {
+        /// Its bytes.
+        size: ByteSize,
+        /// How many there may be.
+        limit: ByteSize,
+    },
+    /// It is much larger than it may be, and was not looked at.
+    #[error("it is much larger than limits.body, limits.headers and limits.header_size allow")]
+    TooLarge,
+    /// A header is the host's to set.
+    #[error("header {0} is the host's to set")]
+    HostHeader(HeaderName),
+}
+
+/// Headers that frame a message or are about the connection.
+const HOST_HEADERS: [HeaderName; 9] = [
+    header::CONNECTION,
+    header::CONTENT_LENGTH,
+    header::DATE,
+    header::TE,
+    header::TRAILER,
+    header::TRANSFER_ENCODING,
+    header::UPGRADE,
+    HeaderName::from_static("keep-alive"),
+    HeaderName::from_static("proxy-connection"),
+];
+
+/// The answer, where HTTP and these limits allow it.
+pub(super) fn response(
+    raw: wire::Response,
+    limits: &Limits,
+) -> Result<Response<Bytes>, InvalidAnswer> {
+    check_size(&raw, limits)?;
+    let mut response = Response::new(raw.body);
+    *response.status_mut() = StatusCode::from_u16(raw.status)
+        .ok()
+        .filter(|_| (200..600).contains(&raw.status))
+        .ok_or(InvalidAnswer::Status(raw.status))?;
+    for wire::Header { name, value } in raw.headers {
+        let name =
+            HeaderName::from_bytes(name.as_bytes()).map_err(|_| InvalidAnswer::HeaderName(name))?;
+        if HOST_HEADERS.contains(&name) {
+            return Err(InvalidAnswer::HostHeader(name));
+        }
+        let value = HeaderValue::from_maybe_shared(Bytes::from(value))
+            .map_err(|_| InvalidAnswer::HeaderValue(name.clone()))?;
+        response.headers_mut().append(name, value);
+    }
+    Ok(response)
+}
+
+fn check_size(raw: &wire::Response, limits: &Limits) -> Result<(), InvalidAnswer> {
+    let size = |bytes: usize| ByteSize::b(bytes as u64);
+    let count = raw.headers.len();
+    if count > limits.headers as usize {
+        return Err(InvalidAnswer::TooManyHeaders { count, limit: limits.headers });
+    }
+    let headers = raw.headers.iter().map(|header| header.name.len() + header.value.len()).sum();
+    if size(headers) > limits.header_size {
+        let limit = limits.header_size;
+        return Err(InvalidAnswer::LargeHeaders { size: size(headers), limit });
+    }
+    if size(raw.body.len()) > limits.body {
+        return Err(InvalidAnswer::LargeBody { size: size(raw.body.len()), limit: limits.body });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{InvalidAnswer, Limits, response, wire};
+    use bytesize::ByteSize;
+    use http::HeaderName;
+
+    fn raw(status: u16, headers: &[(&str, &[u8])]) -> wire::Response {
+        let headers = headers
+            .iter()
+            .map(|(name, value)| wire::Header { name: (*name).to_owned(), value: value.to_vec() })
+            .collect();
+        wire::Response { status, headers, body: "body".into() }
+    }
+
+    fn answer(raw: wire::Response) -> Result<http::Response<bytes::Bytes>, InvalidAnswer> {
+        response(raw, &Limits::default())
+    }
+
+    #[test]
+    fn a_valid_answer_is_taken_as_it_is() {
+        let answer = answer(raw(404, &[("X-A", b"1"), ("x-a", b"\xff")])).unwrap();
+        assert_eq!(answer.status(), 404);
+        assert_eq!(answer.headers().get_all("x-a").iter().count(), 2);
+        assert_eq!(answer.body(), "body");
+    }
+
+    #[test]
+    fn what_is_more_than_it_may_be_is_refused() {
+        let limits = Limits {
+            headers: 3,
+            header_size: ByteSize::b(27),
+            body: ByteSize::b(4),
+            ..Limits::default()
+        };
+        let same = |count, value| raw(200, &vec![("name", value); count]);
+        response(same(3, b"value"), &limits).unwrap();
+        let refused = |raw| response(raw, &limits).unwrap_err();
+        assert_eq!(refused(same(4, b"")), InvalidAnswer::TooManyHeaders { count: 4, limit: 3 });
+        let (size, limit) = (ByteSize::b(30), limits.header_size);
+        assert_eq!(refused(same(3, b"values")), InvalidAnswer::LargeHeaders { size, limit });
+        let large = wire::Response { body: "large".into(), ..raw(200, &[]) };
+        let (size, limit) = (ByteSize::b(5), limits.body);
+        assert_eq!(refused(large), InvalidAnswer::LargeBody { size, limit });
+    }
+
+    #[test]
+    fn what_http_does_not_allow_is_refused() {
+        let host_header =
+            |name: &'static str| InvalidAnswer::HostHeader(HeaderName::from_static(name));
+        for (status, headers, expected) in [
+            (0, ("a", b"b".as_slice()), InvalidAnswer::Status(0)),
+            (199, ("a", b"b"), InvalidAnswer::Status(199)),
+            (600, ("a", b"b"), InvalidAnswer::Status(600)),
+            (1000, ("a", b"b"), InvalidAnswer::Status(1000)),
+            (200, ("a b", b"c"), InvalidAnswer::HeaderName("a b".into())),
+            (200, ("", b"c"), InvalidAnswer::HeaderName(String::new())),
+            (200, ("a", b"b\r\nc: d"), InvalidAnswer::HeaderValue(HeaderName::from_static("a"))),
+            (200, ("Content-Length", b"1"), host_header("content-length")),
+            (200, ("Transfer-Encoding", b"chunked"), host_header("transfer-encoding")),
+            (200, ("Connection", b"close"), host_header("connection")),
+        ] {
+            assert_eq!(answer(raw(status, &[headers])).unwrap_err(), expected);
+        }
+    }
+}

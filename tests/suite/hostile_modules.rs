@@ -1,0 +1,154 @@
+//! Does what a module does hurt nobody but those who ask it?
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use bytesize::ByteSize;
+use relayer_rest_host::module::{Failures, Limits, Module};
+use relayer_rest_host::registry::{Mount, Registry};
+use relayer_rest_host::state::sample;
+use relayer_rest_tests::client::Client;
+use relayer_rest_tests::component::{self, hostile};
+use relayer_rest_tests::server::{TestServer, engine};
+
+/// Longer than this, an answer of the API would be noticed: a machine that
+/// tests run on has other things to do, too.
+const TIMELY: Duration = Duration::from_secs(2);
+
+/// How often each module is asked, by how many clients.
+const ROUNDS: usize = 3;
+const CLIENTS: usize = 6;
+
+/// Clients of the API that see nothing of what others do.
+struct Watcher {
+    stop: Arc<AtomicBool>,
+    watching: tokio::task::JoinHandle<usize>,
+}
+
+impl Watcher {
+    async fn start(server: &TestServer) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let mut kept = server.connect().await;
+        let address = server.address;
+        let watching = tokio::spawn({
+            let stop = Arc::clone(&stop);
+            async move {
+                let mut count = 0;
+                while !stop.load(Relaxed) {
+                    // What is remembered, what is not, and on a new connection.
+                    let unknown = format!("/version?{count}");
+                    for path in ["/version", &unknown] {
+                        let start = Instant::now();
+                        let answer = kept.get(path).await;
+                        assert_eq!((answer.status.as_u16(), path), (200, path));
+                        assert!(start.elapsed() < TIMELY, "{:?}", start.elapsed());
+                    }
+                    let start = Instant::now();
+                    assert_eq!(Client::http1(address).await.get("/version").await.status, 200);
+                    assert!(start.elapsed() < TIMELY, "{:?}", start.elapsed());
+                    count += 1;
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                }
+                count
+            }
+        });
+        Self { stop, watching }
+    }
+
+    async fn stop(self) {
+        self.stop.store(true, Relaxed);
+        assert!(self.watching.await.unwrap() > 0);
+    }
+}
+
+/// A hostile module, how its requests end, and what they are counted as.
+struct Case {
+    name: &'static str,
+    component: Vec<u8>,
+    answer: (u16, &'static str),
+    counted: fn(&Failures) -> u64,
+}
+
+fn cases() -> Vec<Case> {
+    let case = |name, component, answer, counted| Case { name, component, answer, counted };
+    let trapped: fn(&Failures) -> u64 = |failures| failures.trapped;
+    let timed_out: fn(&Failures) -> u64 = |failures| failures.timed_out;
+    let invalid: fn(&Failures) -> u64 = |failures| failures.invalid;
+    let (internal, bad) = ((500, "Internal"), (502, "BadModuleResponse"));
+    vec![
+        case("spin", component::of_handler("(loop br 0) unreachable"), (504, "Timeout"), timed_out),
+        case("recursion", hostile::recursion(), internal, trapped),
+        case("memory-bomb", hostile::memory_bomb(), internal, trapped),
+        case("table-bomb", hostile::table_bomb(), internal, trapped),
+        case("huge-body", hostile::huge_body(), bad, invalid),
+        case("endless-headers", hostile::endless_headers(), bad, invalid),
+        case("large-headers", hostile::large_headers(), bad, invalid),
+        case("invalid-status", component::of_answer(99, "a", b"b"), bad, invalid),
+        case("bad-header", component::of_answer(200, "a", b"b\r\nc: d"), bad, invalid),
+        case("framing", component::of_answer(200, "content-length", b"0"), bad, invalid),
+        case("log-flood", hostile::log_flood(), (504, "Timeout"), timed_out),
+        case("trap-late", hostile::trap_late(), internal, trapped),
+        case("trap-in-start", hostile::trap_in_start(), internal, trapped),
+        case("spin-in-start", hostile::spin_in_start(), (504, "Timeout"), timed_out),
+        case("bad-pointer", component::of_handler("i32.const -4"), internal, |failures| {
+            failures.trapped
+        }),
+    ]
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_module_does_fails_its_own_requests_only() {
+    let limits = |answer: (u16, &str)| Limits {
+        // All of them want the processors, and many do not come to an end.
+        time: if answer.0 == 504 { Duration::from_millis(200) } else { Duration::from_mins(1) },
+        memory: ByteSize::mib(4),
+        body: ByteSize::mib(1),
+        concurrency: 4,
+        queue: 100,
+        queue_wait: Duration::from_mins(1),
+        ..Limits::default()
+    };
+    let api = Module::embedded(&engine(&Limits::default())).unwrap();
+    let mut registry = Registry::new(Mount::api(api));
+    let cases = cases();
+    for case in &cases {
+        let module = Module::from_bytes(&engine(&limits(case.answer)), case.name, &case.component);
+        let path = format!("/ext/{}", case.name).parse().unwrap();
+        let mount = Mount::extension(path, module.unwrap().named(case.name));
+        registry = registry.with(mount).unwrap();
+    }
+    let server = TestServer::of_registry(registry).await;
+    sample(&server.publisher);
+    let watcher = Watcher::start(&server).await;
+    let mut asking = Vec::new();
+    for case in &cases {
+        for client in 0..CLIENTS {
+            let address = server.address;
+            let (name, answer) = (case.name, case.answer);
+            asking.push(tokio::spawn(async move {
+                let mut http = Client::http1(address).await;
+                for round in 0..ROUNDS {
+                    // A question of its own: each is a run.
+                    let path = format!("/ext/{name}/{client}/{round}");
+                    let found = http.get(&path).await;
+                    assert_eq!(
+                        (found.status.as_u16(), found.error_name().as_str()),
+                        answer,
+                        "{path}"
+                    );
+                }
+            }));
+        }
+    }
+    for asking in asking {
+        asking.await.unwrap();
+    }
+    watcher.stop().await;
+    for case in &cases {
+        let status = server.registry.at(&format!("/ext/{}", case.name)).unwrap().status();
+        let failures = status.module.failures;
+        let count = (CLIENTS * ROUNDS) as u64;
+        assert_eq!(((case.counted)(&failures), failures.faults()), (count, count), "{}", case.name);
+    }
+}
