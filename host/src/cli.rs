@@ -5,6 +5,7 @@ mod check;
 mod code_cache;
 mod compile;
 mod control;
+mod descriptors;
 mod log;
 mod module;
 mod modules;
@@ -79,7 +80,7 @@ type Failure = Box<dyn Error>;
 #[must_use]
 pub fn run() -> ExitCode {
     let cli = Cli::parse();
-    log::start();
+    let _log = log::start();
     let result = match &cli.command {
         None => serve::run(&cli.serve),
         Some(Command::Serve(args)) => serve::run(args),

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
+use crate::HttpLimits;
 use crate::conformance::Dialect;
 use crate::files;
 use crate::module::{API, LimitError, Limits};
@@ -20,6 +21,8 @@ pub struct Config {
     pub module: ModuleConfig,
     /// The sections `[[extension]]`: modules that serve more. Default: none.
     pub extension: Vec<ExtensionConfig>,
+    /// The section `[http]`: what clients may have of the sockets.
+    pub http: HttpLimits,
     /// The section `[swap]`: what it may take to look at a module that is to
     /// serve.
     pub swap: SwapLimits,
@@ -187,6 +190,7 @@ impl Config {
             limits.check().map_err(limit(&format!("extension[{place}].limits")))?;
             budget.check().map_err(limit(&format!("extension[{place}].budget")))?;
         }
+        config.http.check().map_err(limit("http"))?;
         config.swap.check().map_err(limit("swap"))?;
         Ok(config)
     }
@@ -198,7 +202,7 @@ fn place(key: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Config, Dialect};
+    use super::{Config, Dialect, HttpLimits};
     use bytesize::ByteSize;
     use std::path::Path;
     use std::time::Duration;
@@ -213,11 +217,15 @@ mod tests {
         let config = Config::parse(
             "[module]\nfile = 'api.wasm'\ndialect = '1.13'\n[module.limits]\nmemory = '16MiB'\ntime = '250ms'\n\
              concurrency = 8\nqueue = 9\nqueue_wait = '2s'\nresponse_cache = '0B'\n\
+             stack = '1MiB'\ntable = 5\nbody = '2MiB'\nheaders = 6\nheader_size = '3KiB'\n\
+             log = '4KiB'\nlog_rate = '5KiB'\n\
              [module.budget]\nfaults = 1\nwithin = '1min'\nfirst = 2\n\
              [[extension]]\nname = 'a'\nmount = '/b'\nmodule = 'c.wasm'\n\
              [extension.limits]\nqueue = 3\n[extension.budget]\nfirst = 4\n\
              [[extension]]\nname = 'd'\nmodule = 'e.wasm'\n\
-             [swap]\nsize = '1MiB'\ntime = '2s'\nmemory = '3GiB'\n",
+             [swap]\nsize = '1MiB'\ntime = '2s'\nmemory = '3GiB'\n\
+             [http]\nconnections = 7\nconnections_per_peer = 6\nidle = '3s'\nstalled = '4s'\n\
+             target = '1KiB'\nheaders = 50\nhead = '9KiB'\nbody = '0B'\n",
         )
         .unwrap();
         let [first, second] = &config.extension[..] else { panic!("{config:?}") };
@@ -239,6 +247,21 @@ mod tests {
         assert_eq!((limits.concurrency, limits.queue), (8, 9));
         assert_eq!(limits.queue_wait, Duration::from_secs(2));
         assert_eq!(limits.response_cache, ByteSize::b(0));
+        assert_eq!((limits.stack, limits.body), (ByteSize::mib(1), ByteSize::mib(2)));
+        assert_eq!((limits.table, limits.headers), (5, 6));
+        assert_eq!(limits.header_size, ByteSize::kib(3));
+        assert_eq!((limits.log, limits.log_rate), (ByteSize::kib(4), ByteSize::kib(5)));
+        let http = HttpLimits {
+            connections: 7,
+            connections_per_peer: 6,
+            idle: Duration::from_secs(3),
+            stalled: Duration::from_secs(4),
+            target: ByteSize::kib(1),
+            headers: 50,
+            head: ByteSize::kib(9),
+            body: ByteSize::b(0),
+        };
+        assert_eq!(config.http, http);
     }
 
     #[test]
@@ -246,7 +269,7 @@ mod tests {
         for (text, message) in [
             (
                 "[modul]",
-                "line 1, column 2: modul: unknown field `modul`, expected one of `module`, `extension`, `swap`",
+                "line 1, column 2: modul: unknown field `modul`, expected one of `module`, `extension`, `http`, `swap`",
             ),
             (
                 "[module.limits]\nmemory = true",
@@ -278,6 +301,11 @@ mod tests {
                 "[[extension]]\nname = 'a'\nmodule = 'm'\nlimits.queue = 1000001",
                 "extension[0].limits.queue is 1000001; it can be 0 to 1000000",
             ),
+            ("[http]\nidle = '1ms'", "http.idle is 1ms; it can be 1s to 1h"),
+            ("[http]\nheaders = 101", "http.headers is 101; it can be 1 to 100"),
+            ("[http]\nhead = '1KiB'", "http.head is 1.0 KiB; it can be 8KiB to 1MiB"),
+            ("[module.limits]\nstack = '1KiB'", "module.limits.stack is 1.0 KiB; it can be"),
+            ("[module.limits]\ntable = 0", "module.limits.table is 0; it can be 1 to 10000000"),
             ("[swap]\ntime = '0s'", "swap.time is 0ns; it can be 1ms to 1h"),
             ("[swap]\nmemory = '1MiB'", "swap.memory is 1.0 MiB; it can be 64MiB to 64GiB"),
             ("[module", "line 1, column 8: "),

@@ -3,9 +3,13 @@
 //! | file | job |
 //! |---|---|
 //! | `server.rs` | accepts connections, and ends when it is told to |
+//! | `limits.rs` | what clients may have of the sockets |
+//! | `open.rs` | the connections that are open |
 //! | `connection.rs` | one connection |
 //! | `liveness.rs` | what each connection is doing, and when it is to end |
 //! | `watched.rs` | the stream, which tells when the client takes what it is sent |
+//! | `outgoing.rs` | the body of an answer, on its way |
+//! | `request_check.rs` | what is looked at before a request is anybody's |
 //! | `service.rs` | one request, from its head to its answer |
 //! | `reply.rs` | an answer, as this client wants it |
 //! | `conditional.rs` | whether the client has got it already |
@@ -22,9 +26,13 @@ mod connection;
 mod control_client;
 mod control_server;
 mod error;
+mod limits;
 mod liveness;
+mod open;
+mod outgoing;
 mod reply;
 mod report;
+mod request_check;
 mod request_id;
 mod server;
 mod service;
@@ -32,4 +40,5 @@ mod watched;
 
 pub use control_client::{ControlClient, ControlClientError};
 pub use control_server::ControlServer;
+pub use limits::HttpLimits;
 pub use server::Server;

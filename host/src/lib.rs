@@ -50,9 +50,10 @@
 //!
 //! | step | where |
 //! |---|---|
-//! | a connection is accepted, and speaks HTTP/1.1 or HTTP/2 | `http/server.rs`, `http/connection.rs` |
+//! | a connection is accepted where there is room, and speaks HTTP/1.1 or HTTP/2 | `http/server.rs`, `http/open.rs`, `http/connection.rs` |
 //! | … and is closed when its client is silent | `http/liveness.rs`, `http/watched.rs` |
-//! | a request gets its id and its place in the log | `http/service.rs`, `http/request_id.rs` |
+//! | a request is one, and not too large | `http/request_check.rs`, `http/limits.rs` |
+//! | it gets its id and its place in the log | `http/service.rs`, `http/request_id.rs` |
 //! | it is for the API, or for an extension | `registry.rs`, `registry/path.rs` |
 //! | … whose module in service answers it | `registry/mount.rs` |
 //! | its answer may be remembered | `response_cache.rs`, `response_cache/entries.rs` |
@@ -83,7 +84,7 @@
 //! | something a module can read | `wit/`, `module/contract.rs`, `module/reads.rs`, `module/imports.rs` |
 //! | a rule of a dialect | `conformance/rules.rs` |
 //! | a control verb | `control.rs`, `http/control_server.rs`, and a file in `cli/` |
-//! | a limit | `module/limits.rs`, or `http/server.rs` for connections |
+//! | a limit | `module/limits.rs`, or `http/limits.rs` for clients |
 //! | an encoding of bodies | `answer/encoding.rs` |
 //! | a source of state | a file in `state/` that fills a [`state::StatePublisher`], and `cli/sources.rs` |
 //! | a setting | `config.rs` |
@@ -107,5 +108,5 @@ pub mod state;
 mod text;
 mod toml_text;
 
-pub use http::Server;
+pub use http::{HttpLimits, Server};
 pub use toml_text::Position;

@@ -51,6 +51,22 @@ impl Client {
         Self::Http2(sender)
     }
 
+    /// Waits until the server has closed the connection.
+    pub async fn closed(&mut self) {
+        match self {
+            Self::Http1(sender) => {
+                while sender.ready().await.is_ok() && !sender.is_closed() {
+                    tokio::time::sleep(Duration::from_millis(10)).await;
+                }
+            }
+            Self::Http2(sender) => {
+                while !sender.is_closed() {
+                    tokio::time::sleep(Duration::from_millis(10)).await;
+                }
+            }
+        }
+    }
+
     /// GET of a path.
     pub async fn get(&mut self, path: &str) -> Answer {
         self.ask("GET", path).await
@@ -81,6 +97,9 @@ impl Client {
             Self::Http2(_) => format!("http://localhost{path}"),
         };
         let mut request = Request::builder().method(method).uri(uri);
+        if matches!(self, Self::Http1(_)) {
+            request = request.header("host", "localhost");
+        }
         for (name, value) in headers {
             request = request.header(*name, *value);
         }

@@ -21,3 +21,4 @@ pub mod load;
 pub mod measure;
 pub mod relayer;
 pub mod server;
+pub mod watcher;

@@ -2,14 +2,15 @@
 
 use std::net::SocketAddr;
 use std::sync::{Arc, LazyLock};
+use std::time::Duration;
 
 use hyper::header::HeaderName;
-use relayer_rest_host::Server;
 use relayer_rest_host::conformance::Dialect;
 use relayer_rest_host::module::{Engine, Limits, Module, ModuleRequest};
 use relayer_rest_host::registry::{Candidate, Mount, Registry, Source, SwapReport};
 use relayer_rest_host::state::hermes_config::HermesConfig;
 use relayer_rest_host::state::{StatePublisher, Upstream, sample};
+use relayer_rest_host::{HttpLimits, Server};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -91,12 +92,26 @@ impl TestServer {
 
     /// All that is mounted, on nothing.
     pub async fn of_registry(registry: Registry) -> Self {
+        Self::of(registry, |server| server).await
+    }
+
+    /// The same, under these limits of clients.
+    pub async fn with_limits(registry: Registry, limits: HttpLimits) -> Self {
+        Self::of(registry, |server| server.with_limits(limits)).await
+    }
+
+    /// The same, which has so long to end.
+    pub async fn with_grace(registry: Registry, grace: Duration) -> Self {
+        Self::of(registry, |server| server.with_grace(grace)).await
+    }
+
+    async fn of(registry: Registry, set: impl FnOnce(Server) -> Server) -> Self {
         let registry = Arc::new(registry);
         let publisher = StatePublisher::new();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel();
-        let server = Server::of(Arc::clone(&registry), publisher.reader());
+        let server = set(Server::of(Arc::clone(&registry), publisher.reader()));
         let serving = tokio::spawn(server.serve(listener, async { drop(stopped.await) }));
         Self { address, publisher, registry, stop, serving }
     }

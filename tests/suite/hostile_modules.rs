@@ -1,8 +1,6 @@
 //! Does what a module does hurt nobody but those who ask it?
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytesize::ByteSize;
 use relayer_rest_host::module::{Failures, Limits, Module};
@@ -11,56 +9,11 @@ use relayer_rest_host::state::sample;
 use relayer_rest_tests::client::Client;
 use relayer_rest_tests::component::{self, hostile};
 use relayer_rest_tests::server::{TestServer, engine};
-
-/// Longer than this, an answer of the API would be noticed: a machine that
-/// tests run on has other things to do, too.
-const TIMELY: Duration = Duration::from_secs(2);
+use relayer_rest_tests::watcher::Watcher;
 
 /// How often each module is asked, by how many clients.
 const ROUNDS: usize = 3;
 const CLIENTS: usize = 6;
-
-/// Clients of the API that see nothing of what others do.
-struct Watcher {
-    stop: Arc<AtomicBool>,
-    watching: tokio::task::JoinHandle<usize>,
-}
-
-impl Watcher {
-    async fn start(server: &TestServer) -> Self {
-        let stop = Arc::new(AtomicBool::new(false));
-        let mut kept = server.connect().await;
-        let address = server.address;
-        let watching = tokio::spawn({
-            let stop = Arc::clone(&stop);
-            async move {
-                let mut count = 0;
-                while !stop.load(Relaxed) {
-                    // What is remembered, what is not, and on a new connection.
-                    let unknown = format!("/version?{count}");
-                    for path in ["/version", &unknown] {
-                        let start = Instant::now();
-                        let answer = kept.get(path).await;
-                        assert_eq!((answer.status.as_u16(), path), (200, path));
-                        assert!(start.elapsed() < TIMELY, "{:?}", start.elapsed());
-                    }
-                    let start = Instant::now();
-                    assert_eq!(Client::http1(address).await.get("/version").await.status, 200);
-                    assert!(start.elapsed() < TIMELY, "{:?}", start.elapsed());
-                    count += 1;
-                    tokio::time::sleep(Duration::from_millis(1)).await;
-                }
-                count
-            }
-        });
-        Self { stop, watching }
-    }
-
-    async fn stop(self) {
-        self.stop.store(true, Relaxed);
-        assert!(self.watching.await.unwrap() > 0);
-    }
-}
 
 /// A hostile module, how its requests end, and what they are counted as.
 struct Case {
@@ -120,7 +73,7 @@ async fn what_a_module_does_fails_its_own_requests_only() {
     }
     let server = TestServer::of_registry(registry).await;
     sample(&server.publisher);
-    let watcher = Watcher::start(&server).await;
+    let watcher = Watcher::start(server.address).await;
     let mut asking = Vec::new();
     for case in &cases {
         for client in 0..CLIENTS {

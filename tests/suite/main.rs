@@ -7,6 +7,7 @@ mod control;
 mod embedding;
 mod endpoints;
 mod going_back;
+mod hostile_clients;
 mod hostile_modules;
 mod http;
 mod limits;

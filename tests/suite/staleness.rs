@@ -125,7 +125,10 @@ fn no_answer_is_older_than_its_question() {
                 let (cache, modules, published) = (&cache, &modules, &published);
                 let remembered = &remembered;
                 scope.spawn(move || {
-                    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+                    let runtime = tokio::runtime::Builder::new_current_thread()
+                        .enable_time()
+                        .build()
+                        .unwrap();
                     let mut random = Rng::with_seed(100 + seed);
                     let state = published.publisher.reader();
                     for _ in 0..STEPS {

@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use clap::Args;
 use tokio::net::TcpListener;
@@ -12,7 +13,7 @@ use super::address::Address;
 use super::code_cache::CodeCacheArgs;
 use super::control::{self, ControlArgs};
 use super::sources::SourceArgs;
-use super::{Failure, Ran, modules, signals};
+use super::{Failure, Ran, descriptors, modules, signals};
 use crate::Server;
 use crate::config::{self, Config};
 use crate::conformance::Dialect;
@@ -23,6 +24,7 @@ use crate::state::hermes_config;
 use crate::state::{
     NotReady, StateFileError, StatePublisher, Upstream, UpstreamUrlError, WatchError,
 };
+use crate::toml_text;
 
 #[derive(Args)]
 pub(super) struct ServeArgs {
@@ -47,6 +49,10 @@ pub(super) struct ServeArgs {
     /// Swap a module when its file changes, where the new one is good.
     #[arg(long)]
     watch: bool,
+    /// How long requests in flight have when the server is told to end: 0s to
+    /// 1h.
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = grace)]
+    grace: Duration,
     #[command(flatten)]
     code_cache: CodeCacheArgs,
     #[command(flatten)]
@@ -102,7 +108,10 @@ impl ServeError {
 
 pub(super) fn run(args: &ServeArgs) -> Result<Ran, Failure> {
     let runtime = tokio::runtime::Runtime::new().map_err(ServeError::Start)?;
-    runtime.block_on(serve(args))?;
+    let served = runtime.block_on(serve(args));
+    // What is left is nobody's: no answer is waited for any more.
+    runtime.shutdown_background();
+    served?;
     Ok(Ran::Done)
 }
 
@@ -132,6 +141,7 @@ async fn serve(args: &ServeArgs) -> Result<(), ServeError> {
         &args.code_cache,
         args.config.as_deref(),
     )?;
+    let limits = descriptors::bounded(config.http.clone());
     let listener = listen(&address).await?;
     if let Some(upstream) = sources.upstream.take() {
         tokio::spawn(poll(upstream, publisher.clone()));
@@ -140,13 +150,25 @@ async fn serve(args: &ServeArgs) -> Result<(), ServeError> {
     let _watches = if args.watch { modules.watch(&state)? } else { Vec::new() };
     let control = socket.map(|socket| control::serve(socket, registry, &state));
     announce(&listener).map_err(ServeError::Start)?;
-    Server::of(Arc::clone(registry), state).serve(listener, shutdown).await;
+    Server::of(Arc::clone(registry), state)
+        .with_limits(limits)
+        .with_grace(args.grace)
+        .serve(listener, shutdown)
+        .await;
     if let Some(control) = control {
         // Its socket goes with it.
         control.abort();
         control.await.ok();
     }
     Ok(())
+}
+
+fn grace(text: &str) -> Result<Duration, String> {
+    let time = toml_text::duration(text)?;
+    if time > Duration::from_hours(1) {
+        return Err("it can be 0s to 1h".to_owned());
+    }
+    Ok(time)
 }
 
 /// Asks the relayer for as long as the server runs.

@@ -26,6 +26,9 @@ const IN_FOLDER: usize = 10;
 /// How long another is waited for that puts a socket into the same folder.
 const TURN: Duration = Duration::from_secs(1);
 
+/// How long a socket may be open after who listened on it was killed.
+const LAST_BREATH: Duration = Duration::from_millis(200);
+
 /// A socket that is listened on. Its file is removed when it is dropped.
 #[derive(Debug)]
 pub struct ControlSocket {
@@ -165,6 +168,11 @@ fn look(path: &Path) -> Result<(), ControlError> {
             return Err(ControlError::NotASocket { path: path.to_owned() });
         }
         Ok(_) => {}
+    }
+    if UnixStream::connect(path).is_ok() {
+        // A server that was killed is gone when the last process is that it was
+        // about to start.
+        thread::sleep(LAST_BREATH);
     }
     match UnixStream::connect(path) {
         Ok(_) => Err(ControlError::Live { path: path.to_owned() }),

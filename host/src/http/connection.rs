@@ -1,11 +1,13 @@
 //! One connection: HTTP/1.1 or HTTP/2, as the client begins.
 
 use std::convert::Infallible;
-use std::future::{poll_fn, ready};
+use std::future::{Ready, poll_fn, ready};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
 
 use futures_util::future::Either;
+use hyper::body::{Body, Incoming};
 use hyper::service::service_fn;
 use hyper::{Request, Version};
 use hyper_util::rt::{TokioExecutor, TokioIo};
@@ -13,8 +15,10 @@ use hyper_util::server::conn::auto::Builder;
 use tokio::net::TcpStream;
 use tracing::debug;
 
+use super::limits::HttpLimits;
 use super::liveness::{Closing, Liveness};
-use super::service::Service;
+use super::request_check;
+use super::service::{Answered, Service};
 use super::watched::Watched;
 
 /// What all connections have.
@@ -22,43 +26,25 @@ use super::watched::Watched;
 pub(super) struct Connections {
     pub(super) service: Arc<Service>,
     pub(super) builder: Builder<TokioExecutor>,
+    pub(super) limits: Arc<HttpLimits>,
 }
 
+type Answering = Either<
+    Ready<Result<Answered, Infallible>>,
+    Pin<Box<dyn Future<Output = Result<Answered, Infallible>> + Send>>,
+>;
+
 pub(super) async fn serve(stream: TcpStream, connections: Connections, liveness: Arc<Liveness>) {
-    let Connections { service, builder } = connections;
-    if let Err(error) = stream.set_nodelay(true) {
+    let Connections { service, builder, limits } = connections;
+    if let Err(error) = prepare(&stream) {
         debug!(%error, "a connection is gone");
         return;
     }
     let answer = service_fn({
         let liveness = Arc::clone(&liveness);
-        move |request: Request<_>| {
-            // HTTP/2 asks by itself whether anybody is there.
-            let is_watched = request.version() != Version::HTTP_2;
-            liveness.begins();
-            match service.answer(request) {
-                Either::Left(response) => {
-                    if is_watched {
-                        liveness.waits();
-                    }
-                    Either::Left(ready(Ok::<_, Infallible>(response)))
-                }
-                Either::Right(answering) => {
-                    let liveness = Arc::clone(&liveness);
-                    // In a box: what is rare does not make room for itself in
-                    // every connection.
-                    Either::Right(Box::pin(async move {
-                        let response = answering.await;
-                        if is_watched {
-                            liveness.waits();
-                        }
-                        Ok(response)
-                    }))
-                }
-            }
-        }
+        move |request| answer(&service, &limits, &liveness, request)
     });
-    let stream = Watched { stream, liveness: Arc::clone(&liveness) };
+    let stream = Watched::new(stream, Arc::clone(&liveness));
     let connection = builder.serve_connection(TokioIo::new(stream), answer);
     let mut connection = std::pin::pin!(connection);
     let mut is_closing = false;
@@ -77,4 +63,69 @@ pub(super) async fn serve(stream: TcpStream, connections: Connections, liveness:
     if let Err(error) = ended.await {
         debug!(error, "a connection ended early");
     }
+}
+
+/// What is not sent yet stays here, where it is shared by all who are sent the
+/// same: the system takes no more of it than this, in bytes.
+const UNSENT: u32 = 128 << 10;
+
+fn prepare(stream: &TcpStream) -> std::io::Result<()> {
+    stream.set_nodelay(true)?;
+    #[cfg(target_os = "linux")]
+    socket2::SockRef::from(stream).set_tcp_notsent_lowat(UNSENT)?;
+    Ok(())
+}
+
+/// Answers a request: at once where it can be, which leaves nothing behind.
+fn answer(
+    service: &Arc<Service>,
+    limits: &Arc<HttpLimits>,
+    liveness: &Arc<Liveness>,
+    request: Request<Incoming>,
+) -> Answering {
+    // Of HTTP/2 there are several at once.
+    let is_one = request.version() != Version::HTTP_2;
+    if is_one {
+        liveness.begins();
+    } else {
+        liveness.begins_one();
+    }
+    let (sender, liveness) = (liveness, Arc::clone(liveness));
+    let done = move |response: Answered| {
+        if is_one {
+            liveness.waits();
+            return response;
+        }
+        response.map(|body| body.seen(liveness.sends_one()))
+    };
+    if let Err(error) = request_check::head(&request, limits) {
+        return Either::Left(ready(Ok(done(Service::refuse(error, &request)))));
+    }
+    if request.body().is_end_stream() {
+        return match service.answer(request) {
+            Either::Left(response) => Either::Left(ready(Ok(done(response)))),
+            // In a box: what is rare does not make room for itself in every
+            // connection.
+            Either::Right(answering) => {
+                Either::Right(Box::pin(async move { Ok(done(answering.await)) }))
+            }
+        };
+    }
+    let (service, limits) = (Arc::clone(service), Arc::clone(limits));
+    let sender = Arc::clone(sender);
+    Either::Right(Box::pin(async move {
+        let (head, body) = request.into_parts();
+        let request = Request::from_parts(head, ());
+        let response = match request_check::discard(body, &limits).await {
+            Err(error) => {
+                sender.linger();
+                Service::refuse(error, &request)
+            }
+            Ok(()) => match service.answer(request) {
+                Either::Left(response) => response,
+                Either::Right(answering) => answering.await,
+            },
+        };
+        Ok(done(response))
+    }))
 }

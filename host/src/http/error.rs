@@ -3,7 +3,7 @@
 //! on inside: the log has that under the request's id.
 
 use bytes::Bytes;
-use hyper::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
+use hyper::header::{CONNECTION, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use hyper::{Response, StatusCode};
 
 use crate::module::CallError;
@@ -19,6 +19,16 @@ pub(super) enum HostError {
     Timeout,
     /// Too many requests are being served.
     Overloaded,
+    /// The request has no host, more than one, or what is none.
+    BadHost,
+    /// The request's target is too long.
+    TargetTooLong,
+    /// The request has too many headers.
+    HeadersTooMany,
+    /// The request's body is too large.
+    BodyTooLarge,
+    /// The request's body does not come.
+    RequestTimeout,
 }
 
 impl HostError {
@@ -42,7 +52,41 @@ impl HostError {
                 "Overloaded",
                 "too many requests are being handled; try again",
             ),
+            Self::BadHost => {
+                (StatusCode::BAD_REQUEST, "BadRequest", "a request has one host header, of a host")
+            }
+            Self::TargetTooLong => {
+                (StatusCode::URI_TOO_LONG, "UriTooLong", "the target of the request is too long")
+            }
+            Self::HeadersTooMany => (
+                StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+                "HeadersTooLarge",
+                "the request has too many headers",
+            ),
+            Self::BodyTooLarge => (
+                StatusCode::PAYLOAD_TOO_LARGE,
+                "PayloadTooLarge",
+                "the body of the request is too large; no request needs one",
+            ),
+            Self::RequestTimeout => (
+                StatusCode::REQUEST_TIMEOUT,
+                "RequestTimeout",
+                "the body of the request did not come; no request needs one",
+            ),
         }
+    }
+
+    /// Whether the rest of the request is still on its way.
+    pub(super) fn ends_connection(self) -> bool {
+        matches!(self, Self::BodyTooLarge | Self::RequestTimeout)
+    }
+
+    pub(super) fn status(self) -> StatusCode {
+        self.parts().0
+    }
+
+    pub(super) fn name(self) -> &'static str {
+        self.parts().1
     }
 
     pub(super) fn response(self) -> Response<Bytes> {
@@ -54,6 +98,9 @@ impl HostError {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         if self == Self::Overloaded {
             headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
+        }
+        if self.ends_connection() {
+            headers.insert(CONNECTION, HeaderValue::from_static("close"));
         }
         response
     }

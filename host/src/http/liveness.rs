@@ -16,11 +16,18 @@ pub(super) struct Clock(Arc<AtomicU32>);
 /// What a connection is doing.
 pub(super) struct Liveness {
     clock: Clock,
-    /// Since when it waits for a request; `BUSY` where it does not.
-    waiting_since: AtomicU32,
+    /// Since when nothing comes from its client; `BUSY` where nothing is waited
+    /// for.
+    silent_since: AtomicU32,
+    /// The requests of HTTP/2 that are being handled. One of HTTP/1 is `BUSY`.
+    handled: AtomicU32,
+    /// The answers of HTTP/2 that are not yet taken.
+    sent: AtomicU32,
     /// There has been a request.
     asked: AtomicBool,
     closing: AtomicU8,
+    /// It is to be read on after the last answer: its client is still sending.
+    lingers: AtomicBool,
     task: AtomicWaker,
 }
 
@@ -40,6 +47,9 @@ pub(super) enum Closing {
     AtOnce,
 }
 
+/// An answer of HTTP/2 that its client has not wholly taken.
+pub(super) struct Sending(Arc<Liveness>);
+
 impl Clock {
     pub(super) fn tick(&self) {
         self.0.fetch_add(1, Relaxed);
@@ -53,39 +63,66 @@ impl Clock {
 impl Liveness {
     pub(super) fn new(clock: Clock) -> Self {
         Self {
-            waiting_since: AtomicU32::new(clock.now()),
+            silent_since: AtomicU32::new(clock.now()),
             clock,
+            handled: AtomicU32::new(0),
+            sent: AtomicU32::new(0),
             asked: AtomicBool::new(false),
             closing: AtomicU8::new(OPEN),
+            lingers: AtomicBool::new(false),
             task: AtomicWaker::new(),
         }
     }
 
-    /// A request came.
+    /// A request of HTTP/1 came.
     pub(super) fn begins(&self) {
-        self.waiting_since.store(BUSY, Relaxed);
+        self.silent_since.store(BUSY, Relaxed);
         self.asked.store(true, Relaxed);
     }
 
-    /// The next request may come.
+    /// Its client is to take the answer, and may send the next.
     pub(super) fn waits(&self) {
-        self.waiting_since.store(self.clock.now(), Relaxed);
+        self.silent_since.store(self.clock.now(), Relaxed);
     }
 
-    /// The client takes what it is sent: the time for the next request begins
-    /// anew.
+    /// The client takes what it is sent: its time begins anew.
     pub(super) fn goes_on(&self) {
-        if self.waiting_since.load(Relaxed) != BUSY {
+        if self.silent_since.load(Relaxed) != BUSY {
             self.waits();
         }
     }
 
-    /// For how many seconds it has been waiting, less the one that has begun.
-    pub(super) fn waiting(&self) -> u32 {
-        match self.waiting_since.load(Relaxed) {
-            BUSY => 0,
-            since => self.clock.now().saturating_sub(since).saturating_sub(1),
+    /// A request of HTTP/2 came, one of several at once.
+    pub(super) fn begins_one(&self) {
+        self.handled.fetch_add(1, Relaxed);
+        self.asked.store(true, Relaxed);
+    }
+
+    /// There is its answer. It is being sent as long as what is returned lives.
+    pub(super) fn sends_one(self: &Arc<Self>) -> Sending {
+        self.sent.fetch_add(1, Relaxed);
+        self.handled.fetch_sub(1, Relaxed);
+        self.waits();
+        Sending(Arc::clone(self))
+    }
+
+    /// For how many seconds nothing has come from its client, less the one that
+    /// has begun; nothing where nothing is waited for.
+    pub(super) fn silent(&self) -> Option<u32> {
+        match self.silent_since.load(Relaxed) {
+            BUSY => None,
+            _ if self.handled.load(Relaxed) > 0 => None,
+            since => Some(self.clock.now().saturating_sub(since).saturating_sub(1)),
         }
+    }
+
+    /// How dispensable it is, where it is not doing anything: one that never was
+    /// asked anything is more so than any other, then one that is silent for
+    /// longer.
+    pub(super) fn idleness(&self) -> Option<(bool, u32)> {
+        let is_open = self.closing.load(Relaxed) == OPEN;
+        let is_idle = is_open && self.sent.load(Relaxed) == 0;
+        self.silent().filter(|_| is_idle).map(|silent| (!self.asked.load(Relaxed), silent))
     }
 
     /// Tells the connection to end; one that never was asked anything does so at
@@ -96,17 +133,33 @@ impl Liveness {
         self.task.wake();
     }
 
-    /// Tells the connection to end where it has been waiting for as many
-    /// seconds; after some more whatever is left to be sent: its client does not
-    /// take that, either.
-    pub(super) fn close_after(&self, silence: u32, gone: u32) {
-        let waiting = self.waiting();
-        if waiting >= gone {
-            self.closing.store(AT_ONCE, SeqCst);
-            self.task.wake();
-        } else if waiting >= silence {
+    /// Tells the connection to end, whatever it is doing.
+    pub(super) fn close_at_once(&self) {
+        self.closing.store(AT_ONCE, SeqCst);
+        self.task.wake();
+    }
+
+    /// Tells the connection to end where its client has been silent for as many
+    /// seconds; or where it takes nothing of its answers for as many.
+    pub(super) fn close_after(&self, idle: u32, stalled: u32) {
+        let Some(silent) = self.silent() else { return };
+        let is_sending = self.sent.load(Relaxed) > 0;
+        let most = if is_sending { stalled } else { idle.max(stalled) };
+        if silent >= most {
+            self.close_at_once();
+        } else if silent >= idle && !is_sending {
             self.close();
         }
+    }
+
+    /// Its client is still sending what nobody wants: the answer would be lost
+    /// if the connection were closed at once.
+    pub(super) fn linger(&self) {
+        self.lingers.store(true, Relaxed);
+    }
+
+    pub(super) fn lingers(&self) -> bool {
+        self.lingers.load(Relaxed)
     }
 
     /// Completes when the connection is told to end. `registered` is what it
@@ -129,25 +182,44 @@ impl Liveness {
     }
 }
 
+impl Sending {
+    /// The client took a part of it.
+    pub(super) fn goes_on(&self) {
+        self.0.waits();
+    }
+}
+
+impl Drop for Sending {
+    fn drop(&mut self) {
+        self.0.sent.fetch_sub(1, Relaxed);
+        self.0.waits();
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::{Clock, Closing, Liveness};
     use futures_util::task::noop_waker_ref;
+    use std::sync::Arc;
     use std::task::{Context, Poll};
 
+    fn told(liveness: &Liveness) -> Poll<Closing> {
+        liveness.poll_closing(&Context::from_waker(noop_waker_ref()), &mut None)
+    }
+
     /// What a connection is told that was silent for some seconds.
-    fn told(is_asked: bool, seconds: u32) -> Poll<Closing> {
+    fn told_after(is_asked: bool, seconds: u32) -> Poll<Closing> {
         let clock = Clock::default();
         let liveness = Liveness::new(clock.clone());
         if is_asked {
             liveness.begins();
             (0..1_000).for_each(|_| clock.tick());
-            liveness.close_after(10, 120);
+            liveness.close_after(10, 30);
             liveness.waits();
         }
         (0..=seconds).for_each(|_| clock.tick());
-        liveness.close_after(10, 120);
-        liveness.poll_closing(&Context::from_waker(noop_waker_ref()), &mut None)
+        liveness.close_after(10, 30);
+        told(&liveness)
     }
 
     #[test]
@@ -155,12 +227,12 @@ mod tests {
         for (is_asked, seconds, expected) in [
             (true, 9, Poll::Pending),
             (true, 10, Poll::Ready(Closing::InOrder)),
-            (true, 119, Poll::Ready(Closing::InOrder)),
-            (true, 120, Poll::Ready(Closing::AtOnce)),
+            (true, 29, Poll::Ready(Closing::InOrder)),
+            (true, 30, Poll::Ready(Closing::AtOnce)),
             (false, 9, Poll::Pending),
             (false, 10, Poll::Ready(Closing::AtOnce)),
         ] {
-            assert_eq!(told(is_asked, seconds), expected, "{is_asked} {seconds}");
+            assert_eq!(told_after(is_asked, seconds), expected, "{is_asked} {seconds}");
         }
     }
 
@@ -173,9 +245,38 @@ mod tests {
         for _ in 0..50 {
             (0..8).for_each(|_| clock.tick());
             liveness.goes_on();
-            liveness.close_after(10, 120);
+            liveness.close_after(10, 30);
         }
-        let context = Context::from_waker(noop_waker_ref());
-        assert_eq!(liveness.poll_closing(&context, &mut None), Poll::Pending);
+        assert_eq!(told(&liveness), Poll::Pending);
+    }
+
+    #[test]
+    fn several_requests_at_once_are_closed_when_none_goes_on() {
+        let clock = Clock::default();
+        let wait = |liveness: &Liveness, seconds| {
+            (0..=seconds).for_each(|_| clock.tick());
+            liveness.close_after(10, 30);
+            told(liveness)
+        };
+        let liveness = Arc::new(Liveness::new(clock.clone()));
+        liveness.begins_one();
+        liveness.begins_one();
+        // As long as they are handled.
+        assert_eq!(wait(&liveness, 1_000), Poll::Pending);
+        let first = liveness.sends_one();
+        assert_eq!(wait(&liveness, 1_000), Poll::Pending);
+        let second = liveness.sends_one();
+        assert_eq!(wait(&liveness, 29), Poll::Pending);
+        first.goes_on();
+        assert_eq!(wait(&liveness, 29), Poll::Pending);
+        assert_eq!(liveness.idleness(), None);
+        drop((first, second));
+        assert_eq!(liveness.idleness(), Some((false, 0)));
+        assert_eq!(wait(&liveness, 10), Poll::Ready(Closing::InOrder));
+
+        let liveness = Arc::new(Liveness::new(clock.clone()));
+        liveness.begins_one();
+        let _untaken = liveness.sends_one();
+        assert_eq!(wait(&liveness, 30), Poll::Ready(Closing::AtOnce));
     }
 }

@@ -2,7 +2,6 @@
 //! has got it already.
 
 use bytes::Bytes;
-use http_body_util::Full;
 use hyper::header::{
     AGE, CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE,
     HeaderMap, HeaderName, HeaderValue, WARNING,
@@ -10,6 +9,7 @@ use hyper::header::{
 use hyper::{Method, Request, Response, StatusCode};
 
 use super::error::HostError;
+use super::outgoing::Outgoing;
 use super::service::Answered;
 use super::{accept_encoding, conditional};
 use crate::answer::{Answer, Encoding, Representation};
@@ -69,7 +69,7 @@ fn response<B>(
     );
     let is_head = *request.method() == Method::HEAD;
     let sent = if has_body && !is_head { body.clone() } else { Bytes::new() };
-    let mut response = Response::new(Full::new(sent));
+    let mut response = Response::new(Outgoing::new(sent));
     *response.status_mut() = status;
     *response.headers_mut() = headers;
     if has_body && is_head {

@@ -1,32 +1,22 @@
 //! Accepts connections, and ends when it is told to.
 
-use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
-use tokio::net::{TcpListener, TcpStream};
-use tokio::task::{self, JoinSet};
+use tokio::net::TcpListener;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 use tracing::warn;
 
-use super::connection::{self, Connections};
-use super::liveness::{Clock, Liveness};
+use super::connection::Connections;
+use super::limits::HttpLimits;
+use super::open::Open;
 use super::service::Service;
 use crate::module::Module;
 use crate::registry::{Mount, Registry};
 use crate::state::StateReader;
-
-/// The seconds that a client has for the head of a request, from when it may
-/// send one.
-const SILENCE: u32 = 10;
-
-/// The seconds after which a client that takes nothing of its answer is given
-/// up. The system takes some MB at a time: one that reads, if slowly, is not
-/// seen to for a while.
-const GONE: u32 = 12 * SILENCE;
 
 /// How often it is looked after clients that are silent.
 const LOOK: Duration = Duration::from_secs(1);
@@ -36,9 +26,13 @@ const LOOK: Duration = Duration::from_secs(1);
 const HTTP2_SILENCE: Duration = Duration::from_secs(20);
 const HTTP2_PONG: Duration = Duration::from_secs(10);
 
-/// How long connections have to finish once the server is told to end, unless
-/// a request may take longer.
+/// How long what is in flight has to finish once the server is told to end.
 const GRACE: Duration = Duration::from_secs(10);
+
+/// The answers of HTTP/2 that a connection has at once, and what the library
+/// takes of each before its client does, in bytes.
+const STREAMS: u32 = 100;
+const STREAM_BUFFER: usize = 64 << 10;
 
 /// After a failure to accept, such as too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -46,7 +40,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// Serves what is mounted, on the present state.
 pub struct Server {
     service: Arc<Service>,
-    builder: Builder<TokioExecutor>,
+    limits: HttpLimits,
     grace: Duration,
 }
 
@@ -59,32 +53,35 @@ impl Server {
 
     /// A server of all that is mounted, on what is published to this reader.
     /// What is exchanged in the registry is served from then on.
-    ///
-    /// A client has 10 s for the head of a request, and as long between two
-    /// requests.
     #[must_use]
     pub fn of(registry: Arc<Registry>, state: StateReader) -> Self {
-        let mut builder = Builder::new(TokioExecutor::new());
-        builder
-            .http2()
-            .timer(TokioTimer::new())
-            .keep_alive_interval(HTTP2_SILENCE)
-            .keep_alive_timeout(HTTP2_PONG);
-        let longest = registry.mounts().map(|mount| {
-            let module = mount.module();
-            module.limits().time + module.limits().queue_wait
-        });
-        let grace = GRACE.max(longest.max().unwrap_or_default());
-        Self { service: Arc::new(Service::new(registry, state)), builder, grace }
+        let service = Arc::new(Service::new(registry, state));
+        Self { service, limits: HttpLimits::default(), grace: GRACE }
+    }
+
+    /// What clients may have of the sockets.
+    #[must_use]
+    pub fn with_limits(self, limits: HttpLimits) -> Self {
+        Self { limits, ..self }
+    }
+
+    /// How long what is in flight has to finish once the server is told to end.
+    /// Default: 10 s.
+    #[must_use]
+    pub fn with_grace(self, grace: Duration) -> Self {
+        Self { grace, ..self }
     }
 
     /// Serves the listener's connections until `shutdown` completes. Idle
     /// connections are closed then, requests in flight are answered; what is
-    /// not done in 10 s, or the time that a request may take where that is
-    /// more, is dropped.
+    /// not done in the time for that is dropped.
     pub async fn serve(self, listener: TcpListener, shutdown: impl Future<Output = ()>) {
-        let connections = Connections { service: self.service, builder: self.builder };
-        let mut open = Open::default();
+        let connections = Connections {
+            service: self.service,
+            builder: builder(&self.limits),
+            limits: Arc::new(self.limits.clone()),
+        };
+        let mut open = Open::new(self.limits, connections);
         let mut looks = interval(LOOK);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut shutdown = std::pin::pin!(shutdown);
@@ -93,9 +90,9 @@ impl Server {
                 biased;
                 () = &mut shutdown => break,
                 () = open.ended() => {}
-                _ = looks.tick() => open.close_silent(),
+                _ = looks.tick() => open.tick(),
                 accepted = listener.accept() => match accepted {
-                    Ok((stream, _)) => open.add(stream, &connections),
+                    Ok((stream, address)) => open.add(stream, address.ip()),
                     Err(error) => pause(&error).await,
                 },
             }
@@ -103,53 +100,30 @@ impl Server {
         drop(listener);
         open.close_all();
         let finished = async {
-            while !open.tasks.is_empty() {
+            while open.len() > 0 {
                 open.ended().await;
             }
         };
         if timeout(self.grace, finished).await.is_err() {
-            let count = open.tasks.len();
+            let count = open.len();
             warn!("{count} connections are not done after {:?} and are dropped", self.grace);
         }
     }
 }
 
-/// The connections that are open.
-#[derive(Default)]
-struct Open {
-    clock: Clock,
-    tasks: JoinSet<()>,
-    livenesses: HashMap<task::Id, Arc<Liveness>>,
-}
-
-impl Open {
-    fn add(&mut self, stream: TcpStream, connections: &Connections) {
-        let liveness = Arc::new(Liveness::new(self.clock.clone()));
-        let serve = connection::serve(stream, connections.clone(), Arc::clone(&liveness));
-        let task = self.tasks.spawn(serve);
-        self.livenesses.insert(task.id(), liveness);
-    }
-
-    /// Waits until one has ended; for ever where there is none.
-    async fn ended(&mut self) {
-        let id = match self.tasks.join_next_with_id().await {
-            Some(Ok((id, ()))) => id,
-            Some(Err(error)) => error.id(),
-            None => return std::future::pending().await,
-        };
-        self.livenesses.remove(&id);
-    }
-
-    fn close_silent(&mut self) {
-        self.clock.tick();
-        for liveness in self.livenesses.values() {
-            liveness.close_after(SILENCE, GONE);
-        }
-    }
-
-    fn close_all(&self) {
-        self.livenesses.values().for_each(|liveness| liveness.close());
-    }
+fn builder(limits: &HttpLimits) -> Builder<TokioExecutor> {
+    let head = usize::try_from(limits.head.as_u64()).unwrap_or(usize::MAX);
+    let mut builder = Builder::new(TokioExecutor::new());
+    builder.http1().max_buf_size(head);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .keep_alive_interval(HTTP2_SILENCE)
+        .keep_alive_timeout(HTTP2_PONG)
+        .max_header_list_size(u32::try_from(head).unwrap_or(u32::MAX))
+        .max_concurrent_streams(STREAMS)
+        .max_send_buf_size(STREAM_BUFFER);
+    builder
 }
 
 /// A connection that failed before it was accepted is its client's affair; for

@@ -3,14 +3,13 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use futures_util::future::Either;
-use http_body_util::Full;
 use hyper::http::uri::PathAndQuery;
 use hyper::{Method, Request, Response};
 use tracing::{Instrument, debug, info_span};
 
 use super::error::HostError;
+use super::outgoing::Outgoing;
 use super::reply;
 use super::report::Report;
 use super::request_id::RequestId;
@@ -28,7 +27,7 @@ pub(super) struct Service {
 }
 
 /// What goes out.
-pub(super) type Answered = Response<Full<Bytes>>;
+pub(super) type Answered = Response<Outgoing>;
 
 impl Service {
     pub(super) fn new(registry: Arc<Registry>, state: StateReader) -> Self {
@@ -48,6 +47,14 @@ impl Service {
             Some(response) => Either::Left(identified(response, id)),
             None => Either::Right(Arc::clone(self).ask(request, id)),
         }
+    }
+
+    /// What a request gets that is refused.
+    pub(super) fn refuse<B>(error: HostError, request: &Request<B>) -> Answered {
+        let id = RequestId::of(request.headers());
+        let (status, name) = (error.status().as_u16(), error.name());
+        debug!(%id, status, name, "refused");
+        identified(reply::of_host(error, request), id)
     }
 
     /// The answer, where it is remembered in the form that the client wants.

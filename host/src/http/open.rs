@@ -1,0 +1,176 @@
+//! The connections that are open: no more than there may be, and none that is
+//! silent for too long.
+
+use std::cmp::Reverse;
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::net::TcpStream;
+use tokio::task::{Id, JoinSet};
+use tracing::warn;
+
+use super::connection::{self, Connections};
+use super::limits::HttpLimits;
+use super::liveness::{Clock, Liveness};
+use crate::log_rate::{Allowed, LogRate};
+
+/// What a client gets that there is no room for.
+const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\n\
+    content-type: application/json\r\ncontent-length: 116\r\n\
+    retry-after: 1\r\nconnection: close\r\n\r\n\
+    {\"status\":\"error\",\"result\":{\"name\":\"Overloaded\",\"msg\":\"too many connections are open, all of them busy; try again\"}}";
+
+pub(super) struct Open {
+    limits: HttpLimits,
+    connections: Connections,
+    clock: Clock,
+    tasks: JoinSet<()>,
+    known: HashMap<Id, Known>,
+    peers: HashMap<Peer, u32>,
+    count: u64,
+    refusals: LogRate,
+}
+
+struct Known {
+    liveness: Arc<Liveness>,
+    peer: Peer,
+    /// Those that came later have greater ones.
+    number: u64,
+}
+
+/// Whoever has an address; of IPv6, a network, of which one can have all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Peer(IpAddr);
+
+impl From<IpAddr> for Peer {
+    fn from(address: IpAddr) -> Self {
+        Self(match address.to_canonical() {
+            IpAddr::V6(address) => {
+                Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << 64)).into()
+            }
+            address @ IpAddr::V4(_) => address,
+        })
+    }
+}
+
+impl Open {
+    pub(super) fn new(limits: HttpLimits, connections: Connections) -> Self {
+        Self {
+            limits,
+            connections,
+            clock: Clock::default(),
+            tasks: JoinSet::new(),
+            known: HashMap::new(),
+            peers: HashMap::new(),
+            count: 0,
+            refusals: LogRate::new(1),
+        }
+    }
+
+    /// Serves a connection, where there is room for it or where room can be
+    /// made.
+    pub(super) fn add(&mut self, stream: TcpStream, address: IpAddr) {
+        let peer = Peer::from(address);
+        let of_peer = self.peers.get(&peer).copied().unwrap_or_default();
+        let has_room = (of_peer < self.limits.connections_per_peer
+            || self.close_idlest(|known| known.peer == peer))
+            && (self.tasks.len() < self.limits.connections as usize || self.close_idlest(|_| true));
+        if !has_room {
+            return self.refuse(&stream);
+        }
+        let liveness = Arc::new(Liveness::new(self.clock.clone()));
+        let serve = connection::serve(stream, self.connections.clone(), Arc::clone(&liveness));
+        let task = self.tasks.spawn(serve);
+        *self.peers.entry(peer).or_default() += 1;
+        self.count += 1;
+        self.known.insert(task.id(), Known { liveness, peer, number: self.count });
+    }
+
+    /// Waits until one has ended; for ever where there is none.
+    pub(super) async fn ended(&mut self) {
+        let id = match self.tasks.join_next_with_id().await {
+            Some(Ok((id, ()))) => id,
+            Some(Err(error)) => error.id(),
+            None => return std::future::pending().await,
+        };
+        if let Some(Known { peer, .. }) = self.known.remove(&id)
+            && let Some(count) = self.peers.get_mut(&peer)
+        {
+            *count -= 1;
+            if *count == 0 {
+                self.peers.remove(&peer);
+            }
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.tasks.len()
+    }
+
+    /// A second has passed: closes those whose clients were silent for too long.
+    pub(super) fn tick(&self) {
+        self.clock.tick();
+        let seconds = |time: Duration| u32::try_from(time.as_secs()).unwrap_or(u32::MAX);
+        let (idle, stalled) = (seconds(self.limits.idle), seconds(self.limits.stalled));
+        for known in self.known.values() {
+            known.liveness.close_after(idle, stalled);
+        }
+    }
+
+    /// Tells all of them to end.
+    pub(super) fn close_all(&self) {
+        self.known.values().for_each(|known| known.liveness.close());
+    }
+
+    /// Whether there was an idle one among these that could be closed.
+    fn close_idlest(&self, is: impl Fn(&Known) -> bool) -> bool {
+        let idle = self
+            .known
+            .values()
+            .filter(|known| is(known))
+            .filter_map(|known| Some((known.liveness.idleness()?, known)));
+        let idlest = idle.max_by_key(|(idleness, known)| (*idleness, Reverse(known.number)));
+        idlest.inspect(|(_, known)| known.liveness.close_at_once()).is_some()
+    }
+
+    fn refuse(&self, stream: &TcpStream) {
+        if let Allowed::Yes(before) = self.refusals.ask(1) {
+            let HttpLimits { connections, connections_per_peer, .. } = self.limits;
+            warn!(
+                before,
+                "a connection is refused: there are {connections}, or {connections_per_peer} of one peer, and none is idle (http.connections, http.connections_per_peer)"
+            );
+        }
+        // Where it does not fit, its client finds the connection closed.
+        stream.try_write(FULL).ok();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{FULL, Peer};
+    use std::net::IpAddr;
+
+    #[test]
+    fn a_peer_is_an_address_or_a_network() {
+        let peer = |address: &str| Peer::from(address.parse::<IpAddr>().unwrap());
+        assert_eq!(peer("::ffff:10.0.0.1"), peer("10.0.0.1"));
+        assert_ne!(peer("10.0.0.2"), peer("10.0.0.1"));
+        assert_eq!(peer("2001:db8:1:2::1"), peer("2001:db8:1:2:ffff::"));
+        assert_ne!(peer("2001:db8:1:2::1"), peer("2001:db8:1:3::1"));
+    }
+
+    #[test]
+    fn the_refusal_is_as_long_as_it_says() {
+        let text = std::str::from_utf8(FULL).unwrap();
+        let (head, body) = text.split_once("\r\n\r\n").unwrap();
+        assert!(
+            head.contains(&format!("\r\ncontent-length: {}\r\n", body.len())),
+            "{}",
+            body.len()
+        );
+        serde_json::from_str::<serde_json::Value>(body).unwrap();
+    }
+}

@@ -1,0 +1,293 @@
+//! Does what a client does hurt nobody else?
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytesize::ByteSize;
+use relayer_rest_host::HttpLimits;
+use relayer_rest_host::module::{Limits, Module};
+use relayer_rest_host::registry::{Mount, Registry};
+use relayer_rest_host::state::sample;
+use relayer_rest_tests::client::{Client, raw};
+use relayer_rest_tests::component;
+use relayer_rest_tests::server::{TestServer, engine};
+use relayer_rest_tests::watcher::Watcher;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::{sleep, timeout};
+
+/// What the tests wait for a server to close a connection: much longer than it
+/// takes.
+const SOON: Duration = Duration::from_secs(30);
+
+fn limits() -> HttpLimits {
+    HttpLimits {
+        idle: Duration::from_secs(1),
+        stalled: Duration::from_secs(2),
+        ..HttpLimits::default()
+    }
+}
+
+async fn server(limits: HttpLimits) -> TestServer {
+    let api = Module::embedded(&engine(&Limits::default())).unwrap();
+    let server = TestServer::with_limits(Registry::new(Mount::api(api)), limits).await;
+    sample(&server.publisher);
+    server
+}
+
+/// What the server says to these bytes until it closes the connection.
+async fn said(address: SocketAddr, bytes: &[u8]) -> String {
+    timeout(SOON, raw(address, bytes)).await.unwrap()
+}
+
+fn request(target: &str, headers: &str) -> String {
+    format!("GET {target} HTTP/1.1\r\nhost: x\r\n{headers}\r\n")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_is_too_slow_or_says_half_is_closed() {
+    let server = server(limits()).await;
+    let watcher = Watcher::start(server.address).await;
+    let half = [
+        "",
+        "G",
+        "GET /version HTTP/1.1\r\n",
+        "GET /version HTTP/1.1\r\nhost: x\r\na:",
+        "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+    ];
+    let half =
+        half.map(|bytes| tokio::spawn(async move { said(server.address, bytes.as_bytes()).await }));
+    // A byte at a time is not faster.
+    let slow = tokio::spawn(async move {
+        let mut stream = TcpStream::connect(server.address).await.unwrap();
+        for byte in request("/version", "a: b\r\n").bytes() {
+            if stream.write_all(&[byte]).await.is_err() {
+                return;
+            }
+            sleep(Duration::from_millis(200)).await;
+        }
+        panic!("it may take as long as it likes");
+    });
+    for half in half {
+        let answer = half.await.unwrap();
+        assert!(!answer.contains("200 OK"), "{answer}");
+    }
+    slow.await.unwrap();
+    watcher.stop().await;
+}
+
+#[tokio::test]
+async fn what_is_too_large_gets_its_status() {
+    let server = server(HttpLimits {
+        target: ByteSize::b(100),
+        headers: 5,
+        head: ByteSize::kib(8),
+        body: ByteSize::b(10),
+        ..limits()
+    })
+    .await;
+    let long = format!("/{}", "a".repeat(100));
+    let many = "a: b\r\n".repeat(5);
+    let large = format!("a: {}\r\n", "b".repeat(9000));
+    for (request, status, name) in [
+        (request(&long, "connection: close\r\n"), "414 URI Too Long", "UriTooLong"),
+        (request("/version", &many), "431 Request Header Fields Too Large", "HeadersTooLarge"),
+        (request("/version", &large), "431 Request Header Fields Too Large", ""),
+        (request("/version", "content-length: 11\r\n"), "413 Payload Too Large", "PayloadTooLarge"),
+        (
+            request("/version", "transfer-encoding: chunked\r\n") + "b\r\nhello world\r\n0\r\n\r\n",
+            "413 Payload Too Large",
+            "PayloadTooLarge",
+        ),
+        (
+            request("/version", "content-length: 9\r\n") + "hello",
+            "408 Request Timeout",
+            "RequestTimeout",
+        ),
+        ("GET / HTTP/1.1\r\nconnection: close\r\n\r\n".to_owned(), "400 Bad Request", "BadRequest"),
+        (request("/", "host: y\r\nconnection: close\r\n"), "400 Bad Request", "BadRequest"),
+    ] {
+        let answer = said(server.address, request.as_bytes()).await;
+        let head = format!("HTTP/1.1 {status}\r\n");
+        assert!(answer.starts_with(&head), "{request}: {answer}");
+        assert!(answer.contains(&format!("\"name\":\"{name}\"")) || name.is_empty(), "{answer}");
+        assert!(answer.contains("x-request-id: ") || name.is_empty(), "{answer}");
+    }
+    // What is as large as it may be is answered.
+    let most = format!("/{}", "a".repeat(99));
+    let most = request(&most, "content-length: 10\r\nconnection: close\r\na: b\r\nc: d\r\n");
+    let answer = said(server.address, (most + "0123456789").as_bytes()).await;
+    assert!(answer.starts_with("HTTP/1.1 404 "), "{answer}");
+}
+
+/// Who sends a lot that nobody wants gets to know that.
+#[tokio::test]
+async fn who_sends_too_much_gets_the_answer_all_the_same() {
+    let server = server(HttpLimits::default()).await;
+    for _ in 0..20 {
+        let mut stream = TcpStream::connect(server.address).await.unwrap();
+        let (mut reading, mut writing) = stream.split();
+        let head = "POST /state HTTP/1.1\r\nhost: x\r\ncontent-length: 1000000000\r\n\r\n";
+        let send = async {
+            writing.write_all(head.as_bytes()).await.unwrap();
+            let part = vec![b'x'; 64 << 10];
+            while writing.write_all(&part).await.is_ok() {}
+        };
+        let receive = async {
+            let mut answer = vec![0; 1024];
+            let length = reading.read(&mut answer).await.unwrap();
+            String::from_utf8_lossy(&answer[..length]).into_owned()
+        };
+        let answer = tokio::select! {
+            () = send => panic!("the connection is closed before there is an answer"),
+            answer = receive => answer,
+        };
+        assert!(answer.starts_with("HTTP/1.1 413 "), "{answer}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ten_thousand_idle_connections_are_no_more_than_there_may_be() {
+    // This process, too, may have some hundred open files only.
+    let files = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: files.maximum, ..files }).unwrap();
+    let limits =
+        HttpLimits { connections: 500, connections_per_peer: 400, ..HttpLimits::default() };
+    let server = server(limits).await;
+    let watcher = Watcher::start(server.address).await;
+    let mut idle = VecDeque::new();
+    for number in 0..10_000 {
+        let mut stream = TcpStream::connect(server.address).await.unwrap();
+        if number % 2 == 0 {
+            stream.write_all(b"GET /ver").await.ok();
+        }
+        idle.push_back(stream);
+        if idle.len() > 1000 {
+            idle.pop_front();
+        }
+        if number % 100 == 0 {
+            sleep(Duration::from_millis(1)).await;
+        }
+    }
+    watcher.stop().await;
+    // The oldest made room for the newest.
+    let mut byte = [0];
+    let closed = timeout(SOON, idle.front_mut().unwrap().read(&mut byte)).await.unwrap();
+    assert!(matches!(closed, Ok(0) | Err(_)), "{closed:?}");
+}
+
+/// Where all are busy, one more is told so at once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connection_that_there_is_no_room_for_gets_503() {
+    let module = Module::from_bytes(
+        &engine(&Limits { time: Duration::from_mins(1), ..Limits::default() }),
+        "spins",
+        &component::of_handler("(loop br 0) unreachable"),
+    );
+    let limits = HttpLimits { connections: 3, ..HttpLimits::default() };
+    let server = TestServer::with_limits(Registry::new(Mount::api(module.unwrap())), limits).await;
+    let mut busy = Vec::new();
+    for number in 0..3 {
+        let mut stream = TcpStream::connect(server.address).await.unwrap();
+        stream.write_all(request(&format!("/{number}"), "").as_bytes()).await.unwrap();
+        busy.push(stream);
+    }
+    let mount = server.registry.at("/").unwrap();
+    while mount.status().module.runs < 3 {
+        sleep(Duration::from_millis(1)).await;
+    }
+    let answer = said(server.address, b"").await;
+    assert!(answer.starts_with("HTTP/1.1 503 Service Unavailable\r\n"), "{answer}");
+    assert!(
+        answer.contains("\r\nretry-after: 1\r\n") && answer.contains("\"Overloaded\""),
+        "{answer}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn floods_and_resets_are_nobodys_business() {
+    let server = server(limits()).await;
+    let watcher = Watcher::start(server.address).await;
+    let address = server.address;
+    let flood = tokio::spawn(async move {
+        // Thousands of requests that nobody takes the answers of.
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        let requests = request("/state", "").repeat(1000);
+        for _ in 0..20 {
+            if timeout(Duration::from_secs(1), stream.write_all(requests.as_bytes())).await.is_err()
+            {
+                break;
+            }
+        }
+        stream
+    });
+    for number in 0..500 {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        let path = format!("/chain/{number}");
+        stream.write_all(request(&path, "").as_bytes()).await.unwrap();
+        // With what was not read it is a reset.
+        if number % 2 == 0 {
+            stream.set_zero_linger().unwrap();
+        }
+        drop(stream);
+    }
+    let mut stalled = flood.await.unwrap();
+    sleep(Duration::from_secs(4)).await;
+    // It took nothing for longer than it may: there is an end to it.
+    let end = timeout(SOON, async {
+        let mut bytes = vec![0; 64 << 10];
+        while matches!(stalled.read(&mut bytes).await, Ok(1..)) {}
+    });
+    end.await.unwrap();
+    watcher.stop().await;
+    let mount = server.registry.at("/").unwrap();
+    assert_eq!(mount.status().module.failures.faults(), 0);
+}
+
+/// Nor does HTTP/2 let anybody hold an answer that they do not take.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answer_of_http2_that_is_not_taken_is_given_up() {
+    let server = server(limits()).await;
+    let mut stream = TcpStream::connect(server.address).await.unwrap();
+    // The window of streams is 0 bytes; then one request, of which the head is
+    // from the static table: GET, http, /, and no more.
+    let settings = [0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 0];
+    let mut bytes = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
+    bytes.extend(settings);
+    bytes.extend([0, 0, 3, 1, 5, 0, 0, 0, 1, 0x82, 0x86, 0x84]);
+    stream.write_all(&bytes).await.unwrap();
+    let mut answer = Vec::new();
+    timeout(SOON, stream.read_to_end(&mut answer)).await.unwrap().ok();
+    // Frames came, but no data of the answer.
+    assert!(!answer.is_empty());
+    assert!(!String::from_utf8_lossy(&answer).contains("nothing is served"));
+    // One that is idle is closed, too.
+    let mut idle = Client::http2(server.address).await;
+    assert_eq!(idle.get("/version").await.status, 200);
+    timeout(SOON, idle.closed()).await.unwrap();
+}
+
+/// Whatever clients or modules do.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_is_told_to_stop_is_gone_in_time() {
+    let module = Module::from_bytes(
+        &engine(&Limits { time: Duration::from_hours(1), ..Limits::default() }),
+        "spins",
+        &component::of_handler("(loop br 0) unreachable"),
+    );
+    let registry = Registry::new(Mount::api(module.unwrap()));
+    let grace = Duration::from_millis(300);
+    let server = TestServer::with_grace(registry, grace).await;
+    let mut spinning = TcpStream::connect(server.address).await.unwrap();
+    spinning.write_all(request("/", "").as_bytes()).await.unwrap();
+    let mount = Arc::clone(server.registry.at("/").unwrap());
+    while mount.status().module.runs < 1 {
+        sleep(Duration::from_millis(1)).await;
+    }
+    timeout(SOON, server.stop()).await.unwrap().unwrap();
+    let mut byte = [0];
+    assert!(!matches!(spinning.read(&mut byte).await, Ok(1..)));
+}
