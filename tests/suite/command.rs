@@ -3,7 +3,9 @@
 use std::fs;
 use std::net::TcpListener;
 use std::path::Path;
+use std::time::Duration;
 
+use relayer_rest_host::module::Digest;
 use relayer_rest_tests::client::Client;
 use relayer_rest_tests::command::{self, Ended, Serving};
 use relayer_rest_tests::component;
@@ -255,6 +257,44 @@ async fn settings_that_cannot_be_used_end_with_2() {
         2,
         &format!("configuration {config}: line 2, column 1: module.path: unknown field `path`"),
     );
+}
+
+/// Nor can a module fill the log, or make it say what it likes.
+#[tokio::test]
+async fn a_module_that_floods_the_log_writes_so_much_and_no_lines_of_others() {
+    let folder = folder();
+    let module = component::hostile::log_flood();
+    let file = file(&folder, "flood.wasm", &module);
+    let config = self::file(
+        &folder,
+        "c.toml",
+        "[module.limits]\ntime = '50ms'\nlog = '600B'\nlog_rate = '1KiB'",
+    );
+    let listen = ["--listen", "127.0.0.1:0", "--module", &file, "--config", &config];
+    let mut process = serve(&listen).await;
+    let mut client = Client::http1(process.address()).await;
+    for number in 0..4 {
+        let id = format!("request-{number}");
+        let answer = client.ask_with("GET", &format!("/{number}"), &[("x-request-id", &id)]).await;
+        assert_eq!(answer.status, 504);
+    }
+    // In a new second it is said what there was no room for.
+    tokio::time::sleep(Duration::from_millis(1100)).await;
+    client.get("/later").await;
+    process.logged("lines of the module were left out").await;
+    let log = process.log().to_owned();
+    for part in [
+        "the module logs more than 600 B for a request (limits.log)",
+        "the module logs more than 1.0 KiB a second (limits.log_rate); lines are left out",
+        "request{id=request-0 method=GET path=\"/0\"}: module: a\\n2026-01-01T00:00:00Z  INFO",
+        &format!("module=\"api@{}\"", Digest::of(&module).short()),
+    ] {
+        assert!(log.contains(part), "{part} is not in: {log}");
+    }
+    let lines = log.lines().filter(|line| line.contains("all is well"));
+    assert!((10..=20).contains(&lines.count()), "{log}");
+    assert!(!log.lines().any(|line| line.starts_with("2026-01-01")), "{log}");
+    assert!(!log.contains(['\u{1b}', '\u{202e}']), "{log}");
 }
 
 /// Nor those that have no end, or are no text.

@@ -2,10 +2,10 @@
 
 use bytesize::ByteSize;
 use relayer_rest_host::conformance::Dialect;
-use relayer_rest_host::module::{Digest, Limits};
-use relayer_rest_host::registry::{Candidate, Outcome, Refusal};
+use relayer_rest_host::module::{Digest, Limits, Module};
+use relayer_rest_host::registry::{Candidate, Mount, Outcome, Refusal, Registry};
 use relayer_rest_tests::component::{self, TRAP};
-use relayer_rest_tests::server::{TestServer, candidate};
+use relayer_rest_tests::server::{TestServer, candidate, engine};
 
 async fn server(component: &[u8]) -> TestServer {
     TestServer::of_component(component, &Limits::default()).await
@@ -25,6 +25,25 @@ async fn a_module_that_fails_like_the_one_before_stays() {
     assert_eq!(status.module.digest, Digest::of(&new).to_string());
     assert_eq!(status.previous, Some(Digest::of(&old).to_string()));
     assert_eq!(status.barred, []);
+}
+
+/// Each mount has its own.
+#[tokio::test]
+async fn an_extension_goes_back_by_itself() {
+    let engine = engine(&Limits::default());
+    let old = component::of_answer(204, "a", b"b");
+    let tool = Module::from_bytes(&engine, "tool", &old).unwrap().named("tool");
+    let api = Mount::api(Module::embedded(&engine).unwrap());
+    let mount = Mount::extension("/ext/tool".parse().unwrap(), tool);
+    let server = TestServer::of_registry(Registry::new(api).with(mount).unwrap()).await;
+    let mount = server.registry.at("/ext/tool").unwrap();
+    let new = candidate(component::that_traps_later("1"));
+    let report = mount.swap(new, &server.publisher.reader()).await;
+    assert_eq!(report.outcome, Outcome::Exchanged);
+    let answer = server.get(&format!("/ext/tool{TRAP}")).await;
+    let label = format!("tool@{}", Digest::of(&old).short());
+    assert_eq!((answer.status.as_u16(), answer.header("x-relayer-module")), (204, &*label));
+    assert_eq!(mount.status().barred.len(), 1);
 }
 
 #[tokio::test]

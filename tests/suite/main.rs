@@ -10,6 +10,7 @@ mod going_back;
 mod hostile_clients;
 mod hostile_modules;
 mod http;
+mod isolation;
 mod limits;
 mod modules;
 mod readme;

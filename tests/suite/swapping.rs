@@ -238,6 +238,42 @@ async fn a_candidate_is_compared_on_the_newest_state() {
     assert_eq!(mount.status().module.runs, 0);
 }
 
+/// Whatever becomes of an answer on its way, and whatever a module says of it.
+#[tokio::test]
+async fn every_answer_names_its_module() {
+    let server = TestServer::of_sample().await;
+    let mut client = server.connect().await;
+    let etag = client.get("/chains").await.header("etag").to_owned();
+    for (method, path, headers, status) in [
+        ("HEAD", "/chains", vec![], 200),
+        ("GET", "/chains", vec![("if-none-match", etag.as_str())], 304),
+        ("POST", "/chains", vec![], 405),
+        ("GET", "/nothing", vec![], 404),
+    ] {
+        for _ in 0..2 {
+            let answer = client.ask_with(method, path, &headers).await;
+            assert_eq!(answer.status, status);
+            assert_eq!(answer.header("x-relayer-module"), label(DEFAULT_MODULE), "{method} {path}");
+        }
+    }
+    let claims = component::of_answer(200, "x-relayer-module", b"api@000000000000");
+    assert_eq!(server.swap(claims.clone()).await.outcome, Outcome::Exchanged);
+    let answer = server.get("/").await;
+    let labels: Vec<_> = answer.headers.get_all("x-relayer-module").iter().collect();
+    assert_eq!(labels, [label(&claims).as_str()]);
+}
+
+/// Its code may not come to an end before it is asked.
+#[tokio::test]
+async fn a_module_that_does_not_start_is_refused() {
+    let limits = Limits { time: Duration::from_millis(50), ..Limits::default() };
+    let server = server(&component::of_answer(204, "a", b"b"), &limits).await;
+    let report = server.swap(component::hostile::spin_in_start()).await;
+    check_refused(&report, Refusal::Faults, &["the module took longer than 50ms"]);
+    let report = server.swap(component::hostile::trap_in_start()).await;
+    check_refused(&report, Refusal::Faults, &["the module trapped: wasm trap: "]);
+}
+
 /// What it says first is what matters.
 #[tokio::test]
 async fn why_a_module_trapped_is_said_and_where() {
