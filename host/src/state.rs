@@ -38,6 +38,8 @@ pub use publisher::{DuplicateChain, StatePublisher, StateReader};
 pub use relayer::{
     Component, Name, NotReady, Object, OtherObject, RelayerState, Value, Worker, WorkerData,
 };
+#[doc(hidden)]
+pub use relayer_json::read_any;
 pub use relayer_json::{AnswerError, UnreadField};
 pub use sample::sample;
 pub use snapshot::{Generation, Known, Slice, Snapshot, Stale};

@@ -8,6 +8,11 @@
 //! | `relayer.rs` | a scripted relayer, that answers well or goes wrong as told |
 //! | `measure.rs` | what benchmarks measure with |
 //! | `component.rs` | components that do what no good module does |
+//! | `component/` | … and components that are hostile, or keep secrets |
+//! | `watcher.rs` | a client that is to notice nothing of what others do |
+//! | `load.rs` | as many requests as the server answers |
+//! | `fuzz.rs` | what is done with bytes of whatever kind |
+//! | `bin/soak.rs` | everything at once, for as long as one likes |
 //!
 //! Nothing here uses a fixed port, or waits for a time to pass but the scripted
 //! relayer, which is slow where a test wants it. What goes wrong in a test's own
@@ -17,6 +22,7 @@
 pub mod client;
 pub mod command;
 pub mod component;
+pub mod fuzz;
 pub mod load;
 pub mod measure;
 pub mod relayer;

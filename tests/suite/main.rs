@@ -6,6 +6,7 @@ mod contract;
 mod control;
 mod embedding;
 mod endpoints;
+mod fuzz;
 mod going_back;
 mod hostile_clients;
 mod hostile_modules;

@@ -34,6 +34,29 @@ pub(super) struct Read<T> {
     pub(super) unread: Vec<UnreadField>,
 }
 
+/// Reads an answer as each of those that a relayer gives, and publishes what
+/// there is: for fuzzing.
+#[doc(hidden)]
+#[must_use]
+pub fn read_any(body: &[u8]) -> super::StatePublisher {
+    let publisher = super::StatePublisher::new();
+    if let Ok(components) = version(body) {
+        publisher.set_components(components);
+    }
+    let ids = chain_ids(body).unwrap_or_default();
+    let mut chains: Vec<_> = ids
+        .into_iter()
+        .map(|id| ChainConfig::new(id.as_str(), super::ChainKind::CosmosSdk))
+        .collect();
+    chains.extend(chain(body).map(|read| read.value));
+    // What is there twice is refused.
+    drop(publisher.set_chains(chains));
+    if let Ok(Read { value, .. }) = state(body).or_else(|_| state_file(body)) {
+        publisher.set_state(value);
+    }
+    publisher
+}
+
 /// The result of `/version`, bare or in an envelope: `ibc-relayer` first.
 pub(super) fn version(body: &[u8]) -> Result<Vec<Component>, AnswerError> {
     #[derive(Deserialize)]

@@ -1,0 +1,508 @@
+//! Everything at once, for as long as one likes: good clients and hostile ones,
+//! modules that do what they should not, swaps, a state that changes and a
+//! relayer that goes wrong.
+//!
+//! ```console
+//! cargo run --release -p relayer-rest-tests --bin soak -- --minutes 10
+//! ```
+//!
+//! The server is a process of its own. At the end there must not have been a
+//! wrong answer, and its memory, files and threads have to be those that it had
+//! after the first minute. Prints what was counted; the status is 1 where
+//! something is wrong.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::fs;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use relayer_rest_host::conformance::Dialect;
+use relayer_rest_host::control::ControlClient;
+use relayer_rest_host::module::{DEFAULT_MODULE, Digest};
+use relayer_rest_host::registry::{Candidate, Outcome, Source};
+use relayer_rest_tests::client::{Answer, Client};
+use relayer_rest_tests::command;
+use relayer_rest_tests::component::{self, TRAP, hostile};
+use relayer_rest_tests::measure;
+use relayer_rest_tests::relayer::{Fault, Relayer, Script, state};
+use serde_json::Value;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+
+/// What no answer may take longer than: the machine has a lot to do.
+const LATE: Duration = Duration::from_secs(5);
+
+/// How long it runs before it is counted.
+const WARM_UP: Duration = Duration::from_mins(1);
+
+/// What the server's memory may grow by beyond what it was, as a part of that
+/// and in any case, in bytes.
+const GROWTH: u64 = 5;
+const SLACK: u64 = 8 << 20;
+
+/// The extensions that are mounted, and the errors that they may answer with.
+fn extensions() -> Vec<(&'static str, Vec<u8>, &'static [u16])> {
+    vec![
+        ("spin", component::of_handler("(loop br 0) unreachable"), &[504, 503]),
+        ("trap", component::of_handler("unreachable"), &[500, 503]),
+        ("recursion", hostile::recursion(), &[500, 503]),
+        ("memory", hostile::memory_bomb(), &[500, 503, 504]),
+        ("table", hostile::table_bomb(), &[500, 503, 504]),
+        ("body", hostile::huge_body(), &[502, 503, 504]),
+        ("headers", hostile::endless_headers(), &[502, 503, 504]),
+        ("flood", hostile::log_flood(), &[504, 503]),
+        ("start", hostile::trap_in_start(), &[500, 503]),
+    ]
+}
+
+/// What was counted, and what was wrong.
+#[derive(Clone, Default)]
+struct Counts(Arc<Mutex<Counted>>);
+
+#[derive(Default)]
+struct Counted {
+    /// How often there was each.
+    counts: BTreeMap<String, u64>,
+    /// The first of what was wrong.
+    wrong: Vec<String>,
+}
+
+impl Counts {
+    fn add(&self, what: impl Into<String>) {
+        *self.0.lock().unwrap().counts.entry(what.into()).or_default() += 1;
+    }
+
+    fn wrong(&self, what: String) {
+        let mut counted = self.0.lock().unwrap();
+        if counted.wrong.len() < 20 {
+            let start: String = what.chars().take(400).collect();
+            eprintln!("WRONG: {start}");
+            counted.wrong.push(start);
+        }
+    }
+}
+
+#[derive(Clone)]
+struct Soak {
+    address: SocketAddr,
+    control: ControlClient,
+    counts: Counts,
+    labels: Arc<Vec<String>>,
+    end: Instant,
+}
+
+fn main() -> ExitCode {
+    // The server is this program, too.
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    if args.first().is_some_and(|first| first != "--minutes") {
+        return relayer_rest_host::cli::run();
+    }
+    let minutes = args.get(1).and_then(|minutes| minutes.parse::<f64>().ok()).unwrap_or(10.0);
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let is_clean = runtime.block_on(soak(Duration::from_secs_f64(minutes * 60.0)));
+    runtime.shutdown_background();
+    if is_clean { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+async fn soak(time: Duration) -> bool {
+    let folder = tempfile::tempdir().unwrap();
+    let relayer = Relayer::start(Script::of_0_7()).await;
+    let config = settings(folder.path());
+    let args = [
+        "serve",
+        "--listen",
+        "127.0.0.1:0",
+        "--upstream",
+        &relayer.url(),
+        "--poll",
+        "100ms",
+        "--max-stale",
+        "1min",
+        "--config",
+        &config,
+        "--code-cache",
+        folder.path().join("cache").to_str().unwrap(),
+    ]
+    .map(str::to_owned);
+    let program = std::env::current_exe().unwrap();
+    let mut server = command::serve(&program, &args).await;
+    server.close_log();
+    let modules: Vec<Vec<u8>> = ["", "a", "b"]
+        .iter()
+        .map(|note| noted(note))
+        .chain([component::that_traps_later("1")])
+        .collect();
+    let labels = modules.iter().map(|module| format!("api@{}", Digest::of(module).short()));
+    let mut soak = Soak {
+        address: server.address(),
+        control: ControlClient::new(&server.control),
+        counts: Counts::default(),
+        labels: Arc::new(labels.collect()),
+        end: Instant::now() + WARM_UP.min(time),
+    };
+    // What is allocated at first is what is needed.
+    println!("{}", machine());
+    run(&soak, &relayer, &modules).await;
+    let before = settled(server.id()).await;
+    soak.counts = Counts::default();
+    soak.end = Instant::now() + time;
+    run(&soak, &relayer, &modules).await;
+    let after = settled(server.id()).await;
+    let Counted { counts, wrong } = std::mem::take(&mut *soak.counts.0.lock().unwrap());
+    println!("\n| what | count |\n|---|---|");
+    for (what, count) in &counts {
+        println!("| {what} | {count} |");
+    }
+    let most = before.memory + (before.memory * GROWTH / 100).max(SLACK);
+    let checks = [
+        (wrong.is_empty(), format!("wrong answers: {}", wrong.len())),
+        (
+            after.memory <= most,
+            format!("memory: {} before, {} after", mib(before.memory), mib(after.memory)),
+        ),
+        (
+            after.files <= before.files,
+            format!("files: {} before, {} after", before.files, after.files),
+        ),
+        (
+            after.threads <= before.threads,
+            format!("threads: {} before, {} after", before.threads, after.threads),
+        ),
+    ];
+    println!();
+    for (is_right, check) in &checks {
+        println!("{} {check}", if *is_right { "ok   " } else { "WRONG" });
+    }
+    checks.iter().all(|(is_right, _)| *is_right)
+}
+
+fn noted(note: &str) -> Vec<u8> {
+    if note.is_empty() { DEFAULT_MODULE.to_vec() } else { component::noted(DEFAULT_MODULE, note) }
+}
+
+fn settings(folder: &Path) -> String {
+    let mut text =
+        "[module.limits]\ntime = '2s'\n[http]\nidle = '2s'\nstalled = '3s'\nconnections = 600\n"
+            .to_owned();
+    for (name, module, _) in extensions() {
+        fs::write(folder.join(format!("{name}.wasm")), module).unwrap();
+        writeln!(
+            text,
+            "[[extension]]\nname = '{name}'\nmodule = '{name}.wasm'\n[extension.limits]\n\
+             time = '100ms'\nmemory = '4MiB'\nbody = '1MiB'\nconcurrency = 8\nqueue = 8"
+        )
+        .unwrap();
+    }
+    let file = folder.join("relayer-rest.toml");
+    fs::write(&file, text).unwrap();
+    file.to_str().unwrap().to_owned()
+}
+
+/// All of it until the end.
+async fn run(soak: &Soak, relayer: &Relayer, modules: &[Vec<u8>]) {
+    let mut tasks = JoinSet::new();
+    for _ in 0..4 {
+        tasks.spawn(soak.clone().good());
+        tasks.spawn(soak.clone().reconnecting());
+    }
+    for (name, _, statuses) in extensions() {
+        for _ in 0..2 {
+            tasks.spawn(soak.clone().extension(name, statuses));
+        }
+    }
+    for _ in 0..3 {
+        tasks.spawn(soak.clone().half_requests());
+        tasks.spawn(soak.clone().resets());
+    }
+    tasks.spawn(soak.clone().floods());
+    tasks.spawn(soak.clone().idle());
+    tasks.spawn(soak.clone().oversized());
+    tasks.spawn(soak.clone().swaps(modules.to_vec()));
+    let changes = soak.clone().changes(relayer);
+    let ((), ()) = tokio::join!(changes, async { while tasks.join_next().await.is_some() {} });
+}
+
+impl Soak {
+    fn is_over(&self) -> bool {
+        Instant::now() >= self.end
+    }
+
+    /// A client; where the server has none, that is wrong.
+    async fn client(&self) -> Client {
+        Client::http1(self.address).await
+    }
+
+    fn check(&self, path: &str, answer: &Answer, took: Duration) {
+        self.counts.add(format!("good requests answered {}", answer.status.as_u16()));
+        let wrong = |what: &str| self.counts.wrong(format!("{path}: {what}: {answer:?}"));
+        if took > LATE {
+            wrong(&format!("it took {took:?}"));
+        }
+        let label = answer.header("x-relayer-module");
+        if !self.labels.iter().any(|known| known == label) {
+            wrong("the module is nobody");
+        }
+        // A module that answers 1 to everything may be in service for a moment.
+        if answer.text() == "1" && label == self.labels[3] {
+            return;
+        }
+        let Ok(body) = serde_json::from_slice::<Value>(&answer.body) else {
+            return wrong("it is not JSON");
+        };
+        let is_right = match path {
+            "/version" => answer.status == 200 && body[0]["name"] == "ibc-relayer",
+            "/chains" => {
+                answer.status == 200 && body["result"] == serde_json::json!(["ibc-0", "ibc-1"])
+            }
+            "/chain/ibc-0" => answer.status == 200 && body["result"]["id"] == "ibc-0",
+            "/chain/none" => {
+                answer.status == 404 && body["result"]["name"] == "ChainConfigNotFound"
+            }
+            "/state" => {
+                let workers = body["result"]["workers"]["Client"].as_array();
+                let count = workers.map_or(0, Vec::len);
+                answer.status == 200
+                    && body["result"]["chains"] == serde_json::json!(["ibc-0", "ibc-1"])
+                    && (2..=100).contains(&count)
+            }
+            _ => unreachable!("no other is asked for"),
+        };
+        if !is_right {
+            wrong("it is another answer than this should have");
+        }
+    }
+
+    /// Asks for all there is, on connections that are kept.
+    async fn good(self) {
+        const PATHS: [&str; 5] = ["/version", "/chains", "/chain/ibc-0", "/chain/none", "/state"];
+        let mut client = self.client().await;
+        for number in 0.. {
+            if self.is_over() {
+                return;
+            }
+            // As many as there may be on one connection, and a little pause.
+            if number % 1000 == 999 {
+                client = self.client().await;
+            }
+            let path = PATHS[number % PATHS.len()];
+            let start = Instant::now();
+            let answer = client.get(path).await;
+            self.check(path, &answer, start.elapsed());
+            sleep(Duration::from_micros(500)).await;
+        }
+    }
+
+    async fn reconnecting(self) {
+        while !self.is_over() {
+            let start = Instant::now();
+            let answer = self.client().await.get("/state").await;
+            self.check("/state", &answer, start.elapsed());
+            sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    async fn extension(self, name: &'static str, statuses: &'static [u16]) {
+        let mut client = self.client().await;
+        for number in 0.. {
+            if self.is_over() {
+                return;
+            }
+            let path = format!("/ext/{name}/{number}");
+            let start = Instant::now();
+            let status = client.get(&path).await.status.as_u16();
+            self.counts.add(format!("{name}: {status}"));
+            if !statuses.contains(&status) || start.elapsed() > LATE {
+                self.counts.wrong(format!("{path}: {status} after {:?}", start.elapsed()));
+            }
+            sleep(Duration::from_millis(2)).await;
+        }
+    }
+
+    async fn half_requests(self) {
+        while !self.is_over() {
+            let mut stream = TcpStream::connect(self.address).await.unwrap();
+            stream.write_all(b"GET /state HTTP/1.1\r\nhost").await.ok();
+            let mut byte = [0];
+            match timeout(Duration::from_secs(20), stream.read(&mut byte)).await {
+                Err(_) => self.counts.wrong("half a request is waited for".to_owned()),
+                Ok(_) => self.counts.add("half requests that were closed"),
+            }
+        }
+    }
+
+    async fn resets(self) {
+        for number in 0.. {
+            if self.is_over() {
+                return;
+            }
+            let mut stream = TcpStream::connect(self.address).await.unwrap();
+            let path = ["/state", "/ext/spin/reset"][number % 2];
+            let request = format!("GET {path}?{number} HTTP/1.1\r\nhost: x\r\n\r\n");
+            stream.write_all(request.as_bytes()).await.ok();
+            sleep(Duration::from_millis(number as u64 % 7)).await;
+            stream.set_zero_linger().ok();
+            self.counts.add("connections that were reset");
+        }
+    }
+
+    async fn floods(self) {
+        let requests = "GET /state HTTP/1.1\r\nhost: x\r\n\r\n".repeat(2000);
+        while !self.is_over() {
+            let mut stream = TcpStream::connect(self.address).await.unwrap();
+            let written = stream.write_all(requests.as_bytes());
+            drop(timeout(Duration::from_secs(2), written).await);
+            let mut bytes = vec![0; 1 << 20];
+            let end = async { while matches!(stream.read(&mut bytes).await, Ok(1..)) {} };
+            match timeout(Duration::from_mins(1), end).await {
+                Err(_) => self.counts.wrong("a flood is never closed".to_owned()),
+                Ok(()) => self.counts.add("pipelined floods"),
+            }
+        }
+    }
+
+    async fn idle(self) {
+        let mut idle = Vec::new();
+        while !self.is_over() {
+            for _ in 0..100 {
+                if let Ok(stream) = TcpStream::connect(self.address).await {
+                    idle.push(stream);
+                    self.counts.add("idle connections");
+                }
+            }
+            sleep(Duration::from_millis(500)).await;
+            if idle.len() > 500 {
+                idle.clear();
+            }
+        }
+    }
+
+    async fn oversized(self) {
+        let long = "a".repeat(20_000);
+        while !self.is_over() {
+            for (request, status) in [
+                (format!("GET /{long} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"), "414"),
+                (format!("GET / HTTP/1.1\r\nhost: x\r\n{}\r\n", "a: b\r\n".repeat(101)), "431"),
+                (
+                    "POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 99999999\r\n\r\n".to_owned(),
+                    "413",
+                ),
+                ("GET / HTTP/1.1\r\nconnection: close\r\n\r\n".to_owned(), "400"),
+            ] {
+                let mut stream = TcpStream::connect(self.address).await.unwrap();
+                stream.write_all(request.as_bytes()).await.ok();
+                let mut answer = vec![0; 1024];
+                let read = timeout(Duration::from_secs(20), stream.read(&mut answer)).await;
+                let answer =
+                    String::from_utf8_lossy(&answer[..read.map_or(0, |read| read.unwrap_or(0))])
+                        .into_owned();
+                self.counts.add(format!("requests that are refused with {status}"));
+                if !answer.starts_with(&format!("HTTP/1.1 {status} ")) {
+                    self.counts.wrong(format!("not {status}, but {answer}"));
+                }
+            }
+            sleep(Duration::from_millis(100)).await;
+        }
+    }
+
+    /// Swaps modules, good ones and bad ones.
+    async fn swaps(self, modules: Vec<Vec<u8>>) {
+        let candidate = |bytes: &[u8], dialect| Candidate {
+            dialect: Some(dialect),
+            force: true,
+            ..Candidate::new(Source::Bytes {
+                name: "soak".to_owned(),
+                bytes: bytes.to_vec().into(),
+            })
+        };
+        for number in 0.. {
+            if self.is_over() {
+                break;
+            }
+            let (module, dialect) = match number % 6 {
+                4 => (hostile::spin_in_start(), Dialect::Any),
+                5 => (modules[3].clone(), Dialect::Any),
+                number => (modules[number % 3].clone(), Dialect::V0_7),
+            };
+            match self.control.swap("/", candidate(&module, dialect)).await {
+                Err(error) => self.counts.wrong(format!("swap: {error}")),
+                Ok(report) => {
+                    let outcome = match report.outcome {
+                        Outcome::Refused { reason, .. } => format!("refused: {reason:?}"),
+                        outcome => format!("{outcome:?}"),
+                    };
+                    self.counts.add(format!("swaps: {outcome}"));
+                }
+            }
+            if number % 6 == 5 {
+                // Which fails, and is taken out again.
+                let answer = self.client().await.get(&format!("{TRAP}?{number}")).await;
+                self.counts.add(format!(
+                    "requests at which a new module fails: {}",
+                    answer.status.as_u16()
+                ));
+                // Whatever became of it.
+                self.control.swap("/", candidate(&modules[0], Dialect::V0_7)).await.ok();
+            }
+            sleep(Duration::from_millis(200)).await;
+        }
+        self.control.swap("/", candidate(&modules[0], Dialect::V0_7)).await.ok();
+    }
+
+    /// The relayer's state changes, and at times it goes wrong.
+    async fn changes(self, relayer: &Relayer) {
+        let faults = [
+            Fault::Garbage,
+            Fault::HalfJson,
+            Fault::ClosesMidAnswer,
+            Fault::Status500,
+            Fault::Refuses,
+        ];
+        for number in 0_usize.. {
+            if self.is_over() {
+                break;
+            }
+            relayer.change(|script| {
+                script.state = state(&["ibc-0", "ibc-1"], 1 + number % 50, false);
+                script.fault = (number % 20 == 19).then(|| faults[number / 20 % faults.len()]);
+            });
+            self.counts.add("changes of the state");
+            sleep(Duration::from_millis(150)).await;
+        }
+        relayer.change(|script| script.fault = None);
+    }
+}
+
+/// What a process has.
+struct Held {
+    memory: u64,
+    files: usize,
+    threads: usize,
+}
+
+/// What the server has when nobody wants anything of it.
+async fn settled(process: i32) -> Held {
+    sleep(Duration::from_secs(6)).await;
+    let count = |what: &str| fs::read_dir(format!("/proc/{process}/{what}")).unwrap().count();
+    Held {
+        memory: measure::resident_memory_of(process),
+        files: count("fd"),
+        threads: count("task"),
+    }
+}
+
+fn mib(bytes: u64) -> String {
+    format!("{} MiB", bytes >> 20)
+}
+
+fn machine() -> String {
+    let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let name = info.lines().find_map(|line| line.strip_prefix("model name")?.split(": ").nth(1));
+    let count = std::thread::available_parallelism().map_or(1, usize::from);
+    format!("{count} cores of {}", name.unwrap_or("an unknown processor"))
+}

@@ -1,0 +1,211 @@
+//! What is done with bytes of whatever kind: for fuzzing, and to show that what
+//! was found once is not there any more.
+//!
+//! Each of these panics where something is wrong, and has a folder of inputs in
+//! `fuzz/corpus/`.
+
+use std::fmt::Write as _;
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use relayer_rest_api::contract::{ChainConfig, Component, NotReady, RelayerState};
+use relayer_rest_api::{Dialect, Relayer};
+use relayer_rest_host::config::Config;
+use relayer_rest_host::conformance;
+use relayer_rest_host::control::{ControlServer, ControlSocket};
+use relayer_rest_host::module::{DEFAULT_MODULE, Limits, Module};
+use relayer_rest_host::state::hermes_config::HermesConfig;
+use relayer_rest_host::state::{StateReader, read_any};
+use serde_json::Value;
+use tokio::runtime::Runtime;
+
+use crate::server::{TestServer, engine, request};
+
+/// What is done with some bytes.
+pub type Target = fn(&[u8]);
+
+/// All of them, by the names of their folders.
+pub const TARGETS: [(&str, Target); 6] = [
+    ("config", config),
+    ("upstream", upstream),
+    ("router", router),
+    ("request", http_request),
+    ("control", control),
+    ("component", component),
+];
+
+/// Settings, and a relayer's configuration.
+pub fn config(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    let check = |message: String| {
+        assert!(!message.is_empty() && !message.contains('\n'), "{message:?}");
+    };
+    if let Err(problem) = Config::parse(text) {
+        check(problem.to_string());
+    }
+    if let Err(problem) = HermesConfig::parse(text) {
+        check(problem.to_string());
+    }
+}
+
+/// What a relayer answers; and what becomes of it for clients.
+pub fn upstream(data: &[u8]) {
+    let reader = read_any(data).reader();
+    let snapshot = reader.snapshot();
+    for path in ["/version", "/chains", "/state"] {
+        check_json(&answer(path, &reader), path);
+    }
+    let ids = snapshot.chain_ids().value().as_ref().map_or(&[][..], |ids| ids);
+    // As clients write it, who know nothing of what the bytes are.
+    for id in ids.iter().take(10) {
+        let mut path = "/chain/".to_owned();
+        for byte in id.as_str().bytes() {
+            write!(path, "%{byte:02X}").unwrap();
+        }
+        if path.len() < 8000 {
+            check_json(&answer(&path, &reader), &path);
+        }
+    }
+}
+
+/// The router of the module: a method, a line end, and a path.
+pub fn router(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    let (method, path) = text.split_once('\n').unwrap_or(("GET", text));
+    for dialect in [Dialect::V0_7, Dialect::V1_13] {
+        let answer = relayer_rest_api::handle(dialect, &Nothing, method, path);
+        assert!((200..600).contains(&answer.status), "{}", answer.status);
+        assert!(answer.status != 200 || method == "GET", "{method} {path}");
+        if !answer.body.is_empty() {
+            check_json(&answer.body, path);
+        }
+    }
+}
+
+/// What a client sends to the server.
+pub fn http_request(data: &[u8]) {
+    static SERVER: LazyLock<(Runtime, SocketAddr)> = LazyLock::new(|| {
+        let runtime = Runtime::new().unwrap();
+        let server = runtime.block_on(TestServer::of_sample());
+        let address = server.address;
+        // It serves to the end of the process.
+        std::mem::forget(server);
+        (runtime, address)
+    });
+    let mut stream = TcpStream::connect(SERVER.1).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    // It may be closed before it has all.
+    drop(stream.write_all(data));
+    drop(stream.shutdown(Shutdown::Write));
+    let mut answer = Vec::new();
+    match stream.read_to_end(&mut answer) {
+        Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => panic!("it hangs"),
+        _ => check_answer(&answer),
+    }
+}
+
+/// What somebody sends to the control socket.
+pub fn control(data: &[u8]) {
+    static SERVER: LazyLock<(Runtime, PathBuf)> = LazyLock::new(|| {
+        let runtime = Runtime::new().unwrap();
+        let folder = tempfile::tempdir().unwrap().keep();
+        let path = folder.join("c.sock");
+        runtime.block_on(async {
+            let server = TestServer::of_sample().await;
+            let socket = ControlSocket::bind(&path).unwrap();
+            let state = server.publisher.reader();
+            let control = ControlServer::new(socket, Arc::clone(&server.registry), state);
+            tokio::spawn(control.serve());
+            std::mem::forget(server);
+        });
+        (runtime, path)
+    });
+    let mut stream = UnixStream::connect(&SERVER.1).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    drop(stream.write_all(data));
+    drop(stream.shutdown(Shutdown::Write));
+    let mut answer = Vec::new();
+    match stream.read_to_end(&mut answer) {
+        Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => panic!("it hangs"),
+        _ => check_answer(&answer),
+    }
+}
+
+/// A component: the one that comes with the host, in which bytes are changed
+/// (three of place, one of value each); or one of these very bytes.
+pub fn component(data: &[u8]) {
+    static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().unwrap());
+    let bytes = if data.starts_with(b"\0asm") {
+        data.to_vec()
+    } else {
+        let mut bytes = DEFAULT_MODULE.to_vec();
+        for change in data.chunks_exact(4) {
+            let place = u32::from_be_bytes([0, change[0], change[1], change[2]]) as usize;
+            let place = place % bytes.len();
+            bytes[place] = change[3];
+        }
+        bytes
+    };
+    let limits = Limits { time: Duration::from_millis(50), ..Limits::default() };
+    match Module::from_bytes(&engine(&limits), "fuzzed", &bytes) {
+        Err(error) => assert!(!error.to_string().is_empty()),
+        Ok(module) => {
+            let dialect = conformance::Dialect::V0_7;
+            drop(RUNTIME.block_on(conformance::examine(&module, dialect, None)));
+        }
+    }
+}
+
+/// The body of what the module answers that comes with the host.
+fn answer(path: &str, state: &StateReader) -> Vec<u8> {
+    static MODULE: LazyLock<(Runtime, Module)> = LazyLock::new(|| {
+        (Runtime::new().unwrap(), Module::embedded(&engine(&Limits::default())).unwrap())
+    });
+    let (runtime, module) = &*MODULE;
+    let answer = runtime.block_on(async {
+        module.place().await.unwrap().handle(request("GET", path, &[]), state.snapshot()).await
+    });
+    answer.unwrap_or_else(|error| panic!("{path}: {error}")).response.into_body().to_vec()
+}
+
+#[track_caller]
+fn check_json(body: &[u8], path: &str) {
+    if let Err(error) = serde_json::from_slice::<Value>(body) {
+        panic!("{path}: {error}: {}", body.escape_ascii());
+    }
+}
+
+/// An answer is of HTTP/1, of HTTP/2, or none.
+#[track_caller]
+fn check_answer(answer: &[u8]) {
+    let is_http1 = answer.starts_with(b"HTTP/1.");
+    // The first frame of a server is its settings.
+    let is_http2 = answer.get(3) == Some(&4);
+    assert!(answer.is_empty() || is_http1 || is_http2, "{}", answer.escape_ascii());
+    assert!(!answer.starts_with(b"HTTP/1.1 5"), "{}", answer.escape_ascii());
+}
+
+/// A relayer that has nothing.
+struct Nothing;
+
+impl Relayer for Nothing {
+    fn components(&self) -> Vec<Component> {
+        Vec::new()
+    }
+
+    fn chain_ids(&self) -> Result<Vec<String>, NotReady> {
+        Ok(Vec::new())
+    }
+
+    fn chain(&self, _: &str) -> Result<Option<ChainConfig>, NotReady> {
+        Ok(None)
+    }
+
+    fn state(&self) -> Result<RelayerState, NotReady> {
+        Err(NotReady { message: "\u{0}\"".to_owned(), retry_after: 0 })
+    }
+}

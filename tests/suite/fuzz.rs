@@ -1,0 +1,21 @@
+//! Is what fuzzing found once still mended, and is what it began with right?
+
+use std::fs;
+use std::path::Path;
+
+use relayer_rest_tests::fuzz::TARGETS;
+
+#[test]
+fn the_inputs_that_are_kept_do_no_harm() {
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus");
+    for (name, target) in TARGETS {
+        let mut count = 0;
+        for file in fs::read_dir(corpus.join(name)).unwrap() {
+            target(&fs::read(file.unwrap().path()).unwrap());
+            count += 1;
+        }
+        assert!(count > 0, "{name} has no inputs");
+    }
+    // And none is for nobody.
+    assert_eq!(fs::read_dir(corpus).unwrap().count(), TARGETS.len());
+}
