@@ -59,7 +59,8 @@
 //! | its answer may be remembered | `response_cache.rs`, `response_cache/entries.rs` |
 //! | others may be waiting for the same one | `response_cache/flights.rs` |
 //! | it waits for its turn, or is turned away | `module/call.rs`, `admission.rs` |
-//! | a fresh instance of the module is asked | `module/call.rs` |
+//! | a fresh instance of the module is asked | `module/call.rs`, `module/instance.rs` |
+//! | … and goes on elsewhere where it takes long | `module/long_runs.rs` |
 //! | … which reads the relayer's state | `module/imports.rs`, `module/reads.rs`, `state/snapshot.rs` |
 //! | the answer gets its validator and says what it varies with | `answer.rs` |
 //! | … and is told as the client wants it | `http/reply.rs`, `http/conditional.rs`, `http/accept_encoding.rs`, `answer/compression.rs` |
@@ -70,7 +71,7 @@
 //! | step | where |
 //! |---|---|
 //! | it comes over the control socket, from a file that changed, or by a call | `http/control_server.rs`, `cli/modules.rs`, `registry/swap.rs` |
-//! | it is read and compiled, and held against the contract | `registry/examine.rs`, `module/load.rs`, `module/audit.rs` |
+//! | it is read, compiled by a process of its own, and held against the contract | `registry/examine.rs`, `module/compiler.rs`, `module/load.rs`, `module/audit.rs` |
 //! | it is asked all that its dialect speaks of | `conformance.rs`, `conformance/` |
 //! | it is asked what clients ask | `registry/compare.rs` |
 //! | it is exchanged for the one in service | `registry/mount.rs` |

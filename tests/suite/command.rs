@@ -6,11 +6,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use relayer_rest_host::module::Digest;
-use relayer_rest_tests::client::Client;
+use relayer_rest_tests::client::{Answer, Client};
 use relayer_rest_tests::command::{self, Ended, Serving};
 use relayer_rest_tests::component;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
+use tokio::task::JoinHandle;
 
 const CONFIG: &str = include_str!("../fixtures/hermes-0.7.toml");
 
@@ -339,11 +340,12 @@ fn busy(rounds: u64) -> Vec<u8> {
 #[tokio::test]
 async fn the_process_ends_with_0_after_requests_in_flight() {
     let folder = folder();
-    let module = file(&folder, "slow.wasm", busy(500_000_000));
+    let module = file(&folder, "slow.wasm", busy(200_000_000));
     let settings = file(&folder, "relayer-rest.toml", "[module.limits]\ntime = '60s'");
     for number in [Signal::TERM, Signal::INT] {
+        // A machine that others are busy on may need more than the 10 s.
         let args = ["--listen", "127.0.0.1:0", "--module", &module, "--config", &settings];
-        let mut process = serve(&args).await;
+        let mut process = serve(&[&args[..], &["--grace", "1min"]].concat()).await;
         let idle = Client::http1(process.address()).await;
         let mut client = Client::http1(process.address()).await;
         let answer = tokio::spawn(async move { client.get("/").await });
@@ -355,6 +357,44 @@ async fn the_process_ends_with_0_after_requests_in_flight() {
         assert_eq!(ended.status, Some(0), "{}", ended.stderr);
         drop(idle);
     }
+}
+
+/// A server of a module that does not come to an end, which has been asked.
+async fn asked_for_ever(folder: &TempDir, args: &[&str]) -> (Serving, JoinHandle<Answer>) {
+    let module = file(folder, "busy.wasm", busy(u64::MAX));
+    let settings = file(folder, "relayer-rest.toml", "[module.limits]\ntime = '1h'");
+    let given = ["--listen", "127.0.0.1:0", "--module", &module, "--config", &settings];
+    let mut process = serve(&[&given, args].concat()).await;
+    let mut client = Client::http1(process.address()).await;
+    let asking = tokio::spawn(async move { client.get("/").await });
+    process.logged("begun").await;
+    (process, asking)
+}
+
+#[tokio::test]
+async fn what_does_not_end_is_dropped_when_the_time_for_that_is_over() {
+    let folder = folder();
+    let (process, asking) = asked_for_ever(&folder, &["--grace", "200ms"]).await;
+    signal(&process, Signal::TERM);
+    let ended = process.ended().await;
+    assert_eq!(ended.status, Some(0), "{}", ended.stderr);
+    let message = "1 connections are not done after 200ms and are dropped";
+    assert!(ended.stderr.contains(message), "{}", ended.stderr);
+    // Its connection is closed.
+    assert!(asking.await.unwrap_err().is_panic());
+}
+
+/// Nobody has done anything wrong.
+#[tokio::test]
+async fn a_client_that_goes_away_is_no_error_in_the_log() {
+    let folder = folder();
+    let (process, asking) = asked_for_ever(&folder, &[]).await;
+    asking.abort();
+    drop(asking.await);
+    // The server is idle before the time is over that it has at the end.
+    signal(&process, Signal::TERM);
+    let log = process.ended().await.stderr;
+    assert!(!log.contains("ERROR") && !log.contains("WARN"), "{log}");
 }
 
 #[tokio::test]
