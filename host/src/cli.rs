@@ -80,7 +80,7 @@ type Failure = Box<dyn Error>;
 #[must_use]
 pub fn run() -> ExitCode {
     let cli = Cli::parse();
-    let _log = log::start();
+    let log = log::start();
     let result = match &cli.command {
         None => serve::run(&cli.serve),
         Some(Command::Serve(args)) => serve::run(args),
@@ -91,6 +91,8 @@ pub fn run() -> ExitCode {
         Some(Command::Module(args)) => module::run(args),
         Some(Command::Compile(args)) => Ok(compile::run(args)),
     };
+    // What is said at the end comes behind all of it.
+    drop(log);
     match result {
         Ok(Ran::Done) => ExitCode::SUCCESS,
         Ok(Ran::Refused) => ExitCode::from(1),
