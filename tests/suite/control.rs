@@ -806,7 +806,10 @@ async fn a_module_that_cannot_be_asked_does_not_pass() {
         assert_eq!(checked.status, Some(1));
         assert!(checked.stdout.contains(part), "{}", checked.stdout);
     }
-    let missing = check(&["/nowhere/x.wasm"]).await;
-    assert_eq!(missing.status, Some(2));
-    assert!(missing.stderr.contains("module /nowhere/x.wasm: cannot be read"));
+    let missing = check(&["/nowhere/x.wasm", "--json"]).await;
+    assert_eq!(missing.status, Some(1));
+    let found: Value = serde_json::from_str(&missing.stdout).unwrap();
+    assert_eq!((&found["passes"], &found["digest"]), (&Value::Bool(false), &Value::Null));
+    let error = found["error"].as_str().unwrap();
+    assert!(error.starts_with("module /nowhere/x.wasm: cannot be read: "), "{error}");
 }

@@ -65,17 +65,17 @@ pub(super) fn run(args: &CheckArgs) -> Result<Ran, Failure> {
     let engine = Engine::new(&config.module.limits)?;
     let name = args.file.display().to_string();
     let bytes = files::read(&args.file, MOST_BYTES)
-        .map_err(|source| LoadError::Unreadable { file: args.file.clone(), source })?;
+        .map_err(|source| LoadError::Unreadable { file: args.file.clone(), source });
     let mut found = Found {
-        digest: Some(Digest::of(&bytes)),
-        size: bytes.len(),
+        digest: bytes.as_ref().ok().map(|bytes| Digest::of(bytes)),
+        size: bytes.as_ref().map_or(0, Vec::len),
         imports: Vec::new(),
         passes: false,
         error: None,
         verdict: None,
         module: name.clone(),
     };
-    match Module::from_bytes(&engine, &name, &bytes) {
+    match bytes.and_then(|bytes| Module::from_bytes(&engine, &name, &bytes)) {
         Err(error) => found.error = Some(error.to_string()),
         Ok(module) => {
             found.imports = module.imports();
