@@ -1,13 +1,10 @@
 //! Is anything left of a request in the next one, whatever became of it and
 //! whose ever it is?
 
-use std::thread;
-
 use bytesize::ByteSize;
 use relayer_rest_host::module::{CallError, Limits, Module};
 use relayer_rest_host::state::StatePublisher;
 use relayer_rest_tests::component::secrets;
-use relayer_rest_tests::measure::resident_memory;
 use relayer_rest_tests::server::{engine, request};
 
 /// One instance at a time: all have the same slot.
@@ -62,39 +59,4 @@ async fn what_one_module_writes_is_not_there_for_another() {
             assert_eq!(ask(&looks, secrets::READ).await.unwrap(), 200);
         }
     }
-}
-
-/// Half of which trap.
-#[test]
-fn a_million_requests_leave_no_memory_behind() {
-    const THREADS: usize = 2;
-    const ROUNDS: usize = 20;
-    const REQUESTS: usize = 1_000_000 / THREADS / ROUNDS;
-    let limits = Limits { concurrency: 8, ..one_slot() };
-    let keeps = Module::from_bytes(&engine(&limits), "keeps", &secrets::keeper()).unwrap();
-    let mut after = Vec::new();
-    for _ in 0..ROUNDS {
-        thread::scope(|scope| {
-            for _ in 0..THREADS {
-                scope.spawn(|| {
-                    let runtime =
-                        tokio::runtime::Builder::new_current_thread().enable_time().build();
-                    runtime.unwrap().block_on(async {
-                        for number in 0..REQUESTS {
-                            let path = [secrets::WRITE, secrets::WRITE_AND_TRAP][number % 2];
-                            assert_eq!(ask(&keeps, path).await.is_ok(), number % 2 == 0);
-                        }
-                    });
-                });
-            }
-        });
-        after.push(resident_memory());
-    }
-    assert_eq!(keeps.runs(), 1_000_000);
-    assert_eq!(keeps.failures().trapped, 500_000);
-    // Other tests run in this process: what they have for a while is not held
-    // against this, what goes on growing is.
-    let least = |rounds: &[u64]| *rounds.iter().min().unwrap();
-    let (before, now) = (least(&after[1..ROUNDS / 2]), least(&after[ROUNDS / 2..]));
-    assert!(now < before + (16 << 20), "{after:?}");
 }

@@ -1,0 +1,56 @@
+//! Does what a request leaves behind stay where it was? Alone in its process:
+//! what other tests have for a while is not to be counted.
+
+use std::thread;
+
+use bytesize::ByteSize;
+use relayer_rest_host::module::{CallError, Limits, Module};
+use relayer_rest_host::state::StatePublisher;
+use relayer_rest_tests::component::secrets;
+use relayer_rest_tests::measure::resident_memory;
+use relayer_rest_tests::server::{engine, request};
+
+/// Whether a module answers.
+async fn ask(module: &Module, path: &str) -> Result<(), CallError> {
+    let snapshot = StatePublisher::new().reader().snapshot();
+    let place = module.place().await?;
+    place.handle(request("GET", path, &[]), snapshot).await.map(drop)
+}
+
+/// Half of which trap.
+#[test]
+fn a_million_requests_leave_no_memory_behind() {
+    const THREADS: usize = 2;
+    const ROUNDS: usize = 20;
+    const REQUESTS: usize = 1_000_000 / THREADS / ROUNDS;
+    let limits = Limits {
+        concurrency: 8,
+        response_cache: ByteSize::b(0),
+        memory: ByteSize::mib(8),
+        ..Limits::default()
+    };
+    let keeps = Module::from_bytes(&engine(&limits), "keeps", &secrets::keeper()).unwrap();
+    let mut after = Vec::new();
+    for _ in 0..ROUNDS {
+        thread::scope(|scope| {
+            for _ in 0..THREADS {
+                scope.spawn(|| {
+                    let runtime =
+                        tokio::runtime::Builder::new_current_thread().enable_time().build();
+                    runtime.unwrap().block_on(async {
+                        for number in 0..REQUESTS {
+                            let path = [secrets::WRITE, secrets::WRITE_AND_TRAP][number % 2];
+                            assert_eq!(ask(&keeps, path).await.is_ok(), number % 2 == 0);
+                        }
+                    });
+                });
+            }
+        });
+        after.push(resident_memory());
+    }
+    assert_eq!(keeps.runs(), 1_000_000);
+    assert_eq!(keeps.failures().trapped, 500_000);
+    // The first round is what it takes to begin.
+    let (before, now) = (after[1], after[ROUNDS - 1]);
+    assert!(now * 100 <= before * 105, "{after:?}");
+}
