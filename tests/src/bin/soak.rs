@@ -41,9 +41,6 @@ const LATE: Duration = Duration::from_secs(5);
 /// How long it runs before it is counted.
 const WARM_UP: Duration = Duration::from_mins(1);
 
-/// The connections to the relayer, which come and go.
-const FILES: usize = 2;
-
 /// What the server's memory may grow by beyond what it was, as a part of that
 /// and in any case, in bytes.
 const GROWTH: u64 = 5;
@@ -164,21 +161,26 @@ async fn soak(time: Duration) -> bool {
         println!("| {what} | {count} |");
     }
     let most = before.memory + (before.memory * GROWTH / 100).max(SLACK);
-    // Each mount starts its threads for long runs when it has the first of them.
+    // Each mount starts its threads for long runs when it has the first of them:
+    // so many, and no more.
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let threads = cores * (1 + extensions().len());
+    let most_long_runs = cores * (1 + extensions().len());
     let checks = [
+        (
+            after.long_runs <= most_long_runs,
+            format!("threads for long runs: {}, at most {most_long_runs}", after.long_runs),
+        ),
         (wrong.is_empty(), format!("wrong answers: {}", wrong.len())),
         (
             after.memory <= most,
             format!("memory: {} before, {} after", mib(before.memory), mib(after.memory)),
         ),
         (
-            after.files <= before.files + FILES,
+            after.files <= before.files,
             format!("files: {} before, {} after", before.files, after.files),
         ),
         (
-            after.threads <= before.threads + threads,
+            after.threads <= before.threads,
             format!("threads: {} before, {} after", before.threads, after.threads),
         ),
     ];
@@ -489,17 +491,24 @@ impl Soak {
 struct Held {
     memory: u64,
     files: usize,
+    /// Those for long runs, and all others.
+    long_runs: usize,
     threads: usize,
 }
 
 /// What the server has when nobody wants anything of it.
 async fn settled(process: i32) -> Held {
     sleep(Duration::from_secs(6)).await;
-    let count = |what: &str| fs::read_dir(format!("/proc/{process}/{what}")).unwrap().count();
+    let names = fs::read_dir(format!("/proc/{process}/task")).unwrap().filter_map(|thread| {
+        // One may have ended since.
+        fs::read_to_string(thread.ok()?.path().join("comm")).ok()
+    });
+    let (long_runs, others): (Vec<_>, Vec<_>) = names.partition(|name| name == "long-runs\n");
     Held {
         memory: measure::resident_memory_of(process),
-        files: count("fd"),
-        threads: count("task"),
+        files: fs::read_dir(format!("/proc/{process}/fd")).unwrap().count(),
+        long_runs: long_runs.len(),
+        threads: others.len(),
     }
 }
 
