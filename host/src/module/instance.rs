@@ -130,7 +130,8 @@ impl Module {
         // and must not be told to: the first tick is to come after.
         let instance = if self.has_start() {
             store.set_epoch_deadline(1);
-            self.pre().instantiate_async(&mut *store).await
+            // Rare, and large: each request would have the room for it.
+            Box::pin(self.pre().instantiate_async(&mut *store)).await
         } else {
             store.set_epoch_deadline(NO_TICK);
             self.pre().instantiate(&mut *store)
