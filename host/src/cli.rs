@@ -4,17 +4,20 @@ mod address;
 mod check;
 mod code_cache;
 mod compile;
+mod config;
 mod control;
 mod descriptors;
 mod log;
 mod module;
 mod modules;
 mod reload;
+mod reloadable;
 mod serve;
 mod signals;
 mod sources;
 mod status;
 mod swap;
+mod wanted;
 mod watched_module;
 
 use std::env;
@@ -28,7 +31,9 @@ use serde::Serialize;
 
 use check::CheckArgs;
 use compile::CompileArgs;
+use config::ConfigCommand;
 use module::ModuleArgs;
+use reload::ReloadArgs;
 use serve::{ServeArgs, ServeError};
 use status::{RollbackArgs, StatusArgs};
 use swap::SwapArgs;
@@ -55,6 +60,11 @@ enum Command {
     Status(StatusArgs),
     /// Put the module back that a running server had before.
     Rollback(RollbackArgs),
+    /// Have a running server read its settings again.
+    Reload(ReloadArgs),
+    /// The settings of relayer-rest itself.
+    #[command(subcommand)]
+    Config(ConfigCommand),
     /// Find out whether a module can serve, without a server.
     Check(CheckArgs),
     /// Write the module that comes with relayer-rest to a file.
@@ -87,6 +97,8 @@ pub fn run() -> ExitCode {
         Some(Command::Swap(args)) => swap::run(args),
         Some(Command::Status(args)) => status::run(args),
         Some(Command::Rollback(args)) => status::roll_back(args),
+        Some(Command::Reload(args)) => reload::run(args),
+        Some(Command::Config(command)) => config::run(command),
         Some(Command::Check(args)) => check::run(args),
         Some(Command::Module(args)) => module::run(args),
         Some(Command::Compile(args)) => Ok(compile::run(args)),

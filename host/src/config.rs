@@ -1,5 +1,12 @@
 //! The settings of `relayer-rest` itself, which have no place in the
 //! relayer's file. Every key with its meaning, unit and default.
+//!
+//! | file | job |
+//! |---|---|
+//! | `extension.rs` | the sections `[[extension]]` |
+//! | `default.toml` | all of it as a file, with the defaults |
+
+mod extension;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,9 +16,15 @@ use serde::Deserialize;
 use crate::HttpLimits;
 use crate::conformance::Dialect;
 use crate::files;
-use crate::module::{API, LimitError, Limits};
-use crate::registry::{FaultBudget, MountPath, MountPathError, SwapLimits};
-use crate::toml_text::{self, Position, dotted};
+use crate::module::{Digest, LimitError, Limits};
+use crate::registry::{self, FaultBudget, MountError, MountPath, SwapLimits};
+use crate::toml_text::{self, Position, Step, dotted};
+
+pub use extension::{ExtensionConfig, ExtensionName};
+
+/// All settings as a file that says what each is and has its default, commented
+/// out.
+pub const DEFAULT: &str = include_str!("config/default.toml");
 
 /// What `--config FILE` says.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
@@ -35,6 +48,9 @@ pub struct ModuleConfig {
     /// The component, relative to the folder of the configuration file.
     /// Default: the module that comes with `relayer-rest`.
     pub file: Option<PathBuf>,
+    /// The SHA-256 of the component, in hexadecimal digits. Another one is not
+    /// loaded; what is swapped in later is another matter. Default: any.
+    pub sha256: Option<Digest>,
     /// The dialect of the API, `0.7`, `1.13` or `any`: that of the module which
     /// comes with `relayer-rest`, and of those that are swapped in where the
     /// swap does not say another. Default: `0.7`.
@@ -44,64 +60,6 @@ pub struct ModuleConfig {
     /// The section `[module.budget]`: the failures that a module may have
     /// after a swap.
     pub budget: FaultBudget,
-}
-
-/// A module that serves requests below a path of its own.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ExtensionConfig {
-    /// Its name, of at most 64 small letters, digits and `-`. No two have the
-    /// same.
-    pub name: ExtensionName,
-    /// Where it is. Default: `/ext/NAME`.
-    pub mount: Option<MountPath>,
-    /// The component, relative to the folder of the configuration file.
-    pub module: PathBuf,
-    /// The section `[extension.limits]`: what the module may use.
-    #[serde(default)]
-    pub limits: Limits,
-    /// The section `[extension.budget]`: the failures that a module may have
-    /// after a swap.
-    #[serde(default)]
-    pub budget: FaultBudget,
-}
-
-/// The name of an extension.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "String")]
-pub struct ExtensionName(String);
-
-impl TryFrom<String> for ExtensionName {
-    type Error = String;
-
-    fn try_from(name: String) -> Result<Self, String> {
-        let is_plain = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-');
-        if name == API {
-            Err(format!("the name {API} is that of the module that serves the API"))
-        } else if (1..=64).contains(&name.len()) && name.bytes().all(is_plain) {
-            Ok(Self(name))
-        } else {
-            Err(format!("{name:?} is not a name of 1 to 64 small letters, digits and -"))
-        }
-    }
-}
-
-impl ExtensionName {
-    /// The name as text.
-    #[must_use]
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl ExtensionConfig {
-    /// Where it is.
-    pub fn path(&self) -> Result<MountPath, MountPathError> {
-        match &self.mount {
-            Some(mount) => Ok(mount.clone()),
-            None => format!("/ext/{}", self.name.as_str()).parse(),
-        }
-    }
 }
 
 /// A configuration that cannot be used.
@@ -139,12 +97,24 @@ pub enum Problem {
         message: String,
     },
     /// A limit is out of its range.
-    #[error("{section}.{error}")]
+    #[error("{position}: {section}.{error}")]
     Limit {
+        /// Where.
+        position: Position,
         /// The section of the limit.
         section: String,
         /// Which limit, and its range.
         error: LimitError,
+    },
+    /// An extension cannot be mounted beside the others.
+    #[error("{position}: {key}: {error}")]
+    Mount {
+        /// Where.
+        position: Position,
+        /// The key.
+        key: String,
+        /// Why.
+        error: MountError,
     },
 }
 
@@ -178,21 +148,51 @@ impl Config {
             key: dotted(&fault.path),
             message: fault.message,
         })?;
-        let limit = |section: &str| {
-            let section = section.to_owned();
-            move |error| Problem::Limit { section, error }
-        };
-        let ModuleConfig { limits, budget, .. } = &config.module;
-        limits.check().map_err(limit("module.limits"))?;
-        budget.check().map_err(limit("module.budget"))?;
-        for (place, extension) in config.extension.iter().enumerate() {
-            let ExtensionConfig { limits, budget, .. } = extension;
-            limits.check().map_err(limit(&format!("extension[{place}].limits")))?;
-            budget.check().map_err(limit(&format!("extension[{place}].budget")))?;
-        }
-        config.http.check().map_err(limit("http"))?;
-        config.swap.check().map_err(limit("swap"))?;
+        config.check_limits(text)?;
+        config.check_mounts(text)?;
         Ok(config)
+    }
+
+    fn check_limits(&self, text: &str) -> Result<(), Problem> {
+        let key = |key: &str| Step::Key(key.to_owned());
+        let mut sections = Vec::new();
+        let ModuleConfig { limits, budget, .. } = &self.module;
+        sections.push((vec![key("module"), key("limits")], limits.check()));
+        sections.push((vec![key("module"), key("budget")], budget.check()));
+        for (place, extension) in self.extension.iter().enumerate() {
+            let ExtensionConfig { limits, budget, .. } = extension;
+            let section = |name| vec![key("extension"), Step::Index(place), key(name)];
+            sections.push((section("limits"), limits.check()));
+            sections.push((section("budget"), budget.check()));
+        }
+        sections.push((vec![key("http")], self.http.check()));
+        sections.push((vec![key("swap")], self.swap.check()));
+        for (mut path, checked) in sections {
+            let Err(error) = checked else { continue };
+            let section = dotted(&path);
+            path.push(key(error.key));
+            let position = Position::of_value(text, &path);
+            return Err(Problem::Limit { position, section, error });
+        }
+        Ok(())
+    }
+
+    /// Each extension has a name and a place of its own.
+    fn check_mounts(&self, text: &str) -> Result<(), Problem> {
+        let mut mounted: Vec<(&str, MountPath)> = Vec::new();
+        for (place, extension) in self.extension.iter().enumerate() {
+            let (name, path) = (extension.name.as_str(), extension.path());
+            let known = mounted.iter().map(|(name, path)| (*name, path));
+            registry::fits(known, name, &path).map_err(|error| {
+                let key = if matches!(error, MountError::Name(_)) { "name" } else { "mount" };
+                let extension = Step::Key("extension".to_owned());
+                let path = [extension, Step::Index(place), Step::Key(key.to_owned())];
+                let position = Position::of_value(text, &path);
+                Problem::Mount { position, key: dotted(&path), error }
+            })?;
+            mounted.push((name, path));
+        }
+        Ok(())
     }
 }
 
@@ -202,7 +202,8 @@ fn place(key: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Config, Dialect, HttpLimits};
+    use super::{Config, DEFAULT, Dialect, HttpLimits};
+    use crate::module::Grants;
     use bytesize::ByteSize;
     use std::path::Path;
     use std::time::Duration;
@@ -214,25 +215,34 @@ mod tests {
 
     #[test]
     fn every_key_is_read() {
-        let config = Config::parse(
-            "[module]\nfile = 'api.wasm'\ndialect = '1.13'\n[module.limits]\nmemory = '16MiB'\ntime = '250ms'\n\
+        let digest = "0a".repeat(32);
+        let text = "[module]\nfile = 'api.wasm'\nsha256 = '".to_owned()
+            + &digest
+            + "'\ndialect = '1.13'\n[module.limits]\nmemory = '16MiB'\ntime = '250ms'\n\
              concurrency = 8\nqueue = 9\nqueue_wait = '2s'\nresponse_cache = '0B'\n\
              stack = '1MiB'\ntable = 5\nbody = '2MiB'\nheaders = 6\nheader_size = '3KiB'\n\
              log = '4KiB'\nlog_rate = '5KiB'\n\
              [module.budget]\nfaults = 1\nwithin = '1min'\nfirst = 2\n\
              [[extension]]\nname = 'a'\nmount = '/b'\nmodule = 'c.wasm'\n\
+             grants = ['state', 'chains']\nsha256 = '"
+            + &digest
+            + "'\n\
              [extension.limits]\nqueue = 3\n[extension.budget]\nfirst = 4\n\
              [[extension]]\nname = 'd'\nmodule = 'e.wasm'\n\
              [swap]\nsize = '1MiB'\ntime = '2s'\nmemory = '3GiB'\n\
              [http]\nconnections = 7\nconnections_per_peer = 6\nidle = '3s'\nstalled = '4s'\n\
-             target = '1KiB'\nheaders = 50\nhead = '9KiB'\nbody = '0B'\n",
-        )
-        .unwrap();
+             target = '1KiB'\nheaders = 50\nhead = '9KiB'\nbody = '0B'\n";
+        let config = Config::parse(&text).unwrap();
+        let digest = Some(digest.parse().unwrap());
+        assert_eq!(config.module.sha256, digest);
+        assert_eq!((config.extension[0].sha256, config.extension[1].sha256), (digest, None));
+        assert_eq!(config.extension[0].grants, Grants::of(&["chains", "state"]).unwrap());
+        assert_eq!(config.extension[1].grants, Grants::none());
         let [first, second] = &config.extension[..] else { panic!("{config:?}") };
-        assert_eq!((first.name.as_str(), first.path().unwrap().as_str()), ("a", "/b"));
+        assert_eq!((first.name.as_str(), first.path().as_str()), ("a", "/b"));
         assert_eq!(first.module, Path::new("c.wasm"));
         assert_eq!((first.limits.queue, first.budget.first), (3, 4));
-        assert_eq!(second.path().unwrap().as_str(), "/ext/d");
+        assert_eq!(second.path().as_str(), "/ext/d");
         assert_eq!(config.swap.size, ByteSize::mib(1));
         assert_eq!(config.swap.time, Duration::from_secs(2));
         assert_eq!(config.swap.memory, ByteSize::gib(3));
@@ -265,6 +275,7 @@ mod tests {
     }
 
     #[test]
+    #[allow(clippy::too_many_lines, reason = "it is a table")]
     fn what_is_wrong_is_named_with_its_place() {
         for (text, message) in [
             (
@@ -296,19 +307,54 @@ mod tests {
                 "[[extension]]\nname = 'a'\nmodule = 'm'\nmount = '/state/x'",
                 "line 4, column 9: extension[0].mount: /state/x is the API's own",
             ),
-            ("[module.budget]\nfaults = 0", "module.budget.faults is 0; it can be 1 to 1000"),
+            (
+                "[module.budget]\nfaults = 0",
+                "line 2, column 10: module.budget.faults is 0; it can be 1 to 1000",
+            ),
             (
                 "[[extension]]\nname = 'a'\nmodule = 'm'\nlimits.queue = 1000001",
-                "extension[0].limits.queue is 1000001; it can be 0 to 1000000",
+                "line 4, column 16: extension[0].limits.queue is 1000001; it can be 0 to 1000000",
             ),
-            ("[http]\nidle = '1ms'", "http.idle is 1ms; it can be 1s to 1h"),
-            ("[http]\nheaders = 101", "http.headers is 101; it can be 1 to 100"),
-            ("[http]\nhead = '1KiB'", "http.head is 1.0 KiB; it can be 8KiB to 1MiB"),
-            ("[module.limits]\nstack = '1KiB'", "module.limits.stack is 1.0 KiB; it can be"),
-            ("[module.limits]\ntable = 0", "module.limits.table is 0; it can be 1 to 10000000"),
-            ("[swap]\ntime = '0s'", "swap.time is 0ns; it can be 1ms to 1h"),
-            ("[swap]\nmemory = '1MiB'", "swap.memory is 1.0 MiB; it can be 64MiB to 64GiB"),
+            ("[http]\nidle = '1ms'", "line 2, column 8: http.idle is 1ms; it can be 1s to 1h"),
+            ("[http]\nheaders = 101", "line 2, column 11: http.headers is 101; it can be 1 to 100"),
+            (
+                "[http]\nhead = '1KiB'",
+                "line 2, column 8: http.head is 1.0 KiB; it can be 8KiB to 1MiB",
+            ),
+            (
+                "[module.limits]\nstack = '1KiB'",
+                "line 2, column 9: module.limits.stack is 1.0 KiB; it can be",
+            ),
+            (
+                "[module.limits]\ntable = 0",
+                "line 2, column 9: module.limits.table is 0; it can be 1 to 10000000",
+            ),
+            ("[swap]\ntime = '0s'", "line 2, column 8: swap.time is 0ns; it can be 1ms to 1h"),
+            (
+                "[swap]\nmemory = '1MiB'",
+                "line 2, column 10: swap.memory is 1.0 MiB; it can be 64MiB to 64GiB",
+            ),
             ("[module", "line 1, column 8: "),
+            (
+                "[[extension]]\nname = 'a'\nmodule = 'm'\ngrants = ['state', 'files']",
+                "line 4, column 10: extension[0].grants: there is no interface \"files\" to grant; there are version,",
+            ),
+            (
+                "[[extension]]\nname = 'a'\nmodule = 'm'\nsha256 = '12'",
+                "line 4, column 10: extension[0].sha256: \"12\" is not a SHA-256",
+            ),
+            (
+                "[[extension]]\nname = 'a'\nmodule = 'm'\n[[extension]]\nname = 'a'\nmodule = 'm'",
+                "line 5, column 8: extension[1].name: there are two modules of the name \"a\"",
+            ),
+            (
+                "[[extension]]\nname = 'a'\nmodule = 'm'\n[[extension]]\nname = 'b'\nmodule = 'm'\nmount = '/ext/a/b'",
+                "line 7, column 9: extension[1].mount: the mounts /ext/a and /ext/a/b overlap",
+            ),
+            (
+                "[[extension]]\nname = 'a'\nmodule = 'm'\nmount = '/'",
+                "line 4, column 9: extension[0].mount: \"a\" cannot be mounted at /",
+            ),
             (
                 "[module.limits]\nmemory = '64 bananas'",
                 "line 2, column 10: module.limits.memory: '64 bananas' is not a size",
@@ -317,18 +363,70 @@ mod tests {
                 "[module.limits]\ntime = '1 fortnight'",
                 "line 2, column 8: module.limits.time: '1 fortnight' is not a duration",
             ),
-            ("[module.limits]\nmemory = '1KiB'", "module.limits.memory is 1.0 KiB; it can be"),
-            ("[module.limits]\ntime = '1us'", "module.limits.time is 1µs; it can be 1ms to 1h"),
-            ("[module.limits]\ntime = '300000000000years'", "module.limits.time is "),
-            ("[module.limits]\nqueue_wait = '2h'", "module.limits.queue_wait is 7200s; it can be"),
+            (
+                "[module.limits]\nmemory = '1KiB'",
+                "line 2, column 10: module.limits.memory is 1.0 KiB; it can be",
+            ),
+            (
+                "[module.limits]\ntime = '1us'",
+                "line 2, column 8: module.limits.time is 1µs; it can be 1ms to 1h",
+            ),
+            (
+                "[module.limits]\ntime = '300000000000years'",
+                "line 2, column 8: module.limits.time is ",
+            ),
+            (
+                "[module.limits]\nqueue_wait = '2h'",
+                "line 2, column 14: module.limits.queue_wait is 7200s; it can be",
+            ),
             (
                 "[module.limits]\nresponse_cache = '65GiB'",
-                "module.limits.response_cache is 65.0 GiB; it can be 0B to 64GiB",
+                "line 2, column 18: module.limits.response_cache is 65.0 GiB; it can be 0B to 64GiB",
             ),
-            ("[module.limits]\nconcurrency = 0", "module.limits.concurrency is 0; it can be"),
+            (
+                "[module.limits]\nconcurrency = 0",
+                "line 2, column 15: module.limits.concurrency is 0; it can be",
+            ),
         ] {
             let problem = Config::parse(text).unwrap_err().to_string();
             assert!(problem.starts_with(message), "{text}: {problem}");
+        }
+    }
+
+    /// The lines that are commented out, with what they are about.
+    fn uncommented() -> String {
+        let is_setting = |line: &&str| line.starts_with('[') || line.contains(" = ");
+        let lines = DEFAULT.lines().filter_map(|line| line.strip_prefix("# ")).filter(is_setting);
+        lines.collect::<Vec<_>>().join("\n")
+    }
+
+    #[test]
+    fn the_printed_defaults_are_the_defaults() {
+        assert_eq!(Config::parse(DEFAULT).unwrap(), Config::default());
+        let text = uncommented();
+        let (given, extension) = text.split_once("[[extension]]").unwrap();
+        let mut config = Config::parse(given).unwrap();
+        // These have no default that could be written.
+        assert!(config.module.file.take().is_some() && config.module.sha256.take().is_some());
+        assert_eq!(config, Config::default());
+        let extension = format!("[[extension]]{extension}");
+        let [extension] = &Config::parse(&extension).unwrap().extension[..] else { panic!() };
+        assert_eq!(extension.path().as_str(), "/ext/metrics");
+    }
+
+    #[test]
+    fn each_setting_is_in_what_is_printed() {
+        // What is told of an unknown key is what is known.
+        for section in ["module", "module.limits", "module.budget", "swap", "http", "[extension]"] {
+            let fault = Config::parse(&format!("[{section}]\nunknown = 1")).unwrap_err();
+            let known = fault.to_string();
+            let known: Vec<_> = known.split('`').skip(3).step_by(2).collect();
+            assert!(known.len() > 2, "{fault}");
+            for key in known {
+                let setting = [format!("\n{key} = "), format!("{key}]\n")];
+                let is_there = setting.iter().any(|setting| uncommented().contains(setting));
+                assert!(is_there, "{section} has {key}");
+            }
         }
     }
 }

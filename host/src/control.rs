@@ -5,6 +5,7 @@
 //! |---|---|
 //! | `GET /status` | 200, [`Status`] |
 //! | `POST /swap?mount=/&name=FILE`, the component as its body; and `sha256=DIGEST`, `dialect=NAME`, `dry-run=true`, `force=true` | 200, or 409 where it is refused: [`SwapReport`](crate::registry::SwapReport) |
+//! | `POST /reload` | 200, [`Reloaded`]; or 409 where the settings cannot be used, or there are none |
 //! | `POST /rollback?mount=/` | 200, [`RolledBack`]; or 409 where there is nothing to go back to |
 //!
 //! Anything else is answered with a status from 400 on and a [`Fault`].
@@ -17,6 +18,9 @@
 
 mod socket;
 
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 
 use crate::registry::MountStatus;
@@ -47,6 +51,24 @@ pub struct RolledBack {
     /// The digest of the one that is now.
     pub to: String,
 }
+
+/// The settings were read again.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reloaded {
+    /// The paths of the mounts that stay as they are, with what was swapped in.
+    pub kept: Vec<String>,
+    /// Those whose settings or file have changed.
+    pub replaced: Vec<String>,
+    /// Those that were not there before.
+    pub added: Vec<String>,
+    /// Those that are not there any more.
+    pub removed: Vec<String>,
+    /// What else there is to know.
+    pub notes: Vec<String>,
+}
+
+/// Has the settings read again, or says what is wrong with them.
+pub type Reload = Arc<dyn Fn() -> BoxFuture<'static, Result<Reloaded, String>> + Send + Sync>;
 
 /// A request that was not done.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

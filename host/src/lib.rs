@@ -55,7 +55,7 @@
 //! | a request is one, and not too large | `http/request_check.rs`, `http/limits.rs` |
 //! | it gets its id and its place in the log | `http/service.rs`, `http/request_id.rs` |
 //! | it is for the API, or for an extension | `registry.rs`, `registry/path.rs` |
-//! | … whose module in service answers it | `registry/mount.rs` |
+//! | … whose module in service answers it, unless it is out of service | `registry/mount.rs`, `registry/outage.rs` |
 //! | its answer may be remembered | `response_cache.rs`, `response_cache/entries.rs` |
 //! | others may be waiting for the same one | `response_cache/flights.rs` |
 //! | it waits for its turn, or is turned away | `module/call.rs`, `admission.rs` |
@@ -77,6 +77,15 @@
 //! | it is exchanged for the one in service | `registry/mount.rs` |
 //! | … which is put back where the new one fails | `registry/mount.rs`, `registry/budget.rs` |
 //!
+//! # How the settings are read again
+//!
+//! | step | where |
+//! |---|---|
+//! | a signal or a control request asks for it | `cli/signals.rs`, `http/control_server.rs` |
+//! | what they say becomes what is to be mounted | `config.rs`, `cli/wanted.rs` |
+//! | what is new is loaded and asked | `cli/modules.rs`, `registry/look.rs` |
+//! | all of it is exchanged at once | `registry.rs` |
+//!
 //! # Where the next thing goes
 //!
 //! | what | where |
@@ -88,11 +97,12 @@
 //! | a limit | `module/limits.rs`, or `http/limits.rs` for clients |
 //! | an encoding of bodies | `answer/encoding.rs` |
 //! | a source of state | a file in `state/` that fills a [`state::StatePublisher`], and `cli/sources.rs` |
-//! | a setting | `config.rs` |
+//! | a setting | `config.rs`, `config/default.toml` |
 //! | a command | a file in `cli/` |
 
 mod admission;
 pub mod answer;
+mod backoff;
 #[cfg(feature = "cli")]
 #[doc(hidden)]
 pub mod cli;

@@ -11,6 +11,7 @@
 //! | `compiler.rs` | compiling in a process of its own |
 //! | `ticker.rs` | the clock that lets go of guests that run long |
 //! | `contract.rs` | the names in the contract |
+//! | `grants.rs` | which of its interfaces a mount's modules may import |
 //! | `load.rs` | from bytes to a module that can be asked, or why not |
 //! | `audit.rs` | what a component asks for, against the contract |
 //! | `call.rs` | one request: its place, its run, and its time |
@@ -30,6 +31,7 @@ mod call;
 mod compiler;
 mod contract;
 mod engine;
+mod grants;
 mod guest_log;
 mod imports;
 mod instance;
@@ -49,6 +51,7 @@ pub use call::{CallError, ModuleAnswer, ModuleRequest, Place};
 pub use compiler::{CodeCache, compile};
 pub use contract::{CONTRACT_PACKAGE, CONTRACT_VERSION};
 pub use engine::{Engine, EngineError};
+pub use grants::{Grants, UnknownGrant};
 pub use limits::{LimitError, Limits};
 pub(crate) use load::MOST_BYTES;
 pub use load::{API, Digest, DigestError, LoadError, Module};

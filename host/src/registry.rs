@@ -39,10 +39,12 @@
 //! |---|---|
 //! | `path.rs` | where something may be mounted, and which requests that takes |
 //! | `mount.rs` | a mount: the module in service, and going back to the one before |
-//! | `budget.rs` | the failures that a new module may have |
+//! | `budget.rs` | the failures that a module may have |
+//! | `outage.rs` | an extension that had more: taken out of service, and put back |
 //! | `swap.rs` | from a candidate to the module in service |
 //! | `examine.rs` | what is found out about a candidate before it serves |
 //! | `examiner.rs` | the thread on which that is done |
+//! | `look.rs` | asking the module in service, on that thread |
 //! | `compare.rs` | the same questions to two modules |
 //! | `report.rs` | what is said of a swap |
 //! | `status.rs` | what is said of a mount |
@@ -51,7 +53,9 @@ mod budget;
 mod compare;
 mod examine;
 mod examiner;
+mod look;
 mod mount;
+mod outage;
 mod path;
 mod report;
 mod status;
@@ -59,17 +63,26 @@ mod swap;
 
 use std::sync::Arc;
 
+use arc_swap::{ArcSwap, Guard};
+
+use crate::module::API;
+
 pub use budget::FaultBudget;
 pub use compare::{Change, Difference};
+pub(crate) use mount::NoAnswer;
 pub use mount::{Active, Mount, NothingBefore};
 pub use path::{MountPath, MountPathError};
 pub use report::{Outcome, Refusal, Step, SwapReport, SwapStep};
-pub use status::{BarredStatus, CandidateStatus, ModuleStatus, MountStatus};
+pub use status::{BarredStatus, CandidateStatus, ModuleStatus, MountStatus, OutageStatus};
 pub use swap::{Candidate, Source, SwapLimits};
 
-/// All that is mounted.
+/// All that is mounted, which can be exchanged as a whole while it serves.
 #[derive(Debug)]
-pub struct Registry {
+pub struct Registry(ArcSwap<Mounts>);
+
+/// All that is mounted at one moment: the API, and extensions.
+#[derive(Debug, Clone)]
+pub struct Mounts {
     api: Arc<Mount>,
     extensions: Vec<Arc<Mount>>,
 }
@@ -94,35 +107,65 @@ impl Registry {
     /// The API alone.
     #[must_use]
     pub fn new(api: Mount) -> Self {
-        Self { api: Arc::new(api), extensions: Vec::new() }
+        Self::of(Mounts::new(api))
+    }
+
+    /// All of these.
+    #[must_use]
+    pub fn of(mounts: Mounts) -> Self {
+        Self(ArcSwap::from_pointee(mounts))
     }
 
     /// The same with an extension, too.
-    pub fn with(mut self, extension: Mount) -> Result<Self, MountError> {
-        let name = extension.name();
-        if self.mounts().any(|mount| mount.name() == name) {
-            return Err(MountError::Name(name));
-        }
-        let path = extension.path();
-        if *path == MountPath::root() {
-            return Err(MountError::OfTheApi(name));
-        }
-        if let Some(other) = self.extensions.iter().find(|other| other.path().overlaps(path)) {
-            return Err(MountError::Overlap(other.path().clone(), path.clone()));
-        }
-        self.extensions.push(Arc::new(extension));
-        Ok(self)
+    pub fn with(self, extension: Mount) -> Result<Self, MountError> {
+        let mounts = Arc::unwrap_or_clone(self.0.into_inner());
+        mounts.with(extension).map(Self::of)
     }
 
-    /// All mounts, the API's first.
-    pub fn mounts(&self) -> impl Iterator<Item = &Arc<Mount>> {
-        std::iter::once(&self.api).chain(&self.extensions)
+    /// Puts all of these in the place of what is there. Requests that have
+    /// begun end where they are.
+    pub fn exchange(&self, mounts: Mounts) {
+        self.0.store(Arc::new(mounts));
+    }
+
+    /// All that is mounted now.
+    #[must_use]
+    pub fn mounts(&self) -> Arc<Mounts> {
+        self.0.load_full()
     }
 
     /// What is mounted at a path.
     #[must_use]
-    pub fn at(&self, path: &str) -> Option<&Arc<Mount>> {
-        self.mounts().find(|mount| mount.path().as_str() == path)
+    pub fn at(&self, path: &str) -> Option<Arc<Mount>> {
+        self.now().iter().find(|mount| mount.path().as_str() == path).cloned()
+    }
+
+    /// The same, for the time of a look.
+    pub(crate) fn now(&self) -> Guard<Arc<Mounts>> {
+        self.0.load()
+    }
+}
+
+impl Mounts {
+    /// The API alone.
+    #[must_use]
+    pub fn new(api: impl Into<Arc<Mount>>) -> Self {
+        Self { api: api.into(), extensions: Vec::new() }
+    }
+
+    /// The same with an extension, too.
+    pub fn with(mut self, extension: impl Into<Arc<Mount>>) -> Result<Self, MountError> {
+        let extension = extension.into();
+        let names: Vec<_> = self.iter().map(|mount| mount.name()).collect();
+        let mounted = names.iter().map(String::as_str).zip(self.iter().map(|mount| mount.path()));
+        fits(mounted, &extension.name(), extension.path())?;
+        self.extensions.push(extension);
+        Ok(self)
+    }
+
+    /// Each mount, the API's first.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<Mount>> {
+        std::iter::once(&self.api).chain(&self.extensions)
     }
 
     /// The mount that a request is for: of an extension, or the API's.
@@ -130,4 +173,29 @@ impl Registry {
         let extension = self.extensions.iter().find(|mount| mount.path().takes(path));
         extension.unwrap_or(&self.api)
     }
+}
+
+/// Says why an extension cannot be mounted beside these, by their names and
+/// paths.
+pub(crate) fn fits<'a>(
+    mounted: impl IntoIterator<Item = (&'a str, &'a MountPath)>,
+    name: &str,
+    path: &MountPath,
+) -> Result<(), MountError> {
+    if name == API {
+        return Err(MountError::Name(name.to_owned()));
+    }
+    if *path == MountPath::root() {
+        return Err(MountError::OfTheApi(name.to_owned()));
+    }
+    for (other, at) in mounted {
+        if other == name {
+            return Err(MountError::Name(name.to_owned()));
+        }
+        // The API has what nobody else has.
+        if *at != MountPath::root() && at.overlaps(path) {
+            return Err(MountError::Overlap(at.clone(), path.clone()));
+        }
+    }
+    Ok(())
 }

@@ -7,6 +7,7 @@ use bytesize::ByteSize;
 use serde::de::{DeserializeOwned, Error};
 use serde::{Deserialize, Deserializer};
 use serde_path_to_error::{Path, Segment};
+use toml::de::{DeTable, DeValue};
 
 /// A place in a text. Both numbers start at 1; columns count characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -87,21 +88,50 @@ impl Position {
     }
 }
 
+impl Position {
+    /// The place of the value that these steps lead to, or of the last one on
+    /// the way to it that there is. Column 1 of line 1 where there is none.
+    pub(crate) fn of_value(text: &str, path: &[Step]) -> Self {
+        let Ok(table) = DeTable::parse(text) else { return Self { line: 1, column: 1 } };
+        let mut start = 0;
+        let mut value: Option<&DeValue> = None;
+        for step in path {
+            let next = match (step, value) {
+                (Step::Key(key), None) => table.get_ref().get(key.as_str()),
+                (Step::Key(key), Some(DeValue::Table(table))) => table.get(key.as_str()),
+                (Step::Index(index), Some(DeValue::Array(array))) => array.get(*index),
+                _ => None,
+            };
+            let Some(next) = next else { break };
+            (start, value) = (next.span().start, Some(next.get_ref()));
+        }
+        Self::of(text, start)
+    }
+}
+
 impl Display for Position {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         write!(f, "line {}, column {}", self.line, self.column)
     }
 }
 
-/// A path as it is written: `chains[2].gas_price.price`.
+/// A path as it is written: `chains[2].gas_price.price`. Keys that need quotes
+/// have them.
 pub(crate) fn dotted(path: &[Step]) -> String {
     let mut text = String::new();
     for step in path {
         match step {
-            Step::Key(key) if text.is_empty() => text.push_str(key),
             Step::Key(key) => {
-                text.push('.');
-                text.push_str(key);
+                if !text.is_empty() {
+                    text.push('.');
+                }
+                let is_bare = |byte: u8| byte.is_ascii_alphanumeric() || b"_-".contains(&byte);
+                if !key.is_empty() && key.bytes().all(is_bare) {
+                    text.push_str(key);
+                } else {
+                    let escaped = key.escape_debug();
+                    text.extend(['"'].into_iter().chain(escaped).chain(['"']));
+                }
             }
             Step::Index(index) => {
                 text.push('[');
@@ -141,7 +171,7 @@ pub(crate) fn one_line(message: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Position, dotted, parse};
+    use super::{Position, Step, dotted, parse};
     use serde::Deserialize;
 
     #[derive(Debug, Deserialize)]
@@ -171,6 +201,13 @@ mod tests {
         let fault = parse::<Outer>("inner = [\n  ü").unwrap_err();
         assert_eq!(fault.position.map(|position| position.line), Some(2));
         assert!(fault.path.is_empty());
+    }
+
+    /// Whoever names a key must not forge a line.
+    #[test]
+    fn keys_that_need_quotes_have_them() {
+        let steps = ["a-1", "", "b c", "d\n\"e"].map(|key| Step::Key(key.to_owned()));
+        assert_eq!(dotted(&steps), "a-1.\"\".\"b c\".\"d\\n\\\"e\"");
     }
 
     #[test]

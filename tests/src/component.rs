@@ -201,6 +201,36 @@ pub fn that_counts_chains(count: u32, status: u16) -> Vec<u8> {
     ))
 }
 
+/// A component that imports a function of the contract, which takes so many
+/// numbers, and answers 204 without calling it.
+#[must_use]
+pub fn that_imports(interface: &str, function: &str, numbers: usize) -> Vec<u8> {
+    let parameters = "i32 ".repeat(numbers);
+    let import = format!(
+        r#"(import "relayer:rest/{interface}@0.1.0" "{function}" (func (param {parameters})))"#
+    );
+    of_handler_with(&import, "(i32.store16 (i32.const 0) (i32.const 204)) i32.const 0")
+}
+
+/// A component that traps where there is no chain, and answers 204 where there
+/// is one; on `/spare` in any case.
+#[must_use]
+pub fn that_needs_a_chain() -> Vec<u8> {
+    of_module(&format!(
+        r#"(module
+            (import "relayer:rest/chains@0.1.0" "ids" (func $ids (param i32)))
+            (memory (export "memory") 4)
+            {BUMP}
+            (func (export "relayer:rest/handler@0.1.0#handle")
+                (param i32 i32 i32 i32 i32 i32 i32) (result i32)
+                (call $ids (i32.const 128))
+                (if (i32.ne (local.get 3) (i32.const 6))
+                    (then (if (i32.eqz (i32.load (i32.const 140))) (then unreachable))))
+                (i32.store16 (i32.const 0) (i32.const 204))
+                i32.const 0))"#
+    ))
+}
+
 /// A component that answers 204 after counting to a number: 100 million take
 /// some 50 ms.
 #[must_use]

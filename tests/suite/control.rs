@@ -237,7 +237,12 @@ async fn bad_requests_to_the_socket_get_a_clear_error() {
     let config = file(&folder, "c.toml", "[swap]\nsize = '1KiB'");
     let serving = serve(&["--config", &config]).await;
     for (head, body, status, message) in [
-        ("GET /", "", 404, "there is no /; there are GET /status, POST /swap and POST /rollback"),
+        (
+            "GET /",
+            "",
+            404,
+            "there is no /; there are GET /status, POST /swap, POST /rollback and POST /reload",
+        ),
         ("POST /status", "", 405, "POST is not allowed on /status; GET is"),
         ("GET /rollback", "", 405, "GET is not allowed on /rollback; POST is"),
         ("GET /status?a=b", "", 400, "there is no parameter a; there are none"),

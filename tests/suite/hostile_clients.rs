@@ -2,7 +2,6 @@
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytesize::ByteSize;
@@ -283,7 +282,7 @@ async fn a_server_that_is_told_to_stop_is_gone_in_time() {
     let server = TestServer::with_grace(registry, grace).await;
     let mut spinning = TcpStream::connect(server.address).await.unwrap();
     spinning.write_all(request("/", "").as_bytes()).await.unwrap();
-    let mount = Arc::clone(server.registry.at("/").unwrap());
+    let mount = server.registry.at("/").unwrap();
     while mount.status().module.runs < 1 {
         sleep(Duration::from_millis(1)).await;
     }

@@ -43,7 +43,7 @@ fn the_settings_are_the_defaults() {
 fn the_extension_is_valid() {
     let settings = blocks("toml").into_iter().find(|block| block.contains("[[extension]]"));
     let config = Config::parse(settings.unwrap()).unwrap();
-    assert_eq!(config.extension[0].path().unwrap().as_str(), "/ext/hello");
+    assert_eq!(config.extension[0].path().as_str(), "/ext/hello");
 }
 
 #[tokio::test]

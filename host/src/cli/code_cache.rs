@@ -12,7 +12,7 @@ use tracing::warn;
 use super::{compile, path_from_env};
 use crate::module::{CodeCache, Engine, EngineError, Limits};
 
-#[derive(Args)]
+#[derive(Args, Clone)]
 pub(super) struct CodeCacheArgs {
     /// The folder for compiled modules. Default: `$RELAYER_REST_CODE_CACHE`,
     /// or `relayer-rest` in `$XDG_CACHE_HOME` or else in `~/.cache`.

@@ -8,7 +8,7 @@ use tokio::task::JoinHandle;
 use tracing::{info, warn};
 
 use super::path_from_env;
-use crate::control::{ControlError, ControlServer, ControlSocket, default_path};
+use crate::control::{ControlError, ControlServer, ControlSocket, Reload, default_path};
 use crate::registry::Registry;
 use crate::state::StateReader;
 
@@ -37,7 +37,7 @@ impl ControlArgs {
         match ControlSocket::bind(&self.path()) {
             Ok(socket) => Ok(Some(socket)),
             Err(error @ ControlError::Io { .. }) if self.given().is_none() => {
-                warn!("{error}; until then there is no status, swap or rollback");
+                warn!("{error}; until then there is no status, swap, rollback or reload");
                 Ok(None)
             }
             Err(error) => Err(error),
@@ -50,8 +50,10 @@ pub(super) fn serve(
     socket: ControlSocket,
     registry: &Arc<Registry>,
     state: &StateReader,
+    reload: Reload,
 ) -> JoinHandle<()> {
     info!(socket = %socket.path().display(), "controlled here");
     let server = ControlServer::new(socket, Arc::clone(registry), state.clone());
+    let server = server.with_reload(reload);
     tokio::spawn(server.serve())
 }

@@ -1,136 +1,39 @@
-//! A file that is read again when it changes, and counts only when it is
-//! valid.
+//! `relayer-rest reload`: the settings of a running server, read again.
 
-use std::fmt::Display;
-use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
-use std::{io, thread};
+use clap::Args;
 
-use rustix::io::Errno;
-use tracing::{error, info, warn};
+use super::control::ControlArgs;
+use super::{Failure, Ran, block_on, print, print_json};
+use crate::control::{ControlClient, ControlClientError, Reloaded};
 
-use crate::files;
-use crate::state::StatePublisher;
-
-/// A file that is the same after this time is written to its end.
-const SETTLED: Duration = Duration::from_millis(30);
-
-/// The time between two tries to read a file while that cannot be done.
-const RETRY: Duration = Duration::from_millis(500);
-
-/// A file that never is the same is read as it is, after as many looks.
-const LOOKS: usize = 20;
-
-/// Makes something of a file's content.
-type Parse<T, E> = fn(&Path, io::Result<Vec<u8>>) -> Result<T, E>;
-
-/// Puts that to use, or says why not.
-type Apply<T> = Box<dyn Fn(&StatePublisher, T) -> Result<(), String> + Send + Sync>;
-
-pub(super) struct Reloadable<T, E> {
-    file: PathBuf,
-    publisher: StatePublisher,
-    parse: Parse<T, E>,
-    apply: Apply<T>,
-    last: Mutex<Last<T>>,
+#[derive(Args)]
+pub(super) struct ReloadArgs {
+    /// Print the report as JSON.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    control: ControlArgs,
 }
 
-/// What was found when the file was last read.
-struct Last<T> {
-    content: Result<Vec<u8>, io::ErrorKind>,
-    value: Option<T>,
+pub(super) fn run(args: &ReloadArgs) -> Result<Ran, Failure> {
+    let client = ControlClient::new(&args.control.path());
+    match block_on(client.reload())? {
+        Ok(reloaded) if args.json => print_json(&reloaded)?,
+        Ok(reloaded) => print(&text(&reloaded))?,
+        Err(ControlClientError::Refused(reason)) => {
+            print(&[format!("refused, and nothing has changed: {reason}")])?;
+            return Ok(Ran::Refused);
+        }
+        Err(error) => return Err(error.into()),
+    }
+    Ok(Ran::Done)
 }
 
-impl<T: Clone + PartialEq, E: Display> Reloadable<T, E> {
-    /// Reads the file for the first time, and puts it to use.
-    pub(super) fn open(
-        file: &Path,
-        publisher: &StatePublisher,
-        parse: Parse<T, E>,
-        apply: impl Fn(&StatePublisher, T) -> Result<(), String> + Send + Sync + 'static,
-    ) -> Result<Self, E> {
-        let content = files::read_any(file, files::MOST_TEXT);
-        let last = content.as_ref().map_err(io::Error::kind).cloned();
-        let value = parse(file, content)?;
-        if let Err(message) = apply(publisher, value.clone()) {
-            error!(file = %file.display(), "{message}");
-        }
-        Ok(Self {
-            file: file.to_owned(),
-            publisher: publisher.clone(),
-            parse,
-            apply: Box::new(apply),
-            last: Mutex::new(Last { content: last, value: Some(value) }),
-        })
-    }
-
-    pub(super) fn file(&self) -> &Path {
-        &self.file
-    }
-
-    /// Reads the file again, where it has changed. Where it is invalid, all
-    /// stays as it was.
-    pub(super) fn reload(&self) {
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        let content = settled(&self.file, files::MOST_TEXT);
-        let seen = content.as_ref().map_err(io::Error::kind).cloned();
-        if seen == last.content {
-            return;
-        }
-        last.content = seen;
-        let value = match (self.parse)(&self.file, content) {
-            Ok(value) => value,
-            Err(error) => return error!("{error}; what was read before stays"),
-        };
-        if last.value.as_ref() == Some(&value) {
-            return;
-        }
-        let file = self.file.display();
-        match (self.apply)(&self.publisher, value.clone()) {
-            Ok(()) => {
-                info!(%file, "read again");
-                last.value = Some(value);
-            }
-            Err(message) => error!(%file, "{message}; what was read before stays"),
-        }
-    }
-}
-
-/// Whether it is the system that is short of something, not the file that is
-/// not there: clients that take all descriptors must not lose a change.
-fn passes(error: &io::Error) -> bool {
-    let short = [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::IO, Errno::AGAIN, Errno::INTR];
-    Errno::from_io_error(error).is_some_and(|error| short.contains(&error))
-}
-
-/// The content of a file that nobody is writing: half a file may be a valid
-/// one, too; and that has no more bytes than these. What passes is waited for.
-pub(super) fn settled(file: &Path, most: u64) -> io::Result<Vec<u8>> {
-    let mut is_said = false;
-    loop {
-        match try_settled(file, most) {
-            Err(error) if passes(&error) => {
-                if !std::mem::replace(&mut is_said, true) {
-                    let file = file.display();
-                    warn!(%file, %error, "cannot be read for now; trying until it can");
-                }
-                thread::sleep(RETRY);
-            }
-            content => return content,
-        }
-    }
-}
-
-fn try_settled(file: &Path, most: u64) -> io::Result<Vec<u8>> {
-    let mut before = files::read(file, most)?;
-    for _ in 0..LOOKS {
-        thread::sleep(SETTLED);
-        let now = files::read(file, most)?;
-        if now == before {
-            break;
-        }
-        before = now;
-    }
-    Ok(before)
+fn text(reloaded: &Reloaded) -> Vec<String> {
+    let Reloaded { kept, replaced, added, removed, notes } = reloaded;
+    let parts =
+        [("as it was", kept), ("replaced", replaced), ("added", added), ("removed", removed)];
+    let parts = parts.iter().filter(|(_, mounts)| !mounts.is_empty());
+    let mounts = parts.map(|(what, mounts)| format!("{what:<9}  {}", mounts.join(", ")));
+    mounts.chain(notes.iter().cloned()).collect()
 }

@@ -12,17 +12,18 @@ use tracing::{error, info};
 use super::address::Address;
 use super::code_cache::CodeCacheArgs;
 use super::control::{self, ControlArgs};
-use super::sources::SourceArgs;
-use super::{Failure, Ran, descriptors, modules, signals};
+use super::modules::{Modules, Origin};
+use super::sources::{SourceArgs, Sources};
+use super::{Failure, Ran, descriptors, signals};
 use crate::Server;
 use crate::config::{self, Config};
 use crate::conformance::Dialect;
-use crate::control::ControlError;
+use crate::control::{ControlError, Reload};
 use crate::module::{EngineError, LoadError};
-use crate::registry::{MountError, MountPathError};
+use crate::registry::{MountError, MountPath};
 use crate::state::hermes_config;
 use crate::state::{
-    NotReady, StateFileError, StatePublisher, Upstream, UpstreamUrlError, WatchError,
+    NotReady, StateFileError, StatePublisher, StateReader, Upstream, UpstreamUrlError, WatchError,
 };
 use crate::toml_text;
 
@@ -83,10 +84,14 @@ pub(super) enum ServeError {
     Engine(#[from] EngineError),
     #[error(transparent)]
     Module(#[from] LoadError),
-    #[error("extension {name}: {error}")]
-    Extension { name: String, error: MountPathError },
-    #[error("configuration {}: {error}", file.display())]
-    Mount { file: PathBuf, error: MountError },
+    #[error("extension {name}, mounted at {path}: {error}")]
+    Extension { name: String, path: MountPath, error: Box<LoadError> },
+    #[error("{error}")]
+    Mount { error: MountError },
+    #[error("mount {path}: module {module}: {reason}")]
+    Unfit { path: MountPath, module: String, reason: String },
+    #[error("mount {0}: a module is being looked at; try again when that is done")]
+    Busy(MountPath),
     #[error("--watch: {0}")]
     Watch(WatchError),
     #[error(transparent)]
@@ -123,7 +128,6 @@ async fn serve(args: &ServeArgs) -> Result<(), ServeError> {
     let config = args.config.as_deref().map(Config::read).transpose()?.unwrap_or_default();
     let publisher = StatePublisher::new();
     let mut sources = args.sources.open(&publisher)?;
-    hangup.reload(sources.reloads.clone());
     let address = args
         .listen
         .clone()
@@ -134,21 +138,26 @@ async fn serve(args: &ServeArgs) -> Result<(), ServeError> {
         return Err(ServeError::UpstreamIsHere { address: address.to_string() });
     }
     let socket = if args.no_control { None } else { args.control.bind()? };
-    let modules = modules::load(
-        args.module.as_deref(),
-        args.dialect,
-        &config,
-        &args.code_cache,
-        args.config.as_deref(),
-    )?;
+    let origin = Origin {
+        module: args.module.clone(),
+        dialect: args.dialect,
+        config: args.config.clone(),
+        code_cache: args.code_cache.clone(),
+        watch: args.watch,
+    };
+    let modules = Arc::new(Modules::load(origin, &config)?);
     let limits = descriptors::bounded(config.http.clone());
     let listener = listen(&address).await?;
     if let Some(upstream) = sources.upstream.take() {
         tokio::spawn(poll(upstream, publisher.clone()));
     }
     let (registry, state) = (&modules.registry, publisher.reader());
-    let _watches = if args.watch { modules.watch(&state)? } else { Vec::new() };
-    let control = socket.map(|socket| control::serve(socket, registry, &state));
+    if args.watch {
+        modules.watch(&state).await?;
+    }
+    let reload = reload(&sources, &modules, &state);
+    hangup.reload(Arc::clone(&reload));
+    let control = socket.map(|socket| control::serve(socket, registry, &state, reload));
     announce(&listener).map_err(ServeError::Start)?;
     Server::of(Arc::clone(registry), state)
         .with_limits(limits)
@@ -161,6 +170,19 @@ async fn serve(args: &ServeArgs) -> Result<(), ServeError> {
         control.await.ok();
     }
     Ok(())
+}
+
+/// Has all files read again that there are.
+fn reload(sources: &Sources, modules: &Arc<Modules>, state: &StateReader) -> Reload {
+    let (files, modules, state) = (sources.reloads.clone(), Arc::clone(modules), state.clone());
+    Arc::new(move || {
+        let (files, modules, state) = (files.clone(), Arc::clone(&modules), state.clone());
+        Box::pin(async move {
+            let reading = tokio::task::spawn_blocking(move || files.iter().for_each(|read| read()));
+            reading.await.map_err(|error| error.to_string())?;
+            modules.reload(&state).await.map_err(|error| error.to_string())
+        })
+    })
 }
 
 fn grace(text: &str) -> Result<Duration, String> {

@@ -4,9 +4,10 @@
 use std::io;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tracing::info;
+use tracing::{error, info};
 
-use super::sources::Reload;
+use crate::control::Reload;
+use crate::text::one_line;
 
 /// Completes when the process is told to end. Signals are caught from this
 /// call on, not only once it is awaited.
@@ -32,15 +33,14 @@ impl Hangup {
     }
 
     /// Reads files again at each signal.
-    pub(super) fn reload(mut self, reloads: Vec<Reload>) {
+    pub(super) fn reload(mut self, reload: Reload) {
         tokio::spawn(async move {
             while self.0.recv().await.is_some() {
                 info!("SIGHUP: reading files again");
-                let reloads = reloads.clone();
-                let reading =
-                    tokio::task::spawn_blocking(move || reloads.iter().for_each(|reload| reload()));
                 // A panic is in the log; the next signal is another try.
-                reading.await.ok();
+                if let Ok(Err(error)) = tokio::spawn(reload()).await {
+                    error!("{}; what was read before stays", one_line(&error));
+                }
             }
         });
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::Args;
 use tracing::{info, warn};
 
-use super::reload::Reloadable;
+use super::reloadable::Reloadable;
 use super::serve::ServeError;
 use crate::state::hermes_config::{HermesConfig, Rest};
 use crate::state::{
@@ -38,7 +38,7 @@ pub(super) struct SourceArgs {
 }
 
 /// What reads a source again.
-pub(super) type Reload = Arc<dyn Fn() + Send + Sync>;
+pub(super) type ReadAgain = Arc<dyn Fn() + Send + Sync>;
 
 /// Sources, each read for the first time.
 pub(super) struct Sources {
@@ -47,7 +47,7 @@ pub(super) struct Sources {
     /// A relayer to ask.
     pub(super) upstream: Option<Upstream>,
     /// What reads the files again.
-    pub(super) reloads: Vec<Reload>,
+    pub(super) reloads: Vec<ReadAgain>,
     /// What calls for that when they change.
     watches: Vec<Watch>,
 }
@@ -146,7 +146,7 @@ impl Sources {
         E: std::fmt::Display + 'static,
     {
         let reloadable = Arc::new(reloadable);
-        let reload: Reload = Arc::new({
+        let reload: ReadAgain = Arc::new({
             let reloadable = Arc::clone(&reloadable);
             move || reloadable.reload()
         });

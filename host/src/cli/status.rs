@@ -92,6 +92,9 @@ fn mount(mount: &MountStatus) -> Vec<String> {
         ),
         format!("  remembered answers: {}", bytesize::ByteSize::b(mount.remembered)),
     ];
+    lines.extend(mount.outage.as_ref().map(|outage| {
+        format!("  out of service, looked at again in {} s: {}", outage.next, outage.reason)
+    }));
     lines.extend(mount.previous.as_ref().map(|digest| format!("  before it: {}", short(digest))));
     lines.extend(
         mount

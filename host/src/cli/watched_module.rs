@@ -9,7 +9,7 @@ use bytes::Bytes;
 use tokio::runtime::Handle;
 use tracing::{debug, warn};
 
-use super::reload::settled;
+use super::reloadable::settled;
 use crate::module::Digest;
 use crate::registry::{Candidate, Mount, Outcome, Refusal, Source};
 use crate::state::StateReader;

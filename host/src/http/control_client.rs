@@ -15,7 +15,7 @@ use tokio::net::UnixStream;
 use tokio::time::timeout;
 use url::form_urlencoded;
 
-use crate::control::{Fault, RolledBack, Status, default_path};
+use crate::control::{Fault, Reloaded, RolledBack, Status, default_path};
 use crate::files;
 use crate::module::MOST_BYTES;
 use crate::registry::{Candidate, Source, SwapReport};
@@ -133,6 +133,11 @@ impl ControlClient {
     pub async fn roll_back(&self, mount: &str) -> Result<RolledBack, ControlClientError> {
         let parameters = [("mount", Some(mount))];
         self.at_once(self.ask(Method::POST, "/rollback", &parameters, Bytes::new())).await
+    }
+
+    /// Has the settings read again.
+    pub async fn reload(&self) -> Result<Reloaded, ControlClientError> {
+        self.ask(Method::POST, "/reload", &[], Bytes::new()).await
     }
 
     /// What a server does at once, where it does anything.

@@ -19,7 +19,7 @@ use tokio::time::timeout;
 use tracing::{debug, warn};
 use url::form_urlencoded;
 
-use crate::control::{ControlSocket, Fault, RolledBack, Status};
+use crate::control::{ControlSocket, Fault, Reload, RolledBack, Status};
 use crate::registry::{Candidate, Mount, Registry, Source};
 use crate::state::StateReader;
 
@@ -34,16 +34,15 @@ const GET: &str = "GET";
 const POST: &str = "POST";
 
 /// Answers what is asked over a control socket.
-#[derive(Debug)]
 pub struct ControlServer {
     socket: ControlSocket,
-    control: Arc<Control>,
+    control: Control,
 }
 
-#[derive(Debug)]
 struct Control {
     registry: Arc<Registry>,
     state: StateReader,
+    reload: Option<Reload>,
 }
 
 type Answered = Response<Full<Bytes>>;
@@ -55,19 +54,26 @@ impl ControlServer {
     /// Controls what is mounted, from this socket.
     #[must_use]
     pub fn new(socket: ControlSocket, registry: Arc<Registry>, state: StateReader) -> Self {
-        Self { socket, control: Arc::new(Control { registry, state }) }
+        Self { socket, control: Control { registry, state, reload: None } }
+    }
+
+    /// The same, which can be told to read its settings again.
+    #[must_use]
+    pub fn with_reload(mut self, reload: Reload) -> Self {
+        self.control.reload = Some(reload);
+        self
     }
 
     /// Serves the socket until this is dropped; then a swap that is going on
     /// is given up, and the socket's file is removed.
     pub async fn serve(self) {
-        let mut clients = JoinSet::new();
+        let (mut clients, control) = (JoinSet::new(), Arc::new(self.control));
         loop {
             tokio::select! {
                 Some(_) = clients.join_next() => {}
                 accepted = self.socket.listener.accept(), if clients.len() < CLIENTS => match accepted {
                     Ok((stream, _)) => {
-                        clients.spawn(serve(stream, Arc::clone(&self.control)));
+                        clients.spawn(serve(stream, Arc::clone(&control)));
                     }
                     Err(error) => {
                         warn!(%error, "cannot accept a connection on the control socket; trying again");
@@ -100,11 +106,14 @@ impl Control {
             ("/status", &Method::GET) => self.status(&request),
             ("/swap", &Method::POST) => self.swap(request).await,
             ("/rollback", &Method::POST) => self.roll_back(&request),
+            ("/reload", &Method::POST) => self.reload(&request).await,
             ("/status", _) => return not_allowed(&method, &path, GET),
-            ("/swap" | "/rollback", _) => return not_allowed(&method, &path, POST),
+            ("/swap" | "/rollback" | "/reload", _) => return not_allowed(&method, &path, POST),
             _ => Err(Refused(
                 StatusCode::NOT_FOUND,
-                format!("there is no {path}; there are GET /status, POST /swap and POST /rollback"),
+                format!(
+                    "there is no {path}; there are GET /status, POST /swap, POST /rollback and POST /reload"
+                ),
             )),
         };
         answered.unwrap_or_else(|Refused(status, error)| json(status, &Fault { error }))
@@ -112,7 +121,7 @@ impl Control {
 
     fn status(&self, request: &Request<Incoming>) -> Result<Answered, Refused> {
         let _: [Option<String>; 0] = parameters(request, [])?;
-        let mounts = self.registry.mounts().map(|mount| mount.status()).collect();
+        let mounts = self.registry.mounts().iter().map(|mount| mount.status()).collect();
         let status = Status {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             pid: std::process::id(),
@@ -171,11 +180,23 @@ impl Control {
         Ok(json(StatusCode::OK, &RolledBack { mount, from, to }))
     }
 
+    async fn reload(&self, request: &Request<Incoming>) -> Result<Answered, Refused> {
+        let _: [Option<String>; 0] = parameters(request, [])?;
+        let Some(reload) = &self.reload else {
+            let message = "this server has no settings that it could read again".to_owned();
+            return Err(Refused(StatusCode::CONFLICT, message));
+        };
+        match reload().await {
+            Ok(reloaded) => Ok(json(StatusCode::OK, &reloaded)),
+            Err(error) => Err(Refused(StatusCode::CONFLICT, error)),
+        }
+    }
+
     fn mount(&self, path: Option<String>) -> Result<Arc<Mount>, Refused> {
         let path = path.unwrap_or_else(|| "/".to_owned());
-        self.registry.at(&path).cloned().ok_or_else(|| {
+        self.registry.at(&path).ok_or_else(|| {
             let mounts: Vec<_> =
-                self.registry.mounts().map(|mount| mount.path().to_string()).collect();
+                self.registry.mounts().iter().map(|mount| mount.path().to_string()).collect();
             let message = format!("nothing is mounted at {path}; there are {}", mounts.join(", "));
             Refused(StatusCode::NOT_FOUND, message)
         })

@@ -7,6 +7,7 @@ use hyper::header::{CONNECTION, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use hyper::{Response, StatusCode};
 
 use crate::module::CallError;
+use crate::registry::NoAnswer;
 
 /// Why the host answers itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,6 +20,8 @@ pub(super) enum HostError {
     Timeout,
     /// Too many requests are being served.
     Overloaded,
+    /// The extension failed too often; it is tried again in so many seconds.
+    ExtensionUnavailable(u32),
     /// The request has no host, more than one, or what is none.
     BadHost,
     /// The request's target is too long.
@@ -51,6 +54,11 @@ impl HostError {
                 StatusCode::SERVICE_UNAVAILABLE,
                 "Overloaded",
                 "too many requests are being handled; try again",
+            ),
+            Self::ExtensionUnavailable(_) => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "ExtensionUnavailable",
+                "this extension failed too often and is out of service for now; try again later",
             ),
             Self::BadHost => {
                 (StatusCode::BAD_REQUEST, "BadRequest", "a request has one host header, of a host")
@@ -96,8 +104,13 @@ impl HostError {
         *response.status_mut() = status;
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        if self == Self::Overloaded {
-            headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
+        let retry_after = match self {
+            Self::Overloaded => Some(1),
+            Self::ExtensionUnavailable(seconds) => Some(seconds),
+            _ => None,
+        };
+        if let Some(seconds) = retry_after {
+            headers.insert(RETRY_AFTER, seconds.into());
         }
         if self.ends_connection() {
             headers.insert(CONNECTION, HeaderValue::from_static("close"));
@@ -106,13 +119,21 @@ impl HostError {
     }
 }
 
-impl From<&CallError> for HostError {
-    fn from(error: &CallError) -> Self {
-        match error {
-            CallError::Instantiate(_) | CallError::Trap(_) | CallError::Host(_) => Self::Internal,
-            CallError::Timeout(_) => Self::Timeout,
-            CallError::Overloaded => Self::Overloaded,
-            CallError::Invalid(_) => Self::BadModuleResponse,
+impl From<&NoAnswer> for HostError {
+    fn from(cause: &NoAnswer) -> Self {
+        match cause {
+            NoAnswer::Failed(error) => match **error {
+                CallError::Instantiate(_) | CallError::Trap(_) | CallError::Host(_) => {
+                    Self::Internal
+                }
+                CallError::Timeout(_) => Self::Timeout,
+                CallError::Overloaded => Self::Overloaded,
+                CallError::Invalid(_) => Self::BadModuleResponse,
+            },
+            NoAnswer::OutOfService { retry_after } => {
+                let seconds = retry_after.as_millis().div_ceil(1_000).max(1);
+                Self::ExtensionUnavailable(u32::try_from(seconds).unwrap_or(u32::MAX))
+            }
         }
     }
 }

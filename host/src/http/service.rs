@@ -15,7 +15,7 @@ use super::report::Report;
 use super::request_id::RequestId;
 use crate::answer::{X_RELAYER_MODULE, X_REQUEST_ID};
 use crate::module::ModuleRequest;
-use crate::registry::{Mount, Registry};
+use crate::registry::{Mount, NoAnswer, Registry};
 use crate::response_cache::Question;
 use crate::state::StateReader;
 
@@ -59,7 +59,11 @@ impl Service {
 
     /// The answer, where it is remembered in the form that the client wants.
     fn remembered<B>(&self, request: &Request<B>, id: &RequestId) -> Option<Answered> {
-        let mount = self.registry.of_request(request.uri().path());
+        let mounts = self.registry.now();
+        let mount = mounts.of_request(request.uri().path());
+        if mount.is_out() {
+            return None;
+        }
         let snapshot = self.state.peek();
         let target = target(mount, request);
         let question = question(request, &target);
@@ -75,8 +79,8 @@ impl Service {
         let request = request.map(drop);
         let (method, path) = (request.method(), request.uri().path());
         let span = info_span!("request", %id, %method, path);
-        let mount = self.registry.of_request(path);
-        let asked = mount.ask(module_request(mount, &request), &self.state);
+        let mount = Arc::clone(self.registry.now().of_request(path));
+        let asked = mount.ask(module_request(&mount, &request), &self.state);
         let response = match asked.instrument(span.clone()).await {
             (_, Ok(answer)) => {
                 let encoding = reply::encoding(&answer, request.headers());
@@ -84,8 +88,10 @@ impl Service {
                 reply::reply(&answer, representation, &request, self.state.peek().stale())
             }
             (active, Err(cause)) => {
-                span.in_scope(|| self.report.fault(active.module(), &cause));
-                let mut response = reply::of_host(HostError::from(&*cause), &request);
+                if let NoAnswer::Failed(cause) = &cause {
+                    span.in_scope(|| self.report.fault(active.module(), cause));
+                }
+                let mut response = reply::of_host(HostError::from(&cause), &request);
                 let label = active.module().label().clone();
                 response.headers_mut().insert(X_RELAYER_MODULE, label);
                 response

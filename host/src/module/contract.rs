@@ -10,9 +10,12 @@ pub const CONTRACT_VERSION: &str = "0.1.0";
 /// What a module exports, and the function in it.
 pub(super) const HANDLER: (&str, &str) = ("handler", "handle");
 
+/// The interface of types, which has nothing to call.
+pub(super) const TYPES: &str = "types";
+
 /// The interfaces that a module may import, with their functions.
 pub(super) const IMPORTS: [(&str, &[&str]); 6] = [
-    ("types", &[]),
+    (TYPES, &[]),
     ("version", &["components"]),
     ("chains", &["ids", "config"]),
     ("state", &["current"]),

@@ -10,6 +10,7 @@ use wasmtime::{
 };
 
 use super::compiler::CodeCache;
+use super::grants::Grants;
 use super::imports;
 use super::instance::Call;
 use super::limits::{LimitError, Limits, bytes};
@@ -51,6 +52,7 @@ pub struct Engine {
     pub(super) admission: Arc<Admission>,
     pub(super) long_runs: Arc<LongRuns>,
     pub(super) limits: Limits,
+    pub(super) grants: Grants,
     pub(super) log_rate: Arc<LogRate>,
     pub(super) code_cache: Option<Arc<CodeCache>>,
 }
@@ -114,9 +116,23 @@ impl Engine {
             admission: Arc::new(Admission::new(limits)),
             long_runs: Arc::new(LongRuns::new()),
             limits: limits.clone(),
+            grants: Grants::all(),
             log_rate: Arc::new(LogRate::new(limits.log_rate.as_u64())),
             code_cache: code_cache.map(Arc::new),
         })
+    }
+
+    /// The same, whose modules may import these interfaces of the contract and
+    /// no others. Without this they may import all.
+    #[must_use]
+    pub fn with_grants(self, grants: Grants) -> Self {
+        Self { grants, ..self }
+    }
+
+    /// The interfaces that its modules may import.
+    #[must_use]
+    pub fn grants(&self) -> &Grants {
+        &self.grants
     }
 
     /// The folder in which it keeps what it compiles.

@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use bytesize::ByteSize;
 use http::HeaderValue;
-use serde::{Serialize, Serializer};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use sha2::{Digest as _, Sha256};
 use wasmparser::{Parser, Payload};
 use wasmtime::component::{Component, ComponentExportIndex, InstancePre};
@@ -17,6 +18,7 @@ use super::DEFAULT_MODULE;
 use super::audit::{self, Offence};
 use super::contract::{CONTRACT_VERSION, HANDLER, interface};
 use super::engine::Engine;
+use super::grants::Grants;
 use super::instance::{self, Call};
 use super::limits::Limits;
 use super::tally::{Failures, Tally};
@@ -127,6 +129,31 @@ pub enum LoadError {
         /// Each import that is too much.
         offences: Vec<Offence>,
     },
+    /// It asks for more than its mount is granted.
+    #[error(
+        "module {name}: imports {}, which it is not granted (granted: {granted}); where it may, write {} into its [[extension]]",
+        interfaces(lacking), granted.and(lacking).as_setting()
+    )]
+    NotGranted {
+        /// The module.
+        name: String,
+        /// The names of the interfaces that it may not import.
+        lacking: Vec<&'static str>,
+        /// What its mount is granted.
+        granted: Grants,
+    },
+    /// It is not the component that was meant.
+    #[error(
+        "module {name}: has the SHA-256 {digest}, not {wanted} as was asked for; give the file that was meant, or the digest of this one"
+    )]
+    Digest {
+        /// The module.
+        name: String,
+        /// Its digest.
+        digest: Digest,
+        /// The digest that it was to have.
+        wanted: Digest,
+    },
     /// It does not export the handler.
     #[error("module {name}: does not export {}, which the world api-module asks for{}", interface(HANDLER.0), instead(found.as_deref()))]
     NoHandler {
@@ -196,6 +223,12 @@ impl Module {
         let offences = audit::imports(&component);
         if !offences.is_empty() {
             return Err(LoadError::Imports { name: name(), offences });
+        }
+        let imports: Vec<_> = imports(&component);
+        let lacking = engine.grants.lack(&imports);
+        if !lacking.is_empty() {
+            let granted = engine.grants.clone();
+            return Err(LoadError::NotGranted { name: name(), lacking, granted });
         }
         let handler = audit::handler(&component)
             .map_err(|found| LoadError::NoHandler { name: name(), found })?;
@@ -276,9 +309,7 @@ impl Module {
     /// The interfaces of the contract that it imports.
     #[must_use]
     pub fn imports(&self) -> Vec<String> {
-        let engine = &self.0.engine.wasmtime;
-        let component = self.0.pre.component().component_type();
-        component.imports(engine).map(|(name, _)| name.to_owned()).collect()
+        imports(self.0.pre.component())
     }
 
     /// What runs it.
@@ -316,6 +347,17 @@ impl Module {
     pub(super) fn tally(&self) -> &Tally {
         &self.0.tally
     }
+}
+
+fn imports(component: &Component) -> Vec<String> {
+    let imports = component.component_type();
+    imports.imports(component.engine()).map(|(name, _)| name.to_owned()).collect()
+}
+
+/// The full names of interfaces, for a message.
+fn interfaces(names: &[&str]) -> String {
+    let names: Vec<_> = names.iter().map(|name| interface(name)).collect();
+    names.join(", ")
 }
 
 /// What to do about a component that asks for too much.
@@ -384,6 +426,12 @@ impl Digest {
 impl Display for Digest {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl<'de> Deserialize<'de> for Digest {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
     }
 }
 

@@ -264,7 +264,7 @@ impl Examination {
 }
 
 /// A module's answer on a snapshot.
-async fn of(
+pub(super) async fn of(
     module: &Module,
     question: &Arc<ModuleRequest>,
     snapshot: &Arc<Snapshot>,

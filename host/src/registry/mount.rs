@@ -1,20 +1,25 @@
 //! A mount: the module in service, the one before it, and going back.
 
 use std::fmt::{self, Debug, Formatter};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use arc_swap::{ArcSwap, Guard};
+use tokio::sync::OwnedMutexGuard;
 use tracing::{error, info};
 
 use super::budget::{FaultBudget, Spending};
 use super::examiner::Examiner;
+use super::outage::{LONGEST_WAIT, Outage};
 use super::path::MountPath;
 use super::status::CandidateStatus;
 use super::swap::SwapLimits;
+use crate::answer::Answer;
+use crate::backoff::Backoff;
 use crate::conformance::Dialect;
 use crate::module::{CallError, Digest, Engine, Module, ModuleRequest};
-use crate::response_cache::{Outcome, ResponseCache};
+use crate::response_cache::ResponseCache;
 use crate::state::StateReader;
 use crate::text::{cut, one_line};
 
@@ -27,6 +32,10 @@ pub struct Mount {
     pub(super) limits: SwapLimits,
     budget: FaultBudget,
     active: ArcSwap<Active>,
+    /// There is no service for now, and why.
+    outage: Mutex<Option<Outage>>,
+    /// The same, where a look must cost nothing.
+    is_out: AtomicBool,
     past: Mutex<Past>,
     candidate: Mutex<Option<CandidateStatus>>,
     /// Whose candidate is looked at.
@@ -39,8 +48,30 @@ pub struct Mount {
 pub struct Active {
     pub(super) module: Module,
     pub(super) since: SystemTime,
-    /// The failures that it may have; nothing where there is no going back.
+    /// The failures that it may have; nothing where nothing follows from them.
     spending: Option<Mutex<Spending>>,
+    trust: Trust,
+    /// The waits while it was out of service, one after the other.
+    backoff: Option<Backoff>,
+}
+
+/// What is known of a module when it comes into service.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Trust {
+    /// One failure at the start is too many: it is new, and there is another to
+    /// go back to; or it has just been out of service.
+    New,
+    /// It has been in service, or there was none before.
+    Known,
+}
+
+/// A mount gives no answer of a module's.
+#[derive(Debug)]
+pub(crate) enum NoAnswer {
+    /// The module failed.
+    Failed(Arc<CallError>),
+    /// The module is out of service, for this long at least.
+    OutOfService { retry_after: Duration },
 }
 
 /// The modules that were in service.
@@ -79,6 +110,7 @@ impl Mount {
     }
 
     fn new(path: MountPath, module: Module, dialect: Dialect) -> Self {
+        let is_extension = path != MountPath::root();
         Self {
             path,
             engine: module.engine().clone(),
@@ -86,7 +118,9 @@ impl Mount {
             dialect,
             limits: SwapLimits::default(),
             budget: FaultBudget::default(),
-            active: ArcSwap::from_pointee(Active::new(module, false)),
+            active: ArcSwap::from_pointee(Active::first(module, is_extension)),
+            outage: Mutex::default(),
+            is_out: AtomicBool::new(false),
             past: Mutex::default(),
             candidate: Mutex::default(),
             turn: Arc::default(),
@@ -114,6 +148,22 @@ impl Mount {
     pub fn with_budget(mut self, budget: FaultBudget) -> Self {
         self.budget = budget;
         self
+    }
+
+    /// The same in the place of another, whose module is the one before its
+    /// own: where its own fails, that is put back.
+    #[must_use]
+    pub fn in_place_of(self, other: &Self) -> Self {
+        let past = Past { previous: Some(other.module()), barred: other.past().barred.clone() };
+        let active = Active::of(self.module(), Trust::New);
+        Self { past: Mutex::new(past), active: ArcSwap::from_pointee(active), ..self }
+    }
+
+    /// Keeps candidates away for as long as what is returned lives. Nothing
+    /// where one is being looked at.
+    #[must_use]
+    pub fn take_turn(&self) -> Option<OwnedMutexGuard<()>> {
+        Arc::clone(&self.turn).try_lock_owned().ok()
     }
 
     /// The name that its modules have.
@@ -159,23 +209,75 @@ impl Mount {
     /// Where a new module has failed too often, the one before it is asked:
     /// reading has no effect, so nothing is lost but time. It is put back where
     /// it can answer; where it fails at the same, the new one is not to blame.
+    /// An extension with none before it is taken out of service.
     pub(crate) async fn ask(
-        &self,
+        self: &Arc<Self>,
         request: Arc<ModuleRequest>,
         state: &StateReader,
-    ) -> (Arc<Active>, Outcome) {
+    ) -> (Arc<Active>, Result<Arc<Answer>, NoAnswer>) {
         let mut active = self.active.load_full();
         loop {
-            let outcome = self.cache.ask(&active.module, Arc::clone(&request), state).await;
-            match &outcome {
-                Err(cause) if cause.is_fault() && self.is_spent(&active) => {
-                    if !self.goes_back(&active, cause, &request, state).await {
-                        return (active, outcome);
-                    }
-                    active = self.active.load_full();
-                }
-                _ => return (active, outcome),
+            if let Some(outage) = self.present_outage() {
+                let retry_after = outage.retry_after();
+                return (active, Err(NoAnswer::OutOfService { retry_after }));
             }
+            match self.cache.ask(&active.module, Arc::clone(&request), state).await {
+                Ok(answer) => return (active, Ok(answer)),
+                Err(cause) => {
+                    if cause.is_fault() && self.is_spent(&active) {
+                        if self.goes_back(&active, &cause, &request, state).await {
+                            active = self.active.load_full();
+                            continue;
+                        }
+                        if self.is_extension() {
+                            self.take_out(&active, &cause, state);
+                        }
+                    }
+                    return (active, Err(NoAnswer::Failed(cause)));
+                }
+            }
+        }
+    }
+
+    /// Whether there is no service for now.
+    pub(crate) fn is_out(&self) -> bool {
+        self.is_out.load(Relaxed)
+    }
+
+    pub(super) fn present_outage(&self) -> Option<Outage> {
+        if self.is_out() { self.outage().clone() } else { None }
+    }
+
+    pub(super) fn outage(&self) -> MutexGuard<'_, Option<Outage>> {
+        self.outage.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// To be called while the outage is held.
+    pub(super) fn set_out(&self, is_out: bool) {
+        self.is_out.store(is_out, Relaxed);
+    }
+
+    pub(super) fn budget(&self) -> &FaultBudget {
+        &self.budget
+    }
+
+    pub(super) fn is_extension(&self) -> bool {
+        self.path != MountPath::root()
+    }
+
+    /// Puts a module into service, whatever was there.
+    fn put(&self, active: Arc<Active>) {
+        let mut outage = self.outage();
+        self.active.store(active);
+        *outage = None;
+        self.set_out(false);
+    }
+
+    /// Puts a module back that was out of service, where it still is.
+    pub(super) fn put_back(&self, failed: &Arc<Active>, backoff: Backoff) {
+        let _past = self.past();
+        if Arc::ptr_eq(&self.active(), failed) {
+            self.put(Arc::new(Active::back(failed.module.clone(), backoff)));
         }
     }
 
@@ -186,8 +288,8 @@ impl Mount {
         if !Arc::ptr_eq(&self.active(), expected) {
             return false;
         }
-        let new = Arc::new(Active::new(module, true));
-        self.active.store(Arc::clone(&new));
+        let new = Arc::new(Active::of(module, Trust::New));
+        self.put(Arc::clone(&new));
         // Whoever forced it in wants it.
         past.barred.retain(|(barred, _)| *barred != new.module.digest());
         past.previous = Some(expected.module.clone());
@@ -206,7 +308,8 @@ impl Mount {
             return Err(NothingBefore { mount: self.path.clone(), active });
         };
         let digest = previous.digest();
-        let old = self.active.swap(Arc::new(Active::new(previous, false)));
+        let old = self.active.load_full();
+        self.put(Arc::new(Active::first(previous, self.is_extension())));
         past.previous = Some(old.module.clone());
         info!(mount = %self.path, from = ?old.module.label(), to = %digest.short(), "rolled back");
         Ok((old.module.digest(), digest))
@@ -255,7 +358,7 @@ impl Mount {
             past.barred.remove(0);
         }
         past.barred.push((failed.module.digest(), reason));
-        self.active.store(Arc::new(Active::new(previous, false)));
+        self.put(Arc::new(Active::first(previous, self.is_extension())));
         true
     }
 
@@ -278,11 +381,35 @@ impl Past {
 }
 
 impl Active {
-    fn new(module: Module, is_watched: bool) -> Self {
+    /// One that was there from the start, or before. Only of an extension
+    /// anything follows from failures: it can be taken out of service.
+    fn first(module: Module, is_extension: bool) -> Self {
+        let active = Self::of(module, Trust::Known);
+        if is_extension { active } else { Self { spending: None, ..active } }
+    }
+
+    /// One that was out of service.
+    fn back(module: Module, backoff: Backoff) -> Self {
+        Self { backoff: Some(backoff), ..Self::of(module, Trust::New) }
+    }
+
+    fn of(module: Module, trust: Trust) -> Self {
         Self {
             since: SystemTime::now(),
-            spending: is_watched.then(Mutex::default),
+            spending: Some(Mutex::default()),
+            trust,
+            backoff: None,
             module: module.afresh(),
+        }
+    }
+
+    /// The waits for when it is taken out of service: longer ones where it was
+    /// so not long ago.
+    pub(super) fn backoff(&self, budget: &FaultBudget) -> Backoff {
+        let is_long_ago = self.since.elapsed().is_ok_and(|time| time > LONGEST_WAIT);
+        match &self.backoff {
+            Some(backoff) if !is_long_ago => backoff.clone(),
+            _ => Backoff::new(budget.within, LONGEST_WAIT),
         }
     }
 
@@ -307,7 +434,8 @@ impl Active {
     fn has_spent(&self, budget: &FaultBudget) -> bool {
         self.spending.as_ref().is_some_and(|spending| {
             let mut spending = spending.lock().unwrap_or_else(PoisonError::into_inner);
-            spending.is_spent(budget, self.module.first_fault(), self.faults(), Instant::now())
+            let first = self.module.first_fault().filter(|_| self.trust == Trust::New);
+            spending.is_spent(budget, first, self.faults(), Instant::now())
         })
     }
 }

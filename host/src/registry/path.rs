@@ -38,6 +38,12 @@ impl MountPath {
         Self("/".into())
     }
 
+    /// Where an extension of this name is where nobody says another place. The
+    /// name has small letters, digits and `-` only, and not many.
+    pub(crate) fn of_extension(name: &str) -> Self {
+        Self(format!("/ext/{name}").into())
+    }
+
     /// The path as text.
     #[must_use]
     pub fn as_str(&self) -> &str {

@@ -20,6 +20,8 @@ pub struct MountStatus {
     pub dialect: Dialect,
     /// The module in service.
     pub module: ModuleStatus,
+    /// Why an extension is out of service, where it is.
+    pub outage: Option<OutageStatus>,
     /// The digest of the module before it, which `rollback` puts back.
     pub previous: Option<String>,
     /// The candidate that is looked at now.
@@ -42,6 +44,15 @@ pub struct ModuleStatus {
     pub runs: u64,
     /// How often it failed, by cause.
     pub failures: Failures,
+}
+
+/// An extension is out of service, because it failed too often.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OutageStatus {
+    /// How it failed.
+    pub reason: String,
+    /// In how many seconds it is looked at again.
+    pub next: u64,
 }
 
 /// A module that may come into service.
@@ -82,6 +93,10 @@ impl Mount {
                 runs: active.runs(),
                 failures: active.module.failures(),
             },
+            outage: self.present_outage().map(|outage| OutageStatus {
+                next: outage.retry_after().as_secs(),
+                reason: outage.reason,
+            }),
             previous: past.previous.as_ref().map(|module| module.digest().to_string()),
             candidate: self.candidate().clone(),
             barred: barred.collect(),

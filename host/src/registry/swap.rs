@@ -240,7 +240,7 @@ pub(super) struct Going<'a> {
 impl Progress {
     /// Nothing where there is another candidate.
     fn start(mount: &Arc<Mount>, name: String) -> Option<Self> {
-        let turn = Arc::clone(&mount.turn).try_lock_owned().ok()?;
+        let turn = mount.take_turn()?;
         *mount.candidate() = Some(CandidateStatus { name, step: SwapStep::Read });
         Some(Self { mount: Arc::clone(mount), found: Mutex::default(), _turn: turn })
     }

@@ -10,10 +10,8 @@
 //! | file | job |
 //! |---|---|
 //! | `client.rs` | one question, within a time and a size |
-//! | `backoff.rs` | how long to wait after a failure |
 //! | `gathering.rs` | the chains, asked for one by one |
 
-mod backoff;
 mod client;
 mod gathering;
 
@@ -27,12 +25,16 @@ use url::Url;
 
 use super::relayer_json::{self, AnswerError, Read, UnreadField};
 use super::{ChainConfig, ChainId, NotReady, Stale, StatePublisher};
-use backoff::Backoff;
+use crate::backoff::Backoff;
 use client::{GetError, Relayer};
 use gathering::Gathering;
 
 /// The first wait after a failure, unless there is more between two polls.
 const FIRST_WAIT: Duration = Duration::from_millis(500);
+
+/// The longest: a relayer that is back is to be noticed soon, and one that is
+/// not there is not bothered.
+const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
 /// How a relayer is asked.
 #[derive(Debug, Clone)]
@@ -173,7 +175,7 @@ impl Poller {
             answered,
             refresh_at: Instant::now(),
             rest_not_before: Instant::now(),
-            rest_backoff: Backoff::new(settings.poll.max(FIRST_WAIT)),
+            rest_backoff: Backoff::new(settings.poll.max(FIRST_WAIT), LONGEST_WAIT),
             gathering: None,
             connected: Vec::new(),
             reported: HashSet::new(),
@@ -191,7 +193,7 @@ impl Poller {
         if self.settings.chains {
             self.publisher.set_chains_not_ready(reason);
         }
-        let mut backoff = Backoff::new(self.settings.poll.max(FIRST_WAIT));
+        let mut backoff = Backoff::new(self.settings.poll.max(FIRST_WAIT), LONGEST_WAIT);
         loop {
             let wait = match self.state().await {
                 Ok(()) => {

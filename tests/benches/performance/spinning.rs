@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use relayer_rest_host::module::{Limits, Module};
-use relayer_rest_host::registry::{Mount, Registry};
+use relayer_rest_host::registry::{FaultBudget, Mount, Registry};
 use relayer_rest_host::state::sample;
 use relayer_rest_tests::client::Client;
 use relayer_rest_tests::component;
@@ -54,6 +54,9 @@ async fn serve() -> TestServer {
     let spins = component::of_handler("(loop br 0) unreachable");
     let spins = Module::from_bytes(&engine(&limits), "spins", &spins).unwrap().named("spins");
     let mount = Mount::extension("/ext/spins".parse().unwrap(), spins);
+    // It is to go on failing.
+    let patience = FaultBudget { faults: 1_000, within: Duration::from_millis(1), first: 0 };
+    let mount = mount.with_budget(patience);
     let server = TestServer::of_registry(Registry::new(Mount::api(api)).with(mount).unwrap()).await;
     sample(&server.publisher);
     server

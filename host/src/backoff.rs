@@ -3,28 +3,26 @@
 
 use std::time::Duration;
 
-/// The longest wait: a relayer that is back is to be noticed soon, and one that
-/// is not there is not bothered.
-const LONGEST: Duration = Duration::from_secs(5);
-
-pub(super) struct Backoff {
+#[derive(Debug, Clone)]
+pub(crate) struct Backoff {
     first: Duration,
+    longest: Duration,
     failures: u32,
 }
 
 impl Backoff {
-    pub(super) fn new(first: Duration) -> Self {
-        Self { first, failures: 0 }
+    /// The first wait, and the longest.
+    pub(crate) fn new(first: Duration, longest: Duration) -> Self {
+        Self { first, longest: first.max(longest), failures: 0 }
     }
 
-    pub(super) fn reset(&mut self) {
+    pub(crate) fn reset(&mut self) {
         self.failures = 0;
     }
 
     /// The next wait: twice the one before, less up to half of it.
-    pub(super) fn next(&mut self) -> Duration {
-        let longest = self.first.max(LONGEST);
-        let whole = self.first.saturating_mul(1 << self.failures.min(16)).min(longest);
+    pub(crate) fn next(&mut self) -> Duration {
+        let whole = self.first.saturating_mul(1 << self.failures.min(16)).min(self.longest);
         self.failures = self.failures.saturating_add(1);
         whole.mul_f64(0.5 + fastrand::f64() / 2.0)
     }
@@ -32,12 +30,14 @@ impl Backoff {
 
 #[cfg(test)]
 mod tests {
-    use super::{Backoff, LONGEST};
+    use super::Backoff;
     use std::time::Duration;
+
+    const LONGEST: Duration = Duration::from_secs(5);
 
     #[test]
     fn waits_double_up_to_the_longest_and_vary() {
-        let mut backoff = Backoff::new(Duration::from_secs(1));
+        let mut backoff = Backoff::new(Duration::from_secs(1), LONGEST);
         for whole in [1, 2, 4, 5, 5] {
             let wait = backoff.next();
             let whole = Duration::from_secs(whole);
@@ -51,11 +51,11 @@ mod tests {
 
     #[test]
     fn waits_never_overflow() {
-        let mut backoff = Backoff::new(Duration::from_millis(1));
+        let mut backoff = Backoff::new(Duration::from_millis(1), LONGEST);
         for _ in 0..100 {
             assert!(backoff.next() <= LONGEST);
         }
-        let mut slow = Backoff::new(Duration::from_hours(1));
+        let mut slow = Backoff::new(Duration::from_hours(1), LONGEST);
         assert!((0..5).all(|_| slow.next() <= Duration::from_hours(1)));
     }
 }

@@ -1,0 +1,57 @@
+//! `relayer-rest config`: the settings, before a server reads them.
+
+use std::path::PathBuf;
+
+use clap::Subcommand;
+
+use super::serve::ServeError;
+use super::wanted::Wanted;
+use super::{Failure, Ran, print, print_text};
+use crate::config::{Config, DEFAULT};
+use crate::module::{Digest, Engine, Module};
+
+#[derive(Subcommand)]
+pub(super) enum ConfigCommand {
+    /// Find out whether a server could use a file, and the modules that it
+    /// names.
+    Check {
+        /// The file.
+        file: PathBuf,
+    },
+    /// Print a file that has each setting with its meaning and its default.
+    Default,
+}
+
+pub(super) fn run(command: &ConfigCommand) -> Result<Ran, Failure> {
+    match command {
+        ConfigCommand::Default => print_text(DEFAULT.trim_end())?,
+        ConfigCommand::Check { file } => return check(&Config::read(file)?),
+    }
+    Ok(Ran::Done)
+}
+
+/// Loads all modules, and says of each what is wrong with it.
+fn check(config: &Config) -> Result<Ran, Failure> {
+    let mut ran = Ran::Done;
+    let mut lines = Vec::new();
+    for wanted in Wanted::all(config, None, None) {
+        let found = load(&wanted);
+        let (path, file) = (&wanted.path, wanted.name_of_file());
+        lines.push(match found {
+            Ok(digest) => format!("ok      {path}  {}@{}  {file}", wanted.name, digest.short()),
+            Err(error) => {
+                ran = Ran::Refused;
+                format!("WRONG   {path}  {error}")
+            }
+        });
+    }
+    print(&lines)?;
+    Ok(ran)
+}
+
+fn load(wanted: &Wanted) -> Result<Digest, ServeError> {
+    let bytes = wanted.read()?;
+    let engine = Engine::new(&wanted.limits)?.with_grants(wanted.grants.clone());
+    let module = Module::from_bytes(&engine, &wanted.name_of_file(), &bytes);
+    Ok(module.map_err(|error| wanted.fault(error))?.digest())
+}

@@ -1,0 +1,121 @@
+//! What is to be mounted, from the settings and the command line.
+
+use std::borrow::Cow;
+use std::path::{Path, PathBuf};
+
+use super::serve::ServeError;
+use crate::config::Config;
+use crate::conformance::Dialect;
+use crate::files;
+use crate::module::{API, Digest, Grants, Limits, LoadError, MOST_BYTES, Module};
+use crate::registry::{FaultBudget, Mount, MountPath, SwapLimits};
+
+/// A mount, as the settings want it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Wanted {
+    pub(super) name: String,
+    pub(super) path: MountPath,
+    /// Where its module is; nothing where it is the one that comes with this.
+    pub(super) file: Option<PathBuf>,
+    sha256: Option<Digest>,
+    pub(super) grants: Grants,
+    dialect: Dialect,
+    pub(super) limits: Limits,
+    budget: FaultBudget,
+    pub(super) swap: SwapLimits,
+}
+
+impl Wanted {
+    /// All mounts, the API's first.
+    pub(super) fn all(
+        config: &Config,
+        module: Option<&Path>,
+        dialect: Option<Dialect>,
+    ) -> Vec<Self> {
+        let api = Self {
+            name: API.to_owned(),
+            path: MountPath::root(),
+            file: module.map(Path::to_owned).or_else(|| config.module.file.clone()),
+            // That is of the file in the settings.
+            sha256: config.module.sha256.filter(|_| module.is_none()),
+            grants: Grants::all(),
+            dialect: dialect.unwrap_or(config.module.dialect),
+            limits: config.module.limits.clone(),
+            budget: config.module.budget.clone(),
+            swap: config.swap.clone(),
+        };
+        let extensions = config.extension.iter().map(|extension| Self {
+            name: extension.name.as_str().to_owned(),
+            path: extension.path(),
+            file: Some(extension.module.clone()),
+            sha256: extension.sha256,
+            grants: extension.grants.clone(),
+            dialect: Dialect::Any,
+            limits: extension.limits.clone(),
+            budget: extension.budget.clone(),
+            swap: config.swap.clone(),
+        });
+        std::iter::once(api).chain(extensions).collect()
+    }
+
+    /// The component, which is the one that was meant.
+    pub(super) fn read(&self) -> Result<Cow<'static, [u8]>, ServeError> {
+        let bytes = match &self.file {
+            None => Cow::Borrowed(self.dialect.component()),
+            Some(file) => Cow::Owned(files::read(file, MOST_BYTES).map_err(|source| {
+                self.fault(LoadError::Unreadable { file: file.clone(), source })
+            })?),
+        };
+        let digest = Digest::of(&bytes);
+        match self.sha256 {
+            Some(wanted) if wanted != digest => {
+                let name = self.name_of_file();
+                Err(self.fault(LoadError::Digest { name, digest, wanted }))
+            }
+            _ => Ok(bytes),
+        }
+    }
+
+    /// A mount with this module.
+    pub(super) fn mount(&self, module: Module) -> Mount {
+        let module = module.named(&self.name);
+        let mount = if self.is_api() {
+            Mount::api(module).with_dialect(self.dialect)
+        } else {
+            Mount::extension(self.path.clone(), module)
+        };
+        mount.with_budget(self.budget.clone()).with_swap_limits(self.swap.clone())
+    }
+
+    /// What messages call its module.
+    pub(super) fn name_of_file(&self) -> String {
+        self.file.as_ref().map_or("embedded".to_owned(), |file| file.display().to_string())
+    }
+
+    /// Says which mount it is whose module cannot be loaded.
+    pub(super) fn fault(&self, error: LoadError) -> ServeError {
+        if self.is_api() {
+            return ServeError::Module(error);
+        }
+        ServeError::Extension {
+            name: self.name.clone(),
+            path: self.path.clone(),
+            error: error.into(),
+        }
+    }
+
+    pub(super) fn too_slow(&self) -> ServeError {
+        let time = self.swap.time;
+        self.unfit(format!(
+            "it takes longer than {time:?} to look at; raise swap.time where that is right"
+        ))
+    }
+
+    pub(super) fn unfit(&self, reason: String) -> ServeError {
+        ServeError::Unfit { path: self.path.clone(), module: self.name_of_file(), reason }
+    }
+
+    fn is_api(&self) -> bool {
+        self.path == MountPath::root()
+    }
+}

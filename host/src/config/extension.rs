@@ -1,0 +1,71 @@
+//! The sections `[[extension]]`.
+
+use std::path::PathBuf;
+
+use serde::Deserialize;
+
+use crate::module::{API, Digest, Grants, Limits};
+use crate::registry::{FaultBudget, MountPath};
+
+/// A module that serves requests below a path of its own.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ExtensionConfig {
+    /// Its name, of at most 64 small letters, digits and `-`. No two have the
+    /// same.
+    pub name: ExtensionName,
+    /// Where it is. Default: `/ext/NAME`.
+    pub mount: Option<MountPath>,
+    /// The component, relative to the folder of the configuration file.
+    pub module: PathBuf,
+    /// The SHA-256 of the component, in hexadecimal digits. Another one is not
+    /// loaded; what is swapped in later is another matter. Default: any.
+    pub sha256: Option<Digest>,
+    /// The interfaces of the contract that it may import: `version`, `chains`,
+    /// `state`, `request` and `log`. Default: none.
+    #[serde(default = "Grants::none")]
+    pub grants: Grants,
+    /// The section `[extension.limits]`: what the module may use.
+    #[serde(default)]
+    pub limits: Limits,
+    /// The section `[extension.budget]`: the failures that it may have. One
+    /// that has more is taken out of service, until it answers again.
+    #[serde(default)]
+    pub budget: FaultBudget,
+}
+
+/// The name of an extension.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub struct ExtensionName(String);
+
+impl TryFrom<String> for ExtensionName {
+    type Error = String;
+
+    fn try_from(name: String) -> Result<Self, String> {
+        let is_plain = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-');
+        if name == API {
+            Err(format!("the name {API} is that of the module that serves the API"))
+        } else if (1..=64).contains(&name.len()) && name.bytes().all(is_plain) {
+            Ok(Self(name))
+        } else {
+            Err(format!("{name:?} is not a name of 1 to 64 small letters, digits and -"))
+        }
+    }
+}
+
+impl ExtensionName {
+    /// The name as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl ExtensionConfig {
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> MountPath {
+        self.mount.clone().unwrap_or_else(|| MountPath::of_extension(self.name.as_str()))
+    }
+}

@@ -1,0 +1,113 @@
+//! Which interfaces of the contract the modules of a mount may import.
+
+use std::fmt::{self, Display, Formatter};
+
+use serde::Deserialize;
+
+use super::contract::{IMPORTS, TYPES, interface};
+
+/// Interfaces of the contract, by their names in it: `version`, `chains`,
+/// `state`, `request` and `log`.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "Vec<String>")]
+pub struct Grants(Vec<&'static str>);
+
+/// A name that no interface of the contract has.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("there is no interface {0:?} to grant; there are {known}", known = Grants::all())]
+pub struct UnknownGrant(String);
+
+impl Grants {
+    /// All that the contract has.
+    #[must_use]
+    pub fn all() -> Self {
+        Self(grantable().collect())
+    }
+
+    /// Nothing: the module knows its request, and no more.
+    #[must_use]
+    pub fn none() -> Self {
+        Self(Vec::new())
+    }
+
+    /// These, by name.
+    pub fn of<T: AsRef<str>>(names: &[T]) -> Result<Self, UnknownGrant> {
+        let unknown = |name: &str| !grantable().any(|known| known == name);
+        if let Some(name) = names.iter().map(AsRef::as_ref).find(|name| unknown(name)) {
+            return Err(UnknownGrant(name.to_owned()));
+        }
+        // In the contract's order, and each once.
+        let is_named = |known: &&str| names.iter().any(|name| name.as_ref() == *known);
+        Ok(Self(grantable().filter(is_named).collect()))
+    }
+
+    /// The names of those of these imports that are not granted; each import is
+    /// one of the contract's, such as `relayer:rest/state@0.1.0`.
+    pub(super) fn lack(&self, imports: &[String]) -> Vec<&'static str> {
+        let is_imported = |name: &&str| {
+            let of_a_version = |import: &String| {
+                let path = import.split_once('@').map_or(&**import, |(path, _)| path);
+                interface(name).split_once('@').is_some_and(|(known, _)| known == path)
+            };
+            imports.iter().any(of_a_version)
+        };
+        grantable().filter(|name| !self.0.contains(name)).filter(is_imported).collect()
+    }
+
+    /// These and more.
+    pub(super) fn and(&self, more: &[&'static str]) -> Self {
+        Self(grantable().filter(|name| self.0.contains(name) || more.contains(name)).collect())
+    }
+
+    /// As they are written in the settings.
+    pub(super) fn as_setting(&self) -> String {
+        let names: Vec<_> = self.0.iter().map(|name| format!("\"{name}\"")).collect();
+        format!("grants = [{}]", names.join(", "))
+    }
+}
+
+/// All but the types, which show nothing.
+fn grantable() -> impl Iterator<Item = &'static str> {
+    IMPORTS.into_iter().map(|(name, _)| name).filter(|name| *name != TYPES)
+}
+
+impl TryFrom<Vec<String>> for Grants {
+    type Error = UnknownGrant;
+
+    fn try_from(names: Vec<String>) -> Result<Self, UnknownGrant> {
+        Self::of(&names)
+    }
+}
+
+impl Display for Grants {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        if self.0.is_empty() { f.write_str("nothing") } else { f.write_str(&self.0.join(", ")) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Grants;
+
+    #[test]
+    fn grants_are_named_and_in_order() {
+        let grants = Grants::of(&["log", "chains", "log"]).unwrap();
+        assert_eq!(grants.to_string(), "chains, log");
+        assert_eq!(grants.as_setting(), r#"grants = ["chains", "log"]"#);
+        assert_eq!(grants.and(&["state"]).to_string(), "chains, state, log");
+        assert_eq!(Grants::none().to_string(), "nothing");
+        let unknown = Grants::of(&["types"]).unwrap_err().to_string();
+        assert_eq!(
+            unknown,
+            r#"there is no interface "types" to grant; there are version, chains, state, request, log"#
+        );
+    }
+
+    #[test]
+    fn what_is_imported_and_not_granted_is_found_whatever_its_version() {
+        let imports = ["relayer:rest/types@0.1.0", "relayer:rest/state@0.1.7"].map(str::to_owned);
+        assert_eq!(Grants::of(&["chains"]).unwrap().lack(&imports), ["state"]);
+        assert_eq!(Grants::none().lack(&imports), ["state"]);
+        assert!(Grants::all().lack(&imports).is_empty());
+    }
+}

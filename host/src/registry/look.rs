@@ -1,0 +1,84 @@
+//! Asking a module in service what it should answer, aside from clients.
+
+use std::sync::Arc;
+
+use http::uri::PathAndQuery;
+use http::{HeaderMap, Method};
+use tokio::sync::oneshot;
+use tracing::{Instrument, info_span};
+
+use super::examine;
+use super::mount::Mount;
+use crate::conformance;
+use crate::module::ModuleRequest;
+use crate::state::StateReader;
+use crate::text::{cut, one_line};
+
+/// The questions of clients that it is asked, at most.
+const MOST_ASKED: usize = 20;
+
+impl Mount {
+    /// Says what is wrong with the module in service: of the API's, whether it
+    /// speaks its dialect; of an extension's, whether it answers on any relayer.
+    /// Clients do not notice, and what it costs is not counted.
+    pub async fn examine(self: &Arc<Self>, state: &StateReader) -> Result<(), String> {
+        let (module, present) = (self.module().afresh(), Some(state.snapshot()));
+        let dialect = (!self.is_extension()).then_some(self.dialect);
+        self.aside(async move {
+            let verdict = match dialect {
+                Some(dialect) => conformance::examine(&module, dialect, present).await,
+                None => conformance::examine_extension(&module, present).await,
+            };
+            let Some(failed) = verdict.failures().next() else { return Ok(()) };
+            let failure = failed.failure.as_deref().unwrap_or_default();
+            Err(format!("rule {}: {failure}", failed.rule))
+        })
+        .await
+    }
+
+    /// Says whether the module in service fails at what clients ask of it now.
+    pub(super) async fn look(self: &Arc<Self>, state: &StateReader) -> Result<(), String> {
+        let (module, snapshot) = (self.module().afresh(), state.snapshot());
+        let questions = self.cache().most_asked(&module, MOST_ASKED);
+        self.aside(async move {
+            let questions = questions.iter().map(|asked| Arc::clone(&asked.question));
+            for question in std::iter::once(Arc::new(root())).chain(questions) {
+                let answer = examine::of(&module, &question, &snapshot).await;
+                answer.map_err(|error| {
+                    format!("{} {}: {error}", question.method, question.target.path())
+                })?;
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    /// Does this on the thread for what nobody waits for.
+    async fn aside(
+        &self,
+        look: impl Future<Output = Result<(), String>> + Send + 'static,
+    ) -> Result<(), String> {
+        let (mut sender, receiver) = oneshot::channel();
+        let look = look.instrument(info_span!("look", mount = %self.path()));
+        let work = self.examiner.run(Box::new(move |runtime| {
+            let found = runtime.block_on(async {
+                tokio::select! {
+                    biased;
+                    () = sender.closed() => None,
+                    found = look => Some(found),
+                }
+            });
+            if let Some(found) = found {
+                drop(sender.send(found));
+            }
+        }));
+        work.map_err(|error| format!("the host cannot look at the module: {error}"))?;
+        let found = receiver.await.unwrap_or_else(|_| Err("the look at it panicked".to_owned()));
+        found.map_err(|reason| one_line(&cut(&reason)))
+    }
+}
+
+fn root() -> ModuleRequest {
+    let (method, target) = (Method::GET, PathAndQuery::from_static("/"));
+    ModuleRequest { method, target, headers: HeaderMap::new() }
+}

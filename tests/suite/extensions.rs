@@ -1,0 +1,164 @@
+//! What may an extension import, and what becomes of one that fails?
+
+use std::time::Duration;
+
+use relayer_rest_host::module::{Grants, Limits, Module};
+use relayer_rest_host::registry::{FaultBudget, Mount, Outcome, Refusal, Registry};
+use relayer_rest_host::state::{ChainConfig, ChainKind};
+use relayer_rest_tests::client::Client;
+use relayer_rest_tests::component;
+use relayer_rest_tests::server::{TestServer, candidate, engine};
+
+/// Each interface that can be granted: a function in it, and how many numbers
+/// that takes.
+const INTERFACES: [(&str, &str, usize); 5] = [
+    ("version", "components", 1),
+    ("chains", "ids", 1),
+    ("state", "current", 1),
+    ("request", "header", 3),
+    ("log", "log", 3),
+];
+
+#[test]
+fn each_grant_is_withheld_and_given() {
+    let all = engine(&Limits::default());
+    for (name, function, numbers) in INTERFACES {
+        let component = component::that_imports(name, function, numbers);
+        let others = INTERFACES.map(|(other, ..)| other);
+        let others: Vec<_> = others.into_iter().filter(|other| *other != name).collect();
+        let engine = all.clone().with_grants(Grants::of(&others).unwrap());
+        let error = Module::from_bytes(&engine, "tool.wasm", &component).unwrap_err().to_string();
+        let granted = others.join(", ");
+        let start = format!(
+            "module tool.wasm: imports relayer:rest/{name}@0.1.0, which it is not granted \
+             (granted: {granted}); where it may, write grants = [\"version\", \"chains\", \
+             \"state\", \"request\", \"log\"] into its [[extension]]"
+        );
+        assert_eq!(error, start);
+        let engine = all.clone().with_grants(Grants::of(&[name]).unwrap());
+        assert!(Module::from_bytes(&engine, "tool.wasm", &component).is_ok(), "{name}");
+    }
+}
+
+fn extension(path: &str, grants: &[&str], component: &[u8]) -> Mount {
+    let engine = engine(&Limits::default()).with_grants(Grants::of(grants).unwrap());
+    let module = Module::from_bytes(&engine, "tool", component).unwrap().named("tool");
+    Mount::extension(path.parse().unwrap(), module)
+}
+
+async fn server(extension: Mount) -> TestServer {
+    let api = Mount::api(Module::embedded(&engine(&Limits::default())).unwrap());
+    TestServer::of_registry(Registry::new(api).with(extension).unwrap()).await
+}
+
+/// What is swapped in is held to the same.
+#[tokio::test]
+async fn a_candidate_imports_what_its_mount_is_granted() {
+    let plain = component::of_answer(204, "a", b"b");
+    let server = server(extension("/ext/tool", &["chains"], &plain)).await;
+    let mount = server.registry.at("/ext/tool").unwrap();
+    let state = server.publisher.reader();
+    let curious = component::that_imports("request", "header", 3);
+    let refused = mount.swap(candidate(curious), &state).await.outcome;
+    let Outcome::Refused { reason: Refusal::Invalid, message } = refused else {
+        panic!("{refused:?}")
+    };
+    let both = "mount /ext/tool: module new.wasm: imports relayer:rest/request@0.1.0, which it is not granted (granted: chains)";
+    assert!(message.starts_with(both), "{message}");
+    let honest = component::that_imports("chains", "ids", 1);
+    assert_eq!(mount.swap(candidate(honest), &state).await.outcome, Outcome::Exchanged);
+}
+
+fn chain() -> ChainConfig {
+    ChainConfig::new("a", ChainKind::CosmosSdk)
+}
+
+/// Short, for a test.
+fn budget() -> FaultBudget {
+    FaultBudget { faults: 3, within: Duration::from_millis(500), first: 1_000_000 }
+}
+
+/// Three failures are too many.
+async fn take_out(http: &mut Client) {
+    for number in 0..3 {
+        let answer = http.get(&format!("/ext/tool/{number}")).await;
+        assert_eq!((answer.status.as_u16(), &*answer.error_name()), (500, "Internal"));
+    }
+}
+
+#[tokio::test]
+async fn an_extension_that_fails_too_often_is_out_of_service_until_it_answers() {
+    let tool = extension("/ext/tool", &["chains"], &component::that_needs_a_chain());
+    let server = server(tool.with_budget(budget())).await;
+    server.publisher.set_chains(Vec::new()).unwrap();
+    let mount = server.registry.at("/ext/tool").unwrap();
+    let mut http = server.connect().await;
+    // What is remembered is out of service, too.
+    assert_eq!(http.get("/ext/tool/spare").await.status, 204);
+    take_out(&mut http).await;
+    let runs = mount.status().module.runs;
+    for path in ["/ext/tool", "/ext/tool/spare", "/ext/tool/0"] {
+        let answer = http.get(path).await;
+        answer.check_error(
+            503,
+            "ExtensionUnavailable",
+            "this extension failed too often and is out of service for now; try again later",
+        );
+        assert_eq!(answer.header("retry-after"), "1");
+        assert!(answer.header("x-relayer-module").starts_with("tool@"));
+    }
+    let status = mount.status();
+    assert_eq!(status.module.runs, runs, "it is not asked");
+    let reason = status.outage.unwrap().reason;
+    let start = "it failed 3 times in 4 runs, at last because the module trapped: ";
+    assert!(reason.starts_with(start), "{reason}");
+    assert_eq!(http.get("/chains").await.status, 200, "the API does not notice");
+    // Looked at again, it still fails.
+    tokio::time::sleep(Duration::from_millis(700)).await;
+    assert_eq!(http.get("/ext/tool").await.status, 503);
+    // Then it does not.
+    server.publisher.set_chains(vec![chain()]).unwrap();
+    http.get_until("/ext/tool", |answer| answer.status == 204).await;
+    assert_eq!(mount.status().outage, None);
+    // It has to prove itself: now one failure is too many.
+    server.publisher.set_chains(Vec::new()).unwrap();
+    assert_eq!(http.get("/ext/tool/9").await.error_name(), "Internal");
+    assert_eq!(http.get("/ext/tool/9").await.error_name(), "ExtensionUnavailable");
+}
+
+/// Whoever puts another module there ends it.
+#[tokio::test]
+async fn a_swap_ends_an_outage() {
+    let tool = extension("/ext/tool", &["chains"], &component::that_needs_a_chain());
+    let budget = FaultBudget { within: Duration::from_hours(1), ..budget() };
+    let server = server(tool.with_budget(budget)).await;
+    server.publisher.set_chains(Vec::new()).unwrap();
+    let mut http = server.connect().await;
+    take_out(&mut http).await;
+    let answer = http.get("/ext/tool/0").await;
+    let wait: u32 = answer.header("retry-after").parse().unwrap();
+    assert!((1_800..=3_600).contains(&wait), "{wait}");
+    let mount = server.registry.at("/ext/tool").unwrap();
+    let mended = candidate(component::of_answer(204, "a", b"b"));
+    let report = mount.swap(mended, &server.publisher.reader()).await;
+    assert_eq!(report.outcome, Outcome::Exchanged);
+    assert_eq!(http.get("/ext/tool/0").await.status, 204);
+    // And back again, to that which was out of service.
+    mount.roll_back().unwrap();
+    assert_eq!(http.get("/ext/tool/0").await.error_name(), "Internal");
+}
+
+/// Failures that are far enough apart are none of that.
+#[tokio::test]
+async fn an_extension_may_fail_now_and_then() {
+    let tool = extension("/ext/tool", &["chains"], &component::that_needs_a_chain());
+    let budget = FaultBudget { within: Duration::from_millis(1), ..budget() };
+    let server = server(tool.with_budget(budget)).await;
+    server.publisher.set_chains(Vec::new()).unwrap();
+    let mut http = server.connect().await;
+    for number in 0..10 {
+        let answer = http.get(&format!("/ext/tool/{number}")).await;
+        assert_eq!(answer.error_name(), "Internal");
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}

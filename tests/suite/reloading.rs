@@ -1,0 +1,239 @@
+//! Does a running server take its settings anew, all of them or none?
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use relayer_rest_host::config::DEFAULT;
+use relayer_rest_host::module::{DEFAULT_MODULE, Digest};
+use relayer_rest_tests::client::Client;
+use relayer_rest_tests::command::{self, Ended, Serving};
+use relayer_rest_tests::component;
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+fn program() -> &'static Path {
+    Path::new(env!("CARGO_BIN_EXE_relayer-rest-under-test"))
+}
+
+/// A folder with modules that answer 201 and 202, one that traps and one that
+/// reads the chains; and the settings.
+struct Setup {
+    folder: TempDir,
+    settings: PathBuf,
+}
+
+const ONE: &str = "[[extension]]\nname = 'one'\nmodule = 'one.wasm'\n";
+const TWO: &str = "[[extension]]\nname = 'two'\nmodule = 'two.wasm'\n";
+
+fn answering(status: u16) -> Vec<u8> {
+    component::of_response(status, &[], b"")
+}
+
+impl Setup {
+    fn new(settings: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let setup = Self { settings: folder.path().join("relayer-rest.toml"), folder };
+        setup.write("one.wasm", &answering(201));
+        setup.write("two.wasm", &answering(202));
+        setup.write("trap.wasm", &component::of_handler("unreachable"));
+        setup.write("reads.wasm", &component::that_imports("chains", "ids", 1));
+        setup.set(settings);
+        setup
+    }
+
+    fn write(&self, name: &str, bytes: &[u8]) {
+        // Nobody is to see half of it.
+        let new = self.folder.path().join("new");
+        fs::write(&new, bytes).unwrap();
+        fs::rename(new, self.folder.path().join(name)).unwrap();
+    }
+
+    fn set(&self, settings: &str) {
+        self.write("relayer-rest.toml", settings.as_bytes());
+    }
+
+    async fn serve(&self) -> Serving {
+        let settings = self.settings.to_str().unwrap();
+        command::serve(program(), &["--listen", "127.0.0.1:0", "--config", settings]).await
+    }
+}
+
+async fn reload(serving: &Serving) -> Ended {
+    command::run_for(program(), &["reload"], &serving.control).await
+}
+
+async fn statuses(serving: &Serving, paths: &[&str]) -> Vec<u16> {
+    let mut http = Client::http1(serving.address()).await;
+    let mut statuses = Vec::new();
+    for path in paths {
+        statuses.push(http.get(path).await.status.as_u16());
+    }
+    statuses
+}
+
+const PATHS: [&str; 4] = ["/chains", "/ext/one", "/ext/two", "/two"];
+
+#[tokio::test]
+async fn what_the_settings_say_now_is_served() {
+    let setup = Setup::new(ONE);
+    let serving = setup.serve().await;
+    assert_eq!(statuses(&serving, &PATHS).await, [200, 201, 404, 404]);
+    let ended = reload(&serving).await;
+    assert_eq!((ended.status, &*ended.stdout), (Some(0), "as it was  /, /ext/one\n"));
+    // One more; and one with other limits.
+    setup.set(&format!("{ONE}limits.memory = '1MiB'\n{TWO}[http]\nidle = '3s'\n"));
+    let ended = reload(&serving).await;
+    assert_eq!(
+        ended.stdout,
+        "as it was  /\nreplaced   /ext/one\nadded      /ext/two\n\
+         [http] has changed: it counts from the next start on\n"
+    );
+    assert_eq!(statuses(&serving, &PATHS).await, [200, 201, 202, 404]);
+    // One elsewhere, and none where it was.
+    setup.set(&format!("{TWO}mount = '/two'\n"));
+    let ended = reload(&serving).await;
+    assert_eq!(ended.stdout, "as it was  /\nadded      /two\nremoved    /ext/one, /ext/two\n");
+    assert_eq!(statuses(&serving, &PATHS).await, [200, 404, 404, 202]);
+    // Another module for the API.
+    setup.write("api.wasm", &component::noted(DEFAULT_MODULE, "mine"));
+    setup.set("[module]\nfile = 'api.wasm'\n");
+    let ended = reload(&serving).await;
+    assert_eq!(ended.stdout, "replaced   /\nremoved    /two\n");
+    assert_eq!(statuses(&serving, &PATHS).await, [200, 404, 404, 404]);
+}
+
+/// Also where a module was swapped in since, or its file has changed.
+#[tokio::test]
+async fn what_is_as_it_was_stays() {
+    let setup = Setup::new(&format!("{ONE}{TWO}"));
+    let serving = setup.serve().await;
+    setup.write("other.wasm", &answering(203));
+    let other = setup.folder.path().join("other.wasm");
+    let swap = ["swap", "--mount", "/ext/one", other.to_str().unwrap()];
+    let ended = command::run_for(program(), &swap, &serving.control).await;
+    assert_eq!(ended.status, Some(0), "{}", ended.stdout);
+    setup.write("two.wasm", &answering(204));
+    let ended = reload(&serving).await;
+    assert_eq!(ended.stdout, "as it was  /, /ext/one\nreplaced   /ext/two\n");
+    assert_eq!(statuses(&serving, &PATHS).await, [200, 203, 204, 404]);
+    // What was replaced can be had again.
+    let back = ["rollback", "--mount", "/ext/two"];
+    let ended = command::run_for(program(), &back, &serving.control).await;
+    assert_eq!(ended.status, Some(0), "{}", ended.stderr);
+    assert_eq!(statuses(&serving, &PATHS).await, [200, 203, 202, 404]);
+}
+
+#[tokio::test]
+async fn settings_that_are_wrong_change_nothing() {
+    let setup = Setup::new(ONE);
+    let serving = setup.serve().await;
+    let other = answering(203);
+    let digest = Digest::of(&other);
+    let (one, wanted) = (Digest::of(&answering(201)), "0".repeat(64));
+    let folder = setup.folder.path().display();
+    for (settings, reason) in [
+        ("[[extension", format!("configuration {folder}/relayer-rest.toml: line 5, column 12: ")),
+        (
+            "[[extension]]\nname = 'two'\nmodule = 'two.wasm'\nmemory = '1MiB'\n",
+            format!(
+                "configuration {folder}/relayer-rest.toml: line 8, column 1: extension[1].memory: unknown field"
+            ),
+        ),
+        (
+            "[[extension]]\nname = 'two'\nmodule = 'none.wasm'\n",
+            format!(
+                "extension two, mounted at /ext/two: module {folder}/none.wasm: cannot be read: "
+            ),
+        ),
+        (
+            "[[extension]]\nname = 'two'\nmodule = 'trap.wasm'\n",
+            format!("mount /ext/two: module {folder}/trap.wasm: rule answers: "),
+        ),
+        (
+            "[[extension]]\nname = 'two'\nmodule = 'reads.wasm'\n",
+            format!(
+                "extension two, mounted at /ext/two: module {folder}/reads.wasm: imports relayer:rest/chains@0.1.0, which it is not granted (granted: nothing); where it may, write grants = [\"chains\"] into its [[extension]]\n"
+            ),
+        ),
+        (
+            "[[extension]]\nname = 'two'\nmount = '/ext/one/two'\nmodule = 'two.wasm'\n",
+            format!("configuration {folder}/relayer-rest.toml: line 7, column 9: "),
+        ),
+        ("[module]\nfile = 'one.wasm'\n", format!("mount /: module {folder}/one.wasm: rule ")),
+    ] {
+        // The one that is good is not there either.
+        setup.write("one.wasm", &other);
+        setup.set(&format!("{ONE}sha256 = '{digest}'\n{settings}"));
+        let ended = reload(&serving).await;
+        let start = format!("refused, and nothing has changed: {reason}");
+        assert!(ended.stdout.starts_with(&start), "{settings}: {}", ended.stdout);
+        assert_eq!(ended.status, Some(1));
+        assert_eq!(statuses(&serving, &PATHS).await, [200, 201, 404, 404], "{settings}");
+    }
+    setup.set(&format!("{ONE}sha256 = '{wanted}'\n"));
+    let ended = reload(&serving).await;
+    let reason = format!(
+        "one.wasm: has the SHA-256 {digest}, not {wanted} as was asked for; \
+         give the file that was meant, or the digest of this one\n"
+    );
+    assert!(ended.stdout.ends_with(&reason), "{}", ended.stdout);
+    assert_ne!(one, digest);
+}
+
+#[tokio::test]
+async fn sighup_reads_the_settings_again() {
+    let setup = Setup::new(ONE);
+    let mut serving = setup.serve().await;
+    let pid = Pid::from_raw(serving.id()).unwrap();
+    setup.set("[[extension");
+    kill_process(pid, Signal::HUP).unwrap();
+    serving.logged("what was read before stays").await;
+    assert_eq!(statuses(&serving, &PATHS).await, [200, 201, 404, 404]);
+    setup.set(TWO);
+    kill_process(pid, Signal::HUP).unwrap();
+    serving.logged("read the settings again").await;
+    assert_eq!(statuses(&serving, &PATHS).await, [200, 404, 202, 404]);
+}
+
+/// A file that is watched is that of the settings now.
+#[tokio::test]
+async fn files_are_watched_after_a_reload() {
+    let setup = Setup::new(ONE);
+    let settings = setup.settings.to_str().unwrap();
+    let args = ["--listen", "127.0.0.1:0", "--watch", "--config", settings];
+    let serving = command::serve(program(), &args).await;
+    setup.set(TWO);
+    assert_eq!(reload(&serving).await.status, Some(0));
+    setup.write("two.wasm", &answering(204));
+    let mut http = Client::http1(serving.address()).await;
+    http.get_until("/ext/two", |answer| answer.status == 204).await;
+}
+
+#[tokio::test]
+async fn a_file_is_checked_before_a_server_reads_it() {
+    let setup = Setup::new(&format!("{ONE}{TWO}"));
+    let settings = setup.settings.to_str().unwrap();
+    let check = async || command::run(program(), &["config", "check", settings]).await;
+    let ended = check().await;
+    assert_eq!(ended.status, Some(0), "{}", ended.stderr);
+    let lines: Vec<_> = ended.stdout.lines().collect();
+    let short = Digest::of(&answering(201)).short();
+    assert!(lines[1].starts_with(&format!("ok      /ext/one  one@{short}  ")), "{lines:?}");
+    assert_eq!(lines.len(), 3);
+    setup.set(&format!("{ONE}[[extension]]\nname = 'two'\nmodule = 'reads.wasm'\n"));
+    let ended = check().await;
+    assert_eq!(ended.status, Some(1));
+    let wrong = ended.stdout.lines().last().unwrap();
+    assert!(wrong.starts_with("WRONG   /ext/two  extension two, mounted at"), "{wrong}");
+    assert!(wrong.ends_with("write grants = [\"chains\"] into its [[extension]]"), "{wrong}");
+    setup.set("[http]\nidle = '1ms'\n");
+    let ended = check().await;
+    assert_eq!(ended.status, Some(2));
+    let message = "line 2, column 8: http.idle is 1ms; it can be 1s to 1h\n";
+    assert!(ended.stderr.ends_with(message), "{}", ended.stderr);
+    // And the one that is printed.
+    let ended = command::run(program(), &["config", "default"]).await;
+    assert_eq!((ended.status, &*ended.stdout), (Some(0), DEFAULT));
+    setup.set(&ended.stdout);
+    assert_eq!(check().await.status, Some(0));
+}
