@@ -1,54 +1,45 @@
 //! Where a request goes.
 
-use crate::answer::Answer;
+use relayer_rest_sdk::{Answer, Host, Request, Route, Router};
+
 use crate::dialect::Dialect;
-use crate::relayer::Relayer;
-use crate::routes;
+use crate::{errors, routes};
 
-/// The routes. `:name` stands for one segment of the path, which the route is
-/// given as the client wrote it.
-const ROUTES: [Route; 4] = [
-    Route { path: "/version", get: |dialect, relayer, _| routes::version(dialect, relayer) },
-    Route { path: "/chains", get: |_, relayer, _| routes::chains(relayer) },
-    Route { path: "/chain/:id", get: routes::chain },
-    Route { path: "/state", get: |dialect, relayer, _| routes::state(dialect, relayer) },
-];
+/// What a route is given.
+pub(crate) struct Asked<'a, H> {
+    pub(crate) dialect: Dialect,
+    pub(crate) host: &'a H,
+}
 
-/// A path and what answers a GET of it.
-struct Route {
-    path: &'static str,
-    get: fn(Dialect, &dyn Relayer, &str) -> Answer,
+/// The routes.
+const fn routes<'a, H: Host>() -> Router<Asked<'a, H>, 4> {
+    Router::new([
+        Route::get("/version", |asked, _| routes::version(asked)),
+        Route::get("/chains", |asked, _| routes::chains(asked)),
+        Route::get("/chain/:id", |asked, params| routes::chain(asked, params)),
+        Route::get("/state", |asked, _| routes::state(asked)),
+    ])
 }
 
 /// Answers a request. The host sends HEAD as GET and leaves the body out.
 #[must_use]
-pub fn handle(dialect: Dialect, relayer: &dyn Relayer, method: &str, path: &str) -> Answer {
-    match ROUTES.iter().find_map(|route| Some((route, route.matches(path)?))) {
-        None => Answer::not_found(dialect, path, &ROUTES.map(|route| route.path).join(", ")),
-        Some((route, segment)) if method == "GET" => (route.get)(dialect, relayer, segment),
-        Some(_) => Answer::method_not_allowed(dialect, method, path),
-    }
-}
-
-impl Route {
-    /// The segment that stands for the route's `:name`, empty where it has
-    /// none; nothing where the path is another.
-    fn matches<'a>(&self, path: &'a str) -> Option<&'a str> {
-        match self.path.split_once(':') {
-            None => (path == self.path).then_some(""),
-            Some((prefix, _)) => path
-                .strip_prefix(prefix)
-                .filter(|segment| !segment.is_empty() && !segment.contains('/')),
+pub fn handle<H: Host>(dialect: Dialect, host: &H, request: &Request) -> Answer {
+    let (routes, path) = (routes(), &request.path);
+    match routes.find(path) {
+        None => errors::not_found(dialect, path, &routes.paths()),
+        Some((route, params)) if request.method == "GET" => {
+            route.run(&Asked { dialect, host }, params)
         }
+        Some(_) => errors::method_not_allowed(dialect, &request.method, path),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::handle;
-    use crate::answer::Answer;
     use crate::dialect::Dialect;
-    use crate::relayer::fake::{FakeRelayer, bare_chain};
+    use relayer_rest_sdk::testing::MadeUp;
+    use relayer_rest_sdk::{Answer, Request};
 
     fn get(path: &str) -> Answer {
         ask("GET", path)
@@ -59,8 +50,8 @@ mod tests {
     }
 
     fn ask_in(dialect: Dialect, method: &str, path: &str) -> Answer {
-        let chains = ["ibc-0", "a/b", "ü"].map(bare_chain).to_vec();
-        handle(dialect, &FakeRelayer { chains, ..FakeRelayer::default() }, method, path)
+        let host = ["ibc-0", "a/b", "ü"].into_iter().fold(MadeUp::new(), MadeUp::with_chain);
+        handle(dialect, &host, &Request::new(method, path))
     }
 
     #[test]
@@ -78,8 +69,8 @@ mod tests {
         let unknown = ask_in(Dialect::V1_13, "GET", "/nothing");
         assert_eq!((unknown.status, unknown.headers, unknown.body), (404, vec![], vec![]));
         let refused = ask_in(Dialect::V1_13, "POST", "/chains");
-        let allow = vec![("allow", "GET,HEAD".to_owned())];
-        assert_eq!((refused.status, refused.headers, refused.body), (405, allow, vec![]));
+        assert_eq!((refused.status, refused.header("allow")), (405, Some("GET,HEAD")));
+        assert_eq!((refused.headers.len(), refused.body), (1, vec![]));
     }
 
     #[track_caller]
@@ -142,7 +133,7 @@ mod tests {
             "MethodNotAllowed",
             "POST is not allowed on /chain/ibc-0; GET and HEAD are",
         );
-        assert!(answer.headers.contains(&("allow", "GET, HEAD".to_owned())));
+        assert_eq!(answer.header("allow"), Some("GET, HEAD"));
         assert_eq!(ask("POST", "/nothing").status, 404);
     }
 
@@ -150,8 +141,8 @@ mod tests {
     fn every_answer_is_json() {
         for path in ["/chains", "/chain/%FF", "/nothing"] {
             let answer = get(path);
-            assert_eq!(answer.headers[0], ("content-type", "application/json".to_owned()));
-            serde_json::from_slice::<serde_json::Value>(&answer.body).unwrap();
+            assert_eq!(answer.header("content-type"), Some("application/json"));
+            assert!(answer.json_body().is_object());
         }
     }
 }

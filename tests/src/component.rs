@@ -231,6 +231,22 @@ pub fn that_needs_a_chain() -> Vec<u8> {
     ))
 }
 
+/// A component that answers 200 and where it is mounted.
+#[must_use]
+pub fn that_tells_its_mount() -> Vec<u8> {
+    of_module(&format!(
+        r#"(module
+            (import "relayer:rest/request@0.1.0" "mount" (func $mount (param i32)))
+            (memory (export "memory") 4)
+            {BUMP}
+            (func (export "relayer:rest/handler@0.1.0#handle")
+                (param i32 i32 i32 i32 i32 i32 i32) (result i32)
+                (call $mount (i32.const 12))
+                (i32.store16 (i32.const 0) (i32.const 200))
+                i32.const 0))"#
+    ))
+}
+
 /// A component that answers 204 after counting to a number: 100 million take
 /// some 50 ms.
 #[must_use]

@@ -12,14 +12,15 @@ use std::path::PathBuf;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use relayer_rest_api::contract::{ChainConfig, Component, NotReady, RelayerState};
-use relayer_rest_api::{Dialect, Relayer};
+use relayer_rest_api::Dialect;
 use relayer_rest_host::config::Config;
 use relayer_rest_host::conformance;
 use relayer_rest_host::control::{ControlServer, ControlSocket};
 use relayer_rest_host::module::{DEFAULT_MODULE, Limits, Module};
 use relayer_rest_host::state::hermes_config::HermesConfig;
 use relayer_rest_host::state::{StateReader, read_any};
+use relayer_rest_sdk::Request;
+use relayer_rest_sdk::testing::MadeUp;
 use serde_json::Value;
 use tokio::runtime::Runtime;
 
@@ -79,8 +80,9 @@ pub fn upstream(data: &[u8]) {
 pub fn router(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let (method, path) = text.split_once('\n').unwrap_or(("GET", text));
+    let (host, request) = (MadeUp::not_ready("\u{0}\""), Request::new(method, path));
     for dialect in [Dialect::V0_7, Dialect::V1_13] {
-        let answer = relayer_rest_api::handle(dialect, &Nothing, method, path);
+        let answer = relayer_rest_api::handle(dialect, &host, &request);
         assert!((200..600).contains(&answer.status), "{}", answer.status);
         assert!(answer.status != 200 || method == "GET", "{method} {path}");
         if !answer.body.is_empty() {
@@ -187,25 +189,4 @@ fn check_answer(mut stream: impl Read) {
     let is_http2 = answer.get(3) == Some(&4);
     assert!(answer.is_empty() || is_http1 || is_http2, "{}", answer.escape_ascii());
     assert!(!answer.starts_with(b"HTTP/1.1 5"), "{}", answer.escape_ascii());
-}
-
-/// A relayer that has nothing.
-struct Nothing;
-
-impl Relayer for Nothing {
-    fn components(&self) -> Vec<Component> {
-        Vec::new()
-    }
-
-    fn chain_ids(&self) -> Result<Vec<String>, NotReady> {
-        Ok(Vec::new())
-    }
-
-    fn chain(&self, _: &str) -> Result<Option<ChainConfig>, NotReady> {
-        Ok(None)
-    }
-
-    fn state(&self) -> Result<RelayerState, NotReady> {
-        Err(NotReady { message: "\u{0}\"".to_owned(), retry_after: 0 })
-    }
 }

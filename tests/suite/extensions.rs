@@ -69,6 +69,22 @@ async fn a_candidate_imports_what_its_mount_is_granted() {
     assert_eq!(mount.swap(candidate(honest), &state).await.outcome, Outcome::Exchanged);
 }
 
+/// In service from the start, and when it is swapped in.
+#[tokio::test]
+async fn an_extension_is_told_where_it_is() {
+    let telling = component::that_tells_its_mount();
+    let server = server(extension("/ext/tool", &["request"], &telling)).await;
+    assert_eq!(server.get("/ext/tool/x").await.text(), "/ext/tool");
+    let mount = server.registry.at("/ext/tool").unwrap();
+    let other = candidate(component::noted(&telling, "other"));
+    let report = mount.swap(other, &server.publisher.reader()).await;
+    assert_eq!(report.outcome, Outcome::Exchanged);
+    assert_eq!(report.differences, []);
+    assert_eq!(server.get("/ext/tool/x").await.text(), "/ext/tool");
+    assert_eq!(server.swap(telling).await.outcome, Outcome::Exchanged);
+    assert_eq!(server.get("/x").await.text(), "/");
+}
+
 fn chain() -> ChainConfig {
     ChainConfig::new("a", ChainKind::CosmosSdk)
 }

@@ -4,7 +4,9 @@
 use serde::{Serialize, Serializer};
 
 use super::duration::DurationJson;
-use crate::contract::{ChainConfig, ChannelFilter, EventSource, FilterPolicy, GasPrice, Ratio};
+use relayer_rest_sdk::contract::{
+    ChainConfig, ChannelFilter, EventSource, FilterPolicy, GasPrice, Ratio,
+};
 
 #[derive(Serialize)]
 pub(crate) struct ChainJson<'a> {
@@ -109,11 +111,11 @@ fn pairs<S: Serializer>(list: &&[ChannelFilter], serializer: S) -> Result<S::Ok,
 #[cfg(test)]
 mod tests {
     use super::ChainJson;
-    use crate::contract::{
+    use relayer_rest_sdk::contract::{
         ChainConfig, ChannelFilter, EventSource, FilterPolicy, GasPrice, PacketFilter, PullSource,
         PushSource, Ratio,
     };
-    use crate::relayer::fake::bare_chain;
+    use relayer_rest_sdk::testing::chain as bare_chain;
 
     fn json(chain: &ChainConfig) -> String {
         serde_json::to_string(&ChainJson::from(chain)).unwrap()

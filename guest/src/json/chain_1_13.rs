@@ -6,7 +6,7 @@ use serde::{Serialize, Serializer};
 
 use super::chain::{FilterJson, GasPriceJson};
 use super::duration::DurationJson;
-use crate::contract::{
+use relayer_rest_sdk::contract::{
     AddressType, ChainConfig, ChainKind, ChannelMinFees, DynamicGasPrice, EventSource,
     ExcludedSequences, MinFee, PacketFilter, Ratio, SequenceRange,
 };
@@ -326,11 +326,11 @@ fn excluded<S: Serializer>(
 #[cfg(test)]
 mod tests {
     use super::Chain113Json;
-    use crate::contract::{
+    use relayer_rest_sdk::contract::{
         AddressType, ChainConfig, ChainKind, DynamicGasPrice, EventSource, ExcludedSequences,
         FilterPolicy, GasPrice, PacketFilter, PushSource, Ratio, SequenceRange,
     };
-    use crate::relayer::fake::bare_chain;
+    use relayer_rest_sdk::testing::chain as bare_chain;
 
     fn json(chain: &ChainConfig) -> String {
         serde_json::to_string(&Chain113Json::from(chain)).unwrap()

@@ -7,10 +7,10 @@
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
-use crate::contract::{
+use crate::dialect::Dialect;
+use relayer_rest_sdk::contract::{
     ClientData, Field, Names, Object, OtherObject, RelayerState, Value, Worker, WorkerData,
 };
-use crate::dialect::Dialect;
 
 /// About how many bytes a worker's JSON has.
 const WORKER_SIZE: usize = 176;
@@ -242,11 +242,11 @@ impl<'a> ValueJson<'a> {
 #[cfg(test)]
 mod tests {
     use super::write_state;
-    use crate::contract::{
+    use crate::dialect::Dialect;
+    use relayer_rest_sdk::contract::{
         ChannelObject, ClientData, ClientObject, ConnectionObject, CrossChainQueryObject, Field,
         Names, Object, OtherObject, RelayerState, Value, WalletObject, Worker, WorkerData,
     };
-    use crate::dialect::Dialect;
 
     fn json(names: &[&str], objects: Vec<Object>) -> String {
         json_in(Dialect::V0_7, names, objects)

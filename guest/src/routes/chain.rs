@@ -1,22 +1,22 @@
 //! `GET /chain/:id`: the configuration of a chain.
 
-use percent_encoding::percent_decode_str;
+use relayer_rest_sdk::{Answer, Host, Params};
 
-use crate::answer::Answer;
 use crate::dialect::Dialect;
+use crate::errors;
 use crate::json::{Chain113Json, ChainJson};
-use crate::relayer::Relayer;
+use crate::router::Asked;
 
-pub(crate) fn chain(dialect: Dialect, relayer: &dyn Relayer, segment: &str) -> Answer {
-    let Ok(id) = percent_decode_str(segment).decode_utf8() else {
-        return Answer::invalid_chain_id(segment);
+pub(crate) fn chain<H: Host>(asked: &Asked<'_, H>, params: Params<'_>) -> Answer {
+    let Some(id) = params.decoded("id") else {
+        return errors::invalid_chain_id(params.get("id").unwrap_or_default());
     };
-    match relayer.chain(&id) {
-        Ok(Some(chain)) => match dialect {
+    match asked.host.chain(&id) {
+        Ok(Some(chain)) => match asked.dialect {
             Dialect::V0_7 => Answer::success_of_size(ChainJson::from(&chain), 1024),
             Dialect::V1_13 => Answer::success_of_size(Chain113Json::from(&chain), 2048),
         },
-        Ok(None) => Answer::chain_not_found(dialect, &id),
+        Ok(None) => errors::chain_not_found(asked.dialect, &id),
         Err(reason) => Answer::not_ready(&reason),
     }
 }

@@ -1,10 +1,11 @@
 //! `GET /chains`: the identifiers of the chains.
 
-use crate::answer::Answer;
-use crate::relayer::Relayer;
+use relayer_rest_sdk::{Answer, Host};
 
-pub(crate) fn chains(relayer: &dyn Relayer) -> Answer {
-    match relayer.chain_ids() {
+use crate::router::Asked;
+
+pub(crate) fn chains<H: Host>(asked: &Asked<'_, H>) -> Answer {
+    match asked.host.chain_ids() {
         Ok(ids) => Answer::success(ids),
         Err(reason) => Answer::not_ready(&reason),
     }
@@ -13,21 +14,23 @@ pub(crate) fn chains(relayer: &dyn Relayer) -> Answer {
 #[cfg(test)]
 mod tests {
     use super::chains;
-    use crate::relayer::fake::{FakeRelayer, bare_chain};
+    use crate::dialect::Dialect;
+    use crate::router::Asked;
+    use relayer_rest_sdk::testing::MadeUp;
+
+    #[track_caller]
+    fn check(host: &MadeUp, body: &str) {
+        assert_eq!(chains(&Asked { dialect: Dialect::V0_7, host }).text_body(), body);
+    }
 
     #[test]
     fn identifiers_keep_their_order_and_are_escaped() {
-        let relayer = FakeRelayer {
-            chains: ["ibc-1", "a\"b"].map(bare_chain).to_vec(),
-            ..Default::default()
-        };
-        let body = String::from_utf8(chains(&relayer).body).unwrap();
-        assert_eq!(body, r#"{"status":"success","result":["ibc-1","a\"b"]}"#);
+        let host = MadeUp::new().with_chain("ibc-1").with_chain("a\"b");
+        check(&host, r#"{"status":"success","result":["ibc-1","a\"b"]}"#);
     }
 
     #[test]
     fn no_chains_are_an_empty_array() {
-        let body = String::from_utf8(chains(&FakeRelayer::default()).body).unwrap();
-        assert_eq!(body, r#"{"status":"success","result":[]}"#);
+        check(&MadeUp::new(), r#"{"status":"success","result":[]}"#);
     }
 }

@@ -1,13 +1,19 @@
 //! `GET /state`: the connected chains and the active workers.
 
-use crate::answer::Answer;
-use crate::dialect::Dialect;
-use crate::json::write_state;
-use crate::relayer::Relayer;
+use relayer_rest_sdk::{Answer, Host};
 
-pub(crate) fn state(dialect: Dialect, relayer: &dyn Relayer) -> Answer {
-    match relayer.state() {
-        Ok(state) => Answer::success_written(|json| write_state(dialect, &state, json)),
+use crate::json::write_state;
+use crate::router::Asked;
+
+pub(crate) fn state<H: Host>(asked: &Asked<'_, H>) -> Answer {
+    match asked.host.state() {
+        Ok(state) => {
+            // In its envelope: what is large is not copied into one.
+            let mut json = br#"{"status":"success","result":"#.to_vec();
+            write_state(asked.dialect, &state, &mut json);
+            json.push(b'}');
+            Answer::json_written(200, json)
+        }
         Err(reason) => Answer::not_ready(&reason),
     }
 }

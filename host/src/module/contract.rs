@@ -19,7 +19,7 @@ pub(super) const IMPORTS: [(&str, &[&str]); 6] = [
     ("version", &["components"]),
     ("chains", &["ids", "config"]),
     ("state", &["current"]),
-    ("request", &["header"]),
+    ("request", &["header", "mount"]),
     ("log", &["log"]),
 ];
 

@@ -17,6 +17,7 @@ pub(super) fn define(linker: &mut Linker<Call>) -> wasmtime::Result<()> {
     function(linker, "chains", "config", |call, (id,): (String,)| (call.chain(&id),))?;
     function(linker, "state", "current", |call, ()| (call.state(),))?;
     function(linker, "request", "header", |call, (name,): (String,)| (call.header(&name),))?;
+    function(linker, "request", "mount", |call, ()| (call.mount(),))?;
     function(linker, "log", "log", |call, (level, message): (wire::Level, String)| {
         call.log(level, &message);
     })
@@ -46,6 +47,11 @@ impl Call {
         // A name that no header can have is the name of no header.
         let Ok(name) = HeaderName::from_bytes(name.as_bytes()) else { return Vec::new() };
         self.view.header(&name).iter().map(|value| value.as_bytes().to_vec()).collect()
+    }
+
+    /// The same for all that is remembered of a mount: nothing to record.
+    fn mount(&mut self) -> Arc<str> {
+        self.module.mount()
     }
 
     fn log(&mut self, level: wire::Level, message: &str) {

@@ -35,6 +35,7 @@ struct Parts {
     handler: ComponentExportIndex,
     has_start: bool,
     name: Arc<str>,
+    mount: Arc<str>,
     digest: Digest,
     label: HeaderValue,
     tally: Tally,
@@ -245,6 +246,7 @@ impl Module {
             handler,
             has_start: has_start(bytes),
             name: API.into(),
+            mount: "/".into(),
             digest,
             label: label(API, digest),
             tally: Tally::default(),
@@ -260,6 +262,17 @@ impl Module {
     pub fn named(self, name: &str) -> Self {
         let label = label(name, self.digest());
         Self(Arc::new(Parts { name: name.into(), label, ..Arc::unwrap_or_clone(self.0) }))
+    }
+
+    /// The same module, which is told that it is mounted at this path.
+    #[must_use]
+    pub(crate) fn mounted_at(self, path: &str) -> Self {
+        Self(Arc::new(Parts { mount: path.into(), ..Arc::unwrap_or_clone(self.0) }))
+    }
+
+    /// Where it is told that it is mounted.
+    pub(super) fn mount(&self) -> Arc<str> {
+        Arc::clone(&self.0.mount)
     }
 
     /// The module's name.

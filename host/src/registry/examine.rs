@@ -233,7 +233,7 @@ impl Examination {
         let memory = mount.limits.memory;
         Module::from_untrusted_bytes(mount.engine(), &taken.name, &taken.bytes, memory)
             .await
-            .map(|module| Some(module.named(&mount.name())))
+            .map(|module| Some(module.named(&mount.name()).mounted_at(mount.path().as_str())))
             .map_err(|error| Refused(Refusal::Invalid, format!("mount {}: {error}", mount.path())))
     }
 

@@ -111,6 +111,7 @@ impl Mount {
 
     fn new(path: MountPath, module: Module, dialect: Dialect) -> Self {
         let is_extension = path != MountPath::root();
+        let module = module.mounted_at(path.as_str());
         Self {
             path,
             engine: module.engine().clone(),

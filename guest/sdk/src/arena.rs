@@ -24,11 +24,9 @@ const LEAST_GROWTH: usize = (1 << 20) / PAGE;
 
 static mut MEMORY: [MaybeUninit<u8>; ARENA] = [MaybeUninit::uninit(); ARENA];
 
-#[global_allocator]
-static ALLOCATOR: Arena = Arena { next: Cell::new(0), end: Cell::new(0) };
-
 /// What is left: from the next byte to hand out to the end.
-struct Arena {
+#[derive(Debug)]
+pub struct Arena {
     next: Cell<usize>,
     end: Cell<usize>,
 }
@@ -80,6 +78,13 @@ unsafe impl GlobalAlloc for Arena {
 }
 
 impl Arena {
+    /// There can be one.
+    #[must_use]
+    #[allow(clippy::new_without_default, reason = "none is like another")]
+    pub const fn new() -> Self {
+        Self { next: Cell::new(0), end: Cell::new(0) }
+    }
+
     fn is_last(&self, start: *mut u8, layout: Layout) -> bool {
         start as usize + layout.size() == self.next.get()
     }

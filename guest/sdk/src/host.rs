@@ -1,0 +1,98 @@
+//! What the host shows and takes.
+
+use crate::bindings::relayer::rest::{chains, log, request, state, version};
+use crate::contract::{ChainConfig, Component, NotReady, RelayerState};
+
+pub use crate::bindings::relayer::rest::log::Level;
+
+/// What a module can call: the contract's imports. All reads of one request see
+/// the relayer at one moment.
+///
+/// Only what is called of it is imported, so take it as `H: Host` and not as
+/// `dyn Host`, which needs all there is.
+pub trait Host {
+    /// The parts of the relayer and their versions, `ibc-relayer` first. Of the
+    /// interface `version`.
+    fn components(&self) -> Vec<Component>;
+    /// The identifiers of the configured chains, in the order of the
+    /// configuration. Of the interface `chains`.
+    fn chain_ids(&self) -> Result<Vec<String>, NotReady>;
+    /// The configuration of a chain, or none where there is no such chain. Of
+    /// the interface `chains`.
+    fn chain(&self, id: &str) -> Result<Option<ChainConfig>, NotReady>;
+    /// The connected chains and the active workers; [`crate::State`] has their
+    /// names in place. Of the interface `state`.
+    fn state(&self) -> Result<RelayerState, NotReady>;
+    /// The values of the request's header of this name, whose case does not
+    /// matter; empty where there is none. Of the interface `request`.
+    fn header(&self, name: &str) -> Vec<Vec<u8>>;
+    /// Where the module is mounted: `/`, or a path such as `/ext/metrics`. Of
+    /// the interface `request`.
+    fn mount(&self) -> String;
+    /// Writes a line to the host's log. Of the interface `log`.
+    fn log(&self, level: Level, message: &str);
+}
+
+/// The host that runs the module.
+#[derive(Debug, Clone, Copy)]
+pub struct Contract;
+
+impl Host for Contract {
+    fn components(&self) -> Vec<Component> {
+        version::components()
+    }
+
+    fn chain_ids(&self) -> Result<Vec<String>, NotReady> {
+        chains::ids()
+    }
+
+    fn chain(&self, id: &str) -> Result<Option<ChainConfig>, NotReady> {
+        chains::config(id)
+    }
+
+    fn state(&self) -> Result<RelayerState, NotReady> {
+        state::current()
+    }
+
+    fn header(&self, name: &str) -> Vec<Vec<u8>> {
+        request::header(name)
+    }
+
+    fn mount(&self) -> String {
+        request::mount()
+    }
+
+    fn log(&self, level: Level, message: &str) {
+        log::log(level, message);
+    }
+}
+
+impl<H: Host + ?Sized> Host for &H {
+    fn components(&self) -> Vec<Component> {
+        (**self).components()
+    }
+
+    fn chain_ids(&self) -> Result<Vec<String>, NotReady> {
+        (**self).chain_ids()
+    }
+
+    fn chain(&self, id: &str) -> Result<Option<ChainConfig>, NotReady> {
+        (**self).chain(id)
+    }
+
+    fn state(&self) -> Result<RelayerState, NotReady> {
+        (**self).state()
+    }
+
+    fn header(&self, name: &str) -> Vec<Vec<u8>> {
+        (**self).header(name)
+    }
+
+    fn mount(&self) -> String {
+        (**self).mount()
+    }
+
+    fn log(&self, level: Level, message: &str) {
+        (**self).log(level, message);
+    }
+}

@@ -1,0 +1,148 @@
+//! From a path to what answers it.
+
+use std::borrow::Cow;
+
+use percent_encoding::percent_decode_str;
+
+use crate::answer::Answer;
+use crate::request::Request;
+
+/// A path and what answers a GET of it. `C` is what that is given besides:
+/// often the host.
+#[derive(Debug)]
+pub struct Route<C> {
+    path: &'static str,
+    get: fn(&C, Params<'_>) -> Answer,
+}
+
+/// Some routes; the first that matches answers.
+#[derive(Debug)]
+pub struct Router<C, const N: usize>([Route<C>; N]);
+
+/// The segments of a path that a route's `:name`s stand for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Params<'a> {
+    route: &'static str,
+    path: &'a str,
+}
+
+impl<C> Route<C> {
+    /// Of each `:name` in the path, one segment of a request's path is taken,
+    /// which may not be empty: `/chain/:id` has `/chain/a`, and neither
+    /// `/chain/` nor `/chain/a/b`.
+    #[must_use]
+    pub const fn get(path: &'static str, get: fn(&C, Params<'_>) -> Answer) -> Self {
+        Self { path, get }
+    }
+
+    /// The path as it was given.
+    #[must_use]
+    pub const fn path(&self) -> &'static str {
+        self.path
+    }
+
+    /// Answers a GET.
+    #[must_use]
+    pub fn run(&self, context: &C, params: Params<'_>) -> Answer {
+        (self.get)(context, params)
+    }
+
+    fn matches<'a>(&self, path: &'a str) -> Option<Params<'a>> {
+        let params = Params { route: self.path, path };
+        let same = |(route, path): (&str, &str)| match route.strip_prefix(':') {
+            Some(_) => !path.is_empty(),
+            None => route == path,
+        };
+        let is_as_long = self.path.split('/').count() == path.split('/').count();
+        (is_as_long && params.segments().all(same)).then_some(params)
+    }
+}
+
+impl<C, const N: usize> Router<C, N> {
+    /// These routes.
+    #[must_use]
+    pub const fn new(routes: [Route<C>; N]) -> Self {
+        Self(routes)
+    }
+
+    /// The route of a path, and its parameters.
+    #[must_use]
+    pub fn find<'a>(&self, path: &'a str) -> Option<(&Route<C>, Params<'a>)> {
+        self.0.iter().find_map(|route| Some((route, route.matches(path)?)))
+    }
+
+    /// Answers a request: 404 `NotFound` where no route has its path, and 405
+    /// `MethodNotAllowed` where one has and the method is not GET.
+    #[must_use]
+    pub fn answer(&self, context: &C, request: &Request) -> Answer {
+        match self.find(&request.path) {
+            None => Answer::not_found(&request.path, &self.paths()),
+            Some((route, params)) if request.method == "GET" => route.run(context, params),
+            Some(_) => Answer::method_not_allowed(&request.method, &request.path),
+        }
+    }
+
+    /// The paths of the routes, for a message.
+    #[must_use]
+    pub fn paths(&self) -> String {
+        self.0.each_ref().map(|route| route.path).join(", ")
+    }
+}
+
+impl<'a> Params<'a> {
+    /// The segment that stands for `:name`, as the client wrote it.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&'a str> {
+        self.segments().find_map(|(route, path)| (route.strip_prefix(':')? == name).then_some(path))
+    }
+
+    /// The same, percent-decoded; nothing where that is not UTF-8, or where the
+    /// route has no such `:name`.
+    #[must_use]
+    pub fn decoded(&self, name: &str) -> Option<Cow<'a, str>> {
+        percent_decode_str(self.get(name)?).decode_utf8().ok()
+    }
+
+    fn segments(&self) -> impl Iterator<Item = (&'static str, &'a str)> + use<'a> {
+        self.route.split('/').zip(self.path.split('/'))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Answer, Request, Route, Router};
+
+    const ROUTES: Router<(), 3> = Router::new([
+        Route::get("/", |(), _| Answer::text("root")),
+        Route::get("/a/:b/c/:d", |(), params| {
+            Answer::text(format!("{:?} {:?}", params.get("b"), params.decoded("d")))
+        }),
+        Route::get("/a/:b/c/d", |(), _| Answer::text("never: the one before has it")),
+    ]);
+
+    fn get(path: &str) -> Answer {
+        ROUTES.answer(&(), &Request::get(path))
+    }
+
+    #[test]
+    fn segments_are_matched_and_decoded() {
+        assert_eq!(get("/").text_body(), "root");
+        assert_eq!(get("/a/x%20/c/y%20").text_body(), r#"Some("x%20") Some("y ")"#);
+        assert_eq!(get("/a/x/c/%FF").text_body(), r#"Some("x") None"#);
+        assert_eq!(get("/a/x/c/d").text_body(), r#"Some("x") Some("d")"#);
+        for path in ["", "/a", "/a//c/d", "/a/b/c/", "/a/b/c/d/", "/A/b/c/d", "*", "//"] {
+            let answer = get(path);
+            assert_eq!(answer.status, 404, "{path}");
+            let msg = format!("nothing is served at {path}; there are /, /a/:b/c/:d, /a/:b/c/d");
+            let error = serde_json::json!({"name": "NotFound", "msg": msg});
+            assert_eq!(answer.json_body()["result"], error);
+        }
+    }
+
+    #[test]
+    fn other_methods_are_refused_where_there_is_a_route() {
+        let answer = ROUTES.answer(&(), &Request::new("POST", "/"));
+        assert_eq!((answer.status, answer.header("allow")), (405, Some("GET, HEAD")));
+        assert_eq!(ROUTES.answer(&(), &Request::new("POST", "/b")).status, 404);
+    }
+}
