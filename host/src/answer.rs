@@ -19,6 +19,7 @@ use crate::module::{Module, ModuleAnswer, ModuleRequest, Reads};
 use crate::response_cache::Question;
 use crate::state::Generation;
 use compression::Compression;
+pub(crate) use compression::Turns;
 pub use encoding::Encoding;
 
 /// A module's answer, and what it was made from.
@@ -80,7 +81,8 @@ impl Answer {
         }
         headers.insert(X_RELAYER_MODULE, module.label().clone());
         headers.insert(X_REQUEST_ID, HeaderValue::from_static(""));
-        let compression = Compression::of(&mut headers, &body, own_etag);
+        let compression =
+            Compression::of(&mut headers, &body, own_etag, module.engine().compressing());
         Self {
             question: question.kept(&reads),
             asked: AtomicU64::new(1),

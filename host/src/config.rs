@@ -230,7 +230,7 @@ mod tests {
              [extension.limits]\nqueue = 3\n[extension.budget]\nfirst = 4\n\
              [[extension]]\nname = 'd'\nmodule = 'e.wasm'\n\
              [swap]\nsize = '1MiB'\ntime = '2s'\nmemory = '3GiB'\n\
-             [http]\nconnections = 7\nconnections_per_peer = 6\nidle = '3s'\nstalled = '4s'\n\
+             [http]\nconnections = 7\nconnections_per_peer = 6\nidle = '3s'\nstalled = '4s'\nunsent = '2GiB'\n\
              target = '1KiB'\nheaders = 50\nhead = '9KiB'\nbody = '0B'\n";
         let config = Config::parse(&text).unwrap();
         let digest = Some(digest.parse().unwrap());
@@ -266,6 +266,7 @@ mod tests {
             connections_per_peer: 6,
             idle: Duration::from_secs(3),
             stalled: Duration::from_secs(4),
+            unsent: ByteSize::gib(2),
             target: ByteSize::kib(1),
             headers: 50,
             head: ByteSize::kib(9),

@@ -35,6 +35,11 @@ impl LogRate {
         Self { most, window: Mutex::new(window) }
     }
 
+    /// How much there may be in a second.
+    pub(crate) fn most(&self) -> u64 {
+        self.most
+    }
+
     /// Asks for a line that takes so much.
     pub(crate) fn ask(&self, cost: u64) -> Allowed {
         self.ask_at(Instant::now(), cost)

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http_body_util::{BodyExt, Empty};
 use hyper::client::conn::{http1, http2};
 use hyper::{HeaderMap, Request, StatusCode, Version};
-use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -47,6 +47,20 @@ impl Client {
         let stream = TcpStream::connect(address).await.unwrap();
         let (sender, connection) =
             http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();
+        tokio::spawn(connection);
+        Self::Http2(sender)
+    }
+
+    /// The same, which asks all the time whether the server is there.
+    pub async fn http2_with_pings(address: SocketAddr, every: Duration) -> Self {
+        let stream = TcpStream::connect(address).await.unwrap();
+        let (sender, connection) = http2::Builder::new(TokioExecutor::new())
+            .timer(TokioTimer::new())
+            .keep_alive_interval(every)
+            .keep_alive_while_idle(true)
+            .handshake(TokioIo::new(stream))
+            .await
+            .unwrap();
         tokio::spawn(connection);
         Self::Http2(sender)
     }

@@ -269,7 +269,7 @@ async fn a_module_that_floods_the_log_writes_so_much_and_no_lines_of_others() {
     let config = self::file(
         &folder,
         "c.toml",
-        "[module.limits]\ntime = '50ms'\nlog = '600B'\nlog_rate = '1KiB'",
+        "[module.limits]\ntime = '50ms'\nlog = '2000B'\nlog_rate = '3KiB'",
     );
     let listen = ["--listen", "127.0.0.1:0", "--module", &file, "--config", &config];
     let mut process = serve(&listen).await;
@@ -285,8 +285,8 @@ async fn a_module_that_floods_the_log_writes_so_much_and_no_lines_of_others() {
     process.logged("lines of the module were left out").await;
     let log = process.log().to_owned();
     for part in [
-        "the module logs more than 600 B for a request (limits.log)",
-        "the module logs more than 1.0 KiB a second (limits.log_rate); lines are left out",
+        "the module logs more than 2.0 KiB for a request (limits.log)",
+        "the module logs more than 3.0 KiB a second (limits.log_rate); lines are left out",
         "request{id=request-0 method=GET path=\"/0\"}: module: a\\n2026-01-01T00:00:00Z  INFO",
         &format!("module=\"api@{}\"", Digest::of(&module).short()),
     ] {
@@ -296,6 +296,26 @@ async fn a_module_that_floods_the_log_writes_so_much_and_no_lines_of_others() {
     assert!((10..=20).contains(&lines.count()), "{log}");
     assert!(!log.lines().any(|line| line.starts_with("2026-01-01")), "{log}");
     assert!(!log.contains(['\u{1b}', '\u{202e}']), "{log}");
+}
+
+/// Nor with lines that have nothing in them.
+#[tokio::test]
+async fn lines_without_a_message_count_too() {
+    let folder = folder();
+    let code = "(loop (call $log (i32.const 2) (i32.const 64) (i32.const 0)) br 0) unreachable";
+    let module = component::of_handler_that_logs("", code);
+    let file = file(&folder, "empty.wasm", &module);
+    for (log, most) in [("4KiB", 30), ("0B", 0)] {
+        let config = format!("[module.limits]\ntime = '50ms'\nlog = '{log}'");
+        let config = self::file(&folder, "c.toml", config);
+        let listen = ["--listen", "127.0.0.1:0", "--module", &file, "--config", &config];
+        let mut process = serve(&listen).await;
+        let answer = Client::http1(process.address()).await.get("/").await;
+        assert_eq!(answer.status, 504);
+        process.logged("took longer").await;
+        let lines = process.log().lines().filter(|line| line.contains("INFO request{")).count();
+        assert!(lines <= most && (lines > 0) == (most > 0), "{lines}: {}", process.log());
+    }
 }
 
 /// Nor those that have no end, or are no text.

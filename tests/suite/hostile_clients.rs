@@ -246,6 +246,116 @@ async fn floods_and_resets_are_nobodys_business() {
     assert_eq!(mount.status().module.failures.faults(), 0);
 }
 
+/// A client that asks and asks and takes nothing is not listened to any more.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_takes_no_answers_is_asked_for_no_more_questions() {
+    let server = server(limits()).await;
+    let address = server.address;
+    // Its answers have no bodies, so that nothing but their heads piles up.
+    let requests = "HEAD /version HTTP/1.1\r\nhost: x\r\n\r\n".repeat(1000);
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let mut written = 0;
+    let is_listened_to = loop {
+        match timeout(Duration::from_secs(1), stream.write_all(requests.as_bytes())).await {
+            Ok(Ok(())) => written += requests.len(),
+            Ok(Err(_)) | Err(_) => break false,
+        }
+        // Much more than the system keeps of both ways.
+        if written > 64 << 20 {
+            break true;
+        }
+    };
+    assert!(!is_listened_to, "{written} bytes of requests were read, and none of the answers");
+    let end = timeout(SOON, async {
+        let mut bytes = vec![0; 64 << 10];
+        while matches!(stream.read(&mut bytes).await, Ok(1..)) {}
+    });
+    end.await.unwrap();
+    // One that takes them gets all of them.
+    let count = 20_000;
+    let stream = TcpStream::connect(address).await.unwrap();
+    let (mut reading, mut writing) = stream.into_split();
+    let asking = tokio::spawn(async move {
+        for _ in 0..count / 1000 {
+            writing.write_all(requests.as_bytes()).await.unwrap();
+        }
+        writing
+    });
+    // It begins late.
+    sleep(Duration::from_millis(500)).await;
+    let (mut answers, mut bytes) = (String::new(), vec![0; 64 << 10]);
+    let read = async {
+        while answers.matches("HTTP/1.1 200 OK").count() < count {
+            let some = reading.read(&mut bytes).await.unwrap();
+            assert!(some > 0, "it is closed");
+            answers.push_str(str::from_utf8(&bytes[..some]).unwrap());
+        }
+    };
+    timeout(SOON, read).await.unwrap();
+    drop(asking.await.unwrap());
+}
+
+/// Nor may many of them fill the memory with what they do not take.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn where_too_much_waits_for_clients_the_slowest_are_closed() {
+    let body = component::of_response(200, &[], &[b'a'; 8 << 20]);
+    let module = Module::from_bytes(&engine(&Limits::default()), "large", &body).unwrap();
+    let limits = HttpLimits {
+        unsent: ByteSize::mib(40),
+        stalled: Duration::from_hours(1),
+        idle: Duration::from_hours(1),
+        ..HttpLimits::default()
+    };
+    let server = TestServer::with_limits(Registry::new(Mount::api(module)), limits).await;
+    let mut streams = Vec::new();
+    for number in 0..10 {
+        let mut stream = TcpStream::connect(server.address).await.unwrap();
+        stream.write_all(request(&format!("/{number}"), "").as_bytes()).await.unwrap();
+        streams.push(stream);
+    }
+    sleep(Duration::from_secs(4)).await;
+    let mut whole = 0;
+    for stream in &mut streams {
+        let (mut taken, mut bytes) = (0, vec![0; 1 << 20]);
+        while taken < 8 << 20 {
+            match timeout(SOON, stream.read(&mut bytes)).await.unwrap() {
+                Ok(some @ 1..) => taken += some,
+                _ => break,
+            }
+        }
+        whole += usize::from(taken >= 8 << 20);
+    }
+    assert!((1..=5).contains(&whole), "{whole} of 10 have their answer");
+}
+
+/// A request that is taken back leaves nothing behind that keeps its connection.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn requests_of_http2_that_are_taken_back_keep_no_connection() {
+    let limits = Limits { time: Duration::from_hours(1), ..Limits::default() };
+    let spins = component::that_spins_on_spin();
+    let module = Module::from_bytes(&engine(&limits), "spins", &spins).unwrap();
+    let server = TestServer::with_limits(Registry::new(Mount::api(module)), self::limits()).await;
+    let mut client = Client::http2(server.address).await;
+    let mount = server.registry.at("/").unwrap();
+    for number in 1..=3 {
+        // `/spin` has as many letters.
+        let path = format!("/spi{number}");
+        let asked = client.get(&path);
+        timeout(Duration::from_millis(200), asked).await.unwrap_err();
+    }
+    assert_eq!(mount.status().module.runs, 3);
+    timeout(SOON, client.closed()).await.unwrap();
+}
+
+/// A client that says all the time that it is there, and asks nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pings_keep_no_connection() {
+    let server = server(limits()).await;
+    let mut client = Client::http2_with_pings(server.address, Duration::from_millis(300)).await;
+    assert_eq!(client.get("/version").await.status, 200);
+    timeout(SOON, client.closed()).await.unwrap();
+}
+
 /// Nor does HTTP/2 let anybody hold an answer that they do not take.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_answer_of_http2_that_is_not_taken_is_given_up() {

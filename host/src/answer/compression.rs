@@ -1,13 +1,16 @@
 //! An answer's other encodings, each made once.
 
-use std::sync::LazyLock;
+use std::sync::Arc;
 use std::thread::available_parallelism;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_ENCODING, CONTENT_RANGE, CONTENT_TYPE, ETAG, VARY};
 use http::{HeaderMap, HeaderName, HeaderValue};
-use tokio::sync::{OnceCell, Semaphore};
+use tokio::sync::{OnceCell, OwnedSemaphorePermit, Semaphore};
 use tokio::task::spawn_blocking;
+use tokio::time::error::Elapsed;
+use tokio::time::timeout;
 
 use super::Representation;
 use super::encoding::Encoding;
@@ -24,10 +27,21 @@ const OF_THE_BYTES: [HeaderName; 5] = [
     HeaderName::from_static("repr-digest"),
 ];
 
-/// The bodies that are being compressed at once: as many as there are
-/// processors. The others wait, and leave the requests theirs.
-static AT_WORK: LazyLock<Semaphore> =
-    LazyLock::new(|| Semaphore::new(available_parallelism().map_or(1, usize::from)));
+/// How long a body waits to be compressed. One that does not have its turn by
+/// then goes out as it is, and the next request for it tries again.
+const PATIENCE: Duration = Duration::from_millis(100);
+
+/// The bodies of a mount that are being compressed at once: as many as there are
+/// processors. The others wait, and leave the requests theirs. Each mount has its
+/// own: none waits for another's.
+#[derive(Debug, Clone)]
+pub(crate) struct Turns(Arc<Semaphore>);
+
+impl Default for Turns {
+    fn default() -> Self {
+        Self(Arc::new(Semaphore::new(available_parallelism().map_or(1, usize::from))))
+    }
+}
 
 /// The encodings of a body that is worth it.
 #[derive(Debug)]
@@ -35,12 +49,18 @@ pub(super) struct Compression {
     encoded: [OnceCell<Option<Representation>>; Encoding::ALL.len()],
     /// The validator is the host's, not the module's.
     own_etag: bool,
+    turns: Turns,
 }
 
 impl Compression {
     /// The encodings of an answer, none of them made yet. Its headers come to
     /// say that it has some.
-    pub(super) fn of(headers: &mut HeaderMap, body: &Bytes, own_etag: bool) -> Option<Self> {
+    pub(super) fn of(
+        headers: &mut HeaderMap,
+        body: &Bytes,
+        own_etag: bool,
+        turns: &Turns,
+    ) -> Option<Self> {
         if body.len() <= LEAST || !is_worth_it(headers) {
             return None;
         }
@@ -48,7 +68,7 @@ impl Compression {
         if !list(headers, VARY.as_str()).any(varies) {
             headers.append(VARY, HeaderValue::from_static("accept-encoding"));
         }
-        Some(Self { encoded: Default::default(), own_etag })
+        Some(Self { encoded: Default::default(), own_etag, turns: turns.clone() })
     }
 
     /// The same as `make`, where that has been done.
@@ -67,12 +87,16 @@ impl Compression {
         encoding: Encoding,
         plain: &'a Representation,
     ) -> &'a Representation {
-        let made = self.encoded[encoding as usize].get_or_init(|| async {
-            let body = encode(encoding, plain.body.clone()).await?;
+        let made = self.encoded[encoding as usize].get_or_try_init(|| async {
+            let turn = timeout(PATIENCE, Arc::clone(&self.turns.0).acquire_owned()).await?;
+            let Some(body) = encode(encoding, plain.body.clone(), turn.ok()).await else {
+                return Ok(None);
+            };
             let headers = self.headers(encoding, &plain.headers);
-            (body.len() <= most(&plain.body)).then_some(Representation { headers, body })
+            let is_shorter = body.len() <= most(&plain.body);
+            Ok::<_, Elapsed>(is_shorter.then_some(Representation { headers, body }))
         });
-        made.await.as_ref().unwrap_or(plain)
+        made.await.ok().and_then(Option::as_ref).unwrap_or(plain)
     }
 
     /// The headers of the encoded answer.
@@ -107,8 +131,11 @@ pub(super) fn most(body: &Bytes) -> usize {
     body.len() / 4 * 3
 }
 
-async fn encode(encoding: Encoding, body: Bytes) -> Option<Bytes> {
-    let turn = AT_WORK.acquire().await.ok()?;
+async fn encode(
+    encoding: Encoding,
+    body: Bytes,
+    turn: Option<OwnedSemaphorePermit>,
+) -> Option<Bytes> {
     let work = move || {
         // It goes on when the client is gone, and so does the turn.
         let _turn = turn;

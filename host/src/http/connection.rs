@@ -16,7 +16,7 @@ use tokio::net::TcpStream;
 use tracing::debug;
 
 use super::limits::HttpLimits;
-use super::liveness::{Closing, Liveness};
+use super::liveness::{Closing, Handling, Liveness};
 use super::request_check;
 use super::service::{Answered, Service};
 use super::watched::Watched;
@@ -76,6 +76,38 @@ fn prepare(stream: &TcpStream) -> std::io::Result<()> {
     Ok(())
 }
 
+/// A request whose answer its connection waits for.
+enum Begun {
+    /// Of HTTP/1, which has one at a time.
+    One(Arc<Liveness>),
+    /// Of HTTP/2.
+    OfSeveral(Handling),
+}
+
+impl Begun {
+    fn new(liveness: &Arc<Liveness>, version: Version) -> Self {
+        if version == Version::HTTP_2 {
+            return Self::OfSeveral(liveness.begins_one());
+        }
+        liveness.begins();
+        Self::One(Arc::clone(liveness))
+    }
+
+    /// There is the answer.
+    fn done(self, response: Answered) -> Answered {
+        match self {
+            Self::One(liveness) => {
+                liveness.sends(response.body().len());
+                response
+            }
+            Self::OfSeveral(handling) => response.map(|body| {
+                let bytes = body.len();
+                body.seen(handling.sends(bytes))
+            }),
+        }
+    }
+}
+
 /// Answers a request: at once where it can be, which leaves nothing behind.
 fn answer(
     service: &Arc<Service>,
@@ -83,42 +115,39 @@ fn answer(
     liveness: &Arc<Liveness>,
     request: Request<Incoming>,
 ) -> Answering {
-    // Of HTTP/2 there are several at once.
-    let is_one = request.version() != Version::HTTP_2;
-    if is_one {
-        liveness.begins();
-    } else {
-        liveness.begins_one();
+    if request.version() != Version::HTTP_2 && liveness.is_blocked() {
+        let (service, limits) = (Arc::clone(service), Arc::clone(limits));
+        let liveness = Arc::clone(liveness);
+        return Either::Right(Box::pin(async move {
+            liveness.unblocked().await;
+            answer(&service, &limits, &liveness, request).await
+        }));
     }
-    let (sender, liveness) = (liveness, Arc::clone(liveness));
-    let done = move |response: Answered| {
-        if is_one {
-            liveness.waits();
-            return response;
-        }
-        response.map(|body| body.seen(liveness.sends_one()))
-    };
+    let begun = Begun::new(liveness, request.version());
     if let Err(error) = request_check::head(&request, limits) {
-        return Either::Left(ready(Ok(done(Service::refuse(error, &request)))));
+        if !request.body().is_end_stream() {
+            liveness.linger();
+        }
+        return Either::Left(ready(Ok(begun.done(Service::refuse(error, &request)))));
     }
     if request.body().is_end_stream() {
         return match service.answer(request) {
-            Either::Left(response) => Either::Left(ready(Ok(done(response)))),
+            Either::Left(response) => Either::Left(ready(Ok(begun.done(response)))),
             // In a box: what is rare does not make room for itself in every
             // connection.
             Either::Right(answering) => {
-                Either::Right(Box::pin(async move { Ok(done(answering.await)) }))
+                Either::Right(Box::pin(async move { Ok(begun.done(answering.await)) }))
             }
         };
     }
     let (service, limits) = (Arc::clone(service), Arc::clone(limits));
-    let sender = Arc::clone(sender);
+    let liveness = Arc::clone(liveness);
     Either::Right(Box::pin(async move {
         let (head, body) = request.into_parts();
         let request = Request::from_parts(head, ());
         let response = match request_check::discard(body, &limits).await {
             Err(error) => {
-                sender.linger();
+                liveness.linger();
                 Service::refuse(error, &request)
             }
             Ok(()) => match service.answer(request) {
@@ -126,6 +155,6 @@ fn answer(
                 Either::Right(answering) => answering.await,
             },
         };
-        Ok(done(response))
+        Ok(begun.done(response))
     }))
 }

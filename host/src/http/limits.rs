@@ -29,6 +29,11 @@ pub struct HttpLimits {
     /// to 1 h.
     #[serde(deserialize_with = "toml_text::duration_field")]
     pub stalled: Duration,
+    /// The bodies that wait for clients which do not take them, in bytes: where
+    /// there are more, those who have taken nothing for longest are closed.
+    /// Default: 1 GiB; 1 MiB to 1 TiB.
+    #[serde(deserialize_with = "toml_text::size_field")]
+    pub unsent: ByteSize,
     /// The target of a request, in bytes. Default: 8 KiB; 64 B to 32 KiB.
     #[serde(deserialize_with = "toml_text::size_field")]
     pub target: ByteSize,
@@ -50,6 +55,7 @@ impl Default for HttpLimits {
             connections_per_peer: 1024,
             idle: Duration::from_secs(10),
             stalled: Duration::from_secs(30),
+            unsent: ByteSize::gib(1),
             target: ByteSize::kib(8),
             headers: 100,
             head: ByteSize::kib(64),
@@ -78,6 +84,7 @@ impl HttpLimits {
             }
         }
         let sizes = [
+            ("unsent", self.unsent, ByteSize::mib(1), ByteSize::tib(1), "1MiB to 1TiB"),
             ("target", self.target, ByteSize::b(64), ByteSize::kib(32), "64B to 32KiB"),
             ("head", self.head, ByteSize::kib(8), ByteSize::mib(1), "8KiB to 1MiB"),
             ("body", self.body, ByteSize::b(0), ByteSize::gib(1), "0B to 1GiB"),

@@ -3,8 +3,11 @@
 //! A client that keeps its connection is asked for nothing but some stores per
 //! request: there is one clock for all connections, not a timer for each.
 
+use std::future::poll_fn;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::atomic::{
+    AtomicBool, AtomicU8, AtomicU32, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst,
+};
 use std::task::{Context, Poll, Waker};
 
 use futures_util::task::AtomicWaker;
@@ -23,13 +26,26 @@ pub(super) struct Liveness {
     handled: AtomicU32,
     /// The answers of HTTP/2 that are not yet taken.
     sent: AtomicU32,
-    /// There has been a request.
-    asked: AtomicBool,
+    /// Whether there has been a request, and of which protocol: `NEVER`, `ONE`
+    /// or `SEVERAL`.
+    asked: AtomicU8,
+    /// The system takes no more of what its client is sent. Of HTTP/1 only.
+    is_blocked: AtomicBool,
+    /// The bytes of bodies that were not all taken yet.
+    unsent: AtomicUsize,
+    /// Whoever waits for the client to take what it is sent.
+    unblocked: AtomicWaker,
     closing: AtomicU8,
     /// It is to be read on after the last answer: its client is still sending.
     lingers: AtomicBool,
     task: AtomicWaker,
 }
+
+/// What `asked` says: nothing yet, one request after the other, or several at
+/// once.
+const NEVER: u8 = 0;
+const ONE: u8 = 1;
+const SEVERAL: u8 = 2;
 
 /// What `closing` says.
 const OPEN: u8 = 0;
@@ -47,8 +63,11 @@ pub(super) enum Closing {
     AtOnce,
 }
 
-/// An answer of HTTP/2 that its client has not wholly taken.
-pub(super) struct Sending(Arc<Liveness>);
+/// A request of HTTP/2 that is being handled; its client may take it back.
+pub(super) struct Handling(Arc<Liveness>);
+
+/// An answer of HTTP/2 that its client has not wholly taken, and its bytes.
+pub(super) struct Sending(Arc<Liveness>, usize);
 
 impl Clock {
     pub(super) fn tick(&self) {
@@ -67,7 +86,10 @@ impl Liveness {
             clock,
             handled: AtomicU32::new(0),
             sent: AtomicU32::new(0),
-            asked: AtomicBool::new(false),
+            asked: AtomicU8::new(NEVER),
+            is_blocked: AtomicBool::new(false),
+            unsent: AtomicUsize::new(0),
+            unblocked: AtomicWaker::new(),
             closing: AtomicU8::new(OPEN),
             lingers: AtomicBool::new(false),
             task: AtomicWaker::new(),
@@ -77,33 +99,69 @@ impl Liveness {
     /// A request of HTTP/1 came.
     pub(super) fn begins(&self) {
         self.silent_since.store(BUSY, Relaxed);
-        self.asked.store(true, Relaxed);
+        self.asked.store(ONE, Relaxed);
+    }
+
+    /// There is its answer, whose body has so many bytes.
+    pub(super) fn sends(&self, bytes: usize) {
+        self.unsent.store(bytes, Relaxed);
+        self.waits();
     }
 
     /// Its client is to take the answer, and may send the next.
-    pub(super) fn waits(&self) {
+    fn waits(&self) {
         self.silent_since.store(self.clock.now(), Relaxed);
     }
 
-    /// The client takes what it is sent: its time begins anew.
+    /// The client takes what it is sent: its time begins anew. Of HTTP/2, what
+    /// is sent may be no answer, but one to the client's being there.
     pub(super) fn goes_on(&self) {
-        if self.silent_since.load(Relaxed) != BUSY {
+        if self.asked.load(Relaxed) == ONE && self.silent_since.load(Relaxed) != BUSY {
             self.waits();
         }
     }
 
-    /// A request of HTTP/2 came, one of several at once.
-    pub(super) fn begins_one(&self) {
-        self.handled.fetch_add(1, Relaxed);
-        self.asked.store(true, Relaxed);
+    /// The system takes no more for now.
+    pub(super) fn is_full(&self) {
+        self.is_blocked.store(true, SeqCst);
     }
 
-    /// There is its answer. It is being sent as long as what is returned lives.
-    pub(super) fn sends_one(self: &Arc<Self>) -> Sending {
-        self.sent.fetch_add(1, Relaxed);
-        self.handled.fetch_sub(1, Relaxed);
-        self.waits();
-        Sending(Arc::clone(self))
+    /// The system has all that there was to be sent.
+    pub(super) fn is_flushed(&self) {
+        self.unsent.store(0, Relaxed);
+        if self.is_blocked.load(Relaxed) {
+            self.is_blocked.store(false, SeqCst);
+            self.unblocked.wake();
+        }
+    }
+
+    /// Whether the client leaves untaken what it was sent: it gets nothing more
+    /// until it does, or it would fill the memory with answers.
+    pub(super) fn is_blocked(&self) -> bool {
+        self.is_blocked.load(Relaxed)
+    }
+
+    /// Waits until the client has taken it.
+    pub(super) async fn unblocked(&self) {
+        poll_fn(|context| {
+            self.unblocked.register(context.waker());
+            if self.is_blocked.load(SeqCst) { Poll::Pending } else { Poll::Ready(()) }
+        })
+        .await;
+    }
+
+    /// The bytes of bodies that wait for the client.
+    pub(super) fn unsent(&self) -> usize {
+        let waits = self.is_blocked() || self.asked.load(Relaxed) == SEVERAL;
+        if waits { self.unsent.load(Relaxed) } else { 0 }
+    }
+
+    /// A request of HTTP/2 came, one of several at once. It is being handled as
+    /// long as what is returned lives.
+    pub(super) fn begins_one(self: &Arc<Self>) -> Handling {
+        self.handled.fetch_add(1, Relaxed);
+        self.asked.store(SEVERAL, Relaxed);
+        Handling(Arc::clone(self))
     }
 
     /// For how many seconds nothing has come from its client, less the one that
@@ -121,14 +179,15 @@ impl Liveness {
     /// longer.
     pub(super) fn idleness(&self) -> Option<(bool, u32)> {
         let is_open = self.closing.load(Relaxed) == OPEN;
-        let is_idle = is_open && self.sent.load(Relaxed) == 0;
-        self.silent().filter(|_| is_idle).map(|silent| (!self.asked.load(Relaxed), silent))
+        let is_idle = is_open && self.sent.load(Relaxed) == 0 && !self.is_blocked();
+        let is_new = self.asked.load(Relaxed) == NEVER;
+        self.silent().filter(|_| is_idle).map(|silent| (is_new, silent))
     }
 
     /// Tells the connection to end; one that never was asked anything does so at
     /// once.
     pub(super) fn close(&self) {
-        let closing = if self.asked.load(Relaxed) { IN_ORDER } else { AT_ONCE };
+        let closing = if self.asked.load(Relaxed) == NEVER { AT_ONCE } else { IN_ORDER };
         self.closing.fetch_max(closing, SeqCst);
         self.task.wake();
     }
@@ -143,7 +202,7 @@ impl Liveness {
     /// seconds; or where it takes nothing of its answers for as many.
     pub(super) fn close_after(&self, idle: u32, stalled: u32) {
         let Some(silent) = self.silent() else { return };
-        let is_sending = self.sent.load(Relaxed) > 0;
+        let is_sending = self.sent.load(Relaxed) > 0 || self.is_blocked();
         let most = if is_sending { stalled } else { idle.max(stalled) };
         if silent >= most {
             self.close_at_once();
@@ -182,6 +241,25 @@ impl Liveness {
     }
 }
 
+impl Handling {
+    /// There is its answer, of so many bytes. It is being sent as long as what
+    /// is returned lives.
+    pub(super) fn sends(self, bytes: usize) -> Sending {
+        let liveness = &self.0;
+        liveness.sent.fetch_add(1, Relaxed);
+        liveness.unsent.fetch_add(bytes, Relaxed);
+        liveness.waits();
+        Sending(Arc::clone(liveness), bytes)
+    }
+}
+
+impl Drop for Handling {
+    fn drop(&mut self) {
+        self.0.handled.fetch_sub(1, Relaxed);
+        self.0.waits();
+    }
+}
+
 impl Sending {
     /// The client took a part of it.
     pub(super) fn goes_on(&self) {
@@ -192,6 +270,7 @@ impl Sending {
 impl Drop for Sending {
     fn drop(&mut self) {
         self.0.sent.fetch_sub(1, Relaxed);
+        self.0.unsent.fetch_sub(self.1, Relaxed);
         self.0.waits();
     }
 }
@@ -215,7 +294,7 @@ mod tests {
             liveness.begins();
             (0..1_000).for_each(|_| clock.tick());
             liveness.close_after(10, 30);
-            liveness.waits();
+            liveness.sends(0);
         }
         (0..=seconds).for_each(|_| clock.tick());
         liveness.close_after(10, 30);
@@ -241,13 +320,29 @@ mod tests {
         let clock = Clock::default();
         let liveness = Liveness::new(clock.clone());
         liveness.begins();
-        liveness.waits();
+        liveness.sends(1);
         for _ in 0..50 {
             (0..8).for_each(|_| clock.tick());
             liveness.goes_on();
             liveness.close_after(10, 30);
         }
         assert_eq!(told(&liveness), Poll::Pending);
+    }
+
+    #[test]
+    fn a_client_that_takes_nothing_is_not_idle_and_has_less_time() {
+        let clock = Clock::default();
+        let liveness = Liveness::new(clock.clone());
+        liveness.begins();
+        liveness.sends(7);
+        assert_eq!((liveness.unsent(), liveness.idleness()), (0, Some((false, 0))));
+        liveness.is_full();
+        assert_eq!((liveness.unsent(), liveness.idleness()), (7, None));
+        (0..=10).for_each(|_| clock.tick());
+        liveness.close_after(10, 30);
+        assert_eq!(told(&liveness), Poll::Pending);
+        liveness.is_flushed();
+        assert_eq!((liveness.unsent(), liveness.idleness()), (0, Some((false, 10))));
     }
 
     #[test]
@@ -259,24 +354,28 @@ mod tests {
             told(liveness)
         };
         let liveness = Arc::new(Liveness::new(clock.clone()));
-        liveness.begins_one();
-        liveness.begins_one();
+        let (first, second) = (liveness.begins_one(), liveness.begins_one());
+        let taken_back = liveness.begins_one();
         // As long as they are handled.
         assert_eq!(wait(&liveness, 1_000), Poll::Pending);
-        let first = liveness.sends_one();
+        let first = first.sends(1);
+        drop(taken_back);
         assert_eq!(wait(&liveness, 1_000), Poll::Pending);
-        let second = liveness.sends_one();
+        let second = second.sends(2);
+        assert_eq!(liveness.unsent(), 3);
+        // That is no answer which it takes.
+        liveness.goes_on();
         assert_eq!(wait(&liveness, 29), Poll::Pending);
         first.goes_on();
         assert_eq!(wait(&liveness, 29), Poll::Pending);
         assert_eq!(liveness.idleness(), None);
         drop((first, second));
+        assert_eq!(liveness.unsent(), 0);
         assert_eq!(liveness.idleness(), Some((false, 0)));
         assert_eq!(wait(&liveness, 10), Poll::Ready(Closing::InOrder));
 
         let liveness = Arc::new(Liveness::new(clock.clone()));
-        liveness.begins_one();
-        let _untaken = liveness.sends_one();
+        let _untaken = liveness.begins_one().sends(1);
         assert_eq!(wait(&liveness, 30), Poll::Ready(Closing::AtOnce));
     }
 }

@@ -3,12 +3,16 @@
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
+use std::io;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
 use tokio::task::{Id, JoinSet};
+use tokio::time::timeout;
 use tracing::warn;
 
 use super::connection::{self, Connections};
@@ -22,6 +26,10 @@ const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\n\
     retry-after: 1\r\nconnection: close\r\n\r\n\
     {\"status\":\"error\",\"result\":{\"name\":\"Overloaded\",\"msg\":\"too many connections are open, all of them busy; try again\"}}";
 
+/// Those that are refused and listened to for a while, and how long.
+const MOST_LEAVING: usize = 32;
+const LEAVE: Duration = Duration::from_secs(1);
+
 pub(super) struct Open {
     limits: HttpLimits,
     connections: Connections,
@@ -31,6 +39,8 @@ pub(super) struct Open {
     peers: HashMap<Peer, u32>,
     count: u64,
     refusals: LogRate,
+    /// Turns of those that are refused and still there.
+    leaving: Arc<Semaphore>,
 }
 
 struct Known {
@@ -66,6 +76,7 @@ impl Open {
             peers: HashMap::new(),
             count: 0,
             refusals: LogRate::new(1),
+            leaving: Arc::new(Semaphore::new(MOST_LEAVING)),
         }
     }
 
@@ -74,11 +85,14 @@ impl Open {
     pub(super) fn add(&mut self, stream: TcpStream, address: IpAddr) {
         let peer = Peer::from(address);
         let of_peer = self.peers.get(&peer).copied().unwrap_or_default();
-        let has_room = (of_peer < self.limits.connections_per_peer
-            || self.close_idlest(|known| known.peer == peer))
-            && (self.tasks.len() < self.limits.connections as usize || self.close_idlest(|_| true));
+        // Room for one more of this peer is room for one more.
+        let has_room = if of_peer >= self.limits.connections_per_peer {
+            self.close_idlest(|known| known.peer == peer)
+        } else {
+            self.tasks.len() < self.limits.connections as usize || self.close_idlest(|_| true)
+        };
         if !has_room {
-            return self.refuse(&stream);
+            return self.refuse(stream);
         }
         let liveness = Arc::new(Liveness::new(self.clock.clone()));
         let serve = connection::serve(stream, self.connections.clone(), Arc::clone(&liveness));
@@ -117,6 +131,37 @@ impl Open {
         for known in self.known.values() {
             known.liveness.close_after(idle, stalled);
         }
+        self.close_untaken();
+    }
+
+    /// Closes those whose clients have taken nothing for longest, where more
+    /// bytes wait for clients than may.
+    fn close_untaken(&self) {
+        let waiting = self.known.values().map(|known| (known.liveness.unsent(), known));
+        let mut waiting: Vec<_> = waiting.filter(|(unsent, _)| *unsent > 0).collect();
+        let mut total: usize = waiting.iter().map(|(unsent, _)| unsent).sum();
+        let most = usize::try_from(self.limits.unsent.as_u64()).unwrap_or(usize::MAX);
+        if total <= most {
+            return;
+        }
+        waiting.sort_unstable_by_key(|(_, known)| {
+            (Reverse(known.liveness.silent().unwrap_or_default()), known.number)
+        });
+        let before = waiting.len();
+        let mut waiting = waiting.into_iter();
+        for (unsent, known) in waiting.by_ref() {
+            known.liveness.close_at_once();
+            total -= unsent;
+            if total <= most {
+                break;
+            }
+        }
+        let closed = before - waiting.len();
+        warn!(
+            closed,
+            "more than {} wait for clients that do not take them; the slowest are closed (http.unsent)",
+            self.limits.unsent
+        );
     }
 
     /// Tells all of them to end.
@@ -135,7 +180,7 @@ impl Open {
         idlest.inspect(|(_, known)| known.liveness.close_at_once()).is_some()
     }
 
-    fn refuse(&self, stream: &TcpStream) {
+    fn refuse(&self, stream: TcpStream) {
         if let Allowed::Yes(before) = self.refusals.ask(1) {
             let HttpLimits { connections, connections_per_peer, .. } = self.limits;
             warn!(
@@ -145,7 +190,22 @@ impl Open {
         }
         // Where it does not fit, its client finds the connection closed.
         stream.try_write(FULL).ok();
+        if let Ok(turn) = Arc::clone(&self.leaving).try_acquire_owned() {
+            tokio::spawn(async move {
+                timeout(LEAVE, leave(stream)).await.ok();
+                drop(turn);
+            });
+        }
     }
+}
+
+/// Reads what the client sends until it is gone: one that is still sending when
+/// its connection is closed loses what it was told.
+async fn leave(mut stream: TcpStream) -> io::Result<()> {
+    stream.shutdown().await?;
+    let mut space = [0; 1 << 10];
+    while stream.read(&mut space).await? > 0 {}
+    Ok(())
 }
 
 #[cfg(test)]

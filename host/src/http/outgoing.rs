@@ -24,6 +24,11 @@ impl Outgoing {
         Self { left: body, sending: None }
     }
 
+    /// How many bytes it has.
+    pub(super) fn len(&self) -> usize {
+        self.left.len()
+    }
+
     /// The same, which says when its client takes it.
     pub(super) fn seen(self, sending: Sending) -> Self {
         Self { sending: Some(sending), ..self }

@@ -11,7 +11,7 @@ use tracing::{Instrument, debug, info_span};
 use super::error::HostError;
 use super::outgoing::Outgoing;
 use super::reply;
-use super::report::Report;
+use super::report;
 use super::request_id::RequestId;
 use crate::answer::{X_RELAYER_MODULE, X_REQUEST_ID};
 use crate::module::ModuleRequest;
@@ -23,7 +23,6 @@ use crate::state::StateReader;
 pub(super) struct Service {
     registry: Arc<Registry>,
     state: StateReader,
-    report: Report,
 }
 
 /// What goes out.
@@ -31,7 +30,7 @@ pub(super) type Answered = Response<Outgoing>;
 
 impl Service {
     pub(super) fn new(registry: Arc<Registry>, state: StateReader) -> Self {
-        Self { registry, state, report: Report::default() }
+        Self { registry, state }
     }
 
     /// Answers a request. Its body is of no interest: the API only reads.
@@ -89,7 +88,7 @@ impl Service {
             }
             (active, Err(cause)) => {
                 if let NoAnswer::Failed(cause) = &cause {
-                    span.in_scope(|| self.report.fault(active.module(), cause));
+                    span.in_scope(|| report::fault(mount.reports(), active.module(), cause));
                 }
                 let mut response = reply::of_host(HostError::from(&cause), &request);
                 let label = active.module().label().clone();

@@ -50,8 +50,10 @@ impl Watched {
     }
 
     fn wrote(&self, wrote: &Poll<io::Result<usize>>) {
-        if matches!(wrote, Poll::Ready(Ok(1..))) {
-            self.liveness.goes_on();
+        match wrote {
+            Poll::Ready(Ok(1..)) => self.liveness.goes_on(),
+            Poll::Pending => self.liveness.is_full(),
+            Poll::Ready(_) => {}
         }
     }
 }
@@ -91,7 +93,9 @@ impl AsyncWrite for Watched {
         self.stream.is_write_vectored()
     }
 
+    /// Called when all is written that there was.
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.liveness.is_flushed();
         self.stream().poll_flush(context)
     }
 

@@ -118,15 +118,19 @@ impl Place {
             // It has a thread of its own already.
             return guest.await;
         }
-        if !long_runs.are_full() {
+        // What the API costs is its own affair; what an extension does is not.
+        let is_slow = !module.is_api() && long_runs.take_next();
+        if !is_slow && !long_runs.are_full() {
             // The first tick may come soon after the guest began.
             for _ in 0..2 {
                 let turn = poll_fn(|context| Poll::Ready(guest.as_mut().poll(context))).await;
                 if let Poll::Ready(answer) = turn {
+                    long_runs.took(start.elapsed());
                     return answer;
                 }
                 yield_now().await;
             }
+            long_runs.took(start.elapsed());
         }
         // The timer may be a tick late.
         let deadline = start + time.saturating_sub(TICK);

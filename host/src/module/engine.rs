@@ -17,6 +17,7 @@ use super::limits::{LimitError, Limits, bytes};
 use super::long_runs::LongRuns;
 use super::ticker::Ticker;
 use crate::admission::Admission;
+use crate::answer::Turns;
 use crate::log_rate::LogRate;
 
 /// Tables of a component: one of its own, and those that adapters bring.
@@ -55,6 +56,7 @@ pub struct Engine {
     pub(super) grants: Grants,
     pub(super) log_rate: Arc<LogRate>,
     pub(super) code_cache: Option<Arc<CodeCache>>,
+    compressing: Turns,
 }
 
 /// There is no engine.
@@ -119,6 +121,7 @@ impl Engine {
             grants: Grants::all(),
             log_rate: Arc::new(LogRate::new(limits.log_rate.as_u64())),
             code_cache: code_cache.map(Arc::new),
+            compressing: Turns::default(),
         })
     }
 
@@ -133,6 +136,11 @@ impl Engine {
     #[must_use]
     pub fn grants(&self) -> &Grants {
         &self.grants
+    }
+
+    /// Whose turn it is to have an answer of its modules compressed.
+    pub(crate) fn compressing(&self) -> &Turns {
+        &self.compressing
     }
 
     /// The folder in which it keeps what it compiles.

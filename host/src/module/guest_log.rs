@@ -9,6 +9,10 @@ use super::wire;
 use crate::log_rate::Allowed;
 use crate::text::one_line;
 
+/// What each line has besides its message, about, in bytes: the time, the
+/// module, the request and its id.
+const LINE: usize = 160;
+
 /// What a request may still write.
 pub(super) struct GuestLog {
     left: usize,
@@ -25,9 +29,12 @@ impl GuestLog {
         if self.is_over || !is_enabled(level) {
             return;
         }
-        let part = &message[..message.floor_char_boundary(self.left)];
+        let part = &message[..message.floor_char_boundary(self.left.saturating_sub(LINE))];
         let label = module.label().to_str().unwrap_or_default();
-        match module.engine().log_rate.ask(part.len() as u64) {
+        // As it is written: escaped, and with what each line has besides.
+        let written = one_line(part);
+        let cost = written.len() + LINE;
+        match module.engine().log_rate.ask(cost as u64) {
             Allowed::Yes(0) => {}
             Allowed::Yes(left_out) => {
                 warn!(module = label, "{left_out} lines of the module were left out");
@@ -41,11 +48,12 @@ impl GuestLog {
             }
             Allowed::No => return,
         }
-        self.left -= part.len();
-        if !part.is_empty() || message.is_empty() {
-            line(level, label, &one_line(part));
+        let has_room = self.left >= LINE;
+        self.left = self.left.saturating_sub(cost);
+        if has_room && (!part.is_empty() || message.is_empty()) {
+            line(level, label, &written);
         }
-        if part.len() < message.len() {
+        if !has_room || part.len() < message.len() {
             self.is_over = true;
             let most = module.limits().log;
             warn!(

@@ -270,6 +270,11 @@ impl Module {
         Self(Arc::new(Parts { mount: path.into(), ..Arc::unwrap_or_clone(self.0) }))
     }
 
+    /// Whether it serves the API.
+    pub(super) fn is_api(&self) -> bool {
+        &*self.0.mount == "/"
+    }
+
     /// Where it is told that it is mounted.
     pub(super) fn mount(&self) -> Arc<str> {
         Arc::clone(&self.0.mount)

@@ -18,6 +18,10 @@ use crate::state::{
 /// not worth a record of each.
 const MOST_READS: usize = 64;
 
+/// A name of what is not there that is longer than this, in bytes, is not worth
+/// a record: a module may make up as many as it likes, of megabytes each.
+const LONGEST_READ: usize = 256;
+
 /// A request's headers and the relayer at one moment, as far as a module can
 /// see them.
 pub(super) struct View {
@@ -68,7 +72,9 @@ impl View {
         }
         let chain = self.snapshot.chain(id);
         let Reads { chains, more, .. } = &mut self.reads;
-        if chains.iter().all(|(known, _)| known.as_str() != id) {
+        if chain.is_none() && id.len() > LONGEST_READ {
+            *more = true;
+        } else if chains.iter().all(|(known, _)| known.as_str() != id) {
             let read = || (ChainId::from(id), chain.map(Slice::generation));
             record(chains, more, read);
         }
@@ -85,7 +91,9 @@ impl View {
     pub(super) fn header(&mut self, name: &HeaderName) -> Vec<HeaderValue> {
         let values: Vec<_> = self.request.headers.get_all(name).iter().cloned().collect();
         let Reads { headers, more, .. } = &mut self.reads;
-        if headers.iter().all(|(known, _)| known != name) {
+        if values.is_empty() && name.as_str().len() > LONGEST_READ {
+            *more = true;
+        } else if headers.iter().all(|(known, _)| known != name) {
             record(headers, more, || (name.clone(), values.iter().map(copied).collect()));
         }
         values
@@ -200,6 +208,24 @@ mod tests {
     fn check(publisher: &StatePublisher, reads: &Reads, current: bool) {
         let snapshot = publisher.reader().snapshot();
         assert_eq!(reads.are_current(&snapshot, &HeaderMap::new()), current);
+    }
+
+    /// What a module makes up is not kept.
+    #[test]
+    fn long_names_of_nothing_are_not_recorded() {
+        let long = "a".repeat(super::LONGEST_READ + 1);
+        let publisher = publisher();
+        publisher.set_chain(chain(&long));
+        let known = reads(&publisher, |view| drop(view.chain(&long).map(|_| ())));
+        assert!(known.are_complete() && known.size() > long.len());
+        let chain = reads(&publisher, |view| drop(view.chain(&long[1..]).map(|_| ())));
+        assert!(chain.are_complete());
+        let absent = format!("{long}b");
+        let absent = reads(&publisher, |view| drop(view.chain(&absent).map(|_| ())));
+        assert!(!absent.are_complete() && absent.size() < long.len());
+        let name = HeaderName::from_bytes(long.as_bytes()).unwrap();
+        let header = reads(&publisher, |view| drop(view.header(&name)));
+        assert!(!header.are_complete() && header.size() < long.len());
     }
 
     #[test]

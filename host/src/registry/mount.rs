@@ -18,6 +18,7 @@ use super::swap::SwapLimits;
 use crate::answer::Answer;
 use crate::backoff::Backoff;
 use crate::conformance::Dialect;
+use crate::log_rate::LogRate;
 use crate::module::{CallError, Digest, Engine, Module, ModuleRequest};
 use crate::response_cache::ResponseCache;
 use crate::state::StateReader;
@@ -38,6 +39,7 @@ pub struct Mount {
     is_out: AtomicBool,
     past: Mutex<Past>,
     candidate: Mutex<Option<CandidateStatus>>,
+    reports: LogRate,
     /// Whose candidate is looked at.
     pub(super) turn: Arc<tokio::sync::Mutex<()>>,
     pub(super) examiner: Examiner,
@@ -85,6 +87,10 @@ pub(super) struct Past {
 /// The modules that are known to fail, at most: the newest.
 const MOST_BARRED: usize = 32;
 
+/// Requests that fail which the log has of a mount each second, at most: a client
+/// may make as many as it likes. All are counted.
+const MOST_REPORTS: u64 = 20;
+
 /// There is no module to go back to.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
@@ -124,6 +130,7 @@ impl Mount {
             is_out: AtomicBool::new(false),
             past: Mutex::default(),
             candidate: Mutex::default(),
+            reports: LogRate::new(MOST_REPORTS),
             turn: Arc::default(),
             examiner: Examiner::default(),
         }
@@ -238,6 +245,12 @@ impl Mount {
                 }
             }
         }
+    }
+
+    /// What the log has of its requests that fail: of each mount so much, or one
+    /// that fails all the time would make the others' failures go unsaid.
+    pub(crate) fn reports(&self) -> &LogRate {
+        &self.reports
     }
 
     /// Whether there is no service for now.

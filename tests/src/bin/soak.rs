@@ -239,7 +239,14 @@ async fn run(soak: &Soak, relayer: &Relayer, modules: &[Vec<u8>]) {
     tasks.spawn(soak.clone().oversized());
     tasks.spawn(soak.clone().swaps(modules.to_vec()));
     let changes = soak.clone().changes(relayer);
-    let ((), ()) = tokio::join!(changes, async { while tasks.join_next().await.is_some() {} });
+    let ((), ()) = tokio::join!(changes, async {
+        while let Some(ended) = tasks.join_next().await {
+            // A good client that loses its connection panics.
+            if let Err(error) = ended {
+                soak.counts.wrong(&format!("a client did not come to its end: {error}"));
+            }
+        }
+    });
 }
 
 impl Soak {
