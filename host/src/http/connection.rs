@@ -115,14 +115,6 @@ fn answer(
     liveness: &Arc<Liveness>,
     request: Request<Incoming>,
 ) -> Answering {
-    if request.version() != Version::HTTP_2 && liveness.is_blocked() {
-        let (service, limits) = (Arc::clone(service), Arc::clone(limits));
-        let liveness = Arc::clone(liveness);
-        return Either::Right(Box::pin(async move {
-            liveness.unblocked().await;
-            answer(&service, &limits, &liveness, request).await
-        }));
-    }
     let begun = Begun::new(liveness, request.version());
     if let Err(error) = request_check::head(&request, limits) {
         if !request.body().is_end_stream() {

@@ -3,7 +3,6 @@
 //! A client that keeps its connection is asked for nothing but some stores per
 //! request: there is one clock for all connections, not a timer for each.
 
-use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::{
     AtomicBool, AtomicU8, AtomicU32, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst,
@@ -33,8 +32,6 @@ pub(super) struct Liveness {
     is_blocked: AtomicBool,
     /// The bytes of bodies that were not all taken yet.
     unsent: AtomicUsize,
-    /// Whoever waits for the client to take what it is sent.
-    unblocked: AtomicWaker,
     closing: AtomicU8,
     /// It is to be read on after the last answer: its client is still sending.
     lingers: AtomicBool,
@@ -89,7 +86,6 @@ impl Liveness {
             asked: AtomicU8::new(NEVER),
             is_blocked: AtomicBool::new(false),
             unsent: AtomicUsize::new(0),
-            unblocked: AtomicWaker::new(),
             closing: AtomicU8::new(OPEN),
             lingers: AtomicBool::new(false),
             task: AtomicWaker::new(),
@@ -123,31 +119,18 @@ impl Liveness {
 
     /// The system takes no more for now.
     pub(super) fn is_full(&self) {
-        self.is_blocked.store(true, SeqCst);
+        self.is_blocked.store(true, Relaxed);
     }
 
     /// The system has all that there was to be sent.
     pub(super) fn is_flushed(&self) {
         self.unsent.store(0, Relaxed);
-        if self.is_blocked.load(Relaxed) {
-            self.is_blocked.store(false, SeqCst);
-            self.unblocked.wake();
-        }
+        self.is_blocked.store(false, Relaxed);
     }
 
-    /// Whether the client leaves untaken what it was sent: it gets nothing more
-    /// until it does, or it would fill the memory with answers.
-    pub(super) fn is_blocked(&self) -> bool {
+    /// Whether the client leaves untaken what it was sent.
+    fn is_blocked(&self) -> bool {
         self.is_blocked.load(Relaxed)
-    }
-
-    /// Waits until the client has taken it.
-    pub(super) async fn unblocked(&self) {
-        poll_fn(|context| {
-            self.unblocked.register(context.waker());
-            if self.is_blocked.load(SeqCst) { Poll::Pending } else { Poll::Ready(()) }
-        })
-        .await;
     }
 
     /// The bytes of bodies that wait for the client.
