@@ -121,8 +121,16 @@ pub enum Problem {
 impl Config {
     /// Reads a file. Paths in it become relative to the present folder.
     pub fn read(file: &Path) -> Result<Self, ConfigError> {
-        let bytes = files::read_any(file, files::MOST_TEXT)
-            .map_err(|source| ConfigError::Unreadable { file: file.to_owned(), source })?;
+        Self::of_content(file, files::read_any(file, files::MOST_TEXT))
+    }
+
+    /// The same of what was read of the file.
+    pub(crate) fn of_content(
+        file: &Path,
+        content: io::Result<Vec<u8>>,
+    ) -> Result<Self, ConfigError> {
+        let bytes =
+            content.map_err(|source| ConfigError::Unreadable { file: file.to_owned(), source })?;
         let invalid = |problem| ConfigError::Invalid { file: file.to_owned(), problem };
         let text = str::from_utf8(&bytes).map_err(|error| {
             let before = String::from_utf8_lossy(&bytes[..error.valid_up_to()]);

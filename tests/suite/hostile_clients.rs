@@ -106,6 +106,11 @@ async fn what_is_too_large_gets_its_status() {
             "408 Request Timeout",
             "RequestTimeout",
         ),
+        (
+            request("/version", "transfer-encoding: chunked\r\n") + "zz\r\n",
+            "400 Bad Request",
+            "BadRequest",
+        ),
         ("GET / HTTP/1.1\r\nconnection: close\r\n\r\n".to_owned(), "400 Bad Request", "BadRequest"),
         (request("/", "host: y\r\nconnection: close\r\n"), "400 Bad Request", "BadRequest"),
     ] {
@@ -178,15 +183,22 @@ async fn ten_thousand_idle_connections_are_no_more_than_there_may_be() {
     assert!(matches!(closed, Ok(0) | Err(_)), "{closed:?}");
 }
 
-/// Where all are busy, one more is told so at once.
+/// Where all are busy, one more is told so at once; one that has asked, too.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_connection_that_there_is_no_room_for_gets_503() {
+    let (three, many) = (3, HttpLimits::default().connections);
+    for (connections, connections_per_peer) in [(three, many), (many, three)] {
+        let limits = HttpLimits { connections, connections_per_peer, ..HttpLimits::default() };
+        is_full_with_three(limits).await;
+    }
+}
+
+async fn is_full_with_three(limits: HttpLimits) {
     let module = Module::from_bytes(
         &engine(&Limits { time: Duration::from_mins(1), ..Limits::default() }),
         "spins",
         &component::of_handler("(loop br 0) unreachable"),
     );
-    let limits = HttpLimits { connections: 3, ..HttpLimits::default() };
     let server = TestServer::with_limits(Registry::new(Mount::api(module.unwrap())), limits).await;
     let mut busy = Vec::new();
     for number in 0..3 {
@@ -198,12 +210,14 @@ async fn a_connection_that_there_is_no_room_for_gets_503() {
     while mount.status().module.runs < 3 {
         sleep(Duration::from_millis(1)).await;
     }
-    let answer = said(server.address, b"").await;
-    assert!(answer.starts_with("HTTP/1.1 503 Service Unavailable\r\n"), "{answer}");
-    assert!(
-        answer.contains("\r\nretry-after: 1\r\n") && answer.contains("\"Overloaded\""),
-        "{answer}"
-    );
+    for asked in ["".to_owned(), request("/version", "")] {
+        let answer = said(server.address, asked.as_bytes()).await;
+        assert!(answer.starts_with("HTTP/1.1 503 Service Unavailable\r\n"), "{answer}");
+        assert!(
+            answer.contains("\r\nretry-after: 1\r\n") && answer.contains("\"Overloaded\""),
+            "{answer}"
+        );
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

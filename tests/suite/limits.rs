@@ -50,6 +50,55 @@ async fn a_module_that_recurses_without_end_is_an_internal_error() {
     answer_of(&component, &Limits::default()).await.check_error(500, "Internal", INTERNAL);
 }
 
+/// How deep a module can call is what is set, not more and not less.
+#[tokio::test]
+async fn a_module_calls_as_deep_as_its_stack_is() {
+    // 10,000 calls of some tens of bytes each, and 204.
+    let component = component::of_module(
+        r#"(module
+            (memory (export "memory") 1)
+            (func $f (param i32) (result i32)
+                (if (result i32) (local.get 0)
+                    (then (i32.add (call $f (i32.sub (local.get 0) (i32.const 1))) (i32.const 1)))
+                    (else (i32.const 0))))
+            (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32) i32.const 1024)
+            (func (export "relayer:rest/handler@0.1.0#handle")
+                (param i32 i32 i32 i32 i32 i32 i32) (result i32)
+                (drop (call $f (i32.const 10000)))
+                (i32.store16 (i32.const 0) (i32.const 204))
+                i32.const 0))"#,
+    );
+    for (stack, status) in [(ByteSize::kib(64), 500), (ByteSize::mib(4), 204)] {
+        let limits = Limits { stack, ..Limits::default() };
+        assert_eq!(answer_of(&component, &limits).await.status, status, "{stack}");
+    }
+}
+
+/// And a table has as many elements, from the start and later.
+#[tokio::test]
+async fn a_module_is_refused_elements_beyond_its_limit() {
+    let growing = |start: u32| {
+        component::of_module(&format!(
+            r#"(module
+            (table $t {start} funcref)
+            (memory (export "memory") 1)
+            (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32) i32.const 1024)
+            (func (export "relayer:rest/handler@0.1.0#handle")
+                (param i32 i32 i32 i32 i32 i32 i32) (result i32)
+                (i32.eq (table.grow $t (ref.null func) (i32.const 90)) (i32.const -1))
+                if unreachable end
+                (i32.store16 (i32.const 0) (i32.const 204))
+                i32.const 0))"#
+        ))
+    };
+    let limits = |table| Limits { table, ..Limits::default() };
+    assert_eq!(answer_of(&growing(10), &limits(100)).await.status, 204);
+    assert_eq!(answer_of(&growing(10), &limits(99)).await.status, 500);
+    let error = Module::from_bytes(&engine(&limits(99)), "test", &growing(100)).unwrap_err();
+    let error = error.to_string();
+    assert!(error.ends_with("; raise limits.table in the settings"), "{error}");
+}
+
 #[tokio::test]
 async fn a_module_is_refused_memory_beyond_its_limit() {
     // Traps where 4 MiB more are given, and answers 204 where they are not.

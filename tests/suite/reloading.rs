@@ -180,6 +180,99 @@ async fn settings_that_are_wrong_change_nothing() {
     assert_ne!(one, digest);
 }
 
+/// What serves is what the settings say, whatever clients do.
+#[tokio::test]
+async fn there_is_no_way_back_to_other_limits() {
+    let setup = Setup::new("[[extension]]\nname = 'one'\nmodule = 'later.wasm'\n");
+    setup.write("later.wasm", &component::that_traps_later("1"));
+    let serving = setup.serve().await;
+    let other = component::noted(&component::that_traps_later("1"), "other");
+    setup.write("later.wasm", &other);
+    setup.set("[[extension]]\nname = 'one'\nmodule = 'later.wasm'\nlimits.memory = '2MiB'\n");
+    let ended = reload(&serving).await;
+    assert_eq!(ended.stdout, "as it was  /\nreplaced   /ext/one\n");
+    let trap = format!("/ext/one{}", component::TRAP);
+    assert_eq!(statuses(&serving, &[&trap]).await, [500]);
+    let status = command::run_for(program(), &["status"], &serving.control).await.stdout;
+    let label = format!("/ext/one  one@{}", Digest::of(&other).short());
+    assert!(status.contains(&label) && !status.contains("before it"), "{status}");
+    let back = ["rollback", "--mount", "/ext/one"];
+    let ended = command::run_for(program(), &back, &serving.control).await;
+    assert_eq!(ended.status, Some(2), "{}", ended.stdout);
+}
+
+/// Nor is one taken by a reload that failed before.
+#[tokio::test]
+async fn a_module_that_was_taken_out_is_not_loaded_again() {
+    let old = component::that_traps_later("1");
+    let setup = Setup::new(ONE);
+    let serving = setup.serve().await;
+    setup.write("one.wasm", &component::noted(&old, "new"));
+    assert_eq!(reload(&serving).await.status, Some(0));
+    let trap = format!("/ext/one{}", component::TRAP);
+    // The one before answers in its place.
+    assert_eq!(statuses(&serving, &[&trap, "/ext/one"]).await, [201, 201]);
+    setup.set(&format!("{ONE}limits.queue = 1\n"));
+    let ended = reload(&serving).await;
+    assert_eq!(ended.status, Some(1));
+    assert!(ended.stdout.contains("it was taken out of service before: "), "{}", ended.stdout);
+    assert_eq!(statuses(&serving, &["/ext/one"]).await, [201]);
+}
+
+#[tokio::test]
+async fn extensions_can_take_each_others_names() {
+    let setup = Setup::new(&format!("{ONE}mount = '/x'\n{TWO}mount = '/y'\n"));
+    let serving = setup.serve().await;
+    setup.set(&format!("{ONE}mount = '/y'\n{TWO}mount = '/x'\n"));
+    assert_eq!(reload(&serving).await.stdout, "as it was  /\nreplaced   /y, /x\n");
+    assert_eq!(statuses(&serving, &["/x", "/y"]).await, [202, 201]);
+    assert_eq!(reload(&serving).await.stdout, "as it was  /, /y, /x\n");
+}
+
+/// What cannot be read keeps nobody waiting.
+#[tokio::test]
+async fn settings_that_are_no_file_are_refused() {
+    let setup = Setup::new(ONE);
+    let serving = setup.serve().await;
+    fs::remove_file(&setup.settings).unwrap();
+    let made = std::process::Command::new("mkfifo").arg(&setup.settings).status().unwrap();
+    assert!(made.success());
+    for _ in 0..2 {
+        let ended = reload(&serving).await;
+        assert!(ended.stdout.contains("it is not a regular file"), "{}", ended.stdout);
+    }
+    fs::remove_file(&setup.settings).unwrap();
+    setup.set(TWO);
+    assert_eq!(reload(&serving).await.status, Some(0));
+    assert_eq!(statuses(&serving, &PATHS).await, [200, 404, 202, 404]);
+}
+
+/// The relayer's own file counts by itself, and what is wrong with it is said.
+#[tokio::test]
+async fn what_is_wrong_with_other_files_is_said() {
+    let setup = Setup::new("");
+    let relayer = include_str!("../fixtures/hermes-1.13.toml");
+    setup.write("hermes.toml", relayer.as_bytes());
+    let hermes = setup.folder.path().join("hermes.toml");
+    let args = [
+        "--listen",
+        "127.0.0.1:0",
+        "--config",
+        setup.settings.to_str().unwrap(),
+        "--relayer-config",
+        hermes.to_str().unwrap(),
+    ];
+    let serving = command::serve(program(), &args).await;
+    fs::write(&hermes, "[rest").unwrap();
+    for _ in 0..2 {
+        let ended = reload(&serving).await;
+        assert_eq!(ended.status, Some(0), "{}", ended.stdout);
+        let start = "as it was  /\nrelayer configuration ";
+        assert!(ended.stdout.starts_with(start), "{}", ended.stdout);
+        assert!(ended.stdout.ends_with("; what was read before stays\n"), "{}", ended.stdout);
+    }
+}
+
 #[tokio::test]
 async fn sighup_reads_the_settings_again() {
     let setup = Setup::new(ONE);
@@ -207,6 +300,15 @@ async fn files_are_watched_after_a_reload() {
     setup.write("two.wasm", &answering(204));
     let mut http = Client::http1(serving.address()).await;
     http.get_until("/ext/two", |answer| answer.status == 204).await;
+    // That is as it was; and a swap is not undone by reading it again.
+    setup.write("other.wasm", &answering(203));
+    let other = setup.folder.path().join("other.wasm");
+    let swap = ["swap", "--mount", "/ext/two", other.to_str().unwrap()];
+    let ended = command::run_for(program(), &swap, &serving.control).await;
+    assert_eq!(ended.status, Some(0), "{}", ended.stdout);
+    assert_eq!(reload(&serving).await.stdout, "as it was  /, /ext/two\n");
+    tokio::time::sleep(std::time::Duration::from_secs(3)).await;
+    assert_eq!(statuses(&serving, &PATHS).await, [200, 404, 203, 404]);
 }
 
 #[tokio::test]

@@ -1,15 +1,15 @@
 //! The modules that serve, from the settings: at the start, and again when
 //! those have changed.
 
-use std::mem;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
-use tokio::task::block_in_place;
+use tokio::task::{block_in_place, spawn_blocking};
 use tokio::time::timeout;
 use tracing::{info, warn};
 
 use super::code_cache::CodeCacheArgs;
+use super::reloadable::settled;
 use super::serve::ServeError;
 use super::wanted::Wanted;
 use super::watched_module::WatchedModule;
@@ -17,6 +17,7 @@ use crate::HttpLimits;
 use crate::config::Config;
 use crate::conformance::Dialect;
 use crate::control::Reloaded;
+use crate::files;
 use crate::module::{Digest, Engine, LoadError, Module};
 use crate::registry::{Mount, Mounts, Registry};
 use crate::state::{StateReader, Watch, watch};
@@ -38,15 +39,22 @@ pub(super) struct Modules {
     origin: Origin,
     http: HttpLimits,
     loaded: tokio::sync::Mutex<Vec<Loaded>>,
-    watches: Mutex<Vec<Watch>>,
 }
 
 /// A mount, and what it is from.
+#[derive(Clone)]
 struct Loaded {
     wanted: Wanted,
     /// Of the file when it was read.
     digest: Digest,
     mount: Arc<Mount>,
+    watched: Option<Arc<Watched>>,
+}
+
+/// A module that is swapped when its file changes, as long as this lives.
+struct Watched {
+    module: Arc<WatchedModule>,
+    _watch: Watch,
 }
 
 impl Modules {
@@ -61,124 +69,154 @@ impl Modules {
             let file = wanted.name_of_file();
             let digest = Digest::of(&bytes);
             info!(mount = %mount.path(), name = wanted.name, file, %digest, "loaded the module");
-            loaded.push(Loaded { wanted, digest, mount });
+            loaded.push(Loaded { wanted, digest, mount, watched: None });
         }
         Ok(Self {
             registry: Arc::new(Registry::of(mounts(&loaded)?)),
             origin,
             http: config.http.clone(),
             loaded: loaded.into(),
-            watches: Mutex::default(),
         })
+    }
+
+    /// Swaps each module when its file changes, where that is wanted.
+    pub(super) async fn watch(&self, state: &StateReader) -> Result<(), ServeError> {
+        let mut loaded = self.loaded.lock().await;
+        if self.origin.watch && loaded.iter().all(|loaded| loaded.wanted.file.is_none()) {
+            warn!(
+                "--watch: the module comes with relayer-rest and has no file; give one with --module"
+            );
+        }
+        for loaded in loaded.iter_mut() {
+            loaded.watched = self.watched(&loaded.wanted, &loaded.mount, state)?;
+        }
+        Ok(())
     }
 
     /// Reads the settings again, and serves what they say now: all of it, or
     /// nothing where something is wrong. What is as it was stays as it is, with
     /// what was swapped in.
     pub(super) async fn reload(&self, state: &StateReader) -> Result<Reloaded, ServeError> {
+        // What hangs here keeps nobody else.
+        let config = match self.origin.config.clone() {
+            None => Config::default(),
+            Some(file) => {
+                spawn_blocking(move || Config::of_content(&file, settled(&file, files::MOST_TEXT)))
+                    .await
+                    .map_err(ServeError::Reading)??
+            }
+        };
         let mut loaded = self.loaded.lock().await;
-        let config = self.origin.config.as_deref().map(Config::read).transpose()?;
-        let config = config.unwrap_or_default();
         let mut report = Reloaded::default();
         if config.http != self.http {
             report.notes.push("[http] has changed: it counts from the next start on".to_owned());
         }
-        let wanted = Wanted::all(&config, self.origin.module.as_deref(), self.origin.dialect);
-        // Until all is done, nothing else changes what is replaced.
-        let mut turns = Vec::new();
-        let mut take_turn = |mount: &Mount| match mount.take_turn() {
-            Some(turn) => {
-                turns.push(turn);
-                Ok(())
-            }
-            None => Err(ServeError::Busy(mount.path().clone())),
-        };
         let mut next = Vec::new();
-        for wanted in wanted {
-            let bytes = block_in_place(|| wanted.read())?;
+        // What is replaced or removed, and what serves there: until all is done,
+        // nothing else changes it.
+        let (mut turns, mut leaving) = (Vec::new(), Vec::new());
+        let mut leaves = |mount: &Arc<Mount>| {
+            let turn = mount.take_turn().ok_or_else(|| ServeError::Busy(mount.path().clone()))?;
+            turns.push(turn);
+            leaving.push((Arc::clone(mount), Arc::clone(&mount.active())));
+            Ok::<_, ServeError>(())
+        };
+        for wanted in Wanted::all(&config, self.origin.module.as_deref(), self.origin.dialect) {
+            let bytes = block_in_place(|| wanted.read_settled())?;
             let digest = Digest::of(&bytes);
             let before = loaded.iter().find(|before| before.wanted.path == wanted.path);
             let path = wanted.path.to_string();
-            let mount = match before {
-                Some(before) if before.is(&wanted, digest) => {
-                    report.kept.push(path);
-                    Arc::clone(&before.mount)
+            if let Some(before) = before.filter(|before| before.is(&wanted, digest)) {
+                report.kept.push(path);
+                next.push(before.clone());
+                continue;
+            }
+            if let Some(before) = before {
+                leaves(&before.mount)?;
+                if let Some(reason) = before.mount.reason_against(digest) {
+                    return Err(wanted.barred(&reason));
                 }
-                Some(before) => {
-                    take_turn(&before.mount)?;
-                    let mount = self.mount(&wanted, &bytes).await?.in_place_of(&before.mount);
-                    report.replaced.push(path);
-                    looked_at(mount, &wanted, state).await?
-                }
-                None => {
-                    let mount = self.mount(&wanted, &bytes).await?;
-                    report.added.push(path);
-                    looked_at(mount, &wanted, state).await?
-                }
-            };
-            next.push(Loaded { wanted, digest, mount });
+                report.replaced.push(path);
+            } else {
+                report.added.push(path);
+            }
+            // There is a way back to what had the same limits and grants only.
+            let same = before.filter(|before| before.wanted == wanted);
+            let mount = self.mount(&wanted, &bytes, same.map(|before| &*before.mount)).await?;
+            let mount = looked_at(mount, &wanted, state).await?;
+            let watched = self.watched(&wanted, &mount, state)?;
+            next.push(Loaded { wanted, digest, mount, watched });
         }
         for before in loaded.iter() {
             if next.iter().all(|next| next.wanted.path != before.wanted.path) {
-                take_turn(&before.mount)?;
+                leaves(&before.mount)?;
                 report.removed.push(before.wanted.path.to_string());
             }
         }
-        self.registry.exchange(mounts(&next)?);
-        *loaded = next;
+        let mounts = mounts(&next)?;
+        if let Some((mount, _)) =
+            leaving.iter().find(|(mount, active)| !Arc::ptr_eq(&mount.active(), active))
+        {
+            return Err(ServeError::Changed(mount.path().clone()));
+        }
+        self.registry.exchange(mounts);
         // Whoever watches a file may wait for its turn.
         drop(turns);
-        drop(loaded);
-        if self.origin.watch {
-            self.watch(state).await?;
-        }
+        *loaded = next;
         info!(?report, "read the settings again");
         Ok(report)
     }
 
-    /// A mount of a module that nobody has looked at.
-    async fn mount(&self, wanted: &Wanted, bytes: &[u8]) -> Result<Mount, ServeError> {
-        let engine = self.origin.code_cache.engine(&wanted.limits)?;
-        let engine = engine.with_grants(wanted.grants.clone());
+    /// A mount of a module that nobody has looked at; in the place of one that
+    /// is wanted in the same way.
+    async fn mount(
+        &self,
+        wanted: &Wanted,
+        bytes: &[u8],
+        same: Option<&Mount>,
+    ) -> Result<Mount, ServeError> {
+        let engine = match same {
+            Some(mount) => mount.engine().clone(),
+            None => {
+                let engine = self.origin.code_cache.engine(&wanted.limits)?;
+                engine.with_grants(wanted.grants.clone())
+            }
+        };
         let name = wanted.name_of_file();
         let module = Module::from_untrusted_bytes(&engine, &name, bytes, wanted.swap.memory);
         let module = timeout(wanted.swap.time, module).await.map_err(|_| wanted.too_slow())?;
-        Ok(wanted.mount(module.map_err(|error| wanted.fault(error))?))
+        let mount = wanted.mount(module.map_err(|error| wanted.fault(error))?);
+        Ok(match same {
+            Some(before) => mount.in_place_of(before),
+            None => mount,
+        })
     }
 
-    /// Swaps each module when its file changes, as long as this lives.
-    pub(super) async fn watch(&self, state: &StateReader) -> Result<(), ServeError> {
-        let loaded = self.loaded.lock().await;
-        let files = loaded
-            .iter()
-            .filter_map(|loaded| Some((Arc::clone(&loaded.mount), loaded.wanted.file.clone()?)));
-        let files: Vec<(Arc<Mount>, PathBuf)> = files.collect();
-        drop(loaded);
-        if files.is_empty() {
-            warn!(
-                "--watch: the module comes with relayer-rest and has no file; give one with --module"
-            );
-        }
-        let watch_one = |(mount, file): &(Arc<Mount>, PathBuf)| {
-            info!(mount = %mount.path(), file = %file.display(), "watching the module's file");
-            let module = WatchedModule::new(mount, file, state);
-            watch(file, move || module.look())
+    /// What swaps the module of this mount, where it has a file and that is
+    /// wanted.
+    fn watched(
+        &self,
+        wanted: &Wanted,
+        mount: &Arc<Mount>,
+        state: &StateReader,
+    ) -> Result<Option<Arc<Watched>>, ServeError> {
+        let Some(file) = wanted.file.as_ref().filter(|_| self.origin.watch) else {
+            return Ok(None);
         };
-        let watches =
-            files.iter().map(watch_one).collect::<Result<_, _>>().map_err(ServeError::Watch)?;
-        let mut present = self.watches.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = mem::replace(&mut *present, watches);
-        drop(present);
-        drop(before);
-        Ok(())
+        info!(mount = %mount.path(), file = %file.display(), "watching the module's file");
+        let module = Arc::new(WatchedModule::new(mount, file, state));
+        let looking = Arc::clone(&module);
+        let watch = watch(file, move || looking.look()).map_err(ServeError::Watch)?;
+        Ok(Some(Arc::new(Watched { module, _watch: watch })))
     }
 }
 
 impl Loaded {
-    /// Whether what is wanted is what is there.
+    /// Whether what is wanted is what is there, or was and was swapped since.
     fn is(&self, wanted: &Wanted, digest: Digest) -> bool {
-        let known = [self.digest, self.mount.module().digest()];
-        self.wanted == *wanted && known.contains(&digest)
+        let seen = self.watched.as_ref().map(|watched| watched.module.seen());
+        let mut known = [self.digest, self.mount.module().digest()].into_iter().chain(seen);
+        self.wanted == *wanted && known.any(|known| known == digest)
     }
 }
 

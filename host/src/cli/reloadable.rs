@@ -40,6 +40,8 @@ pub(super) struct Reloadable<T, E> {
 struct Last<T> {
     content: Result<Vec<u8>, io::ErrorKind>,
     value: Option<T>,
+    /// What is wrong with the content.
+    fault: Option<String>,
 }
 
 impl<T: Clone + PartialEq, E: Display> Reloadable<T, E> {
@@ -61,7 +63,7 @@ impl<T: Clone + PartialEq, E: Display> Reloadable<T, E> {
             publisher: publisher.clone(),
             parse,
             apply: Box::new(apply),
-            last: Mutex::new(Last { content: last, value: Some(value) }),
+            last: Mutex::new(Last { content: last, value: Some(value), fault: None }),
         })
     }
 
@@ -70,29 +72,41 @@ impl<T: Clone + PartialEq, E: Display> Reloadable<T, E> {
     }
 
     /// Reads the file again, where it has changed. Where it is invalid, all
-    /// stays as it was.
-    pub(super) fn reload(&self) {
+    /// stays as it was, and it is said why.
+    pub(super) fn reload(&self) -> Result<(), String> {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let content = settled(&self.file, files::MOST_TEXT);
         let seen = content.as_ref().map_err(io::Error::kind).cloned();
         if seen == last.content {
-            return;
+            return last.fault.clone().map_or(Ok(()), Err);
         }
         last.content = seen;
+        last.fault = None;
         let value = match (self.parse)(&self.file, content) {
             Ok(value) => value,
-            Err(error) => return error!("{error}; what was read before stays"),
+            Err(error) => {
+                let message = format!("{error}; what was read before stays");
+                error!("{message}");
+                last.fault = Some(message.clone());
+                return Err(message);
+            }
         };
         if last.value.as_ref() == Some(&value) {
-            return;
+            return Ok(());
         }
         let file = self.file.display();
         match (self.apply)(&self.publisher, value.clone()) {
             Ok(()) => {
                 info!(%file, "read again");
                 last.value = Some(value);
+                Ok(())
             }
-            Err(message) => error!(%file, "{message}; what was read before stays"),
+            Err(message) => {
+                error!(%file, "{message}; what was read before stays");
+                let message = format!("{file}: {message}; what was read before stays");
+                last.fault = Some(message.clone());
+                Err(message)
+            }
         }
     }
 }

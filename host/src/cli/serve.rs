@@ -92,6 +92,10 @@ pub(super) enum ServeError {
     Unfit { path: MountPath, module: String, reason: String },
     #[error("mount {0}: a module is being looked at; try again when that is done")]
     Busy(MountPath),
+    #[error("mount {0}: another module came into service meanwhile; try again")]
+    Changed(MountPath),
+    #[error("cannot read the settings: {0}")]
+    Reading(tokio::task::JoinError),
     #[error("--watch: {0}")]
     Watch(WatchError),
     #[error(transparent)]
@@ -146,15 +150,13 @@ async fn serve(args: &ServeArgs) -> Result<(), ServeError> {
         watch: args.watch,
     };
     let modules = Arc::new(Modules::load(origin, &config)?);
-    let limits = descriptors::bounded(config.http.clone());
+    let limits = descriptors::bounded(config.http.clone(), config.extension.len() + 1);
     let listener = listen(&address).await?;
     if let Some(upstream) = sources.upstream.take() {
         tokio::spawn(poll(upstream, publisher.clone()));
     }
     let (registry, state) = (&modules.registry, publisher.reader());
-    if args.watch {
-        modules.watch(&state).await?;
-    }
+    modules.watch(&state).await?;
     let reload = reload(&sources, &modules, &state);
     hangup.reload(Arc::clone(&reload));
     let control = socket.map(|socket| control::serve(socket, registry, &state, reload));
@@ -178,9 +180,12 @@ fn reload(sources: &Sources, modules: &Arc<Modules>, state: &StateReader) -> Rel
     Arc::new(move || {
         let (files, modules, state) = (files.clone(), Arc::clone(&modules), state.clone());
         Box::pin(async move {
-            let reading = tokio::task::spawn_blocking(move || files.iter().for_each(|read| read()));
-            reading.await.map_err(|error| error.to_string())?;
-            modules.reload(&state).await.map_err(|error| error.to_string())
+            let mut reloaded = modules.reload(&state).await.map_err(|error| error.to_string())?;
+            // Each of these by itself: what one says does not depend on another.
+            let read = move || files.iter().filter_map(|read| read().err()).collect::<Vec<_>>();
+            let faults = tokio::task::spawn_blocking(read).await;
+            reloaded.notes.extend(faults.map_err(|error| error.to_string())?);
+            Ok(reloaded)
         })
     })
 }

@@ -38,7 +38,7 @@ pub(super) struct SourceArgs {
 }
 
 /// What reads a source again.
-pub(super) type ReadAgain = Arc<dyn Fn() + Send + Sync>;
+pub(super) type ReadAgain = Arc<dyn Fn() -> Result<(), String> + Send + Sync>;
 
 /// Sources, each read for the first time.
 pub(super) struct Sources {
@@ -151,7 +151,7 @@ impl Sources {
             move || reloadable.reload()
         });
         self.reloads.push(Arc::clone(&reload));
-        match watch(reloadable.file(), move || reload()) {
+        match watch(reloadable.file(), move || drop(reload())) {
             Ok(watch) => self.watches.push(watch),
             Err(error) => warn!("{error}; send SIGHUP when it has changed"),
         }

@@ -1,8 +1,10 @@
 //! What is to be mounted, from the settings and the command line.
 
 use std::borrow::Cow;
+use std::io;
 use std::path::{Path, PathBuf};
 
+use super::reloadable::settled;
 use super::serve::ServeError;
 use crate::config::Config;
 use crate::conformance::Dialect;
@@ -60,9 +62,21 @@ impl Wanted {
 
     /// The component, which is the one that was meant.
     pub(super) fn read(&self) -> Result<Cow<'static, [u8]>, ServeError> {
+        self.read_by(|file| files::read(file, MOST_BYTES))
+    }
+
+    /// The same of a file that may just be written, and that nobody vouches for.
+    pub(super) fn read_settled(&self) -> Result<Cow<'static, [u8]>, ServeError> {
+        self.read_by(|file| settled(file, self.swap.size.as_u64()))
+    }
+
+    fn read_by(
+        &self,
+        read: impl Fn(&Path) -> io::Result<Vec<u8>>,
+    ) -> Result<Cow<'static, [u8]>, ServeError> {
         let bytes = match &self.file {
             None => Cow::Borrowed(self.dialect.component()),
-            Some(file) => Cow::Owned(files::read(file, MOST_BYTES).map_err(|source| {
+            Some(file) => Cow::Owned(read(file).map_err(|source| {
                 self.fault(LoadError::Unreadable { file: file.clone(), source })
             })?),
         };
@@ -102,6 +116,13 @@ impl Wanted {
             path: self.path.clone(),
             error: error.into(),
         }
+    }
+
+    /// Says that it is not taken any more.
+    pub(super) fn barred(&self, reason: &str) -> ServeError {
+        self.unfit(format!(
+            "it was taken out of service before: {reason}; mend it and give the new one, or have this one again with `relayer-rest swap --force`"
+        ))
     }
 
     pub(super) fn too_slow(&self) -> ServeError {

@@ -38,6 +38,11 @@ impl WatchedModule {
         }
     }
 
+    /// The digest of what it last saw in the file.
+    pub(super) fn seen(&self) -> Digest {
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Swaps the module in that is in the file, where it is another one. Not
     /// to be called in a task.
     pub(super) fn look(&self) {

@@ -30,6 +30,8 @@ pub(super) enum HostError {
     HeadersTooMany,
     /// The request's body is too large.
     BodyTooLarge,
+    /// The request's body is not what HTTP allows.
+    BadBody,
     /// The request's body does not come.
     RequestTimeout,
 }
@@ -76,6 +78,11 @@ impl HostError {
                 "PayloadTooLarge",
                 "the body of the request is too large; no request needs one",
             ),
+            Self::BadBody => (
+                StatusCode::BAD_REQUEST,
+                "BadRequest",
+                "the body of the request is not what HTTP allows; no request needs one",
+            ),
             Self::RequestTimeout => (
                 StatusCode::REQUEST_TIMEOUT,
                 "RequestTimeout",
@@ -86,7 +93,7 @@ impl HostError {
 
     /// Whether the rest of the request is still on its way.
     pub(super) fn ends_connection(self) -> bool {
-        matches!(self, Self::BodyTooLarge | Self::RequestTimeout)
+        matches!(self, Self::BodyTooLarge | Self::BadBody | Self::RequestTimeout)
     }
 
     pub(super) fn status(self) -> StatusCode {

@@ -1,9 +1,9 @@
 //! What is looked at before a request is anybody's: whether it is one, and
 //! whether it is too large.
 
-use http_body_util::{BodyExt, Limited};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::{Body, Incoming};
-use hyper::header::HOST;
+use hyper::header::{HOST, HeaderValue};
 use hyper::http::uri::PathAndQuery;
 use hyper::{Request, Version};
 use tokio::time::timeout;
@@ -20,16 +20,27 @@ pub(super) fn head<B>(request: &Request<B>, limits: &HttpLimits) -> Result<(), H
     if request.headers().len() > limits.headers as usize {
         return Err(HostError::HeadersTooMany);
     }
-    if request.version() == Version::HTTP_11 {
+    let mut hosts = request.headers().get_all(HOST).iter().map(HeaderValue::as_bytes);
+    let is_host = match (request.version(), request.uri().authority()) {
         // RFC 9112, 3.2: one, and not what no authority is.
-        let mut hosts = request.headers().get_all(HOST).iter();
-        let is_host =
-            hosts.next().is_some_and(|host| host.as_bytes().iter().copied().all(is_of_a_host));
-        if !is_host || hosts.next().is_some() {
-            return Err(HostError::BadHost);
+        (Version::HTTP_11, _) => hosts.next().is_some_and(is_host) && hosts.next().is_none(),
+        // RFC 9113, 8.3.1: the authority, and no host that is another; or one
+        // host. Neither is empty.
+        (Version::HTTP_2, Some(authority)) => {
+            let authority = authority.as_str().as_bytes();
+            is_host(authority) && hosts.all(|host| host == authority)
         }
-    }
-    Ok(())
+        (Version::HTTP_2, None) => {
+            let is_one = |host: &[u8]| !host.is_empty() && is_host(host);
+            hosts.next().is_some_and(is_one) && hosts.next().is_none()
+        }
+        _ => true,
+    };
+    if is_host { Ok(()) } else { Err(HostError::BadHost) }
+}
+
+fn is_host(text: &[u8]) -> bool {
+    text.iter().copied().all(is_of_a_host)
 }
 
 /// Whether a name or an address with a port may have this byte.
@@ -47,7 +58,10 @@ pub(super) async fn discard(body: Incoming, limits: &HttpLimits) -> Result<(), H
     let read = async {
         while let Some(frame) = body.frame().await {
             // A connection that is gone is closed by who serves it.
-            frame.map_err(|_| HostError::BodyTooLarge)?;
+            frame.map_err(|error| {
+                let is_large = error.is::<LengthLimitError>();
+                if is_large { HostError::BodyTooLarge } else { HostError::BadBody }
+            })?;
         }
         Ok(())
     };
@@ -77,6 +91,24 @@ mod tests {
             assert_eq!(checked(Version::HTTP_11, &lines), Err(HostError::BadHost), "{hosts:?}");
         }
         assert_eq!(checked(Version::HTTP_10, &[]), Ok(()));
-        assert_eq!(checked(Version::HTTP_2, &[]), Ok(()));
+        assert_eq!(checked(Version::HTTP_2, &[]), Err(HostError::BadHost));
+        assert_eq!(checked(Version::HTTP_2, &[b""]), Err(HostError::BadHost));
+        assert_eq!(checked(Version::HTTP_2, &[b"x"]), Ok(()));
+        assert_eq!(checked(Version::HTTP_2, &[b"x", b"x"]), Err(HostError::BadHost));
+    }
+
+    #[test]
+    fn an_authority_is_the_host() {
+        let checked = |uri: &str, hosts: &[&str]| {
+            let mut request = Request::get(uri).version(Version::HTTP_2);
+            for host in hosts {
+                request = request.header("host", *host);
+            }
+            head(&request.body(()).unwrap(), &HttpLimits::default())
+        };
+        assert_eq!(checked("http://a:1/", &[]), Ok(()));
+        assert_eq!(checked("http://a:1/", &["a:1"]), Ok(()));
+        assert_eq!(checked("http://a:1/", &["a:1", "b"]), Err(HostError::BadHost));
+        assert_eq!(checked("http://u:p@a/", &[]), Err(HostError::BadHost));
     }
 }

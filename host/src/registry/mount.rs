@@ -158,13 +158,20 @@ impl Mount {
         self
     }
 
-    /// The same in the place of another, whose module is the one before its
-    /// own: where its own fails, that is put back.
+    /// The same in the place of another with the same engine, whose module is the
+    /// one before its own: where its own fails, that is put back.
     #[must_use]
     pub fn in_place_of(self, other: &Self) -> Self {
         let past = Past { previous: Some(other.module()), barred: other.past().barred.clone() };
         let active = Active::of(self.module(), Trust::New);
         Self { past: Mutex::new(past), active: ArcSwap::from_pointee(active), ..self }
+    }
+
+    /// Why a module is not taken any more, where it was in service here and
+    /// failed too often.
+    #[must_use]
+    pub fn reason_against(&self, digest: Digest) -> Option<String> {
+        self.past().reason_against(digest).map(str::to_owned)
     }
 
     /// Keeps candidates away for as long as what is returned lives. Nothing
@@ -198,7 +205,7 @@ impl Mount {
     }
 
     /// What runs its modules.
-    pub(super) fn engine(&self) -> &Engine {
+    pub(crate) fn engine(&self) -> &Engine {
         &self.engine
     }
 

@@ -59,7 +59,8 @@ impl Mount {
         );
         *outage = Some(Outage { reason, next: Instant::now() + wait });
         self.set_out(true);
-        let (mount, failed, state) = (Arc::downgrade(self), Arc::clone(failed), state.clone());
+        // Whoever waits holds nothing of what may be gone by then.
+        let (mount, failed, state) = (Arc::downgrade(self), Arc::downgrade(failed), state.clone());
         tokio::spawn(bring_back(mount, failed, state, backoff, wait));
     }
 }
@@ -68,14 +69,14 @@ impl Mount {
 /// is in its place.
 async fn bring_back(
     mount: Weak<Mount>,
-    failed: Arc<Active>,
+    failed: Weak<Active>,
     state: StateReader,
     mut backoff: Backoff,
     mut wait: Duration,
 ) {
     loop {
         sleep(wait).await;
-        let Some(mount) = mount.upgrade() else { return };
+        let Some((mount, failed)) = mount.upgrade().zip(failed.upgrade()) else { return };
         if !Arc::ptr_eq(&mount.active(), &failed) {
             return;
         }
