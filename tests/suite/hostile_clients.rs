@@ -158,8 +158,14 @@ async fn ten_thousand_idle_connections_are_no_more_than_there_may_be() {
     // This process, too, may have some hundred open files only.
     let files = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: files.maximum, ..files }).unwrap();
-    let limits =
-        HttpLimits { connections: 500, connections_per_peer: 400, ..HttpLimits::default() };
+    let limits = HttpLimits {
+        connections: 500,
+        connections_per_peer: 400,
+        // Nothing else closes them.
+        idle: Duration::from_hours(1),
+        stalled: Duration::from_hours(1),
+        ..HttpLimits::default()
+    };
     let server = server(limits).await;
     let watcher = Watcher::start(server.address).await;
     let mut idle = VecDeque::new();
@@ -181,6 +187,12 @@ async fn ten_thousand_idle_connections_are_no_more_than_there_may_be() {
     let mut byte = [0];
     let closed = timeout(SOON, idle.front_mut().unwrap().read(&mut byte)).await.unwrap();
     assert!(matches!(closed, Ok(0) | Err(_)), "{closed:?}");
+    let mut open = 0;
+    for stream in &mut idle {
+        open +=
+            usize::from(timeout(Duration::from_millis(1), stream.read(&mut byte)).await.is_err());
+    }
+    assert!((100..=400).contains(&open), "{open} are open");
 }
 
 /// Where all are busy, one more is told so at once; one that has asked, too.
@@ -210,7 +222,7 @@ async fn is_full_with_three(limits: HttpLimits) {
     while mount.status().module.runs < 3 {
         sleep(Duration::from_millis(1)).await;
     }
-    for asked in ["".to_owned(), request("/version", "")] {
+    for asked in [String::new(), request("/version", "")] {
         let answer = said(server.address, asked.as_bytes()).await;
         assert!(answer.starts_with("HTTP/1.1 503 Service Unavailable\r\n"), "{answer}");
         assert!(
@@ -312,7 +324,7 @@ async fn who_takes_no_answers_is_asked_for_no_more_questions() {
 /// Nor may many of them fill the memory with what they do not take.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn where_too_much_waits_for_clients_the_slowest_are_closed() {
-    let body = component::of_response(200, &[], &[b'a'; 8 << 20]);
+    let body = component::of_response(200, &[], &vec![b'a'; 8 << 20]);
     let module = Module::from_bytes(&engine(&Limits::default()), "large", &body).unwrap();
     let limits = HttpLimits {
         unsent: ByteSize::mib(40),

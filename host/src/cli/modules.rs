@@ -175,12 +175,11 @@ impl Modules {
         bytes: &[u8],
         same: Option<&Mount>,
     ) -> Result<Mount, ServeError> {
-        let engine = match same {
-            Some(mount) => mount.engine().clone(),
-            None => {
-                let engine = self.origin.code_cache.engine(&wanted.limits)?;
-                engine.with_grants(wanted.grants.clone())
-            }
+        let engine = if let Some(mount) = same {
+            mount.engine().clone()
+        } else {
+            let engine = self.origin.code_cache.engine(&wanted.limits)?;
+            engine.with_grants(wanted.grants.clone())
         };
         let name = wanted.name_of_file();
         let module = Module::from_untrusted_bytes(&engine, &name, bytes, wanted.swap.memory);
