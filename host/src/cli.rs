@@ -10,6 +10,7 @@ mod descriptors;
 mod log;
 mod module;
 mod modules;
+mod new;
 mod reload;
 mod reloadable;
 mod serve;
@@ -33,6 +34,7 @@ use check::CheckArgs;
 use compile::CompileArgs;
 use config::ConfigCommand;
 use module::ModuleArgs;
+use new::NewArgs;
 use reload::ReloadArgs;
 use serve::{ServeArgs, ServeError};
 use status::{RollbackArgs, StatusArgs};
@@ -67,6 +69,9 @@ enum Command {
     Config(ConfigCommand),
     /// Find out whether a module can serve, without a server.
     Check(CheckArgs),
+    /// Make a folder with a module of one's own: it builds, has a test, and can
+    /// be mounted.
+    New(NewArgs),
     /// Write the module that comes with relayer-rest to a file.
     Module(ModuleArgs),
     /// Compile a module for a server that started this.
@@ -100,6 +105,7 @@ pub fn run() -> ExitCode {
         Some(Command::Reload(args)) => reload::run(args),
         Some(Command::Config(command)) => config::run(command),
         Some(Command::Check(args)) => check::run(args),
+        Some(Command::New(args)) => new::run(args),
         Some(Command::Module(args)) => module::run(args),
         Some(Command::Compile(args)) => Ok(compile::run(args)),
     };

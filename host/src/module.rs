@@ -12,6 +12,7 @@
 //! | `ticker.rs` | the clock that lets go of guests that run long |
 //! | `contract.rs` | the names in the contract |
 //! | `grants.rs` | which of its interfaces a mount's modules may import |
+//! | `encode.rs` | from what a compiler leaves to a component |
 //! | `load.rs` | from bytes to a module that can be asked, or why not |
 //! | `audit.rs` | what a component asks for, against the contract |
 //! | `call.rs` | one request: its place, its run, and its time |
@@ -30,6 +31,7 @@ mod audit;
 mod call;
 mod compiler;
 mod contract;
+mod encode;
 mod engine;
 mod grants;
 mod guest_log;

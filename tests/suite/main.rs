@@ -15,6 +15,7 @@ mod http;
 mod isolation;
 mod limits;
 mod modules;
+mod new;
 mod readme;
 mod relayer_config;
 mod reloading;

@@ -25,7 +25,7 @@ fn what_is_not_webassembly_is_refused() {
 fn a_core_module_is_refused() {
     assert_eq!(
         refusal(b"\0asm\x01\0\0\0"),
-        "module x.wasm: is a core module, not a component; encode it with `wasm-tools component new`"
+        "module x.wasm: is a core module, not a component, and has no note of the contract; build it with relayer-rest-sdk or wit-bindgen, or make a component of it with `wasm-tools component new`"
     );
 }
 

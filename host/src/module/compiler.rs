@@ -19,8 +19,8 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, Command};
 use wasmtime::component::Component;
 
-use super::engine;
 use super::load::{LoadError, MOST_BYTES};
+use super::{encode, engine};
 
 /// The most that is read of what a compiler says.
 const MOST_SAID: u64 = 4 << 10;
@@ -143,6 +143,10 @@ pub fn compile(component: impl Read, folder: &Path, memory: ByteSize) -> Result<
     confine(memory).map_err(failed)?;
     let mut bytes = Vec::new();
     component.take(MOST_BYTES + 1).read_to_end(&mut bytes).map_err(failed)?;
+    let bytes = encode::component("", &bytes).map_err(|error| match error {
+        LoadError::Encode { reason, .. } => reason,
+        error => error.to_string(),
+    })?;
     let cache = engine::cache(folder).map_err(|error| error.to_string())?;
     let engine = wasmtime::Engine::new(&engine::compiling(Some(cache)));
     let compiled = engine.and_then(|engine| Component::from_binary(&engine, &bytes));

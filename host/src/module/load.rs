@@ -17,6 +17,7 @@ use wasmtime::component::{Component, ComponentExportIndex, InstancePre};
 use super::DEFAULT_MODULE;
 use super::audit::{self, Offence};
 use super::contract::{CONTRACT_VERSION, HANDLER, interface};
+use super::encode;
 use super::engine::Engine;
 use super::grants::Grants;
 use super::instance::{self, Call};
@@ -70,13 +71,23 @@ pub enum LoadError {
         /// The module.
         name: String,
     },
-    /// It is a core module.
+    /// It is a core module that does not say what it is to be.
     #[error(
-        "module {name}: is a core module, not a component; encode it with `wasm-tools component new`"
+        "module {name}: is a core module, not a component, and has no note of the contract; build it with relayer-rest-sdk or wit-bindgen, or make a component of it with `wasm-tools component new`"
     )]
     CoreModule {
         /// The module.
         name: String,
+    },
+    /// It is a core module of which no component can be made.
+    #[error(
+        "module {name}: no component can be made of this core module: {reason}; build it against this host's wit/"
+    )]
+    Encode {
+        /// The module.
+        name: String,
+        /// What is wrong.
+        reason: String,
     },
     /// It is not a valid component.
     #[error("module {name}: is not a valid component: {reason}")]
@@ -199,18 +210,19 @@ impl Module {
         bytes: &[u8],
         memory: ByteSize,
     ) -> Result<Self, LoadError> {
-        check_kind(name, bytes)?;
+        encode::check(name, bytes)?;
         if let Some(code_cache) = &engine.code_cache {
             code_cache.fill(name, bytes, memory).await?;
         }
         Self::from_bytes(engine, name, bytes)
     }
 
-    /// Compiles and checks a component. `name` is what messages call it.
+    /// Compiles and checks a component, or a core module that says which world
+    /// it is of, as `cargo build` leaves it. `name` is what messages call it.
     pub fn from_bytes(engine: &Engine, name: &str, bytes: &[u8]) -> Result<Self, LoadError> {
-        check_kind(name, bytes)?;
+        let encoded = encode::component(name, bytes)?;
         let name = || name.to_owned();
-        let component = Component::from_binary(&engine.wasmtime, bytes).map_err(|error| {
+        let component = Component::from_binary(&engine.wasmtime, &encoded).map_err(|error| {
             let reason = format!("{error:#}");
             let name = name();
             if reason.contains("memory minimum") || reason.contains("minimum byte size") {
@@ -244,7 +256,7 @@ impl Module {
             engine: engine.clone(),
             pre,
             handler,
-            has_start: has_start(bytes),
+            has_start: has_start(&encoded),
             name: API.into(),
             mount: "/".into(),
             digest,
@@ -381,15 +393,6 @@ fn interfaces(names: &[&str]) -> String {
 /// What to do about a component that asks for too much.
 fn advice(reason: &str) -> &'static str {
     if reason.contains("table") { "; raise limits.table in the settings" } else { "" }
-}
-
-/// Whether a WebAssembly binary is a component, by its first bytes.
-fn check_kind(name: &str, bytes: &[u8]) -> Result<(), LoadError> {
-    match bytes.strip_prefix(b"\0asm") {
-        Some([_, _, 1, 0, ..]) => Ok(()),
-        Some([1, 0, 0, 0, ..]) => Err(LoadError::CoreModule { name: name.to_owned() }),
-        _ => Err(LoadError::NotWasm { name: name.to_owned() }),
-    }
 }
 
 /// Whether any core module in a component, however deep, has a function that

@@ -1,0 +1,56 @@
+//! NAME: answers requests about a relayer, below the path where it is mounted.
+
+use relayer_rest_sdk::{Answer, Host, Params, Request, Route, Router};
+
+relayer_rest_sdk::module!(handle);
+relayer_rest_sdk::arena!();
+
+/// Answers a request. What is called of the host is what `grants` have to allow:
+/// here `chains`.
+pub fn handle<H: Host>(host: &H, request: &Request) -> Answer {
+    let routes = Router::new([
+        Route::get("/", |host: &H, _| chains(host)),
+        Route::get("/chain/:id", |host, params| chain(host, params)),
+    ]);
+    routes.answer(host, request)
+}
+
+/// The chains, and how many there are.
+fn chains<H: Host>(host: &H) -> Answer {
+    match host.chain_ids() {
+        Ok(ids) => Answer::text(format!("{} chains: {}\n", ids.len(), ids.join(", "))),
+        Err(reason) => Answer::not_ready(&reason),
+    }
+}
+
+/// Whether there is such a chain.
+fn chain<H: Host>(host: &H, params: Params<'_>) -> Answer {
+    let id = params.decoded("id").unwrap_or_default();
+    match host.chain(&id) {
+        Ok(Some(chain)) => Answer::success(chain.id),
+        Ok(None) => Answer::error(404, "ChainNotFound", &format!("there is no chain {id}")),
+        Err(reason) => Answer::not_ready(&reason),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::handle;
+    use relayer_rest_sdk::Request;
+    use relayer_rest_sdk::testing::MadeUp;
+
+    #[test]
+    fn chains_are_told() {
+        let host = MadeUp::new().with_chain("ibc-0").with_chain("ibc-1");
+        let answer = handle(&host, &Request::get("/"));
+        assert_eq!(answer.text_body(), "2 chains: ibc-0, ibc-1\n");
+        assert_eq!(handle(&host, &Request::get("/chain/ibc-1")).status, 200);
+        assert_eq!(handle(&host, &Request::get("/chain/ibc-2")).status, 404);
+    }
+
+    #[test]
+    fn what_is_not_known_yet_is_said() {
+        let answer = handle(&MadeUp::not_ready("wait"), &Request::get("/"));
+        assert_eq!((answer.status, answer.header("retry-after")), (503, Some("1")));
+    }
+}

@@ -1,0 +1,87 @@
+//! Does an author come from nothing to a module that is served?
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use relayer_rest_tests::client::Client;
+use relayer_rest_tests::command;
+
+fn program() -> &'static Path {
+    Path::new(env!("CARGO_BIN_EXE_relayer-rest-under-test"))
+}
+
+/// Runs cargo in a folder. What it needs was fetched for the workspace, whose
+/// versions it gets.
+fn cargo(folder: &Path, args: &[&str]) {
+    let output = Command::new(env!("CARGO"))
+        .args(args)
+        .arg("--offline")
+        .current_dir(folder)
+        .env("CARGO_TARGET_DIR", folder.join("target"))
+        .env_remove("RUSTFLAGS")
+        .env_remove("CARGO_ENCODED_RUSTFLAGS")
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[tokio::test]
+async fn a_new_module_is_tested_built_checked_mounted_and_answers() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let folder = tempfile::tempdir().unwrap();
+    let mine = folder.path().join("my-tool");
+    let new = ["new", mine.to_str().unwrap()];
+    let ended = command::run(program(), &new).await;
+    assert_eq!(ended.status, Some(0), "{}", ended.stderr);
+    let module = "target/wasm32-unknown-unknown/release/my_tool.wasm";
+    let last = format!("  relayer-rest check --dialect any {module}\n");
+    assert!(ended.stdout.ends_with(&last), "{}", ended.stdout);
+    let again = command::run(program(), &new).await;
+    assert_eq!(again.status, Some(2));
+    assert!(again.stderr.contains("my-tool is there already"), "{}", again.stderr);
+
+    fs::copy(root.join("Cargo.lock"), mine.join("Cargo.lock")).unwrap();
+    cargo(&mine, &["test"]);
+    cargo(&mine, &["module"]);
+    let module = mine.join(module);
+    let check = ["check", "--dialect", "any", module.to_str().unwrap()];
+    let ended = command::run(program(), &check).await;
+    assert_eq!(ended.status, Some(0), "{}{}", ended.stdout, ended.stderr);
+    // No more than it calls.
+    let imports = ended.stdout.lines().find(|line| line.starts_with("imports")).unwrap();
+    assert!(imports.contains("relayer:rest/chains@"), "{imports}");
+    assert!(!imports.contains("/state@") && !imports.contains("/request@"), "{imports}");
+
+    // As its README says.
+    let readme = fs::read_to_string(mine.join("README.md")).unwrap();
+    let settings = readme.split("```toml\n").nth(1).unwrap().split("```").next().unwrap();
+    fs::write(mine.join("relayer-rest.toml"), settings).unwrap();
+    let config = mine.join("relayer-rest.toml");
+    let args = ["--listen", "127.0.0.1:0", "--config", config.to_str().unwrap()];
+    let serving = command::serve(program(), &args).await;
+    let mut http = Client::http1(serving.address()).await;
+    assert_eq!(http.get("/ext/my-tool/").await.text(), "2 chains: ibc-0, ibc-1\n");
+    assert_eq!(http.get("/ext/my-tool/chain/ibc%2D0").await.status, 200);
+    assert_eq!(http.get("/ext/my-tool/other").await.error_name(), "NotFound");
+    // And the next version of it.
+    let source = fs::read_to_string(mine.join("src/lib.rs")).unwrap();
+    fs::write(mine.join("src/lib.rs"), source.replace("{} chains: ", "{} of them: ")).unwrap();
+    cargo(&mine, &["module"]);
+    let swap = ["swap", "--mount", "/ext/my-tool", module.to_str().unwrap()];
+    let ended = command::run_for(program(), &swap, &serving.control).await;
+    assert_eq!(ended.status, Some(0), "{}{}", ended.stdout, ended.stderr);
+    assert_eq!(http.get("/ext/my-tool/").await.text(), "2 of them: ibc-0, ibc-1\n");
+}
+
+#[tokio::test]
+async fn a_name_that_cannot_be_one_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["My-Tool", "1tool", "tool_2", ".."] {
+        let path = folder.path().join(name);
+        let ended = command::run(program(), &["new", path.to_str().unwrap()]).await;
+        assert_eq!(ended.status, Some(2), "{name}");
+        assert!(ended.stderr.contains("is no name of a module"), "{}", ended.stderr);
+    }
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+}
