@@ -52,6 +52,7 @@ async fn a_new_module_is_tested_built_checked_mounted_and_answers() {
     let imports = ended.stdout.lines().find(|line| line.starts_with("imports")).unwrap();
     assert!(imports.contains("relayer:rest/chains@"), "{imports}");
     assert!(!imports.contains("/state@") && !imports.contains("/request@"), "{imports}");
+    assert!(ended.stdout.contains("\nas an extension it needs grants = [\"chains\"]\n"));
 
     // As its README says.
     let readme = fs::read_to_string(mine.join("README.md")).unwrap();

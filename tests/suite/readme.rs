@@ -7,7 +7,6 @@ use std::process::Command;
 use relayer_rest_host::config::Config;
 use relayer_rest_host::conformance::{self, Dialect};
 use relayer_rest_host::module::{Limits, Module};
-use relayer_rest_tests::component;
 use relayer_rest_tests::server::{TestServer, engine};
 
 const README: &str = include_str!("../../README.md");
@@ -75,7 +74,8 @@ async fn the_module_builds_and_is_served() {
         .unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let module = folder.path().join(format!("target/{target}/release/hello.wasm"));
-    let component = component::of_binary(&fs::read(module).unwrap());
+    // As cargo leaves it.
+    let component = fs::read(module).unwrap();
     let engine = engine(&Limits::default());
     let module = Module::from_bytes(&engine, "hello", &component).unwrap();
     let verdict = conformance::examine(&module, Dialect::Any, None).await;

@@ -10,7 +10,7 @@ use super::{Failure, Ran, block_on, print, print_json};
 use crate::config::Config;
 use crate::conformance::{self, Cost, Dialect, RuleVerdict, Verdict};
 use crate::files;
-use crate::module::{Digest, Engine, Limits, LoadError, MOST_BYTES, Module};
+use crate::module::{Digest, Engine, Grants, Limits, LoadError, MOST_BYTES, Module};
 use crate::state::hermes_config::HermesConfig;
 use crate::state::{RelayerState, StatePublisher};
 
@@ -104,6 +104,10 @@ fn text(found: &Found, config: &Config) -> Vec<String> {
     lines.push(format!("size     {size}; at most {most}"));
     if let Some(verdict) = &found.verdict {
         lines.push(format!("imports  {}", found.imports.join(", ")));
+        lines.push(format!(
+            "as an extension it needs {}",
+            Grants::needed(&found.imports).as_setting()
+        ));
         lines.push(String::new());
         lines.extend(verdict.rules.iter().flat_map(rule));
         lines.push(String::new());

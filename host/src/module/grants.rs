@@ -41,6 +41,11 @@ impl Grants {
         Ok(Self(grantable().filter(is_named).collect()))
     }
 
+    /// What a module with these imports needs.
+    pub(crate) fn needed(imports: &[String]) -> Self {
+        Self(Self::none().lack(imports))
+    }
+
     /// The names of those of these imports that are not granted; each import is
     /// one of the contract's, such as `relayer:rest/state@0.1.0`.
     pub(super) fn lack(&self, imports: &[String]) -> Vec<&'static str> {
@@ -60,7 +65,7 @@ impl Grants {
     }
 
     /// As they are written in the settings.
-    pub(super) fn as_setting(&self) -> String {
+    pub(crate) fn as_setting(&self) -> String {
         let names: Vec<_> = self.0.iter().map(|name| format!("\"{name}\"")).collect();
         format!("grants = [{}]", names.join(", "))
     }
