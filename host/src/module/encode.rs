@@ -40,8 +40,9 @@ fn has_note(module: &[u8]) -> bool {
 
 fn encode(module: &[u8]) -> Result<Vec<u8>, String> {
     // It is given whatever somebody made up.
-    let encoded =
-        catch_unwind(|| ComponentEncoder::default().module(module).and_then(|of| of.encode()));
+    let encoded = catch_unwind(|| {
+        ComponentEncoder::default().module(module).and_then(ComponentEncoder::encode)
+    });
     match encoded {
         Ok(Ok(component)) => Ok(component),
         Ok(Err(error)) => Err(format!("{error:#}")),
