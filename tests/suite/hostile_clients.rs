@@ -229,6 +229,7 @@ async fn is_full_with_three(limits: HttpLimits) {
             answer.contains("\r\nretry-after: 1\r\n") && answer.contains("\"Overloaded\""),
             "{answer}"
         );
+        assert!(answer.contains("\r\nx-request-id: "), "{answer}");
     }
 }
 

@@ -8,6 +8,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use hyper::HeaderMap;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
@@ -18,12 +19,13 @@ use tracing::warn;
 use super::connection::{self, Connections};
 use super::limits::HttpLimits;
 use super::liveness::{Clock, Liveness};
+use super::request_id::RequestId;
 use crate::log_rate::{Allowed, LogRate};
 
-/// What a client gets that there is no room for.
-const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\n\
+/// What a client gets that there is no room for, but for the request's id.
+const FULL: &str = "HTTP/1.1 503 Service Unavailable\r\n\
     content-type: application/json\r\ncontent-length: 116\r\n\
-    retry-after: 1\r\nconnection: close\r\n\r\n\
+    retry-after: 1\r\nconnection: close\r\nx-request-id: ID\r\n\r\n\
     {\"status\":\"error\",\"result\":{\"name\":\"Overloaded\",\"msg\":\"too many connections are open, all of them busy; try again\"}}";
 
 /// Those that are refused and listened to for a while, and how long.
@@ -189,7 +191,8 @@ impl Open {
             );
         }
         // Where it does not fit, its client finds the connection closed.
-        stream.try_write(FULL).ok();
+        let id = RequestId::of(&HeaderMap::new());
+        stream.try_write(FULL.replace("ID", &id.to_string()).as_bytes()).ok();
         if let Ok(turn) = Arc::clone(&self.leaving).try_acquire_owned() {
             tokio::spawn(async move {
                 timeout(LEAVE, leave(stream)).await.ok();
@@ -224,8 +227,7 @@ mod tests {
 
     #[test]
     fn the_refusal_is_as_long_as_it_says() {
-        let text = std::str::from_utf8(FULL).unwrap();
-        let (head, body) = text.split_once("\r\n\r\n").unwrap();
+        let (head, body) = FULL.split_once("\r\n\r\n").unwrap();
         assert!(
             head.contains(&format!("\r\ncontent-length: {}\r\n", body.len())),
             "{}",
