@@ -8,8 +8,6 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::uri::PathAndQuery;
 use http::{HeaderMap, Method};
-use tokio::runtime::Runtime;
-use tokio::sync::oneshot;
 use tracing::{Instrument, info_span};
 
 use super::compare::{self, Change, Difference};
@@ -86,30 +84,14 @@ impl Examination {
     /// more; but what is being compiled in this process, for want of a code
     /// cache with a compiler, is compiled to its end.
     pub(super) async fn run(self) -> Result<Option<Found>, Refused> {
-        let fault = |error: &dyn std::fmt::Display| {
-            Refused(Refusal::Host, format!("the host cannot look at the module: {error}"))
-        };
-        let (mut sender, receiver) = oneshot::channel();
         let mount = Arc::clone(&self.progress.mount);
         // What it logs is not said in service.
         let name = one_line(&cut(&self.candidate.source.name()));
         let span = info_span!("candidate", mount = %mount.path(), name);
-        let work = move |runtime: &Runtime| {
-            let found = runtime.block_on(async {
-                tokio::select! {
-                    biased;
-                    () = sender.closed() => None,
-                    found = self.examine().instrument(span) => Some(found),
-                }
-            });
-            if let Some(found) = found {
-                drop(sender.send(found));
-            }
-        };
-        mount.examiner.run(Box::new(work)).map_err(|error| fault(&error))?;
-        receiver
-            .await
-            .map_err(|_| fault(&"its thread panicked; this is a bug, please report it"))?
+        let found = mount.examiner.aside(self.examine().instrument(span)).await;
+        found.map_err(|error| {
+            Refused(Refusal::Host, format!("the host cannot look at the module: {error}"))
+        })?
     }
 
     async fn examine(self) -> Result<Option<Found>, Refused> {

@@ -9,12 +9,13 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use tokio::runtime::{Builder, Runtime};
+use tokio::sync::oneshot;
 
 /// The priority: the least there is.
 const NICE: i32 = 19;
 
 /// What is to be done, on a runtime of the thread's own.
-pub(super) type Work = Box<dyn FnOnce(&Runtime) + Send>;
+type Work = Box<dyn FnOnce(&Runtime) + Send>;
 
 /// A thread that is started when there is something to do, and ends with this.
 #[derive(Default)]
@@ -23,8 +24,30 @@ pub(super) struct Examiner {
 }
 
 impl Examiner {
-    /// Has this done when what was given before is done.
-    pub(super) fn run(&self, work: Work) -> io::Result<()> {
+    /// Does this when what was given before is done; it is given up when what is
+    /// returned is dropped.
+    pub(super) async fn aside<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> io::Result<T> {
+        let (mut sender, receiver) = oneshot::channel();
+        self.run(Box::new(move |runtime| {
+            let done = runtime.block_on(async {
+                tokio::select! {
+                    biased;
+                    () = sender.closed() => None,
+                    done = work => Some(done),
+                }
+            });
+            if let Some(done) = done {
+                drop(sender.send(done));
+            }
+        }))?;
+        let panicked = "its thread panicked; this is a bug, please report it";
+        receiver.await.map_err(|_| io::Error::other(panicked))
+    }
+
+    fn run(&self, work: Work) -> io::Result<()> {
         let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
         let work = match &*thread {
             None => work,

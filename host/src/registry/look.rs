@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use http::uri::PathAndQuery;
 use http::{HeaderMap, Method};
-use tokio::sync::oneshot;
 use tracing::{Instrument, info_span};
 
 use super::examine;
@@ -58,22 +57,10 @@ impl Mount {
         &self,
         look: impl Future<Output = Result<(), String>> + Send + 'static,
     ) -> Result<(), String> {
-        let (mut sender, receiver) = oneshot::channel();
         let look = look.instrument(info_span!("look", mount = %self.path()));
-        let work = self.examiner.run(Box::new(move |runtime| {
-            let found = runtime.block_on(async {
-                tokio::select! {
-                    biased;
-                    () = sender.closed() => None,
-                    found = look => Some(found),
-                }
-            });
-            if let Some(found) = found {
-                drop(sender.send(found));
-            }
-        }));
-        work.map_err(|error| format!("the host cannot look at the module: {error}"))?;
-        let found = receiver.await.unwrap_or_else(|_| Err("the look at it panicked".to_owned()));
+        let found = self.examiner.aside(look).await;
+        let found =
+            found.map_err(|error| format!("the host cannot look at the module: {error}"))?;
         found.map_err(|reason| one_line(&cut(&reason)))
     }
 }
