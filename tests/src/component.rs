@@ -163,22 +163,30 @@ const BUMP: &str = r#"(global $free (mut i32) (i32.const 65536))
             (i32.and (i32.add (i32.add (local.get $start) (local.get 3)) (i32.const 7)) (i32.const -8)))
         (local.get $start))"#;
 
+/// A component with these fields, an import first, and this code as its handler.
+fn calling(fields: &str, code: &str) -> Vec<u8> {
+    of_module(&format!(
+        r#"(module
+            {fields}
+            (memory (export "memory") 4)
+            {BUMP}
+            (func (export "relayer:rest/handler@0.1.0#handle")
+                (param i32 i32 i32 i32 i32 i32 i32) (result i32)
+                {code}))"#
+    ))
+}
+
 /// A component that answers 200, and one more for each value of the header
 /// `X-Count`.
 #[must_use]
 pub fn that_counts() -> Vec<u8> {
-    of_module(&format!(
-        r#"(module
-            (import "relayer:rest/request@0.1.0" "header" (func $header (param i32 i32 i32)))
-            (memory (export "memory") 4)
-            (data (i32.const 64) "X-Count")
-            {BUMP}
-            (func (export "relayer:rest/handler@0.1.0#handle")
-                (param i32 i32 i32 i32 i32 i32 i32) (result i32)
-                (call $header (i32.const 64) (i32.const 7) (i32.const 128))
-                (i32.store16 (i32.const 0) (i32.add (i32.const 200) (i32.load (i32.const 132))))
-                i32.const 0))"#
-    ))
+    calling(
+        r#"(import "relayer:rest/request@0.1.0" "header" (func $header (param i32 i32 i32)))
+           (data (i32.const 64) "X-Count")"#,
+        "(call $header (i32.const 64) (i32.const 7) (i32.const 128))
+           (i32.store16 (i32.const 0) (i32.add (i32.const 200) (i32.load (i32.const 132))))
+           i32.const 0",
+    )
 }
 
 /// A component that counts to a number and then answers a status, and one more
@@ -216,35 +224,25 @@ pub fn that_imports(interface: &str, function: &str, numbers: usize) -> Vec<u8> 
 /// is one; on `/spare` in any case.
 #[must_use]
 pub fn that_needs_a_chain() -> Vec<u8> {
-    of_module(&format!(
-        r#"(module
-            (import "relayer:rest/chains@0.1.0" "ids" (func $ids (param i32)))
-            (memory (export "memory") 4)
-            {BUMP}
-            (func (export "relayer:rest/handler@0.1.0#handle")
-                (param i32 i32 i32 i32 i32 i32 i32) (result i32)
-                (call $ids (i32.const 128))
-                (if (i32.ne (local.get 3) (i32.const 6))
-                    (then (if (i32.eqz (i32.load (i32.const 140))) (then unreachable))))
-                (i32.store16 (i32.const 0) (i32.const 204))
-                i32.const 0))"#
-    ))
+    calling(
+        r#"(import "relayer:rest/chains@0.1.0" "ids" (func $ids (param i32)))"#,
+        "(call $ids (i32.const 128))
+           (if (i32.ne (local.get 3) (i32.const 6))
+               (then (if (i32.eqz (i32.load (i32.const 140))) (then unreachable))))
+           (i32.store16 (i32.const 0) (i32.const 204))
+           i32.const 0",
+    )
 }
 
 /// A component that answers 200 and where it is mounted.
 #[must_use]
 pub fn that_tells_its_mount() -> Vec<u8> {
-    of_module(&format!(
-        r#"(module
-            (import "relayer:rest/request@0.1.0" "mount" (func $mount (param i32)))
-            (memory (export "memory") 4)
-            {BUMP}
-            (func (export "relayer:rest/handler@0.1.0#handle")
-                (param i32 i32 i32 i32 i32 i32 i32) (result i32)
-                (call $mount (i32.const 12))
-                (i32.store16 (i32.const 0) (i32.const 200))
-                i32.const 0))"#
-    ))
+    calling(
+        r#"(import "relayer:rest/request@0.1.0" "mount" (func $mount (param i32)))"#,
+        "(call $mount (i32.const 12))
+           (i32.store16 (i32.const 0) (i32.const 200))
+           i32.const 0",
+    )
 }
 
 /// A component that answers 204 after counting to a number: 100 million take
