@@ -8,6 +8,7 @@
 //! | `connection.rs` | one connection |
 //! | `liveness.rs` | what each connection is doing, and when it is to end |
 //! | `watched.rs` | the stream, which tells when the client takes what it is sent |
+//! | `headless.rs` | answers to what has no head, in place of the library's own |
 //! | `outgoing.rs` | the body of an answer, on its way |
 //! | `request_check.rs` | what is looked at before a request is anybody's |
 //! | `service.rs` | one request, from its head to its answer |
@@ -26,6 +27,7 @@ mod connection;
 mod control_client;
 mod control_server;
 mod error;
+mod headless;
 mod limits;
 mod liveness;
 mod open;

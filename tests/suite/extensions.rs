@@ -11,10 +11,11 @@ use relayer_rest_tests::server::{TestServer, candidate, engine};
 
 /// Each interface that can be granted: a function in it, and how many numbers
 /// that takes.
-const INTERFACES: [(&str, &str, usize); 5] = [
+const INTERFACES: [(&str, &str, usize); 6] = [
     ("version", "components", 1),
     ("chains", "ids", 1),
     ("state", "current", 1),
+    ("snapshot", "unconfirmed-since", 1),
     ("request", "header", 3),
     ("log", "log", 3),
 ];
@@ -32,7 +33,7 @@ fn each_grant_is_withheld_and_given() {
         let start = format!(
             "module tool.wasm: imports relayer:rest/{name}@0.1.0, which it is not granted \
              (granted: {granted}); where it may, write grants = [\"version\", \"chains\", \
-             \"state\", \"request\", \"log\"] into its [[extension]]"
+             \"state\", \"snapshot\", \"request\", \"log\"] into its [[extension]]"
         );
         assert_eq!(error, start);
         let engine = all.clone().with_grants(Grants::of(&[name]).unwrap());

@@ -44,9 +44,16 @@ fn cases() -> Vec<Case> {
         case("trap-late", hostile::trap_late(), internal, trapped),
         case("trap-in-start", hostile::trap_in_start(), internal, trapped),
         case("spin-in-start", hostile::spin_in_start(), (504, "Timeout"), timed_out),
-        case("bad-pointer", component::of_handler("i32.const -4"), internal, |failures| {
-            failures.trapped
-        }),
+        case("bad-pointer", component::of_handler("i32.const -4"), internal, trapped),
+        case("allocator-traps", hostile::allocator("unreachable"), internal, trapped),
+        case(
+            "allocator-spins",
+            hostile::allocator("(loop br 0) i32.const 0"),
+            (504, "Timeout"),
+            timed_out,
+        ),
+        case("allocator-lies", hostile::allocator("i32.const -8"), internal, trapped),
+        case("trap-after-answer", hostile::trap_after_answer(), internal, trapped),
     ]
 }
 

@@ -1,6 +1,6 @@
 //! What the host shows and takes.
 
-use crate::bindings::relayer::rest::{chains, log, request, state, version};
+use crate::bindings::relayer::rest::{chains, log, request, snapshot, state, version};
 use crate::contract::{ChainConfig, Component, NotReady, RelayerState};
 
 pub use crate::bindings::relayer::rest::log::Level;
@@ -23,6 +23,12 @@ pub trait Host {
     /// The connected chains and the active workers; [`crate::State`] has their
     /// names in place. Of the interface `state`.
     fn state(&self) -> Result<RelayerState, NotReady>;
+    /// When anything that the ones above tell last changed, in nanoseconds since
+    /// 1970-01-01T00:00:00Z. Of the interface `snapshot`.
+    fn changed(&self) -> u64;
+    /// Since when the relayer has not confirmed what is shown, where it should
+    /// have, in the same unit. Of the interface `snapshot`.
+    fn unconfirmed_since(&self) -> Option<u64>;
     /// The values of the request's header of this name, whose case does not
     /// matter; empty where there is none. Of the interface `request`.
     fn header(&self, name: &str) -> Vec<Vec<u8>>;
@@ -54,6 +60,14 @@ impl Host for Contract {
         state::current()
     }
 
+    fn changed(&self) -> u64 {
+        snapshot::changed()
+    }
+
+    fn unconfirmed_since(&self) -> Option<u64> {
+        snapshot::unconfirmed_since()
+    }
+
     fn header(&self, name: &str) -> Vec<Vec<u8>> {
         request::header(name)
     }
@@ -82,6 +96,14 @@ impl<H: Host + ?Sized> Host for &H {
 
     fn state(&self) -> Result<RelayerState, NotReady> {
         (**self).state()
+    }
+
+    fn changed(&self) -> u64 {
+        (**self).changed()
+    }
+
+    fn unconfirmed_since(&self) -> Option<u64> {
+        (**self).unconfirmed_since()
     }
 
     fn header(&self, name: &str) -> Vec<Vec<u8>> {

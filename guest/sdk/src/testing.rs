@@ -44,6 +44,10 @@ pub struct MadeUp {
     /// The state, or why it is not known. At first one without chains or
     /// workers.
     pub state: Result<RelayerState, NotReady>,
+    /// When something last changed. At first 2026-01-01T00:00:00Z.
+    pub changed: u64,
+    /// Since when nothing is confirmed. At first it is.
+    pub unconfirmed_since: Option<u64>,
     /// The request's headers.
     pub headers: Vec<(String, Vec<u8>)>,
     /// Where the module is mounted. At first `/`.
@@ -66,6 +70,8 @@ impl MadeUp {
             components: vec![Component { name: "ibc-relayer".into(), version: "1.2.3".into() }],
             chains: Ok(Vec::new()),
             state: Ok(RelayerState { chains: Vec::new(), names, workers: Vec::new() }),
+            changed: 1_767_225_600_000_000_000,
+            unconfirmed_since: None,
             headers: Vec::new(),
             mount: "/".to_owned(),
             log: RefCell::default(),
@@ -149,6 +155,14 @@ impl Host for MadeUp {
 
     fn state(&self) -> Result<RelayerState, NotReady> {
         self.state.clone()
+    }
+
+    fn changed(&self) -> u64 {
+        self.changed
+    }
+
+    fn unconfirmed_since(&self) -> Option<u64> {
+        self.unconfirmed_since
     }
 
     fn header(&self, name: &str) -> Vec<Vec<u8>> {

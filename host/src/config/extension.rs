@@ -22,7 +22,7 @@ pub struct ExtensionConfig {
     /// loaded; what is swapped in later is another matter. Default: any.
     pub sha256: Option<Digest>,
     /// The interfaces of the contract that it may import: `version`, `chains`,
-    /// `state`, `request` and `log`. Default: none.
+    /// `state`, `snapshot`, `request` and `log`. Default: none.
     #[serde(default = "Grants::none")]
     pub grants: Grants,
     /// The section `[extension.limits]`: what the module may use.

@@ -28,6 +28,12 @@ pub(super) enum HostError {
     TargetTooLong,
     /// The request has too many headers.
     HeadersTooMany,
+    /// The request's head is too large.
+    HeadTooLarge,
+    /// What came is no request.
+    NotHttp,
+    /// There is no room for the connection.
+    ConnectionsTooMany,
     /// The request's body is too large.
     BodyTooLarge,
     /// The request's body is not what HTTP allows.
@@ -73,6 +79,19 @@ impl HostError {
                 "HeadersTooLarge",
                 "the request has too many headers",
             ),
+            Self::HeadTooLarge => (
+                StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+                "HeadersTooLarge",
+                "the head of the request is too large",
+            ),
+            Self::NotHttp => {
+                (StatusCode::BAD_REQUEST, "BadRequest", "this is no request that HTTP allows")
+            }
+            Self::ConnectionsTooMany => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "Overloaded",
+                "too many connections are open, all of them busy; try again",
+            ),
             Self::BodyTooLarge => (
                 StatusCode::PAYLOAD_TOO_LARGE,
                 "PayloadTooLarge",
@@ -112,7 +131,7 @@ impl HostError {
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         let retry_after = match self {
-            Self::Overloaded => Some(1),
+            Self::Overloaded | Self::ConnectionsTooMany => Some(1),
             Self::ExtensionUnavailable(seconds) => Some(seconds),
             _ => None,
         };

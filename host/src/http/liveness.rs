@@ -30,6 +30,8 @@ pub(super) struct Liveness {
     asked: AtomicU8,
     /// The system takes no more of what its client is sent. Of HTTP/1 only.
     is_blocked: AtomicBool,
+    /// There was a request of HTTP/1 whose answer is not all taken yet.
+    owes: AtomicBool,
     /// The bytes of bodies that were not all taken yet.
     unsent: AtomicUsize,
     closing: AtomicU8,
@@ -85,6 +87,7 @@ impl Liveness {
             sent: AtomicU32::new(0),
             asked: AtomicU8::new(NEVER),
             is_blocked: AtomicBool::new(false),
+            owes: AtomicBool::new(false),
             unsent: AtomicUsize::new(0),
             closing: AtomicU8::new(OPEN),
             lingers: AtomicBool::new(false),
@@ -96,6 +99,7 @@ impl Liveness {
     pub(super) fn begins(&self) {
         self.silent_since.store(BUSY, Relaxed);
         self.asked.store(ONE, Relaxed);
+        self.owes.store(true, Relaxed);
     }
 
     /// There is its answer, whose body has so many bytes.
@@ -126,6 +130,15 @@ impl Liveness {
     pub(super) fn is_flushed(&self) {
         self.unsent.store(0, Relaxed);
         self.is_blocked.store(false, Relaxed);
+        if self.silent_since.load(Relaxed) != BUSY {
+            self.owes.store(false, Relaxed);
+        }
+    }
+
+    /// Whether its client is sent nothing that it asked for: what is written
+    /// then is of the library's own accord.
+    pub(super) fn owes_nothing(&self) -> bool {
+        self.asked.load(Relaxed) != SEVERAL && !self.owes.load(Relaxed)
     }
 
     /// Whether the client leaves untaken what it was sent.

@@ -8,7 +8,6 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use hyper::HeaderMap;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
@@ -17,16 +16,11 @@ use tokio::time::timeout;
 use tracing::warn;
 
 use super::connection::{self, Connections};
+use super::error::HostError;
+use super::headless;
 use super::limits::HttpLimits;
 use super::liveness::{Clock, Liveness};
-use super::request_id::RequestId;
 use crate::log_rate::{Allowed, LogRate};
-
-/// What a client gets that there is no room for, but for the request's id.
-const FULL: &str = "HTTP/1.1 503 Service Unavailable\r\n\
-    content-type: application/json\r\ncontent-length: 116\r\n\
-    retry-after: 1\r\nconnection: close\r\nx-request-id: ID\r\n\r\n\
-    {\"status\":\"error\",\"result\":{\"name\":\"Overloaded\",\"msg\":\"too many connections are open, all of them busy; try again\"}}";
 
 /// Those that are refused and listened to for a while, and how long.
 const MOST_LEAVING: usize = 32;
@@ -191,8 +185,7 @@ impl Open {
             );
         }
         // Where it does not fit, its client finds the connection closed.
-        let id = RequestId::of(&HeaderMap::new());
-        stream.try_write(FULL.replace("ID", &id.to_string()).as_bytes()).ok();
+        stream.try_write(&headless::answer(HostError::ConnectionsTooMany)).ok();
         if let Ok(turn) = Arc::clone(&self.leaving).try_acquire_owned() {
             tokio::spawn(async move {
                 timeout(LEAVE, leave(stream)).await.ok();
@@ -213,7 +206,7 @@ async fn leave(mut stream: TcpStream) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::{FULL, Peer};
+    use super::Peer;
     use std::net::IpAddr;
 
     #[test]
@@ -223,16 +216,5 @@ mod tests {
         assert_ne!(peer("10.0.0.2"), peer("10.0.0.1"));
         assert_eq!(peer("2001:db8:1:2::1"), peer("2001:db8:1:2:ffff::"));
         assert_ne!(peer("2001:db8:1:2::1"), peer("2001:db8:1:3::1"));
-    }
-
-    #[test]
-    fn the_refusal_is_as_long_as_it_says() {
-        let (head, body) = FULL.split_once("\r\n\r\n").unwrap();
-        assert!(
-            head.contains(&format!("\r\ncontent-length: {}\r\n", body.len())),
-            "{}",
-            body.len()
-        );
-        serde_json::from_str::<serde_json::Value>(body).unwrap();
     }
 }

@@ -3,7 +3,7 @@
 
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::{Body, Incoming};
-use hyper::header::{HOST, HeaderValue};
+use hyper::header::{HOST, HeaderName, HeaderValue};
 use hyper::http::uri::PathAndQuery;
 use hyper::{Request, Version};
 use tokio::time::timeout;
@@ -19,6 +19,14 @@ pub(super) fn head<B>(request: &Request<B>, limits: &HttpLimits) -> Result<(), H
     }
     if request.headers().len() > limits.headers as usize {
         return Err(HostError::HeadersTooMany);
+    }
+    // Of HTTP/1 the library looks at what came; of HTTP/2 the size is that of RFC
+    // 9113, 6.5.2.
+    let size = |(name, value): (&HeaderName, &HeaderValue)| name.as_str().len() + value.len() + 32;
+    if request.version() == Version::HTTP_2
+        && request.headers().iter().map(size).sum::<usize>() as u64 > limits.head.as_u64()
+    {
+        return Err(HostError::HeadTooLarge);
     }
     let mut hosts = request.headers().get_all(HOST).iter().map(HeaderValue::as_bytes);
     let is_host = match (request.version(), request.uri().authority()) {

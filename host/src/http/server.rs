@@ -113,6 +113,8 @@ impl Server {
 
 fn builder(limits: &HttpLimits) -> Builder<TokioExecutor> {
     let head = usize::try_from(limits.head.as_u64()).unwrap_or(usize::MAX);
+    // What is larger than it may be, but not much, is answered by the host and not
+    // by the library, which says nothing but the status.
     let mut builder = Builder::new(TokioExecutor::new());
     builder.http1().max_buf_size(head);
     builder
@@ -120,7 +122,7 @@ fn builder(limits: &HttpLimits) -> Builder<TokioExecutor> {
         .timer(TokioTimer::new())
         .keep_alive_interval(HTTP2_SILENCE)
         .keep_alive_timeout(HTTP2_PONG)
-        .max_header_list_size(u32::try_from(head).unwrap_or(u32::MAX))
+        .max_header_list_size(u32::try_from(2 * head).unwrap_or(u32::MAX))
         .max_concurrent_streams(STREAMS)
         .max_send_buf_size(STREAM_BUFFER);
     builder

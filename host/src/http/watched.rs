@@ -1,4 +1,5 @@
-//! A connection's stream, which tells when the client takes what it is sent.
+//! A connection's stream, which tells when the client takes what it is sent,
+//! and has a say in what the library sends of its own accord.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -6,10 +7,12 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use bytes::{Buf, Bytes};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep};
 
+use super::headless;
 use super::liveness::Liveness;
 
 /// How long a client is listened to that is still sending after its last answer.
@@ -20,11 +23,14 @@ pub(super) struct Watched {
     stream: TcpStream,
     liveness: Arc<Liveness>,
     lingering: Option<Pin<Box<Sleep>>>,
+    /// What is sent in place of what the library wants to, as far as it is not
+    /// sent yet.
+    instead: Option<Bytes>,
 }
 
 impl Watched {
     pub(super) fn new(stream: TcpStream, liveness: Arc<Liveness>) -> Self {
-        Self { stream, liveness, lingering: None }
+        Self { stream, liveness, lingering: None, instead: None }
     }
 
     /// Reads what nobody wants, to its end or for a while: a connection that is
@@ -43,6 +49,37 @@ impl Watched {
                 return Poll::Ready(Ok(()));
             }
         }
+    }
+
+    /// Where this is of the library's own accord, and there is something better
+    /// to say: says that. The client may still be sending what it is told of.
+    fn replace(&mut self, bytes: &[u8]) {
+        if self.instead.is_none()
+            && self.liveness.owes_nothing()
+            && let Some(instead) = headless::instead(bytes)
+        {
+            self.instead = Some(instead.into());
+            self.liveness.linger();
+        }
+    }
+
+    /// Writes that, and then has taken all of the `length` bytes that it was to
+    /// replace.
+    fn poll_instead(
+        &mut self,
+        context: &mut Context<'_>,
+        length: usize,
+    ) -> Option<Poll<io::Result<usize>>> {
+        let instead = self.instead.as_mut()?;
+        while !instead.is_empty() {
+            match Pin::new(&mut self.stream).poll_write(context, instead) {
+                Poll::Ready(Ok(0)) => return Some(Poll::Ready(Ok(0))),
+                Poll::Ready(Ok(wrote)) => instead.advance(wrote),
+                unfinished => return Some(unfinished),
+            }
+        }
+        self.instead = None;
+        Some(Poll::Ready(Ok(length)))
     }
 
     fn stream(self: Pin<&mut Self>) -> Pin<&mut TcpStream> {
@@ -74,7 +111,11 @@ impl AsyncWrite for Watched {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let wrote = self.as_mut().stream().poll_write(context, bytes);
+        self.replace(bytes);
+        let wrote = match self.poll_instead(context, bytes.len()) {
+            Some(wrote) => wrote,
+            None => self.as_mut().stream().poll_write(context, bytes),
+        };
         self.wrote(&wrote);
         wrote
     }
@@ -84,7 +125,15 @@ impl AsyncWrite for Watched {
         context: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let wrote = self.as_mut().stream().poll_write_vectored(context, slices);
+        if let Some(first) = slices.first() {
+            self.replace(first);
+        }
+        // The library's own answers are in one piece.
+        let wrote = match self.poll_instead(context, slices.first().map_or(0, |first| first.len()))
+        {
+            Some(wrote) => wrote,
+            None => self.as_mut().stream().poll_write_vectored(context, slices),
+        };
         self.wrote(&wrote);
         wrote
     }

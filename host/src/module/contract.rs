@@ -14,11 +14,12 @@ pub(super) const HANDLER: (&str, &str) = ("handler", "handle");
 pub(super) const TYPES: &str = "types";
 
 /// The interfaces that a module may import, with their functions.
-pub(super) const IMPORTS: [(&str, &[&str]); 6] = [
+pub(super) const IMPORTS: [(&str, &[&str]); 7] = [
     (TYPES, &[]),
     ("version", &["components"]),
     ("chains", &["ids", "config"]),
     ("state", &["current"]),
+    ("snapshot", &["changed", "unconfirmed-since"]),
     ("request", &["header", "mount"]),
     ("log", &["log"]),
 ];

@@ -16,6 +16,8 @@ pub(super) fn define(linker: &mut Linker<Call>) -> wasmtime::Result<()> {
     function(linker, "chains", "ids", |call, ()| (call.chain_ids(),))?;
     function(linker, "chains", "config", |call, (id,): (String,)| (call.chain(&id),))?;
     function(linker, "state", "current", |call, ()| (call.state(),))?;
+    function(linker, "snapshot", "changed", |call, ()| (call.changed(),))?;
+    function(linker, "snapshot", "unconfirmed-since", |call, ()| (call.unconfirmed_since(),))?;
     function(linker, "request", "header", |call, (name,): (String,)| (call.header(&name),))?;
     function(linker, "request", "mount", |call, ()| (call.mount(),))?;
     function(linker, "log", "log", |call, (level, message): (wire::Level, String)| {
@@ -41,6 +43,14 @@ impl Call {
 
     fn state(&mut self) -> Arc<wire::Known<wire::RelayerState>> {
         self.view.status().derived(|status| wire::known(status, wire::relayer_state))
+    }
+
+    fn changed(&mut self) -> u64 {
+        wire::timestamp(self.view.changed())
+    }
+
+    fn unconfirmed_since(&mut self) -> Option<u64> {
+        self.view.unconfirmed_since().map(wire::timestamp)
     }
 
     fn header(&mut self, name: &str) -> Vec<Vec<u8>> {

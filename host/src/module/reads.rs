@@ -6,6 +6,7 @@
 //! whoever reads the same finds the same.
 
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
@@ -37,6 +38,8 @@ pub struct Reads {
     chain_ids: Option<Generation>,
     chains: Vec<(ChainId, Option<Generation>)>,
     status: Option<Generation>,
+    changed: Option<Generation>,
+    unconfirmed_since: Option<Option<SystemTime>>,
     headers: Vec<(HeaderName, Vec<HeaderValue>)>,
     /// There was more than the record holds.
     more: bool,
@@ -87,6 +90,18 @@ impl View {
         status
     }
 
+    /// When something that it could see last changed.
+    pub(super) fn changed(&mut self) -> SystemTime {
+        let changed = self.snapshot.changed();
+        self.reads.changed = Some(changed.generation);
+        changed.time
+    }
+
+    /// Since when nothing that it can see is confirmed, where it should be.
+    pub(super) fn unconfirmed_since(&mut self) -> Option<SystemTime> {
+        *self.reads.unconfirmed_since.insert(self.snapshot.unconfirmed_since())
+    }
+
     /// The values of the headers of a name, or that there are none.
     pub(super) fn header(&mut self, name: &HeaderName) -> Vec<HeaderValue> {
         let values: Vec<_> = self.request.headers.get_all(name).iter().cloned().collect();
@@ -126,6 +141,8 @@ impl Reads {
             && same(self.components, snapshot.components().generation())
             && same(self.chain_ids, snapshot.chain_ids().generation())
             && same(self.status, snapshot.status().generation())
+            && same(self.changed, snapshot.changed().generation)
+            && self.unconfirmed_since.is_none_or(|read| read == snapshot.unconfirmed_since())
             && chains_known
             && self
                 .chains
@@ -176,11 +193,12 @@ impl Reads {
 
 #[cfg(test)]
 mod tests {
-    use super::{MOST_READS, ModuleRequest, Reads, View};
+    use super::{MOST_READS, ModuleRequest, Reads, Stale, View};
     use crate::state::{ChainConfig, ChainKind, Component, NotReady, RelayerState, StatePublisher};
     use http::uri::PathAndQuery;
     use http::{HeaderMap, HeaderName, Method};
     use std::sync::Arc;
+    use std::time::Instant;
 
     fn request(headers: HeaderMap) -> Arc<ModuleRequest> {
         let target = PathAndQuery::from_static("/");
@@ -281,6 +299,25 @@ mod tests {
                 check(&publisher, record, read != changed);
             }
         }
+    }
+
+    #[test]
+    fn moments_are_read_too() {
+        let publisher = publisher();
+        let changed = reads(&publisher, |view| _ = view.changed());
+        let unconfirmed = reads(&publisher, |view| assert!(view.unconfirmed_since().is_none()));
+        publisher.set_stale(None);
+        check(&publisher, &changed, true);
+        publisher.set_stale(Some(Stale { since: Instant::now(), chains: true }));
+        check(&publisher, &changed, true);
+        check(&publisher, &unconfirmed, false);
+        let since = reads(&publisher, |view| assert!(view.unconfirmed_since().is_some()));
+        check(&publisher, &since, true);
+        publisher.set_chain(chain("c"));
+        check(&publisher, &changed, false);
+        check(&publisher, &since, true);
+        publisher.set_stale(None);
+        check(&publisher, &since, false);
     }
 
     #[test]

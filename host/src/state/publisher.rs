@@ -3,11 +3,12 @@
 use std::collections::HashMap;
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
 
 use arc_swap::ArcSwap;
 
 use super::relayer::{Component, NotReady, RelayerState};
-use super::snapshot::{Generation, Slice, Snapshot, Stale};
+use super::snapshot::{Changed, Generation, Slice, Snapshot, Stale};
 use super::{ChainConfig, ChainId};
 
 /// Where a source puts what it knows of the relayer. Cheap to clone; works
@@ -206,7 +207,14 @@ impl StatePublisher {
     /// Says that what is published is no more than what was last known; `None`
     /// where it is up to date. Answers made from it then carry their age.
     pub fn set_stale(&self, stale: Option<Stale>) {
-        self.publish(|snapshot, _| snapshot.stale = stale);
+        self.publish(|snapshot, _| {
+            if snapshot.stale == stale {
+                return;
+            }
+            snapshot.stale = stale;
+            let before = |stale: Stale| SystemTime::now().checked_sub(stale.since.elapsed());
+            snapshot.unconfirmed_since = stale.and_then(before);
+        });
     }
 
     /// Publishes the present snapshot with a change, whose new slices get the
@@ -219,6 +227,9 @@ impl StatePublisher {
         let mut snapshot = Snapshot::clone(&self.shared.current.load());
         snapshot.generation = next;
         change(&mut snapshot, next);
+        if snapshot.has(next) {
+            snapshot.changed = Changed { generation: next, time: SystemTime::now() };
+        }
         self.shared.current.store(Arc::new(snapshot));
         *newest = next;
     }
@@ -240,8 +251,9 @@ impl StateReader {
 
 #[cfg(test)]
 mod tests {
-    use super::{DuplicateChain, StatePublisher};
+    use super::{DuplicateChain, Stale, StatePublisher, SystemTime};
     use crate::state::{ChainConfig, ChainKind, Component, NotReady, Object, RelayerState, Worker};
+    use std::time::Instant;
 
     fn chain(id: &str) -> ChainConfig {
         ChainConfig::new(id, ChainKind::CosmosSdk)
@@ -274,6 +286,46 @@ mod tests {
         assert_eq!(before.chain_ids().generation(), after.chain_ids().generation());
         assert_eq!(generation(&before, "a"), generation(&after, "a"));
         assert!(generation(&before, "b") < generation(&after, "b"));
+    }
+
+    #[test]
+    fn what_changed_last_says_when() {
+        let publisher = StatePublisher::new();
+        let changed = || publisher.reader().snapshot().changed();
+        let first = changed();
+        let publications: [fn(&StatePublisher); 6] = [
+            |publisher| publisher.set_chains(vec![chain("a"), chain("b")]).unwrap(),
+            |publisher| publisher.set_chain(ChainConfig { max_gas: Some(1), ..chain("a") }),
+            |publisher| publisher.set_state(RelayerState::default()),
+            |publisher| publisher.set_components(Vec::new()),
+            |publisher| publisher.remove_chain(&"a".into()),
+            |publisher| publisher.set_not_ready(NotReady::default()),
+        ];
+        for publish in publications {
+            let before = changed();
+            publish(&publisher);
+            let after = changed();
+            assert!(before.generation < after.generation && before.time <= after.time);
+            publish(&publisher);
+            publisher.set_stale(None);
+            assert_eq!(changed(), after);
+        }
+        assert!(first.time.elapsed().is_ok());
+    }
+
+    #[test]
+    fn what_is_not_confirmed_has_one_moment() {
+        let publisher = StatePublisher::new();
+        let since = || publisher.reader().snapshot().unconfirmed_since();
+        assert_eq!(since(), None);
+        let now = Instant::now();
+        publisher.set_stale(Some(Stale { since: now, chains: true }));
+        let first = since().unwrap();
+        assert!(first <= SystemTime::now());
+        publisher.set_stale(Some(Stale { since: now, chains: true }));
+        assert_eq!(since(), Some(first));
+        publisher.set_stale(None);
+        assert_eq!(since(), None);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
 use super::relayer::{Component, NotReady, RelayerState};
 use super::{ChainConfig, ChainId};
@@ -81,6 +81,7 @@ pub type Known<T> = Result<T, NotReady>;
 #[derive(Debug, Clone)]
 pub struct Snapshot {
     pub(super) generation: Generation,
+    pub(super) changed: Changed,
     pub(super) components: Slice<Vec<Component>>,
     pub(super) chain_ids: Slice<Known<Vec<ChainId>>>,
     pub(super) chains: HashMap<ChainId, Slice<ChainConfig>>,
@@ -88,6 +89,17 @@ pub struct Snapshot {
     /// What it was doing before that was not known any more.
     pub(super) before_not_ready: Option<Slice<Known<RelayerState>>>,
     pub(super) stale: Option<Stale>,
+    /// The same moment on the clock that everybody has.
+    pub(super) unconfirmed_since: Option<SystemTime>,
+}
+
+/// When something of a relayer last changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Changed {
+    /// The generation of what changed: nothing that is shown has a newer one.
+    pub generation: Generation,
+    /// The time.
+    pub time: SystemTime,
 }
 
 /// What is known is no longer confirmed by its source.
@@ -106,6 +118,7 @@ impl Snapshot {
         let start = Generation(0);
         Self {
             generation: start,
+            changed: Changed { generation: start, time: SystemTime::now() },
             components: Slice::new(
                 vec![Component {
                     name: "ibc-relayer".to_owned(),
@@ -118,6 +131,7 @@ impl Snapshot {
             status: Slice::new(Err(NotReady::default()), start),
             before_not_ready: None,
             stale: None,
+            unconfirmed_since: None,
         }
     }
 
@@ -125,6 +139,12 @@ impl Snapshot {
     #[must_use]
     pub fn generation(&self) -> Generation {
         self.generation
+    }
+
+    /// When something that is shown last changed.
+    #[must_use]
+    pub fn changed(&self) -> Changed {
+        self.changed
     }
 
     /// The relayer's parts, `ibc-relayer` first.
@@ -150,6 +170,20 @@ impl Snapshot {
     #[must_use]
     pub fn stale(&self) -> Option<Stale> {
         self.stale
+    }
+
+    /// The same, on the clock that everybody has.
+    #[must_use]
+    pub fn unconfirmed_since(&self) -> Option<SystemTime> {
+        self.unconfirmed_since
+    }
+
+    /// Whether something of it is of this generation.
+    pub(super) fn has(&self, generation: Generation) -> bool {
+        self.components.generation() == generation
+            || self.chain_ids.generation() == generation
+            || self.status.generation() == generation
+            || self.chains.values().any(|chain| chain.generation() == generation)
     }
 
     /// What the relayer is doing, sorted.

@@ -5,12 +5,17 @@ use super::of_module;
 
 /// A module with this code as its handler, and more fields before it.
 fn module(memory: &str, fields: &str, code: &str) -> Vec<u8> {
+    module_with_allocator(memory, fields, "i32.const 65536", code)
+}
+
+/// The same, which gives out memory by this code.
+fn module_with_allocator(memory: &str, fields: &str, allocate: &str, code: &str) -> Vec<u8> {
     of_module(&format!(
         r#"(module
             {fields}
             (memory (export "memory") {memory})
             (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32)
-                i32.const 65536)
+                {allocate})
             (func (export "relayer:rest/handler@0.1.0#handle")
                 (param i32 i32 i32 i32 i32 i32 i32) (result i32)
                 {code}))"#
@@ -127,4 +132,19 @@ pub fn trap_in_start() -> Vec<u8> {
 #[must_use]
 pub fn spin_in_start() -> Vec<u8> {
     module("2", "(func $start (loop br 0)) (start $start)", "i32.const 0")
+}
+
+/// Does this where it is asked for memory, before it is given its request.
+#[must_use]
+pub fn allocator(allocate: &str) -> Vec<u8> {
+    module_with_allocator("2", "", allocate, "unreachable")
+}
+
+/// Traps when its answer is taken.
+#[must_use]
+pub fn trap_after_answer() -> Vec<u8> {
+    let fields =
+        r#"(func (export "cabi_post_relayer:rest/handler@0.1.0#handle") (param i32) unreachable)"#;
+    let code = "(i32.store16 (i32.const 0) (i32.const 204)) i32.const 0";
+    module("2", fields, code)
 }
