@@ -55,6 +55,9 @@ pub struct ModuleConfig {
     /// comes with `relayer-rest`, and of those that are swapped in where the
     /// swap does not say another. Default: `0.7`.
     pub dialect: Dialect,
+    /// Whether it may import WASI, too, of which nothing leads outside. Default:
+    /// it may not.
+    pub wasi: bool,
     /// The section `[module.limits]`: what the module may use.
     pub limits: Limits,
     /// The section `[module.budget]`: the failures that a module may have

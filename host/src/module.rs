@@ -14,6 +14,8 @@
 //! | `grants.rs` | which of its interfaces a mount's modules may import |
 //! | `encode.rs` | from what a compiler leaves to a component |
 //! | `load.rs` | from bytes to a module that can be asked, or why not |
+//! | `load_error.rs` | why not, and what to do about it |
+//! | `digest.rs` | the version of a component |
 //! | `audit.rs` | what a component asks for, against the contract |
 //! | `call.rs` | one request: its place, its run, and its time |
 //! | `long_runs.rs` | guests that run for longer than a tick |
@@ -23,6 +25,7 @@
 //! | `limiter.rs` | what an instance has of memory |
 //! | `tally.rs` | how often a module was asked, and how often it failed |
 //! | `imports.rs` | what an instance can call |
+//! | `wasi.rs` | the same of WASI, where a mount says so |
 //! | `reads.rs` | what an instance can see, and the record of what it saw |
 //! | `reused.rs` | an instance that is asked again and again, for benchmarks |
 //! | `wire.rs` | the contract's types, as they cross to a module |
@@ -31,6 +34,7 @@ mod audit;
 mod call;
 mod compiler;
 mod contract;
+mod digest;
 mod encode;
 mod engine;
 mod grants;
@@ -40,23 +44,27 @@ mod instance;
 mod limiter;
 mod limits;
 mod load;
+mod load_error;
 mod long_runs;
 mod reads;
 mod response;
 mod reused;
 mod tally;
 mod ticker;
+mod wasi;
 mod wire;
 
 pub use audit::Offence;
 pub use call::{CallError, ModuleAnswer, ModuleRequest, Place};
 pub use compiler::{CodeCache, compile};
 pub use contract::{CONTRACT_PACKAGE, CONTRACT_VERSION};
-pub use engine::{Engine, EngineError};
+pub use digest::{Digest, DigestError};
+pub use engine::{Engine, EngineError, EngineOptions};
 pub use grants::{Grants, UnknownGrant};
 pub use limits::{LimitError, Limits};
 pub(crate) use load::MOST_BYTES;
-pub use load::{API, Digest, DigestError, LoadError, Module};
+pub use load::{API, Module};
+pub use load_error::LoadError;
 pub use reads::Reads;
 pub use response::InvalidAnswer;
 #[doc(hidden)]

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `server.rs` | a server in this process, on a free port |
 //! | `client.rs` | one connection to it, HTTP/1.1 or HTTP/2, or raw bytes |
+//! | `cargo.rs` | builds of modules |
 //! | `command.rs` | the command, as a process |
 //! | `relayer.rs` | a scripted relayer, that answers well or goes wrong as told |
 //! | `measure.rs` | what benchmarks measure with |
@@ -19,6 +20,7 @@
 //! set-up panics where it happens.
 #![expect(clippy::missing_panics_doc, reason = "a harness fails by panicking")]
 
+pub mod cargo;
 pub mod client;
 pub mod command;
 pub mod component;

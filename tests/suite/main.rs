@@ -26,3 +26,4 @@ mod staleness;
 mod state;
 mod swapping;
 mod upstream;
+mod wasi;

@@ -2,8 +2,8 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 
+use relayer_rest_tests::cargo::{self, root};
 use relayer_rest_tests::client::Client;
 use relayer_rest_tests::command;
 
@@ -11,24 +11,13 @@ fn program() -> &'static Path {
     Path::new(env!("CARGO_BIN_EXE_relayer-rest-under-test"))
 }
 
-/// Runs cargo in a folder. What it needs was fetched for the workspace, whose
-/// versions it gets.
+/// Runs cargo in a folder of an author.
 fn cargo(folder: &Path, args: &[&str]) {
-    let output = Command::new(env!("CARGO"))
-        .args(args)
-        .arg("--offline")
-        .current_dir(folder)
-        .env("CARGO_TARGET_DIR", folder.join("target"))
-        .env_remove("RUSTFLAGS")
-        .env_remove("CARGO_ENCODED_RUSTFLAGS")
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    cargo::cargo(folder, &folder.join("target"), args);
 }
 
 #[tokio::test]
 async fn a_new_module_is_tested_built_checked_mounted_and_answers() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let folder = tempfile::tempdir().unwrap();
     let mine = folder.path().join("my-tool");
     let new = ["new", mine.to_str().unwrap()];
@@ -41,7 +30,7 @@ async fn a_new_module_is_tested_built_checked_mounted_and_answers() {
     assert_eq!(again.status, Some(2));
     assert!(again.stderr.contains("my-tool is there already"), "{}", again.stderr);
 
-    fs::copy(root.join("Cargo.lock"), mine.join("Cargo.lock")).unwrap();
+    fs::copy(root().join("Cargo.lock"), mine.join("Cargo.lock")).unwrap();
     cargo(&mine, &["test"]);
     cargo(&mine, &["module"]);
     let module = mine.join(module);

@@ -10,7 +10,7 @@ use super::{Failure, Ran, block_on, print, print_json};
 use crate::config::Config;
 use crate::conformance::{self, Cost, Dialect, RuleVerdict, Verdict};
 use crate::files;
-use crate::module::{Digest, Engine, Grants, Limits, LoadError, MOST_BYTES, Module};
+use crate::module::{Digest, Engine, EngineOptions, Grants, Limits, LoadError, MOST_BYTES, Module};
 use crate::state::hermes_config::HermesConfig;
 use crate::state::{RelayerState, StatePublisher};
 
@@ -39,8 +39,10 @@ struct Found {
     digest: Option<Digest>,
     /// The size of the component, in bytes.
     size: usize,
-    /// The interfaces of the contract that it imports.
+    /// The interfaces that it imports.
     imports: Vec<String>,
+    /// Whether some of them are of WASI, which a mount has to allow.
+    wasi: bool,
     passes: bool,
     /// Why it cannot be asked at all.
     error: Option<String>,
@@ -62,7 +64,9 @@ pub(super) fn run(args: &CheckArgs) -> Result<Ran, Failure> {
             Ok::<_, Failure>(publisher.reader().snapshot())
         })
         .transpose()?;
-    let engine = Engine::new(&config.module.limits)?;
+    // What of it a mount has to allow, is said.
+    let engine =
+        Engine::with(EngineOptions { wasi: true, ..EngineOptions::from(&config.module.limits) })?;
     let name = args.file.display().to_string();
     let bytes = files::read(&args.file, MOST_BYTES)
         .map_err(|source| LoadError::Unreadable { file: args.file.clone(), source });
@@ -70,6 +74,7 @@ pub(super) fn run(args: &CheckArgs) -> Result<Ran, Failure> {
         digest: bytes.as_ref().ok().map(|bytes| Digest::of(bytes)),
         size: bytes.as_ref().map_or(0, Vec::len),
         imports: Vec::new(),
+        wasi: false,
         passes: false,
         error: None,
         verdict: None,
@@ -79,6 +84,7 @@ pub(super) fn run(args: &CheckArgs) -> Result<Ran, Failure> {
         Err(error) => found.error = Some(error.to_string()),
         Ok(module) => {
             found.imports = module.imports();
+            found.wasi = found.imports.iter().any(|import| import.starts_with("wasi:"));
             let verdict = block_on(conformance::examine(&module, args.dialect, present))?;
             found.passes = verdict.passes();
             found.verdict = Some(verdict);
@@ -104,10 +110,9 @@ fn text(found: &Found, config: &Config) -> Vec<String> {
     lines.push(format!("size     {size}; at most {most}"));
     if let Some(verdict) = &found.verdict {
         lines.push(format!("imports  {}", found.imports.join(", ")));
-        lines.push(format!(
-            "as an extension it needs {}",
-            Grants::needed(&found.imports).as_setting()
-        ));
+        let grants = Grants::needed(&found.imports).as_setting();
+        let wasi = if found.wasi { ", wasi = true" } else { "" };
+        lines.push(format!("as an extension it needs {grants}{wasi}"));
         lines.push(String::new());
         lines.extend(verdict.rules.iter().flat_map(rule));
         lines.push(String::new());

@@ -10,7 +10,7 @@ use clap::Args;
 use tracing::warn;
 
 use super::{compile, path_from_env};
-use crate::module::{CodeCache, Engine, EngineError, Limits};
+use crate::module::{CodeCache, Engine, EngineError, EngineOptions};
 
 #[derive(Args, Clone)]
 pub(super) struct CodeCacheArgs {
@@ -24,11 +24,11 @@ pub(super) struct CodeCacheArgs {
 }
 
 impl CodeCacheArgs {
-    /// An engine that keeps what it compiles; or one that does not, where the
-    /// folder is no good and nobody asked for it.
-    pub(super) fn engine(&self, limits: &Limits) -> Result<Engine, EngineError> {
+    /// Such an engine, which keeps what it compiles; or one that does not, where
+    /// the folder is no good and nobody asked for it.
+    pub(super) fn engine(&self, options: EngineOptions) -> Result<Engine, EngineError> {
         if self.no_code_cache {
-            return Engine::new(limits);
+            return Engine::with(options);
         }
         let given = self.code_cache.clone().or_else(|| path_from_env("RELAYER_REST_CODE_CACHE"));
         let is_given = given.is_some();
@@ -36,19 +36,19 @@ impl CodeCacheArgs {
             Some(folder) => Some(std::path::absolute(&folder).unwrap_or(folder)),
             None => default_folder(),
         };
-        let Some(folder) = folder else { return Engine::new(limits) };
+        let Some(folder) = folder else { return Engine::with(options) };
         if !is_given && let Err(error) = own_folder(&folder) {
             warn!(folder = %folder.display(), %error, "compiled modules are not kept");
-            return Engine::new(limits);
+            return Engine::with(options);
         }
         let mut kept = CodeCache::new(folder);
         if let Some(program) = this_program() {
             kept = kept.with_compiler(program, vec![compile::NAME.into()]);
         }
-        match Engine::with_code_cache(limits, kept) {
+        match Engine::with(EngineOptions { code_cache: Some(kept), ..options.clone() }) {
             Err(error @ EngineError::CodeCache { .. }) if !is_given => {
                 warn!("{error}; compiled modules are not kept");
-                Engine::new(limits)
+                Engine::with(options)
             }
             engine => engine,
         }

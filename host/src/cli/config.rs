@@ -51,7 +51,7 @@ fn check(config: &Config) -> Result<Ran, Failure> {
 
 fn load(wanted: &Wanted) -> Result<Digest, ServeError> {
     let bytes = wanted.read()?;
-    let engine = Engine::new(&wanted.limits)?.with_grants(wanted.grants.clone());
+    let engine = Engine::with(wanted.engine())?;
     let module = Module::from_bytes(&engine, &wanted.name_of_file(), &bytes);
     Ok(module.map_err(|error| wanted.fault(error))?.digest())
 }

@@ -63,8 +63,8 @@ impl Modules {
         let mut loaded = Vec::new();
         for wanted in Wanted::all(config, origin.module.as_deref(), origin.dialect) {
             let bytes = wanted.read()?;
-            let engine = origin.code_cache.engine(&wanted.limits)?;
-            let module = compiled(&engine.with_grants(wanted.grants.clone()), &wanted, &bytes);
+            let engine = origin.code_cache.engine(wanted.engine())?;
+            let module = compiled(&engine, &wanted, &bytes);
             let mount = Arc::new(wanted.mount(module.map_err(|error| wanted.fault(error))?));
             let file = wanted.name_of_file();
             let digest = Digest::of(&bytes);
@@ -178,8 +178,7 @@ impl Modules {
         let engine = if let Some(mount) = same {
             mount.engine().clone()
         } else {
-            let engine = self.origin.code_cache.engine(&wanted.limits)?;
-            engine.with_grants(wanted.grants.clone())
+            self.origin.code_cache.engine(wanted.engine())?
         };
         let name = wanted.name_of_file();
         let module = Module::from_untrusted_bytes(&engine, &name, bytes, wanted.swap.memory);
@@ -251,8 +250,7 @@ fn compiled(engine: &Engine, wanted: &Wanted, bytes: &[u8]) -> Result<Module, Lo
         Err(error) => error,
     };
     let Some(folder) = engine.code_cache().map(Path::to_owned) else { return Err(error) };
-    let Ok(fresh) = Engine::new(engine.limits()) else { return Err(error) };
-    let fresh = fresh.with_grants(engine.grants().clone());
+    let Ok(fresh) = Engine::with(wanted.engine()) else { return Err(error) };
     let module = Module::from_bytes(&fresh, &name, bytes).map_err(|_| error)?;
     let folder = folder.display();
     warn!("code cache {folder}: what is kept there is damaged, and not used; remove the folder");

@@ -9,7 +9,7 @@ use super::serve::ServeError;
 use crate::config::Config;
 use crate::conformance::Dialect;
 use crate::files;
-use crate::module::{API, Digest, Grants, Limits, LoadError, MOST_BYTES, Module};
+use crate::module::{API, Digest, EngineOptions, Grants, Limits, LoadError, MOST_BYTES, Module};
 use crate::registry::{FaultBudget, Mount, MountPath, SwapLimits};
 
 /// A mount, as the settings want it.
@@ -20,9 +20,10 @@ pub(super) struct Wanted {
     /// Where its module is; nothing where it is the one that comes with this.
     pub(super) file: Option<PathBuf>,
     sha256: Option<Digest>,
-    pub(super) grants: Grants,
+    grants: Grants,
+    wasi: bool,
     dialect: Dialect,
-    pub(super) limits: Limits,
+    limits: Limits,
     budget: FaultBudget,
     pub(super) swap: SwapLimits,
 }
@@ -41,6 +42,7 @@ impl Wanted {
             // That is of the file in the settings.
             sha256: config.module.sha256.filter(|_| module.is_none()),
             grants: Grants::all(),
+            wasi: config.module.wasi,
             dialect: dialect.unwrap_or(config.module.dialect),
             limits: config.module.limits.clone(),
             budget: config.module.budget.clone(),
@@ -52,12 +54,19 @@ impl Wanted {
             file: Some(extension.module.clone()),
             sha256: extension.sha256,
             grants: extension.grants.clone(),
+            wasi: extension.wasi,
             dialect: Dialect::Any,
             limits: extension.limits.clone(),
             budget: extension.budget.clone(),
             swap: config.swap.clone(),
         });
         std::iter::once(api).chain(extensions).collect()
+    }
+
+    /// What runs its module.
+    pub(super) fn engine(&self) -> EngineOptions {
+        let (limits, grants) = (self.limits.clone(), self.grants.clone());
+        EngineOptions { limits, grants, wasi: self.wasi, code_cache: None }
     }
 
     /// The component, which is the one that was meant.

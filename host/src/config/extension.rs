@@ -25,6 +25,10 @@ pub struct ExtensionConfig {
     /// `state`, `snapshot`, `request` and `log`. Default: none.
     #[serde(default = "Grants::none")]
     pub grants: Grants,
+    /// Whether it may import WASI, too, of which nothing leads outside. Default:
+    /// it may not.
+    #[serde(default)]
+    pub wasi: bool,
     /// The section `[extension.limits]`: what the module may use.
     #[serde(default)]
     pub limits: Limits,

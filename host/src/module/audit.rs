@@ -6,12 +6,18 @@ use wasmtime::component::Component;
 use wasmtime::component::types::ComponentItem;
 
 use super::contract::{CONTRACT_PACKAGE, CONTRACT_VERSION, HANDLER, IMPORTS, interface};
+use super::wasi;
 
 /// Something that a component imports and that the contract does not have.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Offence {
     /// An interface or function of someone else, or that is in no version.
     Unknown {
+        /// The import's full name.
+        import: String,
+    },
+    /// An interface of WASI, which its mount does not have.
+    Wasi {
         /// The import's full name.
         import: String,
     },
@@ -32,6 +38,7 @@ pub enum Offence {
 impl Display for Offence {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Wasi { import } => write!(f, "{import} (of WASI)"),
             Self::Unknown { import } => write!(f, "{import} (not in the contract)"),
             Self::Version { import } => {
                 write!(f, "{import} (the host has version {CONTRACT_VERSION})")
@@ -46,8 +53,8 @@ impl Display for Offence {
     }
 }
 
-/// Every import that the contract does not have.
-pub(super) fn imports(component: &Component) -> Vec<Offence> {
+/// Every import that the contract does not have, nor WASI where there is that.
+pub(super) fn imports(component: &Component, has_wasi: bool) -> Vec<Offence> {
     let engine = component.engine();
     let mut offences = Vec::new();
     for (name, import) in component.component_type().imports(engine) {
@@ -63,6 +70,10 @@ pub(super) fn imports(component: &Component) -> Vec<Offence> {
                 }));
             }
             (Ok(_), _) => offences.push(Offence::Unknown { import: name.to_owned() }),
+            (Err(_), _) if has_wasi && wasi::is_defined(name) => {}
+            (Err(_), _) if !has_wasi && wasi::is_defined(name) => {
+                offences.push(Offence::Wasi { import: name.to_owned() });
+            }
             (Err(offence), _) => offences.push(offence),
         }
     }

@@ -147,7 +147,10 @@ impl Place {
         let mut store = module.store(self.clock, Arc::clone(&request), snapshot);
         let handle = module.instantiate(&mut store).await?;
         let response = module.call(&mut store, &handle, &request).await?;
-        let Call { view, limiter, .. } = store.into_data();
+        let Call { mut view, limiter, wasi, .. } = store.into_data();
+        if wasi.is_some_and(|wasi| wasi.has_read_time()) {
+            view.changed();
+        }
         Ok(ModuleAnswer { response, reads: view.into_reads(), memory: limiter.most_memory() })
     }
 }

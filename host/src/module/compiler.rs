@@ -19,7 +19,8 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, Command};
 use wasmtime::component::Component;
 
-use super::load::{LoadError, MOST_BYTES};
+use super::load::MOST_BYTES;
+use super::load_error::LoadError;
 use super::{encode, engine};
 
 /// The most that is read of what a compiler says.

@@ -7,7 +7,7 @@ use std::panic::catch_unwind;
 use wasmparser::{Parser, Payload};
 use wit_component::ComponentEncoder;
 
-use super::load::LoadError;
+use super::load_error::LoadError;
 
 /// What the sections begin with in which that is noted.
 const NOTE: &str = "component-type";

@@ -16,15 +16,19 @@ use super::instance::Call;
 use super::limits::{LimitError, Limits, bytes};
 use super::long_runs::LongRuns;
 use super::ticker::Ticker;
+use super::wasi;
 use crate::admission::Admission;
 use crate::answer::Turns;
 use crate::log_rate::LogRate;
 
-/// Tables of a component: one of its own, and those that adapters bring.
+/// Tables of a component: one of its own, and those that adapters bring; with
+/// WASI, those of the libraries of a runtime, too.
 const TABLES: u32 = 4;
+const TABLES_WITH_WASI: u32 = 16;
 
-/// Core instances of a component: its own, and those that adapters bring.
+/// Core instances of a component, in the same way.
 const CORE_INSTANCES: u32 = 8;
+const CORE_INSTANCES_WITH_WASI: u32 = 64;
 
 /// What of an instance's memory stays with the process for the next one, in
 /// bytes: what the state of some thousand workers touches. More makes larger
@@ -52,11 +56,26 @@ pub struct Engine {
     pub(super) ticker: Arc<Ticker>,
     pub(super) admission: Arc<Admission>,
     pub(super) long_runs: Arc<LongRuns>,
-    pub(super) limits: Limits,
-    pub(super) grants: Grants,
     pub(super) log_rate: Arc<LogRate>,
-    pub(super) code_cache: Option<Arc<CodeCache>>,
+    pub(super) options: Arc<EngineOptions>,
     compressing: Turns,
+}
+
+/// What an engine is to be like.
+#[derive(Debug, Clone)]
+pub struct EngineOptions {
+    /// What its modules may use.
+    pub limits: Limits,
+    /// Which interfaces of the contract its modules may import. Default: all.
+    pub grants: Grants,
+    /// Whether its modules may import WASI 0.2 as well, of which nothing leads
+    /// outside: no files, sockets, environment or arguments; a clock that stands
+    /// still at the time when the relayer last changed, random numbers from a
+    /// fixed seed, and stdout and stderr for the log. Default: they may not.
+    pub wasi: bool,
+    /// Where it keeps what it compiles, so that what is there need not be
+    /// compiled again. Default: nowhere.
+    pub code_cache: Option<CodeCache>,
 }
 
 /// There is no engine.
@@ -87,19 +106,21 @@ pub enum EngineError {
     },
 }
 
+impl From<&Limits> for EngineOptions {
+    fn from(limits: &Limits) -> Self {
+        Self { limits: limits.clone(), grants: Grants::all(), wasi: false, code_cache: None }
+    }
+}
+
 impl Engine {
     /// An engine for modules under these limits.
     pub fn new(limits: &Limits) -> Result<Self, EngineError> {
-        Self::of(limits, None)
+        Self::with(limits.into())
     }
 
-    /// The same, which keeps what it compiles in a folder: what is there need
-    /// not be compiled again.
-    pub fn with_code_cache(limits: &Limits, code_cache: CodeCache) -> Result<Self, EngineError> {
-        Self::of(limits, Some(code_cache))
-    }
-
-    fn of(limits: &Limits, code_cache: Option<CodeCache>) -> Result<Self, EngineError> {
+    /// An engine that is like this.
+    pub fn with(options: EngineOptions) -> Result<Self, EngineError> {
+        let EngineOptions { limits, code_cache, .. } = &options;
         limits.check()?;
         let cache = code_cache.as_ref().map(|kept| cache(&kept.folder)).transpose()?;
         let fault = |reason| EngineError::Setup {
@@ -107,9 +128,12 @@ impl Engine {
             concurrency: limits.concurrency,
             memory: limits.memory,
         };
-        let wasmtime = wasmtime::Engine::new(&running(limits, cache)).map_err(fault)?;
+        let wasmtime = wasmtime::Engine::new(&running(&options, cache)).map_err(fault)?;
         let mut linker = Linker::new(&wasmtime);
         imports::define(&mut linker).map_err(fault)?;
+        if options.wasi {
+            wasi::define(&mut linker).map_err(fault)?;
+        }
         let ticker = Ticker::start(&wasmtime).map_err(|error| fault(error.into()))?;
         Ok(Self {
             wasmtime,
@@ -117,25 +141,30 @@ impl Engine {
             ticker: Arc::new(ticker),
             admission: Arc::new(Admission::new(limits)),
             long_runs: Arc::new(LongRuns::new()),
-            limits: limits.clone(),
-            grants: Grants::all(),
             log_rate: Arc::new(LogRate::new(limits.log_rate.as_u64())),
-            code_cache: code_cache.map(Arc::new),
+            options: Arc::new(options),
             compressing: Turns::default(),
         })
     }
 
     /// The same, whose modules may import these interfaces of the contract and
-    /// no others. Without this they may import all.
+    /// no others.
     #[must_use]
     pub fn with_grants(self, grants: Grants) -> Self {
-        Self { grants, ..self }
+        let options = Arc::new(EngineOptions { grants, ..(*self.options).clone() });
+        Self { options, ..self }
+    }
+
+    /// What it is like.
+    #[must_use]
+    pub fn options(&self) -> &EngineOptions {
+        &self.options
     }
 
     /// The interfaces that its modules may import.
     #[must_use]
     pub fn grants(&self) -> &Grants {
-        &self.grants
+        &self.options.grants
     }
 
     /// Whose turn it is to have an answer of its modules compressed.
@@ -146,13 +175,13 @@ impl Engine {
     /// The folder in which it keeps what it compiles.
     #[must_use]
     pub fn code_cache(&self) -> Option<&Path> {
-        self.code_cache.as_ref().map(|kept| &*kept.folder)
+        self.options.code_cache.as_ref().map(|kept| &*kept.folder)
     }
 
     /// What modules may use.
     #[must_use]
     pub fn limits(&self) -> &Limits {
-        &self.limits
+        &self.options.limits
     }
 }
 
@@ -165,12 +194,13 @@ pub(super) fn cache(folder: &Path) -> Result<Cache, EngineError> {
 }
 
 /// How instances run.
-fn running(limits: &Limits, cache: Option<Cache>) -> Config {
+fn running(options: &EngineOptions, cache: Option<Cache>) -> Config {
+    let limits = &options.limits;
     let mut config = compiling(cache);
     config
         .max_wasm_stack(bytes(limits.stack))
         .async_stack_size(bytes(limits.stack) + HOST_STACK)
-        .allocation_strategy(InstanceAllocationStrategy::Pooling(pool(limits)));
+        .allocation_strategy(InstanceAllocationStrategy::Pooling(pool(options)));
     config
 }
 
@@ -188,19 +218,25 @@ pub(super) fn compiling(cache: Option<Cache>) -> Config {
     config
 }
 
-fn pool(limits: &Limits) -> PoolingAllocationConfig {
+fn pool(options: &EngineOptions) -> PoolingAllocationConfig {
+    let limits = &options.limits;
+    let (tables, core_instances) = if options.wasi {
+        (TABLES_WITH_WASI, CORE_INSTANCES_WITH_WASI)
+    } else {
+        (TABLES, CORE_INSTANCES)
+    };
     // One more than clients have: for looking at modules.
     let count = limits.concurrency + 1;
     let mut pool = PoolingAllocationConfig::new();
     pool.total_component_instances(count)
-        .total_core_instances(count * CORE_INSTANCES)
-        .max_core_instances_per_component(CORE_INSTANCES)
+        .total_core_instances(count * core_instances)
+        .max_core_instances_per_component(core_instances)
         .total_memories(count)
         .max_memories_per_component(1)
         .max_memory_size(bytes(limits.memory))
         .table_elements(limits.table as usize)
-        .total_tables(count * TABLES)
-        .max_tables_per_component(TABLES)
+        .total_tables(count * tables)
+        .max_tables_per_component(tables)
         .total_stacks(count)
         .linear_memory_keep_resident(MEMORY_KEPT)
         .table_keep_resident(MEMORY_KEPT)

@@ -1,6 +1,6 @@
 //! What an instance can call: the whole of what a module can see.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use http::HeaderName;
 use wasmtime::StoreContextMut;
@@ -66,7 +66,14 @@ impl Call {
 
     fn log(&mut self, level: wire::Level, message: &str) {
         let _span = self.span.enter();
-        self.log.write(&self.module, level, message);
+        match &self.wasi {
+            // What it prints counts, too.
+            Some(wasi) => {
+                let mut log = wasi.log().lock().unwrap_or_else(PoisonError::into_inner);
+                log.write(&self.module, level, message);
+            }
+            None => self.log.write(&self.module, level, message),
+        }
     }
 }
 

@@ -19,6 +19,7 @@ use super::load::Module;
 use super::reads::View;
 use super::response::{InvalidAnswer, response};
 use super::ticker::TICK;
+use super::wasi::Wasi;
 use super::wire;
 use crate::state::Snapshot;
 use crate::text::{cut, cut_at, one_line};
@@ -52,6 +53,8 @@ pub(super) struct Call {
     pub(super) module: Module,
     pub(super) log: GuestLog,
     pub(super) limiter: Limiter,
+    /// Where its mount says so. In a box: few have it.
+    pub(super) wasi: Option<Box<Wasi>>,
 }
 
 type Params<'a> = (wire::Request<'a>,);
@@ -100,7 +103,10 @@ impl Module {
         request: Arc<ModuleRequest>,
         snapshot: Arc<Snapshot>,
     ) -> Store<Call> {
+        let has_wasi = self.engine().options.wasi;
+        let wasi = || Wasi::new(self, GuestLog::new(self.limits()), snapshot.changed().time);
         let call = Call {
+            wasi: has_wasi.then(|| Box::new(wasi())),
             view: View::new(snapshot, request),
             span: Span::current(),
             limiter: Limiter::new(self.limits()),
@@ -110,7 +116,7 @@ impl Module {
         let mut store = Store::new(&self.engine().wasmtime, call);
         store.limiter(|call| &mut call.limiter);
         store.set_hostcall_fuel(most_crossing(self.limits()));
-        let mut has_time = clock.start(self.engine().limits.time);
+        let mut has_time = clock.start(self.limits().time);
         store.epoch_deadline_callback(move |_| {
             Ok(if has_time() {
                 UpdateDeadline::YieldCustom(1, Box::pin(tokio::task::yield_now()))
@@ -173,7 +179,7 @@ impl Module {
         otherwise: impl FnOnce(wasmtime::Error) -> CallError,
     ) -> CallError {
         match error.downcast_ref::<Trap>() {
-            Some(Trap::Interrupt) => CallError::Timeout(self.engine().limits.time),
+            Some(Trap::Interrupt) => CallError::Timeout(self.limits().time),
             Some(_) => CallError::Trap(cause(&error, store.data())),
             None => otherwise(error),
         }

@@ -39,10 +39,16 @@ pub struct Reads {
     chains: Vec<(ChainId, Option<Generation>)>,
     status: Option<Generation>,
     changed: Option<Generation>,
-    unconfirmed_since: Option<Option<SystemTime>>,
+    unconfirmed: Option<Unconfirmed>,
     headers: Vec<(HeaderName, Vec<HeaderValue>)>,
     /// There was more than the record holds.
     more: bool,
+}
+
+/// What was found when it was asked since when nothing is confirmed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Unconfirmed {
+    since: Option<SystemTime>,
 }
 
 impl View {
@@ -99,7 +105,9 @@ impl View {
 
     /// Since when nothing that it can see is confirmed, where it should be.
     pub(super) fn unconfirmed_since(&mut self) -> Option<SystemTime> {
-        *self.reads.unconfirmed_since.insert(self.snapshot.unconfirmed_since())
+        let since = self.snapshot.unconfirmed_since();
+        self.reads.unconfirmed = Some(Unconfirmed { since });
+        since
     }
 
     /// The values of the headers of a name, or that there are none.
@@ -142,7 +150,7 @@ impl Reads {
             && same(self.chain_ids, snapshot.chain_ids().generation())
             && same(self.status, snapshot.status().generation())
             && same(self.changed, snapshot.changed().generation)
-            && self.unconfirmed_since.is_none_or(|read| read == snapshot.unconfirmed_since())
+            && self.unconfirmed.is_none_or(|read| read.since == snapshot.unconfirmed_since())
             && chains_known
             && self
                 .chains

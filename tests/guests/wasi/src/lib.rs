@@ -1,0 +1,83 @@
+//! A module that tries what WASI has: each path tries one thing, and tells what
+//! came of it. Built for `wasm32-wasip2` by the tests.
+
+use std::collections::hash_map::RandomState;
+use std::fmt::Debug;
+use std::fs::{self, File};
+use std::hash::BuildHasher;
+use std::io::{self, Read};
+use std::net::{TcpListener, TcpStream, ToSocketAddrs, UdpSocket};
+use std::thread::sleep;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::{env, process};
+
+use relayer_rest_sdk::{Answer, Host, Request};
+
+relayer_rest_sdk::module!(answer);
+
+/// Tries what the path says.
+pub fn answer<H: Host>(_: &H, request: &Request) -> Answer {
+    match request.path.as_str() {
+        "/time" => {
+            let now = SystemTime::now().duration_since(UNIX_EPOCH);
+            Answer::text(now.unwrap_or_default().as_nanos().to_string())
+        }
+        "/wait" => {
+            let start = Instant::now();
+            sleep(Duration::from_hours(1));
+            Answer::text(format!("{:?}", start.elapsed()))
+        }
+        "/random" => {
+            let states = [RandomState::new(), RandomState::new()];
+            Answer::text(format!("{:x?}", states.map(|state| state.hash_one(1))))
+        }
+        "/environment" => Answer::text(format!("{} {}", env::vars().count(), env::args().count())),
+        "/stdin" => {
+            let mut read = Vec::new();
+            let length = io::stdin().read_to_end(&mut read);
+            Answer::text(format!("{length:?}"))
+        }
+        "/files" => tried(&[
+            failure(fs::read_dir("/")),
+            failure(File::open("/etc/hosts")),
+            failure(File::create("made")),
+            failure(fs::create_dir("/tmp/made")),
+        ]),
+        "/sockets" => tried(&[
+            failure(TcpStream::connect("127.0.0.1:80")),
+            failure(TcpListener::bind("127.0.0.1:0")),
+            failure(UdpSocket::bind("127.0.0.1:0")),
+            failure("localhost:80".to_socket_addrs()),
+        ]),
+        "/print" => {
+            println!("one\ntwo \u{1b}[2K");
+            eprint!("three, and no end");
+            Answer::text("printed")
+        }
+        "/flood" => loop {
+            println!("{}", "a".repeat(1_000));
+        },
+        "/hoard" => hoard(),
+        "/exit" => process::exit(0),
+        _ => Answer::text("nothing"),
+    }
+}
+
+fn tried(failures: &[String]) -> Answer {
+    Answer::text(failures.join(", "))
+}
+
+fn failure<T: Debug>(tried: io::Result<T>) -> String {
+    match tried {
+        Ok(done) => format!("done: {done:?}"),
+        Err(_) => "refused".to_owned(),
+    }
+}
+
+/// Waits for more and more things at once.
+fn hoard() -> ! {
+    loop {
+        #[cfg(target_os = "wasi")]
+        std::mem::forget(wasip2::clocks::monotonic_clock::subscribe_duration(1));
+    }
+}

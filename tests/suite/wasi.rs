@@ -1,0 +1,165 @@
+//! Is a module that has WASI as fenced as one that has not?
+
+use std::fs;
+use std::time::{Duration, UNIX_EPOCH};
+
+use relayer_rest_host::module::{Engine, EngineOptions, Grants, Limits, Module};
+use relayer_rest_host::registry::{Mount, Registry};
+use relayer_rest_host::state::{ChainConfig, ChainKind};
+use relayer_rest_tests::cargo::wasi_guest;
+use relayer_rest_tests::client::Client;
+use relayer_rest_tests::command;
+use relayer_rest_tests::component;
+use relayer_rest_tests::server::{TestServer, engine};
+use relayer_rest_tests::watcher::Watcher;
+
+/// An engine with WASI, whose modules may import nothing of the contract.
+fn with_wasi() -> Engine {
+    let limits = Limits { time: Duration::from_millis(500), ..Limits::default() };
+    let grants = Grants::none();
+    Engine::with(EngineOptions { wasi: true, grants, ..EngineOptions::from(&limits) }).unwrap()
+}
+
+async fn server() -> TestServer {
+    let api = Mount::api(Module::embedded(&engine(&Limits::default())).unwrap());
+    let guest = Module::from_bytes(&with_wasi(), "guest", wasi_guest()).unwrap().named("guest");
+    let guest = Mount::extension("/ext/guest".parse().unwrap(), guest);
+    TestServer::of_registry(Registry::new(api).with(guest).unwrap()).await
+}
+
+#[test]
+fn wasi_is_refused_where_a_mount_does_not_say_so() {
+    let refused = Module::from_bytes(&engine(&Limits::default()), "guest", wasi_guest());
+    let message = refused.unwrap_err().to_string();
+    let start = "module guest: imports what a module cannot have: wasi:";
+    assert!(message.starts_with(start), "{message}");
+    assert!(message.contains("wasi:filesystem/preopens@0.2.") && message.contains(" (of WASI), "));
+    let end =
+        "; where it may import WASI, write wasi = true into its [[extension]], or into [module]";
+    assert!(message.ends_with(end), "{message}");
+}
+
+/// WASI, as far as it goes: others are refused with it, too.
+#[test]
+fn what_wasi_does_not_have_is_refused_with_it() {
+    let fetching = wat::parse_str(
+        r#"(component (import "wasi:http/types@0.2.6" (instance (export "f" (func)))))"#,
+    );
+    for (component, expected) in [
+        (fetching.unwrap(), "wasi:http/types@0.2.6 (not in the contract); it can import"),
+        (
+            wat::parse_str(r#"(component (import "wasi:cli/stdout@0.3.0" (instance)))"#).unwrap(),
+            "wasi:cli/stdout@0.3.0 (not in the contract)",
+        ),
+        (
+            component::that_imports("chains", "ids", 1),
+            "relayer:rest/chains@0.1.0, which it is not granted",
+        ),
+    ] {
+        let message = Module::from_bytes(&with_wasi(), "m", &component).unwrap_err().to_string();
+        assert!(message.contains(expected), "{message}");
+        if message.contains("wasi:http") {
+            assert!(message.ends_with("--disable http fetch-event"), "{message}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_of_wasi_leads_outside() {
+    let server = server().await;
+    let watcher = Watcher::start(server.address).await;
+    let mut http = server.connect().await;
+    for (path, expected) in [
+        ("environment", "0 0"),
+        ("stdin", "Ok(0)"),
+        ("files", "refused, refused, refused, refused"),
+        ("sockets", "refused, refused, refused, refused"),
+        // It was to wait for an hour.
+        ("wait", "0ns"),
+        ("print", "printed"),
+    ] {
+        let answer = http.get(&format!("/ext/guest/{path}")).await;
+        assert_eq!((answer.status.as_u16(), answer.text()), (200, expected), "{path}");
+    }
+    for (path, status, name) in
+        [("exit", 500, "Internal"), ("hoard", 500, "Internal"), ("flood", 504, "Timeout")]
+    {
+        let answer = http.get(&format!("/ext/guest/{path}")).await;
+        assert_eq!((answer.status.as_u16(), &*answer.error_name()), (status, name), "{path}");
+    }
+    watcher.stop().await;
+}
+
+/// The clock stands still, and what was read of it counts: an answer is good
+/// until something changes.
+#[tokio::test]
+async fn the_time_is_when_the_relayer_last_changed() {
+    let server = server().await;
+    let runs = || server.registry.at("/ext/guest").unwrap().status().module.runs;
+    let now = || {
+        let time = server.publisher.reader().snapshot().changed().time;
+        time.duration_since(UNIX_EPOCH).unwrap().as_nanos().to_string()
+    };
+    let mut http = server.connect().await;
+    let first = now();
+    assert_eq!(http.get("/ext/guest/time").await.text(), first);
+    assert_eq!(http.get("/ext/guest/time").await.text(), first);
+    assert_eq!(http.get("/ext/guest/nothing").await.text(), "nothing");
+    assert_eq!(runs(), 2);
+    server.publisher.set_chain(ChainConfig::new("a", ChainKind::CosmosSdk));
+    assert_ne!(now(), first);
+    assert_eq!(http.get("/ext/guest/time").await.text(), now());
+    // What did not ask for the time does not depend on it.
+    assert_eq!(http.get("/ext/guest/nothing").await.text(), "nothing");
+    assert_eq!(runs(), 3);
+}
+
+#[tokio::test]
+async fn random_numbers_are_the_same_for_each_request() {
+    let server = server().await;
+    let mut http = server.connect().await;
+    let first = http.get("/ext/guest/random?1").await.text().to_owned();
+    assert_eq!(http.get("/ext/guest/random?2").await.text(), first);
+    let (one, other) = first.trim_matches(['[', ']']).split_once(", ").unwrap();
+    assert!(one.len() > 8 && one != other, "{first}");
+}
+
+/// As operators have it: said in the settings, and what it prints is in the log.
+#[tokio::test]
+async fn what_is_printed_is_logged() {
+    let program = env!("CARGO_BIN_EXE_relayer-rest-under-test").as_ref();
+    let folder = tempfile::tempdir().unwrap();
+    let (module, config) = (folder.path().join("guest.wasm"), folder.path().join("rest.toml"));
+    fs::write(&module, wasi_guest()).unwrap();
+    let settings = "[[extension]]\nname = 'guest'\nmodule = 'guest.wasm'\n";
+    fs::write(&config, settings).unwrap();
+    let checked = ["config", "check", config.to_str().unwrap()];
+    let ended = command::run(program, &checked).await;
+    assert_eq!(ended.status, Some(1));
+    assert!(ended.stdout.contains("write wasi = true into"), "{}", ended.stdout);
+    let needs = ["check", "--dialect", "any", module.to_str().unwrap()];
+    let ended = command::run(program, &needs).await;
+    assert_eq!(ended.status, Some(0), "{}{}", ended.stdout, ended.stderr);
+    let line = "\nas an extension it needs grants = [], wasi = true\n";
+    assert!(ended.stdout.contains(line), "{}", ended.stdout);
+
+    fs::write(&config, format!("{settings}wasi = true\nlimits.log = '4KiB'\n")).unwrap();
+    let args = ["--listen", "127.0.0.1:0", "--config", config.to_str().unwrap()];
+    let mut serving = command::serve(program, &args).await;
+    let mut http = Client::http1(serving.address()).await;
+    assert_eq!(http.get("/ext/guest/print").await.text(), "printed");
+    serving.logged("three, and no end").await;
+    let lines: Vec<_> = serving.log().lines().filter(|line| line.contains("guest@")).collect();
+    let told = |level: &str, text: &str| {
+        let is_told = |line: &&str| {
+            line.contains(level) && line.contains(&format!(": module: {text} module="))
+        };
+        assert_eq!(lines.iter().filter(|line| is_told(line)).count(), 1, "{text}: {lines:?}");
+    };
+    told(" INFO ", "one");
+    told(" INFO ", r"two \u{1b}[2K");
+    told(" WARN ", "three, and no end");
+    // Within the bounds of what is written in any other way.
+    assert_eq!(http.get("/ext/guest/flood").await.status, 504);
+    serving.logged("the module logs more than 4.0 KiB for a request (limits.log)").await;
+}
