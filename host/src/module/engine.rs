@@ -26,6 +26,10 @@ use crate::log_rate::LogRate;
 const TABLES: u32 = 4;
 const TABLES_WITH_WASI: u32 = 16;
 
+/// Memories of a component, in the same way. All of them share the limit.
+const MEMORIES: u32 = 1;
+const MEMORIES_WITH_WASI: u32 = 2;
+
 /// Core instances of a component, in the same way.
 const CORE_INSTANCES: u32 = 8;
 const CORE_INSTANCES_WITH_WASI: u32 = 64;
@@ -220,10 +224,10 @@ pub(super) fn compiling(cache: Option<Cache>) -> Config {
 
 fn pool(options: &EngineOptions) -> PoolingAllocationConfig {
     let limits = &options.limits;
-    let (tables, core_instances) = if options.wasi {
-        (TABLES_WITH_WASI, CORE_INSTANCES_WITH_WASI)
+    let (tables, memories, core_instances) = if options.wasi {
+        (TABLES_WITH_WASI, MEMORIES_WITH_WASI, CORE_INSTANCES_WITH_WASI)
     } else {
-        (TABLES, CORE_INSTANCES)
+        (TABLES, MEMORIES, CORE_INSTANCES)
     };
     // One more than clients have: for looking at modules.
     let count = limits.concurrency + 1;
@@ -231,8 +235,8 @@ fn pool(options: &EngineOptions) -> PoolingAllocationConfig {
     pool.total_component_instances(count)
         .total_core_instances(count * core_instances)
         .max_core_instances_per_component(core_instances)
-        .total_memories(count)
-        .max_memories_per_component(1)
+        .total_memories(count * memories)
+        .max_memories_per_component(memories)
         .max_memory_size(bytes(limits.memory))
         .table_elements(limits.table as usize)
         .total_tables(count * tables)

@@ -9,6 +9,10 @@ use super::limits::{Limits, bytes};
 pub(super) struct Limiter {
     memory: usize,
     table: usize,
+    /// The bytes of its memories: with WASI, there may be two.
+    present: usize,
+    /// The bytes by which one of them grew last.
+    grown: usize,
     most_memory: usize,
     /// What was refused last.
     refused: Option<Refused>,
@@ -27,6 +31,8 @@ impl Limiter {
         Self {
             memory: bytes(limits.memory),
             table: limits.table as usize,
+            present: 0,
+            grown: 0,
             most_memory: 0,
             refused: None,
         }
@@ -56,17 +62,27 @@ impl Limiter {
 impl ResourceLimiter for Limiter {
     fn memory_growing(
         &mut self,
-        _present: usize,
+        present: usize,
         desired: usize,
         maximum: Option<usize>,
     ) -> Result<bool> {
-        let is_granted = desired <= self.memory;
-        if is_granted {
-            self.most_memory = self.most_memory.max(desired);
-        } else {
-            self.refused = Some(Refused::Memory(desired));
+        let grown = desired.saturating_sub(present);
+        let sum = self.present.saturating_add(grown);
+        if sum > self.memory {
+            self.refused = Some(Refused::Memory(sum));
+            return Ok(false);
         }
-        Ok(is_granted && maximum.is_none_or(|maximum| desired <= maximum))
+        if maximum.is_some_and(|maximum| desired > maximum) {
+            return Ok(false);
+        }
+        (self.present, self.grown) = (sum, grown);
+        self.most_memory = self.most_memory.max(sum);
+        Ok(true)
+    }
+
+    fn memory_grow_failed(&mut self, _: wasmtime::Error) -> Result<()> {
+        self.present -= self.grown;
+        Ok(())
     }
 
     fn table_growing(
@@ -80,5 +96,27 @@ impl ResourceLimiter for Limiter {
             self.refused = Some(Refused::Table(desired));
         }
         Ok(is_granted && maximum.is_none_or(|maximum| desired <= maximum))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Limiter, Limits};
+    use bytesize::ByteSize;
+    use wasmtime::ResourceLimiter;
+
+    #[test]
+    fn all_memories_share_the_limit() {
+        let limits = Limits { memory: ByteSize::b(100), ..Limits::default() };
+        let mut limiter = Limiter::new(&limits);
+        assert!(limiter.memory_growing(0, 60, None).unwrap());
+        assert!(limiter.memory_growing(0, 30, None).unwrap());
+        assert!(!limiter.memory_growing(60, 80, None).unwrap());
+        assert!(limiter.refusal().unwrap().contains("wanted 110 B of memory"));
+        assert!(!limiter.memory_growing(60, 70, Some(65)).unwrap());
+        assert!(limiter.memory_growing(60, 70, None).unwrap());
+        assert_eq!(limiter.most_memory(), 100);
+        limiter.memory_grow_failed(wasmtime::Error::msg("as the test wants it")).unwrap();
+        assert!(limiter.memory_growing(30, 40, None).unwrap());
     }
 }

@@ -84,7 +84,7 @@ impl Module {
             let name = name();
             if reason.contains("memory minimum") || reason.contains("minimum byte size") {
                 LoadError::Memory { name, limit: engine.limits().memory, reason }
-            } else if reason.contains("exceeds the") && reason.contains("limit") {
+            } else if is_too_much(&reason) {
                 LoadError::TooMuch { name, reason }
             } else {
                 LoadError::Invalid { name, reason }
@@ -235,6 +235,13 @@ impl Module {
     pub(super) fn tally(&self) -> &Tally {
         &self.0.tally
     }
+}
+
+/// Whether it is the pool that has no room for it. The engine has no type for
+/// that.
+fn is_too_much(reason: &str) -> bool {
+    reason.contains("exceeds the")
+        && ["limit", "configured maximum"].iter().any(|text| reason.contains(text))
 }
 
 fn imports(component: &Component) -> Vec<String> {
