@@ -1,0 +1,112 @@
+//! What is looked at, and what is found.
+
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+use std::fmt::{self, Display, Formatter};
+use std::time::{Duration, UNIX_EPOCH};
+
+use relayer_rest_sdk::Host;
+use relayer_rest_sdk::contract::NotReady;
+
+use crate::escape;
+
+/// One thing that was looked at.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Check {
+    /// What it is called: by this it is excluded.
+    pub(crate) name: Cow<'static, str>,
+    pub(crate) found: Result<(), Failure>,
+}
+
+/// What is wrong.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Failure {
+    /// The host says why something is not known.
+    NotReady(String),
+    /// So that nothing can be said of a chain.
+    ChainsNotKnown,
+    /// The same of the state.
+    StateNotKnown,
+    /// There is no such chain.
+    NotConfigured,
+    /// The relayer has no connection to the chain.
+    NotConnected,
+    /// The relayer does not answer, since this moment, in nanoseconds.
+    Unconfirmed(u64),
+}
+
+/// What the host shows of a relayer, as far as it is looked at.
+pub(crate) struct Relayer {
+    configured: Result<BTreeSet<String>, NotReady>,
+    connected: Result<BTreeSet<String>, NotReady>,
+    unconfirmed_since: Option<u64>,
+}
+
+impl Relayer {
+    pub(crate) fn read<H: Host>(host: &H) -> Self {
+        Self {
+            configured: host.chain_ids().map(BTreeSet::from_iter),
+            connected: host.state().map(|state| BTreeSet::from_iter(state.chains)),
+            unconfirmed_since: host.unconfirmed_since(),
+        }
+    }
+
+    /// The chains that are configured, where they are known.
+    pub(crate) fn configured(&self) -> impl Iterator<Item = &str> {
+        self.configured.iter().flatten().map(String::as_str)
+    }
+
+    /// Whether the configured chains are known.
+    pub(crate) fn chains(&self) -> Check {
+        Check::new("chains", known(&self.configured))
+    }
+
+    /// Whether it is known what the relayer is doing.
+    pub(crate) fn state(&self) -> Check {
+        Check::new("state", known(&self.connected))
+    }
+
+    /// Whether the relayer has confirmed what is shown.
+    pub(crate) fn confirmed(&self) -> Check {
+        let failure = self.unconfirmed_since.map(Failure::Unconfirmed);
+        Check::new("confirmed", failure.map_or(Ok(()), Err))
+    }
+
+    /// Whether a chain is configured and connected.
+    pub(crate) fn chain(&self, id: &str) -> Check {
+        let found = match (&self.configured, &self.connected) {
+            (Err(_), _) => Err(Failure::ChainsNotKnown),
+            (Ok(configured), _) if !configured.contains(id) => Err(Failure::NotConfigured),
+            (_, Err(_)) => Err(Failure::StateNotKnown),
+            (_, Ok(connected)) if !connected.contains(id) => Err(Failure::NotConnected),
+            _ => Ok(()),
+        };
+        Check::new(format!("chain/{id}"), found)
+    }
+}
+
+impl Check {
+    fn new(name: impl Into<Cow<'static, str>>, found: Result<(), Failure>) -> Self {
+        Self { name: name.into(), found }
+    }
+}
+
+fn known<T>(it: &Result<T, NotReady>) -> Result<(), Failure> {
+    it.as_ref().map(drop).map_err(|reason| Failure::NotReady(reason.message.clone()))
+}
+
+impl Display for Failure {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotReady(message) => write!(f, "not known: {}", escape::sentence(message)),
+            Self::ChainsNotKnown => f.write_str("the configured chains are not known"),
+            Self::StateNotKnown => f.write_str("the state is not known"),
+            Self::NotConfigured => f.write_str("not configured"),
+            Self::NotConnected => f.write_str("not connected"),
+            Self::Unconfirmed(since) => {
+                let since = UNIX_EPOCH + Duration::from_nanos(*since);
+                write!(f, "not since {}", humantime::format_rfc3339_seconds(since))
+            }
+        }
+    }
+}

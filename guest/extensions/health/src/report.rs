@@ -1,0 +1,83 @@
+//! From what was found to an answer, in Kubernetes' words.
+
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+
+use relayer_rest_sdk::Answer;
+
+use crate::checks::Check;
+use crate::escape;
+use crate::query::Query;
+
+/// The answer of an endpoint: `ok`, or a line for each check where one fails,
+/// where it is asked for, and where a parameter had no effect.
+pub(crate) fn report(endpoint: &str, checks: &[Check], query: &Query<'_>) -> Answer {
+    let (lines, warnings) = (lines(checks, query), warnings(checks, query));
+    let ready = checks.iter().all(|check| is_excluded(check, query) || check.found.is_ok());
+    if ready && !query.verbose && warnings.is_empty() {
+        return answer(200, "ok".to_owned());
+    }
+    let result = if ready { "passed" } else { "failed" };
+    let text = format!("{lines}{warnings}{endpoint} check {result}\n");
+    if ready { answer(200, text) } else { answer(503, text).with_header("retry-after", "1") }
+}
+
+/// The answer of an endpoint for one thing, which is not there.
+pub(crate) fn not_there(endpoint: &str, check: &Check) -> Answer {
+    answer(404, format!("{}{endpoint} check failed\n", line(check)))
+}
+
+/// A text that is not to be kept by whoever passes it on, nor taken for
+/// anything but a text: there are names in it that others have chosen.
+fn answer(status: u16, text: String) -> Answer {
+    let answer = Answer::text(text)
+        .with_header("cache-control", "no-store")
+        .with_header("x-content-type-options", "nosniff");
+    Answer { status, ..answer }
+}
+
+fn lines(checks: &[Check], query: &Query<'_>) -> String {
+    let line = |check: &Check| {
+        if is_excluded(check, query) {
+            format!("[+]{} excluded: ok\n", escape::word(&check.name))
+        } else {
+            line(check)
+        }
+    };
+    checks.iter().map(line).collect()
+}
+
+fn line(check: &Check) -> String {
+    let name = escape::word(&check.name);
+    match &check.found {
+        Ok(()) => format!("[+]{name} ok\n"),
+        Err(failure) => format!("[-]{name} failed: {failure}\n"),
+    }
+}
+
+fn is_excluded(check: &Check, query: &Query<'_>) -> bool {
+    query.excluded.contains(&check.name)
+}
+
+/// What was asked for and cannot be done.
+fn warnings(checks: &[Check], query: &Query<'_>) -> String {
+    let names: BTreeSet<_> = checks.iter().map(|check| &check.name).collect();
+    let mut warnings = Vec::new();
+    let unmatched = quoted(query.excluded.iter().filter(|name| !names.contains(name)));
+    if !unmatched.is_empty() {
+        let warning = "some health checks cannot be excluded: no matches for";
+        warnings.push(format!("warn: {warning} {unmatched}\n"));
+    }
+    let unknown = quoted(query.unknown.iter());
+    if !unknown.is_empty() {
+        let warning = "some parameters are not known:";
+        let known = query.known.join(", ");
+        warnings.push(format!("warn: {warning} {unknown}; there are {known}\n"));
+    }
+    warnings.concat()
+}
+
+fn quoted<'a>(names: impl Iterator<Item = &'a Cow<'a, str>>) -> String {
+    let names: Vec<_> = names.map(|name| format!("\"{}\"", escape::word(name))).collect();
+    names.join(",")
+}

@@ -1,0 +1,358 @@
+//! Where a request goes.
+
+use relayer_rest_sdk::{Answer, Host, Params, Request, Route, Router};
+
+use crate::checks::{Check, Failure, Relayer};
+use crate::query::{CHAIN, EXCLUDE, Query, VERBOSE};
+use crate::report::{self, report};
+
+/// What a route is given.
+struct Asked<'a, H> {
+    host: &'a H,
+    request: &'a Request,
+}
+
+const INDEX: &str = "\
+livez            this answers
+readyz           the relayer is known, confirmed and connected to its chains
+readyz/CHECK     one check: chains, state, confirmed or chain/ID
+
+?verbose         a line for each check, also where all is well
+?exclude=CHECK   leaves a check out; may come more than once
+?chain=ID        looks at this chain, not at all that are configured; may come more than once
+";
+
+/// Answers a request. The host sends HEAD as GET and leaves the body out.
+pub(crate) fn answer<H: Host>(host: &H, request: &Request) -> Answer {
+    let routes = Router::new([
+        Route::get("/", |_, _| Answer::text(INDEX)),
+        Route::get("/livez", |asked, _| livez(asked)),
+        Route::get("/readyz", |asked, _| readyz(asked)),
+        Route::get("/readyz/chains", |asked, _| one(asked, Relayer::chains)),
+        Route::get("/readyz/state", |asked, _| one(asked, Relayer::state)),
+        Route::get("/readyz/confirmed", |asked, _| one(asked, Relayer::confirmed)),
+        Route::get("/readyz/chain/:id", |asked, params| chain(asked, params)),
+    ]);
+    routes.answer(&Asked { host, request }, request)
+}
+
+fn livez<H>(asked: &Asked<'_, H>) -> Answer {
+    report("livez", &[], &Query::new(asked.request, &[VERBOSE, EXCLUDE]))
+}
+
+fn readyz<H: Host>(asked: &Asked<'_, H>) -> Answer {
+    let query = Query::new(asked.request, &[VERBOSE, EXCLUDE, CHAIN]);
+    let relayer = Relayer::read(asked.host);
+    let mut checks = vec![relayer.chains(), relayer.state(), relayer.confirmed()];
+    if query.chains.is_empty() {
+        checks.extend(relayer.configured().map(|id| relayer.chain(id)));
+    } else {
+        checks.extend(query.chains.iter().map(|id| relayer.chain(id)));
+    }
+    report("readyz", &checks, &query)
+}
+
+/// One check alone.
+fn one<H: Host>(asked: &Asked<'_, H>, check: impl Fn(&Relayer) -> Check) -> Answer {
+    let check = check(&Relayer::read(asked.host));
+    if check.found == Err(Failure::NotConfigured) {
+        return report::not_there("readyz", &check);
+    }
+    report("readyz", &[check], &Query::new(asked.request, &[VERBOSE]))
+}
+
+fn chain<H: Host>(asked: &Asked<'_, H>, params: Params<'_>) -> Answer {
+    // No chain has an identifier that is not UTF-8.
+    let as_written = || params.get("id").unwrap_or_default().into();
+    let id = params.decoded("id").unwrap_or_else(as_written);
+    one(asked, |relayer| relayer.chain(&id))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::INDEX;
+    use crate::answer;
+    use relayer_rest_sdk::testing::{MadeUp, chain};
+    use relayer_rest_sdk::{Answer, Request};
+
+    /// Two chains, both connected.
+    fn ready() -> MadeUp {
+        MadeUp::new().with_chain("ibc-1").with_chain("ibc-0")
+    }
+
+    /// Two chains, of which one is connected.
+    fn half() -> MadeUp {
+        MadeUp::new().with_chain("ibc-0").with_chain_config(chain("ibc-1"))
+    }
+
+    fn get(host: &MadeUp, target: &str) -> Answer {
+        answer(host, &Request::get(target))
+    }
+
+    /// The status, the body, and all headers.
+    #[track_caller]
+    fn check(host: &MadeUp, target: &str, status: u16, body: &str) {
+        let answer = get(host, target);
+        assert_eq!((answer.status, answer.text_body()), (status, body), "{target}");
+        let mut headers = vec![
+            ("content-type", "text/plain; charset=utf-8".into()),
+            ("cache-control", "no-store".into()),
+            ("x-content-type-options", "nosniff".into()),
+        ];
+        if status == 503 {
+            headers.push(("retry-after", "1".into()));
+        }
+        assert_eq!(answer.headers, headers, "{target}");
+    }
+
+    #[test]
+    fn it_lives_whatever_the_relayer_does() {
+        for host in [ready(), half(), MadeUp::not_ready("wait")] {
+            check(&host, "/livez", 200, "ok");
+            check(&host, "/livez?verbose", 200, "livez check passed\n");
+        }
+    }
+
+    #[test]
+    fn where_all_is_well_one_word_is_enough() {
+        check(&ready(), "/readyz", 200, "ok");
+        check(&ready(), "/readyz?", 200, "ok");
+        check(&MadeUp::new(), "/readyz", 200, "ok");
+        let lines = "[+]chains ok\n[+]state ok\n[+]confirmed ok\n\
+                     [+]chain/ibc-0 ok\n[+]chain/ibc-1 ok\nreadyz check passed\n";
+        check(&ready(), "/readyz?verbose", 200, lines);
+    }
+
+    #[test]
+    fn what_fails_is_named() {
+        let lines = "[+]chains ok\n[+]state ok\n[+]confirmed ok\n\
+                     [+]chain/ibc-0 ok\n[-]chain/ibc-1 failed: not connected\nreadyz check failed\n";
+        check(&half(), "/readyz", 503, lines);
+        check(&half(), "/readyz?verbose", 503, lines);
+    }
+
+    #[test]
+    fn what_is_not_known_is_not_ready() {
+        check(
+            &MadeUp::not_ready("wait, it's \"new\"\r\n[+]state ok"),
+            "/readyz",
+            503,
+            "[-]chains failed: not known: wait, it's \"new\"\\r\\n[+]state ok\n\
+             [-]state failed: not known: wait, it's \"new\"\\r\\n[+]state ok\n\
+             [+]confirmed ok\nreadyz check failed\n",
+        );
+        check(
+            &MadeUp::not_ready("wait"),
+            "/readyz?chain=ibc-0&exclude=state",
+            503,
+            "[-]chains failed: not known: wait\n[+]state excluded: ok\n[+]confirmed ok\n\
+             [-]chain/ibc-0 failed: the configured chains are not known\nreadyz check failed\n",
+        );
+        let mut without_state = ready();
+        without_state.state = MadeUp::not_ready("wait").state;
+        check(
+            &without_state,
+            "/readyz?chain=ibc-0&chain=other",
+            503,
+            "[+]chains ok\n[-]state failed: not known: wait\n[+]confirmed ok\n\
+             [-]chain/ibc-0 failed: the state is not known\n\
+             [-]chain/other failed: not configured\nreadyz check failed\n",
+        );
+    }
+
+    #[test]
+    fn what_is_not_confirmed_is_not_ready() {
+        let mut host = ready();
+        host.unconfirmed_since = Some(1_767_225_661_999_999_999);
+        let confirmed = "[-]confirmed failed: not since 2026-01-01T00:01:01Z\n";
+        check(
+            &host,
+            "/readyz",
+            503,
+            &format!(
+                "[+]chains ok\n[+]state ok\n{confirmed}\
+                 [+]chain/ibc-0 ok\n[+]chain/ibc-1 ok\nreadyz check failed\n"
+            ),
+        );
+        check(&host, "/readyz/confirmed", 503, &format!("{confirmed}readyz check failed\n"));
+        check(&host, "/readyz/chain/ibc-0", 200, "ok");
+        check(&host, "/readyz?exclude=confirmed", 200, "ok");
+    }
+
+    #[test]
+    fn checks_can_be_left_out() {
+        check(&half(), "/readyz?exclude=chain/ibc-1", 200, "ok");
+        check(&half(), "/readyz?exclude=chain%2Fibc-1&exclude=state", 200, "ok");
+        check(
+            &half(),
+            "/readyz?exclude=chain/ibc-1&exclude=state&exclude=state&verbose",
+            200,
+            "[+]chains ok\n[+]state excluded: ok\n[+]confirmed ok\n\
+             [+]chain/ibc-0 ok\n[+]chain/ibc-1 excluded: ok\nreadyz check passed\n",
+        );
+        let all = "/readyz?exclude=chains&exclude=state";
+        check(&MadeUp::not_ready("wait"), all, 200, "ok");
+    }
+
+    #[test]
+    fn chains_can_be_chosen() {
+        check(&half(), "/readyz?chain=ibc-0", 200, "ok");
+        check(
+            &half(),
+            "/readyz?chain=ibc-1&chain=ibc-0&chain=ibc-1&chain=ibc-9&exclude=chain/ibc-1",
+            503,
+            "[+]chains ok\n[+]state ok\n[+]confirmed ok\n[+]chain/ibc-0 ok\n\
+             [+]chain/ibc-1 excluded: ok\n[-]chain/ibc-9 failed: not configured\n\
+             readyz check failed\n",
+        );
+    }
+
+    #[test]
+    fn a_connected_chain_that_is_not_configured_is_not_ready() {
+        let mut host = ready();
+        host.chains = Ok(Vec::new());
+        check(
+            &host,
+            "/readyz?chain=ibc-0",
+            503,
+            "[+]chains ok\n[+]state ok\n[+]confirmed ok\n\
+             [-]chain/ibc-0 failed: not configured\nreadyz check failed\n",
+        );
+    }
+
+    #[test]
+    fn what_is_misspelt_is_seen() {
+        let lines = "[+]chains ok\n[+]state ok\n[+]confirmed ok\n\
+                     [+]chain/ibc-0 ok\n[+]chain/ibc-1 ok\n";
+        let excluded = "warn: some health checks cannot be excluded: no matches for";
+        let unknown = "warn: some parameters are not known:";
+        check(
+            &ready(),
+            "/readyz?exclude=ibc-1&exclude=a%0Ab",
+            200,
+            &format!("{lines}{excluded} \"a\\nb\",\"ibc-1\"\nreadyz check passed\n"),
+        );
+        check(
+            &ready(),
+            "/readyz?exlude=state&%22=1",
+            200,
+            &format!(
+                "{lines}{unknown} \"\\\"\",\"exlude\"; there are verbose, exclude, chain\n\
+                 readyz check passed\n"
+            ),
+        );
+        check(
+            &MadeUp::not_ready("wait"),
+            "/readyz?Chain=ibc-1&exclude=chain/ibc-1",
+            503,
+            &format!(
+                "[-]chains failed: not known: wait\n[-]state failed: not known: wait\n\
+                 [+]confirmed ok\n{excluded} \"chain/ibc-1\"\n\
+                 {unknown} \"Chain\"; there are verbose, exclude, chain\nreadyz check failed\n"
+            ),
+        );
+        check(
+            &ready(),
+            "/readyz/state?exclude=state",
+            200,
+            &format!(
+                "[+]state ok\n{unknown} \"exclude\"; there are verbose\nreadyz check passed\n"
+            ),
+        );
+        check(
+            &ready(),
+            "/livez?exclude=state&chain=a",
+            200,
+            &format!(
+                "{excluded} \"state\"\n{unknown} \"chain\"; there are verbose, exclude\n\
+                 livez check passed\n"
+            ),
+        );
+    }
+
+    #[test]
+    fn each_check_can_be_asked_for_alone() {
+        for (target, body) in [
+            ("/readyz/chains", "ok"),
+            ("/readyz/state", "ok"),
+            ("/readyz/confirmed?verbose", "[+]confirmed ok\nreadyz check passed\n"),
+            ("/readyz/chain/ibc-0", "ok"),
+            ("/readyz/chain/ibc%2D0?verbose", "[+]chain/ibc-0 ok\nreadyz check passed\n"),
+        ] {
+            check(&half(), target, 200, body);
+        }
+        let lines = "[-]chain/ibc-1 failed: not connected\nreadyz check failed\n";
+        check(&half(), "/readyz/chain/ibc-1", 503, lines);
+        let unknown = MadeUp::not_ready("wait");
+        for (target, line) in [
+            ("/readyz/chains", "[-]chains failed: not known: wait\n"),
+            ("/readyz/state", "[-]state failed: not known: wait\n"),
+            ("/readyz/chain/ibc-0", "[-]chain/ibc-0 failed: the configured chains are not known\n"),
+        ] {
+            check(&unknown, target, 503, &format!("{line}readyz check failed\n"));
+        }
+    }
+
+    #[test]
+    fn a_chain_that_is_not_configured_is_not_there() {
+        for (target, name) in [
+            ("/readyz/chain/ibc-9", "ibc-9"),
+            ("/readyz/chain/ibc-9?verbose", "ibc-9"),
+            ("/readyz/chain/a%0A%5B+%5Db%20ok", r"a\n[+]b\u{20}ok"),
+            ("/readyz/chain/%FF", "%FF"),
+        ] {
+            let body = format!("[-]chain/{name} failed: not configured\nreadyz check failed\n");
+            check(&half(), target, 404, &body);
+        }
+    }
+
+    #[test]
+    fn no_name_makes_a_line_of_its_own() {
+        let odd = "a\n[+]chain/b ok\r\u{202e}\\\"";
+        let host = MadeUp::new().with_chain_config(chain(odd)).with_chain("ü/'");
+        let name = r#"chain/a\n[+]chain/b\u{20}ok\r\u{202e}\\\""#;
+        check(
+            &host,
+            "/readyz",
+            503,
+            &format!(
+                "[+]chains ok\n[+]state ok\n[+]confirmed ok\n\
+                 [-]{name} failed: not connected\n[+]chain/ü/' ok\nreadyz check failed\n"
+            ),
+        );
+        check(&host, "/readyz?chain=%C3%BC/'", 200, "ok");
+        check(&host, "/readyz/chain/%C3%BC%2F'", 200, "ok");
+        let exclude = "/readyz?exclude=chain/a%0A[%2B]chain/b+ok%0D%E2%80%AE%5C%22";
+        check(&host, exclude, 200, "ok");
+    }
+
+    #[test]
+    fn the_root_says_what_there_is() {
+        let answer = get(&MadeUp::not_ready("wait"), "/");
+        assert_eq!((answer.status, answer.text_body()), (200, INDEX));
+        assert_eq!(answer.headers, [("content-type", "text/plain; charset=utf-8".into())]);
+    }
+
+    #[test]
+    fn there_is_nothing_else() {
+        let there_are = "/, /livez, /readyz, /readyz/chains, /readyz/state, /readyz/confirmed, \
+                         /readyz/chain/:id";
+        for path in ["/healthz", "/readyz/", "/readyz/ping", "/readyz/chain/", "/readyz/chain/a/b"]
+        {
+            let refused = get(&ready(), path);
+            let msg = format!("nothing is served at {path}; there are {there_are}");
+            assert_eq!((refused.status, refused.text_body()), (404, &*error("NotFound", &msg)));
+        }
+        for path in ["/livez", "/readyz", "/readyz/chain/ibc-9"] {
+            let refused = answer(&ready(), &Request::new("POST", path));
+            let msg = format!("POST is not allowed on {path}; GET and HEAD are");
+            let error = error("MethodNotAllowed", &msg);
+            assert_eq!((refused.status, refused.text_body()), (405, &*error));
+            assert_eq!(refused.header("allow"), Some("GET, HEAD"));
+        }
+    }
+
+    fn error(name: &str, msg: &str) -> String {
+        format!(r#"{{"status":"error","result":{{"name":"{name}","msg":"{msg}"}}}}"#)
+    }
+}

@@ -1,0 +1,141 @@
+//! Prometheus' text format, version 0.0.4.
+
+use std::fmt::{self, Display, Formatter, Write};
+
+/// As HTTP names the format.
+pub(crate) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// Names and values of labels.
+pub(crate) type Labels<'a, const N: usize> = [(&'static str, &'a str); N];
+
+/// What is written, family after family.
+#[derive(Debug, Default)]
+pub(crate) struct Exposition(String);
+
+/// A moment, given in nanoseconds, as Prometheus has it: in seconds. It reads
+/// them as a double, which has no digits beyond the microseconds.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Seconds(pub(crate) u64);
+
+/// A label's value between its quotes.
+struct Escaped<'a>(&'a str);
+
+impl Exposition {
+    /// A gauge that is alone in its family.
+    pub(crate) fn gauge(&mut self, name: &str, help: &str, value: impl Display) {
+        self.gauges(name, help, [([], value)]);
+    }
+
+    /// A family of gauges, no two of which have the same labels. Where there
+    /// are none, there is no family.
+    ///
+    /// The help is written as it is: it has no backslash and no line end.
+    pub(crate) fn gauges<'a, const N: usize>(
+        &mut self,
+        name: &str,
+        help: &str,
+        samples: impl IntoIterator<Item = (Labels<'a, N>, impl Display)>,
+    ) {
+        let mut samples = samples.into_iter().peekable();
+        if samples.peek().is_some() {
+            self.write(format_args!("# HELP {name} {help}\n# TYPE {name} gauge\n"));
+        }
+        for (labels, value) in samples {
+            self.0.push_str(name);
+            self.labels(labels);
+            self.write(format_args!(" {value}\n"));
+        }
+    }
+
+    /// The text.
+    pub(crate) fn into_text(self) -> String {
+        self.0
+    }
+
+    /// A label without a value is to Prometheus as one that is not there.
+    fn labels<const N: usize>(&mut self, labels: Labels<'_, N>) {
+        let mut before = '{';
+        for (name, value) in labels.into_iter().filter(|(_, value)| !value.is_empty()) {
+            self.write(format_args!("{before}{name}=\"{}\"", Escaped(value)));
+            before = ',';
+        }
+        if before == ',' {
+            self.0.push('}');
+        }
+    }
+
+    fn write(&mut self, arguments: fmt::Arguments<'_>) {
+        self.0.write_fmt(arguments).expect("writing to memory succeeds");
+    }
+}
+
+impl Display for Seconds {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let microseconds = self.0 / 1_000;
+        write!(f, "{}.{:06}", microseconds / 1_000_000, microseconds % 1_000_000)
+    }
+}
+
+impl Display for Escaped<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        for part in self.0.split_inclusive(['\\', '"', '\n']) {
+            let plain = part.trim_end_matches(['\\', '"', '\n']);
+            f.write_str(plain)?;
+            f.write_str(match &part[plain.len()..] {
+                "\\" => "\\\\",
+                "\"" => "\\\"",
+                "\n" => "\\n",
+                _ => "",
+            })?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Exposition, Labels, Seconds};
+
+    #[track_caller]
+    fn check<const N: usize>(samples: &[(Labels<'_, N>, u64)], expected: &str) {
+        let mut text = Exposition::default();
+        text.gauges("a_b", "What it is.", samples.iter().copied());
+        assert_eq!(text.into_text(), expected);
+    }
+
+    #[test]
+    fn a_family_has_its_head_once() {
+        check(
+            &[([("a", "1"), ("b", "2")], 3), ([("a", ""), ("b", "2")], 4), ([("a", ""); 2], 5)],
+            "# HELP a_b What it is.\n# TYPE a_b gauge\na_b{a=\"1\",b=\"2\"} 3\na_b{b=\"2\"} 4\na_b 5\n",
+        );
+        check::<0>(&[], "");
+    }
+
+    #[test]
+    fn values_of_labels_are_escaped() {
+        for (value, escaped) in [
+            (r"\", r"\\"),
+            ("\"", r#"\""#),
+            ("\n", r"\n"),
+            ("\\\\n\n\"\"x", r#"\\\\n\n\"\"x"#),
+            ("ü\t\r\0{},=#", "ü\t\r\0{},=#"),
+            ("a\n# TYPE b counter\nb 1", r"a\n# TYPE b counter\nb 1"),
+        ] {
+            let head = "# HELP a_b What it is.\n# TYPE a_b gauge\n";
+            check(&[([("a", value)], 1)], &format!("{head}a_b{{a=\"{escaped}\"}} 1\n"));
+        }
+    }
+
+    #[test]
+    fn moments_have_microseconds() {
+        for (nanoseconds, expected) in [
+            (0, "0.000000"),
+            (1_999, "0.000001"),
+            (1_767_225_600_012_345_678, "1767225600.012345"),
+            (u64::MAX, "18446744073.709551"),
+        ] {
+            assert_eq!(Seconds(nanoseconds).to_string(), expected);
+        }
+    }
+}

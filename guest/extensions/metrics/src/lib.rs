@@ -1,0 +1,55 @@
+//! A relayer's metrics, for Prometheus.
+//!
+//! | file | job |
+//! |---|---|
+//! | `metrics.rs` | what is told of the relayer, by which names |
+//! | `workers.rs` | how many workers there are of each kind between each two chains |
+//! | `exposition.rs` | Prometheus' text format |
+//! | `lib.rs` | this file: the only one that knows of WebAssembly |
+
+mod exposition;
+mod metrics;
+mod workers;
+
+use relayer_rest_sdk::{Answer, Host, Request, Route, Router};
+
+relayer_rest_sdk::module!(answer);
+relayer_rest_sdk::arena!();
+
+/// Answers a request. The metrics are at `/`: in all, where the module is mounted.
+pub fn answer<H: Host>(host: &H, request: &Request) -> Answer {
+    let routes = Router::new([Route::get("/", |host: &H, _| metrics::metrics(host))]);
+    routes.answer(host, request)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::answer;
+    use relayer_rest_sdk::Request;
+    use relayer_rest_sdk::testing::MadeUp;
+
+    #[test]
+    fn parameters_change_nothing() {
+        let get = |target| answer(&MadeUp::new(), &Request::get(target));
+        assert_eq!(get("/").status, 200);
+        assert_eq!(get("/?name[]=up"), get("/"));
+    }
+
+    #[test]
+    fn there_is_nothing_else() {
+        for path in ["/metrics", "", "//", "*"] {
+            let refused = answer(&MadeUp::new(), &Request::get(path));
+            let msg = format!("nothing is served at {path}; there are /");
+            let error = error_json("NotFound", &msg);
+            assert_eq!((refused.status, refused.text_body()), (404, &*error));
+        }
+        let refused = answer(&MadeUp::new(), &Request::new("POST", "/"));
+        let error = error_json("MethodNotAllowed", "POST is not allowed on /; GET and HEAD are");
+        assert_eq!((refused.status, refused.text_body()), (405, &*error));
+        assert_eq!(refused.header("allow"), Some("GET, HEAD"));
+    }
+
+    fn error_json(name: &str, msg: &str) -> String {
+        format!(r#"{{"status":"error","result":{{"name":"{name}","msg":"{msg}"}}}}"#)
+    }
+}

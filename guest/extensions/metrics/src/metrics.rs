@@ -1,0 +1,281 @@
+//! `GET /`: the metrics.
+//!
+//! What is not known is left out, and never makes the answer an error: where the
+//! relayer is down, that is what there is to be seen.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use relayer_rest_sdk::{Answer, Host};
+
+use crate::exposition::{CONTENT_TYPE, Exposition, Seconds};
+use crate::workers;
+
+pub(crate) fn metrics<H: Host>(host: &H) -> Answer {
+    let (components, chains, state) = (host.components(), host.chain_ids(), host.state());
+    let mut text = Exposition::default();
+
+    let components: BTreeSet<_> =
+        components.iter().map(|part| (&*part.name, &*part.version)).collect();
+    text.gauges(
+        "relayer_component_info",
+        "A part of the relayer and the version it reports.",
+        components.into_iter().map(|(name, version)| ([("name", name), ("version", version)], 1)),
+    );
+
+    text.gauge(
+        "relayer_chains_ready",
+        "Whether it is known which chains are configured.",
+        u8::from(chains.is_ok()),
+    );
+    text.gauge(
+        "relayer_state_ready",
+        "Whether it is known which chains are connected and which workers are active.",
+        u8::from(state.is_ok()),
+    );
+    if let Ok(chains) = &chains {
+        text.gauge("relayer_chains", "Chains that are configured.", chains.len());
+    }
+    if let Ok(state) = &state {
+        let configured = chains.iter().flatten().map(|id| (&**id, 0));
+        let connected = state.chains.iter().map(|id| (&**id, 1));
+        let chains: BTreeMap<_, u8> = configured.chain(connected).collect();
+        text.gauges(
+            "relayer_chain_connected",
+            "Whether the relayer is connected to the chain.",
+            chains.into_iter().map(|(id, connected)| ([("chain", id)], connected)),
+        );
+        text.gauges(
+            "relayer_workers",
+            "Active workers by kind and by the chains that they are between; a wallet is on src_chain.",
+            workers::count(state).into_iter().map(|(group, workers)| {
+                let labels = [
+                    ("kind", group.kind),
+                    ("src_chain", group.src_chain),
+                    ("dst_chain", group.dst_chain),
+                ];
+                (labels, workers)
+            }),
+        );
+    }
+
+    text.gauge(
+        "relayer_snapshot_changed_timestamp_seconds",
+        "When anything that is shown of the relayer last changed; time() minus this is its age.",
+        Seconds(host.changed()),
+    );
+    let unconfirmed_since = host.unconfirmed_since();
+    text.gauge(
+        "relayer_snapshot_confirmed",
+        "Whether the relayer confirms what is shown: 0 while it does not answer.",
+        u8::from(unconfirmed_since.is_none()),
+    );
+    if let Some(since) = unconfirmed_since {
+        text.gauge(
+            "relayer_snapshot_unconfirmed_since_timestamp_seconds",
+            "Since when the relayer has not confirmed what is shown; there only while it does not.",
+            Seconds(since),
+        );
+    }
+    Answer::of_type(CONTENT_TYPE, text.into_text())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::metrics;
+    use relayer_rest_sdk::Object;
+    use relayer_rest_sdk::contract::Component;
+    use relayer_rest_sdk::testing::{MadeUp, chain};
+
+    #[track_caller]
+    fn check(host: &MadeUp, expected: &str) {
+        let answer = metrics(host);
+        assert_eq!(answer.status, 200);
+        let content_type = ("content-type", "text/plain; version=0.0.4; charset=utf-8".into());
+        assert_eq!(answer.headers, [content_type]);
+        assert_eq!(answer.text_body(), expected);
+    }
+
+    #[test]
+    fn all_that_is_known_is_told() {
+        let packet = |channel| Object::Packet {
+            dst_chain_id: "ibc-1",
+            src_chain_id: "ibc-0",
+            src_channel_id: channel,
+            src_port_id: "transfer",
+        };
+        let mut host = MadeUp::new()
+            .with_chain("ibc-1")
+            .with_chain("ibc-0")
+            .with_chain_config(chain("far"))
+            .with_worker(&Object::Other { kind: "Sweep", fields: &[] })
+            .with_worker(&packet("channel-0"))
+            .with_worker(&packet("channel-1"))
+            .with_worker(&Object::Wallet { chain_id: "ibc-0" });
+        host.state.as_mut().unwrap().chains.push("unheard-of".to_owned());
+        host.components.push(Component { name: "ibc".into(), version: "0.1.0".into() });
+        host.changed += 1_234_567;
+        check(
+            &host,
+            r#"# HELP relayer_component_info A part of the relayer and the version it reports.
+# TYPE relayer_component_info gauge
+relayer_component_info{name="ibc",version="0.1.0"} 1
+relayer_component_info{name="ibc-relayer",version="1.2.3"} 1
+# HELP relayer_chains_ready Whether it is known which chains are configured.
+# TYPE relayer_chains_ready gauge
+relayer_chains_ready 1
+# HELP relayer_state_ready Whether it is known which chains are connected and which workers are active.
+# TYPE relayer_state_ready gauge
+relayer_state_ready 1
+# HELP relayer_chains Chains that are configured.
+# TYPE relayer_chains gauge
+relayer_chains 3
+# HELP relayer_chain_connected Whether the relayer is connected to the chain.
+# TYPE relayer_chain_connected gauge
+relayer_chain_connected{chain="far"} 0
+relayer_chain_connected{chain="ibc-0"} 1
+relayer_chain_connected{chain="ibc-1"} 1
+relayer_chain_connected{chain="unheard-of"} 1
+# HELP relayer_workers Active workers by kind and by the chains that they are between; a wallet is on src_chain.
+# TYPE relayer_workers gauge
+relayer_workers{kind="Packet",src_chain="ibc-0",dst_chain="ibc-1"} 2
+relayer_workers{kind="Sweep"} 1
+relayer_workers{kind="Wallet",src_chain="ibc-0"} 1
+# HELP relayer_snapshot_changed_timestamp_seconds When anything that is shown of the relayer last changed; time() minus this is its age.
+# TYPE relayer_snapshot_changed_timestamp_seconds gauge
+relayer_snapshot_changed_timestamp_seconds 1767225600.001234
+# HELP relayer_snapshot_confirmed Whether the relayer confirms what is shown: 0 while it does not answer.
+# TYPE relayer_snapshot_confirmed gauge
+relayer_snapshot_confirmed 1
+"#,
+        );
+    }
+
+    const HEAD: &str = r#"# HELP relayer_component_info A part of the relayer and the version it reports.
+# TYPE relayer_component_info gauge
+relayer_component_info{name="ibc-relayer",version="1.2.3"} 1
+# HELP relayer_chains_ready Whether it is known which chains are configured.
+# TYPE relayer_chains_ready gauge
+"#;
+
+    const TAIL: &str = "\
+# HELP relayer_snapshot_changed_timestamp_seconds When anything that is shown of the relayer last changed; time() minus this is its age.
+# TYPE relayer_snapshot_changed_timestamp_seconds gauge
+relayer_snapshot_changed_timestamp_seconds 1767225600.000000
+# HELP relayer_snapshot_confirmed Whether the relayer confirms what is shown: 0 while it does not answer.
+# TYPE relayer_snapshot_confirmed gauge
+";
+
+    #[test]
+    fn what_is_not_known_is_left_out() {
+        check(
+            &MadeUp::not_ready("wait"),
+            &format!(
+                "{HEAD}relayer_chains_ready 0
+# HELP relayer_state_ready Whether it is known which chains are connected and which workers are active.
+# TYPE relayer_state_ready gauge
+relayer_state_ready 0
+{TAIL}relayer_snapshot_confirmed 1
+"
+            ),
+        );
+    }
+
+    #[test]
+    fn chains_can_be_known_without_the_state() {
+        let mut host = MadeUp::not_ready("wait");
+        host.chains = MadeUp::new().with_chain("ibc-0").chains;
+        check(
+            &host,
+            &format!(
+                "{HEAD}relayer_chains_ready 1
+# HELP relayer_state_ready Whether it is known which chains are connected and which workers are active.
+# TYPE relayer_state_ready gauge
+relayer_state_ready 0
+# HELP relayer_chains Chains that are configured.
+# TYPE relayer_chains gauge
+relayer_chains 1
+{TAIL}relayer_snapshot_confirmed 1
+"
+            ),
+        );
+    }
+
+    #[test]
+    fn the_state_can_be_known_without_the_chains() {
+        let mut host = MadeUp::not_ready("wait");
+        host.state = MadeUp::new().with_chain("ibc-0").state;
+        check(
+            &host,
+            &format!(
+                "{HEAD}relayer_chains_ready 0
+# HELP relayer_state_ready Whether it is known which chains are connected and which workers are active.
+# TYPE relayer_state_ready gauge
+relayer_state_ready 1
+# HELP relayer_chain_connected Whether the relayer is connected to the chain.
+# TYPE relayer_chain_connected gauge
+relayer_chain_connected{{chain=\"ibc-0\"}} 1
+{TAIL}relayer_snapshot_confirmed 1
+"
+            ),
+        );
+    }
+
+    #[test]
+    fn what_is_not_confirmed_says_since_when() {
+        let mut host = MadeUp::not_ready("wait");
+        host.unconfirmed_since = Some(1_767_225_601_500_000_000);
+        check(
+            &host,
+            &format!(
+                "{HEAD}relayer_chains_ready 0
+# HELP relayer_state_ready Whether it is known which chains are connected and which workers are active.
+# TYPE relayer_state_ready gauge
+relayer_state_ready 0
+{TAIL}relayer_snapshot_confirmed 0
+# HELP relayer_snapshot_unconfirmed_since_timestamp_seconds Since when the relayer has not confirmed what is shown; there only while it does not.
+# TYPE relayer_snapshot_unconfirmed_since_timestamp_seconds gauge
+relayer_snapshot_unconfirmed_since_timestamp_seconds 1767225601.500000
+"
+            ),
+        );
+    }
+
+    #[test]
+    fn names_of_others_are_escaped_and_told_once() {
+        let odd = "a\\b\"c\nrelayer_chains 9";
+        let mut host = MadeUp::new()
+            .with_chain(odd)
+            .with_chain_config(chain(odd))
+            .with_worker(&Object::Wallet { chain_id: odd })
+            .with_worker(&Object::Other { kind: odd, fields: &[] })
+            .with_worker(&Object::Other { kind: "", fields: &[] });
+        host.components = vec![Component { name: odd.into(), version: odd.into() }; 2];
+        check(
+            &host,
+            &format!(
+                r#"# HELP relayer_component_info A part of the relayer and the version it reports.
+# TYPE relayer_component_info gauge
+relayer_component_info{{name="a\\b\"c\nrelayer_chains 9",version="a\\b\"c\nrelayer_chains 9"}} 1
+# HELP relayer_chains_ready Whether it is known which chains are configured.
+# TYPE relayer_chains_ready gauge
+relayer_chains_ready 1
+# HELP relayer_state_ready Whether it is known which chains are connected and which workers are active.
+# TYPE relayer_state_ready gauge
+relayer_state_ready 1
+# HELP relayer_chains Chains that are configured.
+# TYPE relayer_chains gauge
+relayer_chains 2
+# HELP relayer_chain_connected Whether the relayer is connected to the chain.
+# TYPE relayer_chain_connected gauge
+relayer_chain_connected{{chain="a\\b\"c\nrelayer_chains 9"}} 1
+# HELP relayer_workers Active workers by kind and by the chains that they are between; a wallet is on src_chain.
+# TYPE relayer_workers gauge
+relayer_workers 1
+relayer_workers{{kind="Wallet",src_chain="a\\b\"c\nrelayer_chains 9"}} 1
+relayer_workers{{kind="a\\b\"c\nrelayer_chains 9"}} 1
+{TAIL}relayer_snapshot_confirmed 1
+"#
+            ),
+        );
+    }
+}

@@ -1,0 +1,79 @@
+//! Does Prometheus' own tool have nothing to say of the metrics?
+
+use std::io::Write;
+use std::process::{Command, Stdio};
+
+use relayer_rest_sdk::contract::Component;
+use relayer_rest_sdk::testing::{MadeUp, chain};
+use relayer_rest_sdk::{Object, Request};
+
+/// What `promtool check metrics` says, and whether it fails.
+fn promtool(metrics: &[u8]) -> (bool, String) {
+    let mut promtool = Command::new("promtool")
+        .args(["check", "metrics"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("promtool is installed");
+    promtool.stdin.take().unwrap().write_all(metrics).unwrap();
+    let output = promtool.wait_with_output().unwrap();
+    let said = [output.stdout, output.stderr].concat();
+    (output.status.success(), String::from_utf8(said).unwrap())
+}
+
+#[track_caller]
+fn check(host: &MadeUp) {
+    let answer = relayer_rest_metrics::answer(host, &Request::get("/"));
+    assert_eq!(answer.status, 200);
+    let text = answer.text_body();
+    assert_eq!(promtool(&answer.body), (true, String::new()), "{text}");
+}
+
+/// A relayer of which all is known, whose names are made of these.
+fn full(chains: [&str; 2], name: &str) -> MadeUp {
+    let [src_chain_id, dst_chain_id] = chains;
+    let objects = [
+        Object::Client { dst_chain_id, dst_client_id: name, src_chain_id },
+        Object::Channel { dst_chain_id, src_chain_id, src_channel_id: name, src_port_id: name },
+        Object::Connection { dst_chain_id, src_chain_id, src_connection_id: name },
+        Object::Packet { dst_chain_id, src_chain_id, src_channel_id: name, src_port_id: name },
+        Object::Packet { dst_chain_id, src_chain_id, src_channel_id: "other", src_port_id: name },
+        Object::Wallet { chain_id: src_chain_id },
+        Object::CrossChainQuery { src_chain_id, dst_chain_id, query_id: name, connection_id: name },
+        Object::Other { kind: name, fields: &[] },
+    ];
+    let mut host = MadeUp::new()
+        .with_chain(src_chain_id)
+        .with_chain(dst_chain_id)
+        .with_chain_config(chain("not connected"));
+    host = objects.iter().fold(host, MadeUp::with_worker);
+    host.state.as_mut().unwrap().chains.push("not configured".to_owned());
+    host.components.push(Component { name: name.to_owned(), version: name.to_owned() });
+    host
+}
+
+#[test]
+#[ignore = "needs promtool: apt install prometheus"]
+fn promtool_has_nothing_to_say() {
+    for mut host in [MadeUp::new(), full(["ibc-0", "ibc-1"], "name"), MadeUp::not_ready("wait")] {
+        check(&host);
+        host.unconfirmed_since = Some(1_767_225_600_123_456_789);
+        check(&host);
+    }
+    for odd in ["", "\\", "\"", "\n", "\r", "\0", "a\nb{c=\"d\"} 1\n# EOF", "\\\\\"\\n", "ü {},=#"]
+    {
+        check(&full([odd, "b"], "name"));
+        check(&full(["a", odd], odd));
+        check(&full([odd, odd], odd));
+    }
+}
+
+#[test]
+#[ignore = "needs promtool: apt install prometheus"]
+fn promtool_would_say_it() {
+    let (passes, said) = promtool(b"# HELP a_total It is.\n# TYPE a_total gauge\na_total 1\n");
+    assert!(!passes && said.contains("a_total"), "{said}");
+    let (passes, said) = promtool(b"a{b=\"c\nd\"} 1\n");
+    assert!(!passes && said.contains("error"), "{said}");
+}
