@@ -69,3 +69,7 @@ pub const DEFAULT_MODULE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/modu
 
 /// The same API as version 1.13 of the relayer answers it.
 pub const MODULE_1_13: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/module-1.13.wasm"));
+
+/// The extensions that come along, by their names.
+pub const INCLUDED: [(&str, &[u8]); 1] =
+    [("dashboard", include_bytes!(concat!(env!("OUT_DIR"), "/dashboard.wasm")))];
