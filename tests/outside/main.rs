@@ -1,0 +1,10 @@
+//! The tests with programs from outside, which not every machine has: each file
+//! asks one question.
+//!
+//! ```sh
+//! cargo test -p relayer-rest-tests --test outside -- --ignored
+//! ```
+
+mod browser;
+mod dashboard;
+mod relayers;
