@@ -50,6 +50,7 @@ pub(crate) const DOWN: &str = "\u{e015}";
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Screen {
     Desktop,
+    Tablet,
     Phone,
 }
 
@@ -65,6 +66,7 @@ impl Screen {
     pub(crate) fn size(self) -> (u32, u32) {
         match self {
             Self::Desktop => (1280, 800),
+            Self::Tablet => (768, 1024),
             Self::Phone => (390, 844),
         }
     }
@@ -266,9 +268,10 @@ impl Drop for Browser {
             "DELETE /session/{} HTTP/1.1\r\nhost: {}\r\nconnection: close\r\n\r\n",
             self.session, self.driver
         );
-        let is_set = stream.set_read_timeout(Some(Duration::from_secs(5)));
-        let is_sent = is_set.and_then(|()| stream.write_all(request.as_bytes()));
+        let sent = stream
+            .set_read_timeout(Some(Duration::from_secs(5)))
+            .and_then(|()| stream.write_all(request.as_bytes()));
         // One byte of the answer says that it is done.
-        let _ = is_sent.and_then(|()| stream.read(&mut [0]));
+        let _ = sent.and_then(|()| stream.read(&mut [0]));
     }
 }

@@ -199,7 +199,7 @@ async fn what_is_chosen_filters_the_table_and_stands_in_the_address() {
     browser.click("#all").await;
     browser.click("#as-text summary").await;
     let texts = "return document.querySelectorAll('#text-of-pairs tr').length";
-    browser.wait(&format!("{} > 0", texts)).await;
+    browser.wait(&format!("{texts} > 0")).await;
     assert_eq!(browser.count(texts).await, relayer.pairs() as u64);
     browser.picture("as-text").await;
     browser.click("#text-of-pairs button").await;
@@ -356,6 +356,18 @@ async fn what_has_not_changed_is_not_sent_again() {
     browser.wait(&format!("{asked}.length === 2")).await;
     let answers = browser.run(&format!("{asked}.map(entry => entry.responseStatus)")).await;
     assert_eq!(answers, serde_json::json!([200, 304]));
+    // As if it were behind another one.
+    let seen = |state: &str| {
+        format!(
+            "Object.defineProperty(document, 'visibilityState', {{ value: '{state}', configurable: true }});
+            document.dispatchEvent(new Event('visibilitychange'))"
+        )
+    };
+    browser.run(&seen("hidden")).await;
+    tokio::time::sleep(Duration::from_secs(6)).await;
+    assert_eq!(browser.run(&format!("{asked}.length")).await, 2);
+    browser.run(&seen("visible")).await;
+    browser.wait(&format!("{asked}.length === 3")).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -423,15 +435,15 @@ async fn names_are_texts() {
     let shared = browser.text("return location.href").await;
     browser.open(&shared).await;
     assert_eq!(browser.text(COUNT).await, "1 of 3 workers");
-    browser.look(Screen::Phone, "light").await;
     browser.open(&address(&server, "#chain=no%20such%20chain&kind=none")).await;
-    assert_eq!(
-        browser.text("return document.querySelector('#chosen-text').innerText").await,
-        "There is no such chain."
-    );
-    browser.open(&address(&server, "")).await;
-    check_layout(&browser, Screen::Phone, "names").await;
-    browser.picture("names").await;
+    let chosen = "return document.querySelector('#chosen-text').innerText";
+    assert_eq!(browser.text(chosen).await, "There is no such chain.");
+    for screen in [Screen::Desktop, Screen::Tablet, Screen::Phone] {
+        browser.look(screen, "light").await;
+        browser.open(&address(&server, "")).await;
+        check_layout(&browser, screen, "names").await;
+        browser.picture(&format!("names-{screen:?}").to_lowercase()).await;
+    }
     assert_eq!(browser.complaints().await, [""; 0]);
 }
 

@@ -6,20 +6,28 @@ function drawAsText(model) {
     return;
   }
   const cells = (row) => [...row.children];
-  keep(byId('text-of-chains'), model.chains, (chain) => chain.id, (chain) => (
-    textRow(chain.id, () => choose(chain.id, ''))
-  ), (row, chain) => {
-    const [, state, workers] = cells(row);
-    say(state, stateOf(chain));
-    say(workers, listed(chain.counts) || (model.isKnown ? 'none' : 'not known'));
-  });
-  keep(byId('text-of-pairs'), model.pairs, (pair) => pair.key, (pair) => (
-    textRow(`${pair.a} ↔ ${pair.b}`, () => choose(pair.a, pair.b))
-  ), (row, pair) => {
-    const [, there, back] = cells(row);
-    say(there, listed(pair.there) || 'none');
-    say(back, listed(pair.back) || 'none');
-  });
+  keep(
+    byId('text-of-chains'),
+    model.chains,
+    (chain) => chain.id,
+    (chain) => textRow(chain.id, () => choose(chain.id, '')),
+    (row, chain) => {
+      const [, state, workers] = cells(row);
+      say(state, stateOf(chain));
+      say(workers, listed(chain.counts) || (model.isKnown ? 'none' : 'not known'));
+    },
+  );
+  keep(
+    byId('text-of-pairs'),
+    model.pairs,
+    (pair) => pair.key,
+    (pair) => textRow(`${pair.a} ↔ ${pair.b}`, () => choose(pair.a, pair.b)),
+    (row, pair) => {
+      const [, there, back] = cells(row);
+      say(there, listed(pair.there) || 'none');
+      say(back, listed(pair.back) || 'none');
+    },
+  );
 }
 
 function textRow(name, onClick) {

@@ -21,7 +21,11 @@ let etag = null;
 // answer says of its age is what the server says now.
 async function get(name) {
   const headers = name === 'data' && etag !== null ? { 'if-none-match': etag } : {};
-  return fetch(addressOf(name), { headers, cache: 'no-store', signal: AbortSignal.timeout(PATIENCE) });
+  return fetch(addressOf(name), {
+    headers,
+    cache: 'no-store',
+    signal: AbortSignal.timeout(PATIENCE),
+  });
 }
 
 // What there is to know: `model` is there where it is new.
@@ -47,9 +51,13 @@ async function asked() {
     }
     return { what: 'refused', message: `${response.status} ${name}, ${msg}`, wait };
   } catch (error) {
-    const isAnswer = response !== undefined && error.name !== 'TimeoutError' && error.name !== 'AbortError';
+    const isAnswer =
+      response !== undefined && error.name !== 'TimeoutError' && error.name !== 'AbortError';
     return isAnswer
-      ? { what: 'refused', message: `${response.status}, which this page does not understand; try to load it again` }
+      ? {
+          what: 'refused',
+          message: `${response.status}, which this page does not understand; try to load it again`,
+        }
       : { what: 'silent' };
   }
 }
@@ -75,10 +83,15 @@ async function goOn() {
     return;
   }
   isAsking = true;
-  const answer = await asked();
-  isAsking = false;
-  take(answer);
-  timer = setTimeout(goOn, Math.min(Math.max(EVERY, answer.wait ?? 0), LONGEST));
+  let wait = EVERY;
+  try {
+    const answer = await asked();
+    wait = Math.min(Math.max(EVERY, answer.wait ?? 0), LONGEST);
+    take(answer);
+  } finally {
+    isAsking = false;
+    timer = setTimeout(goOn, wait);
+  }
 }
 
 document.addEventListener('visibilitychange', goOn);

@@ -20,7 +20,9 @@ function drawChosen(model, view) {
 function tellChosen(model, view, chain, pair) {
   if (view.other === '') {
     if (chain === undefined) {
-      return model.isKnown ? 'There is no such chain.' : 'Whether there is such a chain is not known.';
+      return model.isKnown
+        ? 'There is no such chain.'
+        : 'Whether there is such a chain is not known.';
     }
     const text = tellChain(model, chain);
     return `${text[0].toUpperCase()}${text.slice(1)}.`;
@@ -42,12 +44,16 @@ function drawWays(pair, view) {
   say(byId('chosen-there'), `${view.chain} → ${view.other}`);
   say(byId('chosen-back'), `${view.other} → ${view.chain}`);
   const kinds = [...new Set([...there.keys(), ...back.keys()])];
-  keep(byId('chosen-counts').tBodies[0], kinds, (kind) => kind, (kind) => (
-    html('tr', {}, html('th', { scope: 'row' }, kind), html('td'), html('td'))
-  ), (row, kind) => {
-    say(row.children[1], number(there.get(kind) ?? 0));
-    say(row.children[2], number(back.get(kind) ?? 0));
-  });
+  keep(
+    byId('chosen-counts').tBodies[0],
+    kinds,
+    (kind) => kind,
+    (kind) => html('tr', {}, html('th', { scope: 'row' }, kind), html('td'), html('td')),
+    (row, kind) => {
+      say(row.children[1], number(there.get(kind) ?? 0));
+      say(row.children[2], number(back.get(kind) ?? 0));
+    },
+  );
 }
 
 function drawChoices(model, view) {
@@ -55,7 +61,13 @@ function drawChoices(model, view) {
   const ids = model.chains.map((chain) => chain.id);
   // What the address names is a choice, though there may be no such chain.
   const all = view.chain === '' || ids.includes(view.chain) ? ids : [view.chain, ...ids];
-  keep(select, ['', ...all], (id) => id, (id) => html('option', { value: id }, id || 'All chains'), () => {});
+  keep(
+    select,
+    ['', ...all],
+    (id) => id,
+    (id) => html('option', { value: id }, id || 'All chains'),
+    () => {},
+  );
   if (select.value !== view.chain) {
     select.value = view.chain;
   }

@@ -18,10 +18,17 @@ let place = { chain: '', other: '' };
 
 function drawGraph(model, view) {
   const width = Math.max(280, Math.floor(byId('graph').clientWidth));
-  const layout = layOut(model.chains.map((chain) => chain.id), width);
+  const layout = layOut(
+    model.chains.map((chain) => chain.id),
+    width,
+  );
   byId('graph').hidden = model.chains.length === 0;
   byId('no-chains').hidden = model.chains.length > 0;
-  say(byId('no-chains'), model.isKnown ? 'The relayer has no chains.' : 'Which chains there are is not known.');
+  byId('as-text').hidden = model.chains.length === 0;
+  say(
+    byId('no-chains'),
+    model.isKnown ? 'The relayer has no chains.' : 'Which chains there are is not known.',
+  );
   set(canvas, { width, height: layout.height, viewBox: `0 0 ${width} ${layout.height}` });
   canvas.classList.toggle('some', model.chainOf.has(view.chain));
   canvas.classList.toggle('many', model.pairs.length > 60);
@@ -30,36 +37,50 @@ function drawGraph(model, view) {
   const most = Math.max(1, ...model.chains.map((chain) => chain.workers));
   const widest = Math.max(1, ...model.pairs.map((pair) => pair.channels));
   const chosen = view.other === '' ? '' : keyOf(view.chain, view.other);
-  const isOn = (pair) => (chosen === '' ? pair.a === view.chain || pair.b === view.chain : pair.key === chosen);
-  keep(lines, model.pairs, (pair) => pair.key, makeLine, (line, pair) => {
-    const { path } = bend(layout, layout.chains.get(pair.a), layout.chains.get(pair.b));
-    const share = Math.sqrt(pair.channels / widest);
-    const thickest = layout.style === 'spokes' ? 4.5 : 7;
-    const [title, hit, stroke] = line.children;
-    say(title, `${pair.a} ↔ ${pair.b}: ${tellPair(pair)}`);
-    set(hit, { d: path });
-    set(stroke, { d: path, 'stroke-width': fixed(1.2 + (thickest - 1.2) * share) });
-    set(line, {
-      class: `line ${pair.flow}${isOn(pair) ? ' on' : ''}`,
-      'aria-label': `${pair.a} and ${pair.b}: ${tellPair(pair)}`,
-      'aria-selected': pair.key === chosen,
-      tabindex: place.other !== '' && pair.key === keyOf(place.chain, place.other) ? 0 : -1,
-    });
-  });
+  const isOn = (pair) =>
+    chosen === '' ? pair.a === view.chain || pair.b === view.chain : pair.key === chosen;
+  keep(
+    lines,
+    model.pairs,
+    (pair) => pair.key,
+    makeLine,
+    (line, pair) => {
+      const { path } = bend(layout, layout.chains.get(pair.a), layout.chains.get(pair.b));
+      const share = Math.sqrt(pair.channels / widest);
+      const thickest = layout.style === 'spokes' ? 4.5 : 7;
+      const [title, hit, stroke] = line.children;
+      say(title, `${pair.a} ↔ ${pair.b}: ${tellPair(pair)}`);
+      set(hit, { d: path });
+      set(stroke, { d: path, 'stroke-width': fixed(1.2 + (thickest - 1.2) * share) });
+      set(line, {
+        class: `line ${pair.flow}${isOn(pair) ? ' on' : ''}`,
+        'aria-label': `${pair.a} and ${pair.b}: ${tellPair(pair)}`,
+        'aria-selected': pair.key === chosen,
+        tabindex: place.other !== '' && pair.key === keyOf(place.chain, place.other) ? 0 : -1,
+      });
+    },
+  );
   drawCounts(model, layout);
   const near = new Set(model.chainOf.get(view.chain)?.others);
-  keep(spots, model.chains, (chain) => chain.id, makeSpot, (spot, chain) => {
-    const at = layout.chains.get(chain.id);
-    const isChosen = chain.id === view.chain || chain.id === view.other;
-    drawSpot(spot, chain, at, layout, most);
-    set(spot, {
-      class: `spot ${chain.connected === false ? 'off' : ''}${isChosen ? ' chosen' : ''}`
-        + `${isChosen || (view.other === '' && near.has(chain.id)) ? ' on' : ''}`,
-      'aria-label': `${chain.id}: ${tellChain(model, chain)}`,
-      'aria-selected': view.other === '' && chain.id === view.chain,
-      tabindex: place.other === '' && place.chain === chain.id ? 0 : -1,
-    });
-  });
+  keep(
+    spots,
+    model.chains,
+    (chain) => chain.id,
+    makeSpot,
+    (spot, chain) => {
+      const at = layout.chains.get(chain.id);
+      const isChosen = chain.id === view.chain || chain.id === view.other;
+      drawSpot(spot, chain, at, layout, most);
+      set(spot, {
+        class:
+          `spot ${chain.connected === false ? 'off' : ''}${isChosen ? ' chosen' : ''}` +
+          `${isChosen || (view.other === '' && near.has(chain.id)) ? ' on' : ''}`,
+        'aria-label': `${chain.id}: ${tellChain(model, chain)}`,
+        'aria-selected': view.other === '' && chain.id === view.chain,
+        tabindex: place.other === '' && place.chain === chain.id ? 0 : -1,
+      });
+    },
+  );
   if (canvas.parentNode === null) {
     byId('graph').append(canvas);
   }
@@ -79,9 +100,19 @@ function placeIn(model, view) {
 }
 
 function makeLine(pair) {
-  const line = svg('g', { role: 'option' }, svg('title'), svg('path', { class: 'hit' }), svg('path', { class: 'stroke' }));
+  const line = svg(
+    'g',
+    { role: 'option' },
+    svg('title'),
+    svg('path', { class: 'hit' }),
+    svg('path', { class: 'stroke' }),
+  );
   line.addEventListener('click', () => choose(pair.a, pair.b, { isToggle: true }));
-  line.addEventListener('focus', () => { place = { chain: place.chain === pair.b ? pair.b : pair.a, other: place.chain === pair.b ? pair.a : pair.b }; });
+  line.addEventListener('focus', () => {
+    // From whichever end it was come to.
+    const [chain, other] = place.chain === pair.b ? [pair.b, pair.a] : [pair.a, pair.b];
+    place = { chain, other };
+  });
   return line;
 }
 
@@ -89,7 +120,9 @@ function makeSpot(chain) {
   const label = svg('g', {}, svg('rect', { class: 'hit' }), svg('text'));
   const spot = svg('g', { role: 'option' }, svg('title'), label, svg('circle'));
   spot.addEventListener('click', () => choose(chain.id, '', { isToggle: true }));
-  spot.addEventListener('focus', () => { place = { chain: chain.id, other: '' }; });
+  spot.addEventListener('focus', () => {
+    place = { chain: chain.id, other: '' };
+  });
   spot.addEventListener('pointerenter', () => light(chain.id, true));
   spot.addEventListener('pointerleave', () => light(chain.id, false));
   return spot;
@@ -98,32 +131,51 @@ function makeSpot(chain) {
 function drawSpot(spot, chain, at, layout, most) {
   const [title, label, circle] = spot.children;
   const [hit, text] = label.children;
-  const [least, largest] = layout.style === 'spokes' ? [3.5, Math.min(8, layout.room / 2)] : [7, 14];
+  const [least, largest] =
+    layout.style === 'spokes' ? [3.5, Math.min(8, layout.room / 2)] : [7, 14];
   const radius = least + (Math.max(largest, least) - least) * Math.sqrt(chain.workers / most);
   const put = labelOf(layout, at, radius);
   set(spot, { transform: `translate(${fixed(at.x)} ${fixed(at.y)})` });
   say(title, `${chain.id}: ${stateOf(chain)}, ${counted(chain.workers, 'worker')}`);
   set(label, { transform: put.turn === 0 ? null : `rotate(${fixed(put.turn)})` });
-  set(text, { x: fixed(put.x), y: fixed(put.y), 'text-anchor': put.anchor, 'font-size': layout.font });
+  set(text, {
+    x: fixed(put.x),
+    y: fixed(put.y),
+    'text-anchor': put.anchor,
+    'font-size': layout.font,
+  });
   say(text, at.text);
   set(circle, { r: fixed(radius) });
   // As large as there is room for a finger.
   const high = layout.style === 'spokes' ? Math.max(layout.room, 12) : 44;
   const long = layout.widest + radius + 16;
-  const left = { start: -radius - 6, middle: -Math.max(long, 44) / 2, end: radius + 6 - long }[put.anchor];
+  const left = { start: -radius - 6, middle: -Math.max(long, 44) / 2, end: radius + 6 - long }[
+    put.anchor
+  ];
   const top = layout.style === 'spokes' ? 0 : (put.y - layout.font / 3) / 2;
-  set(hit, { x: fixed(left), y: fixed(top - high / 2), width: fixed(Math.max(long, 44)), height: fixed(high) });
+  set(hit, {
+    x: fixed(left),
+    y: fixed(top - high / 2),
+    width: fixed(Math.max(long, 44)),
+    height: fixed(high),
+  });
 }
 
 function drawCounts(model, layout) {
   const pairs = model.pairs.length <= MOST_COUNTS && layout.style !== 'spokes' ? model.pairs : [];
-  keep(counts, pairs, (pair) => pair.key, () => svg('text', { class: 'count', 'text-anchor': 'middle' }), (text, pair) => {
-    const [a, b] = [layout.chains.get(pair.a), layout.chains.get(pair.b)];
-    const { top } = bend(layout, a, b);
-    const isAlone = model.chains.length === 2;
-    set(text, { x: fixed(top.x), y: fixed(top.y + (isAlone ? -12 : 4)) });
-    say(text, isAlone && layout.width > 480 ? tellPair(pair) : counted(pair.workers, 'worker'));
-  });
+  keep(
+    counts,
+    pairs,
+    (pair) => pair.key,
+    () => svg('text', { class: 'count', 'text-anchor': 'middle' }),
+    (text, pair) => {
+      const [a, b] = [layout.chains.get(pair.a), layout.chains.get(pair.b)];
+      const { top } = bend(layout, a, b);
+      const isAlone = model.chains.length === 2;
+      set(text, { x: fixed(top.x), y: fixed(top.y + (isAlone ? -12 : 4)) });
+      say(text, isAlone && layout.width > 480 ? tellPair(pair) : counted(pair.workers, 'worker'));
+    },
+  );
 }
 
 // Shows which lines are those of a chain that is pointed at.
@@ -134,11 +186,7 @@ function light(chain, isOn) {
 }
 
 function tellPair(pair) {
-  const all = new Map(pair.there);
-  for (const [kind, count] of pair.back) {
-    all.set(kind, (all.get(kind) ?? 0) + count);
-  }
-  return listed(all);
+  return listed(tally([...pair.there, ...pair.back]));
 }
 
 function tellChain(model, chain) {
@@ -160,9 +208,14 @@ function drawLegend(model) {
     ['off', 'chain not connected', model.chains.some((chain) => chain.connected === false)],
   ];
   const shown = entries.filter(([, , isThere]) => isThere);
-  keep(byId('legend'), shown, ([name]) => name, ([name, text]) => (
-    html('li', {}, html('span', { class: `sample ${name}`, 'aria-hidden': 'true' }), text)
-  ), () => {});
+  keep(
+    byId('legend'),
+    shown,
+    ([name]) => name,
+    ([name, text]) =>
+      html('li', {}, html('span', { class: `sample ${name}`, 'aria-hidden': 'true' }), text),
+    () => {},
+  );
   byId('legend').hidden = shown.length === 0;
 }
 
@@ -192,13 +245,17 @@ canvas.addEventListener('keydown', (event) => {
 
 function after(list, item, step) {
   const at = list.indexOf(item);
-  return list[at < 0 ? (step > 0 ? 0 : list.length - 1) : (at + step + list.length) % list.length];
+  if (at < 0) {
+    return list.at(step > 0 ? 0 : -1);
+  }
+  return list[(at + step + list.length) % list.length];
 }
 
 function focusPlace() {
-  const element = place.other === ''
-    ? kept.get(spots)?.get(place.chain)
-    : kept.get(lines)?.get(keyOf(place.chain, place.other));
+  const element =
+    place.other === ''
+      ? kept.get(spots)?.get(place.chain)
+      : kept.get(lines)?.get(keyOf(place.chain, place.other));
   element?.focus({ preventScroll: true });
 }
 

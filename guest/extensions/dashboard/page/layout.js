@@ -35,9 +35,12 @@ function styleOf(count, width) {
 
 function heightOf(style, count, width) {
   switch (style) {
-    case 'below': return Math.min(width * [0.4, 0.4, 0.5, 0.65, 0.8][count], [160, 160, 220, 320, 380][count]);
-    case 'around': return Math.min(width * 0.78, 500);
-    default: return width;
+    case 'below':
+      return Math.min(width * 0.7, [0, 160, 200, 320, 380][count]);
+    case 'around':
+      return Math.min(width * 0.78, 500);
+    default:
+      return width;
   }
 }
 
@@ -50,8 +53,9 @@ function layOut(ids, width) {
   const widest = Math.max(0, ...labels.map((label) => widthOf(label, font)));
   const centre = { x: width / 2, y: height / 2 };
   const radius = radiusOf(style, widest, centre, ids.length);
-  // Two are side by side; more begin at the top.
-  const start = ids.length === 2 ? Math.PI : -Math.PI / 2;
+  // Two are side by side; more begin at the top. Spokes do so next to it: texts
+  // that stand quite upright are drawn less well.
+  const start = ids.length === 2 ? Math.PI : -Math.PI / 2 + (style === 'spokes' ? 0.02 : 0);
   const chains = ids.map((id, place) => {
     const angle = start + (place * 2 * Math.PI) / ids.length;
     const x = centre.x + radius.x * Math.cos(angle);
@@ -67,7 +71,16 @@ function layOut(ids, width) {
   }
   // So much room there is from one to the next.
   const room = ids.length > 1 ? (2 * Math.PI * Math.min(radius.x, radius.y)) / ids.length : height;
-  return { style, width, height, font, widest, centre, room, chains: new Map(chains.map((chain) => [chain.id, chain])) };
+  return {
+    style,
+    width,
+    height,
+    font,
+    widest,
+    centre,
+    room,
+    chains: new Map(chains.map((chain) => [chain.id, chain])),
+  };
 }
 
 function radiusOf(style, widest, centre, count) {
@@ -108,7 +121,10 @@ function bend(layout, a, b) {
   const middle = { x: (a.x + b.x) / 2, y: (a.y + b.y) / 2 };
   const x = middle.x + (layout.centre.x - middle.x) * share;
   const y = middle.y + (layout.centre.y - middle.y) * share;
-  return { path: `M${fixed(a.x)} ${fixed(a.y)}Q${fixed(x)} ${fixed(y)} ${fixed(b.x)} ${fixed(b.y)}`, top: { x: (middle.x + x) / 2, y: (middle.y + y) / 2 } };
+  return {
+    path: `M${fixed(a.x)} ${fixed(a.y)}Q${fixed(x)} ${fixed(y)} ${fixed(b.x)} ${fixed(b.y)}`,
+    top: { x: (middle.x + x) / 2, y: (middle.y + y) / 2 },
+  };
 }
 
 const fixed = (number) => number.toFixed(1);

@@ -42,9 +42,8 @@ function change(fields, { isStep = false } = {}) {
 // A chain, two of them, or none.
 function choose(chain, other, { isStep = true, isToggle = false } = {}) {
   const { view } = shown;
-  const isSame = view.chain === chain && (view.other === other || other === '' && view.other === '');
-  const isSamePair = other !== '' && view.other !== '' && keyOf(chain, other) === keyOf(view.chain, view.other);
-  change(isToggle && (isSame || isSamePair) ? { chain: '', other: '' } : { chain, other }, { isStep });
+  const isSame = keyOf(chain, other) === keyOf(view.chain, view.other);
+  change(isToggle && isSame ? { chain: '', other: '' } : { chain, other }, { isStep });
 }
 
 function takeAddress() {

@@ -21,29 +21,49 @@ function counted(count, one, many = `${one}s`) {
 
 // Of `/data`.
 function modelOf(data) {
-  const chains = data.chains.map((chain) => ({ ...chain, workers: 0, counts: new Map(), others: [] }));
-  const kinds = data.workers.map((group) => ({ name: group.kind, count: group.ids.length }));
-  const rows = data.workers.flatMap((group) => group.ids.map((id, place) => {
-    const [from, to] = [chains[group.from[place]], chains[group.to[place]]];
-    for (const chain of new Set([from, to])) {
-      if (chain !== undefined) {
-        chain.workers += 1;
-        chain.counts.set(group.kind, (chain.counts.get(group.kind) ?? 0) + 1);
-      }
-    }
-    return row(group.kind, id, from, to, data.names[group.object[place]], data.names[group.detail[place]]);
+  const chains = data.chains.map((chain) => ({
+    ...chain,
+    workers: 0,
+    counts: new Map(),
+    others: [],
   }));
-  const pairs = data.pairs.map((pair) => pairOf(pair, chains, kinds));
+  const names = data.workers.map((group) => group.kind);
+  const kinds = tally(data.workers.map((group) => [group.kind, group.ids.length]));
+  const rows = data.workers.flatMap((group) =>
+    group.ids.map((id, place) => {
+      const [from, to] = [chains[group.from[place]], chains[group.to[place]]];
+      for (const chain of new Set([from, to])) {
+        if (chain !== undefined) {
+          chain.workers += 1;
+          chain.counts.set(group.kind, (chain.counts.get(group.kind) ?? 0) + 1);
+        }
+      }
+      return row(
+        group.kind,
+        id,
+        from,
+        to,
+        data.names[group.object[place]],
+        data.names[group.detail[place]],
+      );
+    }),
+  );
+  const pairs = data.pairs.map((pair) => pairOf(pair, chains, names));
   pairs.sort((one, other) => inOrder(one.a, other.a) || inOrder(one.b, other.b));
   return modelWith({ isKnown: true, version: data.version, chains, kinds, rows, pairs });
 }
 
 // Of `/chains`, where nothing else is known; of nothing, where those are not.
 function modelOfChains(ids) {
-  const chains = ids.map((id) => (
-    { id, configured: true, connected: null, workers: 0, counts: new Map(), others: [] }
-  ));
-  return modelWith({ isKnown: false, version: [], chains, kinds: [], rows: [], pairs: [] });
+  const chains = ids.map((id) => ({
+    id,
+    configured: true,
+    connected: null,
+    workers: 0,
+    counts: new Map(),
+    others: [],
+  }));
+  return modelWith({ isKnown: false, version: [], chains, kinds: new Map(), rows: [], pairs: [] });
 }
 
 function modelWith(parts) {
@@ -61,9 +81,8 @@ function pairOf({ a, b, there, back }, chains, kinds) {
   const [first, second] = isSwapped ? [chains[b], chains[a]] : [chains[a], chains[b]];
   first.others.push(second.id);
   second.others.push(first.id);
-  const named = (counts) => new Map(
-    counts.map((count, place) => [kinds[place].name, count]).filter(([, count]) => count > 0),
-  );
+  const named = (counts) =>
+    tally(counts.map((count, place) => [kinds[place], count]).filter(([, count]) => count > 0));
   const [to, fro] = (isSwapped ? [back, there] : [there, back]).map(named);
   return {
     key: keyOf(first.id, second.id),
@@ -80,7 +99,16 @@ function pairOf({ a, b, there, back }, chains, kinds) {
 
 // Identifiers may have any letters in them.
 function keyOf(one, other) {
-  return JSON.stringify(inOrder(one, other) <= 0 ? [one, other] : [other, one]);
+  return JSON.stringify([one, other].sort());
+}
+
+// How many there are of each name, which may come more than once.
+function tally(counts) {
+  const all = new Map();
+  for (const [name, count] of counts) {
+    all.set(name, (all.get(name) ?? 0) + count);
+  }
+  return all;
 }
 
 const sum = (counts) => counts.reduce((all, count) => all + count, 0);
@@ -97,8 +125,11 @@ function stateOf(chain) {
   }
   const connected = chain.connected ? 'connected' : 'not connected';
   switch (chain.configured) {
-    case true: return `configured, ${connected}`;
-    case false: return `not configured, ${connected}`;
-    default: return connected;
+    case true:
+      return `configured, ${connected}`;
+    case false:
+      return `not configured, ${connected}`;
+    default:
+      return connected;
   }
 }

@@ -12,7 +12,10 @@ function tell(mood, brief, sentence = '') {
   say(byId('notice'), sentence);
   if (mood !== lastMood) {
     // That it is good at the start goes without saying.
-    say(byId('announcer'), lastMood === '' && mood === 'good' ? '' : sentence || 'Up to date again.');
+    say(
+      byId('announcer'),
+      lastMood === '' && mood === 'good' ? '' : sentence || 'Up to date again.',
+    );
     lastMood = mood;
   }
 }
@@ -25,13 +28,25 @@ function tellFreshness(answer, confirmed) {
       tell('good', `Up to date, ${clock(confirmed)}`);
       break;
     case 'old':
-      tell('old', `${span(answer.age)} old`, `The relayer does not answer the server. This is what it said ${span(answer.age)} ago.`);
+      tell(
+        'old',
+        `${span(answer.age)} old`,
+        `The relayer does not answer the server. This is what it said ${span(answer.age)} ago.`,
+      );
       break;
     case 'not-ready':
-      tell('not-ready', 'Not known', `What the relayer is doing is not known: ${answer.message}.`);
+      tell(
+        'not-ready',
+        'Not known',
+        `What the relayer is doing is not known: ${answer.message.replace(/\.$/, '')}.`,
+      );
       break;
     case 'refused':
-      tell('refused', 'Not up to date', `The server answers: ${answer.message}. ${asOf(confirmed)}`);
+      tell(
+        'refused',
+        'Not up to date',
+        `The server answers: ${answer.message}. ${asOf(confirmed)}`,
+      );
       break;
     default:
       tell('silent', 'No answer', `The server does not answer. ${asOf(confirmed)}`);
@@ -39,7 +54,9 @@ function tellFreshness(answer, confirmed) {
 }
 
 function asOf(confirmed) {
-  return confirmed === null ? 'The page goes on asking.' : `This is of ${clock(confirmed)}; the page goes on asking.`;
+  return confirmed === null
+    ? 'The page goes on asking.'
+    : `This is of ${clock(confirmed)}; the page goes on asking.`;
 }
 
 function span(seconds) {
@@ -52,9 +69,15 @@ function drawSummary(model) {
     parts.push(counted(model.chains.length, 'chain'));
   }
   if (model.isKnown) {
-    const kinds = listed(new Map(model.kinds.map(({ name, count }) => [name, count])));
+    const kinds = listed(model.kinds);
     parts.push(counted(model.rows.length, 'worker') + (kinds === '' ? '' : `: ${kinds}`));
   }
   // Each part is kept in one piece where lines break.
-  keep(byId('summary'), parts.map((text, at) => ({ text, at })), ({ at }) => at, () => html('span'), (element, { text }) => say(element, text));
+  keep(
+    byId('summary'),
+    parts.map((text, at) => ({ text, at })),
+    ({ at }) => at,
+    () => html('span'),
+    (element, { text }) => say(element, text),
+  );
 }

@@ -3,7 +3,7 @@
 
 const PAGE = 50;
 // Names up to this many letters stay on one line.
-const LONG = 22;
+const LONG = 18;
 const COLUMNS = ['kind', 'from', 'to', 'object', 'detail', 'number'];
 
 function drawTable(model, view) {
@@ -13,7 +13,13 @@ function drawTable(model, view) {
   view.page = Math.min(view.page, last);
   const first = view.page * PAGE;
   const rows = ofKind.slice(first, first + PAGE);
-  keep(byId('table').tBodies[0], rows.map((row, at) => ({ row, at })), ({ at }) => at, makeRow, drawRow);
+  keep(
+    byId('table').tBodies[0],
+    rows.map((row, at) => ({ row, at })),
+    ({ at }) => at,
+    makeRow,
+    drawRow,
+  );
   byId('table').hidden = rows.length === 0;
   say(byId('count'), tellCount(model, view, ofKind.length));
   say(byId('empty'), tellEmpty(model, view));
@@ -21,7 +27,10 @@ function drawTable(model, view) {
   byId('pages').hidden = last === 0;
   byId('before').disabled = view.page === 0;
   byId('after').disabled = view.page === last;
-  say(byId('page'), `${number(first + 1)} to ${number(first + rows.length)} of ${number(ofKind.length)}`);
+  say(
+    byId('page'),
+    `${number(first + 1)} to ${number(first + rows.length)} of ${number(ofKind.length)}`,
+  );
 }
 
 function makeRow() {
@@ -56,7 +65,7 @@ function tellEmpty(model, view) {
 
 // One choice a kind, each with how many there are of what else was chosen.
 function drawKinds(model, view, rows) {
-  const counts = new Map(model.kinds.map(({ name }) => [name, 0]));
+  const counts = new Map([...model.kinds.keys()].map((kind) => [kind, 0]));
   // What the address names is a choice, though there may be none of it.
   if (view.kind !== '' && !counts.has(view.kind)) {
     counts.set(view.kind, 0);
@@ -65,21 +74,33 @@ function drawKinds(model, view, rows) {
     counts.set(row.kind, counts.get(row.kind) + 1);
   }
   const kinds = [['', rows.length], ...counts];
-  keep(byId('kinds'), kinds, ([kind]) => kind, makeKind, (label, [kind, count]) => {
-    const [input, , countOf] = label.children;
-    if (input.checked !== (kind === view.kind)) {
-      input.checked = kind === view.kind;
-    }
-    say(countOf, number(count));
-    label.classList.toggle('none', count === 0);
-  });
+  keep(
+    byId('kinds'),
+    kinds,
+    ([kind]) => kind,
+    makeKind,
+    (label, [kind, count]) => {
+      const [input, , countOf] = label.children;
+      if (input.checked !== (kind === view.kind)) {
+        input.checked = kind === view.kind;
+      }
+      say(countOf, number(count));
+      label.classList.toggle('none', count === 0);
+    },
+  );
   byId('kinds').hidden = counts.size === 0;
 }
 
 function makeKind([kind]) {
   const input = html('input', { type: 'radio', name: 'kind', value: kind });
   input.addEventListener('change', () => change({ kind }, { isStep: true }));
-  const label = html('label', { 'data-kind': kind }, input, html('span', {}, kind || 'All'), html('b'));
+  const label = html(
+    'label',
+    { 'data-kind': kind },
+    input,
+    html('span', {}, kind || 'All'),
+    html('b'),
+  );
   if (Object.hasOwn(MEANINGS, kind)) {
     label.title = MEANINGS[kind];
   }

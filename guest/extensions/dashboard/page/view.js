@@ -33,7 +33,10 @@ function viewToAddress(view, isStep) {
 // The rows of the chains and the text that were chosen, and of those the ones
 // of the kind.
 function rowsOf(model, view) {
-  const words = view.find.toLowerCase().split(/\s+/).filter((word) => word !== '');
+  const words = view.find
+    .toLowerCase()
+    .split(/\s+/)
+    .filter((word) => word !== '');
   const isOfChains = ({ from, to }) => {
     if (view.chain === '') {
       return true;
