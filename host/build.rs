@@ -1,5 +1,6 @@
-//! Builds `guest/` for WebAssembly in each of its dialects, makes components of
-//! that and leaves them where `src/module.rs` embeds them from.
+//! Builds `guest/` for WebAssembly, in each of its dialects and with the
+//! extensions that come along, makes components of that and leaves them where
+//! `src/module.rs` embeds them from.
 
 use std::env;
 use std::error::Error;
@@ -9,9 +10,14 @@ use std::process::Command;
 
 use wit_component::ComponentEncoder;
 
-const PACKAGE: &str = "relayer-rest-api";
-/// The components, and the features of the module that each is made from.
-const MODULES: [(&str, &str); 2] = [("module.wasm", ""), ("module-1.13.wasm", "dialect-1-13")];
+/// The components, and the package and its features that each is made from.
+const MODULES: [(&str, &str, &str); 5] = [
+    ("module.wasm", "relayer-rest-api", ""),
+    ("module-1.13.wasm", "relayer-rest-api", "dialect-1-13"),
+    ("dashboard.wasm", "relayer-rest-dashboard", ""),
+    ("health.wasm", "relayer-rest-health", ""),
+    ("metrics.wasm", "relayer-rest-metrics", ""),
+];
 const TARGET: &str = "wasm32-unknown-unknown";
 const PROFILE: &str = "module";
 
@@ -26,8 +32,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     // of the host is there for the next one. Cargo locks a target folder, so
     // the module cannot have the same one as the host.
     let target = out.ancestors().nth(4).unwrap_or(&out).join("module");
-    for (name, features) in MODULES {
-        let module = build(root, &target, features)?;
+    for (name, package, features) in MODULES {
+        let module = build(root, &target, package, features)?;
         let component =
             ComponentEncoder::default().module(&fs::read(module)?)?.validate(true).encode()?;
         fs::write(out.join(name), component)?;
@@ -35,10 +41,15 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Builds the module, apart from how the host is built.
-fn build(root: &Path, target: &Path, features: &str) -> Result<PathBuf, Box<dyn Error>> {
+/// Builds a module, apart from how the host is built.
+fn build(
+    root: &Path,
+    target: &Path,
+    package: &str,
+    features: &str,
+) -> Result<PathBuf, Box<dyn Error>> {
     let mut cargo = Command::new(env::var("CARGO")?);
-    cargo.current_dir(root).args(["build", "--locked", "--package", PACKAGE, "--lib"]);
+    cargo.current_dir(root).args(["build", "--locked", "--package", package, "--lib"]);
     cargo.args(["--target", TARGET, "--profile", PROFILE, "--features", features]);
     cargo.arg("--target-dir").arg(target);
     for (name, _) in env::vars_os() {
@@ -51,12 +62,12 @@ fn build(root: &Path, target: &Path, features: &str) -> Result<PathBuf, Box<dyn 
     let status = cargo.status()?;
     if !status.success() {
         let message = format!(
-            "the module in guest/ does not build ({status}); \
+            "the package {package} in guest/ does not build ({status}); \
              if the target is missing, `rustup target add {TARGET}` adds it"
         );
         return Err(message.into());
     }
-    Ok(target.join(TARGET).join(PROFILE).join(PACKAGE.replace('-', "_")).with_extension("wasm"))
+    Ok(target.join(TARGET).join(PROFILE).join(package.replace('-', "_")).with_extension("wasm"))
 }
 
 /// Settings of the host's build that must not reach the module's.

@@ -77,3 +77,10 @@ pub const DEFAULT_MODULE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/modu
 
 /// The same API as version 1.13 of the relayer answers it.
 pub const MODULE_1_13: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/module-1.13.wasm"));
+
+/// The extensions that come along, by their names.
+pub const INCLUDED: [(&str, &[u8]); 3] = [
+    ("dashboard", include_bytes!(concat!(env!("OUT_DIR"), "/dashboard.wasm"))),
+    ("health", include_bytes!(concat!(env!("OUT_DIR"), "/health.wasm"))),
+    ("metrics", include_bytes!(concat!(env!("OUT_DIR"), "/metrics.wasm"))),
+];

@@ -1,4 +1,11 @@
-//! The tests that need a program of somebody else's: each file names it, and is
-//! run with `cargo test --test outside -- --ignored`.
+//! The tests with programs from outside, which not every machine has: each file
+//! asks one question, and says which programs that takes.
+//!
+//! ```sh
+//! cargo test -p relayer-rest-tests --test outside -- --ignored
+//! ```
 
+mod browser;
+mod dashboard;
 mod metrics;
+mod relayers;

@@ -21,18 +21,13 @@ use crate::admission::Admission;
 use crate::answer::Turns;
 use crate::log_rate::LogRate;
 
-/// Tables of a component: one of its own, and those that adapters bring; with
-/// WASI, those of the libraries of a runtime, too.
-const TABLES: u32 = 4;
-const TABLES_WITH_WASI: u32 = 16;
-
-/// Memories of a component, in the same way. All of them share the limit.
-const MEMORIES: u32 = 1;
-const MEMORIES_WITH_WASI: u32 = 2;
-
-/// Core instances of a component, in the same way.
-const CORE_INSTANCES: u32 = 8;
-const CORE_INSTANCES_WITH_WASI: u32 = 64;
+/// What a component may consist of: core instances, tables and memories. Most
+/// have one or two; the runtimes of other languages come with libraries and
+/// adapters, those of Python with 38 instances and those of JavaScript with three
+/// memories. All memories share the limit.
+const CORE_INSTANCES: u32 = 64;
+const TABLES: u32 = 16;
+const MEMORIES: u32 = 3;
 
 /// What of an instance's memory stays with the process for the next one, in
 /// bytes: what the state of some thousand workers touches. More makes larger
@@ -204,7 +199,7 @@ fn running(options: &EngineOptions, cache: Option<Cache>) -> Config {
     config
         .max_wasm_stack(bytes(limits.stack))
         .async_stack_size(bytes(limits.stack) + HOST_STACK)
-        .allocation_strategy(InstanceAllocationStrategy::Pooling(pool(options)));
+        .allocation_strategy(InstanceAllocationStrategy::Pooling(pool(limits)));
     config
 }
 
@@ -222,25 +217,19 @@ pub(super) fn compiling(cache: Option<Cache>) -> Config {
     config
 }
 
-fn pool(options: &EngineOptions) -> PoolingAllocationConfig {
-    let limits = &options.limits;
-    let (tables, memories, core_instances) = if options.wasi {
-        (TABLES_WITH_WASI, MEMORIES_WITH_WASI, CORE_INSTANCES_WITH_WASI)
-    } else {
-        (TABLES, MEMORIES, CORE_INSTANCES)
-    };
+fn pool(limits: &Limits) -> PoolingAllocationConfig {
     // One more than clients have: for looking at modules.
     let count = limits.concurrency + 1;
     let mut pool = PoolingAllocationConfig::new();
     pool.total_component_instances(count)
-        .total_core_instances(count * core_instances)
-        .max_core_instances_per_component(core_instances)
-        .total_memories(count * memories)
-        .max_memories_per_component(memories)
+        .total_core_instances(count * CORE_INSTANCES)
+        .max_core_instances_per_component(CORE_INSTANCES)
+        .total_memories(count * MEMORIES)
+        .max_memories_per_component(MEMORIES)
         .max_memory_size(bytes(limits.memory))
         .table_elements(limits.table as usize)
-        .total_tables(count * tables)
-        .max_tables_per_component(tables)
+        .total_tables(count * TABLES)
+        .max_tables_per_component(TABLES)
         .total_stacks(count)
         .linear_memory_keep_resident(MEMORY_KEPT)
         .table_keep_resident(MEMORY_KEPT)
@@ -251,7 +240,7 @@ fn pool(options: &EngineOptions) -> PoolingAllocationConfig {
 
 #[cfg(test)]
 mod tests {
-    use super::{Engine, Limits, MEMORY_KEPT};
+    use super::{Engine, Limits, MEMORIES, MEMORY_KEPT};
     use bytesize::ByteSize;
 
     #[test]
@@ -260,7 +249,7 @@ mod tests {
         let engine = Engine::new(&limits).unwrap().wasmtime;
         let pool = engine.get_pooling_config().expect("the allocator is a pool");
         assert_eq!(pool.get_total_component_instances(), 4);
-        assert_eq!(pool.get_total_memories(), 4);
+        assert_eq!(pool.get_total_memories(), 4 * MEMORIES);
         assert_eq!(pool.get_total_stacks(), 4);
         assert_eq!(pool.get_max_memory_size(), 7 << 20);
         assert_eq!(pool.get_memory_keep_resident(), MEMORY_KEPT);

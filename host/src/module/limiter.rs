@@ -9,7 +9,7 @@ use super::limits::{Limits, bytes};
 pub(super) struct Limiter {
     memory: usize,
     table: usize,
-    /// The bytes of its memories: with WASI, there may be two.
+    /// The bytes of its memories, of which there may be some.
     present: usize,
     /// The bytes by which one of them grew last.
     grown: usize,

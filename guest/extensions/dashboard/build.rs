@@ -1,0 +1,84 @@
+//! Puts the page together from the files in `page/`, works out what of it a
+//! browser may run, and gives the module a small shadow stack when it is built
+//! for wasm.
+
+use std::error::Error;
+use std::path::{Path, PathBuf};
+use std::{env, fs};
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use sha2::{Digest, Sha256};
+
+/// The page's script is these files, one after the other: each has what the
+/// ones before it have.
+const SCRIPTS: [&str; 11] = [
+    "dom.js",
+    "model.js",
+    "view.js",
+    "layout.js",
+    "graph.js",
+    "as_text.js",
+    "chosen.js",
+    "table.js",
+    "status.js",
+    "asking.js",
+    "main.js",
+];
+
+/// What stands in `index.html` for what is put there.
+const STYLE: &str = "/* style.css */";
+const SCRIPT: &str = "/* *.js */";
+
+fn main() -> Result<(), Box<dyn Error>> {
+    println!("cargo:rerun-if-changed=build.rs");
+    println!("cargo:rerun-if-changed=page");
+    if env::var("CARGO_CFG_TARGET_FAMILY").is_ok_and(|family| family == "wasm") {
+        // The default is 1 MiB, of which an instance would touch the far end.
+        println!("cargo:rustc-link-arg-cdylib=-zstack-size=65536");
+    }
+    let folder = Path::new("page");
+    let style = read(&folder.join("style.css"))?;
+    let mut script = String::new();
+    for name in SCRIPTS {
+        script.push_str(&read(&folder.join(name))?);
+    }
+    let page = read(&folder.join("index.html"))?;
+    let page = put(&page, STYLE, &style)?;
+    let page = put(&page, SCRIPT, &script)?;
+    let out = PathBuf::from(env::var("OUT_DIR")?);
+    fs::write(out.join("page.html"), page)?;
+    fs::write(out.join("policy.txt"), policy(&style, &script))?;
+    Ok(())
+}
+
+/// A file with the ends of lines that browsers make of all others before they
+/// look at what is in it.
+fn read(path: &Path) -> Result<String, Box<dyn Error>> {
+    let text = fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    Ok(text.replace("\r\n", "\n"))
+}
+
+/// Puts a text in the one place that is kept for it.
+fn put(page: &str, place: &str, text: &str) -> Result<String, Box<dyn Error>> {
+    if page.matches(place).count() != 1 {
+        return Err(format!("index.html has {place} not once").into());
+    }
+    if text.to_ascii_lowercase().contains("</s") || text.contains("<!--") {
+        return Err(format!("what comes in place of {place} would end there too early").into());
+    }
+    Ok(page.replace(place, text))
+}
+
+/// The page may run its own script, have its own style, and ask where it came
+/// from; nothing else. Text never becomes markup: the page makes no HTML.
+fn policy(style: &str, script: &str) -> String {
+    let hash = |text: &str| BASE64_STANDARD.encode(Sha256::digest(text));
+    format!(
+        "default-src 'none'; script-src 'sha256-{}'; style-src 'sha256-{}'; \
+         img-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; \
+         frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'",
+        hash(script),
+        hash(style),
+    )
+}

@@ -1,0 +1,39 @@
+// The graph as text: for whoever cannot see it, or has no finger that small.
+
+function drawAsText(model) {
+  // Hundreds of rows that nobody looks at are not made.
+  if (!byId('as-text').open) {
+    return;
+  }
+  const cells = (row) => [...row.children];
+  keep(
+    byId('text-of-chains'),
+    model.chains,
+    (chain) => chain.id,
+    (chain) => textRow(chain.id, () => choose(chain.id, '')),
+    (row, chain) => {
+      const [, state, workers] = cells(row);
+      say(state, stateOf(chain));
+      say(workers, listed(chain.counts) || (model.isKnown ? 'none' : 'not known'));
+    },
+  );
+  keep(
+    byId('text-of-pairs'),
+    model.pairs,
+    (pair) => pair.key,
+    (pair) => textRow(`${pair.a} ↔ ${pair.b}`, () => choose(pair.a, pair.b)),
+    (row, pair) => {
+      const [, there, back] = cells(row);
+      say(there, listed(pair.there) || 'none');
+      say(back, listed(pair.back) || 'none');
+    },
+  );
+}
+
+function textRow(name, onClick) {
+  const button = html('button', { type: 'button', class: 'plain' }, name);
+  button.addEventListener('click', onClick);
+  return html('tr', {}, html('th', { scope: 'row' }, button), html('td'), html('td'));
+}
+
+byId('as-text').addEventListener('toggle', () => shown.model !== null && drawAsText(shown.model));

@@ -1,0 +1,81 @@
+// What is known of the chain or the two chains that were chosen; and choosing
+// one from a list.
+
+function drawChosen(model, view) {
+  drawChoices(model, view);
+  byId('chosen').hidden = view.chain === '';
+  if (view.chain === '') {
+    return;
+  }
+  const chain = model.chainOf.get(view.chain);
+  const pair = model.pairs.find((known) => known.key === keyOf(view.chain, view.other));
+  say(byId('chosen-title'), view.other === '' ? view.chain : `${view.chain} ↔ ${view.other}`);
+  say(byId('chosen-text'), tellChosen(model, view, chain, pair));
+  byId('chosen-counts').hidden = pair === undefined;
+  if (pair !== undefined) {
+    drawWays(pair, view);
+  }
+}
+
+function tellChosen(model, view, chain, pair) {
+  if (view.other === '') {
+    if (chain === undefined) {
+      return model.isKnown
+        ? 'There is no such chain.'
+        : 'Whether there is such a chain is not known.';
+    }
+    const text = tellChain(model, chain);
+    return `${text[0].toUpperCase()}${text.slice(1)}.`;
+  }
+  if (!model.isKnown) {
+    return 'Which workers there are is not known.';
+  }
+  const words = {
+    both: 'There are Packet workers in both directions.',
+    one: 'There are Packet workers in one direction only.',
+    none: 'There are no Packet workers.',
+  };
+  return pair === undefined ? 'There are no workers between them.' : words[pair.flow];
+}
+
+// As many in each direction, by kind.
+function drawWays(pair, view) {
+  const [there, back] = pair.a === view.chain ? [pair.there, pair.back] : [pair.back, pair.there];
+  say(byId('chosen-there'), `${view.chain} → ${view.other}`);
+  say(byId('chosen-back'), `${view.other} → ${view.chain}`);
+  const kinds = [...new Set([...there.keys(), ...back.keys()])];
+  keep(
+    byId('chosen-counts').tBodies[0],
+    kinds,
+    (kind) => kind,
+    (kind) => html('tr', {}, html('th', { scope: 'row' }, kind), html('td'), html('td')),
+    (row, kind) => {
+      say(row.children[1], number(there.get(kind) ?? 0));
+      say(row.children[2], number(back.get(kind) ?? 0));
+    },
+  );
+}
+
+function drawChoices(model, view) {
+  const select = byId('chain');
+  const ids = model.chains.map((chain) => chain.id);
+  // What the address names is a choice, though there may be no such chain.
+  const all = view.chain === '' || ids.includes(view.chain) ? ids : [view.chain, ...ids];
+  keep(
+    select,
+    ['', ...all],
+    (id) => id,
+    (id) => html('option', { value: id }, id || 'All chains'),
+    () => {},
+  );
+  if (select.value !== view.chain) {
+    select.value = view.chain;
+  }
+}
+
+byId('chain').addEventListener('change', () => choose(byId('chain').value, ''));
+byId('all').addEventListener('click', () => {
+  choose('', '');
+  // The button is gone.
+  byId('chain').focus();
+});

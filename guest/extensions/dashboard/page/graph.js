@@ -1,0 +1,267 @@
+// The graph: chains, and a line for each two that workers run between.
+
+const canvas = svg('svg', {
+  role: 'listbox',
+  'aria-label': 'Chains and the lines between them',
+  'aria-describedby': 'keys',
+});
+const lines = svg('g', { role: 'group', 'aria-label': 'Lines' });
+const counts = svg('g', { 'aria-hidden': 'true' });
+const spots = svg('g', { role: 'group', 'aria-label': 'Chains' });
+canvas.append(lines, counts, spots);
+
+// Up to here there is room to write at each line how many workers it stands for.
+const MOST_COUNTS = 8;
+
+// Where the keyboard is: a chain, and the other one where it is on a line.
+let place = { chain: '', other: '' };
+
+function drawGraph(model, view) {
+  const width = Math.max(280, Math.floor(byId('graph').clientWidth));
+  const layout = layOut(
+    model.chains.map((chain) => chain.id),
+    width,
+  );
+  byId('graph').hidden = model.chains.length === 0;
+  byId('no-chains').hidden = model.chains.length > 0;
+  byId('as-text').hidden = model.chains.length === 0;
+  say(
+    byId('no-chains'),
+    model.isKnown ? 'The relayer has no chains.' : 'Which chains there are is not known.',
+  );
+  set(canvas, { width, height: layout.height, viewBox: `0 0 ${width} ${layout.height}` });
+  canvas.classList.toggle('some', model.chainOf.has(view.chain));
+  canvas.classList.toggle('many', model.pairs.length > 60);
+  canvas.classList.toggle('unknown', !model.isKnown);
+  place = placeIn(model, view);
+  const most = Math.max(1, ...model.chains.map((chain) => chain.workers));
+  const widest = Math.max(1, ...model.pairs.map((pair) => pair.channels));
+  const chosen = view.other === '' ? '' : keyOf(view.chain, view.other);
+  const isOn = (pair) =>
+    chosen === '' ? pair.a === view.chain || pair.b === view.chain : pair.key === chosen;
+  keep(
+    lines,
+    model.pairs,
+    (pair) => pair.key,
+    makeLine,
+    (line, pair) => {
+      const { path } = bend(layout, layout.chains.get(pair.a), layout.chains.get(pair.b));
+      const share = Math.sqrt(pair.channels / widest);
+      const thickest = layout.style === 'spokes' ? 4.5 : 7;
+      const [title, hit, stroke] = line.children;
+      say(title, `${pair.a} ↔ ${pair.b}: ${tellPair(pair)}`);
+      set(hit, { d: path });
+      set(stroke, { d: path, 'stroke-width': fixed(1.2 + (thickest - 1.2) * share) });
+      set(line, {
+        class: `line ${pair.flow}${isOn(pair) ? ' on' : ''}`,
+        'aria-label': `${pair.a} and ${pair.b}: ${tellPair(pair)}`,
+        'aria-selected': pair.key === chosen,
+        tabindex: place.other !== '' && pair.key === keyOf(place.chain, place.other) ? 0 : -1,
+      });
+    },
+  );
+  drawCounts(model, layout);
+  const near = new Set(model.chainOf.get(view.chain)?.others);
+  keep(
+    spots,
+    model.chains,
+    (chain) => chain.id,
+    makeSpot,
+    (spot, chain) => {
+      const at = layout.chains.get(chain.id);
+      const isChosen = chain.id === view.chain || chain.id === view.other;
+      drawSpot(spot, chain, at, layout, most);
+      set(spot, {
+        class:
+          `spot ${chain.connected === false ? 'off' : ''}${isChosen ? ' chosen' : ''}` +
+          `${isChosen || (view.other === '' && near.has(chain.id)) ? ' on' : ''}`,
+        'aria-label': `${chain.id}: ${tellChain(model, chain)}`,
+        'aria-selected': view.other === '' && chain.id === view.chain,
+        tabindex: place.other === '' && place.chain === chain.id ? 0 : -1,
+      });
+    },
+  );
+  if (canvas.parentNode === null) {
+    byId('graph').append(canvas);
+  }
+  drawLegend(model);
+}
+
+// The chain or line that the keyboard comes to: the one that is chosen, or the
+// one where it was.
+function placeIn(model, view) {
+  for (const { chain, other } of [view, place]) {
+    const known = model.chainOf.get(chain);
+    if (known !== undefined) {
+      return { chain, other: known.others.includes(other) ? other : '' };
+    }
+  }
+  return { chain: model.chains[0]?.id ?? '', other: '' };
+}
+
+function makeLine(pair) {
+  const line = svg(
+    'g',
+    { role: 'option' },
+    svg('title'),
+    svg('path', { class: 'hit' }),
+    svg('path', { class: 'stroke' }),
+  );
+  line.addEventListener('click', () => choose(pair.a, pair.b, { isToggle: true }));
+  line.addEventListener('focus', () => {
+    // From whichever end it was come to.
+    const [chain, other] = place.chain === pair.b ? [pair.b, pair.a] : [pair.a, pair.b];
+    place = { chain, other };
+  });
+  return line;
+}
+
+function makeSpot(chain) {
+  const label = svg('g', {}, svg('rect', { class: 'hit' }), svg('text'));
+  const spot = svg('g', { role: 'option' }, svg('title'), label, svg('circle'));
+  spot.addEventListener('click', () => choose(chain.id, '', { isToggle: true }));
+  spot.addEventListener('focus', () => {
+    place = { chain: chain.id, other: '' };
+  });
+  spot.addEventListener('pointerenter', () => light(chain.id, true));
+  spot.addEventListener('pointerleave', () => light(chain.id, false));
+  return spot;
+}
+
+function drawSpot(spot, chain, at, layout, most) {
+  const [title, label, circle] = spot.children;
+  const [hit, text] = label.children;
+  const [least, largest] =
+    layout.style === 'spokes' ? [3.5, Math.min(8, layout.room / 2)] : [7, 14];
+  const radius = least + (Math.max(largest, least) - least) * Math.sqrt(chain.workers / most);
+  const put = labelOf(layout, at, radius);
+  set(spot, { transform: `translate(${fixed(at.x)} ${fixed(at.y)})` });
+  say(title, `${chain.id}: ${stateOf(chain)}, ${counted(chain.workers, 'worker')}`);
+  set(label, { transform: put.turn === 0 ? null : `rotate(${fixed(put.turn)})` });
+  set(text, {
+    x: fixed(put.x),
+    y: fixed(put.y),
+    'text-anchor': put.anchor,
+    'font-size': layout.font,
+  });
+  say(text, at.text);
+  set(circle, { r: fixed(radius) });
+  // As large as there is room for a finger.
+  const high = layout.style === 'spokes' ? Math.max(layout.room, 12) : 44;
+  const long = layout.widest + radius + 16;
+  const left = { start: -radius - 6, middle: -Math.max(long, 44) / 2, end: radius + 6 - long }[
+    put.anchor
+  ];
+  const top = layout.style === 'spokes' ? 0 : (put.y - layout.font / 3) / 2;
+  set(hit, {
+    x: fixed(left),
+    y: fixed(top - high / 2),
+    width: fixed(Math.max(long, 44)),
+    height: fixed(high),
+  });
+}
+
+function drawCounts(model, layout) {
+  const pairs = model.pairs.length <= MOST_COUNTS && layout.style !== 'spokes' ? model.pairs : [];
+  keep(
+    counts,
+    pairs,
+    (pair) => pair.key,
+    () => svg('text', { class: 'count', 'text-anchor': 'middle' }),
+    (text, pair) => {
+      const [a, b] = [layout.chains.get(pair.a), layout.chains.get(pair.b)];
+      const { top } = bend(layout, a, b);
+      const isAlone = model.chains.length === 2;
+      set(text, { x: fixed(top.x), y: fixed(top.y + (isAlone ? -12 : 4)) });
+      say(text, isAlone && layout.width > 480 ? tellPair(pair) : counted(pair.workers, 'worker'));
+    },
+  );
+}
+
+// Shows which lines are those of a chain that is pointed at.
+function light(chain, isOn) {
+  for (const [key, line] of kept.get(lines) ?? []) {
+    line.classList.toggle('lit', isOn && JSON.parse(key).includes(chain));
+  }
+}
+
+function tellPair(pair) {
+  return listed(tally([...pair.there, ...pair.back]));
+}
+
+function tellChain(model, chain) {
+  if (!model.isKnown) {
+    return stateOf(chain);
+  }
+  const kinds = chain.workers > 0 ? `: ${listed(chain.counts)}` : '';
+  const lines = counted(chain.others.length, 'chain');
+  return `${stateOf(chain)}; lines to ${lines}; ${counted(chain.workers, 'worker')}${kinds}`;
+}
+
+// Only what there is, is explained.
+function drawLegend(model) {
+  const has = (flow) => model.pairs.some((pair) => pair.flow === flow);
+  const entries = [
+    ['both', 'Packet workers both ways', has('both')],
+    ['one', 'Packet workers one way only', has('one')],
+    ['none', 'no Packet workers', has('none')],
+    ['off', 'chain not connected', model.chains.some((chain) => chain.connected === false)],
+  ];
+  const shown = entries.filter(([, , isThere]) => isThere);
+  keep(
+    byId('legend'),
+    shown,
+    ([name]) => name,
+    ([name, text]) =>
+      html('li', {}, html('span', { class: `sample ${name}`, 'aria-hidden': 'true' }), text),
+    () => {},
+  );
+  byId('legend').hidden = shown.length === 0;
+}
+
+// The keyboard goes through the graph as through a list: one stop for all of it.
+canvas.addEventListener('keydown', (event) => {
+  const { model } = shown;
+  const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
+  if (event.key === 'Enter' || event.key === ' ') {
+    choose(place.chain, place.other, { isToggle: true });
+  } else if (event.key === 'Escape') {
+    choose('', '');
+  } else if (step !== undefined && model.chains.length > 0) {
+    const isSideways = event.key === 'ArrowRight' || event.key === 'ArrowLeft';
+    const ids = model.chains.map((chain) => chain.id);
+    const others = [...(model.chainOf.get(place.chain)?.others ?? [])].sort(inOrder);
+    if (isSideways) {
+      choose(after(ids, place.chain, step), '', { isStep: false });
+    } else if (others.length > 0) {
+      choose(place.chain, after(others, place.other, step), { isStep: false });
+    }
+    focusPlace();
+  } else {
+    return;
+  }
+  event.preventDefault();
+});
+
+function after(list, item, step) {
+  const at = list.indexOf(item);
+  if (at < 0) {
+    return list.at(step > 0 ? 0 : -1);
+  }
+  return list[(at + step + list.length) % list.length];
+}
+
+function focusPlace() {
+  const element =
+    place.other === ''
+      ? kept.get(spots)?.get(place.chain)
+      : kept.get(lines)?.get(keyOf(place.chain, place.other));
+  element?.focus({ preventScroll: true });
+}
+
+// Lines are laid out for the width there is. (What is hidden has none.)
+new ResizeObserver(() => {
+  if (shown.model !== null && byId('graph').clientWidth > 0) {
+    drawGraph(shown.model, shown.view);
+  }
+}).observe(byId('graph'));

@@ -1,0 +1,83 @@
+// How good what is shown is: in a few words at the top, and in a sentence where
+// something is wrong.
+
+// What was said last: who listens is told what is new, and not every second.
+let lastMood = '';
+
+function tell(mood, brief, sentence = '') {
+  set(byId('freshness'), { 'data-mood': mood });
+  say(byId('freshness-text'), brief);
+  byId('notice').hidden = sentence === '';
+  set(byId('notice'), { 'data-mood': mood, class: 'notice' });
+  say(byId('notice'), sentence);
+  if (mood !== lastMood) {
+    // That it is good at the start goes without saying.
+    say(
+      byId('announcer'),
+      lastMood === '' && mood === 'good' ? '' : sentence || 'Up to date again.',
+    );
+    lastMood = mood;
+  }
+}
+
+const clock = (date) => date.toLocaleTimeString();
+
+function tellFreshness(answer, confirmed) {
+  switch (answer.what) {
+    case 'good':
+      tell('good', `Up to date, ${clock(confirmed)}`);
+      break;
+    case 'old':
+      tell(
+        'old',
+        `${span(answer.age)} old`,
+        `The relayer does not answer the server. This is what it said ${span(answer.age)} ago.`,
+      );
+      break;
+    case 'not-ready':
+      tell(
+        'not-ready',
+        'Not known',
+        `What the relayer is doing is not known: ${answer.message.replace(/\.$/, '')}.`,
+      );
+      break;
+    case 'refused':
+      tell(
+        'refused',
+        'Not up to date',
+        `The server answers: ${answer.message}. ${asOf(confirmed)}`,
+      );
+      break;
+    default:
+      tell('silent', 'No answer', `The server does not answer. ${asOf(confirmed)}`);
+  }
+}
+
+function asOf(confirmed) {
+  return confirmed === null
+    ? 'The page goes on asking.'
+    : `This is of ${clock(confirmed)}; the page goes on asking.`;
+}
+
+function span(seconds) {
+  return seconds < 120 ? `${seconds} s` : `${Math.floor(seconds / 60)} min`;
+}
+
+function drawSummary(model) {
+  const parts = model.version.slice(0, 1).map(([name, version]) => `${name} ${version}`);
+  if (model.isKnown || model.chains.length > 0) {
+    parts.push(counted(model.chains.length, 'chain'));
+  }
+  if (model.isKnown) {
+    const kinds = listed(model.kinds);
+    parts.push(counted(model.rows.length, 'worker') + (kinds === '' ? '' : `: ${kinds}`));
+  }
+  // Each part is kept in one piece where lines break.
+  keep(
+    byId('summary'),
+    parts.map((text, at) => ({ text, at })),
+    ({ at }) => at,
+    () => html('span'),
+    (element, { text }) => say(element, text),
+  );
+}

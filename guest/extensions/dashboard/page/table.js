@@ -1,0 +1,118 @@
+// The table of workers: filtered, and a page of it at a time, so that
+// thousands are as quick as ten.
+
+const PAGE = 50;
+// Names up to this many letters stay on one line.
+const LONG = 18;
+const COLUMNS = ['kind', 'from', 'to', 'object', 'detail', 'number'];
+
+function drawTable(model, view) {
+  const { ofAnyKind, ofKind } = rowsOf(model, view);
+  drawKinds(model, view, ofAnyKind);
+  const last = Math.max(0, Math.ceil(ofKind.length / PAGE) - 1);
+  view.page = Math.min(view.page, last);
+  const first = view.page * PAGE;
+  const rows = ofKind.slice(first, first + PAGE);
+  keep(
+    byId('table').tBodies[0],
+    rows.map((row, at) => ({ row, at })),
+    ({ at }) => at,
+    makeRow,
+    drawRow,
+  );
+  byId('table').hidden = rows.length === 0;
+  say(byId('count'), tellCount(model, view, ofKind.length));
+  say(byId('empty'), tellEmpty(model, view));
+  byId('empty').hidden = rows.length > 0;
+  byId('pages').hidden = last === 0;
+  byId('before').disabled = view.page === 0;
+  byId('after').disabled = view.page === last;
+  say(
+    byId('page'),
+    `${number(first + 1)} to ${number(first + rows.length)} of ${number(ofKind.length)}`,
+  );
+}
+
+function makeRow() {
+  const cell = (name) => html('td', { role: 'cell', class: name });
+  return html('tr', { role: 'row' }, ...COLUMNS.map(cell));
+}
+
+function drawRow(element, { row }) {
+  set(element, { 'data-kind': row.kind });
+  row.texts.forEach((text, column) => {
+    const cell = element.children[column];
+    say(cell, text);
+    cell.classList.toggle('long', text.length > LONG);
+  });
+}
+
+function tellCount(model, view, count) {
+  if (!model.isKnown) {
+    return '';
+  }
+  return isFiltered(view)
+    ? `${number(count)} of ${counted(model.rows.length, 'worker')}`
+    : counted(count, 'worker');
+}
+
+function tellEmpty(model, view) {
+  if (!model.isKnown) {
+    return 'Which workers there are is not known.';
+  }
+  return isFiltered(view) ? 'No worker is like that.' : 'The relayer has no workers.';
+}
+
+// One choice a kind, each with how many there are of what else was chosen.
+function drawKinds(model, view, rows) {
+  const counts = new Map([...model.kinds.keys()].map((kind) => [kind, 0]));
+  // What the address names is a choice, though there may be none of it.
+  if (view.kind !== '' && !counts.has(view.kind)) {
+    counts.set(view.kind, 0);
+  }
+  for (const row of rows) {
+    counts.set(row.kind, counts.get(row.kind) + 1);
+  }
+  const kinds = [['', rows.length], ...counts];
+  keep(
+    byId('kinds'),
+    kinds,
+    ([kind]) => kind,
+    makeKind,
+    (label, [kind, count]) => {
+      const [input, , countOf] = label.children;
+      if (input.checked !== (kind === view.kind)) {
+        input.checked = kind === view.kind;
+      }
+      say(countOf, number(count));
+      label.classList.toggle('none', count === 0);
+    },
+  );
+  byId('kinds').hidden = counts.size === 0;
+}
+
+function makeKind([kind]) {
+  const input = html('input', { type: 'radio', name: 'kind', value: kind });
+  input.addEventListener('change', () => change({ kind }, { isStep: true }));
+  const label = html(
+    'label',
+    { 'data-kind': kind },
+    input,
+    html('span', {}, kind || 'All'),
+    html('b'),
+  );
+  if (Object.hasOwn(MEANINGS, kind)) {
+    label.title = MEANINGS[kind];
+  }
+  return label;
+}
+
+function turn(pages) {
+  shown.view.page += pages;
+  drawTable(shown.model, shown.view);
+  byId('workers').scrollIntoView({ block: 'start' });
+}
+
+byId('before').addEventListener('click', () => turn(-1));
+byId('after').addEventListener('click', () => turn(1));
+byId('find').addEventListener('input', () => change({ find: byId('find').value }));

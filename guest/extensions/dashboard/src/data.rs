@@ -1,0 +1,82 @@
+//! `GET /data`: what the page shows.
+
+use relayer_rest_sdk::{Answer, Host};
+
+use crate::overview::Overview;
+
+/// About how many bytes of JSON a worker takes.
+const WORKER_SIZE: usize = 32;
+
+pub(crate) fn data<H: Host>(host: &H) -> Answer {
+    match host.state() {
+        Ok(state) => {
+            let components = host.components();
+            // Which chains are configured may not be known while the state is.
+            let configured = host.chain_ids().ok();
+            let overview = Overview::new(&components, configured.as_deref(), &state);
+            Answer::success_of_size(&overview, 4096 + state.workers.len() * WORKER_SIZE)
+        }
+        Err(reason) => Answer::not_ready(&reason),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use relayer_rest_sdk::testing::MadeUp;
+    use relayer_rest_sdk::{Answer, Object, Request};
+    use serde_json::json;
+
+    fn get(host: &MadeUp, path: &str) -> Answer {
+        crate::answer(host, &Request::get(path))
+    }
+
+    #[test]
+    fn what_is_not_known_says_so() {
+        let host = MadeUp::not_ready("wait");
+        for path in ["/data", "/chains"] {
+            let answer = get(&host, path);
+            assert_eq!((answer.status, answer.header("retry-after")), (503, Some("1")));
+            let body = r#"{"status":"error","result":{"name":"NotReady","msg":"wait"}}"#;
+            assert_eq!(answer.text_body(), body);
+        }
+    }
+
+    #[test]
+    fn the_chains_are_known_before_the_state_is() {
+        let mut host = MadeUp::new().with_chain("b").with_chain("a");
+        host.state = MadeUp::not_ready("wait").state;
+        assert_eq!(get(&host, "/data").status, 503);
+        assert_eq!(get(&host, "/chains").json_body()["result"], json!(["b", "a"]));
+    }
+
+    #[test]
+    fn thousands_of_workers_are_small() {
+        let workers = 5_000;
+        let chains: Vec<String> = (0..40).map(|chain| format!("chain-{chain}")).collect();
+        let mut host = chains.iter().fold(MadeUp::new(), |host, id| host.with_chain(id));
+        // The names are put there by number: the test kit looks through all of
+        // them for each worker.
+        for number in 0..100 {
+            let channel = format!("channel-{number}");
+            host = host.with_worker(&Object::Packet {
+                dst_chain_id: &chains[number % 40],
+                src_chain_id: &chains[(number * 7 + 1) % 40],
+                src_channel_id: &channel,
+                src_port_id: "transfer",
+            });
+        }
+        let state = host.state.as_mut().unwrap();
+        let some = state.workers.clone();
+        state.workers = (1..=workers)
+            .zip(some.into_iter().cycle())
+            .map(|(id, worker)| relayer_rest_sdk::contract::Worker { id, ..worker })
+            .collect();
+        let answer = get(&host, "/data");
+        assert_eq!(
+            answer.json_body()["result"]["workers"][0]["ids"].as_array().unwrap().len(),
+            5_000
+        );
+        let size = answer.body.len();
+        assert!(size < 120 << 10, "{size}");
+    }
+}

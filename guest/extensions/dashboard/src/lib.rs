@@ -1,0 +1,67 @@
+//! A page that shows what a relayer is doing: its chains as a graph, and all of
+//! its workers in a table.
+//!
+//! | file | job |
+//! |---|---|
+//! | `page.rs` | the page, and what a browser may do with it |
+//! | `data.rs` | what the page shows, when it asks for it |
+//! | `overview.rs` | the JSON of that: small for thousands of workers |
+//! | `chains.rs` | the chains alone, while the rest is not known |
+//! | `lib.rs` | this file: the routes; the only one that knows of WebAssembly |
+//!
+//! The page itself is in `page/`, and `build.rs` puts it together. It is the
+//! same wherever it is mounted: it asks for its data below the path under which
+//! the browser has got it, so that a proxy may put it elsewhere.
+//!
+//! It needs the grants `version`, `chains` and `state`.
+
+mod chains;
+mod data;
+mod overview;
+mod page;
+
+use relayer_rest_sdk::{Answer, Host, Request, Route, Router};
+
+relayer_rest_sdk::module!(answer);
+relayer_rest_sdk::arena!();
+
+/// Answers a request.
+pub fn answer<H: Host>(host: &H, request: &Request) -> Answer {
+    let routes = Router::new([
+        Route::get("/", |_: &H, _| page::page()),
+        Route::get("/data", |host, _| data::data(host)),
+        Route::get("/chains", |host, _| chains::chains(host)),
+    ]);
+    // What comes from chains is never taken for anything but what it is.
+    routes.answer(host, request).with_header("x-content-type-options", "nosniff")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::answer;
+    use relayer_rest_sdk::Request;
+    use relayer_rest_sdk::testing::MadeUp;
+
+    #[test]
+    fn nothing_else_is_there() {
+        let unknown = answer(&MadeUp::new(), &Request::get("/style.css"));
+        assert_eq!(unknown.status, 404);
+        let msg = "nothing is served at /style.css; there are /, /data, /chains";
+        assert_eq!(unknown.json_body()["result"]["msg"], msg);
+        let refused = answer(&MadeUp::new(), &Request::new("POST", "/data"));
+        assert_eq!((refused.status, refused.header("allow")), (405, Some("GET, HEAD")));
+    }
+
+    #[test]
+    fn no_browser_guesses_what_an_answer_is() {
+        for (host, path) in [
+            (MadeUp::new(), "/"),
+            (MadeUp::new(), "/data"),
+            (MadeUp::new(), "/nothing"),
+            (MadeUp::not_ready("wait"), "/data"),
+        ] {
+            let answer = answer(&host, &Request::get(path));
+            assert_eq!(answer.header("x-content-type-options"), Some("nosniff"), "{path}");
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! `GET /`: the page.
+
+use relayer_rest_sdk::Answer;
+
+/// What `build.rs` has put together from `page/`.
+const PAGE: &str = include_str!(concat!(env!("OUT_DIR"), "/page.html"));
+
+/// What the page may do, by the digests of its script and its style.
+const POLICY: &str = include_str!(concat!(env!("OUT_DIR"), "/policy.txt"));
+
+pub(crate) fn page() -> Answer {
+    Answer::of_type("text/html; charset=utf-8", PAGE)
+        .with_header("content-security-policy", POLICY)
+        .with_header("referrer-policy", "no-referrer")
+}
+
+#[cfg(test)]
+mod tests {
+    use base64::Engine;
+    use base64::prelude::BASE64_STANDARD;
+    use relayer_rest_sdk::testing::MadeUp;
+    use relayer_rest_sdk::{Answer, Request};
+    use sha2::{Digest, Sha256};
+
+    fn page() -> Answer {
+        crate::answer(&MadeUp::new(), &Request::get("/"))
+    }
+
+    /// The only element of a name: what is in it.
+    fn element(name: &str) -> String {
+        let page = page();
+        let (_, rest) = page.text_body().split_once(&format!("<{name}")).unwrap();
+        assert!(!rest.contains(&format!("<{name}")), "one {name}");
+        let (_, rest) = rest.split_once('>').unwrap();
+        rest.split_once(&format!("</{name}>")).unwrap().0.to_owned()
+    }
+
+    #[test]
+    fn it_is_a_page() {
+        let page = page();
+        assert_eq!(page.status, 200);
+        assert_eq!(page.header("content-type"), Some("text/html; charset=utf-8"));
+        assert_eq!(page.header("referrer-policy"), Some("no-referrer"));
+        assert!(page.text_body().starts_with("<!doctype html>"));
+    }
+
+    #[test]
+    fn only_its_own_script_runs_and_only_its_own_style_counts() {
+        let page = page();
+        let policy = page.header("content-security-policy").unwrap();
+        let rules: Vec<&str> = policy.split("; ").collect();
+        for (rule, name) in [("script-src", "script"), ("style-src", "style")] {
+            let hash = BASE64_STANDARD.encode(Sha256::digest(element(name)));
+            assert!(rules.contains(&&*format!("{rule} 'sha256-{hash}'")), "{policy}");
+        }
+        for rule in [
+            "default-src 'none'",
+            "connect-src 'self'",
+            "base-uri 'none'",
+            "form-action 'none'",
+            "frame-ancestors 'none'",
+            "require-trusted-types-for 'script'",
+        ] {
+            assert!(rules.contains(&rule), "{policy}");
+        }
+        assert!(!policy.contains("unsafe"), "{policy}");
+    }
+
+    /// The policy forbids all of this; a page that tried it would be broken.
+    #[test]
+    fn it_has_nothing_from_elsewhere_and_nothing_inline() {
+        let page = page();
+        let page = page.text_body().to_ascii_lowercase();
+        for forbidden in ["src=", "rel=\"stylesheet", "@import", " style=", " onclick=", "<base"] {
+            assert!(!page.contains(forbidden), "{forbidden}");
+        }
+        assert!(!element("style").contains("url("));
+        // The name of SVG is no address.
+        let addresses = page.replace("'http://www.w3.org/2000/svg'", "");
+        assert!(!addresses.contains("http://") && !addresses.contains("https://"));
+    }
+
+    /// What chains are called is text, whatever is in it.
+    #[test]
+    fn its_script_makes_no_html() {
+        let script = element("script");
+        for forbidden in ["innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval("]
+        {
+            assert!(!script.contains(forbidden), "{forbidden}");
+        }
+    }
+
+    /// It is the same for everybody, so that it is remembered for good.
+    #[test]
+    fn it_depends_on_nothing() {
+        let elsewhere = MadeUp::not_ready("wait").mounted_at("/a/\"><script>");
+        assert_eq!(crate::answer(&elsewhere, &Request::get("/")), page());
+    }
+
+    #[test]
+    fn it_is_small() {
+        let size = page().body.len();
+        assert!(size < 64 << 10, "{size}");
+    }
+}

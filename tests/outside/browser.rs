@@ -1,0 +1,277 @@
+//! A browser: Chromium without a window, driven by `chromedriver` over the
+//! `WebDriver` protocol.
+//!
+//! They are those on the path, or those that `CHROMIUM` and `CHROMEDRIVER` name.
+
+use std::env;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use http_body_util::{BodyExt, Full};
+use hyper::Request;
+use hyper::body::Bytes;
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::{Child, Command};
+
+/// What a script may take to be true, or a driver to start.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Chromium asks for nothing by itself, and finds nobody but this machine.
+const ARGUMENTS: [&str; 10] = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-dev-shm-usage",
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
+];
+
+/// Under which names keys are pressed.
+pub(crate) const TAB: &str = "\u{e004}";
+pub(crate) const ENTER: &str = "\u{e007}";
+pub(crate) const ESCAPE: &str = "\u{e00c}";
+pub(crate) const RIGHT: &str = "\u{e014}";
+pub(crate) const DOWN: &str = "\u{e015}";
+
+/// How the page is looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Screen {
+    Desktop,
+    Tablet,
+    Phone,
+}
+
+/// A browser with one page, until it is dropped.
+pub(crate) struct Browser {
+    driver: SocketAddr,
+    session: String,
+    _process: Child,
+    _profile: TempDir,
+}
+
+impl Screen {
+    pub(crate) fn size(self) -> (u32, u32) {
+        match self {
+            Self::Desktop => (1280, 800),
+            Self::Tablet => (768, 1024),
+            Self::Phone => (390, 844),
+        }
+    }
+}
+
+impl Browser {
+    pub(crate) async fn start() -> Self {
+        let program = |variable, name: &str| env::var_os(variable).unwrap_or_else(|| name.into());
+        let mut process = Command::new(program("CHROMEDRIVER", "chromedriver"))
+            .arg("--port=0")
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .kill_on_drop(true)
+            .spawn()
+            .expect("chromedriver starts");
+        let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
+        let port: u16 = loop {
+            let line = lines.next_line().await.unwrap().expect("chromedriver says its port");
+            let port = line
+                .rsplit_once("successfully on port ")
+                .map(|(_, port)| port.trim_end_matches('.'));
+            if let Some(port) = port.and_then(|port| port.parse().ok()) {
+                break port;
+            }
+        };
+        // Whatever else it says.
+        tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
+        let profile = tempfile::tempdir().unwrap();
+        let mut arguments = ARGUMENTS.map(str::to_owned).to_vec();
+        arguments.push(format!("--user-data-dir={}", profile.path().display()));
+        let mut options = json!({"args": arguments});
+        if let Some(binary) = env::var_os("CHROMIUM") {
+            options["binary"] = json!(binary.to_str());
+        }
+        let wanted = json!({
+            "browserName": "chrome",
+            "goog:chromeOptions": options,
+            "goog:loggingPrefs": {"browser": "ALL", "performance": "ALL"},
+        });
+        let mut browser = Self {
+            driver: SocketAddr::from(([127, 0, 0, 1], port)),
+            session: String::new(),
+            _process: process,
+            _profile: profile,
+        };
+        let wanted = json!({"capabilities": {"alwaysMatch": wanted}});
+        let answer = browser.call("POST", "/session", &wanted).await;
+        browser.session = answer["sessionId"].as_str().unwrap().to_owned();
+        // It begins with a page of its own, which does not count.
+        browser.ask("/url", &json!({"url": "about:blank"})).await;
+        browser.asked().await;
+        browser
+    }
+
+    /// Goes to an address, and waits until what is there has answers.
+    pub(crate) async fn open(&self, address: &str) {
+        // From a page to a place on it there is no loading.
+        self.ask("/url", &json!({"url": "about:blank"})).await;
+        self.ask("/url", &json!({"url": address})).await;
+        self.wait("return document.body.classList.contains('ready')").await;
+    }
+
+    /// Runs a script: what it returns.
+    pub(crate) async fn run(&self, script: &str) -> Value {
+        self.ask("/execute/sync", &json!({"script": script, "args": []})).await
+    }
+
+    /// The same, which returns a text.
+    pub(crate) async fn text(&self, script: &str) -> String {
+        let value = self.run(script).await;
+        value.as_str().unwrap_or_else(|| panic!("{script}: {value}")).to_owned()
+    }
+
+    /// The same, which returns a number of things.
+    pub(crate) async fn count(&self, script: &str) -> u64 {
+        let value = self.run(script).await;
+        value.as_u64().unwrap_or_else(|| panic!("{script}: {value}"))
+    }
+
+    /// Runs a script until it returns true.
+    pub(crate) async fn wait(&self, script: &str) {
+        let start = Instant::now();
+        while self.run(script).await != true {
+            if start.elapsed() > PATIENCE {
+                let page = self.text("return document.body.innerText").await;
+                panic!("never: {script}; {:?}\n{page}", self.complaints().await);
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    /// Clicks on an element, as a pointer would.
+    pub(crate) async fn click(&self, selector: &str) {
+        let element = self.find(selector).await;
+        self.ask(&format!("/element/{element}/click"), &json!({})).await;
+    }
+
+    /// Types where an element is.
+    pub(crate) async fn type_into(&self, selector: &str, text: &str) {
+        let element = self.find(selector).await;
+        self.ask(&format!("/element/{element}/value"), &json!({"text": text})).await;
+    }
+
+    /// Presses keys, wherever the keyboard is.
+    pub(crate) async fn press(&self, keys: &[&str]) {
+        let each = |key: &&str| {
+            [json!({"type": "keyDown", "value": key}), json!({"type": "keyUp", "value": key})]
+        };
+        let steps: Vec<Value> = keys.iter().flat_map(each).collect();
+        let actions = json!({"actions": [{"type": "key", "id": "keys", "actions": steps}]});
+        self.ask("/actions", &actions).await;
+    }
+
+    /// Looks at the page on another screen, in light or in the dark.
+    pub(crate) async fn look(&self, screen: Screen, scheme: &str) {
+        let (width, height) = screen.size();
+        let mobile = screen == Screen::Phone;
+        let metrics =
+            json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": mobile});
+        self.chromium("Emulation.setDeviceMetricsOverride", &metrics).await;
+        let features = json!({"features": [{"name": "prefers-color-scheme", "value": scheme}]});
+        self.chromium("Emulation.setEmulatedMedia", &features).await;
+        // A frame later it is laid out anew.
+        self.run("return new Promise(done => requestAnimationFrame(() => setTimeout(() => done(1), 50)))").await;
+    }
+
+    /// Saves a picture to the folder that `SCREENSHOTS` names; else nowhere.
+    pub(crate) async fn picture(&self, name: &str) {
+        let Some(folder) = env::var_os("SCREENSHOTS").map(PathBuf::from) else { return };
+        let picture = self.chromium("Page.captureScreenshot", &json!({"format": "png"})).await;
+        let bytes = BASE64_STANDARD.decode(picture["data"].as_str().unwrap()).unwrap();
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join(name).with_extension("png"), bytes).unwrap();
+    }
+
+    /// What Chromium had to complain about since it was asked last: errors of
+    /// scripts, what a policy forbids, answers that are errors.
+    pub(crate) async fn complaints(&self) -> Vec<String> {
+        let entries = self.log("browser").await;
+        entries.iter().map(|entry| entry["message"].as_str().unwrap().to_owned()).collect()
+    }
+
+    /// The addresses that were asked since this was asked last.
+    pub(crate) async fn asked(&self) -> Vec<String> {
+        let entries = self.log("performance").await;
+        let events = entries.iter().map(|entry| {
+            let event: Value = serde_json::from_str(entry["message"].as_str().unwrap()).unwrap();
+            event["message"].clone()
+        });
+        let requests = events.filter(|event| event["method"] == "Network.requestWillBeSent");
+        let address = |event: Value| event["params"]["request"]["url"].as_str().unwrap().to_owned();
+        requests.map(address).collect()
+    }
+
+    async fn log(&self, name: &str) -> Vec<Value> {
+        self.ask("/se/log", &json!({"type": name})).await.as_array().unwrap().clone()
+    }
+
+    async fn find(&self, selector: &str) -> String {
+        let wanted = json!({"using": "css selector", "value": selector});
+        let found = self.ask("/element", &wanted).await;
+        found.as_object().unwrap().values().next().unwrap().as_str().unwrap().to_owned()
+    }
+
+    /// What `WebDriver` has no words for.
+    async fn chromium(&self, command: &str, parameters: &Value) -> Value {
+        self.ask("/goog/cdp/execute", &json!({"cmd": command, "params": parameters})).await
+    }
+
+    async fn ask(&self, path: &str, body: &Value) -> Value {
+        self.call("POST", &format!("/session/{}{path}", self.session), body).await
+    }
+
+    async fn call(&self, method: &str, path: &str, body: &Value) -> Value {
+        let stream = tokio::net::TcpStream::connect(self.driver).await.unwrap();
+        let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.unwrap();
+        tokio::spawn(connection);
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header("host", self.driver.to_string())
+            .header("content-type", "application/json")
+            .body(Full::new(Bytes::from(body.to_string())))
+            .unwrap();
+        let response = sender.send_request(request).await.unwrap();
+        let status = response.status();
+        let body = response.into_body().collect().await.unwrap().to_bytes();
+        let mut answer: Value = serde_json::from_slice(&body).unwrap();
+        assert!(status.is_success(), "{path}: {answer}");
+        answer["value"].take()
+    }
+}
+
+/// Without its driver, Chromium would stay.
+impl Drop for Browser {
+    fn drop(&mut self) {
+        let Ok(mut stream) = TcpStream::connect(self.driver) else { return };
+        let request = format!(
+            "DELETE /session/{} HTTP/1.1\r\nhost: {}\r\nconnection: close\r\n\r\n",
+            self.session, self.driver
+        );
+        let sent = stream
+            .set_read_timeout(Some(Duration::from_secs(5)))
+            .and_then(|()| stream.write_all(request.as_bytes()));
+        // One byte of the answer says that it is done.
+        let _ = sent.and_then(|()| stream.read(&mut [0]));
+    }
+}

@@ -1,0 +1,478 @@
+//! Does the dashboard show what there is, on every screen, and does it stay
+//! with whoever looks at it?
+
+use std::time::{Duration, Instant};
+
+use relayer_rest_host::module::{Grants, INCLUDED, Limits, Module};
+use relayer_rest_host::registry::{Mount, Registry};
+use relayer_rest_host::state::{
+    ChainConfig, ChainKind, NotReady, Object, OtherObject, RelayerState, Stale, Value, Worker,
+};
+use relayer_rest_tests::server::{TestServer, engine};
+
+use crate::browser::{Browser, DOWN, ENTER, ESCAPE, RIGHT, Screen, TAB};
+use crate::relayers::Relayer;
+
+/// What the dashboard is given, and no more.
+const GRANTS: [&str; 3] = ["version", "chains", "state"];
+
+fn dashboard(name: &str, path: &str) -> Mount {
+    let (_, component) = INCLUDED.iter().find(|(included, _)| *included == "dashboard").unwrap();
+    let engine = engine(&Limits::default()).with_grants(Grants::of(&GRANTS).unwrap());
+    let module = Module::from_bytes(&engine, "dashboard", component).unwrap().named(name);
+    Mount::extension(path.parse().unwrap(), module)
+}
+
+async fn server() -> TestServer {
+    let api = Mount::api(Module::embedded(&engine(&Limits::default())).unwrap());
+    let registry = Registry::new(api).with(dashboard("dashboard", "/ext/dashboard")).unwrap();
+    TestServer::of_registry(registry.with(dashboard("other", "/a/b")).unwrap()).await
+}
+
+fn address(server: &TestServer, hash: &str) -> String {
+    format!("http://{}/ext/dashboard{hash}", server.address)
+}
+
+/// A dashboard of a relayer, in a browser.
+async fn looking_at(relayer: &Relayer, hash: &str) -> (TestServer, Browser) {
+    let server = server().await;
+    relayer.publish(&server.publisher);
+    let browser = Browser::start().await;
+    browser.look(Screen::Desktop, "light").await;
+    browser.open(&address(&server, hash)).await;
+    (server, browser)
+}
+
+const SPOTS: &str = "return document.querySelectorAll('#graph .spot').length";
+const LINES: &str = "return document.querySelectorAll('#graph .line').length";
+const ROWS: &str = "return document.querySelectorAll('#table tbody tr').length";
+const COUNT: &str = "return document.querySelector('#count').textContent";
+const HASH: &str = "return location.hash";
+const NOTICE: &str = "return document.querySelector('#notice').innerText";
+const FOCUS: &str =
+    "return document.activeElement.getAttribute('aria-label') ?? document.activeElement.id";
+
+/// The place of a chain in the graph.
+fn spot(chain: &str) -> String {
+    format!("#graph .spot[aria-label^='{chain}:'] circle")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs chromium and chromedriver: apt-get install chromium chromium-driver"]
+async fn relayers_of_every_size_are_shown_on_every_screen() {
+    let browser = Browser::start().await;
+    for (chains, workers) in [(1, 1), (2, 10), (8, 90), (25, 400), (40, 700), (40, 5_000)] {
+        let relayer = Relayer::of_size(chains, workers);
+        let server = server().await;
+        relayer.publish(&server.publisher);
+        for screen in [Screen::Desktop, Screen::Phone] {
+            for scheme in ["light", "dark"] {
+                browser.look(screen, scheme).await;
+                browser.open(&address(&server, "")).await;
+                let name = format!("{chains}-{workers}-{screen:?}-{scheme}").to_lowercase();
+                browser.picture(&name).await;
+                assert_eq!(browser.count(SPOTS).await, chains as u64, "{name}");
+                assert_eq!(browser.count(LINES).await, relayer.pairs() as u64, "{name}");
+                assert_eq!(browser.count(ROWS).await, workers.min(50) as u64, "{name}");
+                let count = browser.text(COUNT).await.replace(',', "");
+                let s = if workers == 1 { "" } else { "s" };
+                assert_eq!(count, format!("{workers} worker{s}"));
+                check_layout(&browser, screen, &name).await;
+            }
+        }
+        browser.look(Screen::Desktop, "dark").await;
+        browser.open(&address(&server, "#chain=cosmoshub-4")).await;
+        browser.picture(&format!("{chains}-{workers}-chosen")).await;
+        assert_eq!(browser.complaints().await, [""; 0]);
+        let own = format!("http://{}/ext/dashboard", server.address);
+        for asked in browser.asked().await {
+            let is_own = asked.starts_with(&own) || asked == "about:blank" || asked == "data:,";
+            assert!(is_own, "{asked}");
+        }
+    }
+}
+
+/// Nothing sticks out, fingers find what they want, and texts are legible.
+async fn check_layout(browser: &Browser, screen: Screen, name: &str) {
+    let (width, _) = screen.size();
+    let wide = browser.count("return document.documentElement.scrollWidth").await;
+    assert!(wide <= u64::from(width), "{name}: {wide}");
+    let cut = browser
+        .run(
+            "const room = document.querySelector('#graph').getBoundingClientRect();
+            return [...document.querySelectorAll('#graph text')].filter(text => {
+                const { left, right, top, bottom } = text.getBoundingClientRect();
+                return left < room.left || right > room.right || top < room.top || bottom > room.bottom;
+            }).map(text => text.textContent)",
+        )
+        .await;
+    assert_eq!(cut, serde_json::json!([]), "{name}");
+    let faint = browser.run(FAINT).await;
+    assert_eq!(faint, serde_json::json!([]), "{name}");
+    if screen == Screen::Phone {
+        let small = browser
+            .run(
+                "return [...document.querySelectorAll('select, input[type=search], button, #kinds label, summary')]
+                .filter(control => control.checkVisibility() && control.getBoundingClientRect().height < 44)
+                .map(control => control.outerHTML)",
+            )
+            .await;
+        assert_eq!(small, serde_json::json!([]), "{name}");
+    }
+}
+
+/// Texts whose contrast with what is behind them is less than 4.5.
+const FAINT: &str = "
+    const pen = document.createElement('canvas').getContext('2d', { willReadFrequently: true });
+    const light = color => {
+        pen.clearRect(0, 0, 1, 1);
+        pen.fillStyle = color;
+        pen.fillRect(0, 0, 1, 1);
+        const [r, g, b] = [...pen.getImageData(0, 0, 1, 1).data].map(byte => byte / 255)
+            .map(part => part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4);
+        return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+    };
+    const behind = element => {
+        for (let at = element; at !== null; at = at.parentElement) {
+            const color = getComputedStyle(at).backgroundColor;
+            if (color !== 'rgba(0, 0, 0, 0)') return color;
+        }
+        return 'white';
+    };
+    const hasText = element => [...element.childNodes].some(node => node.nodeType === 3 && node.data.trim() !== '');
+    return [...document.querySelectorAll('body *')].filter(element => {
+        if (!hasText(element) || element.closest('script, style, noscript, title, select, :disabled') !== null
+            || !element.checkVisibility()) return false;
+        const style = getComputedStyle(element);
+        const two = [light(element instanceof SVGElement ? style.fill : style.color), light(behind(element))];
+        return (Math.max(...two) + 0.05) / (Math.min(...two) + 0.05) < 4.5;
+    }).map(element => element.outerHTML.slice(0, 200))";
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs chromium and chromedriver: apt-get install chromium chromium-driver"]
+async fn what_is_chosen_filters_the_table_and_stands_in_the_address() {
+    let relayer = Relayer::of_size(25, 400);
+    let (_server, browser) = looking_at(&relayer, "").await;
+    browser.click(&spot("osmosis-1")).await;
+    assert_eq!(browser.text(HASH).await, "#chain=osmosis-1");
+    let of_osmosis = relayer.workers_of("osmosis-1");
+    assert_eq!(browser.text(COUNT).await, format!("{of_osmosis} of 400 workers"));
+    assert_eq!(
+        browser.text("return document.querySelector('#chosen-title').textContent").await,
+        "osmosis-1"
+    );
+    browser.type_into("#find", "ICAHOST channel").await;
+    assert_eq!(browser.text(HASH).await, "#chain=osmosis-1&find=ICAHOST+channel");
+    let all_are = "return [...document.querySelectorAll('#table tbody tr')].every(row =>
+        row.textContent.includes('icahost') && row.textContent.includes('osmosis-1'))";
+    assert_eq!(browser.run(all_are).await, true);
+    assert!(browser.count(ROWS).await > 0);
+    browser.click("#kinds label[data-kind='Client']").await;
+    assert_eq!(browser.text(HASH).await, "#chain=osmosis-1&kind=Client&find=ICAHOST+channel");
+    assert_eq!(
+        browser.text("return document.querySelector('#empty').innerText").await,
+        "No worker is like that."
+    );
+    // Who gets the address sees the same.
+    let shared = browser.text("return location.href").await;
+    browser.open(&shared).await;
+    let find = "return document.querySelector('#find').value";
+    assert_eq!(browser.text(find).await, "ICAHOST channel");
+    assert_eq!(browser.count(ROWS).await, 0);
+    // The way back is one of choices, not of letters.
+    browser.click("#kinds label[data-kind='']").await;
+    browser.run("history.back()").await;
+    browser.wait("return location.hash.includes('kind=Client') && document.querySelector('[name=kind][value=Client]').checked").await;
+    browser.click("#all").await;
+    assert_eq!(browser.text(HASH).await, "#kind=Client&find=ICAHOST+channel");
+    // A line is two chains.
+    browser.open(&address_of(&shared, "")).await;
+    browser.run(
+        "document.querySelector('#graph .line[aria-label^=\"cosmoshub-4 and osmosis-1:\"] .hit')
+            .dispatchEvent(new MouseEvent('click', { bubbles: true }))",
+    ).await;
+    assert_eq!(browser.text(HASH).await, "#chain=cosmoshub-4&with=osmosis-1");
+    let rows = browser.count("return [...document.querySelectorAll('#chosen-counts td')].reduce((all, cell) => all + Number(cell.textContent), 0)").await;
+    assert_eq!(browser.text(COUNT).await, format!("{rows} of 400 workers"));
+    browser.picture("line").await;
+    // As text, there is the same to choose from.
+    browser.click("#all").await;
+    browser.click("#as-text summary").await;
+    let texts = "return document.querySelectorAll('#text-of-pairs tr').length";
+    browser.wait(&format!("{texts} > 0")).await;
+    assert_eq!(browser.count(texts).await, relayer.pairs() as u64);
+    browser.picture("as-text").await;
+    browser.click("#text-of-pairs button").await;
+    assert!(browser.text(HASH).await.contains("&with="));
+    assert_eq!(browser.complaints().await, [""; 0]);
+}
+
+fn address_of(address: &str, hash: &str) -> String {
+    format!("{}{hash}", address.split('#').next().unwrap())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs chromium and chromedriver: apt-get install chromium chromium-driver"]
+async fn the_keyboard_is_enough() {
+    let (_server, browser) = looking_at(&Relayer::of_size(8, 90), "").await;
+    // The link to the table, the list of chains, the graph, which is one stop.
+    browser.press(&[TAB]).await;
+    assert_eq!(browser.text(FOCUS).await, "skip");
+    browser.press(&[TAB]).await;
+    assert_eq!(browser.text(FOCUS).await, "chain");
+    browser.press(&[TAB]).await;
+    assert!(browser.text(FOCUS).await.starts_with("axelar-dojo-1: "));
+    assert_eq!(browser.text(HASH).await, "", "coming along chooses nothing");
+    browser.picture("focus").await;
+    browser.press(&[RIGHT, RIGHT]).await;
+    assert!(browser.text(FOCUS).await.starts_with("cosmoshub-4: "));
+    assert_eq!(browser.text(HASH).await, "#chain=cosmoshub-4");
+    browser.press(&[DOWN]).await;
+    assert!(browser.text(FOCUS).await.starts_with("axelar-dojo-1 and cosmoshub-4: "));
+    assert_eq!(browser.text(HASH).await, "#chain=cosmoshub-4&with=axelar-dojo-1");
+    browser.press(&[ENTER]).await;
+    assert_eq!(browser.text(HASH).await, "");
+    browser.press(&[RIGHT, ESCAPE]).await;
+    assert_eq!(browser.text(HASH).await, "");
+    let stops = browser.count("return document.querySelectorAll('#graph [tabindex=\"0\"]').length");
+    assert_eq!(stops.await, 1);
+    browser.press(&[TAB, TAB]).await;
+    assert_eq!(browser.text(FOCUS).await, "find");
+    assert_eq!(browser.complaints().await, [""; 0]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs chromium and chromedriver: apt-get install chromium chromium-driver"]
+async fn a_change_appears_and_leaves_everything_where_it_was() {
+    let relayer = Relayer::of_size(25, 400);
+    let (server, browser) = looking_at(&relayer, "#chain=cosmoshub-4").await;
+    browser.type_into("#find", "new").await;
+    assert_eq!(browser.count(ROWS).await, 0);
+    browser.run("window.before = true; scrollTo(0, 40)").await;
+    let spot = format!("window.spot = document.querySelector(\"{}\")", self::spot("cosmoshub-4"));
+    browser.run(&spot).await;
+    server.publisher.update_state(|state| {
+        let object = Object::Packet {
+            dst_chain_id: "cosmoshub-4".into(),
+            src_chain_id: "new-chain".into(),
+            src_channel_id: "channel-0".into(),
+            src_port_id: "transfer".into(),
+        };
+        state.workers.push(Worker { id: 9_999, object, data: None });
+    });
+    browser.wait(&format!("{ROWS} === 1")).await;
+    assert_eq!(browser.run("return window.before === true && window.spot.isConnected").await, true);
+    assert_eq!(browser.text(HASH).await, "#chain=cosmoshub-4&find=new");
+    assert_eq!(browser.text(FOCUS).await, "find");
+    assert_eq!(browser.count("return scrollY").await, 40);
+    assert_eq!(browser.count(SPOTS).await, 26);
+    assert_eq!(browser.text(COUNT).await, "1 of 401 workers");
+    // A chain that has the keyboard keeps it.
+    let focus = format!("document.querySelector(\"{}\").parentNode.focus()", self::spot("juno-1"));
+    browser.run(&focus).await;
+    server.publisher.update_state(|state| {
+        state.workers.retain(|worker| worker.id != 9_999);
+    });
+    browser.wait(&format!("{ROWS} === 0")).await;
+    assert!(browser.text(FOCUS).await.starts_with("juno-1: "));
+    assert_eq!(browser.complaints().await, [""; 0]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs chromium and chromedriver: apt-get install chromium chromium-driver"]
+async fn what_is_not_known_is_said_in_words() {
+    let server = server().await;
+    let browser = Browser::start().await;
+    browser.look(Screen::Desktop, "light").await;
+    browser.open(&address(&server, "")).await;
+    let why = "What the relayer is doing is not known: the relayer's state is not known yet.";
+    assert_eq!(browser.text(NOTICE).await, why);
+    assert_eq!(
+        browser.text("return document.querySelector('#no-chains').innerText").await,
+        "Which chains there are is not known."
+    );
+    // The chains, as soon as they are known; then the rest.
+    server.publisher.set_chains(Relayer::of_size(8, 90).chains).unwrap();
+    browser.wait(&format!("{SPOTS} === 8")).await;
+    assert_eq!(
+        browser.text("return document.querySelector('#empty').innerText").await,
+        "Which workers there are is not known."
+    );
+    browser.picture("not-ready").await;
+    Relayer::of_size(8, 90).publish(&server.publisher);
+    browser.wait(&format!("{ROWS} === 50")).await;
+    assert_eq!(browser.text(NOTICE).await, "");
+    // And not any more.
+    let reason = NotReady { message: "gone <b>".into(), retry_after: Duration::from_secs(1) };
+    server.publisher.set_not_ready(reason);
+    browser.wait(&format!("{ROWS} === 0")).await;
+    assert_eq!(browser.text(NOTICE).await, "What the relayer is doing is not known: gone <b>.");
+    server.publisher.set_ready();
+    browser.wait(&format!("{ROWS} === 50")).await;
+    // Chromium itself notes that the answer was an error, and no more.
+    for complaint in browser.complaints().await {
+        assert!(complaint.contains("status of 503"), "{complaint}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs chromium and chromedriver: apt-get install chromium chromium-driver"]
+async fn what_is_old_is_shown_and_said_to_be() {
+    let (server, browser) = looking_at(&Relayer::of_size(2, 10), "").await;
+    assert_eq!(browser.text(NOTICE).await, "");
+    let since = Instant::now().checked_sub(Duration::from_secs(30)).unwrap();
+    server.publisher.set_stale(Some(Stale { since, chains: true }));
+    browser
+        .wait(&format!(
+            "{NOTICE}.startsWith('The relayer does not answer the server. This is what it said 3')"
+        ))
+        .await;
+    assert_eq!(browser.count(ROWS).await, 10);
+    browser.picture("old").await;
+    server.publisher.set_stale(None);
+    browser.wait(&format!("{NOTICE} === ''")).await;
+    assert_eq!(browser.complaints().await, [""; 0]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs chromium and chromedriver: apt-get install chromium chromium-driver"]
+async fn a_server_that_is_gone_is_said_to_be() {
+    let (server, browser) = looking_at(&Relayer::of_size(2, 10), "").await;
+    server.stop().await.unwrap();
+    browser.wait(&format!("{NOTICE}.startsWith('The server does not answer. This is of ')")).await;
+    assert_eq!(browser.count(ROWS).await, 10, "what was known stays");
+    let told = "return document.querySelector('#announcer').textContent";
+    assert!(browser.text(told).await.starts_with("The server does not answer."));
+    browser.picture("gone").await;
+}
+
+/// An answer that the browser has is not sent again, and a page that nobody
+/// looks at asks for nothing.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs chromium and chromedriver: apt-get install chromium chromium-driver"]
+async fn what_has_not_changed_is_not_sent_again() {
+    let (_server, browser) = looking_at(&Relayer::of_size(2, 10), "").await;
+    let asked = "return performance.getEntriesByType('resource').filter(entry => entry.name.endsWith('/data'))";
+    browser.wait(&format!("{asked}.length === 2")).await;
+    let answers = browser.run(&format!("{asked}.map(entry => entry.responseStatus)")).await;
+    assert_eq!(answers, serde_json::json!([200, 304]));
+    // As if it were behind another one.
+    let seen = |state: &str| {
+        format!(
+            "Object.defineProperty(document, 'visibilityState', {{ value: '{state}', configurable: true }});
+            document.dispatchEvent(new Event('visibilitychange'))"
+        )
+    };
+    browser.run(&seen("hidden")).await;
+    tokio::time::sleep(Duration::from_secs(6)).await;
+    assert_eq!(browser.run(&format!("{asked}.length")).await, 2);
+    browser.run(&seen("visible")).await;
+    browser.wait(&format!("{asked}.length === 3")).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs chromium and chromedriver: apt-get install chromium chromium-driver"]
+async fn it_works_wherever_it_is_mounted() {
+    let (server, browser) = looking_at(&Relayer::of_size(2, 10), "").await;
+    for path in ["/ext/dashboard", "/ext/dashboard/", "/ext/dashboard?a=b", "/a/b", "/a/b/#find=x"]
+    {
+        browser.open(&format!("http://{}{path}", server.address)).await;
+        assert_eq!(browser.count(SPOTS).await, 2, "{path}");
+    }
+    assert_eq!(browser.complaints().await, [""; 0]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs chromium and chromedriver: apt-get install chromium chromium-driver"]
+async fn light_and_dark_differ() {
+    let (_server, browser) = looking_at(&Relayer::of_size(2, 10), "").await;
+    let colours = "const { backgroundColor, color } = getComputedStyle(document.body);
+        return `${backgroundColor} ${color}`";
+    assert_eq!(browser.text(colours).await, "rgb(243, 245, 249) rgb(24, 32, 46)");
+    browser.look(Screen::Desktop, "dark").await;
+    assert_eq!(browser.text(colours).await, "rgb(12, 17, 26) rgb(229, 234, 243)");
+}
+
+/// Whatever chains and workers are called, it is text.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs chromium and chromedriver: apt-get install chromium chromium-driver"]
+async fn names_are_texts() {
+    const NAME: &str = "<img src=x onerror=document.title=1>'\"&amp;";
+    let long = "long-".repeat(50);
+    let other = OtherObject {
+        kind: NAME.into(),
+        fields: vec![
+            (NAME.into(), Value::Text(NAME.into())),
+            ("long".into(), Value::Text(long.as_str().into())),
+        ],
+    };
+    let client = Object::Client {
+        dst_chain_id: long.as_str().into(),
+        dst_client_id: NAME.into(),
+        src_chain_id: NAME.into(),
+    };
+    let worker = |id, object| Worker { id, object, data: None };
+    let relayer = Relayer {
+        chains: vec![ChainConfig::new(NAME, ChainKind::CosmosSdk)],
+        state: RelayerState {
+            chains: vec![NAME.into(), "__proto__".into()],
+            workers: vec![
+                worker(u64::MAX, client),
+                worker(2, Object::Other(other)),
+                worker(3, Object::Wallet { chain_id: "__proto__".into() }),
+            ],
+        },
+    };
+    let (server, browser) = looking_at(&relayer, "").await;
+    assert_eq!(browser.count("return document.images.length").await, 0);
+    assert_eq!(browser.text("return document.title").await, "Relayer");
+    assert_eq!(browser.count(SPOTS).await, 3);
+    let number = "return document.querySelector('#table .number:nth-child(6)').textContent";
+    let first = browser.text(&number.replace(".number", "tbody td")).await;
+    assert_eq!(first, u64::MAX.to_string());
+    browser.run("document.querySelector('#graph .line .hit').dispatchEvent(new MouseEvent('click', { bubbles: true }))").await;
+    assert_eq!(browser.text(COUNT).await, "1 of 3 workers");
+    let shared = browser.text("return location.href").await;
+    browser.open(&shared).await;
+    assert_eq!(browser.text(COUNT).await, "1 of 3 workers");
+    browser.open(&address(&server, "#chain=no%20such%20chain&kind=none")).await;
+    let chosen = "return document.querySelector('#chosen-text').innerText";
+    assert_eq!(browser.text(chosen).await, "There is no such chain.");
+    for screen in [Screen::Desktop, Screen::Tablet, Screen::Phone] {
+        browser.look(screen, "light").await;
+        browser.open(&address(&server, "")).await;
+        check_layout(&browser, screen, "names").await;
+        browser.picture(&format!("names-{screen:?}").to_lowercase()).await;
+    }
+    assert_eq!(browser.complaints().await, [""; 0]);
+}
+
+/// To type a letter among thousands of workers is no work.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs chromium and chromedriver: apt-get install chromium chromium-driver"]
+async fn thousands_of_workers_are_quick() {
+    let (_server, browser) = looking_at(&Relayer::of_size(40, 5_000), "").await;
+    let took = browser
+        .run(
+            "const find = document.querySelector('#find');
+            const times = [...'transfer'].map(letter => {
+                find.value += letter;
+                const start = performance.now();
+                find.dispatchEvent(new Event('input'));
+                document.body.offsetHeight;
+                return performance.now() - start;
+            });
+            return times.sort((a, b) => a - b)[4]",
+        )
+        .await;
+    println!("a letter takes {took} ms");
+    assert!(took.as_f64().unwrap() < 200.0, "{took} ms");
+    // And the whole of it can be gone through.
+    browser.click("#find").await;
+    browser.run("document.querySelector('#find').value = ''; document.querySelector('#find').dispatchEvent(new Event('input'))").await;
+    browser.click("#after").await;
+    assert_eq!(
+        browser.text("return document.querySelector('#page').textContent").await,
+        "51 to 100 of 5,000"
+    );
+}
