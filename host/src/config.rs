@@ -16,7 +16,7 @@ use serde::Deserialize;
 use crate::HttpLimits;
 use crate::conformance::Dialect;
 use crate::files;
-use crate::module::{Digest, LimitError, Limits};
+use crate::module::{self, Digest, LimitError, Limits};
 use crate::registry::{self, FaultBudget, MountError, MountPath, SwapLimits};
 use crate::toml_text::{self, Position, Step, dotted};
 
@@ -147,7 +147,7 @@ impl Config {
         let folder = file.parent().unwrap_or(Path::new(""));
         config.module.file = config.module.file.map(|module| folder.join(module));
         for extension in &mut config.extension {
-            extension.module = folder.join(&extension.module);
+            extension.module = extension.module.take().map(|module| folder.join(module));
         }
         Ok(config)
     }
@@ -161,7 +161,29 @@ impl Config {
         })?;
         config.check_limits(text)?;
         config.check_mounts(text)?;
+        config.check_included(text)?;
         Ok(config)
+    }
+
+    /// An extension without a file comes along.
+    fn check_included(&self, text: &str) -> Result<(), Problem> {
+        let mut extensions = self.extension.iter().enumerate();
+        let Some((place, extension)) = extensions.find(|(_, extension)| {
+            extension.module.is_none() && module::included(extension.name.as_str()).is_none()
+        }) else {
+            return Ok(());
+        };
+        let key = |key: &str| Step::Key(key.to_owned());
+        let path = [key("extension"), Step::Index(place), key("name")];
+        let (name, known) = (extension.name.as_str(), module::INCLUDED.map(|(name, _)| name));
+        let (key, known) = (dotted(&path[..2]), known.join(", "));
+        Err(Problem::Text {
+            position: Position::of_value(text, &path),
+            key,
+            message: format!(
+                "no extension {name:?} comes along (there are {known}); write its file as module"
+            ),
+        })
     }
 
     fn check_limits(&self, text: &str) -> Result<(), Problem> {
@@ -247,11 +269,11 @@ mod tests {
         let digest = Some(digest.parse().unwrap());
         assert_eq!(config.module.sha256, digest);
         assert_eq!((config.extension[0].sha256, config.extension[1].sha256), (digest, None));
-        assert_eq!(config.extension[0].grants, Grants::of(&["chains", "state"]).unwrap());
-        assert_eq!(config.extension[1].grants, Grants::none());
+        assert_eq!(config.extension[0].granted(), Grants::of(&["chains", "state"]).unwrap());
+        assert_eq!(config.extension[1].granted(), Grants::none());
         let [first, second] = &config.extension[..] else { panic!("{config:?}") };
         assert_eq!((first.name.as_str(), first.path().as_str()), ("a", "/b"));
-        assert_eq!(first.module, Path::new("c.wasm"));
+        assert_eq!(first.module.as_deref(), Some(Path::new("c.wasm")));
         assert_eq!((first.limits.queue, first.budget.first), (3, 4));
         assert_eq!(second.path().as_str(), "/ext/d");
         assert_eq!(config.swap.size, ByteSize::mib(1));
@@ -362,6 +384,10 @@ mod tests {
             (
                 "[[extension]]\nname = 'a'\nmodule = 'm'\n[[extension]]\nname = 'b'\nmodule = 'm'\nmount = '/ext/a/b'",
                 "line 7, column 9: extension[1].mount: the mounts /ext/a and /ext/a/b overlap",
+            ),
+            (
+                "[[extension]]\nname = 'metrics'\n[[extension]]\nname = 'metric'",
+                "line 4, column 8: extension[1]: no extension \"metric\" comes along (there are dashboard, health, metrics); write its file as module",
             ),
             (
                 "[[extension]]\nname = 'a'\nmodule = 'm'\nmount = '/'",

@@ -78,6 +78,12 @@ pub const DEFAULT_MODULE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/modu
 /// The same API as version 1.13 of the relayer answers it.
 pub const MODULE_1_13: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/module-1.13.wasm"));
 
+/// The component of an extension that comes along.
+#[must_use]
+pub fn included(name: &str) -> Option<&'static [u8]> {
+    INCLUDED.iter().find_map(|(known, component)| (*known == name).then_some(*component))
+}
+
 /// The extensions that come along, by their names.
 pub const INCLUDED: [(&str, &[u8]); 3] = [
     ("dashboard", include_bytes!(concat!(env!("OUT_DIR"), "/dashboard.wasm"))),

@@ -7,5 +7,6 @@
 
 mod browser;
 mod dashboard;
+mod languages;
 mod metrics;
 mod relayers;

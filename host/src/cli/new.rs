@@ -1,10 +1,20 @@
 //! `relayer-rest new`: an author's first module.
+//!
+//! | file | job |
+//! |---|---|
+//! | `rust.rs`, `js.rs`, `python.rs` | what a folder has, by language |
+//! | `rust/`, `js/`, `python/` | its files, as they are given |
+//! | `world.wit` | what the module imports, where that has to be written |
+
+mod js;
+mod python;
+mod rust;
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 use super::{Failure, Ran, print};
 
@@ -13,36 +23,44 @@ pub(super) struct NewArgs {
     /// The folder to make; its name is the module's: small letters, digits and
     /// -, a letter first.
     folder: PathBuf,
+    /// The language that the module is written in.
+    #[arg(long, value_enum, default_value = "rust")]
+    lang: Language,
 }
 
-/// What is in the folder. `NAME` and `MODULE` stand for the module's name and its
-/// file.
-const FILES: [(&str, &str); 5] = [
-    ("Cargo.toml", include_str!("new/Cargo.toml")),
-    (".cargo/config.toml", include_str!("new/config.toml")),
-    ("src/lib.rs", include_str!("new/lib.rs")),
-    ("README.md", include_str!("new/README.md")),
-    (".gitignore", "/target\n"),
-];
+/// A language that modules can be written in.
+#[derive(Clone, Copy, ValueEnum)]
+enum Language {
+    /// Rust: small and fast; needs cargo.
+    Rust,
+    /// JavaScript: some 12 MB; needs node and npm.
+    Js,
+    /// Python: some 18 MB; needs Python and its venv.
+    Python,
+}
 
-/// What is in it as it is: the toolchain, and what modules are written with.
-const SDK: [(&str, &str); 13] = [
-    ("rust-toolchain.toml", include_str!("../../../rust-toolchain.toml")),
-    ("sdk/src/answer.rs", include_str!("../../../guest/sdk/src/answer.rs")),
-    ("sdk/src/arena.rs", include_str!("../../../guest/sdk/src/arena.rs")),
-    ("sdk/src/host.rs", include_str!("../../../guest/sdk/src/host.rs")),
-    ("sdk/src/lib.rs", include_str!("../../../guest/sdk/src/lib.rs")),
-    ("sdk/src/request.rs", include_str!("../../../guest/sdk/src/request.rs")),
-    ("sdk/src/router.rs", include_str!("../../../guest/sdk/src/router.rs")),
-    ("sdk/src/state.rs", include_str!("../../../guest/sdk/src/state.rs")),
-    ("sdk/src/testing.rs", include_str!("../../../guest/sdk/src/testing.rs")),
-    ("sdk/wit/handler.wit", include_str!("../../../wit/handler.wit")),
-    ("sdk/wit/relayer.wit", include_str!("../../../wit/relayer.wit")),
-    ("sdk/wit/types.wit", include_str!("../../../wit/types.wit")),
-    ("sdk/wit/world.wit", include_str!("../../../wit/world.wit")),
-];
+/// What is in the folder of a module.
+struct Template {
+    /// Where its component will be.
+    module: String,
+    /// Files in which `NAME` and `MODULE` stand for the module's name and its
+    /// component.
+    files: &'static [(&'static str, &'static str)],
+    /// Files as they are.
+    as_is: Vec<(String, String)>,
+    /// What tests and builds it.
+    steps: &'static [&'static str],
+}
 
-const SDK_MANIFEST: &str = include_str!("../../../guest/sdk/Cargo.toml");
+const WORLD: &str = include_str!("new/world.wit");
+
+/// The contract.
+const WIT: [(&str, &str); 4] = [
+    ("handler.wit", include_str!("../../../wit/handler.wit")),
+    ("relayer.wit", include_str!("../../../wit/relayer.wit")),
+    ("types.wit", include_str!("../../../wit/types.wit")),
+    ("world.wit", include_str!("../../../wit/world.wit")),
+];
 
 /// A folder cannot be made.
 #[derive(Debug, thiserror::Error)]
@@ -66,23 +84,34 @@ pub(super) fn run(args: &NewArgs) -> Result<Ran, Failure> {
     if folder.symlink_metadata().is_ok() {
         return Err(NewError::Exists(folder.clone()).into());
     }
-    let module = format!("target/wasm32-unknown-unknown/release/{}.wasm", name.replace('-', "_"));
-    for (file, text) in FILES {
+    let Template { module, files, as_is, steps } = args.lang.template(&name);
+    for (file, text) in files {
         write(&folder.join(file), &text.replace("NAME", &name).replace("MODULE", &module))?;
     }
-    for (file, text) in SDK {
-        write(&folder.join(file), text)?;
+    for (file, text) in as_is {
+        write(&folder.join(file), &text)?;
     }
-    write(&folder.join("sdk/Cargo.toml"), &alone(SDK_MANIFEST))?;
     let folder = folder.display();
-    print(&[
-        format!("made {folder}; what comes next:"),
-        format!("  cd {folder}"),
-        "  cargo test".to_owned(),
-        "  cargo module".to_owned(),
-        format!("  relayer-rest check --dialect any {module}"),
-    ])?;
+    let mut lines = vec![format!("made {folder}; what comes next:"), format!("  cd {folder}")];
+    lines.extend(steps.iter().map(|step| format!("  {step}")));
+    lines.push(format!("  relayer-rest check --dialect any {module}"));
+    print(&lines)?;
     Ok(Ran::Done)
+}
+
+impl Language {
+    fn template(self, name: &str) -> Template {
+        match self {
+            Self::Rust => rust::template(name),
+            Self::Js => js::template(name),
+            Self::Python => python::template(name),
+        }
+    }
+}
+
+/// The contract's files, in a folder.
+fn wit(folder: &str) -> Vec<(String, String)> {
+    WIT.map(|(file, text)| (format!("{folder}/{file}"), text.to_owned())).into()
 }
 
 fn is_name(name: &str) -> bool {
@@ -99,23 +128,12 @@ fn write(path: &Path, text: &str) -> Result<(), NewError> {
         .map_err(|source| NewError::Write { path: path.to_owned(), source })
 }
 
-/// A manifest that is of no workspace.
-fn alone(manifest: &str) -> String {
-    let (manifest, _lints) = manifest.split_once("[lints]").unwrap_or((manifest, ""));
-    manifest
-        .replace("version.workspace = true\nedition", "version = \"VERSION\"\nedition")
-        .replace("VERSION", env!("CARGO_PKG_VERSION"))
-        .replace("edition.workspace = true", "edition = \"2024\"")
-        .replace("rust-version.workspace = true\n", "")
-        .replace("license.workspace = true", "license = \"Apache-2.0 OR MIT\"")
-        .replace("publish.workspace = true", "publish = false")
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{SDK, SDK_MANIFEST, alone, is_name};
+    use super::{Language, WIT, is_name};
+    use clap::ValueEnum;
     use std::fs;
-    use std::path::Path;
+    use std::path::{Path, PathBuf};
 
     #[test]
     fn a_name_is_what_a_crate_and_an_extension_can_have() {
@@ -127,15 +145,43 @@ mod tests {
     }
 
     #[test]
-    fn all_that_there_is_of_the_sdk_is_given() {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-        for (folder, given) in [("guest/sdk/src", "sdk/src/"), ("wit", "sdk/wit/")] {
-            for entry in fs::read_dir(root.join(folder)).unwrap() {
-                let name = entry.unwrap().file_name().into_string().unwrap();
-                assert!(SDK.iter().any(|(file, _)| *file == format!("{given}{name}")), "{name}");
-            }
+    fn all_of_the_contract_is_given() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../wit");
+        for entry in fs::read_dir(folder).unwrap() {
+            let name = entry.unwrap().file_name().into_string().unwrap();
+            assert!(WIT.iter().any(|(file, _)| *file == name), "{name}");
         }
-        assert!(!alone(SDK_MANIFEST).contains("workspace"));
-        assert!(alone(SDK_MANIFEST).contains("wit-bindgen"));
+    }
+
+    fn files_in(folder: &Path, found: &mut Vec<PathBuf>) {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() { files_in(&path, found) } else { found.push(path) }
+        }
+    }
+
+    /// Each file of a language is given, with its name and its component in it, and
+    /// what is made up of letters by chance is not taken for them.
+    #[test]
+    fn all_files_are_given_and_filled_in() {
+        let templates = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/cli/new");
+        for (language, folder) in Language::value_variants().iter().zip(["rust", "js", "python"]) {
+            let template = language.template("my-tool");
+            let mut files = Vec::new();
+            files_in(&templates.join(folder), &mut files);
+            for file in files {
+                let text = fs::read_to_string(&file).unwrap();
+                let is_given = template.files.iter().any(|(_, given)| *given == text)
+                    || template.as_is.iter().any(|(_, given)| *given == text);
+                assert!(is_given, "{}", file.display());
+            }
+            let (_, lock) = template
+                .files
+                .iter()
+                .find(|(file, _)| *file == "package-lock.json")
+                .unwrap_or(&("", "NAME NAME"));
+            assert_eq!((lock.matches("NAME").count(), lock.matches("MODULE").count()), (2, 0));
+            assert!(!lock.contains("resolved"), "no registry is named");
+        }
     }
 }

@@ -9,7 +9,9 @@ use super::serve::ServeError;
 use crate::config::Config;
 use crate::conformance::Dialect;
 use crate::files;
-use crate::module::{API, Digest, EngineOptions, Grants, Limits, LoadError, MOST_BYTES, Module};
+use crate::module::{
+    self, API, Digest, EngineOptions, Grants, Limits, LoadError, MOST_BYTES, Module,
+};
 use crate::registry::{FaultBudget, Mount, MountPath, SwapLimits};
 
 /// A mount, as the settings want it.
@@ -51,9 +53,9 @@ impl Wanted {
         let extensions = config.extension.iter().map(|extension| Self {
             name: extension.name.as_str().to_owned(),
             path: extension.path(),
-            file: Some(extension.module.clone()),
+            file: extension.module.clone(),
             sha256: extension.sha256,
-            grants: extension.grants.clone(),
+            grants: extension.granted(),
             wasi: extension.wasi,
             dialect: Dialect::Any,
             limits: extension.limits.clone(),
@@ -84,7 +86,7 @@ impl Wanted {
         read: impl Fn(&Path) -> io::Result<Vec<u8>>,
     ) -> Result<Cow<'static, [u8]>, ServeError> {
         let bytes = match &self.file {
-            None => Cow::Borrowed(self.dialect.component()),
+            None => Cow::Borrowed(self.comes_along()),
             Some(file) => Cow::Owned(read(file).map_err(|source| {
                 self.fault(LoadError::Unreadable { file: file.clone(), source })
             })?),
@@ -97,6 +99,14 @@ impl Wanted {
             }
             _ => Ok(bytes),
         }
+    }
+
+    /// The component that comes with this command.
+    fn comes_along(&self) -> &'static [u8] {
+        if self.is_api() {
+            return self.dialect.component();
+        }
+        module::included(&self.name).expect("the settings name a file where none comes along")
     }
 
     /// A mount with this module.

@@ -16,15 +16,16 @@ pub struct ExtensionConfig {
     pub name: ExtensionName,
     /// Where it is. Default: `/ext/NAME`.
     pub mount: Option<MountPath>,
-    /// The component, relative to the folder of the configuration file.
-    pub module: PathBuf,
+    /// The component, relative to the folder of the configuration file. Default:
+    /// the extension of this name that comes with `relayer-rest`.
+    pub module: Option<PathBuf>,
     /// The SHA-256 of the component, in hexadecimal digits. Another one is not
     /// loaded; what is swapped in later is another matter. Default: any.
     pub sha256: Option<Digest>,
     /// The interfaces of the contract that it may import: `version`, `chains`,
-    /// `state`, `snapshot`, `request` and `log`. Default: none.
-    #[serde(default = "Grants::none")]
-    pub grants: Grants,
+    /// `state`, `snapshot`, `request` and `log`. Default: none; of an extension
+    /// that comes with `relayer-rest`, all.
+    pub grants: Option<Grants>,
     /// Whether it may import WASI, too, of which nothing leads outside. Default:
     /// it may not.
     #[serde(default)]
@@ -67,6 +68,13 @@ impl ExtensionName {
 }
 
 impl ExtensionConfig {
+    /// What it may import.
+    #[must_use]
+    pub fn granted(&self) -> Grants {
+        let default = if self.module.is_some() { Grants::none } else { Grants::all };
+        self.grants.clone().unwrap_or_else(default)
+    }
+
     /// Where it is.
     #[must_use]
     pub fn path(&self) -> MountPath {

@@ -1,0 +1,24 @@
+//! A module in JavaScript: npm has what builds it.
+
+use super::{Template, WORLD, wit};
+
+pub(super) fn template(name: &str) -> Template {
+    Template {
+        module: format!("{name}.wasm"),
+        files: &[
+            ("package.json", include_str!("js/package.json")),
+            ("package-lock.json", include_str!("js/package-lock.json")),
+            ("README.md", include_str!("js/README.md")),
+            ("src/handle.js", include_str!("js/src/handle.js")),
+            ("src/module.js", include_str!("js/src/module.js")),
+            ("test/handle.test.js", include_str!("js/test/handle.test.js")),
+            ("wit/world.wit", WORLD),
+            ("sdk/answer.js", include_str!("js/sdk/answer.js")),
+            ("sdk/router.js", include_str!("js/sdk/router.js")),
+            ("sdk/testing.js", include_str!("js/sdk/testing.js")),
+            (".gitignore", "/node_modules\n/*.wasm\n"),
+        ],
+        as_is: wit("wit/deps/relayer-rest"),
+        steps: &["npm test", "npm run build"],
+    }
+}

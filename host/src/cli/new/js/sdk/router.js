@@ -1,0 +1,50 @@
+// From a path to what answers it.
+
+import { error, notReady, withHeader } from "./answer.js";
+
+/** What answers requests, of `{ "/a/:b": (host, { b }, request) => answer }`. Of each
+ * `:name` one segment of the path is taken, which may not be empty, and
+ * percent-decoded. The first route that matches answers. What the host does not know
+ * yet is answered with 503 `NotReady`. */
+export function routes(table) {
+  const all = Object.entries(table).map(([path, get]) => ({ segments: path.split("/"), get }));
+  const paths = Object.keys(table).join(", ");
+  return (host, request) => {
+    const { method, path } = request;
+    const segments = path.split("/");
+    const route = all.find((route) => matches(route.segments, segments));
+    if (!route) {
+      return error(404, "NotFound", `nothing is served at ${path}; there are ${paths}`);
+    }
+    if (method !== "GET") {
+      const msg = `${method} is not allowed on ${path}; GET and HEAD are`;
+      return withHeader(error(405, "MethodNotAllowed", msg), "allow", "GET, HEAD");
+    }
+    try {
+      return route.get(host, params(route.segments, segments), request);
+    } catch (thrown) {
+      const reason = thrown?.payload;
+      if (reason?.retryAfter === undefined) throw thrown;
+      return notReady(reason);
+    }
+  };
+}
+
+function matches(route, path) {
+  return route.length === path.length && route.every((segment, place) =>
+    segment.startsWith(":") ? path[place] !== "" : path[place] === segment);
+}
+
+function params(route, path) {
+  const named = route.flatMap((segment, place) =>
+    segment.startsWith(":") ? [[segment.slice(1), decoded(path[place])]] : []);
+  return Object.fromEntries(named);
+}
+
+function decoded(segment) {
+  try {
+    return decodeURIComponent(segment);
+  } catch {
+    return "";
+  }
+}

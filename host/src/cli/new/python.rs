@@ -1,0 +1,27 @@
+//! A module in Python: `PyPI` has what builds it.
+
+use super::{Template, WORLD, wit};
+
+pub(super) fn template(name: &str) -> Template {
+    Template {
+        module: format!("{name}.wasm"),
+        files: &[
+            ("requirements.txt", include_str!("python/requirements.txt")),
+            ("README.md", include_str!("python/README.md")),
+            ("build.py", include_str!("python/build.py")),
+            ("handle.py", include_str!("python/handle.py")),
+            ("app.py", include_str!("python/app.py")),
+            ("tests/__init__.py", ""),
+            ("tests/test_handle.py", include_str!("python/tests/test_handle.py")),
+            ("wit/world.wit", WORLD),
+            ("sdk/__init__.py", ""),
+            ("sdk/answer.py", include_str!("python/sdk/answer.py")),
+            ("sdk/host.py", include_str!("python/sdk/host.py")),
+            ("sdk/router.py", include_str!("python/sdk/router.py")),
+            ("sdk/testing.py", include_str!("python/sdk/testing.py")),
+            (".gitignore", "/.venv\n/.types\n/*.wasm\n__pycache__\n"),
+        ],
+        as_is: wit("wit/deps/relayer-rest"),
+        steps: &["python3 -m unittest", "python3 build.py"],
+    }
+}

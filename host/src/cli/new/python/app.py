@@ -1,0 +1,36 @@
+"""What becomes the component: `handle`, with the host that runs it. What is imported
+here has to be in `wit/world.wit`, too."""
+
+import sys
+from types import SimpleNamespace
+
+from wit_world import exports
+from wit_world.exports.handler import Header, Request, Response
+from wit_world.imports import chains
+
+from handle import handle
+
+HOST = SimpleNamespace(chains=chains)
+
+
+class Handler(exports.Handler):
+    def handle(self, request: Request) -> Response:
+        try:
+            answer = handle(HOST, request)
+            headers = [Header(name, value.encode()) for name, value in answer.headers]
+            return Response(answer.status, headers, answer.body)
+        except BaseException as thrown:
+            # The host answers 500, and would not know why.
+            print(f"{type(thrown).__name__}: {thrown}{where(thrown)}", file=sys.stderr)
+            raise
+
+
+def where(thrown: BaseException) -> str:
+    """The lines that something came through. `traceback` would read the files, and
+    there are none."""
+    lines, trace = [], thrown.__traceback__
+    while trace:
+        code = trace.tb_frame.f_code
+        lines.append(f", {code.co_filename}:{trace.tb_lineno} in {code.co_name}")
+        trace = trace.tb_next
+    return "".join(lines)

@@ -1,0 +1,27 @@
+"""Builds MODULE, with what `requirements.txt` names, which it installs into `.venv`."""
+
+import os
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+FOLDER = Path(__file__).resolve().parent
+VENV = FOLDER / ".venv"
+BIN = VENV / ("Scripts" if sys.platform == "win32" else "bin")
+
+
+def run(tool: str, *arguments: str) -> None:
+    """Runs a tool of the venv in the folder; where it fails, so does this."""
+    environment = {**os.environ, "VIRTUAL_ENV": str(VENV)}
+    status = subprocess.run([BIN / tool, *arguments], cwd=FOLDER, env=environment).returncode
+    if status:
+        sys.exit(status)
+
+
+if not (VENV / "pyvenv.cfg").exists():
+    venv.create(VENV, with_pip=True)
+run("python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check",
+    "--requirement", "requirements.txt")
+run("componentize-py", "--quiet", "--wit-path", "wit", "--world", "module",
+    "componentize", "--output", "MODULE", "app")

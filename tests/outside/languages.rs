@@ -1,0 +1,99 @@
+//! Does an author who writes JavaScript or Python come from nothing to a module
+//! that is served? Takes node with npm, python3 with venv, and their registries.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use relayer_rest_tests::client::Client;
+use relayer_rest_tests::command;
+
+fn program() -> &'static Path {
+    Path::new(env!("CARGO_BIN_EXE_relayer-rest-under-test"))
+}
+
+/// Runs a command as it is written for authors.
+#[track_caller]
+fn run(folder: &Path, line: &str) {
+    let mut words = line.split(' ');
+    let mut command = Command::new(words.next().unwrap());
+    let output = command.args(words).current_dir(folder).output().unwrap();
+    let text =
+        [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+    assert!(output.status.success(), "{line}: {}", text.join("\n"));
+}
+
+/// From `new` to served, by the lines that it prints.
+async fn author(language: &str, source: &str, before: &str, after: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    let mine = folder.path().join("my-tool");
+    let new = ["new", "--lang", language, mine.to_str().unwrap()];
+    let ended = command::run(program(), &new).await;
+    assert_eq!(ended.status, Some(0), "{}", ended.stderr);
+    let steps: Vec<_> = ended.stdout.lines().skip(2).map(str::trim).collect();
+    let [test, build, check] = &steps[..] else { panic!("{}", ended.stdout) };
+    run(&mine, test);
+    run(&mine, build);
+    let module = mine.join(check.rsplit(' ').next().unwrap());
+    let check = ["check", "--dialect", "any", module.to_str().unwrap()];
+    let ended = command::run(program(), &check).await;
+    assert_eq!(ended.status, Some(0), "{}{}", ended.stdout, ended.stderr);
+    let needs = "\nas an extension it needs grants = [\"chains\"], wasi = true\n";
+    assert!(ended.stdout.contains(needs), "{}", ended.stdout);
+
+    // As its README says.
+    let readme = fs::read_to_string(mine.join("README.md")).unwrap();
+    let settings = readme.split("```toml\n").nth(1).unwrap().split("```").next().unwrap();
+    let config = mine.join("relayer-rest.toml");
+    fs::write(&config, settings).unwrap();
+    let args = ["--listen", "127.0.0.1:0", "--config", config.to_str().unwrap()];
+    let mut serving = command::serve(program(), &args).await;
+    let mut http = Client::http1(serving.address()).await;
+    assert_eq!(http.get("/ext/my-tool/").await.text(), "2 chains: ibc-0, ibc-1\n");
+    http.get("/ext/my-tool/chain/ibc%2D0")
+        .await
+        .check(200, r#"{"status":"success","result":"ibc-0"}"#);
+    http.get("/ext/my-tool/chain/x").await.check_error(404, "ChainNotFound", "there is no chain x");
+    assert_eq!(http.get("/ext/my-tool/other").await.error_name(), "NotFound");
+    assert_eq!(http.ask("POST", "/ext/my-tool/").await.error_name(), "MethodNotAllowed");
+    // What is remembered of it is remembered.
+    let status = command::run_for(program(), &["status", "--json"], &serving.control).await;
+    let runs = |stdout: &str| {
+        let status: serde_json::Value = serde_json::from_str(stdout).unwrap();
+        let mounts = status["mounts"].as_array().unwrap();
+        let mount = mounts.iter().find(|mount| mount["mount"] == "/ext/my-tool").unwrap();
+        mount["module"]["runs"].as_u64().unwrap()
+    };
+    let before_again = runs(&status.stdout);
+    assert_eq!(http.get("/ext/my-tool/").await.status, 200);
+    let status = command::run_for(program(), &["status", "--json"], &serving.control).await;
+    assert_eq!(runs(&status.stdout), before_again);
+
+    // And the next version of it, which prints, and fails where it is told to.
+    let text = fs::read_to_string(mine.join(source)).unwrap();
+    assert!(text.contains(before), "{text}");
+    fs::write(mine.join(source), text.replace(before, after)).unwrap();
+    run(&mine, build);
+    let swap = ["swap", "--mount", "/ext/my-tool", module.to_str().unwrap()];
+    let ended = command::run_for(program(), &swap, &serving.control).await;
+    assert_eq!(ended.status, Some(0), "{}{}", ended.stdout, ended.stderr);
+    let mut http = Client::http1(serving.address()).await;
+    assert_eq!(http.get("/ext/my-tool/").await.text(), "2 of them\n");
+    serving.logged("module: counting module=\"my-tool@").await;
+}
+
+#[tokio::test]
+#[ignore = "needs node 20 and npm, with the npm registry"]
+async fn a_new_module_in_javascript_is_tested_built_checked_mounted_and_answers() {
+    let before = "return text(`${ids.length} chains: ${ids.join(\", \")}\\n`);";
+    let after = "console.log(\"counting\");\n  return text(`${ids.length} of them\\n`);";
+    author("js", "src/handle.js", before, after).await;
+}
+
+#[tokio::test]
+#[ignore = "needs python3 with venv, and PyPI"]
+async fn a_new_module_in_python_is_tested_built_checked_mounted_and_answers() {
+    let before = r#"return text(f"{len(ids)} chains: {', '.join(ids)}\n")"#;
+    let after = "print(\"counting\")\n    return text(f\"{len(ids)} of them\\n\")";
+    author("python", "handle.py", before, after).await;
+}
