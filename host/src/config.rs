@@ -236,7 +236,7 @@ fn place(key: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::{Config, DEFAULT, Dialect, HttpLimits};
-    use crate::module::Grants;
+    use crate::module::{Grants, INCLUDED};
     use bytesize::ByteSize;
     use std::path::Path;
     use std::time::Duration;
@@ -328,7 +328,7 @@ mod tests {
                 "[module]\ndialect = '2'",
                 "line 2, column 11: module.dialect: there is no dialect \"2\"",
             ),
-            ("[[extension]]\nname = 'a'", "line 1, column 1: extension[0]: missing field `module`"),
+            ("[[extension]]\nmodule = 'm'", "line 1, column 1: extension[0]: missing field `name`"),
             (
                 "[[extension]]\nname = 'A'\nmodule = 'm'",
                 "line 2, column 8: extension[0].name: \"A\" is not a name of 1 to 64",
@@ -433,7 +433,7 @@ mod tests {
 
     /// The lines that are commented out, with what they are about.
     fn uncommented() -> String {
-        let is_setting = |line: &&str| line.starts_with('[') || line.contains(" = ");
+        let is_setting = |line: &&str| line.starts_with(['[', ']']) || line.contains(" = ");
         let lines = DEFAULT.lines().filter_map(|line| line.strip_prefix("# ")).filter(is_setting);
         lines.collect::<Vec<_>>().join("\n")
     }
@@ -446,10 +446,13 @@ mod tests {
         let mut config = Config::parse(given).unwrap();
         // These have no default that could be written.
         assert!(config.module.file.take().is_some() && config.module.sha256.take().is_some());
+        let included = std::mem::take(&mut config.extension);
+        let included: Vec<_> = included.iter().map(|extension| extension.name.as_str()).collect();
+        assert_eq!(included, INCLUDED.map(|(name, _)| name));
         assert_eq!(config, Config::default());
         let extension = format!("[[extension]]{extension}");
         let [extension] = &Config::parse(&extension).unwrap().extension[..] else { panic!() };
-        assert_eq!(extension.path().as_str(), "/ext/metrics");
+        assert_eq!(extension.path().as_str(), "/ext/hello");
     }
 
     #[test]

@@ -1,11 +1,14 @@
 //! What may an extension import, and what becomes of one that fails?
 
+use std::fs;
+use std::path::Path;
 use std::time::Duration;
 
 use relayer_rest_host::module::{Grants, Limits, Module};
 use relayer_rest_host::registry::{FaultBudget, Mount, Outcome, Refusal, Registry};
 use relayer_rest_host::state::{ChainConfig, ChainKind};
-use relayer_rest_tests::client::Client;
+use relayer_rest_tests::client::{Answer, Client};
+use relayer_rest_tests::command;
 use relayer_rest_tests::component;
 use relayer_rest_tests::server::{TestServer, candidate, engine};
 
@@ -178,4 +181,49 @@ async fn an_extension_may_fail_now_and_then() {
         assert_eq!(answer.error_name(), "Internal");
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
+}
+
+/// A line each, at the beginning of the settings.
+#[tokio::test]
+async fn extensions_that_come_along_are_mounted_by_their_names() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("rest.toml");
+    let defaults = command::run(program(), &["config", "default"]).await.stdout;
+    let uncommented = |line: &str| match line.strip_prefix("# ") {
+        Some(line) if line.starts_with("extension = [") || line.starts_with("    { name = ") => {
+            line.to_owned()
+        }
+        Some("]") => "]".to_owned(),
+        _ => line.to_owned(),
+    };
+    let settings: Vec<_> = defaults.lines().map(uncommented).collect();
+    fs::write(&config, settings.join("\n")).unwrap();
+    let checked = command::run(program(), &["config", "check", config.to_str().unwrap()]).await;
+    assert_eq!(checked.status, Some(0), "{}{}", checked.stdout, checked.stderr);
+    let args = ["--listen", "127.0.0.1:0", "--config", config.to_str().unwrap()];
+    let serving = command::serve(program(), &args).await;
+    let mut http = Client::http1(serving.address()).await;
+    let found =
+        |answer: &Answer| (answer.status.as_u16(), answer.header("content-type").to_owned());
+    let page = http.get("/ext/dashboard").await;
+    assert_eq!(found(&page), (200, "text/html; charset=utf-8".to_owned()));
+    assert!(page.text().starts_with("<!doctype html>"), "{}", page.text());
+    let data = http.get("/ext/dashboard/data").await;
+    assert_eq!(found(&data), (200, "application/json".to_owned()));
+    assert!(data.text().contains("07-tendermint-1"), "{}", data.text());
+    let health = http.get("/ext/health/readyz?chain=ibc-0").await;
+    assert_eq!((health.status.as_u16(), health.text()), (200, "ok"));
+    let health = http.get("/ext/health/readyz?chain=ibc-2").await;
+    assert_eq!(health.status, 503);
+    assert!(health.text().contains("[-]chain/ibc-2 failed: not configured\n"), "{}", health.text());
+    let metrics = http.get("/ext/metrics").await;
+    assert_eq!(found(&metrics), (200, "text/plain; version=0.0.4; charset=utf-8".to_owned()));
+    let workers = "\nrelayer_workers{kind=\"Client\",src_chain=\"ibc-0\",dst_chain=\"ibc-1\"} 2\n";
+    assert!(metrics.text().contains(workers), "{}", metrics.text());
+    let label = metrics.header("x-relayer-module");
+    assert!(label.starts_with("metrics@"), "{label}");
+}
+
+fn program() -> &'static Path {
+    Path::new(env!("CARGO_BIN_EXE_relayer-rest-under-test"))
 }

@@ -86,7 +86,7 @@ fn each_import_beyond_the_contract_is_named() {
         (import "now" (func (result u64))))"#;
     let message = refusal(&wat::parse_str(text).unwrap());
     for named in [
-        "wasi:cli/environment@0.2.6 (not in the contract)",
+        "wasi:cli/environment@0.2.6 (of WASI)",
         "relayer:rest/state@0.2.0 (the host has version 0.1.0)",
         "relayer:rest/secrets@0.1.0 (not in the contract)",
         "relayer:rest/chains@0.1.0 function remove (the host's version 0.1.0 does not have it)",
