@@ -7,6 +7,7 @@ mod control;
 mod embedding;
 mod endpoints;
 mod extensions;
+mod first_extension;
 mod fuzz;
 mod going_back;
 mod hostile_clients;

@@ -1,0 +1,154 @@
+//! Does docs/first-extension.md lead to where it says, line by line?
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use relayer_rest_tests::cargo::root;
+use tempfile::TempDir;
+
+const DOC: &str = include_str!("../../docs/first-extension.md");
+
+/// The address in the text.
+const ADDRESS: &str = "127.0.0.1:8000";
+
+/// A reader, with a terminal.
+struct Reader {
+    home: TempDir,
+    folder: PathBuf,
+    /// In place of the address in the text.
+    address: String,
+    server: Option<std::process::Child>,
+}
+
+impl Reader {
+    fn new() -> Self {
+        let home = tempfile::tempdir().unwrap();
+        let command = home.path().join("relayer-rest");
+        let program = Path::new(env!("CARGO_BIN_EXE_relayer-rest-under-test"));
+        std::os::unix::fs::symlink(program, command).unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        Self { folder: home.path().to_owned(), home, address, server: None }
+    }
+
+    /// Runs a line in a shell: what it prints, its log left out.
+    fn run(&mut self, line: &str) -> String {
+        if let Some(folder) = line.strip_prefix("cd ") {
+            self.folder = self.folder.join(folder);
+            // What it needs was fetched for the workspace, whose versions it gets.
+            fs::copy(root().join("Cargo.lock"), self.folder.join("Cargo.lock")).unwrap();
+            return String::new();
+        }
+        let path = std::env::var("PATH").unwrap();
+        let is_server = line.ends_with(" &");
+        // In a terminal, curl says nothing of how far it is.
+        let script = match line.strip_suffix(" &") {
+            Some(server) => format!("exec {server} 2>&1"),
+            None => format!("exec 2>&1; {}", line.replace("curl ", "curl --silent ")),
+        };
+        let mut shell = Command::new("sh");
+        shell
+            .args(["-c", &script])
+            .current_dir(&self.folder)
+            .env("PATH", format!("{}:{path}", self.home.path().display()))
+            .env("RELAYER_REST_CONTROL", self.home.path().join("control"))
+            .env("RELAYER_REST_CODE_CACHE", self.home.path().join("cache"))
+            .env("CARGO_NET_OFFLINE", "true")
+            .env("CARGO_TERM_QUIET", if line == "cargo module" { "true" } else { "false" })
+            .env("RUST_LOG", "off")
+            .env_remove("CARGO_TARGET_DIR")
+            .env_remove("RUSTFLAGS")
+            .env_remove("CARGO_ENCODED_RUSTFLAGS")
+            .stdout(Stdio::piped());
+        if is_server {
+            let mut server = shell.spawn().unwrap();
+            let mut first = String::new();
+            BufReader::new(server.stdout.take().unwrap()).read_line(&mut first).unwrap();
+            self.server = Some(server);
+            return first;
+        }
+        String::from_utf8(shell.output().unwrap().stdout).unwrap()
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        if let Some(mut server) = self.server.take() {
+            server.kill().ok();
+            server.wait().ok();
+        }
+    }
+}
+
+/// Whether a text is as it is shown, where `…` stands for anything.
+fn is_as_shown(text: &str, shown: &str) -> bool {
+    let mut parts = shown.split('…');
+    let Some(mut rest) = text.strip_prefix(parts.next().unwrap_or_default()) else { return false };
+    let parts: Vec<_> = parts.collect();
+    let Some((last, between)) = parts.split_last() else { return rest.is_empty() };
+    for part in between {
+        // The end of a line after it is of what is left out.
+        let part = part.trim_start_matches('\n');
+        let Some(at) = rest.find(part) else { return false };
+        rest = &rest[at + part.len()..];
+    }
+    rest.ends_with(last.trim_start_matches('\n'))
+}
+
+#[test]
+fn what_is_shown_is_compared() {
+    for (text, shown, expected) in [
+        ("a\nb\n", "a\nb\n", true),
+        ("a\nb\n", "a\n", false),
+        ("a\nb\n", "…\n", true),
+        ("", "…\n", true),
+        ("a\nb\nc\n", "…\nb\n…\n", true),
+        ("b\n", "…\nb\n…\n", true),
+        ("a\nc\n", "…\nb\n…\n", false),
+        ("a b c\n", "a … c\n", true),
+        ("a b d\n", "a … c\n", false),
+    ] {
+        assert_eq!(is_as_shown(text, shown), expected, "{text:?} {shown:?}");
+    }
+}
+
+/// Files are those whose name is alone on the line before; commands begin with `$`, and
+/// what they print follows.
+#[test]
+fn the_first_extension_is_as_it_is_written() {
+    let mut reader = Reader::new();
+    let (mut commands, mut files) = (0, 0);
+    let parts: Vec<_> = DOC.split("```").collect();
+    for pair in parts.chunks_exact(2) {
+        let [prose, block] = pair else { unreachable!("they are pairs") };
+        let (language, block) = block.split_once('\n').unwrap();
+        let block = block.replace(ADDRESS, &reader.address);
+        if language != "console" {
+            let name = prose.trim_end().lines().last().unwrap().trim_matches('`');
+            fs::write(reader.folder.join(name), block).unwrap();
+            files += 1;
+            continue;
+        }
+        for command in format!("\n{block}").split("\n$ ").skip(1) {
+            let (line, shown) = command.split_once('\n').unwrap_or((command, ""));
+            let printed = reader.run(line);
+            let shown = if shown.is_empty() || shown.ends_with('\n') {
+                shown.to_owned()
+            } else {
+                format!("{shown}\n")
+            };
+            // Some things are said without a line's end.
+            let printed = if printed.is_empty() || printed.ends_with('\n') {
+                printed
+            } else {
+                format!("{printed}\n")
+            };
+            assert!(is_as_shown(&printed, &shown), "$ {line}\n{printed}\nis not\n{shown}");
+            commands += 1;
+        }
+    }
+    assert_eq!((commands, files), (20, 3));
+}
