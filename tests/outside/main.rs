@@ -2,7 +2,7 @@
 //! asks one question, and says which programs that takes.
 //!
 //! ```sh
-//! cargo test -p relayer-rest-tests --test outside -- --ignored
+//! cargo test --workspace --test outside -- --ignored
 //! ```
 
 mod browser;

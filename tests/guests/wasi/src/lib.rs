@@ -16,6 +16,7 @@ use relayer_rest_sdk::{Answer, Host, Request};
 relayer_rest_sdk::module!(answer);
 
 /// Tries what the path says.
+#[must_use]
 pub fn answer<H: Host>(_: &H, request: &Request) -> Answer {
     match request.path.as_str() {
         "/time" => {
@@ -75,9 +76,14 @@ fn failure<T: Debug>(tried: io::Result<T>) -> String {
 }
 
 /// Waits for more and more things at once.
+#[cfg(target_os = "wasi")]
 fn hoard() -> ! {
     loop {
-        #[cfg(target_os = "wasi")]
         std::mem::forget(wasip2::clocks::monotonic_clock::subscribe_duration(1));
     }
+}
+
+#[cfg(not(target_os = "wasi"))]
+fn hoard() -> ! {
+    unimplemented!("there is nothing to hoard")
 }
