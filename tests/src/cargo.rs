@@ -27,6 +27,7 @@ pub fn cargo(folder: &Path, target: &Path, args: &[&str]) {
 }
 
 /// The module in `tests/guests/wasi`, which tries what WASI has.
+#[must_use]
 pub fn wasi_guest() -> &'static [u8] {
     static GUEST: LazyLock<Vec<u8>> = LazyLock::new(|| {
         let target = root().join("target/guests");
