@@ -70,9 +70,9 @@ async fn author(language: &str, source: &str, before: &str, after: &str) {
     assert_eq!(runs(&status.stdout), before_again);
 
     // And the next version of it, which prints, and fails where it is told to.
-    let text = fs::read_to_string(mine.join(source)).unwrap();
-    assert!(text.contains(before), "{text}");
-    fs::write(mine.join(source), text.replace(before, after)).unwrap();
+    let first = fs::read_to_string(mine.join(source)).unwrap();
+    assert!(first.contains(before), "{first}");
+    fs::write(mine.join(source), first.replace(before, after)).unwrap();
     run(&mine, build);
     let swap = ["swap", "--mount", "/ext/my-tool", module.to_str().unwrap()];
     let ended = command::run_for(program(), &swap, &serving.control).await;
