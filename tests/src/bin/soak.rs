@@ -24,6 +24,7 @@ use relayer_rest_host::conformance::Dialect;
 use relayer_rest_host::control::ControlClient;
 use relayer_rest_host::module::{DEFAULT_MODULE, Digest};
 use relayer_rest_host::registry::{Candidate, Outcome, Source};
+use relayer_rest_tests::cargo::wasi_guest;
 use relayer_rest_tests::client::{Answer, Client};
 use relayer_rest_tests::command;
 use relayer_rest_tests::component::{self, TRAP, hostile};
@@ -46,6 +47,9 @@ const WARM_UP: Duration = Duration::from_mins(1);
 const GROWTH: u64 = 5;
 const SLACK: u64 = 8 << 20;
 
+/// The extension that is loaded anew when the settings are read again.
+const RELOADED: &str = "trap";
+
 /// The extensions that are mounted, and the errors that they may answer with: on
 /// a machine that has a lot to do, each may take too long.
 fn extensions() -> Vec<(&'static str, Vec<u8>, &'static [u16])> {
@@ -59,7 +63,17 @@ fn extensions() -> Vec<(&'static str, Vec<u8>, &'static [u16])> {
         ("headers", hostile::endless_headers(), &[502, 503, 504]),
         ("flood", hostile::log_flood(), &[504, 503]),
         ("start", hostile::trap_in_start(), &[500, 503, 504]),
+        ("wasi", wasi_guest().to_vec(), &[200, 500, 503, 504]),
     ]
+}
+
+/// What is asked of an extension: most do the same on all paths.
+fn path(name: &str, number: usize) -> String {
+    let tried = ["hoard", "exit", "flood", "print", "time", "files", "sockets", "wait"];
+    match name {
+        "wasi" => format!("/ext/wasi/{}?{number}", tried[number % tried.len()]),
+        _ => format!("/ext/{name}/{number}"),
+    }
 }
 
 /// What was counted, and what was wrong.
@@ -95,6 +109,7 @@ struct Soak {
     control: ControlClient,
     counts: Counts,
     labels: Arc<Vec<String>>,
+    settings: Arc<Path>,
     end: Instant,
 }
 
@@ -114,7 +129,12 @@ fn main() -> ExitCode {
 async fn soak(time: Duration) -> bool {
     let folder = tempfile::tempdir().unwrap();
     let relayer = Relayer::start(Script::of_0_7()).await;
-    let config = settings(folder.path());
+    let file = folder.path().join("relayer-rest.toml");
+    for (name, module, _) in extensions() {
+        fs::write(folder.path().join(format!("{name}.wasm")), module).unwrap();
+    }
+    fs::write(&file, settings(8)).unwrap();
+    let config = file.to_str().unwrap().to_owned();
     let args = [
         "serve",
         "--listen",
@@ -145,6 +165,7 @@ async fn soak(time: Duration) -> bool {
         control: ControlClient::new(&server.control),
         counts: Counts::default(),
         labels: Arc::new(labels.collect()),
+        settings: file.into(),
         end: Instant::now() + WARM_UP.min(time),
     };
     // What is allocated at first is what is needed.
@@ -199,23 +220,24 @@ fn noted(note: &str) -> Vec<u8> {
     if note.is_empty() { DEFAULT_MODULE.to_vec() } else { component::noted(DEFAULT_MODULE, note) }
 }
 
-fn settings(folder: &Path) -> String {
+/// The settings, with so many places in the queue of one extension.
+fn settings(queue: u32) -> String {
     let mut text =
         "[module.limits]\ntime = '2s'\n[http]\nidle = '2s'\nstalled = '3s'\nconnections = 600\n"
             .to_owned();
-    for (name, module, _) in extensions() {
-        fs::write(folder.join(format!("{name}.wasm")), module).unwrap();
+    for (name, _, _) in extensions() {
+        let wasi = name == "wasi";
+        let queue = if name == RELOADED { queue } else { 8 };
         writeln!(
             text,
             "[[extension]]\nname = '{name}'\nmodule = '{name}.wasm'\ngrants = ['log']\n\
-             [extension.budget]\nfaults = 1000\nwithin = '1ms'\n[extension.limits]\n\
-             time = '100ms'\nmemory = '4MiB'\nbody = '1MiB'\nconcurrency = 8\nqueue = 8"
+             wasi = {wasi}\n[extension.budget]\nfaults = 1000\nwithin = '1ms'\n\
+             [extension.limits]\ntime = '100ms'\nmemory = '4MiB'\nbody = '1MiB'\n\
+             concurrency = 8\nqueue = {queue}"
         )
         .unwrap();
     }
-    let file = folder.join("relayer-rest.toml");
-    fs::write(&file, text).unwrap();
-    file.to_str().unwrap().to_owned()
+    text
 }
 
 /// All of it until the end.
@@ -238,6 +260,7 @@ async fn run(soak: &Soak, relayer: &Relayer, modules: &[Vec<u8>]) {
     tasks.spawn(soak.clone().idle());
     tasks.spawn(soak.clone().oversized());
     tasks.spawn(soak.clone().swaps(modules.to_vec()));
+    tasks.spawn(soak.clone().reloads());
     let changes = soak.clone().changes(relayer);
     let ((), ()) = tokio::join!(changes, async {
         while let Some(ended) = tasks.join_next().await {
@@ -334,7 +357,7 @@ impl Soak {
             if self.is_over() {
                 return;
             }
-            let path = format!("/ext/{name}/{number}");
+            let path = path(name, number);
             let start = Instant::now();
             let status = client.get(&path).await.status.as_u16();
             self.counts.add(format!("{name}: {status}"));
@@ -476,6 +499,33 @@ impl Soak {
         // module has an image of its memory, which is a file.
         for last in [&modules[1], &modules[2], &modules[0]] {
             self.control.swap("/", candidate(last, Dialect::V0_7)).await.ok();
+        }
+    }
+
+    /// Reads the settings again: as they were, with one extension anew, and wrong.
+    async fn reloads(self) {
+        for number in 0_u32.. {
+            if self.is_over() {
+                break;
+            }
+            let wrong = "[module.limits]\ntime = 'soon'\n".to_owned();
+            let text = if number % 5 == 4 { wrong } else { settings(8 + number % 2) };
+            fs::write(&*self.settings, text).unwrap();
+            let reloaded = match self.control.reload().await {
+                Ok(report) if report.replaced.is_empty() => "nothing anew",
+                Ok(_) => "one anew",
+                Err(_) if number % 5 == 4 => "refused",
+                Err(error) => {
+                    self.counts.wrong(&format!("reload: {error}"));
+                    continue;
+                }
+            };
+            self.counts.add(format!("reloads: {reloaded}"));
+            sleep(Duration::from_secs(1)).await;
+        }
+        fs::write(&*self.settings, settings(8)).unwrap();
+        if let Err(error) = self.control.reload().await {
+            self.counts.wrong(&format!("the last reload: {error}"));
         }
     }
 
