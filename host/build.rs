@@ -24,7 +24,7 @@ const PROFILE: &str = "module";
 fn main() -> Result<(), Box<dyn Error>> {
     let host = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?);
     let root = host.parent().ok_or("the host crate is in the workspace's folder")?;
-    for input in ["guest", "wit", "Cargo.toml", "Cargo.lock", "rust-toolchain.toml"] {
+    for input in [".cargo", "guest", "wit", "Cargo.toml", "Cargo.lock", "rust-toolchain.toml"] {
         println!("cargo:rerun-if-changed={}", root.join(input).display());
     }
     let out = PathBuf::from(env::var("OUT_DIR")?);

@@ -1,6 +1,5 @@
-//! Puts the page together from the files in `page/`, works out what of it a
-//! browser may run, and gives the module a small shadow stack when it is built
-//! for wasm.
+//! Puts the page together from the files in `page/`, and works out what of it a
+//! browser may run.
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -33,10 +32,6 @@ const SCRIPT: &str = "/* *.js */";
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo:rerun-if-changed=build.rs");
     println!("cargo:rerun-if-changed=page");
-    if env::var("CARGO_CFG_TARGET_FAMILY").is_ok_and(|family| family == "wasm") {
-        // The default is 1 MiB, of which an instance would touch the far end.
-        println!("cargo:rustc-link-arg-cdylib=-zstack-size=65536");
-    }
     let folder = Path::new("page");
     let style = read(&folder.join("style.css"))?;
     let mut script = String::new();
