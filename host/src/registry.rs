@@ -38,7 +38,8 @@
 //! | file | job |
 //! |---|---|
 //! | `path.rs` | where something may be mounted, and which requests that takes |
-//! | `mount.rs` | a mount: the module in service, and going back to the one before |
+//! | `mount.rs` | a mount: asking its module, and going back to the one before |
+//! | `active.rs` | a module in service, and those that were |
 //! | `budget.rs` | the failures that a module may have |
 //! | `outage.rs` | an extension that had more: taken out of service, and put back |
 //! | `swap.rs` | from a candidate to the module in service |
@@ -49,6 +50,7 @@
 //! | `report.rs` | what is said of a swap |
 //! | `status.rs` | what is said of a mount |
 
+mod active;
 mod budget;
 mod compare;
 mod examine;
@@ -67,10 +69,11 @@ use arc_swap::{ArcSwap, Guard};
 
 use crate::module::API;
 
+pub use active::Active;
 pub use budget::FaultBudget;
 pub use compare::{Change, Difference};
 pub(crate) use mount::NoAnswer;
-pub use mount::{Active, Mount, NothingBefore};
+pub use mount::{Mount, NothingBefore};
 pub use path::{MountPath, MountPathError};
 pub use report::{Outcome, Refusal, Step, SwapReport, SwapStep};
 pub use status::{BarredStatus, CandidateStatus, ModuleStatus, MountStatus, OutageStatus};

@@ -10,8 +10,8 @@ use http::uri::PathAndQuery;
 use http::{HeaderMap, Method};
 use tracing::{Instrument, info_span};
 
+use super::active::Active;
 use super::compare::{self, Change, Difference};
-use super::mount::Active;
 use super::report::{Refusal, SwapStep};
 use super::swap::{Candidate, Progress, Source};
 use crate::answer::Answer;

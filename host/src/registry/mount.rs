@@ -1,17 +1,18 @@
-//! A mount: the module in service, the one before it, and going back.
+//! A mount: asking its module, and going back to the one before.
 
 use std::fmt::{self, Debug, Formatter};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::Duration;
 
 use arc_swap::{ArcSwap, Guard};
 use tokio::sync::OwnedMutexGuard;
 use tracing::{error, info};
 
-use super::budget::{FaultBudget, Spending};
+use super::active::{Active, Past, Trust};
+use super::budget::FaultBudget;
 use super::examiner::Examiner;
-use super::outage::{LONGEST_WAIT, Outage};
+use super::outage::Outage;
 use super::path::MountPath;
 use super::status::CandidateStatus;
 use super::swap::SwapLimits;
@@ -45,28 +46,6 @@ pub struct Mount {
     pub(super) examiner: Examiner,
 }
 
-/// A module that is, or was, in service.
-#[derive(Debug)]
-pub struct Active {
-    pub(super) module: Module,
-    pub(super) since: SystemTime,
-    /// The failures that it may have; nothing where nothing follows from them.
-    spending: Option<Mutex<Spending>>,
-    trust: Trust,
-    /// The waits while it was out of service, one after the other.
-    backoff: Option<Backoff>,
-}
-
-/// What is known of a module when it comes into service.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Trust {
-    /// One failure at the start is too many: it is new, and there is another to
-    /// go back to; or it has just been out of service.
-    New,
-    /// It has been in service, or there was none before.
-    Known,
-}
-
 /// A mount gives no answer of a module's.
 #[derive(Debug)]
 pub(crate) enum NoAnswer {
@@ -74,14 +53,6 @@ pub(crate) enum NoAnswer {
     Failed(Arc<CallError>),
     /// The module is out of service, for this long at least.
     OutOfService { retry_after: Duration },
-}
-
-/// The modules that were in service.
-#[derive(Debug, Default)]
-pub(super) struct Past {
-    pub(super) previous: Option<Module>,
-    /// Those that were taken out because they failed, and what is known of it.
-    pub(super) barred: Vec<(Digest, String)>,
 }
 
 /// The modules that are known to fail, at most: the newest.
@@ -390,74 +361,6 @@ impl Mount {
     pub(super) fn past(&self) -> MutexGuard<'_, Past> {
         // Nothing that panics is done while it is held.
         self.past.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Past {
-    /// Why a module is not taken any more.
-    pub(super) fn reason_against(&self, digest: Digest) -> Option<&str> {
-        let barred = self.barred.iter().find(|(barred, _)| *barred == digest);
-        barred.map(|(_, reason)| reason.as_str())
-    }
-}
-
-impl Active {
-    /// One that was there from the start, or before. Only of an extension
-    /// anything follows from failures: it can be taken out of service.
-    fn first(module: Module, is_extension: bool) -> Self {
-        let active = Self::of(module, Trust::Known);
-        if is_extension { active } else { Self { spending: None, ..active } }
-    }
-
-    /// One that was out of service.
-    fn back(module: Module, backoff: Backoff) -> Self {
-        Self { backoff: Some(backoff), ..Self::of(module, Trust::New) }
-    }
-
-    fn of(module: Module, trust: Trust) -> Self {
-        Self {
-            since: SystemTime::now(),
-            spending: Some(Mutex::default()),
-            trust,
-            backoff: None,
-            module: module.afresh(),
-        }
-    }
-
-    /// The waits for when it is taken out of service: longer ones where it was
-    /// so not long ago.
-    pub(super) fn backoff(&self, budget: &FaultBudget) -> Backoff {
-        let is_long_ago = self.since.elapsed().is_ok_and(|time| time > LONGEST_WAIT);
-        match &self.backoff {
-            Some(backoff) if !is_long_ago => backoff.clone(),
-            _ => Backoff::new(budget.within, LONGEST_WAIT),
-        }
-    }
-
-    /// The module.
-    #[must_use]
-    pub fn module(&self) -> &Module {
-        &self.module
-    }
-
-    /// How often it was asked since it came into service.
-    #[must_use]
-    pub fn runs(&self) -> u64 {
-        self.module.runs()
-    }
-
-    /// How often it failed since it came into service.
-    #[must_use]
-    pub fn faults(&self) -> u64 {
-        self.module.faults()
-    }
-
-    fn has_spent(&self, budget: &FaultBudget) -> bool {
-        self.spending.as_ref().is_some_and(|spending| {
-            let mut spending = spending.lock().unwrap_or_else(PoisonError::into_inner);
-            let first = self.module.first_fault().filter(|_| self.trust == Trust::New);
-            spending.is_spent(budget, first, self.faults(), Instant::now())
-        })
     }
 }
 

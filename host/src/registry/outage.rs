@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use tokio::time::sleep;
 use tracing::{error, info, warn};
 
-use super::mount::{Active, Mount};
+use super::active::Active;
+use super::mount::Mount;
 use crate::backoff::Backoff;
 use crate::module::CallError;
 use crate::state::StateReader;
