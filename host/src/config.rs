@@ -16,7 +16,7 @@ use serde::Deserialize;
 use crate::HttpLimits;
 use crate::conformance::Dialect;
 use crate::files;
-use crate::module::{self, Digest, LimitError, Limits};
+use crate::module::{Digest, INCLUDED, LimitError, Limits};
 use crate::registry::{self, FaultBudget, MountError, MountPath, SwapLimits};
 use crate::toml_text::{self, Position, Step, dotted};
 
@@ -168,14 +168,14 @@ impl Config {
     /// An extension without a file comes along.
     fn check_included(&self, text: &str) -> Result<(), Problem> {
         let mut extensions = self.extension.iter().enumerate();
-        let Some((place, extension)) = extensions.find(|(_, extension)| {
-            extension.module.is_none() && module::included(extension.name.as_str()).is_none()
-        }) else {
+        let Some((place, extension)) = extensions
+            .find(|(_, extension)| extension.module.is_none() && extension.comes_along().is_none())
+        else {
             return Ok(());
         };
         let key = |key: &str| Step::Key(key.to_owned());
         let path = [key("extension"), Step::Index(place), key("name")];
-        let (name, known) = (extension.name.as_str(), module::INCLUDED.map(|(name, _)| name));
+        let (name, known) = (extension.name.as_str(), INCLUDED.map(|included| included.name));
         let (key, known) = (dotted(&path[..2]), known.join(", "));
         Err(Problem::Text {
             position: Position::of_value(text, &path),
@@ -251,7 +251,7 @@ mod tests {
         let digest = "0a".repeat(32);
         let text = "[module]\nfile = 'api.wasm'\nsha256 = '".to_owned()
             + &digest
-            + "'\ndialect = '1.13'\n[module.limits]\nmemory = '16MiB'\ntime = '250ms'\n\
+            + "'\ndialect = '1.13'\nwasi = true\n[module.limits]\nmemory = '16MiB'\ntime = '250ms'\n\
              concurrency = 8\nqueue = 9\nqueue_wait = '2s'\nresponse_cache = '0B'\n\
              stack = '1MiB'\ntable = 5\nbody = '2MiB'\nheaders = 6\nheader_size = '3KiB'\n\
              log = '4KiB'\nlog_rate = '5KiB'\n\
@@ -261,7 +261,7 @@ mod tests {
             + &digest
             + "'\n\
              [extension.limits]\nqueue = 3\n[extension.budget]\nfirst = 4\n\
-             [[extension]]\nname = 'd'\nmodule = 'e.wasm'\n\
+             [[extension]]\nname = 'd'\nmodule = 'e.wasm'\nwasi = true\n\
              [swap]\nsize = '1MiB'\ntime = '2s'\nmemory = '3GiB'\n\
              [http]\nconnections = 7\nconnections_per_peer = 6\nidle = '3s'\nstalled = '4s'\nunsent = '2GiB'\n\
              target = '1KiB'\nheaders = 50\nhead = '9KiB'\nbody = '0B'\n";
@@ -272,6 +272,7 @@ mod tests {
         assert_eq!(config.extension[0].granted(), Grants::of(&["chains", "state"]).unwrap());
         assert_eq!(config.extension[1].granted(), Grants::none());
         let [first, second] = &config.extension[..] else { panic!("{config:?}") };
+        assert_eq!([config.module.wasi, first.wasi, second.wasi], [true, false, true]);
         assert_eq!((first.name.as_str(), first.path().as_str()), ("a", "/b"));
         assert_eq!(first.module.as_deref(), Some(Path::new("c.wasm")));
         assert_eq!((first.limits.queue, first.budget.first), (3, 4));
@@ -448,25 +449,35 @@ mod tests {
         assert!(config.module.file.take().is_some() && config.module.sha256.take().is_some());
         let included = std::mem::take(&mut config.extension);
         let included: Vec<_> = included.iter().map(|extension| extension.name.as_str()).collect();
-        assert_eq!(included, INCLUDED.map(|(name, _)| name));
+        assert_eq!(included, INCLUDED.map(|included| included.name));
         assert_eq!(config, Config::default());
         let extension = format!("[[extension]]{extension}");
         let [extension] = &Config::parse(&extension).unwrap().extension[..] else { panic!() };
         assert_eq!(extension.path().as_str(), "/ext/hello");
     }
 
+    /// The lines of a section, up to the next.
+    fn section(name: &str) -> String {
+        let text = format!("\n{}", uncommented());
+        let (_, rest) = text.split_once(&format!("\n[{name}]")).unwrap();
+        rest.split("\n[").next().unwrap().trim_start_matches(']').to_owned()
+    }
+
     #[test]
     fn each_setting_is_in_what_is_printed() {
         // What is told of an unknown key is what is known.
-        for section in ["module", "module.limits", "module.budget", "swap", "http", "[extension]"] {
-            let fault = Config::parse(&format!("[{section}]\nunknown = 1")).unwrap_err();
+        for name in ["module", "module.limits", "module.budget", "swap", "http", "[extension]"] {
+            let fault = Config::parse(&format!("[{name}]\nunknown = 1")).unwrap_err();
             let known = fault.to_string();
             let known: Vec<_> = known.split('`').skip(3).step_by(2).collect();
             assert!(known.len() > 2, "{fault}");
+            let lines = section(name);
+            let sections = uncommented();
             for key in known {
-                let setting = [format!("\n{key} = "), format!("{key}]\n")];
-                let is_there = setting.iter().any(|setting| uncommented().contains(setting));
-                assert!(is_there, "{section} has {key}");
+                let is_there = lines.contains(&format!("\n{key} = "))
+                    || sections.contains(&format!(".{key}]\n"))
+                    || sections.ends_with(&format!(".{key}]"));
+                assert!(is_there, "{name} has {key}");
             }
         }
     }

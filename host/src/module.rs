@@ -2,7 +2,8 @@
 //!
 //! A module is a component of the world `api-module` in `wit/`. Each request
 //! is handled by a fresh instance, which sees the request and one snapshot of
-//! the relayer's state, and nothing else: no clock, no randomness, no files.
+//! the relayer's state, and nothing else: no clock, no randomness, no files; also
+//! where it may import WASI.
 //!
 //! | file | job |
 //! |---|---|
@@ -78,15 +79,46 @@ pub const DEFAULT_MODULE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/modu
 /// The same API as version 1.13 of the relayer answers it.
 pub const MODULE_1_13: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/module-1.13.wasm"));
 
-/// The component of an extension that comes along.
-#[must_use]
-pub fn included(name: &str) -> Option<&'static [u8]> {
-    INCLUDED.iter().find_map(|(known, component)| (*known == name).then_some(*component))
+/// An extension that comes along.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Included {
+    /// Its name.
+    pub name: &'static str,
+    /// The component.
+    pub component: &'static [u8],
+    /// The interfaces of the contract that it needs.
+    pub grants: &'static [&'static str],
 }
 
-/// The extensions that come along, by their names.
-pub const INCLUDED: [(&str, &[u8]); 3] = [
-    ("dashboard", include_bytes!(concat!(env!("OUT_DIR"), "/dashboard.wasm"))),
-    ("health", include_bytes!(concat!(env!("OUT_DIR"), "/health.wasm"))),
-    ("metrics", include_bytes!(concat!(env!("OUT_DIR"), "/metrics.wasm"))),
+impl Included {
+    /// That of a name.
+    #[must_use]
+    pub fn of(name: &str) -> Option<Self> {
+        INCLUDED.into_iter().find(|included| included.name == name)
+    }
+
+    /// What it may import.
+    #[must_use]
+    pub fn granted(&self) -> Grants {
+        Grants::none().and(self.grants)
+    }
+}
+
+/// The extensions that come along.
+pub const INCLUDED: [Included; 3] = [
+    Included {
+        name: "dashboard",
+        component: include_bytes!(concat!(env!("OUT_DIR"), "/dashboard.wasm")),
+        grants: &["version", "chains", "state"],
+    },
+    Included {
+        name: "health",
+        component: include_bytes!(concat!(env!("OUT_DIR"), "/health.wasm")),
+        grants: &["chains", "state", "snapshot"],
+    },
+    Included {
+        name: "metrics",
+        component: include_bytes!(concat!(env!("OUT_DIR"), "/metrics.wasm")),
+        grants: &["version", "chains", "state", "snapshot"],
+    },
 ];

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use relayer_rest_host::module::{Grants, INCLUDED, Limits, Module};
+use relayer_rest_host::module::{Included, Limits, Module};
 use relayer_rest_host::registry::{Mount, Registry};
 use relayer_rest_host::state::{
     ChainConfig, ChainKind, NotReady, Object, OtherObject, RelayerState, Stale, Value, Worker,
@@ -13,13 +13,10 @@ use relayer_rest_tests::server::{TestServer, engine};
 use crate::browser::{Browser, DOWN, ENTER, ESCAPE, RIGHT, Screen, TAB};
 use crate::relayers::Relayer;
 
-/// What the dashboard is given, and no more.
-const GRANTS: [&str; 3] = ["version", "chains", "state"];
-
 fn dashboard(name: &str, path: &str) -> Mount {
-    let (_, component) = INCLUDED.iter().find(|(included, _)| *included == "dashboard").unwrap();
-    let engine = engine(&Limits::default()).with_grants(Grants::of(&GRANTS).unwrap());
-    let module = Module::from_bytes(&engine, "dashboard", component).unwrap().named(name);
+    let included = Included::of("dashboard").unwrap();
+    let engine = engine(&Limits::default()).with_grants(included.granted());
+    let module = Module::from_bytes(&engine, "dashboard", included.component).unwrap().named(name);
     Mount::extension(path.parse().unwrap(), module)
 }
 
@@ -72,6 +69,8 @@ async fn relayers_of_every_size_are_shown_on_every_screen() {
                 let name = format!("{chains}-{workers}-{screen:?}-{scheme}").to_lowercase();
                 browser.picture(&name).await;
                 assert_eq!(browser.count(SPOTS).await, chains as u64, "{name}");
+                let choices = "return document.getElementById('chain').options.length";
+                assert_eq!(browser.count(choices).await, chains as u64 + 1, "{name}");
                 assert_eq!(browser.count(LINES).await, relayer.pairs() as u64, "{name}");
                 assert_eq!(browser.count(ROWS).await, workers.min(50) as u64, "{name}");
                 let count = browser.text(COUNT).await.replace(',', "");

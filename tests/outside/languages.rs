@@ -69,7 +69,7 @@ async fn author(language: &str, source: &str, before: &str, after: &str) {
     let status = command::run_for(program(), &["status", "--json"], &serving.control).await;
     assert_eq!(runs(&status.stdout), before_again);
 
-    // And the next version of it, which prints, and fails where it is told to.
+    // And the next version of it, which prints.
     let first = fs::read_to_string(mine.join(source)).unwrap();
     assert!(first.contains(before), "{first}");
     fs::write(mine.join(source), first.replace(before, after)).unwrap();

@@ -70,7 +70,15 @@ impl Reader {
             self.server = Some(server);
             return first;
         }
-        String::from_utf8(shell.output().unwrap().stdout).unwrap()
+        let output = shell.output().unwrap();
+        let printed = String::from_utf8(output.stdout).unwrap();
+        // What is refused is shown to be.
+        assert_eq!(
+            output.status.success(),
+            !printed.contains("\nrefused: "),
+            "$ {line}\n{printed}"
+        );
+        printed
     }
 }
 

@@ -173,3 +173,40 @@ async fn what_is_not_a_number_has_the_same_bits_everywhere() {
     let server = TestServer::of_component(&component, &Limits::default()).await;
     assert_eq!(server.get("/").await.status, 204);
 }
+
+/// What a component may consist of is bounded, and it is said what can be raised.
+#[test]
+fn what_consists_of_too_much_is_refused() {
+    let of_tables = |count: usize, size: u32| {
+        let tables = format!("(table {size} funcref)").repeat(count);
+        component::of_module(&format!(
+            r#"(module {tables} (memory (export "memory") 1)
+                (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32) unreachable)
+                (func (export "relayer:rest/handler@0.1.0#handle")
+                    (param i32 i32 i32 i32 i32 i32 i32) (result i32) unreachable))"#
+        ))
+    };
+    let of_memories = |pages: u32| {
+        let memory = format!("(core module (memory {pages}))");
+        let parts = [memory.as_str(); 3].join(" ");
+        wat::parse_str(format!("(component {parts})")).unwrap()
+    };
+    for (component, expected) in [
+        (
+            of_tables(17, 1),
+            "defined tables count of 17 exceeds the per-instance limit of 1; that cannot be raised",
+        ),
+        (
+            of_tables(1, 20_001),
+            "which exceeds the limit of 20000; raise limits.table in the settings",
+        ),
+        (
+            of_memories(400),
+            "wants more memory than the limit of 64.0 MiB: its memories begin with 75.0 MiB together; raise limits.memory in the settings",
+        ),
+        (of_memories(300), "does not export"),
+    ] {
+        let message = refusal(&component);
+        assert!(message.contains(expected), "{message}");
+    }
+}

@@ -67,7 +67,7 @@ async fn a_new_module_is_tested_built_checked_mounted_and_answers() {
 #[tokio::test]
 async fn a_name_that_cannot_be_one_is_refused() {
     let folder = tempfile::tempdir().unwrap();
-    for name in ["My-Tool", "1tool", "tool_2", ".."] {
+    for name in ["My-Tool", "1tool", "tool_2", "..", "api", "test"] {
         let path = folder.path().join(name);
         let ended = command::run(program(), &["new", path.to_str().unwrap()]).await;
         assert_eq!(ended.status, Some(2), "{name}");

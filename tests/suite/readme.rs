@@ -50,7 +50,7 @@ fn the_extensions_that_come_along_are_named() {
     let settings = blocks("toml").into_iter().find(|block| block.starts_with("extension = ["));
     let config = Config::parse(settings.unwrap()).unwrap();
     let named: Vec<_> = config.extension.iter().map(|extension| extension.name.as_str()).collect();
-    assert_eq!(named, INCLUDED.map(|(name, _)| name));
+    assert_eq!(named, INCLUDED.map(|included| included.name));
 }
 
 #[tokio::test]

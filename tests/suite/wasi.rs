@@ -159,6 +159,10 @@ async fn what_is_printed_is_logged() {
     told(" INFO ", "one");
     told(" INFO ", r"two \u{1b}[2K");
     told(" WARN ", "three, and no end");
+    // The API's module may have it, too.
+    fs::write(&config, "[module]\nfile = 'guest.wasm'\nwasi = true\ndialect = 'any'\n").unwrap();
+    let ended = command::run(program, &checked).await;
+    assert_eq!(ended.status, Some(0), "{}{}", ended.stdout, ended.stderr);
     // Within the bounds of what is written in any other way.
     assert_eq!(http.get("/ext/guest/flood").await.status, 504);
     serving.logged("the module logs more than 4.0 KiB for a request (limits.log)").await;

@@ -142,6 +142,25 @@ impl<'a> Names<'a> {
     }
 }
 
+impl<'a> Names<'a> {
+    /// The name of an object's kind, as the API writes it: `Client`, `Packet`.
+    ///
+    /// # Panics
+    /// Where that is a name which there is not.
+    #[must_use]
+    pub fn kind(&self, object: &contract::Object) -> &'a str {
+        match object {
+            contract::Object::Client(_) => "Client",
+            contract::Object::Channel(_) => "Channel",
+            contract::Object::Connection(_) => "Connection",
+            contract::Object::Packet(_) => "Packet",
+            contract::Object::Wallet(_) => "Wallet",
+            contract::Object::CrossChainQuery(_) => "CrossChainQuery",
+            contract::Object::Other(other) => self.text(other.kind),
+        }
+    }
+}
+
 impl<'a> Object<'a> {
     fn new(object: &'a contract::Object, names: Names<'a>) -> Self {
         let text = |name| names.text(name);

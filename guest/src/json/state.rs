@@ -8,6 +8,7 @@ use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
 use crate::dialect::Dialect;
+use relayer_rest_sdk as sdk;
 use relayer_rest_sdk::contract::{
     ClientData, Field, Names, Object, OtherObject, RelayerState, Value, Worker, WorkerData,
 };
@@ -85,8 +86,7 @@ impl<'a> Texts<'a> {
     }
 
     fn text(self, name: u32) -> &'a str {
-        let (start, end) = self.place(name);
-        &self.names.text[start..end]
+        sdk::Names::new(self.names).text(name)
     }
 
     fn write_name(self, name: u32, json: &mut Vec<u8>) {
@@ -172,15 +172,7 @@ impl<'a> Texts<'a> {
 
     /// The key under which a worker stands.
     fn kind(self, object: &Object) -> &'a str {
-        match object {
-            Object::Client(_) => "Client",
-            Object::Channel(_) => "Channel",
-            Object::Connection(_) => "Connection",
-            Object::Packet(_) => "Packet",
-            Object::Wallet(_) => "Wallet",
-            Object::CrossChainQuery(_) => "CrossChainQuery",
-            Object::Other(other) => self.text(other.kind),
-        }
+        sdk::Names::new(self.names).kind(object)
     }
 }
 

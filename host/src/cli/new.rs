@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueEnum};
 
 use super::{Failure, Ran, print};
+use crate::config::ExtensionName;
 
 #[derive(Args)]
 pub(super) struct NewArgs {
@@ -66,7 +67,7 @@ const WIT: [(&str, &str); 4] = [
 #[derive(Debug, thiserror::Error)]
 enum NewError {
     #[error(
-        "{0:?} is no name of a module: 1 to 64 small letters, digits and -, a letter first; give another folder"
+        "{0:?} is no name of a module: 1 to 64 small letters, digits and -, a letter first, and no word that Rust or the settings keep for themselves; give another folder"
     )]
     Name(String),
     #[error("{} is there already; give another folder, or remove it", .0.display())]
@@ -114,12 +115,34 @@ fn wit(folder: &str) -> Vec<(String, String)> {
     WIT.map(|(file, text)| (format!("{folder}/{file}"), text.to_owned())).into()
 }
 
+/// Whether an extension and a package can have this name.
 fn is_name(name: &str) -> bool {
-    let is_plain = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-');
-    name.starts_with(|first: char| first.is_ascii_lowercase())
-        && name.len() <= 64
-        && name.bytes().all(is_plain)
+    name.parse::<ExtensionName>().is_ok()
+        && name.starts_with(|first: char| first.is_ascii_lowercase())
+        && !RESERVED.contains(&name)
 }
+
+/// Names of crates that Rust has, and words that are no names in it. What else
+/// there is of either is not likely to be wanted.
+const RESERVED: [&str; 17] = [
+    "alloc",
+    "async",
+    "await",
+    "const",
+    "core",
+    "crate",
+    "dyn",
+    "extern",
+    "match",
+    "mod",
+    "proc-macro",
+    "self",
+    "static",
+    "std",
+    "super",
+    "test",
+    "type",
+];
 
 fn write(path: &Path, text: &str) -> Result<(), NewError> {
     let written = path.parent().map_or(Ok(()), fs::create_dir_all);
@@ -137,9 +160,16 @@ mod tests {
 
     #[test]
     fn a_name_is_what_a_crate_and_an_extension_can_have() {
-        for (name, is) in
-            [("a", true), ("a-1", true), ("", false), ("1a", false), ("A", false), ("a b", false)]
-        {
+        for (name, is) in [
+            ("a", true),
+            ("a-1", true),
+            ("", false),
+            ("1a", false),
+            ("A", false),
+            ("a b", false),
+            ("api", false),
+            ("test", false),
+        ] {
             assert_eq!(is_name(name), is, "{name}");
         }
     }
@@ -160,10 +190,10 @@ mod tests {
         }
     }
 
-    /// Each file of a language is given, with its name and its component in it, and
-    /// what is made up of letters by chance is not taken for them.
+    /// Each file of a language is given, and what is made up of letters by chance is
+    /// not taken for a name that is to be filled in.
     #[test]
-    fn all_files_are_given_and_filled_in() {
+    fn all_files_are_given() {
         let templates = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/cli/new");
         for (language, folder) in Language::value_variants().iter().zip(["rust", "js", "python"]) {
             let template = language.template("my-tool");
@@ -175,13 +205,11 @@ mod tests {
                     || template.as_is.iter().any(|(_, given)| *given == text);
                 assert!(is_given, "{}", file.display());
             }
-            let (_, lock) = template
-                .files
-                .iter()
-                .find(|(file, _)| *file == "package-lock.json")
-                .unwrap_or(&("", "NAME NAME"));
-            assert_eq!((lock.matches("NAME").count(), lock.matches("MODULE").count()), (2, 0));
-            assert!(!lock.contains("resolved"), "no registry is named");
+            assert!(template.steps.len() == 2 && template.module.ends_with("tool.wasm"));
         }
+        let js = Language::Js.template("my-tool");
+        let lock = js.files.iter().find(|(file, _)| *file == "package-lock.json").unwrap().1;
+        assert_eq!((lock.matches("NAME").count(), lock.matches("MODULE").count()), (2, 0));
+        assert!(!lock.contains("resolved"), "no registry is named");
     }
 }

@@ -10,7 +10,7 @@ use crate::config::Config;
 use crate::conformance::Dialect;
 use crate::files;
 use crate::module::{
-    self, API, Digest, EngineOptions, Grants, Limits, LoadError, MOST_BYTES, Module,
+    API, Digest, EngineOptions, Grants, Included, Limits, LoadError, MOST_BYTES, Module,
 };
 use crate::registry::{FaultBudget, Mount, MountPath, SwapLimits};
 
@@ -106,7 +106,8 @@ impl Wanted {
         if self.is_api() {
             return self.dialect.component();
         }
-        module::included(&self.name).expect("the settings name a file where none comes along")
+        let included = Included::of(&self.name);
+        included.expect("the settings name a file where none comes along").component
     }
 
     /// A mount with this module.

@@ -1,10 +1,11 @@
 //! The sections `[[extension]]`.
 
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use serde::Deserialize;
 
-use crate::module::{API, Digest, Grants, Limits};
+use crate::module::{API, Digest, Grants, Included, Limits};
 use crate::registry::{FaultBudget, MountPath};
 
 /// A module that serves requests below a path of its own.
@@ -24,7 +25,7 @@ pub struct ExtensionConfig {
     pub sha256: Option<Digest>,
     /// The interfaces of the contract that it may import: `version`, `chains`,
     /// `state`, `snapshot`, `request` and `log`. Default: none; of an extension
-    /// that comes with `relayer-rest`, all.
+    /// that comes with `relayer-rest`, those that it needs.
     pub grants: Option<Grants>,
     /// Whether it may import WASI, too, of which nothing leads outside. Default:
     /// it may not.
@@ -43,6 +44,14 @@ pub struct ExtensionConfig {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub struct ExtensionName(String);
+
+impl FromStr for ExtensionName {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        name.to_owned().try_into()
+    }
+}
 
 impl TryFrom<String> for ExtensionName {
     type Error = String;
@@ -71,8 +80,16 @@ impl ExtensionConfig {
     /// What it may import.
     #[must_use]
     pub fn granted(&self) -> Grants {
-        let default = if self.module.is_some() { Grants::none } else { Grants::all };
-        self.grants.clone().unwrap_or_else(default)
+        self.grants.clone().unwrap_or_else(|| match self.comes_along() {
+            Some(included) => included.granted(),
+            None => Grants::none(),
+        })
+    }
+
+    /// The extension of its name that comes along, where it names no file.
+    #[must_use]
+    pub fn comes_along(&self) -> Option<Included> {
+        if self.module.is_some() { None } else { Included::of(self.name.as_str()) }
     }
 
     /// Where it is.

@@ -71,7 +71,7 @@ pub(super) fn imports(component: &Component, has_wasi: bool) -> Vec<Offence> {
             }
             (Ok(_), _) => offences.push(Offence::Unknown { import: name.to_owned() }),
             (Err(_), _) if has_wasi && wasi::is_defined(name) => {}
-            (Err(_), _) if !has_wasi && wasi::is_defined(name) => {
+            (Err(_), _) if wasi::is_defined(name) => {
                 offences.push(Offence::Wasi { import: name.to_owned() });
             }
             (Err(offence), _) => offences.push(offence),

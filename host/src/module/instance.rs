@@ -142,8 +142,18 @@ impl Module {
             store.set_epoch_deadline(NO_TICK);
             self.pre().instantiate(&mut *store)
         };
-        let instance =
-            instance.map_err(|error| self.failed(error, store, CallError::Instantiate))?;
+        let instance = instance.map_err(|error| {
+            // What it does itself, or wants and may not have, is its own fault.
+            let is_its_own = error.downcast_ref::<WasmBacktrace>().is_some()
+                || store.data().limiter.refusal().is_some();
+            self.failed(error, store, |error| {
+                if is_its_own {
+                    CallError::Trap(cause(&error, store.data()))
+                } else {
+                    CallError::Instantiate(error)
+                }
+            })
+        })?;
         store.set_epoch_deadline(1);
         instance.get_typed_func(store, self.handler()).map_err(CallError::Instantiate)
     }

@@ -1,5 +1,7 @@
 //! What an instance has of memory and tables, and may have.
 
+use std::mem::take;
+
 use bytesize::ByteSize;
 use wasmtime::{ResourceLimiter, Result};
 
@@ -81,7 +83,8 @@ impl ResourceLimiter for Limiter {
     }
 
     fn memory_grow_failed(&mut self, _: wasmtime::Error) -> Result<()> {
-        self.present -= self.grown;
+        // It may be said of what was refused before it was asked for.
+        self.present = self.present.saturating_sub(take(&mut self.grown));
         Ok(())
     }
 

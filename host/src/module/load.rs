@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use bytesize::ByteSize;
 use http::HeaderValue;
-use wasmparser::{Parser, Payload};
+use wasmparser::{MemoryType, Parser, Payload};
 use wasmtime::component::{Component, ComponentExportIndex, InstancePre};
 
 use super::DEFAULT_MODULE;
@@ -90,6 +90,11 @@ impl Module {
                 LoadError::Invalid { name, reason }
             }
         })?;
+        let memory = ByteSize::b(least_memory(&encoded));
+        if memory > engine.limits().memory {
+            let reason = format!("its memories begin with {memory} together");
+            return Err(LoadError::Memory { name: name(), limit: engine.limits().memory, reason });
+        }
         let offences = audit::imports(&component, engine.options.wasi);
         if !offences.is_empty() {
             return Err(LoadError::Imports { name: name(), offences });
@@ -247,6 +252,18 @@ fn is_too_much(reason: &str) -> bool {
 fn imports(component: &Component) -> Vec<String> {
     let imports = component.component_type();
     imports.imports(component.engine()).map(|(name, _)| name.to_owned()).collect()
+}
+
+/// The bytes with which the memories of a component begin, all of them together:
+/// each of its core modules is taken to be there once.
+fn least_memory(component: &[u8]) -> u64 {
+    let parts = Parser::new(0).parse_all(component).map_while(Result::ok);
+    let memories = parts.flat_map(|part| match part {
+        Payload::MemorySection(memories) => memories.into_iter().map_while(Result::ok).collect(),
+        _ => Vec::new(),
+    });
+    let bytes = |memory: MemoryType| memory.initial << memory.page_size_log2.unwrap_or(16).min(16);
+    memories.map(bytes).fold(0, u64::saturating_add)
 }
 
 /// Whether any core module in a component, however deep, has a function that

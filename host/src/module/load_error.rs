@@ -153,7 +153,11 @@ fn interfaces(names: &[&str]) -> String {
 
 /// What to do about a component that asks for too much.
 fn advice(reason: &str) -> &'static str {
-    if reason.contains("table") { "; raise limits.table in the settings" } else { "" }
+    if reason.contains("table index") {
+        "; raise limits.table in the settings"
+    } else {
+        "; that cannot be raised: link it into fewer parts"
+    }
 }
 
 fn list(offences: &[Offence]) -> String {
@@ -164,15 +168,16 @@ fn instead(found: Option<&str>) -> String {
     found.map(|found| format!("; it exports {found}")).unwrap_or_default()
 }
 
-/// What to do about imports of WASI.
-fn wasi(offences: &[Offence]) -> &'static str {
+/// What to do about imports that are not of the contract.
+fn wasi(offences: &[Offence]) -> String {
     let is_of_wasi = |offence: &Offence| matches!(offence, Offence::Wasi { .. });
     let is_of_http = |offence: &Offence| matches!(offence, Offence::Unknown { import } if import.starts_with("wasi:http/"));
-    if offences.iter().all(is_of_wasi) {
-        "; where it may import WASI, write wasi = true into its [[extension]], or into [module]"
-    } else if offences.iter().any(is_of_http) {
-        "; nothing can be fetched: build it without wasi:http, as with componentize-js --disable http fetch-event"
-    } else {
-        ""
+    let mut advice = String::new();
+    if offences.iter().any(is_of_http) {
+        advice += "; nothing can be fetched: build it without wasi:http, as with componentize-js --disable http fetch-event";
     }
+    if offences.iter().any(is_of_wasi) {
+        advice += "; where it may import WASI, write wasi = true into its [[extension]], or into [module]";
+    }
+    advice
 }

@@ -1,7 +1,8 @@
 //! WASI for modules whose runtime cannot do without it: JavaScript, Python.
 //!
-//! All of WASI 0.2 can be imported, and nothing of it leads anywhere: there are
-//! no files, sockets, environment or arguments. What it tells is the same for
+//! All of WASI 0.2 but `wasi:http` can be imported, and nothing of it leads
+//! anywhere: there are no files, sockets, environment or arguments. What it tells
+//! is the same for
 //! whoever asks the same of the same state, so that a module is a pure function
 //! with it, too:
 //!

@@ -35,7 +35,8 @@ impl Mount {
         .await
     }
 
-    /// Says whether the module in service fails at what clients ask of it now.
+    /// Says whether the module in service fails at what clients were answered most,
+    /// or at `/`.
     pub(super) async fn look(self: &Arc<Self>, state: &StateReader) -> Result<(), String> {
         let (module, snapshot) = (self.module().afresh(), state.snapshot());
         let questions = self.cache().most_asked(&module, MOST_ASKED);

@@ -96,7 +96,7 @@ impl<'a> Overview<'a> {
             tables.chains[chain as usize].connected = true;
         }
         let texts = tables.texts;
-        let same = |a: &Worker, b: &Worker| kind(&a.object, texts) == kind(&b.object, texts);
+        let same = |a: &Worker, b: &Worker| texts.kind(&a.object) == texts.kind(&b.object);
         let groups: Vec<&[Worker]> = state.workers.chunk_by(same).collect();
         let mut pairs = BTreeMap::new();
         let mut workers = Vec::with_capacity(groups.len());
@@ -140,7 +140,7 @@ impl<'a> Group<'a> {
     fn new(workers: &[Worker], tables: &mut Tables<'a>) -> Self {
         let many = || Vec::with_capacity(workers.len());
         let mut group = Group {
-            kind: kind(&workers[0].object, tables.texts),
+            kind: tables.texts.kind(&workers[0].object),
             ids: Vec::with_capacity(workers.len()),
             from: many(),
             to: many(),
@@ -337,18 +337,6 @@ fn of_fields(fields: &[Field], texts: Names<'_>) -> String {
         }
     };
     fields.iter().map(field).collect::<Vec<_>>().join(", ")
-}
-
-fn kind<'a>(object: &Object, texts: Names<'a>) -> &'a str {
-    match object {
-        Object::Client(_) => "Client",
-        Object::Channel(_) => "Channel",
-        Object::Connection(_) => "Connection",
-        Object::Packet(_) => "Packet",
-        Object::Wallet(_) => "Wallet",
-        Object::CrossChainQuery(_) => "CrossChainQuery",
-        Object::Other(other) => texts.text(other.kind),
-    }
 }
 
 #[cfg(test)]

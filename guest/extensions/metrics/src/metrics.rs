@@ -60,7 +60,7 @@ pub(crate) fn metrics<H: Host>(host: &H) -> Answer {
 
     text.gauge(
         "relayer_snapshot_changed_timestamp_seconds",
-        "When anything that is shown of the relayer last changed; time() minus this is its age.",
+        "When anything that is shown of the relayer last changed; time() minus this is for how long it has been so.",
         Seconds(host.changed()),
     );
     let unconfirmed_since = host.unconfirmed_since();
@@ -140,7 +140,7 @@ relayer_chain_connected{chain="unheard-of"} 1
 relayer_workers{kind="Packet",src_chain="ibc-0",dst_chain="ibc-1"} 2
 relayer_workers{kind="Sweep"} 1
 relayer_workers{kind="Wallet",src_chain="ibc-0"} 1
-# HELP relayer_snapshot_changed_timestamp_seconds When anything that is shown of the relayer last changed; time() minus this is its age.
+# HELP relayer_snapshot_changed_timestamp_seconds When anything that is shown of the relayer last changed; time() minus this is for how long it has been so.
 # TYPE relayer_snapshot_changed_timestamp_seconds gauge
 relayer_snapshot_changed_timestamp_seconds 1767225600.001234
 # HELP relayer_snapshot_confirmed Whether the relayer confirms what is shown: 0 while it does not answer.
@@ -158,7 +158,7 @@ relayer_component_info{name="ibc-relayer",version="1.2.3"} 1
 "#;
 
     const TAIL: &str = "\
-# HELP relayer_snapshot_changed_timestamp_seconds When anything that is shown of the relayer last changed; time() minus this is its age.
+# HELP relayer_snapshot_changed_timestamp_seconds When anything that is shown of the relayer last changed; time() minus this is for how long it has been so.
 # TYPE relayer_snapshot_changed_timestamp_seconds gauge
 relayer_snapshot_changed_timestamp_seconds 1767225600.000000
 # HELP relayer_snapshot_confirmed Whether the relayer confirms what is shown: 0 while it does not answer.
