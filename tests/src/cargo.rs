@@ -14,7 +14,9 @@ pub fn root() -> PathBuf {
 /// Runs cargo in a folder. What it needs was fetched for the workspace, whose
 /// versions it gets.
 pub fn cargo(folder: &Path, target: &Path, args: &[&str]) {
-    let output = Command::new(env!("CARGO"))
+    // The one that runs this, or that which is found: it chooses the toolchain.
+    let program = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let output = Command::new(program)
         .args(args)
         .arg("--offline")
         .current_dir(folder)
