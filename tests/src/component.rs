@@ -1,6 +1,7 @@
 //! Components that do what no good module does, made from the text format.
 
 pub mod hostile;
+pub mod parts;
 pub mod secrets;
 
 use std::fmt::Write;

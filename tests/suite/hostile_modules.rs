@@ -7,7 +7,7 @@ use relayer_rest_host::module::{Failures, Limits, Module};
 use relayer_rest_host::registry::{FaultBudget, Mount, Registry};
 use relayer_rest_host::state::sample;
 use relayer_rest_tests::client::Client;
-use relayer_rest_tests::component::{self, hostile};
+use relayer_rest_tests::component::{self, hostile, parts};
 use relayer_rest_tests::server::{TestServer, engine};
 use relayer_rest_tests::watcher::Watcher;
 
@@ -45,6 +45,8 @@ fn cases() -> Vec<Case> {
         case("trap-in-start", hostile::trap_in_start(), internal, trapped),
         case("spin-in-start", hostile::spin_in_start(), (504, "Timeout"), timed_out),
         case("bad-pointer", component::of_handler("i32.const -4"), internal, trapped),
+        case("greedy-start", hostile::greedy_start(), internal, trapped),
+        case("fills-tables", parts::that_fills_tables(), (504, "Timeout"), timed_out),
         case("allocator-traps", hostile::allocator("unreachable"), internal, trapped),
         case(
             "allocator-spins",

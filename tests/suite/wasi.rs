@@ -147,14 +147,22 @@ async fn what_is_printed_is_logged() {
     let args = ["--listen", "127.0.0.1:0", "--config", config.to_str().unwrap()];
     let mut serving = command::serve(program, &args).await;
     let mut http = Client::http1(serving.address()).await;
-    assert_eq!(http.get("/ext/guest/print").await.text(), "printed");
-    serving.logged("three, and no end").await;
+    // Also on the threads for those that run long.
+    for number in 0..4 {
+        let printed = http.get(&format!("/ext/guest/print?{number}")).await;
+        assert_eq!(printed.text(), "printed");
+        let id = printed.header("x-request-id").to_owned();
+        serving.logged("three, and no end module=\"guest@").await;
+        let of_it =
+            serving.log().lines().filter(|line| line.contains(&id) && line.contains("module: "));
+        assert_eq!(of_it.count(), 3, "{}", serving.log());
+    }
     let lines: Vec<_> = serving.log().lines().filter(|line| line.contains("guest@")).collect();
     let told = |level: &str, text: &str| {
         let is_told = |line: &&str| {
             line.contains(level) && line.contains(&format!(": module: {text} module="))
         };
-        assert_eq!(lines.iter().filter(|line| is_told(line)).count(), 1, "{text}: {lines:?}");
+        assert_eq!(lines.iter().filter(|line| is_told(line)).count(), 4, "{text}: {lines:?}");
     };
     told(" INFO ", "one");
     told(" INFO ", r"two \u{1b}[2K");

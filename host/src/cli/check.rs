@@ -6,11 +6,12 @@ use bytesize::ByteSize;
 use clap::Args;
 use serde::Serialize;
 
+use super::code_cache::passing;
 use super::{Failure, Ran, block_on, print, print_json};
 use crate::config::Config;
 use crate::conformance::{self, Cost, Dialect, RuleVerdict, Verdict};
 use crate::files;
-use crate::module::{Digest, Engine, EngineOptions, Grants, Limits, LoadError, MOST_BYTES, Module};
+use crate::module::{Digest, EngineOptions, Grants, Limits, LoadError, MOST_BYTES, Module};
 use crate::state::hermes_config::HermesConfig;
 use crate::state::{RelayerState, StatePublisher};
 
@@ -65,8 +66,8 @@ pub(super) fn run(args: &CheckArgs) -> Result<Ran, Failure> {
         })
         .transpose()?;
     // What of it a mount has to allow, is said.
-    let engine =
-        Engine::with(EngineOptions { wasi: true, ..EngineOptions::from(&config.module.limits) })?;
+    let limits = &config.module.limits;
+    let (engine, _folder) = passing(EngineOptions { wasi: true, ..EngineOptions::from(limits) })?;
     let name = args.file.display().to_string();
     let bytes = files::read(&args.file, MOST_BYTES)
         .map_err(|source| LoadError::Unreadable { file: args.file.clone(), source });
@@ -80,7 +81,14 @@ pub(super) fn run(args: &CheckArgs) -> Result<Ran, Failure> {
         verdict: None,
         module: name.clone(),
     };
-    match bytes.and_then(|bytes| Module::from_bytes(&engine, &name, &bytes)) {
+    let module = match bytes {
+        Ok(bytes) => {
+            let memory = config.swap.memory;
+            block_on(Module::from_untrusted_bytes(&engine, &name, &bytes, memory))?
+        }
+        Err(error) => Err(error),
+    };
+    match module {
         Err(error) => found.error = Some(error.to_string()),
         Ok(module) => {
             found.imports = module.imports();

@@ -7,6 +7,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use tempfile::TempDir;
 use tracing::warn;
 
 use super::{compile, path_from_env};
@@ -53,6 +54,18 @@ impl CodeCacheArgs {
             engine => engine,
         }
     }
+}
+
+/// An engine that keeps nothing, and has what it is given compiled as a server has
+/// it, in a process whose memory is bounded; and the folder that this takes, which
+/// is gone with it.
+pub(super) fn passing(options: EngineOptions) -> Result<(Engine, Option<TempDir>), EngineError> {
+    let (Some(program), Ok(folder)) = (this_program(), tempfile::tempdir()) else {
+        return Ok((Engine::with(options)?, None));
+    };
+    let kept = CodeCache::new(folder.path().to_owned());
+    let kept = kept.with_compiler(program, vec![compile::NAME.into()]);
+    Ok((Engine::with(EngineOptions { code_cache: Some(kept), ..options })?, Some(folder)))
 }
 
 /// This program, even where its file is another one by now.

@@ -4,11 +4,11 @@ use std::path::PathBuf;
 
 use clap::Subcommand;
 
-use super::serve::ServeError;
+use super::code_cache::passing;
 use super::wanted::Wanted;
-use super::{Failure, Ran, print, print_text};
+use super::{Failure, Ran, block_on, print, print_text};
 use crate::config::{Config, DEFAULT};
-use crate::module::{Digest, Engine, Module};
+use crate::module::Module;
 
 #[derive(Subcommand)]
 pub(super) enum ConfigCommand {
@@ -34,11 +34,17 @@ pub(super) fn run(command: &ConfigCommand) -> Result<Ran, Failure> {
 fn check(config: &Config) -> Result<Ran, Failure> {
     let mut ran = Ran::Done;
     let mut lines = Vec::new();
+    // A server has all of them at once.
+    let mut loaded = Vec::new();
     for wanted in Wanted::all(config, None, None) {
         let found = load(&wanted);
         let (path, file) = (&wanted.path, wanted.name_of_file());
         lines.push(match found {
-            Ok(digest) => format!("ok      {path}  {}@{}  {file}", wanted.name, digest.short()),
+            Ok(module) => {
+                let digest = module.digest().short();
+                loaded.push(module);
+                format!("ok      {path}  {}@{digest}  {file}", wanted.name)
+            }
             Err(error) => {
                 ran = Ran::Refused;
                 format!("WRONG   {path}  {error}")
@@ -49,9 +55,10 @@ fn check(config: &Config) -> Result<Ran, Failure> {
     Ok(ran)
 }
 
-fn load(wanted: &Wanted) -> Result<Digest, ServeError> {
+fn load(wanted: &Wanted) -> Result<Module, Failure> {
     let bytes = wanted.read()?;
-    let engine = Engine::with(wanted.engine())?;
-    let module = Module::from_bytes(&engine, &wanted.name_of_file(), &bytes);
-    Ok(module.map_err(|error| wanted.fault(error))?.digest())
+    let (engine, _folder) = passing(wanted.engine())?;
+    let (name, memory) = (wanted.name_of_file(), wanted.swap.memory);
+    let module = block_on(Module::from_untrusted_bytes(&engine, &name, &bytes, memory))?;
+    Ok(module.map_err(|error| wanted.fault(error))?)
 }

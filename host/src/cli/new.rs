@@ -124,7 +124,8 @@ fn is_name(name: &str) -> bool {
 
 /// Names of crates that Rust has, and words that are no names in it. What else
 /// there is of either is not likely to be wanted.
-const RESERVED: [&str; 17] = [
+const RESERVED: [&str; 18] = [
+    "relayer-rest-sdk",
     "alloc",
     "async",
     "await",

@@ -10,6 +10,7 @@ use http::uri::PathAndQuery;
 use http::{HeaderMap, Method, Response};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::yield_now;
+use tracing::Span;
 
 use super::instance::{Call, Clock};
 use super::load::Module;
@@ -113,7 +114,8 @@ impl Place {
         let clock = self.clock;
         let (long_runs, time) = (&module.engine().long_runs, module.limits().time);
         let start = Instant::now();
-        let mut guest = Box::pin(self.fresh(request, snapshot));
+        // It may go on on another thread, which knows nothing of the request.
+        let mut guest = Box::pin(self.fresh(request, snapshot, Span::current()));
         if matches!(clock, Clock::Running) {
             // It has a thread of its own already.
             return guest.await;
@@ -141,10 +143,11 @@ impl Place {
         self,
         request: Arc<ModuleRequest>,
         snapshot: Arc<Snapshot>,
+        span: Span,
     ) -> Result<ModuleAnswer, CallError> {
         let module = &self.module;
         let _running = module.engine().ticker.run();
-        let mut store = module.store(self.clock, Arc::clone(&request), snapshot);
+        let mut store = module.store(self.clock, Arc::clone(&request), snapshot, span);
         let handle = module.instantiate(&mut store).await?;
         let response = module.call(&mut store, &handle, &request).await?;
         let Call { mut view, limiter, wasi, .. } = store.into_data();

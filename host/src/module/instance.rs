@@ -102,13 +102,14 @@ impl Module {
         clock: Clock,
         request: Arc<ModuleRequest>,
         snapshot: Arc<Snapshot>,
+        span: Span,
     ) -> Store<Call> {
         let has_wasi = self.engine().options.wasi;
-        let wasi = || Wasi::new(self, GuestLog::new(self.limits()), snapshot.changed().time);
+        let wasi = || Wasi::new(self, &span, snapshot.changed().time);
         let call = Call {
             wasi: has_wasi.then(|| Box::new(wasi())),
             view: View::new(snapshot, request),
-            span: Span::current(),
+            span,
             limiter: Limiter::new(self.limits()),
             log: GuestLog::new(self.limits()),
             module: self.clone(),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use bytesize::ByteSize;
 use http::HeaderValue;
-use wasmparser::{MemoryType, Parser, Payload};
+use wasmparser::{Data, Element, ElementItems, MemoryType, Parser, Payload};
 use wasmtime::component::{Component, ComponentExportIndex, InstancePre};
 
 use super::DEFAULT_MODULE;
@@ -266,12 +266,36 @@ fn least_memory(component: &[u8]) -> u64 {
     memories.map(bytes).fold(0, u64::saturating_add)
 }
 
-/// Whether any core module in a component, however deep, has a function that
-/// is called when it is instantiated.
+/// The items of tables, and the bytes of memories, with which the instances of a
+/// component may begin where that is not interrupted: some tenths of a millisecond.
+const MOST_ITEMS: u64 = 20_000;
+const MOST_DATA: u64 = 8 << 20;
+
+/// Whether instances of a component may take long before they are asked: where a
+/// core module in it, however deep, has a function that is called then, or where
+/// there is much to be put into tables and memories.
 fn has_start(component: &[u8]) -> bool {
-    Parser::new(0)
-        .parse_all(component)
-        .any(|part| matches!(part, Ok(Payload::StartSection { .. }) | Err(_)))
+    let (mut instances, mut items, mut data) = (0, 0, 0);
+    for part in Parser::new(0).parse_all(component) {
+        match part {
+            Ok(Payload::StartSection { .. }) | Err(_) => return true,
+            Ok(Payload::InstanceSection(section)) => instances += u64::from(section.count()),
+            Ok(Payload::ElementSection(section)) => {
+                let count = |element: Element<'_>| match element.items {
+                    ElementItems::Functions(functions) => u64::from(functions.count()),
+                    ElementItems::Expressions(_, expressions) => u64::from(expressions.count()),
+                };
+                items += section.into_iter().map_while(Result::ok).map(count).sum::<u64>();
+            }
+            Ok(Payload::DataSection(section)) => {
+                let length = |segment: Data<'_>| segment.data.len() as u64;
+                data += section.into_iter().map_while(Result::ok).map(length).sum::<u64>();
+            }
+            Ok(_) => {}
+        }
+    }
+    // Each of them may be all of that.
+    instances * items > MOST_ITEMS || instances * data > MOST_DATA
 }
 
 fn label(name: &str, digest: Digest) -> HeaderValue {

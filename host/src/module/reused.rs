@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::Response;
+use tracing::Span;
 use wasmtime::Store;
 
 use super::call::{CallError, ModuleRequest};
@@ -29,7 +30,8 @@ impl ReusedInstance {
         request: &'static ModuleRequest,
         snapshot: Arc<Snapshot>,
     ) -> Result<Self, CallError> {
-        let mut store = module.store(Clock::Wall, Arc::new(request.clone()), snapshot);
+        let mut store =
+            module.store(Clock::Wall, Arc::new(request.clone()), snapshot, Span::none());
         let handle = module.instantiate(&mut store).await?;
         Ok(Self { module: module.clone(), store, handle, request })
     }

@@ -93,10 +93,10 @@ struct Ready;
 
 impl Wasi {
     /// For one request of a module, on a relayer that last changed then.
-    pub(super) fn new(module: &Module, log: GuestLog, changed: SystemTime) -> Self {
+    pub(super) fn new(module: &Module, span: &Span, changed: SystemTime) -> Self {
         let time = Time { changed, is_read: Arc::default() };
-        let log = Arc::new(Mutex::new(log));
-        let lines = |level| Lines::new(level, module, &log);
+        let log = Arc::new(Mutex::new(GuestLog::new(module.limits())));
+        let lines = |level| Lines::new(level, module, span, &log);
         let context = WasiCtxBuilder::new()
             .wall_clock(time.clone())
             .monotonic_clock(StandingStill)
@@ -188,11 +188,11 @@ impl HostMonotonicClock for StandingStill {
 }
 
 impl Lines {
-    fn new(level: Level, module: &Module, log: &Arc<Mutex<GuestLog>>) -> Self {
+    fn new(level: Level, module: &Module, span: &Span, log: &Arc<Mutex<GuestLog>>) -> Self {
         Self(Arc::new(Mutex::new(Printed {
             level,
             module: module.clone(),
-            span: Span::current(),
+            span: span.clone(),
             log: Arc::clone(log),
             begun: Vec::new(),
         })))

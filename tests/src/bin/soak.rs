@@ -48,7 +48,7 @@ const GROWTH: u64 = 5;
 const SLACK: u64 = 8 << 20;
 
 /// The extension that is loaded anew when the settings are read again.
-const RELOADED: &str = "trap";
+const RELOADED: &str = "wasi";
 
 /// The extensions that are mounted, and the errors that they may answer with: on
 /// a machine that has a lot to do, each may take too long.

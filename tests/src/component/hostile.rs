@@ -128,6 +128,15 @@ pub fn trap_in_start() -> Vec<u8> {
     module("2", "(func $start unreachable) (start $start)", "i32.const 0")
 }
 
+/// Wants to log more than it may hand over, before it is asked.
+#[must_use]
+pub fn greedy_start() -> Vec<u8> {
+    let fields = r#"(import "relayer:rest/log@0.1.0" "log" (func $log (param i32 i32 i32)))
+        (func $start (call $log (i32.const 4) (i32.const 0) (i32.const 2097152)))
+        (start $start)"#;
+    module("40", fields, "i32.const 0")
+}
+
 /// Does not come to an end before it is asked.
 #[must_use]
 pub fn spin_in_start() -> Vec<u8> {

@@ -81,8 +81,7 @@ function pairOf({ a, b, there, back }, chains, kinds) {
   const [first, second] = isSwapped ? [chains[b], chains[a]] : [chains[a], chains[b]];
   first.others.push(second.id);
   second.others.push(first.id);
-  const named = (counts) =>
-    tally(counts.map((count, place) => [kinds[place], count]).filter(([, count]) => count > 0));
+  const named = (counts) => tally(counts.map(([place, count]) => [kinds[place], count]));
   const [to, fro] = (isSwapped ? [back, there] : [there, back]).map(named);
   return {
     key: keyOf(first.id, second.id),

@@ -10,13 +10,14 @@
 //!   "chains": [{"id": "a", "configured": true, "connected": true}],
 //!   "names": ["07-tendermint-0", "refresh"],
 //!   "workers": [{"kind": "Client", "ids": [1], "from": [0], "to": [1], "object": [0], "detail": [1]}],
-//!   "pairs": [{"a": 0, "b": 1, "there": [1], "back": [0]}]
+//!   "pairs": [{"a": 0, "b": 1, "there": [[0, 1]], "back": []}]
 //! }
 //! ```
 //!
 //! `from` and `to` are places in `chains`, `object` and `detail` in `names`;
 //! what a worker does not have is null. `there` and `back` count the workers of
-//! a pair of chains from `a` to `b` and from `b` to `a`, for each of `workers`.
+//! a pair of chains from `a` to `b` and from `b` to `a`: places in `workers`, and how
+//! many there are.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -62,9 +63,13 @@ struct Group<'a> {
 struct Pair {
     a: u32,
     b: u32,
-    there: Vec<u32>,
-    back: Vec<u32>,
+    there: Counts,
+    back: Counts,
 }
+
+/// How many workers there are of which kinds, by the kinds' places; there may be
+/// as many kinds as workers.
+type Counts = Vec<(usize, u32)>;
 
 /// A worker's number: a text where a browser would round it.
 struct WorkerId(u64);
@@ -106,11 +111,13 @@ impl<'a> Overview<'a> {
                 if let (Some(from), Some(to)) = (*from, *to)
                     && from != to
                 {
-                    let none = || (vec![0; groups.len()], vec![0; groups.len()]);
-                    let counts: &mut (Vec<u32>, Vec<u32>) =
-                        pairs.entry((from.min(to), from.max(to))).or_insert_with(none);
+                    let counts: &mut (Counts, Counts) =
+                        pairs.entry((from.min(to), from.max(to))).or_default();
                     let way = if from < to { &mut counts.0 } else { &mut counts.1 };
-                    way[number] += 1;
+                    match way.last_mut() {
+                        Some((kind, count)) if *kind == number => *count += 1,
+                        _ => way.push((number, 1)),
+                    }
                 }
             }
             workers.push(written);
@@ -416,7 +423,7 @@ mod tests {
         let names = ["07-tendermint-0", "channel-0", "transfer", "connection-0", "query-0"];
         assert_eq!(overview["names"], json!(names));
         let pair =
-            json!([{"a": 0, "b": 1, "there": [1, 1, 0, 0, 0, 1], "back": [0, 0, 1, 1, 0, 0]}]);
+            json!([{"a": 0, "b": 1, "there": [[0, 1], [1, 1], [5, 1]], "back": [[2, 1], [3, 1]]}]);
         assert_eq!(overview["pairs"], pair);
     }
 
@@ -459,10 +466,7 @@ mod tests {
             (&later["kind"], &later["from"], &later["object"]),
             (&json!("Later"), &json!([null]), &json!([null]))
         );
-        assert_eq!(
-            overview["pairs"],
-            json!([{"a": 0, "b": 1, "there": [0, 1, 0], "back": [0, 0, 0]}])
-        );
+        assert_eq!(overview["pairs"], json!([{"a": 0, "b": 1, "there": [[1, 1]], "back": []}]));
     }
 
     #[test]

@@ -1,0 +1,64 @@
+//! Components that consist of more than one core module, written out: what makes
+//! components of modules makes none such.
+
+/// The handler's types and its export, as a component has them.
+const EXPORT: &str = r#"
+    (type $rq (record (field "method" string) (field "path" string) (field "query" (option string))))
+    (type $hv (list u8))
+    (type $hd (record (field "name" string) (field "value" $hv)))
+    (type $rs (record (field "status" u16) (field "headers" (list $hd)) (field "body" (list u8))))
+    (type $f (func (param "request" $rq) (result $rs)))
+    (alias core export $main "memory" (core memory $memory))
+    (func $handle (type $f) (canon lift (core func $main "handle")
+        (memory $memory) (realloc (func $main "cabi_realloc")) string-encoding=utf8))
+    (component $shim
+        (type $rq0 (record (field "method" string) (field "path" string) (field "query" (option string))))
+        (import "t-rq" (type $rq (eq $rq0)))
+        (type $hv0 (list u8))
+        (import "t-hv" (type $hv (eq $hv0)))
+        (type $hd0 (record (field "name" string) (field "value" $hv)))
+        (import "t-hd" (type $hd (eq $hd0)))
+        (type $rs0 (record (field "status" u16) (field "headers" (list $hd)) (field "body" (list u8))))
+        (import "t-rs" (type $rs (eq $rs0)))
+        (import "f" (func $f (param "request" $rq) (result $rs)))
+        (export $erq "request" (type $rq0))
+        (export $ehv "header-value" (type $hv0))
+        (type $hd1 (record (field "name" string) (field "value" $ehv)))
+        (export $ehd "header" (type $hd1))
+        (type $rs1 (record (field "status" u16) (field "headers" (list $ehd)) (field "body" (list u8))))
+        (export $ers "response" (type $rs1))
+        (export "handle" (func $f) (func (param "request" $erq) (result $ers))))
+    (instance $h (instantiate $shim (with "f" (func $handle)) (with "t-rq" (type $rq))
+        (with "t-hv" (type $hv)) (with "t-hd" (type $hd)) (with "t-rs" (type $rs))))
+    (export "relayer:rest/handler@0.1.0" (instance $h))"#;
+
+/// A component that answers 204, and before that has these parts.
+fn with_parts(parts: &str) -> Vec<u8> {
+    let text = format!(
+        r#"(component
+            {parts}
+            (core module $main
+                (memory (export "memory") 4)
+                (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32) i32.const 65536)
+                (func (export "handle") (param i32 i32 i32 i32 i32 i32 i32) (result i32)
+                    (i32.store16 (i32.const 0) (i32.const 204)) i32.const 0))
+            (core instance $main (instantiate $main))
+            {EXPORT})"#
+    );
+    wat::parse_str(text).unwrap()
+}
+
+/// Fills a table again and again before it is asked, without a function of its own
+/// that would do it.
+#[must_use]
+pub fn that_fills_tables() -> Vec<u8> {
+    let fill = format!("(elem (i32.const 0) func {})", "$f ".repeat(20_000)).repeat(4);
+    let fills = r#"(core instance (instantiate $fills (with "t" (instance $t))))"#.repeat(60);
+    with_parts(&format!(
+        r#"(core module $t (table (export "t") 20000 funcref))
+           (core instance $t (instantiate $t))
+           (core module $fills
+               (import "t" "t" (table 20000 funcref)) (func $f) {fill})
+           {fills}"#
+    ))
+}
