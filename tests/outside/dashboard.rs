@@ -58,6 +58,8 @@ fn spot(chain: &str) -> String {
 #[ignore = "needs chromium and chromedriver: apt-get install chromium chromium-driver"]
 async fn relayers_of_every_size_are_shown_on_every_screen() {
     let browser = Browser::start().await;
+    // Each is there to the end: a page asks until another takes its place.
+    let mut servers = Vec::new();
     for (chains, workers) in [(1, 1), (2, 10), (8, 90), (25, 400), (40, 700), (40, 5_000)] {
         let relayer = Relayer::of_size(chains, workers);
         let server = server().await;
@@ -88,6 +90,7 @@ async fn relayers_of_every_size_are_shown_on_every_screen() {
             let is_own = asked.starts_with(&own) || asked == "about:blank" || asked == "data:,";
             assert!(is_own, "{asked}");
         }
+        servers.push(server);
     }
 }
 
