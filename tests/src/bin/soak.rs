@@ -220,10 +220,11 @@ fn noted(note: &str) -> Vec<u8> {
     if note.is_empty() { DEFAULT_MODULE.to_vec() } else { component::noted(DEFAULT_MODULE, note) }
 }
 
-/// The settings, with so many places in the queue of one extension.
+/// The settings, with so many places in the queue of one extension. What may be
+/// remembered is little: it is full before anything is counted.
 fn settings(queue: u32) -> String {
     let mut text =
-        "[module.limits]\ntime = '2s'\n[http]\nidle = '2s'\nstalled = '3s'\nconnections = 600\n"
+        "[module.limits]\ntime = '2s'\nresponse_cache = '2MiB'\n[http]\nidle = '2s'\nstalled = '3s'\nconnections = 600\n"
             .to_owned();
     for (name, _, _) in extensions() {
         let wasi = name == "wasi";
@@ -233,7 +234,7 @@ fn settings(queue: u32) -> String {
             "[[extension]]\nname = '{name}'\nmodule = '{name}.wasm'\ngrants = ['log']\n\
              wasi = {wasi}\n[extension.budget]\nfaults = 1000\nwithin = '1ms'\n\
              [extension.limits]\ntime = '100ms'\nmemory = '4MiB'\nbody = '1MiB'\n\
-             concurrency = 8\nqueue = {queue}"
+             concurrency = 8\nqueue = {queue}\nresponse_cache = '1MiB'"
         )
         .unwrap();
     }
