@@ -15,6 +15,7 @@
 //! | `grants.rs` | which of its interfaces a mount's modules may import |
 //! | `encode.rs` | from what a compiler leaves to a component |
 //! | `load.rs` | from bytes to a module that can be asked, or why not |
+//! | `start.rs` | what an instance begins with, before it is asked |
 //! | `load_error.rs` | why not, and what to do about it |
 //! | `digest.rs` | the version of a component |
 //! | `audit.rs` | what a component asks for, against the contract |
@@ -50,6 +51,7 @@ mod long_runs;
 mod reads;
 mod response;
 mod reused;
+mod start;
 mod tally;
 mod ticker;
 mod wasi;

@@ -25,7 +25,7 @@ use crate::log_rate::LogRate;
 /// have one or two; the runtimes of other languages come with libraries and
 /// adapters, those of Python with 38 instances and those of JavaScript with three
 /// memories. All memories share the limit.
-const CORE_INSTANCES: u32 = 64;
+pub(super) const CORE_INSTANCES: u32 = 64;
 const TABLES: u32 = 16;
 const MEMORIES: u32 = 3;
 

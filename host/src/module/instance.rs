@@ -135,7 +135,7 @@ impl Module {
     ) -> Result<Handle<'a>, CallError> {
         // Where none of its code runs yet, it needs no fiber to give way from;
         // and must not be told to: the first tick is to come after.
-        let instance = if self.has_start() {
+        let instance = if self.starts_long() {
             store.set_epoch_deadline(1);
             // Rare, and large: each request would have the room for it.
             Box::pin(self.pre().instantiate_async(&mut *store)).await

@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use bytesize::ByteSize;
 use http::HeaderValue;
-use wasmparser::{Data, Element, ElementItems, MemoryType, Parser, Payload};
 use wasmtime::component::{Component, ComponentExportIndex, InstancePre};
 
 use super::DEFAULT_MODULE;
@@ -17,6 +16,7 @@ use super::engine::Engine;
 use super::instance::{self, Call};
 use super::limits::Limits;
 use super::load_error::LoadError;
+use super::start::Start;
 use super::tally::{Failures, Tally};
 use crate::files;
 
@@ -29,7 +29,7 @@ struct Parts {
     engine: Engine,
     pre: InstancePre<Call>,
     handler: ComponentExportIndex,
-    has_start: bool,
+    starts_long: bool,
     name: Arc<str>,
     mount: Arc<str>,
     digest: Digest,
@@ -90,7 +90,8 @@ impl Module {
                 LoadError::Invalid { name, reason }
             }
         })?;
-        let memory = ByteSize::b(least_memory(&encoded));
+        let start = Start::of(&encoded);
+        let memory = ByteSize::b(start.memory);
         if memory > engine.limits().memory {
             let reason = format!("its memories begin with {memory} together");
             return Err(LoadError::Memory { name: name(), limit: engine.limits().memory, reason });
@@ -119,7 +120,7 @@ impl Module {
             pre,
             handler,
             // What is linked with WASI may have to wait.
-            has_start: engine.options.wasi || has_start(&encoded),
+            starts_long: engine.options.wasi || start.is_long,
             name: API.into(),
             mount: "/".into(),
             digest,
@@ -232,9 +233,9 @@ impl Module {
         self.0.handler
     }
 
-    /// Some of its code runs before it is asked.
-    pub(super) fn has_start(&self) -> bool {
-        self.0.has_start
+    /// Whether an instance may take long before it is asked.
+    pub(super) fn starts_long(&self) -> bool {
+        self.0.starts_long
     }
 
     pub(super) fn tally(&self) -> &Tally {
@@ -252,50 +253,6 @@ fn is_too_much(reason: &str) -> bool {
 fn imports(component: &Component) -> Vec<String> {
     let imports = component.component_type();
     imports.imports(component.engine()).map(|(name, _)| name.to_owned()).collect()
-}
-
-/// The bytes with which the memories of a component begin, all of them together:
-/// each of its core modules is taken to be there once.
-fn least_memory(component: &[u8]) -> u64 {
-    let parts = Parser::new(0).parse_all(component).map_while(Result::ok);
-    let memories = parts.flat_map(|part| match part {
-        Payload::MemorySection(memories) => memories.into_iter().map_while(Result::ok).collect(),
-        _ => Vec::new(),
-    });
-    let bytes = |memory: MemoryType| memory.initial << memory.page_size_log2.unwrap_or(16).min(16);
-    memories.map(bytes).fold(0, u64::saturating_add)
-}
-
-/// The items of tables, and the bytes of memories, with which the instances of a
-/// component may begin where that is not interrupted: some tenths of a millisecond.
-const MOST_ITEMS: u64 = 20_000;
-const MOST_DATA: u64 = 8 << 20;
-
-/// Whether instances of a component may take long before they are asked: where a
-/// core module in it, however deep, has a function that is called then, or where
-/// there is much to be put into tables and memories.
-fn has_start(component: &[u8]) -> bool {
-    let (mut instances, mut items, mut data) = (0, 0, 0);
-    for part in Parser::new(0).parse_all(component) {
-        match part {
-            Ok(Payload::StartSection { .. }) | Err(_) => return true,
-            Ok(Payload::InstanceSection(section)) => instances += u64::from(section.count()),
-            Ok(Payload::ElementSection(section)) => {
-                let count = |element: Element<'_>| match element.items {
-                    ElementItems::Functions(functions) => u64::from(functions.count()),
-                    ElementItems::Expressions(_, expressions) => u64::from(expressions.count()),
-                };
-                items += section.into_iter().map_while(Result::ok).map(count).sum::<u64>();
-            }
-            Ok(Payload::DataSection(section)) => {
-                let length = |segment: Data<'_>| segment.data.len() as u64;
-                data += section.into_iter().map_while(Result::ok).map(length).sum::<u64>();
-            }
-            Ok(_) => {}
-        }
-    }
-    // Each of them may be all of that.
-    instances * items > MOST_ITEMS || instances * data > MOST_DATA
 }
 
 fn label(name: &str, digest: Digest) -> HeaderValue {
