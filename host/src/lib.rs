@@ -113,6 +113,7 @@ mod files;
 mod http;
 mod log_rate;
 pub mod module;
+mod priority;
 pub mod registry;
 pub mod response_cache;
 pub mod state;

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::process::Stdio;
 use std::time::Duration;
 
 use relayer_rest_host::conformance::Dialect;
@@ -14,6 +15,7 @@ use relayer_rest_tests::measure;
 use relayer_rest_tests::server::candidate;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
+use tokio::process::Command;
 use tokio::time::sleep;
 
 /// So many seconds on any machine.
@@ -124,7 +126,7 @@ async fn what_compiles_is_gone_with_the_server() {
         }
     };
     // It leaves the processors to the requests.
-    while nice(&format!("/proc/{compiler}/stat")) != "19" {
+    while nice(&format!("/proc/{compiler}/stat")) != "10" {
         sleep(Duration::from_millis(1)).await;
     }
     kill_process(Pid::from_raw(serving.id()).unwrap(), Signal::KILL).unwrap();
@@ -169,7 +171,7 @@ async fn a_client_that_leaves_stops_what_it_asked_for() {
 }
 
 #[tokio::test]
-async fn candidates_are_looked_at_with_the_least_priority() {
+async fn candidates_are_looked_at_with_less_priority() {
     let folder = tempfile::tempdir().unwrap();
     let serving = serve(&folder, "").await;
     swap(&serving, component::of_answer(201, "a", b"b")).await;
@@ -178,5 +180,29 @@ async fn candidates_are_looked_at_with_the_least_priority() {
         .map(|thread| thread.unwrap().path())
         .filter(|thread| fs::read_to_string(thread.join("comm")).unwrap() == "candidates\n");
     let nice: Vec<_> = named.map(|thread| nice(thread.join("stat").to_str().unwrap())).collect();
-    assert_eq!(nice, ["19"]);
+    assert_eq!(nice, ["10"]);
+}
+
+/// Somebody waits for it, on a machine that may be busy.
+#[tokio::test]
+async fn check_compiles_with_the_priority_it_has() {
+    let folder = tempfile::tempdir().unwrap();
+    let module = folder.path().join("hard.wasm");
+    fs::write(&module, component::hard_to_compile(MANY)).unwrap();
+    let mut check = Command::new(env!("CARGO_BIN_EXE_relayer-rest-under-test"));
+    check.args(["check", "--dialect", "any"]).arg(module).kill_on_drop(true);
+    let mut check = check.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let number = check.id().unwrap().try_into().unwrap();
+    let own = nice(&format!("/proc/{number}/stat"));
+    let compiler = loop {
+        if let [compiler] = children(number)[..] {
+            break compiler;
+        }
+        sleep(Duration::from_millis(1)).await;
+    };
+    for _ in 0..20 {
+        assert_eq!(nice(&format!("/proc/{compiler}/stat")), own);
+        sleep(Duration::from_millis(10)).await;
+    }
+    check.kill().await.unwrap();
 }

@@ -22,6 +22,7 @@ use wasmtime::component::Component;
 use super::load::MOST_BYTES;
 use super::load_error::LoadError;
 use super::{encode, engine};
+use crate::priority;
 
 /// The most that is read of what a compiler says.
 const MOST_SAID: u64 = 4 << 10;
@@ -41,6 +42,7 @@ pub struct CodeCache {
 struct Compiler {
     program: PathBuf,
     args: Vec<OsString>,
+    is_waited_for: bool,
 }
 
 /// A process that is gone with this.
@@ -61,7 +63,18 @@ impl CodeCache {
     /// prints on stdout, with the status 1.
     #[must_use]
     pub fn with_compiler(mut self, program: PathBuf, args: Vec<OsString>) -> Self {
-        self.compiler = Some(Compiler { program, args });
+        self.compiler = Some(Compiler { program, args, is_waited_for: false });
+        self
+    }
+
+    /// Has its compiler work with the priority of the thread that asks: for a
+    /// command that somebody waits for. Otherwise it comes after what this
+    /// process serves.
+    #[must_use]
+    pub fn waited_for(mut self) -> Self {
+        if let Some(compiler) = &mut self.compiler {
+            compiler.is_waited_for = true;
+        }
         self
     }
 
@@ -97,7 +110,7 @@ impl CodeCache {
 
 impl Compiler {
     fn start(&self, folder: &Path, memory: ByteSize) -> io::Result<Process> {
-        Command::new(&self.program)
+        let process = Command::new(&self.program)
             .args(&self.args)
             .arg(folder)
             .arg(memory.as_u64().to_string())
@@ -105,7 +118,11 @@ impl Compiler {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
-            .map(Process)
+            .map(Process)?;
+        if !self.is_waited_for {
+            priority::lower_process(process.0.id());
+        }
+        Ok(process)
     }
 }
 
@@ -136,7 +153,7 @@ fn last_words(errors: &str, status: ExitStatus) -> String {
 }
 
 /// Compiles the component that it reads into a folder, in at most so much
-/// memory, and with the least priority there is. This is all that a process
+/// memory. This is all that a process
 /// is to do that was given to [`CodeCache::with_compiler`]; where it needs
 /// more memory, it is gone.
 pub fn compile(component: impl Read, folder: &Path, memory: ByteSize) -> Result<(), String> {
@@ -164,7 +181,6 @@ fn confine(memory: ByteSize) -> io::Result<()> {
         rustix::process::set_parent_process_death_signal(killed)?;
         fs::write("/proc/self/oom_score_adj", "1000").ok();
     }
-    rustix::process::setpriority_process(None, 19).ok();
     let most = |limit| Rlimit { current: Some(limit), maximum: Some(limit) };
     rustix::process::setrlimit(Resource::Core, most(0))?;
     rustix::process::setrlimit(Resource::Data, most(memory.as_u64()))?;

@@ -26,8 +26,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinSet;
 use tokio::time::timeout_at;
 
-/// The priority: less than that of the threads that have the sockets.
-const NICE: i32 = 10;
+use crate::priority;
 
 /// A guest of an extension that takes longer than this where its request came in
 /// makes the next ones begin here: sixty of them, each just short of a tick, hold
@@ -111,10 +110,7 @@ fn start(count: usize) -> io::Result<Runtime> {
     Builder::new_multi_thread()
         .worker_threads(count)
         .thread_name("long-runs")
-        .on_thread_start(|| {
-            // Where the system does not allow it, it is done all the same.
-            rustix::process::setpriority_process(None, NICE).ok();
-        })
+        .on_thread_start(priority::lower_thread)
         .build()
 }
 

@@ -1,7 +1,10 @@
 //! What an instance of a component begins with, before it is asked: read from the
 //! component, without making one.
 
-use wasmparser::{Data, Element, ElementItems, MemoryType, Parser, Payload, Table, TableInit};
+use wasmparser::{
+    Data, Element, ElementItems, FromReader, MemoryType, Parser, Payload, SectionLimited, Table,
+    TableInit,
+};
 
 use super::engine::CORE_INSTANCES;
 
@@ -33,26 +36,10 @@ impl Start {
                 Ok(Payload::ComponentInstanceSection(section)) => {
                     nested += u64::from(section.count());
                 }
-                Ok(Payload::MemorySection(section)) => {
-                    memory = section
-                        .into_iter()
-                        .map_while(Result::ok)
-                        .map(bytes)
-                        .fold(memory, u64::saturating_add);
-                }
-                Ok(Payload::TableSection(section)) => {
-                    items = section
-                        .into_iter()
-                        .map_while(Result::ok)
-                        .map(filled)
-                        .fold(items, u64::saturating_add);
-                }
-                Ok(Payload::ElementSection(section)) => {
-                    items += section.into_iter().map_while(Result::ok).map(count).sum::<u64>();
-                }
-                Ok(Payload::DataSection(section)) => {
-                    data += section.into_iter().map_while(Result::ok).map(length).sum::<u64>();
-                }
+                Ok(Payload::MemorySection(section)) => add(&mut memory, section, bytes),
+                Ok(Payload::TableSection(section)) => add(&mut items, section, filled),
+                Ok(Payload::ElementSection(section)) => add(&mut items, section, count),
+                Ok(Payload::DataSection(section)) => add(&mut data, section, length),
                 Ok(_) => {}
             }
         }
@@ -66,26 +53,32 @@ impl Start {
     }
 }
 
-fn bytes(memory: MemoryType) -> u64 {
+/// Adds what each entry of a section comes to.
+fn add<'a, T: FromReader<'a>>(sum: &mut u64, section: SectionLimited<'a, T>, of: fn(&T) -> u64) {
+    let entries = section.into_iter().map_while(Result::ok);
+    *sum = entries.map(|entry| of(&entry)).fold(*sum, u64::saturating_add);
+}
+
+fn bytes(memory: &MemoryType) -> u64 {
     memory.initial.saturating_mul(1 << memory.page_size_log2.unwrap_or(16).min(16))
 }
 
 /// The items that a table has from the beginning, where they are not null.
-fn filled(table: Table<'_>) -> u64 {
+fn filled(table: &Table<'_>) -> u64 {
     match table.init {
         TableInit::RefNull => 0,
         TableInit::Expr(_) => table.ty.initial,
     }
 }
 
-fn count(element: Element<'_>) -> u64 {
-    match element.items {
+fn count(element: &Element<'_>) -> u64 {
+    match &element.items {
         ElementItems::Functions(functions) => u64::from(functions.count()),
         ElementItems::Expressions(_, expressions) => u64::from(expressions.count()),
     }
 }
 
-fn length(segment: Data<'_>) -> u64 {
+fn length(segment: &Data<'_>) -> u64 {
     segment.data.len() as u64
 }
 

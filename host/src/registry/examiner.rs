@@ -11,8 +11,7 @@ use std::thread;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::oneshot;
 
-/// The priority: the least there is.
-const NICE: i32 = 19;
+use crate::priority;
 
 /// What is to be done, on a runtime of the thread's own.
 type Work = Box<dyn FnOnce(&Runtime) + Send>;
@@ -68,8 +67,7 @@ fn start() -> io::Result<Sender<Work>> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let (sender, work): (_, Receiver<Work>) = mpsc::channel();
     thread::Builder::new().name("candidates".to_owned()).spawn(move || {
-        // Where the system does not allow it, it is done all the same.
-        rustix::process::setpriority_process(None, NICE).ok();
+        priority::lower_thread();
         for work in work {
             work(&runtime);
         }
