@@ -239,7 +239,7 @@ pub fn that_needs_a_chain() -> Vec<u8> {
 #[must_use]
 pub fn that_tells_its_mount() -> Vec<u8> {
     calling(
-        r#"(import "relayer:rest/request@0.1.0" "mount" (func $mount (param i32)))"#,
+        r#"(import "relayer:rest/mount@0.1.0" "path" (func $mount (param i32)))"#,
         "(call $mount (i32.const 12))
            (i32.store16 (i32.const 0) (i32.const 200))
            i32.const 0",

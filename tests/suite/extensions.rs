@@ -14,12 +14,13 @@ use relayer_rest_tests::server::{TestServer, candidate, engine};
 
 /// Each interface that can be granted: a function in it, and how many numbers
 /// that takes.
-const INTERFACES: [(&str, &str, usize); 6] = [
+const INTERFACES: [(&str, &str, usize); 7] = [
     ("version", "components", 1),
     ("chains", "ids", 1),
     ("state", "current", 1),
     ("snapshot", "unconfirmed-since", 1),
     ("request", "header", 3),
+    ("mount", "path", 1),
     ("log", "log", 3),
 ];
 
@@ -36,7 +37,7 @@ fn each_grant_is_withheld_and_given() {
         let start = format!(
             "module tool.wasm: imports relayer:rest/{name}@0.1.0, which it is not granted \
              (granted: {granted}); where it may, write grants = [\"version\", \"chains\", \
-             \"state\", \"snapshot\", \"request\", \"log\"] into its [[extension]]"
+             \"state\", \"snapshot\", \"request\", \"mount\", \"log\"] into its [[extension]]"
         );
         assert_eq!(error, start);
         let engine = all.clone().with_grants(Grants::of(&[name]).unwrap());
@@ -77,7 +78,7 @@ async fn a_candidate_imports_what_its_mount_is_granted() {
 #[tokio::test]
 async fn an_extension_is_told_where_it_is() {
     let telling = component::that_tells_its_mount();
-    let server = server(extension("/ext/tool", &["request"], &telling)).await;
+    let server = server(extension("/ext/tool", &["mount"], &telling)).await;
     assert_eq!(server.get("/ext/tool/x").await.text(), "/ext/tool");
     let mount = server.registry.at("/ext/tool").unwrap();
     let other = candidate(component::noted(&telling, "other"));

@@ -1,6 +1,6 @@
 //! What the host shows and takes.
 
-use crate::bindings::relayer::rest::{chains, log, request, snapshot, state, version};
+use crate::bindings::relayer::rest::{chains, log, mount, request, snapshot, state, version};
 use crate::contract::{ChainConfig, Component, NotReady, RelayerState};
 
 pub use crate::bindings::relayer::rest::log::Level;
@@ -33,7 +33,7 @@ pub trait Host {
     /// matter; empty where there is none. Of the interface `request`.
     fn header(&self, name: &str) -> Vec<Vec<u8>>;
     /// Where the module is mounted: `/`, or a path such as `/ext/metrics`. Of
-    /// the interface `request`.
+    /// the interface `mount`.
     fn mount(&self) -> String;
     /// Writes a line to the host's log. Of the interface `log`.
     fn log(&self, level: Level, message: &str);
@@ -73,7 +73,7 @@ impl Host for Contract {
     }
 
     fn mount(&self) -> String {
-        request::mount()
+        mount::path()
     }
 
     fn log(&self, level: Level, message: &str) {

@@ -14,13 +14,14 @@ pub(super) const HANDLER: (&str, &str) = ("handler", "handle");
 pub(super) const TYPES: &str = "types";
 
 /// The interfaces that a module may import, with their functions.
-pub(super) const IMPORTS: [(&str, &[&str]); 7] = [
+pub(super) const IMPORTS: [(&str, &[&str]); 8] = [
     (TYPES, &[]),
     ("version", &["components"]),
     ("chains", &["ids", "config"]),
     ("state", &["current"]),
     ("snapshot", &["changed", "unconfirmed-since"]),
-    ("request", &["header", "mount"]),
+    ("request", &["header"]),
+    ("mount", &["path"]),
     ("log", &["log"]),
 ];
 

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use super::contract::{IMPORTS, TYPES, interface};
 
 /// Interfaces of the contract, by their names in it: `version`, `chains`,
-/// `state`, `snapshot`, `request` and `log`.
+/// `state`, `snapshot`, `request`, `mount` and `log`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "Vec<String>")]
 pub struct Grants(Vec<&'static str>);
@@ -104,7 +104,7 @@ mod tests {
         let unknown = Grants::of(&["types"]).unwrap_err().to_string();
         assert_eq!(
             unknown,
-            r#"there is no interface "types" to grant; there are version, chains, state, snapshot, request, log"#
+            r#"there is no interface "types" to grant; there are version, chains, state, snapshot, request, mount, log"#
         );
     }
 

@@ -19,7 +19,7 @@ pub(super) fn define(linker: &mut Linker<Call>) -> wasmtime::Result<()> {
     function(linker, "snapshot", "changed", |call, ()| (call.changed(),))?;
     function(linker, "snapshot", "unconfirmed-since", |call, ()| (call.unconfirmed_since(),))?;
     function(linker, "request", "header", |call, (name,): (String,)| (call.header(&name),))?;
-    function(linker, "request", "mount", |call, ()| (call.mount(),))?;
+    function(linker, "mount", "path", |call, ()| (call.mount(),))?;
     function(linker, "log", "log", |call, (level, message): (wire::Level, String)| {
         call.log(level, &message);
     })
