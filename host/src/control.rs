@@ -25,7 +25,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::registry::MountStatus;
 
-pub use crate::http::{ControlClient, ControlClientError, ControlServer};
+pub use crate::http::{ConnectionTally, ControlClient, ControlClientError, ControlServer};
 pub use socket::{ControlError, ControlSocket, default_path};
 
 /// A server, as it is now.
@@ -37,8 +37,22 @@ pub struct Status {
     pub pid: u32,
     /// Whether it knows what the relayer is doing.
     pub ready: bool,
+    /// The connections of clients, where the server's are counted for this
+    /// socket.
+    pub connections: Option<ConnectionStatus>,
     /// All that is mounted, the API first.
     pub mounts: Vec<MountStatus>,
+}
+
+/// The connections of clients.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ConnectionStatus {
+    /// Those that are open now.
+    pub open: u64,
+    /// Those that were served since the start.
+    pub accepted: u64,
+    /// Those for which there was no room.
+    pub refused: u64,
 }
 
 /// A module was put back.

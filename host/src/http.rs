@@ -6,6 +6,7 @@
 //! | `limits.rs` | what clients may have of the sockets |
 //! | `open.rs` | the connections that are open |
 //! | `connection.rs` | one connection |
+//! | `connection_tally.rs` | how many there are, and were |
 //! | `liveness.rs` | what each connection is doing, and when it is to end |
 //! | `watched.rs` | the stream, which tells when the client takes what it is sent |
 //! | `headless.rs` | answers to what has no head, in place of the library's own |
@@ -24,6 +25,7 @@
 mod accept_encoding;
 mod conditional;
 mod connection;
+mod connection_tally;
 mod control_client;
 mod control_server;
 mod error;
@@ -40,6 +42,7 @@ mod server;
 mod service;
 mod watched;
 
+pub use connection_tally::ConnectionTally;
 pub use control_client::{ControlClient, ControlClientError};
 pub use control_server::ControlServer;
 pub use limits::HttpLimits;

@@ -34,9 +34,10 @@ pub struct Ended {
     pub stderr: String,
 }
 
-/// What a process does in a minute, or a panic.
+/// What a process does in three minutes, or a panic: it may wait for its turn to
+/// compile.
 async fn in_time<T>(future: impl Future<Output = T>) -> T {
-    timeout(Duration::from_mins(1), future).await.expect("the process does it within a minute")
+    timeout(Duration::from_mins(3), future).await.expect("the process does it within three minutes")
 }
 
 /// A socket that no other process has: a user's own is not to be touched.

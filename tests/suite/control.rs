@@ -10,7 +10,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use relayer_rest_host::conformance::Dialect;
-use relayer_rest_host::control::ControlClient;
+use relayer_rest_host::control::{ConnectionStatus, ControlClient};
 use relayer_rest_host::module::{DEFAULT_MODULE, Digest, MODULE_1_13};
 use relayer_rest_host::registry::{Candidate, Outcome, SwapReport, SwapStep};
 use relayer_rest_tests::client::Client;
@@ -22,6 +22,8 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 
 fn program() -> &'static Path {
     Path::new(env!("CARGO_BIN_EXE_relayer-rest-under-test"))
@@ -122,6 +124,43 @@ async fn a_running_server_is_given_another_module_and_the_old_one_back() {
     let status: Value = serde_json::from_str(&status.stdout).unwrap();
     assert_eq!(status["mounts"][0]["previous"], digest);
     assert_eq!(status["mounts"][0]["module"]["digest"], Digest::of(DEFAULT_MODULE).to_string());
+}
+
+/// Those that wait, those that have left, and those for which there is no room.
+#[tokio::test]
+async fn the_status_counts_the_connections_of_clients() {
+    let folder = folder();
+    file(&folder, "spins.wasm", component::that_spins_on_spin());
+    let settings = "[module]\nfile = 'spins.wasm'\ndialect = 'any'\nlimits.time = '1min'\n[http]\nconnections = 2\n";
+    let serving = serve(&["--config", &file(&folder, "c.toml", settings)]).await;
+    let client = ControlClient::new(&serving.control);
+    let status = async || client.status().await.unwrap();
+    let counted = async |open, accepted, refused| {
+        let expected = ConnectionStatus { open, accepted, refused };
+        while status().await.connections != Some(expected) {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    counted(0, 0, 0).await;
+    drop(TcpStream::connect(serving.address()).await.unwrap());
+    counted(0, 1, 0).await;
+    let mut waiting = Vec::new();
+    for number in 0..2 {
+        let mut stream = TcpStream::connect(serving.address()).await.unwrap();
+        // Not the same: that would be one run for both.
+        let request = format!("GET /spin?{number} HTTP/1.1\r\nhost: x\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.unwrap();
+        while status().await.mounts[0].module.runs <= number {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        waiting.push(stream);
+    }
+    counted(2, 3, 0).await;
+    let mut one_more = TcpStream::connect(serving.address()).await.unwrap();
+    one_more.read_to_end(&mut Vec::new()).await.unwrap();
+    counted(2, 3, 1).await;
+    let said = control(&serving, &["status"]).await.stdout;
+    assert!(said.contains("\nconnections: 2 open, 3 accepted, 1 refused\n/  api@"), "{said}");
 }
 
 #[tokio::test]

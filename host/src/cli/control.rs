@@ -8,7 +8,9 @@ use tokio::task::JoinHandle;
 use tracing::{info, warn};
 
 use super::path_from_env;
-use crate::control::{ControlError, ControlServer, ControlSocket, Reload, default_path};
+use crate::control::{
+    ConnectionTally, ControlError, ControlServer, ControlSocket, Reload, default_path,
+};
 use crate::registry::Registry;
 use crate::state::StateReader;
 
@@ -50,10 +52,11 @@ pub(super) fn serve(
     socket: ControlSocket,
     registry: &Arc<Registry>,
     state: &StateReader,
+    connections: ConnectionTally,
     reload: Reload,
 ) -> JoinHandle<()> {
     info!(socket = %socket.path().display(), "controlled here");
     let server = ControlServer::new(socket, Arc::clone(registry), state.clone());
-    let server = server.with_reload(reload);
+    let server = server.with_connections(connections).with_reload(reload);
     tokio::spawn(server.serve())
 }

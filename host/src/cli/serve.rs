@@ -159,13 +159,12 @@ async fn serve(args: &ServeArgs) -> Result<(), ServeError> {
     modules.watch(&state).await?;
     let reload = reload(&sources, &modules, &state);
     hangup.reload(Arc::clone(&reload));
-    let control = socket.map(|socket| control::serve(socket, registry, &state, reload));
+    let server =
+        Server::of(Arc::clone(registry), state.clone()).with_limits(limits).with_grace(args.grace);
+    let control =
+        socket.map(|socket| control::serve(socket, registry, &state, server.connections(), reload));
     announce(&listener).map_err(ServeError::Start)?;
-    Server::of(Arc::clone(registry), state)
-        .with_limits(limits)
-        .with_grace(args.grace)
-        .serve(listener, shutdown)
-        .await;
+    server.serve(listener, shutdown).await;
     if let Some(control) = control {
         // Its socket goes with it.
         control.abort();

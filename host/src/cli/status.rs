@@ -7,7 +7,7 @@ use clap::Args;
 use super::control::ControlArgs;
 use super::swap::short;
 use super::{Failure, Ran, block_on, print, print_json};
-use crate::control::{ControlClient, Status};
+use crate::control::{ConnectionStatus, ControlClient, Status};
 use crate::module::Failures;
 use crate::registry::MountStatus;
 
@@ -59,6 +59,10 @@ fn text(status: &Status) -> Vec<String> {
         "relayer-rest {}, process {}, {ready} what the relayer is doing",
         status.version, status.pid
     )];
+    lines.extend(status.connections.map(|connections| {
+        let ConnectionStatus { open, accepted, refused } = connections;
+        format!("connections: {open} open, {accepted} accepted, {refused} refused")
+    }));
     lines.extend(status.mounts.iter().flat_map(mount));
     lines
 }

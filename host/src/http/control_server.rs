@@ -19,6 +19,7 @@ use tokio::time::timeout;
 use tracing::{debug, warn};
 use url::form_urlencoded;
 
+use super::connection_tally::ConnectionTally;
 use crate::control::{ControlSocket, Fault, Reload, RolledBack, Status};
 use crate::registry::{Candidate, Mount, Registry, Source};
 use crate::state::StateReader;
@@ -42,6 +43,7 @@ pub struct ControlServer {
 struct Control {
     registry: Arc<Registry>,
     state: StateReader,
+    connections: Option<ConnectionTally>,
     reload: Option<Reload>,
 }
 
@@ -54,7 +56,14 @@ impl ControlServer {
     /// Controls what is mounted, from this socket.
     #[must_use]
     pub fn new(socket: ControlSocket, registry: Arc<Registry>, state: StateReader) -> Self {
-        Self { socket, control: Control { registry, state, reload: None } }
+        Self { socket, control: Control { registry, state, connections: None, reload: None } }
+    }
+
+    /// The same, which tells how many connections there are.
+    #[must_use]
+    pub fn with_connections(mut self, connections: ConnectionTally) -> Self {
+        self.control.connections = Some(connections);
+        self
     }
 
     /// The same, which can be told to read its settings again.
@@ -126,6 +135,7 @@ impl Control {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             pid: std::process::id(),
             ready: self.state.snapshot().status().value().is_ok(),
+            connections: self.connections.as_ref().map(ConnectionTally::status),
             mounts,
         };
         Ok(json(StatusCode::OK, &status))

@@ -16,6 +16,7 @@ use tokio::time::timeout;
 use tracing::warn;
 
 use super::connection::{self, Connections};
+use super::connection_tally::ConnectionTally;
 use super::error::HostError;
 use super::headless;
 use super::limits::HttpLimits;
@@ -34,6 +35,7 @@ pub(super) struct Open {
     known: HashMap<Id, Known>,
     peers: HashMap<Peer, u32>,
     count: u64,
+    tally: ConnectionTally,
     refusals: LogRate,
     /// Turns of those that are refused and still there.
     leaving: Arc<Semaphore>,
@@ -62,7 +64,11 @@ impl From<IpAddr> for Peer {
 }
 
 impl Open {
-    pub(super) fn new(limits: HttpLimits, connections: Connections) -> Self {
+    pub(super) fn new(
+        limits: HttpLimits,
+        connections: Connections,
+        tally: ConnectionTally,
+    ) -> Self {
         Self {
             limits,
             connections,
@@ -71,6 +77,7 @@ impl Open {
             known: HashMap::new(),
             peers: HashMap::new(),
             count: 0,
+            tally,
             refusals: LogRate::new(1),
             leaving: Arc::new(Semaphore::new(MOST_LEAVING)),
         }
@@ -95,6 +102,7 @@ impl Open {
         let task = self.tasks.spawn(serve);
         *self.peers.entry(peer).or_default() += 1;
         self.count += 1;
+        self.tally.accepted();
         self.known.insert(task.id(), Known { liveness, peer, number: self.count });
     }
 
@@ -105,6 +113,7 @@ impl Open {
             Some(Err(error)) => error.id(),
             None => return std::future::pending().await,
         };
+        self.tally.ended();
         if let Some(Known { peer, .. }) = self.known.remove(&id)
             && let Some(count) = self.peers.get_mut(&peer)
         {
@@ -177,6 +186,7 @@ impl Open {
     }
 
     fn refuse(&self, stream: TcpStream) {
+        self.tally.refused();
         if let Allowed::Yes(before) = self.refusals.ask(1) {
             let HttpLimits { connections, connections_per_peer, .. } = self.limits;
             warn!(

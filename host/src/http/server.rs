@@ -11,6 +11,7 @@ use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 use tracing::warn;
 
 use super::connection::Connections;
+use super::connection_tally::ConnectionTally;
 use super::limits::HttpLimits;
 use super::open::Open;
 use super::service::Service;
@@ -42,6 +43,7 @@ pub struct Server {
     service: Arc<Service>,
     limits: HttpLimits,
     grace: Duration,
+    tally: ConnectionTally,
 }
 
 impl Server {
@@ -56,7 +58,8 @@ impl Server {
     #[must_use]
     pub fn of(registry: Arc<Registry>, state: StateReader) -> Self {
         let service = Arc::new(Service::new(registry, state));
-        Self { service, limits: HttpLimits::default(), grace: GRACE }
+        let tally = ConnectionTally::default();
+        Self { service, limits: HttpLimits::default(), grace: GRACE, tally }
     }
 
     /// What clients may have of the sockets.
@@ -72,6 +75,12 @@ impl Server {
         Self { grace, ..self }
     }
 
+    /// Its connections, counted: for the status that a control socket tells.
+    #[must_use]
+    pub fn connections(&self) -> ConnectionTally {
+        self.tally.clone()
+    }
+
     /// Serves the listener's connections until `shutdown` completes. Idle
     /// connections are closed then, requests in flight are answered; what is
     /// not done in the time for that is dropped.
@@ -81,7 +90,7 @@ impl Server {
             builder: builder(&self.limits),
             limits: Arc::new(self.limits.clone()),
         };
-        let mut open = Open::new(self.limits, connections);
+        let mut open = Open::new(self.limits, connections, self.tally);
         let mut looks = interval(LOOK);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut shutdown = std::pin::pin!(shutdown);
