@@ -3,17 +3,36 @@
 /// The most of such a text that is shown, in characters.
 const LONGEST: usize = 400;
 
+/// The most of a request's method and path that each line of the log has, in
+/// bytes.
+const LONGEST_SHOWN: usize = 200;
+
 /// The text with all escaped that does not print: one line, in the order in
 /// which it is written.
 pub(crate) fn one_line(text: &str) -> String {
-    let mut line = String::with_capacity(text.len());
+    one_line_within(text, usize::MAX).0
+}
+
+/// The same, as much of it as fits into so many bytes, and whether that is all.
+pub(crate) fn one_line_within(text: &str, most: usize) -> (String, bool) {
+    let mut line = String::with_capacity(text.len().min(most));
     for character in text.chars() {
+        let before = line.len();
         match character {
             '"' | '\'' | '\\' => line.push(character),
             character => line.extend(character.escape_debug()),
         }
+        if line.len() > most {
+            line.truncate(before);
+            return (line, false);
+        }
     }
-    line
+    (line, true)
+}
+
+/// What is shown of a request's method or path.
+pub(crate) fn shown(text: &str) -> &str {
+    &text[..text.floor_char_boundary(LONGEST_SHOWN)]
 }
 
 /// The text, cut where it is long.
@@ -31,11 +50,27 @@ pub(crate) fn cut_at(text: &str, most: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{LONGEST, cut, cut_at, one_line};
+    use super::{LONGEST, LONGEST_SHOWN, cut, cut_at, one_line, one_line_within, shown};
 
     #[test]
     fn a_line_stays_one() {
         assert_eq!(one_line("a\r\n\u{1b}[1m\u{202e}\"é\""), r#"a\r\n\u{1b}[1m\u{202e}"é""#);
+    }
+
+    #[test]
+    fn a_line_has_room_for_what_is_written_of_it() {
+        let within = |most| one_line_within("a\u{1b}é", most);
+        assert_eq!(within(9), (r"a\u{1b}é".to_owned(), true));
+        assert_eq!(within(8), (r"a\u{1b}".to_owned(), false));
+        assert_eq!(within(6), ("a".to_owned(), false));
+        assert_eq!(within(0), (String::new(), false));
+        assert_eq!(one_line_within("", 0), (String::new(), true));
+    }
+
+    #[test]
+    fn what_is_shown_of_a_request_is_short() {
+        assert_eq!(shown("/version"), "/version");
+        assert_eq!(shown(&"é".repeat(500)), "é".repeat(LONGEST_SHOWN / 2));
     }
 
     #[test]

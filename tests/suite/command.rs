@@ -260,6 +260,44 @@ async fn settings_that_cannot_be_used_end_with_2() {
     );
 }
 
+/// Whatever the request's path, and what the module says, are like.
+#[tokio::test]
+async fn what_a_request_writes_to_the_log_is_bounded_as_it_is_written() {
+    // Escaped, each of these bytes is six.
+    let odd = "(memory.fill (i32.const 1024) (i32.const 27) (i32.const 60000))";
+    let short_lines = "(local $left i32) (local.set $left (i32.const 64))
+        (loop $on (call $log (i32.const 2) (i32.const 64) (i32.const 1))
+            (br_if $on (local.tee $left (i32.sub (local.get $left) (i32.const 1)))))
+        (i32.store16 (i32.const 0) (i32.const 204)) i32.const 0";
+    let odd_line = format!(
+        "{odd} (call $log (i32.const 2) (i32.const 1024) (i32.const 10000))
+        (i32.store16 (i32.const 0) (i32.const 204)) i32.const 0"
+    );
+    let odd_name = format!(
+        "{odd} (i32.store16 (i32.const 0) (i32.const 200))
+        (i32.store (i32.const 4) (i32.const 32)) (i32.store (i32.const 8) (i32.const 1))
+        (i32.store (i32.const 32) (i32.const 1024)) (i32.store (i32.const 36) (i32.const 60000))
+        i32.const 0"
+    );
+    for (module, status, part, most) in [
+        (component::of_handler_that_logs("a", short_lines), 204, "the rest is left out", 16 << 10),
+        (component::of_handler_that_logs("", &odd_line), 204, "the rest is left out", 16 << 10),
+        (component::of_handler(&odd_name), 502, "header name", 1 << 10),
+    ] {
+        let folder = folder();
+        let file = file(&folder, "logs.wasm", &module);
+        let mut process = serve(&["--listen", "127.0.0.1:0", "--module", &file]).await;
+        let path = format!("/{}", "a".repeat(7900));
+        let answer = Client::http1(process.address()).await.get(&path).await;
+        assert_eq!(answer.status, status);
+        process.logged(part).await;
+        let of_it = process.log().lines().filter(|line| line.contains("request{id="));
+        let written: usize = of_it.map(str::len).sum();
+        // With the line that says that it was too much.
+        assert!((1..most + 600).contains(&written), "{written} bytes: {}", process.log());
+    }
+}
+
 /// Nor can a module fill the log, or make it say what it likes.
 #[tokio::test]
 async fn a_module_that_floods_the_log_writes_so_much_and_no_lines_of_others() {

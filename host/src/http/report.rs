@@ -4,10 +4,10 @@ use tracing::{error, warn};
 
 use crate::log_rate::{Allowed, LogRate};
 use crate::module::{CallError, Module};
-use crate::text::one_line;
+use crate::text::{cut, one_line};
 
-/// Says why a module did not answer, in one line whatever names a module has in
-/// it.
+/// Says why a module did not answer, in one short line whatever names a module has
+/// in it.
 pub(super) fn fault(rate: &LogRate, module: &Module, cause: &CallError) {
     match rate.ask(1) {
         Allowed::Yes(0) => {}
@@ -21,7 +21,7 @@ pub(super) fn fault(rate: &LogRate, module: &Module, cause: &CallError) {
         Allowed::No => return,
     }
     let label = module.label().to_str().unwrap_or_default();
-    let message = one_line(&cause.to_string());
+    let message = one_line(&cut(&cause.to_string()));
     if matches!(cause, CallError::Overloaded) {
         warn!(module = label, "{message}");
     } else {

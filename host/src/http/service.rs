@@ -18,6 +18,7 @@ use crate::module::ModuleRequest;
 use crate::registry::{Mount, NoAnswer, Registry};
 use crate::response_cache::Question;
 use crate::state::StateReader;
+use crate::text::shown;
 
 /// What requests are answered with.
 pub(super) struct Service {
@@ -76,8 +77,9 @@ impl Service {
     /// The module's answer, or the host's where there is none.
     async fn ask<B>(self: Arc<Self>, request: Request<B>, id: RequestId) -> Answered {
         let request = request.map(drop);
-        let (method, path) = (request.method(), request.uri().path());
-        let span = info_span!("request", %id, %method, path);
+        let path = request.uri().path();
+        let (method, start) = (shown(request.method().as_str()), shown(path));
+        let span = info_span!("request", %id, method = %method, path = start);
         let mount = Arc::clone(self.registry.now().of_request(path));
         let asked = mount.ask(module_request(&mount, &request), &self.state);
         let response = match asked.instrument(span.clone()).await {

@@ -3,25 +3,30 @@
 
 use tracing::{Level, warn};
 
+use super::call::ModuleRequest;
 use super::limits::{Limits, bytes};
 use super::load::Module;
 use super::wire;
 use crate::log_rate::Allowed;
-use crate::text::one_line;
+use crate::text::{one_line_within, shown};
 
-/// What each line has besides its message, about, in bytes: the time, the
-/// module, the request and its id.
+/// What each line has besides its message and the request, about, in bytes: the
+/// time, the module, and the request's id.
 const LINE: usize = 160;
 
 /// What a request may still write.
 pub(super) struct GuestLog {
     left: usize,
+    /// What each line has besides its message.
+    line: usize,
     is_over: bool,
 }
 
 impl GuestLog {
-    pub(super) fn new(limits: &Limits) -> Self {
-        Self { left: bytes(limits.log), is_over: false }
+    pub(super) fn new(limits: &Limits, request: &ModuleRequest) -> Self {
+        let line =
+            LINE + shown(request.method.as_str()).len() + shown(request.target.as_str()).len();
+        Self { left: bytes(limits.log), line, is_over: false }
     }
 
     /// Writes a line, in the present span.
@@ -29,11 +34,10 @@ impl GuestLog {
         if self.is_over || !is_enabled(level) {
             return;
         }
-        let part = &message[..message.floor_char_boundary(self.left.saturating_sub(LINE))];
         let label = module.label().to_str().unwrap_or_default();
         // As it is written: escaped, and with what each line has besides.
-        let written = one_line(part);
-        let cost = written.len() + LINE;
+        let (written, is_whole) = one_line_within(message, self.left.saturating_sub(self.line));
+        let cost = written.len() + self.line;
         match module.engine().log_rate.ask(cost as u64) {
             Allowed::Yes(0) => {}
             Allowed::Yes(left_out) => {
@@ -48,12 +52,12 @@ impl GuestLog {
             }
             Allowed::No => return,
         }
-        let has_room = self.left >= LINE;
+        let has_room = self.left >= self.line;
         self.left = self.left.saturating_sub(cost);
-        if has_room && (!part.is_empty() || message.is_empty()) {
+        if has_room && (!written.is_empty() || message.is_empty()) {
             line(level, label, &written);
         }
-        if !has_room || part.len() < message.len() {
+        if !has_room || !is_whole {
             self.is_over = true;
             let most = module.limits().log;
             warn!(

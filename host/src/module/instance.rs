@@ -105,13 +105,13 @@ impl Module {
         span: Span,
     ) -> Store<Call> {
         let has_wasi = self.engine().options.wasi;
-        let wasi = || Wasi::new(self, &span, snapshot.changed().time);
+        let wasi = || Wasi::new(self, &request, &span, snapshot.changed().time);
         let call = Call {
             wasi: has_wasi.then(|| Box::new(wasi())),
+            log: GuestLog::new(self.limits(), &request),
             view: View::new(snapshot, request),
             span,
             limiter: Limiter::new(self.limits()),
-            log: GuestLog::new(self.limits()),
             module: self.clone(),
         };
         let mut store = Store::new(&self.engine().wasmtime, call);

@@ -34,6 +34,7 @@ use wasmtime_wasi::{
     HostMonotonicClock, HostWallClock, WasiCtx, WasiCtxBuilder, WasiCtxView, WasiView, async_trait,
 };
 
+use super::call::ModuleRequest;
 use super::guest_log::GuestLog;
 use super::instance::Call;
 use super::load::Module;
@@ -93,9 +94,14 @@ struct Ready;
 
 impl Wasi {
     /// For one request of a module, on a relayer that last changed then.
-    pub(super) fn new(module: &Module, span: &Span, changed: SystemTime) -> Self {
+    pub(super) fn new(
+        module: &Module,
+        request: &ModuleRequest,
+        span: &Span,
+        changed: SystemTime,
+    ) -> Self {
         let time = Time { changed, is_read: Arc::default() };
-        let log = Arc::new(Mutex::new(GuestLog::new(module.limits())));
+        let log = Arc::new(Mutex::new(GuestLog::new(module.limits(), request)));
         let lines = |level| Lines::new(level, module, span, &log);
         let context = WasiCtxBuilder::new()
             .wall_clock(time.clone())
