@@ -88,6 +88,7 @@ async fn what_is_too_large_gets_its_status() {
         ..limits()
     })
     .await;
+    let watcher = Watcher::start(server.address).await;
     let long = format!("/{}", "a".repeat(100));
     let many = "a: b\r\n".repeat(5);
     let large = format!("a: {}\r\n", "b".repeat(9000));
@@ -128,6 +129,7 @@ async fn what_is_too_large_gets_its_status() {
     let most = request(&most, "content-length: 10\r\nconnection: close\r\na: b\r\nc: d\r\n");
     let answer = said(server.address, (most + "0123456789").as_bytes()).await;
     assert!(answer.starts_with("HTTP/1.1 404 "), "{answer}");
+    watcher.stop().await;
 }
 
 /// What is no request any more has an answer of its own, after those before it.
@@ -145,17 +147,20 @@ async fn what_follows_a_request_and_is_none_is_told_apart() {
 #[tokio::test]
 async fn a_head_without_end_gets_its_answer() {
     let server = server(limits()).await;
+    let watcher = Watcher::start(server.address).await;
     for _ in 0..10 {
         let head = request("/version", &format!("a: {}", "b".repeat(1 << 20)));
         let answer = said(server.address, head.as_bytes()).await;
         assert!(answer.starts_with("HTTP/1.1 431 "), "{answer:?}");
         assert!(answer.contains("HeadersTooLarge") && answer.contains("x-request-id"), "{answer}");
     }
+    watcher.stop().await;
 }
 
 #[tokio::test]
 async fn a_head_of_http2_that_is_too_large_gets_its_answer() {
     let server = server(HttpLimits { head: ByteSize::kib(8), ..limits() }).await;
+    let watcher = Watcher::start(server.address).await;
     let mut client = Client::http2(server.address).await;
     let value = "b".repeat(9 << 10);
     let answer = client.ask_with("GET", "/version", &[("a", &value)]).await;
@@ -163,12 +168,14 @@ async fn a_head_of_http2_that_is_too_large_gets_its_answer() {
     assert_eq!(answer.header("x-request-id").len(), 24);
     let value = "b".repeat(7 << 10);
     assert_eq!(client.ask_with("GET", "/version", &[("a", &value)]).await.status, 200);
+    watcher.stop().await;
 }
 
 /// Who sends a lot that nobody wants gets to know that.
 #[tokio::test]
 async fn who_sends_too_much_gets_the_answer_all_the_same() {
     let server = server(HttpLimits::default()).await;
+    let watcher = Watcher::start(server.address).await;
     for _ in 0..20 {
         let mut stream = TcpStream::connect(server.address).await.unwrap();
         let (mut reading, mut writing) = stream.split();
@@ -189,6 +196,7 @@ async fn who_sends_too_much_gets_the_answer_all_the_same() {
         };
         assert!(answer.starts_with("HTTP/1.1 413 "), "{answer}");
     }
+    watcher.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -268,6 +276,27 @@ async fn is_full_with_three(limits: HttpLimits) {
             "{answer}"
         );
         assert!(answer.contains("\r\nx-request-id: "), "{answer}");
+    }
+}
+
+/// Who announces a body and keeps it back makes room for those who ask.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_body_that_does_not_come_keeps_nobody_out() {
+    let limits = HttpLimits { connections: 3, idle: Duration::from_hours(1), ..limits() };
+    let server = server(limits).await;
+    let mut waiting = Vec::new();
+    for _ in 0..3 {
+        let mut stream = TcpStream::connect(server.address).await.unwrap();
+        let head = "POST /version HTTP/1.1\r\nhost: x\r\ncontent-length: 5\r\nexpect: 100-continue\r\n\r\n";
+        stream.write_all(head.as_bytes()).await.unwrap();
+        // It is told to go on: the request is being handled.
+        stream.read_exact(&mut [0; 12]).await.unwrap();
+        waiting.push(stream);
+    }
+    for _ in 0..3 {
+        let request = request("/version", "connection: close\r\n");
+        let answer = said(server.address, request.as_bytes()).await;
+        assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"));
     }
 }
 

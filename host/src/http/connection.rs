@@ -137,7 +137,10 @@ fn answer(
     Either::Right(Box::pin(async move {
         let (head, body) = request.into_parts();
         let request = Request::from_parts(head, ());
-        let response = match request_check::discard(body, &limits).await {
+        let awaited = liveness.waits_for_body();
+        let discarded = request_check::discard(body, &limits).await;
+        drop(awaited);
+        let response = match discarded {
             Err(error) => {
                 liveness.linger();
                 Service::refuse(error, &request)

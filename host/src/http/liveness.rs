@@ -23,6 +23,10 @@ pub(super) struct Liveness {
     silent_since: AtomicU32,
     /// The requests of HTTP/2 that are being handled. One of HTTP/1 is `BUSY`.
     handled: AtomicU32,
+    /// The requests whose bodies have not come yet, and since when one has waited
+    /// for its.
+    bodies: AtomicU32,
+    body_since: AtomicU32,
     /// The answers of HTTP/2 that are not yet taken.
     sent: AtomicU32,
     /// Whether there has been a request, and of which protocol: `NEVER`, `ONE`
@@ -62,6 +66,9 @@ pub(super) enum Closing {
     AtOnce,
 }
 
+/// The body of a request, which its client has not sent yet.
+pub(super) struct AwaitedBody(Arc<Liveness>);
+
 /// A request of HTTP/2 that is being handled; its client may take it back.
 pub(super) struct Handling(Arc<Liveness>);
 
@@ -84,6 +91,8 @@ impl Liveness {
             silent_since: AtomicU32::new(clock.now()),
             clock,
             handled: AtomicU32::new(0),
+            bodies: AtomicU32::new(0),
+            body_since: AtomicU32::new(0),
             sent: AtomicU32::new(0),
             asked: AtomicU8::new(NEVER),
             is_blocked: AtomicBool::new(false),
@@ -170,14 +179,33 @@ impl Liveness {
         }
     }
 
+    /// A request came whose body is to come yet, as long as what is returned lives.
+    pub(super) fn waits_for_body(self: &Arc<Self>) -> AwaitedBody {
+        if self.bodies.fetch_add(1, Relaxed) == 0 {
+            self.body_since.store(self.clock.now(), Relaxed);
+        }
+        AwaitedBody(Arc::clone(self))
+    }
+
+    /// For how many seconds all of its requests have waited for their bodies.
+    fn bodiless(&self) -> Option<u32> {
+        let requests = match self.asked.load(Relaxed) {
+            SEVERAL => self.handled.load(Relaxed),
+            _ => 1,
+        };
+        let is_all = requests > 0 && self.bodies.load(Relaxed) == requests;
+        is_all.then(|| self.clock.now().saturating_sub(self.body_since.load(Relaxed)))
+    }
+
     /// How dispensable it is, where it is not doing anything: one that never was
     /// asked anything is more so than any other, then one that is silent for
-    /// longer.
+    /// longer. One whose client keeps a body back is not doing anything.
     pub(super) fn idleness(&self) -> Option<(bool, u32)> {
         let is_open = self.closing.load(Relaxed) == OPEN;
         let is_idle = is_open && self.sent.load(Relaxed) == 0 && !self.is_blocked();
         let is_new = self.asked.load(Relaxed) == NEVER;
-        self.silent().filter(|_| is_idle).map(|silent| (is_new, silent))
+        let silent = self.bodiless().or_else(|| self.silent());
+        silent.filter(|_| is_idle).map(|silent| (is_new, silent))
     }
 
     /// Tells the connection to end; one that never was asked anything does so at
@@ -253,6 +281,12 @@ impl Drop for Handling {
     fn drop(&mut self) {
         self.0.handled.fetch_sub(1, Relaxed);
         self.0.waits();
+    }
+}
+
+impl Drop for AwaitedBody {
+    fn drop(&mut self) {
+        self.0.bodies.fetch_sub(1, Relaxed);
     }
 }
 
@@ -339,6 +373,27 @@ mod tests {
         assert_eq!(told(&liveness), Poll::Pending);
         liveness.is_flushed();
         assert_eq!((liveness.unsent(), liveness.idleness()), (0, Some((false, 10))));
+    }
+
+    #[test]
+    fn who_keeps_all_bodies_back_is_idle() {
+        let clock = Clock::default();
+        let one = Arc::new(Liveness::new(clock.clone()));
+        one.begins();
+        assert_eq!(one.idleness(), None);
+        let body = one.waits_for_body();
+        clock.tick();
+        assert_eq!((one.idleness(), one.silent()), (Some((false, 1)), None));
+        drop(body);
+        assert_eq!(one.idleness(), None);
+
+        let several = Arc::new(Liveness::new(clock.clone()));
+        let (_first, second) = (several.begins_one(), several.begins_one());
+        let _awaited = several.waits_for_body();
+        assert_eq!(several.idleness(), None);
+        drop(second);
+        clock.tick();
+        assert_eq!(several.idleness(), Some((false, 1)));
     }
 
     #[test]
