@@ -166,8 +166,9 @@ async fn alone(module: &Module, request: Arc<ModuleRequest>, state: &StateReader
     let place = module.place().await?;
     let snapshot = state.snapshot();
     let generation = snapshot.generation();
-    let answer = place.handle(Arc::clone(&request), snapshot).await?;
-    Ok(Arc::new(Answer::new(module, Question::from(&*request), answer, generation)))
+    let (of, asked) = (module.clone(), Arc::clone(&request));
+    let make = move |answer| Answer::new(&of, Question::from(&*asked), answer, generation);
+    place.handle_and(request, snapshot, make).await.map(Arc::new).map_err(Into::into)
 }
 
 /// A run in a task of its own, so that those who wait for it are woken when it

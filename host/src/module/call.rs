@@ -96,26 +96,38 @@ impl Place {
         request: Arc<ModuleRequest>,
         snapshot: Arc<Snapshot>,
     ) -> Result<ModuleAnswer, CallError> {
+        self.handle_and(request, snapshot, |answer| answer).await
+    }
+
+    /// The same, and makes something of the answer where the guest ran: what takes
+    /// long there is no affair of the thread that has the socket.
+    pub(crate) async fn handle_and<T: Send + 'static>(
+        self,
+        request: Arc<ModuleRequest>,
+        snapshot: Arc<Snapshot>,
+        make: impl FnOnce(ModuleAnswer) -> T + Send + 'static,
+    ) -> Result<T, CallError> {
         let module = self.module.clone();
         let run = module.tally().run();
-        let answer = self.run(&module, request, snapshot).await;
+        let answer = self.run(&module, request, snapshot, make).await;
         if let Err(error) = &answer {
             module.tally().fault(run, error);
         }
         answer
     }
 
-    async fn run(
+    async fn run<T: Send + 'static>(
         self,
         module: &Module,
         request: Arc<ModuleRequest>,
         snapshot: Arc<Snapshot>,
-    ) -> Result<ModuleAnswer, CallError> {
+        make: impl FnOnce(ModuleAnswer) -> T + Send + 'static,
+    ) -> Result<T, CallError> {
         let clock = self.clock;
         let (long_runs, time) = (&module.engine().long_runs, module.limits().time);
         let start = Instant::now();
         // It may go on on another thread, which knows nothing of the request.
-        let mut guest = Box::pin(self.fresh(request, snapshot, Span::current()));
+        let mut guest = Box::pin(self.fresh(request, snapshot, Span::current(), make));
         if matches!(clock, Clock::Running) {
             // It has a thread of its own already.
             return guest.await;
@@ -139,12 +151,13 @@ impl Place {
         long_runs.finish(guest, deadline).await.unwrap_or(Err(CallError::Timeout(time)))
     }
 
-    async fn fresh(
+    async fn fresh<T>(
         self,
         request: Arc<ModuleRequest>,
         snapshot: Arc<Snapshot>,
         span: Span,
-    ) -> Result<ModuleAnswer, CallError> {
+        make: impl FnOnce(ModuleAnswer) -> T,
+    ) -> Result<T, CallError> {
         let module = &self.module;
         let _running = module.engine().ticker.run();
         let mut store = module.store(self.clock, Arc::clone(&request), snapshot, span);
@@ -154,7 +167,8 @@ impl Place {
         if wasi.is_some_and(|wasi| wasi.has_read_time()) {
             view.changed();
         }
-        Ok(ModuleAnswer { response, reads: view.into_reads(), memory: limiter.most_memory() })
+        let (reads, memory) = (view.into_reads(), limiter.most_memory());
+        Ok(make(ModuleAnswer { response, reads, memory }))
     }
 }
 

@@ -59,6 +59,7 @@ fn main() {
     if wanted("spinning") {
         spinning::measure(&mut report, &runtime);
         spinning::measure_short(&mut report, &runtime);
+        spinning::measure_large(&mut report, &runtime);
     }
     if wanted("publishing") {
         publishing::measure(&mut report, &runtime);

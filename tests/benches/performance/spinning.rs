@@ -51,31 +51,52 @@ pub(crate) fn measure(report: &mut Report, runtime: &Runtime) {
 /// Guests that are done within two ticks: short enough to run where their
 /// requests come in, and as many as may run at once.
 pub(crate) fn measure_short(report: &mut Report, runtime: &Runtime) {
+    let others = (SPINNING, "GET", "/ext/short");
+    beside(report, runtime, "/version?", others, "a module that takes 1.5 ms");
+}
+
+/// Guests that are done at once, and leave much to be done with their answers.
+pub(crate) fn measure_large(report: &mut Report, runtime: &Runtime) {
+    for path in ["/version", "/version?"] {
+        let others = (8, "HEAD", "/ext/large");
+        beside(report, runtime, path, others, "a module that answers 32 MiB");
+    }
+}
+
+fn beside(
+    report: &mut Report,
+    runtime: &Runtime,
+    path: &'static str,
+    (clients, method, extension): (u32, &'static str, &'static str),
+    what: &str,
+) {
     let server = runtime.block_on(serve());
-    let mut quiet = watch(server.address, "/version?");
+    let mut quiet = watch(server.address, path);
     let address = server.address;
-    let busy = thread::spawn(move || busy(address));
+    let busy = thread::spawn(move || busy(address, clients, method, extension));
     thread::sleep(Duration::from_millis(100));
-    let mut watched = watch(server.address, "/version?");
+    let mut watched = watch(server.address, path);
     busy.join().unwrap();
     let (quiet, watched) = (quantile(&mut quiet, 0.99), quantile(&mut watched, 0.99));
     let more = (watched.as_secs_f64() - quiet.as_secs_f64()) * 1e3;
     let name = format!(
-        "p99 of /version, not remembered, with {SPINNING} clients on a module that takes 1.5 ms; ms more than quiet"
+        "p99 of /version, {}remembered, with {clients} clients on {what}; ms more than quiet",
+        if path.ends_with('?') { "not " } else { "" }
     );
     report.add(name, (micros(watched), micros(quiet)), more, Target::AtMost(5.0));
 }
 
-fn busy(address: SocketAddr) {
+fn busy(address: SocketAddr, clients: u32, method: &'static str, extension: &'static str) {
     on_a_thread(async move {
-        let clients: Vec<_> = (0..SPINNING)
+        let clients: Vec<_> = (0..clients)
             .map(|number| {
                 tokio::spawn(async move {
                     let mut client = Client::http1(address).await;
                     let (start, mut count) = (Instant::now(), 0);
                     while start.elapsed() < TIME {
                         count += 1;
-                        client.get(&format!("/ext/short/{number}/{count}")).await;
+                        let path = format!("{extension}/{number}/{count}");
+                        client.ask_with(method, &path, &[]).await;
                     }
                 })
             })
@@ -98,7 +119,18 @@ async fn serve() -> TestServer {
     let short = component::that_takes(3_000_000);
     let short = Module::from_bytes(&engine(&Limits::default()), "short", &short).unwrap();
     let short = Mount::extension("/ext/short".parse().unwrap(), short.named("short"));
-    let registry = Registry::new(Mount::api(api)).with(mount).unwrap().with(short).unwrap();
+    let large = component::of_handler(
+        "(drop (memory.grow (i32.const 512)))
+        (i32.store16 (i32.const 0) (i32.const 200))
+        (i32.store (i32.const 12) (i32.const 131072))
+        (i32.store (i32.const 16) (i32.const 33554432))
+        i32.const 0",
+    );
+    let large = Module::from_bytes(&engine(&Limits::default()), "large", &large).unwrap();
+    let large = Mount::extension("/ext/large".parse().unwrap(), large.named("large"));
+    let mounts = [mount, short, large];
+    let api = Registry::new(Mount::api(api));
+    let registry = mounts.into_iter().fold(api, |all, mount| all.with(mount).unwrap());
     let server = TestServer::of_registry(registry).await;
     sample(&server.publisher);
     server
