@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use relayer_rest_host::module::{Grants, Limits, Module};
-use relayer_rest_host::registry::{FaultBudget, Mount, Outcome, Refusal, Registry};
+use relayer_rest_host::registry::{Candidate, FaultBudget, Mount, Outcome, Refusal, Registry};
 use relayer_rest_host::state::{ChainConfig, ChainKind};
 use relayer_rest_tests::client::{Answer, Client};
 use relayer_rest_tests::command;
@@ -167,6 +167,33 @@ async fn a_swap_ends_an_outage() {
     // And back again, to that which was out of service.
     mount.roll_back().unwrap();
     assert_eq!(http.get("/ext/tool/0").await.error_name(), "Internal");
+}
+
+/// Whoever has mended what it needs need not wait.
+#[tokio::test]
+async fn the_same_module_again_ends_an_outage_where_it_answers() {
+    let needy = component::that_needs_a_chain();
+    let budget = FaultBudget { within: Duration::from_hours(1), ..budget() };
+    let server = server(extension("/ext/tool", &["chains"], &needy).with_budget(budget)).await;
+    server.publisher.set_chains(Vec::new()).unwrap();
+    let mut http = server.connect().await;
+    take_out(&mut http).await;
+    let mount = server.registry.at("/ext/tool").unwrap();
+    let state = server.publisher.reader();
+    let refused = mount.swap(candidate(needy.clone()), &state).await.outcome;
+    let Outcome::Refused { reason: Refusal::Faults, message } = refused else {
+        panic!("{refused:?}")
+    };
+    let start = "mount /ext/tool: module new.wasm: is out of service, and still fails: GET /: ";
+    assert!(message.starts_with(start), "{message}");
+    assert_eq!(http.get("/ext/tool/0").await.error_name(), "ExtensionUnavailable");
+    server.publisher.set_chains(vec![chain()]).unwrap();
+    let trial = Candidate { dry_run: true, ..candidate(needy.clone()) };
+    assert_eq!(mount.swap(trial, &state).await.outcome, Outcome::Unchanged);
+    assert_eq!(http.get("/ext/tool/0").await.error_name(), "ExtensionUnavailable");
+    assert_eq!(mount.swap(candidate(needy), &state).await.outcome, Outcome::PutBack);
+    assert_eq!(mount.status().outage, None);
+    assert_eq!(http.get("/ext/tool/0").await.status, 204);
 }
 
 /// Failures that are far enough apart are none of that.

@@ -90,8 +90,13 @@ fn text(report: &SwapReport) -> Vec<String> {
         Outcome::Exchanged => lines.push(format!("exchanged: {from} -> {to}")),
         Outcome::DryRun => lines.push(format!("nothing was changed: {from} serves; {to} could")),
         Outcome::Unchanged => lines.push(format!("nothing to do: {from} serves already")),
+        Outcome::PutBack => lines.push(format!("back in service: {from}")),
         Outcome::Refused { message, .. } => {
-            lines.extend([format!("refused: {message}"), format!("{from} goes on to serve")]);
+            lines.push(format!("refused: {message}"));
+            // It may be the one that was given.
+            if from != to {
+                lines.push(format!("{from} goes on to serve"));
+            }
         }
     }
     lines

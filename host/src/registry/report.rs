@@ -43,6 +43,9 @@ pub enum Outcome {
     DryRun,
     /// The candidate is the module in service.
     Unchanged,
+    /// The candidate is the module that was out of service; it answers, and is
+    /// in service again.
+    PutBack,
     /// The candidate does not serve; all is as it was.
     Refused {
         /// The kind of the reason.

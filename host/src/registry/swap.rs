@@ -13,6 +13,7 @@ use tokio::sync::OwnedMutexGuard;
 use tokio::time::timeout;
 use tracing::{info, warn};
 
+use super::active::Active;
 use super::budget::check_time;
 use super::examine::{Examination, Found, Refused};
 use super::mount::Mount;
@@ -173,7 +174,8 @@ impl Mount {
         };
         let found = match timeout(self.limits.time, examination.run()).await {
             Ok(Ok(Some(found))) => found,
-            Ok(Ok(None)) => return Outcome::Unchanged,
+            Ok(Ok(None)) if dry_run || !self.is_out() => return Outcome::Unchanged,
+            Ok(Ok(None)) => return self.look_again(&active, &report.candidate, state).await,
             Ok(Err(Refused(reason, message))) => return Outcome::Refused { reason, message },
             Err(_) => {
                 let step = self.candidate().as_ref().map(|candidate| candidate.step);
@@ -211,6 +213,32 @@ impl Mount {
             report.candidate
         );
         Outcome::Refused { reason: Refusal::Changed, message }
+    }
+}
+
+impl Mount {
+    /// Looks at a module now that is out of service, and would be looked at later.
+    async fn look_again(
+        self: &Arc<Self>,
+        failed: &Arc<Active>,
+        name: &str,
+        state: &StateReader,
+    ) -> Outcome {
+        let found = timeout(self.limits.time, self.look(state)).await;
+        let still = match found {
+            Ok(Ok(())) => {
+                self.put_back(failed, failed.backoff(self.budget()));
+                return Outcome::PutBack;
+            }
+            Ok(Err(reason)) => reason,
+            Err(_) => format!("it takes longer than {:?} to look at", self.limits.time),
+        };
+        let message = format!(
+            "mount {}: module {name}: is out of service, and still fails: {still}; \
+             mend what it needs, or give another one",
+            self.path()
+        );
+        Outcome::Refused { reason: Refusal::Faults, message }
     }
 }
 
