@@ -3,9 +3,13 @@
 use std::io::Write;
 use std::process::{Command, Stdio};
 
+use relayer_rest_host::module::{Included, Limits, Module};
+use relayer_rest_host::registry::{Mount, Registry};
+use relayer_rest_host::state::sample;
 use relayer_rest_sdk::contract::Component;
 use relayer_rest_sdk::testing::{MadeUp, chain};
 use relayer_rest_sdk::{Object, Request};
+use relayer_rest_tests::server::{TestServer, engine};
 
 /// What `promtool check metrics` says, and whether it fails.
 fn promtool(metrics: &[u8]) -> (bool, String) {
@@ -66,6 +70,28 @@ fn promtool_has_nothing_to_say() {
         check(&full([odd, "b"], "name"));
         check(&full(["a", odd], odd));
         check(&full([odd, odd], odd));
+    }
+}
+
+/// As Prometheus gets it: of the component that comes along, over HTTP.
+#[tokio::test]
+#[ignore = "needs promtool: apt install prometheus"]
+async fn promtool_has_nothing_to_say_of_what_is_served() {
+    let included = Included::of("metrics").unwrap();
+    let fenced = engine(&Limits::default()).with_grants(included.granted());
+    let metrics = Module::from_bytes(&fenced, "metrics", included.component).unwrap();
+    let metrics = Mount::extension("/ext/metrics".parse().unwrap(), metrics.named("metrics"));
+    let api = Mount::api(Module::embedded(&engine(&Limits::default())).unwrap());
+    let server = TestServer::of_registry(Registry::new(api).with(metrics).unwrap()).await;
+    for is_known in [false, true] {
+        if is_known {
+            sample(&server.publisher);
+        }
+        let answer = server.get("/ext/metrics").await;
+        assert_eq!(answer.status, 200);
+        assert!(answer.header("content-type").starts_with("text/plain; version=0.0.4"));
+        assert_eq!(answer.text().contains("ibc-1"), is_known, "{}", answer.text());
+        assert_eq!(promtool(answer.text().as_bytes()), (true, String::new()));
     }
 }
 
