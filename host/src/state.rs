@@ -43,6 +43,7 @@ pub use relayer_json::read_any;
 pub use relayer_json::{AnswerError, UnreadField};
 pub use sample::sample;
 pub use snapshot::{Changed, Generation, Known, Slice, Snapshot, Stale};
+#[cfg(feature = "cli")]
 pub(crate) use state_file::of_file as state_of_file;
 pub use state_file::{StateFileError, read_state_file};
 pub use upstream::{Upstream, UpstreamUrlError};

@@ -42,6 +42,7 @@ impl Grants {
     }
 
     /// What a module with these imports needs.
+    #[cfg(feature = "cli")]
     pub(crate) fn needed(imports: &[String]) -> Self {
         Self(Self::none().lack(imports))
     }
