@@ -72,6 +72,8 @@ use crate::module::API;
 pub use active::Active;
 pub use budget::FaultBudget;
 pub use compare::{Change, Difference};
+#[cfg(feature = "cli")]
+pub(crate) use examiner::Examiner;
 pub(crate) use mount::NoAnswer;
 pub use mount::{Mount, NothingBefore};
 pub use path::{MountPath, MountPathError};

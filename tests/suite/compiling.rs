@@ -18,6 +18,8 @@ use tempfile::TempDir;
 use tokio::process::Command;
 use tokio::time::sleep;
 
+const PROGRAM: &str = env!("CARGO_BIN_EXE_relayer-rest-under-test");
+
 /// So many seconds on any machine.
 const MANY: usize = 16_000;
 
@@ -27,7 +29,7 @@ async fn serve(folder: &TempDir, settings: &str) -> Serving {
     fs::write(&config, settings).unwrap();
     let (config, cache) = (config.to_str().unwrap(), cache.to_str().unwrap());
     let args = ["--listen", "127.0.0.1:0", "--config", config, "--code-cache", cache];
-    command::serve(Path::new(env!("CARGO_BIN_EXE_relayer-rest-under-test")), &args).await
+    command::serve(Path::new(PROGRAM), &args).await
 }
 
 async fn swap(serving: &Serving, component: Vec<u8>) -> SwapReport {
@@ -67,6 +69,31 @@ async fn what_takes_too_long_to_compile_is_stopped() {
         sleep(Duration::from_millis(10)).await;
     }
     assert_eq!(children(serving.id()), [0; 0]);
+}
+
+/// As in a swap: whoever restarts a server is not to lose it to a module.
+#[tokio::test]
+async fn what_is_hard_to_compile_keeps_no_server_from_saying_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name| folder.path().join(name).to_str().unwrap().to_owned();
+    fs::write(path("hard.wasm"), component::hard_to_compile(MANY)).unwrap();
+    let (config, cache) = (path("c.toml"), path("cache"));
+    for (bound, parts) in [
+        ("time = '300ms'", ["takes longer than 300ms to look at", "raise swap.time"]),
+        ("memory = '64MiB'", ["which may have 64.0 MiB of memory", "raise swap.memory"]),
+    ] {
+        for module in
+            ["[module]\nfile = 'hard.wasm'", "[[extension]]\nname = 'a'\nmodule = 'hard.wasm'"]
+        {
+            fs::write(&config, format!("[swap]\n{bound}\n{module}\n")).unwrap();
+            let args = ["--listen", "127.0.0.1:0", "--config", &config, "--code-cache", &cache];
+            let ended = command::run(Path::new(PROGRAM), &args).await;
+            assert_eq!(ended.status, Some(2), "{}", ended.stderr);
+            for part in parts {
+                assert!(ended.stderr.contains(part), "{part} is not in: {}", ended.stderr);
+            }
+        }
+    }
 }
 
 #[tokio::test]
@@ -189,7 +216,7 @@ async fn check_compiles_with_the_priority_it_has() {
     let folder = tempfile::tempdir().unwrap();
     let module = folder.path().join("hard.wasm");
     fs::write(&module, component::hard_to_compile(MANY)).unwrap();
-    let mut check = Command::new(env!("CARGO_BIN_EXE_relayer-rest-under-test"));
+    let mut check = Command::new(PROGRAM);
     check.args(["check", "--dialect", "any"]).arg(module).kill_on_drop(true);
     let mut check = check.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     let number = check.id().unwrap().try_into().unwrap();

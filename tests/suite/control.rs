@@ -436,6 +436,20 @@ async fn a_file_that_changes_is_swapped_in_when_it_is_good() {
     assert_eq!(label(&serving, "/chains").await, format!("api@{}", short(&third)));
 }
 
+/// A file that is not the one that the settings want.
+#[tokio::test]
+async fn a_file_that_changes_has_to_be_the_one_that_is_wanted() {
+    let folder = folder();
+    let path = file(&folder, "api.wasm", DEFAULT_MODULE);
+    let wanted = Digest::of(DEFAULT_MODULE);
+    let config = format!("[module]\nfile = 'api.wasm'\nsha256 = '{wanted}'\n");
+    let config = file(&folder, "c.toml", config);
+    let mut serving = serve(&["--config", &config, "--watch"]).await;
+    fs::write(&path, component::noted(DEFAULT_MODULE, "new")).unwrap();
+    serving.logged(&format!(", not {wanted} as was asked for")).await;
+    assert_eq!(label(&serving, "/chains").await, format!("api@{}", short(DEFAULT_MODULE)));
+}
+
 /// However short after it was read at the start.
 #[tokio::test]
 async fn a_file_that_changes_while_the_server_starts_is_swapped_in() {
@@ -470,12 +484,12 @@ async fn a_file_that_changes_while_the_server_starts_is_swapped_in() {
 #[tokio::test]
 async fn a_file_that_took_too_long_is_tried_again_when_it_is_touched() {
     let folder = folder();
-    let path = file(&folder, "api.wasm", DEFAULT_MODULE);
-    let config = file(&folder, "c.toml", "[swap]\ntime = '1ms'");
+    let path = file(&folder, "api.wasm", component::of_answer(204, "a", b"b"));
+    let config = file(&folder, "c.toml", "[module]\ndialect = 'any'\n[swap]\ntime = '3s'");
     let mut serving = serve(&["--module", &path, "--watch", "--config", &config]).await;
     for _ in 0..2 {
-        fs::write(&path, component::noted(DEFAULT_MODULE, "new")).unwrap();
-        serving.logged("takes longer than 1ms to look at").await;
+        fs::write(&path, component::hard_to_compile(16_000)).unwrap();
+        serving.logged("takes longer than 3s to look at").await;
     }
 }
 

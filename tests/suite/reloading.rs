@@ -123,6 +123,44 @@ async fn what_is_as_it_was_stays() {
     assert_eq!(statuses(&serving, &PATHS).await, [200, 203, 202, 404]);
 }
 
+/// The file is what counts, not what it was at some time.
+#[tokio::test]
+async fn a_file_that_is_as_it_was_once_is_served_again() {
+    let setup = Setup::new(ONE);
+    let serving = setup.serve().await;
+    setup.write("other.wasm", &answering(203));
+    let other = setup.folder.path().join("other.wasm");
+    let swap = ["swap", "--mount", "/ext/one", other.to_str().unwrap()];
+    command::run_for(program(), &swap, &serving.control).await;
+    setup.write("one.wasm", &answering(203));
+    let ended = reload(&serving).await;
+    assert_eq!(ended.stdout, "as it was  /, /ext/one\n");
+    setup.write("one.wasm", &answering(201));
+    let ended = reload(&serving).await;
+    assert_eq!(ended.stdout, "as it was  /\nreplaced   /ext/one\n");
+    assert_eq!(statuses(&serving, &["/ext/one"]).await, [201]);
+}
+
+/// At the start, by `config check` and at a reload alike.
+#[tokio::test]
+async fn a_module_that_is_too_large_is_said_to_be() {
+    let setup = Setup::new(&format!("[swap]\nsize = '2KiB'\n{ONE}"));
+    setup.write("large.wasm", &component::of_response(201, &[], &[b'a'; 4096]));
+    let settings = setup.settings.to_str().unwrap();
+    let large = format!("[swap]\nsize = '2KiB'\n{}", ONE.replace("one.wasm", "large.wasm"));
+    let serving = setup.serve().await;
+    setup.set(&large);
+    let said = "it is larger than 2.0 KiB; raise swap.size where that is right";
+    let ended = reload(&serving).await;
+    assert!(ended.status == Some(1) && ended.stdout.contains(said), "{ended:?}");
+    let check = ["config", "check", settings];
+    let ended = command::run(program(), &check).await;
+    assert!(ended.status == Some(1) && ended.stdout.contains(said), "{ended:?}");
+    let start = ["--listen", "127.0.0.1:0", "--config", settings];
+    let ended = command::run(program(), &start).await;
+    assert!(ended.status == Some(2) && ended.stderr.contains(said), "{ended:?}");
+}
+
 #[tokio::test]
 async fn settings_that_are_wrong_change_nothing() {
     let setup = Setup::new(ONE);

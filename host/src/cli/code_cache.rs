@@ -64,7 +64,7 @@ pub(super) fn passing(options: EngineOptions) -> Result<(Engine, Option<TempDir>
         return Ok((Engine::with(options)?, None));
     };
     let kept = CodeCache::new(folder.path().to_owned());
-    let kept = kept.with_compiler(program, vec![compile::NAME.into()]).waited_for();
+    let kept = kept.with_compiler(program, vec![compile::NAME.into()]);
     Ok((Engine::with(EngineOptions { code_cache: Some(kept), ..options })?, Some(folder)))
 }
 

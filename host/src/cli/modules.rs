@@ -1,14 +1,15 @@
 //! The modules that serve, from the settings: at the start, and again when
 //! those have changed.
 
-use std::path::{Path, PathBuf};
+use std::borrow::Cow;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use tokio::task::{block_in_place, spawn_blocking};
 use tokio::time::timeout;
 use tracing::{info, warn};
 
-use super::code_cache::CodeCacheArgs;
+use super::code_cache::{CodeCacheArgs, passing};
 use super::reloadable::settled;
 use super::serve::ServeError;
 use super::wanted::Wanted;
@@ -19,7 +20,7 @@ use crate::conformance::Dialect;
 use crate::control::Reloaded;
 use crate::files;
 use crate::module::{Digest, Engine, LoadError, Module};
-use crate::registry::{Mount, Mounts, Registry};
+use crate::registry::{Examiner, Mount, Mounts, Registry};
 use crate::state::{StateReader, Watch, watch};
 
 /// What the command line says of modules.
@@ -59,13 +60,13 @@ struct Watched {
 
 impl Modules {
     /// Loads all that is to be mounted.
-    pub(super) fn load(origin: Origin, config: &Config) -> Result<Self, ServeError> {
+    pub(super) async fn load(origin: Origin, config: &Config) -> Result<Self, ServeError> {
         let mut loaded = Vec::new();
         for wanted in Wanted::all(config, origin.module.as_deref(), origin.dialect) {
             let bytes = wanted.read()?;
             let engine = origin.code_cache.engine(wanted.engine())?;
-            let module = compiled(&engine, &wanted, &bytes);
-            let mount = Arc::new(wanted.mount(module.map_err(|error| wanted.fault(error))?));
+            let module = compiled(&engine, &wanted, &bytes).await?;
+            let mount = Arc::new(wanted.mount(module));
             let file = wanted.name_of_file();
             let digest = Digest::of(&bytes);
             info!(mount = %mount.path(), name = wanted.name, file, %digest, "loaded the module");
@@ -128,7 +129,8 @@ impl Modules {
             let path = wanted.path.to_string();
             if let Some(before) = before.filter(|before| before.is(&wanted, digest)) {
                 report.kept.push(path);
-                next.push(before.clone());
+                // Of the file as it is now: what is there may have been swapped in.
+                next.push(Loaded { digest, ..before.clone() });
                 continue;
             }
             if let Some(before) = before {
@@ -142,7 +144,7 @@ impl Modules {
             }
             // There is a way back to what had the same limits and grants only.
             let same = before.filter(|before| before.wanted == wanted);
-            let mount = self.mount(&wanted, &bytes, same.map(|before| &*before.mount)).await?;
+            let mount = self.mount(&wanted, bytes, same.map(|before| &*before.mount)).await?;
             let mount = looked_at(mount, &wanted, state).await?;
             let watched = self.watched(&wanted, &mount, state)?;
             next.push(Loaded { wanted, digest, mount, watched });
@@ -172,7 +174,7 @@ impl Modules {
     async fn mount(
         &self,
         wanted: &Wanted,
-        bytes: &[u8],
+        bytes: Cow<'static, [u8]>,
         same: Option<&Mount>,
     ) -> Result<Mount, ServeError> {
         let engine = if let Some(mount) = same {
@@ -180,9 +182,10 @@ impl Modules {
         } else {
             self.origin.code_cache.engine(wanted.engine())?
         };
-        let name = wanted.name_of_file();
-        let module = Module::from_untrusted_bytes(&engine, &name, bytes, wanted.swap.memory);
-        let module = timeout(wanted.swap.time, module).await.map_err(|_| wanted.too_slow())?;
+        // It leaves the processors to the requests.
+        let (aside, of) = (engine.clone(), wanted.clone());
+        let loading = async move { load(&aside, &of, &bytes).await };
+        let module = Examiner::default().aside(loading).await.map_err(ServeError::Start)??;
         let mount = wanted.mount(module.map_err(|error| wanted.fault(error))?);
         Ok(match same {
             Some(before) => mount.in_place_of(before),
@@ -202,7 +205,7 @@ impl Modules {
             return Ok(None);
         };
         info!(mount = %mount.path(), file = %file.display(), "watching the module's file");
-        let module = Arc::new(WatchedModule::new(mount, file, state));
+        let module = Arc::new(WatchedModule::new(mount, file, wanted.sha256, state));
         let looking = Arc::clone(&module);
         let watch = watch(file, move || looking.look()).map_err(ServeError::Watch)?;
         Ok(Some(Arc::new(Watched { module, _watch: watch })))
@@ -243,16 +246,38 @@ async fn looked_at(
 
 /// A module; where it cannot be loaded because what is kept of it is damaged, it
 /// is compiled again.
-fn compiled(engine: &Engine, wanted: &Wanted, bytes: &[u8]) -> Result<Module, LoadError> {
-    let name = wanted.name_of_file();
-    let error = match Module::from_bytes(engine, &name, bytes) {
+async fn compiled(engine: &Engine, wanted: &Wanted, bytes: &[u8]) -> Result<Module, ServeError> {
+    let error = match load(engine, wanted, bytes).await? {
         Ok(module) => return Ok(module),
         Err(error) => error,
     };
-    let Some(folder) = engine.code_cache().map(Path::to_owned) else { return Err(error) };
-    let Ok(fresh) = Engine::with(wanted.engine()) else { return Err(error) };
-    let module = Module::from_bytes(&fresh, &name, bytes).map_err(|_| error)?;
+    let may_be_damage = matches!(error, LoadError::Invalid { .. } | LoadError::Compiler { .. });
+    let Some(folder) = engine.code_cache().filter(|_| may_be_damage) else {
+        return Err(wanted.fault(error));
+    };
+    // Where it can be compiled at all, within the same bounds.
+    let (other, _folder) = passing(wanted.engine())?;
+    if load(&other, wanted, bytes).await?.is_err() {
+        return Err(wanted.fault(error));
+    }
+    let fresh = Engine::with(wanted.engine())?;
+    let module = Module::from_bytes(&fresh, &wanted.name_of_file(), bytes);
     let folder = folder.display();
     warn!("code cache {folder}: what is kept there is damaged, and not used; remove the folder");
-    Ok(module)
+    module.map_err(|error| wanted.fault(error))
+}
+
+/// A module, compiled within the bounds that its mount has for that; the one that
+/// comes along needs none.
+async fn load(
+    engine: &Engine,
+    wanted: &Wanted,
+    bytes: &[u8],
+) -> Result<Result<Module, LoadError>, ServeError> {
+    let name = wanted.name_of_file();
+    if wanted.file.is_none() {
+        return Ok(Module::from_bytes(engine, &name, bytes));
+    }
+    let module = Module::from_untrusted_bytes(engine, &name, bytes, wanted.swap.memory);
+    timeout(wanted.swap.time, module).await.map_err(|_| wanted.too_slow())
 }

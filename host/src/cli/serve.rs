@@ -149,7 +149,7 @@ async fn serve(args: &ServeArgs) -> Result<(), ServeError> {
         code_cache: args.code_cache.clone(),
         watch: args.watch,
     };
-    let modules = Arc::new(Modules::load(origin, &config)?);
+    let modules = Arc::new(Modules::load(origin, &config).await?);
     let limits = descriptors::bounded(config.http.clone(), config.extension.len() + 1);
     let listener = listen(&address).await?;
     if let Some(upstream) = sources.upstream.take() {

@@ -9,9 +9,7 @@ use super::serve::ServeError;
 use crate::config::Config;
 use crate::conformance::Dialect;
 use crate::files;
-use crate::module::{
-    API, Digest, EngineOptions, Grants, Included, Limits, LoadError, MOST_BYTES, Module,
-};
+use crate::module::{API, Digest, EngineOptions, Grants, Included, Limits, LoadError, Module};
 use crate::registry::{FaultBudget, Mount, MountPath, SwapLimits};
 
 /// A mount, as the settings want it.
@@ -21,7 +19,8 @@ pub(super) struct Wanted {
     pub(super) path: MountPath,
     /// Where its module is; nothing where it is the one that comes with this.
     pub(super) file: Option<PathBuf>,
-    sha256: Option<Digest>,
+    /// The one that it has to be.
+    pub(super) sha256: Option<Digest>,
     grants: Grants,
     wasi: bool,
     dialect: Dialect,
@@ -73,7 +72,7 @@ impl Wanted {
 
     /// The component, which is the one that was meant.
     pub(super) fn read(&self) -> Result<Cow<'static, [u8]>, ServeError> {
-        self.read_by(|file| files::read(file, MOST_BYTES))
+        self.read_by(|file| files::read(file, self.swap.size.as_u64()))
     }
 
     /// The same of a file that may just be written, and that nobody vouches for.
@@ -87,8 +86,14 @@ impl Wanted {
     ) -> Result<Cow<'static, [u8]>, ServeError> {
         let bytes = match &self.file {
             None => Cow::Borrowed(self.comes_along()),
-            Some(file) => Cow::Owned(read(file).map_err(|source| {
-                self.fault(LoadError::Unreadable { file: file.clone(), source })
+            Some(file) => Cow::Owned(read(file).map_err(|source| match source.kind() {
+                io::ErrorKind::FileTooLarge => {
+                    let most = self.swap.size;
+                    self.unfit(format!(
+                        "it is larger than {most}; raise swap.size where that is right"
+                    ))
+                }
+                _ => self.fault(LoadError::Unreadable { file: file.clone(), source }),
             })?),
         };
         let digest = Digest::of(&bytes);

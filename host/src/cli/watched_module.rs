@@ -20,6 +20,8 @@ const TURN: Duration = Duration::from_millis(500);
 pub(super) struct WatchedModule {
     mount: Arc<Mount>,
     file: PathBuf,
+    /// The one that the settings want.
+    sha256: Option<Digest>,
     state: StateReader,
     runtime: Handle,
     /// What is not tried again until it is another one.
@@ -28,11 +30,17 @@ pub(super) struct WatchedModule {
 
 impl WatchedModule {
     /// Of the module that is in service, and the file that it is from.
-    pub(super) fn new(mount: &Arc<Mount>, file: &Path, state: &StateReader) -> Self {
+    pub(super) fn new(
+        mount: &Arc<Mount>,
+        file: &Path,
+        sha256: Option<Digest>,
+        state: &StateReader,
+    ) -> Self {
         Self {
             last: Mutex::new(mount.module().digest()),
             mount: Arc::clone(mount),
             file: file.to_owned(),
+            sha256,
             state: state.clone(),
             runtime: Handle::current(),
         }
@@ -62,7 +70,8 @@ impl WatchedModule {
         if *last == digest {
             return debug!(%mount, file = name, %digest, "the module's file is as it was");
         }
-        let candidate = Candidate::new(Source::Bytes { name, bytes });
+        let source = Source::Bytes { name, bytes };
+        let candidate = Candidate { sha256: self.sha256, ..Candidate::new(source) };
         loop {
             let report = self.runtime.block_on(self.mount.swap(candidate.clone(), &self.state));
             match report.outcome {

@@ -21,10 +21,11 @@ pub struct ExtensionConfig {
     /// the extension of this name that comes with `relayer-rest`.
     pub module: Option<PathBuf>,
     /// The SHA-256 of the component, in hexadecimal digits. Another one is not
-    /// loaded; what is swapped in later is another matter. Default: any.
+    /// loaded, nor taken when the file changes; what is swapped in by hand is
+    /// another matter. Default: any.
     pub sha256: Option<Digest>,
     /// The interfaces of the contract that it may import: `version`, `chains`,
-    /// `state`, `snapshot`, `request` and `log`. Default: none; of an extension
+    /// `state`, `snapshot`, `request`, `mount` and `log`. Default: none; of an extension
     /// that comes with `relayer-rest`, those that it needs.
     pub grants: Option<Grants>,
     /// Whether it may import WASI, too, of which nothing leads outside. Default:

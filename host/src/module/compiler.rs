@@ -22,7 +22,6 @@ use wasmtime::component::Component;
 use super::load::MOST_BYTES;
 use super::load_error::LoadError;
 use super::{encode, engine};
-use crate::priority;
 
 /// The most that is read of what a compiler says.
 const MOST_SAID: u64 = 4 << 10;
@@ -42,7 +41,6 @@ pub struct CodeCache {
 struct Compiler {
     program: PathBuf,
     args: Vec<OsString>,
-    is_waited_for: bool,
 }
 
 /// A process that is gone with this.
@@ -60,21 +58,11 @@ impl CodeCache {
     /// time and memory are bounded. It is to be of the same build as this one,
     /// and is given the folder and a number of bytes as its last arguments,
     /// and the component on stdin: all that [`compile`] asks for. An error it
-    /// prints on stdout, with the status 1.
+    /// prints on stdout, with the status 1. Its priority is that of the thread
+    /// which asks.
     #[must_use]
     pub fn with_compiler(mut self, program: PathBuf, args: Vec<OsString>) -> Self {
-        self.compiler = Some(Compiler { program, args, is_waited_for: false });
-        self
-    }
-
-    /// Has its compiler work with the priority of the thread that asks: for a
-    /// command that somebody waits for. Otherwise it comes after what this
-    /// process serves.
-    #[must_use]
-    pub fn waited_for(mut self) -> Self {
-        if let Some(compiler) = &mut self.compiler {
-            compiler.is_waited_for = true;
-        }
+        self.compiler = Some(Compiler { program, args });
         self
     }
 
@@ -110,7 +98,7 @@ impl CodeCache {
 
 impl Compiler {
     fn start(&self, folder: &Path, memory: ByteSize) -> io::Result<Process> {
-        let process = Command::new(&self.program)
+        Command::new(&self.program)
             .args(&self.args)
             .arg(folder)
             .arg(memory.as_u64().to_string())
@@ -118,11 +106,7 @@ impl Compiler {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
-            .map(Process)?;
-        if !self.is_waited_for {
-            priority::lower_process(process.0.id());
-        }
-        Ok(process)
+            .map(Process)
     }
 }
 

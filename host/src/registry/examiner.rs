@@ -1,4 +1,4 @@
-//! The thread on which a mount's candidates are looked at, one after the other.
+//! The thread on which candidates for mounts are looked at, one after the other.
 //!
 //! It leaves the processors to the requests. It is kept for the next candidate:
 //! a thread each would leave its memory behind in another place each time.
@@ -18,14 +18,14 @@ type Work = Box<dyn FnOnce(&Runtime) + Send>;
 
 /// A thread that is started when there is something to do, and ends with this.
 #[derive(Default)]
-pub(super) struct Examiner {
+pub(crate) struct Examiner {
     thread: Mutex<Option<Sender<Work>>>,
 }
 
 impl Examiner {
     /// Does this when what was given before is done; it is given up when what is
     /// returned is dropped.
-    pub(super) async fn aside<T: Send + 'static>(
+    pub(crate) async fn aside<T: Send + 'static>(
         &self,
         work: impl Future<Output = T> + Send + 'static,
     ) -> io::Result<T> {
