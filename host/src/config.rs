@@ -49,7 +49,8 @@ pub struct ModuleConfig {
     /// Default: the module that comes with `relayer-rest`.
     pub file: Option<PathBuf>,
     /// The SHA-256 of the component, in hexadecimal digits. Another one is not
-    /// loaded; what is swapped in later is another matter. Default: any.
+    /// loaded, nor taken when the file changes; what is swapped in by hand is
+    /// another matter. Default: any.
     pub sha256: Option<Digest>,
     /// The dialect of the API, `0.7`, `1.13` or `any`: that of the module which
     /// comes with `relayer-rest`, and of those that are swapped in where the

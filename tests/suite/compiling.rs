@@ -87,10 +87,13 @@ async fn what_is_hard_to_compile_keeps_no_server_from_saying_so() {
         {
             fs::write(&config, format!("[swap]\n{bound}\n{module}\n")).unwrap();
             let args = ["--listen", "127.0.0.1:0", "--config", &config, "--code-cache", &cache];
-            let ended = command::run(Path::new(PROGRAM), &args).await;
-            assert_eq!(ended.status, Some(2), "{}", ended.stderr);
+            let started = command::run(Path::new(PROGRAM), &args).await;
+            assert_eq!(started.status, Some(2), "{}", started.stderr);
+            let checked = command::run(Path::new(PROGRAM), &["config", "check", &config]).await;
+            assert_eq!(checked.status, Some(1), "{}", checked.stderr);
             for part in parts {
-                assert!(ended.stderr.contains(part), "{part} is not in: {}", ended.stderr);
+                assert!(started.stderr.contains(part), "{part} is not in: {}", started.stderr);
+                assert!(checked.stdout.contains(part), "{part} is not in: {}", checked.stdout);
             }
         }
     }
@@ -152,10 +155,13 @@ async fn what_compiles_is_gone_with_the_server() {
             _ => panic!("more than one"),
         }
     };
-    // It leaves the processors to the requests.
-    while nice(&format!("/proc/{compiler}/stat")) != "10" {
+    // It is as good as gone by now, whatever else there is to say of it.
+    let oom = format!("/proc/{compiler}/oom_score_adj");
+    while fs::read_to_string(&oom).unwrap() != "1000\n" {
         sleep(Duration::from_millis(1)).await;
     }
+    // It leaves the processors to the requests.
+    assert_eq!(nice(&format!("/proc/{compiler}/stat")), "10");
     kill_process(Pid::from_raw(serving.id()).unwrap(), Signal::KILL).unwrap();
     serving.ended().await;
     swapping.await.unwrap().unwrap_err();
@@ -222,11 +228,17 @@ async fn check_compiles_with_the_priority_it_has() {
     let number = check.id().unwrap().try_into().unwrap();
     let own = nice(&format!("/proc/{number}/stat"));
     let compiler = loop {
+        assert_eq!(check.try_wait().unwrap(), None);
         if let [compiler] = children(number)[..] {
             break compiler;
         }
         sleep(Duration::from_millis(1)).await;
     };
+    // When it has done all that it does with itself.
+    let oom = format!("/proc/{compiler}/oom_score_adj");
+    while fs::read_to_string(&oom).unwrap() != "1000\n" {
+        sleep(Duration::from_millis(1)).await;
+    }
     for _ in 0..20 {
         assert_eq!(nice(&format!("/proc/{compiler}/stat")), own);
         sleep(Duration::from_millis(10)).await;

@@ -485,11 +485,11 @@ async fn a_file_that_changes_while_the_server_starts_is_swapped_in() {
 async fn a_file_that_took_too_long_is_tried_again_when_it_is_touched() {
     let folder = folder();
     let path = file(&folder, "api.wasm", component::of_answer(204, "a", b"b"));
-    let config = file(&folder, "c.toml", "[module]\ndialect = 'any'\n[swap]\ntime = '3s'");
+    let config = file(&folder, "c.toml", "[module]\ndialect = 'any'\n[swap]\ntime = '5s'");
     let mut serving = serve(&["--module", &path, "--watch", "--config", &config]).await;
     for _ in 0..2 {
         fs::write(&path, component::hard_to_compile(16_000)).unwrap();
-        serving.logged("takes longer than 3s to look at").await;
+        serving.logged("takes longer than 5s to look at").await;
     }
 }
 

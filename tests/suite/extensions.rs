@@ -189,7 +189,7 @@ async fn the_same_module_again_ends_an_outage_where_it_answers() {
     assert_eq!(http.get("/ext/tool/0").await.error_name(), "ExtensionUnavailable");
     server.publisher.set_chains(vec![chain()]).unwrap();
     let trial = Candidate { dry_run: true, ..candidate(needy.clone()) };
-    assert_eq!(mount.swap(trial, &state).await.outcome, Outcome::Unchanged);
+    assert_eq!(mount.swap(trial, &state).await.outcome, Outcome::DryRun);
     assert_eq!(http.get("/ext/tool/0").await.error_name(), "ExtensionUnavailable");
     assert_eq!(mount.swap(candidate(needy), &state).await.outcome, Outcome::PutBack);
     assert_eq!(mount.status().outage, None);

@@ -6,7 +6,7 @@ use clap::Subcommand;
 
 use super::code_cache::passing;
 use super::wanted::Wanted;
-use super::{Failure, Ran, block_on, print, print_text};
+use super::{Failure, Ran, block_on, modules, print, print_text};
 use crate::config::{Config, DEFAULT};
 use crate::module::Module;
 
@@ -58,7 +58,6 @@ fn check(config: &Config) -> Result<Ran, Failure> {
 fn load(wanted: &Wanted) -> Result<Module, Failure> {
     let bytes = wanted.read()?;
     let (engine, _folder) = passing(wanted.engine())?;
-    let (name, memory) = (wanted.name_of_file(), wanted.swap.memory);
-    let module = block_on(Module::from_untrusted_bytes(&engine, &name, &bytes, memory))?;
+    let module = block_on(modules::load(&engine, wanted, &bytes))??;
     Ok(module.map_err(|error| wanted.fault(error))?)
 }

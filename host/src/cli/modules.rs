@@ -251,7 +251,7 @@ async fn compiled(engine: &Engine, wanted: &Wanted, bytes: &[u8]) -> Result<Modu
         Ok(module) => return Ok(module),
         Err(error) => error,
     };
-    let may_be_damage = matches!(error, LoadError::Invalid { .. } | LoadError::Compiler { .. });
+    let may_be_damage = matches!(error, LoadError::Invalid { .. });
     let Some(folder) = engine.code_cache().filter(|_| may_be_damage) else {
         return Err(wanted.fault(error));
     };
@@ -269,7 +269,7 @@ async fn compiled(engine: &Engine, wanted: &Wanted, bytes: &[u8]) -> Result<Modu
 
 /// A module, compiled within the bounds that its mount has for that; the one that
 /// comes along needs none.
-async fn load(
+pub(super) async fn load(
     engine: &Engine,
     wanted: &Wanted,
     bytes: &[u8],

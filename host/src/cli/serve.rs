@@ -127,7 +127,7 @@ pub(super) fn run(args: &ServeArgs) -> Result<Ran, Failure> {
 async fn serve(args: &ServeArgs) -> Result<(), ServeError> {
     // First of all: whoever wants this to end while it starts need not wait
     // for more than that.
-    let shutdown = signals::shutdown().map_err(ServeError::Start)?;
+    let mut shutdown = Box::pin(signals::shutdown().map_err(ServeError::Start)?);
     let hangup = signals::Hangup::catch().map_err(ServeError::Start)?;
     let config = args.config.as_deref().map(Config::read).transpose()?.unwrap_or_default();
     let publisher = StatePublisher::new();
@@ -149,7 +149,10 @@ async fn serve(args: &ServeArgs) -> Result<(), ServeError> {
         code_cache: args.code_cache.clone(),
         watch: args.watch,
     };
-    let modules = Arc::new(Modules::load(origin, &config).await?);
+    let modules = tokio::select! {
+        loaded = Modules::load(origin, &config) => Arc::new(loaded?),
+        () = &mut shutdown => return Ok(()),
+    };
     let limits = descriptors::bounded(config.http.clone(), config.extension.len() + 1);
     let listener = listen(&address).await?;
     if let Some(upstream) = sources.upstream.take() {

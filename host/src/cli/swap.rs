@@ -91,10 +91,10 @@ fn text(report: &SwapReport) -> Vec<String> {
         Outcome::DryRun => lines.push(format!("nothing was changed: {from} serves; {to} could")),
         Outcome::Unchanged => lines.push(format!("nothing to do: {from} serves already")),
         Outcome::PutBack => lines.push(format!("back in service: {from}")),
-        Outcome::Refused { message, .. } => {
+        Outcome::Refused { message, reason } => {
             lines.push(format!("refused: {message}"));
-            // It may be the one that was given.
-            if from != to {
+            // It may be the one that was given, and that is out of service.
+            if from != to || *reason != Refusal::Faults {
                 lines.push(format!("{from} goes on to serve"));
             }
         }

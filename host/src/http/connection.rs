@@ -138,7 +138,7 @@ fn answer(
         let (head, body) = request.into_parts();
         let request = Request::from_parts(head, ());
         let awaited = liveness.waits_for_body();
-        let discarded = request_check::discard(body, &limits).await;
+        let discarded = request_check::discard(body, &limits, &awaited).await;
         drop(awaited);
         let response = match discarded {
             Err(error) => {

@@ -16,6 +16,9 @@ struct Counts {
     refused: AtomicU64,
 }
 
+/// A connection that is open.
+pub(super) struct Counted(Arc<Counts>);
+
 impl ConnectionTally {
     /// The connections, as they are now.
     #[must_use]
@@ -28,16 +31,20 @@ impl ConnectionTally {
         }
     }
 
-    pub(super) fn accepted(&self) {
+    /// One is served, as long as what is returned lives.
+    pub(super) fn accepted(&self) -> Counted {
         self.0.accepted.fetch_add(1, Relaxed);
         self.0.open.fetch_add(1, Relaxed);
-    }
-
-    pub(super) fn ended(&self) {
-        self.0.open.fetch_sub(1, Relaxed);
+        Counted(Arc::clone(&self.0))
     }
 
     pub(super) fn refused(&self) {
         self.0.refused.fetch_add(1, Relaxed);
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.open.fetch_sub(1, Relaxed);
     }
 }

@@ -23,8 +23,8 @@ pub(super) struct Liveness {
     silent_since: AtomicU32,
     /// The requests of HTTP/2 that are being handled. One of HTTP/1 is `BUSY`.
     handled: AtomicU32,
-    /// The requests whose bodies have not come yet, and since when one has waited
-    /// for its.
+    /// The requests whose bodies have not come yet, and since when nothing has come
+    /// of them.
     bodies: AtomicU32,
     body_since: AtomicU32,
     /// The answers of HTTP/2 that are not yet taken.
@@ -181,20 +181,23 @@ impl Liveness {
 
     /// A request came whose body is to come yet, as long as what is returned lives.
     pub(super) fn waits_for_body(self: &Arc<Self>) -> AwaitedBody {
-        if self.bodies.fetch_add(1, Relaxed) == 0 {
-            self.body_since.store(self.clock.now(), Relaxed);
-        }
-        AwaitedBody(Arc::clone(self))
+        let awaited = AwaitedBody(Arc::clone(self));
+        awaited.goes_on();
+        self.bodies.fetch_add(1, Relaxed);
+        awaited
     }
 
-    /// For how many seconds all of its requests have waited for their bodies.
+    /// For how many seconds nothing has come of the bodies for which all of its
+    /// requests wait, less the one that has begun; nothing where that is none.
     fn bodiless(&self) -> Option<u32> {
         let requests = match self.asked.load(Relaxed) {
             SEVERAL => self.handled.load(Relaxed),
             _ => 1,
         };
         let is_all = requests > 0 && self.bodies.load(Relaxed) == requests;
-        is_all.then(|| self.clock.now().saturating_sub(self.body_since.load(Relaxed)))
+        let since = self.body_since.load(Relaxed);
+        let silent = self.clock.now().saturating_sub(since).saturating_sub(1);
+        (is_all && silent > 0).then_some(silent)
     }
 
     /// How dispensable it is, where it is not doing anything: one that never was
@@ -281,6 +284,13 @@ impl Drop for Handling {
     fn drop(&mut self) {
         self.0.handled.fetch_sub(1, Relaxed);
         self.0.waits();
+    }
+}
+
+impl AwaitedBody {
+    /// Some of it came.
+    pub(super) fn goes_on(&self) {
+        self.0.body_since.store(self.0.clock.now(), Relaxed);
     }
 }
 
@@ -381,9 +391,17 @@ mod tests {
         let one = Arc::new(Liveness::new(clock.clone()));
         one.begins();
         assert_eq!(one.idleness(), None);
+        clock.tick();
         let body = one.waits_for_body();
         clock.tick();
+        // It may be on its way.
+        assert_eq!(one.idleness(), None);
+        clock.tick();
         assert_eq!((one.idleness(), one.silent()), (Some((false, 1)), None));
+        body.goes_on();
+        assert_eq!(one.idleness(), None);
+        (0..3).for_each(|_| clock.tick());
+        assert_eq!(one.idleness(), Some((false, 2)));
         drop(body);
         assert_eq!(one.idleness(), None);
 
@@ -391,8 +409,9 @@ mod tests {
         let (_first, second) = (several.begins_one(), several.begins_one());
         let _awaited = several.waits_for_body();
         assert_eq!(several.idleness(), None);
+        (0..2).for_each(|_| clock.tick());
+        assert_eq!(several.idleness(), None);
         drop(second);
-        clock.tick();
         assert_eq!(several.idleness(), Some((false, 1)));
     }
 

@@ -99,10 +99,13 @@ impl Open {
         }
         let liveness = Arc::new(Liveness::new(self.clock.clone()));
         let serve = connection::serve(stream, self.connections.clone(), Arc::clone(&liveness));
-        let task = self.tasks.spawn(serve);
+        let counted = self.tally.accepted();
+        let task = self.tasks.spawn(async move {
+            serve.await;
+            drop(counted);
+        });
         *self.peers.entry(peer).or_default() += 1;
         self.count += 1;
-        self.tally.accepted();
         self.known.insert(task.id(), Known { liveness, peer, number: self.count });
     }
 
@@ -113,7 +116,6 @@ impl Open {
             Some(Err(error)) => error.id(),
             None => return std::future::pending().await,
         };
-        self.tally.ended();
         if let Some(Known { peer, .. }) = self.known.remove(&id)
             && let Some(count) = self.peers.get_mut(&peer)
         {

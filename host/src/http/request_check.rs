@@ -10,6 +10,7 @@ use tokio::time::timeout;
 
 use super::error::HostError;
 use super::limits::HttpLimits;
+use super::liveness::AwaitedBody;
 
 /// Looks at a request's head.
 pub(super) fn head<B>(request: &Request<B>, limits: &HttpLimits) -> Result<(), HostError> {
@@ -57,7 +58,11 @@ fn is_of_a_host(byte: u8) -> bool {
 }
 
 /// Reads what a request has for a body, and forgets it: no route wants one.
-pub(super) async fn discard(body: Incoming, limits: &HttpLimits) -> Result<(), HostError> {
+pub(super) async fn discard(
+    body: Incoming,
+    limits: &HttpLimits,
+    awaited: &AwaitedBody,
+) -> Result<(), HostError> {
     let most = limits.body.as_u64();
     if body.size_hint().lower() > most {
         return Err(HostError::BodyTooLarge);
@@ -65,6 +70,7 @@ pub(super) async fn discard(body: Incoming, limits: &HttpLimits) -> Result<(), H
     let mut body = Limited::new(body, usize::try_from(most).unwrap_or(usize::MAX));
     let read = async {
         while let Some(frame) = body.frame().await {
+            awaited.goes_on();
             // A connection that is gone is closed by who serves it.
             frame.map_err(|error| {
                 let is_large = error.is::<LengthLimitError>();

@@ -4,7 +4,7 @@
 use tracing::{Level, warn};
 
 use super::call::ModuleRequest;
-use super::limits::{Limits, bytes};
+use super::limits::bytes;
 use super::load::Module;
 use super::wire;
 use crate::log_rate::Allowed;
@@ -23,10 +23,13 @@ pub(super) struct GuestLog {
 }
 
 impl GuestLog {
-    pub(super) fn new(limits: &Limits, request: &ModuleRequest) -> Self {
-        let line =
-            LINE + shown(request.method.as_str()).len() + shown(request.target.as_str()).len();
-        Self { left: bytes(limits.log), line, is_over: false }
+    pub(super) fn new(module: &Module, request: &ModuleRequest) -> Self {
+        // Each line has the whole path, escaped.
+        let prefix = if module.is_api() { 0 } else { module.mount().len() };
+        let path = shown(request.target.path()).chars();
+        let path: usize = path.map(|character| character.escape_debug().len()).sum();
+        let line = LINE + shown(request.method.as_str()).len() + prefix + path;
+        Self { left: bytes(module.limits().log), line, is_over: false }
     }
 
     /// Writes a line, in the present span.

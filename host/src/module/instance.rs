@@ -108,7 +108,7 @@ impl Module {
         let wasi = || Wasi::new(self, &request, &span, snapshot.changed().time);
         let call = Call {
             wasi: has_wasi.then(|| Box::new(wasi())),
-            log: GuestLog::new(self.limits(), &request),
+            log: GuestLog::new(self, &request),
             view: View::new(snapshot, request),
             span,
             limiter: Limiter::new(self.limits()),

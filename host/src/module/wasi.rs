@@ -101,7 +101,7 @@ impl Wasi {
         changed: SystemTime,
     ) -> Self {
         let time = Time { changed, is_read: Arc::default() };
-        let log = Arc::new(Mutex::new(GuestLog::new(module.limits(), request)));
+        let log = Arc::new(Mutex::new(GuestLog::new(module, request)));
         let lines = |level| Lines::new(level, module, span, &log);
         let context = WasiCtxBuilder::new()
             .wall_clock(time.clone())

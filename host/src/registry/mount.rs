@@ -265,12 +265,15 @@ impl Mount {
         self.set_out(false);
     }
 
-    /// Puts a module back that was out of service, where it still is.
-    pub(super) fn put_back(&self, failed: &Arc<Active>, backoff: Backoff) {
+    /// Puts a module back that was out of service; or says that another is there
+    /// by now, and leaves that.
+    pub(super) fn put_back(&self, failed: &Arc<Active>, backoff: Backoff) -> bool {
         let _past = self.past();
-        if Arc::ptr_eq(&self.active(), failed) {
+        let is_there = Arc::ptr_eq(&self.active(), failed);
+        if is_there {
             self.put(Arc::new(Active::back(failed.module.clone(), backoff)));
         }
+        is_there
     }
 
     /// Puts a module into service in place of this one; or says that another

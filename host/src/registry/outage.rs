@@ -91,7 +91,8 @@ async fn bring_back(
             Ok(()) => {
                 drop(outage);
                 info!(mount = %mount.path(), "the extension answers, and is back in service");
-                return mount.put_back(&failed, backoff);
+                mount.put_back(&failed, backoff);
+                return;
             }
             Err(reason) => {
                 wait = backoff.next();

@@ -174,8 +174,10 @@ impl Mount {
         };
         let found = match timeout(self.limits.time, examination.run()).await {
             Ok(Ok(Some(found))) => found,
-            Ok(Ok(None)) if dry_run || !self.is_out() => return Outcome::Unchanged,
-            Ok(Ok(None)) => return self.look_again(&active, &report.candidate, state).await,
+            Ok(Ok(None)) if !self.is_out() => return Outcome::Unchanged,
+            Ok(Ok(None)) => {
+                return self.look_again(&active, &report.candidate, dry_run, state).await;
+            }
             Ok(Err(Refused(reason, message))) => return Outcome::Refused { reason, message },
             Err(_) => {
                 let step = self.candidate().as_ref().map(|candidate| candidate.step);
@@ -207,10 +209,13 @@ impl Mount {
         if self.exchange(module, &active) {
             return Outcome::Exchanged;
         }
+        self.changed(&report.candidate)
+    }
+
+    fn changed(&self, name: &str) -> Outcome {
         let message = format!(
-            "mount {}: another module came into service while {} was looked at; swap again",
-            self.path(),
-            report.candidate
+            "mount {}: another module came into service while {name} was looked at; swap again",
+            self.path()
         );
         Outcome::Refused { reason: Refusal::Changed, message }
     }
@@ -222,14 +227,16 @@ impl Mount {
         self: &Arc<Self>,
         failed: &Arc<Active>,
         name: &str,
+        dry_run: bool,
         state: &StateReader,
     ) -> Outcome {
         let found = timeout(self.limits.time, self.look(state)).await;
         let still = match found {
-            Ok(Ok(())) => {
-                self.put_back(failed, failed.backoff(self.budget()));
+            Ok(Ok(())) if dry_run => return Outcome::DryRun,
+            Ok(Ok(())) if self.put_back(failed, failed.backoff(self.budget())) => {
                 return Outcome::PutBack;
             }
+            Ok(Ok(())) => return self.changed(name),
             Ok(Err(reason)) => reason,
             Err(_) => format!("it takes longer than {:?} to look at", self.limits.time),
         };
