@@ -216,6 +216,27 @@ async fn candidates_are_looked_at_with_less_priority() {
     assert_eq!(nice, ["10"]);
 }
 
+/// Before it has come so far as to listen.
+#[tokio::test]
+async fn a_server_that_is_told_to_end_while_it_starts_does_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let module = folder.path().join("hard.wasm");
+    fs::write(&module, component::hard_to_compile(MANY)).unwrap();
+    let mut serve = Command::new(PROGRAM);
+    serve.args(["--listen", "127.0.0.1:0", "--no-control", "--module"]).arg(module);
+    serve.arg("--code-cache").arg(folder.path().join("cache")).kill_on_drop(true);
+    let mut serve = serve.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let number = serve.id().unwrap().try_into().unwrap();
+    while children(number).is_empty() {
+        assert_eq!(serve.try_wait().unwrap(), None);
+        sleep(Duration::from_millis(1)).await;
+    }
+    kill_process(Pid::from_raw(number).unwrap(), Signal::TERM).unwrap();
+    let ended = serve.wait_with_output().await.unwrap();
+    assert_eq!(ended.status.code(), Some(0));
+    assert_eq!(ended.stdout, b"", "it does not listen first");
+}
+
 /// Somebody waits for it, on a machine that may be busy.
 #[tokio::test]
 async fn check_compiles_with_the_priority_it_has() {

@@ -40,6 +40,8 @@ pub(super) struct Modules {
     origin: Origin,
     http: HttpLimits,
     loaded: tokio::sync::Mutex<Vec<Loaded>>,
+    /// Where what is read again is loaded: one thread, for the sake of memory.
+    examiner: Examiner,
 }
 
 /// A mount, and what it is from.
@@ -77,6 +79,7 @@ impl Modules {
             origin,
             http: config.http.clone(),
             loaded: loaded.into(),
+            examiner: Examiner::default(),
         })
     }
 
@@ -185,7 +188,7 @@ impl Modules {
         // It leaves the processors to the requests.
         let (aside, of) = (engine.clone(), wanted.clone());
         let loading = async move { load(&aside, &of, &bytes).await };
-        let module = Examiner::default().aside(loading).await.map_err(ServeError::Start)??;
+        let module = self.examiner.aside(loading).await.map_err(ServeError::Start)??;
         let mount = wanted.mount(module.map_err(|error| wanted.fault(error))?);
         Ok(match same {
             Some(before) => mount.in_place_of(before),
