@@ -567,7 +567,8 @@ struct Held {
 /// What the server has when nobody wants anything of it. It asks its relayer all
 /// the time: of the files, the fewest that there are at one of some moments.
 async fn settled(process: i32) -> Held {
-    sleep(Duration::from_secs(6)).await;
+    // Threads for what blocks are kept for ten seconds.
+    sleep(Duration::from_secs(12)).await;
     let names = fs::read_dir(format!("/proc/{process}/task")).unwrap().filter_map(|thread| {
         // One may have ended since.
         fs::read_to_string(thread.ok()?.path().join("comm")).ok()
