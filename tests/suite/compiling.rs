@@ -56,6 +56,14 @@ fn nice(file: &str) -> String {
     stat.rsplit(')').next().unwrap().split_whitespace().nth(16).unwrap().to_owned()
 }
 
+/// Waits until a compiler has done all that it does with itself.
+async fn confined(compiler: i32) {
+    let oom = format!("/proc/{compiler}/oom_score_adj");
+    while fs::read_to_string(&oom).unwrap() != "1000\n" {
+        sleep(Duration::from_millis(1)).await;
+    }
+}
+
 #[tokio::test]
 async fn what_takes_too_long_to_compile_is_stopped() {
     let folder = tempfile::tempdir().unwrap();
@@ -156,10 +164,7 @@ async fn what_compiles_is_gone_with_the_server() {
         }
     };
     // It is as good as gone by now, whatever else there is to say of it.
-    let oom = format!("/proc/{compiler}/oom_score_adj");
-    while fs::read_to_string(&oom).unwrap() != "1000\n" {
-        sleep(Duration::from_millis(1)).await;
-    }
+    confined(compiler).await;
     // It leaves the processors to the requests.
     assert_eq!(nice(&format!("/proc/{compiler}/stat")), "10");
     kill_process(Pid::from_raw(serving.id()).unwrap(), Signal::KILL).unwrap();
@@ -255,11 +260,7 @@ async fn check_compiles_with_the_priority_it_has() {
         }
         sleep(Duration::from_millis(1)).await;
     };
-    // When it has done all that it does with itself.
-    let oom = format!("/proc/{compiler}/oom_score_adj");
-    while fs::read_to_string(&oom).unwrap() != "1000\n" {
-        sleep(Duration::from_millis(1)).await;
-    }
+    confined(compiler).await;
     for _ in 0..20 {
         assert_eq!(nice(&format!("/proc/{compiler}/stat")), own);
         sleep(Duration::from_millis(10)).await;

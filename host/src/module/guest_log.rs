@@ -24,7 +24,7 @@ pub(super) struct GuestLog {
 
 impl GuestLog {
     pub(super) fn new(module: &Module, request: &ModuleRequest) -> Self {
-        // Each line has the whole path, escaped.
+        // Each line has the start of the whole path, escaped.
         let prefix = if module.is_api() { 0 } else { module.mount().len() };
         let path = shown(request.target.path()).chars();
         let path: usize = path.map(|character| character.escape_debug().len()).sum();

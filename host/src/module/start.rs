@@ -5,8 +5,8 @@ use wasmparser::{Data, FromReader, MemoryType, Parser, Payload, SectionLimited, 
 
 use super::engine::CORE_INSTANCES;
 
-/// The items of tables with the bytes that say what they and globals begin with, and
-/// the bytes of memories, with which instances begin where that is not interrupted:
+/// The items of tables with the bytes that say what they and globals begin with and
+/// where segments are to be, and the bytes of memories, with which instances begin where that is not interrupted:
 /// some tenths of a millisecond.
 const MOST_ITEMS: u64 = 20_000;
 const MOST_DATA: u64 = 8 << 20;
@@ -42,7 +42,10 @@ impl Start {
                 // Each of them may be computed.
                 Ok(Payload::ElementSection(section)) => add_size(&mut items, &section),
                 Ok(Payload::GlobalSection(section)) => add_size(&mut items, &section),
-                Ok(Payload::DataSection(section)) => add(&mut data, section, length),
+                Ok(Payload::DataSection(section)) => {
+                    add(&mut items, section.clone(), offset);
+                    add(&mut data, section, length);
+                }
                 Ok(_) => {}
             }
         }
@@ -77,6 +80,11 @@ fn filled(table: &Table<'_>) -> u64 {
         TableInit::RefNull => 0,
         TableInit::Expr(_) => table.ty.initial,
     }
+}
+
+/// The bytes of a segment that say where it is to be.
+fn offset(segment: &Data<'_>) -> u64 {
+    segment.range.len().saturating_sub(segment.data.len()) as u64
 }
 
 fn length(segment: &Data<'_>) -> u64 {
@@ -140,13 +148,17 @@ mod tests {
     }
 
     #[test]
-    fn what_globals_are_computed_from_may_take_long() {
+    fn what_globals_and_places_are_computed_from_may_take_long() {
         let global = |steps: usize| {
             let more = "i32.const 1 i32.add ".repeat(steps);
             format!("(global i32 i32.const 0 {more})")
         };
         assert!(!with(&global(3_000), 2).is_long);
         assert!(with(&global(3_000), 3).is_long);
+        let more = "i32.const 1 i32.add ".repeat(3_000);
+        let data = format!("(memory 1) (data (offset i32.const 0 {more}) \"a\")");
+        assert!(!with(&data, 2).is_long);
+        assert!(with(&data, 3).is_long);
     }
 
     #[test]
