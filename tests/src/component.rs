@@ -25,7 +25,7 @@ pub fn of_module(text: &str) -> Vec<u8> {
     let mut module = wat::parse_str(text).unwrap();
     let (resolve, package) = contract();
     let world = resolve.select_world(&[package], Some("api-module")).unwrap();
-    embed_component_metadata(&mut module, &resolve, world, StringEncoding::UTF8).unwrap();
+    embed_component_metadata(&mut module, &resolve, world, StringEncoding::UTF8, false).unwrap();
     of_binary(&module)
 }
 
@@ -37,7 +37,7 @@ pub fn of_world(wit: &str, text: &str) -> Vec<u8> {
     let mut resolve = Resolve::default();
     let package = resolve.push_str("test.wit", wit).unwrap();
     let world = resolve.select_world(&[package], None).unwrap();
-    embed_component_metadata(&mut module, &resolve, world, StringEncoding::UTF8).unwrap();
+    embed_component_metadata(&mut module, &resolve, world, StringEncoding::UTF8, false).unwrap();
     of_binary(&module)
 }
 

@@ -72,7 +72,7 @@ fn every_function_of_the_contract_can_be_imported() {
         world,
         wit_parser::ManglingAndAbi::Legacy(wit_parser::LiftLowerAbi::Sync),
     );
-    embed_component_metadata(&mut module, &resolve, world, StringEncoding::UTF8).unwrap();
+    embed_component_metadata(&mut module, &resolve, world, StringEncoding::UTF8, false).unwrap();
     let component = ComponentEncoder::default().module(&module).unwrap().encode().unwrap();
     let limits = Limits { concurrency: 1, ..Limits::default() };
     Module::from_bytes(&engine(&limits), "all", &component).unwrap();

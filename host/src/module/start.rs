@@ -67,7 +67,8 @@ fn add<'a, T: FromReader<'a>>(sum: &mut u64, section: SectionLimited<'a, T>, of:
 
 /// Adds the bytes of a section: what it takes to compute what it says is no more.
 fn add_size<T>(sum: &mut u64, section: &SectionLimited<'_, T>) {
-    *sum = sum.saturating_add(section.range().len() as u64);
+    let range = section.range();
+    *sum = sum.saturating_add(range.end - range.start);
 }
 
 fn bytes(memory: &MemoryType) -> u64 {
@@ -84,7 +85,7 @@ fn filled(table: &Table<'_>) -> u64 {
 
 /// The bytes of a segment that say where it is to be.
 fn offset(segment: &Data<'_>) -> u64 {
-    segment.range.len().saturating_sub(segment.data.len()) as u64
+    (segment.range.end - segment.range.start).saturating_sub(length(segment))
 }
 
 fn length(segment: &Data<'_>) -> u64 {
