@@ -29,6 +29,7 @@
 //! | `imports.rs` | what an instance can call |
 //! | `wasi.rs` | the same of WASI, where a mount says so |
 //! | `reads.rs` | what an instance can see, and the record of what it saw |
+//! | `verify.rs` | checks that slots are reset between requests |
 //! | `reused.rs` | an instance that is asked again and again, for benchmarks |
 //! | `wire.rs` | the contract's types, as they cross to a module |
 
@@ -54,6 +55,7 @@ mod reused;
 mod start;
 mod tally;
 mod ticker;
+mod verify;
 mod wasi;
 mod wire;
 
@@ -73,6 +75,7 @@ pub use response::InvalidAnswer;
 #[doc(hidden)]
 pub use reused::ReusedInstance;
 pub use tally::Failures;
+pub use verify::ResetStatus;
 
 /// The module that is served when no other is given: `guest/`, built with
 /// this crate.

@@ -127,13 +127,14 @@ impl Place {
         let (long_runs, time) = (&module.engine().long_runs, module.limits().time);
         let start = Instant::now();
         // It may go on on another thread, which knows nothing of the request.
-        let mut guest = Box::pin(self.fresh(request, snapshot, Span::current(), make));
+        let is_verified = module.engine().verifier.is_due();
+        let mut guest = Box::pin(self.fresh(request, snapshot, Span::current(), is_verified, make));
         if matches!(clock, Clock::Running) {
             // It has a thread of its own already.
             return guest.await;
         }
         // What the API costs is its own affair; what an extension does is not.
-        let is_slow = !module.is_api() && long_runs.take_next();
+        let is_slow = is_verified || (!module.is_api() && long_runs.take_next());
         if !is_slow && !long_runs.are_full() {
             // The first tick may come soon after the guest began.
             for _ in 0..2 {
@@ -156,10 +157,16 @@ impl Place {
         request: Arc<ModuleRequest>,
         snapshot: Arc<Snapshot>,
         span: Span,
+        is_verified: bool,
         make: impl FnOnce(ModuleAnswer) -> T,
     ) -> Result<T, CallError> {
         let module = &self.module;
+        module.engine().verifier.check_slots()?;
         let _running = module.engine().ticker.run();
+        if is_verified {
+            // Rare, and large: each request would have the room for it.
+            Box::pin(module.verify_reset(&snapshot)).await?;
+        }
         let mut store = module.store(self.clock, Arc::clone(&request), snapshot, span);
         let handle = module.instantiate(&mut store).await?;
         let response = module.call(&mut store, &handle, &request).await?;

@@ -16,6 +16,7 @@ use super::instance::Call;
 use super::limits::{LimitError, Limits, bytes};
 use super::long_runs::LongRuns;
 use super::ticker::Ticker;
+use super::verify::{ResetVerifier, SPARE_SLOTS};
 use super::wasi;
 use crate::admission::Admission;
 use crate::answer::Turns;
@@ -56,6 +57,7 @@ pub struct Engine {
     pub(super) admission: Arc<Admission>,
     pub(super) long_runs: Arc<LongRuns>,
     pub(super) log_rate: Arc<LogRate>,
+    pub(super) verifier: Arc<ResetVerifier>,
     pub(super) options: Arc<EngineOptions>,
     compressing: Turns,
 }
@@ -141,6 +143,7 @@ impl Engine {
             admission: Arc::new(Admission::new(limits)),
             long_runs: Arc::new(LongRuns::new()),
             log_rate: Arc::new(LogRate::new(limits.log_rate.as_u64())),
+            verifier: Arc::new(ResetVerifier::new(limits.verify_reset)),
             options: Arc::new(options),
             compressing: Turns::default(),
         })
@@ -198,6 +201,8 @@ fn running(options: &EngineOptions, cache: Option<Cache>) -> Config {
     let mut config = compiling(cache);
     config
         .max_wasm_stack(bytes(limits.stack))
+        // Access to the memories of an instance that is verified.
+        .coredump_on_trap(true)
         .async_stack_size(bytes(limits.stack) + HOST_STACK)
         .allocation_strategy(InstanceAllocationStrategy::Pooling(pool(limits)));
     config
@@ -218,8 +223,9 @@ pub(super) fn compiling(cache: Option<Cache>) -> Config {
 }
 
 fn pool(limits: &Limits) -> PoolingAllocationConfig {
-    // One more than clients have: for looking at modules.
-    let count = limits.concurrency + 1;
+    // One more than clients have: for looking at modules; and those that take the
+    // place of slots that were retired.
+    let count = limits.concurrency + 1 + SPARE_SLOTS;
     let mut pool = PoolingAllocationConfig::new();
     pool.total_component_instances(count)
         .total_core_instances(count * CORE_INSTANCES)
@@ -240,7 +246,7 @@ fn pool(limits: &Limits) -> PoolingAllocationConfig {
 
 #[cfg(test)]
 mod tests {
-    use super::{Engine, Limits, MEMORIES, MEMORY_KEPT};
+    use super::{Engine, Limits, MEMORIES, MEMORY_KEPT, SPARE_SLOTS};
     use bytesize::ByteSize;
 
     #[test]
@@ -248,9 +254,10 @@ mod tests {
         let limits = Limits { concurrency: 3, memory: ByteSize::mib(7), ..Limits::default() };
         let engine = Engine::new(&limits).unwrap().wasmtime;
         let pool = engine.get_pooling_config().expect("the allocator is a pool");
-        assert_eq!(pool.get_total_component_instances(), 4);
-        assert_eq!(pool.get_total_memories(), 4 * MEMORIES);
-        assert_eq!(pool.get_total_stacks(), 4);
+        let count = 4 + SPARE_SLOTS;
+        assert_eq!(pool.get_total_component_instances(), count);
+        assert_eq!(pool.get_total_memories(), count * MEMORIES);
+        assert_eq!(pool.get_total_stacks(), count);
         assert_eq!(pool.get_max_memory_size(), 7 << 20);
         assert_eq!(pool.get_memory_keep_resident(), MEMORY_KEPT);
     }

@@ -111,7 +111,7 @@ impl Module {
             log: GuestLog::new(self, &request),
             view: View::new(snapshot, request),
             span,
-            limiter: Limiter::new(self.limits()),
+            limiter: Limiter::new(self.limits(), self.peaks()),
             module: self.clone(),
         };
         let mut store = Store::new(&self.engine().wasmtime, call);
@@ -166,12 +166,7 @@ impl Module {
         handle: &Handle<'a>,
         request: &'a ModuleRequest,
     ) -> Result<Response<Bytes>, CallError> {
-        let request = wire::Request {
-            method: request.method.as_str(),
-            path: request.target.path(),
-            query: request.target.query(),
-        };
-        let called = handle.call_async(&mut *store, (request,)).await;
+        let called = self.enter(store, handle, request).await;
         let trapped = |error: wasmtime::Error| {
             let is_answer = error.downcast_ref::<WasmBacktrace>().is_none();
             if is_answer && is_too_much(&error) {
@@ -179,8 +174,23 @@ impl Module {
             }
             CallError::Trap(cause(&error, store.data()))
         };
-        let (answer,) = called.map_err(|error| self.failed(error, store, trapped))?;
+        let answer = called.map_err(|error| self.failed(error, store, trapped))?;
         response(answer, self.limits()).map_err(CallError::Invalid)
+    }
+
+    /// Calls the handler; the engine says what became of it.
+    pub(super) async fn enter<'a>(
+        &self,
+        store: &mut Store<Call>,
+        handle: &Handle<'a>,
+        request: &'a ModuleRequest,
+    ) -> wasmtime::Result<wire::Response> {
+        let request = wire::Request {
+            method: request.method.as_str(),
+            path: request.target.path(),
+            query: request.target.query(),
+        };
+        handle.call_async(&mut *store, (request,)).await.map(|(response,)| response)
     }
 
     fn failed(

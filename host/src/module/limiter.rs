@@ -1,6 +1,8 @@
 //! What an instance has of memory and tables, and may have.
 
 use std::mem::take;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use bytesize::ByteSize;
 use wasmtime::{ResourceLimiter, Result};
@@ -16,8 +18,18 @@ pub(super) struct Limiter {
     /// The bytes by which one of them grew last.
     grown: usize,
     most_memory: usize,
+    peaks: Arc<Peaks>,
     /// What was refused last.
     refused: Option<Refused>,
+}
+
+/// The most that instances of a module have had at a time.
+#[derive(Debug, Default)]
+pub(super) struct Peaks {
+    /// The bytes of all memories of an instance.
+    pub(super) memory: AtomicUsize,
+    /// The elements of one of its tables.
+    pub(super) table: AtomicUsize,
 }
 
 #[derive(Clone, Copy)]
@@ -29,15 +41,17 @@ enum Refused {
 }
 
 impl Limiter {
-    pub(super) fn new(limits: &Limits) -> Self {
-        Self {
-            memory: bytes(limits.memory),
-            table: limits.table as usize,
-            present: 0,
-            grown: 0,
-            most_memory: 0,
-            refused: None,
-        }
+    pub(super) fn new(limits: &Limits, peaks: &Arc<Peaks>) -> Self {
+        Self::with(bytes(limits.memory), limits.table as usize, Arc::clone(peaks))
+    }
+
+    /// Returns one for an instance in which nothing runs.
+    pub(super) fn unlimited() -> Self {
+        Self::with(usize::MAX, usize::MAX, Arc::default())
+    }
+
+    fn with(memory: usize, table: usize, peaks: Arc<Peaks>) -> Self {
+        Self { memory, table, peaks, present: 0, grown: 0, most_memory: 0, refused: None }
     }
 
     /// What the instance wanted and was not given, in words.
@@ -79,6 +93,7 @@ impl ResourceLimiter for Limiter {
         }
         (self.present, self.grown) = (sum, grown);
         self.most_memory = self.most_memory.max(sum);
+        raise(&self.peaks.memory, sum);
         Ok(true)
     }
 
@@ -98,7 +113,18 @@ impl ResourceLimiter for Limiter {
         if !is_granted {
             self.refused = Some(Refused::Table(desired));
         }
-        Ok(is_granted && maximum.is_none_or(|maximum| desired <= maximum))
+        let is_granted = is_granted && maximum.is_none_or(|maximum| desired <= maximum);
+        if is_granted {
+            raise(&self.peaks.table, desired);
+        }
+        Ok(is_granted)
+    }
+}
+
+/// Raises a maximum; most times it is that high already, which needs no write.
+fn raise(peak: &AtomicUsize, value: usize) {
+    if peak.load(Relaxed) < value {
+        peak.fetch_max(value, Relaxed);
     }
 }
 
@@ -106,12 +132,13 @@ impl ResourceLimiter for Limiter {
 mod tests {
     use super::{Limiter, Limits};
     use bytesize::ByteSize;
+    use std::sync::Arc;
     use wasmtime::ResourceLimiter;
 
     #[test]
     fn all_memories_share_the_limit() {
         let limits = Limits { memory: ByteSize::b(100), ..Limits::default() };
-        let mut limiter = Limiter::new(&limits);
+        let mut limiter = Limiter::new(&limits, &Arc::default());
         assert!(limiter.memory_growing(0, 60, None).unwrap());
         assert!(limiter.memory_growing(0, 30, None).unwrap());
         assert!(!limiter.memory_growing(60, 80, None).unwrap());

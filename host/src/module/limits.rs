@@ -52,6 +52,9 @@ pub struct Limits {
     /// How long a request waits for an instance. Default: 1 s; up to 1 h.
     #[serde(deserialize_with = "toml_text::duration_field")]
     pub queue_wait: Duration,
+    /// How many runs there are for each check that the slot of an instance has nothing
+    /// of an earlier one; 0 for none. Default: 1,024; up to 1,000,000.
+    pub verify_reset: u32,
     /// How many bytes of answers are remembered, so that whoever asks the same
     /// while nothing has changed is answered at once; 0 remembers none.
     /// Default: 32 MiB; up to 64 GiB.
@@ -86,6 +89,7 @@ impl Default for Limits {
             concurrency: 64,
             queue: 256,
             queue_wait: Duration::from_secs(1),
+            verify_reset: 1024,
             response_cache: ByteSize::mib(32),
         }
     }
@@ -115,6 +119,7 @@ impl Limits {
             ("headers", self.headers, 0, 10_000, "0 to 10000"),
             ("concurrency", self.concurrency, 1, 1024, "1 to 1024"),
             ("queue", self.queue, 0, 1_000_000, "0 to 1000000"),
+            ("verify_reset", self.verify_reset, 0, 1_000_000, "0 to 1000000"),
         ];
         let spans = [
             ("time", self.time, *times.start(), "1ms to 1h"),

@@ -2,7 +2,8 @@
 
 use std::fmt::{self, Debug, Formatter};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, OnceLock};
 
 use bytesize::ByteSize;
 use http::HeaderValue;
@@ -14,10 +15,12 @@ use super::digest::Digest;
 use super::encode;
 use super::engine::Engine;
 use super::instance::{self, Call};
+use super::limiter::Peaks;
 use super::limits::Limits;
 use super::load_error::LoadError;
 use super::start::Start;
 use super::tally::{Failures, Tally};
+use super::verify::{InitialImage, ResetStatus};
 use crate::files;
 
 /// A component that can be asked. Cheap to clone.
@@ -35,6 +38,8 @@ struct Parts {
     digest: Digest,
     label: HeaderValue,
     tally: Tally,
+    peaks: Arc<Peaks>,
+    initial_image: Arc<OnceLock<InitialImage>>,
 }
 
 /// No component is larger, in bytes.
@@ -126,6 +131,8 @@ impl Module {
             digest,
             label: label(API, digest),
             tally: Tally::default(),
+            peaks: Arc::default(),
+            initial_image: Arc::default(),
         })))
     }
 
@@ -236,6 +243,32 @@ impl Module {
     /// Whether an instance may take long before it is asked.
     pub(super) fn starts_long(&self) -> bool {
         self.0.starts_long
+    }
+
+    /// Returns the checks of slots that its engine has made.
+    #[must_use]
+    pub fn resets(&self) -> ResetStatus {
+        self.0.engine.verifier.status()
+    }
+
+    /// The most that its instances have had.
+    pub(super) fn peaks(&self) -> &Arc<Peaks> {
+        &self.0.peaks
+    }
+
+    /// The most bytes of memory that an instance has had.
+    pub(super) fn peak_memory(&self) -> usize {
+        self.0.peaks.memory.load(Relaxed)
+    }
+
+    /// The most elements that a table of an instance has had.
+    pub(super) fn peak_table(&self) -> u32 {
+        u32::try_from(self.0.peaks.table.load(Relaxed)).unwrap_or(u32::MAX)
+    }
+
+    /// What its instances begin with, once that is known.
+    pub(super) fn initial_image(&self) -> &OnceLock<InitialImage> {
+        &self.0.initial_image
     }
 
     pub(super) fn tally(&self) -> &Tally {

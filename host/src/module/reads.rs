@@ -56,6 +56,11 @@ impl View {
         Self { snapshot, request, reads: Reads::default() }
     }
 
+    /// The record of what was read so far.
+    pub(super) fn reads(&self) -> &Reads {
+        &self.reads
+    }
+
     /// The record of what was read.
     pub(super) fn into_reads(self) -> Reads {
         self.reads

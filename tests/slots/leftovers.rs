@@ -1,0 +1,152 @@
+//! Is data that an earlier request left in a slot found before a client's instance runs
+//! there?
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytesize::ByteSize;
+use relayer_rest_host::module::{CallError, Limits, Module};
+use relayer_rest_host::state::StatePublisher;
+use relayer_rest_tests::component;
+use relayer_rest_tests::server::{engine, request};
+
+use crate::memory;
+
+/// What a request leaves in its memory, in a place that is there from the start and in
+/// one that the memory grows by.
+const SECRET: u64 = 0x5ec2_e7da_7a0f_0001;
+const AT: usize = 8192;
+const AT_GROWN: usize = 0x18_0000;
+
+/// The elements that a request puts into its table.
+const ELEMENTS: usize = 1024;
+
+/// A component that looks for the secret in its memory and its table: the status is 200,
+/// and more if something is there. On a longer path it leaves the secret in all of them,
+/// and does not end.
+fn keeper() -> Vec<u8> {
+    component::of_module(&format!(
+        r#"(module
+            (memory (export "memory") 4 32)
+            (table $table {ELEMENTS} funcref)
+            (elem declare func $f)
+            (func $f)
+            (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32)
+                i32.const 65536)
+            (func (export "relayer:rest/handler@0.1.0#handle")
+                (param i32 i32 i32 i32 i32 i32 i32) (result i32)
+                (drop (memory.grow (i32.const 28)))
+                (if (i32.gt_u (local.get 3) (i32.const 5)) (then
+                    (i64.store (i32.const {AT}) (i64.const {SECRET}))
+                    (i64.store (i32.const {AT_GROWN}) (i64.const {SECRET}))
+                    (table.fill $table (i32.const 0) (ref.func $f) (i32.const {ELEMENTS}))
+                    (loop br 0)))
+                (i32.store16 (i32.const 0) (i32.add (i32.const 200) (i32.or
+                    (i32.ne (i32.load (i32.const {AT})) (i32.const 0))
+                    (i32.or
+                        (i32.shl (i32.ne (i32.load (i32.const {AT_GROWN})) (i32.const 0)) (i32.const 1))
+                        (i32.shl (i32.eqz (ref.is_null (table.get $table (i32.const 5)))) (i32.const 2))))))
+                i32.const 0))"#
+    ))
+}
+
+async fn ask(module: &Module, path: &str) -> Result<u16, CallError> {
+    let snapshot = StatePublisher::new().reader().snapshot();
+    let answer = module.place().await?.handle(request("GET", path, &[]), snapshot).await?;
+    Ok(answer.response.status().as_u16())
+}
+
+/// Runs a request that leaves the secret, and finds something in its memory meanwhile.
+async fn while_it_runs<T: Send + 'static>(
+    module: &Module,
+    find: impl Fn() -> Option<T> + Send + Sync + 'static,
+) -> T {
+    let find = Arc::new(find);
+    for _ in 0..100 {
+        let running = tokio::spawn({
+            let module = module.clone();
+            async move { ask(&module, "/write").await }
+        });
+        while !running.is_finished() {
+            let find = Arc::clone(&find);
+            if let Some(found) = tokio::task::spawn_blocking(move || find()).await.unwrap() {
+                let ended = running.await.unwrap();
+                assert!(matches!(ended, Err(CallError::Timeout(_))), "{ended:?}");
+                return found;
+            }
+        }
+    }
+    panic!("a request that runs has its data in this process's memory");
+}
+
+/// Leaves a number in a slot, after its reset.
+async fn leave(address: usize, number: u64) {
+    // The instance is gone soon after its request has ended.
+    while memory::read(address) != 0 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    memory::write(address, &number.to_le_bytes());
+}
+
+fn limits() -> Limits {
+    Limits {
+        concurrency: 1,
+        response_cache: ByteSize::b(0),
+        memory: ByteSize::mib(8),
+        time: Duration::from_secs(1),
+        queue_wait: Duration::from_mins(1),
+        verify_reset: 1,
+        ..Limits::default()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn data_that_is_left_in_a_slot_reaches_no_client_and_retires_the_slot() {
+    let module = Module::from_bytes(&engine(&limits()), "keeps", &keeper()).unwrap();
+    assert_eq!(ask(&module, "/").await.unwrap(), 200);
+    assert_eq!((module.resets().passed, module.resets().failed), (1, 0));
+
+    // As if the reset had missed a page: of the initial memory, and of what it grew by.
+    for (failed, place) in [(1, 0), (2, AT_GROWN - AT)] {
+        let find = || memory::find(&SECRET.to_le_bytes(), AT_GROWN - AT);
+        let start = while_it_runs(&module, find).await;
+        leave(start + place, SECRET).await;
+        assert_eq!(ask(&module, "/").await.unwrap(), 200);
+        assert_eq!(module.resets().failed, failed);
+        let passed = module.resets().passed;
+        assert_eq!(ask(&module, "/").await.unwrap(), 200);
+        assert_eq!((module.resets().passed, module.resets().failed), (passed + 1, failed));
+    }
+
+    // The same of a table, whose elements were all the same.
+    let find = || memory::find_repeated(ELEMENTS);
+    let (table, element) = while_it_runs(&module, find).await;
+    leave(table + 5 * size_of::<u64>(), element).await;
+    assert_eq!(ask(&module, "/").await.unwrap(), 200);
+    assert_eq!(module.resets().failed, 3);
+
+    // When no slot can be trusted any more, nothing runs.
+    let start = while_it_runs(&module, || memory::find(&SECRET.to_le_bytes(), AT_GROWN - AT)).await;
+    leave(start, SECRET).await;
+    for _ in 0..2 {
+        let refused = ask(&module, "/").await;
+        assert!(matches!(&refused, Err(CallError::Host(_))), "{refused:?}");
+        assert_eq!(module.resets().failed, 4);
+    }
+}
+
+#[tokio::test]
+async fn one_in_so_many_runs_is_verified() {
+    let limits = Limits { verify_reset: 10, ..limits() };
+    let module = Module::from_bytes(&engine(&limits), "keeps", &keeper()).unwrap();
+    for _ in 0..29 {
+        assert_eq!(ask(&module, "/").await.unwrap(), 200);
+    }
+    assert_eq!((module.resets().passed, module.resets().failed), (2, 0));
+    let limits = Limits { verify_reset: 0, ..limits };
+    let module = Module::from_bytes(&engine(&limits), "keeps", &keeper()).unwrap();
+    for _ in 0..29 {
+        assert_eq!(ask(&module, "/").await.unwrap(), 200);
+    }
+    assert_eq!((module.resets().passed, module.resets().failed), (0, 0));
+}

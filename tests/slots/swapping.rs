@@ -1,0 +1,160 @@
+//! Is data of a request left in its slot if the system swaps while it runs?
+
+use std::fs::{self, File};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use bytesize::ByteSize;
+use relayer_rest_host::module::{CallError, Limits, Module};
+use relayer_rest_host::state::StatePublisher;
+use relayer_rest_tests::component;
+use relayer_rest_tests::server::{engine, request};
+use rustix::mm::{Advice, madvise};
+
+use crate::memory::writable;
+
+/// The reads in which data of another request is looked for, and how many of them are
+/// made at once.
+const READS: usize = 10_000;
+const AT_ONCE: usize = 16;
+
+/// The memory of an instance, in WebAssembly's pages: a size that no other memory of
+/// this process has.
+const PAGES: usize = 41;
+
+/// The swap file's size, in bytes.
+const SWAP: u64 = 128 << 20;
+
+/// A component that traps if there is anything in its memory, and otherwise fills 64
+/// pages of the system and does not end.
+fn finder() -> Vec<u8> {
+    component::of_module(&format!(
+        r#"(module
+            (memory (export "memory") {PAGES} {PAGES})
+            (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32)
+                i32.const 1024)
+            (func (export "relayer:rest/handler@0.1.0#handle")
+                (param i32 i32 i32 i32 i32 i32 i32) (result i32)
+                (local $at i32)
+                (local.set $at (i32.const 65536))
+                (loop $more
+                    (if (i64.ne (i64.load (local.get $at)) (i64.const 0)) (then unreachable))
+                    (i64.store (local.get $at) (i64.const -1))
+                    (local.set $at (i32.add (local.get $at) (i32.const 4096)))
+                    (br_if $more (i32.lt_u (local.get $at) (i32.const 327680))))
+                (loop br 0)
+                unreachable))"#
+    ))
+}
+
+/// A swap file, until it is dropped.
+struct SwapFile(PathBuf);
+
+impl SwapFile {
+    /// Returns why there is none, if the system refuses one.
+    fn on() -> Result<Self, String> {
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("swap");
+        let run = |program: &str| {
+            let output = Command::new(program).arg(&path).output();
+            let output = output.map_err(|error| format!("{program}: {error}"))?;
+            let why = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+            if output.status.success() { Ok(()) } else { Err(format!("{program}: {why}")) }
+        };
+        // One of a run that was killed.
+        run("swapoff").ok();
+        fs::remove_file(&path).ok();
+        let file = File::create(&path).map_err(|error| error.to_string())?;
+        file.set_permissions(fs::Permissions::from_mode(0o600)).unwrap();
+        // A file with holes is refused.
+        let block = vec![0; 1 << 20];
+        for _ in 0..SWAP >> 20 {
+            std::io::Write::write_all(&mut &file, &block).map_err(|error| error.to_string())?;
+        }
+        run("mkswap")?;
+        let swap = Self(path.clone());
+        run("swapon").map(|()| swap)
+    }
+}
+
+impl Drop for SwapFile {
+    fn drop(&mut self) {
+        Command::new("swapoff").arg(&self.0).output().ok();
+        fs::remove_file(&self.0).ok();
+    }
+}
+
+/// The bytes of this process that are swapped out.
+fn swapped() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmSwap:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
+}
+
+/// Asks the system to swap out the memories of instances.
+#[allow(unsafe_code, reason = "the call takes an address")]
+fn page_out() {
+    for range in writable().into_iter().filter(|range| range.len() == PAGES << 16) {
+        // SAFETY: the content stays what it is, wherever the system keeps it.
+        unsafe { madvise(range.start as *mut _, range.len(), Advice::LinuxPageOut) }.ok();
+    }
+}
+
+#[test]
+#[ignore = "needs root and a swap file"]
+fn no_request_reads_what_another_wrote_while_the_system_swaps() {
+    let swap = match SwapFile::on() {
+        Ok(swap) => swap,
+        Err(refused) => return eprintln!("SKIPPED: the system refuses a swap file: {refused}"),
+    };
+    let limits = Limits {
+        concurrency: u32::try_from(AT_ONCE).unwrap(),
+        response_cache: ByteSize::b(0),
+        memory: ByteSize::mib(8),
+        time: Duration::from_millis(5),
+        queue_wait: Duration::from_mins(10),
+        ..Limits::default()
+    };
+    let module = Module::from_bytes(&engine(&limits), "finds", &finder()).unwrap();
+    let (stop, peak) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+    let swapping = std::thread::spawn({
+        let (stop, peak) = (Arc::clone(&stop), Arc::clone(&peak));
+        move || {
+            while !stop.load(Relaxed) {
+                page_out();
+                peak.fetch_max(swapped(), Relaxed);
+            }
+        }
+    });
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    let (mut clean, mut found) = (0, 0);
+    runtime.block_on(async {
+        for _ in 0..READS / AT_ONCE {
+            let running: Vec<_> = (0..AT_ONCE)
+                .map(|_| {
+                    let module = module.clone();
+                    tokio::spawn(async move {
+                        let snapshot = StatePublisher::new().reader().snapshot();
+                        let place = module.place().await?;
+                        place.handle(request("GET", "/", &[]), snapshot).await.map(drop)
+                    })
+                })
+                .collect();
+            for running in running {
+                match running.await.unwrap() {
+                    Err(CallError::Timeout(_)) => clean += 1,
+                    Err(CallError::Trap(_)) => found += 1,
+                    other => panic!("{other:?}"),
+                }
+            }
+        }
+    });
+    stop.store(true, Relaxed);
+    swapping.join().unwrap();
+    drop(swap);
+    assert!(peak.load(Relaxed) > 0, "nothing was swapped out");
+    assert_eq!((clean, found), (READS, 0));
+}
