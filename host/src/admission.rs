@@ -11,6 +11,7 @@ use crate::module::Limits;
 /// A bounded number of requests run; a bounded number waits for a bounded
 /// time.
 pub(crate) struct Admission {
+    concurrency: u32,
     running: Arc<Semaphore>,
     waiting: Semaphore,
     aside: Arc<Semaphore>,
@@ -24,11 +25,21 @@ pub(crate) struct Overloaded;
 impl Admission {
     pub(crate) fn new(limits: &Limits) -> Self {
         Self {
+            concurrency: limits.concurrency,
             running: Arc::new(Semaphore::new(limits.concurrency as usize)),
             waiting: Semaphore::new(limits.queue as usize),
             aside: Arc::new(Semaphore::new(1)),
             wait: limits.queue_wait,
         }
+    }
+
+    /// Holds all places, if nothing runs; requests wait until what is returned is
+    /// dropped.
+    #[cfg(feature = "cli")]
+    pub(crate) fn try_hold_all(&self) -> Option<[OwnedSemaphorePermit; 2]> {
+        let aside = Arc::clone(&self.aside).try_acquire_owned().ok()?;
+        let running = Arc::clone(&self.running).try_acquire_many_owned(self.concurrency).ok()?;
+        Some([aside, running])
     }
 
     /// The place that is not for clients, whoever has it and for how long.

@@ -7,6 +7,7 @@ mod compile;
 mod config;
 mod control;
 mod descriptors;
+mod idle_memory;
 mod log;
 mod module;
 mod modules;

@@ -255,7 +255,7 @@ mod tests {
             + "'\ndialect = '1.13'\nwasi = true\n[module.limits]\nmemory = '16MiB'\ntime = '250ms'\n\
              concurrency = 8\nqueue = 9\nqueue_wait = '2s'\nresponse_cache = '0B'\n\
              stack = '1MiB'\ntable = 5\nbody = '2MiB'\nheaders = 6\nheader_size = '3KiB'\n\
-             log = '4KiB'\nlog_rate = '5KiB'\n\
+             log = '4KiB'\nlog_rate = '5KiB'\nverify_reset = 11\n\
              [module.budget]\nfaults = 1\nwithin = '1min'\nfirst = 2\n\
              [[extension]]\nname = 'a'\nmount = '/b'\nmodule = 'c.wasm'\n\
              grants = ['state', 'chains']\nsha256 = '"
@@ -294,6 +294,7 @@ mod tests {
         assert_eq!(limits.response_cache, ByteSize::b(0));
         assert_eq!((limits.stack, limits.body), (ByteSize::mib(1), ByteSize::mib(2)));
         assert_eq!((limits.table, limits.headers), (5, 6));
+        assert_eq!(limits.verify_reset, 11);
         assert_eq!(limits.header_size, ByteSize::kib(3));
         assert_eq!((limits.log, limits.log_rate), (ByteSize::kib(4), ByteSize::kib(5)));
         let http = HttpLimits {

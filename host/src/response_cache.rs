@@ -154,6 +154,14 @@ impl ResponseCache {
         most(asked, count)
     }
 
+    /// Drops the responses that were asked for once and not again.
+    #[cfg(feature = "cli")]
+    pub(crate) fn release_unused(&self) {
+        if let Some(memory) = &self.memory {
+            memory.entries.release_unused();
+        }
+    }
+
     /// The bytes that are in use.
     #[must_use]
     pub fn size(&self) -> ByteSize {

@@ -13,6 +13,7 @@ mod going_back;
 mod hostile_clients;
 mod hostile_modules;
 mod http;
+mod idle_memory;
 mod isolation;
 mod limits;
 mod modules;

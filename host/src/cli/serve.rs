@@ -14,7 +14,7 @@ use super::code_cache::CodeCacheArgs;
 use super::control::{self, ControlArgs};
 use super::modules::{Modules, Origin};
 use super::sources::{SourceArgs, Sources};
-use super::{Failure, Ran, descriptors, signals};
+use super::{Failure, Ran, descriptors, idle_memory, signals};
 use crate::Server;
 use crate::config::{self, Config};
 use crate::conformance::Dialect;
@@ -166,6 +166,7 @@ async fn serve(args: &ServeArgs) -> Result<(), ServeError> {
         Server::of(Arc::clone(registry), state.clone()).with_limits(limits).with_grace(args.grace);
     let control =
         socket.map(|socket| control::serve(socket, registry, &state, server.connections(), reload));
+    idle_memory::watch(registry);
     announce(&listener).map_err(ServeError::Start)?;
     server.serve(listener, shutdown).await;
     if let Some(control) = control {

@@ -94,6 +94,12 @@ fn mount(mount: &MountStatus) -> Vec<String> {
             module.failures.faults(),
             causes(&module.failures)
         ),
+        match module.resets.failed {
+            0 => format!("  {} slots checked: no data of earlier requests", module.resets.passed),
+            failed => {
+                format!("  DATA OF EARLIER REQUESTS was found in {failed} slots, which are retired")
+            }
+        },
         format!("  remembered answers: {}", bytesize::ByteSize::b(mount.remembered)),
     ];
     lines.extend(mount.outage.as_ref().map(|outage| {

@@ -174,6 +174,15 @@ impl Engine {
         &self.compressing
     }
 
+    /// Returns the memory of slots that have no instance to the system, if no instance
+    /// runs: slots cannot be had meanwhile.
+    #[cfg(feature = "cli")]
+    pub(crate) fn release_idle_memory(&self) {
+        if let Some(_idle) = self.admission.try_hold_all() {
+            self.wasmtime.release_idle_pool_memory();
+        }
+    }
+
     /// The folder in which it keeps what it compiles.
     #[must_use]
     pub fn code_cache(&self) -> Option<&Path> {

@@ -185,6 +185,14 @@ impl Mount {
         &self.cache
     }
 
+    /// Returns memory that nothing uses: of slots without an instance, and of
+    /// responses that were asked for once.
+    #[cfg(feature = "cli")]
+    pub(crate) fn release_idle_memory(&self) {
+        self.cache.release_unused();
+        self.engine.release_idle_memory();
+    }
+
     /// The module in service, for the time of a look.
     pub(crate) fn active(&self) -> Guard<Arc<Active>> {
         self.active.load()

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::mount::Mount;
 use super::report::SwapStep;
 use crate::conformance::Dialect;
-use crate::module::Failures;
+use crate::module::{Failures, ResetStatus};
 
 /// A mount, as it is now.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,6 +44,8 @@ pub struct ModuleStatus {
     pub runs: u64,
     /// How often it failed, by cause.
     pub failures: Failures,
+    /// The checks that the slots of its instances are reset.
+    pub resets: ResetStatus,
 }
 
 /// An extension is out of service, because it failed too often.
@@ -92,6 +94,7 @@ impl Mount {
                 since: seconds(active.since),
                 runs: active.runs(),
                 failures: active.module.failures(),
+                resets: active.module.resets(),
             },
             outage: self.present_outage().map(|outage| OutageStatus {
                 next: outage.retry_after().as_secs(),

@@ -139,6 +139,15 @@ impl Entries {
         }));
     }
 
+    /// Drops the responses that were asked for once and not again.
+    #[cfg(feature = "cli")]
+    pub(super) fn release_unused(&self) {
+        self.0.retain(|_, entry| match entry {
+            Entry::Answer(answer) => answer.asked() > 1,
+            Entry::Varies(_) => true,
+        });
+    }
+
     pub(super) fn size(&self) -> u64 {
         self.0.weight()
     }

@@ -1,0 +1,129 @@
+//! Returns memory to the system after load.
+//!
+//! The allocator keeps what was freed in arenas, a number for each core, and the pool
+//! keeps what its slots had. Both make the next request faster, and after an attack
+//! they are gigabytes that nothing uses. So a thread looks at the process's memory from
+//! time to time, and has it returned when there is much more than the last time and it
+//! grows no more: a server under steady load is left alone.
+
+use std::fs;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use bytesize::ByteSize;
+use tracing::{debug, info, warn};
+
+use crate::priority;
+use crate::registry::Registry;
+
+/// The time between two looks.
+const INTERVAL: Duration = Duration::from_secs(10);
+
+/// The growth that is worth the work, in bytes: some milliseconds, in which the
+/// allocator is locked.
+const MIN_GROWTH: u64 = 8 << 20;
+
+/// The size of a page in `/proc/self/statm`, in bytes.
+const PAGE: u64 = 4096;
+
+/// Decides when memory is returned, from the resident bytes at each look.
+#[derive(Debug, Default)]
+struct Policy {
+    /// What was left the last time.
+    floor: u64,
+    last: u64,
+}
+
+impl Policy {
+    fn new(resident: u64) -> Self {
+        Self { floor: resident, last: resident }
+    }
+
+    /// Whether memory is to be returned now.
+    fn is_due(&mut self, resident: u64) -> bool {
+        let grows = resident > self.last.saturating_add(MIN_GROWTH);
+        self.last = resident;
+        !grows && resident > self.floor.saturating_add(MIN_GROWTH)
+    }
+
+    /// Notes what is left.
+    fn returned(&mut self, resident: u64) {
+        (self.floor, self.last) = (resident, resident);
+    }
+}
+
+/// Looks at the memory of this process for as long as what is mounted is there.
+pub(super) fn watch(registry: &Arc<Registry>) {
+    let registry = Arc::downgrade(registry);
+    let watching = move || {
+        priority::lower_thread();
+        let mut policy = Policy::new(resident());
+        loop {
+            thread::sleep(INTERVAL);
+            let Some(registry) = registry.upgrade() else { return };
+            let before = resident();
+            if !policy.is_due(before) {
+                continue;
+            }
+            for mount in registry.mounts().iter() {
+                mount.release_idle_memory();
+            }
+            trim_allocator();
+            let after = resident();
+            policy.returned(after);
+            let returned = before.saturating_sub(after);
+            if returned >= MIN_GROWTH {
+                let (returned, left) = (ByteSize::b(returned), ByteSize::b(after));
+                info!(%returned, %left, "returned memory to the system");
+            } else {
+                debug!(returned, "no memory to return");
+            }
+        }
+    };
+    if let Err(error) = thread::Builder::new().name("idle-memory".to_owned()).spawn(watching) {
+        warn!(%error, "memory is not returned after load: the system has no thread for it");
+    }
+}
+
+/// The resident bytes of this process; 0 if the system does not tell.
+fn resident() -> u64 {
+    let statm = fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages = statm.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok());
+    pages.unwrap_or(0).saturating_mul(PAGE)
+}
+
+/// Returns the free pages of all arenas. Other allocators return theirs themselves.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+#[allow(unsafe_code, reason = "the call is one of the C library")]
+fn trim_allocator() {
+    // SAFETY: it may be called at any time, on any thread.
+    unsafe { libc::malloc_trim(0) };
+}
+
+#[cfg(not(all(target_os = "linux", target_env = "gnu")))]
+fn trim_allocator() {}
+
+#[cfg(test)]
+mod tests {
+    use super::{MIN_GROWTH, Policy};
+
+    const MIB: u64 = 1 << 20;
+
+    #[test]
+    fn memory_is_returned_when_it_has_grown_and_grows_no_more() {
+        let mut policy = Policy::new(20 * MIB);
+        assert!(!policy.is_due(20 * MIB));
+        assert!(!policy.is_due(20 * MIB + MIN_GROWTH));
+        // As long as it grows it is in use.
+        assert!(!policy.is_due(500 * MIB));
+        assert!(!policy.is_due(900 * MIB));
+        assert!(policy.is_due(901 * MIB));
+        // What is left is in use, or cannot be returned.
+        policy.returned(400 * MIB);
+        assert!(!policy.is_due(400 * MIB));
+        assert!(!policy.is_due(390 * MIB));
+        assert!(!policy.is_due(450 * MIB));
+        assert!(policy.is_due(440 * MIB));
+    }
+}
