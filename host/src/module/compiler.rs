@@ -213,3 +213,55 @@ fn confine(memory: ByteSize) -> io::Result<()> {
     rustix::process::setrlimit(Resource::Data, most(memory.as_u64()))?;
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Compiler, LoadError};
+    use crate::module::{DEFAULT_MODULE, Engine, EngineOptions, Limits, Module};
+    use bytesize::ByteSize;
+    use std::path::Path;
+
+    /// What becomes of a module with a compiler that is a shell script.
+    async fn load(program: &str, script: &str) -> LoadError {
+        let args = vec!["-c".into(), script.into()];
+        let compiler = Some(Compiler::new(Path::new(program).into(), args));
+        let engine = EngineOptions { compiler, ..(&Limits::default()).into() };
+        let engine = Engine::with(engine).unwrap();
+        let memory = ByteSize::mib(1);
+        Module::from_untrusted_bytes(&engine, "m", DEFAULT_MODULE, memory).await.unwrap_err()
+    }
+
+    #[tokio::test]
+    async fn what_a_compiler_returns_is_bounded_and_complete() {
+        for (script, part) in [
+            // It is stopped: it has no end.
+            ("cat /dev/zero", "gave up"),
+            ("cat >&2 /dev/zero", "gave up"),
+            ("true", "incomplete"),
+            ("cat > /dev/null; head -c 100 /dev/zero", "incomplete"),
+            ("echo reason >&2; exit 3", "reason (exit status: 3)"),
+            ("kill -9 $$", "signal: 9"),
+        ] {
+            let error = load("/bin/sh", script).await;
+            assert!(matches!(error, LoadError::Compiler { .. }), "{script}: {error}");
+            assert!(error.to_string().contains(part), "{script}: {error}");
+        }
+        let error = load("/bin/sh", "cat > /dev/null; echo reason; exit 1").await;
+        let LoadError::Invalid { reason, .. } = error else { panic!("{error}") };
+        assert_eq!(reason, "reason");
+        // Nothing that is no code is executed.
+        let error = load("/bin/sh", "cat > /dev/null; head -c 16 /dev/zero").await;
+        assert!(matches!(error, LoadError::Invalid { .. }), "{error}");
+    }
+
+    #[tokio::test]
+    async fn without_its_compiler_an_engine_compiles_nothing() {
+        let error = load("/nowhere/compiler", "").await;
+        assert!(matches!(error, LoadError::NoCompiler { .. }), "{error}");
+        assert!(
+            error
+                .to_string()
+                .contains("the compiler /nowhere/compiler cannot be started: No such file")
+        );
+    }
+}
