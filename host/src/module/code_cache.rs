@@ -15,7 +15,7 @@ mod folder;
 
 use std::fmt::{self, Debug, Formatter};
 use std::fs::File;
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -133,7 +133,9 @@ impl Folder {
             return Err(Damage::Size);
         }
         let mut file = File::from(file);
-        let artefact = entry::read(key, length, &mut file)?;
+        let mut content = Vec::new();
+        (&mut file).take(length).read_to_end(&mut content)?;
+        let artefact = entry::decode(key, &content)?;
         // The order of removal is not worth an error.
         let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
         let omit = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
@@ -142,7 +144,8 @@ impl Folder {
     }
 
     fn write(&self, key: Key, artefact: &Artefact) -> io::Result<()> {
-        let length = entry::length(artefact);
+        let content = entry::encode(key, artefact)?;
+        let length = content.len() as u64;
         if length > self.max_size {
             let error =
                 format!("its {length} bytes are more than the {} there may be", self.max_size);
@@ -157,7 +160,7 @@ impl Folder {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
         let mode = Mode::RUSR | Mode::WUSR;
         let file = openat(&self.descriptor, &name, flags | OFlags::CLOEXEC, mode)?;
-        let written = entry::write(key, artefact, &mut File::from(file)).and_then(|()| {
+        let written = File::from(file).write_all(&content).and_then(|()| {
             let (old, new) = (&self.descriptor, &self.descriptor);
             Ok(renameat(old, &name, new, key.file_name())?)
         });

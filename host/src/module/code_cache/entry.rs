@@ -1,16 +1,21 @@
-//! The format of an entry: a header with a hash over all of it, then the code.
+//! The format of an entry: a header with a hash over all of it, then the
+//! compressed code.
 
 use std::hash::{Hash, Hasher};
-use std::io::{self, Read, Write};
+use std::io;
 
 use crate::module::artefact::Artefact;
 
 /// The first bytes of each entry: the format and its version.
 const MAGIC: [u8; 8] = *b"rrcode\0\x01";
 
-/// The header: [`MAGIC`], the lengths of the two parts, and the hash.
+/// The header: [`MAGIC`], the lengths of the two parts before they were
+/// compressed, and the hash.
 const HEADER: usize = LENGTHS + blake3::OUT_LEN;
 const LENGTHS: usize = MAGIC.len() + 2 * size_of::<u64>();
+
+/// The fastest level: starts wait for it.
+const COMPRESSION: i32 = 1;
 
 /// The end of the names of entries.
 const SUFFIX: &str = ".code";
@@ -59,64 +64,52 @@ pub(super) fn is_file_name(name: &str) -> bool {
     name.strip_suffix(SUFFIX).is_some_and(|key| blake3::Hash::from_hex(key).is_ok())
 }
 
-/// The length of an entry in bytes.
-pub(super) fn length(artefact: &Artefact) -> u64 {
-    (HEADER + artefact.encoded.len() + artefact.code.len()) as u64
+/// Returns the content of an entry.
+pub(super) fn encode(key: Key, artefact: &Artefact) -> io::Result<Vec<u8>> {
+    let Artefact { encoded, code } = artefact;
+    let parts = [&encoded[..], code].concat();
+    let body = zstd::bulk::compress(&parts, COMPRESSION)?;
+    let mut entry = Vec::with_capacity(HEADER + body.len());
+    entry.extend(MAGIC);
+    for part in [encoded, code] {
+        entry.extend((part.len() as u64).to_le_bytes());
+    }
+    entry.extend(hash(key, &entry, &body).as_bytes());
+    entry.extend(body);
+    Ok(entry)
 }
 
-/// Writes an entry.
-pub(super) fn write(key: Key, artefact: &Artefact, file: &mut impl Write) -> io::Result<()> {
-    let mut header = [0; HEADER];
-    let (lengths, hash_of_all) = header.split_at_mut(LENGTHS);
-    let (magic, lengths_of_parts) = lengths.split_at_mut(MAGIC.len());
-    magic.copy_from_slice(&MAGIC);
-    for (field, part) in lengths_of_parts.chunks_mut(8).zip([&artefact.encoded, &artefact.code]) {
-        field.copy_from_slice(&(part.len() as u64).to_le_bytes());
-    }
-    hash_of_all.copy_from_slice(hash(key, lengths, artefact).as_bytes());
-    file.write_all(&header)?;
-    file.write_all(&artefact.encoded)?;
-    file.write_all(&artefact.code)
-}
-
-/// Reads an entry from a file of this length, and verifies the bytes that it
-/// returns.
-pub(super) fn read(key: Key, length: u64, file: &mut impl Read) -> Result<Artefact, Damage> {
-    let mut header = [0; HEADER];
-    if length < HEADER as u64 {
+/// Returns the artefact of an entry, after its bytes were verified.
+pub(super) fn decode(key: Key, entry: &[u8]) -> Result<Artefact, Damage> {
+    let (header, body) = entry.split_first_chunk::<HEADER>().ok_or(Damage::Header)?;
+    let (start, stored) = header.split_at(LENGTHS);
+    let (magic, lengths) = start.split_at(MAGIC.len());
+    if *magic != MAGIC {
         return Err(Damage::Header);
     }
-    file.read_exact(&mut header)?;
-    let (lengths, stored) = header.split_at(LENGTHS);
-    let (magic, lengths_of_parts) = lengths.split_at(MAGIC.len());
-    let (encoded, code) = lengths_of_parts.split_at(size_of::<u64>());
-    let number = |field: &[u8]| {
-        u64::from_le_bytes(field.try_into().expect("the header's fields have this length"))
-    };
-    let (encoded, code) = (number(encoded), number(code));
-    // What is allocated is no more than there is in the file.
-    let all = encoded.checked_add(code).and_then(|parts| parts.checked_add(HEADER as u64));
-    if *magic != MAGIC || all != Some(length) {
-        return Err(Damage::Header);
-    }
-    let mut part = |length: u64| {
-        let mut part = vec![0; usize::try_from(length).map_err(|_| Damage::Header)?];
-        file.read_exact(&mut part)?;
-        Ok::<_, Damage>(part)
-    };
-    let artefact = Artefact { encoded: part(encoded)?, code: part(code)? };
-    if hash(key, lengths, &artefact) != *stored {
+    if hash(key, start, body) != *stored {
         return Err(Damage::Hash);
     }
-    Ok(artefact)
+    // From here on, all is as it was written.
+    let (encoded, code) = lengths.split_at(size_of::<u64>());
+    let length = |field: &[u8]| {
+        let length = u64::from_le_bytes(field.try_into().expect("each field has this length"));
+        usize::try_from(length).map_err(|_| Damage::Header)
+    };
+    let (encoded, code) = (length(encoded)?, length(code)?);
+    let mut parts = zstd::bulk::decompress(body, encoded + code)?;
+    if parts.len() != encoded + code {
+        return Err(Damage::Header);
+    }
+    let code = parts.split_off(encoded);
+    Ok(Artefact { encoded: parts, code })
 }
 
 /// Returns the hash of an entry: of its key, so that no entry is taken for
 /// another one, and of all bytes of the file except for the hash.
-fn hash(key: Key, lengths: &[u8], artefact: &Artefact) -> blake3::Hash {
+fn hash(key: Key, start: &[u8], body: &[u8]) -> blake3::Hash {
     let mut hasher = blake3::Hasher::new_derive_key("relayer-rest code cache: entry");
-    hasher.update(key.0.as_bytes()).update(lengths);
-    hasher.update(&artefact.encoded).update(&artefact.code);
+    hasher.update(key.0.as_bytes()).update(start).update(body);
     hasher.finalize()
 }
 

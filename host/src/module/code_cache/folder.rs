@@ -229,6 +229,8 @@ mod tests {
         fs::create_dir_all(path("theirs/ours")).unwrap();
         chown(path("theirs"), Some(65_534), None).unwrap();
         fs::create_dir(path("target")).unwrap();
+        chmod(&path("target"), 0o700);
+        chmod(&path("theirs"), 0o755);
         symlink("target", path("our-link")).unwrap();
         symlink("target", path("their-link")).unwrap();
         std::os::unix::fs::lchown(path("their-link"), Some(65_534), None).unwrap();
@@ -252,6 +254,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name);
         fs::create_dir_all(path("shared/cache")).unwrap();
+        chmod(&path("shared/cache"), 0o700);
         chmod(&path("shared"), 0o777);
         symlink(path("shared/cache"), path("absolute")).unwrap();
         symlink("shared/cache", path("relative")).unwrap();

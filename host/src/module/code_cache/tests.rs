@@ -156,6 +156,12 @@ fn names(folder: &Path) -> Vec<String> {
     entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
 }
 
+/// Returns what cannot be compressed, the same each time.
+fn random(length: usize) -> Vec<u8> {
+    let mut random = fastrand::Rng::with_seed(1);
+    std::iter::repeat_with(|| random.u8(..)).take(length).collect()
+}
+
 /// Makes a file as old as this.
 fn age(file: &Path, age: Duration) {
     let file = File::options().append(true).open(file).unwrap();
@@ -165,7 +171,7 @@ fn age(file: &Path, age: Duration) {
 #[test]
 fn entries_that_were_not_used_for_longest_are_removed() {
     let folder = tempfile::tempdir().unwrap();
-    let artefact = Artefact { encoded: Vec::new(), code: vec![7; 10_000] };
+    let artefact = Artefact { encoded: Vec::new(), code: random(10_000) };
     // There is room for three.
     let cache = CodeCache::with_max_size(folder.path(), 35_000).unwrap();
     let keys: Vec<_> = (0..4).map(|number: u8| Key::new(&ENGINE, &[number])).collect();
@@ -181,7 +187,7 @@ fn entries_that_were_not_used_for_longest_are_removed() {
     let is_there: Vec<_> = keys.iter().map(|key| file(*key).exists()).collect();
     assert_eq!(is_there, [true, false, true, true]);
     // What is larger than the cache displaces nothing.
-    let large = Artefact { encoded: Vec::new(), code: vec![7; 35_000] };
+    let large = Artefact { encoded: Vec::new(), code: random(35_000) };
     cache.put(Key::new(&ENGINE, b"large"), &large);
     assert_eq!(names(folder.path()).len(), 3);
 }
@@ -211,7 +217,8 @@ fn concurrent_users_never_see_part_of_an_entry() {
     let uses = |number: u8| {
         let cache = open();
         let key = Key::new(&ENGINE, &[number % 2]);
-        let artefact = Artefact { encoded: vec![1; 50_000], code: vec![number % 2; 50_000] };
+        let artefact =
+            Artefact { encoded: random(50_000), code: random(50_001 + usize::from(number % 2)) };
         for _ in 0..200 {
             cache.0.write(key, &artefact).unwrap();
             cache.0.evict(key).unwrap();
