@@ -20,7 +20,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, Command};
 
 use super::artefact::Artefact;
-use super::code_cache::Key;
+use super::code_cache::{CodeCache, Key};
 use super::encode;
 use super::engine::{self, Engine};
 use super::load::MOST_BYTES;
@@ -42,6 +42,9 @@ pub struct Compiler {
 /// A process that is gone with this.
 struct Process(Child);
 
+/// The place of an input's code in the engine's code cache, if that has one.
+struct Slot<'a>(Option<(&'a CodeCache, Key)>);
+
 /// Returns the code of a component that can be trusted to compile within
 /// bounds. Without an entry in the code cache, it is compiled on this thread.
 pub(super) fn compile_here(
@@ -49,16 +52,11 @@ pub(super) fn compile_here(
     name: &str,
     input: &[u8],
 ) -> Result<Artefact, LoadError> {
-    let key = Key::new(&engine.wasmtime, input);
-    let cache = engine.options.code_cache.as_ref();
-    if let Some(artefact) = cache.and_then(|cache| cache.get(key)) {
-        return Ok(artefact);
+    let slot = Slot::new(engine, input);
+    match slot.get() {
+        Some(artefact) => Ok(artefact),
+        None => Ok(slot.put(Artefact::compile(&engine.wasmtime, name, input)?)),
     }
-    let artefact = Artefact::compile(&engine.wasmtime, name, input)?;
-    if let Some(cache) = cache {
-        cache.put(key, &artefact);
-    }
-    Ok(artefact)
 }
 
 /// Returns the code of any component. Without an entry in the code cache, the
@@ -74,16 +72,29 @@ pub(super) async fn compile_apart(
         return compile_here(engine, name, input);
     };
     encode::check(name, input)?;
-    let key = Key::new(&engine.wasmtime, input);
-    let cache = engine.options.code_cache.as_ref();
-    if let Some(artefact) = cache.and_then(|cache| cache.get(key)) {
-        return Ok(artefact);
+    let slot = Slot::new(engine, input);
+    match slot.get() {
+        Some(artefact) => Ok(artefact),
+        None => Ok(slot.put(compiler.compile(name, input, memory).await?)),
     }
-    let artefact = compiler.compile(name, input, memory).await?;
-    if let Some(cache) = cache {
-        cache.put(key, &artefact);
+}
+
+impl<'a> Slot<'a> {
+    fn new(engine: &'a Engine, input: &[u8]) -> Self {
+        let cache = engine.options.code_cache.as_ref();
+        Self(cache.map(|cache| (cache, Key::new(&engine.wasmtime, input))))
     }
-    Ok(artefact)
+
+    fn get(&self) -> Option<Artefact> {
+        self.0.and_then(|(cache, key)| cache.get(key))
+    }
+
+    fn put(&self, artefact: Artefact) -> Artefact {
+        if let Some((cache, key)) = self.0 {
+            cache.put(key, &artefact);
+        }
+        artefact
+    }
 }
 
 impl Compiler {
