@@ -75,7 +75,7 @@ enum Command {
     New(NewArgs),
     /// Write the module that comes with relayer-rest to a file.
     Module(ModuleArgs),
-    /// Compile a module for a server that started this.
+    /// Compile a module for the process that started this.
     #[command(name = compile::NAME, hide = true)]
     Compile(CompileArgs),
 }
@@ -108,7 +108,7 @@ pub fn run() -> ExitCode {
         Some(Command::Check(args)) => check::run(args),
         Some(Command::New(args)) => new::run(args),
         Some(Command::Module(args)) => module::run(args),
-        Some(Command::Compile(args)) => Ok(compile::run(args)),
+        Some(Command::Compile(args)) => compile::run(args),
     };
     // What is said at the end comes behind all of it.
     drop(log);

@@ -71,7 +71,7 @@
 //! | step | where |
 //! |---|---|
 //! | it comes over the control socket, from a file that changed, or by a call | `http/control_server.rs`, `cli/modules.rs`, `registry/swap.rs` |
-//! | it is read, compiled by a process of its own, and held against the contract | `registry/examine.rs`, `module/compiler.rs`, `module/encode.rs`, `module/load.rs`, `module/audit.rs`, `module/grants.rs` |
+//! | it is read, compiled by a process of its own, and held against the contract | `registry/examine.rs`, `module/compiler.rs`, `module/code_cache.rs`, `module/encode.rs`, `module/load.rs`, `module/audit.rs`, `module/grants.rs` |
 //! | it is asked all that its dialect speaks of | `conformance.rs`, `conformance/` |
 //! | it is asked what clients ask | `registry/compare.rs` |
 //! | it is exchanged for the one in service | `registry/mount.rs` |

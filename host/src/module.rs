@@ -9,7 +9,9 @@
 //! |---|---|
 //! | `limits.rs` | what a module may use |
 //! | `engine.rs` | the compiler and the pool that instances come from |
-//! | `compiler.rs` | compiling in a process of its own |
+//! | `compiler.rs` | compiled code: from the cache, or from a process of its own |
+//! | `artefact.rs` | compiled code before it is loaded |
+//! | `code_cache.rs` | compiled code on disk, verified |
 //! | `ticker.rs` | the clock that lets go of guests that run long |
 //! | `contract.rs` | the names in the contract |
 //! | `grants.rs` | which of its interfaces a mount's modules may import |
@@ -33,8 +35,10 @@
 //! | `reused.rs` | an instance that is asked again and again, for benchmarks |
 //! | `wire.rs` | the contract's types, as they cross to a module |
 
+mod artefact;
 mod audit;
 mod call;
+mod code_cache;
 mod compiler;
 mod contract;
 mod digest;
@@ -61,7 +65,8 @@ mod wire;
 
 pub use audit::Offence;
 pub use call::{CallError, ModuleAnswer, ModuleRequest, Place};
-pub use compiler::{CodeCache, compile};
+pub use code_cache::{CodeCache, CodeCacheError};
+pub use compiler::{Compiler, compile};
 pub use contract::{CONTRACT_PACKAGE, CONTRACT_VERSION};
 pub use digest::{Digest, DigestError};
 pub use engine::{Engine, EngineError, EngineOptions};

@@ -51,7 +51,10 @@ fn command<S: AsRef<OsStr>>(program: &Path, args: &[S], control: &Path) -> Comma
     let mut command = Command::new(program);
     command.args(args).stdin(Stdio::null()).env_remove("RUST_LOG").kill_on_drop(true);
     command.env("RELAYER_REST_CONTROL", control);
-    let cache = concat!(env!("CARGO_MANIFEST_DIR"), "/../target/code-cache");
+    // Not in `target/`: a checkout may be writable by a group, which a code cache
+    // must not be.
+    let user = rustix::process::geteuid().as_raw();
+    let cache = std::env::temp_dir().join(format!("relayer-rest-tests-{user}"));
     command.env("RELAYER_REST_CODE_CACHE", cache);
     command
 }

@@ -543,13 +543,12 @@ async fn a_process_that_is_killed_while_it_swaps_starts_again_and_serves() {
     let control = folder.path().join("c.sock");
     let new = component::noted(DEFAULT_MODULE, "new");
     let module = file(&folder, "api.wasm", DEFAULT_MODULE);
-    // Whether it is compiled in the process or in one of its own.
-    let (here, apart) = (["--no-code-cache"].as_slice(), [].as_slice());
+    let (without, with) = (["--no-code-cache"].as_slice(), [].as_slice());
     for (step, cache) in [
-        (SwapStep::Compile, here),
-        (SwapStep::Compile, apart),
-        (SwapStep::Probe, apart),
-        (SwapStep::Compare, apart),
+        (SwapStep::Compile, without),
+        (SwapStep::Compile, with),
+        (SwapStep::Probe, with),
+        (SwapStep::Compare, with),
     ] {
         let args = ["--listen", "127.0.0.1:0", "--module", &module];
         let args = [&args[..], cache].concat();
@@ -594,7 +593,9 @@ async fn a_thousand_swaps_leave_things_as_they_were() {
     let folder = folder();
     // One place: one that is lost is the last.
     let config = file(&folder, "c.toml", "[module.limits]\nconcurrency = 1\nqueue_wait = '1min'");
-    let mut serving = serve(&["--config", &config, "--no-code-cache"]).await;
+    let cache = folder.path().join("cache");
+    let cache = cache.to_str().unwrap();
+    let mut serving = serve(&["--config", &config, "--code-cache", cache]).await;
     // Nobody reads what it says of a thousand swaps.
     serving.close_log();
     let client = client(&serving);
@@ -634,63 +635,9 @@ async fn a_module_that_fails_is_replaced_and_the_status_says_so() {
     assert!(status.contains(&taken_out), "{status}");
 }
 
-/// A start that finds what it needs compiles nothing, and one that finds
-/// nonsense compiles it again.
 #[tokio::test]
-async fn what_is_compiled_is_kept_for_the_next_start() {
+async fn a_code_cache_that_is_no_folder_is_rejected() {
     let folder = folder();
-    let cache = folder.path().join("cache");
-    let cache = cache.to_str().unwrap();
-    let files = || {
-        let mut files = Vec::new();
-        let mut folders = vec![PathBuf::from(cache)];
-        while let Some(folder) = folders.pop() {
-            for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
-                if entry.file_type().unwrap().is_dir() {
-                    folders.push(entry.path());
-                } else {
-                    files.push((entry.path(), fs::read(entry.path()).unwrap()));
-                }
-            }
-        }
-        files.sort();
-        // Beside each there may be a note of how often it was used.
-        files.retain(|(path, _)| path.extension().is_none());
-        files
-    };
-    let start = async || {
-        let serving = serve(&["--code-cache", cache]).await;
-        assert_eq!(Client::http1(serving.address()).await.get("/chains").await.status, 200);
-        kill(&serving, Signal::TERM);
-        assert_eq!(serving.ended().await.status, Some(0));
-    };
-    start().await;
-    let kept = files();
-    assert!(!kept.is_empty());
-    let before = fs::metadata(&kept[0].0).unwrap().modified().unwrap();
-    start().await;
-    assert_eq!(files(), kept);
-    assert_eq!(fs::metadata(&kept[0].0).unwrap().modified().unwrap(), before);
-    for (path, _) in &kept {
-        fs::write(path, "nonsense").unwrap();
-    }
-    start().await;
-    assert_eq!(files().len(), kept.len());
-    assert!(files().iter().all(|(_, code)| code != b"nonsense"));
-    // What reads well and means nothing is not used, either.
-    for (path, code) in &kept {
-        let mut code = zstd::decode_all(&code[..]).unwrap();
-        let name = b"relayer:rest/handler";
-        let places: Vec<_> = (0..code.len()).filter(|at| code[*at..].starts_with(name)).collect();
-        assert!(!places.is_empty());
-        for at in places {
-            code[at..][..name.len()].fill(0xff);
-        }
-        fs::write(path, zstd::encode_all(&code[..], 0).unwrap()).unwrap();
-    }
-    let mut serving = serve(&["--code-cache", cache]).await;
-    assert_eq!(Client::http1(serving.address()).await.get("/chains").await.status, 200);
-    serving.logged(&format!("code cache {cache}: what is kept there is damaged")).await;
     let bad = file(&folder, "no-folder", "text");
     let ended = command::run(program(), &["--listen", "127.0.0.1:0", "--code-cache", &bad]).await;
     assert_eq!(ended.status, Some(2));

@@ -6,12 +6,12 @@ use bytesize::ByteSize;
 use clap::Args;
 use serde::Serialize;
 
-use super::code_cache::passing;
+use super::compile;
 use super::{Failure, Ran, block_on, print, print_json};
 use crate::config::Config;
 use crate::conformance::{self, Cost, Dialect, RuleVerdict, Verdict};
 use crate::files;
-use crate::module::{Digest, EngineOptions, Grants, Limits, LoadError, MOST_BYTES, Module};
+use crate::module::{Digest, Engine, EngineOptions, Grants, Limits, LoadError, MOST_BYTES, Module};
 use crate::state::hermes_config::HermesConfig;
 use crate::state::{RelayerState, StatePublisher};
 
@@ -67,7 +67,8 @@ pub(super) fn run(args: &CheckArgs) -> Result<Ran, Failure> {
         .transpose()?;
     // What of it a mount has to allow, is said.
     let limits = &config.module.limits;
-    let (engine, _folder) = passing(EngineOptions { wasi: true, ..EngineOptions::from(limits) })?;
+    let compiler = Some(compile::compiler());
+    let engine = Engine::with(EngineOptions { wasi: true, compiler, ..limits.into() })?;
     let name = args.file.display().to_string();
     let bytes = files::read(&args.file, MOST_BYTES)
         .map_err(|source| LoadError::Unreadable { file: args.file.clone(), source });

@@ -1,33 +1,37 @@
-//! `relayer-rest compile`, which `serve` runs for a swap: compiling where it
-//! can be stopped. Not for people.
+//! `relayer-rest compile`, which other commands run: compiling where it can be
+//! stopped. Not for people.
 
-use std::io::{self, Write};
-use std::path::PathBuf;
+use std::env;
+use std::io;
+use std::path::{Path, PathBuf};
 
 use bytesize::ByteSize;
 use clap::Args;
 
-use super::Ran;
-use crate::module;
+use super::{Failure, Ran};
+use crate::module::{self, Compiler};
 
 /// What the command is called.
 pub(super) const NAME: &str = "compile";
 
+/// The file of the program that runs, even if it was replaced.
+const RUNNING: &str = "/proc/self/exe";
+
 #[derive(Args)]
 pub(super) struct CompileArgs {
-    /// The folder for what is compiled.
-    code_cache: PathBuf,
     /// The most memory, in bytes.
     memory: u64,
 }
 
-pub(super) fn run(args: &CompileArgs) -> Ran {
-    match module::compile(io::stdin(), &args.code_cache, ByteSize::b(args.memory)) {
-        Ok(()) => Ran::Done,
-        Err(reason) => {
-            // Whoever reads it escapes it.
-            drop(writeln!(io::stdout(), "{reason}"));
-            Ran::Refused
-        }
-    }
+pub(super) fn run(args: &CompileArgs) -> Result<Ran, Failure> {
+    let is_compiled = module::compile(io::stdin(), io::stdout(), ByteSize::b(args.memory))?;
+    Ok(if is_compiled { Ran::Done } else { Ran::Refused })
+}
+
+/// Returns the compiler of untrusted modules: this program. If its file is not
+/// known, starting the compiler says so.
+pub(super) fn compiler() -> Compiler {
+    let running = PathBuf::from(RUNNING);
+    let program = if Path::new(RUNNING).exists() { None } else { env::current_exe().ok() };
+    Compiler::new(program.unwrap_or(running), vec![NAME.into()])
 }

@@ -4,7 +4,6 @@ use std::path::PathBuf;
 
 use clap::Subcommand;
 
-use super::code_cache::passing;
 use super::wanted::Wanted;
 use super::{Failure, Ran, block_on, modules, print, print_text};
 use crate::config::{Config, DEFAULT};
@@ -57,7 +56,7 @@ fn check(config: &Config) -> Result<Ran, Failure> {
 
 fn load(wanted: &Wanted) -> Result<Module, Failure> {
     let bytes = wanted.read()?;
-    let (engine, _folder) = passing(wanted.engine())?;
+    let engine = wanted.engine(None)?;
     let module = block_on(modules::load(&engine, wanted, &bytes))??;
     Ok(module.map_err(|error| wanted.fault(error))?)
 }

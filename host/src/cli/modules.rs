@@ -9,7 +9,6 @@ use tokio::task::{block_in_place, spawn_blocking};
 use tokio::time::timeout;
 use tracing::{info, warn};
 
-use super::code_cache::{CodeCacheArgs, passing};
 use super::reloadable::settled;
 use super::serve::ServeError;
 use super::wanted::Wanted;
@@ -19,7 +18,7 @@ use crate::config::Config;
 use crate::conformance::Dialect;
 use crate::control::Reloaded;
 use crate::files;
-use crate::module::{Digest, Engine, LoadError, Module};
+use crate::module::{CodeCache, Digest, Engine, LoadError, Module};
 use crate::registry::{Examiner, Mount, Mounts, Registry};
 use crate::state::{StateReader, Watch, watch};
 
@@ -29,7 +28,7 @@ pub(super) struct Origin {
     pub(super) dialect: Option<Dialect>,
     /// The settings.
     pub(super) config: Option<PathBuf>,
-    pub(super) code_cache: CodeCacheArgs,
+    pub(super) code_cache: Option<CodeCache>,
     /// Modules are swapped when their files change.
     pub(super) watch: bool,
 }
@@ -66,8 +65,9 @@ impl Modules {
         let mut loaded = Vec::new();
         for wanted in Wanted::all(config, origin.module.as_deref(), origin.dialect) {
             let bytes = wanted.read()?;
-            let engine = origin.code_cache.engine(wanted.engine())?;
-            let module = compiled(&engine, &wanted, &bytes).await?;
+            let engine = wanted.engine(origin.code_cache.clone())?;
+            let module = load(&engine, &wanted, &bytes).await?;
+            let module = module.map_err(|error| wanted.fault(error))?;
             let mount = Arc::new(wanted.mount(module));
             let file = wanted.name_of_file();
             let digest = Digest::of(&bytes);
@@ -183,7 +183,7 @@ impl Modules {
         let engine = if let Some(mount) = same {
             mount.engine().clone()
         } else {
-            self.origin.code_cache.engine(wanted.engine())?
+            wanted.engine(self.origin.code_cache.clone())?
         };
         // It leaves the processors to the requests.
         let (aside, of) = (engine.clone(), wanted.clone());
@@ -245,29 +245,6 @@ async fn looked_at(
     let found = timeout(wanted.swap.time, mount.examine(state)).await;
     found.map_err(|_| wanted.too_slow())?.map_err(|reason| wanted.unfit(reason))?;
     Ok(mount)
-}
-
-/// A module; where it cannot be loaded because what is kept of it is damaged, it
-/// is compiled again.
-async fn compiled(engine: &Engine, wanted: &Wanted, bytes: &[u8]) -> Result<Module, ServeError> {
-    let error = match load(engine, wanted, bytes).await? {
-        Ok(module) => return Ok(module),
-        Err(error) => error,
-    };
-    let may_be_damage = matches!(error, LoadError::Invalid { .. });
-    let Some(folder) = engine.code_cache().filter(|_| may_be_damage) else {
-        return Err(wanted.fault(error));
-    };
-    // Where it can be compiled at all, within the same bounds.
-    let (other, _folder) = passing(wanted.engine())?;
-    if load(&other, wanted, bytes).await?.is_err() {
-        return Err(wanted.fault(error));
-    }
-    let fresh = Engine::with(wanted.engine())?;
-    let module = Module::from_bytes(&fresh, &wanted.name_of_file(), bytes);
-    let folder = folder.display();
-    warn!("code cache {folder}: what is kept there is damaged, and not used; remove the folder");
-    module.map_err(|error| wanted.fault(error))
 }
 
 /// A module, compiled within the bounds that its mount has for that; the one that

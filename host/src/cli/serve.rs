@@ -19,7 +19,7 @@ use crate::Server;
 use crate::config::{self, Config};
 use crate::conformance::Dialect;
 use crate::control::{ControlError, Reload};
-use crate::module::{EngineError, LoadError};
+use crate::module::{CodeCacheError, EngineError, LoadError};
 use crate::registry::{MountError, MountPath};
 use crate::state::hermes_config;
 use crate::state::{
@@ -82,6 +82,8 @@ pub(super) enum ServeError {
     Config(#[from] config::ConfigError),
     #[error(transparent)]
     Engine(#[from] EngineError),
+    #[error(transparent)]
+    CodeCache(#[from] CodeCacheError),
     #[error(transparent)]
     Module(#[from] LoadError),
     #[error("extension {name}, mounted at {path}: {error}")]
@@ -146,7 +148,7 @@ async fn serve(args: &ServeArgs) -> Result<(), ServeError> {
         module: args.module.clone(),
         dialect: args.dialect,
         config: args.config.clone(),
-        code_cache: args.code_cache.clone(),
+        code_cache: args.code_cache.open()?,
         watch: args.watch,
     };
     let modules = tokio::select! {

@@ -4,12 +4,16 @@ use std::borrow::Cow;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use super::compile;
 use super::reloadable::settled;
 use super::serve::ServeError;
 use crate::config::Config;
 use crate::conformance::Dialect;
 use crate::files;
-use crate::module::{API, Digest, EngineOptions, Grants, Included, Limits, LoadError, Module};
+use crate::module::{
+    API, CodeCache, Digest, Engine, EngineError, EngineOptions, Grants, Included, Limits,
+    LoadError, Module,
+};
 use crate::registry::{FaultBudget, Mount, MountPath, SwapLimits};
 
 /// A mount, as the settings want it.
@@ -65,9 +69,10 @@ impl Wanted {
     }
 
     /// What runs its module.
-    pub(super) fn engine(&self) -> EngineOptions {
+    pub(super) fn engine(&self, code_cache: Option<CodeCache>) -> Result<Engine, EngineError> {
         let (limits, grants) = (self.limits.clone(), self.grants.clone());
-        EngineOptions { limits, grants, wasi: self.wasi, code_cache: None }
+        let compiler = Some(compile::compiler());
+        Engine::with(EngineOptions { limits, grants, wasi: self.wasi, code_cache, compiler })
     }
 
     /// The component, which is the one that was meant.

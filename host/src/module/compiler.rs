@@ -1,14 +1,15 @@
-//! Compiling in a process of its own.
+//! From bytes to compiled code: from the code cache, or from the compiler.
 //!
-//! What is being compiled cannot be stopped, and a component of some hundred
-//! kilobytes can be made to take gigabytes and minutes. A process can be
-//! stopped, and takes nothing with it when it has too much. What it compiled
-//! it leaves in the code cache, where the server finds it at once.
+//! A running compilation cannot be stopped, and a component of some hundred
+//! kilobytes can be made to take gigabytes and minutes. Components that the
+//! host does not come with are therefore compiled by a process of its own,
+//! whether there is a code cache or not: a process can be stopped, and takes
+//! nothing with it when it runs out of memory. It returns the code over a pipe.
 
 use std::ffi::OsString;
 use std::fs;
-use std::io::{self, Read};
-use std::path::{Path, PathBuf};
+use std::io::{self, Read, Write};
+use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
 use std::thread;
 use std::time::Duration;
@@ -17,28 +18,23 @@ use bytesize::ByteSize;
 use rustix::process::{Resource, Rlimit};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, Command};
-use wasmtime::component::Component;
 
+use super::artefact::Artefact;
+use super::code_cache::{CodeCache, Key};
+use super::encode;
+use super::engine::{self, Engine};
 use super::load::MOST_BYTES;
 use super::load_error::LoadError;
-use super::{encode, engine};
 
 /// The most that is read of what a compiler says.
-const MOST_SAID: u64 = 4 << 10;
+const MOST_SAID: usize = 4 << 10;
 
 /// The time between two looks whether a process that was killed is gone.
 const GONE: Duration = Duration::from_millis(1);
 
-/// A folder for compiled code, and what fills it.
-#[derive(Debug, Clone)]
-pub struct CodeCache {
-    pub(super) folder: PathBuf,
-    compiler: Option<Compiler>,
-}
-
 /// A command that calls [`compile`].
 #[derive(Debug, Clone)]
-struct Compiler {
+pub struct Compiler {
     program: PathBuf,
     args: Vec<OsString>,
 }
@@ -46,61 +42,111 @@ struct Compiler {
 /// A process that is gone with this.
 struct Process(Child);
 
-impl CodeCache {
-    /// A folder. Who can write to it can have code run by this process. It has
-    /// to be absolute; it is made where it is not there.
-    #[must_use]
-    pub fn new(folder: PathBuf) -> Self {
-        Self { folder, compiler: None }
+/// The place of an input's code in the engine's code cache, if that has one.
+struct Slot<'a>(Option<(&'a CodeCache, Key)>);
+
+/// Returns the code of a component that can be trusted to compile within
+/// bounds. Without an entry in the code cache, it is compiled on this thread.
+pub(super) fn compile_here(
+    engine: &Engine,
+    name: &str,
+    input: &[u8],
+) -> Result<Artefact, LoadError> {
+    let slot = Slot::new(engine, input);
+    match slot.get() {
+        Some(artefact) => Ok(artefact),
+        None => Ok(slot.put(Artefact::compile(&engine.wasmtime, name, input)?)),
+    }
+}
+
+/// Returns the code of any component. Without an entry in the code cache, the
+/// engine's compiler compiles it in at most so much memory, until what is
+/// returned is dropped.
+pub(super) async fn compile_apart(
+    engine: &Engine,
+    name: &str,
+    input: &[u8],
+    memory: ByteSize,
+) -> Result<Artefact, LoadError> {
+    let Some(compiler) = &engine.options.compiler else {
+        return compile_here(engine, name, input);
+    };
+    encode::check(name, input)?;
+    let slot = Slot::new(engine, input);
+    match slot.get() {
+        Some(artefact) => Ok(artefact),
+        None => Ok(slot.put(compiler.compile(name, input, memory).await?)),
+    }
+}
+
+impl<'a> Slot<'a> {
+    fn new(engine: &'a Engine, input: &[u8]) -> Self {
+        let cache = engine.options.code_cache.as_ref();
+        Self(cache.map(|cache| (cache, Key::new(&engine.wasmtime, input))))
     }
 
-    /// Has the candidates of swaps compiled by a process of their own, whose
-    /// time and memory are bounded. It is to be of the same build as this one,
-    /// and is given the folder and a number of bytes as its last arguments,
-    /// and the component on stdin: all that [`compile`] asks for. An error it
-    /// prints on stdout, with the status 1. Its priority is that of the thread
-    /// which asks.
-    #[must_use]
-    pub fn with_compiler(mut self, program: PathBuf, args: Vec<OsString>) -> Self {
-        self.compiler = Some(Compiler { program, args });
-        self
+    fn get(&self) -> Option<Artefact> {
+        self.0.and_then(|(cache, key)| cache.get(key))
     }
 
-    /// Compiles a component apart, where there is a compiler. It is stopped
-    /// when what is returned is dropped.
-    pub(super) async fn fill(
-        &self,
-        name: &str,
-        component: &[u8],
-        memory: ByteSize,
-    ) -> Result<(), LoadError> {
-        let Some(compiler) = &self.compiler else { return Ok(()) };
-        let gave_up = |reason| LoadError::Compiler { name: name.to_owned(), reason, limit: memory };
-        let failed = |error: io::Error| gave_up(format!("it cannot be run: {error}"));
-        let mut process = compiler.start(&self.folder, memory).map_err(failed)?;
-        let (input, output, errors) =
-            (process.0.stdin.take(), process.0.stdout.take(), process.0.stderr.take());
-        let feed = async {
-            // Where it does not want all of it, it says why.
-            if let Some(mut input) = input {
-                input.write_all(component).await.ok();
-            }
-        };
-        let ((), reason, errors) = tokio::join!(feed, text(output), text(errors));
-        let status = process.0.wait().await.map_err(failed)?;
-        match status.code() {
-            Some(0) => Ok(()),
-            Some(1) => Err(LoadError::Invalid { name: name.to_owned(), reason }),
-            _ => Err(gave_up(last_words(&errors, status))),
+    fn put(&self, artefact: Artefact) -> Artefact {
+        if let Some((cache, key)) = self.0 {
+            cache.put(key, &artefact);
         }
+        artefact
     }
 }
 
 impl Compiler {
-    fn start(&self, folder: &Path, memory: ByteSize) -> io::Result<Process> {
+    /// Names the command that compiles for this process, with bounded time and
+    /// memory. It must be of the same build. Its last argument is a number of
+    /// bytes, and it must do nothing but call [`compile`] with it, stdin and
+    /// stdout, and exit with the status 0, or 1 if that returns `false`. Its
+    /// priority is that of the thread which starts it.
+    #[must_use]
+    pub fn new(program: PathBuf, args: Vec<OsString>) -> Self {
+        Self { program, args }
+    }
+
+    async fn compile(
+        &self,
+        name: &str,
+        input: &[u8],
+        memory: ByteSize,
+    ) -> Result<Artefact, LoadError> {
+        let gave_up = |reason| LoadError::Compiler { name: name.to_owned(), reason, limit: memory };
+        let failed = |source| {
+            let program = self.program.clone();
+            LoadError::NoCompiler { name: name.to_owned(), program, source }
+        };
+        let mut process = self.start(memory).map_err(failed)?;
+        let (stdin, stdout, stderr) =
+            (process.0.stdin.take(), process.0.stdout.take(), process.0.stderr.take());
+        let feed = async {
+            // If it does not want all of it, it says why.
+            if let Some(mut stdin) = stdin {
+                stdin.write_all(input).await.ok();
+            }
+        };
+        // It cannot have more code than memory.
+        let most = memory.as_u64();
+        let ((), output, errors) =
+            tokio::join!(feed, read(stdout, most), read(stderr, MOST_SAID as u64));
+        let status = process.0.wait().await.map_err(failed)?;
+        match status.code() {
+            Some(0) => Artefact::from_process(output)
+                .ok_or_else(|| gave_up("its output is incomplete".to_owned())),
+            Some(1) => {
+                let reason = text(&output[..output.len().min(MOST_SAID)]);
+                Err(LoadError::Invalid { name: name.to_owned(), reason })
+            }
+            _ => Err(gave_up(last_words(&text(&errors), status))),
+        }
+    }
+
+    fn start(&self, memory: ByteSize) -> io::Result<Process> {
         Command::new(&self.program)
             .args(&self.args)
-            .arg(folder)
             .arg(memory.as_u64().to_string())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -120,12 +166,18 @@ impl Drop for Process {
     }
 }
 
-async fn text(stream: Option<impl AsyncRead + Unpin>) -> String {
+/// Reads a stream up to a number of bytes. The rest is not wanted, and whatever
+/// writes more gets an error.
+async fn read(stream: Option<impl AsyncRead + Unpin>, most: u64) -> Vec<u8> {
     let mut bytes = Vec::new();
     if let Some(stream) = stream {
-        stream.take(MOST_SAID).read_to_end(&mut bytes).await.ok();
+        stream.take(most).read_to_end(&mut bytes).await.ok();
     }
-    String::from_utf8_lossy(&bytes).trim().to_owned()
+    bytes
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).trim().to_owned()
 }
 
 /// Why it did not come to its end.
@@ -136,23 +188,25 @@ fn last_words(errors: &str, status: ExitStatus) -> String {
     }
 }
 
-/// Compiles the component that it reads into a folder, in at most so much
-/// memory. This is all that a process
-/// is to do that was given to [`CodeCache::with_compiler`]; where it needs
-/// more memory, it is gone.
-pub fn compile(component: impl Read, folder: &Path, memory: ByteSize) -> Result<(), String> {
-    let failed = |error: io::Error| error.to_string();
-    confine(memory).map_err(failed)?;
+/// Compiles the component that it reads, in at most so much memory, and writes
+/// the code. If the component is not valid, it writes why, and returns `false`.
+///
+/// This is all that a process is to do that was given to [`Compiler::new`]: if
+/// it needs more memory, it is gone.
+pub fn compile(input: impl Read, mut output: impl Write, memory: ByteSize) -> io::Result<bool> {
+    confine(memory)?;
     let mut bytes = Vec::new();
-    component.take(MOST_BYTES + 1).read_to_end(&mut bytes).map_err(failed)?;
-    let bytes = encode::component("", &bytes).map_err(|error| match error {
-        LoadError::Encode { reason, .. } => reason,
-        error => error.to_string(),
-    })?;
-    let cache = engine::cache(folder).map_err(|error| error.to_string())?;
-    let engine = wasmtime::Engine::new(&engine::compiling(Some(cache)));
-    let compiled = engine.and_then(|engine| Component::from_binary(&engine, &bytes));
-    compiled.map(drop).map_err(|error| format!("{error:#}"))
+    input.take(MOST_BYTES + 1).read_to_end(&mut bytes)?;
+    let reason = match wasmtime::Engine::new(&engine::compiling()) {
+        Ok(engine) => match Artefact::compile(&engine, "", &bytes) {
+            Ok(artefact) => return artefact.write(&mut output).map(|()| true),
+            Err(LoadError::Invalid { reason, .. } | LoadError::Encode { reason, .. }) => reason,
+            Err(error) => error.to_string(),
+        },
+        Err(error) => format!("{error:#}"),
+    };
+    writeln!(output, "{reason}")?;
+    Ok(false)
 }
 
 /// Whatever becomes of this process, others do not notice.
@@ -169,4 +223,56 @@ fn confine(memory: ByteSize) -> io::Result<()> {
     rustix::process::setrlimit(Resource::Core, most(0))?;
     rustix::process::setrlimit(Resource::Data, most(memory.as_u64()))?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Compiler, LoadError};
+    use crate::module::{DEFAULT_MODULE, Engine, EngineOptions, Limits, Module};
+    use bytesize::ByteSize;
+    use std::path::Path;
+
+    /// What becomes of a module with a compiler that is a shell script.
+    async fn load(program: &str, script: &str) -> LoadError {
+        let args = vec!["-c".into(), script.into()];
+        let compiler = Some(Compiler::new(Path::new(program).into(), args));
+        let engine = EngineOptions { compiler, ..(&Limits::default()).into() };
+        let engine = Engine::with(engine).unwrap();
+        let memory = ByteSize::mib(1);
+        Module::from_untrusted_bytes(&engine, "m", DEFAULT_MODULE, memory).await.unwrap_err()
+    }
+
+    #[tokio::test]
+    async fn what_a_compiler_returns_is_bounded_and_complete() {
+        for (script, part) in [
+            // It is stopped: it has no end.
+            ("cat /dev/zero", "gave up"),
+            ("cat >&2 /dev/zero", "gave up"),
+            ("true", "incomplete"),
+            ("cat > /dev/null; head -c 100 /dev/zero", "incomplete"),
+            ("echo reason >&2; exit 3", "reason (exit status: 3)"),
+            ("kill -9 $$", "signal: 9"),
+        ] {
+            let error = load("/bin/sh", script).await;
+            assert!(matches!(error, LoadError::Compiler { .. }), "{script}: {error}");
+            assert!(error.to_string().contains(part), "{script}: {error}");
+        }
+        let error = load("/bin/sh", "cat > /dev/null; echo reason; exit 1").await;
+        let LoadError::Invalid { reason, .. } = error else { panic!("{error}") };
+        assert_eq!(reason, "reason");
+        // Nothing that is no code is executed.
+        let error = load("/bin/sh", "cat > /dev/null; head -c 16 /dev/zero").await;
+        assert!(matches!(error, LoadError::Invalid { .. }), "{error}");
+    }
+
+    #[tokio::test]
+    async fn without_its_compiler_an_engine_compiles_nothing() {
+        let error = load("/nowhere/compiler", "").await;
+        assert!(matches!(error, LoadError::NoCompiler { .. }), "{error}");
+        assert!(
+            error
+                .to_string()
+                .contains("the compiler /nowhere/compiler cannot be started: No such file")
+        );
+    }
 }

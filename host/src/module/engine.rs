@@ -1,15 +1,13 @@
 //! The compiler, and the pool that instances come from.
 
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytesize::ByteSize;
 use wasmtime::component::Linker;
-use wasmtime::{
-    Cache, CacheConfig, Config, Enabled, InstanceAllocationStrategy, PoolingAllocationConfig,
-};
+use wasmtime::{Config, Enabled, InstanceAllocationStrategy, PoolingAllocationConfig};
 
-use super::compiler::CodeCache;
+use super::code_cache::CodeCache;
+use super::compiler::Compiler;
 use super::grants::Grants;
 use super::imports;
 use super::instance::Call;
@@ -44,9 +42,6 @@ const WARM_SLOTS: u32 = 1;
 /// bytes.
 const HOST_STACK: usize = 1 << 20;
 
-/// How much compiled code is kept, in bytes: some hundreds of modules.
-const CACHE_SIZE: u64 = 128 << 20;
-
 /// Compiles modules and runs them. One engine serves a process; it is cheap
 /// to clone.
 #[derive(Clone)]
@@ -74,9 +69,13 @@ pub struct EngineOptions {
     /// still at the time when the relayer last changed, random numbers from a
     /// fixed seed, and stdout and stderr for the log. Default: they may not.
     pub wasi: bool,
-    /// Where it keeps what it compiles, so that what is there need not be
-    /// compiled again. Default: nowhere.
+    /// The folder for compiled code, so that what is there need not be compiled
+    /// again. Default: none.
     pub code_cache: Option<CodeCache>,
+    /// The command that compiles untrusted components in a process of its own,
+    /// whose time and memory are bounded. Default: none; they are compiled in
+    /// this process, and nothing bounds the memory that this takes.
+    pub compiler: Option<Compiler>,
 }
 
 /// There is no engine.
@@ -85,14 +84,6 @@ pub enum EngineError {
     /// A limit is out of its range.
     #[error("{0}")]
     Limits(#[from] LimitError),
-    /// What is compiled cannot be kept.
-    #[error("code cache {}: {reason:#}; choose a folder of your own with --code-cache DIR, or do without with --no-code-cache", folder.display())]
-    CodeCache {
-        /// Why not.
-        reason: wasmtime::Error,
-        /// The folder.
-        folder: PathBuf,
-    },
     /// This machine cannot run modules.
     #[error(
         "cannot set up the module engine: {reason:#}; {concurrency} instances of {memory} may be more than the system can reserve: lower limits.concurrency or limits.memory"
@@ -109,7 +100,8 @@ pub enum EngineError {
 
 impl From<&Limits> for EngineOptions {
     fn from(limits: &Limits) -> Self {
-        Self { limits: limits.clone(), grants: Grants::all(), wasi: false, code_cache: None }
+        let (limits, grants) = (limits.clone(), Grants::all());
+        Self { limits, grants, wasi: false, code_cache: None, compiler: None }
     }
 }
 
@@ -121,15 +113,14 @@ impl Engine {
 
     /// An engine that is like this.
     pub fn with(options: EngineOptions) -> Result<Self, EngineError> {
-        let EngineOptions { limits, code_cache, .. } = &options;
+        let limits = &options.limits;
         limits.check()?;
-        let cache = code_cache.as_ref().map(|kept| cache(&kept.folder)).transpose()?;
         let fault = |reason| EngineError::Setup {
             reason,
             concurrency: limits.concurrency,
             memory: limits.memory,
         };
-        let wasmtime = wasmtime::Engine::new(&running(&options, cache)).map_err(fault)?;
+        let wasmtime = wasmtime::Engine::new(&running(limits)).map_err(fault)?;
         let mut linker = Linker::new(&wasmtime);
         imports::define(&mut linker).map_err(fault)?;
         if options.wasi {
@@ -183,12 +174,6 @@ impl Engine {
         }
     }
 
-    /// The folder in which it keeps what it compiles.
-    #[must_use]
-    pub fn code_cache(&self) -> Option<&Path> {
-        self.options.code_cache.as_ref().map(|kept| &*kept.folder)
-    }
-
     /// What modules may use.
     #[must_use]
     pub fn limits(&self) -> &Limits {
@@ -196,18 +181,9 @@ impl Engine {
     }
 }
 
-/// Where compiled code is kept.
-pub(super) fn cache(folder: &Path) -> Result<Cache, EngineError> {
-    let mut config = CacheConfig::new();
-    config.with_directory(folder).with_files_total_size_soft_limit(CACHE_SIZE);
-    Cache::new(config)
-        .map_err(|reason| EngineError::CodeCache { reason, folder: folder.to_owned() })
-}
-
 /// How instances run.
-fn running(options: &EngineOptions, cache: Option<Cache>) -> Config {
-    let limits = &options.limits;
-    let mut config = compiling(cache);
+fn running(limits: &Limits) -> Config {
+    let mut config = compiling();
     config
         .max_wasm_stack(bytes(limits.stack))
         // Access to the memories of an instance that is verified.
@@ -218,7 +194,7 @@ fn running(options: &EngineOptions, cache: Option<Cache>) -> Config {
 }
 
 /// How modules are compiled: all that compiled code depends on.
-pub(super) fn compiling(cache: Option<Cache>) -> Config {
+pub(super) fn compiling() -> Config {
     let mut config = Config::new();
     // An answer depends on the request and the state, on nothing else: not on
     // how this machine rounds, nor on what another thread does.
@@ -226,7 +202,6 @@ pub(super) fn compiling(cache: Option<Cache>) -> Config {
         .cranelift_nan_canonicalization(true)
         .relaxed_simd_deterministic(true)
         .concurrency_support(false)
-        .cache(cache)
         .epoch_interruption(true);
     config
 }

@@ -10,9 +10,10 @@ use http::HeaderValue;
 use wasmtime::component::{Component, ComponentExportIndex, InstancePre};
 
 use super::DEFAULT_MODULE;
+use super::artefact::Artefact;
 use super::audit;
+use super::compiler;
 use super::digest::Digest;
-use super::encode;
 use super::engine::Engine;
 use super::instance::{self, Call};
 use super::limiter::Peaks;
@@ -63,28 +64,34 @@ impl Module {
     }
 
     /// The same as [`Module::from_bytes`], for a component that nobody knows
-    /// yet: where the engine's code cache has a compiler, that compiles it, in
-    /// a process which may have so much memory and which is stopped when what
-    /// is returned is dropped.
+    /// yet: the engine's compiler compiles it, in a process which may have so
+    /// much memory and which is stopped when what is returned is dropped.
+    /// Without a compiler, it is compiled in this process.
     pub async fn from_untrusted_bytes(
         engine: &Engine,
         name: &str,
         bytes: &[u8],
         memory: ByteSize,
     ) -> Result<Self, LoadError> {
-        encode::check(name, bytes)?;
-        if let Some(code_cache) = &engine.options.code_cache {
-            code_cache.fill(name, bytes, memory).await?;
-        }
-        Self::from_bytes(engine, name, bytes)
+        let artefact = compiler::compile_apart(engine, name, bytes, memory).await?;
+        Self::from_artefact(engine, name, bytes, &artefact)
     }
 
     /// Compiles and checks a component, or a core module that says which world
     /// it is of, as `cargo build` leaves it. `name` is what messages call it.
     pub fn from_bytes(engine: &Engine, name: &str, bytes: &[u8]) -> Result<Self, LoadError> {
-        let encoded = encode::component(name, bytes)?;
+        let artefact = compiler::compile_here(engine, name, bytes)?;
+        Self::from_artefact(engine, name, bytes, &artefact)
+    }
+
+    fn from_artefact(
+        engine: &Engine,
+        name: &str,
+        bytes: &[u8],
+        artefact: &Artefact,
+    ) -> Result<Self, LoadError> {
         let name = || name.to_owned();
-        let component = Component::from_binary(&engine.wasmtime, &encoded).map_err(|error| {
+        let component = artefact.load(&engine.wasmtime).map_err(|error| {
             let reason = format!("{error:#}");
             let name = name();
             if reason.contains("memory minimum") || reason.contains("minimum byte size") {
@@ -95,7 +102,7 @@ impl Module {
                 LoadError::Invalid { name, reason }
             }
         })?;
-        let start = Start::of(&encoded);
+        let start = Start::of(artefact.component(bytes));
         let memory = ByteSize::b(start.memory);
         if memory > engine.limits().memory {
             let reason = format!("its memories begin with {memory} together");

@@ -67,6 +67,19 @@ pub enum LoadError {
         /// The memory that it may have.
         limit: ByteSize,
     },
+    /// The compiler cannot be run.
+    #[error(
+        "module {name}: cannot be compiled: the compiler {} cannot be started: {source}; check that this program can be executed (/proc has to be mounted for /proc/self/exe) and that this user may start more processes (ulimit -u)",
+        program.display()
+    )]
+    NoCompiler {
+        /// The module.
+        name: String,
+        /// The compiler.
+        program: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
     /// It wants more memory from the start than it may have.
     #[error(
         "module {name}: wants more memory than the limit of {limit}: {reason}; raise limits.memory in the settings"

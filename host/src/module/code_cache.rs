@@ -1,0 +1,227 @@
+//! Compiled code on disk, so that a start need not compile.
+//!
+//! | file | job |
+//! |---|---|
+//! | `code_cache/folder.rs` | opens the folder, if only this user can change it |
+//! | `code_cache/entry.rs` | the format of an entry, and its hash |
+//!
+//! The folder has one file per artefact, which is named after its key. What is
+//! read is verified before it is used. An entry that is missing, damaged or of
+//! another format is compiled again and replaced, and a cache that cannot be
+//! written to is only a slower one.
+
+mod entry;
+mod folder;
+
+use std::fmt::{self, Debug, Formatter};
+use std::fs::File;
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use rustix::fs::{
+    AtFlags, Dir, FileType, Mode, OFlags, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT,
+};
+use rustix::fs::{fstat, futimens, openat, renameat, statat, unlinkat};
+use rustix::process::{Resource, getrlimit};
+use tracing::warn;
+
+use super::artefact::Artefact;
+use entry::Damage;
+pub(super) use entry::Key;
+
+/// The size of all entries together, in bytes.
+const MAX_SIZE: u64 = 128 << 20;
+
+/// What a file counts at least, in bytes: so there are not too many of them.
+const MIN_FILE: u64 = 4 << 10;
+
+/// The beginning of the names of files that are being written.
+const TEMPORARY: &str = "new-";
+
+/// The age at which a temporary file is one that its writer left behind.
+const ABANDONED: Duration = Duration::from_mins(10);
+
+/// A folder for compiled code. Cheap to clone.
+#[derive(Clone)]
+pub struct CodeCache(Arc<Folder>);
+
+struct Folder {
+    path: PathBuf,
+    descriptor: OwnedFd,
+    max_size: u64,
+}
+
+/// A folder cannot be used as code cache.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "code cache {}: {fault}; choose a folder of your own with --code-cache DIR, or do without with --no-code-cache",
+    folder.display()
+)]
+pub struct CodeCacheError {
+    folder: PathBuf,
+    fault: folder::Fault,
+}
+
+impl CodeCache {
+    /// Opens a folder, and creates it if it is missing.
+    ///
+    /// The process executes what it finds there. The folder must therefore
+    /// belong to the effective user, and no other user may be able to write to
+    /// it. Each parent must belong to that user or to root, and other users may
+    /// write to it only if it has the sticky bit. The same holds for the targets
+    /// of symbolic links in the path, which must belong to one of the two, too.
+    pub fn open(folder: &Path) -> Result<Self, CodeCacheError> {
+        Self::with_max_size(folder, MAX_SIZE)
+    }
+
+    fn with_max_size(path: &Path, max_size: u64) -> Result<Self, CodeCacheError> {
+        let path = path.to_owned();
+        match folder::open(&path) {
+            Ok(descriptor) => Ok(Self(Arc::new(Folder { path, descriptor, max_size }))),
+            Err(fault) => Err(CodeCacheError { folder: path, fault }),
+        }
+    }
+
+    /// Returns the path of the folder.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        &self.0.path
+    }
+
+    /// Returns the artefact with this key, if there is one that is as it was
+    /// written.
+    pub(super) fn get(&self, key: Key) -> Option<Artefact> {
+        match self.0.read(key) {
+            Ok(artefact) => Some(artefact),
+            Err(Damage::Io(error)) if error.kind() == ErrorKind::NotFound => None,
+            Err(reason) => {
+                let (folder, entry) = (self.0.path.display(), key.file_name());
+                warn!("code cache {folder}: entry {entry} is not used: {reason}; compiling again");
+                None
+            }
+        }
+    }
+
+    /// Stores an artefact, and removes those that were not used for longest if
+    /// there are too many.
+    pub(super) fn put(&self, key: Key, artefact: &Artefact) {
+        if let Err(error) = self.0.write(key, artefact).and_then(|()| self.0.evict(key)) {
+            let folder = self.0.path.display();
+            warn!(
+                "code cache {folder}: compiled code is not stored: {error}; make the folder writable, or do without with --no-code-cache"
+            );
+        }
+    }
+}
+
+impl Folder {
+    fn read(&self, key: Key) -> Result<Artefact, Damage> {
+        // No pipe of this name keeps it waiting.
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file = openat(&self.descriptor, key.file_name(), flags, Mode::empty())
+            .map_err(io::Error::from)?;
+        let stat = fstat(&file).map_err(io::Error::from)?;
+        let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+        if !is_file || !folder::is_private(&stat) {
+            return Err(Damage::Shared);
+        }
+        let length = u64::try_from(stat.st_size).unwrap_or(u64::MAX);
+        if length > self.max_size {
+            return Err(Damage::Size);
+        }
+        let mut file = File::from(file);
+        let mut content = Vec::new();
+        (&mut file).take(length).read_to_end(&mut content)?;
+        let artefact = entry::decode(key, &content)?;
+        // The order of removal is not worth an error.
+        let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
+        let omit = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
+        futimens(&file, &Timestamps { last_access: omit, last_modification: now }).ok();
+        Ok(artefact)
+    }
+
+    fn write(&self, key: Key, artefact: &Artefact) -> io::Result<()> {
+        let content = entry::encode(key, artefact)?;
+        let length = content.len() as u64;
+        if length > self.max_size {
+            let error =
+                format!("its {length} bytes are more than the {} there may be", self.max_size);
+            return Err(io::Error::new(ErrorKind::FileTooLarge, error));
+        }
+        // To write more is answered with a signal that ends the process.
+        if getrlimit(Resource::Fsize).current.is_some_and(|limit| length > limit) {
+            let error = "it is larger than a file may be (ulimit -f)";
+            return Err(io::Error::new(ErrorKind::FileTooLarge, error));
+        }
+        let name = format!("{TEMPORARY}{:016x}", fastrand::u64(..));
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
+        let mode = Mode::RUSR | Mode::WUSR;
+        let file = openat(&self.descriptor, &name, flags | OFlags::CLOEXEC, mode)?;
+        let written = File::from(file).write_all(&content).and_then(|()| {
+            let (old, new) = (&self.descriptor, &self.descriptor);
+            Ok(renameat(old, &name, new, key.file_name())?)
+        });
+        if written.is_err() {
+            unlinkat(&self.descriptor, &name, AtFlags::empty()).ok();
+        }
+        written
+    }
+
+    /// Removes abandoned temporary files, and entries as long as all are too
+    /// large together: the one that was not used for longest first, and the one
+    /// with this key last.
+    fn evict(&self, kept: Key) -> io::Result<()> {
+        let kept = kept.file_name();
+        let mut entries = Vec::new();
+        let mut size = 0;
+        for found in Dir::read_from(&self.descriptor)? {
+            let found = found?;
+            let Ok(name) = found.file_name().to_str() else { continue };
+            let is_temporary = name.starts_with(TEMPORARY);
+            if !is_temporary && !entry::is_file_name(name) {
+                continue;
+            }
+            // Another process may have just removed or renamed it.
+            let Ok(stat) = statat(&self.descriptor, name, AtFlags::SYMLINK_NOFOLLOW) else {
+                continue;
+            };
+            let used = SystemTime::UNIX_EPOCH
+                + Duration::from_secs(u64::try_from(stat.st_mtime).unwrap_or_default());
+            if is_temporary && used.elapsed().is_ok_and(|age| age < ABANDONED) {
+                size += counted(stat.st_size);
+            } else if is_temporary {
+                unlinkat(&self.descriptor, name, AtFlags::empty()).ok();
+            } else {
+                size += counted(stat.st_size);
+                let used = (stat.st_mtime, stat.st_mtime_nsec);
+                entries.push((name == kept, used, name.to_owned(), stat.st_size));
+            }
+        }
+        entries.sort_unstable();
+        for (is_kept, _, name, length) in entries {
+            if size <= self.max_size || is_kept {
+                break;
+            }
+            unlinkat(&self.descriptor, name, AtFlags::empty()).ok();
+            size -= counted(length);
+        }
+        Ok(())
+    }
+}
+
+/// What a file of this length counts.
+fn counted(length: i64) -> u64 {
+    u64::try_from(length).unwrap_or_default().max(MIN_FILE)
+}
+
+impl Debug for CodeCache {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("CodeCache").field(&self.0.path).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,286 @@
+//! Is compiled code used only if it is what the compiler made; and is compiling
+//! bounded, whatever becomes of the code?
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::path::{Path, PathBuf};
+
+use relayer_rest_host::conformance::Dialect;
+use relayer_rest_host::control::ControlClient;
+use relayer_rest_host::registry::{Candidate, Outcome, Refusal};
+use relayer_rest_tests::client::Client;
+use relayer_rest_tests::command::{self, Ended, Serving};
+use relayer_rest_tests::component;
+use relayer_rest_tests::measure;
+use relayer_rest_tests::server::candidate;
+use rustix::process::{Pid, Signal, geteuid, kill_process};
+use tempfile::TempDir;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_relayer-rest-under-test");
+const LISTEN: [&str; 2] = ["--listen", "127.0.0.1:0"];
+
+/// The settings of a server with a module that it does not come with.
+const SETTINGS: &str = "[swap]\nmemory = '64MiB'\n[[extension]]\nname = 'a'\nmodule = 'a.wasm'\n";
+
+/// The message about an entry that is not used.
+const NOT_USED: &str = " is not used: ";
+
+/// Starts the command from a shell that does this first.
+async fn serve_after(script: &str, args: &[&str]) -> Serving {
+    let script = format!("{script}\nexec \"$0\" \"$@\"");
+    let args = [&["-ec", &script, PROGRAM], &LISTEN[..], args].concat();
+    command::serve(Path::new("/bin/sh"), &args).await
+}
+
+async fn run_after(script: &str, args: &[&str]) -> Ended {
+    let script = format!("{script}\nexec \"$0\" \"$@\"");
+    let args = [&["-ec", &script, PROGRAM], &LISTEN[..], args].concat();
+    command::run(Path::new("/bin/sh"), &args).await
+}
+
+async fn end(serving: Serving) -> Ended {
+    kill_process(Pid::from_raw(serving.id()).unwrap(), Signal::TERM).unwrap();
+    serving.ended().await
+}
+
+async fn get(serving: &Serving, path: &str) -> (u16, String) {
+    let response = Client::http1(serving.address()).await.get(path).await;
+    (response.status.as_u16(), String::from_utf8_lossy(&response.body).into_owned())
+}
+
+/// A folder with the settings and the module.
+fn folder() -> (TempDir, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("c.toml");
+    fs::write(&config, SETTINGS).unwrap();
+    fs::write(folder.path().join("a.wasm"), component::of_answer(201, "a", b"b")).unwrap();
+    let config = config.to_str().unwrap().to_owned();
+    (folder, config)
+}
+
+fn entries(cache: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+    let entries = fs::read_dir(cache).unwrap().map(|entry| entry.unwrap().path());
+    let mut entries: Vec<_> = entries.map(|path| (path.clone(), fs::read(path).unwrap())).collect();
+    entries.sort();
+    entries
+}
+
+#[tokio::test]
+async fn a_second_start_uses_the_code_of_the_first_one() {
+    let (folder, config) = folder();
+    let cache = folder.path().join("cache");
+    let args = [&LISTEN[..], &["--config", &config, "--code-cache", cache.to_str().unwrap()]];
+    let args = args.concat();
+    end(command::serve(Path::new(PROGRAM), &args).await).await;
+    let stored = entries(&cache);
+    assert_eq!(stored.len(), 2, "the API and the extension");
+    // Code of another component would be noticed: the entry is the same file,
+    // which nothing has replaced.
+    let inodes = || {
+        let inode = |(path, _): &(PathBuf, _)| {
+            std::os::unix::fs::MetadataExt::ino(&fs::metadata(path).unwrap())
+        };
+        stored.iter().map(inode).collect::<Vec<_>>()
+    };
+    let before = inodes();
+    let serving = command::serve(Path::new(PROGRAM), &args).await;
+    assert_eq!(get(&serving, "/ext/a").await.0, 201);
+    let ended = end(serving).await;
+    assert!(!ended.stderr.contains(NOT_USED), "{}", ended.stderr);
+    assert_eq!(entries(&cache), stored);
+    assert_eq!(inodes(), before);
+}
+
+#[tokio::test]
+async fn damaged_entries_are_compiled_again() {
+    let (folder, config) = folder();
+    let cache = folder.path().join("cache");
+    let args = [&LISTEN[..], &["--config", &config, "--code-cache", cache.to_str().unwrap()]];
+    let args = args.concat();
+    let serving = command::serve(Path::new(PROGRAM), &args).await;
+    let chains = get(&serving, "/chains").await;
+    end(serving).await;
+    let stored = entries(&cache);
+    let flip = |number: usize| {
+        move |code: &mut Vec<u8>| {
+            let at = number * 97 % code.len();
+            code[at] ^= 1 << (number % 8);
+        }
+    };
+    let damages: Vec<Box<dyn Fn(&mut Vec<u8>)>> = vec![
+        Box::new(flip(7)),
+        Box::new(flip(401)),
+        Box::new(flip(8_009)),
+        Box::new(flip(60_013)),
+        Box::new(|code| code.truncate(code.len() / 2)),
+        Box::new(|code| {
+            let middle = code.len() / 2;
+            code[middle..].iter_mut().take(4096).for_each(|byte| *byte = !*byte);
+        }),
+        Box::new(|code| *code = b"nonsense".to_vec()),
+        Box::new(Vec::clear),
+    ];
+    for damage in damages {
+        for (path, code) in &stored {
+            let mut code = code.clone();
+            damage(&mut code);
+            fs::write(path, code).unwrap();
+        }
+        let serving = command::serve(Path::new(PROGRAM), &args).await;
+        assert_eq!(get(&serving, "/chains").await, chains);
+        assert_eq!(get(&serving, "/ext/a").await.0, 201);
+        let ended = end(serving).await;
+        assert_eq!(ended.stderr.matches(NOT_USED).count(), 2, "{}", ended.stderr);
+        assert_eq!(entries(&cache), stored);
+    }
+    // Entries that have changed places are those of no component.
+    fs::write(&stored[0].0, &stored[1].1).unwrap();
+    fs::write(&stored[1].0, &stored[0].1).unwrap();
+    let serving = command::serve(Path::new(PROGRAM), &args).await;
+    assert_eq!(get(&serving, "/chains").await, chains);
+    assert_eq!(get(&serving, "/ext/a").await.0, 201);
+    assert_eq!(end(serving).await.stderr.matches(NOT_USED).count(), 2);
+    assert_eq!(entries(&cache), stored);
+}
+
+/// Asserts that a server compiles what it is given, but not in its own process.
+async fn assert_compiles_apart(what: &str, mut serving: Serving, message: Option<&str>) {
+    if let Some(message) = message {
+        serving.logged(message).await;
+    }
+    assert_eq!(get(&serving, "/ext/a").await.0, 201, "{what}");
+    fs::write(format!("/proc/{}/clear_refs", serving.id()), "5").unwrap();
+    let before = measure::peak_memory_of(serving.id());
+    let client = ControlClient::new(&serving.control);
+    let any = |component| Candidate { dialect: Some(Dialect::Any), ..candidate(component) };
+    // It takes more than 200 MB.
+    let report = client.swap("/", any(component::hard_to_compile(6_000))).await.unwrap();
+    let Outcome::Refused { reason: Refusal::Invalid, message } = report.outcome else {
+        panic!("{what}: {report:?}")
+    };
+    assert!(message.contains("which may have 64.0 MiB"), "{what}: {message}");
+    let more = measure::peak_memory_of(serving.id()) - before;
+    assert!(more < 50 << 20, "{what}: {more} bytes more");
+    let report = client.swap("/", any(component::of_answer(202, "a", b"c"))).await.unwrap();
+    assert_eq!(report.outcome, Outcome::Exchanged, "{what}");
+    assert_eq!(get(&serving, "/").await.0, 202, "{what}");
+    assert_eq!(end(serving).await.status, Some(0), "{what}");
+}
+
+#[tokio::test]
+async fn compiling_is_bounded_without_a_code_cache() {
+    let (_folder, config) = folder();
+    let config = ["--config", &config];
+    let serving = serve_after("", &[&config[..], &["--no-code-cache"]].concat()).await;
+    assert_compiles_apart("no cache", serving, None).await;
+    let script = "unset HOME XDG_CACHE_HOME RELAYER_REST_CODE_CACHE";
+    let serving = serve_after(script, &config).await;
+    assert_compiles_apart("no home", serving, Some("neither XDG_CACHE_HOME nor HOME")).await;
+}
+
+#[tokio::test]
+async fn compiling_is_bounded_where_code_cannot_be_stored() {
+    let (folder, config) = folder();
+    let cache = folder.path().join("cache");
+    let args = ["--config", &config, "--code-cache", cache.to_str().unwrap()];
+    let not_stored = Some("compiled code is not stored");
+    // There is room for the extension's code, and for images of memories.
+    let serving = serve_after("prlimit --pid $$ --fsize=100000:100000", &args).await;
+    assert_compiles_apart("small files only", serving, not_stored).await;
+    assert!(entries(&cache).iter().all(|(_, code)| code.len() <= 100_000));
+    if geteuid().is_root() {
+        let mount = format!("mount -t tmpfs -o mode=700,size=16k none '{}'", cache.display());
+        for (what, script) in [
+            ("a full disk", mount.clone()),
+            ("a read-only disk", format!("{mount}\nmount -o remount,ro '{}'", cache.display())),
+        ] {
+            let Some(serving) = serve_in_own_mounts(&script, &args).await else { return };
+            assert_compiles_apart(what, serving, not_stored).await;
+        }
+    } else {
+        fs::set_permissions(&cache, Permissions::from_mode(0o500)).unwrap();
+        let serving = serve_after("", &args).await;
+        assert_compiles_apart("a read-only folder", serving, not_stored).await;
+    }
+}
+
+/// Whether this user can have mounts of its own.
+async fn has_own_mounts() -> bool {
+    let ended = tokio::process::Command::new("unshare").args(["--mount", "true"]).output().await;
+    let is_allowed = ended.is_ok_and(|ended| ended.status.success());
+    if !is_allowed {
+        eprintln!("skipped in part: this needs `unshare --mount`");
+    }
+    is_allowed
+}
+
+async fn serve_in_own_mounts(script: &str, args: &[&str]) -> Option<Serving> {
+    if !has_own_mounts().await {
+        return None;
+    }
+    let script = format!("{script}\nexec \"$0\" \"$@\"");
+    let args = [&["--mount", "/bin/sh", "-ec", &script, PROGRAM], &LISTEN[..], args].concat();
+    Some(command::serve(Path::new("unshare"), &args).await)
+}
+
+/// What cannot be compiled apart is not compiled at all.
+#[tokio::test]
+async fn without_a_compiler_no_module_is_compiled() {
+    if !has_own_mounts().await {
+        return;
+    }
+    let (_folder, config) = folder();
+    let script = "mount -t tmpfs none /proc\nexec \"$0\" \"$@\"";
+    let args = [&["--mount", "/bin/sh", "-ec", script, PROGRAM], &LISTEN[..]].concat();
+    let args = [&args[..], &["--no-code-cache", "--config", &config]].concat();
+    let ended = command::run(Path::new("unshare"), &args).await;
+    assert_eq!(ended.status, Some(2), "{}", ended.stderr);
+    for part in
+        ["a.wasm: cannot be compiled: the compiler ", " cannot be started: ", "/proc has to be"]
+    {
+        assert!(ended.stderr.contains(part), "{part} is not in: {}", ended.stderr);
+    }
+}
+
+#[tokio::test]
+async fn folders_that_others_can_change_are_rejected() {
+    let folder = tempfile::tempdir().unwrap();
+    let caches = folder.path().join("caches");
+    let cache = caches.join("relayer-rest");
+    fs::create_dir_all(&cache).unwrap();
+    let chmod = |path: &Path, mode| {
+        fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+    };
+    let assert_is_rejected = async |message: &str| {
+        let path = cache.to_str().unwrap();
+        let by_variable = format!("export RELAYER_REST_CODE_CACHE='{path}'");
+        for (script, args) in [("", &["--code-cache", path][..]), (&by_variable, &[])] {
+            let ended = run_after(script, args).await;
+            assert_eq!(ended.status, Some(2), "{}", ended.stderr);
+            for part in ["relayer-rest: code cache ", message, "choose a folder of your own"] {
+                assert!(ended.stderr.contains(part), "{part} is not in: {}", ended.stderr);
+            }
+        }
+        // The default one was not asked for: it is done without.
+        let caches = caches.display();
+        let default = format!("unset RELAYER_REST_CODE_CACHE; export XDG_CACHE_HOME='{caches}'");
+        let mut serving = serve_after(&default, &[]).await;
+        serving.logged("compiled modules are not kept: code cache ").await;
+        assert_eq!(get(&serving, "/chains").await.0, 200);
+        let ended = end(serving).await;
+        assert!(ended.stderr.contains(message), "{message} is not in: {}", ended.stderr);
+        assert_eq!(entries(&cache), []);
+    };
+    for (parent, mode) in [(0o755, 0o770), (0o755, 0o757), (0o777, 0o700)] {
+        chmod(&caches, parent);
+        chmod(&cache, mode);
+        assert_is_rejected("other users can write to ").await;
+    }
+    chmod(&caches, 0o755);
+    if geteuid().is_root() {
+        chown(&cache, Some(65_534), None).unwrap();
+        assert_is_rejected(" belongs to user 65534").await;
+    } else {
+        eprintln!("skipped in part: only root can give folders to other users");
+    }
+}
