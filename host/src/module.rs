@@ -15,7 +15,7 @@
 //! | `grants.rs` | which of its interfaces a mount's modules may import |
 //! | `encode.rs` | from what a compiler leaves to a component |
 //! | `load.rs` | from bytes to a module that can be asked, or why not |
-//! | `start.rs` | what an instance begins with, before it is asked |
+//! | `cost.rs` | what creating an instance takes, read from its component |
 //! | `load_error.rs` | why not, and what to do about it |
 //! | `digest.rs` | the version of a component |
 //! | `audit.rs` | what a component asks for, against the contract |
@@ -36,6 +36,7 @@ mod audit;
 mod call;
 mod compiler;
 mod contract;
+mod cost;
 mod digest;
 mod encode;
 mod engine;
@@ -51,7 +52,6 @@ mod long_runs;
 mod reads;
 mod response;
 mod reused;
-mod start;
 mod tally;
 mod ticker;
 mod wasi;
@@ -61,6 +61,7 @@ pub use audit::Offence;
 pub use call::{CallError, ModuleAnswer, ModuleRequest, Place};
 pub use compiler::{CodeCache, compile};
 pub use contract::{CONTRACT_PACKAGE, CONTRACT_VERSION};
+pub use cost::InstanceCost;
 pub use digest::{Digest, DigestError};
 pub use engine::{Engine, EngineError, EngineOptions};
 pub use grants::{Grants, UnknownGrant};

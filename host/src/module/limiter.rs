@@ -1,19 +1,24 @@
-//! What an instance has of memory and tables, and may have.
+//! What an instance has of memory and tables, and may have. All that grows with an
+//! instance shares `limits.memory`: its memories, its tables, and what the host keeps
+//! for it.
 
 use std::mem::take;
 
 use bytesize::ByteSize;
 use wasmtime::{ResourceLimiter, Result};
 
+use super::cost::ELEMENT_BYTES;
 use super::limits::{Limits, bytes};
 
 /// Counts what an instance takes, and refuses what is too much.
 pub(super) struct Limiter {
     memory: usize,
     table: usize,
-    /// The bytes of its memories, of which there may be some.
+    /// The bytes of its memories and tables, and what the host keeps besides.
     present: usize,
-    /// The bytes by which one of them grew last.
+    /// What the host keeps besides, in bytes.
+    host: usize,
+    /// The bytes by which a memory or a table grew last.
     grown: usize,
     most_memory: usize,
     /// What was refused last.
@@ -29,11 +34,14 @@ enum Refused {
 }
 
 impl Limiter {
-    pub(super) fn new(limits: &Limits) -> Self {
+    /// Creates the limiter of an instance for which the host keeps so many bytes.
+    pub(super) fn new(limits: &Limits, host: u64) -> Self {
+        let host = usize::try_from(host).unwrap_or(usize::MAX);
         Self {
             memory: bytes(limits.memory),
             table: limits.table as usize,
-            present: 0,
+            present: host,
+            host,
             grown: 0,
             most_memory: 0,
             refused: None,
@@ -55,9 +63,27 @@ impl Limiter {
         })
     }
 
-    /// The most memory that there was, in bytes.
+    /// The most memory that there was, in bytes: of memories and tables.
     pub(super) fn most_memory(&self) -> usize {
         self.most_memory
+    }
+
+    /// Grants so many bytes more, unless that exceeds the limit.
+    fn grant(&mut self, grown: usize) -> bool {
+        let sum = self.present.saturating_add(grown);
+        if sum > self.memory {
+            self.refused = Some(Refused::Memory(sum));
+            return false;
+        }
+        (self.present, self.grown) = (sum, grown);
+        self.most_memory = self.most_memory.max(sum - self.host);
+        true
+    }
+
+    /// Takes back what was granted last: the growth failed for another reason.
+    fn take_back(&mut self) {
+        // It may be said of what was refused before it was asked for.
+        self.present = self.present.saturating_sub(take(&mut self.grown));
     }
 }
 
@@ -68,37 +94,34 @@ impl ResourceLimiter for Limiter {
         desired: usize,
         maximum: Option<usize>,
     ) -> Result<bool> {
-        let grown = desired.saturating_sub(present);
-        let sum = self.present.saturating_add(grown);
-        if sum > self.memory {
-            self.refused = Some(Refused::Memory(sum));
-            return Ok(false);
-        }
-        if maximum.is_some_and(|maximum| desired > maximum) {
-            return Ok(false);
-        }
-        (self.present, self.grown) = (sum, grown);
-        self.most_memory = self.most_memory.max(sum);
-        Ok(true)
+        // What is larger than its own maximum fails in any case.
+        let fits = maximum.is_none_or(|maximum| desired <= maximum);
+        Ok(fits && self.grant(desired.saturating_sub(present)))
     }
 
     fn memory_grow_failed(&mut self, _: wasmtime::Error) -> Result<()> {
-        // It may be said of what was refused before it was asked for.
-        self.present = self.present.saturating_sub(take(&mut self.grown));
+        self.take_back();
         Ok(())
     }
 
     fn table_growing(
         &mut self,
-        _present: usize,
+        present: usize,
         desired: usize,
         maximum: Option<usize>,
     ) -> Result<bool> {
-        let is_granted = desired <= self.table;
-        if !is_granted {
+        if desired > self.table {
             self.refused = Some(Refused::Table(desired));
+            return Ok(false);
         }
-        Ok(is_granted && maximum.is_none_or(|maximum| desired <= maximum))
+        let grown = desired.saturating_sub(present).saturating_mul(ELEMENT_BYTES as usize);
+        let fits = maximum.is_none_or(|maximum| desired <= maximum);
+        Ok(fits && self.grant(grown))
+    }
+
+    fn table_grow_failed(&mut self, _: wasmtime::Error) -> Result<()> {
+        self.take_back();
+        Ok(())
     }
 }
 
@@ -111,7 +134,7 @@ mod tests {
     #[test]
     fn all_memories_share_the_limit() {
         let limits = Limits { memory: ByteSize::b(100), ..Limits::default() };
-        let mut limiter = Limiter::new(&limits);
+        let mut limiter = Limiter::new(&limits, 0);
         assert!(limiter.memory_growing(0, 60, None).unwrap());
         assert!(limiter.memory_growing(0, 30, None).unwrap());
         assert!(!limiter.memory_growing(60, 80, None).unwrap());
@@ -121,5 +144,22 @@ mod tests {
         assert_eq!(limiter.most_memory(), 100);
         limiter.memory_grow_failed(wasmtime::Error::msg("as the test wants it")).unwrap();
         assert!(limiter.memory_growing(30, 40, None).unwrap());
+    }
+
+    #[test]
+    fn tables_and_the_host_share_the_limit_of_memory() {
+        let limits = Limits { memory: ByteSize::b(200), table: 20, ..Limits::default() };
+        let mut limiter = Limiter::new(&limits, 100);
+        assert!(limiter.memory_growing(0, 20, None).unwrap());
+        assert!(limiter.table_growing(0, 5, None).unwrap());
+        assert_eq!(limiter.most_memory(), 60);
+        assert!(!limiter.table_growing(5, 11, None).unwrap());
+        assert!(limiter.refusal().unwrap().contains("wanted 208 B of memory"));
+        assert!(limiter.table_growing(5, 10, None).unwrap());
+        limiter.table_grow_failed(wasmtime::Error::msg("as the test wants it")).unwrap();
+        assert!(limiter.memory_growing(20, 60, None).unwrap());
+        assert!(!limiter.table_growing(5, 6, None).unwrap());
+        assert!(!limiter.table_growing(5, 21, None).unwrap());
+        assert!(limiter.refusal().unwrap().contains("limits.table is 20"));
     }
 }
