@@ -9,6 +9,7 @@
 //! |---|---|
 //! | `limits.rs` | what a module may use |
 //! | `engine.rs` | the compiler and the pool that instances come from |
+//! | `address_space.rs` | how much of it memories reserve |
 //! | `compiler.rs` | compiling in a process of its own |
 //! | `ticker.rs` | the clock that lets go of guests that run long |
 //! | `contract.rs` | the names in the contract |
@@ -32,6 +33,7 @@
 //! | `reused.rs` | an instance that is asked again and again, for benchmarks |
 //! | `wire.rs` | the contract's types, as they cross to a module |
 
+mod address_space;
 mod audit;
 mod call;
 mod compiler;

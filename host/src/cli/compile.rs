@@ -19,10 +19,13 @@ pub(super) struct CompileArgs {
     code_cache: PathBuf,
     /// The most memory, in bytes.
     memory: u64,
+    /// What each memory of an instance reserves of the address space, in bytes.
+    reservation: u64,
 }
 
 pub(super) fn run(args: &CompileArgs) -> Ran {
-    match module::compile(io::stdin(), &args.code_cache, ByteSize::b(args.memory)) {
+    let CompileArgs { code_cache, memory, reservation } = args;
+    match module::compile(io::stdin(), code_cache, ByteSize::b(*memory), *reservation) {
         Ok(()) => Ran::Done,
         Err(reason) => {
             // Whoever reads it escapes it.

@@ -19,6 +19,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, Command};
 use wasmtime::component::Component;
 
+use super::address_space::Reservation;
 use super::load::MOST_BYTES;
 use super::load_error::LoadError;
 use super::{encode, engine};
@@ -56,7 +57,7 @@ impl CodeCache {
 
     /// Has the candidates of swaps compiled by a process of their own, whose
     /// time and memory are bounded. It is to be of the same build as this one,
-    /// and is given the folder and a number of bytes as its last arguments,
+    /// and is given the folder and two numbers of bytes as its last arguments,
     /// and the component on stdin: all that [`compile`] asks for. An error it
     /// prints on stdout, with the status 1. Its priority is that of the thread
     /// which asks.
@@ -73,11 +74,12 @@ impl CodeCache {
         name: &str,
         component: &[u8],
         memory: ByteSize,
+        reservation: Reservation,
     ) -> Result<(), LoadError> {
         let Some(compiler) = &self.compiler else { return Ok(()) };
         let gave_up = |reason| LoadError::Compiler { name: name.to_owned(), reason, limit: memory };
         let failed = |error: io::Error| gave_up(format!("it cannot be run: {error}"));
-        let mut process = compiler.start(&self.folder, memory).map_err(failed)?;
+        let mut process = compiler.start(&self.folder, memory, reservation).map_err(failed)?;
         let (input, output, errors) =
             (process.0.stdin.take(), process.0.stdout.take(), process.0.stderr.take());
         let feed = async {
@@ -97,11 +99,17 @@ impl CodeCache {
 }
 
 impl Compiler {
-    fn start(&self, folder: &Path, memory: ByteSize) -> io::Result<Process> {
+    fn start(
+        &self,
+        folder: &Path,
+        memory: ByteSize,
+        reservation: Reservation,
+    ) -> io::Result<Process> {
         Command::new(&self.program)
             .args(&self.args)
             .arg(folder)
             .arg(memory.as_u64().to_string())
+            .arg(reservation.bytes().to_string())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -137,10 +145,15 @@ fn last_words(errors: &str, status: ExitStatus) -> String {
 }
 
 /// Compiles the component that it reads into a folder, in at most so much
-/// memory. This is all that a process
+/// memory, for memories that reserve so many bytes. This is all that a process
 /// is to do that was given to [`CodeCache::with_compiler`]; where it needs
 /// more memory, it is gone.
-pub fn compile(component: impl Read, folder: &Path, memory: ByteSize) -> Result<(), String> {
+pub fn compile(
+    component: impl Read,
+    folder: &Path,
+    memory: ByteSize,
+    reservation: u64,
+) -> Result<(), String> {
     let failed = |error: io::Error| error.to_string();
     confine(memory).map_err(failed)?;
     let mut bytes = Vec::new();
@@ -150,7 +163,8 @@ pub fn compile(component: impl Read, folder: &Path, memory: ByteSize) -> Result<
         error => error.to_string(),
     })?;
     let cache = engine::cache(folder).map_err(|error| error.to_string())?;
-    let engine = wasmtime::Engine::new(&engine::compiling(Some(cache)));
+    let engine =
+        wasmtime::Engine::new(&engine::compiling(Some(cache), Reservation::of_bytes(reservation)));
     let compiled = engine.and_then(|engine| Component::from_binary(&engine, &bytes));
     compiled.map(drop).map_err(|error| format!("{error:#}"))
 }

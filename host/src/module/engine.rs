@@ -9,6 +9,7 @@ use wasmtime::{
     Cache, CacheConfig, Config, Enabled, InstanceAllocationStrategy, PoolingAllocationConfig,
 };
 
+use super::address_space::Reservation;
 use super::compiler::CodeCache;
 use super::grants::Grants;
 use super::imports;
@@ -43,6 +44,9 @@ const WARM_SLOTS: u32 = 1;
 /// bytes.
 const HOST_STACK: usize = 1 << 20;
 
+/// What the pool reserves for an element of a table, in bytes.
+const TABLE_ELEMENT: u64 = 16;
+
 /// How much compiled code is kept, in bytes: some hundreds of modules.
 const CACHE_SIZE: u64 = 128 << 20;
 
@@ -57,6 +61,8 @@ pub struct Engine {
     pub(super) long_runs: Arc<LongRuns>,
     pub(super) log_rate: Arc<LogRate>,
     pub(super) options: Arc<EngineOptions>,
+    /// The address space of each memory, on which compiled code depends.
+    pub(super) reservation: Reservation,
     compressing: Turns,
 }
 
@@ -93,7 +99,7 @@ pub enum EngineError {
     },
     /// This machine cannot run modules.
     #[error(
-        "cannot set up the module engine: {reason:#}; {concurrency} instances of {memory} may be more than the system can reserve: lower limits.concurrency or limits.memory"
+        "cannot set up the module engine: {reason:#}; {concurrency} instances of {memory} reserve {address_space} of address space: lower limits.concurrency, limits.memory or limits.table, or raise the limit of the process (ulimit -v)"
     )]
     Setup {
         /// Why not.
@@ -102,7 +108,12 @@ pub enum EngineError {
         concurrency: u32,
         /// How much memory each may have.
         memory: ByteSize,
+        /// How much address space their memories, tables and stacks reserve.
+        address_space: ByteSize,
     },
+    /// The engine's clock has no thread.
+    #[error("cannot start a thread: {0}; raise the limit of processes (ulimit -u)")]
+    Thread(std::io::Error),
 }
 
 impl From<&Limits> for EngineOptions {
@@ -122,18 +133,14 @@ impl Engine {
         let EngineOptions { limits, code_cache, .. } = &options;
         limits.check()?;
         let cache = code_cache.as_ref().map(|kept| cache(&kept.folder)).transpose()?;
-        let fault = |reason| EngineError::Setup {
-            reason,
-            concurrency: limits.concurrency,
-            memory: limits.memory,
-        };
-        let wasmtime = wasmtime::Engine::new(&running(&options, cache)).map_err(fault)?;
+        let (wasmtime, reservation) = reserve(&options, cache.as_ref())?;
+        let fault = |reason| setup(reason, limits, reservation);
         let mut linker = Linker::new(&wasmtime);
         imports::define(&mut linker).map_err(fault)?;
         if options.wasi {
             wasi::define(&mut linker).map_err(fault)?;
         }
-        let ticker = Ticker::start(&wasmtime).map_err(|error| fault(error.into()))?;
+        let ticker = Ticker::start(&wasmtime).map_err(EngineError::Thread)?;
         Ok(Self {
             wasmtime,
             linker: Arc::new(linker),
@@ -142,6 +149,7 @@ impl Engine {
             long_runs: Arc::new(LongRuns::new()),
             log_rate: Arc::new(LogRate::new(limits.log_rate.as_u64())),
             options: Arc::new(options),
+            reservation,
             compressing: Turns::default(),
         })
     }
@@ -192,19 +200,50 @@ pub(super) fn cache(folder: &Path) -> Result<Cache, EngineError> {
         .map_err(|reason| EngineError::CodeCache { reason, folder: folder.to_owned() })
 }
 
-/// How instances run.
-fn running(options: &EngineOptions, cache: Option<Cache>) -> Config {
+/// Sets up an engine with as much address space as there is.
+fn reserve(
+    options: &EngineOptions,
+    cache: Option<&Cache>,
+) -> Result<(wasmtime::Engine, Reservation), EngineError> {
     let limits = &options.limits;
-    let mut config = compiling(cache);
+    let set_up = |reservation| {
+        let config = running(options, cache.cloned(), reservation);
+        wasmtime::Engine::new(&config).map(|engine| (engine, reservation))
+    };
+    let (first, last) = Reservation::choices(limits, slots(limits) * MEMORIES);
+    match first.and_then(|choice| set_up(choice).ok()) {
+        Some(engine) => Ok(engine),
+        None => set_up(last).map_err(|reason| setup(reason, limits, last)),
+    }
+}
+
+fn setup(reason: wasmtime::Error, limits: &Limits, reservation: Reservation) -> EngineError {
+    let count = u64::from(slots(limits));
+    let memories = reservation.total(slots(limits) * MEMORIES);
+    let tables = count * u64::from(TABLES) * u64::from(limits.table) * TABLE_ELEMENT;
+    let stacks = count * stack(limits) as u64;
+    EngineError::Setup {
+        reason,
+        concurrency: limits.concurrency,
+        memory: limits.memory,
+        address_space: ByteSize::b(memories.saturating_add(tables).saturating_add(stacks)),
+    }
+}
+
+/// How instances run.
+fn running(options: &EngineOptions, cache: Option<Cache>, reservation: Reservation) -> Config {
+    let limits = &options.limits;
+    let mut config = compiling(cache, reservation);
     config
         .max_wasm_stack(bytes(limits.stack))
-        .async_stack_size(bytes(limits.stack) + HOST_STACK)
+        .async_stack_size(stack(limits))
         .allocation_strategy(InstanceAllocationStrategy::Pooling(pool(limits)));
     config
 }
 
-/// How modules are compiled: all that compiled code depends on.
-pub(super) fn compiling(cache: Option<Cache>) -> Config {
+/// How modules are compiled: all that compiled code depends on. The process that
+/// compiles and the one that runs the code have this in common.
+pub(super) fn compiling(cache: Option<Cache>, reservation: Reservation) -> Config {
     let mut config = Config::new();
     // An answer depends on the request and the state, on nothing else: not on
     // how this machine rounds, nor on what another thread does.
@@ -214,12 +253,30 @@ pub(super) fn compiling(cache: Option<Cache>) -> Config {
         .concurrency_support(false)
         .cache(cache)
         .epoch_interruption(true);
+    // The contract does not need these, and the engine keeps state for them whose
+    // size is not bounded by an instance's limits.
+    config
+        .wasm_shared_everything_threads(false)
+        .wasm_stack_switching(false)
+        .wasm_memory64(false)
+        .wasm_component_model_error_context(false)
+        .wasm_component_model_gc(false);
+    reservation.configure(&mut config);
     config
 }
 
+/// How many instances there can be: one more than clients have, for looking at modules.
+fn slots(limits: &Limits) -> u32 {
+    limits.concurrency + 1
+}
+
+/// The bytes of a fiber's stack.
+fn stack(limits: &Limits) -> usize {
+    bytes(limits.stack) + HOST_STACK
+}
+
 fn pool(limits: &Limits) -> PoolingAllocationConfig {
-    // One more than clients have: for looking at modules.
-    let count = limits.concurrency + 1;
+    let count = slots(limits);
     let mut pool = PoolingAllocationConfig::new();
     pool.total_component_instances(count)
         .total_core_instances(count * CORE_INSTANCES)

@@ -70,7 +70,7 @@ impl Module {
     ) -> Result<Self, LoadError> {
         encode::check(name, bytes)?;
         if let Some(code_cache) = &engine.options.code_cache {
-            code_cache.fill(name, bytes, memory).await?;
+            code_cache.fill(name, bytes, memory, engine.reservation).await?;
         }
         Self::from_bytes(engine, name, bytes)
     }

@@ -23,7 +23,7 @@ const FUNCTION: u64 = 32;
 const GLOBAL: u64 = 16;
 const TAG: u64 = 32;
 /// A passive segment, and each of its elements.
-const SEGMENT: u64 = 96;
+const SEGMENT: u64 = 128;
 const SEGMENT_STEPS: u64 = 4;
 const SEGMENT_ELEMENT: u64 = 16;
 const DATA_SEGMENT: u64 = 32;
