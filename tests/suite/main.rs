@@ -22,6 +22,7 @@ mod relayer_config;
 mod reloading;
 mod remembering;
 mod representations;
+mod scarce;
 mod sources;
 mod staleness;
 mod state;
