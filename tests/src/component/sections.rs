@@ -7,52 +7,56 @@ use super::parts::with_parts;
 /// Makes a component with so many entries of a kind.
 pub type Generator = fn(usize) -> Vec<u8>;
 
-/// Generators for every kind of section that an instance may have to pay for.
-pub const GENERATORS: [(&str, Generator); 30] = [
-    ("passive element segments", |n| module(&"(elem func $f)".repeat(n), 1)),
-    ("empty passive element segments", |n| module(&"(elem func)".repeat(n), 1)),
-    ("passive element segments of many instances", |n| module(&"(elem func $f)".repeat(n), 60)),
-    ("elements of a passive segment", |n| module(&format!("(elem func {})", "$f ".repeat(n)), 1)),
-    ("passive element expressions", |n| {
-        module(&format!("(elem funcref {})", "(ref.func $f) ".repeat(n)), 1)
-    }),
-    ("declared element segments", |n| module(&"(elem declare func $f)".repeat(n), 1)),
+/// Makes so many entries of a core module, in text. `$f` is a function.
+pub type Fields = fn(usize) -> String;
+
+/// The kinds of entries that a core module can have.
+pub const FIELDS: [(&str, Fields); 22] = [
+    ("passive element segments", |n| "(elem func $f)".repeat(n)),
+    ("empty passive element segments", |n| "(elem func)".repeat(n)),
+    ("elements of a passive segment", |n| format!("(elem func {})", "$f ".repeat(n))),
+    ("passive element expressions", |n| format!("(elem funcref {})", "(ref.func $f) ".repeat(n))),
+    ("declared element segments", |n| "(elem declare func $f)".repeat(n)),
     ("active element segments", |n| {
-        module(&format!("(table 10 funcref) {}", "(elem (i32.const 0) func $f)".repeat(n)), 1)
+        format!("(table 10 funcref) {}", "(elem (i32.const 0) func $f)".repeat(n))
     }),
     ("functions in a table", |n| {
-        let names = (0..n).fold(String::new(), |names, number| names + &format!("$f{number} "));
-        let functions = numbered(n, |number| format!("(func $f{number})"));
-        module(&format!("{functions} (table {n} funcref) (elem (i32.const 0) func {names})"), 1)
+        let names = numbered(n, |number| format!("$t{number}"));
+        let functions = numbered(n, |number| format!("(func $t{number})"));
+        format!("{functions} (table {n} funcref) (elem (i32.const 0) func {names})")
     }),
-    ("passive data segments", |n| module(&format!("(memory 1) {}", "(data \"a\")".repeat(n)), 1)),
-    ("active data segments", |n| {
-        module(&format!("(memory 1) {}", "(data (i32.const 7) \"a\")".repeat(n)), 1)
-    }),
-    ("globals", |n| module(&"(global (mut i64) i64.const 1)".repeat(n), 1)),
-    ("globals of many instances", |n| module(&"(global (mut i64) i64.const 1)".repeat(n), 60)),
-    ("computed globals", |n| module(&"(global i32 i32.const 1 i32.const 2 i32.add)".repeat(n), 1)),
+    ("passive data segments", |n| format!("(memory 1) {}", "(data \"a\")".repeat(n))),
+    ("active data segments", |n| format!("(memory 1) {}", "(data (i32.const 7) \"a\")".repeat(n))),
+    ("globals", |n| "(global (mut i64) i64.const 1)".repeat(n)),
+    ("computed globals", |n| "(global i32 i32.const 1 i32.const 2 i32.add)".repeat(n)),
     ("globals that refer to functions", |n| {
-        module(&numbered(n, |at| format!("(func $g{at}) (global funcref ref.func $g{at})")), 1)
+        numbered(n, |number| format!("(func $g{number}) (global funcref ref.func $g{number})"))
     }),
-    ("elements of a table", |n| module(&format!("(table {n} funcref)"), 10)),
+    ("elements of a table", |n| format!("(table {n} funcref)")),
     ("elements of a table with a value", |n| {
-        module(&format!("(table {n} funcref (ref.func $f)) (elem declare func $f)"), 10)
+        format!("(table {n} funcref (ref.func $f)) (elem declare func $f)")
     }),
-    ("exported functions", |n| {
-        module(&numbered(n, |number| format!("(func (export \"{number}\"))")), 1)
-    }),
-    ("functions", |n| module(&"(func)".repeat(n), 1)),
+    ("exported functions", |n| numbered(n, |number| format!("(func (export \"{number}\"))"))),
+    ("functions", |n| "(func)".repeat(n)),
     ("exports of one function", |n| {
-        module(&numbered(n, |number| format!("(export \"{number}\" (func $f))")), 1)
+        numbered(n, |number| format!("(export \"{number}\" (func $f))"))
     }),
-    ("types", |n| module(&"(type (func (param i32)))".repeat(n), 1)),
+    ("types", |n| "(type (func (param i32)))".repeat(n)),
+    ("tags", |n| "(tag)".repeat(n)),
+    ("pages of a memory", |n| format!("(memory {n})")),
+    ("steps of a start function", |n| format!("(func $start {}) (start $start)", "nop ".repeat(n))),
+    ("instructions that trap", |n| format!("(func $trap {} unreachable)", "nop ".repeat(n))),
+];
+
+/// Generators for what components consist of besides the fields of one module.
+pub const GENERATORS: [(&str, Generator); 10] = [
+    ("passive element segments of many instances", |n| module(&"(elem func $f)".repeat(n), 60)),
+    ("globals of many instances", |n| module(&"(global (mut i64) i64.const 1)".repeat(n), 60)),
+    ("elements of ten tables", |n| module(&format!("(table {n} funcref)"), 10)),
     ("imported functions", |n| importing(n, "(func (export \"{}\"))", "(func)")),
     ("imported globals", |n| {
         importing(n, "(global (export \"{}\") i32 i32.const 1)", "(global i32)")
     }),
-    ("tags", |n| module(&"(tag)".repeat(n), 1)),
-    ("pages of memories", |n| module(&format!("(memory {n})"), 2)),
     ("core instances", |n| module("", n)),
     ("core instances with a memory each", |n| module("(memory 1)", n)),
     ("component instances", |n| {
@@ -71,7 +75,6 @@ pub const GENERATORS: [(&str, Generator); 30] = [
         });
         with_parts(&format!("{LIFTING} {lowered} {}", calling(n)))
     }),
-    ("start functions", |n| module("(start $f)", n)),
 ];
 
 /// A component whose instance exports a function.
@@ -93,8 +96,9 @@ fn calling(count: usize) -> String {
     )
 }
 
-/// So many instances of a module with these fields.
-fn module(fields: &str, instances: usize) -> Vec<u8> {
+/// A component with so many instances of a module with these fields.
+#[must_use]
+pub fn module(fields: &str, instances: usize) -> Vec<u8> {
     let instances = "(core instance (instantiate $m))".repeat(instances);
     with_parts(&format!("(core module $m (func $f) {fields}) {instances}"))
 }
