@@ -6,6 +6,7 @@
 //! `cache-control` asks to come back before an answer is shown again. Which
 //! module gave an answer is for the host to say.
 
+mod background;
 mod compression;
 mod encoding;
 

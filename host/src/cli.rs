@@ -27,6 +27,7 @@ use std::error::Error;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::thread::available_parallelism;
 
 use clap::{Parser, Subcommand};
 use serde::Serialize;
@@ -42,6 +43,10 @@ use status::{RollbackArgs, StatusArgs};
 use swap::SwapArgs;
 
 use crate::text::one_line;
+use crate::threads;
+
+/// The threads besides the workers of a runtime: log, blocking work, engine, files.
+const FURTHER_THREADS: usize = 4;
 
 /// Serves a relayer's REST API from a sandboxed WebAssembly module.
 #[derive(Parser)]
@@ -96,6 +101,11 @@ type Failure = Box<dyn Error>;
 #[must_use]
 pub fn run() -> ExitCode {
     let cli = Cli::parse();
+    if let Err(error) = cli.ensure_threads() {
+        return cannot(&Failure::from(format!(
+            "cannot start: no thread can be created: {error}; raise the limit of processes (ulimit -u, or pids.max of its control group)"
+        )));
+    }
     let log = log::start();
     let result = match &cli.command {
         None => serve::run(&cli.serve),
@@ -115,15 +125,30 @@ pub fn run() -> ExitCode {
     match result {
         Ok(Ran::Done) => ExitCode::SUCCESS,
         Ok(Ran::Refused) => ExitCode::from(1),
-        Err(failure) => {
-            // One line, whatever is in a file's name or keys; and where nobody
-            // reads stderr, the status has to do.
-            let message = one_line(&failure.to_string());
-            drop(writeln!(io::stderr(), "relayer-rest: {message}"));
-            let of_serve = failure.downcast_ref::<ServeError>();
-            ExitCode::from(of_serve.map_or(2, ServeError::status))
-        }
+        Err(failure) => cannot(&failure),
     }
+}
+
+impl Cli {
+    /// Makes sure that there are the threads which are needed from the start: for the
+    /// log, for a runtime with its workers, for engines and for files.
+    fn ensure_threads(&self) -> io::Result<()> {
+        let workers = match self.command {
+            None | Some(Command::Serve(_)) => available_parallelism().map_or(1, Into::into),
+            _ => 0,
+        };
+        threads::ensure(workers + FURTHER_THREADS)
+    }
+}
+
+/// Says why a command could not be run.
+fn cannot(failure: &Failure) -> ExitCode {
+    // One line, whatever is in a file's name or keys; and where nobody
+    // reads stderr, the status has to do.
+    let message = one_line(&failure.to_string());
+    drop(writeln!(io::stderr(), "relayer-rest: {message}"));
+    let of_serve = failure.downcast_ref::<ServeError>();
+    ExitCode::from(of_serve.map_or(2, ServeError::status))
 }
 
 /// A path from the environment, where that has one.

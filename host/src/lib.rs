@@ -63,7 +63,7 @@
 //! | … and goes on elsewhere where it takes long | `module/long_runs.rs`, `priority.rs` |
 //! | … which reads the relayer's state | `module/imports.rs`, `module/reads.rs`, `state/snapshot.rs` |
 //! | the answer gets its validator and says what it varies with | `answer.rs` |
-//! | … and is told as the client wants it | `http/reply.rs`, `http/conditional.rs`, `http/accept_encoding.rs`, `answer/compression.rs` |
+//! | … and is told as the client wants it | `http/reply.rs`, `http/conditional.rs`, `http/accept_encoding.rs`, `answer/compression.rs`, `answer/background.rs` |
 //! | … or is made in the module's place | `http/error.rs` |
 //!
 //! # How a module comes into service
@@ -118,6 +118,7 @@ pub mod registry;
 pub mod response_cache;
 pub mod state;
 mod text;
+mod threads;
 mod toml_text;
 
 pub use http::{HttpLimits, Server};

@@ -12,12 +12,13 @@
 //! | `compiler.rs` | compiled code: from the cache, or from a process of its own |
 //! | `artefact.rs` | compiled code before it is loaded |
 //! | `code_cache.rs` | compiled code on disk, verified |
+//! | `address_space.rs` | how much of it memories reserve |
 //! | `ticker.rs` | the clock that lets go of guests that run long |
 //! | `contract.rs` | the names in the contract |
 //! | `grants.rs` | which of its interfaces a mount's modules may import |
 //! | `encode.rs` | from what a compiler leaves to a component |
 //! | `load.rs` | from bytes to a module that can be asked, or why not |
-//! | `start.rs` | what an instance begins with, before it is asked |
+//! | `cost.rs` | what creating an instance takes, read from its component |
 //! | `load_error.rs` | why not, and what to do about it |
 //! | `digest.rs` | the version of a component |
 //! | `audit.rs` | what a component asks for, against the contract |
@@ -35,12 +36,14 @@
 //! | `reused.rs` | an instance that is asked again and again, for benchmarks |
 //! | `wire.rs` | the contract's types, as they cross to a module |
 
+mod address_space;
 mod artefact;
 mod audit;
 mod call;
 mod code_cache;
 mod compiler;
 mod contract;
+mod cost;
 mod digest;
 mod encode;
 mod engine;
@@ -56,7 +59,6 @@ mod long_runs;
 mod reads;
 mod response;
 mod reused;
-mod start;
 mod tally;
 mod ticker;
 mod verify;
@@ -68,6 +70,7 @@ pub use call::{CallError, ModuleAnswer, ModuleRequest, Place};
 pub use code_cache::{CodeCache, CodeCacheError};
 pub use compiler::{Compiler, compile};
 pub use contract::{CONTRACT_PACKAGE, CONTRACT_VERSION};
+pub use cost::InstanceCost;
 pub use digest::{Digest, DigestError};
 pub use engine::{Engine, EngineError, EngineOptions};
 pub use grants::{Grants, UnknownGrant};

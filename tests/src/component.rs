@@ -3,6 +3,7 @@
 pub mod hostile;
 pub mod parts;
 pub mod secrets;
+pub mod sections;
 
 use std::fmt::Write;
 use std::path::Path;

@@ -4,6 +4,8 @@
 //! Each of these panics where something is wrong, and has a folder of inputs in
 //! `fuzz/corpus/`.
 
+pub mod sections;
+
 use std::fmt::Write as _;
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -33,13 +35,14 @@ const PATIENCE: Duration = Duration::from_secs(20);
 pub type Target = fn(&[u8]);
 
 /// All of them, by the names of their folders.
-pub const TARGETS: [(&str, Target); 6] = [
+pub const TARGETS: [(&str, Target); 7] = [
     ("config", config),
     ("upstream", upstream),
     ("router", router),
     ("request", http_request),
     ("control", control),
     ("component", component),
+    ("sections", sections::sections),
 ];
 
 /// Settings, and a relayer's configuration.

@@ -743,6 +743,9 @@ async fn a_modules_author_sees_each_rule_and_what_requests_take() {
     for part in [
         "\nimports  relayer:rest/types@0.1.0, relayer:rest/version@0.1.0, ",
         " KiB; at most 32.0 MiB\n",
+        "\ninstance ",
+        " KiB of host memory, ",
+        " of 64.0 MiB (limits.memory)\n",
         "  GET /chain/no-such-chain (",
         "  POST /chains (",
         "\nat most 1s and 64.0 MiB; ",
@@ -756,6 +759,10 @@ async fn a_modules_author_sees_each_rule_and_what_requests_take() {
     let found: Value = serde_json::from_str(&other.stdout).unwrap();
     assert_eq!(found["passes"], false);
     assert_eq!(found["digest"], Digest::of(DEFAULT_MODULE).to_string());
+    let instance = &found["instance"];
+    let sum = |keys: [&str; 3]| keys.iter().map(|key| instance[key].as_u64().unwrap()).sum::<u64>();
+    assert_eq!(instance["total"], sum(["memory", "tables", "host"]));
+    assert_eq!(instance["limit"], 64 << 20);
     let broken: Vec<_> = found["verdict"]["rules"]
         .as_array()
         .unwrap()

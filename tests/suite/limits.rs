@@ -100,6 +100,49 @@ async fn a_module_is_refused_elements_beyond_its_limit() {
 }
 
 #[tokio::test]
+async fn tables_share_the_limit_of_memory() {
+    // Traps if a table of 400,000 bytes more is given, and answers 204 otherwise.
+    let component = component::of_module(
+        r#"(module
+            (table $t 1 funcref)
+            (memory (export "memory") 12)
+            (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32) i32.const 1024)
+            (func (export "relayer:rest/handler@0.1.0#handle")
+                (param i32 i32 i32 i32 i32 i32 i32) (result i32)
+                (i32.ne (table.grow $t (ref.null func) (i32.const 50000)) (i32.const -1))
+                if unreachable end
+                (i32.store16 (i32.const 0) (i32.const 204))
+                i32.const 0))"#,
+    );
+    let limits = |memory| Limits { memory, table: 100_000, ..Limits::default() };
+    assert_eq!(answer_of(&component, &limits(ByteSize::mib(1))).await.status, 204);
+    assert_eq!(answer_of(&component, &limits(ByteSize::mib(2))).await.status, 500);
+}
+
+#[tokio::test]
+async fn handles_to_resources_are_bounded() {
+    let holding = |handles: u32| {
+        component::parts::with_parts(&format!(
+            r#"(type $r (resource (rep i32)))
+            (core func $new (canon resource.new $r))
+            (core module $holds
+                (import "r" "new" (func $new (param i32) (result i32)))
+                (func $start (local $left i32)
+                    (local.set $left (i32.const {handles}))
+                    (loop $more
+                        (drop (call $new (i32.const 7)))
+                        (br_if $more
+                            (local.tee $left (i32.sub (local.get $left) (i32.const 1))))))
+                (start $start))
+            (core instance (instantiate $holds
+                (with "r" (instance (export "new" (func $new))))))"#
+        ))
+    };
+    assert_eq!(answer_of(&holding(2_000), &Limits::default()).await.status, 204);
+    assert_eq!(answer_of(&holding(2_001), &Limits::default()).await.status, 500);
+}
+
+#[tokio::test]
 async fn a_module_is_refused_memory_beyond_its_limit() {
     // Traps where 4 MiB more are given, and answers 204 where they are not.
     let component = component::of_handler(

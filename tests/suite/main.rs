@@ -24,6 +24,7 @@ mod relayer_config;
 mod reloading;
 mod remembering;
 mod representations;
+mod scarce;
 mod sources;
 mod staleness;
 mod state;

@@ -187,8 +187,8 @@ fn what_consists_of_too_much_is_refused() {
         ))
     };
     let of_memories = |pages: u32| {
-        let memory = format!("(core module (memory {pages}))");
-        let parts = [memory.as_str(); 3].join(" ");
+        let memory = format!("(core module $m (memory {pages}))");
+        let parts = memory + &"(core instance (instantiate $m))".repeat(3);
         wat::parse_str(format!("(component {parts})")).unwrap()
     };
     for (component, expected) in [
@@ -202,7 +202,7 @@ fn what_consists_of_too_much_is_refused() {
         ),
         (
             of_memories(400),
-            "wants more memory than the limit of 64.0 MiB: its memories begin with 75.0 MiB together; raise limits.memory in the settings",
+            "wants more memory than the limit of 64.0 MiB: an instance begins with 75.0 MiB: memories of 75.0 MiB, tables of 0 B and ",
         ),
         (of_memories(300), "does not export"),
     ] {

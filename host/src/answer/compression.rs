@@ -8,11 +8,11 @@ use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_ENCODING, CONTENT_RANGE, CONTENT_TYPE, ETAG, VARY};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use tokio::sync::{OnceCell, OwnedSemaphorePermit, Semaphore};
-use tokio::task::spawn_blocking;
 use tokio::time::error::Elapsed;
 use tokio::time::timeout;
 
 use super::Representation;
+use super::background;
 use super::encoding::Encoding;
 
 /// A shorter body, in bytes, fits a packet or two as it is.
@@ -141,7 +141,8 @@ async fn encode(
         let _turn = turn;
         encoding.encode(&body)
     };
-    let encoded = spawn_blocking(work).await.ok()?.ok()?;
+    // Sockets come first; without a thread for it the body goes out as it is.
+    let encoded = background::run(work).await?.ok()?;
     // No larger than it is: encoders reserve as much as the body has.
     Some(encoded.into_boxed_slice().into())
 }

@@ -11,7 +11,9 @@ use super::{Failure, Ran, block_on, print, print_json};
 use crate::config::Config;
 use crate::conformance::{self, Cost, Dialect, RuleVerdict, Verdict};
 use crate::files;
-use crate::module::{Digest, Engine, EngineOptions, Grants, Limits, LoadError, MOST_BYTES, Module};
+use crate::module::{
+    Digest, Engine, EngineOptions, Grants, InstanceCost, Limits, LoadError, MOST_BYTES, Module,
+};
 use crate::state::hermes_config::HermesConfig;
 use crate::state::{RelayerState, StatePublisher};
 
@@ -44,10 +46,27 @@ struct Found {
     imports: Vec<String>,
     /// Whether some of them are of WASI, which a mount has to allow.
     wasi: bool,
+    /// What creating an instance of it takes.
+    instance: Option<Instance>,
     passes: bool,
     /// Why it cannot be asked at all.
     error: Option<String>,
     verdict: Option<Verdict>,
+}
+
+/// What creating an instance takes, in bytes, and what it may take.
+#[derive(Serialize)]
+struct Instance {
+    #[serde(flatten)]
+    cost: InstanceCost,
+    total: u64,
+    limit: u64,
+}
+
+impl Instance {
+    fn new(cost: InstanceCost, limits: &Limits) -> Self {
+        Self { total: cost.total(), limit: limits.memory.as_u64(), cost }
+    }
 }
 
 pub(super) fn run(args: &CheckArgs) -> Result<Ran, Failure> {
@@ -77,6 +96,7 @@ pub(super) fn run(args: &CheckArgs) -> Result<Ran, Failure> {
         size: bytes.as_ref().map_or(0, Vec::len),
         imports: Vec::new(),
         wasi: false,
+        instance: None,
         passes: false,
         error: None,
         verdict: None,
@@ -93,6 +113,7 @@ pub(super) fn run(args: &CheckArgs) -> Result<Ran, Failure> {
         Err(error) => found.error = Some(error.to_string()),
         Ok(module) => {
             found.imports = module.imports();
+            found.instance = Some(Instance::new(*module.instance_cost(), limits));
             found.wasi = found.imports.iter().any(|import| import.starts_with("wasi:"));
             let verdict = block_on(conformance::examine(&module, args.dialect, present))?;
             found.passes = verdict.passes();
@@ -117,6 +138,7 @@ fn text(found: &Found, config: &Config) -> Vec<String> {
     let mut lines = vec![format!("module {} {digest}", found.module)];
     let (size, most) = (ByteSize::b(found.size as u64), config.swap.size);
     lines.push(format!("size     {size}; at most {most}"));
+    lines.extend(found.instance.as_ref().map(instance));
     if let Some(verdict) = &found.verdict {
         lines.push(format!("imports  {}", found.imports.join(", ")));
         let grants = Grants::needed(&found.imports).as_setting();
@@ -131,6 +153,16 @@ fn text(found: &Found, config: &Config) -> Vec<String> {
     }
     lines.extend(found.error.clone());
     lines
+}
+
+fn instance(instance: &Instance) -> String {
+    let size = ByteSize::b;
+    let Instance { cost, total, limit } = instance;
+    let (host, memory, tables) = (size(cost.host_bytes()), size(cost.memory), size(cost.tables));
+    let (total, limit) = (size(*total), size(*limit));
+    format!(
+        "instance {host} of host memory, {memory} of initial memory, {tables} of tables: {total} of {limit} (limits.memory)"
+    )
 }
 
 fn rule(rule: &RuleVerdict) -> Vec<String> {

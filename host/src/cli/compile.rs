@@ -21,10 +21,14 @@ const RUNNING: &str = "/proc/self/exe";
 pub(super) struct CompileArgs {
     /// The most memory, in bytes.
     memory: u64,
+    /// What each memory of an instance reserves of the address space, in bytes.
+    reservation: u64,
 }
 
 pub(super) fn run(args: &CompileArgs) -> Result<Ran, Failure> {
-    let is_compiled = module::compile(io::stdin(), io::stdout(), ByteSize::b(args.memory))?;
+    let CompileArgs { memory, reservation } = *args;
+    let memory = ByteSize::b(memory);
+    let is_compiled = module::compile(io::stdin(), io::stdout(), memory, reservation)?;
     Ok(if is_compiled { Ran::Done } else { Ran::Refused })
 }
 

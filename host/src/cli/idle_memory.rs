@@ -28,28 +28,34 @@ const MIN_GROWTH: u64 = 8 << 20;
 const PAGE: u64 = 4096;
 
 /// Decides when memory is returned, from the resident bytes at each look.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Policy {
+    /// The resident bytes at the start.
+    start: u64,
     /// What was left the last time.
-    floor: u64,
+    left: u64,
     last: u64,
 }
 
 impl Policy {
     fn new(resident: u64) -> Self {
-        Self { floor: resident, last: resident }
+        Self { start: resident, left: resident, last: resident }
     }
 
-    /// Whether memory is to be returned now.
+    /// Whether memory is to be returned now: there is more than at the start, it does
+    /// not grow, and it is not what was left the last time.
     fn is_due(&mut self, resident: u64) -> bool {
         let grows = resident > self.last.saturating_add(MIN_GROWTH);
         self.last = resident;
-        !grows && resident > self.floor.saturating_add(MIN_GROWTH)
+        !grows
+            && resident > self.start.saturating_add(MIN_GROWTH)
+            && resident.abs_diff(self.left) > MIN_GROWTH
     }
 
     /// Notes what is left.
     fn returned(&mut self, resident: u64) {
-        (self.floor, self.last) = (resident, resident);
+        self.left = resident;
+        self.last = resident;
     }
 }
 
@@ -122,8 +128,13 @@ mod tests {
         // What is left is in use, or cannot be returned.
         policy.returned(400 * MIB);
         assert!(!policy.is_due(400 * MIB));
-        assert!(!policy.is_due(390 * MIB));
+        assert!(!policy.is_due(395 * MIB));
         assert!(!policy.is_due(450 * MIB));
         assert!(policy.is_due(440 * MIB));
+        policy.returned(440 * MIB);
+        // Clients have left, and what they had is in the arenas.
+        assert!(policy.is_due(60 * MIB));
+        policy.returned(30 * MIB);
+        assert!(!policy.is_due(25 * MIB));
     }
 }

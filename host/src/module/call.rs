@@ -12,6 +12,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::yield_now;
 use tracing::Span;
 
+use super::cost::Placement;
 use super::instance::{Call, Clock};
 use super::load::Module;
 use super::reads::Reads;
@@ -134,7 +135,9 @@ impl Place {
             return guest.await;
         }
         // What the API costs is its own affair; what an extension does is not.
-        let is_slow = is_verified || (!module.is_api() && long_runs.take_next());
+        let is_slow = is_verified
+            || module.placement() == Placement::Aside
+            || (!module.is_api() && long_runs.take_next());
         if !is_slow && !long_runs.are_full() {
             // The first tick may come soon after the guest began.
             for _ in 0..2 {

@@ -19,6 +19,7 @@ use rustix::process::{Resource, Rlimit};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, Command};
 
+use super::address_space::Reservation;
 use super::artefact::Artefact;
 use super::code_cache::{CodeCache, Key};
 use super::encode;
@@ -75,7 +76,7 @@ pub(super) async fn compile_apart(
     let slot = Slot::new(engine, input);
     match slot.get() {
         Some(artefact) => Ok(artefact),
-        None => Ok(slot.put(compiler.compile(name, input, memory).await?)),
+        None => Ok(slot.put(compiler.compile(name, input, memory, engine.reservation).await?)),
     }
 }
 
@@ -99,8 +100,8 @@ impl<'a> Slot<'a> {
 
 impl Compiler {
     /// Names the command that compiles for this process, with bounded time and
-    /// memory. It must be of the same build. Its last argument is a number of
-    /// bytes, and it must do nothing but call [`compile`] with it, stdin and
+    /// memory. It must be of the same build. Its last arguments are two numbers of
+    /// bytes, and it must do nothing but call [`compile`] with them, stdin and
     /// stdout, and exit with the status 0, or 1 if that returns `false`. Its
     /// priority is that of the thread which starts it.
     #[must_use]
@@ -113,13 +114,14 @@ impl Compiler {
         name: &str,
         input: &[u8],
         memory: ByteSize,
+        reservation: Reservation,
     ) -> Result<Artefact, LoadError> {
         let gave_up = |reason| LoadError::Compiler { name: name.to_owned(), reason, limit: memory };
         let failed = |source| {
             let program = self.program.clone();
             LoadError::NoCompiler { name: name.to_owned(), program, source }
         };
-        let mut process = self.start(memory).map_err(failed)?;
+        let mut process = self.start(memory, reservation).map_err(failed)?;
         let (stdin, stdout, stderr) =
             (process.0.stdin.take(), process.0.stdout.take(), process.0.stderr.take());
         let feed = async {
@@ -144,10 +146,11 @@ impl Compiler {
         }
     }
 
-    fn start(&self, memory: ByteSize) -> io::Result<Process> {
+    fn start(&self, memory: ByteSize, reservation: Reservation) -> io::Result<Process> {
         Command::new(&self.program)
             .args(&self.args)
             .arg(memory.as_u64().to_string())
+            .arg(reservation.bytes().to_string())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -188,16 +191,22 @@ fn last_words(errors: &str, status: ExitStatus) -> String {
     }
 }
 
-/// Compiles the component that it reads, in at most so much memory, and writes
-/// the code. If the component is not valid, it writes why, and returns `false`.
+/// Compiles the component that it reads, in at most so much memory, for memories
+/// that reserve so many bytes, and writes the code. If the component is not valid, it writes why, and returns `false`.
 ///
 /// This is all that a process is to do that was given to [`Compiler::new`]: if
 /// it needs more memory, it is gone.
-pub fn compile(input: impl Read, mut output: impl Write, memory: ByteSize) -> io::Result<bool> {
+pub fn compile(
+    input: impl Read,
+    mut output: impl Write,
+    memory: ByteSize,
+    reservation: u64,
+) -> io::Result<bool> {
     confine(memory)?;
     let mut bytes = Vec::new();
     input.take(MOST_BYTES + 1).read_to_end(&mut bytes)?;
-    let reason = match wasmtime::Engine::new(&engine::compiling()) {
+    let reason = match wasmtime::Engine::new(&engine::compiling(Reservation::of_bytes(reservation)))
+    {
         Ok(engine) => match Artefact::compile(&engine, "", &bytes) {
             Ok(artefact) => return artefact.write(&mut output).map(|()| true),
             Err(LoadError::Invalid { reason, .. } | LoadError::Encode { reason, .. }) => reason,

@@ -6,6 +6,7 @@ use bytesize::ByteSize;
 use wasmtime::component::Linker;
 use wasmtime::{Config, Enabled, InstanceAllocationStrategy, PoolingAllocationConfig};
 
+use super::address_space::Reservation;
 use super::code_cache::CodeCache;
 use super::compiler::Compiler;
 use super::grants::Grants;
@@ -42,6 +43,9 @@ const WARM_SLOTS: u32 = 1;
 /// bytes.
 const HOST_STACK: usize = 1 << 20;
 
+/// What the pool reserves for an element of a table, in bytes.
+const TABLE_ELEMENT: u64 = 16;
+
 /// Compiles modules and runs them. One engine serves a process; it is cheap
 /// to clone.
 #[derive(Clone)]
@@ -54,6 +58,8 @@ pub struct Engine {
     pub(super) log_rate: Arc<LogRate>,
     pub(super) verifier: Arc<ResetVerifier>,
     pub(super) options: Arc<EngineOptions>,
+    /// The address space of each memory, on which compiled code depends.
+    pub(super) reservation: Reservation,
     compressing: Turns,
 }
 
@@ -86,7 +92,7 @@ pub enum EngineError {
     Limits(#[from] LimitError),
     /// This machine cannot run modules.
     #[error(
-        "cannot set up the module engine: {reason:#}; {concurrency} instances of {memory} may be more than the system can reserve: lower limits.concurrency or limits.memory"
+        "cannot set up the module engine: {reason:#}; {concurrency} instances of {memory} reserve {address_space} of address space: lower limits.concurrency, limits.memory or limits.table, or raise the limit of the process (ulimit -v)"
     )]
     Setup {
         /// Why not.
@@ -95,7 +101,12 @@ pub enum EngineError {
         concurrency: u32,
         /// How much memory each may have.
         memory: ByteSize,
+        /// How much address space their memories, tables and stacks reserve.
+        address_space: ByteSize,
     },
+    /// The engine's clock has no thread.
+    #[error("cannot start a thread: {0}; raise the limit of processes (ulimit -u)")]
+    Thread(std::io::Error),
 }
 
 impl From<&Limits> for EngineOptions {
@@ -115,18 +126,14 @@ impl Engine {
     pub fn with(options: EngineOptions) -> Result<Self, EngineError> {
         let limits = &options.limits;
         limits.check()?;
-        let fault = |reason| EngineError::Setup {
-            reason,
-            concurrency: limits.concurrency,
-            memory: limits.memory,
-        };
-        let wasmtime = wasmtime::Engine::new(&running(limits)).map_err(fault)?;
+        let (wasmtime, reservation) = reserve(limits)?;
+        let fault = |reason| setup(reason, limits, reservation);
         let mut linker = Linker::new(&wasmtime);
         imports::define(&mut linker).map_err(fault)?;
         if options.wasi {
             wasi::define(&mut linker).map_err(fault)?;
         }
-        let ticker = Ticker::start(&wasmtime).map_err(|error| fault(error.into()))?;
+        let ticker = Ticker::start(&wasmtime).map_err(EngineError::Thread)?;
         Ok(Self {
             wasmtime,
             linker: Arc::new(linker),
@@ -136,6 +143,7 @@ impl Engine {
             log_rate: Arc::new(LogRate::new(limits.log_rate.as_u64())),
             verifier: Arc::new(ResetVerifier::new(limits.verify_reset)),
             options: Arc::new(options),
+            reservation,
             compressing: Turns::default(),
         })
     }
@@ -181,20 +189,46 @@ impl Engine {
     }
 }
 
+/// Sets up an engine with as much address space as there is.
+fn reserve(limits: &Limits) -> Result<(wasmtime::Engine, Reservation), EngineError> {
+    let set_up = |reservation| {
+        wasmtime::Engine::new(&running(limits, reservation)).map(|engine| (engine, reservation))
+    };
+    let (first, last) = Reservation::choices(limits, slots(limits) * MEMORIES);
+    match first.and_then(|choice| set_up(choice).ok()) {
+        Some(engine) => Ok(engine),
+        None => set_up(last).map_err(|reason| setup(reason, limits, last)),
+    }
+}
+
+fn setup(reason: wasmtime::Error, limits: &Limits, reservation: Reservation) -> EngineError {
+    let count = u64::from(slots(limits));
+    let memories = reservation.total(slots(limits) * MEMORIES);
+    let tables = count * u64::from(TABLES) * u64::from(limits.table) * TABLE_ELEMENT;
+    let stacks = count * stack(limits) as u64;
+    EngineError::Setup {
+        reason,
+        concurrency: limits.concurrency,
+        memory: limits.memory,
+        address_space: ByteSize::b(memories.saturating_add(tables).saturating_add(stacks)),
+    }
+}
+
 /// How instances run.
-fn running(limits: &Limits) -> Config {
-    let mut config = compiling();
+fn running(limits: &Limits, reservation: Reservation) -> Config {
+    let mut config = compiling(reservation);
     config
         .max_wasm_stack(bytes(limits.stack))
         // Access to the memories of an instance that is verified.
         .coredump_on_trap(true)
-        .async_stack_size(bytes(limits.stack) + HOST_STACK)
+        .async_stack_size(stack(limits))
         .allocation_strategy(InstanceAllocationStrategy::Pooling(pool(limits)));
     config
 }
 
-/// How modules are compiled: all that compiled code depends on.
-pub(super) fn compiling() -> Config {
+/// How modules are compiled: all that compiled code depends on. The process that
+/// compiles and the one that runs the code have this in common.
+pub(super) fn compiling(reservation: Reservation) -> Config {
     let mut config = Config::new();
     // An answer depends on the request and the state, on nothing else: not on
     // how this machine rounds, nor on what another thread does.
@@ -203,13 +237,31 @@ pub(super) fn compiling() -> Config {
         .relaxed_simd_deterministic(true)
         .concurrency_support(false)
         .epoch_interruption(true);
+    // The contract does not need these, and the engine keeps state for them whose
+    // size is not bounded by an instance's limits.
+    config
+        .wasm_shared_everything_threads(false)
+        .wasm_stack_switching(false)
+        .wasm_memory64(false)
+        .wasm_component_model_error_context(false)
+        .wasm_component_model_gc(false);
+    reservation.configure(&mut config);
     config
 }
 
+/// How many instances there can be: one more than clients have, for looking at modules,
+/// and those that take the place of slots that were retired.
+fn slots(limits: &Limits) -> u32 {
+    limits.concurrency + 1 + SPARE_SLOTS
+}
+
+/// The bytes of a fiber's stack.
+fn stack(limits: &Limits) -> usize {
+    bytes(limits.stack) + HOST_STACK
+}
+
 fn pool(limits: &Limits) -> PoolingAllocationConfig {
-    // One more than clients have: for looking at modules; and those that take the
-    // place of slots that were retired.
-    let count = limits.concurrency + 1 + SPARE_SLOTS;
+    let count = slots(limits);
     let mut pool = PoolingAllocationConfig::new();
     pool.total_component_instances(count)
         .total_core_instances(count * CORE_INSTANCES)

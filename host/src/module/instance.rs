@@ -12,6 +12,7 @@ use wasmtime::{FrameInfo, Store, Trap, UpdateDeadline, WasmBacktrace};
 
 use super::call::{CallError, ModuleRequest};
 use super::contract::HANDLER;
+use super::cost::Placement;
 use super::guest_log::GuestLog;
 use super::limiter::Limiter;
 use super::limits::{Limits, bytes};
@@ -32,6 +33,10 @@ const LONGEST_NAME: usize = 60;
 /// What may cross beyond the limits, so that what is a little too much can be
 /// said exactly.
 const CROSSING_SLACK: usize = 64 << 10;
+
+/// The handles to resources that an instance can have at once: as many as WASI can
+/// have, and as many again that are lent. The engine keeps some tens of bytes for each.
+const MAX_HANDLES: usize = 2_000;
 
 /// More ticks than there will be.
 const NO_TICK: u64 = 1 << 40;
@@ -111,12 +116,13 @@ impl Module {
             log: GuestLog::new(self, &request),
             view: View::new(snapshot, request),
             span,
-            limiter: Limiter::new(self.limits(), self.peaks()),
+            limiter: Limiter::new(self.limits(), self.instance_cost().host_bytes(), self.peaks()),
             module: self.clone(),
         };
         let mut store = Store::new(&self.engine().wasmtime, call);
         store.limiter(|call| &mut call.limiter);
         store.set_hostcall_fuel(most_crossing(self.limits()));
+        store.set_max_component_handles(MAX_HANDLES);
         let mut has_time = clock.start(self.limits().time);
         store.epoch_deadline_callback(move |_| {
             Ok(if has_time() {
@@ -135,7 +141,7 @@ impl Module {
     ) -> Result<Handle<'a>, CallError> {
         // Where none of its code runs yet, it needs no fiber to give way from;
         // and must not be told to: the first tick is to come after.
-        let instance = if self.starts_long() {
+        let instance = if self.placement() != Placement::Inline {
             store.set_epoch_deadline(1);
             // Rare, and large: each request would have the room for it.
             Box::pin(self.pre().instantiate_async(&mut *store)).await

@@ -1,4 +1,6 @@
-//! What an instance has of memory and tables, and may have.
+//! What an instance has of memory and tables, and may have. All that grows with an
+//! instance shares `limits.memory`: its memories, its tables, and what the host keeps
+//! for it.
 
 use std::mem::take;
 use std::sync::Arc;
@@ -7,15 +9,18 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use bytesize::ByteSize;
 use wasmtime::{ResourceLimiter, Result};
 
+use super::cost::ELEMENT_BYTES;
 use super::limits::{Limits, bytes};
 
 /// Counts what an instance takes, and refuses what is too much.
 pub(super) struct Limiter {
     memory: usize,
     table: usize,
-    /// The bytes of its memories, of which there may be some.
+    /// The bytes of its memories and tables, and what the host keeps besides.
     present: usize,
-    /// The bytes by which one of them grew last.
+    /// What the host keeps besides, in bytes.
+    host: usize,
+    /// The bytes by which a memory or a table grew last.
     grown: usize,
     most_memory: usize,
     peaks: Arc<Peaks>,
@@ -26,7 +31,7 @@ pub(super) struct Limiter {
 /// The most that instances of a module have had at a time.
 #[derive(Debug, Default)]
 pub(super) struct Peaks {
-    /// The bytes of all memories of an instance.
+    /// The bytes of all memories and tables of an instance.
     pub(super) memory: AtomicUsize,
     /// The elements of one of its tables.
     pub(super) table: AtomicUsize,
@@ -41,17 +46,19 @@ enum Refused {
 }
 
 impl Limiter {
-    pub(super) fn new(limits: &Limits, peaks: &Arc<Peaks>) -> Self {
-        Self::with(bytes(limits.memory), limits.table as usize, Arc::clone(peaks))
+    /// Creates the limiter of an instance for which the host keeps so many bytes.
+    pub(super) fn new(limits: &Limits, host: u64, peaks: &Arc<Peaks>) -> Self {
+        let host = usize::try_from(host).unwrap_or(usize::MAX);
+        Self::with(bytes(limits.memory), limits.table as usize, host, Arc::clone(peaks))
     }
 
-    /// Returns one for an instance in which nothing runs.
+    /// Creates the limiter of an instance in which nothing runs.
     pub(super) fn unlimited() -> Self {
-        Self::with(usize::MAX, usize::MAX, Arc::default())
+        Self::with(usize::MAX, usize::MAX, 0, Arc::default())
     }
 
-    fn with(memory: usize, table: usize, peaks: Arc<Peaks>) -> Self {
-        Self { memory, table, peaks, present: 0, grown: 0, most_memory: 0, refused: None }
+    fn with(memory: usize, table: usize, host: usize, peaks: Arc<Peaks>) -> Self {
+        Self { memory, table, present: host, host, grown: 0, most_memory: 0, peaks, refused: None }
     }
 
     /// What the instance wanted and was not given, in words.
@@ -69,9 +76,28 @@ impl Limiter {
         })
     }
 
-    /// The most memory that there was, in bytes.
+    /// The most memory that there was, in bytes: of memories and tables.
     pub(super) fn most_memory(&self) -> usize {
         self.most_memory
+    }
+
+    /// Grants so many bytes more, unless that exceeds the limit.
+    fn grant(&mut self, grown: usize) -> bool {
+        let sum = self.present.saturating_add(grown);
+        if sum > self.memory {
+            self.refused = Some(Refused::Memory(sum));
+            return false;
+        }
+        (self.present, self.grown) = (sum, grown);
+        self.most_memory = self.most_memory.max(sum - self.host);
+        raise(&self.peaks.memory, sum - self.host);
+        true
+    }
+
+    /// Takes back what was granted last: the growth failed for another reason.
+    fn take_back(&mut self) {
+        // It may be said of what was refused before it was asked for.
+        self.present = self.present.saturating_sub(take(&mut self.grown));
     }
 }
 
@@ -82,42 +108,38 @@ impl ResourceLimiter for Limiter {
         desired: usize,
         maximum: Option<usize>,
     ) -> Result<bool> {
-        let grown = desired.saturating_sub(present);
-        let sum = self.present.saturating_add(grown);
-        if sum > self.memory {
-            self.refused = Some(Refused::Memory(sum));
-            return Ok(false);
-        }
-        if maximum.is_some_and(|maximum| desired > maximum) {
-            return Ok(false);
-        }
-        (self.present, self.grown) = (sum, grown);
-        self.most_memory = self.most_memory.max(sum);
-        raise(&self.peaks.memory, sum);
-        Ok(true)
+        // What is larger than its own maximum fails in any case.
+        let fits = maximum.is_none_or(|maximum| desired <= maximum);
+        Ok(fits && self.grant(desired.saturating_sub(present)))
     }
 
     fn memory_grow_failed(&mut self, _: wasmtime::Error) -> Result<()> {
-        // It may be said of what was refused before it was asked for.
-        self.present = self.present.saturating_sub(take(&mut self.grown));
+        self.take_back();
         Ok(())
     }
 
     fn table_growing(
         &mut self,
-        _present: usize,
+        present: usize,
         desired: usize,
         maximum: Option<usize>,
     ) -> Result<bool> {
-        let is_granted = desired <= self.table;
-        if !is_granted {
+        if desired > self.table {
             self.refused = Some(Refused::Table(desired));
+            return Ok(false);
         }
-        let is_granted = is_granted && maximum.is_none_or(|maximum| desired <= maximum);
+        let grown = desired.saturating_sub(present).saturating_mul(ELEMENT_BYTES);
+        let fits = maximum.is_none_or(|maximum| desired <= maximum);
+        let is_granted = fits && self.grant(grown);
         if is_granted {
             raise(&self.peaks.table, desired);
         }
         Ok(is_granted)
+    }
+
+    fn table_grow_failed(&mut self, _: wasmtime::Error) -> Result<()> {
+        self.take_back();
+        Ok(())
     }
 }
 
@@ -138,7 +160,7 @@ mod tests {
     #[test]
     fn all_memories_share_the_limit() {
         let limits = Limits { memory: ByteSize::b(100), ..Limits::default() };
-        let mut limiter = Limiter::new(&limits, &Arc::default());
+        let mut limiter = Limiter::new(&limits, 0, &Arc::default());
         assert!(limiter.memory_growing(0, 60, None).unwrap());
         assert!(limiter.memory_growing(0, 30, None).unwrap());
         assert!(!limiter.memory_growing(60, 80, None).unwrap());
@@ -148,5 +170,22 @@ mod tests {
         assert_eq!(limiter.most_memory(), 100);
         limiter.memory_grow_failed(wasmtime::Error::msg("as the test wants it")).unwrap();
         assert!(limiter.memory_growing(30, 40, None).unwrap());
+    }
+
+    #[test]
+    fn tables_and_the_host_share_the_limit_of_memory() {
+        let limits = Limits { memory: ByteSize::b(200), table: 20, ..Limits::default() };
+        let mut limiter = Limiter::new(&limits, 100, &Arc::default());
+        assert!(limiter.memory_growing(0, 20, None).unwrap());
+        assert!(limiter.table_growing(0, 5, None).unwrap());
+        assert_eq!(limiter.most_memory(), 60);
+        assert!(!limiter.table_growing(5, 11, None).unwrap());
+        assert!(limiter.refusal().unwrap().contains("wanted 208 B of memory"));
+        assert!(limiter.table_growing(5, 10, None).unwrap());
+        limiter.table_grow_failed(wasmtime::Error::msg("as the test wants it")).unwrap();
+        assert!(limiter.memory_growing(20, 60, None).unwrap());
+        assert!(!limiter.table_growing(5, 6, None).unwrap());
+        assert!(!limiter.table_growing(5, 21, None).unwrap());
+        assert!(limiter.refusal().unwrap().contains("limits.table is 20"));
     }
 }

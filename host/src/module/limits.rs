@@ -12,7 +12,8 @@ use crate::toml_text;
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Limits {
-    /// The memory of an instance, in bytes. A module that wants more is
+    /// The memory of an instance, in bytes: its linear memories, its tables, and
+    /// what the host keeps for it. A module that wants more is
     /// refused the memory and usually traps; one that wants more from the
     /// start is refused (the one that comes with this crate wants less than 1 MiB).
     /// Default: 64 MiB; 1 MiB to 4 GiB.

@@ -13,13 +13,13 @@ use super::DEFAULT_MODULE;
 use super::artefact::Artefact;
 use super::audit;
 use super::compiler;
+use super::cost::{Excess, InstanceCost, Placement};
 use super::digest::Digest;
 use super::engine::Engine;
 use super::instance::{self, Call};
 use super::limiter::Peaks;
 use super::limits::Limits;
 use super::load_error::LoadError;
-use super::start::Start;
 use super::tally::{Failures, Tally};
 use super::verify::{InitialImage, ResetStatus};
 use crate::files;
@@ -33,7 +33,8 @@ struct Parts {
     engine: Engine,
     pre: InstancePre<Call>,
     handler: ComponentExportIndex,
-    starts_long: bool,
+    cost: InstanceCost,
+    placement: Placement,
     name: Arc<str>,
     mount: Arc<str>,
     digest: Digest,
@@ -102,12 +103,13 @@ impl Module {
                 LoadError::Invalid { name, reason }
             }
         })?;
-        let start = Start::of(artefact.component(bytes));
-        let memory = ByteSize::b(start.memory);
-        if memory > engine.limits().memory {
-            let reason = format!("its memories begin with {memory} together");
-            return Err(LoadError::Memory { name: name(), limit: engine.limits().memory, reason });
-        }
+        let cost = InstanceCost::of(artefact.component(bytes));
+        cost.check(engine.limits()).map_err(|excess| match excess {
+            Excess::Memory(reason) => {
+                LoadError::Memory { name: name(), limit: engine.limits().memory, reason }
+            }
+            Excess::Host(reason) => LoadError::TooMuch { name: name(), reason },
+        })?;
         let offences = audit::imports(&component, engine.options.wasi);
         if !offences.is_empty() {
             return Err(LoadError::Imports { name: name(), offences });
@@ -131,8 +133,8 @@ impl Module {
             engine: engine.clone(),
             pre,
             handler,
-            // What is linked with WASI may have to wait.
-            starts_long: engine.options.wasi || start.is_long,
+            cost,
+            placement: placement(&cost, engine.options.wasi),
             name: API.into(),
             mount: "/".into(),
             digest,
@@ -247,9 +249,14 @@ impl Module {
         self.0.handler
     }
 
-    /// Whether an instance may take long before it is asked.
-    pub(super) fn starts_long(&self) -> bool {
-        self.0.starts_long
+    /// What creating an instance takes.
+    #[must_use]
+    pub fn instance_cost(&self) -> &InstanceCost {
+        &self.0.cost
+    }
+
+    pub(super) fn placement(&self) -> Placement {
+        self.0.placement
     }
 
     /// Returns the checks of slots that its engine has made.
@@ -288,6 +295,15 @@ impl Module {
 fn is_too_much(reason: &str) -> bool {
     reason.contains("exceeds the")
         && ["limit", "configured maximum"].iter().any(|text| reason.contains(text))
+}
+
+/// Where instances are created. Host functions of WASI may have to wait, which
+/// takes a fiber.
+fn placement(cost: &InstanceCost, has_wasi: bool) -> Placement {
+    match cost.placement() {
+        Placement::Inline if has_wasi => Placement::Fiber,
+        placement => placement,
+    }
 }
 
 fn imports(component: &Component) -> Vec<String> {

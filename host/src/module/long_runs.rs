@@ -26,7 +26,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinSet;
 use tokio::time::timeout_at;
 
-use crate::priority;
+use crate::{priority, threads};
 
 /// A guest of an extension that takes longer than this where its request came in
 /// makes the next ones begin here: sixty of them, each just short of a tick, hold
@@ -107,6 +107,7 @@ impl LongRuns {
 }
 
 fn start(count: usize) -> io::Result<Runtime> {
+    threads::ensure(count)?;
     Builder::new_multi_thread()
         .worker_threads(count)
         .thread_name("long-runs")

@@ -10,7 +10,7 @@ const EXPORT: &str = r#"
     (type $f (func (param "request" $rq) (result $rs)))
     (alias core export $main "memory" (core memory $memory))
     (func $handle (type $f) (canon lift (core func $main "handle")
-        (memory $memory) (realloc (func $main "cabi_realloc")) string-encoding=utf8))
+        (memory $memory) (realloc (core func $main "cabi_realloc")) string-encoding=utf8))
     (component $shim
         (type $rq0 (record (field "method" string) (field "path" string) (field "query" (option string))))
         (import "t-rq" (type $rq (eq $rq0)))
@@ -33,7 +33,8 @@ const EXPORT: &str = r#"
     (export "relayer:rest/handler@0.1.0" (instance $h))"#;
 
 /// A component that answers 204, and before that has these parts.
-fn with_parts(parts: &str) -> Vec<u8> {
+#[must_use]
+pub fn with_parts(parts: &str) -> Vec<u8> {
     let text = format!(
         r#"(component
             {parts}

@@ -1,0 +1,202 @@
+//! The cost of an instance: what creating it takes, before the handler is called.
+//!
+//! It is read from the component's sections when the component is loaded, so that
+//! a component whose instances take too much is refused, and one that is slow to
+//! instantiate does not block the threads that serve sockets.
+//!
+//! | file | job |
+//! |---|---|
+//! | `cost/section.rs` | what each section of a core module costs |
+//! | `cost/walk.rs` | how often a component instantiates each of its modules |
+
+mod section;
+#[cfg(test)]
+mod tests;
+mod walk;
+
+use bytesize::ByteSize;
+use serde::Serialize;
+
+use super::limits::Limits;
+
+/// The bytes of one element of a table: a pointer.
+pub(super) const ELEMENT_BYTES: u64 = size_of::<usize>() as u64;
+
+/// The most that the host keeps for one instance, apart from memories and tables, in
+/// bytes. An interpreter of Python, with 38 core instances, takes less than 1 MiB.
+/// Allocating and freeing this much takes some milliseconds, which nothing interrupts.
+const MAX_HOST_BYTES: u64 = 8 << 20;
+
+/// An instance with more steps or more initial data is not created on a thread that
+/// serves sockets: this many take some tenths of a millisecond.
+const MAX_STEPS: u64 = 20_000;
+const MAX_DATA: u64 = 8 << 20;
+
+/// What the host keeps for an instance, by kind. The names are for messages.
+pub(super) const KINDS: [&str; 6] = [
+    "core instances and memories",
+    "imports",
+    "functions and their exports",
+    "globals, tags and tables",
+    "passive segments",
+    "component instances and canonical functions",
+];
+
+/// An index into [`KINDS`].
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Kind {
+    Instances,
+    Imports,
+    Functions,
+    Globals,
+    Segments,
+    Component,
+}
+
+/// What one instance of a component takes when it is created: an upper bound.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct InstanceCost {
+    /// The initial size of its linear memories, in bytes.
+    pub memory: u64,
+    /// The initial size of its tables, in bytes.
+    pub tables: u64,
+    /// What the host keeps for it besides, in bytes, by kind.
+    #[serde(serialize_with = "sum")]
+    host: [u64; KINDS.len()],
+    /// How many core modules it instantiates.
+    pub core_instances: u64,
+    /// Steps that nothing interrupts, such as writing an element of a table.
+    #[serde(skip)]
+    steps: u64,
+    /// The bytes of its data segments, which may be copied.
+    #[serde(skip)]
+    data: u64,
+    /// Whether it has a start function.
+    #[serde(skip)]
+    has_start: bool,
+}
+
+/// Where instances of a component are created.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Placement {
+    /// On the thread of the request, without a fiber: no guest code runs.
+    Inline,
+    /// On the thread of the request and on a fiber: guest code runs, and yields.
+    Fiber,
+    /// On the threads for slow guests: creating one takes long, and does not yield.
+    Aside,
+}
+
+/// A component whose instances take too much.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Excess {
+    /// More than `limits.memory`.
+    Memory(String),
+    /// More than any instance can have.
+    Host(String),
+}
+
+impl InstanceCost {
+    /// Reads the cost of an instance from a valid component.
+    pub(super) fn of(component: &[u8]) -> Self {
+        walk::cost(component)
+    }
+
+    /// Returns what the host keeps for an instance apart from its memories and
+    /// tables, in bytes.
+    #[must_use]
+    pub fn host_bytes(&self) -> u64 {
+        self.host.iter().copied().fold(0, u64::saturating_add)
+    }
+
+    /// Returns all bytes that creating an instance takes.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.memory.saturating_add(self.tables).saturating_add(self.host_bytes())
+    }
+
+    /// Says why instances of this cost are not created under these limits.
+    pub(super) fn check(&self, limits: &Limits) -> Result<(), Excess> {
+        let size = ByteSize::b;
+        let host = self.host_bytes();
+        let (kind, bytes) = self.largest();
+        let largest = format!("{} of them for its {kind}", size(bytes));
+        if ByteSize::b(self.total()) > limits.memory {
+            let (total, memory, tables) = (self.total(), self.memory, self.tables);
+            return Err(Excess::Memory(format!(
+                "an instance begins with {}: memories of {}, tables of {} and {} on the host, {largest}",
+                size(total),
+                size(memory),
+                size(tables),
+                size(host),
+            )));
+        }
+        if host > MAX_HOST_BYTES {
+            let most = size(MAX_HOST_BYTES);
+            return Err(Excess::Host(format!(
+                "an instance takes {} on the host, {largest}, which exceeds the limit of {most}",
+                size(host),
+            )));
+        }
+        Ok(())
+    }
+
+    pub(super) fn placement(&self) -> Placement {
+        if self.steps > MAX_STEPS || self.data > MAX_DATA {
+            Placement::Aside
+        } else if self.has_start {
+            Placement::Fiber
+        } else {
+            Placement::Inline
+        }
+    }
+
+    fn largest(&self) -> (&'static str, u64) {
+        let kinds = KINDS.into_iter().zip(self.host);
+        kinds.max_by_key(|(_, bytes)| *bytes).unwrap_or_default()
+    }
+
+    /// Adds so many things of a kind, each of so many bytes.
+    fn add_host(&mut self, kind: Kind, count: u64, each: u64) {
+        let sum = &mut self.host[kind as usize];
+        *sum = sum.saturating_add(count.saturating_mul(each));
+    }
+
+    fn add_steps(&mut self, steps: u64) {
+        self.steps = self.steps.saturating_add(steps);
+    }
+
+    fn add(&mut self, other: &Self) {
+        *self = self.zip(other, u64::saturating_add);
+    }
+
+    /// Returns the larger of both in each respect.
+    fn max(&self, other: &Self) -> Self {
+        self.zip(other, u64::max)
+    }
+
+    fn times(&self, count: u64) -> Self {
+        self.zip(self, |value, _| value.saturating_mul(count))
+    }
+
+    fn zip(&self, other: &Self, both: impl Fn(u64, u64) -> u64) -> Self {
+        let mut host = self.host;
+        for (sum, value) in host.iter_mut().zip(other.host) {
+            *sum = both(*sum, value);
+        }
+        Self {
+            memory: both(self.memory, other.memory),
+            tables: both(self.tables, other.tables),
+            host,
+            core_instances: both(self.core_instances, other.core_instances),
+            steps: both(self.steps, other.steps),
+            data: both(self.data, other.data),
+            has_start: self.has_start || other.has_start,
+        }
+    }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
+fn sum<S: serde::Serializer>(host: &[u64; KINDS.len()], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_u64(host.iter().copied().fold(0, u64::saturating_add))
+}

@@ -1,0 +1,33 @@
+//! Whether threads can be created.
+
+use std::io;
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+
+/// Makes sure that the system allows so many more threads.
+///
+/// A runtime with worker threads panics when one of them cannot be created, and then
+/// waits for those that were: nothing would ever end it. So it is built only after
+/// this.
+pub(crate) fn ensure(count: usize) -> io::Result<()> {
+    let gate = Mutex::new(());
+    thread::scope(|scope| {
+        // All of them are there at once; they end when the gate is opened.
+        let _closed = gate.lock().unwrap_or_else(PoisonError::into_inner);
+        (0..count).try_for_each(|_| {
+            let wait = || drop(gate.lock());
+            thread::Builder::new().name("probe".to_owned()).spawn_scoped(scope, wait).map(drop)
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ensure;
+
+    #[test]
+    fn threads_are_there_as_long_as_the_system_allows_them() {
+        ensure(0).unwrap();
+        ensure(8).unwrap();
+    }
+}

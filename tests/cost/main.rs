@@ -1,0 +1,118 @@
+//! Does an instance of any component take more memory than its mount's limit? Alone
+//! in its process: everything that is allocated is counted.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use bytesize::ByteSize;
+use peak_alloc::PeakAlloc;
+use relayer_rest_host::module::{Engine, Limits, LoadError, Module};
+use relayer_rest_host::state::StatePublisher;
+use relayer_rest_tests::component::sections::{FIELDS, GENERATORS, module};
+use relayer_rest_tests::fuzz::sections;
+use relayer_rest_tests::server::{engine, request};
+
+#[global_allocator]
+static ALLOCATED: PeakAlloc = PeakAlloc;
+
+/// One test at a time: what another one allocates would count.
+static ALONE: Mutex<()> = Mutex::new(());
+
+/// Longer than any request takes, however busy the machine is.
+const PATIENCE: Duration = Duration::from_mins(10);
+
+/// What a request takes besides its instance, in bytes.
+const BESIDES: usize = 64 << 10;
+
+/// What an instance of a component takes at its most, in bytes.
+#[derive(Debug)]
+struct Taken {
+    /// What was allocated on the host.
+    host: usize,
+    /// Its memories and tables.
+    memory: usize,
+}
+
+/// Loads a component, calls it, and returns what the second instance takes.
+fn taken(engine: &Engine, component: &[u8]) -> Result<(Module, Taken), LoadError> {
+    let module = Module::from_bytes(engine, "generated", component)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let snapshot = StatePublisher::new().reader().snapshot();
+    let mut taken = Taken { host: 0, memory: 0 };
+    for _ in 0..2 {
+        let place = runtime.block_on(module.place()).unwrap();
+        let request = request("GET", "/", &[]);
+        let before = ALLOCATED.current_usage();
+        ALLOCATED.reset_peak_usage();
+        let answer = runtime.block_on(place.handle(request, snapshot.clone()));
+        taken.host = ALLOCATED.peak_usage().saturating_sub(before);
+        // Where its start function traps, there is no answer to take it from.
+        taken.memory = answer.map_or(0, |answer| answer.memory);
+    }
+    Ok((module, taken))
+}
+
+#[test]
+fn instances_take_no_more_than_their_limit_whatever_their_sections() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let limits =
+        Limits { memory: ByteSize::mib(1), table: 100_000, time: PATIENCE, ..Limits::default() };
+    let engine = engine(&limits);
+    let limit = limits.memory.as_u64() as usize;
+    let fields = FIELDS.map(|(kind, fields)| -> (&str, Box<dyn Fn(usize) -> Vec<u8>>) {
+        (kind, Box::new(move |count| module(&fields(count), 1)))
+    });
+    let others = GENERATORS.map(|(kind, generate)| -> (&str, Box<dyn Fn(usize) -> Vec<u8>>) {
+        (kind, Box::new(generate))
+    });
+    for (kind, generate) in fields.into_iter().chain(others) {
+        let (mut accepted, mut refused) = (0, 0);
+        for count in [1, 40, 900, 9_000] {
+            match taken(&engine, &generate(count)) {
+                Ok((module, taken)) => {
+                    let cost = module.instance_cost();
+                    let what = format!("{count} {kind}: {taken:?}, {cost:?}");
+                    println!("{what}");
+                    let estimated = cost.host_bytes() as usize;
+                    assert!(taken.host <= estimated + BESIDES, "{what}");
+                    assert!(taken.host + taken.memory <= limit + BESIDES, "{what}");
+                    accepted += 1;
+                }
+                Err(error) => {
+                    println!("{count} {kind}: {error}");
+                    refused += 1;
+                    // More of it would be refused as well.
+                    break;
+                }
+            }
+        }
+        assert!(accepted + refused > 0);
+        assert!(accepted > 0 || kind == "tags", "{kind} is always refused");
+    }
+}
+
+/// Of components with sections of several kinds, which are made up.
+#[test]
+fn generated_components_take_no_more_than_their_limit() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    // A request that timed out would go on while the next one is measured.
+    let limits = Limits { time: PATIENCE, ..sections::limits() };
+    let engine = engine(&limits);
+    let limit = limits.memory.as_u64() as usize;
+    let mut random = fastrand::Rng::with_seed(7);
+    let mut ran = 0;
+    for round in 0..60 {
+        // Few enough instances and entries that many are loaded.
+        let mut bytes = vec![random.u8(1..6)];
+        for _ in 0..3 {
+            bytes.extend([random.u8(..), random.u8(..3), random.u8(..)]);
+        }
+        if let Ok((module, taken)) = taken(&engine, &sections::generate(&bytes)) {
+            let what = format!("{round}: {taken:?}, {:?}", module.instance_cost());
+            assert!(taken.host <= module.instance_cost().host_bytes() as usize + BESIDES, "{what}");
+            assert!(taken.host + taken.memory <= limit + BESIDES, "{what}");
+            ran += 1;
+        }
+    }
+    assert!(ran > 10, "{ran} of 60 can be loaded");
+}

@@ -1,0 +1,80 @@
+//! Does the server start, or say why not, if the system has little to give?
+
+use std::ffi::OsStr;
+use std::fs;
+use std::path::Path;
+
+use relayer_rest_tests::client::Client;
+use relayer_rest_tests::command::{self, Ended, Serving};
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_relayer-rest-under-test");
+
+const SERVE: [&str; 4] = ["serve", "--listen", "127.0.0.1:0", "--no-code-cache"];
+
+/// A shell that sets a limit, and becomes the command with these arguments.
+fn limited<'a>(limit: &'a str, args: &[&'a str]) -> Vec<&'a str> {
+    [&["-c", limit, PROGRAM], args].concat()
+}
+
+async fn run<S: AsRef<OsStr>>(program: &str, args: &[S]) -> Ended {
+    command::run(Path::new(program), args).await
+}
+
+async fn serve<S: AsRef<OsStr>>(program: &str, args: &[S]) -> Serving {
+    command::serve(Path::new(program), args).await
+}
+
+/// It answers, and ends when it is told to.
+async fn check_serves(process: Serving) {
+    let mut client = Client::http1(process.address()).await;
+    assert_eq!(client.get("/version").await.status, 200);
+    kill_process(Pid::from_raw(process.id()).unwrap(), Signal::TERM).unwrap();
+    let ended = process.ended().await;
+    assert_eq!(ended.status, Some(0), "{ended:?}");
+}
+
+#[tokio::test]
+async fn little_address_space_is_enough_for_the_default_limits() {
+    for kib in ["67108864", "25165824"] {
+        let limit = format!("ulimit -v {kib}; exec \"$0\" \"$@\"");
+        check_serves(serve("/bin/sh", &limited(&limit, &SERVE)).await).await;
+    }
+}
+
+#[tokio::test]
+async fn too_little_address_space_is_an_error_whose_advice_works() {
+    let limit = "ulimit -v 8388608; exec \"$0\" \"$@\"";
+    let ended = run("/bin/sh", &limited(limit, &SERVE)).await;
+    assert_eq!(ended.status, Some(2), "{ended:?}");
+    let message = ended.stderr.lines().last().unwrap();
+    let expected = "64 instances of 64.0 MiB reserve 12.8 GiB of address space: lower limits.concurrency, limits.memory or limits.table, or raise the limit of the process (ulimit -v)";
+    assert!(message.contains(expected), "{message}");
+    let folder = TempDir::new().unwrap();
+    for (name, settings) in [("concurrency", "concurrency = 8"), ("memory", "memory = \"4MiB\"")] {
+        let file = folder.path().join(name);
+        fs::write(&file, format!("[module.limits]\n{settings}\n")).unwrap();
+        let args = [&SERVE[..], &["--config", file.to_str().unwrap()]].concat();
+        check_serves(serve("/bin/sh", &limited(limit, &args)).await).await;
+    }
+}
+
+/// Where a thread's stack takes 8 GiB of address space, the limit of that is one of
+/// threads: some tests run as root, whose processes and threads are not limited.
+#[tokio::test]
+async fn a_process_without_threads_ends_with_an_error() {
+    // With none, with one for the log alone, and with some of the others.
+    for threads in [0, 1, 2, 4] {
+        let kib = (6 + 8 * threads) << 20;
+        let limit = format!("ulimit -v {kib}; RUST_MIN_STACK=8589934592 exec \"$0\" \"$@\"");
+        let ended = run("/bin/sh", &limited(&limit, &SERVE)).await;
+        assert_eq!(ended.status, Some(2), "{threads}: {ended:?}");
+        let message = ended.stderr.lines().last().unwrap();
+        assert!(
+            message.starts_with("relayer-rest: cannot start: no thread can be created: "),
+            "{message}"
+        );
+        assert!(message.contains("ulimit -u"), "{message}");
+    }
+}
