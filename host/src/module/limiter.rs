@@ -114,7 +114,7 @@ impl ResourceLimiter for Limiter {
             self.refused = Some(Refused::Table(desired));
             return Ok(false);
         }
-        let grown = desired.saturating_sub(present).saturating_mul(ELEMENT_BYTES as usize);
+        let grown = desired.saturating_sub(present).saturating_mul(ELEMENT_BYTES);
         let fits = maximum.is_none_or(|maximum| desired <= maximum);
         Ok(fits && self.grant(grown))
     }
