@@ -20,7 +20,7 @@ use serde::Serialize;
 use super::limits::Limits;
 
 /// The bytes of one element of a table: a pointer.
-pub(super) const ELEMENT_BYTES: u64 = size_of::<usize>() as u64;
+pub(super) const ELEMENT_BYTES: usize = size_of::<usize>();
 
 /// The most that the host keeps for one instance, apart from memories and tables, in
 /// bytes. An interpreter of Python, with 38 core instances, takes less than 1 MiB.
@@ -196,7 +196,6 @@ impl InstanceCost {
     }
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
 fn sum<S: serde::Serializer>(host: &[u64; KINDS.len()], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_u64(host.iter().copied().fold(0, u64::saturating_add))
 }

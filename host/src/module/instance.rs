@@ -141,13 +141,13 @@ impl Module {
     ) -> Result<Handle<'a>, CallError> {
         // Where none of its code runs yet, it needs no fiber to give way from;
         // and must not be told to: the first tick is to come after.
-        let instance = if self.placement() != Placement::Inline {
+        let instance = if self.placement() == Placement::Inline {
+            store.set_epoch_deadline(NO_TICK);
+            self.pre().instantiate(&mut *store)
+        } else {
             store.set_epoch_deadline(1);
             // Rare, and large: each request would have the room for it.
             Box::pin(self.pre().instantiate_async(&mut *store)).await
-        } else {
-            store.set_epoch_deadline(NO_TICK);
-            self.pre().instantiate(&mut *store)
         };
         let instance = instance.map_err(|error| {
             // What it does itself, or wants and may not have, is its own fault.

@@ -70,7 +70,7 @@ impl Module {
                 let cost = &mut self.cost;
                 cost.add_steps(size(&section));
                 each(section, |table| {
-                    let elements = table.ty.initial.saturating_mul(ELEMENT_BYTES);
+                    let elements = table.ty.initial.saturating_mul(ELEMENT_BYTES as u64);
                     cost.tables = cost.tables.saturating_add(elements);
                     cost.add_host(Kind::Globals, 1, TABLE);
                     cost.add_steps(filled(&table));

@@ -84,8 +84,8 @@ fn components_that_double_each_other_do_not_overflow() {
     for depth in 1..100 {
         let before = depth - 1;
         let twice = "(instance (instantiate $c))".repeat(2);
-        text +=
-            &format!("(component $c{depth} (alias outer $o $c{before} (component $c)) {twice})");
+        let alias = format!("(alias outer $o $c{before} (component $c))");
+        text.extend(["(component $c", &depth.to_string(), " ", &alias, &twice, ")"]);
     }
     let cost = of(&format!("(component $o {text} (instance (instantiate $c99)))"));
     assert_eq!(cost.total(), u64::MAX);

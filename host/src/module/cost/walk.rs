@@ -45,15 +45,13 @@ struct Scope {
 pub(super) fn cost(component: &[u8]) -> InstanceCost {
     let mut walk = Walk::default();
     for payload in Parser::new(0).parse_all(component) {
-        match payload {
-            Ok(payload) => walk.take(payload),
+        let Ok(payload) = payload else {
             // A component that can be compiled can be read; anything may be left.
-            Err(_) => {
-                walk.largest.has_start = true;
-                walk.root.unknown += 1;
-                break;
-            }
-        }
+            walk.largest.has_start = true;
+            walk.root.unknown += 1;
+            break;
+        };
+        walk.take(payload);
     }
     walk.finish()
 }
