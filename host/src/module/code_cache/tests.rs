@@ -11,10 +11,12 @@ use tempfile::TempDir;
 
 use super::entry::is_file_name;
 use super::{ABANDONED, Artefact, CodeCache, Key, MAX_SIZE, TEMPORARY};
+use crate::module::address_space::Reservation;
 use crate::module::engine;
 
-static ENGINE: LazyLock<wasmtime::Engine> =
-    LazyLock::new(|| wasmtime::Engine::new(&engine::compiling()).unwrap());
+static ENGINE: LazyLock<wasmtime::Engine> = LazyLock::new(|| {
+    wasmtime::Engine::new(&engine::compiling(Reservation::of_bytes(4 << 30))).unwrap()
+});
 
 /// The code of a small component, and its key.
 fn compiled(component: &str) -> (Key, Artefact) {
