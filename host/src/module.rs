@@ -116,7 +116,7 @@ pub const INCLUDED: [Included; 3] = [
     Included {
         name: "health",
         component: include_bytes!(concat!(env!("OUT_DIR"), "/health.wasm")),
-        grants: &["chains", "state", "snapshot"],
+        grants: &["chains", "state", "snapshot", "query"],
     },
     Included {
         name: "metrics",

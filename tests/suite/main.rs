@@ -17,6 +17,7 @@ mod isolation;
 mod limits;
 mod modules;
 mod new;
+mod queries;
 mod readme;
 mod relayer_config;
 mod reloading;

@@ -424,7 +424,7 @@ async fn a_module_that_wants_more_memory_than_it_may_have_is_refused() {
             (memory (export "memory") 1025)
             (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32) i32.const 0)
             (func (export "relayer:rest/handler@0.1.0#handle")
-                (param i32 i32 i32 i32 i32 i32 i32) (result i32) i32.const 0))"#,
+                (param i32 i32 i32 i32) (result i32) i32.const 0))"#,
     );
     let parts = ["wants more memory than the limit of 64.0 MiB", "raise limits.memory"];
     check_refused(&server.swap(large).await, Refusal::Invalid, &parts);

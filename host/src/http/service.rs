@@ -118,7 +118,11 @@ fn target<'a, B>(mount: &Mount, request: &'a Request<B>) -> Cow<'a, str> {
 fn question<'a, B>(request: &'a Request<B>, target: &'a str) -> Question<'a> {
     static GET: Method = Method::GET;
     let method = if *request.method() == Method::HEAD { &GET } else { request.method() };
-    Question { method, target, headers: request.headers() }
+    let (path, query) = match target.split_once('?') {
+        Some((path, query)) => (path, Some(query)),
+        None => (target, None),
+    };
+    Question { method, path, query, headers: request.headers() }
 }
 
 /// The same, to keep.

@@ -166,11 +166,8 @@ impl Module {
         handle: &Handle<'a>,
         request: &'a ModuleRequest,
     ) -> Result<Response<Bytes>, CallError> {
-        let request = wire::Request {
-            method: request.method.as_str(),
-            path: request.target.path(),
-            query: request.target.query(),
-        };
+        let request =
+            wire::Request { method: request.method.as_str(), path: request.target.path() };
         let called = handle.call_async(&mut *store, (request,)).await;
         let trapped = |error: wasmtime::Error| {
             let is_answer = error.downcast_ref::<WasmBacktrace>().is_none();
