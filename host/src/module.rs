@@ -21,6 +21,7 @@
 //! | `audit.rs` | what a component asks for, against the contract |
 //! | `call.rs` | one request: its place, its run, and its time |
 //! | `long_runs.rs` | guests that run for longer than a tick |
+//! | `slow_targets.rs` | which targets' guests start there |
 //! | `instance.rs` | one instance: what it is given, and calling it |
 //! | `response.rs` | what it answers, held against what is allowed |
 //! | `guest_log.rs` | what it writes to the log, within bounds |
@@ -51,6 +52,7 @@ mod long_runs;
 mod reads;
 mod response;
 mod reused;
+mod slow_targets;
 mod start;
 mod tally;
 mod ticker;

@@ -15,6 +15,7 @@ use super::imports;
 use super::instance::Call;
 use super::limits::{LimitError, Limits, bytes};
 use super::long_runs::LongRuns;
+use super::slow_targets::SlowTargets;
 use super::ticker::Ticker;
 use super::wasi;
 use crate::admission::Admission;
@@ -55,6 +56,7 @@ pub struct Engine {
     pub(super) ticker: Arc<Ticker>,
     pub(super) admission: Arc<Admission>,
     pub(super) long_runs: Arc<LongRuns>,
+    pub(super) slow_targets: Arc<SlowTargets>,
     pub(super) log_rate: Arc<LogRate>,
     pub(super) options: Arc<EngineOptions>,
     compressing: Turns,
@@ -140,6 +142,7 @@ impl Engine {
             ticker: Arc::new(ticker),
             admission: Arc::new(Admission::new(limits)),
             long_runs: Arc::new(LongRuns::new()),
+            slow_targets: Arc::new(SlowTargets::new()),
             log_rate: Arc::new(LogRate::new(limits.log_rate.as_u64())),
             options: Arc::new(options),
             compressing: Turns::default(),
@@ -152,6 +155,14 @@ impl Engine {
     pub fn with_grants(self, grants: Grants) -> Self {
         let options = Arc::new(EngineOptions { grants, ..(*self.options).clone() });
         Self { options, ..self }
+    }
+
+    /// Returns the number of runs that did not start on the thread of their
+    /// request, for tests.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn runs_started_elsewhere(&self) -> u64 {
+        self.long_runs.started()
     }
 
     /// What it is like.
