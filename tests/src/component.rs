@@ -291,6 +291,20 @@ pub fn that_takes(count: u32) -> Vec<u8> {
     ))
 }
 
+/// A component that answers 204, on `/slow` after counting to a number.
+#[must_use]
+pub fn that_takes_on_slow(count: u32) -> Vec<u8> {
+    of_handler(&format!(
+        "(local $left i32)
+         (local.set $left (select
+             (i32.const {count}) (i32.const 1)
+             (i32.eq (i32.load offset=1 align=1 (local.get 2)) (i32.const 0x776f6c73))))
+         (loop $on (br_if $on (local.tee $left (i32.sub (local.get $left) (i32.const 1)))))
+         (i32.store16 (i32.const 0) (i32.const 204))
+         i32.const 0"
+    ))
+}
+
 /// A component that does not come to an end on `/spin`, and answers 204 on a
 /// path of another length.
 #[must_use]

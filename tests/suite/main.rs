@@ -1,5 +1,6 @@
 //! The tests of the whole: each file asks one question.
 
+mod cancelled;
 mod command;
 mod compiling;
 mod contract;
