@@ -129,7 +129,7 @@ impl Place {
         let (long_runs, time) = (&module.engine().long_runs, module.limits().time);
         let targets = &module.engine().slow_targets;
         let start = Instant::now();
-        let target = targets.target(&request);
+        let target = targets.target(module.mount_path(), &request);
         // It may go on on another thread, which knows nothing of the request.
         let guest = self.fresh(request, snapshot, Span::current(), make);
         if matches!(clock, Clock::Running) {

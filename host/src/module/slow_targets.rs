@@ -25,7 +25,7 @@ const FOLLOWING: u32 = 64;
 
 const SLOTS: usize = 256;
 
-/// The run times of a mount's targets.
+/// The run times of the targets of an engine's modules.
 pub(super) struct SlowTargets {
     /// The upper half of each is the tag of a target, the lower half its time in
     /// microseconds.
@@ -34,7 +34,8 @@ pub(super) struct SlowTargets {
     hasher: RandomState,
 }
 
-/// A method and a path, hashed with a secret of the process.
+/// A mount, a method and a path, hashed with a secret of the process: mounts may
+/// share an engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Target(u64);
 
@@ -64,8 +65,10 @@ impl SlowTargets {
         }
     }
 
-    pub(super) fn target(&self, request: &ModuleRequest) -> Target {
-        Target(self.hasher.hash_one((request.method.as_str(), request.target.path())))
+    /// The target of a request to the module at a mount.
+    pub(super) fn target(&self, mount: &str, request: &ModuleRequest) -> Target {
+        let ModuleRequest { method, target, .. } = request;
+        Target(self.hasher.hash_one((mount, method.as_str(), target.path())))
     }
 
     /// Returns whether the next run of a target starts on another thread.
