@@ -16,7 +16,8 @@ use tokio::task::yield_now;
 
 /// The extension comes after the API, whose runs are not exempt.
 fn modules(component: &[u8]) -> [Module; 2] {
-    let module = || Module::from_bytes(&engine(&Limits::default()), "test", component).unwrap();
+    let limits = Limits { time: Duration::from_mins(10), ..Limits::default() };
+    let module = || Module::from_bytes(&engine(&limits), "test", component).unwrap();
     let mount = Mount::extension("/ext/slow".parse().unwrap(), module());
     [module(), mount.module()]
 }

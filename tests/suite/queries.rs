@@ -1,6 +1,7 @@
 //! Is the query part of what an answer depends on only if the module reads it?
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use relayer_rest_host::module::{Limits, Module};
 use relayer_rest_host::response_cache::{Question, ResponseCache};
@@ -18,7 +19,7 @@ struct Cached {
 
 impl Cached {
     fn new(component: &[u8]) -> Self {
-        let limits = Limits::default();
+        let limits = Limits { time: Duration::from_mins(10), ..Limits::default() };
         let module = Module::from_bytes(&engine(&limits), "test", component).unwrap();
         let publisher = StatePublisher::new();
         sample(&publisher);
