@@ -96,7 +96,8 @@ impl Answer {
         }
     }
 
-    /// What was asked, with those headers only that were read.
+    /// What was asked, with those headers only that were read, and with the query
+    /// only if it was read.
     #[must_use]
     pub fn question(&self) -> &ModuleRequest {
         &self.question

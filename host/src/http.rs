@@ -9,6 +9,7 @@
 //! | `connection_tally.rs` | how many there are, and were |
 //! | `liveness.rs` | what each connection is doing, and when it is to end |
 //! | `watched.rs` | the stream, which tells when the client takes what it is sent |
+//! | `cancelled.rs` | what a connection's client has cancelled, and when that is too much |
 //! | `headless.rs` | answers to what has no head, in place of the library's own |
 //! | `outgoing.rs` | the body of an answer, on its way |
 //! | `request_check.rs` | what is looked at before a request is anybody's |
@@ -23,6 +24,7 @@
 //! | `error.rs` | the answers that the host makes itself |
 
 mod accept_encoding;
+mod cancelled;
 mod conditional;
 mod connection;
 mod connection_tally;

@@ -60,7 +60,7 @@
 //! | others may be waiting for the same one | `response_cache/flights.rs` |
 //! | it waits for its turn, or is turned away | `module/call.rs`, `admission.rs` |
 //! | a fresh instance of the module is asked | `module/call.rs`, `module/instance.rs` |
-//! | … and goes on elsewhere where it takes long | `module/long_runs.rs`, `priority.rs` |
+//! | … and goes on elsewhere where it takes long | `module/slow_targets.rs`, `module/long_runs.rs`, `priority.rs` |
 //! | … which reads the relayer's state | `module/imports.rs`, `module/reads.rs`, `state/snapshot.rs` |
 //! | the answer gets its validator and says what it varies with | `answer.rs` |
 //! | … and is told as the client wants it | `http/reply.rs`, `http/conditional.rs`, `http/accept_encoding.rs`, `answer/compression.rs`, `answer/background.rs` |

@@ -24,6 +24,7 @@
 //! | `audit.rs` | what a component asks for, against the contract |
 //! | `call.rs` | one request: its place, its run, and its time |
 //! | `long_runs.rs` | guests that run for longer than a tick |
+//! | `slow_targets.rs` | which targets' guests start there |
 //! | `instance.rs` | one instance: what it is given, and calling it |
 //! | `response.rs` | what it answers, held against what is allowed |
 //! | `guest_log.rs` | what it writes to the log, within bounds |
@@ -59,6 +60,7 @@ mod long_runs;
 mod reads;
 mod response;
 mod reused;
+mod slow_targets;
 mod tally;
 mod ticker;
 mod verify;
@@ -127,7 +129,7 @@ pub const INCLUDED: [Included; 3] = [
     Included {
         name: "health",
         component: include_bytes!(concat!(env!("OUT_DIR"), "/health.wasm")),
-        grants: &["chains", "state", "snapshot"],
+        grants: &["chains", "state", "snapshot", "query"],
     },
     Included {
         name: "metrics",

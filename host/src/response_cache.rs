@@ -98,22 +98,25 @@ impl ResponseCache {
             };
             let (flight, is_ours) = memory.flights.join(&key, || {
                 let run = run(Arc::clone(memory), module.clone(), request.clone(), state.clone());
-                task(run.instrument(Span::current()), arrival).boxed()
+                task(run.instrument(Span::current()), arrival, request.clone()).boxed()
             });
-            let Landed { outcome, began } = flight.await;
+            let Landed { outcome, began, request: of } = flight.await;
+            // A run that failed has no record of reads: it may have read the query.
+            let has_other_query = of.target.query() != question.query;
             let answer = match outcome {
                 // What went wrong on a state that is gone may go well now.
-                Err(_) if !is_ours && began < arrival => continue,
+                Err(_) if !is_ours && (began < arrival || has_other_query) => continue,
                 outcome => outcome?,
             };
             let reads = answer.reads();
             let is_fresh = || {
-                answer.generation() >= arrival || reads.are_current(&state.peek(), question.headers)
+                answer.generation() >= arrival
+                    || reads.are_current(&state.peek(), question.query, question.headers)
             };
             if is_ours && !reads.are_complete() {
                 self.questions.count(module.digest(), &answer);
             }
-            if is_ours || (reads.headers_are(question.headers) && is_fresh()) {
+            if is_ours || (reads.match_request(question.query, question.headers) && is_fresh()) {
                 return Ok(answer);
             }
             if !reads.are_complete() {
@@ -182,13 +185,17 @@ async fn alone(module: &Module, request: Arc<ModuleRequest>, state: &StateReader
 /// A run in a task of its own, so that those who wait for it are woken when it
 /// has ended and no sooner, and that a panic is an error to all of them. It ends
 /// when nobody waits for it any more.
-async fn task(run: impl Future<Output = Landed> + Send + 'static, began: Generation) -> Landed {
+async fn task(
+    run: impl Future<Output = Landed> + Send + 'static,
+    began: Generation,
+    request: Arc<ModuleRequest>,
+) -> Landed {
     let mut tasks = JoinSet::new();
     tasks.spawn(run);
     match tasks.join_next().await {
         Some(Ok(landed)) => landed,
         Some(Err(error)) => {
-            Landed { outcome: Err(Arc::new(CallError::Host(error.to_string()))), began }
+            Landed { outcome: Err(Arc::new(CallError::Host(error.to_string()))), began, request }
         }
         None => unreachable!("there is one"),
     }
@@ -206,11 +213,11 @@ async fn run(
     // Another run may have ended since it was looked for.
     let found = memory.entries.find(module.digest(), question, &state.peek());
     if let Ok(answer) = found {
-        return Landed { outcome: Ok(answer), began };
+        return Landed { outcome: Ok(answer), began, request };
     }
     let outcome = alone(&module, Arc::clone(&request), &state).await;
     if let Ok(answer) = &outcome {
         memory.entries.insert(module.digest(), question, answer);
     }
-    Landed { outcome, began }
+    Landed { outcome, began, request }
 }

@@ -34,7 +34,7 @@ fn keeper() -> Vec<u8> {
             (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32)
                 i32.const 65536)
             (func (export "relayer:rest/handler@0.1.0#handle")
-                (param i32 i32 i32 i32 i32 i32 i32) (result i32)
+                (param i32 i32 i32 i32) (result i32)
                 (drop (memory.grow (i32.const 28)))
                 (if (i32.gt_u (local.get 3) (i32.const 5)) (then
                     (i64.store (i32.const {AT}) (i64.const {SECRET}))

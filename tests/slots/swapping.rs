@@ -38,7 +38,7 @@ fn finder() -> Vec<u8> {
             (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32)
                 i32.const 1024)
             (func (export "relayer:rest/handler@0.1.0#handle")
-                (param i32 i32 i32 i32 i32 i32 i32) (result i32)
+                (param i32 i32 i32 i32) (result i32)
                 (local $at i32)
                 (local.set $at (i32.const 65536))
                 (loop $more

@@ -88,7 +88,7 @@ fn of_handler_with(fields: &str, code: &str) -> Vec<u8> {
             (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32)
                 i32.const 65536)
             (func (export "relayer:rest/handler@0.1.0#handle")
-                (param i32 i32 i32 i32 i32 i32 i32) (result i32)
+                (param i32 i32 i32 i32) (result i32)
                 {code}))"#
     ))
 }
@@ -139,7 +139,7 @@ pub fn of_response(status: u16, headers: &[(&str, &[u8])], body: &[u8]) -> Vec<u
             (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32)
                 i32.const {free})
             (func (export "relayer:rest/handler@0.1.0#handle")
-                (param i32 i32 i32 i32 i32 i32 i32) (result i32)
+                (param i32 i32 i32 i32) (result i32)
                 (i32.store16 (i32.const 0) (i32.const {status}))
                 {stores}
                 i32.const 0))"#
@@ -173,7 +173,7 @@ fn calling(fields: &str, code: &str) -> Vec<u8> {
             (memory (export "memory") 4)
             {BUMP}
             (func (export "relayer:rest/handler@0.1.0#handle")
-                (param i32 i32 i32 i32 i32 i32 i32) (result i32)
+                (param i32 i32 i32 i32) (result i32)
                 {code}))"#
     ))
 }
@@ -191,6 +191,38 @@ pub fn that_counts() -> Vec<u8> {
     )
 }
 
+/// A component that answers 200 and the query, and traps if the query is `trap`;
+/// on `/spare` it answers 204 and does not read the query.
+#[must_use]
+pub fn that_tells_its_query() -> Vec<u8> {
+    that_tells_its_query_after(1)
+}
+
+/// Like [`that_tells_its_query`], after counting to a number.
+#[must_use]
+pub fn that_tells_its_query_after(count: u32) -> Vec<u8> {
+    calling(
+        r#"(import "relayer:rest/query@0.1.0" "get" (func $query (param i32)))
+           (data (i32.const 64) "trap")"#,
+        &format!(
+            "(local $left i32)
+             (local.set $left (i32.const {count}))
+             (loop $on (br_if $on (local.tee $left (i32.sub (local.get $left) (i32.const 1)))))
+             (i32.store16 (i32.const 0) (i32.const 204))
+             (if (i32.eq (local.get 3) (i32.const 6)) (then (return (i32.const 0))))
+             (call $query (i32.const 128))
+             (i32.store16 (i32.const 0) (i32.const 200))
+             (if (i32.load8_u (i32.const 128)) (then
+                 (i32.store (i32.const 12) (i32.load (i32.const 132)))
+                 (i32.store (i32.const 16) (i32.load (i32.const 136)))
+                 (if (i32.eq (i32.load (i32.const 136)) (i32.const 4)) (then
+                     (if (i32.eq (i32.load (i32.load (i32.const 132))) (i32.load (i32.const 64)))
+                         (then unreachable))))))
+             i32.const 0"
+        ),
+    )
+}
+
 /// A component that counts to a number and then answers a status, and one more
 /// for each chain.
 #[must_use]
@@ -201,7 +233,7 @@ pub fn that_counts_chains(count: u32, status: u16) -> Vec<u8> {
             (memory (export "memory") 4)
             {BUMP}
             (func (export "relayer:rest/handler@0.1.0#handle")
-                (param i32 i32 i32 i32 i32 i32 i32) (result i32)
+                (param i32 i32 i32 i32) (result i32)
                 (local $left i32)
                 (local.set $left (i32.const {count}))
                 (loop $on (br_if $on (local.tee $left (i32.sub (local.get $left) (i32.const 1)))))
@@ -260,6 +292,20 @@ pub fn that_takes(count: u32) -> Vec<u8> {
     ))
 }
 
+/// A component that answers 204, on `/slow` after counting to a number.
+#[must_use]
+pub fn that_takes_on_slow(count: u32) -> Vec<u8> {
+    of_handler(&format!(
+        "(local $left i32)
+         (local.set $left (select
+             (i32.const {count}) (i32.const 1)
+             (i32.eq (i32.load offset=1 align=1 (local.get 2)) (i32.const 0x776f6c73))))
+         (loop $on (br_if $on (local.tee $left (i32.sub (local.get $left) (i32.const 1)))))
+         (i32.store16 (i32.const 0) (i32.const 204))
+         i32.const 0"
+    ))
+}
+
 /// A component that does not come to an end on `/spin`, and answers 204 on a
 /// path of another length.
 #[must_use]
@@ -285,7 +331,7 @@ pub fn that_wants_too_much() -> Vec<u8> {
                 (if (i32.eq (memory.grow (local.get 0)) (i32.const -1)) (then unreachable)))
             (func $render (call $reserve (i32.const 2044)))
             (func (export "relayer:rest/handler@0.1.0#handle")
-                (param i32 i32 i32 i32 i32 i32 i32) (result i32)
+                (param i32 i32 i32 i32) (result i32)
                 (call $render)
                 (i32.store16 (i32.const 0) (i32.const 204))
                 i32.const 0))"#,
@@ -305,7 +351,7 @@ pub fn that_traps_later(body: &str) -> Vec<u8> {
             (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32)
                 i32.const 65536)
             (func (export "relayer:rest/handler@0.1.0#handle")
-                (param i32 i32 i32 i32 i32 i32 i32) (result i32)
+                (param i32 i32 i32 i32) (result i32)
                 (i32.eq (local.get 3) (i32.const 31))
                 if unreachable end
                 (i32.store16 (i32.const 0) (i32.const 200))

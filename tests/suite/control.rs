@@ -145,12 +145,12 @@ async fn the_status_counts_the_connections_of_clients() {
     drop(TcpStream::connect(serving.address()).await.unwrap());
     counted(0, 1, 0).await;
     let mut waiting = Vec::new();
-    for number in 0..2 {
+    // Not the same: that would be one run for both.
+    for (number, method) in ["GET", "POST"].into_iter().enumerate() {
         let mut stream = TcpStream::connect(serving.address()).await.unwrap();
-        // Not the same: that would be one run for both.
-        let request = format!("GET /spin?{number} HTTP/1.1\r\nhost: x\r\n\r\n");
+        let request = format!("{method} /spin HTTP/1.1\r\nhost: x\r\n\r\n");
         stream.write_all(request.as_bytes()).await.unwrap();
-        while status().await.mounts[0].module.runs <= number {
+        while status().await.mounts[0].module.runs <= number as u64 {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         waiting.push(stream);

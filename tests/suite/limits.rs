@@ -44,7 +44,7 @@ async fn a_module_that_recurses_without_end_is_an_internal_error() {
                 (i32.add (call $f (local.get 0) (local.get 1) (local.get 2)) (i32.const 1)))
             (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32) i32.const 1024)
             (func (export "relayer:rest/handler@0.1.0#handle")
-                (param i32 i32 i32 i32 i32 i32 i32) (result i32)
+                (param i32 i32 i32 i32) (result i32)
                 (call $f (i64.const 1) (i64.const 2) (i64.const 3))))"#,
     );
     answer_of(&component, &Limits::default()).await.check_error(500, "Internal", INTERNAL);
@@ -63,7 +63,7 @@ async fn a_module_calls_as_deep_as_its_stack_is() {
                     (else (i32.const 0))))
             (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32) i32.const 1024)
             (func (export "relayer:rest/handler@0.1.0#handle")
-                (param i32 i32 i32 i32 i32 i32 i32) (result i32)
+                (param i32 i32 i32 i32) (result i32)
                 (drop (call $f (i32.const 10000)))
                 (i32.store16 (i32.const 0) (i32.const 204))
                 i32.const 0))"#,
@@ -84,7 +84,7 @@ async fn a_module_is_refused_elements_beyond_its_limit() {
             (memory (export "memory") 1)
             (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32) i32.const 1024)
             (func (export "relayer:rest/handler@0.1.0#handle")
-                (param i32 i32 i32 i32 i32 i32 i32) (result i32)
+                (param i32 i32 i32 i32) (result i32)
                 (i32.eq (table.grow $t (ref.null func) (i32.const 90)) (i32.const -1))
                 if unreachable end
                 (i32.store16 (i32.const 0) (i32.const 204))
@@ -175,7 +175,7 @@ async fn a_module_that_does_not_start_times_out_and_holds_up_nobody() {
             (start $start)
             (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32) i32.const 1024)
             (func (export "relayer:rest/handler@0.1.0#handle")
-                (param i32 i32 i32 i32 i32 i32 i32) (result i32) i32.const 0))"#,
+                (param i32 i32 i32 i32) (result i32) i32.const 0))"#,
     );
     let limits = Limits { time: Duration::from_millis(100), ..Limits::default() };
     let engine = engine(&limits);
@@ -324,7 +324,7 @@ async fn nothing_is_left_of_the_request_before() {
             (global $count (mut i32) (i32.const 0))
             (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32) i32.const 65536)
             (func (export "relayer:rest/handler@0.1.0#handle")
-                (param i32 i32 i32 i32 i32 i32 i32) (result i32)
+                (param i32 i32 i32 i32) (result i32)
                 (global.set $count (i32.add (global.get $count) (i32.const 1)))
                 (i32.store16 (i32.const 4096)
                     (i32.add (i32.load16_u (i32.const 4096)) (global.get $count)))

@@ -1,5 +1,6 @@
 //! The tests of the whole: each file asks one question.
 
+mod cancelled;
 mod code_cache;
 mod command;
 mod compiling;
@@ -19,6 +20,7 @@ mod isolation;
 mod limits;
 mod modules;
 mod new;
+mod queries;
 mod readme;
 mod relayer_config;
 mod reloading;

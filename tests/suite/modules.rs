@@ -183,7 +183,7 @@ fn what_consists_of_too_much_is_refused() {
             r#"(module {tables} (memory (export "memory") 1)
                 (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32) unreachable)
                 (func (export "relayer:rest/handler@0.1.0#handle")
-                    (param i32 i32 i32 i32 i32 i32 i32) (result i32) unreachable))"#
+                    (param i32 i32 i32 i32) (result i32) unreachable))"#
         ))
     };
     let of_memories = |pages: u32| {

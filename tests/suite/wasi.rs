@@ -118,8 +118,8 @@ async fn the_time_is_when_the_relayer_last_changed() {
 async fn random_numbers_are_the_same_for_each_request() {
     let server = server().await;
     let mut http = server.connect().await;
-    let first = http.get("/ext/guest/random?1").await.text().to_owned();
-    assert_eq!(http.get("/ext/guest/random?2").await.text(), first);
+    let first = http.get("/ext/guest/random/1").await.text().to_owned();
+    assert_eq!(http.get("/ext/guest/random/2").await.text(), first);
     let (one, other) = first.trim_matches(['[', ']']).split_once(", ").unwrap();
     assert!(one.len() > 8 && one != other, "{first}");
 }
@@ -149,7 +149,7 @@ async fn what_is_printed_is_logged() {
     let mut http = Client::http1(serving.address()).await;
     // Also on the threads for those that run long.
     for number in 0..4 {
-        let printed = http.get(&format!("/ext/guest/print?{number}")).await;
+        let printed = http.get(&format!("/ext/guest/print/{number}")).await;
         assert_eq!(printed.text(), "printed");
         let id = printed.header("x-request-id").to_owned();
         serving.logged("three, and no end module=\"guest@").await;

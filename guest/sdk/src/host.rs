@@ -1,6 +1,8 @@
 //! What the host shows and takes.
 
-use crate::bindings::relayer::rest::{chains, log, mount, request, snapshot, state, version};
+use crate::bindings::relayer::rest::{
+    chains, log, mount, query, request, snapshot, state, version,
+};
 use crate::contract::{ChainConfig, Component, NotReady, RelayerState};
 
 pub use crate::bindings::relayer::rest::log::Level;
@@ -32,6 +34,10 @@ pub trait Host {
     /// The values of the request's header of this name, whose case does not
     /// matter; empty where there is none. Of the interface `request`.
     fn header(&self, name: &str) -> Vec<Vec<u8>>;
+    /// Returns what follows the `?` in the request's target, as the client sent it,
+    /// or none if the target has no `?`; [`crate::Query`] has its parameters. The
+    /// answer is then cached for this query only. Of the interface `query`.
+    fn query(&self) -> Option<String>;
     /// Where the module is mounted: `/`, or a path such as `/ext/metrics`. Of
     /// the interface `mount`.
     fn mount(&self) -> String;
@@ -72,6 +78,10 @@ impl Host for Contract {
         request::header(name)
     }
 
+    fn query(&self) -> Option<String> {
+        query::get()
+    }
+
     fn mount(&self) -> String {
         mount::path()
     }
@@ -108,6 +118,10 @@ impl<H: Host + ?Sized> Host for &H {
 
     fn header(&self, name: &str) -> Vec<Vec<u8>> {
         (**self).header(name)
+    }
+
+    fn query(&self) -> Option<String> {
+        (**self).query()
     }
 
     fn mount(&self) -> String {

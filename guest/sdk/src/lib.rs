@@ -50,6 +50,7 @@
 //! | file | job |
 //! |---|---|
 //! | `request.rs` | what is asked |
+//! | `query.rs` | the query of a request, and its parameters |
 //! | `host.rs` | what the host shows and takes: the contract's imports as a trait |
 //! | `state.rs` | the relayer's state with its names in place |
 //! | `router.rs` | from a path to what answers it |
@@ -62,6 +63,7 @@ mod answer;
 #[cfg(target_family = "wasm")]
 mod arena;
 mod host;
+mod query;
 mod request;
 mod router;
 mod state;
@@ -69,6 +71,7 @@ pub mod testing;
 
 pub use answer::Answer;
 pub use host::{Contract, Host, Level};
+pub use query::Query;
 pub use request::Request;
 pub use router::{Params, Route, Router};
 pub use state::{Names, Object, State, Worker};

@@ -50,6 +50,8 @@ pub struct MadeUp {
     pub unconfirmed_since: Option<u64>,
     /// The request's headers.
     pub headers: Vec<(String, Vec<u8>)>,
+    /// The request's query. At first none.
+    pub query: Option<String>,
     /// Where the module is mounted. At first `/`.
     pub mount: String,
     log: RefCell<Vec<(Level, String)>>,
@@ -73,6 +75,7 @@ impl MadeUp {
             changed: 1_767_225_600_000_000_000,
             unconfirmed_since: None,
             headers: Vec::new(),
+            query: None,
             mount: "/".to_owned(),
             log: RefCell::default(),
         }
@@ -125,6 +128,12 @@ impl MadeUp {
         self
     }
 
+    /// With a query of the request, without the `?`.
+    #[must_use]
+    pub fn with_query(self, query: &str) -> Self {
+        Self { query: Some(query.to_owned()), ..self }
+    }
+
     /// Mounted elsewhere.
     #[must_use]
     pub fn mounted_at(self, path: &str) -> Self {
@@ -168,6 +177,10 @@ impl Host for MadeUp {
     fn header(&self, name: &str) -> Vec<Vec<u8>> {
         let same = self.headers.iter().filter(|(known, _)| known.eq_ignore_ascii_case(name));
         same.map(|(_, value)| value.clone()).collect()
+    }
+
+    fn query(&self) -> Option<String> {
+        self.query.clone()
     }
 
     fn mount(&self) -> String {

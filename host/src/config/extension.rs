@@ -25,8 +25,8 @@ pub struct ExtensionConfig {
     /// another matter. Default: any.
     pub sha256: Option<Digest>,
     /// The interfaces of the contract that it may import: `version`, `chains`,
-    /// `state`, `snapshot`, `request`, `mount` and `log`. Default: none; of an extension
-    /// that comes with `relayer-rest`, those that it needs.
+    /// `state`, `snapshot`, `request`, `query`, `mount` and `log`. Default: none;
+    /// of an extension that comes with `relayer-rest`, those that it needs.
     pub grants: Option<Grants>,
     /// Whether it may import WASI, too, of which nothing leads outside. Default:
     /// it may not.

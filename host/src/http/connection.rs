@@ -15,6 +15,7 @@ use hyper_util::server::conn::auto::Builder;
 use tokio::net::TcpStream;
 use tracing::debug;
 
+use super::cancelled::Cancelled;
 use super::limits::HttpLimits;
 use super::liveness::{Closing, Handling, Liveness};
 use super::request_check;
@@ -42,7 +43,8 @@ pub(super) async fn serve(stream: TcpStream, connections: Connections, liveness:
     }
     let answer = service_fn({
         let liveness = Arc::clone(&liveness);
-        move |request| answer(&service, &limits, &liveness, request)
+        let cancelled = Arc::new(Cancelled::new());
+        move |request| answer(&service, &limits, &liveness, &cancelled, request)
     });
     let stream = Watched::new(stream, Arc::clone(&liveness));
     let connection = builder.serve_connection(TokioIo::new(stream), answer);
@@ -113,6 +115,7 @@ fn answer(
     service: &Arc<Service>,
     limits: &Arc<HttpLimits>,
     liveness: &Arc<Liveness>,
+    cancelled: &Arc<Cancelled>,
     request: Request<Incoming>,
 ) -> Answering {
     let begun = Begun::new(liveness, request.version());
@@ -123,7 +126,7 @@ fn answer(
         return Either::Left(ready(Ok(begun.done(Service::refuse(error, &request)))));
     }
     if request.body().is_end_stream() {
-        return match service.answer(request) {
+        return match answered(service, cancelled, request) {
             Either::Left(response) => Either::Left(ready(Ok(begun.done(response)))),
             // In a box: what is rare does not make room for itself in every
             // connection.
@@ -133,7 +136,7 @@ fn answer(
         };
     }
     let (service, limits) = (Arc::clone(service), Arc::clone(limits));
-    let liveness = Arc::clone(liveness);
+    let (liveness, cancelled) = (Arc::clone(liveness), Arc::clone(cancelled));
     Either::Right(Box::pin(async move {
         let (head, body) = request.into_parts();
         let request = Request::from_parts(head, ());
@@ -145,11 +148,32 @@ fn answer(
                 liveness.linger();
                 Service::refuse(error, &request)
             }
-            Ok(()) => match service.answer(request) {
+            Ok(()) => match answered(&service, &cancelled, request) {
                 Either::Left(response) => response,
                 Either::Right(answering) => answering.await,
             },
         };
         Ok(begun.done(response))
     }))
+}
+
+/// The answer to a request that is complete, unless its connection has cancelled too
+/// many: what is cached it gets in any case.
+fn answered<B>(
+    service: &Arc<Service>,
+    cancelled: &Arc<Cancelled>,
+    request: Request<B>,
+) -> Either<Answered, impl Future<Output = Answered> + use<B>> {
+    let is_too_much = cancelled.is_too_much();
+    match service.answer(request, is_too_much) {
+        Either::Left(response) => Either::Left(response),
+        Either::Right(answering) => {
+            let pending = cancelled.pending();
+            Either::Right(async move {
+                let response = answering.await;
+                pending.complete();
+                response
+            })
+        }
+    }
 }

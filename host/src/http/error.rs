@@ -20,6 +20,8 @@ pub(super) enum HostError {
     Timeout,
     /// Too many requests are being served.
     Overloaded,
+    /// The client has cancelled too many requests of this connection.
+    CancelledTooMany,
     /// The extension failed too often; it is tried again in so many seconds.
     ExtensionUnavailable(u32),
     /// The request has no host, more than one, or what is none.
@@ -62,6 +64,11 @@ impl HostError {
                 StatusCode::SERVICE_UNAVAILABLE,
                 "Overloaded",
                 "too many requests are being handled; try again",
+            ),
+            Self::CancelledTooMany => (
+                StatusCode::TOO_MANY_REQUESTS,
+                "TooManyCancelled",
+                "too many requests of this connection were cancelled; wait for the answers to those before",
             ),
             Self::ExtensionUnavailable(_) => (
                 StatusCode::SERVICE_UNAVAILABLE,
@@ -131,7 +138,7 @@ impl HostError {
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         let retry_after = match self {
-            Self::Overloaded | Self::ConnectionsTooMany => Some(1),
+            Self::Overloaded | Self::ConnectionsTooMany | Self::CancelledTooMany => Some(1),
             Self::ExtensionUnavailable(seconds) => Some(seconds),
             _ => None,
         };

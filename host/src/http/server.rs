@@ -35,6 +35,12 @@ const GRACE: Duration = Duration::from_secs(10);
 const STREAMS: u32 = 100;
 const STREAM_BUFFER: usize = 64 << 10;
 
+/// The streams of a connection that its client resets before they are handled, and
+/// those that are reset for its errors, until the library closes it: those of clients
+/// that are in order are few.
+const PENDING_RESETS: usize = 20;
+const ERROR_RESETS: usize = 100;
+
 /// After a failure to accept, such as too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
@@ -133,6 +139,8 @@ fn builder(limits: &HttpLimits) -> Builder<TokioExecutor> {
         .keep_alive_timeout(HTTP2_PONG)
         .max_header_list_size(u32::try_from(2 * head).unwrap_or(u32::MAX))
         .max_concurrent_streams(STREAMS)
+        .max_pending_accept_reset_streams(PENDING_RESETS)
+        .max_local_error_reset_streams(ERROR_RESETS)
         .max_send_buf_size(STREAM_BUFFER);
     builder
 }

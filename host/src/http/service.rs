@@ -37,14 +37,19 @@ impl Service {
     /// Answers a request. Its body is of no interest: the API only reads.
     ///
     /// What is remembered is answered at once, which leaves nothing of the
-    /// request behind: the connection can use its memory for the next one.
+    /// request behind: the connection can use its memory for the next one. What is
+    /// not is refused to a client that has cancelled too many requests.
     pub(super) fn answer<B>(
         self: &Arc<Self>,
         request: Request<B>,
+        has_cancelled_too_many: bool,
     ) -> Either<Answered, impl Future<Output = Answered> + use<B>> {
         let id = RequestId::of(request.headers());
         match self.remembered(&request, &id) {
             Some(response) => Either::Left(identified(response, id)),
+            None if has_cancelled_too_many => {
+                Either::Left(Self::refuse(HostError::CancelledTooMany, &request))
+            }
             None => Either::Right(Arc::clone(self).ask(request, id)),
         }
     }
@@ -118,7 +123,11 @@ fn target<'a, B>(mount: &Mount, request: &'a Request<B>) -> Cow<'a, str> {
 fn question<'a, B>(request: &'a Request<B>, target: &'a str) -> Question<'a> {
     static GET: Method = Method::GET;
     let method = if *request.method() == Method::HEAD { &GET } else { request.method() };
-    Question { method, target, headers: request.headers() }
+    let (path, query) = match target.split_once('?') {
+        Some((path, query)) => (path, Some(query)),
+        None => (target, None),
+    };
+    Question { method, path, query, headers: request.headers() }
 }
 
 /// The same, to keep.

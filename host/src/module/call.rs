@@ -6,6 +6,7 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use futures_util::FutureExt;
 use http::uri::PathAndQuery;
 use http::{HeaderMap, Method, Response};
 use tokio::sync::OwnedSemaphorePermit;
@@ -17,6 +18,7 @@ use super::instance::{Call, Clock};
 use super::load::Module;
 use super::reads::Reads;
 use super::response::InvalidAnswer;
+use super::slow_targets::Measured;
 use super::ticker::TICK;
 use crate::state::Snapshot;
 
@@ -126,29 +128,31 @@ impl Place {
     ) -> Result<T, CallError> {
         let clock = self.clock;
         let (long_runs, time) = (&module.engine().long_runs, module.limits().time);
+        let targets = &module.engine().slow_targets;
         let start = Instant::now();
+        let target = targets.target(module.mount_path(), &request);
         // It may go on on another thread, which knows nothing of the request.
         let is_verified = module.engine().verifier.is_due();
-        let mut guest = Box::pin(self.fresh(request, snapshot, Span::current(), is_verified, make));
+        let guest = self.fresh(request, snapshot, Span::current(), is_verified, make);
         if matches!(clock, Clock::Running) {
             // It has a thread of its own already.
-            return guest.await;
+            return Box::pin(guest).await;
         }
-        // What the API costs is its own affair; what an extension does is not.
-        let is_slow = is_verified
-            || module.placement() == Placement::Aside
-            || (!module.is_api() && long_runs.take_next());
-        if !is_slow && !long_runs.are_full() {
+        let mut guest = Measured::new(targets, target, guest);
+        let starts_elsewhere =
+            is_verified || module.placement() == Placement::Aside || targets.is_slow(target);
+        if starts_elsewhere || long_runs.are_full() {
+            long_runs.count_start();
+        } else {
             // The first tick may come soon after the guest began.
             for _ in 0..2 {
-                let turn = poll_fn(|context| Poll::Ready(guest.as_mut().poll(context))).await;
+                let turn = poll_fn(|context| Poll::Ready(guest.poll_unpin(context))).await;
                 if let Poll::Ready(answer) = turn {
-                    long_runs.took(start.elapsed());
                     return answer;
                 }
                 yield_now().await;
             }
-            long_runs.took(start.elapsed());
+            guest.record();
         }
         // The timer may be a tick late.
         let deadline = start + time.saturating_sub(TICK);

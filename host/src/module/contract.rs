@@ -14,13 +14,14 @@ pub(super) const HANDLER: (&str, &str) = ("handler", "handle");
 pub(super) const TYPES: &str = "types";
 
 /// The interfaces that a module may import, with their functions.
-pub(super) const IMPORTS: [(&str, &[&str]); 8] = [
+pub(super) const IMPORTS: [(&str, &[&str]); 9] = [
     (TYPES, &[]),
     ("version", &["components"]),
     ("chains", &["ids", "config"]),
     ("state", &["current"]),
     ("snapshot", &["changed", "unconfirmed-since"]),
     ("request", &["header"]),
+    ("query", &["get"]),
     ("mount", &["path"]),
     ("log", &["log"]),
 ];

@@ -14,6 +14,7 @@ use super::imports;
 use super::instance::Call;
 use super::limits::{LimitError, Limits, bytes};
 use super::long_runs::LongRuns;
+use super::slow_targets::SlowTargets;
 use super::ticker::Ticker;
 use super::verify::{ResetVerifier, SPARE_SLOTS};
 use super::wasi;
@@ -55,6 +56,7 @@ pub struct Engine {
     pub(super) ticker: Arc<Ticker>,
     pub(super) admission: Arc<Admission>,
     pub(super) long_runs: Arc<LongRuns>,
+    pub(super) slow_targets: Arc<SlowTargets>,
     pub(super) log_rate: Arc<LogRate>,
     pub(super) verifier: Arc<ResetVerifier>,
     pub(super) options: Arc<EngineOptions>,
@@ -140,6 +142,7 @@ impl Engine {
             ticker: Arc::new(ticker),
             admission: Arc::new(Admission::new(limits)),
             long_runs: Arc::new(LongRuns::new()),
+            slow_targets: Arc::new(SlowTargets::new()),
             log_rate: Arc::new(LogRate::new(limits.log_rate.as_u64())),
             verifier: Arc::new(ResetVerifier::new(limits.verify_reset)),
             options: Arc::new(options),
@@ -154,6 +157,14 @@ impl Engine {
     pub fn with_grants(self, grants: Grants) -> Self {
         let options = Arc::new(EngineOptions { grants, ..(*self.options).clone() });
         Self { options, ..self }
+    }
+
+    /// Returns the number of runs that did not start on the thread of their
+    /// request, for tests.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn runs_started_elsewhere(&self) -> u64 {
+        self.long_runs.started()
     }
 
     /// What it is like.

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use super::contract::{IMPORTS, TYPES, interface};
 
 /// Interfaces of the contract, by their names in it: `version`, `chains`,
-/// `state`, `snapshot`, `request`, `mount` and `log`.
+/// `state`, `snapshot`, `request`, `query`, `mount` and `log`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "Vec<String>")]
 pub struct Grants(Vec<&'static str>);
@@ -105,7 +105,7 @@ mod tests {
         let unknown = Grants::of(&["types"]).unwrap_err().to_string();
         assert_eq!(
             unknown,
-            r#"there is no interface "types" to grant; there are version, chains, state, snapshot, request, mount, log"#
+            r#"there is no interface "types" to grant; there are version, chains, state, snapshot, request, query, mount, log"#
         );
     }
 

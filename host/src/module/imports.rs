@@ -19,6 +19,7 @@ pub(super) fn define(linker: &mut Linker<Call>) -> wasmtime::Result<()> {
     function(linker, "snapshot", "changed", |call, ()| (call.changed(),))?;
     function(linker, "snapshot", "unconfirmed-since", |call, ()| (call.unconfirmed_since(),))?;
     function(linker, "request", "header", |call, (name,): (String,)| (call.header(&name),))?;
+    function(linker, "query", "get", |call, ()| (call.query(),))?;
     function(linker, "mount", "path", |call, ()| (call.mount(),))?;
     function(linker, "log", "log", |call, (level, message): (wire::Level, String)| {
         call.log(level, &message);
@@ -57,6 +58,10 @@ impl Call {
         // A name that no header can have is the name of no header.
         let Ok(name) = HeaderName::from_bytes(name.as_bytes()) else { return Vec::new() };
         self.view.header(&name).iter().map(|value| value.as_bytes().to_vec()).collect()
+    }
+
+    fn query(&mut self) -> Option<String> {
+        self.view.query().map(str::to_owned)
     }
 
     /// The same for all that is remembered of a mount: nothing to record.

@@ -191,11 +191,8 @@ impl Module {
         handle: &Handle<'a>,
         request: &'a ModuleRequest,
     ) -> wasmtime::Result<wire::Response> {
-        let request = wire::Request {
-            method: request.method.as_str(),
-            path: request.target.path(),
-            query: request.target.query(),
-        };
+        let request =
+            wire::Request { method: request.method.as_str(), path: request.target.path() };
         handle.call_async(&mut *store, (request,)).await.map(|(response,)| response)
     }
 

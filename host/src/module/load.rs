@@ -167,6 +167,11 @@ impl Module {
         &*self.0.mount == "/"
     }
 
+    /// The path of its mount.
+    pub(super) fn mount_path(&self) -> &str {
+        &self.0.mount
+    }
+
     /// Where it is told that it is mounted.
     pub(super) fn mount(&self) -> Arc<str> {
         Arc::clone(&self.0.mount)

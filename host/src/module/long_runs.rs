@@ -4,7 +4,8 @@
 //! that costs nothing. One that is not done by then goes on here, among its
 //! like, and leaves the threads that have the sockets to those. Each module's
 //! mount has such threads, of a lesser priority: a module that spins takes
-//! turns with itself. While all of them are busy, its guests begin here.
+//! turns with itself. Guests of targets that are slow start here (`slow_targets.rs`),
+//! and all of a mount's guests while all of these threads are busy.
 //!
 //! What was measured, on two cores: the p99 of `/version` that is remembered,
 //! with a hundred clients on an extension that spins, to that of a quiet server
@@ -17,10 +18,10 @@
 //! | on threads of their own from the first tick on | 0.22 ms, 0.23 ms | as fast as the first |
 
 use std::io;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinSet;
@@ -28,18 +29,12 @@ use tokio::time::timeout_at;
 
 use crate::{priority, threads};
 
-/// A guest of an extension that takes longer than this where its request came in
-/// makes the next ones begin here: sixty of them, each just short of a tick, hold
-/// up the sockets as one does that never ends.
-const SHORT: Duration = Duration::from_micros(300);
-const FOLLOWING: u32 = 64;
-
 /// Threads that are started when there is something to do.
 pub(super) struct LongRuns {
     count: usize,
     running: Arc<AtomicUsize>,
-    /// As many of the next guests begin here: those before them took long.
-    next: AtomicU32,
+    /// Runs that started here.
+    started: AtomicU64,
     runtime: OnceLock<Option<Runtime>>,
 }
 
@@ -51,7 +46,7 @@ impl LongRuns {
         Self {
             count: thread::available_parallelism().map_or(1, Into::into),
             running: Arc::default(),
-            next: AtomicU32::new(0),
+            started: AtomicU64::new(0),
             runtime: OnceLock::new(),
         }
     }
@@ -61,16 +56,14 @@ impl LongRuns {
         self.running.load(Relaxed) >= self.count
     }
 
-    /// Whether the next guest is to begin here, which is then one of those.
-    pub(super) fn take_next(&self) -> bool {
-        self.next.fetch_update(Relaxed, Relaxed, |next| next.checked_sub(1)).is_ok()
+    /// Counts a run that starts here.
+    pub(super) fn count_start(&self) {
+        self.started.fetch_add(1, Relaxed);
     }
 
-    /// A guest took so long where its request came in.
-    pub(super) fn took(&self, time: Duration) {
-        if time > SHORT {
-            self.next.store(FOLLOWING, Relaxed);
-        }
+    /// The number of runs that started here.
+    pub(super) fn started(&self) -> u64 {
+        self.started.load(Relaxed)
     }
 
     /// What comes of a guest that gives way at each tick; nothing where that

@@ -23,7 +23,7 @@ const MOST_READS: usize = 64;
 /// a record: a module may make up as many as it likes, of megabytes each.
 const LONGEST_READ: usize = 256;
 
-/// A request's headers and the relayer at one moment, as far as a module can
+/// A request's headers, its query and the relayer at one moment, as far as a module can
 /// see them.
 pub(super) struct View {
     snapshot: Arc<Snapshot>,
@@ -31,7 +31,7 @@ pub(super) struct View {
     reads: Reads,
 }
 
-/// What an answer was made from, besides the request's method and target.
+/// What an answer was made from, besides the request's method and path.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Reads {
     components: Option<Generation>,
@@ -41,9 +41,14 @@ pub struct Reads {
     changed: Option<Generation>,
     unconfirmed: Option<Unconfirmed>,
     headers: Vec<(HeaderName, Vec<HeaderValue>)>,
+    query: Option<QueryRead>,
     /// There was more than the record holds.
     more: bool,
 }
+
+/// The query at the time it was read; none if the target had no `?`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct QueryRead(Option<Box<str>>);
 
 /// What was found when it was asked since when nothing is confirmed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -126,6 +131,13 @@ impl View {
         }
         values
     }
+
+    /// Returns the request's query, and records that it was read.
+    pub(super) fn query(&mut self) -> Option<&str> {
+        let query = self.request.target.query();
+        self.reads.query.get_or_insert_with(|| QueryRead(query.map(Into::into)));
+        query
+    }
 }
 
 /// The same value in memory of its own: a request's values are parts of what
@@ -146,11 +158,16 @@ impl Reads {
     /// Whether whoever reads the same now finds the same. Snapshots are those
     /// of one publisher.
     #[must_use]
-    pub fn are_current(&self, snapshot: &Snapshot, headers: &HeaderMap) -> bool {
+    pub fn are_current(
+        &self,
+        snapshot: &Snapshot,
+        query: Option<&str>,
+        headers: &HeaderMap,
+    ) -> bool {
         let same = |read: Option<Generation>, now| read.is_none_or(|read| read == now);
         // Without any chain being read, none being known makes no difference.
         let chains_known = self.chains.is_empty() || snapshot.chain_ids().value().is_ok();
-        self.headers_are(headers)
+        self.match_request(query, headers)
             && same(self.components, snapshot.components().generation())
             && same(self.chain_ids, snapshot.chain_ids().generation())
             && same(self.status, snapshot.status().generation())
@@ -163,10 +180,26 @@ impl Reads {
                 .all(|(id, read)| snapshot.chain(id.as_str()).map(Slice::generation) == *read)
     }
 
-    /// Whether whoever reads the same of these headers finds the same.
+    /// Returns whether a request with this query and these headers would read the
+    /// same of them.
     #[must_use]
-    pub fn headers_are(&self, headers: &HeaderMap) -> bool {
-        !self.more && self.headers.iter().all(|(name, read)| headers.get_all(name).iter().eq(read))
+    pub fn match_request(&self, query: Option<&str>, headers: &HeaderMap) -> bool {
+        !self.more
+            && self.query.as_ref().is_none_or(|QueryRead(read)| read.as_deref() == query)
+            && self.headers.iter().all(|(name, read)| headers.get_all(name).iter().eq(read))
+    }
+
+    /// Returns whether the query was read, whether the request had one or not.
+    #[must_use]
+    pub fn has_query(&self) -> bool {
+        self.query.is_some()
+    }
+
+    /// Returns the query that was read; none if it was not read or the request
+    /// had none.
+    #[must_use]
+    pub fn query(&self) -> Option<&str> {
+        self.query.as_ref().and_then(|QueryRead(read)| read.as_deref())
     }
 
     /// Whether everything that was read is in the record.
@@ -195,7 +228,9 @@ impl Reads {
         let values = self.headers.iter().flat_map(|(_, values)| values);
         let headers = values.map(|value| size_of_val(value) + value.len());
         let names = self.headers.iter().map(|read| size_of_val(read) + read.0.as_str().len());
-        size_of::<Self>() + chains.sum::<usize>() + headers.sum::<usize>() + names.sum::<usize>()
+        let query = self.query().map_or(0, str::len);
+        let headers = headers.sum::<usize>() + names.sum::<usize>();
+        size_of::<Self>() + chains.sum::<usize>() + headers + query
     }
 
     /// The headers that were read: what the answer varies with.
@@ -238,7 +273,7 @@ mod tests {
     #[track_caller]
     fn check(publisher: &StatePublisher, reads: &Reads, current: bool) {
         let snapshot = publisher.reader().snapshot();
-        assert_eq!(reads.are_current(&snapshot, &HeaderMap::new()), current);
+        assert_eq!(reads.are_current(&snapshot, None, &HeaderMap::new()), current);
     }
 
     /// What a module makes up is not kept.
@@ -388,9 +423,33 @@ mod tests {
             assert_eq!(reads.headers().collect::<Vec<_>>(), [&name]);
             let mut headers = with(read);
             headers.insert("other", "x".parse().unwrap());
-            assert!(reads.are_current(&snapshot, &headers));
+            assert!(reads.are_current(&snapshot, None, &headers));
             for other in others {
-                assert!(!reads.are_current(&snapshot, &with(other)), "{read:?} {other:?}");
+                assert!(!reads.are_current(&snapshot, None, &with(other)), "{read:?} {other:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_query_is_recorded_only_if_it_is_read() {
+        const TARGETS: [&str; 4] = ["/", "/?", "/?a", "/?b"];
+        let snapshot = StatePublisher::new().reader().snapshot();
+        let headers = HeaderMap::new();
+        for target in TARGETS.map(PathAndQuery::from_static) {
+            let view = || {
+                let (method, target, headers) = (Method::GET, target.clone(), HeaderMap::new());
+                View::new(snapshot.clone(), Arc::new(ModuleRequest { method, target, headers }))
+            };
+            let unread = view().into_reads();
+            assert!(!unread.has_query());
+            let mut view = view();
+            assert_eq!(view.query(), target.query());
+            let read = view.into_reads();
+            assert!(read.has_query() && read.query() == target.query());
+            for other in TARGETS.map(PathAndQuery::from_static) {
+                assert!(unread.are_current(&snapshot, other.query(), &headers));
+                let is_same = read.are_current(&snapshot, other.query(), &headers);
+                assert_eq!(is_same, target == other, "{target} {other}");
             }
         }
     }

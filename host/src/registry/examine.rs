@@ -263,8 +263,10 @@ async fn difference(
     answer: &Arc<Answer>,
     snapshot: &Arc<Snapshot>,
 ) -> Option<Difference> {
-    let is_current =
-        |answer: &&Arc<Answer>| answer.reads().are_current(snapshot, &asked.question.headers);
+    let question = Question::from(&*asked.question);
+    let is_current = |answer: &&Arc<Answer>| {
+        answer.reads().are_current(snapshot, question.query, question.headers)
+    };
     let before = match asked.answer.as_ref().filter(is_current) {
         Some(answer) => Ok(Arc::clone(answer)),
         None => of(in_service, &asked.question, snapshot).await,

@@ -6,11 +6,10 @@
 
 use std::sync::Arc;
 
-use http::HeaderName;
 use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 
-use super::key::{Key, KeyRef, Question, values};
+use super::key::{Inputs, Key, KeyRef, Question};
 use super::questions::Asked;
 use crate::answer::Answer;
 use crate::module::Digest;
@@ -32,9 +31,9 @@ pub(super) struct Entries(Cache<Key, Entry, Size>);
 #[derive(Clone)]
 enum Entry {
     Answer(Arc<Answer>),
-    /// The answer depends on these headers: it stands under the question with
-    /// what the request says in them.
-    Varies(Arc<[HeaderName]>),
+    /// The answer depends on these inputs: it stands under the question with the
+    /// values that the request has for them.
+    Varies(Arc<Inputs>),
 }
 
 #[derive(Clone)]
@@ -44,9 +43,7 @@ impl Weighter<Key, Entry> for Size {
     fn weight(&self, key: &Key, entry: &Entry) -> u64 {
         let entry = match entry {
             Entry::Answer(answer) => answer.size(),
-            Entry::Varies(names) => {
-                names.iter().map(|name| size_of_val(name) + name.as_str().len()).sum()
-            }
+            Entry::Varies(inputs) => inputs.size(),
         };
         (OVERHEAD + key.size() + entry) as u64
     }
@@ -78,7 +75,7 @@ impl Entries {
         let key = KeyRef::new(module, question);
         let current = |entry| match entry {
             Some(Entry::Answer(answer))
-                if answer.reads().are_current(snapshot, question.headers) =>
+                if answer.reads().are_current(snapshot, question.query, question.headers) =>
             {
                 answer.count(1);
                 Some(answer)
@@ -86,9 +83,9 @@ impl Entries {
             _ => None,
         };
         match self.0.get(&key) {
-            Some(Entry::Varies(names)) => {
-                let headers = values(&names, question.headers);
-                let key = key.with(&headers);
+            Some(Entry::Varies(inputs)) => {
+                let values = inputs.encode(question);
+                let key = key.with(&values);
                 current(self.0.get(&key)).ok_or_else(|| key.key())
             }
             entry => current(entry).ok_or_else(|| key.key()),
@@ -102,12 +99,11 @@ impl Entries {
         }
         let key = KeyRef::new(module, question);
         let known = match self.0.peek(&key) {
-            Some(Entry::Varies(names)) => names,
+            Some(Entry::Varies(inputs)) => inputs,
             _ => Arc::default(),
         };
-        let mut names = known.to_vec();
-        names.extend(answer.reads().headers().filter(|name| !known.contains(name)).cloned());
-        if names.len() > MOST_HEADERS {
+        let inputs = known.and(answer.reads());
+        if inputs.header_count() > MOST_HEADERS {
             return;
         }
         let entry = Entry::Answer(Arc::clone(answer));
@@ -117,14 +113,14 @@ impl Entries {
             }
             self.0.insert(key.key(), entry);
         };
-        if names.is_empty() {
+        if inputs.are_none() {
             return insert(key);
         }
-        let headers = values(&names, question.headers);
-        if names.len() > known.len() {
-            self.0.insert(key.key(), Entry::Varies(names.into()));
+        let values = inputs.encode(question);
+        if inputs != *known {
+            self.0.insert(key.key(), Entry::Varies(inputs.into()));
         }
-        insert(key.with(&headers));
+        insert(key.with(&values));
     }
 
     /// Adds the questions to a module whose answers are here.

@@ -11,7 +11,7 @@ use futures_util::future::{BoxFuture, Shared, WeakShared};
 
 use super::key::Key;
 use crate::answer::Answer;
-use crate::module::CallError;
+use crate::module::{CallError, ModuleRequest};
 use crate::state::Generation;
 
 /// How a run ends.
@@ -22,6 +22,8 @@ pub type Outcome = Result<Arc<Answer>, Arc<CallError>>;
 pub(super) struct Landed {
     pub(super) outcome: Outcome,
     pub(super) began: Generation,
+    /// The request that the module was called with.
+    pub(super) request: Arc<ModuleRequest>,
 }
 
 type Run = BoxFuture<'static, Landed>;

@@ -11,17 +11,22 @@ use crate::module::{Digest, ModuleRequest, Reads};
 pub struct Question<'a> {
     /// The method.
     pub method: &'a Method,
-    /// The path and the query.
-    pub target: &'a str,
+    /// The path.
+    pub path: &'a str,
+    /// The query, without the `?`.
+    pub query: Option<&'a str>,
     /// The headers.
     pub headers: &'a HeaderMap,
 }
 
 impl Question<'_> {
     /// The same question to keep, in memory of its own, with those headers only
-    /// that were read.
+    /// that were read, and with the query only if it was read.
     pub(crate) fn kept(&self, reads: &Reads) -> ModuleRequest {
-        let target = PathAndQuery::try_from(self.target);
+        let target = match reads.query() {
+            Some(query) => PathAndQuery::try_from(format!("{}?{query}", self.path)),
+            None => PathAndQuery::try_from(self.path),
+        };
         let mut headers = HeaderMap::new();
         for (name, values) in reads.header_values() {
             for value in values {
@@ -39,7 +44,7 @@ impl Question<'_> {
 impl<'a> From<&'a ModuleRequest> for Question<'a> {
     fn from(request: &'a ModuleRequest) -> Self {
         let ModuleRequest { method, target, headers } = request;
-        Self { method, target: target.as_str(), headers }
+        Self { method, path: target.path(), query: target.query(), headers }
     }
 }
 
@@ -48,11 +53,12 @@ impl<'a> From<&'a ModuleRequest> for Question<'a> {
 pub(super) struct Key {
     module: Digest,
     method: Method,
-    target: Box<str>,
-    /// What is said in the headers that the answer depends on, where there are
-    /// any. Not an empty text: to compare two of these, neither of which has an
-    /// address, costs some processors as much as all the rest.
-    headers: Option<Box<[u8]>>,
+    path: Box<str>,
+    /// The query and the headers that the answer depends on, as [`Inputs`] encodes
+    /// them, if it depends on any. Not an empty text: to compare two of these,
+    /// neither of which has an address, costs some processors as much as all the
+    /// rest.
+    inputs: Option<Box<[u8]>>,
 }
 
 /// A key that is made of what is there. It has the hash of a [`Key`]: both
@@ -61,20 +67,21 @@ pub(super) struct Key {
 pub(super) struct KeyRef<'a> {
     module: Digest,
     method: &'a Method,
-    target: &'a str,
-    headers: Option<&'a [u8]>,
+    path: &'a str,
+    inputs: Option<&'a [u8]>,
 }
 
 impl<'a> KeyRef<'a> {
-    /// The key of a question to a module, without regard to its headers.
+    /// The key of a question to a module, without regard to its query and its
+    /// headers.
     pub(super) fn new(module: Digest, question: Question<'a>) -> Self {
-        let Question { method, target, .. } = question;
-        Self { module, method, target, headers: None }
+        let Question { method, path, .. } = question;
+        Self { module, method, path, inputs: None }
     }
 
-    /// The same with these headers, as [`values`] has them.
-    pub(super) fn with(self, headers: &'a [u8]) -> Self {
-        Self { headers: Some(headers), ..self }
+    /// Returns the same key with these inputs, as [`Inputs::encode`] returns them.
+    pub(super) fn with(self, inputs: &'a [u8]) -> Self {
+        Self { inputs: Some(inputs), ..self }
     }
 
     /// What keeps nothing of the request alive.
@@ -82,16 +89,16 @@ impl<'a> KeyRef<'a> {
         Key {
             module: self.module,
             method: self.method.clone(),
-            target: self.target.into(),
-            headers: self.headers.map(Into::into),
+            path: self.path.into(),
+            inputs: self.inputs.map(Into::into),
         }
     }
 }
 
 impl Equivalent<Key> for KeyRef<'_> {
     fn equivalent(&self, key: &Key) -> bool {
-        let Key { module, method, target, headers } = key;
-        *self == KeyRef { module: *module, method, target, headers: headers.as_deref() }
+        let Key { module, method, path, inputs } = key;
+        *self == KeyRef { module: *module, method, path, inputs: inputs.as_deref() }
     }
 }
 
@@ -102,22 +109,64 @@ impl Key {
 
     /// The bytes that it takes.
     pub(super) fn size(&self) -> usize {
-        let headers = self.headers.as_ref().map_or(0, |headers| headers.len());
-        size_of::<Self>() + self.method.as_str().len() + self.target.len() + headers
+        let inputs = self.inputs.as_ref().map_or(0, |inputs| inputs.len());
+        size_of::<Self>() + self.method.as_str().len() + self.path.len() + inputs
     }
 }
 
-/// What a request says in these headers, told apart from anything else that a
-/// request could say in them.
-pub(super) fn values(names: &[HeaderName], headers: &HeaderMap) -> Vec<u8> {
-    let mut all = Vec::new();
-    for name in names {
-        let values = headers.get_all(name);
-        all.extend(values.iter().count().to_le_bytes());
-        for value in values {
-            all.extend(value.len().to_le_bytes());
-            all.extend(value.as_bytes());
-        }
+/// The parts of a request, besides its method and path, that answers to a
+/// question depend on.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Inputs {
+    /// Whether they depend on the query.
+    query: bool,
+    headers: Box<[HeaderName]>,
+}
+
+impl Inputs {
+    /// Returns these inputs and those that were read.
+    pub(super) fn and(&self, reads: &Reads) -> Self {
+        let new = reads.headers().filter(|name| !self.headers.contains(name));
+        let headers = self.headers.iter().chain(new).cloned().collect();
+        Self { query: self.query || reads.has_query(), headers }
     }
-    all
+
+    pub(super) fn are_none(&self) -> bool {
+        !self.query && self.headers.is_empty()
+    }
+
+    /// The number of headers.
+    pub(super) fn header_count(&self) -> usize {
+        self.headers.len()
+    }
+
+    /// The bytes that they take.
+    pub(super) fn size(&self) -> usize {
+        let headers = self.headers.iter();
+        size_of::<Self>()
+            + headers.map(|name| size_of_val(name) + name.as_str().len()).sum::<usize>()
+    }
+
+    /// Encodes the values that a question has for these inputs: two questions
+    /// have the same encoding exactly if they have the same values.
+    pub(super) fn encode(&self, question: Question<'_>) -> Vec<u8> {
+        let mut all = Vec::new();
+        let mut add = |value: &[u8]| {
+            all.extend(value.len().to_le_bytes());
+            all.extend(value);
+        };
+        if self.query {
+            // No query differs from an empty one.
+            add(&[u8::from(question.query.is_some())]);
+            add(question.query.unwrap_or_default().as_bytes());
+        }
+        for name in &self.headers {
+            let values = question.headers.get_all(name);
+            add(&values.iter().count().to_le_bytes());
+            for value in values {
+                add(value.as_bytes());
+            }
+        }
+        all
+    }
 }

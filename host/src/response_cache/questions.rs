@@ -22,7 +22,8 @@ const MOST_HEADERS: usize = 16;
 /// remembered.
 #[derive(Debug, Clone)]
 pub struct Asked {
-    /// The question, with those headers only that were read.
+    /// The question, with those headers only that were read, and with the query
+    /// only if it was read.
     pub question: Arc<ModuleRequest>,
     /// About how often it was asked.
     pub times: u64,

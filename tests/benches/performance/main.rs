@@ -2,8 +2,8 @@
 //! `cargo bench -p relayer-rest-tests`.
 //!
 //! Prints a table, and writes the same as JSON to `target/performance.json`.
-//! `-- misses`, `hits`, `memory`, `starting`, `swapping`, `spinning` or `publishing` measures
-//! only that.
+//! `-- misses`, `hits`, `memory`, `starting`, `swapping`, `spinning`, `resetting` or
+//! `publishing` measures only that.
 //!
 //! | file | what it measures |
 //! |---|---|
@@ -13,6 +13,7 @@
 //! | `starting.rs` | from the start of the command to its address |
 //! | `swapping.rs` | serving while modules are swapped |
 //! | `spinning.rs` | serving while a module does not come to an end |
+//! | `resetting.rs` | serving while clients cancel requests |
 //! | `publishing.rs` | serving while states are published |
 //! | `relayers.rs` | what is served |
 //! | `native.rs`, `servers.rs` | the baselines |
@@ -24,6 +25,7 @@ mod native;
 mod publishing;
 mod relayers;
 mod report;
+mod resetting;
 mod servers;
 mod sockets;
 mod spinning;
@@ -60,6 +62,9 @@ fn main() {
         spinning::measure(&mut report, &runtime);
         spinning::measure_short(&mut report, &runtime);
         spinning::measure_large(&mut report, &runtime);
+    }
+    if wanted("resetting") {
+        resetting::measure(&mut report, &runtime);
     }
     if wanted("publishing") {
         publishing::measure(&mut report, &runtime);

@@ -71,7 +71,7 @@ fn extensions() -> Vec<(&'static str, Vec<u8>, &'static [u16])> {
 fn path(name: &str, number: usize) -> String {
     let tried = ["hoard", "exit", "flood", "print", "time", "files", "sockets", "wait"];
     match name {
-        "wasi" => format!("/ext/wasi/{}?{number}", tried[number % tried.len()]),
+        "wasi" => format!("/ext/wasi/{}/{number}", tried[number % tried.len()]),
         _ => format!("/ext/{name}/{number}"),
     }
 }

@@ -17,7 +17,7 @@ fn module_with_allocator(memory: &str, fields: &str, allocate: &str, code: &str)
             (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32)
                 {allocate})
             (func (export "relayer:rest/handler@0.1.0#handle")
-                (param i32 i32 i32 i32 i32 i32 i32) (result i32)
+                (param i32 i32 i32 i32) (result i32)
                 {code}))"#
     ))
 }

@@ -3,7 +3,7 @@
 
 /// The handler's types and its export, as a component has them.
 const EXPORT: &str = r#"
-    (type $rq (record (field "method" string) (field "path" string) (field "query" (option string))))
+    (type $rq (record (field "method" string) (field "path" string)))
     (type $hv (list u8))
     (type $hd (record (field "name" string) (field "value" $hv)))
     (type $rs (record (field "status" u16) (field "headers" (list $hd)) (field "body" (list u8))))
@@ -12,7 +12,7 @@ const EXPORT: &str = r#"
     (func $handle (type $f) (canon lift (core func $main "handle")
         (memory $memory) (realloc (core func $main "cabi_realloc")) string-encoding=utf8))
     (component $shim
-        (type $rq0 (record (field "method" string) (field "path" string) (field "query" (option string))))
+        (type $rq0 (record (field "method" string) (field "path" string)))
         (import "t-rq" (type $rq (eq $rq0)))
         (type $hv0 (list u8))
         (import "t-hv" (type $hv (eq $hv0)))
@@ -41,7 +41,7 @@ pub fn with_parts(parts: &str) -> Vec<u8> {
             (core module $main
                 (memory (export "memory") 4)
                 (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32) i32.const 65536)
-                (func (export "handle") (param i32 i32 i32 i32 i32 i32 i32) (result i32)
+                (func (export "handle") (param i32 i32 i32 i32) (result i32)
                     (i32.store16 (i32.const 0) (i32.const 204)) i32.const 0))
             (core instance $main (instantiate $main))
             {EXPORT})"#

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
-use relayer_rest_sdk::Request;
+use relayer_rest_sdk::Query as Sent;
 
 /// `?verbose`: each check is told of, also where all is well.
 pub(crate) const VERBOSE: &str = "verbose";
@@ -26,9 +26,9 @@ pub(crate) struct Query<'a> {
 
 impl<'a> Query<'a> {
     /// Of a request for what has a use for these parameters.
-    pub(crate) fn new(request: &'a Request, known: &'static [&'static str]) -> Self {
+    pub(crate) fn new(sent: &'a Sent, known: &'static [&'static str]) -> Self {
         let mut query = Self { known, ..Self::default() };
-        for (name, value) in request.parameters() {
+        for (name, value) in sent.parameters() {
             match known.iter().find(|known| **known == name) {
                 // As it is in Kubernetes: whatever its value is.
                 Some(&VERBOSE) => query.verbose = true,
@@ -43,13 +43,13 @@ impl<'a> Query<'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::{CHAIN, EXCLUDE, Query, VERBOSE};
-    use relayer_rest_sdk::Request;
+    use super::{CHAIN, EXCLUDE, Query, Sent, VERBOSE};
+    use relayer_rest_sdk::testing::MadeUp;
 
     #[track_caller]
-    fn check(target: &str, verbose: bool, [excluded, chains, unknown]: [&[&str]; 3]) {
-        let request = Request::get(target);
-        let query = Query::new(&request, &[VERBOSE, EXCLUDE, CHAIN]);
+    fn check(query: &str, verbose: bool, [excluded, chains, unknown]: [&[&str]; 3]) {
+        let sent = Sent::read(&MadeUp::new().with_query(query));
+        let query = Query::new(&sent, &[VERBOSE, EXCLUDE, CHAIN]);
         assert_eq!(query.verbose, verbose);
         for (found, expected) in
             [(&query.excluded, excluded), (&query.chains, chains), (&query.unknown, unknown)]
@@ -60,21 +60,21 @@ mod tests {
 
     #[test]
     fn parameters_are_decoded_and_may_come_often() {
-        check("/", false, [&[]; 3]);
-        check("/?verbose", true, [&[]; 3]);
-        check("/?verbose=0&verbose", true, [&[]; 3]);
+        check("", false, [&[]; 3]);
+        check("verbose", true, [&[]; 3]);
+        check("verbose=0&verbose", true, [&[]; 3]);
         check(
-            "/?exclude=state&chain=b&exclude=chain%2Fa+b&chain=a&chain=b",
+            "exclude=state&chain=b&exclude=chain%2Fa+b&chain=a&chain=b",
             false,
             [&["chain/a b", "state"], &["a", "b"], &[]],
         );
-        check("/?Verbose&&exclude&=", false, [&[""], &[], &["", "Verbose"]]);
+        check("Verbose&&exclude&=", false, [&[""], &[], &["", "Verbose"]]);
     }
 
     #[test]
     fn what_has_no_use_for_a_parameter_does_not_know_it() {
-        let request = Request::get("/?chain=a&verbose");
-        let query = Query::new(&request, &[VERBOSE]);
+        let sent = Sent::read(&MadeUp::new().with_query("chain=a&verbose"));
+        let query = Query::new(&sent, &[VERBOSE]);
         assert!(query.verbose && query.chains.is_empty());
         assert!(query.unknown.iter().eq(["chain"]));
     }

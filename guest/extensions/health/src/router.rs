@@ -1,16 +1,10 @@
 //! Where a request goes.
 
-use relayer_rest_sdk::{Answer, Host, Params, Request, Route, Router};
+use relayer_rest_sdk::{Answer, Host, Params, Query as Sent, Request, Route, Router};
 
 use crate::checks::{Check, Failure, Relayer};
 use crate::query::{CHAIN, EXCLUDE, Query, VERBOSE};
 use crate::report::{self, report};
-
-/// What a route is given.
-struct Asked<'a, H> {
-    host: &'a H,
-    request: &'a Request,
-}
 
 const INDEX: &str = "\
 livez            this answers
@@ -26,23 +20,24 @@ readyz/CHECK     one check: chains, state, confirmed or chain/ID
 pub(crate) fn answer<H: Host>(host: &H, request: &Request) -> Answer {
     let routes = Router::new([
         Route::get("/", |_, _| Answer::text(INDEX)),
-        Route::get("/livez", |asked, _| livez(asked)),
-        Route::get("/readyz", |asked, _| readyz(asked)),
-        Route::get("/readyz/chains", |asked, _| one(asked, Relayer::chains)),
-        Route::get("/readyz/state", |asked, _| one(asked, Relayer::state)),
-        Route::get("/readyz/confirmed", |asked, _| one(asked, Relayer::confirmed)),
-        Route::get("/readyz/chain/:id", |asked, params| chain(asked, params)),
+        Route::get("/livez", |host, _| livez(host)),
+        Route::get("/readyz", |host, _| readyz(host)),
+        Route::get("/readyz/chains", |host, _| one(host, Relayer::chains)),
+        Route::get("/readyz/state", |host, _| one(host, Relayer::state)),
+        Route::get("/readyz/confirmed", |host, _| one(host, Relayer::confirmed)),
+        Route::get("/readyz/chain/:id", |host, params| chain(host, params)),
     ]);
-    routes.answer(&Asked { host, request }, request)
+    routes.answer(host, request)
 }
 
-fn livez<H>(asked: &Asked<'_, H>) -> Answer {
-    report("livez", &[], &Query::new(asked.request, &[VERBOSE, EXCLUDE]))
+fn livez<H: Host>(host: &H) -> Answer {
+    report("livez", &[], &Query::new(&Sent::read(host), &[VERBOSE, EXCLUDE]))
 }
 
-fn readyz<H: Host>(asked: &Asked<'_, H>) -> Answer {
-    let query = Query::new(asked.request, &[VERBOSE, EXCLUDE, CHAIN]);
-    let relayer = Relayer::read(asked.host);
+fn readyz<H: Host>(host: &H) -> Answer {
+    let sent = Sent::read(host);
+    let query = Query::new(&sent, &[VERBOSE, EXCLUDE, CHAIN]);
+    let relayer = Relayer::read(host);
     let mut checks = vec![relayer.chains(), relayer.state(), relayer.confirmed()];
     if query.chains.is_empty() {
         checks.extend(relayer.configured().map(|id| relayer.chain(id)));
@@ -53,19 +48,19 @@ fn readyz<H: Host>(asked: &Asked<'_, H>) -> Answer {
 }
 
 /// One check alone.
-fn one<H: Host>(asked: &Asked<'_, H>, check: impl Fn(&Relayer) -> Check) -> Answer {
-    let check = check(&Relayer::read(asked.host));
+fn one<H: Host>(host: &H, check: impl Fn(&Relayer) -> Check) -> Answer {
+    let check = check(&Relayer::read(host));
     if check.found == Err(Failure::NotConfigured) {
         return report::not_there("readyz", &check);
     }
-    report("readyz", &[check], &Query::new(asked.request, &[VERBOSE]))
+    report("readyz", &[check], &Query::new(&Sent::read(host), &[VERBOSE]))
 }
 
-fn chain<H: Host>(asked: &Asked<'_, H>, params: Params<'_>) -> Answer {
+fn chain<H: Host>(host: &H, params: Params<'_>) -> Answer {
     // No chain has an identifier that is not UTF-8.
     let as_written = || params.get("id").unwrap_or_default().into();
     let id = params.decoded("id").unwrap_or_else(as_written);
-    one(asked, |relayer| relayer.chain(&id))
+    one(host, |relayer| relayer.chain(&id))
 }
 
 #[cfg(test)]
@@ -86,7 +81,10 @@ mod tests {
     }
 
     fn get(host: &MadeUp, target: &str) -> Answer {
-        answer(host, &Request::get(target))
+        match target.split_once('?') {
+            Some((path, query)) => answer(&host.clone().with_query(query), &Request::get(path)),
+            None => answer(host, &Request::get(target)),
+        }
     }
 
     /// The status, the body, and all headers.

@@ -3,12 +3,13 @@
 use super::{Template, wit};
 
 /// What modules are written with.
-const SDK: [(&str, &str); 9] = [
+const SDK: [(&str, &str); 10] = [
     ("rust-toolchain.toml", include_str!("rust/rust-toolchain.toml")),
     ("sdk/src/answer.rs", include_str!("../../../../guest/sdk/src/answer.rs")),
     ("sdk/src/arena.rs", include_str!("../../../../guest/sdk/src/arena.rs")),
     ("sdk/src/host.rs", include_str!("../../../../guest/sdk/src/host.rs")),
     ("sdk/src/lib.rs", include_str!("../../../../guest/sdk/src/lib.rs")),
+    ("sdk/src/query.rs", include_str!("../../../../guest/sdk/src/query.rs")),
     ("sdk/src/request.rs", include_str!("../../../../guest/sdk/src/request.rs")),
     ("sdk/src/router.rs", include_str!("../../../../guest/sdk/src/router.rs")),
     ("sdk/src/state.rs", include_str!("../../../../guest/sdk/src/state.rs")),

@@ -8,7 +8,6 @@ use wasmtime::component::{ComponentType, Lift, Lower};
 pub(in crate::module) struct Request<'a> {
     pub(in crate::module) method: &'a str,
     pub(in crate::module) path: &'a str,
-    pub(in crate::module) query: Option<&'a str>,
 }
 
 #[derive(ComponentType, Lift)]

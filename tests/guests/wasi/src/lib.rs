@@ -15,51 +15,51 @@ use relayer_rest_sdk::{Answer, Host, Request};
 
 relayer_rest_sdk::module!(answer);
 
-/// Tries what the path says.
+/// Tries what the first segment of the path says.
 #[must_use]
 pub fn answer<H: Host>(_: &H, request: &Request) -> Answer {
-    match request.path.as_str() {
-        "/time" => {
+    match request.path.split('/').nth(1).unwrap_or_default() {
+        "time" => {
             let now = SystemTime::now().duration_since(UNIX_EPOCH);
             Answer::text(now.unwrap_or_default().as_nanos().to_string())
         }
-        "/wait" => {
+        "wait" => {
             let start = Instant::now();
             sleep(Duration::from_hours(1));
             Answer::text(format!("{:?}", start.elapsed()))
         }
-        "/random" => {
+        "random" => {
             let states = [RandomState::new(), RandomState::new()];
             Answer::text(format!("{:x?}", states.map(|state| state.hash_one(1))))
         }
-        "/environment" => Answer::text(format!("{} {}", env::vars().count(), env::args().count())),
-        "/stdin" => {
+        "environment" => Answer::text(format!("{} {}", env::vars().count(), env::args().count())),
+        "stdin" => {
             let mut read = Vec::new();
             let length = io::stdin().read_to_end(&mut read);
             Answer::text(format!("{length:?}"))
         }
-        "/files" => tried(&[
+        "files" => tried(&[
             failure(fs::read_dir("/")),
             failure(File::open("/etc/hosts")),
             failure(File::create("made")),
             failure(fs::create_dir("/tmp/made")),
         ]),
-        "/sockets" => tried(&[
+        "sockets" => tried(&[
             failure(TcpStream::connect("127.0.0.1:80")),
             failure(TcpListener::bind("127.0.0.1:0")),
             failure(UdpSocket::bind("127.0.0.1:0")),
             failure("localhost:80".to_socket_addrs()),
         ]),
-        "/print" => {
+        "print" => {
             println!("one\ntwo \u{1b}[2K");
             eprint!("three, and no end");
             Answer::text("printed")
         }
-        "/flood" => loop {
+        "flood" => loop {
             println!("{}", "a".repeat(1_000));
         },
-        "/hoard" => hoard(),
-        "/exit" => process::exit(0),
+        "hoard" => hoard(),
+        "exit" => process::exit(0),
         _ => Answer::text("nothing"),
     }
 }

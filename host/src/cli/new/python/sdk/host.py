@@ -27,4 +27,3 @@ class Request(Protocol):
 
     method: str
     path: str
-    query: str | None

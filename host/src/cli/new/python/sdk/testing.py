@@ -31,7 +31,7 @@ def knows_nothing(message: str) -> Host:
 
 def get(path: str, method: str = "GET") -> Request:
     """A request."""
-    return cast(Request, SimpleNamespace(method=method, path=path, query=None))
+    return cast(Request, SimpleNamespace(method=method, path=path))
 
 
 def _host(ids: Any, config: Any) -> Host:

@@ -1,0 +1,288 @@
+//! Targets whose runs take long, so that their next runs start on other threads.
+//!
+//! The time of each run is attributed to its method and path, also of a run that is
+//! cancelled: a client that resets its requests pays for them as others do. The
+//! table has a fixed size. An entry of a slow target gives way to other targets only
+//! after they have collided with it often.
+
+use std::hash::{BuildHasher, RandomState};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use rustix::time::{ClockId, clock_gettime};
+
+use super::call::ModuleRequest;
+
+/// The processor time of a run, in microseconds, above which its target is slow:
+/// sixty guests that are each just short of a tick delay the sockets as much as one
+/// that never ends.
+const MAX_SHORT: u32 = 300;
+
+/// As many runs of targets without an entry start on other threads once one of those
+/// was slow: paths may be made up.
+const FOLLOWING: u32 = 64;
+
+const SLOTS: usize = 256;
+
+/// The run times of the targets of an engine's modules.
+pub(super) struct SlowTargets {
+    /// The upper half of each is the tag of a target, the lower half its time in
+    /// microseconds.
+    slots: [AtomicU64; SLOTS],
+    following: AtomicU32,
+    hasher: RandomState,
+}
+
+/// A mount, a method and a path, hashed with a secret of the process: mounts may
+/// share an engine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Target(u64);
+
+/// What is known of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Run {
+    Completed,
+    /// The run was cancelled, or goes on: it takes at least this time.
+    Unfinished,
+}
+
+/// A run whose time is recorded when it completes or is dropped.
+pub(super) struct Measured<F> {
+    run: Pin<Box<F>>,
+    used: Duration,
+    is_recorded: bool,
+    target: Target,
+    targets: Arc<SlowTargets>,
+}
+
+impl SlowTargets {
+    pub(super) fn new() -> Self {
+        Self {
+            slots: [const { AtomicU64::new(0) }; SLOTS],
+            following: AtomicU32::new(0),
+            hasher: RandomState::new(),
+        }
+    }
+
+    /// The target of a request to the module at a mount.
+    pub(super) fn target(&self, mount: &str, request: &ModuleRequest) -> Target {
+        let ModuleRequest { method, target, .. } = request;
+        Target(self.hasher.hash_one((mount, method.as_str(), target.path())))
+    }
+
+    /// Returns whether the next run of a target starts on another thread.
+    pub(super) fn is_slow(&self, target: Target) -> bool {
+        let (tag, time) = parts(self.slot(target).load(Relaxed));
+        if tag == target.tag() {
+            return time > MAX_SHORT;
+        }
+        self.following.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_ok()
+    }
+
+    fn record(&self, target: Target, used: Duration, run: Run) {
+        let used = u32::try_from(used.as_micros()).unwrap_or(u32::MAX);
+        let mut was_slow = false;
+        let update = |slot| {
+            let (tag, time) = parts(slot);
+            was_slow = tag == target.tag() && time > MAX_SHORT;
+            Some(if tag == target.tag() {
+                entry(tag, combined(time, used, run))
+            } else if time <= MAX_SHORT || used >= time {
+                entry(target.tag(), used)
+            } else {
+                entry(tag, time - time / 8)
+            })
+        };
+        // The update has a result in each case.
+        _ = self.slot(target).fetch_update(Relaxed, Relaxed, update);
+        if used > MAX_SHORT && !was_slow {
+            self.following.store(FOLLOWING, Relaxed);
+        }
+    }
+
+    fn slot(&self, target: Target) -> &AtomicU64 {
+        &self.slots[usize::try_from(target.0 % SLOTS as u64).unwrap_or_default()]
+    }
+}
+
+impl Target {
+    /// Never that of an empty slot.
+    fn tag(self) -> u32 {
+        (self.0 >> 32) as u32 | 1
+    }
+}
+
+fn parts(slot: u64) -> (u32, u32) {
+    ((slot >> 32) as u32, u32::try_from(slot & u64::from(u32::MAX)).unwrap_or(u32::MAX))
+}
+
+fn entry(tag: u32, time: u32) -> u64 {
+    u64::from(tag) << 32 | u64::from(time)
+}
+
+/// The time of a target that took so long before, and now this.
+fn combined(before: u32, used: u32, run: Run) -> u32 {
+    match run {
+        // A moving average: a target that is no longer slow starts here again.
+        Run::Completed => before - before / 4 + used / 4,
+        // All that was used for nothing.
+        Run::Unfinished => before.saturating_add(used),
+    }
+}
+
+impl<F> Measured<F> {
+    pub(super) fn new(targets: &Arc<SlowTargets>, target: Target, run: F) -> Self {
+        let (run, targets) = (Box::pin(run), Arc::clone(targets));
+        Self { run, used: Duration::ZERO, is_recorded: false, target, targets }
+    }
+
+    /// Records the time of a run that goes on elsewhere, so that others of its target
+    /// start there.
+    pub(super) fn record(&mut self) {
+        self.targets.record(self.target, self.used, Run::Unfinished);
+        self.used = Duration::ZERO;
+    }
+}
+
+impl<F: Future> Future for Measured<F> {
+    type Output = F::Output;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
+        let (start, cpu_start) = (Instant::now(), cpu_time());
+        let output = self.run.as_mut().poll(context);
+        let passed = start.elapsed();
+        // A short time need not be looked into.
+        let is_short = passed.as_micros() <= MAX_SHORT.into();
+        self.used += if is_short { passed } else { cpu_time().saturating_sub(cpu_start) };
+        if output.is_ready() {
+            self.is_recorded = true;
+            self.targets.record(self.target, self.used, Run::Completed);
+        }
+        output
+    }
+}
+
+/// The time that this thread has had a processor: the time that passes says how busy
+/// the machine is.
+fn cpu_time() -> Duration {
+    clock_gettime(ClockId::ThreadCPUTime).try_into().unwrap_or_default()
+}
+
+impl<F> Drop for Measured<F> {
+    fn drop(&mut self) {
+        // A run that was never polled says nothing of its target.
+        if !self.is_recorded && self.used > Duration::ZERO {
+            self.targets.record(self.target, self.used, Run::Unfinished);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{FOLLOWING, Measured, Run, SLOTS, SlowTargets, Target, cpu_time};
+    use std::sync::Arc;
+    use std::task::{Context, Poll, Waker};
+    use std::time::Duration;
+
+    const FAST: Duration = Duration::from_micros(20);
+    const SLOW: Duration = Duration::from_millis(5);
+
+    fn spin() {
+        let start = cpu_time();
+        while cpu_time().saturating_sub(start) < SLOW {}
+    }
+
+    fn target(number: u64) -> Target {
+        // Each in a slot of its own.
+        Target(number << 32 | number)
+    }
+
+    #[test]
+    fn a_slow_target_starts_elsewhere_and_a_fast_one_does_not() {
+        let targets = SlowTargets::new();
+        let (fast, slow) = (target(2), target(4));
+        targets.record(fast, FAST, Run::Completed);
+        targets.record(slow, SLOW, Run::Completed);
+        for _ in 0..2 * FOLLOWING {
+            assert!(targets.is_slow(slow));
+            assert!(!targets.is_slow(fast));
+        }
+    }
+
+    #[test]
+    fn a_target_that_is_fast_again_starts_here_again() {
+        let targets = SlowTargets::new();
+        targets.record(target(2), SLOW, Run::Completed);
+        for _ in 0..32 {
+            targets.record(target(2), FAST, Run::Completed);
+        }
+        assert!(!targets.is_slow(target(2)));
+    }
+
+    #[test]
+    fn cancelled_runs_add_up() {
+        let targets = SlowTargets::new();
+        for _ in 0..20 {
+            targets.record(target(2), FAST, Run::Unfinished);
+        }
+        assert!(targets.is_slow(target(2)));
+    }
+
+    #[test]
+    fn slow_targets_without_an_entry_make_others_without_one_start_elsewhere() {
+        let targets = SlowTargets::new();
+        let elsewhere = |from: u64| (from..from + 100).filter(|n| targets.is_slow(target(*n)));
+        assert_eq!(elsewhere(100).count(), 0);
+        targets.record(target(2), SLOW, Run::Completed);
+        assert_eq!(elsewhere(100).count(), FOLLOWING as usize);
+        assert_eq!(elsewhere(100).count(), 0);
+        targets.record(target(2), SLOW, Run::Completed);
+        assert_eq!(elsewhere(100).count(), 0, "it is known to be slow");
+    }
+
+    #[test]
+    fn fast_targets_push_a_slow_one_out_only_after_many_collisions() {
+        let targets = SlowTargets::new();
+        let colliding = |number: u64| Target(number << 33 | 2);
+        targets.record(target(2), SLOW, Run::Completed);
+        for number in 2..12 {
+            targets.record(colliding(number), FAST, Run::Completed);
+        }
+        assert!(targets.is_slow(target(2)));
+        for number in 12..100 {
+            targets.record(colliding(number), FAST, Run::Completed);
+        }
+        let (tag, _) = super::parts(targets.slots[2 % SLOTS].load(super::Relaxed));
+        assert_ne!(tag, target(2).tag());
+    }
+
+    /// Threads of a lesser priority are the last place for a run on a busy machine.
+    #[test]
+    fn a_run_that_waits_for_a_processor_is_not_slow() {
+        let targets = Arc::new(SlowTargets::new());
+        let mut run = Box::pin(Measured::new(&targets, target(2), async {
+            std::thread::sleep(SLOW);
+        }));
+        assert!(run.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready());
+        assert!(!targets.is_slow(target(2)));
+    }
+
+    #[test]
+    fn a_run_that_is_dropped_is_recorded_and_one_that_never_began_is_not() {
+        let targets = Arc::new(SlowTargets::new());
+        let run = async {
+            spin();
+            std::future::pending::<()>().await;
+        };
+        drop(Measured::new(&targets, target(2), async { spin() }));
+        assert!(!targets.is_slow(target(2)));
+        let mut cancelled = Box::pin(Measured::new(&targets, target(4), run));
+        let polled = cancelled.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        assert_eq!(polled, Poll::Pending);
+        drop(cancelled);
+        assert!(targets.is_slow(target(4)));
+    }
+}

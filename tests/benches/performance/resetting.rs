@@ -1,0 +1,129 @@
+//! `/version` while clients send requests and cancel them at once, and on a quiet
+//! server.
+
+use std::net::SocketAddr;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http_body_util::Empty;
+use hyper::Request;
+use relayer_rest_host::module::{Limits, Module};
+use relayer_rest_host::registry::{Mount, Registry};
+use relayer_rest_host::state::sample;
+use relayer_rest_tests::client::Client;
+use relayer_rest_tests::component;
+use relayer_rest_tests::measure::quantile;
+use relayer_rest_tests::server::{TestServer, engine};
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+use tokio::runtime::Runtime;
+use tokio::time::sleep;
+
+use crate::in_process::micros;
+use crate::report::{Report, Target};
+use crate::spinning::{on_a_thread, watch};
+
+/// How long clients cancel requests: longer than is measured.
+const TIME: Duration = Duration::from_secs(7);
+
+/// The connections of HTTP/2 and what each sends before it cancels all of that; the
+/// clients of HTTP/1, which reset a connection for each request.
+const CONNECTIONS: usize = 2;
+const BATCH: usize = 50;
+const CLIENTS: usize = 6;
+
+/// Paths behind which comes a number: one that is cached, one that is fast, and one
+/// that takes 1.5 ms and depends on the query.
+const TARGETS: [&str; 3] = ["/state?", "/chain/", "/ext/slow/a?"];
+
+pub(crate) fn measure(report: &mut Report, runtime: &Runtime) {
+    let server = runtime.block_on(serve());
+    let address = server.address;
+    for target in TARGETS {
+        for (version, reset) in [("HTTP/2", reset_streams as Reset), ("HTTP/1", reset_connections)]
+        {
+            let mut quiet = watch(address, "/version");
+            let resetting = thread::spawn(move || reset(address, target));
+            thread::sleep(Duration::from_millis(100));
+            let mut watched = watch(address, "/version");
+            let count = resetting.join().unwrap();
+            let (quiet, watched) = (quantile(&mut quiet, 0.99), quantile(&mut watched, 0.99));
+            let more = (watched.as_secs_f64() - quiet.as_secs_f64()) * 1e3;
+            let rate = count as f64 / TIME.as_secs_f64();
+            let name = format!(
+                "p99 of /version while {rate:.0} requests a second for {target}N are cancelled by {version}; ms more than quiet"
+            );
+            report.add(name, (micros(watched), micros(quiet)), more, Target::AtMost(5.0));
+        }
+    }
+}
+
+type Reset = fn(SocketAddr, &'static str) -> usize;
+
+async fn serve() -> TestServer {
+    let api = Module::embedded(&engine(&Limits::default())).unwrap();
+    let slow = component::that_tells_its_query_after(3_000_000);
+    let slow = Module::from_bytes(&engine(&Limits::default()), "slow", &slow).unwrap();
+    let slow = Mount::extension("/ext/slow".parse().unwrap(), slow.named("slow"));
+    let registry = Registry::new(Mount::api(api)).with(slow).unwrap();
+    let server = TestServer::of_registry(registry).await;
+    sample(&server.publisher);
+    server
+}
+
+/// Sends requests, and resets their streams half a millisecond later.
+fn reset_streams(address: SocketAddr, target: &'static str) -> usize {
+    let reset = move |connection: usize| async move {
+        let (start, mut count) = (Instant::now(), 0);
+        while start.elapsed() < TIME {
+            let Client::Http2(mut sender) = Client::http2(address).await else {
+                unreachable!("it speaks HTTP/2")
+            };
+            while start.elapsed() < TIME && sender.ready().await.is_ok() {
+                let batch: Vec<_> = (0..BATCH)
+                    .map(|_| {
+                        count += 1;
+                        let uri = format!("http://localhost{target}{connection}x{count}");
+                        sender.send_request(Request::get(uri).body(Empty::<Bytes>::new()).unwrap())
+                    })
+                    .collect();
+                sleep(Duration::from_micros(500)).await;
+                drop(batch);
+            }
+        }
+        count
+    };
+    at_once(CONNECTIONS, reset)
+}
+
+/// Sends a request on a new connection, and resets that.
+fn reset_connections(address: SocketAddr, target: &'static str) -> usize {
+    let reset = move |client: usize| async move {
+        let (start, mut count) = (Instant::now(), 0);
+        while start.elapsed() < TIME {
+            let Ok(mut stream) = TcpStream::connect(address).await else { continue };
+            count += 1;
+            let request = format!("GET {target}{client}x{count} HTTP/1.1\r\nhost: x\r\n\r\n");
+            drop(stream.write_all(request.as_bytes()).await);
+            drop(stream.set_zero_linger());
+        }
+        count
+    };
+    at_once(CLIENTS, reset)
+}
+
+/// Runs so many of these, and adds up what they return.
+fn at_once<F: Future<Output = usize> + Send + 'static>(
+    clients: usize,
+    client: impl Fn(usize) -> F + Send + 'static,
+) -> usize {
+    on_a_thread(async move {
+        let clients: Vec<_> = (0..clients).map(|number| tokio::spawn(client(number))).collect();
+        let mut count = 0;
+        for client in clients {
+            count += client.await.unwrap();
+        }
+        count
+    })
+}

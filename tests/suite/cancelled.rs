@@ -1,0 +1,96 @@
+//! Do requests that clients cancel count, so that they cannot starve the sockets?
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::Empty;
+use hyper::Request;
+use relayer_rest_host::module::{Limits, Module, ModuleRequest};
+use relayer_rest_host::registry::Mount;
+use relayer_rest_host::state::StatePublisher;
+use relayer_rest_tests::client::Client;
+use relayer_rest_tests::component;
+use relayer_rest_tests::server::{TestServer, engine, request};
+use tokio::task::yield_now;
+
+/// The extension comes after the API, whose runs are not exempt.
+fn modules(component: &[u8]) -> [Module; 2] {
+    let limits = Limits { time: Duration::from_mins(10), ..Limits::default() };
+    let module = || Module::from_bytes(&engine(&limits), "test", component).unwrap();
+    let mount = Mount::extension("/ext/slow".parse().unwrap(), module());
+    [module(), mount.module()]
+}
+
+fn fast() -> Arc<ModuleRequest> {
+    request("GET", "/fast", &[])
+}
+
+/// The first runs of a target start on the thread that has the socket. Once enough of
+/// its time was spent on runs that were cancelled, its runs start elsewhere, whatever
+/// their queries, and those of a fast target do not.
+#[tokio::test]
+async fn runs_of_a_target_whose_runs_were_cancelled_start_elsewhere() {
+    for module in modules(&component::that_takes_on_slow(400_000_000)) {
+        let snapshot = StatePublisher::new().reader().snapshot();
+        let elsewhere = || module.engine().runs_started_elsewhere();
+        let mut cancelled = 0;
+        while elsewhere() == 0 {
+            let slow = request("GET", &format!("/slow?{cancelled}"), &[]);
+            let mut run = Box::pin(module.place().await.unwrap().handle(slow, snapshot.clone()));
+            tokio::select! {
+                biased;
+                _ = &mut run => panic!("the run is long"),
+                () = yield_now() => {}
+            }
+            drop(run);
+            cancelled += 1;
+            assert!(cancelled < 10_000, "runs that are cancelled are not counted");
+        }
+        assert!(cancelled > 1, "the first one cannot be known to be slow");
+
+        // Targets that are not known may start elsewhere until they are.
+        loop {
+            let before = elsewhere();
+            let place = module.place().await.unwrap();
+            place.handle(fast(), snapshot.clone()).await.unwrap();
+            if elsewhere() == before {
+                break;
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_connection_that_cancels_all_the_time_gets_no_more_runs() {
+    let limits = Limits { time: Duration::from_mins(10), ..Limits::default() };
+    let server = TestServer::of_component(&component::that_spins_on_spin(), &limits).await;
+    let mut client = Client::http2(server.address).await;
+    assert_eq!(client.get("/cached").await.status, 204);
+    let mut round = 0;
+    let refused = loop {
+        let Client::Http2(sender) = &mut client else { unreachable!("it speaks HTTP/2") };
+        let spinning: Vec<_> = (0..90)
+            .map(|_| {
+                let uri = format!("http://{}/spin", server.address);
+                sender.send_request(Request::get(uri).body(Empty::<Bytes>::new()).unwrap())
+            })
+            .collect();
+        // Once this is answered, those before it have come.
+        assert_eq!(client.get("/cached").await.status, 204);
+        drop(spinning);
+        let answer = client.get(&format!("/{round}")).await;
+        if answer.status == 429 {
+            break answer;
+        }
+        assert_eq!(answer.status, 204);
+        round += 1;
+        assert!(round < 1_000, "cancelled requests are not counted");
+    };
+    assert_eq!(refused.error_name(), "TooManyCancelled");
+    assert_eq!(refused.header("retry-after"), "1");
+    assert_eq!(client.get("/cached").await.status, 204, "what is cached it gets");
+    let mut other = Client::http1(server.address).await;
+    assert_eq!(other.get("/of-another-connection").await.status, 204);
+    client.get_until("/later", |answer| answer.status == 204).await;
+}

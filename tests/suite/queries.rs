@@ -1,0 +1,133 @@
+//! Is the query part of what an answer depends on only if the module reads it?
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use relayer_rest_host::module::{Limits, Module};
+use relayer_rest_host::response_cache::{Question, ResponseCache};
+use relayer_rest_host::state::{StatePublisher, StateReader, sample};
+use relayer_rest_tests::component;
+use relayer_rest_tests::server::{TestServer, engine, request};
+
+/// A module, its cache, and the state.
+struct Cached {
+    cache: ResponseCache,
+    module: Module,
+    state: StateReader,
+    _publisher: StatePublisher,
+}
+
+impl Cached {
+    fn new(component: &[u8]) -> Self {
+        let limits = Limits { time: Duration::from_mins(10), ..Limits::default() };
+        let module = Module::from_bytes(&engine(&limits), "test", component).unwrap();
+        let publisher = StatePublisher::new();
+        sample(&publisher);
+        let cache = ResponseCache::new(limits.response_cache);
+        Self { cache, module, state: publisher.reader(), _publisher: publisher }
+    }
+
+    /// The status and the body; 0 if the module gives no answer.
+    async fn get(&self, target: &str) -> (u16, String) {
+        let asked = self.cache.ask(&self.module, request("GET", target, &[]), &self.state).await;
+        let Ok(answer) = asked else { return (0, String::new()) };
+        let body = String::from_utf8(answer.plain().body.to_vec()).unwrap();
+        (answer.status().as_u16(), body)
+    }
+
+    fn is_cached(&self, target: &str) -> bool {
+        let request = request("GET", target, &[]);
+        let snapshot = self.state.snapshot();
+        self.cache.find(&self.module, Question::from(&*request), &snapshot).is_some()
+    }
+}
+
+/// What the component that tells its query answers to a target.
+fn expected(target: &str) -> (u16, String) {
+    let (path, query) = target.split_once('?').unwrap_or((target, ""));
+    match (path, query) {
+        ("/spare", _) => (204, String::new()),
+        (_, "trap") => (0, String::new()),
+        (_, query) => (200, query.to_owned()),
+    }
+}
+
+#[tokio::test]
+async fn targets_that_differ_in_an_unread_query_share_one_run_and_one_entry() {
+    let cached = Cached::new(&component::that_takes(1));
+    assert_eq!(cached.get("/a?1").await.0, 204);
+    let size = cached.cache.size();
+    for target in ["/a", "/a?", "/a?2", "/a?1&2"] {
+        assert!(cached.is_cached(target), "{target}");
+        assert_eq!(cached.get(target).await.0, 204);
+    }
+    assert_eq!((cached.module.runs(), cached.cache.size()), (1, size));
+    assert!(!cached.is_cached("/b?1"));
+    let asked = cached.cache.most_asked(&cached.module, 10);
+    assert_eq!(asked.len(), 1);
+    assert_eq!(asked[0].question.target, "/a", "an unread query is not kept");
+}
+
+#[tokio::test]
+async fn a_query_that_is_read_has_a_run_and_an_entry_of_its_own() {
+    let cached = Cached::new(&component::that_tells_its_query());
+    let targets = ["/a?1", "/a", "/a?", "/a?2"];
+    for turn in 0..3 {
+        for target in targets {
+            assert_eq!(cached.get(target).await, expected(target));
+            assert!(!cached.is_cached("/a?3"), "{turn}");
+        }
+    }
+    assert_eq!(cached.module.runs(), targets.len() as u64);
+    let asked = cached.cache.most_asked(&cached.module, 10);
+    let mut kept: Vec<_> = asked.iter().map(|asked| asked.question.target.to_string()).collect();
+    kept.sort();
+    assert_eq!(kept, ["/a", "/a?", "/a?1", "/a?2"]);
+}
+
+/// The import alone makes no difference: what counts is the call.
+#[tokio::test]
+async fn a_module_that_could_read_the_query_and_does_not_is_run_once() {
+    let cached = Cached::new(&component::that_tells_its_query());
+    for target in ["/spare?1", "/spare", "/spare?2"] {
+        assert_eq!(cached.get(target).await, expected(target));
+    }
+    assert_eq!(cached.module.runs(), 1);
+}
+
+/// The first run for a path cannot be known to read the query: requests share it,
+/// and have runs of their own once it turns out that it did.
+#[tokio::test(flavor = "multi_thread")]
+async fn requests_at_once_get_the_answer_to_their_own_query() {
+    let mut random = fastrand::Rng::with_seed(11);
+    for _ in 0..20 {
+        let component = component::that_tells_its_query_after(random.u32(1..1_000_000));
+        let cached = Arc::new(Cached::new(&component));
+        let queries = ["", "?", "?1", "?22", "?333", "?trap", "?4444"];
+        let mut clients = Vec::new();
+        for _ in 0..40 {
+            let path = random.choice(["/a", "/b", "/spare"]).unwrap();
+            let target = format!("{path}{}", random.choice(queries).unwrap());
+            let cached = Arc::clone(&cached);
+            clients.push(tokio::spawn(async move {
+                assert_eq!(cached.get(&target).await, expected(&target), "{target}");
+            }));
+        }
+        for client in clients {
+            client.await.unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_client_gets_the_answer_to_its_query() {
+    let component = component::that_tells_its_query();
+    let server = TestServer::of_component(&component, &Limits::default()).await;
+    let mut client = server.connect().await;
+    for _ in 0..2 {
+        for query in ["a=1", "a=2", "%20&", ""] {
+            assert_eq!(client.get(&format!("/x?{query}")).await.text(), query);
+        }
+        assert_eq!(client.get("/x").await.text(), "");
+    }
+}
