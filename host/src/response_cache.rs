@@ -79,8 +79,9 @@ impl ResponseCache {
     /// remembered, of a run that others wait for, or of a run of its own.
     ///
     /// # Errors
-    /// Where the module gives no answer. Errors are not remembered, but those
-    /// who share a run share its error.
+    /// Where the module gives no answer. Errors are not remembered, and a shared
+    /// run's error is passed on to identical requests only: another request under
+    /// the same key, whose headers differ, has one run of its own.
     pub async fn ask(
         &self,
         module: &Module,
@@ -98,13 +99,15 @@ impl ResponseCache {
             };
             let (flight, is_ours) = memory.flights.join(&key, || {
                 let run = run(Arc::clone(memory), module.clone(), request.clone(), state.clone());
-                task(run.instrument(Span::current()), arrival).boxed()
+                task(run.instrument(Span::current()), arrival, Arc::clone(&request)).boxed()
             });
-            let Landed { outcome, began } = flight.await;
-            let answer = match outcome {
+            let landed = flight.await;
+            let answer = match &landed.outcome {
+                Ok(answer) => Arc::clone(answer),
+                Err(_) if !is_ours && !landed.fails_for(&request) => break,
                 // What went wrong on a state that is gone may go well now.
-                Err(_) if !is_ours && began < arrival => continue,
-                outcome => outcome?,
+                Err(_) if !is_ours && landed.began < arrival => continue,
+                Err(error) => return Err(Arc::clone(error)),
             };
             let reads = answer.reads();
             let is_fresh = || {
@@ -120,10 +123,13 @@ impl ResponseCache {
                 break;
             }
         }
-        self.alone(module, request, state).await
+        let answer = self.alone(module, request.clone(), state).await?;
+        // Or the next ones would have to wait for another's failure, too.
+        memory.entries.insert(module.digest(), question, &answer);
+        Ok(answer)
     }
 
-    /// A run whose answer nobody remembers.
+    /// A run for one request, which no other waits for.
     async fn alone(
         &self,
         module: &Module,
@@ -174,13 +180,18 @@ async fn alone(module: &Module, request: Arc<ModuleRequest>, state: &StateReader
 /// A run in a task of its own, so that those who wait for it are woken when it
 /// has ended and no sooner, and that a panic is an error to all of them. It ends
 /// when nobody waits for it any more.
-async fn task(run: impl Future<Output = Landed> + Send + 'static, began: Generation) -> Landed {
+async fn task(
+    run: impl Future<Output = Landed> + Send + 'static,
+    began: Generation,
+    request: Arc<ModuleRequest>,
+) -> Landed {
     let mut tasks = JoinSet::new();
     tasks.spawn(run);
     match tasks.join_next().await {
         Some(Ok(landed)) => landed,
         Some(Err(error)) => {
-            Landed { outcome: Err(Arc::new(CallError::Host(error.to_string()))), began }
+            let outcome = Err(Arc::new(CallError::Host(error.to_string())));
+            Landed { outcome, began, request }
         }
         None => unreachable!("there is one"),
     }
@@ -198,11 +209,11 @@ async fn run(
     // Another run may have ended since it was looked for.
     let found = memory.entries.find(module.digest(), question, &state.peek());
     if let Ok(answer) = found {
-        return Landed { outcome: Ok(answer), began };
+        return Landed { outcome: Ok(answer), began, request };
     }
     let outcome = alone(&module, Arc::clone(&request), &state).await;
     if let Ok(answer) = &outcome {
         memory.entries.insert(module.digest(), question, answer);
     }
-    Landed { outcome, began }
+    Landed { outcome, began, request }
 }
