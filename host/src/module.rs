@@ -20,6 +20,7 @@
 //! | `digest.rs` | the version of a component |
 //! | `audit.rs` | what a component asks for, against the contract |
 //! | `call.rs` | one request: its place, its run, and its time |
+//! | `guest_time.rs` | the processor time of a guest, and its turns |
 //! | `long_runs.rs` | guests that run for longer than a tick |
 //! | `instance.rs` | one instance: what it is given, and calling it |
 //! | `response.rs` | what it answers, held against what is allowed |
@@ -41,6 +42,7 @@ mod encode;
 mod engine;
 mod grants;
 mod guest_log;
+mod guest_time;
 mod imports;
 mod instance;
 mod limiter;

@@ -6,17 +6,18 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use futures_util::FutureExt;
 use http::uri::PathAndQuery;
 use http::{HeaderMap, Method, Response};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::yield_now;
 use tracing::Span;
 
-use super::instance::{Call, Clock};
+use super::guest_time::GuestTime;
+use super::instance::Call;
 use super::load::Module;
 use super::reads::Reads;
 use super::response::InvalidAnswer;
-use super::ticker::TICK;
 use crate::state::Snapshot;
 
 /// What a module is asked.
@@ -44,7 +45,8 @@ pub struct ModuleAnswer {
 /// A place for one request among those that run at once.
 pub struct Place {
     module: Module,
-    clock: Clock,
+    /// It has the thread that it is on to itself, and no client waits for it.
+    is_aside: bool,
     _permit: OwnedSemaphorePermit,
 }
 
@@ -59,9 +61,13 @@ pub enum CallError {
     /// Why, and where.
     #[error("the module trapped: {0}")]
     Trap(String),
-    /// The module took longer than it may.
+    /// The module used more processor time than it may.
     #[error("the module took longer than {0:?}")]
     Timeout(Duration),
+    /// The request waited for a processor for too long, and was given up after this
+    /// time: the machine is busy with others.
+    #[error("turned away after {0:?}: the processors are busy with other requests")]
+    Starved(Duration),
     /// There is no place for the request, or there was none for too long.
     #[error("turned away: too many requests are being handled")]
     Overloaded,
@@ -79,8 +85,14 @@ impl CallError {
     pub fn is_fault(&self) -> bool {
         match self {
             Self::Trap(_) | Self::Timeout(_) | Self::Invalid(_) => true,
-            Self::Instantiate(_) | Self::Overloaded | Self::Host(_) => false,
+            Self::Instantiate(_) | Self::Overloaded | Self::Starved(_) | Self::Host(_) => false,
         }
+    }
+
+    /// Whether there are too many requests: neither the module nor the host fails.
+    #[must_use]
+    pub fn is_overload(&self) -> bool {
+        matches!(self, Self::Overloaded | Self::Starved(_))
     }
 }
 
@@ -123,13 +135,14 @@ impl Place {
         snapshot: Arc<Snapshot>,
         make: impl FnOnce(ModuleAnswer) -> T + Send + 'static,
     ) -> Result<T, CallError> {
-        let clock = self.clock;
-        let (long_runs, time) = (&module.engine().long_runs, module.limits().time);
-        let start = Instant::now();
+        let (long_runs, limits) = (&module.engine().long_runs, module.limits());
+        let (start, is_aside) = (Instant::now(), self.is_aside);
+        let turns = (!is_aside).then(|| long_runs.turns());
+        let time = GuestTime::start(limits.time, turns, module.starts_long());
         // It may go on on another thread, which knows nothing of the request.
-        let mut guest = Box::pin(self.fresh(request, snapshot, Span::current(), make));
-        if matches!(clock, Clock::Running) {
-            // It has a thread of its own already.
+        let guest = self.fresh(request, snapshot, Arc::clone(&time), Span::current(), make);
+        let mut guest = time.meter(guest);
+        if is_aside {
             return guest.await;
         }
         // What the API costs is its own affair; what an extension does is not.
@@ -137,7 +150,7 @@ impl Place {
         if !is_slow && !long_runs.are_full() {
             // The first tick may come soon after the guest began.
             for _ in 0..2 {
-                let turn = poll_fn(|context| Poll::Ready(guest.as_mut().poll(context))).await;
+                let turn = poll_fn(|context| Poll::Ready(guest.poll_unpin(context))).await;
                 if let Poll::Ready(answer) = turn {
                     long_runs.took(start.elapsed());
                     return answer;
@@ -146,23 +159,25 @@ impl Place {
             }
             long_runs.took(start.elapsed());
         }
-        // The timer may be a tick late.
-        let deadline = start + time.saturating_sub(TICK);
-        long_runs.finish(guest, deadline).await.unwrap_or(Err(CallError::Timeout(time)))
+        long_runs.finish(guest, time.end(limits.queue_wait)).await.unwrap_or_else(Err)
     }
 
     async fn fresh<T>(
         self,
         request: Arc<ModuleRequest>,
         snapshot: Arc<Snapshot>,
+        time: Arc<GuestTime>,
         span: Span,
         make: impl FnOnce(ModuleAnswer) -> T,
     ) -> Result<T, CallError> {
         let module = &self.module;
         let _running = module.engine().ticker.run();
-        let mut store = module.store(self.clock, Arc::clone(&request), snapshot, span);
+        let mut store = module.store(Arc::clone(&time), Arc::clone(&request), snapshot, span);
         let handle = module.instantiate(&mut store).await?;
         let response = module.call(&mut store, &handle, &request).await?;
+        if time.is_over() {
+            return Err(CallError::Timeout(module.limits().time));
+        }
         let Call { mut view, limiter, wasi, .. } = store.into_data();
         if wasi.is_some_and(|wasi| wasi.has_read_time()) {
             view.changed();
@@ -179,14 +194,14 @@ impl Module {
             self.tally().turned_away();
             return Err(CallError::Overloaded);
         };
-        Ok(Place { module: self.clone(), clock: Clock::Wall, _permit: permit })
+        Ok(Place { module: self.clone(), is_aside: false, _permit: permit })
     }
 
     /// Waits for the place that is kept for looking at modules: clients never
-    /// have it, and it takes none of theirs. Only the time in which the module
-    /// runs counts.
+    /// have it, and it takes none of theirs. How long the module waits for a
+    /// processor does not count.
     pub(crate) async fn place_aside(&self) -> Result<Place, CallError> {
         let permit = self.engine().admission.aside().await.map_err(|_| CallError::Overloaded)?;
-        Ok(Place { module: self.clone(), clock: Clock::Running, _permit: permit })
+        Ok(Place { module: self.clone(), is_aside: true, _permit: permit })
     }
 }

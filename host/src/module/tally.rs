@@ -33,7 +33,8 @@ pub struct Failures {
     pub timed_out: u64,
     /// It answered what HTTP or its limits do not allow: 502.
     pub invalid: u64,
-    /// There was no place for the request: 503. That is not the module's fault.
+    /// There was no place for the request, or no processor for too long: 503. That is
+    /// not the module's fault.
     pub turned_away: u64,
     /// The host failed: 500. That is not the module's fault.
     pub host: u64,
@@ -68,7 +69,7 @@ impl Tally {
             CallError::Trap(_) => &self.0.trapped,
             CallError::Timeout(_) => &self.0.timed_out,
             CallError::Invalid(_) => &self.0.invalid,
-            CallError::Overloaded => &self.0.turned_away,
+            CallError::Overloaded | CallError::Starved(_) => &self.0.turned_away,
             CallError::Instantiate(_) | CallError::Host(_) => &self.0.host,
         };
         count.fetch_add(1, Relaxed);
