@@ -120,10 +120,10 @@ impl Place {
         make: impl FnOnce(ModuleAnswer) -> T + Send + 'static,
     ) -> Result<T, CallError> {
         let module = self.module.clone();
-        let run = module.tally().run();
+        module.tally().run();
         let answer = self.run(&module, request, snapshot, make).await;
         if let Err(error) = &answer {
-            module.tally().fault(run, error);
+            module.tally().fault(error);
         }
         answer
     }
