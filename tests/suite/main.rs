@@ -17,6 +17,7 @@ mod isolation;
 mod limits;
 mod modules;
 mod new;
+mod overload;
 mod readme;
 mod relayer_config;
 mod reloading;

@@ -15,7 +15,11 @@ use relayer_rest_tests::watcher::Watcher;
 
 /// An engine with WASI, whose modules may import nothing of the contract.
 fn with_wasi() -> Engine {
-    let limits = Limits { time: Duration::from_millis(500), ..Limits::default() };
+    let limits = Limits {
+        time: Duration::from_millis(500),
+        queue_wait: Duration::from_mins(1),
+        ..Limits::default()
+    };
     let grants = Grants::none();
     Engine::with(EngineOptions { wasi: true, grants, ..EngineOptions::from(&limits) }).unwrap()
 }

@@ -114,7 +114,7 @@ async fn serve() -> TestServer {
     let spins = Module::from_bytes(&engine(&limits), "spins", &spins).unwrap().named("spins");
     let mount = Mount::extension("/ext/spins".parse().unwrap(), spins);
     // It is to go on failing.
-    let patience = FaultBudget { faults: 1_000, within: Duration::from_millis(1), first: 0 };
+    let patience = FaultBudget { faults: 1_000, ..FaultBudget::default() };
     let mount = mount.with_budget(patience);
     let short = component::that_takes(3_000_000);
     let short = Module::from_bytes(&engine(&Limits::default()), "short", &short).unwrap();
