@@ -1,7 +1,8 @@
 //! The processor time that a guest has used, and its turns on the processors.
 //!
 //! `limits.time` is processor time: how long a guest waits for a processor says how
-//! busy the machine is, not what the module does. A guest that is done within its
+//! busy the machine is, not what the module does. The time in which a guest waits for
+//! anything else, as one with WASI can, is its own. A guest that is done within its
 //! first tick pays nothing for that. From then on the clock of its thread is read
 //! around each poll.
 //!
@@ -49,6 +50,10 @@ struct Used {
     poll: Option<Measured>,
     /// Whether the next poll is measured.
     is_measured: bool,
+    /// Whether the guest waits because it gives way to others.
+    gives_way: bool,
+    /// Since when it has been waiting for something else.
+    idle: Option<Instant>,
 }
 
 /// A poll of the guest that goes on: its thread, and that thread's time when it began.
@@ -91,7 +96,13 @@ impl GuestTime {
 
     /// Lets others go on, and waits for a turn where the guest needs one.
     pub(super) async fn give_way(self: Arc<Self>) {
+        self.used().gives_way = true;
         yield_now().await;
+        self.wait_for_turn().await;
+        self.used().gives_way = false;
+    }
+
+    async fn wait_for_turn(&self) {
         let Some(turns) = &self.turns else { return };
         let needs_turn = {
             let mut used = self.used();
@@ -135,7 +146,7 @@ impl GuestTime {
     fn used_by_now(&self) -> Duration {
         let (total, poll) = {
             let used = self.used();
-            (used.total, used.poll)
+            (used.total + used.idle(), used.poll)
         };
         // A guest gives way at each tick, but not while the host works for it.
         total + poll.map_or(Duration::ZERO, |poll| time_of(poll.thread).saturating_sub(poll.began))
@@ -143,6 +154,9 @@ impl GuestTime {
 
     fn poll_begins(&self) {
         let mut used = self.used();
+        let idle = used.idle();
+        used.total += idle;
+        used.idle = None;
         if used.is_measured {
             let thread = gettid().as_raw_nonzero().get();
             used.poll = Some(Measured { thread, began: thread_time() });
@@ -155,6 +169,7 @@ impl GuestTime {
         used.total += time;
         used.in_turn += time;
         (used.poll, used.is_measured) = (None, true);
+        used.idle = (!used.gives_way).then(Instant::now);
     }
 
     fn used(&self) -> MutexGuard<'_, Used> {
@@ -163,6 +178,10 @@ impl GuestTime {
 }
 
 impl Used {
+    fn idle(&self) -> Duration {
+        self.idle.map_or(Duration::ZERO, |since| since.elapsed())
+    }
+
     /// What the poll has taken that goes on: a tick where that is not measured.
     fn in_poll(&self, now: Duration) -> Duration {
         self.poll.map_or(TICK, |poll| now.saturating_sub(poll.began))
@@ -204,7 +223,6 @@ mod tests {
     use std::thread;
     use std::time::Duration;
     use tokio::sync::Semaphore;
-    use tokio::task::yield_now;
 
     /// Uses the processor for so long.
     fn work(time: Duration) {
@@ -229,7 +247,7 @@ mod tests {
             let time = Arc::clone(&time);
             async move {
                 thread::sleep(40 * TICK);
-                yield_now().await;
+                Arc::clone(&time).give_way().await;
                 thread::sleep(40 * TICK);
                 assert!(!time.is_over());
                 work(20 * TICK);
@@ -274,6 +292,18 @@ mod tests {
         let time = GuestTime::start(5 * TICK, None, true);
         time.meter(guest(Arc::clone(&time), 6)).await;
         let error = time.end(Duration::from_hours(1)).await;
+        assert!(matches!(error, CallError::Timeout(_)), "{error}");
+    }
+
+    #[tokio::test]
+    async fn a_guest_that_waits_for_something_else_than_a_processor_is_timed_out() {
+        let time = GuestTime::start(5 * TICK, None, false);
+        let mut guest = time.meter(std::future::pending::<()>());
+        let error = tokio::select! {
+            biased;
+            () = &mut guest => unreachable!("it does not end"),
+            error = time.end(Duration::from_hours(1)) => error,
+        };
         assert!(matches!(error, CallError::Timeout(_)), "{error}");
     }
 
