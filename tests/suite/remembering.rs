@@ -173,7 +173,8 @@ async fn a_run_that_began_before_a_change_is_not_for_those_who_ask_after_it() {
     // The second module's answer is none where there are two chains: 600.
     for (status, answers) in [(200, (202, 201)), (598, (0, 599))] {
         let component = component::that_counts_chains(100_000_000, status);
-        let asked = Asked::new(Some(&component), &Limits::default());
+        let limits = Limits { queue_wait: Duration::from_mins(1), ..Limits::default() };
+        let asked = Asked::new(Some(&component), &limits);
         let mut before = Box::pin(asked.ask("/"));
         begin(&mut before).await;
         asked.publisher.remove_chain(&"ibc-0".into());

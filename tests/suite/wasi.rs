@@ -147,7 +147,11 @@ async fn what_is_printed_is_logged() {
     let line = "\nas an extension it needs grants = [], wasi = true\n";
     assert!(ended.stdout.contains(line), "{}", ended.stdout);
 
-    fs::write(&config, format!("{settings}wasi = true\nlimits.log = '4KiB'\n")).unwrap();
+    fs::write(
+        &config,
+        format!("{settings}wasi = true\nlimits.log = '4KiB'\nlimits.queue_wait = '1min'\n"),
+    )
+    .unwrap();
     let args = ["--listen", "127.0.0.1:0", "--config", config.to_str().unwrap()];
     let mut serving = command::serve(program, &args).await;
     let mut http = Client::http1(serving.address()).await;

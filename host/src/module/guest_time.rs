@@ -132,7 +132,7 @@ impl GuestTime {
             let now = Instant::now();
             if last.is_some_and(|last| now >= last) {
                 // It has not waited to speak of.
-                if used >= self.limit - self.limit / 10 {
+                if used >= self.limit.saturating_sub(self.limit / 10) {
                     return CallError::Timeout(self.limit);
                 }
                 return CallError::Starved(now - self.began);
@@ -227,7 +227,7 @@ mod tests {
     /// Uses the processor for so long.
     fn work(time: Duration) {
         let start = thread_time();
-        while thread_time() - start < time {
+        while thread_time().saturating_sub(start) < time {
             std::hint::spin_loop();
         }
     }
@@ -276,7 +276,7 @@ mod tests {
     fn the_time_of_a_thread_is_known_to_others() {
         let before = time_of(gettid().as_raw_nonzero().get());
         work(Duration::from_millis(100));
-        let used = time_of(gettid().as_raw_nonzero().get()) - before;
+        let used = time_of(gettid().as_raw_nonzero().get()).saturating_sub(before);
         // The system counts when it schedules.
         assert!(used > Duration::from_millis(50), "{used:?}");
     }
