@@ -256,7 +256,7 @@ mod tests {
              concurrency = 8\nqueue = 9\nqueue_wait = '2s'\nresponse_cache = '0B'\n\
              stack = '1MiB'\ntable = 5\nbody = '2MiB'\nheaders = 6\nheader_size = '3KiB'\n\
              log = '4KiB'\nlog_rate = '5KiB'\nverify_reset = 11\n\
-             [module.budget]\nfaults = 1\nwithin = '1min'\nfirst = 2\n\
+             [module.budget]\nfaults = 1\nwithin = '1min'\nfailure_rate = 60\nfirst = 2\n\
              [[extension]]\nname = 'a'\nmount = '/b'\nmodule = 'c.wasm'\n\
              grants = ['state', 'chains']\nsha256 = '"
             + &digest
@@ -282,7 +282,7 @@ mod tests {
         assert_eq!(config.swap.time, Duration::from_secs(2));
         assert_eq!(config.swap.memory, ByteSize::gib(3));
         let budget = &config.module.budget;
-        assert_eq!((budget.faults, budget.first), (1, 2));
+        assert_eq!((budget.faults, budget.failure_rate, budget.first), (1, 60, 2));
         assert_eq!(budget.within, Duration::from_mins(1));
         let limits = config.module.limits;
         assert_eq!(config.module.dialect, Dialect::V1_13);
@@ -347,6 +347,10 @@ mod tests {
             (
                 "[module.budget]\nfaults = 0",
                 "line 2, column 10: module.budget.faults is 0; it can be 1 to 1000",
+            ),
+            (
+                "[module.budget]\nfailure_rate = 101",
+                "line 2, column 16: module.budget.failure_rate is 101; it can be 1 to 100",
             ),
             (
                 "[[extension]]\nname = 'a'\nmodule = 'm'\nlimits.queue = 1000001",

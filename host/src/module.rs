@@ -23,6 +23,7 @@
 //! | `digest.rs` | the version of a component |
 //! | `audit.rs` | what a component asks for, against the contract |
 //! | `call.rs` | one request: its place, its run, and its time |
+//! | `guest_time.rs` | the processor time of a guest, and its turns |
 //! | `long_runs.rs` | guests that run for longer than a tick |
 //! | `slow_targets.rs` | which targets' guests start there |
 //! | `instance.rs` | one instance: what it is given, and calling it |
@@ -50,6 +51,7 @@ mod encode;
 mod engine;
 mod grants;
 mod guest_log;
+mod guest_time;
 mod imports;
 mod instance;
 mod limiter;

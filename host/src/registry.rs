@@ -41,6 +41,7 @@
 //! | `mount.rs` | a mount: asking its module, and going back to the one before |
 //! | `active.rs` | a module in service, and those that were |
 //! | `budget.rs` | the failures that a module may have |
+//! | `window.rs` | its failures within a time, against all that it is asked |
 //! | `outage.rs` | an extension that had more: taken out of service, and put back |
 //! | `swap.rs` | from a candidate to the module in service |
 //! | `examine.rs` | what is found out about a candidate before it serves |
@@ -62,6 +63,7 @@ mod path;
 mod report;
 mod status;
 mod swap;
+mod window;
 
 use std::sync::Arc;
 

@@ -79,8 +79,9 @@ impl ResponseCache {
     /// remembered, of a run that others wait for, or of a run of its own.
     ///
     /// # Errors
-    /// Where the module gives no answer. Errors are not remembered, but those
-    /// who share a run share its error.
+    /// Where the module gives no answer. Errors are not remembered, and a shared
+    /// run's error is passed on to identical requests only: another request under
+    /// the same key, whose headers differ, has one run of its own.
     pub async fn ask(
         &self,
         module: &Module,
@@ -98,15 +99,15 @@ impl ResponseCache {
             };
             let (flight, is_ours) = memory.flights.join(&key, || {
                 let run = run(Arc::clone(memory), module.clone(), request.clone(), state.clone());
-                task(run.instrument(Span::current()), arrival, request.clone()).boxed()
+                task(run.instrument(Span::current()), arrival, Arc::clone(&request)).boxed()
             });
-            let Landed { outcome, began, request: of } = flight.await;
-            // A run that failed has no record of reads: it may have read the query.
-            let has_other_query = of.target.query() != question.query;
-            let answer = match outcome {
+            let landed = flight.await;
+            let answer = match &landed.outcome {
+                Ok(answer) => Arc::clone(answer),
+                Err(_) if !is_ours && !landed.fails_for(&request) => break,
                 // What went wrong on a state that is gone may go well now.
-                Err(_) if !is_ours && (began < arrival || has_other_query) => continue,
-                outcome => outcome?,
+                Err(_) if !is_ours && landed.began < arrival => continue,
+                Err(error) => return Err(Arc::clone(error)),
             };
             let reads = answer.reads();
             let is_fresh = || {
@@ -123,10 +124,13 @@ impl ResponseCache {
                 break;
             }
         }
-        self.alone(module, request, state).await
+        let answer = self.alone(module, request.clone(), state).await?;
+        // Or the next ones would have to wait for another's failure, too.
+        memory.entries.insert(module.digest(), question, &answer);
+        Ok(answer)
     }
 
-    /// A run whose answer nobody remembers.
+    /// A run for one request, which no other waits for.
     async fn alone(
         &self,
         module: &Module,
@@ -195,7 +199,8 @@ async fn task(
     match tasks.join_next().await {
         Some(Ok(landed)) => landed,
         Some(Err(error)) => {
-            Landed { outcome: Err(Arc::new(CallError::Host(error.to_string()))), began, request }
+            let outcome = Err(Arc::new(CallError::Host(error.to_string())));
+            Landed { outcome, began, request }
         }
         None => unreachable!("there is one"),
     }

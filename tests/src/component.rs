@@ -243,6 +243,25 @@ pub fn that_counts_chains(count: u32, status: u16) -> Vec<u8> {
     ))
 }
 
+/// A component that counts to a number, and then traps where the request has the
+/// header `X-Mode`, and answers 204 where it has not.
+#[must_use]
+pub fn that_traps_at_a_header(count: u32) -> Vec<u8> {
+    calling(
+        r#"(import "relayer:rest/request@0.1.0" "header" (func $header (param i32 i32 i32)))
+           (data (i32.const 64) "X-Mode")"#,
+        &format!(
+            "(local $left i32)
+             (local.set $left (i32.const {count}))
+             (loop $on (br_if $on (local.tee $left (i32.sub (local.get $left) (i32.const 1)))))
+             (call $header (i32.const 64) (i32.const 6) (i32.const 128))
+             (if (i32.load (i32.const 132)) (then unreachable))
+             (i32.store16 (i32.const 0) (i32.const 204))
+             i32.const 0"
+        ),
+    )
+}
+
 /// A component that imports a function of the contract, which takes so many
 /// numbers, and answers 204 without calling it.
 #[must_use]
@@ -301,6 +320,20 @@ pub fn that_takes_on_slow(count: u32) -> Vec<u8> {
              (i32.const {count}) (i32.const 1)
              (i32.eq (i32.load offset=1 align=1 (local.get 2)) (i32.const 0x776f6c73))))
          (loop $on (br_if $on (local.tee $left (i32.sub (local.get $left) (i32.const 1)))))
+         (i32.store16 (i32.const 0) (i32.const 204))
+         i32.const 0"
+    ))
+}
+
+/// A component that answers 204: at once on a path of six bytes such as `/livez`, and
+/// on others after counting to a number.
+#[must_use]
+pub fn that_takes_but_at_livez(count: u32) -> Vec<u8> {
+    of_handler(&format!(
+        "(local $left i32)
+         (local.set $left (i32.const {count}))
+         (if (i32.ne (local.get 3) (i32.const 6)) (then
+             (loop $on (br_if $on (local.tee $left (i32.sub (local.get $left) (i32.const 1)))))))
          (i32.store16 (i32.const 0) (i32.const 204))
          i32.const 0"
     ))

@@ -18,7 +18,9 @@ async fn a_module_that_fails_like_the_one_before_stays() {
     let new = component::that_traps_later("\"new\"");
     let server = server(&old).await;
     assert_eq!(server.swap(new.clone()).await.outcome, Outcome::Exchanged);
-    for _ in 0..2 {
+    for number in 0..20 {
+        let trap = TRAP.replace("/x", &format!("{:02}", number));
+        assert_eq!(server.get(&trap).await.status, 500);
         assert_eq!(server.get(TRAP).await.status, 500);
     }
     let status = server.registry.at("/").unwrap().status();

@@ -61,7 +61,7 @@ fn cases() -> Vec<Case> {
 
 /// As many failures as there will be.
 fn patience() -> FaultBudget {
-    FaultBudget { faults: 1_000, within: Duration::from_millis(1), first: 0 }
+    FaultBudget { faults: 1_000, within: Duration::from_millis(1), ..FaultBudget::default() }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

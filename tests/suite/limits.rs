@@ -158,9 +158,14 @@ async fn a_module_is_refused_memory_beyond_its_limit() {
     assert_eq!(given.status, 500);
 }
 
+/// A request may wait for a processor for as long as it takes.
+fn patient() -> Limits {
+    Limits { queue_wait: Duration::from_mins(1), ..Limits::default() }
+}
+
 #[tokio::test]
 async fn a_module_that_takes_too_long_times_out() {
-    let limits = Limits { time: Duration::from_millis(20), ..Limits::default() };
+    let limits = Limits { time: Duration::from_millis(20), ..patient() };
     let answer = answer_of(&component::of_handler("(loop br 0) unreachable"), &limits).await;
     answer.check_error(504, "Timeout", "the request took too long to handle");
 }
@@ -177,7 +182,7 @@ async fn a_module_that_does_not_start_times_out_and_holds_up_nobody() {
             (func (export "relayer:rest/handler@0.1.0#handle")
                 (param i32 i32 i32 i32) (result i32) i32.const 0))"#,
     );
-    let limits = Limits { time: Duration::from_millis(100), ..Limits::default() };
+    let limits = Limits { time: Duration::from_millis(100), ..patient() };
     let engine = engine(&limits);
     let api = Mount::api(Module::from_bytes(&engine, "spins", &component).unwrap());
     let other = Module::from_bytes(&engine, "other", &component::of_answer(204, "a", b"b"));
@@ -198,7 +203,6 @@ fn one_at_a_time() -> Limits {
         time: Duration::from_mins(10),
         concurrency: 1,
         queue: 0,
-        queue_wait: Duration::ZERO,
         response_cache: ByteSize::b(0),
         ..Limits::default()
     }

@@ -20,6 +20,7 @@ mod isolation;
 mod limits;
 mod modules;
 mod new;
+mod overload;
 mod queries;
 mod readme;
 mod relayer_config;

@@ -17,7 +17,7 @@ fn one_run() -> Limits {
         time: Duration::from_mins(10),
         concurrency: 1,
         queue: 0,
-        queue_wait: Duration::ZERO,
+        queue_wait: Duration::from_mins(10),
         ..Limits::default()
     }
 }
@@ -66,6 +66,35 @@ async fn those_who_share_a_run_share_its_error() {
     let (mut one, mut other) = (server.connect().await, server.connect().await);
     let (one, other) = tokio::join!(one.get("/"), other.get("/"));
     assert_eq!((one.status.as_u16(), other.status.as_u16()), (504, 504));
+}
+
+/// A failure is that of the request that was run: others under the same key have a
+/// run of their own, and what comes of it is remembered.
+#[tokio::test]
+async fn those_whose_headers_differ_do_not_share_an_error() {
+    let limits = Limits { time: Duration::from_mins(10), ..one_run() };
+    let limits = Limits { concurrency: 64, ..limits };
+    let asked = Asked::new(Some(&component::that_traps_at_a_header(50_000_000)), &limits);
+    let ask = async |headers: &[(&str, &str)]| {
+        let request = request("GET", "/", headers);
+        let answer = asked.cache.ask(&asked.module, request, &asked.state).await;
+        answer.map(|answer| answer.status().as_u16()).map_err(|error| error.to_string())
+    };
+    let mut hostile = Box::pin(ask(&[("x-mode", "1")]));
+    begin(&mut hostile).await;
+    let mut same = Box::pin(ask(&[("x-mode", "1")]));
+    begin(&mut same).await;
+    assert_eq!(asked.module.runs(), 1);
+    let honest = (0..16).map(|_| ask(&[("user-agent", "honest")]));
+    let (hostile, same, honest) =
+        tokio::join!(hostile, same, futures_util::future::join_all(honest));
+    assert!(hostile.as_ref().is_err_and(|error| error.contains("trapped")), "{hostile:?}");
+    assert_eq!(same, hostile);
+    for honest in honest {
+        assert_eq!(honest, Ok(204));
+    }
+    assert!(asked.remembers("/"));
+    assert_eq!(asked.module.failures().trapped, 1);
 }
 
 /// A cache and what it is asked.
@@ -145,7 +174,11 @@ async fn a_run_that_began_before_a_change_is_not_for_those_who_ask_after_it() {
     // The second module's answer is none where there are two chains: 600.
     for (status, answers) in [(200, (202, 201)), (598, (0, 599))] {
         let component = component::that_counts_chains(100_000_000, status);
-        let limits = Limits { time: Duration::from_mins(10), ..Limits::default() };
+        let limits = Limits {
+            queue_wait: Duration::from_mins(1),
+            time: Duration::from_mins(10),
+            ..Limits::default()
+        };
         let asked = Asked::new(Some(&component), &limits);
         let mut before = Box::pin(asked.ask("/"));
         begin(&mut before).await;

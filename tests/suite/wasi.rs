@@ -15,7 +15,11 @@ use relayer_rest_tests::watcher::Watcher;
 
 /// An engine with WASI, whose modules may import nothing of the contract.
 fn with_wasi() -> Engine {
-    let limits = Limits { time: Duration::from_millis(500), ..Limits::default() };
+    let limits = Limits {
+        time: Duration::from_millis(500),
+        queue_wait: Duration::from_mins(1),
+        ..Limits::default()
+    };
     let grants = Grants::none();
     Engine::with(EngineOptions { wasi: true, grants, ..EngineOptions::from(&limits) }).unwrap()
 }
@@ -143,7 +147,11 @@ async fn what_is_printed_is_logged() {
     let line = "\nas an extension it needs grants = [], wasi = true\n";
     assert!(ended.stdout.contains(line), "{}", ended.stdout);
 
-    fs::write(&config, format!("{settings}wasi = true\nlimits.log = '4KiB'\n")).unwrap();
+    fs::write(
+        &config,
+        format!("{settings}wasi = true\nlimits.log = '4KiB'\nlimits.queue_wait = '1min'\n"),
+    )
+    .unwrap();
     let args = ["--listen", "127.0.0.1:0", "--config", config.to_str().unwrap()];
     let mut serving = command::serve(program, &args).await;
     let mut http = Client::http1(serving.address()).await;

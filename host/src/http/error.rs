@@ -160,7 +160,7 @@ impl From<&NoAnswer> for HostError {
                     Self::Internal
                 }
                 CallError::Timeout(_) => Self::Timeout,
-                CallError::Overloaded => Self::Overloaded,
+                CallError::Overloaded | CallError::Starved(_) => Self::Overloaded,
                 CallError::Invalid(_) => Self::BadModuleResponse,
             },
             NoAnswer::OutOfService { retry_after } => {

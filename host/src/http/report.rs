@@ -22,7 +22,7 @@ pub(super) fn fault(rate: &LogRate, module: &Module, cause: &CallError) {
     }
     let label = module.label().to_str().unwrap_or_default();
     let message = one_line(&cut(&cause.to_string()));
-    if matches!(cause, CallError::Overloaded) {
+    if cause.is_overload() {
         warn!(module = label, "{message}");
     } else {
         error!(module = label, "{message}");

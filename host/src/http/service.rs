@@ -66,9 +66,6 @@ impl Service {
     fn remembered<B>(&self, request: &Request<B>, id: &RequestId) -> Option<Answered> {
         let mounts = self.registry.now();
         let mount = mounts.of_request(request.uri().path());
-        if mount.is_out() {
-            return None;
-        }
         let snapshot = self.state.peek();
         let target = target(mount, request);
         let question = question(request, &target);

@@ -3,7 +3,7 @@
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::FutureExt;
@@ -14,12 +14,12 @@ use tokio::task::yield_now;
 use tracing::Span;
 
 use super::cost::Placement;
-use super::instance::{Call, Clock};
+use super::guest_time::GuestTime;
+use super::instance::Call;
 use super::load::Module;
 use super::reads::Reads;
 use super::response::InvalidAnswer;
 use super::slow_targets::Measured;
-use super::ticker::TICK;
 use crate::state::Snapshot;
 
 /// What a module is asked.
@@ -47,7 +47,8 @@ pub struct ModuleAnswer {
 /// A place for one request among those that run at once.
 pub struct Place {
     module: Module,
-    clock: Clock,
+    /// It has the thread that it is on to itself, and no client waits for it.
+    is_aside: bool,
     _permit: OwnedSemaphorePermit,
 }
 
@@ -62,9 +63,13 @@ pub enum CallError {
     /// Why, and where.
     #[error("the module trapped: {0}")]
     Trap(String),
-    /// The module took longer than it may.
+    /// The module used more processor time than it may.
     #[error("the module took longer than {0:?}")]
     Timeout(Duration),
+    /// The request waited for a processor for too long, and was given up after this
+    /// time: the machine is busy with others.
+    #[error("turned away after {0:?}: the processors are busy with other requests")]
+    Starved(Duration),
     /// There is no place for the request, or there was none for too long.
     #[error("turned away: too many requests are being handled")]
     Overloaded,
@@ -82,8 +87,14 @@ impl CallError {
     pub fn is_fault(&self) -> bool {
         match self {
             Self::Trap(_) | Self::Timeout(_) | Self::Invalid(_) => true,
-            Self::Instantiate(_) | Self::Overloaded | Self::Host(_) => false,
+            Self::Instantiate(_) | Self::Overloaded | Self::Starved(_) | Self::Host(_) => false,
         }
+    }
+
+    /// Whether there are too many requests: neither the module nor the host fails.
+    #[must_use]
+    pub fn is_overload(&self) -> bool {
+        matches!(self, Self::Overloaded | Self::Starved(_))
     }
 }
 
@@ -111,10 +122,10 @@ impl Place {
         make: impl FnOnce(ModuleAnswer) -> T + Send + 'static,
     ) -> Result<T, CallError> {
         let module = self.module.clone();
-        let run = module.tally().run();
+        module.tally().run();
         let answer = self.run(&module, request, snapshot, make).await;
         if let Err(error) = &answer {
-            module.tally().fault(run, error);
+            module.tally().fault(error);
         }
         answer
     }
@@ -126,21 +137,23 @@ impl Place {
         snapshot: Arc<Snapshot>,
         make: impl FnOnce(ModuleAnswer) -> T + Send + 'static,
     ) -> Result<T, CallError> {
-        let clock = self.clock;
-        let (long_runs, time) = (&module.engine().long_runs, module.limits().time);
-        let targets = &module.engine().slow_targets;
-        let start = Instant::now();
+        let (long_runs, limits) = (&module.engine().long_runs, module.limits());
+        let (targets, is_aside) = (&module.engine().slow_targets, self.is_aside);
+        let turns = (!is_aside).then(|| long_runs.turns());
+        let creates_slowly = module.placement() == Placement::Aside;
+        let time = GuestTime::start(limits.time, turns, creates_slowly);
         let target = targets.target(module.mount_path(), &request);
-        // It may go on on another thread, which knows nothing of the request.
         let is_verified = module.engine().verifier.is_due();
-        let guest = self.fresh(request, snapshot, Span::current(), is_verified, make);
-        if matches!(clock, Clock::Running) {
+        // It may go on on another thread, which knows nothing of the request.
+        let span = Span::current();
+        let guest = self.fresh(request, snapshot, Arc::clone(&time), span, is_verified, make);
+        let guest = time.meter(guest);
+        if is_aside {
             // It has a thread of its own already.
-            return Box::pin(guest).await;
+            return guest.await;
         }
         let mut guest = Measured::new(targets, target, guest);
-        let starts_elsewhere =
-            is_verified || module.placement() == Placement::Aside || targets.is_slow(target);
+        let starts_elsewhere = is_verified || creates_slowly || targets.is_slow(target);
         if starts_elsewhere || long_runs.are_full() {
             long_runs.count_start();
         } else {
@@ -154,15 +167,14 @@ impl Place {
             }
             guest.record();
         }
-        // The timer may be a tick late.
-        let deadline = start + time.saturating_sub(TICK);
-        long_runs.finish(guest, deadline).await.unwrap_or(Err(CallError::Timeout(time)))
+        long_runs.finish(guest, time.end(limits.queue_wait)).await.unwrap_or_else(Err)
     }
 
     async fn fresh<T>(
         self,
         request: Arc<ModuleRequest>,
         snapshot: Arc<Snapshot>,
+        time: Arc<GuestTime>,
         span: Span,
         is_verified: bool,
         make: impl FnOnce(ModuleAnswer) -> T,
@@ -174,9 +186,12 @@ impl Place {
             // Rare, and large: each request would have the room for it.
             Box::pin(module.verify_reset(&snapshot)).await?;
         }
-        let mut store = module.store(self.clock, Arc::clone(&request), snapshot, span);
+        let mut store = module.store(Arc::clone(&time), Arc::clone(&request), snapshot, span);
         let handle = module.instantiate(&mut store).await?;
         let response = module.call(&mut store, &handle, &request).await?;
+        if time.is_over() {
+            return Err(CallError::Timeout(module.limits().time));
+        }
         let Call { mut view, limiter, wasi, .. } = store.into_data();
         if wasi.is_some_and(|wasi| wasi.has_read_time()) {
             view.changed();
@@ -193,14 +208,14 @@ impl Module {
             self.tally().turned_away();
             return Err(CallError::Overloaded);
         };
-        Ok(Place { module: self.clone(), clock: Clock::Wall, _permit: permit })
+        Ok(Place { module: self.clone(), is_aside: false, _permit: permit })
     }
 
     /// Waits for the place that is kept for looking at modules: clients never
-    /// have it, and it takes none of theirs. Only the time in which the module
-    /// runs counts.
+    /// have it, and it takes none of theirs. How long the module waits for a
+    /// processor does not count.
     pub(crate) async fn place_aside(&self) -> Result<Place, CallError> {
         let permit = self.engine().admission.aside().await.map_err(|_| CallError::Overloaded)?;
-        Ok(Place { module: self.clone(), clock: Clock::Running, _permit: permit })
+        Ok(Place { module: self.clone(), is_aside: true, _permit: permit })
     }
 }

@@ -1,7 +1,6 @@
 //! One instance: what it is given, and calling it.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::Response;
@@ -14,12 +13,12 @@ use super::call::{CallError, ModuleRequest};
 use super::contract::HANDLER;
 use super::cost::Placement;
 use super::guest_log::GuestLog;
+use super::guest_time::GuestTime;
 use super::limiter::Limiter;
 use super::limits::{Limits, bytes};
 use super::load::Module;
 use super::reads::View;
 use super::response::{InvalidAnswer, response};
-use super::ticker::TICK;
 use super::wasi::Wasi;
 use super::wire;
 use crate::state::Snapshot;
@@ -40,16 +39,6 @@ const MAX_HANDLES: usize = 2_000;
 
 /// More ticks than there will be.
 const NO_TICK: u64 = 1 << 40;
-
-/// What a module's time is measured with.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Clock {
-    /// The time that passes: a client waits for it.
-    Wall,
-    /// The ticks that found the module running: on a thread that others are
-    /// preferred to, the time that passes says how busy the machine is.
-    Running,
-}
 
 /// What an instance's imports have.
 pub(super) struct Call {
@@ -85,26 +74,11 @@ pub(super) fn handler(
     }
 }
 
-impl Clock {
-    /// Says at each tick whether there is time left.
-    fn start(self, time: Duration) -> impl FnMut() -> bool {
-        let start = Instant::now();
-        let mut running = Duration::ZERO;
-        move || {
-            running += TICK;
-            match self {
-                Self::Wall => start.elapsed() < time,
-                Self::Running => running < time,
-            }
-        }
-    }
-}
-
 impl Module {
     /// What an instance for one request has.
     pub(super) fn store(
         &self,
-        clock: Clock,
+        time: Arc<GuestTime>,
         request: Arc<ModuleRequest>,
         snapshot: Arc<Snapshot>,
         span: Span,
@@ -123,12 +97,11 @@ impl Module {
         store.limiter(|call| &mut call.limiter);
         store.set_hostcall_fuel(most_crossing(self.limits()));
         store.set_max_component_handles(MAX_HANDLES);
-        let mut has_time = clock.start(self.limits().time);
         store.epoch_deadline_callback(move |_| {
-            Ok(if has_time() {
-                UpdateDeadline::YieldCustom(1, Box::pin(tokio::task::yield_now()))
-            } else {
+            Ok(if time.is_over() {
                 UpdateDeadline::Interrupt
+            } else {
+                UpdateDeadline::YieldCustom(1, Box::pin(Arc::clone(&time).give_way()))
             })
         });
         store
@@ -244,20 +217,5 @@ fn name(frame: &FrameInfo) -> String {
     match frame.func_name() {
         Some(name) => one_line(&cut_at(name, LONGEST_NAME)),
         None => format!("function {}", frame.func_index()),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{Clock, TICK};
-    use std::thread;
-
-    #[test]
-    fn aside_only_the_time_in_which_the_module_runs_counts() {
-        let (mut aside, mut serving) =
-            (Clock::Running.start(3 * TICK), Clock::Wall.start(3 * TICK));
-        thread::sleep(10 * TICK);
-        assert!(!serving());
-        assert_eq!([aside(), aside(), aside()], [true, true, false]);
     }
 }

@@ -19,8 +19,8 @@ pub struct Limits {
     /// Default: 64 MiB; 1 MiB to 4 GiB.
     #[serde(deserialize_with = "toml_text::size_field")]
     pub memory: ByteSize,
-    /// The time for one request, from the call to the answer. Default: 1 s;
-    /// 1 ms to 1 h.
+    /// The processor time for one request, from the call to the answer. Default: 1
+    /// s; 1 ms to 1 h.
     #[serde(deserialize_with = "toml_text::duration_field")]
     pub time: Duration,
     /// The stack of an instance, in bytes: how deep its functions can call each
@@ -50,7 +50,8 @@ pub struct Limits {
     pub concurrency: u32,
     /// How many requests wait for an instance. Default: 256; up to 1,000,000.
     pub queue: u32,
-    /// How long a request waits for an instance. Default: 1 s; up to 1 h.
+    /// How long a request waits for an instance, and then for a processor. Default:
+    /// 1 s; up to 1 h.
     #[serde(deserialize_with = "toml_text::duration_field")]
     pub queue_wait: Duration,
     /// How many runs there are for each check that the slot of an instance has nothing

@@ -196,12 +196,6 @@ impl Module {
         Self(Arc::new(Parts { tally: Tally::default(), ..Arc::unwrap_or_clone(self.0) }))
     }
 
-    /// The first run that failed, counted from 1.
-    #[must_use]
-    pub fn first_fault(&self) -> Option<u64> {
-        self.0.tally.first_fault()
-    }
-
     /// How often it was asked, by this and every clone of it.
     #[must_use]
     pub fn runs(&self) -> u64 {

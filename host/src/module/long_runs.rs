@@ -21,11 +21,10 @@ use std::io;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::thread;
-use std::time::Instant;
 
 use tokio::runtime::{Builder, Runtime};
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
-use tokio::time::timeout_at;
 
 use crate::{priority, threads};
 
@@ -35,6 +34,8 @@ pub(super) struct LongRuns {
     running: Arc<AtomicUsize>,
     /// Runs that started here.
     started: AtomicU64,
+    /// As many guests go on at once as there are threads.
+    turns: Arc<Semaphore>,
     runtime: OnceLock<Option<Runtime>>,
 }
 
@@ -43,10 +44,12 @@ struct Running(Arc<AtomicUsize>);
 
 impl LongRuns {
     pub(super) fn new() -> Self {
+        let count = thread::available_parallelism().map_or(1, Into::into);
         Self {
-            count: thread::available_parallelism().map_or(1, Into::into),
+            count,
             running: Arc::default(),
             started: AtomicU64::new(0),
+            turns: Arc::new(Semaphore::new(count)),
             runtime: OnceLock::new(),
         }
     }
@@ -66,14 +69,19 @@ impl LongRuns {
         self.started.load(Relaxed)
     }
 
-    /// What comes of a guest that gives way at each tick; nothing where that
-    /// does not come by then. Its client need not wait until it has its turn
-    /// and finds that its time is over.
-    pub(super) async fn finish<T: Send + 'static>(
+    /// The turns of its guests.
+    pub(super) fn turns(&self) -> Arc<Semaphore> {
+        Arc::clone(&self.turns)
+    }
+
+    /// What comes of a guest that gives way at each tick; or why it is given up,
+    /// where that comes first. Its client need not wait until it has its turn and
+    /// finds that its time is over.
+    pub(super) async fn finish<T: Send + 'static, E>(
         &self,
         guest: impl Future<Output = T> + Send + 'static,
-        deadline: Instant,
-    ) -> Option<T> {
+        end: impl Future<Output = E>,
+    ) -> Result<T, E> {
         self.running.fetch_add(1, Relaxed);
         let running = Running(Arc::clone(&self.running));
         let guest = async move {
@@ -82,15 +90,22 @@ impl LongRuns {
         };
         let Some(runtime) = self.runtime() else {
             // The system has no more threads: it has to be done here.
-            return timeout_at(deadline.into(), guest).await.ok();
+            return tokio::select! {
+                biased;
+                value = guest => Ok(value),
+                error = end => Err(error),
+            };
         };
         let mut guests = JoinSet::new();
         guests.spawn_on(guest, runtime.handle());
-        match timeout_at(deadline.into(), guests.join_next()).await {
-            Ok(Some(Ok(value))) => Some(value),
-            Ok(Some(Err(error))) => std::panic::resume_unwind(error.into_panic()),
-            Ok(None) => unreachable!("there is one"),
-            Err(_) => None,
+        tokio::select! {
+            biased;
+            value = guests.join_next() => match value {
+                Some(Ok(value)) => Ok(value),
+                Some(Err(error)) => std::panic::resume_unwind(error.into_panic()),
+                None => unreachable!("there is one"),
+            },
+            error = end => Err(error),
         }
     }
 

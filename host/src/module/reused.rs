@@ -8,7 +8,8 @@ use tracing::Span;
 use wasmtime::Store;
 
 use super::call::{CallError, ModuleRequest};
-use super::instance::{Call, Clock, Handle};
+use super::guest_time::GuestTime;
+use super::instance::{Call, Handle};
 use super::load::Module;
 use crate::state::Snapshot;
 
@@ -30,8 +31,8 @@ impl ReusedInstance {
         request: &'static ModuleRequest,
         snapshot: Arc<Snapshot>,
     ) -> Result<Self, CallError> {
-        let mut store =
-            module.store(Clock::Wall, Arc::new(request.clone()), snapshot, Span::none());
+        let time = GuestTime::start(module.limits().time, None, false);
+        let mut store = module.store(time, Arc::new(request.clone()), snapshot, Span::none());
         let handle = module.instantiate(&mut store).await?;
         Ok(Self { module: module.clone(), store, handle, request })
     }

@@ -51,7 +51,7 @@ enum Run {
 
 /// A run whose time is recorded when it completes or is dropped.
 pub(super) struct Measured<F> {
-    run: Pin<Box<F>>,
+    run: F,
     used: Duration,
     is_recorded: bool,
     target: Target,
@@ -135,7 +135,7 @@ fn combined(before: u32, used: u32, run: Run) -> u32 {
 
 impl<F> Measured<F> {
     pub(super) fn new(targets: &Arc<SlowTargets>, target: Target, run: F) -> Self {
-        let (run, targets) = (Box::pin(run), Arc::clone(targets));
+        let targets = Arc::clone(targets);
         Self { run, used: Duration::ZERO, is_recorded: false, target, targets }
     }
 
@@ -147,12 +147,12 @@ impl<F> Measured<F> {
     }
 }
 
-impl<F: Future> Future for Measured<F> {
+impl<F: Future + Unpin> Future for Measured<F> {
     type Output = F::Output;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
         let (start, cpu_start) = (Instant::now(), cpu_time());
-        let output = self.run.as_mut().poll(context);
+        let output = Pin::new(&mut self.run).poll(context);
         let passed = start.elapsed();
         // A short time need not be looked into.
         let is_short = passed.as_micros() <= MAX_SHORT.into();
@@ -263,9 +263,13 @@ mod tests {
     #[test]
     fn a_run_that_waits_for_a_processor_is_not_slow() {
         let targets = Arc::new(SlowTargets::new());
-        let mut run = Box::pin(Measured::new(&targets, target(2), async {
-            std::thread::sleep(SLOW);
-        }));
+        let mut run = Box::pin(Measured::new(
+            &targets,
+            target(2),
+            Box::pin(async {
+                std::thread::sleep(SLOW);
+            }),
+        ));
         assert!(run.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready());
         assert!(!targets.is_slow(target(2)));
     }
@@ -277,9 +281,9 @@ mod tests {
             spin();
             std::future::pending::<()>().await;
         };
-        drop(Measured::new(&targets, target(2), async { spin() }));
+        drop(Measured::new(&targets, target(2), Box::pin(async { spin() })));
         assert!(!targets.is_slow(target(2)));
-        let mut cancelled = Box::pin(Measured::new(&targets, target(4), run));
+        let mut cancelled = Box::pin(Measured::new(&targets, target(4), Box::pin(run)));
         let polled = cancelled.as_mut().poll(&mut Context::from_waker(Waker::noop()));
         assert_eq!(polled, Poll::Pending);
         drop(cancelled);

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::call::CallError;
 
 /// Counts that clones of a module share.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Tally(Arc<Counts>);
 
 #[derive(Debug, Default)]
@@ -19,9 +19,6 @@ struct Counts {
     invalid: AtomicU64,
     turned_away: AtomicU64,
     host: AtomicU64,
-    /// The first run that failed, counted from 1; none where that is the most
-    /// there is.
-    first_fault: AtomicU64,
 }
 
 /// How often a module did not answer, by cause.
@@ -33,16 +30,11 @@ pub struct Failures {
     pub timed_out: u64,
     /// It answered what HTTP or its limits do not allow: 502.
     pub invalid: u64,
-    /// There was no place for the request: 503. That is not the module's fault.
+    /// There was no place for the request, or no processor for too long: 503. That is
+    /// not the module's fault.
     pub turned_away: u64,
     /// The host failed: 500. That is not the module's fault.
     pub host: u64,
-}
-
-impl Default for Tally {
-    fn default() -> Self {
-        Self(Arc::new(Counts { first_fault: u64::MAX.into(), ..Counts::default() }))
-    }
 }
 
 impl Failures {
@@ -54,21 +46,18 @@ impl Failures {
 }
 
 impl Tally {
-    /// Counts a run that begins. Returns its number, from 1.
-    pub(super) fn run(&self) -> u64 {
-        self.0.runs.fetch_add(1, Relaxed) + 1
+    /// Counts a run that begins.
+    pub(super) fn run(&self) {
+        self.0.runs.fetch_add(1, Relaxed);
     }
 
-    /// Counts the failure of that run.
-    pub(super) fn fault(&self, run: u64, error: &CallError) {
-        if error.is_fault() {
-            self.0.first_fault.fetch_min(run, Relaxed);
-        }
+    /// Counts the failure of a run.
+    pub(super) fn fault(&self, error: &CallError) {
         let count = match error {
             CallError::Trap(_) => &self.0.trapped,
             CallError::Timeout(_) => &self.0.timed_out,
             CallError::Invalid(_) => &self.0.invalid,
-            CallError::Overloaded => &self.0.turned_away,
+            CallError::Overloaded | CallError::Starved(_) => &self.0.turned_away,
             CallError::Instantiate(_) | CallError::Host(_) => &self.0.host,
         };
         count.fetch_add(1, Relaxed);
@@ -92,9 +81,5 @@ impl Tally {
             turned_away: turned_away.load(Relaxed),
             host: host.load(Relaxed),
         }
-    }
-
-    pub(super) fn first_fault(&self) -> Option<u64> {
-        Some(self.0.first_fault.load(Relaxed)).filter(|run| *run < u64::MAX)
     }
 }

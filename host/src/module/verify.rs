@@ -29,7 +29,8 @@ use wasm_encoder::{
 use wasmtime::{AsContextMut, Memory, Store, UpdateDeadline, Val, WasmCoreDump};
 
 use super::call::{CallError, ModuleRequest};
-use super::instance::{Call, Clock};
+use super::guest_time::GuestTime;
+use super::instance::Call;
 use super::limiter::Limiter;
 use super::load::Module;
 use super::reads::Reads;
@@ -196,7 +197,8 @@ impl Module {
         let request =
             Arc::new(ModuleRequest { method: Method::GET, target, headers: HeaderMap::new() });
         let snapshot = Arc::clone(snapshot);
-        let mut store = self.store(Clock::Running, Arc::clone(&request), snapshot, Span::none());
+        let time = GuestTime::start(self.limits().time, None, true);
+        let mut store = self.store(time, Arc::clone(&request), snapshot, Span::none());
         let handle = self.instantiate(&mut store).await.ok()?;
         if *store.data().view.reads() != Reads::default() {
             return None;

@@ -16,12 +16,13 @@ use super::outage::Outage;
 use super::path::MountPath;
 use super::status::CandidateStatus;
 use super::swap::SwapLimits;
+use super::window::{Before, Kind};
 use crate::answer::Answer;
 use crate::backoff::Backoff;
 use crate::conformance::Dialect;
 use crate::log_rate::LogRate;
 use crate::module::{CallError, Digest, Engine, Module, ModuleRequest};
-use crate::response_cache::ResponseCache;
+use crate::response_cache::{Question, ResponseCache};
 use crate::state::StateReader;
 use crate::text::{cut, one_line};
 
@@ -200,37 +201,89 @@ impl Mount {
 
     /// The answer to a request, and the module that it is wholly of.
     ///
-    /// Where a new module has failed too often, the one before it is asked:
-    /// reading has no effect, so nothing is lost but time. It is put back where
-    /// it can answer; where it fails at the same, the new one is not to blame.
-    /// An extension with none before it is taken out of service.
+    /// Where a new module fails, the one before it is asked: reading has no effect,
+    /// so nothing is lost but time. It is put back where it answers what the new one
+    /// fails at too often; where it fails at the same, the new one is not to blame.
+    /// An extension that fails at most of what it is asked is taken out of service.
     pub(crate) async fn ask(
         self: &Arc<Self>,
         request: Arc<ModuleRequest>,
         state: &StateReader,
     ) -> (Arc<Active>, Result<Arc<Answer>, NoAnswer>) {
+        let kind = Kind::of(&request);
         let mut active = self.active.load_full();
         loop {
-            if let Some(outage) = self.present_outage() {
-                let retry_after = outage.retry_after();
-                return (active, Err(NoAnswer::OutOfService { retry_after }));
+            let mut trial = None;
+            if self.is_out() {
+                let question = Question::from(&*request);
+                let found = self.cache.find(&active.module, question, &state.peek());
+                if let Some(answer) = found {
+                    return (active, Ok(answer));
+                }
+                trial = match self.try_out(&active, kind) {
+                    Ok(trial) => trial,
+                    Err(retry_after) => {
+                        return (active, Err(NoAnswer::OutOfService { retry_after }));
+                    }
+                };
             }
             match self.cache.ask(&active.module, Arc::clone(&request), state).await {
-                Ok(answer) => return (active, Ok(answer)),
+                Ok(answer) => {
+                    active.answered(kind, &self.budget);
+                    if let Some(trial) = trial {
+                        trial.succeeded();
+                    }
+                    return (active, Ok(answer));
+                }
                 Err(cause) => {
-                    if cause.is_fault() && self.is_spent(&active) {
-                        if self.goes_back(&active, &cause, &request, state).await {
-                            active = self.active.load_full();
-                            continue;
-                        }
-                        if self.is_extension() {
-                            self.take_out(&active, &cause, state);
-                        }
+                    if cause.is_fault() {
+                        self.failed(&active, kind, &cause, &request, state).await;
+                    }
+                    if self.has_gone_back(&active) {
+                        active = self.active.load_full();
+                        continue;
                     }
                     return (active, Err(NoAnswer::Failed(cause)));
                 }
             }
         }
+    }
+
+    /// Does what follows from a failure of a module.
+    async fn failed(
+        self: &Arc<Self>,
+        failed: &Arc<Active>,
+        kind: Kind,
+        cause: &CallError,
+        request: &Arc<ModuleRequest>,
+        state: &StateReader,
+    ) {
+        if !Arc::ptr_eq(&self.active(), failed) {
+            return;
+        }
+        let previous = self.past().previous.clone();
+        if failed.failed(kind, &self.budget)
+            && let Some(previous) = previous
+        {
+            let before = match self.cache.ask(&previous, Arc::clone(request), state).await {
+                Ok(_) => Some(Before::Answers),
+                Err(cause) if cause.is_fault() => Some(Before::Fails),
+                // There was no place for it: that says nothing.
+                Err(_) => None,
+            };
+            if before.is_some_and(|before| failed.compared(kind, before, &self.budget)) {
+                return self.go_back(failed, cause);
+            }
+        }
+        if self.is_extension() && failed.is_failing(&self.budget) {
+            self.take_out(failed, cause, state);
+        }
+    }
+
+    /// Whether another module serves now in place of this one because it failed.
+    fn has_gone_back(&self, failed: &Arc<Active>) -> bool {
+        !Arc::ptr_eq(&self.active(), failed)
+            && self.past().reason_against(failed.module.digest()).is_some()
     }
 
     /// What the log has of its requests that fail: of each mount so much, or one
@@ -279,7 +332,7 @@ impl Mount {
         let _past = self.past();
         let is_there = Arc::ptr_eq(&self.active(), failed);
         if is_there {
-            self.put(Arc::new(Active::back(failed.module.clone(), backoff)));
+            self.put(Arc::new(failed.back(backoff)));
         }
         is_there
     }
@@ -318,36 +371,14 @@ impl Mount {
         Ok((old.module.digest(), digest))
     }
 
-    /// Whether a module that failed has failed too often, or is out of service
-    /// for that by now.
-    fn is_spent(&self, failed: &Arc<Active>) -> bool {
-        if Arc::ptr_eq(&self.active(), failed) {
-            return failed.has_spent(&self.budget);
-        }
-        self.past().reason_against(failed.module.digest()).is_some()
-    }
-
-    /// Whether another module serves now in place of this one, which failed at
-    /// a request at which the other does not.
-    async fn goes_back(
-        &self,
-        failed: &Arc<Active>,
-        cause: &CallError,
-        request: &Arc<ModuleRequest>,
-        state: &StateReader,
-    ) -> bool {
-        let previous = self.past().previous.clone();
-        if let Some(previous) = previous
-            && Arc::ptr_eq(&self.active(), failed)
-            && self.cache.ask(&previous, Arc::clone(request), state).await.is_err()
-        {
-            return false;
-        }
+    /// Puts the module before back into service in place of this one, where that
+    /// still serves.
+    fn go_back(&self, failed: &Arc<Active>, cause: &CallError) {
         let mut past = self.past();
         if !Arc::ptr_eq(&self.active(), failed) {
-            return true;
+            return;
         }
-        let Some(previous) = past.previous.take() else { return false };
+        let Some(previous) = past.previous.take() else { return };
         let (runs, faults) = (failed.runs(), failed.faults());
         let cause = one_line(&cut(&cause.to_string()));
         let reason = format!("it failed {faults} times in {runs} runs, at last because {cause}");
@@ -362,7 +393,6 @@ impl Mount {
         }
         past.barred.push((failed.module.digest(), reason));
         self.put(Arc::new(Active::first(previous, self.is_extension())));
-        true
     }
 
     pub(super) fn candidate(&self) -> MutexGuard<'_, Option<CandidateStatus>> {

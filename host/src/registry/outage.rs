@@ -1,6 +1,10 @@
-//! An extension that is out of service because it failed too often. It is
-//! looked at again from time to time, aside from clients, and put back when it
-//! answers.
+//! An extension that is out of service because it fails at most of what it is asked:
+//! a circuit breaker that is open.
+//!
+//! Only runs are refused; what is remembered and still current is served. Requests of
+//! a kind that it has answered lately still run, as do others now and then, one at a
+//! time. It is back when it answers one of those, or when it answers aside from
+//! clients, where it is looked at from time to time.
 
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -10,6 +14,7 @@ use tracing::{error, info, warn};
 
 use super::active::Active;
 use super::mount::Mount;
+use super::window::Kind;
 use crate::backoff::Backoff;
 use crate::module::CallError;
 use crate::state::StateReader;
@@ -19,12 +24,28 @@ use crate::text::{cut, one_line};
 /// trusted as at first.
 pub(super) const LONGEST_WAIT: Duration = Duration::from_mins(5);
 
+/// The time between two requests of clients that are run to see what comes of it,
+/// and the least time until the module is back.
+const BETWEEN_TRIALS: Duration = Duration::from_secs(1);
+
 /// Why there is no service, and until when at least.
 #[derive(Debug, Clone)]
 pub(super) struct Outage {
     pub(super) reason: String,
     /// When it is looked at again.
     pub(super) next: Instant,
+    begin: Instant,
+    /// When the next request of a client is run, and whether one is.
+    next_trial: Instant,
+    is_tried: bool,
+}
+
+/// A client's request that is run while its module is out of service.
+pub(super) struct Trial {
+    mount: Arc<Mount>,
+    failed: Arc<Active>,
+    /// Whether it is of a kind of which nothing is known.
+    is_the_only_one: bool,
 }
 
 impl Outage {
@@ -35,6 +56,30 @@ impl Outage {
 }
 
 impl Mount {
+    /// Whether a request is run while its module is out of service, or how long its
+    /// client should wait. Nothing where the module is in service by now.
+    pub(super) fn try_out(
+        self: &Arc<Self>,
+        failed: &Arc<Active>,
+        kind: Kind,
+    ) -> Result<Option<Trial>, Duration> {
+        let mut outage = self.outage();
+        let Some(known) = outage.as_mut() else { return Ok(None) };
+        if failed.is_known_to_fail(kind, self.budget()) {
+            return Err(known.retry_after());
+        }
+        let is_the_only_one = !failed.is_known_to_answer(kind);
+        if is_the_only_one {
+            let now = Instant::now();
+            if known.is_tried || now < known.next_trial {
+                return Err(known.next_trial.saturating_duration_since(now));
+            }
+            (known.is_tried, known.next_trial) = (true, now + BETWEEN_TRIALS);
+        }
+        let (mount, failed) = (Arc::clone(self), Arc::clone(failed));
+        Ok(Some(Trial { mount, failed, is_the_only_one }))
+    }
+
     /// Takes an extension out of service that failed too often; where it is out
     /// by now, or another is there, that stays so.
     pub(super) fn take_out(
@@ -58,11 +103,38 @@ impl Mount {
             ?module,
             "the extension is taken out of service, and looked at again in {wait:?}: {reason}"
         );
-        *outage = Some(Outage { reason, next: Instant::now() + wait });
+        let begin = Instant::now();
+        let (next, next_trial) = (begin + wait, begin + BETWEEN_TRIALS);
+        *outage = Some(Outage { reason, next, begin, next_trial, is_tried: false });
         self.set_out(true);
         // Whoever waits holds nothing of what may be gone by then.
         let (mount, failed, state) = (Arc::downgrade(self), Arc::downgrade(failed), state.clone());
         tokio::spawn(bring_back(mount, failed, state, backoff, wait));
+    }
+}
+
+impl Trial {
+    /// The module has answered: it is back in service. Not at once, or it would go in
+    /// and out as often as it is asked.
+    pub(super) fn succeeded(self) {
+        let is_over = |outage: &Outage| outage.begin.elapsed() >= BETWEEN_TRIALS;
+        let mount = &self.mount;
+        if mount.outage().as_ref().is_some_and(is_over) {
+            let backoff = self.failed.backoff(mount.budget());
+            if mount.put_back(&self.failed, backoff) {
+                info!(mount = %mount.path(), "the extension answers, and is back in service");
+            }
+        }
+    }
+}
+
+impl Drop for Trial {
+    fn drop(&mut self) {
+        if self.is_the_only_one
+            && let Some(outage) = self.mount.outage().as_mut()
+        {
+            outage.is_tried = false;
+        }
     }
 }
 

@@ -22,8 +22,20 @@ pub type Outcome = Result<Arc<Answer>, Arc<CallError>>;
 pub(super) struct Landed {
     pub(super) outcome: Outcome,
     pub(super) began: Generation,
-    /// The request that the module was called with.
+    /// The request that was run, or would have been.
     pub(super) request: Arc<ModuleRequest>,
+}
+
+impl Landed {
+    /// Whether a failure of this run is that of another request under the same key,
+    /// too. What a failed run has read is not known, so only an identical request is
+    /// known to fail in the same way. A request that was turned away before it ran
+    /// says nothing but how full the queue is, which holds for all.
+    pub(super) fn fails_for(&self, request: &ModuleRequest) -> bool {
+        let was_not_run = |error: &Arc<CallError>| matches!(**error, CallError::Overloaded);
+        self.outcome.as_ref().is_err_and(was_not_run)
+            || (self.request.target == request.target && self.request.headers == request.headers)
+    }
 }
 
 type Run = BoxFuture<'static, Landed>;

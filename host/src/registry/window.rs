@@ -1,0 +1,333 @@
+//! The failures of a module within a time, rated against all that it is asked.
+//!
+//! Requests are told apart by their method and path. The query and the headers do
+//! not count, or one client could make as many failures of one request as it likes.
+
+use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasher, RandomState};
+use std::sync::LazyLock;
+use std::time::Instant;
+
+use super::budget::FaultBudget;
+use crate::module::ModuleRequest;
+
+/// The kinds of requests that are kept, at most. More say nothing more.
+const MAX_KINDS: usize = 512;
+
+/// The parts of the time in which runs are counted.
+const PARTS: u32 = 10;
+
+/// The keys of this process: a client cannot make two kinds look like one.
+static HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+
+/// Requests of one method and path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Kind(u64);
+
+/// The runs of a module, and those of them that failed, since it came into service.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Runs {
+    pub(super) all: u64,
+    pub(super) failed: u64,
+}
+
+/// What a module was asked within the time of a budget.
+#[derive(Debug, Default)]
+pub(super) struct FailureWindow {
+    kinds: HashMap<Kind, Seen>,
+    /// The counts at the beginning of each part of the time.
+    parts: VecDeque<(Instant, Runs)>,
+}
+
+/// What is known of a kind of request.
+#[derive(Debug, Clone, Copy, Default)]
+struct Seen {
+    /// When the module last answered one, and when it last failed at one.
+    answered: Option<Instant>,
+    failed: Option<Instant>,
+    /// What the module before did where this one failed.
+    before: Option<Before>,
+}
+
+/// What the module before does with a request at which this one fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Before {
+    Answers,
+    Fails,
+}
+
+impl Kind {
+    pub(super) fn of(request: &ModuleRequest) -> Self {
+        Self(HASHER.hash_one((&request.method, request.target.path())))
+    }
+}
+
+impl FailureWindow {
+    /// The module has answered. `runs` counts that.
+    pub(super) fn answered(&mut self, kind: Kind, runs: Runs, budget: &FaultBudget, now: Instant) {
+        let all = runs.all.saturating_sub(1);
+        self.advance(Runs { all, ..runs }, budget, now);
+        if let Some(seen) = self.seen(kind) {
+            seen.answered = Some(now);
+        }
+    }
+
+    /// The module has failed. `runs` counts that.
+    pub(super) fn failed(&mut self, kind: Kind, runs: Runs, budget: &FaultBudget, now: Instant) {
+        let (all, failed) = (runs.all.saturating_sub(1), runs.failed.saturating_sub(1));
+        self.advance(Runs { all, failed }, budget, now);
+        if let Some(seen) = self.seen(kind) {
+            seen.failed = Some(now);
+        }
+    }
+
+    /// Whether it is worth asking the module before the same: it was not asked one
+    /// of this kind, as far as is known.
+    pub(super) fn wants_comparison(&self, kind: Kind) -> bool {
+        self.kinds.get(&kind).is_some_and(|seen| seen.before.is_none())
+    }
+
+    /// Notes what the module before did.
+    pub(super) fn compared(&mut self, kind: Kind, before: Before) {
+        if let Some(seen) = self.kinds.get_mut(&kind) {
+            seen.before = Some(before);
+        }
+    }
+
+    /// How many kinds of requests the module fails at which the one before answers.
+    pub(super) fn regressions(&self) -> usize {
+        self.kinds.values().filter(|seen| seen.before == Some(Before::Answers)).count()
+    }
+
+    /// Whether the module fails at most of what it is asked: at enough kinds of
+    /// requests, at a large enough share of all kinds, and in a large enough share of
+    /// all runs.
+    pub(super) fn is_failing(&self, runs: Runs, budget: &FaultBudget, now: Instant) -> bool {
+        let failing = self.kinds.values().filter(|seen| seen.is_failing(budget, now)).count();
+        let since = self.parts.front().map_or(Runs::default(), |(_, runs)| *runs);
+        let failed = runs.failed.saturating_sub(since.failed);
+        failing >= budget.faults as usize
+            && budget.is_rate_reached(failing as u64, self.kinds.len() as u64)
+            && budget.is_rate_reached(failed, runs.all.saturating_sub(since.all))
+    }
+
+    /// Whether the module has failed at requests of this kind and answered none.
+    pub(super) fn is_known_to_fail(&self, kind: Kind, budget: &FaultBudget, now: Instant) -> bool {
+        self.kinds.get(&kind).is_some_and(|seen| seen.is_failing(budget, now))
+    }
+
+    /// Whether the module has answered the last request of this kind.
+    pub(super) fn is_known_to_be_answered(&self, kind: Kind) -> bool {
+        self.kinds.get(&kind).is_some_and(|seen| seen.answered > seen.failed)
+    }
+
+    /// Forgets what is too long ago.
+    fn advance(&mut self, runs: Runs, budget: &FaultBudget, now: Instant) {
+        let part = budget.within / PARTS;
+        if self.parts.back().is_some_and(|(start, _)| now.duration_since(*start) < part) {
+            return;
+        }
+        self.parts.push_back((now, runs));
+        // The first part is the one that the time begins in.
+        let is_over = |start: &Instant| now.duration_since(*start) > budget.within;
+        while self.parts.get(1).is_some_and(|(start, _)| is_over(start)) {
+            self.parts.pop_front();
+        }
+        if self.parts.len() == 2 && self.parts.front().is_some_and(|(start, _)| is_over(start)) {
+            self.parts.pop_front();
+        }
+        self.kinds.retain(|_, seen| {
+            is_recent(seen.answered, budget, now) || is_recent(seen.failed, budget, now)
+        });
+    }
+
+    fn seen(&mut self, kind: Kind) -> Option<&mut Seen> {
+        if self.kinds.len() >= MAX_KINDS && !self.kinds.contains_key(&kind) {
+            return None;
+        }
+        Some(self.kinds.entry(kind).or_default())
+    }
+}
+
+impl Seen {
+    /// Whether the module has failed and not answered within the time.
+    fn is_failing(&self, budget: &FaultBudget, now: Instant) -> bool {
+        is_recent(self.failed, budget, now) && !is_recent(self.answered, budget, now)
+    }
+}
+
+fn is_recent(time: Option<Instant>, budget: &FaultBudget, now: Instant) -> bool {
+    time.is_some_and(|time| now.duration_since(time) <= budget.within)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Before, FailureWindow, FaultBudget, Kind, MAX_KINDS, Runs};
+    use crate::module::ModuleRequest;
+    use std::time::{Duration, Instant};
+
+    /// A module that is asked, and a clock.
+    struct Asked {
+        window: FailureWindow,
+        runs: Runs,
+        start: Instant,
+        seconds: f64,
+    }
+
+    impl Asked {
+        fn new() -> Self {
+            let (window, runs) = (FailureWindow::default(), Runs::default());
+            Self { window, runs, start: Instant::now(), seconds: 0.0 }
+        }
+
+        fn now(&self) -> Instant {
+            self.start + Duration::from_secs_f64(self.seconds)
+        }
+
+        fn answers(&mut self, kind: u64) {
+            self.runs.all += 1;
+            self.window.answered(Kind(kind), self.runs, &FaultBudget::default(), self.now());
+        }
+
+        /// Whether it is failing then.
+        fn fails(&mut self, kind: u64) -> bool {
+            (self.runs.all, self.runs.failed) = (self.runs.all + 1, self.runs.failed + 1);
+            let budget = FaultBudget::default();
+            self.window.failed(Kind(kind), self.runs, &budget, self.now());
+            self.window.is_failing(self.runs, &budget, self.now())
+        }
+    }
+
+    fn request(method: &str, target: &str, header: Option<&str>) -> ModuleRequest {
+        let header = header.map(|value| (http::header::ACCEPT, value.parse().unwrap()));
+        ModuleRequest {
+            method: method.parse().unwrap(),
+            target: target.parse().unwrap(),
+            headers: header.into_iter().collect(),
+        }
+    }
+
+    #[test]
+    fn a_module_that_fails_at_all_that_it_is_asked_is_failing_after_few_requests() {
+        let mut asked = Asked::new();
+        let found: Vec<_> = (0..6).map(|kind| asked.fails(kind)).collect();
+        assert_eq!(found, [false, false, false, false, true, true]);
+    }
+
+    #[test]
+    fn one_kind_of_request_is_one_however_often_it_comes() {
+        let mut asked = Asked::new();
+        assert!((0..10_000).all(|_| !asked.fails(1)));
+    }
+
+    #[test]
+    fn queries_and_headers_make_no_other_kind_but_methods_and_paths_do() {
+        let kind = |request| Kind::of(&request);
+        let page = kind(request("GET", "/a", None));
+        assert_eq!(page, kind(request("GET", "/a?1", None)));
+        assert_eq!(page, kind(request("GET", "/a", Some("x"))));
+        assert_ne!(page, kind(request("POST", "/a", None)));
+        assert_ne!(page, kind(request("GET", "/b", None)));
+    }
+
+    #[test]
+    fn failures_are_rated_against_runs() {
+        let mut asked = Asked::new();
+        for _ in 0..20 {
+            asked.answers(100);
+        }
+        assert!((0..19).all(|kind| !asked.fails(kind)));
+        assert!(asked.fails(19), "20 of 40");
+    }
+
+    #[test]
+    fn failures_are_rated_against_kinds_of_requests() {
+        let mut asked = Asked::new();
+        for kind in 100..110 {
+            asked.answers(kind);
+        }
+        // One client can make as many runs as it likes.
+        assert!((0..1_000).all(|turn| !asked.fails(turn % 9)));
+        assert!(asked.fails(9));
+    }
+
+    #[test]
+    fn a_kind_that_is_also_answered_is_not_held_against_the_module() {
+        let mut asked = Asked::new();
+        for kind in 0..10 {
+            asked.answers(kind);
+        }
+        assert!((0..100).all(|turn| !asked.fails(turn % 10)));
+        let budget = FaultBudget::default();
+        assert!(!asked.window.is_known_to_fail(Kind(0), &budget, asked.now()));
+    }
+
+    #[test]
+    fn what_was_answered_before_the_failures_counts_and_what_is_long_ago_does_not() {
+        let mut asked = Asked::new();
+        for turn in 0..90 {
+            asked.seconds = f64::from(turn) / 10.0;
+            asked.answers(100);
+        }
+        assert!((0..20).all(|kind| !asked.fails(kind)), "20 of 110 within 10 s");
+        // It was answered until then, and is not any more.
+        asked.seconds = 60.0;
+        let found: Vec<_> = (0..5).map(|kind| asked.fails(kind)).collect();
+        assert_eq!(found, [false, false, false, false, true]);
+    }
+
+    #[test]
+    fn a_module_that_fails_from_now_on_is_failing_when_its_last_answers_are_long_ago() {
+        let mut asked = Asked::new();
+        for kind in 0..5 {
+            asked.answers(kind);
+        }
+        let mut is_failing = false;
+        for turn in 0..40 {
+            asked.seconds = 0.1 + f64::from(turn) / 2.0;
+            for kind in 0..5 {
+                is_failing = asked.fails(kind);
+            }
+            assert_eq!(is_failing, asked.seconds > 10.0, "{} s", asked.seconds);
+        }
+    }
+
+    #[test]
+    fn failures_that_are_far_apart_are_none_of_that() {
+        let mut asked = Asked::new();
+        for kind in 0..100 {
+            asked.seconds += 2.6;
+            assert!(!asked.fails(kind));
+        }
+    }
+
+    #[test]
+    fn a_kind_is_compared_with_the_module_before_once() {
+        let mut asked = Asked::new();
+        assert!(!asked.window.wants_comparison(Kind(1)));
+        asked.fails(1);
+        assert!(asked.window.wants_comparison(Kind(1)));
+        asked.window.compared(Kind(1), Before::Fails);
+        asked.fails(1);
+        assert!(!asked.window.wants_comparison(Kind(1)));
+        assert_eq!(asked.window.regressions(), 0);
+        asked.fails(2);
+        asked.window.compared(Kind(2), Before::Answers);
+        assert_eq!(asked.window.regressions(), 1);
+    }
+
+    #[test]
+    fn what_is_kept_is_bounded() {
+        let mut asked = Asked::new();
+        for kind in 0..10_000 {
+            asked.answers(kind);
+        }
+        assert_eq!(asked.window.kinds.len(), MAX_KINDS);
+        for _ in 0..1_000 {
+            asked.seconds += 0.5;
+            asked.answers(1);
+        }
+        assert!(asked.window.parts.len() <= 12, "{}", asked.window.parts.len());
+        assert_eq!(asked.window.kinds.len(), 1);
+    }
+}

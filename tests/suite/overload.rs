@@ -1,0 +1,112 @@
+//! Does a server that has more to do than it can do blame its modules for that?
+
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use bytesize::ByteSize;
+use futures_util::future::join_all;
+use relayer_rest_host::module::{CallError, Limits, Module};
+use relayer_rest_host::registry::{Mount, Registry};
+use relayer_rest_host::state::StatePublisher;
+use relayer_rest_tests::client::Client;
+use relayer_rest_tests::component;
+use relayer_rest_tests::server::{TestServer, engine, request};
+
+fn limits() -> Limits {
+    Limits {
+        time: Duration::from_mins(10),
+        concurrency: 1_000,
+        memory: ByteSize::mib(1),
+        response_cache: ByteSize::b(0),
+        ..Limits::default()
+    }
+}
+
+fn processors() -> usize {
+    thread::available_parallelism().map_or(1, Into::into)
+}
+
+/// Asks a module so often at once.
+async fn ask(module: &Module, count: usize) -> Vec<Result<(), CallError>> {
+    let snapshot = StatePublisher::new().reader().snapshot();
+    let runs = (0..count).map(|number| {
+        let (module, snapshot) = (module.clone(), Arc::clone(&snapshot));
+        let request = request("GET", &format!("/{number}"), &[]);
+        tokio::spawn(async move { module.place().await?.handle(request, snapshot).await.map(drop) })
+    });
+    join_all(runs).await.into_iter().map(Result::unwrap).collect()
+}
+
+/// Forty guests for each processor have to wait for forty times as long as one alone.
+#[tokio::test]
+async fn the_time_in_which_a_guest_waits_for_a_processor_is_not_its_own() {
+    let component = component::that_takes(20_000_000);
+    let module = |limits: &Limits| Module::from_bytes(&engine(limits), "slow", &component).unwrap();
+    let start = Instant::now();
+    ask(&module(&limits()), 1).await.remove(0).unwrap();
+    let alone = start.elapsed();
+    let patient = Limits { time: 20 * alone, queue_wait: Duration::from_mins(10), ..limits() };
+    let module = module(&patient);
+    for answer in ask(&module, 40 * processors()).await {
+        answer.unwrap();
+    }
+    assert_eq!(module.failures().faults(), 0);
+}
+
+#[tokio::test]
+async fn a_request_that_waits_for_a_processor_for_too_long_is_turned_away() {
+    let limits =
+        Limits { time: Duration::from_millis(500), queue_wait: Duration::ZERO, ..limits() };
+    let component = component::of_handler("(loop br 0) unreachable");
+    let module = Module::from_bytes(&engine(&limits), "spins", &component).unwrap();
+    let count = 8 * processors();
+    let errors: Vec<_> =
+        ask(&module, count).await.into_iter().map(|answer| answer.unwrap_err()).collect();
+    let starved = errors.iter().filter(|error| matches!(error, CallError::Starved(_))).count();
+    let timed_out = errors.iter().filter(|error| matches!(error, CallError::Timeout(_))).count();
+    assert_eq!(starved + timed_out, count, "{errors:?}");
+    // No more can have had a processor to themselves.
+    assert!(timed_out <= processors(), "{timed_out} of {count}");
+    let failures = module.failures();
+    assert_eq!((failures.faults(), failures.turned_away), (timed_out as u64, starved as u64));
+}
+
+/// One thread has the sockets, and 300 clients want more than the processors have.
+#[tokio::test]
+async fn probes_are_answered_whatever_else_an_extension_is_asked() {
+    let api = Module::embedded(&engine(&Limits::default())).unwrap();
+    let limits = Limits { time: Duration::from_millis(150), ..Limits::default() };
+    let component = component::that_takes_but_at_livez(40_000_000);
+    let tool = Module::from_bytes(&engine(&limits), "tool", &component).unwrap().named("tool");
+    let tool = Mount::extension("/ext/tool".parse().unwrap(), tool);
+    let server = TestServer::of_registry(Registry::new(Mount::api(api)).with(tool).unwrap()).await;
+    let mut probe = server.connect().await;
+    assert_eq!(probe.get("/ext/tool/livez").await.status, 204);
+    let address = server.address;
+    let clients = (0..300).map(|client| {
+        tokio::spawn(async move {
+            let mut http = Client::http1(address).await;
+            for round in 0..2 {
+                let answer = http.get(&format!("/ext/tool/work/{client}/{round}")).await;
+                if answer.status != 204 {
+                    assert_eq!(answer.error_name(), "Overloaded");
+                    assert_eq!(answer.header("retry-after"), "1");
+                }
+            }
+        })
+    });
+    let clients: Vec<_> = clients.collect();
+    let mut probes = 0;
+    while clients.iter().any(|client| !client.is_finished()) {
+        assert_eq!(probe.get("/ext/tool/livez").await.status, 204);
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        probes += 1;
+    }
+    assert!(probes > 0);
+    for client in clients {
+        client.await.unwrap();
+    }
+    let status = server.registry.at("/ext/tool").unwrap().status();
+    assert_eq!((status.outage, status.module.failures.faults()), (None, 0));
+}
