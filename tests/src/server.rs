@@ -10,7 +10,7 @@ use relayer_rest_host::module::{Engine, Limits, Module, ModuleRequest};
 use relayer_rest_host::registry::{Candidate, Mount, Registry, Source, SwapReport};
 use relayer_rest_host::state::hermes_config::HermesConfig;
 use relayer_rest_host::state::{StatePublisher, Upstream, sample};
-use relayer_rest_host::{HttpLimits, Server};
+use relayer_rest_host::{ConnectionTally, HttpLimits, Server};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -52,6 +52,8 @@ pub struct TestServer {
     pub publisher: StatePublisher,
     /// The modules that serve it.
     pub registry: Arc<Registry>,
+    /// Its connections, counted.
+    pub connections: ConnectionTally,
     stop: oneshot::Sender<()>,
     serving: JoinHandle<()>,
 }
@@ -112,8 +114,9 @@ impl TestServer {
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel();
         let server = set(Server::of(Arc::clone(&registry), publisher.reader()));
+        let connections = server.connections();
         let serving = tokio::spawn(server.serve(listener, async { drop(stopped.await) }));
-        Self { address, publisher, registry, stop, serving }
+        Self { address, publisher, registry, connections, stop, serving }
     }
 
     /// The embedded module, on what a relayer answers.
