@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use hyper::header::HeaderName;
 use relayer_rest_host::conformance::Dialect;
+use relayer_rest_host::control::ConnectionTally;
 use relayer_rest_host::module::{Engine, Limits, Module, ModuleRequest};
 use relayer_rest_host::registry::{Candidate, Mount, Registry, Source, SwapReport};
 use relayer_rest_host::state::hermes_config::HermesConfig;
 use relayer_rest_host::state::{StatePublisher, Upstream, sample};
-use relayer_rest_host::{ConnectionTally, HttpLimits, Server};
+use relayer_rest_host::{HttpLimits, Server};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;

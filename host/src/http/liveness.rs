@@ -187,6 +187,11 @@ impl Liveness {
         self.sending.load(Relaxed) > 0
     }
 
+    /// Returns whether there was no request yet.
+    pub(super) fn is_unused(&self) -> bool {
+        self.asked.load(Relaxed) == NEVER
+    }
+
     /// Returns whether the client has ever taken a part of a response.
     pub(super) fn is_proven(&self) -> bool {
         self.is_proven.load(Relaxed)

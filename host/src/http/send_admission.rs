@@ -28,10 +28,13 @@ const STREAM: usize = 4 << 10;
 /// Headers take this much besides their names and values.
 const HEADER: usize = 128;
 
-/// Responses may wait for memory with this many bytes of bodies, and for this
-/// long: until all connections that take nothing count as stalled.
-const WAITING: usize = 16 << 20;
-const WAIT: Duration = Duration::from_secs(4);
+/// Responses may wait for memory with this many bytes of bodies, those of clients
+/// that have taken a response before apart from others, and for this many seconds
+/// of the server's clock: until all connections that take nothing count as
+/// stalled. The clock stands still while the server ends.
+const WAITING: usize = 8 << 20;
+const WAIT: u32 = 4;
+const MAX_WAIT: Duration = Duration::from_secs(10);
 
 /// How often a waiting response looks for connections that are stalled by now.
 const LOOK: Duration = Duration::from_millis(250);
@@ -43,15 +46,15 @@ pub(super) struct SendAdmission {
     budget: Arc<SendBudget>,
     roster: Arc<Roster>,
     limit: usize,
-    /// KiB of bodies that wait.
-    waiting: Semaphore,
+    /// KiB of bodies that wait: of new clients, and of proven ones.
+    waiting: [Semaphore; 2],
     refusals: LogRate,
 }
 
 impl SendAdmission {
     pub(super) fn new(budget: Arc<SendBudget>, roster: Arc<Roster>, limit: ByteSize) -> Self {
         let limit = usize::try_from(limit.as_u64()).unwrap_or(usize::MAX);
-        let waiting = Semaphore::new(WAITING >> 10);
+        let waiting = [(); 2].map(|()| Semaphore::new(WAITING >> 10));
         Self { budget, roster, limit, waiting, refusals: LogRate::new(1) }
     }
 
@@ -64,9 +67,10 @@ impl SendAdmission {
     ) -> Option<Handling> {
         let size: usize =
             headers.iter().map(|(name, value)| name.as_str().len() + value.len() + HEADER).sum();
-        let reservation = self.budget.reserve(STREAM + size, self.limit);
+        let ceiling = self.ceiling(liveness.is_proven() || liveness.is_unused());
+        let reservation = self.budget.reserve(STREAM + size, ceiling);
         if reservation.is_none() {
-            self.evict(STREAM + size, self.limit);
+            self.evict(STREAM + size, ceiling);
             self.log_refusal(STREAM + size);
         }
         reservation.map(|reservation| liveness.begins_one(reservation))
@@ -79,7 +83,7 @@ impl SendAdmission {
         request: &mut Option<Reservation>,
         body: &Bytes,
     ) -> Option<Held> {
-        let ceiling = self.ceiling(liveness, body.len());
+        let ceiling = self.ceiling_of_body(liveness, body.len());
         let reservation = self.budget.reserve_body(body, ceiling)?;
         Some(Held::new(Sending::new(liveness, body.len()), reservation, request.take()))
     }
@@ -93,33 +97,41 @@ impl SendAdmission {
     ) -> Option<Held> {
         let size = body.len();
         // One with responses that were never taken would only pile up more.
-        let may_wait = liveness.is_proven() || !liveness.is_sending();
+        let is_proven = liveness.is_proven();
+        let may_wait = is_proven || !liveness.is_sending();
+        let waiting = &self.waiting[usize::from(is_proven)];
         let turn = u32::try_from(size.clamp(MIN_WAITING, WAITING) >> 10).unwrap_or(u32::MAX);
-        let turn = self.waiting.try_acquire_many(turn).ok().filter(|_| may_wait);
-        let (deadline, waiter) = (Instant::now() + WAIT, self.budget.waiter());
+        let turn = waiting.try_acquire_many(turn).ok().filter(|_| may_wait);
+        let clock = self.roster.clock();
+        let start = clock.now();
+        let deadline = Instant::now() + MAX_WAIT;
+        let waiter = self.budget.waiter();
         loop {
             let mut released = std::pin::pin!(waiter.released());
             released.as_mut().enable();
             if let Some(held) = self.try_admit(liveness, request, body) {
                 return Some(held);
             }
-            self.evict(size, self.ceiling(liveness, size));
-            let left = deadline.saturating_duration_since(Instant::now());
-            if turn.is_none() || left.is_zero() {
+            self.evict(size, self.ceiling_of_body(liveness, size));
+            let is_over = clock.now().saturating_sub(start) > WAIT || Instant::now() >= deadline;
+            if turn.is_none() || is_over {
                 self.log_refusal(size);
                 return None;
             }
-            timeout(left.min(LOOK), released).await.ok();
+            timeout(LOOK, released).await.ok();
         }
     }
 
-    /// Returns how many bytes there may be with one more response of this
-    /// connection. Some are kept for requests, and some for clients that have
-    /// shown that they take their responses, or hold next to nothing: new ones
-    /// that take nothing cannot keep them out until they count as stalled.
-    fn ceiling(&self, liveness: &Liveness, bytes: usize) -> usize {
-        let is_preferred = liveness.is_proven() || bytes <= SHARED_FROM && !liveness.is_sending();
-        self.limit - self.limit / if is_preferred { 32 } else { 8 }
+    /// Returns how many bytes there may be with one more response. Some are kept
+    /// for clients that have shown that they take their responses, or hold next to
+    /// nothing: new ones that take nothing cannot keep them out until they count as
+    /// stalled.
+    fn ceiling(&self, is_preferred: bool) -> usize {
+        if is_preferred { self.limit } else { self.limit - self.limit / 8 }
+    }
+
+    fn ceiling_of_body(&self, liveness: &Liveness, bytes: usize) -> usize {
+        self.ceiling(liveness.is_proven() || bytes <= SHARED_FROM && !liveness.is_sending())
     }
 
     fn evict(&self, bytes: usize, ceiling: usize) {

@@ -92,7 +92,7 @@ impl SendBudget {
 
     fn add(&self, bytes: usize, ceiling: usize) -> bool {
         let sum = |used: usize| used.checked_add(bytes).filter(|sum| *sum <= ceiling);
-        self.used.fetch_update(SeqCst, SeqCst, sum).is_ok()
+        bytes == 0 || self.used.fetch_update(SeqCst, SeqCst, sum).is_ok()
     }
 
     fn release(&self, bytes: usize) {
