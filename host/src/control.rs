@@ -53,6 +53,12 @@ pub struct ConnectionStatus {
     pub accepted: u64,
     /// Those for which there was no room.
     pub refused: u64,
+    /// Connections that were closed to make room for others.
+    #[serde(default)]
+    pub evicted: u64,
+    /// Bytes of responses that clients have not taken yet.
+    #[serde(default)]
+    pub unsent: u64,
 }
 
 /// A module was put back.

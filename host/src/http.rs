@@ -4,7 +4,8 @@
 //! |---|---|
 //! | `server.rs` | accepts connections, and ends when it is told to |
 //! | `limits.rs` | what clients may have of the sockets |
-//! | `open.rs` | the connections that are open |
+//! | `open.rs` | accepts connections up to their number |
+//! | `roster.rs` | the connections that are open, and which of them make room |
 //! | `connection.rs` | one connection |
 //! | `connection_tally.rs` | how many there are, and were |
 //! | `liveness.rs` | what each connection is doing, and when it is to end |
@@ -12,6 +13,8 @@
 //! | `cancelled.rs` | what a connection's client has cancelled, and when that is too much |
 //! | `headless.rs` | answers to what has no head, in place of the library's own |
 //! | `outgoing.rs` | the body of an answer, on its way |
+//! | `send_budget.rs` | the bytes of responses that clients have not taken yet |
+//! | `send_admission.rs` | admits responses within that budget |
 //! | `request_check.rs` | what is looked at before a request is anybody's |
 //! | `service.rs` | one request, from its head to its answer |
 //! | `reply.rs` | an answer, as this client wants it |
@@ -40,6 +43,9 @@ mod reply;
 mod report;
 mod request_check;
 mod request_id;
+mod roster;
+mod send_admission;
+mod send_budget;
 mod server;
 mod service;
 mod watched;

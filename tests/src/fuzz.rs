@@ -26,6 +26,8 @@ use relayer_rest_sdk::testing::MadeUp;
 use serde_json::Value;
 use tokio::runtime::Runtime;
 
+use crate::client::Client;
+use crate::http2 as frames;
 use crate::server::{TestServer, engine, request};
 
 /// Longer than a server may wait for a client.
@@ -35,11 +37,12 @@ const PATIENCE: Duration = Duration::from_secs(20);
 pub type Target = fn(&[u8]);
 
 /// All of them, by the names of their folders.
-pub const TARGETS: [(&str, Target); 7] = [
+pub const TARGETS: [(&str, Target); 8] = [
     ("config", config),
     ("upstream", upstream),
     ("router", router),
     ("request", http_request),
+    ("http2", http2),
     ("control", control),
     ("component", component),
     ("sections", sections::sections),
@@ -110,6 +113,56 @@ pub fn http_request(data: &[u8]) {
     drop((&stream).write_all(data));
     drop(stream.shutdown(Shutdown::Write));
     check_answer(&stream);
+}
+
+/// Frames of HTTP/2 after the preface. Each is made from its type, its flags, a
+/// stream and a length, and that many bytes: HEADERS are those of a valid request,
+/// or of whatever bytes.
+pub fn http2(data: &[u8]) {
+    static SERVER: LazyLock<(Runtime, TestServer)> = LazyLock::new(|| {
+        let runtime = Runtime::new().unwrap();
+        let server = runtime.block_on(TestServer::of_sample());
+        (runtime, server)
+    });
+    let (runtime, server) = &*SERVER;
+    let mut bytes = frames::PREFACE.to_vec();
+    let mut rest = data;
+    while let [kind, flags, stream, length, more @ ..] = rest {
+        let (payload, after) = more.split_at(more.len().min(usize::from(*length)));
+        rest = after;
+        let stream = u32::from(*stream);
+        bytes.extend(match (kind % 16, payload) {
+            (10, _) => frames::closed_window(),
+            (11, _) => {
+                let path =
+                    format!("/{}?{stream}", ["state", "version", "chains"][payload.len() % 3]);
+                frames::frame(frames::HEADERS, flags | 4, stream, &frames::request("GET", &path))
+            }
+            (12, _) => {
+                frames::frame(frames::HEADERS, 5, stream, &frames::request("HEAD", "/version"))
+            }
+            (13..=15, garbage) => garbage.to_vec(),
+            (kind, payload) => frames::frame(kind, *flags, stream, payload),
+        });
+    }
+    let stream = TcpStream::connect(server.address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    // It may be closed before it has all.
+    drop((&stream).write_all(&bytes));
+    drop(stream.shutdown(Shutdown::Write));
+    check_answer(&stream);
+    drop(stream);
+    runtime.block_on(async {
+        let mut client = Client::http2(server.address).await;
+        assert_eq!(client.get("/version").await.status, 200);
+        drop(client);
+        let all_released = async {
+            while server.connections.status().unsent > 0 {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, all_released).await.expect("all is released");
+    });
 }
 
 /// What somebody sends to the control socket.

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `server.rs` | a server in this process, on a free port |
 //! | `client.rs` | one connection to it, HTTP/1.1 or HTTP/2, or raw bytes |
+//! | `http2.rs` | frames of HTTP/2 as no library would send them |
 //! | `cargo.rs` | builds of modules |
 //! | `command.rs` | the command, as a process |
 //! | `relayer.rs` | a scripted relayer, that answers well or goes wrong as told |
@@ -25,6 +26,7 @@ pub mod client;
 pub mod command;
 pub mod component;
 pub mod fuzz;
+pub mod http2;
 pub mod load;
 pub mod measure;
 pub mod relayer;

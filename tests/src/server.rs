@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use hyper::header::HeaderName;
 use relayer_rest_host::conformance::Dialect;
+use relayer_rest_host::control::ConnectionTally;
 use relayer_rest_host::module::{Engine, Limits, Module, ModuleRequest};
 use relayer_rest_host::registry::{Candidate, Mount, Registry, Source, SwapReport};
 use relayer_rest_host::state::hermes_config::HermesConfig;
@@ -52,6 +53,8 @@ pub struct TestServer {
     pub publisher: StatePublisher,
     /// The modules that serve it.
     pub registry: Arc<Registry>,
+    /// Its connections, counted.
+    pub connections: ConnectionTally,
     stop: oneshot::Sender<()>,
     serving: JoinHandle<()>,
 }
@@ -112,8 +115,9 @@ impl TestServer {
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel();
         let server = set(Server::of(Arc::clone(&registry), publisher.reader()));
+        let connections = server.connections();
         let serving = tokio::spawn(server.serve(listener, async { drop(stopped.await) }));
-        Self { address, publisher, registry, stop, serving }
+        Self { address, publisher, registry, connections, stop, serving }
     }
 
     /// The embedded module, on what a relayer answers.

@@ -136,7 +136,7 @@ async fn the_status_counts_the_connections_of_clients() {
     let client = ControlClient::new(&serving.control);
     let status = async || client.status().await.unwrap();
     let counted = async |open, accepted, refused| {
-        let expected = ConnectionStatus { open, accepted, refused };
+        let expected = ConnectionStatus { open, accepted, refused, evicted: 0, unsent: 0 };
         while status().await.connections != Some(expected) {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
@@ -160,7 +160,7 @@ async fn the_status_counts_the_connections_of_clients() {
     one_more.read_to_end(&mut Vec::new()).await.unwrap();
     counted(2, 3, 1).await;
     let said = control(&serving, &["status"]).await.stdout;
-    assert!(said.contains("\nconnections: 2 open, 3 accepted, 1 refused\n/  api@"), "{said}");
+    assert!(said.contains("\nconnections: 2 open, 3 accepted, 1 refused, 0 evicted; 0 B not taken by clients\n/  api@"), "{said}");
 }
 
 #[tokio::test]

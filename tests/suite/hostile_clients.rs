@@ -1,16 +1,21 @@
 //! Does what a client does hurt nobody else?
 
 use std::collections::VecDeque;
+use std::fs;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::time::Duration;
 
 use bytesize::ByteSize;
 use relayer_rest_host::HttpLimits;
+use relayer_rest_host::control::ControlClient;
 use relayer_rest_host::module::{Limits, Module};
 use relayer_rest_host::registry::{Mount, Registry};
 use relayer_rest_host::state::sample;
 use relayer_rest_tests::client::{Client, raw};
+use relayer_rest_tests::command;
 use relayer_rest_tests::component;
+use relayer_rest_tests::http2;
 use relayer_rest_tests::server::{TestServer, engine};
 use relayer_rest_tests::watcher::Watcher;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -406,37 +411,234 @@ async fn who_takes_no_answers_is_asked_for_no_more_questions() {
     drop(asking.await.unwrap());
 }
 
-/// Nor may many of them fill the memory with what they do not take.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn where_too_much_waits_for_clients_the_slowest_are_closed() {
-    let body = component::of_response(200, &[], &vec![b'a'; 8 << 20]);
-    let module = Module::from_bytes(&engine(&Limits::default()), "large", &body).unwrap();
-    let limits = HttpLimits {
-        unsent: ByteSize::mib(40),
+/// Limits under which nothing but a lack of memory closes a connection.
+fn patient(unsent: ByteSize) -> HttpLimits {
+    HttpLimits {
+        unsent,
         stalled: Duration::from_hours(1),
         idle: Duration::from_hours(1),
         ..HttpLimits::default()
+    }
+}
+
+/// A server that answers each path with a body of its own.
+async fn server_of_bodies(size: usize, limits: HttpLimits) -> TestServer {
+    let body = component::of_response(200, &[], &vec![b'a'; size]);
+    // Modules turn nobody away: that is not what these tests are about.
+    let wait = Duration::from_hours(1);
+    let of_module = Limits { queue: 100_000, queue_wait: wait, ..Limits::default() };
+    let module = Module::from_bytes(&engine(&of_module), "large", &body).unwrap();
+    TestServer::with_limits(Registry::new(Mount::api(module)), limits).await
+}
+
+/// Waits until no response is held any more.
+async fn all_released(server: &TestServer) {
+    let released = async {
+        while server.connections.status().unsent > 0 {
+            sleep(Duration::from_millis(1)).await;
+        }
     };
-    let server = TestServer::with_limits(Registry::new(Mount::api(module)), limits).await;
+    timeout(SOON, released).await.expect("all is released");
+}
+
+/// Nor may many of them fill the memory with what they do not take.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn stalled_clients_of_http1_make_room_for_others() {
+    let server = server_of_bodies(8 << 20, patient(ByteSize::mib(40))).await;
     let mut streams = Vec::new();
-    for number in 0..10 {
+    let close = "connection: close\r\n";
+    for number in 0..4 {
         let mut stream = TcpStream::connect(server.address).await.unwrap();
-        stream.write_all(request(&format!("/{number}"), "").as_bytes()).await.unwrap();
+        stream.write_all(request(&format!("/{number}"), close).as_bytes()).await.unwrap();
+        while server.connections.status().unsent < (number + 1) * (8 << 20) {
+            sleep(Duration::from_millis(1)).await;
+        }
         streams.push(stream);
     }
-    sleep(Duration::from_secs(4)).await;
+    // There is room for four. One more waits until another makes room.
+    let answer = said(server.address, request("/more", close).as_bytes()).await;
+    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.len() > 8 << 20);
+    assert_eq!(server.connections.status().evicted, 1);
     let mut whole = 0;
     for stream in &mut streams {
-        let (mut taken, mut bytes) = (0, vec![0; 1 << 20]);
-        while taken < 8 << 20 {
-            match timeout(SOON, stream.read(&mut bytes)).await.unwrap() {
-                Ok(some @ 1..) => taken += some,
-                _ => break,
-            }
-        }
-        whole += usize::from(taken >= 8 << 20);
+        let mut answer = Vec::new();
+        timeout(SOON, stream.read_to_end(&mut answer)).await.unwrap().ok();
+        whole += u32::from(answer.len() > 8 << 20);
     }
-    assert!((1..=5).contains(&whole), "{whole} of 10 have their answer");
+    assert_eq!(whole, 3);
+    all_released(&server).await;
+}
+
+/// Clients of HTTP/2 that ask for distinct bodies and take none of them: the
+/// account never exceeds its limit, and an honest client is always answered.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn closed_windows_of_http2_hold_no_more_than_the_limit() {
+    let limit = ByteSize::mib(8);
+    let server = server_of_bodies(256 << 10, patient(limit)).await;
+    let (stop, mut stopped) = tokio::sync::oneshot::channel::<()>();
+    let connections = server.connections.clone();
+    let sampling = std::thread::spawn(move || {
+        let mut most = 0;
+        while stopped.try_recv() == Err(tokio::sync::oneshot::error::TryRecvError::Empty) {
+            most = most.max(connections.status().unsent);
+            std::thread::yield_now();
+        }
+        most
+    });
+    let mut honest = server.connect().await;
+    assert_eq!(honest.get("/honest").await.status, 200);
+    let mut hostile = Vec::new();
+    let mut asked = 0;
+    let until_evicted = async {
+        while server.connections.status().evicted == 0 || asked < 50 {
+            if hostile.len() < 60 {
+                let paths = (0..10).map(|path| format!("/{}/{path}", hostile.len()));
+                hostile.push(http2::stalled(server.address, paths).await);
+            }
+            let answer = honest.get(&format!("/honest/{asked}")).await;
+            assert_eq!((answer.status.as_u16(), answer.body.len()), (200, 256 << 10), "{asked}");
+            asked += 1;
+        }
+    };
+    timeout(4 * SOON, until_evicted).await.expect("those that take nothing are closed");
+    stop.send(()).unwrap();
+    let most = sampling.join().unwrap();
+    assert!(most <= limit.as_u64(), "{most} bytes wait for clients");
+    assert!(most > limit.as_u64() / 2, "only {most} bytes waited for clients");
+    drop(hostile);
+    all_released(&server).await;
+}
+
+/// Clients that take their answers, many at a time on each connection.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_honest_connection_of_http2_is_closed() {
+    let server = server(HttpLimits::default()).await;
+    let mut asking = Vec::new();
+    for _ in 0..4 {
+        let Client::Http2(sender) = Client::http2(server.address).await else { unreachable!() };
+        for stream in 0..25 {
+            let mut client = Client::Http2(sender.clone());
+            asking.push(tokio::spawn(async move {
+                let path = if stream % 5 == 0 { "/state" } else { "/version" };
+                for _ in 0..1_000 {
+                    assert_eq!(client.get(path).await.status, 200);
+                }
+            }));
+        }
+    }
+    for asking in asking {
+        asking.await.unwrap();
+    }
+    all_released(&server).await;
+    let status = server.connections.status();
+    assert_eq!((status.accepted, status.refused, status.evicted), (4, 0, 0));
+}
+
+/// Also with bodies that are larger than what the system takes at once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_honest_connection_of_http1_is_closed() {
+    let server = server_of_bodies(512 << 10, HttpLimits::default()).await;
+    let mut asking = Vec::new();
+    for number in 0..8 {
+        let mut client = server.connect().await;
+        asking.push(tokio::spawn(async move {
+            for request in 0..200 {
+                let path = format!("/{}", (number + request) % 4);
+                let answer = client.get(&path).await;
+                assert_eq!((answer.status.as_u16(), answer.body.len()), (200, 512 << 10));
+            }
+        }));
+    }
+    for asking in asking {
+        asking.await.unwrap();
+    }
+    all_released(&server).await;
+    let status = server.connections.status();
+    assert_eq!((status.accepted, status.refused, status.evicted), (8, 0, 0));
+}
+
+/// All connections that may be open take nothing: a new one gets its answer.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn connections_that_take_nothing_make_room_for_new_ones() {
+    for is_http2 in [true, false] {
+        let limits = HttpLimits { connections: 3, ..patient(ByteSize::gib(1)) };
+        let server = server_of_bodies(8 << 20, limits).await;
+        let mut stalled = Vec::new();
+        for number in 0..3 {
+            let path = format!("/{number}");
+            stalled.push(if is_http2 {
+                http2::stalled(server.address, [path].into_iter()).await
+            } else {
+                let mut stream = TcpStream::connect(server.address).await.unwrap();
+                stream.write_all(request(&path, "").as_bytes()).await.unwrap();
+                stream
+            });
+        }
+        while server.connections.status().unsent < 3 * (8 << 20) {
+            sleep(Duration::from_millis(1)).await;
+        }
+        // Not at once: they may be about to take something.
+        let head = request("/more", "connection: close\r\n");
+        let answered = async {
+            while !said(server.address, head.as_bytes()).await.starts_with("HTTP/1.1 200 OK\r\n") {
+                sleep(Duration::from_millis(10)).await;
+            }
+        };
+        timeout(SOON, answered).await.expect("one of them makes room");
+        assert_eq!(server.connections.status().evicted, 1, "HTTP/2: {is_http2}");
+        drop(stalled);
+        all_released(&server).await;
+    }
+}
+
+/// Connections of HTTP/2, each with as many requests as it may have, all for
+/// different bodies that no client takes, in the memory of a process of its own.
+#[cfg(target_os = "linux")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn hostile_connections_take_the_limit_and_little_for_each() {
+    const MIB: u64 = 1 << 20;
+    const CONNECTIONS: u64 = 300;
+    let files = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: files.maximum, ..files }).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let module = folder.path().join("large.wasm");
+    fs::write(&module, component::of_response(200, &[], &vec![b'a'; 256 << 10])).unwrap();
+    let settings = folder.path().join("settings.toml");
+    let text = "[module]\nfile = 'large.wasm'\ndialect = 'any'\n[http]\nunsent = '64MiB'\nidle = '1h'\nstalled = '1h'\n";
+    fs::write(&settings, text).unwrap();
+    let program = Path::new(env!("CARGO_BIN_EXE_relayer-rest-under-test"));
+    let args = ["--listen", "127.0.0.1:0", "--config", settings.to_str().unwrap()];
+    let mut serving = command::serve(program, &args).await;
+    serving.close_log();
+    let (address, process) = (serving.address(), serving.id());
+    let resident = || {
+        let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
+    };
+    let before = resident();
+    let (mut most, mut hostile) = (0, Vec::new());
+    for connection in 0..CONNECTIONS {
+        let paths = (0..100).map(|path| format!("/{connection}/{path}"));
+        hostile.push(http2::stalled(address, paths).await);
+        most = most.max(resident());
+    }
+    let control = ControlClient::new(&serving.control);
+    let runs = async || control.status().await.unwrap().mounts[0].module.runs;
+    let mut known = 0;
+    while known != runs().await {
+        known = runs().await;
+        for _ in 0..100 {
+            most = most.max(resident());
+            sleep(Duration::from_millis(5)).await;
+        }
+    }
+    let status = control.status().await.unwrap();
+    let unsent = status.connections.unwrap().unsent;
+    assert!(unsent > 32 * MIB && unsent <= 64 * MIB, "{status:?}");
+    // Streams and buffers of a connection, and what a process takes that serves.
+    let beside = CONNECTIONS * MIB / 2 + 64 * MIB;
+    assert!(most <= before + 64 * MIB + beside, "{most} bytes, and {before} before");
 }
 
 /// A request that is taken back leaves nothing behind that keeps its connection.

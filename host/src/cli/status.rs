@@ -2,6 +2,7 @@
 
 use std::time::{Duration, UNIX_EPOCH};
 
+use bytesize::ByteSize;
 use clap::Args;
 
 use super::control::ControlArgs;
@@ -60,8 +61,11 @@ fn text(status: &Status) -> Vec<String> {
         status.version, status.pid
     )];
     lines.extend(status.connections.map(|connections| {
-        let ConnectionStatus { open, accepted, refused } = connections;
-        format!("connections: {open} open, {accepted} accepted, {refused} refused")
+        let ConnectionStatus { open, accepted, refused, evicted, unsent } = connections;
+        let unsent = ByteSize::b(unsent);
+        format!(
+            "connections: {open} open, {accepted} accepted, {refused} refused, {evicted} evicted; {unsent} not taken by clients"
+        )
     }));
     lines.extend(status.mounts.iter().flat_map(mount));
     lines

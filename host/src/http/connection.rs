@@ -1,6 +1,5 @@
 //! One connection: HTTP/1.1 or HTTP/2, as the client begins.
 
-use std::convert::Infallible;
 use std::future::{Ready, poll_fn, ready};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -16,11 +15,15 @@ use tokio::net::TcpStream;
 use tracing::debug;
 
 use super::cancelled::Cancelled;
+use super::error::HostError;
 use super::limits::HttpLimits;
-use super::liveness::{Closing, Handling, Liveness};
+use super::liveness::{Closing, Handling, Liveness, Sending};
+use super::outgoing::{Held, Outgoing};
 use super::request_check;
+use super::send_admission::SendAdmission;
 use super::service::{Answered, Service};
 use super::watched::Watched;
+use crate::answer::{X_RELAYER_MODULE, X_REQUEST_ID};
 
 /// What all connections have.
 #[derive(Clone)]
@@ -28,15 +31,16 @@ pub(super) struct Connections {
     pub(super) service: Arc<Service>,
     pub(super) builder: Builder<TokioExecutor>,
     pub(super) limits: Arc<HttpLimits>,
+    pub(super) admission: Arc<SendAdmission>,
 }
 
-type Answering = Either<
-    Ready<Result<Answered, Infallible>>,
-    Pin<Box<dyn Future<Output = Result<Answered, Infallible>> + Send>>,
->;
+/// An answer, or why a request of HTTP/2 gets none.
+type Outcome = Result<Answered, h2::Error>;
+
+type Answering = Either<Ready<Outcome>, Pin<Box<dyn Future<Output = Outcome> + Send>>>;
 
 pub(super) async fn serve(stream: TcpStream, connections: Connections, liveness: Arc<Liveness>) {
-    let Connections { service, builder, limits } = connections;
+    let Connections { service, builder, limits, admission } = connections;
     if let Err(error) = prepare(&stream) {
         debug!(%error, "a connection is gone");
         return;
@@ -44,7 +48,7 @@ pub(super) async fn serve(stream: TcpStream, connections: Connections, liveness:
     let answer = service_fn({
         let liveness = Arc::clone(&liveness);
         let cancelled = Arc::new(Cancelled::new());
-        move |request| answer(&service, &limits, &liveness, &cancelled, request)
+        move |request| answer(&service, &limits, &admission, &liveness, &cancelled, request)
     });
     let stream = Watched::new(stream, Arc::clone(&liveness));
     let connection = builder.serve_connection(TokioIo::new(stream), answer);
@@ -79,33 +83,126 @@ fn prepare(stream: &TcpStream) -> std::io::Result<()> {
 }
 
 /// A request whose answer its connection waits for.
-enum Begun {
-    /// Of HTTP/1, which has one at a time.
-    One(Arc<Liveness>),
-    /// Of HTTP/2.
-    OfSeveral(Handling),
+struct Begun {
+    admission: Arc<SendAdmission>,
+    protocol: Protocol,
+}
+
+enum Protocol {
+    /// One request at a time.
+    Http1(Arc<Liveness>),
+    Http2(Handling),
 }
 
 impl Begun {
-    fn new(liveness: &Arc<Liveness>, version: Version) -> Self {
-        if version == Version::HTTP_2 {
-            return Self::OfSeveral(liveness.begins_one());
-        }
-        liveness.begins();
-        Self::One(Arc::clone(liveness))
+    /// Begins a request, or none of HTTP/2 that there is no memory for.
+    fn new<B>(
+        admission: &Arc<SendAdmission>,
+        liveness: &Arc<Liveness>,
+        request: &Request<B>,
+    ) -> Option<Self> {
+        let protocol = if request.version() == Version::HTTP_2 {
+            Protocol::Http2(admission.request(liveness, request.headers())?)
+        } else {
+            liveness.begins();
+            Protocol::Http1(Arc::clone(liveness))
+        };
+        Some(Self { admission: Arc::clone(admission), protocol })
     }
 
-    /// There is the answer.
-    fn done(self, response: Answered) -> Answered {
-        match self {
-            Self::One(liveness) => {
-                liveness.sends(response.body().len());
+    /// Hands an answer to the connection: at once if it fits, which leaves nothing
+    /// behind.
+    fn answer(self, response: Answered) -> Answering {
+        match self.try_send(response) {
+            Ok(response) => Either::Left(ready(Ok(response))),
+            Err(unsent) => {
+                let (begun, response) = *unsent;
+                Either::Right(Box::pin(async move { Ok(begun.wait(response).await) }))
+            }
+        }
+    }
+
+    /// Hands an answer to the connection, as soon as it fits.
+    async fn send(self, response: Answered) -> Answered {
+        match self.try_send(response) {
+            Ok(response) => response,
+            Err(unsent) => {
+                let (begun, response) = *unsent;
+                begun.wait(response).await
+            }
+        }
+    }
+
+    fn try_send(mut self, response: Answered) -> Result<Answered, Box<(Self, Answered)>> {
+        let body = response.body().bytes();
+        let held = match &mut self.protocol {
+            // Its head is written at once, or with those before it.
+            Protocol::Http1(_) if body.is_empty() => None,
+            Protocol::Http1(liveness) => self.admission.try_admit(liveness, &mut None, body),
+            Protocol::Http2(handling) => {
+                let liveness = Arc::clone(handling.liveness());
+                self.admission.try_admit(&liveness, handling.reservation(), body)
+            }
+        };
+        match held {
+            None if !body.is_empty() => Err(Box::new((self, response))),
+            held => Ok(self.finish(response, held)),
+        }
+    }
+
+    /// Waits until an answer fits. If it does not in time, the client is told to
+    /// come back.
+    async fn wait(mut self, response: Answered) -> Answered {
+        let body = response.body().bytes();
+        let held = match &mut self.protocol {
+            Protocol::Http1(liveness) => self.admission.admit(liveness, &mut None, body).await,
+            Protocol::Http2(handling) => {
+                let liveness = Arc::clone(handling.liveness());
+                self.admission.admit(&liveness, handling.reservation(), body).await
+            }
+        };
+        match held {
+            Some(held) => self.finish(response, Some(held)),
+            None => self.refuse(&response),
+        }
+    }
+
+    /// Answers that there is no memory. That answer is not counted: it is no
+    /// larger than what was counted for its request.
+    fn refuse(mut self, instead_of: &Answered) -> Answered {
+        let mut response = HostError::Overloaded.response().map(Outgoing::new);
+        for name in [X_RELAYER_MODULE, X_REQUEST_ID] {
+            if let Some(value) = instead_of.headers().get(&name) {
+                response.headers_mut().insert(name, value.clone());
+            }
+        }
+        let held = match &mut self.protocol {
+            Protocol::Http1(_) => None,
+            Protocol::Http2(handling) => {
+                let liveness = Arc::clone(handling.liveness());
+                let sending = Sending::new(&liveness, 0);
+                handling.reservation().take().map(|request| Held::new(sending, request, None))
+            }
+        };
+        self.finish(response, held)
+    }
+
+    fn finish(self, mut response: Answered, held: Option<Held>) -> Answered {
+        match self.protocol {
+            Protocol::Http1(liveness) => {
+                liveness.waits();
+                match held {
+                    Some(held) => response.map(|body| body.held(held)),
+                    None => response,
+                }
+            }
+            Protocol::Http2(_) => {
+                let Some(held) = held else { return response };
+                let mut id = response.headers_mut().remove(X_REQUEST_ID);
+                let mut response = response.map(|body| body.held_with_head(held, id.as_mut()));
+                response.headers_mut().extend(id.map(|id| (X_REQUEST_ID, id)));
                 response
             }
-            Self::OfSeveral(handling) => response.map(|body| {
-                let bytes = body.len();
-                body.seen(handling.sends(bytes))
-            }),
         }
     }
 }
@@ -114,24 +211,28 @@ impl Begun {
 fn answer(
     service: &Arc<Service>,
     limits: &Arc<HttpLimits>,
+    admission: &Arc<SendAdmission>,
     liveness: &Arc<Liveness>,
     cancelled: &Arc<Cancelled>,
     request: Request<Incoming>,
 ) -> Answering {
-    let begun = Begun::new(liveness, request.version());
+    let Some(begun) = Begun::new(admission, liveness, &request) else {
+        // RFC 9113, 8.7: the client can send it again.
+        return Either::Left(ready(Err(h2::Reason::REFUSED_STREAM.into())));
+    };
     if let Err(error) = request_check::head(&request, limits) {
         if !request.body().is_end_stream() {
             liveness.linger();
         }
-        return Either::Left(ready(Ok(begun.done(Service::refuse(error, &request)))));
+        return begun.answer(Service::refuse(error, &request));
     }
     if request.body().is_end_stream() {
         return match answered(service, cancelled, request) {
-            Either::Left(response) => Either::Left(ready(Ok(begun.done(response)))),
+            Either::Left(response) => begun.answer(response),
             // In a box: what is rare does not make room for itself in every
             // connection.
             Either::Right(answering) => {
-                Either::Right(Box::pin(async move { Ok(begun.done(answering.await)) }))
+                Either::Right(Box::pin(async move { Ok(begun.send(answering.await).await) }))
             }
         };
     }
@@ -153,7 +254,7 @@ fn answer(
                 Either::Right(answering) => answering.await,
             },
         };
-        Ok(begun.done(response))
+        Ok(begun.send(response).await)
     }))
 }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use super::send_budget::SendBudget;
 use crate::control::ConnectionStatus;
 
 /// The connections of a server, counted. Cheap to clone.
@@ -14,6 +15,8 @@ struct Counts {
     open: AtomicU64,
     accepted: AtomicU64,
     refused: AtomicU64,
+    evicted: AtomicU64,
+    budget: Arc<SendBudget>,
 }
 
 /// A connection that is open.
@@ -23,11 +26,13 @@ impl ConnectionTally {
     /// The connections, as they are now.
     #[must_use]
     pub fn status(&self) -> ConnectionStatus {
-        let Counts { open, accepted, refused } = &*self.0;
+        let Counts { open, accepted, refused, evicted, budget } = &*self.0;
         ConnectionStatus {
             open: open.load(Relaxed),
             accepted: accepted.load(Relaxed),
             refused: refused.load(Relaxed),
+            evicted: evicted.load(Relaxed),
+            unsent: budget.used() as u64,
         }
     }
 
@@ -40,6 +45,16 @@ impl ConnectionTally {
 
     pub(super) fn refused(&self) {
         self.0.refused.fetch_add(1, Relaxed);
+    }
+
+    /// Counts a connection that is closed to make room.
+    pub(super) fn evicted(&self) {
+        self.0.evicted.fetch_add(1, Relaxed);
+    }
+
+    /// Returns what the responses of all connections are counted in.
+    pub(super) fn budget(&self) -> &Arc<SendBudget> {
+        &self.0.budget
     }
 }
 

@@ -14,7 +14,8 @@ use crate::toml_text;
 #[serde(default, deny_unknown_fields)]
 pub struct HttpLimits {
     /// The connections that are open. One more is made room for by closing the
-    /// one that has been idle for longest; where none is idle, it gets 503.
+    /// one that has been idle, or has taken nothing of its responses, for longest;
+    /// where there is none, it gets 503.
     /// Default: 4,096; 1 to 1,000,000.
     pub connections: u32,
     /// Those that are open to one address: of IPv6, to one network of 64 bits.
@@ -29,8 +30,9 @@ pub struct HttpLimits {
     /// to 1 h.
     #[serde(deserialize_with = "toml_text::duration_field")]
     pub stalled: Duration,
-    /// The bodies that wait for clients which do not take them, in bytes: where
-    /// there are more, those who have taken nothing for longest are closed.
+    /// The responses that clients have not taken yet, in bytes. If one more does
+    /// not fit, the connections that have taken nothing for longest are closed,
+    /// once that is two seconds; if there is none, it gets 503.
     /// Default: 1 GiB; 1 MiB to 1 TiB.
     #[serde(deserialize_with = "toml_text::size_field")]
     pub unsent: ByteSize,

@@ -11,11 +11,14 @@ use std::task::{Context, Poll, Waker};
 
 use futures_util::task::AtomicWaker;
 
+use super::send_budget::Reservation;
+
 /// Seconds since the server began, as its clock last said.
-#[derive(Clone, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Clock(Arc<AtomicU32>);
 
 /// What a connection is doing.
+#[derive(Debug)]
 pub(super) struct Liveness {
     clock: Clock,
     /// Since when nothing comes from its client; `BUSY` where nothing is waited
@@ -27,8 +30,13 @@ pub(super) struct Liveness {
     /// of them.
     bodies: AtomicU32,
     body_since: AtomicU32,
-    /// The answers of HTTP/2 that are not yet taken.
-    sent: AtomicU32,
+    /// The responses that are not wholly written yet, of how many bytes, and
+    /// since when the client has taken nothing of them.
+    sending: AtomicU32,
+    held: AtomicUsize,
+    untaken_since: AtomicU32,
+    /// The client has taken a part of a response.
+    is_proven: AtomicBool,
     /// Whether there has been a request, and of which protocol: `NEVER`, `ONE`
     /// or `SEVERAL`.
     asked: AtomicU8,
@@ -36,8 +44,6 @@ pub(super) struct Liveness {
     is_blocked: AtomicBool,
     /// There was a request of HTTP/1 whose answer is not all taken yet.
     owes: AtomicBool,
-    /// The bytes of bodies that were not all taken yet.
-    unsent: AtomicUsize,
     closing: AtomicU8,
     /// It is to be read on after the last answer: its client is still sending.
     lingers: AtomicBool,
@@ -57,6 +63,11 @@ const AT_ONCE: u8 = 2;
 
 const BUSY: u32 = u32::MAX;
 
+/// A client that has taken nothing of its responses for this many seconds, less
+/// the one that has begun, is stalled: it makes room where others need it. One
+/// that has taken some, or was sent its first response since, is healthy.
+const STALLED: u32 = 2;
+
 /// How a connection is to end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Closing {
@@ -69,18 +80,26 @@ pub(super) enum Closing {
 /// The body of a request, which its client has not sent yet.
 pub(super) struct AwaitedBody(Arc<Liveness>);
 
-/// A request of HTTP/2 that is being handled; its client may take it back.
-pub(super) struct Handling(Arc<Liveness>);
+/// A request of HTTP/2 that is being handled, with its memory; its client may
+/// take it back.
+pub(super) struct Handling {
+    liveness: Arc<Liveness>,
+    reservation: Option<Reservation>,
+}
 
-/// An answer of HTTP/2 that its client has not wholly taken, and its bytes.
-pub(super) struct Sending(Arc<Liveness>, usize);
+/// A response that its client has not wholly taken, and the bytes of its body.
+#[derive(Debug)]
+pub(super) struct Sending {
+    liveness: Arc<Liveness>,
+    bytes: usize,
+}
 
 impl Clock {
     pub(super) fn tick(&self) {
         self.0.fetch_add(1, Relaxed);
     }
 
-    fn now(&self) -> u32 {
+    pub(super) fn now(&self) -> u32 {
         self.0.load(Relaxed)
     }
 }
@@ -93,11 +112,13 @@ impl Liveness {
             handled: AtomicU32::new(0),
             bodies: AtomicU32::new(0),
             body_since: AtomicU32::new(0),
-            sent: AtomicU32::new(0),
+            sending: AtomicU32::new(0),
+            held: AtomicUsize::new(0),
+            untaken_since: AtomicU32::new(0),
+            is_proven: AtomicBool::new(false),
             asked: AtomicU8::new(NEVER),
             is_blocked: AtomicBool::new(false),
             owes: AtomicBool::new(false),
-            unsent: AtomicUsize::new(0),
             closing: AtomicU8::new(OPEN),
             lingers: AtomicBool::new(false),
             task: AtomicWaker::new(),
@@ -111,15 +132,17 @@ impl Liveness {
         self.owes.store(true, Relaxed);
     }
 
-    /// There is its answer, whose body has so many bytes.
-    pub(super) fn sends(&self, bytes: usize) {
-        self.unsent.store(bytes, Relaxed);
-        self.waits();
+    /// Its client is to take the answer, and may send the next.
+    pub(super) fn waits(&self) {
+        self.silent_since.store(self.clock.now(), Relaxed);
     }
 
-    /// Its client is to take the answer, and may send the next.
-    fn waits(&self) {
-        self.silent_since.store(self.clock.now(), Relaxed);
+    /// Its client did something, which is not the end of a request of HTTP/1 that
+    /// is being handled.
+    fn waits_unless_busy(&self) {
+        if self.silent_since.load(Relaxed) != BUSY {
+            self.waits();
+        }
     }
 
     /// The client takes what it is sent: its time begins anew. Of HTTP/2, what
@@ -137,7 +160,6 @@ impl Liveness {
 
     /// The system has all that there was to be sent.
     pub(super) fn is_flushed(&self) {
-        self.unsent.store(0, Relaxed);
         self.is_blocked.store(false, Relaxed);
         if self.silent_since.load(Relaxed) != BUSY {
             self.owes.store(false, Relaxed);
@@ -155,18 +177,53 @@ impl Liveness {
         self.is_blocked.load(Relaxed)
     }
 
-    /// The bytes of bodies that wait for the client.
-    pub(super) fn unsent(&self) -> usize {
-        let waits = self.is_blocked() || self.asked.load(Relaxed) == SEVERAL;
-        if waits { self.unsent.load(Relaxed) } else { 0 }
+    /// Returns the bytes of bodies that wait for the client.
+    pub(super) fn held(&self) -> usize {
+        self.held.load(Relaxed)
+    }
+
+    /// Returns whether there are responses that wait for the client.
+    pub(super) fn is_sending(&self) -> bool {
+        self.sending.load(Relaxed) > 0
+    }
+
+    /// Returns whether there was no request yet.
+    pub(super) fn is_unused(&self) -> bool {
+        self.asked.load(Relaxed) == NEVER
+    }
+
+    /// Returns whether the client has ever taken a part of a response.
+    pub(super) fn is_proven(&self) -> bool {
+        self.is_proven.load(Relaxed)
+    }
+
+    /// Returns for how many seconds the client has taken nothing of the responses
+    /// that wait for it, less the one that has begun; nothing if none waits.
+    fn stalled(&self) -> Option<u32> {
+        if self.is_sending() {
+            let since = self.untaken_since.load(Relaxed);
+            return Some(self.clock.now().saturating_sub(since).saturating_sub(1));
+        }
+        // Heads of HTTP/1 wait, too.
+        if self.is_blocked() { self.silent() } else { None }
+    }
+
+    /// Returns for how many seconds the connection has been stalled, if that makes
+    /// it one that can be closed for others.
+    pub(super) fn evictable(&self) -> Option<u32> {
+        self.stalled().filter(|seconds| *seconds >= STALLED)
+    }
+
+    pub(super) fn is_closed_at_once(&self) -> bool {
+        self.closing.load(Relaxed) == AT_ONCE
     }
 
     /// A request of HTTP/2 came, one of several at once. It is being handled as
     /// long as what is returned lives.
-    pub(super) fn begins_one(self: &Arc<Self>) -> Handling {
+    pub(super) fn begins_one(self: &Arc<Self>, reservation: Reservation) -> Handling {
         self.handled.fetch_add(1, Relaxed);
         self.asked.store(SEVERAL, Relaxed);
-        Handling(Arc::clone(self))
+        Handling { liveness: Arc::clone(self), reservation: Some(reservation) }
     }
 
     /// For how many seconds nothing has come from its client, less the one that
@@ -202,13 +259,18 @@ impl Liveness {
 
     /// How dispensable it is, where it is not doing anything: one that never was
     /// asked anything is more so than any other, then one that is silent for
-    /// longer. One whose client keeps a body back is not doing anything.
+    /// longer. One whose client keeps a body back is not doing anything, and
+    /// neither is one whose client is stalled.
     pub(super) fn idleness(&self) -> Option<(bool, u32)> {
-        let is_open = self.closing.load(Relaxed) == OPEN;
-        let is_idle = is_open && self.sent.load(Relaxed) == 0 && !self.is_blocked();
+        if self.closing.load(Relaxed) != OPEN {
+            return None;
+        }
+        if self.is_sending() || self.is_blocked() {
+            return self.evictable().map(|stalled| (false, stalled));
+        }
         let is_new = self.asked.load(Relaxed) == NEVER;
         let silent = self.bodiless().or_else(|| self.silent());
-        silent.filter(|_| is_idle).map(|silent| (is_new, silent))
+        silent.map(|silent| (is_new, silent))
     }
 
     /// Tells the connection to end; one that never was asked anything does so at
@@ -226,15 +288,19 @@ impl Liveness {
     }
 
     /// Tells the connection to end where its client has been silent for as many
-    /// seconds; or where it takes nothing of its answers for as many.
+    /// seconds; or where it takes nothing of its answers for as many, whatever
+    /// else it has asked meanwhile.
     pub(super) fn close_after(&self, idle: u32, stalled: u32) {
-        let Some(silent) = self.silent() else { return };
-        let is_sending = self.sent.load(Relaxed) > 0 || self.is_blocked();
-        let most = if is_sending { stalled } else { idle.max(stalled) };
-        if silent >= most {
-            self.close_at_once();
-        } else if silent >= idle && !is_sending {
-            self.close();
+        if self.is_sending() || self.is_blocked() {
+            if self.stalled().is_some_and(|seconds| seconds >= stalled) {
+                self.close_at_once();
+            }
+            return;
+        }
+        match self.silent() {
+            Some(silent) if silent >= idle.max(stalled) => self.close_at_once(),
+            Some(silent) if silent >= idle => self.close(),
+            _ => {}
         }
     }
 
@@ -269,21 +335,20 @@ impl Liveness {
 }
 
 impl Handling {
-    /// There is its answer, of so many bytes. It is being sent as long as what
-    /// is returned lives.
-    pub(super) fn sends(self, bytes: usize) -> Sending {
-        let liveness = &self.0;
-        liveness.sent.fetch_add(1, Relaxed);
-        liveness.unsent.fetch_add(bytes, Relaxed);
-        liveness.waits();
-        Sending(Arc::clone(liveness), bytes)
+    /// Returns the memory of the request, to be kept with its response.
+    pub(super) fn reservation(&mut self) -> &mut Option<Reservation> {
+        &mut self.reservation
+    }
+
+    pub(super) fn liveness(&self) -> &Arc<Liveness> {
+        &self.liveness
     }
 }
 
 impl Drop for Handling {
     fn drop(&mut self) {
-        self.0.handled.fetch_sub(1, Relaxed);
-        self.0.waits();
+        self.liveness.handled.fetch_sub(1, Relaxed);
+        self.liveness.waits();
     }
 }
 
@@ -301,151 +366,34 @@ impl Drop for AwaitedBody {
 }
 
 impl Sending {
+    /// Counts a response with a body of this many bytes as not taken, as long as
+    /// what is returned lives.
+    pub(super) fn new(liveness: &Arc<Liveness>, bytes: usize) -> Self {
+        // One more response is no sign that the client takes those before it.
+        if liveness.sending.fetch_add(1, Relaxed) == 0 {
+            liveness.untaken_since.store(liveness.clock.now(), Relaxed);
+        }
+        liveness.held.fetch_add(bytes, Relaxed);
+        liveness.waits();
+        Self { liveness: Arc::clone(liveness), bytes }
+    }
+
     /// The client took a part of it.
     pub(super) fn goes_on(&self) {
-        self.0.waits();
+        let Liveness { clock, untaken_since, is_proven, .. } = &*self.liveness;
+        untaken_since.store(clock.now(), Relaxed);
+        is_proven.store(true, Relaxed);
+        self.liveness.waits_unless_busy();
     }
 }
 
 impl Drop for Sending {
     fn drop(&mut self) {
-        self.0.sent.fetch_sub(1, Relaxed);
-        self.0.unsent.fetch_sub(self.1, Relaxed);
-        self.0.waits();
+        self.liveness.held.fetch_sub(self.bytes, Relaxed);
+        self.liveness.sending.fetch_sub(1, Relaxed);
+        self.liveness.waits_unless_busy();
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::{Clock, Closing, Liveness};
-    use futures_util::task::noop_waker_ref;
-    use std::sync::Arc;
-    use std::task::{Context, Poll};
-
-    fn told(liveness: &Liveness) -> Poll<Closing> {
-        liveness.poll_closing(&Context::from_waker(noop_waker_ref()), &mut None)
-    }
-
-    /// What a connection is told that was silent for some seconds.
-    fn told_after(is_asked: bool, seconds: u32) -> Poll<Closing> {
-        let clock = Clock::default();
-        let liveness = Liveness::new(clock.clone());
-        if is_asked {
-            liveness.begins();
-            (0..1_000).for_each(|_| clock.tick());
-            liveness.close_after(10, 30);
-            liveness.sends(0);
-        }
-        (0..=seconds).for_each(|_| clock.tick());
-        liveness.close_after(10, 30);
-        told(&liveness)
-    }
-
-    #[test]
-    fn a_client_that_is_silent_is_closed_in_order_and_one_that_takes_nothing_at_once() {
-        for (is_asked, seconds, expected) in [
-            (true, 9, Poll::Pending),
-            (true, 10, Poll::Ready(Closing::InOrder)),
-            (true, 29, Poll::Ready(Closing::InOrder)),
-            (true, 30, Poll::Ready(Closing::AtOnce)),
-            (false, 9, Poll::Pending),
-            (false, 10, Poll::Ready(Closing::AtOnce)),
-        ] {
-            assert_eq!(told_after(is_asked, seconds), expected, "{is_asked} {seconds}");
-        }
-    }
-
-    #[test]
-    fn a_client_that_takes_some_of_its_answer_has_its_time_anew() {
-        let clock = Clock::default();
-        let liveness = Liveness::new(clock.clone());
-        liveness.begins();
-        liveness.sends(1);
-        for _ in 0..50 {
-            (0..8).for_each(|_| clock.tick());
-            liveness.goes_on();
-            liveness.close_after(10, 30);
-        }
-        assert_eq!(told(&liveness), Poll::Pending);
-    }
-
-    #[test]
-    fn a_client_that_takes_nothing_is_not_idle_and_has_less_time() {
-        let clock = Clock::default();
-        let liveness = Liveness::new(clock.clone());
-        liveness.begins();
-        liveness.sends(7);
-        assert_eq!((liveness.unsent(), liveness.idleness()), (0, Some((false, 0))));
-        liveness.is_full();
-        assert_eq!((liveness.unsent(), liveness.idleness()), (7, None));
-        (0..=10).for_each(|_| clock.tick());
-        liveness.close_after(10, 30);
-        assert_eq!(told(&liveness), Poll::Pending);
-        liveness.is_flushed();
-        assert_eq!((liveness.unsent(), liveness.idleness()), (0, Some((false, 10))));
-    }
-
-    #[test]
-    fn who_keeps_all_bodies_back_is_idle() {
-        let clock = Clock::default();
-        let one = Arc::new(Liveness::new(clock.clone()));
-        one.begins();
-        assert_eq!(one.idleness(), None);
-        clock.tick();
-        let body = one.waits_for_body();
-        clock.tick();
-        // It may be on its way.
-        assert_eq!(one.idleness(), None);
-        clock.tick();
-        assert_eq!((one.idleness(), one.silent()), (Some((false, 1)), None));
-        body.goes_on();
-        assert_eq!(one.idleness(), None);
-        (0..3).for_each(|_| clock.tick());
-        assert_eq!(one.idleness(), Some((false, 2)));
-        drop(body);
-        assert_eq!(one.idleness(), None);
-
-        let several = Arc::new(Liveness::new(clock.clone()));
-        let (_first, second) = (several.begins_one(), several.begins_one());
-        let _awaited = several.waits_for_body();
-        assert_eq!(several.idleness(), None);
-        (0..2).for_each(|_| clock.tick());
-        assert_eq!(several.idleness(), None);
-        drop(second);
-        assert_eq!(several.idleness(), Some((false, 1)));
-    }
-
-    #[test]
-    fn several_requests_at_once_are_closed_when_none_goes_on() {
-        let clock = Clock::default();
-        let wait = |liveness: &Liveness, seconds| {
-            (0..=seconds).for_each(|_| clock.tick());
-            liveness.close_after(10, 30);
-            told(liveness)
-        };
-        let liveness = Arc::new(Liveness::new(clock.clone()));
-        let (first, second) = (liveness.begins_one(), liveness.begins_one());
-        let taken_back = liveness.begins_one();
-        // As long as they are handled.
-        assert_eq!(wait(&liveness, 1_000), Poll::Pending);
-        let first = first.sends(1);
-        drop(taken_back);
-        assert_eq!(wait(&liveness, 1_000), Poll::Pending);
-        let second = second.sends(2);
-        assert_eq!(liveness.unsent(), 3);
-        // That is no answer which it takes.
-        liveness.goes_on();
-        assert_eq!(wait(&liveness, 29), Poll::Pending);
-        first.goes_on();
-        assert_eq!(wait(&liveness, 29), Poll::Pending);
-        assert_eq!(liveness.idleness(), None);
-        drop((first, second));
-        assert_eq!(liveness.unsent(), 0);
-        assert_eq!(liveness.idleness(), Some((false, 0)));
-        assert_eq!(wait(&liveness, 10), Poll::Ready(Closing::InOrder));
-
-        let liveness = Arc::new(Liveness::new(clock.clone()));
-        let _untaken = liveness.begins_one().sends(1);
-        assert_eq!(wait(&liveness, 30), Poll::Ready(Closing::AtOnce));
-    }
-}
+mod tests;

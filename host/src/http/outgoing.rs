@@ -1,60 +1,111 @@
-//! The body of an answer, on its way.
+//! The body of a response, on its way.
 
 use std::convert::Infallible;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 use hyper::body::{Body, Frame, SizeHint};
+use hyper::header::HeaderValue;
 
 use super::liveness::Sending;
+use super::send_budget::Reservation;
 
-/// What is sent at once where it is to be seen whether the client takes it, in
-/// bytes.
+/// The bytes of a body that HTTP/2 is given at once.
 const PART: usize = 32 << 10;
 
-/// A body. On a connection with several answers at once it is sent in parts.
+/// A client that takes fewer bytes than this makes no progress, unless that is
+/// the rest of a part.
+const PROGRESS: usize = 1 << 10;
+
+/// A response that a connection holds, until the system or its client has it.
+///
+/// It is shared by all that holds a part of the response's memory, so that it
+/// is counted until the last of them is gone.
+#[derive(Debug)]
+pub(super) struct Held {
+    sending: Sending,
+    _body: Reservation,
+    /// Of HTTP/2.
+    _request: Option<Reservation>,
+}
+
+/// A body.
 pub(super) struct Outgoing {
     left: Bytes,
-    sending: Option<Sending>,
+    held: Option<Arc<Held>>,
+    part: usize,
+}
+
+/// A part of a body, which is counted until it is written or dropped.
+pub(super) struct Part {
+    left: Bytes,
+    held: Option<Arc<Held>>,
+    /// What was taken since the last progress.
+    taken: usize,
+}
+
+/// The value of a header that keeps its response counted until the head is
+/// written or dropped: of HTTP/2, heads wait for the client, too.
+struct HeldHead {
+    value: HeaderValue,
+    held: Arc<Held>,
+    is_whole: bool,
+}
+
+impl Held {
+    pub(super) fn new(sending: Sending, body: Reservation, request: Option<Reservation>) -> Self {
+        Self { sending, _body: body, _request: request }
+    }
 }
 
 impl Outgoing {
     pub(super) fn new(body: Bytes) -> Self {
-        Self { left: body, sending: None }
+        Self { left: body, held: None, part: usize::MAX }
     }
 
-    /// How many bytes it has.
-    pub(super) fn len(&self) -> usize {
-        self.left.len()
+    /// Returns the whole body, of which nothing was sent yet.
+    pub(super) fn bytes(&self) -> &Bytes {
+        &self.left
     }
 
-    /// The same, which says when its client takes it.
-    pub(super) fn seen(self, sending: Sending) -> Self {
-        Self { sending: Some(sending), ..self }
+    /// Returns the body with what it holds. It is sent in one piece.
+    pub(super) fn held(self, held: Held) -> Self {
+        Self { held: Some(Arc::new(held)), ..self }
+    }
+
+    /// Returns the body with what it holds, to be sent in parts, and the header
+    /// of this value with the same.
+    pub(super) fn held_with_head(self, held: Held, value: Option<&mut HeaderValue>) -> Self {
+        let held = Arc::new(held);
+        if let Some(value) = value {
+            let is_whole = self.left.is_empty();
+            let guard = HeldHead { value: value.clone(), held: Arc::clone(&held), is_whole };
+            if let Ok(mut guarded) = HeaderValue::from_maybe_shared(Bytes::from_owner(guard)) {
+                // Compression would keep a copy of it.
+                guarded.set_sensitive(true);
+                *value = guarded;
+            }
+        }
+        Self { held: Some(held), part: PART, ..self }
     }
 }
 
 impl Body for Outgoing {
-    type Data = Bytes;
+    type Data = Part;
     type Error = Infallible;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         _: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+    ) -> Poll<Option<Result<Frame<Part>, Infallible>>> {
         if self.left.is_empty() {
             return Poll::Ready(None);
         }
-        let part = match &self.sending {
-            None => std::mem::take(&mut self.left),
-            Some(sending) => {
-                sending.goes_on();
-                let length = self.left.len().min(PART);
-                self.left.split_to(length)
-            }
-        };
-        Poll::Ready(Some(Ok(Frame::data(part))))
+        let length = self.left.len().min(self.part);
+        let left = self.left.split_to(length);
+        Poll::Ready(Some(Ok(Frame::data(Part { left, held: self.held.clone(), taken: 0 }))))
     }
 
     fn is_end_stream(&self) -> bool {
@@ -63,5 +114,42 @@ impl Body for Outgoing {
 
     fn size_hint(&self) -> SizeHint {
         SizeHint::with_exact(self.left.len() as u64)
+    }
+}
+
+/// Copies are made with the trait's own methods: what shared the memory of the
+/// body would not be counted.
+impl Buf for Part {
+    fn remaining(&self) -> usize {
+        self.left.len()
+    }
+
+    fn chunk(&self) -> &[u8] {
+        &self.left
+    }
+
+    fn advance(&mut self, count: usize) {
+        self.left.advance(count);
+        self.taken += count;
+        if self.taken >= PROGRESS || self.left.is_empty() {
+            self.taken = 0;
+            if let Some(held) = &self.held {
+                held.sending.goes_on();
+            }
+        }
+    }
+}
+
+impl AsRef<[u8]> for HeldHead {
+    fn as_ref(&self) -> &[u8] {
+        self.value.as_bytes()
+    }
+}
+
+impl Drop for HeldHead {
+    fn drop(&mut self) {
+        if self.is_whole {
+            self.held.sending.goes_on();
+        }
     }
 }

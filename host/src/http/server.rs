@@ -14,6 +14,8 @@ use super::connection::Connections;
 use super::connection_tally::ConnectionTally;
 use super::limits::HttpLimits;
 use super::open::Open;
+use super::roster::Roster;
+use super::send_admission::SendAdmission;
 use super::service::Service;
 use crate::module::Module;
 use crate::registry::{Mount, Registry};
@@ -91,12 +93,16 @@ impl Server {
     /// connections are closed then, requests in flight are answered; what is
     /// not done in the time for that is dropped.
     pub async fn serve(self, listener: TcpListener, shutdown: impl Future<Output = ()>) {
+        let roster = Arc::new(Roster::new(self.tally.clone()));
+        let budget = Arc::clone(self.tally.budget());
+        let admission = SendAdmission::new(budget, Arc::clone(&roster), self.limits.unsent);
         let connections = Connections {
             service: self.service,
             builder: builder(&self.limits),
             limits: Arc::new(self.limits.clone()),
+            admission: Arc::new(admission),
         };
-        let mut open = Open::new(self.limits, connections, self.tally);
+        let mut open = Open::new(self.limits, connections, roster, self.tally);
         let mut looks = interval(LOOK);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut shutdown = std::pin::pin!(shutdown);

@@ -1,0 +1,180 @@
+use super::{Clock, Closing, Handling, Liveness, STALLED, Sending};
+use crate::http::send_budget::SendBudget;
+use futures_util::task::noop_waker_ref;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+fn begin(liveness: &Arc<Liveness>) -> Handling {
+    let budget = Arc::new(SendBudget::default());
+    liveness.begins_one(budget.reserve(0, 0).unwrap())
+}
+
+/// Ends the handling of a request with a response of this many bytes.
+fn send(handling: Handling, bytes: usize) -> Sending {
+    let sending = Sending::new(handling.liveness(), bytes);
+    drop(handling);
+    sending
+}
+
+fn told(liveness: &Liveness) -> Poll<Closing> {
+    liveness.poll_closing(&Context::from_waker(noop_waker_ref()), &mut None)
+}
+
+/// What a connection is told that was silent for some seconds.
+fn told_after(is_asked: bool, seconds: u32) -> Poll<Closing> {
+    let clock = Clock::default();
+    let liveness = Liveness::new(clock.clone());
+    if is_asked {
+        liveness.begins();
+        (0..1_000).for_each(|_| clock.tick());
+        liveness.close_after(10, 30);
+        liveness.waits();
+    }
+    (0..=seconds).for_each(|_| clock.tick());
+    liveness.close_after(10, 30);
+    told(&liveness)
+}
+
+#[test]
+fn a_client_that_is_silent_is_closed_in_order_and_one_that_takes_nothing_at_once() {
+    for (is_asked, seconds, expected) in [
+        (true, 9, Poll::Pending),
+        (true, 10, Poll::Ready(Closing::InOrder)),
+        (true, 29, Poll::Ready(Closing::InOrder)),
+        (true, 30, Poll::Ready(Closing::AtOnce)),
+        (false, 9, Poll::Pending),
+        (false, 10, Poll::Ready(Closing::AtOnce)),
+    ] {
+        assert_eq!(told_after(is_asked, seconds), expected, "{is_asked} {seconds}");
+    }
+}
+
+#[test]
+fn a_client_that_takes_some_of_its_answer_has_its_time_anew() {
+    let clock = Clock::default();
+    let liveness = Arc::new(Liveness::new(clock.clone()));
+    liveness.begins();
+    let sending = Sending::new(&liveness, 1);
+    for _ in 0..50 {
+        (0..8).for_each(|_| clock.tick());
+        sending.goes_on();
+        liveness.close_after(10, 30);
+    }
+    assert_eq!(told(&liveness), Poll::Pending);
+}
+
+#[test]
+fn a_client_that_takes_nothing_is_stalled_and_can_make_room() {
+    let clock = Clock::default();
+    let liveness = Arc::new(Liveness::new(clock.clone()));
+    liveness.begins();
+    liveness.waits();
+    assert_eq!((liveness.held(), liveness.idleness()), (0, Some((false, 0))));
+    let sending = Sending::new(&liveness, 7);
+    assert_eq!((liveness.held(), liveness.idleness(), liveness.evictable()), (7, None, None));
+    (0..=STALLED).for_each(|_| clock.tick());
+    assert_eq!(liveness.idleness(), Some((false, STALLED)));
+    assert_eq!(liveness.evictable(), Some(STALLED));
+    sending.goes_on();
+    assert_eq!((liveness.idleness(), liveness.evictable()), (None, None));
+    (0..=10).for_each(|_| clock.tick());
+    liveness.close_after(5, 30);
+    assert_eq!(told(&liveness), Poll::Pending);
+    drop(sending);
+    assert_eq!((liveness.held(), liveness.idleness()), (0, Some((false, 0))));
+}
+
+#[test]
+fn heads_that_are_not_taken_stall_a_connection_too() {
+    let clock = Clock::default();
+    let liveness = Arc::new(Liveness::new(clock.clone()));
+    liveness.begins();
+    liveness.waits();
+    liveness.is_full();
+    assert_eq!(liveness.idleness(), None);
+    (0..=STALLED).for_each(|_| clock.tick());
+    assert_eq!(liveness.idleness(), Some((false, STALLED)));
+    liveness.is_flushed();
+    assert_eq!(liveness.evictable(), None);
+}
+
+/// Neither requests without end nor one that is being handled hide that nothing
+/// is taken.
+#[test]
+fn requests_are_no_sign_that_a_client_takes_its_answers() {
+    let clock = Clock::default();
+    let liveness = Arc::new(Liveness::new(clock.clone()));
+    let _first = send(begin(&liveness), 1);
+    let _handled = begin(&liveness);
+    for _ in 0..=30 {
+        clock.tick();
+        drop(send(begin(&liveness), 1));
+    }
+    assert_eq!(liveness.evictable(), Some(30));
+    liveness.close_after(10, 30);
+    assert_eq!(told(&liveness), Poll::Ready(Closing::AtOnce));
+}
+
+#[test]
+fn who_keeps_all_bodies_back_is_idle() {
+    let clock = Clock::default();
+    let one = Arc::new(Liveness::new(clock.clone()));
+    one.begins();
+    assert_eq!(one.idleness(), None);
+    clock.tick();
+    let body = one.waits_for_body();
+    clock.tick();
+    // It may be on its way.
+    assert_eq!(one.idleness(), None);
+    clock.tick();
+    assert_eq!((one.idleness(), one.silent()), (Some((false, 1)), None));
+    body.goes_on();
+    assert_eq!(one.idleness(), None);
+    (0..3).for_each(|_| clock.tick());
+    assert_eq!(one.idleness(), Some((false, 2)));
+    drop(body);
+    assert_eq!(one.idleness(), None);
+
+    let several = Arc::new(Liveness::new(clock.clone()));
+    let (_first, second) = (begin(&several), begin(&several));
+    let _awaited = several.waits_for_body();
+    assert_eq!(several.idleness(), None);
+    (0..2).for_each(|_| clock.tick());
+    assert_eq!(several.idleness(), None);
+    drop(second);
+    assert_eq!(several.idleness(), Some((false, 1)));
+}
+
+#[test]
+fn several_requests_at_once_are_closed_when_none_goes_on() {
+    let clock = Clock::default();
+    let wait = |liveness: &Liveness, seconds| {
+        (0..=seconds).for_each(|_| clock.tick());
+        liveness.close_after(10, 30);
+        told(liveness)
+    };
+    let liveness = Arc::new(Liveness::new(clock.clone()));
+    let (first, second) = (begin(&liveness), begin(&liveness));
+    let taken_back = begin(&liveness);
+    // As long as they are handled.
+    assert_eq!(wait(&liveness, 1_000), Poll::Pending);
+    drop(taken_back);
+    assert_eq!(wait(&liveness, 1_000), Poll::Pending);
+    let first = send(first, 1);
+    let second = send(second, 2);
+    assert_eq!(liveness.held(), 3);
+    // That is no answer which it takes.
+    liveness.goes_on();
+    assert_eq!(wait(&liveness, 29), Poll::Pending);
+    first.goes_on();
+    assert_eq!(wait(&liveness, 29), Poll::Pending);
+    assert_eq!(liveness.idleness(), Some((false, 29)));
+    drop((first, second));
+    assert_eq!(liveness.held(), 0);
+    assert_eq!(liveness.idleness(), Some((false, 0)));
+    assert_eq!(wait(&liveness, 10), Poll::Ready(Closing::InOrder));
+
+    let liveness = Arc::new(Liveness::new(clock.clone()));
+    let _untaken = send(begin(&liveness), 1);
+    assert_eq!(wait(&liveness, 30), Poll::Ready(Closing::AtOnce));
+}

@@ -1,0 +1,220 @@
+//! The open connections by their tasks, and which of them make room.
+
+use std::cmp::Reverse;
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+
+use bytesize::ByteSize;
+use tokio::task::Id;
+use tracing::warn;
+
+use super::connection_tally::ConnectionTally;
+use super::liveness::{Clock, Liveness};
+use crate::log_rate::{Allowed, LogRate};
+
+/// The open connections.
+pub(super) struct Roster {
+    known: Mutex<HashMap<Id, Known>>,
+    clock: Clock,
+    /// The second of the last look for stalled connections that found too few:
+    /// there are no more before the next.
+    looked: AtomicU32,
+    tally: ConnectionTally,
+    evictions: LogRate,
+}
+
+pub(super) struct Known {
+    pub(super) liveness: Arc<Liveness>,
+    pub(super) peer: Peer,
+    /// Those that came later have greater ones.
+    pub(super) number: u64,
+}
+
+/// Whoever has an address; of IPv6, a network, of which one can have all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Peer(IpAddr);
+
+impl From<IpAddr> for Peer {
+    fn from(address: IpAddr) -> Self {
+        Self(match address.to_canonical() {
+            IpAddr::V6(address) => {
+                Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << 64)).into()
+            }
+            address @ IpAddr::V4(_) => address,
+        })
+    }
+}
+
+impl Roster {
+    pub(super) fn new(tally: ConnectionTally) -> Self {
+        Self {
+            known: Mutex::default(),
+            clock: Clock::default(),
+            looked: AtomicU32::new(u32::MAX),
+            tally,
+            evictions: LogRate::new(1),
+        }
+    }
+
+    pub(super) fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    pub(super) fn insert(&self, id: Id, known: Known) {
+        self.known().insert(id, known);
+    }
+
+    pub(super) fn remove(&self, id: Id) -> Option<Known> {
+        self.known().remove(&id)
+    }
+
+    /// Closes the connections whose clients were silent, or took nothing of their
+    /// responses, for this many seconds.
+    pub(super) fn close_after(&self, idle: u32, stalled: u32) {
+        self.known().values().for_each(|known| known.liveness.close_after(idle, stalled));
+    }
+
+    /// Tells all of them to end.
+    pub(super) fn close_all(&self) {
+        self.known().values().for_each(|known| known.liveness.close());
+    }
+
+    /// Closes the connection that has been idle or stalled for longest among
+    /// these, and returns whether there was one.
+    pub(super) fn evict_idlest(&self, is: impl Fn(&Known) -> bool) -> bool {
+        let known = self.known();
+        let idle = known
+            .values()
+            .filter(|known| is(known))
+            .filter_map(|known| Some((known.liveness.idleness()?, known)));
+        let idlest = idle.max_by_key(|(idleness, known)| (*idleness, Reverse(known.number)));
+        if let Some((_, known)) = idlest {
+            self.evict(known);
+        }
+        idlest.is_some()
+    }
+
+    /// Closes the connections that have been stalled for longest, of two the one
+    /// that holds more, until those that are being closed hold this many bytes.
+    pub(super) fn evict_stalled(&self, excess: usize) {
+        if self.looked.load(Relaxed) == self.clock.now() {
+            return;
+        }
+        let known = match self.known.try_lock() {
+            Ok(known) => known,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            // Another task is looking.
+            Err(TryLockError::WouldBlock) => return,
+        };
+        let now = self.clock.now();
+        let mut freed = 0_usize;
+        let mut stalled = Vec::new();
+        for known in known.values() {
+            let held = known.liveness.held();
+            if held > 0 && known.liveness.is_closed_at_once() {
+                freed += held;
+            } else if held > 0
+                && let Some(seconds) = known.liveness.evictable()
+            {
+                stalled.push((Reverse(seconds), Reverse(held), known.number, known));
+            }
+        }
+        stalled.sort_unstable_by_key(|(seconds, held, number, _)| (*seconds, *held, *number));
+        let mut closed = 0_u32;
+        for (_, Reverse(held), _, known) in stalled {
+            if freed >= excess {
+                break;
+            }
+            self.evict(known);
+            freed += held;
+            closed += 1;
+        }
+        if freed < excess {
+            self.looked.store(now, Relaxed);
+        }
+        if closed > 0
+            && let Allowed::Yes(before) = self.evictions.ask(1)
+        {
+            warn!(
+                closed,
+                before,
+                "connections evicted: {} wait for clients that do not take them; the longest-stalled are closed (http.unsent)",
+                ByteSize::b(self.tally.status().unsent)
+            );
+        }
+    }
+
+    fn evict(&self, known: &Known) {
+        self.tally.evicted();
+        known.liveness.close_at_once();
+    }
+
+    fn known(&self) -> MutexGuard<'_, HashMap<Id, Known>> {
+        // Nothing that panics is done while it is held.
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Known, Peer, Roster};
+    use crate::http::connection_tally::ConnectionTally;
+    use crate::http::liveness::{Liveness, Sending};
+    use std::net::IpAddr;
+    use std::sync::Arc;
+
+    #[test]
+    fn a_peer_is_an_address_or_a_network() {
+        let peer = |address: &str| Peer::from(address.parse::<IpAddr>().unwrap());
+        assert_eq!(peer("::ffff:10.0.0.1"), peer("10.0.0.1"));
+        assert_ne!(peer("10.0.0.2"), peer("10.0.0.1"));
+        assert_eq!(peer("2001:db8:1:2::1"), peer("2001:db8:1:2:ffff::"));
+        assert_ne!(peer("2001:db8:1:2::1"), peer("2001:db8:1:3::1"));
+    }
+
+    /// A connection that holds this many bytes from now on.
+    async fn holding(roster: &Roster, number: u64, bytes: usize) -> (Arc<Liveness>, Sending) {
+        let liveness = Arc::new(Liveness::new(roster.clock().clone()));
+        let sending = Sending::new(&liveness, bytes);
+        let peer = Peer::from(IpAddr::from([127, 0, 0, 1]));
+        let task = tokio::spawn(async {});
+        let known = Known { liveness: Arc::clone(&liveness), peer, number };
+        roster.insert(task.id(), known);
+        task.await.unwrap();
+        (liveness, sending)
+    }
+
+    #[tokio::test]
+    async fn the_longest_stalled_are_evicted_first_and_a_healthy_one_never() {
+        let tally = ConnectionTally::default();
+        let roster = Roster::new(tally.clone());
+        let seconds = |count| (0..count).for_each(|_| roster.clock().tick());
+        let (oldest, _held) = holding(&roster, 1, 10).await;
+        let (healthy, taking) = holding(&roster, 2, 1_000).await;
+        seconds(1);
+        let (small, _held) = holding(&roster, 3, 20).await;
+        let (large, _held) = holding(&roster, 4, 30).await;
+        seconds(3);
+        let (new, _held) = holding(&roster, 5, 1_000).await;
+        taking.goes_on();
+        let closed = || {
+            [&oldest, &small, &large, &healthy, &new].map(|liveness| liveness.is_closed_at_once())
+        };
+        roster.evict_stalled(5);
+        assert_eq!(closed(), [true, false, false, false, false]);
+        // What is being closed counts as released.
+        roster.evict_stalled(10);
+        assert_eq!(closed(), [true, false, false, false, false]);
+        roster.evict_stalled(40);
+        assert_eq!(closed(), [true, false, true, false, false]);
+        roster.evict_stalled(10_000);
+        assert_eq!(closed(), [true, true, true, false, false]);
+        assert_eq!(tally.status().evicted, 3);
+        seconds(3);
+        taking.goes_on();
+        roster.evict_stalled(10_000);
+        assert_eq!(closed(), [true, true, true, false, true]);
+    }
+}

@@ -1,0 +1,155 @@
+//! Admits responses to connections as long as all that clients have not taken
+//! yet stays within `http.unsent`.
+//!
+//! If a response does not fit, the connections that are stalled are closed, the
+//! longest-stalled first, and the response waits until enough is released. If
+//! nothing is released in time, it is refused; a client that takes its responses
+//! never loses its connection.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use bytesize::ByteSize;
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, timeout};
+use tracing::warn;
+
+use super::liveness::{Handling, Liveness, Sending};
+use super::outgoing::Held;
+use super::roster::Roster;
+use super::send_budget::{Reservation, SHARED_FROM, SendBudget};
+use crate::log_rate::{Allowed, LogRate};
+
+/// The memory of a request of HTTP/2 and the head of its response, besides the
+/// headers of the request: the library's stream, a task and a table of headers.
+const STREAM: usize = 4 << 10;
+
+/// Headers take this much besides their names and values.
+const HEADER: usize = 128;
+
+/// Responses may wait for memory with this many bytes of bodies, those of clients
+/// that have taken a response before apart from others, and for this many seconds
+/// of the server's clock: until all connections that take nothing count as
+/// stalled. The clock stands still while the server ends.
+const WAITING: usize = 8 << 20;
+const WAIT: u32 = 4;
+const MAX_WAIT: Duration = Duration::from_secs(10);
+
+/// How often a waiting response looks for connections that are stalled by now.
+const LOOK: Duration = Duration::from_millis(250);
+
+/// What a body takes of [`WAITING`] at least.
+const MIN_WAITING: usize = 256 << 10;
+
+pub(super) struct SendAdmission {
+    budget: Arc<SendBudget>,
+    roster: Arc<Roster>,
+    limit: usize,
+    /// KiB of bodies that wait: of new clients, and of proven ones.
+    waiting: [Semaphore; 2],
+    refusals: LogRate,
+}
+
+impl SendAdmission {
+    pub(super) fn new(budget: Arc<SendBudget>, roster: Arc<Roster>, limit: ByteSize) -> Self {
+        let limit = usize::try_from(limit.as_u64()).unwrap_or(usize::MAX);
+        let waiting = [(); 2].map(|()| Semaphore::new(WAITING >> 10));
+        Self { budget, roster, limit, waiting, refusals: LogRate::new(1) }
+    }
+
+    /// Admits a request of HTTP/2 with the headers of this size, or none if there
+    /// is no memory even for that.
+    pub(super) fn request(
+        &self,
+        liveness: &Arc<Liveness>,
+        headers: &hyper::HeaderMap,
+    ) -> Option<Handling> {
+        let size: usize =
+            headers.iter().map(|(name, value)| name.as_str().len() + value.len() + HEADER).sum();
+        let ceiling = self.ceiling(liveness.is_proven() || liveness.is_unused());
+        let reservation = self.budget.reserve(STREAM + size, ceiling);
+        if reservation.is_none() {
+            self.evict(STREAM + size, ceiling);
+            self.log_refusal(STREAM + size);
+        }
+        reservation.map(|reservation| liveness.begins_one(reservation))
+    }
+
+    /// Admits the response of a connection, if it fits.
+    pub(super) fn try_admit(
+        &self,
+        liveness: &Arc<Liveness>,
+        request: &mut Option<Reservation>,
+        body: &Bytes,
+    ) -> Option<Held> {
+        let ceiling = self.ceiling_of_body(liveness, body.len());
+        let reservation = self.budget.reserve_body(body, ceiling)?;
+        Some(Held::new(Sending::new(liveness, body.len()), reservation, request.take()))
+    }
+
+    /// Admits the response of a connection as soon as it fits, if that is soon.
+    pub(super) async fn admit(
+        &self,
+        liveness: &Arc<Liveness>,
+        request: &mut Option<Reservation>,
+        body: &Bytes,
+    ) -> Option<Held> {
+        let size = body.len();
+        // One with responses that were never taken would only pile up more.
+        let is_proven = liveness.is_proven();
+        let may_wait = is_proven || !liveness.is_sending();
+        let waiting = &self.waiting[usize::from(is_proven)];
+        let turn = u32::try_from(size.clamp(MIN_WAITING, WAITING) >> 10).unwrap_or(u32::MAX);
+        let turn = waiting.try_acquire_many(turn).ok().filter(|_| may_wait);
+        let clock = self.roster.clock();
+        let start = clock.now();
+        let deadline = Instant::now() + MAX_WAIT;
+        let waiter = self.budget.waiter();
+        loop {
+            let mut released = std::pin::pin!(waiter.released());
+            released.as_mut().enable();
+            if let Some(held) = self.try_admit(liveness, request, body) {
+                return Some(held);
+            }
+            self.evict(size, self.ceiling_of_body(liveness, size));
+            let is_over = clock.now().saturating_sub(start) > WAIT || Instant::now() >= deadline;
+            if turn.is_none() || is_over {
+                self.log_refusal(size);
+                return None;
+            }
+            timeout(LOOK, released).await.ok();
+        }
+    }
+
+    /// Returns how many bytes there may be with one more response. Some are kept
+    /// for clients that have shown that they take their responses, or hold next to
+    /// nothing: new ones that take nothing cannot keep them out until they count as
+    /// stalled.
+    fn ceiling(&self, is_preferred: bool) -> usize {
+        if is_preferred { self.limit } else { self.limit - self.limit / 8 }
+    }
+
+    fn ceiling_of_body(&self, liveness: &Liveness, bytes: usize) -> usize {
+        self.ceiling(liveness.is_proven() || bytes <= SHARED_FROM && !liveness.is_sending())
+    }
+
+    fn evict(&self, bytes: usize, ceiling: usize) {
+        let wanted = self.budget.used().saturating_add(bytes);
+        if bytes <= ceiling {
+            self.roster.evict_stalled(wanted.saturating_sub(ceiling));
+        }
+    }
+
+    fn log_refusal(&self, bytes: usize) {
+        if let Allowed::Yes(before) = self.refusals.ask(1) {
+            warn!(
+                before,
+                size = %ByteSize::b(bytes as u64),
+                "response refused: {} wait for clients, of at most {}; raise http.unsent if clients take their responses",
+                ByteSize::b(self.budget.used() as u64),
+                ByteSize::b(self.limit as u64),
+            );
+        }
+    }
+}
