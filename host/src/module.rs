@@ -13,6 +13,7 @@
 //! | `ticker.rs` | the clock that lets go of guests that run long |
 //! | `contract.rs` | the names in the contract |
 //! | `grants.rs` | which of its interfaces a mount's modules may import |
+//! | `header_grants.rs` | which response headers beyond the mount they may set |
 //! | `encode.rs` | from what a compiler leaves to a component |
 //! | `load.rs` | from bytes to a module that can be asked, or why not |
 //! | `start.rs` | what an instance begins with, before it is asked |
@@ -23,6 +24,7 @@
 //! | `long_runs.rs` | guests that run for longer than a tick |
 //! | `instance.rs` | one instance: what it is given, and calling it |
 //! | `response.rs` | what it answers, held against what is allowed |
+//! | `set_cookie.rs` | confines its cookies to the mount |
 //! | `guest_log.rs` | what it writes to the log, within bounds |
 //! | `limiter.rs` | what an instance has of memory |
 //! | `tally.rs` | how often a module was asked, and how often it failed |
@@ -41,6 +43,7 @@ mod encode;
 mod engine;
 mod grants;
 mod guest_log;
+mod header_grants;
 mod imports;
 mod instance;
 mod limiter;
@@ -51,6 +54,7 @@ mod long_runs;
 mod reads;
 mod response;
 mod reused;
+mod set_cookie;
 mod start;
 mod tally;
 mod ticker;
@@ -64,6 +68,7 @@ pub use contract::{CONTRACT_PACKAGE, CONTRACT_VERSION};
 pub use digest::{Digest, DigestError};
 pub use engine::{Engine, EngineError, EngineOptions};
 pub use grants::{Grants, UnknownGrant};
+pub use header_grants::{HeaderGrantError, HeaderGrants};
 pub use limits::{LimitError, Limits};
 pub(crate) use load::MOST_BYTES;
 pub use load::{API, Module};
@@ -72,6 +77,7 @@ pub use reads::Reads;
 pub use response::InvalidAnswer;
 #[doc(hidden)]
 pub use reused::ReusedInstance;
+pub use set_cookie::CookieError;
 pub use tally::Failures;
 
 /// The module that is served when no other is given: `guest/`, built with

@@ -67,7 +67,9 @@ pub(super) fn run(args: &CheckArgs) -> Result<Ran, Failure> {
         .transpose()?;
     // What of it a mount has to allow, is said.
     let limits = &config.module.limits;
-    let (engine, _folder) = passing(EngineOptions { wasi: true, ..EngineOptions::from(limits) })?;
+    let headers = config.module.headers.clone();
+    let options = EngineOptions { headers, wasi: true, ..EngineOptions::from(limits) };
+    let (engine, _folder) = passing(options)?;
     let name = args.file.display().to_string();
     let bytes = files::read(&args.file, MOST_BYTES)
         .map_err(|source| LoadError::Unreadable { file: args.file.clone(), source });

@@ -9,7 +9,9 @@ use super::serve::ServeError;
 use crate::config::Config;
 use crate::conformance::Dialect;
 use crate::files;
-use crate::module::{API, Digest, EngineOptions, Grants, Included, Limits, LoadError, Module};
+use crate::module::{
+    API, Digest, EngineOptions, Grants, HeaderGrants, Included, Limits, LoadError, Module,
+};
 use crate::registry::{FaultBudget, Mount, MountPath, SwapLimits};
 
 /// A mount, as the settings want it.
@@ -22,6 +24,7 @@ pub(super) struct Wanted {
     /// The one that it has to be.
     pub(super) sha256: Option<Digest>,
     grants: Grants,
+    headers: HeaderGrants,
     wasi: bool,
     dialect: Dialect,
     limits: Limits,
@@ -43,6 +46,7 @@ impl Wanted {
             // That is of the file in the settings.
             sha256: config.module.sha256.filter(|_| module.is_none()),
             grants: Grants::all(),
+            headers: config.module.headers.clone(),
             wasi: config.module.wasi,
             dialect: dialect.unwrap_or(config.module.dialect),
             limits: config.module.limits.clone(),
@@ -55,6 +59,7 @@ impl Wanted {
             file: extension.module.clone(),
             sha256: extension.sha256,
             grants: extension.granted(),
+            headers: extension.headers.clone(),
             wasi: extension.wasi,
             dialect: Dialect::Any,
             limits: extension.limits.clone(),
@@ -66,8 +71,13 @@ impl Wanted {
 
     /// What runs its module.
     pub(super) fn engine(&self) -> EngineOptions {
-        let (limits, grants) = (self.limits.clone(), self.grants.clone());
-        EngineOptions { limits, grants, wasi: self.wasi, code_cache: None }
+        EngineOptions {
+            limits: self.limits.clone(),
+            grants: self.grants.clone(),
+            headers: self.headers.clone(),
+            wasi: self.wasi,
+            code_cache: None,
+        }
     }
 
     /// The component, which is the one that was meant.

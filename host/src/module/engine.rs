@@ -11,6 +11,7 @@ use wasmtime::{
 
 use super::compiler::CodeCache;
 use super::grants::Grants;
+use super::header_grants::HeaderGrants;
 use super::imports;
 use super::instance::Call;
 use super::limits::{LimitError, Limits, bytes};
@@ -67,6 +68,8 @@ pub struct EngineOptions {
     pub limits: Limits,
     /// Which interfaces of the contract its modules may import. Default: all.
     pub grants: Grants,
+    /// Which response headers beyond their mount its modules may set. Default: none.
+    pub headers: HeaderGrants,
     /// Whether its modules may import WASI 0.2 as well, of which nothing leads
     /// outside: no files, sockets, environment or arguments; a clock that stands
     /// still at the time when the relayer last changed, random numbers from a
@@ -107,7 +110,8 @@ pub enum EngineError {
 
 impl From<&Limits> for EngineOptions {
     fn from(limits: &Limits) -> Self {
-        Self { limits: limits.clone(), grants: Grants::all(), wasi: false, code_cache: None }
+        let (limits, headers) = (limits.clone(), HeaderGrants::default());
+        Self { limits, grants: Grants::all(), headers, wasi: false, code_cache: None }
     }
 }
 

@@ -17,7 +17,7 @@ use super::limiter::Limiter;
 use super::limits::{Limits, bytes};
 use super::load::Module;
 use super::reads::View;
-use super::response::{InvalidAnswer, response};
+use super::response::{Allowed, InvalidAnswer, response};
 use super::ticker::TICK;
 use super::wasi::Wasi;
 use super::wire;
@@ -180,7 +180,13 @@ impl Module {
             CallError::Trap(cause(&error, store.data()))
         };
         let (answer,) = called.map_err(|error| self.failed(error, store, trapped))?;
-        response(answer, self.limits()).map_err(CallError::Invalid)
+        let options = self.engine().options();
+        let allowed = Allowed {
+            limits: &options.limits,
+            headers: &options.headers,
+            mount: self.mount_path(),
+        };
+        response(answer, &allowed).map_err(CallError::Invalid)
     }
 
     fn failed(

@@ -156,6 +156,11 @@ impl Module {
         Arc::clone(&self.0.mount)
     }
 
+    /// The path of its mount.
+    pub(super) fn mount_path(&self) -> &str {
+        &self.0.mount
+    }
+
     /// The module's name.
     #[must_use]
     pub fn name(&self) -> &str {
