@@ -269,7 +269,7 @@ mod tests {
              [[extension]]\nname = 'd'\nmodule = 'e.wasm'\nwasi = true\n\
              [swap]\nsize = '1MiB'\ntime = '2s'\nmemory = '3GiB'\n\
              [http]\nconnections = 7\nconnections_per_peer = 6\nidle = '3s'\nstalled = '4s'\nunsent = '2GiB'\n\
-             target = '1KiB'\nheaders = 50\nhead = '9KiB'\nbody = '0B'\n";
+             target = '1KiB'\nheaders = 50\nhead = '9KiB'\nbody = '0B'\nhosts = ['a', '[::1]:2']\n";
         let config = Config::parse(&text).unwrap();
         let digest = Some(digest.parse().unwrap());
         assert_eq!(config.module.sha256, digest);
@@ -313,6 +313,7 @@ mod tests {
             headers: 50,
             head: ByteSize::kib(9),
             body: ByteSize::b(0),
+            hosts: ["A.", "[0::1]:2"].map(|host| host.parse().unwrap()).to_vec(),
         };
         assert_eq!(config.http, http);
     }
@@ -360,6 +361,10 @@ mod tests {
             ),
             ("[http]\nidle = '1ms'", "line 2, column 8: http.idle is 1ms; it can be 1s to 1h"),
             ("[http]\nheaders = 101", "line 2, column 11: http.headers is 101; it can be 1 to 100"),
+            (
+                "[http]\nhosts = [\n  'a',\n  'http://b',\n]",
+                "line 4, column 3: http.hosts[1]: \"http://b\" is not a host; expected a name or an address",
+            ),
             (
                 "[http]\nhead = '1KiB'",
                 "line 2, column 8: http.head is 1.0 KiB; it can be 8KiB to 1MiB",
@@ -446,6 +451,15 @@ mod tests {
             let problem = Config::parse(text).unwrap_err().to_string();
             assert!(problem.starts_with(message), "{text}: {problem}");
         }
+    }
+
+    #[test]
+    fn a_list_of_hosts_has_a_bound() {
+        let text = |count: usize| format!("[http]\nhosts = [{}]", "'a',".repeat(count));
+        assert_eq!(Config::parse(&text(256)).unwrap().http.hosts.len(), 256);
+        let error = Config::parse(&text(257)).unwrap_err().to_string();
+        let expected = "line 2, column 9: http.hosts is 257 entries; it can be up to 256 entries";
+        assert_eq!(error, expected);
     }
 
     /// The lines that are commented out, with what they are about.

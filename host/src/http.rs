@@ -12,6 +12,7 @@
 //! | `headless.rs` | answers to what has no head, in place of the library's own |
 //! | `outgoing.rs` | the body of an answer, on its way |
 //! | `request_check.rs` | what is looked at before a request is anybody's |
+//! | `host.rs` | whether its host is valid, and one that is served |
 //! | `service.rs` | one request, from its head to its answer |
 //! | `reply.rs` | an answer, as this client wants it |
 //! | `conditional.rs` | whether the client has got it already |
@@ -30,6 +31,7 @@ mod control_client;
 mod control_server;
 mod error;
 mod headless;
+mod host;
 mod limits;
 mod liveness;
 mod open;
@@ -45,5 +47,6 @@ mod watched;
 pub use connection_tally::ConnectionTally;
 pub use control_client::{ControlClient, ControlClientError};
 pub use control_server::ControlServer;
+pub use host::{AllowedHost, AllowedHostError};
 pub use limits::HttpLimits;
 pub use server::Server;

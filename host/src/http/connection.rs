@@ -117,7 +117,7 @@ fn answer(
 ) -> Answering {
     let begun = Begun::new(liveness, request.version());
     if let Err(error) = request_check::head(&request, limits) {
-        if !request.body().is_end_stream() {
+        if error.ends_connection() || !request.body().is_end_stream() {
             liveness.linger();
         }
         return Either::Left(ready(Ok(begun.done(Service::refuse(error, &request)))));

@@ -9,6 +9,7 @@ use hyper::{Method, Request, Response};
 use tracing::{Instrument, debug, info_span};
 
 use super::error::HostError;
+use super::host;
 use super::outgoing::Outgoing;
 use super::reply;
 use super::report;
@@ -40,9 +41,10 @@ impl Service {
     /// request behind: the connection can use its memory for the next one.
     pub(super) fn answer<B>(
         self: &Arc<Self>,
-        request: Request<B>,
+        mut request: Request<B>,
     ) -> Either<Answered, impl Future<Output = Answered> + use<B>> {
         let id = RequestId::of(request.headers());
+        host::settle(&mut request);
         match self.remembered(&request, &id) {
             Some(response) => Either::Left(identified(response, id)),
             None => Either::Right(Arc::clone(self).ask(request, id)),
