@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, ETAG, VARY, X_CONTENT_TYPE_OPTIONS};
-use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 
 use crate::module::{Module, ModuleAnswer, ModuleRequest, Reads};
 use crate::response_cache::Question;
@@ -72,7 +72,8 @@ impl Answer {
         let (head, body) = response.into_parts();
         let (status, mut headers) = (head.status, head.headers);
         let has_own_etag = headers.contains_key(ETAG);
-        let own_etag = status.is_success() && !headers.contains_key(ETAG);
+        // It says which representation GET gives, so it is not for another method.
+        let own_etag = status.is_success() && !has_own_etag && *question.method == Method::GET;
         if own_etag {
             headers.insert(ETAG, etag(status, &headers, &body));
         }

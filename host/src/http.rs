@@ -15,7 +15,7 @@
 //! | `host.rs` | whether its host is valid, and one that is served |
 //! | `service.rs` | one request, from its head to its answer |
 //! | `reply.rs` | an answer, as this client wants it |
-//! | `conditional.rs` | whether the client has got it already |
+//! | `conditional.rs` | preconditions: whether the client has got it already, or means another |
 //! | `accept_encoding.rs` | which encoding the client would like |
 //! | `request_id.rs` | the id under which the log has a request |
 //! | `control_server.rs` | answers what is asked over the control socket |

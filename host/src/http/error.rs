@@ -31,6 +31,8 @@ pub(super) enum HostError {
     BadTarget,
     /// The request's method is of no use here, whatever the target.
     NotImplemented,
+    /// A precondition of the request is false.
+    PreconditionFailed,
     /// The request's target is too long.
     TargetTooLong,
     /// The request has too many headers.
@@ -92,6 +94,11 @@ impl HostError {
                 StatusCode::NOT_IMPLEMENTED,
                 "NotImplemented",
                 "CONNECT and TRACE are not implemented",
+            ),
+            Self::PreconditionFailed => (
+                StatusCode::PRECONDITION_FAILED,
+                "PreconditionFailed",
+                "a precondition of the request is false",
             ),
             Self::TargetTooLong => {
                 (StatusCode::URI_TOO_LONG, "UriTooLong", "the target of the request is too long")
