@@ -4,7 +4,7 @@
 use std::time::SystemTime;
 
 use hyper::header::{
-    ETAG, HeaderName, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_UNMODIFIED_SINCE,
+    ETAG, HeaderName, HeaderValue, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_UNMODIFIED_SINCE,
     LAST_MODIFIED,
 };
 use hyper::{HeaderMap, Method};
@@ -56,7 +56,7 @@ fn matches(
     answer: &HeaderMap,
     compare: fn(&[u8], &[u8]) -> bool,
 ) -> Option<bool> {
-    let etag = answer.get(ETAG).map(|etag| etag.as_bytes());
+    let etag = answer.get(ETAG).map(HeaderValue::as_bytes);
     let mut outcome = None;
     for value in request.get_all(field) {
         let value = value.as_bytes().trim_ascii();
@@ -118,7 +118,7 @@ fn tags(mut list: &[u8]) -> impl Iterator<Item = &[u8]> {
 mod tests {
     use super::Outcome::{self, Failed, NotModified, Proceed};
     use super::{ETAG, HeaderMap, IF_NONE_MATCH, Method, evaluate};
-    use hyper::header::{HeaderName, HeaderValue};
+    use super::{HeaderName, HeaderValue};
 
     fn headers(fields: &[(&'static str, &str)]) -> HeaderMap {
         let mut headers = HeaderMap::new();
