@@ -2,8 +2,9 @@
 //! without ever showing what is no longer so.
 //!
 //! A module's own headers win. Where it does not set them, `etag` is made of
-//! the content, `vary` has the headers that the module read, and
-//! `cache-control` asks to come back before an answer is shown again. Which
+//! the content, `vary` has the headers that the module read,
+//! `cache-control` asks to come back before an answer is shown again, and
+//! `x-content-type-options` keeps browsers from guessing the type of the body. Which
 //! module gave an answer is for the host to say.
 
 mod background;
@@ -13,8 +14,8 @@ mod encoding;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use bytes::Bytes;
-use http::header::{CACHE_CONTROL, ETAG, VARY};
-use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use http::header::{CACHE_CONTROL, ETAG, VARY, X_CONTENT_TYPE_OPTIONS};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 
 use crate::module::{Module, ModuleAnswer, ModuleRequest, Reads};
 use crate::response_cache::Question;
@@ -51,6 +52,10 @@ pub(crate) const X_RELAYER_MODULE: HeaderName = HeaderName::from_static("x-relay
 /// The id of a request. Each answer that goes out has one of its own.
 pub(crate) const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
+/// Keeps browsers from taking a body for another type than it says, such as text
+/// for a script.
+pub(crate) const NOSNIFF: HeaderValue = HeaderValue::from_static("nosniff");
+
 impl Answer {
     /// The answer that this module gave to a question, on a snapshot of this
     /// generation.
@@ -68,7 +73,8 @@ impl Answer {
         let (head, body) = response.into_parts();
         let (status, mut headers) = (head.status, head.headers);
         let has_own_etag = headers.contains_key(ETAG);
-        let own_etag = status.is_success() && !headers.contains_key(ETAG);
+        // It says which representation GET gives, so it is not for another method.
+        let own_etag = status.is_success() && !has_own_etag && *question.method == Method::GET;
         if own_etag {
             headers.insert(ETAG, etag(status, &headers, &body));
         }
@@ -79,6 +85,10 @@ impl Answer {
         }
         if !headers.contains_key(CACHE_CONTROL) {
             headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+        }
+        // After the validator, which is of what the module said.
+        if !headers.contains_key(X_CONTENT_TYPE_OPTIONS) {
+            headers.insert(X_CONTENT_TYPE_OPTIONS, NOSNIFF);
         }
         headers.insert(X_RELAYER_MODULE, module.label().clone());
         headers.insert(X_REQUEST_ID, HeaderValue::from_static(""));

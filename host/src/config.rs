@@ -16,7 +16,7 @@ use serde::Deserialize;
 use crate::HttpLimits;
 use crate::conformance::Dialect;
 use crate::files;
-use crate::module::{Digest, INCLUDED, LimitError, Limits};
+use crate::module::{Digest, HeaderGrants, INCLUDED, LimitError, Limits};
 use crate::registry::{self, FaultBudget, MountError, MountPath, SwapLimits};
 use crate::toml_text::{self, Position, Step, dotted};
 
@@ -59,6 +59,10 @@ pub struct ModuleConfig {
     /// Whether it may import WASI, too, of which nothing leads outside. Default:
     /// it may not.
     pub wasi: bool,
+    /// The response headers beyond its mount that it may set, such as
+    /// `strict-transport-security`, or `set-cookie` for cookies of any path and
+    /// domain. Default: none.
+    pub headers: HeaderGrants,
     /// The section `[module.limits]`: what the module may use.
     pub limits: Limits,
     /// The section `[module.budget]`: the failures that a module may have
@@ -237,7 +241,7 @@ fn place(key: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::{Config, DEFAULT, Dialect, HttpLimits};
-    use crate::module::{Grants, INCLUDED};
+    use crate::module::{Grants, HeaderGrants, INCLUDED};
     use bytesize::ByteSize;
     use std::path::Path;
     use std::time::Duration;
@@ -252,20 +256,20 @@ mod tests {
         let digest = "0a".repeat(32);
         let text = "[module]\nfile = 'api.wasm'\nsha256 = '".to_owned()
             + &digest
-            + "'\ndialect = '1.13'\nwasi = true\n[module.limits]\nmemory = '16MiB'\ntime = '250ms'\n\
+            + "'\ndialect = '1.13'\nwasi = true\nheaders = ['Alt-Svc', 'set-cookie']\n[module.limits]\nmemory = '16MiB'\ntime = '250ms'\n\
              concurrency = 8\nqueue = 9\nqueue_wait = '2s'\nresponse_cache = '0B'\n\
              stack = '1MiB'\ntable = 5\nbody = '2MiB'\nheaders = 6\nheader_size = '3KiB'\n\
              log = '4KiB'\nlog_rate = '5KiB'\nverify_reset = 11\n\
              [module.budget]\nfaults = 1\nwithin = '1min'\nfailure_rate = 60\nfirst = 2\n\
              [[extension]]\nname = 'a'\nmount = '/b'\nmodule = 'c.wasm'\n\
-             grants = ['state', 'chains']\nsha256 = '"
+             headers = ['nel']\ngrants = ['state', 'chains']\nsha256 = '"
             + &digest
             + "'\n\
              [extension.limits]\nqueue = 3\n[extension.budget]\nfirst = 4\n\
              [[extension]]\nname = 'd'\nmodule = 'e.wasm'\nwasi = true\n\
              [swap]\nsize = '1MiB'\ntime = '2s'\nmemory = '3GiB'\n\
              [http]\nconnections = 7\nconnections_per_peer = 6\nidle = '3s'\nstalled = '4s'\nunsent = '2GiB'\n\
-             target = '1KiB'\nheaders = 50\nhead = '9KiB'\nbody = '0B'\n";
+             target = '1KiB'\nheaders = 50\nhead = '9KiB'\nbody = '0B'\nhosts = ['a', '[::1]:2']\n";
         let config = Config::parse(&text).unwrap();
         let digest = Some(digest.parse().unwrap());
         assert_eq!(config.module.sha256, digest);
@@ -273,6 +277,9 @@ mod tests {
         assert_eq!(config.extension[0].granted(), Grants::of(&["chains", "state"]).unwrap());
         assert_eq!(config.extension[1].granted(), Grants::none());
         let [first, second] = &config.extension[..] else { panic!("{config:?}") };
+        assert_eq!(config.module.headers, HeaderGrants::new(&["alt-svc", "set-cookie"]).unwrap());
+        assert_eq!(first.headers, HeaderGrants::new(&["nel"]).unwrap());
+        assert_eq!(second.headers, HeaderGrants::default());
         assert_eq!([config.module.wasi, first.wasi, second.wasi], [true, false, true]);
         assert_eq!((first.name.as_str(), first.path().as_str()), ("a", "/b"));
         assert_eq!(first.module.as_deref(), Some(Path::new("c.wasm")));
@@ -307,6 +314,7 @@ mod tests {
             headers: 50,
             head: ByteSize::kib(9),
             body: ByteSize::b(0),
+            hosts: ["A.", "[0::1]:2"].map(|host| host.parse().unwrap()).to_vec(),
         };
         assert_eq!(config.http, http);
     }
@@ -359,6 +367,10 @@ mod tests {
             ("[http]\nidle = '1ms'", "line 2, column 8: http.idle is 1ms; it can be 1s to 1h"),
             ("[http]\nheaders = 101", "line 2, column 11: http.headers is 101; it can be 1 to 100"),
             (
+                "[http]\nhosts = [\n  'a',\n  'http://b',\n]",
+                "line 4, column 3: http.hosts[1]: \"http://b\" is not a host; expected a name or an address",
+            ),
+            (
                 "[http]\nhead = '1KiB'",
                 "line 2, column 8: http.head is 1.0 KiB; it can be 8KiB to 1MiB",
             ),
@@ -379,6 +391,14 @@ mod tests {
             (
                 "[[extension]]\nname = 'a'\nmodule = 'm'\ngrants = ['state', 'files']",
                 "line 4, column 10: extension[0].grants: there is no interface \"files\" to grant; there are version,",
+            ),
+            (
+                "[module]\nheaders = ['alt-svc', 'etag']",
+                "line 2, column 23: module.headers[1]: header etag needs no grant, every module may set it",
+            ),
+            (
+                "[[extension]]\nname = 'a'\nmodule = 'm'\nheaders = ['connection']",
+                "line 4, column 12: extension[0].headers[0]: header connection is the host's to set",
             ),
             (
                 "[[extension]]\nname = 'a'\nmodule = 'm'\nsha256 = '12'",
@@ -436,6 +456,15 @@ mod tests {
             let problem = Config::parse(text).unwrap_err().to_string();
             assert!(problem.starts_with(message), "{text}: {problem}");
         }
+    }
+
+    #[test]
+    fn a_list_of_hosts_has_a_bound() {
+        let text = |count: usize| format!("[http]\nhosts = [{}]", "'a',".repeat(count));
+        assert_eq!(Config::parse(&text(256)).unwrap().http.hosts.len(), 256);
+        let error = Config::parse(&text(257)).unwrap_err().to_string();
+        let expected = "line 2, column 9: http.hosts is 257 entries; it can be up to 256 entries";
+        assert_eq!(error, expected);
     }
 
     /// The lines that are commented out, with what they are about.

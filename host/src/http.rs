@@ -16,9 +16,10 @@
 //! | `send_budget.rs` | the bytes of responses that clients have not taken yet |
 //! | `send_admission.rs` | admits responses within that budget |
 //! | `request_check.rs` | what is looked at before a request is anybody's |
+//! | `host.rs` | whether its host is valid, and one that is served |
 //! | `service.rs` | one request, from its head to its answer |
 //! | `reply.rs` | an answer, as this client wants it |
-//! | `conditional.rs` | whether the client has got it already |
+//! | `conditional.rs` | preconditions: whether the client has got it already, or means another |
 //! | `accept_encoding.rs` | which encoding the client would like |
 //! | `request_id.rs` | the id under which the log has a request |
 //! | `control_server.rs` | answers what is asked over the control socket |
@@ -35,6 +36,7 @@ mod control_client;
 mod control_server;
 mod error;
 mod headless;
+mod host;
 mod limits;
 mod liveness;
 mod open;
@@ -53,5 +55,6 @@ mod watched;
 pub use connection_tally::ConnectionTally;
 pub use control_client::{ControlClient, ControlClientError};
 pub use control_server::ControlServer;
+pub use host::{AllowedHost, AllowedHostError};
 pub use limits::HttpLimits;
 pub use server::Server;

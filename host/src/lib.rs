@@ -52,7 +52,7 @@
 //! |---|---|
 //! | a connection is accepted where there is room, and speaks HTTP/1.1 or HTTP/2 | `http/server.rs`, `http/open.rs`, `http/connection.rs` |
 //! | … and is closed when its client is silent | `http/liveness.rs`, `http/watched.rs` |
-//! | a request is one, and not too large | `http/request_check.rs`, `http/limits.rs` |
+//! | a request is one, and not too large | `http/request_check.rs`, `http/host.rs`, `http/limits.rs` |
 //! | it gets its id and its place in the log | `http/service.rs`, `http/request_id.rs` |
 //! | it is for the API, or for an extension | `registry.rs`, `registry/path.rs` |
 //! | … whose module in service answers it, unless it is out of service | `registry/mount.rs`, `registry/outage.rs` |
@@ -121,5 +121,5 @@ mod text;
 mod threads;
 mod toml_text;
 
-pub use http::{HttpLimits, Server};
+pub use http::{AllowedHost, AllowedHostError, HttpLimits, Server};
 pub use toml_text::Position;

@@ -16,6 +16,7 @@
 //! | `ticker.rs` | the clock that lets go of guests that run long |
 //! | `contract.rs` | the names in the contract |
 //! | `grants.rs` | which of its interfaces a mount's modules may import |
+//! | `header_grants.rs` | which response headers beyond the mount they may set |
 //! | `encode.rs` | from what a compiler leaves to a component |
 //! | `load.rs` | from bytes to a module that can be asked, or why not |
 //! | `cost.rs` | what creating an instance takes, read from its component |
@@ -28,6 +29,7 @@
 //! | `slow_targets.rs` | which targets' guests start there |
 //! | `instance.rs` | one instance: what it is given, and calling it |
 //! | `response.rs` | what it answers, held against what is allowed |
+//! | `set_cookie.rs` | confines its cookies to the mount |
 //! | `guest_log.rs` | what it writes to the log, within bounds |
 //! | `limiter.rs` | what an instance has of memory |
 //! | `tally.rs` | how often a module was asked, and how often it failed |
@@ -52,6 +54,7 @@ mod engine;
 mod grants;
 mod guest_log;
 mod guest_time;
+mod header_grants;
 mod imports;
 mod instance;
 mod limiter;
@@ -62,6 +65,7 @@ mod long_runs;
 mod reads;
 mod response;
 mod reused;
+mod set_cookie;
 mod slow_targets;
 mod tally;
 mod ticker;
@@ -78,6 +82,7 @@ pub use cost::InstanceCost;
 pub use digest::{Digest, DigestError};
 pub use engine::{Engine, EngineError, EngineOptions};
 pub use grants::{Grants, UnknownGrant};
+pub use header_grants::{HeaderGrantError, HeaderGrants};
 pub use limits::{LimitError, Limits};
 pub(crate) use load::MOST_BYTES;
 pub use load::{API, Module};
@@ -86,6 +91,7 @@ pub use reads::Reads;
 pub use response::InvalidAnswer;
 #[doc(hidden)]
 pub use reused::ReusedInstance;
+pub use set_cookie::CookieError;
 pub use tally::Failures;
 pub use verify::ResetStatus;
 

@@ -38,8 +38,12 @@ pub(crate) enum Step {
 
 /// Reads a text into a typed value.
 pub(crate) fn parse<T: DeserializeOwned>(text: &str) -> Result<T, Fault> {
-    let located = |error: &toml::de::Error, path| Fault {
-        position: error.span().map(|span| Position::of(text, span.start)),
+    let located = |error: &toml::de::Error, path: Vec<Step>| Fault {
+        position: match path.last() {
+            // The reader has the place of the whole array.
+            Some(Step::Index(_)) => Some(Position::of_value(text, &path)),
+            _ => error.span().map(|span| Position::of(text, span.start)),
+        },
         path,
         message: one_line(error.message()),
     };
@@ -194,6 +198,14 @@ mod tests {
         assert_eq!(fault.position, Some(Position { line: 4, column: 12 }));
         assert_eq!(dotted(&fault.path), "inner[1].number");
         assert_eq!(fault.message, "invalid type: string \"ü\", expected u8");
+    }
+
+    #[test]
+    fn a_wrong_element_of_an_array_names_its_own_place() {
+        let fault = parse::<std::collections::BTreeMap<String, Vec<u8>>>("a = [\n 1,\n 'x',\n]");
+        let fault = fault.unwrap_err();
+        assert_eq!(fault.position, Some(Position { line: 3, column: 2 }));
+        assert_eq!(dotted(&fault.path), "a[1]");
     }
 
     #[test]

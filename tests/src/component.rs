@@ -287,6 +287,25 @@ pub fn that_needs_a_chain() -> Vec<u8> {
     )
 }
 
+/// A component that answers 200 and the first value of this header, or nothing.
+#[must_use]
+pub fn that_tells(header: &str) -> Vec<u8> {
+    let length = header.len();
+    calling(
+        &format!(
+            r#"(import "relayer:rest/request@0.1.0" "header" (func $header (param i32 i32 i32)))
+               (data (i32.const 64) "{header}")"#
+        ),
+        &format!(
+            "(call $header (i32.const 64) (i32.const {length}) (i32.const 1024))
+             (if (i32.load (i32.const 1028)) (then
+                 (i64.store (i32.const 12) (i64.load (i32.load (i32.const 1024))))))
+             (i32.store16 (i32.const 0) (i32.const 200))
+             i32.const 0"
+        ),
+    )
+}
+
 /// A component that answers 200 and where it is mounted.
 #[must_use]
 pub fn that_tells_its_mount() -> Vec<u8> {

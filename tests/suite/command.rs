@@ -3,7 +3,7 @@
 use std::fs;
 use std::net::TcpListener;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use relayer_rest_host::module::Digest;
 use relayer_rest_tests::client::{Answer, Client};
@@ -11,7 +11,10 @@ use relayer_rest_tests::command::{self, Ended, Serving};
 use relayer_rest_tests::component;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
+use tokio::time::timeout;
 
 const CONFIG: &str = include_str!("../fixtures/hermes-0.7.toml");
 
@@ -531,4 +534,46 @@ async fn help_and_version_are_shown() {
     }
     let version = run(&["--version"]).await;
     assert_eq!(version.stdout, format!("relayer-rest {}\n", env!("CARGO_PKG_VERSION")));
+}
+
+/// Sends frames of HTTP/2 of which the library logs each as a warning, and returns
+/// when the server has taken all.
+async fn provoke_warnings(address: std::net::SocketAddr, count: u64) {
+    // Their payload, with which the server acknowledges the last one.
+    let ping = |flags: u8, number: u64| {
+        let mut frame = vec![0, 0, 8, 6, flags, 0, 0, 0, 0];
+        frame.extend(number.to_be_bytes());
+        frame
+    };
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let mut bytes = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0".to_vec();
+    for number in 0..count {
+        bytes.extend(ping(1, number));
+    }
+    bytes.extend(ping(0, count));
+    stream.write_all(&bytes).await.unwrap();
+    let (mut answer, acknowledged) = (Vec::new(), ping(1, count));
+    while !answer.windows(acknowledged.len()).any(|part| part == acknowledged) {
+        let read = timeout(Duration::from_mins(1), stream.read_buf(&mut answer)).await.unwrap();
+        assert!(read.unwrap() > 0, "the server closed the connection: {answer:?}");
+    }
+}
+
+#[tokio::test]
+async fn clients_cannot_fill_the_log_with_warnings_of_the_http_library() {
+    const COUNT: u64 = 2000;
+    let start = Instant::now();
+    let process = serve(&["--listen", "127.0.0.1:0"]).await;
+    for _ in 0..3 {
+        provoke_warnings(process.address(), COUNT).await;
+    }
+    signal(&process, Signal::TERM);
+    let ended = process.ended().await;
+    let of_h2: Vec<_> = ended.stderr.lines().filter(|line| line.contains("h2")).collect();
+    // In each second 20, a note that there are more, and one of how many there were.
+    let most = (start.elapsed().as_secs() + 2) * 22;
+    assert!((2..=most).contains(&(of_h2.len() as u64)), "{} lines: {of_h2:#?}", of_h2.len());
+    assert!(of_h2.iter().any(|line| line.contains("recv PING ack")), "{of_h2:#?}");
+    let note = "h2 logs more than 20 lines a second; some are left out here";
+    assert!(of_h2.iter().any(|line| line.ends_with(note)), "{of_h2:#?}");
 }

@@ -330,6 +330,22 @@ async fn bad_requests_to_the_socket_get_a_clear_error() {
 }
 
 #[tokio::test]
+async fn the_socket_refuses_tunnels_and_large_heads() {
+    let serving = serve(&[]).await;
+    let tunnel = "CONNECT x:80 HTTP/1.1\r\nhost: x\r\n\r\nGET /status HTTP/1.1\r\nhost: x\r\n\r\n";
+    let error = r#"{"error":"CONNECT is not implemented"}"#.to_owned();
+    assert_eq!(raw(&serving, tunnel), (501, error));
+    let start = "GET /status HTTP/1.1\r\nhost: ";
+    let large = format!("{start}{}", "x".repeat((64 << 10) - start.len()));
+    assert_eq!(raw(&serving, &large).0, 431);
+    let mut stream = UnixStream::connect(&serving.control).unwrap();
+    stream.write_all(b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.contains("\r\nx-content-type-options: nosniff\r\n"), "{answer}");
+}
+
+#[tokio::test]
 async fn the_socket_is_its_owners_and_goes_with_the_process() {
     let serving = serve(&[]).await;
     let mode = fs::metadata(&serving.control).unwrap().permissions().mode();

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use bytesize::ByteSize;
-use relayer_rest_host::module::{Grants, Limits, Module};
+use relayer_rest_host::module::{Engine, EngineOptions, Grants, HeaderGrants, Limits, Module};
 use relayer_rest_host::registry::{Candidate, FaultBudget, Mount, Outcome, Refusal, Registry};
 use relayer_rest_host::state::{ChainConfig, ChainKind};
 use relayer_rest_tests::client::{Answer, Client};
@@ -319,4 +319,67 @@ async fn extensions_that_come_along_are_mounted_by_their_names() {
 
 fn program() -> &'static Path {
     Path::new(env!("CARGO_BIN_EXE_relayer-rest-under-test"))
+}
+
+/// An extension at /ext/tool that always answers with this header, and what it is
+/// granted.
+fn with_header(name: &str, value: &str, granted: &[&str]) -> Mount {
+    let headers = HeaderGrants::new(granted).unwrap();
+    let options = EngineOptions { headers, ..EngineOptions::from(&Limits::default()) };
+    let engine = Engine::with(options).unwrap();
+    let component = component::of_answer(200, name, value.as_bytes());
+    let module = Module::from_bytes(&engine, "tool", &component).unwrap().named("tool");
+    Mount::extension("/ext/tool".parse().unwrap(), module)
+}
+
+#[tokio::test]
+async fn headers_with_effect_beyond_the_mount_need_a_grant() {
+    for name in [
+        "strict-transport-security",
+        "service-worker-allowed",
+        "clear-site-data",
+        "alt-svc",
+        "x-accel-redirect",
+        "x-sendfile",
+    ] {
+        let server = server(with_header(name, "/", &[])).await;
+        let refused = server.get("/ext/tool/a").await;
+        assert_eq!((refused.status.as_u16(), refused.header(name)), (502, ""), "{name}");
+        assert_eq!(refused.error_name(), "BadModuleResponse");
+        let status = server.registry.at("/ext/tool").unwrap().module().failures();
+        assert_eq!((status.invalid, status.faults()), (1, 1));
+    }
+    let server = server(with_header("alt-svc", "clear", &["nel", "alt-svc"])).await;
+    assert_eq!(server.get("/ext/tool/a").await.header("alt-svc"), "clear");
+}
+
+/// The API's module shares the origin with the extensions.
+#[tokio::test]
+async fn the_api_needs_a_grant_as_well() {
+    let component = component::of_answer(200, "clear-site-data", b"\"*\"");
+    let server = TestServer::of_component(&component, &Limits::default()).await;
+    assert_eq!(server.get("/").await.status, 502);
+    let component = component::of_answer(200, "set-cookie", b"a=b; Path=/");
+    let server = TestServer::of_component(&component, &Limits::default()).await;
+    assert_eq!(server.get("/").await.header("set-cookie"), "a=b; Path=/");
+}
+
+#[tokio::test]
+async fn cookies_are_confined_to_the_mount() {
+    for (cookie, granted, expected) in [
+        ("a=b", &[][..], (200, "a=b; Path=/ext/tool")),
+        ("a=b; Path=/; Secure", &[], (200, "a=b; Secure; Path=/ext/tool")),
+        ("a=b; Path=/ext/tool/x", &[], (200, "a=b; Path=/ext/tool/x")),
+        ("a=b; Domain=localhost", &[], (502, "")),
+        ("__Host-a=b; Secure; Path=/", &[], (502, "")),
+        ("__Host-a=b; Secure; Path=/", &["set-cookie"], (200, "__Host-a=b; Secure; Path=/")),
+    ] {
+        let server = server(with_header("set-cookie", cookie, granted)).await;
+        let mut client = server.connect().await;
+        // The second one is remembered.
+        for _ in 0..2 {
+            let answer = client.get("/ext/tool").await;
+            assert_eq!((answer.status.as_u16(), answer.header("set-cookie")), expected, "{cookie}");
+        }
+    }
 }

@@ -1,9 +1,14 @@
 //! Does the server speak HTTP as clients expect?
 
-use hyper::Version;
+use http_body_util::{BodyExt, Empty};
+use hyper::{Request, Version};
+use relayer_rest_host::HttpLimits;
+use relayer_rest_host::module::{Limits, Module};
+use relayer_rest_host::registry::{Mount, Registry};
 use relayer_rest_host::state::{Object, RelayerState, Worker};
 use relayer_rest_tests::client::{Client, raw};
-use relayer_rest_tests::server::TestServer;
+use relayer_rest_tests::component;
+use relayer_rest_tests::server::{TestServer, engine};
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpSocket;
@@ -79,12 +84,154 @@ async fn targets_of_every_form_are_answered() {
         ("GET http://example.com/chains HTTP/1.1", "200"),
         ("GET http://example.com HTTP/1.1", "404"),
         ("OPTIONS * HTTP/1.1", "404"),
-        ("CONNECT example.com:80 HTTP/1.1", "404"),
+        ("GET * HTTP/1.1", "400"),
+        ("GET example.com:80 HTTP/1.1", "400"),
+        ("GET chains HTTP/1.1", "400"),
+        ("GET ftp://example.com/chains HTTP/1.1", "421"),
+        ("GET http://user@example.com/chains HTTP/1.1", "400"),
     ] {
         let request = format!("{line}\r\nhost: x\r\nconnection: close\r\n\r\n");
         let answer = raw(server.address, request.as_bytes()).await;
         assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{line}: {answer}");
+        assert!(answer.contains("\r\nx-request-id: "), "{line}: {answer}");
+        assert!(answer.contains(r#""result":"#), "{line}: {answer}");
     }
+}
+
+/// A tunnel is refused by the host, and what is sent through it is not a request.
+#[tokio::test]
+async fn connect_and_trace_are_refused_before_any_module_is_asked() {
+    let module = component::of_answer(200, "a", b"b");
+    let server = TestServer::of_component(&module, &Limits::default()).await;
+    let body = r#"{"status":"error","result":{"name":"NotImplemented","msg":"CONNECT and TRACE are not implemented"}}"#;
+    for request in [
+        "CONNECT example.com:80 HTTP/1.1\r\nhost: example.com:80\r\n\r\n",
+        "CONNECT / HTTP/1.1\r\nhost: x\r\n\r\n",
+        "TRACE / HTTP/1.1\r\nhost: x\r\n\r\n",
+    ] {
+        let tunnelled = "GET / HTTP/1.1\r\nhost: x\r\n\r\n";
+        let answer = raw(server.address, format!("{request}{tunnelled}").as_bytes()).await;
+        assert!(answer.starts_with("HTTP/1.1 501 Not Implemented\r\n"), "{answer}");
+        assert!(answer.contains("\r\nconnection: close\r\n"), "{answer}");
+        assert!(answer.ends_with(body), "{answer}");
+        assert_eq!(answer.matches("HTTP/1.1 ").count(), 1, "{answer}");
+    }
+    let mut client = Client::http2(server.address).await;
+    let answer = client.ask("TRACE", "/").await;
+    assert_eq!((answer.status.as_u16(), answer.text()), (501, body));
+    let Client::Http2(sender) = &mut client else { unreachable!("it was made so") };
+    let connect = Request::connect("example.com:80").body(Empty::new()).unwrap();
+    let answer = sender.send_request(connect).await.unwrap();
+    assert_eq!(answer.status(), 501);
+    assert_eq!(answer.into_body().collect().await.unwrap().to_bytes(), body);
+    assert_eq!(client.get("/").await.status, 200, "the connection goes on");
+    assert_eq!(server.registry.at("/").unwrap().module().runs(), 1);
+}
+
+#[tokio::test]
+async fn a_request_has_exactly_one_valid_host_in_every_version() {
+    let server = TestServer::of_sample().await;
+    for (head, status) in [
+        ("GET /chains HTTP/1.1\r\n", "400"),
+        ("GET /chains HTTP/1.1\r\nhost:\r\n", "200"),
+        ("GET /chains HTTP/1.1\r\nhost: x:80\r\n", "200"),
+        ("GET /chains HTTP/1.1\r\nhost: x:y\r\n", "400"),
+        ("GET /chains HTTP/1.1\r\nhost: x\r\nhost: x\r\n", "400"),
+        ("GET http://x/chains HTTP/1.1\r\nhost: x\r\nhost: x\r\n", "400"),
+        ("GET http://x:y/chains HTTP/1.1\r\nhost: x\r\n", "400"),
+        ("GET /chains HTTP/1.0\r\n", "200"),
+        ("GET /chains HTTP/1.0\r\nhost: x\r\n", "200"),
+        ("GET /chains HTTP/1.0\r\nhost: x\r\nhost: y\r\n", "400"),
+        ("GET /chains HTTP/1.0\r\nhost: a b\r\n", "400"),
+    ] {
+        let request = format!("{head}connection: close\r\n\r\n");
+        let answer = raw(server.address, request.as_bytes()).await;
+        assert_eq!(answer.split(' ').nth(1), Some(status), "{head}: {answer}");
+    }
+    let mut client = Client::http2(server.address).await;
+    for (host, status) in [("LOCALHOST", 200), ("other", 400)] {
+        let answer = client.ask_with("GET", "/chains", &[("host", host)]).await;
+        assert_eq!(answer.status, status, "{host}");
+    }
+    let twice = [("host", "localhost"), ("host", "localhost")];
+    assert_eq!(client.ask_with("GET", "/chains", &twice).await.status, 400);
+}
+
+#[tokio::test]
+async fn requests_for_hosts_that_are_not_listed_are_misdirected() {
+    let hosts = ["api.example".parse().unwrap(), "127.0.0.1:3000".parse().unwrap()].to_vec();
+    let module = Module::embedded(&engine(&Limits::default())).unwrap();
+    let limits = HttpLimits { hosts, ..HttpLimits::default() };
+    let server = TestServer::with_limits(Registry::new(Mount::api(module)), limits).await;
+    for (head, status) in [
+        ("GET /version HTTP/1.1\r\nhost: API.example.\r\n", "200"),
+        ("GET /version HTTP/1.1\r\nhost: api.example:8080\r\n", "200"),
+        ("GET /version HTTP/1.1\r\nhost: 127.0.0.1:3000\r\n", "200"),
+        ("GET /version HTTP/1.0\r\nhost: api.example\r\n", "200"),
+        ("GET http://api.example/version HTTP/1.1\r\nhost: evil.example\r\n", "200"),
+        ("GET http://evil.example/version HTTP/1.1\r\nhost: api.example\r\n", "421"),
+        ("GET /version HTTP/1.1\r\nhost: evil.example\r\n", "421"),
+        ("GET /version HTTP/1.1\r\nhost: 127.0.0.1\r\n", "421"),
+        ("GET /version HTTP/1.1\r\nhost:\r\n", "421"),
+        ("GET /version HTTP/1.0\r\n", "421"),
+    ] {
+        let request = format!("{head}connection: close\r\n\r\n");
+        let answer = raw(server.address, request.as_bytes()).await;
+        assert_eq!(answer.split(' ').nth(1), Some(status), "{head}: {answer}");
+        let is_refused = answer.ends_with(
+            r#"{"name":"MisdirectedRequest","msg":"the host of the request is not served here"}}"#,
+        );
+        assert_eq!(is_refused, status == "421", "{head}: {answer}");
+    }
+    // Its authority is `localhost`.
+    assert_eq!(Client::http2(server.address).await.get("/version").await.status, 421);
+}
+
+/// RFC 9112, 3.2.2; and of HTTP/2, which needs no host header at all.
+#[tokio::test]
+async fn a_module_sees_the_host_of_the_target() {
+    let module = component::that_tells("host");
+    let server = TestServer::of_component(&module, &Limits::default()).await;
+    for (head, host) in [
+        ("GET / HTTP/1.1\r\nhost: one\r\n", "one"),
+        ("GET http://two/ HTTP/1.1\r\nhost: one\r\n", "two"),
+        ("GET http://two/ HTTP/1.0\r\n", "two"),
+    ] {
+        // The second one is remembered.
+        for _ in 0..2 {
+            let request = format!("{head}connection: close\r\n\r\n");
+            let answer = raw(server.address, request.as_bytes()).await;
+            assert!(answer.ends_with(&format!("\r\n\r\n{host}")), "{head}: {answer}");
+        }
+    }
+    let answer = Client::http2(server.address).await.get("/").await;
+    assert_eq!(answer.text(), "localhost");
+}
+
+/// Those of modules, remembered ones, and those that the host makes itself.
+#[tokio::test]
+async fn no_answer_is_taken_for_another_type_than_it_says() {
+    let server = TestServer::of_sample().await;
+    for mut client in [server.connect().await, Client::http2(server.address).await] {
+        for (path, headers, status) in [
+            ("/chains", &[][..], 200),
+            ("/chains", &[], 200),
+            ("/chains", &[("if-none-match", "*")], 304),
+            ("/nothing", &[], 404),
+            ("/chains", &[("host", "a b")], 400),
+        ] {
+            let answer = client.ask_with("GET", path, headers).await;
+            let nosniff = answer.header("x-content-type-options");
+            assert_eq!((answer.status.as_u16(), nosniff), (status, "nosniff"));
+        }
+    }
+    let answer = raw(server.address, b"hello\r\n\r\n").await;
+    assert!(answer.contains("\r\nx-content-type-options: nosniff\r\n"), "{answer}");
+    let own = component::of_answer(200, "x-content-type-options", b"none");
+    let server = TestServer::of_component(&own, &Limits::default()).await;
+    let answer = server.get("/").await;
+    let values: Vec<_> = answer.headers.get_all("x-content-type-options").iter().collect();
+    assert_eq!(values, ["none"]);
 }
 
 #[tokio::test]

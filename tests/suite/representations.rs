@@ -186,6 +186,131 @@ async fn a_module_s_own_headers_win() {
     assert_eq!((known.header("content-type"), known.header("content-encoding")), ("", ""));
 }
 
+/// A module that answers every request with these headers.
+async fn with_headers(status: u16, headers: &[(&str, &[u8])]) -> TestServer {
+    let component = component::of_response(status, headers, &[b'x'; 4096]);
+    TestServer::of_component(&component, &Limits::default()).await
+}
+
+const BEFORE: &str = "Sun, 06 Nov 1994 08:49:36 GMT";
+const MODIFIED: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
+
+/// RFC 9110, 13.2.2.
+#[tokio::test]
+async fn preconditions_count_in_their_order() {
+    let server =
+        with_headers(200, &[("etag", b"\"a\""), ("last-modified", MODIFIED.as_bytes())]).await;
+    let mut http1 = server.connect().await;
+    let mut http2 = Client::http2(server.address).await;
+    for (headers, read, unsafe_method) in [
+        (&[("if-match", "\"a\"")][..], 200, 200),
+        (&[("if-match", "*")], 200, 200),
+        (&[("if-match", "W/\"a\"")], 412, 412),
+        (&[("if-match", "\"b\", \"c\"")], 412, 412),
+        (&[("if-match", "no tag")], 200, 200),
+        (&[("if-unmodified-since", MODIFIED)], 200, 200),
+        (&[("if-unmodified-since", BEFORE)], 412, 412),
+        (&[("if-unmodified-since", "yesterday")], 200, 200),
+        (&[("if-match", "\"a\""), ("if-unmodified-since", BEFORE)], 200, 200),
+        (&[("if-none-match", "\"b\", W/\"a\"")], 304, 412),
+        (&[("if-none-match", "*")], 304, 412),
+        (&[("if-none-match", "\"b\"")], 200, 200),
+        (&[("if-modified-since", MODIFIED)], 304, 200),
+        (&[("if-modified-since", BEFORE)], 200, 200),
+        (&[("if-modified-since", "tomorrow")], 200, 200),
+        (&[("if-none-match", "\"b\""), ("if-modified-since", MODIFIED)], 200, 200),
+        (&[("if-match", "\"b\""), ("if-none-match", "\"a\"")], 412, 412),
+        (&[("if-match", "\"a\""), ("if-none-match", "\"a\"")], 304, 412),
+        (&[("range", "bytes=0-1"), ("if-range", "\"b\"")], 200, 200),
+    ] {
+        for (method, status) in
+            [("GET", read), ("HEAD", read), ("POST", unsafe_method), ("OPTIONS", 200)]
+        {
+            for client in [&mut http1, &mut http2] {
+                let answer = ask(client, method, "/", headers).await;
+                assert_eq!(answer.status, status, "{method} {headers:?}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_failed_precondition_is_an_error_without_the_answer() {
+    let server = TestServer::of_sample().await;
+    let mut client = server.connect().await;
+    let headers = [("if-match", "\"other\""), ("accept-encoding", "gzip")];
+    let answer = ask(&mut client, "GET", "/chains", &headers).await;
+    answer.check_error(412, "PreconditionFailed", "a precondition of the request is false");
+    for name in ["etag", "last-modified", "cache-control", "content-encoding"] {
+        assert_eq!(answer.header(name), "", "{name}");
+    }
+    assert!(answer.header("x-relayer-module").starts_with("api@"));
+    let head = ask(&mut client, "HEAD", "/chains", &headers).await;
+    assert_eq!((head.status.as_u16(), head.text()), (412, ""));
+}
+
+/// RFC 9110, 13.2.1.
+#[tokio::test]
+async fn preconditions_of_what_fails_anyway_are_ignored() {
+    let false_ones = [("if-match", "\"other\""), ("if-unmodified-since", BEFORE)];
+    let server = TestServer::of_sample().await;
+    let mut client = server.connect().await;
+    for (method, path, status) in [("GET", "/nothing", 404), ("POST", "/state", 405)] {
+        assert_eq!(ask(&mut client, method, path, &false_ones).await.status, status);
+    }
+    for status in [302, 503] {
+        let server = with_headers(status, &[("etag", b"\"a\"")]).await;
+        let mut client = server.connect().await;
+        assert_eq!(ask(&mut client, "GET", "/", &false_ones).await.status, status);
+        assert_eq!(ask(&mut client, "GET", "/", &[("if-none-match", "*")]).await.status, status);
+    }
+}
+
+/// Each encoding has a validator of its own, which is none of another.
+#[tokio::test]
+async fn a_validator_is_that_of_one_encoding() {
+    let server = TestServer::of_sample().await;
+    server.publisher.set_state(many_workers());
+    let mut client = server.connect().await;
+    let (gzip, plain) = (("accept-encoding", "gzip"), ("accept-encoding", "identity"));
+    let etag = |answer: Answer| answer.header("etag").to_owned();
+    let of_gzip = etag(ask(&mut client, "GET", "/state", &[gzip]).await);
+    let of_plain = etag(ask(&mut client, "GET", "/state", &[plain]).await);
+    for (encoding, own, other) in [(gzip, &of_gzip, &of_plain), (plain, &of_plain, &of_gzip)] {
+        for (field, tag, status) in [
+            ("if-match", own, 200),
+            ("if-match", other, 412),
+            ("if-none-match", own, 304),
+            ("if-none-match", other, 200),
+        ] {
+            let answer = ask(&mut client, "GET", "/state", &[encoding, (field, tag)]).await;
+            assert_eq!(answer.status, status, "{field}: {tag}, {encoding:?}");
+        }
+        // A cache may name all that it has.
+        let both = format!("{of_plain}, {of_gzip}");
+        let answer = ask(&mut client, "GET", "/state", &[encoding, ("if-none-match", &both)]).await;
+        assert_eq!((answer.status.as_u16(), answer.header("etag")), (304, &**own));
+    }
+    // A module's own is made weak, which nothing matches strongly.
+    let server = with_headers(200, &[("etag", b"\"a\""), ("content-type", b"text/plain")]).await;
+    let mut client = server.connect().await;
+    for (encoding, matched) in [(plain, 200), (gzip, 412)] {
+        let answer = ask(&mut client, "GET", "/", &[encoding, ("if-match", "\"a\"")]).await;
+        assert_eq!(answer.status, matched, "{encoding:?}");
+    }
+}
+
+/// The validator of an answer to POST would be that of another representation.
+#[tokio::test]
+async fn the_host_makes_validators_for_get_only() {
+    let server = with_headers(200, &[]).await;
+    let mut client = server.connect().await;
+    for (method, has_etag) in [("GET", true), ("HEAD", true), ("POST", false), ("PUT", false)] {
+        let answer = ask(&mut client, method, "/", &[]).await;
+        assert_eq!(!answer.header("etag").is_empty(), has_etag, "{method}");
+    }
+}
+
 #[tokio::test]
 async fn a_part_of_an_answer_is_all_of_it() {
     let server = TestServer::of_sample().await;

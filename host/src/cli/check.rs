@@ -87,7 +87,9 @@ pub(super) fn run(args: &CheckArgs) -> Result<Ran, Failure> {
     // What of it a mount has to allow, is said.
     let limits = &config.module.limits;
     let compiler = Some(compile::compiler());
-    let engine = Engine::with(EngineOptions { wasi: true, compiler, ..limits.into() })?;
+    let headers = config.module.headers.clone();
+    let options = EngineOptions { headers, wasi: true, compiler, ..limits.into() };
+    let engine = Engine::with(options)?;
     let name = args.file.display().to_string();
     let bytes = files::read(&args.file, MOST_BYTES)
         .map_err(|source| LoadError::Unreadable { file: args.file.clone(), source });

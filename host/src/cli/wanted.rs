@@ -11,8 +11,8 @@ use crate::config::Config;
 use crate::conformance::Dialect;
 use crate::files;
 use crate::module::{
-    API, CodeCache, Digest, Engine, EngineError, EngineOptions, Grants, Included, Limits,
-    LoadError, Module,
+    API, CodeCache, Digest, Engine, EngineError, EngineOptions, Grants, HeaderGrants, Included,
+    Limits, LoadError, Module,
 };
 use crate::registry::{FaultBudget, Mount, MountPath, SwapLimits};
 
@@ -26,6 +26,7 @@ pub(super) struct Wanted {
     /// The one that it has to be.
     pub(super) sha256: Option<Digest>,
     grants: Grants,
+    headers: HeaderGrants,
     wasi: bool,
     dialect: Dialect,
     limits: Limits,
@@ -47,6 +48,7 @@ impl Wanted {
             // That is of the file in the settings.
             sha256: config.module.sha256.filter(|_| module.is_none()),
             grants: Grants::all(),
+            headers: config.module.headers.clone(),
             wasi: config.module.wasi,
             dialect: dialect.unwrap_or(config.module.dialect),
             limits: config.module.limits.clone(),
@@ -59,6 +61,7 @@ impl Wanted {
             file: extension.module.clone(),
             sha256: extension.sha256,
             grants: extension.granted(),
+            headers: extension.headers.clone(),
             wasi: extension.wasi,
             dialect: Dialect::Any,
             limits: extension.limits.clone(),
@@ -70,9 +73,14 @@ impl Wanted {
 
     /// What runs its module.
     pub(super) fn engine(&self, code_cache: Option<CodeCache>) -> Result<Engine, EngineError> {
-        let (limits, grants) = (self.limits.clone(), self.grants.clone());
-        let compiler = Some(compile::compiler());
-        Engine::with(EngineOptions { limits, grants, wasi: self.wasi, code_cache, compiler })
+        Engine::with(EngineOptions {
+            limits: self.limits.clone(),
+            grants: self.grants.clone(),
+            headers: self.headers.clone(),
+            wasi: self.wasi,
+            code_cache,
+            compiler: Some(compile::compiler()),
+        })
     }
 
     /// The component, which is the one that was meant.

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use serde::Deserialize;
 
-use crate::module::{API, Digest, Grants, Included, Limits};
+use crate::module::{API, Digest, Grants, HeaderGrants, Included, Limits};
 use crate::registry::{FaultBudget, MountPath};
 
 /// A module that serves requests below a path of its own.
@@ -32,6 +32,11 @@ pub struct ExtensionConfig {
     /// it may not.
     #[serde(default)]
     pub wasi: bool,
+    /// The response headers beyond its mount that it may set, such as
+    /// `service-worker-allowed`, or `set-cookie` for cookies of any path and
+    /// domain. Default: none.
+    #[serde(default)]
+    pub headers: HeaderGrants,
     /// The section `[extension.limits]`: what the module may use.
     #[serde(default)]
     pub limits: Limits,

@@ -1,31 +1,114 @@
-//! Whether a client has already got the answer that it asks for.
+//! Preconditions: whether a client has got the answer that it asks for already, and
+//! whether it is the one that the client means (RFC 9110, 13).
 
-use hyper::HeaderMap;
-use hyper::header::{ETAG, IF_NONE_MATCH};
+use std::time::SystemTime;
 
-/// Whether one of the validators that the client has is that of the answer
-/// with these headers.
-pub(super) fn is_known(request: &HeaderMap, answer: &HeaderMap) -> bool {
-    let Some(etag) = answer.get(ETAG) else { return false };
-    let etag = opaque(etag.as_bytes());
-    request.get_all(IF_NONE_MATCH).iter().any(|value| {
-        let value = value.as_bytes().trim_ascii();
-        value == b"*" || tags(value).any(|tag| tag == etag)
-    })
+use hyper::header::{
+    ETAG, HeaderName, HeaderValue, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_UNMODIFIED_SINCE,
+    LAST_MODIFIED,
+};
+use hyper::{HeaderMap, Method};
+
+/// What the preconditions of a request make of its answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// The answer is sent.
+    Proceed,
+    /// The client has it: 304.
+    NotModified,
+    /// It is not the one that the client means: 412.
+    Failed,
 }
 
-/// A validator without the mark of a weak one, which makes no difference here.
+/// Evaluates the preconditions of a request, whose answer has these headers and would
+/// be a success, in the order of RFC 9110, 13.2.2.
+///
+/// A field that is not valid has no effect, nor has the date that would count if the
+/// field were not there.
+pub(super) fn evaluate(method: &Method, request: &HeaderMap, answer: &HeaderMap) -> Outcome {
+    // It selects no representation.
+    if *method == Method::OPTIONS {
+        return Outcome::Proceed;
+    }
+    let is_read = matches!(*method, Method::GET | Method::HEAD);
+    if request.contains_key(IF_MATCH) {
+        if matches(request, IF_MATCH, answer, is_same) == Some(false) {
+            return Outcome::Failed;
+        }
+    } else if is_modified_since(request, IF_UNMODIFIED_SINCE, answer) == Some(true) {
+        return Outcome::Failed;
+    }
+    if request.contains_key(IF_NONE_MATCH) {
+        if matches(request, IF_NONE_MATCH, answer, is_equivalent) == Some(true) {
+            return if is_read { Outcome::NotModified } else { Outcome::Failed };
+        }
+    } else if is_read && is_modified_since(request, IF_MODIFIED_SINCE, answer) == Some(false) {
+        return Outcome::NotModified;
+    }
+    Outcome::Proceed
+}
+
+/// Whether one of the validators that the client names is that of the answer.
+/// Nothing if it names none.
+fn matches(
+    request: &HeaderMap,
+    field: HeaderName,
+    answer: &HeaderMap,
+    compare: fn(&[u8], &[u8]) -> bool,
+) -> Option<bool> {
+    let etag = answer.get(ETAG).map(HeaderValue::as_bytes);
+    let mut outcome = None;
+    for value in request.get_all(field) {
+        let value = value.as_bytes().trim_ascii();
+        // There is an answer, whatever its validator.
+        if value == b"*" {
+            return Some(true);
+        }
+        for tag in tags(value) {
+            if etag.is_some_and(|etag| compare(tag, etag)) {
+                return Some(true);
+            }
+            outcome = Some(false);
+        }
+    }
+    outcome
+}
+
+/// Whether the answer was modified after the date of a field. Nothing if one of the
+/// two has no valid date, or the field has several.
+fn is_modified_since(request: &HeaderMap, field: HeaderName, answer: &HeaderMap) -> Option<bool> {
+    let since = date(request, field)?;
+    Some(date(answer, LAST_MODIFIED)? > since)
+}
+
+fn date(headers: &HeaderMap, name: HeaderName) -> Option<SystemTime> {
+    let mut values = headers.get_all(name).iter();
+    let value = values.next().filter(|_| values.next().is_none())?;
+    httpdate::parse_http_date(value.to_str().ok()?).ok()
+}
+
+/// Strong comparison: the same byte for byte.
+fn is_same(tag: &[u8], other: &[u8]) -> bool {
+    tag == other && tag.starts_with(b"\"")
+}
+
+/// Weak comparison: the same meaning.
+fn is_equivalent(tag: &[u8], other: &[u8]) -> bool {
+    opaque(tag) == opaque(other)
+}
+
+/// A validator without the mark of a weak one.
 fn opaque(tag: &[u8]) -> &[u8] {
     tag.strip_prefix(b"W/").unwrap_or(tag)
 }
 
-/// The validators of a list, up to the first that is none.
+/// The validators of a list, up to the first that is not valid.
 fn tags(mut list: &[u8]) -> impl Iterator<Item = &[u8]> {
     std::iter::from_fn(move || {
         let start = list.iter().position(|byte| !b", \t".contains(byte))?;
-        let tag = opaque(&list[start..]);
-        let end = 1 + tag.strip_prefix(b"\"")?.iter().position(|byte| *byte == b'"')?;
-        let (tag, rest) = tag.split_at(end + 1);
+        let text = opaque(&list[start..]).strip_prefix(b"\"")?;
+        let rest = &text[1 + text.iter().position(|byte| *byte == b'"')?..];
+        let tag = &list[start..list.len() - rest.len()];
         list = rest;
         Some(tag)
     })
@@ -33,9 +116,109 @@ fn tags(mut list: &[u8]) -> impl Iterator<Item = &[u8]> {
 
 #[cfg(test)]
 mod tests {
-    use super::is_known;
-    use hyper::HeaderMap;
-    use hyper::header::{ETAG, HeaderValue, IF_NONE_MATCH};
+    use super::Outcome::{self, Failed, NotModified, Proceed};
+    use super::{ETAG, HeaderMap, IF_NONE_MATCH, Method, evaluate};
+    use super::{HeaderName, HeaderValue};
+
+    fn headers(fields: &[(&'static str, &str)]) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        for (name, value) in fields {
+            headers.append(HeaderName::from_static(name), value.parse().unwrap());
+        }
+        headers
+    }
+
+    /// Of a GET and of a POST, of an answer with a strong validator.
+    fn outcomes(fields: &[(&'static str, &str)]) -> [Outcome; 2] {
+        let answer = headers(&[("etag", "\"a\""), ("last-modified", MODIFIED)]);
+        [Method::GET, Method::POST].map(|method| evaluate(&method, &headers(fields), &answer))
+    }
+
+    const BEFORE: &str = "Sun, 06 Nov 1994 08:49:36 GMT";
+    const MODIFIED: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
+    const AFTER: &str = "Sunday, 06-Nov-94 08:49:38 GMT";
+
+    #[test]
+    fn each_precondition_alone() {
+        for (field, value, expected) in [
+            ("if-match", "\"a\"", [Proceed; 2]),
+            ("if-match", "\"b\", \"a\"", [Proceed; 2]),
+            ("if-match", "*", [Proceed; 2]),
+            ("if-match", "W/\"a\"", [Failed; 2]),
+            ("if-match", "\"b\"", [Failed; 2]),
+            ("if-unmodified-since", MODIFIED, [Proceed; 2]),
+            ("if-unmodified-since", AFTER, [Proceed; 2]),
+            ("if-unmodified-since", BEFORE, [Failed; 2]),
+            ("if-none-match", "W/\"a\"", [NotModified, Failed]),
+            ("if-none-match", "*", [NotModified, Failed]),
+            ("if-none-match", "\"b\"", [Proceed; 2]),
+            ("if-modified-since", MODIFIED, [NotModified, Proceed]),
+            ("if-modified-since", AFTER, [NotModified, Proceed]),
+            ("if-modified-since", BEFORE, [Proceed; 2]),
+        ] {
+            assert_eq!(outcomes(&[(field, value)]), expected, "{field}: {value}");
+        }
+    }
+
+    #[test]
+    fn validators_come_before_dates_and_what_must_match_before_what_must_not() {
+        for (fields, expected) in [
+            ([("if-match", "\"a\""), ("if-unmodified-since", BEFORE)], [Proceed; 2]),
+            ([("if-match", "\"b\""), ("if-unmodified-since", AFTER)], [Failed; 2]),
+            ([("if-none-match", "\"b\""), ("if-modified-since", AFTER)], [Proceed; 2]),
+            ([("if-none-match", "\"a\""), ("if-modified-since", BEFORE)], [NotModified, Failed]),
+            ([("if-match", "\"b\""), ("if-none-match", "\"a\"")], [Failed; 2]),
+            ([("if-match", "\"a\""), ("if-none-match", "\"a\"")], [NotModified, Failed]),
+            ([("if-match", "\"a\""), ("if-modified-since", AFTER)], [NotModified, Proceed]),
+            ([("if-unmodified-since", BEFORE), ("if-none-match", "\"a\"")], [Failed; 2]),
+            ([("if-match", "a"), ("if-unmodified-since", BEFORE)], [Proceed; 2]),
+            ([("if-none-match", "a"), ("if-modified-since", AFTER)], [Proceed; 2]),
+        ] {
+            assert_eq!(outcomes(&fields), expected, "{fields:?}");
+        }
+    }
+
+    #[test]
+    fn fields_that_are_not_valid_have_no_effect() {
+        for field in ["if-match", "if-none-match"] {
+            for value in ["", "a", "\"a", "'a'", "w/\"a\"", "x, \"a\""] {
+                assert_eq!(outcomes(&[(field, value)]), [Proceed; 2], "{field}: {value}");
+            }
+        }
+        for field in ["if-unmodified-since", "if-modified-since"] {
+            for value in ["", "0", "06 Nov 1994", "Sun, 31 Feb 1994 08:49:36 GMT"] {
+                assert_eq!(outcomes(&[(field, value)]), [Proceed; 2], "{field}: {value}");
+            }
+            for date in [BEFORE, AFTER] {
+                assert_eq!(outcomes(&[(field, date), (field, date)]), [Proceed; 2], "{field}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_answer_without_validators_matches_any_only() {
+        for (field, value, expected) in [
+            ("if-match", "*", Proceed),
+            ("if-match", "\"a\"", Failed),
+            ("if-none-match", "*", Failed),
+            ("if-none-match", "\"a\"", Proceed),
+            ("if-unmodified-since", BEFORE, Proceed),
+        ] {
+            let outcome = evaluate(&Method::POST, &headers(&[(field, value)]), &HeaderMap::new());
+            assert_eq!(outcome, expected, "{field}: {value}");
+        }
+        let fields = [("if-match", "\"b\""), ("if-none-match", "*")];
+        assert_eq!(evaluate(&Method::OPTIONS, &headers(&fields), &HeaderMap::new()), Proceed);
+    }
+
+    #[test]
+    fn a_weak_validator_is_never_the_same() {
+        let answer = headers(&[("etag", "W/\"a\"")]);
+        for tag in ["\"a\"", "W/\"a\""] {
+            let outcome = |field| evaluate(&Method::GET, &headers(&[(field, tag)]), &answer);
+            assert_eq!([outcome("if-match"), outcome("if-none-match")], [Failed, NotModified]);
+        }
+    }
 
     fn known(etag: Option<&[u8]>, values: &[&[u8]]) -> bool {
         let value = |bytes| HeaderValue::from_bytes(bytes).unwrap();
@@ -44,7 +227,7 @@ mod tests {
         for bytes in values {
             request.append(IF_NONE_MATCH, value(bytes));
         }
-        is_known(&request, &answer)
+        evaluate(&Method::GET, &request, &answer) == NotModified
     }
 
     #[test]
@@ -83,7 +266,7 @@ mod tests {
         ] {
             assert!(!known(Some(b"\"a\""), values), "{values:?}");
         }
-        assert!(!known(None, &[b"*"]));
+        assert!(!known(None, &[b"\"a\""]));
     }
 
     #[test]

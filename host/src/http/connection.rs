@@ -221,7 +221,7 @@ fn answer(
         return Either::Left(ready(Err(h2::Reason::REFUSED_STREAM.into())));
     };
     if let Err(error) = request_check::head(&request, limits) {
-        if !request.body().is_end_stream() {
+        if error.ends_connection() || !request.body().is_end_stream() {
             liveness.linger();
         }
         return begun.answer(Service::refuse(error, &request));

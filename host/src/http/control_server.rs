@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
-use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue};
+use hyper::header::{ALLOW, CONNECTION, CONTENT_TYPE, HeaderValue, X_CONTENT_TYPE_OPTIONS};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
@@ -20,6 +20,7 @@ use tracing::{debug, warn};
 use url::form_urlencoded;
 
 use super::connection_tally::ConnectionTally;
+use crate::answer::NOSNIFF;
 use crate::control::{ControlSocket, Fault, Reload, RolledBack, Status};
 use crate::registry::{Candidate, Mount, Registry, Source};
 use crate::state::StateReader;
@@ -27,6 +28,9 @@ use crate::state::StateReader;
 /// How long a client has for the head of a request, and for its body.
 const HEAD: Duration = Duration::from_secs(10);
 const BODY: Duration = Duration::from_mins(1);
+
+/// The head of a request, in bytes: it may have the path of a module's file.
+const HEAD_SIZE: usize = 64 << 10;
 
 /// The clients that are served at once; others wait.
 const CLIENTS: usize = 16;
@@ -102,6 +106,7 @@ async fn serve(stream: UnixStream, control: Arc<Control>) {
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD)
+        .max_buf_size(HEAD_SIZE)
         .serve_connection(TokioIo::new(stream), answer);
     if let Err(error) = connection.await {
         debug!(%error, "a connection to the control socket ended early");
@@ -111,6 +116,9 @@ async fn serve(stream: UnixStream, control: Arc<Control>) {
 impl Control {
     async fn answer(&self, request: Request<Incoming>) -> Answered {
         let (path, method) = (request.uri().path().to_owned(), request.method().clone());
+        if method == Method::CONNECT {
+            return not_implemented();
+        }
         let answered = match (path.as_str(), &method) {
             ("/status", &Method::GET) => self.status(&request),
             ("/swap", &Method::POST) => self.swap(request).await,
@@ -248,6 +256,14 @@ where
     value.map(parse).transpose()
 }
 
+/// What follows may be meant for the tunnel, and not be a request.
+fn not_implemented() -> Answered {
+    let error = "CONNECT is not implemented".to_owned();
+    let mut response = json(StatusCode::NOT_IMPLEMENTED, &Fault { error });
+    response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    response
+}
+
 fn not_allowed(method: &Method, path: &str, allowed: &'static str) -> Answered {
     let error = format!("{method} is not allowed on {path}; {allowed} is");
     let mut response = json(StatusCode::METHOD_NOT_ALLOWED, &Fault { error });
@@ -260,5 +276,6 @@ fn json(status: StatusCode, value: &impl Serialize) -> Answered {
     let mut response = Response::new(Full::new(body.into()));
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, NOSNIFF);
     response
 }

@@ -3,9 +3,10 @@
 //! on inside: the log has that under the request's id.
 
 use bytes::Bytes;
-use hyper::header::{CONNECTION, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
+use hyper::header::{CONNECTION, CONTENT_TYPE, HeaderValue, RETRY_AFTER, X_CONTENT_TYPE_OPTIONS};
 use hyper::{Response, StatusCode};
 
+use crate::answer::NOSNIFF;
 use crate::module::CallError;
 use crate::registry::NoAnswer;
 
@@ -26,6 +27,14 @@ pub(super) enum HostError {
     ExtensionUnavailable(u32),
     /// The request has no host, more than one, or what is none.
     BadHost,
+    /// The request's host is not one that is served.
+    Misdirected,
+    /// The request's target is not a path.
+    BadTarget,
+    /// The request's method is of no use here, whatever the target.
+    NotImplemented,
+    /// A precondition of the request is false.
+    PreconditionFailed,
     /// The request's target is too long.
     TargetTooLong,
     /// The request has too many headers.
@@ -76,8 +85,28 @@ impl HostError {
                 "this extension failed too often and is out of service for now; try again later",
             ),
             Self::BadHost => {
-                (StatusCode::BAD_REQUEST, "BadRequest", "a request has one host header, of a host")
+                (StatusCode::BAD_REQUEST, "BadRequest", "exactly one valid Host header is required")
             }
+            Self::Misdirected => (
+                StatusCode::MISDIRECTED_REQUEST,
+                "MisdirectedRequest",
+                "the host of the request is not served here",
+            ),
+            Self::BadTarget => (
+                StatusCode::BAD_REQUEST,
+                "BadRequest",
+                "the target of the request is not a path that begins with /",
+            ),
+            Self::NotImplemented => (
+                StatusCode::NOT_IMPLEMENTED,
+                "NotImplemented",
+                "CONNECT and TRACE are not implemented",
+            ),
+            Self::PreconditionFailed => (
+                StatusCode::PRECONDITION_FAILED,
+                "PreconditionFailed",
+                "a precondition of the request is false",
+            ),
             Self::TargetTooLong => {
                 (StatusCode::URI_TOO_LONG, "UriTooLong", "the target of the request is too long")
             }
@@ -117,9 +146,13 @@ impl HostError {
         }
     }
 
-    /// Whether the rest of the request is still on its way.
+    /// Whether what comes next on the connection may not be a request: the rest of
+    /// this one, or what a client sends through the tunnel that it asked for.
     pub(super) fn ends_connection(self) -> bool {
-        matches!(self, Self::BodyTooLarge | Self::BadBody | Self::RequestTimeout)
+        matches!(
+            self,
+            Self::BodyTooLarge | Self::BadBody | Self::RequestTimeout | Self::NotImplemented
+        )
     }
 
     pub(super) fn status(self) -> StatusCode {
@@ -137,6 +170,7 @@ impl HostError {
         *response.status_mut() = status;
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        headers.insert(X_CONTENT_TYPE_OPTIONS, NOSNIFF);
         let retry_after = match self {
             Self::Overloaded | Self::ConnectionsTooMany | Self::CancelledTooMany => Some(1),
             Self::ExtensionUnavailable(seconds) => Some(seconds),

@@ -5,6 +5,7 @@ use std::time::Duration;
 use bytesize::ByteSize;
 use serde::Deserialize;
 
+use super::host::{AllowedHost, MAX_HOSTS};
 use crate::module::LimitError;
 use crate::toml_text;
 
@@ -48,6 +49,10 @@ pub struct HttpLimits {
     /// to 1 GiB.
     #[serde(deserialize_with = "toml_text::size_field")]
     pub body: ByteSize,
+    /// The hosts that requests may be for, against DNS rebinding. Others get 421. An
+    /// entry without a port has all ports. Default: none, which is any host; up to
+    /// 256.
+    pub hosts: Vec<AllowedHost>,
 }
 
 impl Default for HttpLimits {
@@ -62,6 +67,7 @@ impl Default for HttpLimits {
             headers: 100,
             head: ByteSize::kib(64),
             body: ByteSize::kib(64),
+            hosts: Vec::new(),
         }
     }
 }
@@ -95,6 +101,11 @@ impl HttpLimits {
             if !(least..=most).contains(&value) {
                 return Err(LimitError { key, value: value.to_string(), range });
             }
+        }
+        let count = self.hosts.len();
+        if count > MAX_HOSTS {
+            let (value, range) = (format!("{count} entries"), "up to 256 entries");
+            return Err(LimitError { key: "hosts", value, range });
         }
         Ok(())
     }

@@ -1,5 +1,5 @@
-//! An answer, as this client wants it: compressed or not, or nothing where it
-//! has got it already.
+//! An answer, as this client wants it: compressed or not, nothing if the client has
+//! got it already, or an error if it is not the one that the client means.
 
 use bytes::Bytes;
 use hyper::header::{
@@ -8,11 +8,12 @@ use hyper::header::{
 };
 use hyper::{Method, Request, Response, StatusCode};
 
+use super::accept_encoding;
+use super::conditional::{self, Outcome};
 use super::error::HostError;
 use super::outgoing::Outgoing;
 use super::service::Answered;
-use super::{accept_encoding, conditional};
-use crate::answer::{Answer, Encoding, Representation};
+use crate::answer::{Answer, Encoding, Representation, X_RELAYER_MODULE};
 use crate::state::Stale;
 
 /// What an answer says of its body, and nothing where there is none.
@@ -33,13 +34,23 @@ pub(super) fn reply<B>(
 ) -> Answered {
     let Representation { headers, body } = representation;
     let is_success = answer.status().is_success();
-    let is_known = is_success
-        && matches!(*request.method(), Method::GET | Method::HEAD)
-        && conditional::is_known(request.headers(), headers);
-    let mut response = if is_known {
-        response(StatusCode::NOT_MODIFIED, not_modified(headers), &Bytes::new(), request)
+    // RFC 9110, 13.2.1: preconditions count where the answer would be a success.
+    let outcome = if is_success {
+        conditional::evaluate(request.method(), request.headers(), headers)
     } else {
-        response(answer.status(), headers.clone(), body, request)
+        Outcome::Proceed
+    };
+    let mut response = match outcome {
+        Outcome::Proceed => response(answer.status(), headers.clone(), body, request),
+        Outcome::NotModified => {
+            response(StatusCode::NOT_MODIFIED, not_modified(headers), &Bytes::new(), request)
+        }
+        Outcome::Failed => {
+            let mut response = of_host(HostError::PreconditionFailed, request);
+            let label = headers.get(X_RELAYER_MODULE).cloned();
+            response.headers_mut().extend(label.map(|label| (X_RELAYER_MODULE, label)));
+            return response;
+        }
     };
     if let Some(stale) = stale
         && is_success

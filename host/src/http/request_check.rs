@@ -3,12 +3,13 @@
 
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::{Body, Incoming};
-use hyper::header::{HOST, HeaderName, HeaderValue};
+use hyper::header::{HeaderName, HeaderValue};
 use hyper::http::uri::PathAndQuery;
-use hyper::{Request, Version};
+use hyper::{Method, Request, Version};
 use tokio::time::timeout;
 
 use super::error::HostError;
+use super::host;
 use super::limits::HttpLimits;
 use super::liveness::AwaitedBody;
 
@@ -29,32 +30,23 @@ pub(super) fn head<B>(request: &Request<B>, limits: &HttpLimits) -> Result<(), H
     {
         return Err(HostError::HeadTooLarge);
     }
-    let mut hosts = request.headers().get_all(HOST).iter().map(HeaderValue::as_bytes);
-    let is_host = match (request.version(), request.uri().authority()) {
-        // RFC 9112, 3.2: one, and not what no authority is.
-        (Version::HTTP_11, _) => hosts.next().is_some_and(is_host) && hosts.next().is_none(),
-        // RFC 9113, 8.3.1: the authority, and no host that is another; or one
-        // host. Neither is empty.
-        (Version::HTTP_2, Some(authority)) => {
-            let authority = authority.as_str().as_bytes();
-            is_host(authority) && hosts.all(|host| host == authority)
-        }
-        (Version::HTTP_2, None) => {
-            let is_one = |host: &[u8]| !host.is_empty() && is_host(host);
-            hosts.next().is_some_and(is_one) && hosts.next().is_none()
-        }
-        _ => true,
-    };
-    if is_host { Ok(()) } else { Err(HostError::BadHost) }
+    form(request)?;
+    host::check(request, &limits.hosts)
 }
 
-fn is_host(text: &[u8]) -> bool {
-    text.iter().copied().all(is_of_a_host)
-}
-
-/// Whether a name or an address with a port may have this byte.
-fn is_of_a_host(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || b"-._~!$&'()*+;=:[]%".contains(&byte)
+/// Checks that the target is a path, or `*` with OPTIONS.
+fn form<B>(request: &Request<B>) -> Result<(), HostError> {
+    let (method, path) = (request.method(), request.uri().path());
+    // RFC 9110, 9.1: not implemented for any target, so not 405, which would be
+    // about one. A tunnel has no target here, and no module can reflect a request.
+    if matches!(*method, Method::CONNECT | Method::TRACE) {
+        return Err(HostError::NotImplemented);
+    }
+    if path.starts_with('/') || (path == "*" && *method == Method::OPTIONS) {
+        Ok(())
+    } else {
+        Err(HostError::BadTarget)
+    }
 }
 
 /// Reads what a request has for a body, and forgets it: no route wants one.
@@ -85,44 +77,29 @@ pub(super) async fn discard(
 #[cfg(test)]
 mod tests {
     use super::{HostError, HttpLimits, head};
-    use hyper::{Request, Version};
-
-    fn checked(version: Version, hosts: &[&[u8]]) -> Result<(), HostError> {
-        let mut request = Request::get("/").version(version);
-        for host in hosts {
-            request = request.header("host", *host);
-        }
-        head(&request.body(()).unwrap(), &HttpLimits::default())
-    }
+    use hyper::{Method, Request};
 
     #[test]
-    fn a_request_has_one_host() {
-        for host in ["x", "", "127.0.0.1:80", "[::1]:3000", "a-b.example:1", "a%20b"] {
-            assert_eq!(checked(Version::HTTP_11, &[host.as_bytes()]), Ok(()), "{host}");
+    fn a_target_is_a_path() {
+        for (method, target, expected) in [
+            (Method::GET, "/", Ok(())),
+            (Method::POST, "//a?b", Ok(())),
+            (Method::GET, "http://x", Ok(())),
+            (Method::GET, "http://x?a", Ok(())),
+            (Method::OPTIONS, "*", Ok(())),
+            (Method::OPTIONS, "/", Ok(())),
+            (Method::GET, "*", Err(HostError::BadTarget)),
+            (Method::POST, "*", Err(HostError::BadTarget)),
+            (Method::GET, "x", Err(HostError::BadTarget)),
+            (Method::GET, "x:80", Err(HostError::BadTarget)),
+            (Method::OPTIONS, "x:80", Err(HostError::BadTarget)),
+            (Method::CONNECT, "x:80", Err(HostError::NotImplemented)),
+            (Method::CONNECT, "/", Err(HostError::NotImplemented)),
+            (Method::TRACE, "/", Err(HostError::NotImplemented)),
+        ] {
+            let request = Request::builder().method(&method).uri(target).header("host", "x");
+            let checked = head(&request.body(()).unwrap(), &HttpLimits::default());
+            assert_eq!(checked, expected, "{method} {target}");
         }
-        for hosts in ["", "a\na", "a b", "a/b", "u@h", "\u{fc}", "a,b", "a?"] {
-            let lines: Vec<_> = hosts.lines().map(str::as_bytes).collect();
-            assert_eq!(checked(Version::HTTP_11, &lines), Err(HostError::BadHost), "{hosts:?}");
-        }
-        assert_eq!(checked(Version::HTTP_10, &[]), Ok(()));
-        assert_eq!(checked(Version::HTTP_2, &[]), Err(HostError::BadHost));
-        assert_eq!(checked(Version::HTTP_2, &[b""]), Err(HostError::BadHost));
-        assert_eq!(checked(Version::HTTP_2, &[b"x"]), Ok(()));
-        assert_eq!(checked(Version::HTTP_2, &[b"x", b"x"]), Err(HostError::BadHost));
-    }
-
-    #[test]
-    fn an_authority_is_the_host() {
-        let checked = |uri: &str, hosts: &[&str]| {
-            let mut request = Request::get(uri).version(Version::HTTP_2);
-            for host in hosts {
-                request = request.header("host", *host);
-            }
-            head(&request.body(()).unwrap(), &HttpLimits::default())
-        };
-        assert_eq!(checked("http://a:1/", &[]), Ok(()));
-        assert_eq!(checked("http://a:1/", &["a:1"]), Ok(()));
-        assert_eq!(checked("http://a:1/", &["a:1", "b"]), Err(HostError::BadHost));
-        assert_eq!(checked("http://u:p@a/", &[]), Err(HostError::BadHost));
     }
 }

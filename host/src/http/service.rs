@@ -9,6 +9,7 @@ use hyper::{Method, Request, Response};
 use tracing::{Instrument, debug, info_span};
 
 use super::error::HostError;
+use super::host;
 use super::outgoing::Outgoing;
 use super::reply;
 use super::report;
@@ -41,10 +42,11 @@ impl Service {
     /// not is refused to a client that has cancelled too many requests.
     pub(super) fn answer<B>(
         self: &Arc<Self>,
-        request: Request<B>,
+        mut request: Request<B>,
         has_cancelled_too_many: bool,
     ) -> Either<Answered, impl Future<Output = Answered> + use<B>> {
         let id = RequestId::of(request.headers());
+        host::settle(&mut request);
         match self.remembered(&request, &id) {
             Some(response) => Either::Left(identified(response, id)),
             None if has_cancelled_too_many => {

@@ -10,6 +10,7 @@ use super::address_space::Reservation;
 use super::code_cache::CodeCache;
 use super::compiler::Compiler;
 use super::grants::Grants;
+use super::header_grants::HeaderGrants;
 use super::imports;
 use super::instance::Call;
 use super::limits::{LimitError, Limits, bytes};
@@ -72,6 +73,8 @@ pub struct EngineOptions {
     pub limits: Limits,
     /// Which interfaces of the contract its modules may import. Default: all.
     pub grants: Grants,
+    /// Which response headers beyond their mount its modules may set. Default: none.
+    pub headers: HeaderGrants,
     /// Whether its modules may import WASI 0.2 as well, of which nothing leads
     /// outside: no files, sockets, environment or arguments; a clock that stands
     /// still at the time when the relayer last changed, random numbers from a
@@ -113,8 +116,14 @@ pub enum EngineError {
 
 impl From<&Limits> for EngineOptions {
     fn from(limits: &Limits) -> Self {
-        let (limits, grants) = (limits.clone(), Grants::all());
-        Self { limits, grants, wasi: false, code_cache: None, compiler: None }
+        Self {
+            limits: limits.clone(),
+            grants: Grants::all(),
+            headers: HeaderGrants::default(),
+            wasi: false,
+            code_cache: None,
+            compiler: None,
+        }
     }
 }
 

@@ -18,7 +18,7 @@ use super::limiter::Limiter;
 use super::limits::{Limits, bytes};
 use super::load::Module;
 use super::reads::View;
-use super::response::{InvalidAnswer, response};
+use super::response::{Allowed, InvalidAnswer, response};
 use super::wasi::Wasi;
 use super::wire;
 use crate::state::Snapshot;
@@ -154,7 +154,13 @@ impl Module {
             CallError::Trap(cause(&error, store.data()))
         };
         let answer = called.map_err(|error| self.failed(error, store, trapped))?;
-        response(answer, self.limits()).map_err(CallError::Invalid)
+        let options = self.engine().options();
+        let allowed = Allowed {
+            limits: &options.limits,
+            headers: &options.headers,
+            mount: self.mount_path(),
+        };
+        response(answer, &allowed).map_err(CallError::Invalid)
     }
 
     /// Calls the handler; the engine says what became of it.

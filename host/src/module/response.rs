@@ -2,9 +2,12 @@
 
 use bytes::Bytes;
 use bytesize::ByteSize;
-use http::{HeaderName, HeaderValue, Response, StatusCode, header};
+use http::header::SET_COOKIE;
+use http::{HeaderName, HeaderValue, Response, StatusCode};
 
+use super::header_grants::{HeaderGrants, is_of_the_host};
 use super::limits::Limits;
+use super::set_cookie::{CookieError, confined};
 use super::wire;
 
 /// What HTTP does not allow in a module's answer.
@@ -49,27 +52,49 @@ pub enum InvalidAnswer {
     /// A header is the host's to set.
     #[error("header {0} is the host's to set")]
     HostHeader(HeaderName),
+    /// A header affects more than the mount, and is not granted.
+    #[error(
+        "header {header} affects more than the mount {mount}; remove it, or grant it with headers = [\"{header}\"] in {}",
+        section(mount)
+    )]
+    Restricted {
+        /// The header.
+        header: HeaderName,
+        /// The path of the mount.
+        mount: String,
+    },
+    /// A cookie is for more than the mount, and that is not granted.
+    #[error(
+        "header set-cookie affects more than the mount {mount}: the cookie {error}; remove that, or grant it with headers = [\"set-cookie\"] in {}",
+        section(mount)
+    )]
+    Cookie {
+        /// What is wrong with it.
+        error: CookieError,
+        /// The path of the mount.
+        mount: String,
+    },
 }
 
-/// Headers that frame a message or are about the connection.
-const HOST_HEADERS: [HeaderName; 9] = [
-    header::CONNECTION,
-    header::CONTENT_LENGTH,
-    header::DATE,
-    header::TE,
-    header::TRAILER,
-    header::TRANSFER_ENCODING,
-    header::UPGRADE,
-    HeaderName::from_static("keep-alive"),
-    HeaderName::from_static("proxy-connection"),
-];
+/// The section of the settings that is about the modules of a mount.
+fn section(mount: &str) -> &'static str {
+    if mount == "/" { "[module]" } else { "its section [[extension]]" }
+}
 
-/// The answer, where HTTP and these limits allow it.
+/// What the modules of a mount may answer.
+pub(super) struct Allowed<'a> {
+    pub(super) limits: &'a Limits,
+    pub(super) headers: &'a HeaderGrants,
+    /// The path of the mount.
+    pub(super) mount: &'a str,
+}
+
+/// The answer, where HTTP and its mount allow it.
 pub(super) fn response(
     raw: wire::Response,
-    limits: &Limits,
+    allowed: &Allowed<'_>,
 ) -> Result<Response<Bytes>, InvalidAnswer> {
-    check_size(&raw, limits)?;
+    check_size(&raw, allowed.limits)?;
     let mut response = Response::new(raw.body);
     *response.status_mut() = StatusCode::from_u16(raw.status)
         .ok()
@@ -78,14 +103,31 @@ pub(super) fn response(
     for wire::Header { name, value } in raw.headers {
         let name =
             HeaderName::from_bytes(name.as_bytes()).map_err(|_| InvalidAnswer::HeaderName(name))?;
-        if HOST_HEADERS.contains(&name) {
-            return Err(InvalidAnswer::HostHeader(name));
-        }
         let value = HeaderValue::from_maybe_shared(Bytes::from(value))
             .map_err(|_| InvalidAnswer::HeaderValue(name.clone()))?;
+        let value = allowed.value(&name, value)?;
         response.headers_mut().append(name, value);
     }
     Ok(response)
+}
+
+impl Allowed<'_> {
+    /// The value that a header has when it leaves the mount.
+    fn value(&self, name: &HeaderName, value: HeaderValue) -> Result<HeaderValue, InvalidAnswer> {
+        if is_of_the_host(name) {
+            return Err(InvalidAnswer::HostHeader(name.clone()));
+        }
+        if !self.headers.permits(name) {
+            let (header, mount) = (name.clone(), self.mount.to_owned());
+            return Err(InvalidAnswer::Restricted { header, mount });
+        }
+        if *name == SET_COOKIE && !self.headers.permits_any_cookie() {
+            let mount = || self.mount.to_owned();
+            return confined(value, self.mount)
+                .map_err(|error| InvalidAnswer::Cookie { error, mount: mount() });
+        }
+        Ok(value)
+    }
 }
 
 fn check_size(raw: &wire::Response, limits: &Limits) -> Result<(), InvalidAnswer> {
@@ -107,7 +149,7 @@ fn check_size(raw: &wire::Response, limits: &Limits) -> Result<(), InvalidAnswer
 
 #[cfg(test)]
 mod tests {
-    use super::{InvalidAnswer, Limits, response, wire};
+    use super::{Allowed, HeaderGrants, InvalidAnswer, Limits, wire};
     use bytesize::ByteSize;
     use http::HeaderName;
 
@@ -119,7 +161,13 @@ mod tests {
         wire::Response { status, headers, body: "body".into() }
     }
 
-    fn answer(raw: wire::Response) -> Result<http::Response<bytes::Bytes>, InvalidAnswer> {
+    type Answer = Result<http::Response<bytes::Bytes>, InvalidAnswer>;
+
+    fn response(raw: wire::Response, limits: &Limits) -> Answer {
+        super::response(raw, &Allowed { limits, headers: &HeaderGrants::default(), mount: "/" })
+    }
+
+    fn answer(raw: wire::Response) -> Answer {
         response(raw, &Limits::default())
     }
 
@@ -168,5 +216,39 @@ mod tests {
         ] {
             assert_eq!(answer(raw(status, &[headers])).unwrap_err(), expected);
         }
+    }
+
+    #[test]
+    fn headers_beyond_the_mount_need_a_grant() {
+        let limits = Limits::default();
+        let granted = HeaderGrants::new(&["strict-transport-security", "set-cookie"]).unwrap();
+        let none = HeaderGrants::default();
+        for (mount, section) in [("/", "[module]"), ("/ext/x", "its section [[extension]]")] {
+            for (name, value, problem) in [
+                ("Strict-Transport-Security", "max-age=1", ""),
+                ("set-cookie", "a=b; domain=c; path=/", ": the cookie has a Domain attribute"),
+            ] {
+                let raw = || raw(200, &[(name, value.as_bytes())]);
+                let allowed = |headers| Allowed { limits: &limits, headers, mount };
+                let error = super::response(raw(), &allowed(&none)).unwrap_err();
+                let (error, name) = (error.to_string(), name.to_ascii_lowercase());
+                let start = format!("header {name} affects more than the mount {mount}{problem}");
+                assert!(error.starts_with(&start), "{error}");
+                let end = format!("grant it with headers = [\"{name}\"] in {section}");
+                assert!(error.ends_with(&end), "{error}");
+                let answer = super::response(raw(), &allowed(&granted)).unwrap();
+                assert_eq!(answer.headers()[&*name], value);
+            }
+        }
+    }
+
+    #[test]
+    fn each_cookie_is_confined_to_the_mount() {
+        let cookies = raw(200, &[("set-cookie", b"a=b; Path=/"), ("Set-Cookie", b"c=d")]);
+        let (limits, headers) = (Limits::default(), HeaderGrants::default());
+        let allowed = Allowed { limits: &limits, headers: &headers, mount: "/ext/x" };
+        let answer = super::response(cookies, &allowed).unwrap();
+        let cookies: Vec<_> = answer.headers().get_all("set-cookie").iter().collect();
+        assert_eq!(cookies, ["a=b; Path=/ext/x", "c=d; Path=/ext/x"]);
     }
 }

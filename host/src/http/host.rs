@@ -1,0 +1,345 @@
+//! The host of a request: which ones are valid, and which ones a server answers
+//! for.
+
+use std::net::Ipv6Addr;
+use std::str::FromStr;
+
+use hyper::header::{HOST, HeaderValue};
+use hyper::http::uri::{Authority, Scheme};
+use hyper::{Request, Version};
+use serde::Deserialize;
+
+use super::error::HostError;
+
+/// The most entries of a list of hosts: each request is compared with all of them.
+pub(super) const MAX_HOSTS: usize = 256;
+
+/// A host of a list, with a port or for any port.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub struct AllowedHost {
+    /// In lower case, without the dot at its end.
+    name: Name<String>,
+    port: Option<u16>,
+}
+
+/// A text that is not a host for a list.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{0:?} is not a host; expected a name or an address with or without a port, such as \"api.example\", \"127.0.0.1:3000\" or \"[::1]\", and neither a URL nor a wildcard"
+)]
+pub struct AllowedHostError(String);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Name<T> {
+    Text(T),
+    V6(Ipv6Addr),
+}
+
+/// The host of a request, with its port.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Host<'a> {
+    /// Not empty, and without the dot at its end.
+    name: Name<&'a str>,
+    port: Option<u16>,
+}
+
+/// Checks that a request has one valid host, and that it is one of a list. An
+/// empty list has all hosts.
+pub(super) fn check<B>(request: &Request<B>, allowed: &[AllowedHost]) -> Result<(), HostError> {
+    let host = of_request(request)?;
+    let default_port = match request.uri().scheme() {
+        None => 80,
+        Some(scheme) if *scheme == Scheme::HTTP => 80,
+        Some(scheme) if *scheme == Scheme::HTTPS => 443,
+        // RFC 9110, 7.4: of other schemes, this is not the origin.
+        Some(_) => return Err(HostError::Misdirected),
+    };
+    let is_allowed = |host: Host<'_>| allowed.iter().any(|known| known.is(host, default_port));
+    if allowed.is_empty() || host.is_some_and(is_allowed) {
+        Ok(())
+    } else {
+        Err(HostError::Misdirected)
+    }
+}
+
+/// The host of a request, if it has one.
+fn of_request<B>(request: &Request<B>) -> Result<Option<Host<'_>>, HostError> {
+    let mut lines = request.headers().get_all(HOST).iter().map(HeaderValue::as_bytes);
+    let line = lines.next();
+    if lines.next().is_some() {
+        return Err(HostError::BadHost);
+    }
+    let authority = request.uri().authority().map(|authority| authority.as_str().as_bytes());
+    let parse = |text| Host::parse(text).ok_or(HostError::BadHost);
+    match (request.version(), authority, line) {
+        // RFC 9113, 8.3.1: the authority, and no host that is another; or one
+        // host. Neither is empty.
+        (Version::HTTP_2, Some(authority), Some(line)) if !authority.eq_ignore_ascii_case(line) => {
+            Err(HostError::BadHost)
+        }
+        (Version::HTTP_2, Some(host), _) | (Version::HTTP_2, None, Some(host)) => {
+            parse(host).map(Some)
+        }
+        // RFC 9112, 3.2: one, which may be empty.
+        (Version::HTTP_2 | Version::HTTP_11, _, None) => Err(HostError::BadHost),
+        // RFC 9112, 3.2.2: the authority of the target counts, and not the line.
+        (_, authority, line) => {
+            let line = line.filter(|line| !line.is_empty()).map(parse).transpose()?;
+            let authority = authority.map(parse).transpose()?;
+            Ok(authority.or(line))
+        }
+    }
+}
+
+/// Gives a request whose target has an authority the host header that says the
+/// same: a module sees one host, whatever the version of HTTP.
+pub(super) fn settle<B>(request: &mut Request<B>) {
+    let Some(authority) = request.uri().authority().map(Authority::as_str) else { return };
+    if request.headers().get(HOST).is_none_or(|line| line != authority)
+        && let Ok(host) = HeaderValue::from_str(authority)
+    {
+        request.headers_mut().insert(HOST, host);
+    }
+}
+
+impl<'a> Host<'a> {
+    /// Reads a host and an optional port (RFC 3986, 3.2.2 and 3.2.3).
+    fn parse(text: &'a [u8]) -> Option<Self> {
+        let text = str::from_utf8(text).ok()?;
+        if let Some(rest) = text.strip_prefix('[') {
+            let (address, rest) = rest.split_once(']')?;
+            let port = if rest.is_empty() { None } else { port(rest.strip_prefix(':')?)? };
+            return Some(Self { name: Name::V6(address.parse().ok()?), port });
+        }
+        let (name, port) = match text.split_once(':') {
+            Some((name, digits)) => (name, port(digits)?),
+            None => (text, None),
+        };
+        let name = name.strip_suffix('.').unwrap_or(name);
+        let is_valid = !name.is_empty() && is_name(name.as_bytes());
+        is_valid.then_some(Self { name: Name::Text(name), port })
+    }
+}
+
+/// Reads a port, which may be empty.
+#[allow(clippy::option_option, reason = "no port is valid, too")]
+fn port(digits: &str) -> Option<Option<u16>> {
+    let is_number = digits.bytes().all(|byte| byte.is_ascii_digit());
+    match digits {
+        "" => Some(None),
+        _ if is_number => digits.parse().ok().map(Some),
+        _ => None,
+    }
+}
+
+/// Whether each byte is one that a name or an IPv4 address may have. A comma,
+/// which it might, would be two hosts in one line.
+fn is_name(text: &[u8]) -> bool {
+    let is_encoded = |rest: &[u8]| {
+        let digits = rest.get(..2);
+        digits.is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
+    };
+    text.iter().enumerate().all(|(place, byte)| match byte {
+        b'%' => is_encoded(&text[place + 1..]),
+        _ => byte.is_ascii_alphanumeric() || b"-._~!$&'()*+;=".contains(byte),
+    })
+}
+
+impl AllowedHost {
+    fn is(&self, host: Host<'_>, default_port: u16) -> bool {
+        let is_name = match (&self.name, host.name) {
+            (Name::Text(known), Name::Text(name)) => known.eq_ignore_ascii_case(name),
+            (Name::V6(known), Name::V6(address)) => *known == address,
+            _ => false,
+        };
+        is_name && self.port.is_none_or(|port| port == host.port.unwrap_or(default_port))
+    }
+}
+
+impl FromStr for AllowedHost {
+    type Err = AllowedHostError;
+
+    fn from_str(text: &str) -> Result<Self, AllowedHostError> {
+        let invalid = || AllowedHostError(text.to_owned());
+        let host = Host::parse(text.as_bytes()).ok_or_else(invalid)?;
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
+        let name = match host.name {
+            Name::Text(name) if name.bytes().all(is_plain) => Name::Text(name.to_ascii_lowercase()),
+            Name::V6(address) => Name::V6(address),
+            Name::Text(_) => return Err(invalid()),
+        };
+        if host.port == Some(0) || text.ends_with(':') {
+            return Err(invalid());
+        }
+        Ok(Self { name, port: host.port })
+    }
+}
+
+impl TryFrom<String> for AllowedHost {
+    type Error = AllowedHostError;
+
+    fn try_from(text: String) -> Result<Self, AllowedHostError> {
+        text.parse()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{AllowedHost, HOST, HostError, Request, Version, check, settle};
+
+    fn request(version: Version, uri: &str, hosts: &[&[u8]]) -> Request<()> {
+        let mut request = Request::get(uri).version(version);
+        for host in hosts {
+            request = request.header(HOST, *host);
+        }
+        request.body(()).unwrap()
+    }
+
+    fn checked(version: Version, uri: &str, hosts: &[&[u8]]) -> Result<(), HostError> {
+        check(&request(version, uri, hosts), &[])
+    }
+
+    const VERSIONS: [Version; 3] = [Version::HTTP_10, Version::HTTP_11, Version::HTTP_2];
+
+    #[test]
+    fn a_request_has_one_valid_host() {
+        for version in VERSIONS {
+            for host in [
+                "x",
+                "X.",
+                "127.0.0.1:80",
+                "[::1]:3000",
+                "[::1]",
+                "[::ffff:1.2.3.4]:",
+                "a:",
+                "a-b.example:1",
+                "a%20b",
+                "a_b",
+            ] {
+                assert_eq!(checked(version, "/", &[host.as_bytes()]), Ok(()), "{host}");
+            }
+            for host in [
+                "a b",
+                "a/b",
+                "u@h",
+                "\u{fc}",
+                "a,b",
+                "a?",
+                "a%2",
+                "a%zz",
+                "a:b",
+                "a:1:2",
+                "a:+1",
+                "a:65536",
+                ":80",
+                ".",
+                "[::1",
+                "::1",
+                "[::1]a",
+                "[a]",
+                "[::1%25lo]",
+                "a[::1]",
+            ] {
+                let refused = checked(version, "/", &[host.as_bytes()]);
+                assert_eq!(refused, Err(HostError::BadHost), "{version:?} {host:?}");
+            }
+            for hosts in [[&b"a"[..], b"a"], [b"a", b"b"], [b"", b""]] {
+                assert_eq!(checked(version, "/", &hosts), Err(HostError::BadHost), "{version:?}");
+            }
+        }
+        assert_eq!(checked(Version::HTTP_10, "/", &[]), Ok(()));
+        assert_eq!(checked(Version::HTTP_11, "/", &[]), Err(HostError::BadHost));
+        assert_eq!(checked(Version::HTTP_2, "/", &[]), Err(HostError::BadHost));
+        assert_eq!(checked(Version::HTTP_10, "/", &[b""]), Ok(()));
+        assert_eq!(checked(Version::HTTP_11, "/", &[b""]), Ok(()));
+        assert_eq!(checked(Version::HTTP_2, "/", &[b""]), Err(HostError::BadHost));
+    }
+
+    #[test]
+    fn an_authority_is_the_host() {
+        for version in VERSIONS {
+            assert_eq!(checked(version, "http://a:1/", &[b"A:1"]), Ok(()));
+            for uri in ["http://u:p@a/", "http://a:65536/", "ftp://u@a/"] {
+                assert_eq!(checked(version, uri, &[b"a"]), Err(HostError::BadHost), "{uri}");
+            }
+            assert_eq!(checked(version, "ftp://a/", &[b"a"]), Err(HostError::Misdirected));
+            assert_eq!(checked(version, "https://a/", &[b"a"]), Ok(()));
+        }
+        assert_eq!(checked(Version::HTTP_2, "http://a:1/", &[]), Ok(()));
+        assert_eq!(checked(Version::HTTP_2, "http://a:1/", &[b"b"]), Err(HostError::BadHost));
+        assert_eq!(checked(Version::HTTP_11, "http://a:1/", &[b"b"]), Ok(()));
+        assert_eq!(checked(Version::HTTP_11, "http://a:1/", &[]), Err(HostError::BadHost));
+        assert_eq!(checked(Version::HTTP_11, "http://a:1/", &[b"u@h"]), Err(HostError::BadHost));
+    }
+
+    #[test]
+    fn hosts_that_are_not_listed_are_misdirected() {
+        let entries = ["API.example.", "127.0.0.1:3000", "[0:0::1]:80", "a:443"];
+        let allowed = entries.map(|entry| entry.parse::<AllowedHost>().unwrap());
+        for (uri, host, is_allowed) in [
+            ("/", "api.example", true),
+            ("/", "Api.Example.:9", true),
+            ("/", "api.example.evil", false),
+            ("/", "127.0.0.1:3000", true),
+            ("/", "127.0.0.1:3001", false),
+            ("/", "127.0.0.1", false),
+            ("/", "[::1]", true),
+            ("/", "[::1]:80", true),
+            ("/", "[::1]:81", false),
+            ("/", "[::2]", false),
+            ("/", "a", false),
+            ("/", "", false),
+            ("https://a/", "a", true),
+            ("http://a/", "a", false),
+            ("http://evil/", "api.example", false),
+            ("http://api.example/", "evil", true),
+        ] {
+            let checked = check(&request(Version::HTTP_11, uri, &[host.as_bytes()]), &allowed);
+            let expected = if is_allowed { Ok(()) } else { Err(HostError::Misdirected) };
+            assert_eq!(checked, expected, "{uri} {host}");
+        }
+        let checked = |version, uri| check(&request(version, uri, &[]), &allowed);
+        assert_eq!(checked(Version::HTTP_10, "/"), Err(HostError::Misdirected));
+        assert_eq!(checked(Version::HTTP_2, "http://evil/"), Err(HostError::Misdirected));
+        assert_eq!(checked(Version::HTTP_2, "http://api.example:1/"), Ok(()));
+    }
+
+    #[test]
+    fn a_list_has_hosts_only() {
+        for text in [
+            "",
+            " a",
+            "a b",
+            "*",
+            "*.example",
+            "http://a",
+            "a/",
+            "a:",
+            "a:0",
+            "a:x",
+            "::1",
+            "[::1",
+            "u@a",
+            "a,b",
+            "\u{fc}.example",
+            "a%20",
+        ] {
+            let error = text.parse::<AllowedHost>().unwrap_err().to_string();
+            assert!(error.starts_with(&format!("{text:?} is not a host; ")), "{error}");
+        }
+    }
+
+    #[test]
+    fn the_authority_takes_the_place_of_the_host_header() {
+        for hosts in [&[][..], &[&b"b"[..]], &[b"a:1"]] {
+            let mut request = request(Version::HTTP_11, "http://a:1/", hosts);
+            settle(&mut request);
+            let hosts: Vec<_> = request.headers().get_all(HOST).iter().collect();
+            assert_eq!(hosts, ["a:1"]);
+        }
+        let mut request = request(Version::HTTP_11, "/", &[b"b"]);
+        settle(&mut request);
+        assert_eq!(request.headers()[HOST], "b");
+    }
+}

@@ -1,0 +1,191 @@
+//! Response headers whose effect goes beyond the mount of the module that sets
+//! them, and which of these the modules of a mount may set.
+//!
+//! All mounts share one origin and often one reverse proxy. A header is restricted
+//! if a browser applies it to the whole origin or host, or if a proxy obeys it as
+//! an order of the server. Headers that apply to one response or one page, such as
+//! `content-security-policy`, `refresh`, `cross-origin-opener-policy` or
+//! `reporting-endpoints`, are not: a module has that power over its own pages
+//! anyway.
+
+use http::{HeaderName, header};
+use serde::Deserialize;
+
+/// Headers that frame a message or are about the connection.
+const HOST_HEADERS: [HeaderName; 9] = [
+    header::CONNECTION,
+    header::CONTENT_LENGTH,
+    header::DATE,
+    header::TE,
+    header::TRAILER,
+    header::TRANSFER_ENCODING,
+    header::UPGRADE,
+    HeaderName::from_static("keep-alive"),
+    HeaderName::from_static("proxy-connection"),
+];
+
+/// The start of the names that reverse proxies obey: nginx (`x-accel-redirect`
+/// serves any internal location), Apache and lighttpd (`x-sendfile`,
+/// `x-lighttpd-send-file` serve any file), `LiteSpeed` (`x-litespeed-location`,
+/// `x-litespeed-purge`), H2O and Perlbal (`x-reproxy-url`), and Envoy
+/// (`x-envoy-immediate-health-check-fail`). And of the names that browsers use to
+/// bind a session of the whole site to a device.
+const RESTRICTED_PREFIXES: [&str; 8] = [
+    "x-accel-",
+    "x-sendfile",
+    "x-lighttpd-",
+    "x-litespeed-",
+    "x-reproxy-",
+    "x-envoy-",
+    "sec-session-",
+    "secure-session-",
+];
+
+/// Whether a header frames the message, which only the host does.
+pub(super) fn is_of_the_host(name: &HeaderName) -> bool {
+    HOST_HEADERS.contains(name)
+}
+
+/// Whether a header affects more than the mount of the module that sets it.
+fn is_restricted(name: &HeaderName) -> bool {
+    let name = name.as_str();
+    // In a match, which tells most names apart by their length.
+    let is_named = matches!(
+        name,
+        // Browsers apply these to the whole origin or host.
+        "accept-ch"
+            | "alt-svc"
+            | "clear-site-data"
+            | "critical-ch"
+            | "expect-ct"
+            | "nel"
+            | "origin-agent-cluster"
+            | "public-key-pins"
+            | "public-key-pins-report-only"
+            | "report-to"
+            | "service-worker-allowed"
+            | "set-login"
+            | "strict-transport-security"
+            | "use-as-dictionary"
+            // Caches drop other responses of the origin.
+            | "cache-group-invalidation"
+            // These are between a client and its proxy.
+            | "proxy-authenticate"
+            | "proxy-authentication-info"
+            // Obsolete, and not confined as `set-cookie` is.
+            | "set-cookie2"
+    );
+    is_named || RESTRICTED_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+}
+
+/// Response headers beyond its mount that a module may set.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(transparent)]
+pub struct HeaderGrants(Vec<HeaderGrant>);
+
+/// One of them; `set-cookie` stands for cookies of any path and domain.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+struct HeaderGrant(HeaderName);
+
+/// A header that cannot be granted.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum HeaderGrantError {
+    /// It is not a header name.
+    #[error("{0:?} is not a header name; expected one such as \"strict-transport-security\"")]
+    NotAName(String),
+    /// No module may set it.
+    #[error("header {0} is the host's to set and cannot be granted; remove it here")]
+    OfTheHost(HeaderName),
+    /// Every module may set it.
+    #[error("header {0} needs no grant, every module may set it; remove it here")]
+    Unrestricted(HeaderName),
+}
+
+impl HeaderGrants {
+    /// Grants these headers.
+    pub fn new<T: AsRef<str>>(names: &[T]) -> Result<Self, HeaderGrantError> {
+        let grant = |name: &T| HeaderGrant::try_from(name.as_ref().to_owned());
+        names.iter().map(grant).collect::<Result<_, _>>().map(Self)
+    }
+
+    /// Whether a module may set this header.
+    pub(super) fn permits(&self, name: &HeaderName) -> bool {
+        !is_restricted(name) || self.has(name)
+    }
+
+    /// Whether a module may set cookies beyond its mount.
+    pub(super) fn permits_any_cookie(&self) -> bool {
+        self.has(&header::SET_COOKIE)
+    }
+
+    fn has(&self, name: &HeaderName) -> bool {
+        self.0.iter().any(|HeaderGrant(granted)| granted == name)
+    }
+}
+
+impl TryFrom<String> for HeaderGrant {
+    type Error = HeaderGrantError;
+
+    fn try_from(name: String) -> Result<Self, HeaderGrantError> {
+        let name: HeaderName = name.parse().map_err(|_| HeaderGrantError::NotAName(name))?;
+        if is_of_the_host(&name) {
+            Err(HeaderGrantError::OfTheHost(name))
+        } else if name == header::SET_COOKIE || is_restricted(&name) {
+            Ok(Self(name))
+        } else {
+            Err(HeaderGrantError::Unrestricted(name))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{HeaderGrants, HeaderName};
+
+    #[test]
+    fn a_restricted_header_needs_a_grant_of_its_own() {
+        let grants = HeaderGrants::new(&["Strict-Transport-Security", "x-accel-expires"]).unwrap();
+        for (name, by_default, granted) in [
+            ("content-type", true, true),
+            ("refresh", true, true),
+            ("reporting-endpoints", true, true),
+            ("x-accelerated", true, true),
+            ("set-cookie", true, true),
+            ("strict-transport-security", false, true),
+            ("x-accel-expires", false, true),
+            ("x-accel-redirect", false, false),
+            ("x-sendfile", false, false),
+            ("x-sendfile2", false, false),
+            ("x-lighttpd-send-file", false, false),
+            ("x-litespeed-location", false, false),
+            ("x-reproxy-url", false, false),
+            ("service-worker-allowed", false, false),
+            ("clear-site-data", false, false),
+            ("public-key-pins-report-only", false, false),
+            ("alt-svc", false, false),
+            ("nel", false, false),
+            ("report-to", false, false),
+            ("origin-agent-cluster", false, false),
+        ] {
+            let name = HeaderName::from_static(name);
+            assert_eq!(HeaderGrants::default().permits(&name), by_default, "{name}");
+            assert_eq!(grants.permits(&name), granted, "{name}");
+        }
+    }
+
+    #[test]
+    fn only_restricted_headers_can_be_granted() {
+        for (name, message) in [
+            ("a b", "\"a b\" is not a header name; expected one such as"),
+            ("x-a\n", "\"x-a\\n\" is not a header name"),
+            ("Connection", "header connection is the host's to set and cannot be granted"),
+            ("etag", "header etag needs no grant, every module may set it; remove it here"),
+        ] {
+            let error = HeaderGrants::new(&[name]).unwrap_err().to_string();
+            assert!(error.starts_with(message), "{error}");
+        }
+        assert!(HeaderGrants::new(&["set-cookie"]).unwrap().permits_any_cookie());
+        assert!(!HeaderGrants::default().permits_any_cookie());
+    }
+}
