@@ -263,7 +263,7 @@ async fn other_files_in_the_folder_are_nobodys_business() {
     process.logged("read again").await;
     let log = end(process).await.stderr;
     assert_eq!(log.matches("read again").count(), 1, "{log}");
-    assert_eq!(log.matches("a field is left out").count(), 1, "{log}");
+    assert_eq!(log.matches("fields are left out").count(), 1, "{log}");
 }
 
 #[tokio::test]

@@ -385,26 +385,35 @@ async fn of_very_many_chains_a_bounded_number_is_asked_for() {
     assert_eq!(asked, 1000);
 }
 
-/// A runtime with one thread answers although a large response is being read.
-#[tokio::test(flavor = "current_thread")]
-async fn a_large_answer_is_read_off_the_runtimes_threads() {
-    let relayer = Relayer::start(Script::of_0_7()).await;
-    let workers = vec![json!({"id": 1, "object": {"type": "Wallet", "chain_id": "a"}}); 100_000];
-    let body = success(&json!({"chains": ["a"], "workers": {"Wallet": workers}}));
-    relayer
-        .change(|script| drop(script.bodies.insert("/state".to_owned(), body.into_bytes().into())));
-    let slow =
-        Upstream { body_limit: 64 << 20, timeout: Duration::from_secs(30), ..upstream(&relayer) };
-    let publisher = relayer_rest_host::state::StatePublisher::new();
-    let reader = publisher.reader();
-    let threads = || tokio::runtime::Handle::current().metrics().num_blocking_threads();
-    assert_eq!(threads(), 0);
-    let polling = tokio::spawn(slow.run(publisher));
-    let start = Instant::now();
-    while reader.snapshot().status().value().is_err() {
-        assert!(start.elapsed().as_secs() < 30);
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-    assert!(threads() > 0);
-    polling.abort();
+/// The only thread that may block is taken, so that nothing can be read until it
+/// is free.
+#[test]
+fn answers_are_read_off_the_runtimes_threads() {
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = runtime.enable_all().max_blocking_threads(1).build().unwrap();
+    runtime.block_on(async {
+        let (free, taken) = std::sync::mpsc::channel::<()>();
+        tokio::task::spawn_blocking(move || taken.recv());
+        let relayer = Relayer::start(Script::of_0_7()).await;
+        let publisher = relayer_rest_host::state::StatePublisher::new();
+        let reader = publisher.reader();
+        let is_known = || reader.snapshot().status().value().is_ok();
+        let polling = tokio::spawn(upstream(&relayer).run(publisher));
+        let start = Instant::now();
+        while !relayer.seen().paths.contains_key("/state") {
+            assert!(start.elapsed().as_secs() < 30);
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        for _ in 0..100 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            assert!(!is_known());
+        }
+        assert_eq!(relayer.seen().paths.values().sum::<u32>(), 1, "the next question waits");
+        drop(free);
+        while !is_known() {
+            assert!(start.elapsed().as_secs() < 60);
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        polling.abort();
+    });
 }
