@@ -101,7 +101,7 @@ impl SourceArgs {
             return Err(ServeError::MaxStale);
         }
         let body_limit = usize::try_from(limits.body.as_u64()).unwrap_or(usize::MAX);
-        Ok(Some(Upstream { poll, max_stale, chains, body_limit, ..Upstream::new(url)? }))
+        Ok(Some(Upstream { poll, max_stale, body_limit, chains, ..Upstream::new(url)? }))
     }
 }
 

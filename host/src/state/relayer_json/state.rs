@@ -292,10 +292,13 @@ impl<'de> DeserializeSeed<'de> for DataSeed<'_> {
         let seed = MaybeFieldsSeed(FieldsSeed { left: &mut reading.fields_left });
         let data = match seed.deserialize(deserializer)? {
             None => return Ok(None),
-            Some(Ok(mut fields)) => data(&mut fields, reading).map(|data| {
-                reading.left_out(kind, "data", fields.into_names());
+            Some(Ok(mut fields)) => {
+                let data = data(&mut fields, reading);
+                if data.is_ok() {
+                    reading.left_out(kind, "data", fields.into_names());
+                }
                 data
-            }),
+            }
             Some(Err(())) => Err(""),
         };
         Ok(data

@@ -113,12 +113,11 @@ impl<'de> Visitor<'de> for FieldsSeed<'_> {
                 continue;
             }
             let value = map.next_value()?;
-            match known {
-                Some(place) => fields.fields[place].1 = value,
-                None => {
-                    *self.left -= usize::from(count >= FREE);
-                    fields.fields.push((name, value));
-                }
+            if let Some(place) = known {
+                fields.fields[place].1 = value;
+            } else {
+                *self.left -= usize::from(count >= FREE);
+                fields.fields.push((name, value));
             }
         }
         Ok(fields)
