@@ -18,6 +18,7 @@ use crate::conformance::Dialect;
 use crate::files;
 use crate::module::{Digest, HeaderGrants, INCLUDED, LimitError, Limits};
 use crate::registry::{self, FaultBudget, MountError, MountPath, SwapLimits};
+use crate::state::UpstreamLimits;
 use crate::toml_text::{self, Position, Step, dotted};
 
 pub use extension::{ExtensionConfig, ExtensionName};
@@ -36,6 +37,8 @@ pub struct Config {
     pub extension: Vec<ExtensionConfig>,
     /// The section `[http]`: what clients may have of the sockets.
     pub http: HttpLimits,
+    /// The section `[upstream]`: what the relayer behind `--upstream` may have.
+    pub upstream: UpstreamLimits,
     /// The section `[swap]`: what it may take to look at a module that is to
     /// serve.
     pub swap: SwapLimits,
@@ -204,6 +207,7 @@ impl Config {
             sections.push((section("budget"), budget.check()));
         }
         sections.push((vec![key("http")], self.http.check()));
+        sections.push((vec![key("upstream")], self.upstream.check()));
         sections.push((vec![key("swap")], self.swap.check()));
         for (mut path, checked) in sections {
             let Err(error) = checked else { continue };
@@ -269,7 +273,8 @@ mod tests {
              [[extension]]\nname = 'd'\nmodule = 'e.wasm'\nwasi = true\n\
              [swap]\nsize = '1MiB'\ntime = '2s'\nmemory = '3GiB'\n\
              [http]\nconnections = 7\nconnections_per_peer = 6\nidle = '3s'\nstalled = '4s'\nunsent = '2GiB'\n\
-             target = '1KiB'\nheaders = 50\nhead = '9KiB'\nbody = '0B'\nhosts = ['a', '[::1]:2']\n";
+             target = '1KiB'\nheaders = 50\nhead = '9KiB'\nbody = '0B'\nhosts = ['a', '[::1]:2']\n\
+             [upstream]\nbody = '3MiB'\n";
         let config = Config::parse(&text).unwrap();
         let digest = Some(digest.parse().unwrap());
         assert_eq!(config.module.sha256, digest);
@@ -317,6 +322,7 @@ mod tests {
             hosts: ["A.", "[0::1]:2"].map(|host| host.parse().unwrap()).to_vec(),
         };
         assert_eq!(config.http, http);
+        assert_eq!(config.upstream.body, ByteSize::mib(3));
     }
 
     #[test]
@@ -325,7 +331,7 @@ mod tests {
         for (text, message) in [
             (
                 "[modul]",
-                "line 1, column 2: modul: unknown field `modul`, expected one of `module`, `extension`, `http`, `swap`",
+                "line 1, column 2: modul: unknown field `modul`, expected one of `module`, `extension`, `http`, `upstream`, `swap`",
             ),
             (
                 "[module.limits]\nmemory = true",
@@ -381,6 +387,10 @@ mod tests {
             (
                 "[module.limits]\ntable = 0",
                 "line 2, column 9: module.limits.table is 0; it can be 1 to 10000000",
+            ),
+            (
+                "[upstream]\nbody = '63KiB'",
+                "line 2, column 8: upstream.body is 63.0 KiB; it can be 64KiB to 1GiB",
             ),
             ("[swap]\ntime = '0s'", "line 2, column 8: swap.time is 0ns; it can be 1ms to 1h"),
             (

@@ -39,12 +39,12 @@ pub use relayer::{
     Component, Name, NotReady, Object, OtherObject, RelayerState, Value, Worker, WorkerData,
 };
 #[doc(hidden)]
-pub use relayer_json::read_any;
+pub use relayer_json::read_answer;
 pub use relayer_json::{AnswerError, UnreadField};
 pub use sample::sample;
 pub use snapshot::{Changed, Generation, Known, Slice, Snapshot, Stale};
 #[cfg(feature = "cli")]
-pub(crate) use state_file::of_file as state_of_file;
+pub(crate) use state_file::{MAX_STATE_FILE, of_file as state_of_file};
 pub use state_file::{StateFileError, read_state_file};
-pub use upstream::{Upstream, UpstreamUrlError};
+pub use upstream::{Upstream, UpstreamLimits, UpstreamUrlError};
 pub use watch::{Watch, WatchError, watch};

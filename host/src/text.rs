@@ -30,6 +30,12 @@ pub(crate) fn one_line_within(text: &str, most: usize) -> (String, bool) {
     (line, true)
 }
 
+/// Returns a text from outside as logs and messages have it: truncated, and
+/// with everything escaped that does not print.
+pub(crate) fn for_log(text: &str) -> String {
+    one_line(&cut(text))
+}
+
 /// What is shown of a request's method or path.
 pub(crate) fn shown(text: &str) -> &str {
     &text[..text.floor_char_boundary(LONGEST_SHOWN)]
@@ -50,11 +56,19 @@ pub(crate) fn cut_at(text: &str, most: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{LONGEST, LONGEST_SHOWN, cut, cut_at, one_line, one_line_within, shown};
+    use super::{LONGEST, LONGEST_SHOWN, cut, cut_at, for_log, one_line, one_line_within, shown};
 
     #[test]
     fn a_line_stays_one() {
         assert_eq!(one_line("a\r\n\u{1b}[1m\u{202e}\"é\""), r#"a\r\n\u{1b}[1m\u{202e}"é""#);
+    }
+
+    #[test]
+    fn texts_from_outside_are_escaped_and_truncated() {
+        let text = "a\n\u{202e}b\u{2028}\u{2029}\u{2066}\u{0}\u{7f}";
+        let escaped = r"a\n\u{202e}b\u{2028}\u{2029}\u{2066}\0\u{7f}";
+        assert_eq!(for_log(text), escaped);
+        assert!(for_log(&"\u{202e}".repeat(1 << 20)).len() < 10 * LONGEST);
     }
 
     #[test]

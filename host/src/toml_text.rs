@@ -9,6 +9,8 @@ use serde::{Deserialize, Deserializer};
 use serde_path_to_error::{Path, Segment};
 use toml::de::{DeTable, DeValue};
 
+use crate::text::{cut_at, one_line as escaped};
+
 /// A place in a text. Both numbers start at 1; columns count characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Position {
@@ -17,6 +19,13 @@ pub struct Position {
     /// The column.
     pub column: usize,
 }
+
+/// The most of a fault's message that is kept, in characters: it repeats what
+/// the text says.
+const LONGEST_MESSAGE: usize = 1000;
+
+/// The most of a key that is written in a path, in characters.
+const LONGEST_KEY: usize = 100;
 
 /// What is wrong with a text, and where.
 #[derive(Debug)]
@@ -45,7 +54,7 @@ pub(crate) fn parse<T: DeserializeOwned>(text: &str) -> Result<T, Fault> {
             _ => error.span().map(|span| Position::of(text, span.start)),
         },
         path,
-        message: one_line(error.message()),
+        message: escaped(&cut_at(&one_line(error.message()), LONGEST_MESSAGE)),
     };
     let source = toml::Deserializer::parse(text).map_err(|error| located(&error, Vec::new()))?;
     serde_path_to_error::deserialize(source)
@@ -130,9 +139,10 @@ pub(crate) fn dotted(path: &[Step]) -> String {
                     text.push('.');
                 }
                 let is_bare = |byte: u8| byte.is_ascii_alphanumeric() || b"_-".contains(&byte);
-                if !key.is_empty() && key.bytes().all(is_bare) {
+                if (1..=LONGEST_KEY).contains(&key.len()) && key.bytes().all(is_bare) {
                     text.push_str(key);
                 } else {
+                    let key = cut_at(key, LONGEST_KEY);
                     let escaped = key.escape_debug();
                     text.extend(['"'].into_iter().chain(escaped).chain(['"']));
                 }

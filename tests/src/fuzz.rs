@@ -20,13 +20,14 @@ use relayer_rest_host::conformance;
 use relayer_rest_host::control::{ControlServer, ControlSocket};
 use relayer_rest_host::module::{DEFAULT_MODULE, Limits, Module};
 use relayer_rest_host::state::hermes_config::HermesConfig;
-use relayer_rest_host::state::{StateReader, read_any};
+use relayer_rest_host::state::{StateReader, read_answer};
 use relayer_rest_sdk::Request;
 use relayer_rest_sdk::testing::MadeUp;
 use serde_json::Value;
 use tokio::runtime::Runtime;
 
 use crate::client::Client;
+use crate::heap::Heap;
 use crate::http2 as frames;
 use crate::server::{TestServer, engine, request};
 
@@ -64,10 +65,44 @@ pub fn config(data: &[u8]) {
 
 /// What a relayer answers; and what becomes of it for clients.
 pub fn upstream(data: &[u8]) {
-    let reader = read_any(data).reader();
+    for endpoint in ENDPOINTS {
+        match read_answer(endpoint, data) {
+            Ok(publisher) => serve_upstream(&publisher.reader()),
+            Err(error) => check_message(&error.to_string()),
+        }
+    }
+}
+
+/// The readers of a relayer's answers, and of the file that holds one.
+pub const ENDPOINTS: [&str; 5] = ["/version", "/chains", "/chain", "/state", "file"];
+
+/// What is kept of an answer may be so many times as large as the answer, …
+const MEMORY_FACTOR: usize = 20;
+
+/// … and this much more.
+const MEMORY_BASE: usize = 1 << 20;
+
+/// Checks what it takes to read an answer, whatever it is.
+pub fn upstream_memory(heap: &Heap, data: &[u8]) {
+    for endpoint in ENDPOINTS {
+        let peak = heap.peak_of(|| drop(read_answer(endpoint, data)));
+        let most = MEMORY_FACTOR * data.len() + MEMORY_BASE;
+        assert!(peak <= most, "{endpoint}: {peak} bytes for an answer of {}", data.len());
+    }
+}
+
+/// A message about an answer is one line, of a bounded length.
+fn check_message(message: &str) {
+    let prints = |character: char| {
+        matches!(character, '\'' | '"' | '\\') || character.escape_debug().count() == 1
+    };
+    assert!(message.len() < 16_000 && message.chars().all(prints), "{message:?}");
+}
+
+fn serve_upstream(reader: &StateReader) {
     let snapshot = reader.snapshot();
     for path in ["/version", "/chains", "/state"] {
-        check_json(&answer(path, &reader), path);
+        check_json(&answer(path, reader), path);
     }
     let ids = snapshot.chain_ids().value().as_ref().map_or(&[][..], |ids| ids);
     // As clients write it, who know nothing of what the bytes are.
@@ -77,7 +112,7 @@ pub fn upstream(data: &[u8]) {
             write!(path, "%{byte:02X}").unwrap();
         }
         if path.len() < 8000 {
-            check_json(&answer(&path, &reader), &path);
+            check_json(&answer(&path, reader), &path);
         }
     }
 }

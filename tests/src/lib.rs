@@ -8,6 +8,7 @@
 //! | `cargo.rs` | builds of modules |
 //! | `command.rs` | the command, as a process |
 //! | `relayer.rs` | a scripted relayer, that answers well or goes wrong as told |
+//! | `heap.rs` | an allocator that counts |
 //! | `measure.rs` | what benchmarks measure with |
 //! | `component.rs` | components that do what no good module does |
 //! | `component/` | … and components that are hostile, or keep secrets |
@@ -26,6 +27,7 @@ pub mod client;
 pub mod command;
 pub mod component;
 pub mod fuzz;
+pub mod heap;
 pub mod http2;
 pub mod load;
 pub mod measure;

@@ -30,6 +30,8 @@ pub struct Script {
     /// A chain whose answer is an error of another kind than that there is no
     /// such chain.
     pub refused_chain: Option<String>,
+    /// Bodies that are sent as they are, by path: what no relayer answers.
+    pub bodies: HashMap<String, Arc<[u8]>>,
 }
 
 /// What a relayer can do wrong.
@@ -105,6 +107,7 @@ impl Script {
             fault: None,
             broken_chain: None,
             refused_chain: None,
+            bodies: HashMap::new(),
         }
     }
 
@@ -279,6 +282,9 @@ impl Shared {
         if !script.tick.is_zero() {
             tokio::time::sleep(script.tick).await;
         }
+        if let Some(body) = script.bodies.get(path) {
+            return RawAnswer::of_bytes(200, body);
+        }
         let success = |result: &Value| json!({"status": "success", "result": result}).to_string();
         let good = match path {
             "/version" if script.enveloped_version => success(&script.version),
@@ -329,10 +335,14 @@ struct RawAnswer {
 
 impl RawAnswer {
     fn whole(status: u16, body: &str) -> Self {
+        Self::of_bytes(status, body.as_bytes())
+    }
+
+    fn of_bytes(status: u16, body: &[u8]) -> Self {
         let length = body.len();
         let head = format!(
             "HTTP/1.1 {status} X\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n"
         );
-        Self { bytes: [head.as_bytes(), body.as_bytes()].concat(), closes: false }
+        Self { bytes: [head.as_bytes(), body].concat(), closes: false }
     }
 }

@@ -120,6 +120,35 @@ async fn a_field_that_cannot_be_read_is_reported_once() {
     );
 }
 
+/// Each poll brings another name of 20 MB, and another error as long.
+#[tokio::test]
+async fn what_a_relayer_says_does_not_fill_the_log() {
+    let relayer = Relayer::start(Script::of_0_7()).await;
+    let (process, mut client) = serve(&["--upstream", &relayer.url(), "--poll", "1ms"]).await;
+    client.get_until("/chains", |answer| answer.status == 200).await;
+    for turn in 0..30 {
+        let evil = format!("{turn}\u{202e}\u{2028}\u{1b}[1m{}", "x".repeat(900));
+        let state = state(&[&evil], 1, false);
+        let asked = |path: &str| relayer.seen().paths.get(path).copied().unwrap_or_default();
+        let long = json!({"status": "error", "result": {"name": evil, "msg": "y".repeat(60_000)}});
+        relayer.change(|script| {
+            script.state = state;
+            script.state["workers"]["Client"][0]["object"][&evil] = 1.into();
+            script.bodies.insert("/chains".to_owned(), long.to_string().into_bytes().into());
+        });
+        let before = asked("/state");
+        client.get_until("/version", |_| asked("/state") > before + 1).await;
+    }
+    let log = end(process).await.stderr;
+    assert!(log.contains(r"\u{202e}"), "{log}");
+    let is_plain = |character: char| character == '\n' || !character.is_control();
+    assert!(
+        log.chars().all(|character| is_plain(character) && !"\u{202e}\u{2028}".contains(character))
+    );
+    assert!(log.lines().all(|line| line.len() < 8_000), "{log}");
+    assert!(log.len() < 500_000, "{}", log.len());
+}
+
 #[tokio::test]
 async fn a_relayer_that_is_gone_is_reported_once_and_when_it_is_back() {
     let relayer = Relayer::start(Script::of_0_7()).await;
@@ -234,7 +263,7 @@ async fn other_files_in_the_folder_are_nobodys_business() {
     process.logged("read again").await;
     let log = end(process).await.stderr;
     assert_eq!(log.matches("read again").count(), 1, "{log}");
-    assert_eq!(log.matches("a field is left out").count(), 1, "{log}");
+    assert_eq!(log.matches("fields are left out").count(), 1, "{log}");
 }
 
 #[tokio::test]

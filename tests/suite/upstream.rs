@@ -167,7 +167,10 @@ async fn a_chain_that_is_refused_for_now_is_asked_for_again() {
     let mut client = server.connect().await;
     let asked = || relayer.seen().paths.get("/chain/ibc-1").copied().unwrap_or_default();
     client.get_until("/chains", |_| asked() > 0).await;
-    assert_eq!(client.get("/chains").await.status, 503, "half the chains are not the chains");
+    let chains = r#"{"status":"success","result":["ibc-0"]}"#;
+    client.get_until("/chains", |answer| answer.text() == chains).await;
+    assert_eq!(client.get("/chain/ibc-0").await.status, 200);
+    assert_eq!(client.get("/chain/ibc-1").await.status, 404);
     relayer.change(|script| script.refused_chain = None);
     let chains = r#"{"status":"success","result":["ibc-0","ibc-1"]}"#;
     client.get_until("/chains", |answer| answer.text() == chains).await;
@@ -288,8 +291,129 @@ async fn a_chain_that_cannot_be_read_holds_up_no_state() {
     let asked = || relayer.seen().paths.get("/state").copied().unwrap_or_default();
     let answer = client.get_until("/state", |answer| answer.status == 200 && asked() > 20).await;
     assert_eq!(answer.header("age"), "", "the state is fresh");
-    assert_eq!(client.get("/chains").await.status, 503, "half the chains are not the chains");
+    let chains = r#"{"status":"success","result":["ibc-0"]}"#;
+    client.get_until("/chains", |answer| answer.text() == chains).await;
     relayer.change(|script| script.broken_chain = None);
     let chains = r#"{"status":"success","result":["ibc-0","ibc-1"]}"#;
     client.get_until("/chains", |answer| answer.text() == chains).await;
+}
+
+#[tokio::test]
+async fn a_chain_that_becomes_unreadable_stays_as_it_was() {
+    let relayer = Relayer::start(Script::of_0_7()).await;
+    let server = TestServer::of_upstream(upstream(&relayer)).await;
+    let mut client = server.connect().await;
+    client.get_until("/chains", |answer| answer.status == 200).await;
+    let before = client.get("/chain/ibc-1").await;
+    relayer.change(|script| {
+        script.broken_chain = Some("ibc-1".to_owned());
+        script.chains[0]["max_gas"] = 7.into();
+        // A change of the connected chains has all chains asked for again.
+        script.state = state(&["ibc-0"], 1, false);
+    });
+    client.get_until("/chain/ibc-0", |answer| answer.text().contains(r#""max_gas":7,"#)).await;
+    assert_eq!(client.get("/chain/ibc-1").await.body, before.body);
+    let chains = r#"{"status":"success","result":["ibc-0","ibc-1"]}"#;
+    client.get("/chains").await.check(200, chains);
+}
+
+/// The server must answer, and its state be fresh, whatever one endpoint says.
+#[tokio::test]
+async fn hostile_answers_hide_themselves_only() {
+    let long = "A\u{202e}".repeat(1 << 20);
+    let error = json!({"status": "error", "result": {"name": "X", "msg": long}}).to_string();
+    let deep = format!(r#"{{"status":"success","result":{}"#, "[".repeat(1 << 20));
+    let nothing = r#"{"status":"success","result":{"type":"X"}}"#;
+    for body in [error.as_str(), &deep, nothing, "]garbage["] {
+        let relayer = Relayer::start(Script::of_0_7()).await;
+        let body: std::sync::Arc<[u8]> = body.as_bytes().into();
+        relayer.change(|script| {
+            script.bodies.insert("/chain/ibc-0".to_owned(), body.clone());
+            script.bodies.insert("/version".to_owned(), body);
+        });
+        let limit = Upstream { body_limit: 16 << 20, ..upstream(&relayer) };
+        let server = TestServer::of_upstream(limit).await;
+        let mut client = server.connect().await;
+        let chains = r#"{"status":"success","result":["ibc-1"]}"#;
+        client.get_until("/chains", |answer| answer.text() == chains).await;
+        assert_eq!(client.get("/chain/ibc-1").await.status, 200);
+        client.get_until("/state", |answer| answer.status == 200).await;
+        relayer.change(|script| script.bodies.clear());
+        client.get_until("/chain/ibc-0", |answer| answer.status == 200).await;
+    }
+}
+
+#[tokio::test]
+async fn identifiers_that_no_path_can_have_are_left_out() {
+    let relayer = Relayer::start(Script::of_0_7()).await;
+    let long = "x".repeat(5000);
+    let ids = json!(["..", ".", "", "ibc-0", "a\u{202e}b", long]);
+    relayer.change(|script| {
+        script.bodies.insert("/chains".to_owned(), success(&ids).into_bytes().into());
+        let mut chain = script.chains[0].clone();
+        chain["id"] = "a\u{202e}b".into();
+        let path = "/chain/a%E2%80%AEb".to_owned();
+        script.bodies.insert(path, success(&chain).into_bytes().into());
+    });
+    let server = TestServer::of_upstream(upstream(&relayer)).await;
+    let mut client = server.connect().await;
+    let chains = success(&json!(["ibc-0", "a\u{202e}b"]));
+    client
+        .get_until("/chains", |answer| {
+            answer.status == 200
+                && serde_json::from_str::<Value>(answer.text()).unwrap()
+                    == serde_json::from_str::<Value>(&chains).unwrap()
+        })
+        .await;
+    assert_eq!(client.get("/chain/a%E2%80%AEb").await.status, 200);
+    assert!(!relayer.seen().paths.contains_key("/chain/"));
+}
+
+#[tokio::test]
+async fn of_very_many_chains_a_bounded_number_is_asked_for() {
+    let relayer = Relayer::start(Script::of_0_7()).await;
+    let ids: Vec<_> = (0..20_000).map(|id| format!("c{id}")).collect();
+    let body = success(&json!(ids));
+    relayer.change(|script| {
+        drop(script.bodies.insert("/chains".to_owned(), body.into_bytes().into()))
+    });
+    let server = TestServer::of_upstream(upstream(&relayer)).await;
+    // None of them is there, so that the list is empty when all are asked for.
+    let empty = r#"{"status":"success","result":[]}"#;
+    server.connect().await.get_until("/chains", |answer| answer.text() == empty).await;
+    let asked = relayer.seen().paths.keys().filter(|path| path.starts_with("/chain/")).count();
+    assert_eq!(asked, 1000);
+}
+
+/// The only thread that may block is taken, so that nothing can be read until it
+/// is free.
+#[test]
+fn answers_are_read_off_the_runtimes_threads() {
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = runtime.enable_all().max_blocking_threads(1).build().unwrap();
+    runtime.block_on(async {
+        let (free, taken) = std::sync::mpsc::channel::<()>();
+        tokio::task::spawn_blocking(move || taken.recv());
+        let relayer = Relayer::start(Script::of_0_7()).await;
+        let publisher = relayer_rest_host::state::StatePublisher::new();
+        let reader = publisher.reader();
+        let is_known = || reader.snapshot().status().value().is_ok();
+        let polling = tokio::spawn(upstream(&relayer).run(publisher));
+        let start = Instant::now();
+        while !relayer.seen().paths.contains_key("/state") {
+            assert!(start.elapsed().as_secs() < 30);
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        for _ in 0..100 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            assert!(!is_known());
+        }
+        assert_eq!(relayer.seen().paths.values().sum::<u32>(), 1, "the next question waits");
+        drop(free);
+        while !is_known() {
+            assert!(start.elapsed().as_secs() < 60);
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        polling.abort();
+    });
 }

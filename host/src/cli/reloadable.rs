@@ -30,6 +30,8 @@ type Apply<T> = Box<dyn Fn(&StatePublisher, T) -> Result<(), String> + Send + Sy
 
 pub(super) struct Reloadable<T, E> {
     file: PathBuf,
+    /// The largest file, in bytes.
+    most: u64,
     publisher: StatePublisher,
     parse: Parse<T, E>,
     apply: Apply<T>,
@@ -38,7 +40,7 @@ pub(super) struct Reloadable<T, E> {
 
 /// What was found when the file was last read.
 struct Last<T> {
-    content: Result<Vec<u8>, io::ErrorKind>,
+    content: Result<blake3::Hash, io::ErrorKind>,
     value: Option<T>,
     /// What is wrong with the content.
     fault: Option<String>,
@@ -48,18 +50,20 @@ impl<T: Clone + PartialEq, E: Display> Reloadable<T, E> {
     /// Reads the file for the first time, and puts it to use.
     pub(super) fn open(
         file: &Path,
+        most: u64,
         publisher: &StatePublisher,
         parse: Parse<T, E>,
         apply: impl Fn(&StatePublisher, T) -> Result<(), String> + Send + Sync + 'static,
     ) -> Result<Self, E> {
-        let content = files::read_any(file, files::MOST_TEXT);
-        let last = content.as_ref().map_err(io::Error::kind).cloned();
+        let content = files::read_any(file, most);
+        let last = digest(&content);
         let value = parse(file, content)?;
         if let Err(message) = apply(publisher, value.clone()) {
             error!(file = %file.display(), "{message}");
         }
         Ok(Self {
             file: file.to_owned(),
+            most,
             publisher: publisher.clone(),
             parse,
             apply: Box::new(apply),
@@ -75,8 +79,8 @@ impl<T: Clone + PartialEq, E: Display> Reloadable<T, E> {
     /// stays as it was, and it is said why.
     pub(super) fn reload(&self) -> Result<(), String> {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        let content = settled(&self.file, files::MOST_TEXT);
-        let seen = content.as_ref().map_err(io::Error::kind).cloned();
+        let content = settled(&self.file, self.most);
+        let seen = digest(&content);
         if seen == last.content {
             return last.fault.clone().map_or(Ok(()), Err);
         }
@@ -111,6 +115,12 @@ impl<T: Clone + PartialEq, E: Display> Reloadable<T, E> {
     }
 }
 
+/// Returns what tells a file's content from others: the content itself would
+/// stay in memory.
+fn digest(content: &io::Result<Vec<u8>>) -> Result<blake3::Hash, io::ErrorKind> {
+    content.as_ref().map(|content| blake3::hash(content)).map_err(io::Error::kind)
+}
+
 /// Whether it is the system that is short of something, not the file that is
 /// not there: clients that take all descriptors must not lose a change.
 fn passes(error: &io::Error) -> bool {
@@ -137,14 +147,16 @@ pub(super) fn settled(file: &Path, most: u64) -> io::Result<Vec<u8>> {
 }
 
 fn try_settled(file: &Path, most: u64) -> io::Result<Vec<u8>> {
-    let mut before = files::read(file, most)?;
+    let mut content = files::read(file, most)?;
     for _ in 0..LOOKS {
+        let before = blake3::hash(&content);
+        // Only one of the two is in memory.
+        drop(content);
         thread::sleep(SETTLED);
-        let now = files::read(file, most)?;
-        if now == before {
+        content = files::read(file, most)?;
+        if blake3::hash(&content) == before {
             break;
         }
-        before = now;
     }
-    Ok(before)
+    Ok(content)
 }

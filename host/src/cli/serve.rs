@@ -133,7 +133,7 @@ async fn serve(args: &ServeArgs) -> Result<(), ServeError> {
     let hangup = signals::Hangup::catch().map_err(ServeError::Start)?;
     let config = args.config.as_deref().map(Config::read).transpose()?.unwrap_or_default();
     let publisher = StatePublisher::new();
-    let mut sources = args.sources.open(&publisher)?;
+    let mut sources = args.sources.open(&publisher, &config.upstream)?;
     let address = args
         .listen
         .clone()

@@ -10,10 +10,13 @@ use tracing::{info, warn};
 
 use super::reloadable::Reloadable;
 use super::serve::ServeError;
+use crate::files::MOST_TEXT;
 use crate::state::hermes_config::{HermesConfig, Rest};
 use crate::state::{
-    ChainKind, NotReady, StatePublisher, Upstream, Watch, sample, state_of_file, watch,
+    ChainKind, MAX_STATE_FILE, NotReady, StatePublisher, Upstream, UpstreamLimits, Watch, sample,
+    state_of_file, watch,
 };
+use crate::text::for_log;
 use crate::toml_text;
 
 #[derive(Args)]
@@ -58,10 +61,14 @@ const NO_SOURCE: &str = "the relayer's state is not known: its configuration fil
 
 impl SourceArgs {
     /// Publishes what is known at once.
-    pub(super) fn open(&self, publisher: &StatePublisher) -> Result<Sources, ServeError> {
+    pub(super) fn open(
+        &self,
+        publisher: &StatePublisher,
+        limits: &UpstreamLimits,
+    ) -> Result<Sources, ServeError> {
         let mut sources = Sources {
             rest: Rest::default(),
-            upstream: self.upstream()?,
+            upstream: self.upstream(limits)?,
             reloads: Vec::new(),
             watches: Vec::new(),
         };
@@ -86,14 +93,15 @@ impl SourceArgs {
         Ok(sources)
     }
 
-    fn upstream(&self) -> Result<Option<Upstream>, ServeError> {
+    fn upstream(&self, limits: &UpstreamLimits) -> Result<Option<Upstream>, ServeError> {
         let Some(url) = &self.upstream else { return Ok(None) };
         let chains = self.relayer_config.is_none();
         let (poll, max_stale) = (self.poll, self.max_stale);
         if max_stale <= poll {
             return Err(ServeError::MaxStale);
         }
-        Ok(Some(Upstream { poll, max_stale, chains, ..Upstream::new(url)? }))
+        let body_limit = usize::try_from(limits.body.as_u64()).unwrap_or(usize::MAX);
+        Ok(Some(Upstream { poll, max_stale, body_limit, chains, ..Upstream::new(url)? }))
     }
 }
 
@@ -113,7 +121,8 @@ impl Sources {
         info!(file = %file.display(), chains = config.chains.len(), "read the relayer's configuration");
         for chain in &config.chains {
             if let ChainKind::Other(kind) = &chain.kind {
-                warn!(chain = %chain.id, kind, "a kind of chain that is not known: only what the file says of it is shown");
+                let (chain, kind) = (for_log(chain.id.as_str()), for_log(kind));
+                warn!(%chain, kind, "a kind of chain that is not known: only what the file says of it is shown");
             }
         }
         self.rest = config.rest;
@@ -127,7 +136,13 @@ impl Sources {
             }
             publisher.set_chains(config.chains).map_err(|error| error.to_string())
         };
-        self.reload_on_change(Reloadable::open(file, publisher, HermesConfig::of_file, apply)?);
+        self.reload_on_change(Reloadable::open(
+            file,
+            MOST_TEXT,
+            publisher,
+            HermesConfig::of_file,
+            apply,
+        )?);
         Ok(())
     }
 
@@ -136,7 +151,13 @@ impl Sources {
             publisher.set_state(state);
             Ok(())
         };
-        self.reload_on_change(Reloadable::open(file, publisher, state_of_file, apply)?);
+        self.reload_on_change(Reloadable::open(
+            file,
+            MAX_STATE_FILE,
+            publisher,
+            state_of_file,
+            apply,
+        )?);
         Ok(())
     }
 

@@ -10,6 +10,7 @@ use arc_swap::ArcSwap;
 use super::relayer::{Component, NotReady, RelayerState};
 use super::snapshot::{Changed, Generation, Slice, Snapshot, Stale};
 use super::{ChainConfig, ChainId};
+use crate::text::for_log;
 
 /// Where a source puts what it knows of the relayer. Cheap to clone; works
 /// from any thread, in or out of async code.
@@ -64,7 +65,7 @@ struct Shared {
 
 /// Two chains have one identifier.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("chain '{0}' is configured twice; give each chain an identifier of its own")]
+#[error("chain '{}' is configured twice; give each chain an identifier of its own", for_log(.0.as_str()))]
 pub struct DuplicateChain(pub ChainId);
 
 impl Default for StatePublisher {

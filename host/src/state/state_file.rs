@@ -8,7 +8,15 @@ use tracing::warn;
 
 use super::RelayerState;
 use super::relayer_json::{self, AnswerError, Read, UnreadField};
-use crate::files::{MOST_TEXT, read_any};
+use crate::files::read_any;
+use crate::text::for_log;
+
+/// The largest state file, in bytes: as the largest response of a relayer is by
+/// default.
+pub(crate) const MAX_STATE_FILE: u64 = 64 << 20;
+
+/// The most fields that are named when some are left out.
+const MAX_NAMED: usize = 10;
 
 /// A file that cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -33,7 +41,7 @@ pub enum StateFileError {
 
 /// Reads a file. Fields that cannot be shown are left out, with a warning.
 pub fn read_state_file(file: &Path) -> Result<RelayerState, StateFileError> {
-    of_file(file, read_any(file, MOST_TEXT))
+    of_file(file, read_any(file, MAX_STATE_FILE))
 }
 
 /// Reads what a file holds, or says why it could not be read.
@@ -45,8 +53,13 @@ pub(crate) fn of_file(
         content.map_err(|source| StateFileError::Unreadable { file: file.to_owned(), source })?;
     let Read { value, unread } = relayer_json::state_file(&text)
         .map_err(|source| StateFileError::Invalid { file: file.to_owned(), source })?;
-    for UnreadField { field, message } in unread {
-        warn!(file = %file.display(), field, "a field is left out: {message}");
+    if !unread.is_empty() {
+        // One line for each reading, whatever the file holds.
+        let named = unread.iter().take(MAX_NAMED);
+        let named = named.map(|UnreadField { field, message }| format!("{field}: {message}"));
+        let fields = named.collect::<Vec<_>>().join(", ");
+        let file = for_log(&file.display().to_string());
+        warn!(file, count = unread.len(), "fields are left out: {fields}");
     }
     Ok(value)
 }

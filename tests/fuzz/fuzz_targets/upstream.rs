@@ -1,3 +1,12 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| relayer_rest_tests::fuzz::upstream(data));
+use relayer_rest_tests::fuzz;
+use relayer_rest_tests::heap::Heap;
+
+#[global_allocator]
+static HEAP: Heap = Heap::new();
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| {
+    fuzz::upstream_memory(&HEAP, data);
+    fuzz::upstream(data);
+});

@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use crate::state::ChainId;
+use crate::text::for_log;
 use crate::toml_text::{Fault, Position, Step, dotted};
 
 /// A file that cannot be used.
@@ -48,7 +49,8 @@ pub enum Problem {
     },
     /// Two chains have one identifier.
     #[error(
-        "{position}: chain '{id}' is already configured in line {first}; remove one of the two"
+        "{position}: chain '{}' is already configured in line {first}; remove one of the two",
+        for_log(id.as_str())
     )]
     DuplicateChain {
         /// The identifier.
@@ -85,5 +87,5 @@ fn place(path: &[Step], text: &str) -> String {
 
 fn chain_id(text: &str, index: usize) -> Option<String> {
     let file: toml::Table = text.parse().ok()?;
-    Some(file.get("chains")?.get(index)?.get("id")?.as_str()?.to_owned())
+    Some(for_log(file.get("chains")?.get(index)?.get("id")?.as_str()?))
 }

@@ -1,8 +1,9 @@
 //! An answer's envelope, and what can be wrong with an answer.
 
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
 
+use super::texts;
+use crate::text::for_log;
 use crate::toml_text::{Position, one_line};
 
 /// What every answer is wrapped in, but for the versions of old relayers.
@@ -52,31 +53,37 @@ pub struct UnreadField {
 }
 
 /// The result in an envelope.
-pub(super) fn result<T: DeserializeOwned>(body: &[u8]) -> Result<T, AnswerError> {
-    let error = match bare::<Envelope<T>>(body) {
+pub(super) fn result<'de, T: Deserialize<'de>>(body: &'de [u8]) -> Result<T, AnswerError> {
+    texts::check(body)?;
+    let error = match parse::<Envelope<T>>(body) {
         Ok(envelope) if envelope.status == "success" => return Ok(envelope.result),
         Ok(Envelope { status, .. }) => AnswerError::Shape {
             position: Position { line: 1, column: 1 },
             field: "status: ".to_owned(),
-            message: format!("is '{status}'; expected 'success'"),
+            message: format!("is '{}'; expected 'success'", for_log(&status)),
         },
         Err(error) => error,
     };
     match serde_json::from_slice(body) {
         Ok(Envelope { status, result: Refusal { name, msg } }) if status == "error" => {
-            Err(AnswerError::Refused { name: one_line(&name), msg: one_line(&msg) })
+            Err(AnswerError::Refused { name: for_log(&name), msg: for_log(&msg) })
         }
         _ => Err(error),
     }
 }
 
 /// What is in no envelope.
-pub(super) fn bare<T: DeserializeOwned>(body: &[u8]) -> Result<T, AnswerError> {
+pub(super) fn bare<'de, T: Deserialize<'de>>(body: &'de [u8]) -> Result<T, AnswerError> {
+    texts::check(body)?;
+    parse(body)
+}
+
+fn parse<'de, T: Deserialize<'de>>(body: &'de [u8]) -> Result<T, AnswerError> {
     let mut source = serde_json::Deserializer::from_slice(body);
     let value = serde_path_to_error::deserialize(&mut source).map_err(|error| {
         // What cannot be told of a path is a question mark, at its end.
         let path = error.path().to_string();
-        let path = path.trim_end_matches(['.', '?']);
+        let path = for_log(path.trim_end_matches(['.', '?']));
         shape(error.inner(), if path.is_empty() { String::new() } else { format!("{path}: ") })
     })?;
     source.end().map_err(|error| shape(&error, String::new()))?;
@@ -85,8 +92,12 @@ pub(super) fn bare<T: DeserializeOwned>(body: &[u8]) -> Result<T, AnswerError> {
 
 fn shape(error: &serde_json::Error, field: String) -> AnswerError {
     let position = Position { line: error.line(), column: error.column() };
-    // The message ends with the place, which is told apart here.
+    AnswerError::Shape { position, field, message: message(error) }
+}
+
+/// Returns the message of an error without the position that it ends with.
+pub(super) fn message(error: &serde_json::Error) -> String {
     let message = error.to_string();
-    let message = one_line(message.split(" at line ").next().unwrap_or(&message));
-    AnswerError::Shape { position, field, message }
+    let text = message.rsplit_once(" at line ").map_or(&*message, |(text, _)| text);
+    for_log(&one_line(text))
 }

@@ -6,6 +6,8 @@ use reqwest::redirect::Policy;
 use reqwest::{Client, Response, StatusCode};
 use url::Url;
 
+use crate::text::for_log;
+
 /// A relayer's API, as seen by a client of it.
 pub(super) struct Relayer {
     base: Url,
@@ -56,10 +58,19 @@ impl Relayer {
     }
 
     async fn body(&self, mut response: Response) -> Result<Vec<u8>, GetError> {
-        let mut body = Vec::new();
+        let announced = usize::try_from(response.content_length().unwrap_or(0));
+        let announced = announced.unwrap_or(usize::MAX);
+        if announced > self.body_limit {
+            return Err(GetError::TooLarge(self.body_limit));
+        }
+        let mut body: Vec<u8> = Vec::with_capacity(announced);
         while let Some(chunk) = response.chunk().await.map_err(unreachable)? {
             if body.len() + chunk.len() > self.body_limit {
                 return Err(GetError::TooLarge(self.body_limit));
+            }
+            if body.capacity() - body.len() < chunk.len() {
+                // Not twice the size, as a vector does on its own.
+                body.reserve_exact(chunk.len().max(body.len() / 4));
             }
             body.extend_from_slice(&chunk);
         }
@@ -80,5 +91,5 @@ fn with_sources(error: &reqwest::Error) -> String {
         text.push_str(&cause.to_string());
         source = cause.source();
     }
-    text
+    for_log(&text)
 }

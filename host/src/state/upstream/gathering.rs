@@ -1,45 +1,228 @@
-//! The chains, asked for one by one and published together.
+//! The chains, asked for one by one. One that cannot be read is asked for again
+//! later, and holds up no other.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::time::Duration;
 
-use crate::state::{ChainConfig, ChainId};
+use tokio::time::Instant;
+
+use crate::backoff::Backoff;
+use crate::state::{ChainConfig, ChainId, Snapshot};
+
+/// The first and the longest wait before a chain that could not be read is
+/// asked for again.
+const FIRST_WAIT: Duration = Duration::from_millis(500);
+const LONGEST_WAIT: Duration = Duration::from_mins(1);
+
+/// Chains that were read are published after this time at the latest, although
+/// others are not asked for yet.
+const MAX_UNPUBLISHED: Duration = Duration::from_mins(1);
 
 pub(super) struct Gathering {
+    /// All chains, in the relayer's order.
+    ids: Vec<ChainId>,
     to_ask: VecDeque<ChainId>,
-    found: Vec<ChainConfig>,
+    retries: VecDeque<Retry>,
+    /// Chains that were read and are not published yet.
+    read: HashMap<ChainId, ChainConfig>,
+    /// The next publication, unless all chains were asked for before.
+    publish_at: Instant,
+    has_news: bool,
     is_first: bool,
+}
+
+/// A chain that could not be read.
+struct Retry {
+    id: ChainId,
+    at: Instant,
+    backoff: Backoff,
 }
 
 impl Gathering {
     /// These chains are to be asked for; `is_first` where none are known yet.
-    pub(super) fn new(mut ids: Vec<ChainId>, is_first: bool) -> Self {
+    pub(super) fn new(mut ids: Vec<ChainId>, is_first: bool, now: Instant) -> Self {
         let mut seen = HashSet::new();
         ids.retain(|id| seen.insert(id.clone()));
-        Self { to_ask: ids.into(), found: Vec::new(), is_first }
+        Self {
+            to_ask: ids.iter().cloned().collect(),
+            ids,
+            retries: VecDeque::new(),
+            read: HashMap::new(),
+            publish_at: now + MAX_UNPUBLISHED,
+            has_news: true,
+            is_first,
+        }
     }
 
+    /// Whether the first round, without which no chain is known, goes on.
     pub(super) fn is_first(&self) -> bool {
-        self.is_first
+        self.is_first && !self.is_complete()
     }
 
-    /// The chain to ask for next.
-    pub(super) fn next(&self) -> Option<&ChainId> {
-        self.to_ask.front()
+    /// Whether each chain was asked for.
+    pub(super) fn is_complete(&self) -> bool {
+        self.to_ask.is_empty()
     }
 
-    /// The chain that was asked for is configured like this.
+    /// The chain to ask for next, if it is time for one.
+    pub(super) fn next(&self, now: Instant) -> Option<&ChainId> {
+        let retry = || self.retries.iter().find(|retry| retry.at <= now).map(|retry| &retry.id);
+        self.to_ask.front().or_else(retry)
+    }
+
+    /// The chain is configured like this.
     pub(super) fn found(&mut self, chain: ChainConfig) {
-        self.to_ask.pop_front();
-        self.found.push(chain);
+        self.asked(&chain.id);
+        self.has_news = true;
+        self.read.insert(chain.id.clone(), chain);
     }
 
-    /// The chain that was asked for is not there any more.
-    pub(super) fn not_found(&mut self) {
-        self.to_ask.pop_front();
+    /// There is no such chain any more.
+    pub(super) fn not_found(&mut self, id: &ChainId) {
+        self.asked(id);
+        self.has_news = true;
+        self.ids.retain(|other| other != id);
     }
 
-    /// The chains, once all are asked for.
-    pub(super) fn done(self) -> Result<Vec<ChainConfig>, Self> {
-        if self.to_ask.is_empty() { Ok(self.found) } else { Err(self) }
+    /// The chain's answer is of no use.
+    pub(super) fn unreadable(&mut self, id: &ChainId, now: Instant) {
+        let backoff = self.asked(id).map(|retry| retry.backoff);
+        let mut backoff = backoff.unwrap_or_else(|| Backoff::new(FIRST_WAIT, LONGEST_WAIT));
+        let at = now + backoff.next();
+        self.retries.push_back(Retry { id: id.clone(), at, backoff });
+    }
+
+    fn asked(&mut self, id: &ChainId) -> Option<Retry> {
+        if self.to_ask.front() == Some(id) {
+            self.to_ask.pop_front();
+        }
+        let place = self.retries.iter().position(|retry| retry.id == *id)?;
+        self.retries.remove(place)
+    }
+
+    /// Returns what is to be published now, if anything.
+    pub(super) fn take_due(&mut self, now: Instant) -> Option<Publication> {
+        let is_due = self.is_complete() || now >= self.publish_at;
+        if !is_due || !self.has_news {
+            return None;
+        }
+        self.publish_at = now + MAX_UNPUBLISHED;
+        self.has_news = false;
+        Some(Publication { ids: self.ids.clone(), read: std::mem::take(&mut self.read) })
+    }
+}
+
+/// Chains to publish.
+pub(super) struct Publication {
+    ids: Vec<ChainId>,
+    read: HashMap<ChainId, ChainConfig>,
+}
+
+impl Publication {
+    /// Returns the chains in their order: one that was not read is as it was
+    /// last known, and left out if it never was. `None` where no chain is known
+    /// of those that there are.
+    pub(super) fn chains(mut self, last_known: &Snapshot) -> Option<Vec<ChainConfig>> {
+        let is_empty = self.ids.is_empty();
+        let known = |id: &ChainId| Some(last_known.chain(id.as_str())?.value().clone());
+        let chains: Vec<_> = self
+            .ids
+            .into_iter()
+            .filter_map(|id| self.read.remove(&id).or_else(|| known(&id)))
+            .collect();
+        (is_empty || !chains.is_empty()).then_some(chains)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Gathering, LONGEST_WAIT, MAX_UNPUBLISHED};
+    use crate::state::{ChainConfig, ChainId, ChainKind, StatePublisher};
+    use tokio::time::Instant;
+
+    fn chain(id: &str) -> ChainConfig {
+        ChainConfig::new(id, ChainKind::CosmosSdk)
+    }
+
+    fn gathering(ids: &[&str], now: Instant) -> Gathering {
+        Gathering::new(ids.iter().map(|id| ChainId::from(*id)).collect(), true, now)
+    }
+
+    /// The identifiers that are published now.
+    fn due(gathering: &mut Gathering, now: Instant, publisher: &StatePublisher) -> Vec<String> {
+        let due = gathering.take_due(now);
+        let chains = due.and_then(|due| due.chains(&publisher.reader().snapshot()));
+        let chains = chains.unwrap_or_default();
+        publisher.set_chains(chains.clone()).unwrap();
+        chains.iter().map(|chain| chain.id.to_string()).collect()
+    }
+
+    #[test]
+    fn an_unreadable_chain_holds_up_no_other_and_is_asked_for_again() {
+        let (now, publisher) = (Instant::now(), StatePublisher::new());
+        let mut gathering = gathering(&["a", "b", "c"], now);
+        gathering.found(chain("a"));
+        assert!(gathering.take_due(now).is_none(), "two chains are not asked for yet");
+        gathering.unreadable(&"b".into(), now);
+        gathering.found(chain("c"));
+        assert_eq!(due(&mut gathering, now, &publisher), ["a", "c"]);
+        assert!(gathering.take_due(now).is_none(), "nothing is new");
+        assert_eq!(gathering.next(now), None, "it is not time to try again");
+        let later = now + LONGEST_WAIT;
+        assert_eq!(gathering.next(later), Some(&"b".into()));
+        gathering.found(chain("b"));
+        assert_eq!(due(&mut gathering, later, &publisher), ["a", "b", "c"]);
+        assert_eq!(gathering.next(later + LONGEST_WAIT), None);
+    }
+
+    #[test]
+    fn a_chain_that_becomes_unreadable_stays_as_it_was_last_known() {
+        let (now, publisher) = (Instant::now(), StatePublisher::new());
+        let known = ChainConfig { max_gas: Some(7), ..chain("b") };
+        publisher.set_chains(vec![chain("a"), known]).unwrap();
+        let mut gathering = gathering(&["b", "c", "d"], now);
+        gathering.unreadable(&"b".into(), now);
+        gathering.not_found(&"c".into());
+        gathering.found(chain("d"));
+        assert_eq!(due(&mut gathering, now, &publisher), ["b", "d"]);
+        let snapshot = publisher.reader().snapshot();
+        assert_eq!(snapshot.chain("b").unwrap().value().max_gas, Some(7));
+    }
+
+    #[test]
+    fn no_chain_is_listed_if_none_could_be_read_and_all_are_absent() {
+        let (now, publisher) = (Instant::now(), StatePublisher::new());
+        let mut gathering = gathering(&["a"], now);
+        gathering.unreadable(&"a".into(), now);
+        let due = gathering.take_due(now).unwrap();
+        assert_eq!(due.chains(&publisher.reader().snapshot()), None, "there is a chain");
+        gathering.not_found(&"a".into());
+        let due = gathering.take_due(now).unwrap();
+        assert_eq!(due.chains(&publisher.reader().snapshot()), Some(Vec::new()));
+    }
+
+    #[test]
+    fn many_chains_are_published_while_others_are_asked_for() {
+        let (now, publisher) = (Instant::now(), StatePublisher::new());
+        let mut gathering = gathering(&["a", "b", "c"], now);
+        gathering.found(chain("a"));
+        let later = now + MAX_UNPUBLISHED;
+        assert_eq!(due(&mut gathering, later, &publisher), ["a"]);
+        gathering.found(chain("b"));
+        assert!(gathering.take_due(later).is_none());
+        gathering.unreadable(&"c".into(), later);
+        assert_eq!(due(&mut gathering, later, &publisher), ["a", "b"]);
+    }
+
+    #[test]
+    fn the_wait_for_a_chain_grows_to_a_bound() {
+        let now = Instant::now();
+        let mut gathering = gathering(&["a"], now);
+        for _ in 0..100 {
+            gathering.unreadable(&"a".into(), now);
+            assert_eq!(gathering.retries.len(), 1);
+            assert!(gathering.retries[0].at <= now + LONGEST_WAIT);
+        }
+        assert!(gathering.retries[0].at >= now + LONGEST_WAIT / 2);
     }
 }

@@ -1,0 +1,119 @@
+//! Which faults of a relayer go into the log: each once, and so many at most.
+
+use std::collections::HashSet;
+use std::hash::{BuildHasher, Hash, RandomState};
+use std::time::{Duration, Instant};
+
+use tracing::warn;
+
+use crate::log_rate::{Allowed, LogRate};
+
+/// The most lines in a second.
+const MAX_RATE: u64 = 10;
+
+/// The most faults that are remembered as reported. Beyond, none is reported
+/// until the hour is over, and then all are again.
+const MAX_FAULTS: usize = 1000;
+
+const HOUR: Duration = Duration::from_hours(1);
+
+pub(super) struct Reports {
+    /// Hashes of faults: a fault's text may be long.
+    reported: HashSet<u64>,
+    hasher: RandomState,
+    since: Instant,
+    rate: LogRate,
+}
+
+impl Reports {
+    pub(super) fn new() -> Self {
+        Self {
+            reported: HashSet::new(),
+            hasher: RandomState::new(),
+            since: Instant::now(),
+            rate: LogRate::new(MAX_RATE),
+        }
+    }
+
+    /// Returns whether the log does not have a fault yet, and may have it.
+    pub(super) fn is_new(&mut self, fault: impl Hash) -> bool {
+        self.is_new_at(Instant::now(), fault)
+    }
+
+    fn is_new_at(&mut self, now: Instant, fault: impl Hash) -> bool {
+        if self.reported.len() >= MAX_FAULTS {
+            if now.duration_since(self.since) < HOUR {
+                return false;
+            }
+            self.reported.clear();
+            self.since = now;
+        }
+        let fault = self.hasher.hash_one(fault);
+        if self.reported.contains(&fault) || !self.is_allowed() {
+            return false;
+        }
+        self.reported.insert(fault);
+        if self.reported.len() == MAX_FAULTS {
+            warn!("{MAX_FAULTS} faults of the relayer are reported: no more for up to an hour");
+        }
+        true
+    }
+
+    /// Forgets a fault that is over, so that it is reported if it comes back.
+    pub(super) fn is_over(&mut self, fault: impl Hash) {
+        self.reported.remove(&self.hasher.hash_one(fault));
+    }
+
+    /// Returns whether one more line may be written now.
+    pub(super) fn is_allowed(&self) -> bool {
+        match self.rate.ask(1) {
+            Allowed::Yes(left_out) => {
+                if left_out > 0 {
+                    warn!(left_out, "lines about the relayer were left out");
+                }
+                true
+            }
+            Allowed::FirstNot => {
+                warn!(
+                    "more than {MAX_RATE} lines about the relayer in a second: the rest is left out"
+                );
+                false
+            }
+            Allowed::No => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{HOUR, LogRate, MAX_FAULTS, MAX_RATE, Reports};
+    use std::time::Instant;
+
+    #[test]
+    fn a_fault_is_reported_once_and_again_after_it_was_over() {
+        let mut reports = Reports::new();
+        assert_eq!([(); 3].map(|()| reports.is_new("a")), [true, false, false]);
+        assert!(reports.is_new("b"));
+        reports.is_over("a");
+        assert_eq!([(); 2].map(|()| reports.is_new("a")), [true, false]);
+    }
+
+    #[test]
+    fn a_fault_that_the_rate_leaves_out_is_reported_later() {
+        let mut reports = Reports { rate: LogRate::new(0), ..Reports::new() };
+        assert!(!reports.is_new("a"));
+        reports.rate = LogRate::new(MAX_RATE);
+        assert!(reports.is_new("a"));
+    }
+
+    #[test]
+    fn so_many_faults_are_remembered() {
+        let mut reports = Reports { rate: LogRate::new(u64::MAX), ..Reports::new() };
+        let now = Instant::now();
+        let faults = 0..10 * MAX_FAULTS;
+        let new = faults.clone().filter(|fault| reports.is_new_at(now, fault)).count();
+        assert_eq!((new, reports.reported.len()), (MAX_FAULTS, MAX_FAULTS));
+        let new = faults.filter(|fault| reports.is_new_at(now + 2 * HOUR, fault)).count();
+        assert_eq!(new, MAX_FAULTS);
+    }
+}
