@@ -11,7 +11,6 @@ use crate::module::Limits;
 /// A bounded number of requests run; a bounded number waits for a bounded
 /// time.
 pub(crate) struct Admission {
-    concurrency: u32,
     running: Arc<Semaphore>,
     waiting: Semaphore,
     aside: Arc<Semaphore>,
@@ -25,7 +24,6 @@ pub(crate) struct Overloaded;
 impl Admission {
     pub(crate) fn new(limits: &Limits) -> Self {
         Self {
-            concurrency: limits.concurrency,
             running: Arc::new(Semaphore::new(limits.concurrency as usize)),
             waiting: Semaphore::new(limits.queue as usize),
             aside: Arc::new(Semaphore::new(1)),
@@ -33,12 +31,12 @@ impl Admission {
         }
     }
 
-    /// Holds all places, if nothing runs; requests wait until what is returned is
-    /// dropped.
+    /// Holds all of the `concurrency` places, if nothing runs; requests wait until what
+    /// is returned is dropped.
     #[cfg(feature = "cli")]
-    pub(crate) fn try_hold_all(&self) -> Option<[OwnedSemaphorePermit; 2]> {
+    pub(crate) fn try_hold_all(&self, concurrency: u32) -> Option<[OwnedSemaphorePermit; 2]> {
         let aside = Arc::clone(&self.aside).try_acquire_owned().ok()?;
-        let running = Arc::clone(&self.running).try_acquire_many_owned(self.concurrency).ok()?;
+        let running = Arc::clone(&self.running).try_acquire_many_owned(concurrency).ok()?;
         Some([aside, running])
     }
 

@@ -232,7 +232,7 @@ pub fn component(data: &[u8]) {
         data.to_vec()
     } else {
         let mut bytes = DEFAULT_MODULE.to_vec();
-        for change in data.chunks_exact(4) {
+        for change in data.as_chunks::<4>().0 {
             let place = u32::from_be_bytes([0, change[0], change[1], change[2]]) as usize;
             let place = place % bytes.len();
             bytes[place] = change[3];

@@ -197,7 +197,7 @@ impl Engine {
     /// runs: slots cannot be had meanwhile.
     #[cfg(feature = "cli")]
     pub(crate) fn release_idle_memory(&self) {
-        if let Some(_idle) = self.admission.try_hold_all() {
+        if let Some(_idle) = self.admission.try_hold_all(self.limits().concurrency) {
             self.wasmtime.release_idle_pool_memory();
         }
     }

@@ -67,7 +67,7 @@ pub fn generate(data: &[u8]) -> Vec<u8> {
     let Some((instances, entries)) = data.split_first() else { return Vec::new() };
     let mut left: Vec<_> = FIELDS.iter().collect();
     let mut fields = String::new();
-    for entry in entries.chunks_exact(3).take(MAX_KINDS) {
+    for entry in entries.as_chunks::<3>().0.iter().take(MAX_KINDS) {
         // Each kind once: their names are in one module.
         let (_, generate) = left.swap_remove(usize::from(entry[0]) % left.len());
         let count = usize::from(u16::from_be_bytes([entry[1], entry[2]]));
