@@ -52,19 +52,25 @@ fn taken(engine: &Engine, component: &[u8]) -> Result<(Module, Taken), LoadError
     Ok((module, taken))
 }
 
+/// Generates a component with so many entries.
+type Generate = Box<dyn Fn(usize) -> Vec<u8>>;
+
+fn to_usize(size: u64) -> usize {
+    usize::try_from(size).unwrap()
+}
+
 #[test]
 fn instances_take_no_more_than_their_limit_whatever_their_sections() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let limits =
         Limits { memory: ByteSize::mib(1), table: 100_000, time: PATIENCE, ..Limits::default() };
     let engine = engine(&limits);
-    let limit = limits.memory.as_u64() as usize;
-    let fields = FIELDS.map(|(kind, fields)| -> (&str, Box<dyn Fn(usize) -> Vec<u8>>) {
+    let limit = to_usize(limits.memory.as_u64());
+    let fields = FIELDS.map(|(kind, fields)| -> (&str, Generate) {
         (kind, Box::new(move |count| module(&fields(count), 1)))
     });
-    let others = GENERATORS.map(|(kind, generate)| -> (&str, Box<dyn Fn(usize) -> Vec<u8>>) {
-        (kind, Box::new(generate))
-    });
+    let others =
+        GENERATORS.map(|(kind, generate)| -> (&str, Generate) { (kind, Box::new(generate)) });
     for (kind, generate) in fields.into_iter().chain(others) {
         let (mut accepted, mut refused) = (0, 0);
         for count in [1, 40, 900, 9_000] {
@@ -73,7 +79,7 @@ fn instances_take_no_more_than_their_limit_whatever_their_sections() {
                     let cost = module.instance_cost();
                     let what = format!("{count} {kind}: {taken:?}, {cost:?}");
                     println!("{what}");
-                    let estimated = cost.host_bytes() as usize;
+                    let estimated = to_usize(cost.host_bytes());
                     assert!(taken.host <= estimated + BESIDES, "{what}");
                     assert!(taken.host + taken.memory <= limit + BESIDES, "{what}");
                     accepted += 1;
@@ -98,7 +104,7 @@ fn generated_components_take_no_more_than_their_limit() {
     // A request that timed out would go on while the next one is measured.
     let limits = Limits { time: PATIENCE, ..sections::limits() };
     let engine = engine(&limits);
-    let limit = limits.memory.as_u64() as usize;
+    let limit = to_usize(limits.memory.as_u64());
     let mut random = fastrand::Rng::with_seed(7);
     let mut ran = 0;
     for round in 0..60 {
@@ -109,7 +115,10 @@ fn generated_components_take_no_more_than_their_limit() {
         }
         if let Ok((module, taken)) = taken(&engine, &sections::generate(&bytes)) {
             let what = format!("{round}: {taken:?}, {:?}", module.instance_cost());
-            assert!(taken.host <= module.instance_cost().host_bytes() as usize + BESIDES, "{what}");
+            assert!(
+                taken.host <= to_usize(module.instance_cost().host_bytes()) + BESIDES,
+                "{what}"
+            );
             assert!(taken.host + taken.memory <= limit + BESIDES, "{what}");
             ran += 1;
         }

@@ -65,6 +65,9 @@ fn entries(cache: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     entries
 }
 
+/// Changes the bytes of an entry.
+type Damage = Box<dyn Fn(&mut Vec<u8>)>;
+
 #[tokio::test]
 async fn a_second_start_uses_the_code_of_the_first_one() {
     let (folder, config) = folder();
@@ -107,7 +110,7 @@ async fn damaged_entries_are_compiled_again() {
             code[at] ^= 1 << (number % 8);
         }
     };
-    let damages: Vec<Box<dyn Fn(&mut Vec<u8>)>> = vec![
+    let damages: Vec<Damage> = vec![
         Box::new(flip(7)),
         Box::new(flip(401)),
         Box::new(flip(8_009)),

@@ -130,8 +130,7 @@ fn the_first_extension_is_as_it_is_written() {
     let mut reader = Reader::new();
     let (mut commands, mut files) = (0, 0);
     let parts: Vec<_> = DOC.split("```").collect();
-    for pair in parts.chunks_exact(2) {
-        let [prose, block] = pair else { unreachable!("they are pairs") };
+    for [prose, block] in parts.as_chunks().0 {
         let (language, block) = block.split_once('\n').unwrap();
         let block = block.replace(ADDRESS, &reader.address);
         if language != "console" {

@@ -19,7 +19,7 @@ async fn a_module_that_fails_like_the_one_before_stays() {
     let server = server(&old).await;
     assert_eq!(server.swap(new.clone()).await.outcome, Outcome::Exchanged);
     for number in 0..20 {
-        let trap = TRAP.replace("/x", &format!("{:02}", number));
+        let trap = TRAP.replace("/x", &format!("{number:02}"));
         assert_eq!(server.get(&trap).await.status, 500);
         assert_eq!(server.get(TRAP).await.status, 500);
     }

@@ -375,7 +375,7 @@ async fn of_very_many_chains_a_bounded_number_is_asked_for() {
     let ids: Vec<_> = (0..20_000).map(|id| format!("c{id}")).collect();
     let body = success(&json!(ids));
     relayer.change(|script| {
-        drop(script.bodies.insert("/chains".to_owned(), body.into_bytes().into()))
+        drop(script.bodies.insert("/chains".to_owned(), body.into_bytes().into()));
     });
     let server = TestServer::of_upstream(upstream(&relayer)).await;
     // None of them is there, so that the list is empty when all are asked for.
