@@ -366,7 +366,7 @@ async fn settings_that_are_no_text_end_with_2() {
     let latin = file(&folder, "latin.toml", b"[module]\n# \xe9");
     for (config, message) in [
         (latin.as_str(), "line 2, column 3: it is not UTF-8; save it as such"),
-        ("/dev/zero", "cannot be read: it is larger than 256.0 MiB; "),
+        ("/dev/zero", "cannot be read: it is larger than 4.0 MiB; "),
     ] {
         let ended = run(&["--config", config]).await;
         check_failure(&ended, 2, &format!("configuration {config}: {message}"));

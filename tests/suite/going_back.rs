@@ -55,9 +55,7 @@ async fn a_module_that_was_taken_out_comes_back_where_that_is_asked_for() {
     let server = TestServer::of_component(&old, &limits).await;
     let new = component::that_traps_later("1");
     assert_eq!(server.swap(new.clone()).await.outcome, Outcome::Exchanged);
-    // Too long to be asked for by who compares.
-    let trap = format!("{TRAP}?{}", "x".repeat(2000));
-    assert_eq!(server.get(&trap).await.status, 204);
+    assert_eq!(server.get(TRAP).await.status, 204);
     let refused = server.swap(new.clone()).await.outcome;
     let Outcome::Refused { reason: Refusal::Barred, message } = refused else {
         panic!("{refused:?}")
@@ -65,6 +63,11 @@ async fn a_module_that_was_taken_out_comes_back_where_that_is_asked_for() {
     assert!(message.contains("or have this one again with --force"), "{message}");
     let mount = server.registry.at("/").unwrap();
     assert_eq!(mount.status().barred.len(), 1);
+    // Modules are compared at what clients ask most.
+    let mut client = server.connect().await;
+    for number in 0..500 {
+        assert_eq!(client.get(&format!("/{}", number % 125)).await.status, 204);
+    }
     let again = Candidate { force: true, dialect: Some(Dialect::Any), ..candidate(new) };
     assert_eq!(server.swap_as(again).await.outcome, Outcome::Exchanged);
     assert_eq!(mount.status().barred, []);

@@ -49,7 +49,7 @@ async fn too_little_address_space_is_an_error_whose_advice_works() {
     let ended = run("/bin/sh", &limited(limit, &SERVE)).await;
     assert_eq!(ended.status, Some(2), "{ended:?}");
     let message = ended.stderr.lines().last().unwrap();
-    let expected = "64 instances of 64.0 MiB reserve 12.8 GiB of address space: lower limits.concurrency, limits.memory or limits.table, or raise the limit of the process (ulimit -v)";
+    let expected = "64 instances of 64.0 MiB reserve 13.6 GiB of address space: lower limits.concurrency, limits.memory or limits.table, or raise the limit of the process (ulimit -v)";
     assert!(message.contains(expected), "{message}");
     let folder = TempDir::new().unwrap();
     for (name, settings) in [("concurrency", "concurrency = 8"), ("memory", "memory = \"4MiB\"")] {
