@@ -597,14 +597,14 @@ async fn connections_that_take_nothing_make_room_for_new_ones() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn hostile_connections_take_the_limit_and_little_for_each() {
     const MIB: u64 = 1 << 20;
-    const CONNECTIONS: u64 = 300;
+    const CONNECTIONS: u64 = 1_024;
     let files = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: files.maximum, ..files }).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let module = folder.path().join("large.wasm");
     fs::write(&module, component::of_response(200, &[], &vec![b'a'; 256 << 10])).unwrap();
     let settings = folder.path().join("settings.toml");
-    let text = "[module]\nfile = 'large.wasm'\ndialect = 'any'\n[http]\nunsent = '64MiB'\nidle = '1h'\nstalled = '1h'\n";
+    let text = "[module]\nfile = 'large.wasm'\ndialect = 'any'\n[module.limits]\nresponse_cache = '1MiB'\n[http]\nunsent = '64MiB'\nidle = '1h'\nstalled = '1h'\n";
     fs::write(&settings, text).unwrap();
     let program = Path::new(env!("CARGO_BIN_EXE_relayer-rest-under-test"));
     let args = ["--listen", "127.0.0.1:0", "--config", settings.to_str().unwrap()];
@@ -616,7 +616,6 @@ async fn hostile_connections_take_the_limit_and_little_for_each() {
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
         line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
     };
-    let before = resident();
     let (mut most, mut hostile) = (0, Vec::new());
     for connection in 0..CONNECTIONS {
         let paths = (0..100).map(|path| format!("/{connection}/{path}"));
@@ -636,9 +635,9 @@ async fn hostile_connections_take_the_limit_and_little_for_each() {
     let status = control.status().await.unwrap();
     let unsent = status.connections.unwrap().unsent;
     assert!(unsent > 32 * MIB && unsent <= 64 * MIB, "{status:?}");
-    // Streams and buffers of a connection, and what a process takes that serves.
-    let beside = CONNECTIONS * MIB / 2 + 64 * MIB;
-    assert!(most <= before + 64 * MIB + beside, "{most} bytes, and {before} before");
+    // The process itself, and the buffers of its connections: 150 MB in a release build,
+    // and more in one whose futures are not optimised.
+    assert!(most <= 64 * MIB + 225_000_000, "{most} bytes");
 }
 
 /// A request that is taken back leaves nothing behind that keeps its connection.

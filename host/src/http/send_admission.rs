@@ -22,8 +22,9 @@ use super::send_budget::{Reservation, SHARED_FROM, SendBudget};
 use crate::log_rate::{Allowed, LogRate};
 
 /// The memory of a request of HTTP/2 and the head of its response, besides the
-/// headers of the request: the library's stream, a task and a table of headers.
-const STREAM: usize = 4 << 10;
+/// headers of the request: the library's stream, a task, a span of the log and two
+/// tables of headers. Measured with 1,024 connections of 100 streams.
+const STREAM: usize = 12 << 10;
 
 /// Headers take this much besides their names and values.
 const HEADER: usize = 128;

@@ -32,10 +32,11 @@ const TABLES: u32 = 16;
 const MEMORIES: u32 = 3;
 
 /// What of an instance's memory stays with the process for the next one, in
-/// bytes: what the state of some thousand workers touches. More makes larger
-/// answers faster, and all others slower that come after one: what stays is
-/// cleared for each request, whether it was touched again or not.
-const MEMORY_KEPT: usize = 1 << 20;
+/// bytes: what the state of 700 workers touches. More makes larger answers faster,
+/// and all others slower: it is cleared after each request, touched or not, because
+/// kernels report each page of it as written (`docs/decisions/001-wasmtime-release.md`).
+/// Less, and each request gives pages back and faults them in again.
+const MEMORY_KEPT: usize = 320 << 10;
 
 /// What was used before is used again before anything new is touched: stacks
 /// and tables that take turns are in no cache, and all stay with the process.
