@@ -160,12 +160,13 @@ impl StatePublisher {
         });
     }
 
-    /// Sets what the relayer is doing, and that this is known.
+    /// Sets what the relayer is doing, and that this is known and up to date.
     pub fn set_state(&self, mut state: RelayerState) {
         state.sort();
         self.publish(|snapshot, next| {
             snapshot.status = snapshot.status.with(Ok(state), next);
             snapshot.before_not_ready = None;
+            snapshot.set_stale(None);
         });
     }
 
@@ -208,14 +209,7 @@ impl StatePublisher {
     /// Says that what is published is no more than what was last known; `None`
     /// where it is up to date. Answers made from it then carry their age.
     pub fn set_stale(&self, stale: Option<Stale>) {
-        self.publish(|snapshot, _| {
-            if snapshot.stale == stale {
-                return;
-            }
-            snapshot.stale = stale;
-            let before = |stale: Stale| SystemTime::now().checked_sub(stale.since.elapsed());
-            snapshot.unconfirmed_since = stale.and_then(before);
-        });
+        self.publish(|snapshot, _| snapshot.set_stale(stale));
     }
 
     /// Publishes the present snapshot with a change, whose new slices get the
@@ -327,6 +321,15 @@ mod tests {
         assert_eq!(since(), Some(first));
         publisher.set_stale(None);
         assert_eq!(since(), None);
+    }
+
+    #[test]
+    fn a_new_state_is_never_shown_as_stale() {
+        let publisher = StatePublisher::new();
+        publisher.set_stale(Some(Stale { since: Instant::now(), chains: true }));
+        publisher.set_state(RelayerState::default());
+        let snapshot = publisher.reader().snapshot();
+        assert_eq!((snapshot.stale(), snapshot.unconfirmed_since()), (None, None));
     }
 
     #[test]

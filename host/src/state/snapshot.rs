@@ -135,6 +135,14 @@ impl Snapshot {
         }
     }
 
+    pub(super) fn set_stale(&mut self, stale: Option<Stale>) {
+        if self.stale != stale {
+            self.stale = stale;
+            let before = |stale: Stale| SystemTime::now().checked_sub(stale.since.elapsed());
+            self.unconfirmed_since = stale.and_then(before);
+        }
+    }
+
     /// Grows with each publication, whatever it changes.
     #[must_use]
     pub fn generation(&self) -> Generation {
