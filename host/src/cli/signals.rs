@@ -14,6 +14,8 @@ use crate::text::one_line;
 pub(super) fn shutdown() -> io::Result<impl Future<Output = ()>> {
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
+    // Where files may not grow (ulimit -f), a write is to fail and not to end the process.
+    drop(signal(SignalKind::from_raw(libc::SIGXFSZ))?);
     Ok(async move {
         let name = tokio::select! {
             _ = interrupt.recv() => "SIGINT",
