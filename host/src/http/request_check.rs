@@ -3,7 +3,7 @@
 
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::{Body, Incoming};
-use hyper::header::{HeaderName, HeaderValue};
+use hyper::header::{HeaderName, HeaderValue, TRANSFER_ENCODING};
 use hyper::http::uri::PathAndQuery;
 use hyper::{Method, Request, Version};
 use tokio::time::timeout;
@@ -18,6 +18,12 @@ pub(super) fn head<B>(request: &Request<B>, limits: &HttpLimits) -> Result<(), H
     let target = request.uri().path_and_query().map_or("", PathAndQuery::as_str);
     if target.len() as u64 > limits.target.as_u64() {
         return Err(HostError::TargetTooLong);
+    }
+    // RFC 9112, 6.1: chunked once. The library takes more for one, a proxy may not.
+    let mut codings = request.headers().get_all(TRANSFER_ENCODING).iter();
+    let is_chunked = |coding: &HeaderValue| coding.as_bytes().eq_ignore_ascii_case(b"chunked");
+    if codings.next().is_some_and(|coding| !is_chunked(coding)) || codings.next().is_some() {
+        return Err(HostError::BadBody);
     }
     if request.headers().len() > limits.headers as usize {
         return Err(HostError::HeadersTooMany);
