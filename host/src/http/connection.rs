@@ -141,7 +141,7 @@ impl Begun {
             Protocol::Http1(liveness) => self.admission.try_admit(liveness, &mut None, body),
             Protocol::Http2(handling) => {
                 let liveness = Arc::clone(handling.liveness());
-                self.admission.try_admit(&liveness, handling.reservation(), body)
+                self.admission.try_admit(&liveness, handling.memory(), body)
             }
         };
         match held {
@@ -158,7 +158,7 @@ impl Begun {
             Protocol::Http1(liveness) => self.admission.admit(liveness, &mut None, body).await,
             Protocol::Http2(handling) => {
                 let liveness = Arc::clone(handling.liveness());
-                self.admission.admit(&liveness, handling.reservation(), body).await
+                self.admission.admit(&liveness, handling.memory(), body).await
             }
         };
         match held {
@@ -181,7 +181,7 @@ impl Begun {
             Protocol::Http2(handling) => {
                 let liveness = Arc::clone(handling.liveness());
                 let sending = Sending::new(&liveness, 0);
-                handling.reservation().take().map(|request| Held::new(sending, request, None))
+                handling.memory().take().map(|request| Held::new(sending, None, Some(request)))
             }
         };
         self.finish(response, held)

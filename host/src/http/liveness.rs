@@ -34,6 +34,8 @@ pub(super) struct Liveness {
     /// since when the client has taken nothing of them.
     sending: AtomicU32,
     held: AtomicUsize,
+    /// The bytes of requests of HTTP/2 whose responses were not all taken yet.
+    requested: AtomicUsize,
     untaken_since: AtomicU32,
     /// The client has taken a part of a response.
     is_proven: AtomicBool,
@@ -80,11 +82,25 @@ pub(super) enum Closing {
 /// The body of a request, which its client has not sent yet.
 pub(super) struct AwaitedBody(Arc<Liveness>);
 
+/// The memory of a request of HTTP/2, until its response is taken.
+#[derive(Debug)]
+pub(super) struct RequestMemory {
+    _reservation: Reservation,
+    _requested: Requested,
+}
+
+/// The share of a connection in that.
+#[derive(Debug)]
+struct Requested {
+    liveness: Arc<Liveness>,
+    bytes: usize,
+}
+
 /// A request of HTTP/2 that is being handled, with its memory; its client may
 /// take it back.
 pub(super) struct Handling {
     liveness: Arc<Liveness>,
-    reservation: Option<Reservation>,
+    memory: Option<RequestMemory>,
 }
 
 /// A response that its client has not wholly taken, and the bytes of its body.
@@ -114,6 +130,7 @@ impl Liveness {
             body_since: AtomicU32::new(0),
             sending: AtomicU32::new(0),
             held: AtomicUsize::new(0),
+            requested: AtomicUsize::new(0),
             untaken_since: AtomicU32::new(0),
             is_proven: AtomicBool::new(false),
             asked: AtomicU8::new(NEVER),
@@ -182,6 +199,12 @@ impl Liveness {
         self.held.load(Relaxed)
     }
 
+    /// Returns all bytes that are reserved for the connection: of bodies, and of
+    /// requests until their responses are taken.
+    pub(super) fn reserved(&self) -> usize {
+        self.held().saturating_add(self.requested.load(Relaxed))
+    }
+
     /// Returns whether there are responses that wait for the client.
     pub(super) fn is_sending(&self) -> bool {
         self.sending.load(Relaxed) > 0
@@ -211,7 +234,8 @@ impl Liveness {
     /// Returns for how many seconds the connection has been stalled, if that makes
     /// it one that can be closed for others.
     pub(super) fn evictable(&self) -> Option<u32> {
-        self.stalled().filter(|seconds| *seconds >= STALLED)
+        let stalled = self.stalled().into_iter().chain(self.bodiless()).max();
+        stalled.filter(|seconds| *seconds >= STALLED)
     }
 
     pub(super) fn is_closed_at_once(&self) -> bool {
@@ -220,10 +244,13 @@ impl Liveness {
 
     /// A request of HTTP/2 came, one of several at once. It is being handled as
     /// long as what is returned lives.
-    pub(super) fn begins_one(self: &Arc<Self>, reservation: Reservation) -> Handling {
+    pub(super) fn begins_one(self: &Arc<Self>, reservation: Reservation, bytes: usize) -> Handling {
         self.handled.fetch_add(1, Relaxed);
         self.asked.store(SEVERAL, Relaxed);
-        Handling { liveness: Arc::clone(self), reservation: Some(reservation) }
+        self.requested.fetch_add(bytes, Relaxed);
+        let requested = Requested { liveness: Arc::clone(self), bytes };
+        let memory = RequestMemory { _reservation: reservation, _requested: requested };
+        Handling { liveness: Arc::clone(self), memory: Some(memory) }
     }
 
     /// For how many seconds nothing has come from its client, less the one that
@@ -322,7 +349,10 @@ impl Liveness {
         context: &Context<'_>,
         registered: &mut Option<Waker>,
     ) -> Poll<Closing> {
-        if !registered.as_ref().is_some_and(|waker| waker.will_wake(context.waker())) {
+        // What has woken the task has taken its waker, and it may be told more.
+        let is_registered = self.closing.load(SeqCst) == OPEN
+            && registered.as_ref().is_some_and(|waker| waker.will_wake(context.waker()));
+        if !is_registered {
             self.task.register(context.waker());
             *registered = Some(context.waker().clone());
         }
@@ -336,12 +366,18 @@ impl Liveness {
 
 impl Handling {
     /// Returns the memory of the request, to be kept with its response.
-    pub(super) fn reservation(&mut self) -> &mut Option<Reservation> {
-        &mut self.reservation
+    pub(super) fn memory(&mut self) -> &mut Option<RequestMemory> {
+        &mut self.memory
     }
 
     pub(super) fn liveness(&self) -> &Arc<Liveness> {
         &self.liveness
+    }
+}
+
+impl Drop for Requested {
+    fn drop(&mut self) {
+        self.liveness.requested.fetch_sub(self.bytes, Relaxed);
     }
 }
 
@@ -380,9 +416,22 @@ impl Sending {
 
     /// The client took a part of it.
     pub(super) fn goes_on(&self) {
-        let Liveness { clock, untaken_since, is_proven, .. } = &*self.liveness;
+        let Liveness { clock, untaken_since, .. } = &*self.liveness;
         untaken_since.store(clock.now(), Relaxed);
-        is_proven.store(true, Relaxed);
+        self.proves();
+    }
+
+    /// The client took a head: no progress, if bodies wait for it as well.
+    pub(super) fn took_head(&self) {
+        if self.liveness.held() == 0 {
+            self.goes_on();
+        } else {
+            self.proves();
+        }
+    }
+
+    fn proves(&self) {
+        self.liveness.is_proven.store(true, Relaxed);
         self.liveness.waits_unless_busy();
     }
 }

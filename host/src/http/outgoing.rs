@@ -9,7 +9,7 @@ use bytes::{Buf, Bytes};
 use hyper::body::{Body, Frame, SizeHint};
 use hyper::header::HeaderValue;
 
-use super::liveness::Sending;
+use super::liveness::{RequestMemory, Sending};
 use super::send_budget::Reservation;
 
 /// The bytes of a body that HTTP/2 is given at once.
@@ -26,9 +26,9 @@ const PROGRESS: usize = 1 << 10;
 #[derive(Debug)]
 pub(super) struct Held {
     sending: Sending,
-    _body: Reservation,
+    _body: Option<Reservation>,
     /// Of HTTP/2.
-    _request: Option<Reservation>,
+    _request: Option<RequestMemory>,
 }
 
 /// A body.
@@ -55,7 +55,11 @@ struct HeldHead {
 }
 
 impl Held {
-    pub(super) fn new(sending: Sending, body: Reservation, request: Option<Reservation>) -> Self {
+    pub(super) fn new(
+        sending: Sending,
+        body: Option<Reservation>,
+        request: Option<RequestMemory>,
+    ) -> Self {
         Self { sending, _body: body, _request: request }
     }
 }
@@ -149,7 +153,7 @@ impl AsRef<[u8]> for HeldHead {
 impl Drop for HeldHead {
     fn drop(&mut self) {
         if self.is_whole {
-            self.held.sending.goes_on();
+            self.held.sending.took_head();
         }
     }
 }

@@ -112,7 +112,7 @@ impl Roster {
         let mut freed = 0_usize;
         let mut stalled = Vec::new();
         for known in known.values() {
-            let held = known.liveness.held();
+            let held = known.liveness.reserved();
             if held > 0 && known.liveness.is_closed_at_once() {
                 freed += held;
             } else if held > 0

@@ -15,10 +15,10 @@ use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout};
 use tracing::warn;
 
-use super::liveness::{Handling, Liveness, Sending};
+use super::liveness::{Handling, Liveness, RequestMemory, Sending};
 use super::outgoing::Held;
 use super::roster::Roster;
-use super::send_budget::{Reservation, SHARED_FROM, SendBudget};
+use super::send_budget::{SHARED_FROM, SendBudget};
 use crate::log_rate::{Allowed, LogRate};
 
 /// The memory of a request of HTTP/2 and the head of its response, besides the
@@ -74,26 +74,26 @@ impl SendAdmission {
             self.evict(STREAM + size, ceiling);
             self.log_refusal(STREAM + size);
         }
-        reservation.map(|reservation| liveness.begins_one(reservation))
+        reservation.map(|reservation| liveness.begins_one(reservation, STREAM + size))
     }
 
     /// Admits the response of a connection, if it fits.
     pub(super) fn try_admit(
         &self,
         liveness: &Arc<Liveness>,
-        request: &mut Option<Reservation>,
+        request: &mut Option<RequestMemory>,
         body: &Bytes,
     ) -> Option<Held> {
         let ceiling = self.ceiling_of_body(liveness, body.len());
         let reservation = self.budget.reserve_body(body, ceiling)?;
-        Some(Held::new(Sending::new(liveness, body.len()), reservation, request.take()))
+        Some(Held::new(Sending::new(liveness, body.len()), Some(reservation), request.take()))
     }
 
     /// Admits the response of a connection as soon as it fits, if that is soon.
     pub(super) async fn admit(
         &self,
         liveness: &Arc<Liveness>,
-        request: &mut Option<Reservation>,
+        request: &mut Option<RequestMemory>,
         body: &Bytes,
     ) -> Option<Held> {
         let size = body.len();

@@ -18,9 +18,16 @@ use super::liveness::Liveness;
 /// How long a client is listened to that is still sending after its last answer.
 const LINGER: Duration = Duration::from_secs(2);
 
+/// What is read before other connections have their turn, in bytes: the library
+/// handles all frames that there are, and a frame of a few bytes can cost it a walk
+/// over all streams.
+const TURN: usize = 4 << 10;
+
 /// A stream whose client is not silent as long as it reads.
 pub(super) struct Watched {
     stream: TcpStream,
+    /// The bytes that were read in this turn.
+    read: usize,
     liveness: Arc<Liveness>,
     lingering: Option<Pin<Box<Sleep>>>,
     /// What is sent in place of what the library wants to, as far as it is not
@@ -30,7 +37,7 @@ pub(super) struct Watched {
 
 impl Watched {
     pub(super) fn new(stream: TcpStream, liveness: Arc<Liveness>) -> Self {
-        Self { stream, liveness, lingering: None, instead: None }
+        Self { stream, read: 0, liveness, lingering: None, instead: None }
     }
 
     /// Reads what nobody wants, to its end or for a while: a connection that is
@@ -97,11 +104,22 @@ impl Watched {
 
 impl AsyncRead for Watched {
     fn poll_read(
-        self: Pin<&mut Self>,
+        mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        self.stream().poll_read(context, buffer)
+        if self.read >= TURN {
+            self.read = 0;
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        let before = buffer.filled().len();
+        let read = self.as_mut().stream().poll_read(context, buffer);
+        match read {
+            Poll::Ready(_) => self.read += buffer.filled().len() - before,
+            Poll::Pending => self.read = 0,
+        }
+        read
     }
 }
 

@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 
 fn begin(liveness: &Arc<Liveness>) -> Handling {
     let budget = Arc::new(SendBudget::default());
-    liveness.begins_one(budget.reserve(0, 0).unwrap())
+    liveness.begins_one(budget.reserve(0, 0).unwrap(), 0)
 }
 
 /// Ends the handling of a request with a response of this many bytes.
