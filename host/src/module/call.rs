@@ -152,8 +152,11 @@ impl Place {
             // It has a thread of its own already.
             return guest.await;
         }
+        // What a check takes says nothing of the target.
+        let target = (!is_verified).then_some(target);
         let mut guest = Measured::new(targets, target, guest);
-        let starts_elsewhere = is_verified || creates_slowly || targets.is_slow(target);
+        let starts_elsewhere =
+            is_verified || creates_slowly || target.is_some_and(|target| targets.is_slow(target));
         if starts_elsewhere || long_runs.are_full() {
             long_runs.count_start();
         } else {
@@ -184,7 +187,7 @@ impl Place {
         let _running = module.engine().ticker.run();
         if is_verified {
             // Rare, and large: each request would have the room for it.
-            Box::pin(module.verify_reset(&snapshot)).await?;
+            Box::pin(module.verify_reset(&snapshot, &time)).await?;
         }
         let mut store = module.store(Arc::clone(&time), Arc::clone(&request), snapshot, span);
         let handle = module.instantiate(&mut store).await?;

@@ -54,7 +54,8 @@ pub(super) struct Measured<F> {
     run: F,
     used: Duration,
     is_recorded: bool,
-    target: Target,
+    /// None if the time is not recorded.
+    target: Option<Target>,
     targets: Arc<SlowTargets>,
 }
 
@@ -134,15 +135,21 @@ fn combined(before: u32, used: u32, run: Run) -> u32 {
 }
 
 impl<F> Measured<F> {
-    pub(super) fn new(targets: &Arc<SlowTargets>, target: Target, run: F) -> Self {
+    pub(super) fn new(targets: &Arc<SlowTargets>, target: Option<Target>, run: F) -> Self {
         let targets = Arc::clone(targets);
         Self { run, used: Duration::ZERO, is_recorded: false, target, targets }
+    }
+
+    fn add(&self, run: Run) {
+        if let Some(target) = self.target {
+            self.targets.record(target, self.used, run);
+        }
     }
 
     /// Records the time of a run that goes on elsewhere, so that others of its target
     /// start there.
     pub(super) fn record(&mut self) {
-        self.targets.record(self.target, self.used, Run::Unfinished);
+        self.add(Run::Unfinished);
         self.used = Duration::ZERO;
     }
 }
@@ -159,7 +166,7 @@ impl<F: Future + Unpin> Future for Measured<F> {
         self.used += if is_short { passed } else { cpu_time().saturating_sub(cpu_start) };
         if output.is_ready() {
             self.is_recorded = true;
-            self.targets.record(self.target, self.used, Run::Completed);
+            self.add(Run::Completed);
         }
         output
     }
@@ -175,7 +182,7 @@ impl<F> Drop for Measured<F> {
     fn drop(&mut self) {
         // A run that was never polled says nothing of its target.
         if !self.is_recorded && self.used > Duration::ZERO {
-            self.targets.record(self.target, self.used, Run::Unfinished);
+            self.add(Run::Unfinished);
         }
     }
 }
@@ -265,7 +272,7 @@ mod tests {
         let targets = Arc::new(SlowTargets::new());
         let mut run = Box::pin(Measured::new(
             &targets,
-            target(2),
+            Some(target(2)),
             Box::pin(async {
                 std::thread::sleep(SLOW);
             }),
@@ -281,9 +288,9 @@ mod tests {
             spin();
             std::future::pending::<()>().await;
         };
-        drop(Measured::new(&targets, target(2), Box::pin(async { spin() })));
+        drop(Measured::new(&targets, Some(target(2)), Box::pin(async { spin() })));
         assert!(!targets.is_slow(target(2)));
-        let mut cancelled = Box::pin(Measured::new(&targets, target(4), Box::pin(run)));
+        let mut cancelled = Box::pin(Measured::new(&targets, Some(target(4)), Box::pin(run)));
         let polled = cancelled.as_mut().poll(&mut Context::from_waker(Waker::noop()));
         assert_eq!(polled, Poll::Pending);
         drop(cancelled);

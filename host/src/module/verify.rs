@@ -141,14 +141,18 @@ impl ResetVerifier {
 impl Module {
     /// Checks the slots that the next instance will have, and returns when they are
     /// as they should be.
-    pub(super) async fn verify_reset(&self, snapshot: &Arc<Snapshot>) -> Result<(), CallError> {
+    pub(super) async fn verify_reset(
+        &self,
+        snapshot: &Arc<Snapshot>,
+        time: &Arc<GuestTime>,
+    ) -> Result<(), CallError> {
         let verifier = &self.engine().verifier;
         loop {
             verifier.check_slots()?;
             // First the tables: an instance of the module would have these slots.
             let found = match self.probe_tables() {
                 Some(store) => Some((Retired::Probe(store), Residue::Table)),
-                None => match self.inspect(snapshot).await {
+                None => match self.inspect(snapshot, time).await {
                     None => return Ok(()),
                     Some((store, found)) => {
                         found.err().map(|found| (Retired::Module(store), found))
@@ -174,8 +178,9 @@ impl Module {
     async fn inspect(
         &self,
         snapshot: &Arc<Snapshot>,
+        time: &Arc<GuestTime>,
     ) -> Option<(Store<Call>, Result<(), Residue>)> {
-        let (mut store, dump) = self.interrupted(snapshot).await?;
+        let (mut store, dump) = self.interrupted(snapshot, time).await?;
         let found = InitialImage::new(&mut store, &dump);
         let reference = self.initial_image();
         let result = match reference.get() {
@@ -192,12 +197,16 @@ impl Module {
 
     /// Interrupts an instance before its first instruction. Returns its store and
     /// what the engine shows of it.
-    async fn interrupted(&self, snapshot: &Arc<Snapshot>) -> Option<(Store<Call>, WasmCoreDump)> {
+    async fn interrupted(
+        &self,
+        snapshot: &Arc<Snapshot>,
+        time: &Arc<GuestTime>,
+    ) -> Option<(Store<Call>, WasmCoreDump)> {
         let target = PathAndQuery::from_static("/");
         let request =
             Arc::new(ModuleRequest { method: Method::GET, target, headers: HeaderMap::new() });
         let snapshot = Arc::clone(snapshot);
-        let time = GuestTime::start(self.limits().time, None, true);
+        let time = Arc::clone(time);
         let mut store = self.store(time, Arc::clone(&request), snapshot, Span::none());
         let handle = self.instantiate(&mut store).await.ok()?;
         if *store.data().view.reads() != Reads::default() {
@@ -270,7 +279,7 @@ fn check_growth(store: &mut Store<Call>, dump: &WasmCoreDump, peak: usize) -> Re
         let (size, kind) = (memory.size(&*store), memory.ty(&*store));
         let room = kind.maximum().map_or(u64::MAX, |most| most.saturating_sub(size));
         // If it cannot grow now, neither could an instance.
-        memory.grow(&mut *store, growth.div_ceil(page).min(room)).ok();
+        memory.grow(&mut *store, (growth / page).min(room)).ok();
         if memory.data(&*store)[before..].iter().any(|byte| *byte != 0) {
             return Err(Residue::Growth(place));
         }

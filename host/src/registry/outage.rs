@@ -9,7 +9,7 @@
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 use tracing::{error, info, warn};
 
 use super::active::Active;
@@ -153,7 +153,8 @@ async fn bring_back(
         if !Arc::ptr_eq(&mount.active(), &failed) {
             return;
         }
-        let found = mount.look(&state).await;
+        let found = timeout(mount.limits.time, mount.look(&state)).await;
+        let found = found.unwrap_or_else(|_| Err("it takes too long to look at".to_owned()));
         let mut outage = mount.outage();
         // Another may have been put there meanwhile, which ended the outage.
         let Some(known) = outage.as_mut().filter(|_| Arc::ptr_eq(&mount.active(), &failed)) else {
@@ -162,8 +163,9 @@ async fn bring_back(
         match found {
             Ok(()) => {
                 drop(outage);
-                info!(mount = %mount.path(), "the extension answers, and is back in service");
-                mount.put_back(&failed, backoff);
+                if mount.put_back(&failed, backoff) {
+                    info!(mount = %mount.path(), "the extension answers, and is back in service");
+                }
                 return;
             }
             Err(reason) => {

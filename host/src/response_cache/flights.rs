@@ -29,10 +29,10 @@ pub(super) struct Landed {
 impl Landed {
     /// Whether a failure of this run is that of another request under the same key,
     /// too. What a failed run has read is not known, so only an identical request is
-    /// known to fail in the same way. A request that was turned away before it ran
-    /// says nothing but how full the queue is, which holds for all.
+    /// known to fail in the same way. A request that was turned away, or found no
+    /// processor, says nothing but how busy the server is, which holds for all.
     pub(super) fn fails_for(&self, request: &ModuleRequest) -> bool {
-        let was_not_run = |error: &Arc<CallError>| matches!(**error, CallError::Overloaded);
+        let was_not_run = |error: &Arc<CallError>| error.is_overload();
         self.outcome.as_ref().is_err_and(was_not_run)
             || (self.request.target == request.target && self.request.headers == request.headers)
     }
