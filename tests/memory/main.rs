@@ -146,7 +146,7 @@ fn the_inputs_of_fuzzing_take_no_more_memory() {
             vec![
                 format!(
                     r#"{{"id":1,"object":{{"type":"","a":1{}}}}}"#,
-                    (0..60).map(|n| format!(r#","{n}":1"#)).collect::<String>()
+                    (0..60).map(|n| format!(r#","{n}":1"#)).collect::<Vec<_>>().concat()
                 );
                 20_000
             ]

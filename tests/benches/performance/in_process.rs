@@ -178,7 +178,7 @@ fn publications(report: &mut Report, publisher: &StatePublisher, workers: u64) {
         next.workers.last_mut().unwrap().id = turn;
         publisher.set_state(next);
     };
-    let clone = || assert!(black_box(state.clone()) == state);
+    let clone = || assert_eq!(black_box(state.clone()), state);
     let (new, same, times) = compare(publish, clone);
     let what = format!("publication of {workers} workers, to cloning and comparing them");
     report.add(what, (micros(new), micros(same)), times, Target::None);

@@ -50,7 +50,7 @@ pub(crate) fn measure(report: &mut Report, runtime: &Runtime) {
             let count = resetting.join().unwrap();
             let (quiet, watched) = (quantile(&mut quiet, 0.99), quantile(&mut watched, 0.99));
             let more = (watched.as_secs_f64() - quiet.as_secs_f64()) * 1e3;
-            let rate = count as f64 / TIME.as_secs_f64();
+            let rate = f64::from(u32::try_from(count).unwrap_or(u32::MAX)) / TIME.as_secs_f64();
             let name = format!(
                 "p99 of /version while {rate:.0} requests a second for {target}N are cancelled by {version}; ms more than quiet"
             );
