@@ -51,27 +51,30 @@
 //! | step | where |
 //! |---|---|
 //! | a connection is accepted where there is room, and speaks HTTP/1.1 or HTTP/2 | `http/server.rs`, `http/open.rs`, `http/connection.rs` |
-//! | … and is closed when its client is silent | `http/liveness.rs`, `http/watched.rs` |
+//! | … and is closed when its client is silent, or makes room | `http/liveness.rs`, `http/watched.rs`, `http/roster.rs` |
 //! | a request is one, and not too large | `http/request_check.rs`, `http/host.rs`, `http/limits.rs` |
 //! | it gets its id and its place in the log | `http/service.rs`, `http/request_id.rs` |
 //! | it is for the API, or for an extension | `registry.rs`, `registry/path.rs` |
 //! | … whose module in service answers it, unless it is out of service | `registry/mount.rs`, `registry/outage.rs` |
 //! | its answer may be remembered | `response_cache.rs`, `response_cache/entries.rs` |
 //! | others may be waiting for the same one | `response_cache/flights.rs` |
-//! | it waits for its turn, or is turned away | `module/call.rs`, `admission.rs` |
+//! | it waits for its turn, or is turned away | `module/call.rs`, `admission.rs`, `http/cancelled.rs` |
 //! | a fresh instance of the module is asked | `module/call.rs`, `module/instance.rs` |
-//! | … and goes on elsewhere where it takes long | `module/slow_targets.rs`, `module/long_runs.rs`, `priority.rs` |
+//! | … in a slot that is checked now and then | `module/verify.rs` |
+//! | … and goes on elsewhere where it takes long | `module/slow_targets.rs`, `module/guest_time.rs`, `module/long_runs.rs`, `priority.rs` |
 //! | … which reads the relayer's state | `module/imports.rs`, `module/reads.rs`, `state/snapshot.rs` |
-//! | the answer gets its validator and says what it varies with | `answer.rs` |
+//! | the answer has no headers with power beyond the mount | `module/response.rs`, `module/header_grants.rs`, `module/set_cookie.rs` |
+//! | … and gets its validator and says what it varies with | `answer.rs` |
 //! | … and is told as the client wants it | `http/reply.rs`, `http/conditional.rs`, `http/accept_encoding.rs`, `answer/compression.rs`, `answer/background.rs` |
 //! | … or is made in the module's place | `http/error.rs` |
+//! | it is sent as far as there is room for what clients have not taken | `http/send_admission.rs`, `http/send_budget.rs` |
 //!
 //! # How a module comes into service
 //!
 //! | step | where |
 //! |---|---|
 //! | it comes over the control socket, from a file that changed, or by a call | `http/control_server.rs`, `cli/modules.rs`, `registry/swap.rs` |
-//! | it is read, compiled by a process of its own, and held against the contract | `registry/examine.rs`, `module/compiler.rs`, `module/code_cache.rs`, `module/encode.rs`, `module/load.rs`, `module/audit.rs`, `module/grants.rs` |
+//! | it is read, compiled by a process of its own, and held against the contract | `registry/examine.rs`, `module/compiler.rs`, `module/code_cache.rs`, `module/encode.rs`, `module/load.rs`, `module/audit.rs`, `module/grants.rs`, `module/cost.rs` |
 //! | it is asked all that its dialect speaks of | `conformance.rs`, `conformance/` |
 //! | it is asked what clients ask | `registry/compare.rs` |
 //! | it is exchanged for the one in service | `registry/mount.rs` |

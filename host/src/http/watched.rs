@@ -173,3 +173,54 @@ impl AsyncWrite for Watched {
         if self.liveness.lingers() { self.poll_linger(context) } else { Poll::Ready(Ok(())) }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::liveness::{Clock, Liveness};
+    use super::{TURN, Watched};
+    use futures_util::task::{ArcWake, waker};
+    use std::pin::Pin;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::{Context, Poll};
+    use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf};
+    use tokio::net::{TcpListener, TcpStream};
+
+    #[derive(Default)]
+    struct Woken(AtomicUsize);
+
+    impl ArcWake for Woken {
+        fn wake_by_ref(woken: &Arc<Self>) {
+            woken.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_connection_lets_others_have_their_turn_however_much_there_is_to_read() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (stream, _) = listener.accept().await.unwrap();
+        client.write_all(&[7; 3 * TURN]).await.unwrap();
+        let mut all = [0; 3 * TURN];
+        while stream.peek(&mut all).await.unwrap() < all.len() {}
+
+        let mut watched = Watched::new(stream, Arc::new(Liveness::new(Clock::default())));
+        let woken = Arc::new(Woken::default());
+        let waker = waker(woken.clone());
+        let mut context = Context::from_waker(&waker);
+        for turn in 0..3 {
+            assert_eq!(woken.0.load(Ordering::Relaxed), turn);
+            for _ in 0..4 {
+                let mut space = [0; TURN / 4];
+                let mut buffer = ReadBuf::new(&mut space);
+                let read = Pin::new(&mut watched).poll_read(&mut context, &mut buffer);
+                assert!(matches!(read, Poll::Ready(Ok(()))));
+                assert_eq!(buffer.filled(), [7; TURN / 4]);
+            }
+            let read =
+                Pin::new(&mut watched).poll_read(&mut context, &mut ReadBuf::new(&mut [0; 1]));
+            assert!(read.is_pending());
+            assert_eq!(woken.0.load(Ordering::Relaxed), turn + 1, "it is polled again");
+        }
+    }
+}
