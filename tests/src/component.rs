@@ -8,8 +8,8 @@ pub mod sections;
 use std::fmt::Write;
 use std::path::Path;
 
-use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
-use wit_parser::{PackageId, Resolve};
+use wit_component::{ComponentEncoder, StringEncoding, dummy_module, embed_component_metadata};
+use wit_parser::{LiftLowerAbi, ManglingAndAbi, PackageId, Resolve};
 
 /// The contract.
 #[must_use]
@@ -20,10 +20,24 @@ pub fn contract() -> (Resolve, PackageId) {
     (resolve, package)
 }
 
+/// A core module that imports all that the contract offers.
+#[must_use]
+pub fn imports() -> Vec<u8> {
+    let (resolve, package) = contract();
+    let world = resolve.select_world(&[package], Some("api-module")).unwrap();
+    dummy_module(&resolve, world, ManglingAndAbi::Legacy(LiftLowerAbi::Sync))
+}
+
 /// A component of the contract's world from a core module in text.
 #[must_use]
 pub fn of_module(text: &str) -> Vec<u8> {
-    let mut module = wat::parse_str(text).unwrap();
+    of_core(&wat::parse_str(text).unwrap())
+}
+
+/// A component of the contract's world from a core module.
+#[must_use]
+pub fn of_core(module: &[u8]) -> Vec<u8> {
+    let mut module = module.to_vec();
     let (resolve, package) = contract();
     let world = resolve.select_world(&[package], Some("api-module")).unwrap();
     embed_component_metadata(&mut module, &resolve, world, StringEncoding::UTF8, false).unwrap();

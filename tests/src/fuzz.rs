@@ -38,7 +38,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 pub type Target = fn(&[u8]);
 
 /// All of them, by the names of their folders.
-pub const TARGETS: [(&str, Target); 8] = [
+pub const TARGETS: [(&str, Target); 9] = [
     ("config", config),
     ("upstream", upstream),
     ("router", router),
@@ -47,6 +47,7 @@ pub const TARGETS: [(&str, Target); 8] = [
     ("control", control),
     ("component", component),
     ("sections", sections::sections),
+    ("generated", sections::generated),
 ];
 
 /// Settings, and a relayer's configuration.

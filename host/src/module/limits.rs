@@ -24,7 +24,8 @@ pub struct Limits {
     #[serde(deserialize_with = "toml_text::duration_field")]
     pub time: Duration,
     /// The stack of an instance, in bytes: how deep its functions can call each
-    /// other. Default: 512 KiB; 64 KiB to 16 MiB.
+    /// other. A run that traps takes up to three times as much for its backtrace,
+    /// until the error is written. Default: 512 KiB; 64 KiB to 16 MiB.
     #[serde(deserialize_with = "toml_text::size_field")]
     pub stack: ByteSize,
     /// The elements of each of an instance's tables: the functions that it can
