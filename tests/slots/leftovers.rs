@@ -9,6 +9,7 @@ use relayer_rest_host::module::{CallError, Limits, Module};
 use relayer_rest_host::state::StatePublisher;
 use relayer_rest_tests::component;
 use relayer_rest_tests::server::{engine, request};
+use tokio::sync::Mutex;
 
 use crate::memory;
 
@@ -88,6 +89,9 @@ async fn leave(address: usize, number: u64) {
     memory::write(address, &number.to_le_bytes());
 }
 
+/// One test at a time: they look for their data in the memory of the process.
+static ALONE: Mutex<()> = Mutex::const_new(());
+
 fn limits() -> Limits {
     Limits {
         concurrency: 1,
@@ -102,6 +106,7 @@ fn limits() -> Limits {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn data_that_is_left_in_a_slot_reaches_no_client_and_retires_the_slot() {
+    let _alone = ALONE.lock().await;
     let module = Module::from_bytes(&engine(&limits()), "keeps", &keeper()).unwrap();
     assert_eq!(ask(&module, "/").await.unwrap(), 200);
     assert_eq!((module.resets().passed, module.resets().failed), (1, 0));
@@ -133,6 +138,43 @@ async fn data_that_is_left_in_a_slot_reaches_no_client_and_retires_the_slot() {
         assert!(matches!(&refused, Err(CallError::Host(_))), "{refused:?}");
         assert_eq!(module.resets().failed, 4);
     }
+}
+
+/// The first check has nothing to compare with but other slots.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn data_that_is_left_in_a_slot_before_the_first_check_is_found() {
+    let _alone = ALONE.lock().await;
+    let limits = Limits { verify_reset: 2, ..limits() };
+    let (module, start) = loop {
+        let module = Module::from_bytes(&engine(&limits), "keeps", &keeper()).unwrap();
+        let find = || memory::find(&SECRET.to_le_bytes(), AT_GROWN - AT);
+        let start = while_it_runs(&module, find).await;
+        if module.runs() == 1 {
+            break (module, start);
+        }
+    };
+    leave(start, SECRET).await;
+    assert_eq!(ask(&module, "/").await.unwrap(), 200);
+    assert_eq!((module.resets().passed, module.resets().failed), (1, 1));
+}
+
+/// The next module has not grown as far yet as the one before it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn data_that_is_left_in_a_slot_is_found_by_the_next_module() {
+    let _alone = ALONE.lock().await;
+    let engine = engine(&limits());
+    let module = Module::from_bytes(&engine, "keeps", &keeper()).unwrap();
+    let find = || memory::find(&SECRET.to_le_bytes(), AT_GROWN - AT);
+    let start = while_it_runs(&module, find).await;
+    leave(start + AT_GROWN - AT, SECRET).await;
+    // Slots that no module has had yet are taken first.
+    let mut next = Vec::new();
+    while module.resets().failed == 0 {
+        assert!(next.len() < 20, "the slot is not used any more");
+        next.push(Module::from_bytes(&engine, "next", &keeper()).unwrap());
+        assert_eq!(ask(next.last().unwrap(), "/").await.unwrap(), 200);
+    }
+    assert_eq!(module.resets().failed, 1);
 }
 
 #[tokio::test]

@@ -154,3 +154,55 @@ impl SendAdmission {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{SendAdmission, WAIT};
+    use crate::http::connection_tally::ConnectionTally;
+    use crate::http::liveness::Liveness;
+    use crate::http::roster::{Known, Peer, Roster};
+    use bytes::Bytes;
+    use bytesize::ByteSize;
+    use std::net::IpAddr;
+    use std::sync::Arc;
+    use std::time::Duration;
+    use tokio::time::sleep;
+
+    /// Opens a connection that is sent these bodies, takes nothing, and ends when it
+    /// is told to.
+    fn stall(admission: &Arc<SendAdmission>, number: u64, bodies: &[Bytes]) {
+        let liveness = Arc::new(Liveness::new(admission.roster.clock().clone()));
+        let held: Vec<_> = bodies
+            .iter()
+            .map(|body| admission.try_admit(&liveness, &mut None, body).unwrap())
+            .collect();
+        let known = Known {
+            liveness: Arc::clone(&liveness),
+            peer: Peer::from(IpAddr::from([127, 0, 0, 1])),
+            number,
+        };
+        let task = tokio::spawn(async move {
+            while !liveness.is_closed_at_once() {
+                sleep(Duration::from_millis(1)).await;
+            }
+            drop(held);
+        });
+        admission.roster.insert(task.id(), known);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_response_gets_in_if_stalled_connections_share_all_bodies() {
+        let roster = Arc::new(Roster::new(ConnectionTally::default()));
+        let limit = ByteSize::mib(1);
+        let admission = Arc::new(SendAdmission::new(Arc::default(), roster, limit));
+        // Short of what is kept for those who take their responses.
+        let bodies: Vec<_> = (0..8).map(|_| Bytes::from(vec![0; 100 << 10])).collect();
+        for number in 0..500 {
+            stall(&admission, number, &bodies);
+        }
+        (0..WAIT).for_each(|_| admission.roster.clock().tick());
+        let new = Arc::new(Liveness::new(admission.roster.clock().clone()));
+        let body = Bytes::from(vec![1; 400 << 10]);
+        assert!(admission.admit(&new, &mut None, &body).await.is_some());
+    }
+}

@@ -97,6 +97,10 @@ impl SendBudget {
 
     fn release(&self, bytes: usize) {
         self.used.fetch_sub(bytes, SeqCst);
+        self.notify();
+    }
+
+    fn notify(&self) {
         if self.waiters.load(SeqCst) > 0 {
             self.released.notify_waiters();
         }
@@ -138,9 +142,12 @@ impl Drop for Reservation {
                     if *count == 0 {
                         shared.remove(&address(body));
                         drop(shared);
-                        self.budget.release(body.len());
+                        return self.budget.release(body.len());
                     }
                 }
+                drop(shared);
+                // Nothing was released: those who wait evict the next connection.
+                self.budget.notify();
             }
         }
     }

@@ -13,6 +13,7 @@ use super::grants::Grants;
 use super::header_grants::HeaderGrants;
 use super::imports;
 use super::instance::Call;
+use super::limiter::Peaks;
 use super::limits::{LimitError, Limits, bytes};
 use super::long_runs::LongRuns;
 use super::slow_targets::SlowTargets;
@@ -61,6 +62,7 @@ pub struct Engine {
     pub(super) slow_targets: Arc<SlowTargets>,
     pub(super) log_rate: Arc<LogRate>,
     pub(super) verifier: Arc<ResetVerifier>,
+    pub(super) peaks: Arc<Peaks>,
     pub(super) options: Arc<EngineOptions>,
     /// The address space of each memory, on which compiled code depends.
     pub(super) reservation: Reservation,
@@ -155,6 +157,7 @@ impl Engine {
             slow_targets: Arc::new(SlowTargets::new()),
             log_rate: Arc::new(LogRate::new(limits.log_rate.as_u64())),
             verifier: Arc::new(ResetVerifier::new(limits.verify_reset)),
+            peaks: Arc::default(),
             options: Arc::new(options),
             reservation,
             compressing: Turns::default(),

@@ -90,7 +90,11 @@ impl Module {
             log: GuestLog::new(self, &request),
             view: View::new(snapshot, request),
             span,
-            limiter: Limiter::new(self.limits(), self.instance_cost().host_bytes(), self.peaks()),
+            limiter: Limiter::new(
+                self.limits(),
+                self.instance_cost().host_bytes(),
+                &self.engine().peaks,
+            ),
             module: self.clone(),
         };
         let mut store = Store::new(&self.engine().wasmtime, call);

@@ -28,7 +28,7 @@ pub(super) struct Limiter {
     refused: Option<Refused>,
 }
 
-/// The most that instances of a module have had at a time.
+/// The most that an instance of an engine has had.
 #[derive(Debug, Default)]
 pub(super) struct Peaks {
     /// The bytes of all memories and tables of an instance.

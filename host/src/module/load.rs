@@ -2,11 +2,11 @@
 
 use std::fmt::{self, Debug, Formatter};
 use std::path::Path;
-use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use bytesize::ByteSize;
 use http::HeaderValue;
+use tokio::sync::OnceCell;
 use wasmtime::component::{Component, ComponentExportIndex, InstancePre};
 
 use super::DEFAULT_MODULE;
@@ -17,7 +17,6 @@ use super::cost::{Excess, InstanceCost, Placement};
 use super::digest::Digest;
 use super::engine::Engine;
 use super::instance::{self, Call};
-use super::limiter::Peaks;
 use super::limits::Limits;
 use super::load_error::LoadError;
 use super::tally::{Failures, Tally};
@@ -40,8 +39,7 @@ struct Parts {
     digest: Digest,
     label: HeaderValue,
     tally: Tally,
-    peaks: Arc<Peaks>,
-    initial_image: Arc<OnceLock<InitialImage>>,
+    initial_image: Arc<OnceCell<InitialImage>>,
 }
 
 /// No component is larger, in bytes.
@@ -140,7 +138,6 @@ impl Module {
             digest,
             label: label(API, digest),
             tally: Tally::default(),
-            peaks: Arc::default(),
             initial_image: Arc::default(),
         })))
     }
@@ -264,23 +261,8 @@ impl Module {
         self.0.engine.verifier.status()
     }
 
-    /// The most that its instances have had.
-    pub(super) fn peaks(&self) -> &Arc<Peaks> {
-        &self.0.peaks
-    }
-
-    /// The most bytes of memory that an instance has had.
-    pub(super) fn peak_memory(&self) -> usize {
-        self.0.peaks.memory.load(Relaxed)
-    }
-
-    /// The most elements that a table of an instance has had.
-    pub(super) fn peak_table(&self) -> u32 {
-        u32::try_from(self.0.peaks.table.load(Relaxed)).unwrap_or(u32::MAX)
-    }
-
     /// What its instances begin with, once that is known.
-    pub(super) fn initial_image(&self) -> &OnceLock<InitialImage> {
+    pub(super) fn initial_image(&self) -> &OnceCell<InitialImage> {
         &self.0.initial_image
     }
 

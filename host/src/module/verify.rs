@@ -7,13 +7,13 @@
 //!
 //! | what | how |
 //! |---|---|
-//! | memories | a fresh instance is interrupted before its first instruction; the engine's core dump gives access to them. What is there at the start has the digest of the reference image, and what they can grow by, as far as any instance has grown, is zero |
+//! | memories | a fresh instance is interrupted before its first instruction; the engine's core dump gives access to them. What is there at the start has the digest of the reference image, and what they can grow by, as far as any instance of the engine has grown, is zero |
 //! | globals | the same core dump: they have the values of the reference image |
 //! | tables | a module of the host's own, with a table in the same pool, finds null in each element |
 //!
-//! The reference image is that of the first check. The slot of an instance that
-//! differs is retired: nothing runs in it any more. When there is no spare slot left
-//! the engine runs nothing at all.
+//! The reference image is the one on which two slots agree at the first check. The
+//! slot of an instance that differs is retired: nothing runs in it any more. When there
+//! is no spare slot left the engine runs nothing at all.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -71,8 +71,12 @@ pub struct ResetStatus {
     pub failed: u64,
 }
 
+/// The reference image of a module cannot be told: there is no slot for it now, or no
+/// two slots agree.
+struct Undecided;
+
 /// What an instance of a module begins with.
-#[derive(Debug, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(super) struct InitialImage {
     /// The bytes of each memory and their digest.
     memories: Vec<(usize, blake3::Hash)>,
@@ -182,17 +186,35 @@ impl Module {
     ) -> Option<(Store<Call>, Result<(), Residue>)> {
         let (mut store, dump) = self.interrupted(snapshot, time).await?;
         let found = InitialImage::new(&mut store, &dump);
-        let reference = self.initial_image();
-        let result = match reference.get() {
-            Some(reference) => reference.compare(&found),
-            None => Ok(()),
-        };
+        let agreed = || self.agreed_image(&found, snapshot, time);
+        let reference = self.initial_image().get_or_try_init(agreed).await.ok()?;
+        let result = reference.compare(&found);
         // Bytes beyond the initial ones belong to whatever instance grows next.
-        let result = result.and_then(|()| check_growth(&mut store, &dump, self.peak_memory()));
-        if result.is_ok() {
-            reference.get_or_init(|| found);
-        }
+        let peak = self.engine().peaks.memory.load(Relaxed);
+        let result = result.and_then(|()| check_growth(&mut store, &dump, peak));
         Some((store, result))
+    }
+
+    /// Returns the image on which two of three slots agree: the first one may have data
+    /// of an earlier module. The slots of all three are in use at the same time.
+    async fn agreed_image(
+        &self,
+        first: &InitialImage,
+        snapshot: &Arc<Snapshot>,
+        time: &Arc<GuestTime>,
+    ) -> Result<InitialImage, Undecided> {
+        let mut images = vec![first.clone()];
+        let mut stores = Vec::new();
+        while images.len() < 3 {
+            let (mut store, dump) = self.interrupted(snapshot, time).await.ok_or(Undecided)?;
+            let image = InitialImage::new(&mut store, &dump);
+            if images.contains(&image) {
+                return Ok(image);
+            }
+            stores.push(store);
+            images.push(image);
+        }
+        Err(Undecided)
     }
 
     /// Interrupts an instance before its first instruction. Returns its store and
@@ -237,7 +259,8 @@ impl Module {
         store.set_epoch_deadline(u64::MAX / 2);
         let instance = wasmtime::Instance::new(&mut store, module, &[]).ok()?;
         let find = instance.get_typed_func::<u32, u32>(&mut store, PROBE).ok()?;
-        let count = self.peak_table().min(elements);
+        let peak = engine.peaks.table.load(Relaxed);
+        let count = u32::try_from(peak).unwrap_or(u32::MAX).min(elements);
         let is_empty = find.call(&mut store, count).ok()? == 0;
         Some((store, is_empty))
     }
