@@ -476,6 +476,26 @@ async fn a_signal_while_it_starts_ends_it_with_0() {
     assert_eq!(child.wait().unwrap().code(), Some(0));
 }
 
+/// Settings can come from a pipe.
+#[tokio::test]
+async fn a_signal_while_a_pipe_is_read_ends_it_with_0() {
+    let folder = folder();
+    for option in ["--config", "--relayer-config"] {
+        let pipe = folder.path().join(option);
+        let made = std::process::Command::new("mkfifo").arg(&pipe).status().unwrap();
+        assert!(made.success());
+        let mut child = std::process::Command::new(program())
+            .args(["--listen", "127.0.0.1:0", option])
+            .arg(&pipe)
+            .spawn()
+            .unwrap();
+        // The pipe opens when both ends are.
+        let _writer = fs::OpenOptions::new().write(true).open(&pipe).unwrap();
+        kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+        assert_eq!(child.wait().unwrap().code(), Some(0));
+    }
+}
+
 #[tokio::test]
 async fn the_log_has_under_the_requests_id_what_clients_are_not_told() {
     // Logs a text with a line break and an escape in it, then traps.

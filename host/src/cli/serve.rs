@@ -1,7 +1,7 @@
 //! `relayer-rest serve`: from the command line to a running server.
 
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -131,9 +131,17 @@ async fn serve(args: &ServeArgs) -> Result<(), ServeError> {
     // for more than that.
     let mut shutdown = Box::pin(signals::shutdown().map_err(ServeError::Start)?);
     let hangup = signals::Hangup::catch().map_err(ServeError::Start)?;
-    let config = args.config.as_deref().map(Config::read).transpose()?.unwrap_or_default();
     let publisher = StatePublisher::new();
-    let mut sources = args.sources.open(&publisher, &config.upstream)?;
+    let files = {
+        let (config, sources) = (args.config.clone(), args.sources.clone());
+        let publisher = publisher.clone();
+        // They can be pipes that nothing is written to.
+        tokio::task::spawn_blocking(move || open(config.as_deref(), &sources, &publisher))
+    };
+    let (config, mut sources) = tokio::select! {
+        opened = files => opened.map_err(ServeError::Reading)??,
+        () = &mut shutdown => return Ok(()),
+    };
     let address = args
         .listen
         .clone()
@@ -177,6 +185,17 @@ async fn serve(args: &ServeArgs) -> Result<(), ServeError> {
         control.await.ok();
     }
     Ok(())
+}
+
+/// Reads the settings and what shows the relayer's state.
+fn open(
+    config: Option<&Path>,
+    sources: &SourceArgs,
+    publisher: &StatePublisher,
+) -> Result<(Config, Sources), ServeError> {
+    let config = config.map(Config::read).transpose()?.unwrap_or_default();
+    let sources = sources.open(publisher, &config.upstream)?;
+    Ok((config, sources))
 }
 
 /// Has all files read again that there are.

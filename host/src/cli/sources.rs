@@ -19,7 +19,7 @@ use crate::state::{
 use crate::text::for_log;
 use crate::toml_text;
 
-#[derive(Args)]
+#[derive(Args, Clone)]
 pub(super) struct SourceArgs {
     /// The relayer's own configuration file: its chains, and where to serve.
     #[arg(long, value_name = "FILE")]
