@@ -8,7 +8,6 @@ use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_ENCODING, CONTENT_RANGE, CONTENT_TYPE, ETAG, VARY};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use tokio::sync::{OnceCell, OwnedSemaphorePermit, Semaphore};
-use tokio::time::error::Elapsed;
 use tokio::time::timeout;
 
 use super::Representation;
@@ -27,9 +26,12 @@ const OF_THE_BYTES: [HeaderName; 5] = [
     HeaderName::from_static("repr-digest"),
 ];
 
-/// How long a body waits to be compressed. One that does not have its turn by
-/// then goes out as it is, and the next request for it tries again.
+/// How long a body waits to be compressed. One that is not compressed by then goes
+/// out as it is, and the next request for it tries again.
 const PATIENCE: Duration = Duration::from_millis(100);
+
+/// There is no turn or no thread to encode a body now.
+struct NotMade;
 
 /// The bodies of a mount that are being compressed at once: as many as there are
 /// processors. The others wait, and leave the requests theirs. Each mount has its
@@ -88,13 +90,12 @@ impl Compression {
         plain: &'a Representation,
     ) -> &'a Representation {
         let made = self.encoded[encoding as usize].get_or_try_init(|| async {
-            let turn = timeout(PATIENCE, Arc::clone(&self.turns.0).acquire_owned()).await?;
-            let Some(body) = encode(encoding, plain.body.clone(), turn.ok()).await else {
-                return Ok(None);
-            };
+            let turn = timeout(PATIENCE, Arc::clone(&self.turns.0).acquire_owned());
+            let turn = turn.await.map_err(|_| NotMade)?;
+            let body = encode(encoding, plain.body.clone(), turn.ok()).await.ok_or(NotMade)?;
             let headers = self.headers(encoding, &plain.headers);
             let is_shorter = body.len() <= most(&plain.body);
-            Ok::<_, Elapsed>(is_shorter.then_some(Representation { headers, body }))
+            Ok::<_, NotMade>(is_shorter.then_some(Representation { headers, body }))
         });
         made.await.ok().and_then(Option::as_ref).unwrap_or(plain)
     }

@@ -24,9 +24,6 @@ const INTERVAL: Duration = Duration::from_secs(10);
 /// allocator is locked.
 const MIN_GROWTH: u64 = 8 << 20;
 
-/// The size of a page in `/proc/self/statm`, in bytes.
-const PAGE: u64 = 4096;
-
 /// Decides when memory is returned, from the resident bytes at each look.
 #[derive(Debug)]
 struct Policy {
@@ -96,7 +93,7 @@ pub(super) fn watch(registry: &Arc<Registry>) {
 fn resident() -> u64 {
     let statm = fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let pages = statm.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok());
-    pages.unwrap_or(0).saturating_mul(PAGE)
+    pages.unwrap_or(0).saturating_mul(rustix::param::page_size() as u64)
 }
 
 /// Returns the free pages of all arenas. Other allocators return theirs themselves.

@@ -19,7 +19,7 @@
 
 use std::io;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread;
 
 use tokio::runtime::{Builder, Runtime};
@@ -36,7 +36,8 @@ pub(super) struct LongRuns {
     started: AtomicU64,
     /// As many guests go on at once as there are threads.
     turns: Arc<Semaphore>,
-    runtime: OnceLock<Option<Runtime>>,
+    runtime: OnceLock<Runtime>,
+    starting: Mutex<()>,
 }
 
 /// A guest runs here as long as this lives.
@@ -51,6 +52,7 @@ impl LongRuns {
             started: AtomicU64::new(0),
             turns: Arc::new(Semaphore::new(count)),
             runtime: OnceLock::new(),
+            starting: Mutex::default(),
         }
     }
 
@@ -109,8 +111,17 @@ impl LongRuns {
         }
     }
 
+    /// Starts the threads, if that is not done yet. The next run tries again if there
+    /// are none to be had.
     fn runtime(&self) -> Option<&Runtime> {
-        self.runtime.get_or_init(|| start(self.count).ok()).as_ref()
+        self.runtime.get().or_else(|| {
+            // Nothing that panics is done while it is held.
+            let _starting = self.starting.lock().unwrap_or_else(PoisonError::into_inner);
+            if self.runtime.get().is_none() {
+                self.runtime.set(start(self.count).ok()?).ok();
+            }
+            self.runtime.get()
+        })
     }
 }
 
@@ -126,7 +137,7 @@ fn start(count: usize) -> io::Result<Runtime> {
 impl Drop for LongRuns {
     fn drop(&mut self) {
         // The last to use this may be a task, which must not wait for threads.
-        if let Some(Some(runtime)) = self.runtime.take() {
+        if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
         }
     }
