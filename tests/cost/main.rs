@@ -4,15 +4,15 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use peak_alloc::PeakAlloc;
 use relayer_rest_host::module::{Engine, Limits, LoadError, Module};
 use relayer_rest_host::state::StatePublisher;
 use relayer_rest_tests::component::sections::{FIELDS, GENERATORS, module};
 use relayer_rest_tests::fuzz::sections;
+use relayer_rest_tests::heap::Heap;
 use relayer_rest_tests::server::{engine, request};
 
 #[global_allocator]
-static ALLOCATED: PeakAlloc = PeakAlloc;
+static ALLOCATED: Heap = Heap::new();
 
 /// One test at a time: what another one allocates would count.
 static ALONE: Mutex<()> = Mutex::new(());
@@ -47,13 +47,13 @@ fn taken(engine: &Engine, component: &[u8]) -> Result<(Module, Taken), LoadError
     for _ in 0..2 {
         let place = runtime.block_on(module.place()).unwrap();
         let request = request("GET", "/", &[]);
-        let before = ALLOCATED.current_usage();
-        ALLOCATED.reset_peak_usage();
-        let answer = runtime.block_on(place.handle(request, snapshot.clone()));
-        taken.host = ALLOCATED.peak_usage().saturating_sub(before);
+        let mut answer = None;
+        taken.host = ALLOCATED.peak_of(|| {
+            answer = Some(runtime.block_on(place.handle(request, snapshot.clone())));
+        });
         match answer {
-            Ok(answer) => taken.memory = answer.memory,
-            Err(_) => {
+            Some(Ok(answer)) => taken.memory = answer.memory,
+            _ => {
                 let stack = to_usize(engine.limits().stack.as_u64());
                 taken.besides = BESIDES + BACKTRACE * stack;
             }
