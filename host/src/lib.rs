@@ -55,12 +55,12 @@
 //! | a request is one, and not too large | `http/request_check.rs`, `http/host.rs`, `http/limits.rs` |
 //! | it gets its id and its place in the log | `http/service.rs`, `http/request_id.rs` |
 //! | it is for the API, or for an extension | `registry.rs`, `registry/path.rs` |
-//! | … whose module in service answers it, unless it is out of service | `registry/mount.rs`, `registry/outage.rs` |
+//! | … whose module in service answers it, unless it is out of service | `registry/mount.rs`, `registry/outage.rs`, `registry/window.rs` |
 //! | its answer may be remembered | `response_cache.rs`, `response_cache/entries.rs` |
 //! | others may be waiting for the same one | `response_cache/flights.rs` |
 //! | it waits for its turn, or is turned away | `module/call.rs`, `admission.rs`, `http/cancelled.rs` |
 //! | a fresh instance of the module is asked | `module/call.rs`, `module/instance.rs` |
-//! | … in a slot that is checked now and then | `module/verify.rs` |
+//! | … in a slot of the pool, which is checked now and then | `module/engine.rs`, `module/address_space.rs`, `module/verify.rs` |
 //! | … and goes on elsewhere where it takes long | `module/slow_targets.rs`, `module/guest_time.rs`, `module/long_runs.rs`, `priority.rs` |
 //! | … which reads the relayer's state | `module/imports.rs`, `module/reads.rs`, `state/snapshot.rs` |
 //! | the answer has no headers with power beyond the mount | `module/response.rs`, `module/header_grants.rs`, `module/set_cookie.rs` |
@@ -68,6 +68,7 @@
 //! | … and is told as the client wants it | `http/reply.rs`, `http/conditional.rs`, `http/accept_encoding.rs`, `answer/compression.rs`, `answer/background.rs` |
 //! | … or is made in the module's place | `http/error.rs` |
 //! | it is sent as far as there is room for what clients have not taken | `http/send_admission.rs`, `http/send_budget.rs` |
+//! | memory is returned to the system when there is no load | `cli/idle_memory.rs` |
 //!
 //! # How a module comes into service
 //!
