@@ -77,13 +77,17 @@ impl SendAdmission {
         reservation.map(|reservation| liveness.begins_one(reservation, STREAM + size))
     }
 
-    /// Admits the response of a connection, if it fits.
+    /// Admits the response of a connection, if it fits. The headers of its request
+    /// are not kept any more.
     pub(super) fn try_admit(
         &self,
         liveness: &Arc<Liveness>,
         request: &mut Option<RequestMemory>,
         body: &Bytes,
     ) -> Option<Held> {
+        if let Some(request) = request {
+            request.shrink(STREAM);
+        }
         let ceiling = self.ceiling_of_body(liveness, body.len());
         let reservation = self.budget.reserve_body(body, ceiling)?;
         Some(Held::new(Sending::new(liveness, body.len()), Some(reservation), request.take()))

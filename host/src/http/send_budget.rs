@@ -131,6 +131,19 @@ impl Drop for Waiter<'_> {
     }
 }
 
+impl Reservation {
+    /// Releases what is more than this many bytes; nothing of a body.
+    pub(super) fn shrink(&mut self, to: usize) {
+        if let Kind::Own(bytes) = &mut self.kind {
+            let excess = bytes.saturating_sub(to);
+            if excess > 0 {
+                *bytes -= excess;
+                self.budget.release(excess);
+            }
+        }
+    }
+}
+
 impl Drop for Reservation {
     fn drop(&mut self) {
         match &self.kind {
@@ -170,6 +183,13 @@ mod tests {
         drop(first);
         assert_eq!(budget.used(), 40);
         drop(second);
+        assert_eq!(budget.used(), 0);
+        let mut third = budget.reserve(30, 100).unwrap();
+        third.shrink(50);
+        assert_eq!(budget.used(), 30);
+        third.shrink(20);
+        assert_eq!(budget.used(), 20);
+        drop(third);
         assert_eq!(budget.used(), 0);
     }
 
