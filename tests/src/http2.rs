@@ -10,6 +10,8 @@ pub const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// The frame that opens a stream.
 pub const HEADERS: u8 = 1;
+/// The frame that widens a window.
+pub const WINDOW_UPDATE: u8 = 8;
 /// The frame of settings.
 pub const SETTINGS: u8 = 4;
 

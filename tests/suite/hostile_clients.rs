@@ -21,6 +21,7 @@ use relayer_rest_tests::watcher::Watcher;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 /// What the tests wait for a server to close a connection: much longer than it
@@ -292,7 +293,8 @@ async fn is_full_with_three(limits: HttpLimits) {
     }
 }
 
-/// Who announces a body and keeps it back makes room for those who ask.
+/// Who announces a body and keeps it back, or sends it byte by byte, makes room for
+/// those who ask.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_body_that_does_not_come_keeps_nobody_out() {
     let limits = HttpLimits {
@@ -302,24 +304,33 @@ async fn a_body_that_does_not_come_keeps_nobody_out() {
         stalled: Duration::from_hours(1),
         ..HttpLimits::default()
     };
-    let server = server(limits).await;
-    let mut waiting = Vec::new();
-    for _ in 0..3 {
-        let mut stream = TcpStream::connect(server.address).await.unwrap();
-        let head = "POST /version HTTP/1.1\r\nhost: x\r\ncontent-length: 5\r\nexpect: 100-continue\r\n\r\n";
-        stream.write_all(head.as_bytes()).await.unwrap();
-        // It is told to go on: the request is being handled.
-        stream.read_exact(&mut [0; 12]).await.unwrap();
-        waiting.push(stream);
-    }
-    // Not at once: they may be on their way.
-    let request = request("/version", "connection: close\r\n");
-    let asked = timeout(SOON, async {
-        while !said(server.address, request.as_bytes()).await.starts_with("HTTP/1.1 200 OK\r\n") {
-            sleep(Duration::from_millis(10)).await;
+    for pause in [Duration::from_hours(1), Duration::from_millis(100)] {
+        let server = server(limits.clone()).await;
+        let mut waiting = JoinSet::new();
+        for _ in 0..3 {
+            let mut stream = TcpStream::connect(server.address).await.unwrap();
+            let head = "POST /version HTTP/1.1\r\nhost: x\r\ncontent-length: 60000\r\nexpect: 100-continue\r\n\r\n";
+            stream.write_all(head.as_bytes()).await.unwrap();
+            // It is told to go on: the request is being handled.
+            stream.read_exact(&mut [0; 12]).await.unwrap();
+            waiting.spawn(async move {
+                while stream.write_all(b"a").await.is_ok() {
+                    sleep(pause).await;
+                }
+            });
         }
-    });
-    asked.await.unwrap();
+        // Not at once: they may be on their way.
+        let request = request("/version", "connection: close\r\n");
+        let is_answered = async || {
+            said(server.address, request.as_bytes()).await.starts_with("HTTP/1.1 200 OK\r\n")
+        };
+        let asked = timeout(SOON, async {
+            while !is_answered().await {
+                sleep(Duration::from_millis(10)).await;
+            }
+        });
+        asked.await.unwrap();
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -507,6 +518,61 @@ async fn closed_windows_of_http2_hold_no_more_than_the_limit() {
     assert!(most > limit.as_u64() / 2, "only {most} bytes waited for clients");
     drop(hostile);
     all_released(&server).await;
+}
+
+/// Clients of HTTP/2 that take a little of what they asked for, again and again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_takes_a_little_does_not_keep_the_memory_of_others() {
+    let server = server_of_bodies(256 << 10, patient(ByteSize::mib(8))).await;
+    let mut honest = server.connect().await;
+    assert_eq!(honest.get("/honest").await.status, 200);
+    let mut hostile = JoinSet::new();
+    for number in 0..4 {
+        let paths = (0..10).map(|path| format!("/{number}/{path}"));
+        let mut stream = http2::stalled(server.address, paths).await;
+        hostile.spawn(async move {
+            let more = 2048_u32.to_be_bytes();
+            let more = [0, 1].map(|stream| http2::frame(http2::WINDOW_UPDATE, 0, stream, &more));
+            let more = more.concat();
+            while stream.write_all(&more).await.is_ok() {
+                sleep(Duration::from_millis(200)).await;
+                stream.try_read(&mut [0; 16 << 10]).ok();
+            }
+        });
+    }
+    let until_evicted = async {
+        let mut number = 0;
+        while server.connections.status().evicted == 0 {
+            number += 1;
+            honest.get(&format!("/honest/{number}")).await;
+        }
+    };
+    timeout(SOON, until_evicted).await.expect("those that take little are closed");
+    assert_eq!(honest.get("/honest").await.status, 200);
+}
+
+/// A request with many headers is large as long as it is handled.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn requests_that_are_refused_hold_little() {
+    const COUNT: u32 = 50;
+    let server = server(patient(ByteSize::gib(1))).await;
+    // The first request puts a header into the table, which is a byte from then on.
+    let mut headers = [http2::request("GET", "/version"), vec![0x40, 1, b'a', 0]].concat();
+    let mut bytes = [http2::PREFACE, &http2::closed_window()].concat();
+    for number in 0..COUNT {
+        bytes.extend(http2::frame(http2::HEADERS, http2::WHOLE, 2 * number + 1, &headers));
+        headers = [http2::request("GET", "/version"), vec![0xbe; 3_000]].concat();
+    }
+    let mut stream = TcpStream::connect(server.address).await.unwrap();
+    stream.write_all(&bytes).await.unwrap();
+    let all_refused = async {
+        // All of them wait for the client with a body.
+        let (least, most) = (u64::from(COUNT) << 10, u64::from(COUNT) << 14);
+        while !(least..most).contains(&server.connections.status().unsent) {
+            sleep(Duration::from_millis(10)).await;
+        }
+    };
+    timeout(SOON, all_refused).await.expect("their headers are released");
 }
 
 /// Clients that take their answers, many at a time on each connection.

@@ -30,10 +30,15 @@ pub(super) struct Liveness {
     /// of them.
     bodies: AtomicU32,
     body_since: AtomicU32,
+    body_bytes: AtomicUsize,
     /// The responses that are not wholly written yet, of how many bytes, and
     /// since when the client has taken nothing of them.
     sending: AtomicU32,
     held: AtomicUsize,
+    /// The bytes that the client has taken since its last progress, and when that
+    /// was.
+    taken: AtomicUsize,
+    progress_at: AtomicU32,
     /// The bytes of requests of HTTP/2 whose responses were not all taken yet.
     requested: AtomicUsize,
     untaken_since: AtomicU32,
@@ -65,10 +70,17 @@ const AT_ONCE: u8 = 2;
 
 const BUSY: u32 = u32::MAX;
 
-/// A client that has taken nothing of its responses for this many seconds, less
-/// the one that has begun, is stalled: it makes room where others need it. One
-/// that has taken some, or was sent its first response since, is healthy.
+/// A client that has made no progress with its responses for this many seconds, less
+/// the one that has begun, is stalled: it makes room if others need it. One that has,
+/// or was sent its first response since, is healthy.
 const STALLED: u32 = 2;
+
+/// Progress is to take one byte of so many that are held for the client. A connection
+/// that takes a small response now and then cannot hold the memory of many others.
+const PROGRESS: usize = 32;
+
+/// The body of a request makes progress with this many bytes.
+const BODY_PROGRESS: usize = 1 << 10;
 
 /// How a connection is to end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,8 +97,8 @@ pub(super) struct AwaitedBody(Arc<Liveness>);
 /// The memory of a request of HTTP/2, until its response is taken.
 #[derive(Debug)]
 pub(super) struct RequestMemory {
-    _reservation: Reservation,
-    _requested: Requested,
+    reservation: Reservation,
+    requested: Requested,
 }
 
 /// The share of a connection in that.
@@ -128,8 +140,11 @@ impl Liveness {
             handled: AtomicU32::new(0),
             bodies: AtomicU32::new(0),
             body_since: AtomicU32::new(0),
+            body_bytes: AtomicUsize::new(0),
             sending: AtomicU32::new(0),
             held: AtomicUsize::new(0),
+            taken: AtomicUsize::new(0),
+            progress_at: AtomicU32::new(0),
             requested: AtomicUsize::new(0),
             untaken_since: AtomicU32::new(0),
             is_proven: AtomicBool::new(false),
@@ -231,10 +246,20 @@ impl Liveness {
         if self.is_blocked() { self.silent() } else { None }
     }
 
+    /// Returns for how many seconds the client has made no progress with the responses
+    /// that wait for it, less the one that has begun; nothing if none waits.
+    fn without_progress(&self) -> Option<u32> {
+        if !self.is_sending() {
+            return self.stalled();
+        }
+        let since = self.progress_at.load(Relaxed);
+        Some(self.clock.now().saturating_sub(since).saturating_sub(1))
+    }
+
     /// Returns for how many seconds the connection has been stalled, if that makes
     /// it one that can be closed for others.
     pub(super) fn evictable(&self) -> Option<u32> {
-        let stalled = self.stalled().into_iter().chain(self.bodiless()).max();
+        let stalled = self.without_progress().into_iter().chain(self.bodiless()).max();
         stalled.filter(|seconds| *seconds >= STALLED)
     }
 
@@ -249,7 +274,7 @@ impl Liveness {
         self.asked.store(SEVERAL, Relaxed);
         self.requested.fetch_add(bytes, Relaxed);
         let requested = Requested { liveness: Arc::clone(self), bytes };
-        let memory = RequestMemory { _reservation: reservation, _requested: requested };
+        let memory = RequestMemory { reservation, requested };
         Handling { liveness: Arc::clone(self), memory: Some(memory) }
     }
 
@@ -265,10 +290,9 @@ impl Liveness {
 
     /// A request came whose body is to come yet, as long as what is returned lives.
     pub(super) fn waits_for_body(self: &Arc<Self>) -> AwaitedBody {
-        let awaited = AwaitedBody(Arc::clone(self));
-        awaited.goes_on();
         self.bodies.fetch_add(1, Relaxed);
-        awaited
+        self.body_since.store(self.clock.now(), Relaxed);
+        AwaitedBody(Arc::clone(self))
     }
 
     /// For how many seconds nothing has come of the bodies for which all of its
@@ -364,6 +388,22 @@ impl Liveness {
     }
 }
 
+impl RequestMemory {
+    /// Releases the memory of the headers: the response was made.
+    pub(super) fn shrink(&mut self, to: usize) {
+        self.reservation.shrink(to);
+        self.requested.shrink(to);
+    }
+}
+
+impl Requested {
+    fn shrink(&mut self, to: usize) {
+        let excess = self.bytes.saturating_sub(to);
+        self.bytes -= excess;
+        self.liveness.requested.fetch_sub(excess, Relaxed);
+    }
+}
+
 impl Handling {
     /// Returns the memory of the request, to be kept with its response.
     pub(super) fn memory(&mut self) -> &mut Option<RequestMemory> {
@@ -389,9 +429,14 @@ impl Drop for Handling {
 }
 
 impl AwaitedBody {
-    /// Some of it came.
-    pub(super) fn goes_on(&self) {
-        self.0.body_since.store(self.0.clock.now(), Relaxed);
+    /// So many bytes of it came.
+    pub(super) fn goes_on(&self, bytes: usize) {
+        let Liveness { clock, body_since, body_bytes, .. } = &*self.0;
+        // Of HTTP/2, several can add to it at a time: one of them makes the progress.
+        if body_bytes.fetch_add(bytes, Relaxed) + bytes >= BODY_PROGRESS {
+            body_bytes.store(0, Relaxed);
+            body_since.store(clock.now(), Relaxed);
+        }
     }
 }
 
@@ -408,23 +453,30 @@ impl Sending {
         // One more response is no sign that the client takes those before it.
         if liveness.sending.fetch_add(1, Relaxed) == 0 {
             liveness.untaken_since.store(liveness.clock.now(), Relaxed);
+            liveness.progress_at.store(liveness.clock.now(), Relaxed);
+            liveness.taken.store(0, Relaxed);
         }
         liveness.held.fetch_add(bytes, Relaxed);
         liveness.waits();
         Self { liveness: Arc::clone(liveness), bytes }
     }
 
-    /// The client took a part of it.
-    pub(super) fn goes_on(&self) {
-        let Liveness { clock, untaken_since, .. } = &*self.liveness;
+    /// The client took this many bytes of it.
+    pub(super) fn goes_on(&self, bytes: usize) {
+        let Liveness { clock, untaken_since, held, taken, progress_at, .. } = &*self.liveness;
         untaken_since.store(clock.now(), Relaxed);
+        let sum = taken.fetch_add(bytes, Relaxed).saturating_add(bytes);
+        if sum.saturating_mul(PROGRESS) >= held.load(Relaxed) {
+            taken.store(0, Relaxed);
+            progress_at.store(clock.now(), Relaxed);
+        }
         self.proves();
     }
 
     /// The client took a head: no progress, if bodies wait for it as well.
     pub(super) fn took_head(&self) {
         if self.liveness.held() == 0 {
-            self.goes_on();
+            self.goes_on(0);
         } else {
             self.proves();
         }

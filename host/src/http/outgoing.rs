@@ -1,6 +1,7 @@
 //! The body of a response, on its way.
 
 use std::convert::Infallible;
+use std::mem::take;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -136,9 +137,9 @@ impl Buf for Part {
         self.left.advance(count);
         self.taken += count;
         if self.taken >= PROGRESS || self.left.is_empty() {
-            self.taken = 0;
+            let taken = take(&mut self.taken);
             if let Some(held) = &self.held {
-                held.sending.goes_on();
+                held.sending.goes_on(taken);
             }
         }
     }

@@ -1,6 +1,7 @@
 //! What is looked at before a request is anybody's: whether it is one, and
 //! whether it is too large.
 
+use bytes::Bytes;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::{Body, Incoming};
 use hyper::header::{HeaderName, HeaderValue, TRANSFER_ENCODING};
@@ -68,12 +69,12 @@ pub(super) async fn discard(
     let mut body = Limited::new(body, usize::try_from(most).unwrap_or(usize::MAX));
     let read = async {
         while let Some(frame) = body.frame().await {
-            awaited.goes_on();
             // A connection that is gone is closed by who serves it.
-            frame.map_err(|error| {
+            let frame = frame.map_err(|error| {
                 let is_large = error.is::<LengthLimitError>();
                 if is_large { HostError::BodyTooLarge } else { HostError::BadBody }
             })?;
+            awaited.goes_on(frame.data_ref().map_or(0, Bytes::len));
         }
         Ok(())
     };

@@ -198,7 +198,7 @@ mod tests {
         let (large, _held) = holding(&roster, 4, 30).await;
         seconds(3);
         let (new, _held) = holding(&roster, 5, 1_000).await;
-        taking.goes_on();
+        taking.goes_on(40);
         let closed = || {
             [&oldest, &small, &large, &healthy, &new].map(|liveness| liveness.is_closed_at_once())
         };
@@ -213,7 +213,7 @@ mod tests {
         assert_eq!(closed(), [true, true, true, false, false]);
         assert_eq!(tally.status().evicted, 3);
         seconds(3);
-        taking.goes_on();
+        taking.goes_on(40);
         roster.evict_stalled(10_000);
         assert_eq!(closed(), [true, true, true, false, true]);
     }

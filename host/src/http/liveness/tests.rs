@@ -1,4 +1,4 @@
-use super::{Clock, Closing, Handling, Liveness, STALLED, Sending};
+use super::{BODY_PROGRESS, Clock, Closing, Handling, Liveness, PROGRESS, STALLED, Sending};
 use crate::http::send_budget::SendBudget;
 use futures_util::task::noop_waker_ref;
 use std::sync::Arc;
@@ -57,7 +57,7 @@ fn a_client_that_takes_some_of_its_answer_has_its_time_anew() {
     let sending = Sending::new(&liveness, 1);
     for _ in 0..50 {
         (0..8).for_each(|_| clock.tick());
-        sending.goes_on();
+        sending.goes_on(1);
         liveness.close_after(10, 30);
     }
     assert_eq!(told(&liveness), Poll::Pending);
@@ -75,13 +75,33 @@ fn a_client_that_takes_nothing_is_stalled_and_can_make_room() {
     (0..=STALLED).for_each(|_| clock.tick());
     assert_eq!(liveness.idleness(), Some((false, STALLED)));
     assert_eq!(liveness.evictable(), Some(STALLED));
-    sending.goes_on();
+    sending.goes_on(1);
     assert_eq!((liveness.idleness(), liveness.evictable()), (None, None));
     (0..=10).for_each(|_| clock.tick());
     liveness.close_after(5, 30);
     assert_eq!(told(&liveness), Poll::Pending);
     drop(sending);
     assert_eq!((liveness.held(), liveness.idleness()), (0, Some((false, 0))));
+}
+
+/// Small responses that are taken do not keep large ones.
+#[test]
+fn who_takes_little_of_what_is_held_is_stalled() {
+    let clock = Clock::default();
+    let liveness = Arc::new(Liveness::new(clock.clone()));
+    let _untaken = send(begin(&liveness), 99 * PROGRESS);
+    for _ in 0..=STALLED {
+        clock.tick();
+        let small = send(begin(&liveness), 10);
+        small.goes_on(10);
+    }
+    assert_eq!(liveness.evictable(), Some(STALLED));
+    // It is not closed for its own sake.
+    liveness.close_after(1, 1);
+    assert_eq!(told(&liveness), Poll::Pending);
+    let enough = send(begin(&liveness), 100);
+    enough.goes_on(100);
+    assert_eq!(liveness.evictable(), None);
 }
 
 #[test]
@@ -128,7 +148,9 @@ fn who_keeps_all_bodies_back_is_idle() {
     assert_eq!(one.idleness(), None);
     clock.tick();
     assert_eq!((one.idleness(), one.silent()), (Some((false, 1)), None));
-    body.goes_on();
+    body.goes_on(BODY_PROGRESS - 1);
+    assert_eq!(one.idleness(), Some((false, 1)));
+    body.goes_on(1);
     assert_eq!(one.idleness(), None);
     (0..3).for_each(|_| clock.tick());
     assert_eq!(one.idleness(), Some((false, 2)));
@@ -166,7 +188,7 @@ fn several_requests_at_once_are_closed_when_none_goes_on() {
     // That is no answer which it takes.
     liveness.goes_on();
     assert_eq!(wait(&liveness, 29), Poll::Pending);
-    first.goes_on();
+    first.goes_on(1);
     assert_eq!(wait(&liveness, 29), Poll::Pending);
     assert_eq!(liveness.idleness(), Some((false, 29)));
     drop((first, second));
