@@ -125,6 +125,10 @@ impl Module {
             reason: format!("{error:#}"),
         };
         let pre = engine.linker.instantiate_pre(&component).map_err(misfit)?;
+        // What is not possible here would not be possible in the first request.
+        component
+            .initialize_copy_on_write_image()
+            .map_err(|error| LoadError::Image { name: name(), reason: format!("{error:#}") })?;
         let handler = instance::handler(&pre, &handler).map_err(misfit)?;
         let digest = Digest::of(bytes);
         Ok(Self(Arc::new(Parts {

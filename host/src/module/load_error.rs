@@ -146,6 +146,16 @@ pub enum LoadError {
         /// The handler of another version that it exports.
         found: Option<String>,
     },
+    /// The initial image of its memory cannot be kept in a file in memory.
+    #[error(
+        "module {name}: cannot write the image of its memory: {reason}; raise the limits of the process on files (ulimit -f, ulimit -n; LimitFSIZE and LimitNOFILE of systemd)"
+    )]
+    Image {
+        /// The module.
+        name: String,
+        /// Why not.
+        reason: String,
+    },
     /// Its types are not those of the contract.
     #[error(
         "module {name}: does not fit the contract, version {CONTRACT_VERSION}: {reason}; build it against this host's wit/"
