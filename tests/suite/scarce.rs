@@ -2,10 +2,12 @@
 
 use std::ffi::OsStr;
 use std::fs;
+use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 
 use relayer_rest_tests::client::Client;
 use relayer_rest_tests::command::{self, Ended, Serving};
+use rustix::pipe::fcntl_getpipe_size;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
@@ -58,6 +60,38 @@ async fn too_little_address_space_is_an_error_whose_advice_works() {
         let args = [&SERVE[..], &["--config", file.to_str().unwrap()]].concat();
         check_serves(serve("/bin/sh", &limited(limit, &args)).await).await;
     }
+}
+
+/// The image of a module's memory is a file, in memory.
+#[tokio::test]
+async fn no_room_for_the_image_of_a_module_is_an_error() {
+    let limit = "ulimit -f 0; exec \"$0\" \"$@\"";
+    let ended = run("/bin/sh", &limited(limit, &SERVE)).await;
+    assert_eq!(ended.status, Some(2), "{ended:?}");
+    let message = ended.stderr.lines().last().unwrap();
+    assert!(message.contains("cannot write the image of its memory: "), "{message}");
+    assert!(message.contains("ulimit -f"), "{message}");
+}
+
+/// Whoever started it may read the log only.
+#[tokio::test]
+async fn a_pipe_that_is_full_keeps_nobody_waiting() {
+    let (reader, mut writer) = std::io::pipe().unwrap();
+    writer.write_all(&vec![0; fcntl_getpipe_size(&writer).unwrap()]).unwrap();
+    let mut child = std::process::Command::new(PROGRAM)
+        .args([&SERVE[..], &["--no-control"]].concat())
+        .stdout(writer)
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let log = BufReader::new(child.stderr.take().unwrap());
+    let listening = log.lines().map(Result::unwrap).find(|line| line.contains("listening"));
+    let address = listening.unwrap().rsplit_once("address=").unwrap().1.parse().unwrap();
+    let mut client = Client::http1(address).await;
+    assert_eq!(client.get("/version").await.status, 200);
+    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    drop(reader);
 }
 
 /// Where a thread's stack takes 8 GiB of address space, the limit of that is one of

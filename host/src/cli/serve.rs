@@ -260,7 +260,8 @@ fn hint(error: &io::Error) -> &'static str {
 fn announce(listener: &TcpListener) -> io::Result<()> {
     let address = listener.local_addr()?;
     info!(%address, "listening");
-    // Whoever closed stdout does not want to know.
-    drop(writeln!(io::stdout(), "http://{address}"));
+    // A pipe that is full keeps nothing else waiting, and whoever closed stdout does
+    // not want to know.
+    tokio::task::spawn_blocking(move || drop(writeln!(io::stdout(), "http://{address}")));
     Ok(())
 }
