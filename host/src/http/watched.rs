@@ -21,7 +21,7 @@ const LINGER: Duration = Duration::from_secs(2);
 /// What is read before other connections have their turn, in bytes: the library
 /// handles all frames that there are, and a frame of a few bytes can cost it a walk
 /// over all streams.
-const TURN: usize = 4 << 10;
+const TURN: usize = 1 << 10;
 
 /// A stream whose client is not silent as long as it reads.
 pub(super) struct Watched {
@@ -113,10 +113,14 @@ impl AsyncRead for Watched {
             context.waker().wake_by_ref();
             return Poll::Pending;
         }
-        let before = buffer.filled().len();
-        let read = self.as_mut().stream().poll_read(context, buffer);
+        // No more than the rest of the turn, however much room there is.
+        let length = buffer.remaining().min(TURN - self.read);
+        let mut part = ReadBuf::new(buffer.initialize_unfilled_to(length));
+        let read = self.as_mut().stream().poll_read(context, &mut part);
+        let length = part.filled().len();
+        buffer.advance(length);
         match read {
-            Poll::Ready(_) => self.read += buffer.filled().len() - before,
+            Poll::Ready(_) => self.read += length,
             Poll::Pending => self.read = 0,
         }
         read
