@@ -51,12 +51,11 @@ fn taken(engine: &Engine, component: &[u8]) -> Result<(Module, Taken), LoadError
         taken.host = ALLOCATED.peak_of(|| {
             answer = Some(runtime.block_on(place.handle(request, snapshot.clone())));
         });
-        match answer {
-            Some(Ok(answer)) => taken.memory = answer.memory,
-            _ => {
-                let stack = to_usize(engine.limits().stack.as_u64());
-                taken.besides = BESIDES + BACKTRACE * stack;
-            }
+        if let Some(Ok(answer)) = answer {
+            taken.memory = answer.memory;
+        } else {
+            let stack = to_usize(engine.limits().stack.as_u64());
+            taken.besides = BESIDES + BACKTRACE * stack;
         }
     }
     Ok((module, taken))
