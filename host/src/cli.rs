@@ -45,8 +45,9 @@ use swap::SwapArgs;
 use crate::text::one_line;
 use crate::threads;
 
-/// The threads besides the workers of a runtime: log, blocking work, engine, files.
-const FURTHER_THREADS: usize = 4;
+/// The threads besides the workers of a runtime: log, blocking work, engine, files,
+/// upstream.
+const FURTHER_THREADS: usize = 5;
 
 /// Serves a relayer's REST API from a sandboxed WebAssembly module.
 #[derive(Parser)]

@@ -76,6 +76,11 @@ async fn a_running_relayer_is_served() {
     let expected = success(&state(&["ibc-0", "ibc-1"], 2, false));
     client.get_until("/state", |answer| answer.text() == expected).await;
     client.get_until("/chain/ibc-1", |answer| answer.status == 200).await;
+    // On a thread of its own: what the relayer sends takes no time from clients.
+    let threads = std::fs::read_dir(format!("/proc/{}/task", process.id())).unwrap();
+    let names = threads.map(|thread| thread.unwrap().path().join("comm"));
+    let mut names = names.map(|comm| std::fs::read_to_string(comm).unwrap_or_default());
+    assert!(names.any(|name| name.trim() == "upstream"));
     end(process).await;
 }
 

@@ -3,10 +3,12 @@
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 
 use clap::Args;
 use tokio::net::TcpListener;
+use tokio::runtime::Builder;
 use tracing::{error, info};
 
 use super::address::Address;
@@ -20,6 +22,7 @@ use crate::config::{self, Config};
 use crate::conformance::Dialect;
 use crate::control::{ControlError, Reload};
 use crate::module::{CodeCacheError, EngineError, LoadError};
+use crate::priority;
 use crate::registry::{MountError, MountPath};
 use crate::state::hermes_config;
 use crate::state::{
@@ -166,7 +169,7 @@ async fn serve(args: &ServeArgs) -> Result<(), ServeError> {
     let limits = descriptors::bounded(config.http.clone(), config.extension.len() + 1);
     let listener = listen(&address).await?;
     if let Some(upstream) = sources.upstream.take() {
-        tokio::spawn(poll(upstream, publisher.clone()));
+        poll(upstream, publisher.clone()).map_err(ServeError::Start)?;
     }
     let (registry, state) = (&modules.registry, publisher.reader());
     modules.watch(&state).await?;
@@ -222,16 +225,26 @@ fn grace(text: &str) -> Result<Duration, String> {
     Ok(time)
 }
 
-/// Asks the relayer for as long as the server runs.
-async fn poll(upstream: Upstream, publisher: StatePublisher) {
-    let polling = tokio::spawn(upstream.run(publisher.clone()));
-    if let Err(error) = polling.await {
-        error!("asking the relayer has failed: {error}; restart to have it asked again");
-        publisher.set_not_ready(NotReady {
-            message: "the relayer is not asked any more; the log has the cause".to_owned(),
-            ..NotReady::default()
-        });
-    }
+/// Polls the relayer for as long as the server runs. Its responses are read on a thread
+/// of a lesser priority: whatever they are, clients come first.
+fn poll(upstream: Upstream, publisher: StatePublisher) -> io::Result<()> {
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let polling = async move {
+        let polling = tokio::spawn(upstream.run(publisher.clone()));
+        if let Err(error) = polling.await {
+            error!("asking the relayer has failed: {error}; restart to have it asked again");
+            publisher.set_not_ready(NotReady {
+                message: "the relayer is not asked any more; the log has the cause".to_owned(),
+                ..NotReady::default()
+            });
+        }
+    };
+    let poll = move || {
+        priority::lower_thread();
+        runtime.block_on(polling);
+    };
+    thread::Builder::new().name("upstream".to_owned()).spawn(poll)?;
+    Ok(())
 }
 
 async fn listen(address: &Address) -> Result<TcpListener, ServeError> {
