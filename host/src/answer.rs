@@ -94,6 +94,8 @@ impl Answer {
         headers.insert(X_REQUEST_ID, HeaderValue::from_static(""));
         let compression =
             Compression::of(&mut headers, &body, own_etag, module.engine().compressing());
+        // Without room for one more, each copy grows if one of them is replaced.
+        headers.reserve(1);
         Self {
             question: question.kept(&reads),
             asked: AtomicU64::new(1),

@@ -97,6 +97,20 @@ async fn ask(
     }
 }
 
+/// Each hit copies the headers, and replaces one of them.
+#[tokio::test]
+async fn copies_of_headers_need_not_grow() {
+    let module = Module::embedded(&engine(&Limits::default())).unwrap();
+    let publisher = StatePublisher::new();
+    publisher.set_components(vec![]);
+    let snapshot = publisher.reader().snapshot();
+    for path in ["/version", "/nothing"] {
+        let answer = plain(&module, &request("GET", path, &[]), &snapshot).await;
+        let copy = answer.plain().headers.clone();
+        assert!(copy.capacity() > copy.len(), "{} {copy:?}", copy.len());
+    }
+}
+
 #[test]
 fn no_answer_is_older_than_its_question() {
     let engine = engine(&Limits::default());
