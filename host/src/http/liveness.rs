@@ -52,6 +52,9 @@ pub(super) struct Liveness {
     /// There was a request of HTTP/1 whose answer is not all taken yet.
     owes: AtomicBool,
     closing: AtomicU8,
+    /// When others were closed for its responses, and that was not enough: there are no
+    /// more before the next second.
+    evicted_at: AtomicU32,
     /// It is to be read on after the last answer: its client is still sending.
     lingers: AtomicBool,
     task: AtomicWaker,
@@ -75,11 +78,12 @@ const BUSY: u32 = u32::MAX;
 /// or was sent its first response since, is healthy.
 const STALLED: u32 = 2;
 
-/// Progress is to take one byte of so many that are held for the client. A connection
-/// that takes a small response now and then cannot hold the memory of many others.
+/// Progress is to take one byte of so many that are held for the client, or to send one
+/// of so many that its requests take. A connection that takes a small response now and
+/// then, or sends a little of a body, cannot hold the memory of many others.
 const PROGRESS: usize = 32;
 
-/// The body of a request makes progress with this many bytes.
+/// The bodies of requests make progress with no fewer bytes than this.
 const BODY_PROGRESS: usize = 1 << 10;
 
 /// How a connection is to end.
@@ -152,6 +156,7 @@ impl Liveness {
             is_blocked: AtomicBool::new(false),
             owes: AtomicBool::new(false),
             closing: AtomicU8::new(OPEN),
+            evicted_at: AtomicU32::new(u32::MAX),
             lingers: AtomicBool::new(false),
             task: AtomicWaker::new(),
         }
@@ -263,6 +268,15 @@ impl Liveness {
         stalled.filter(|seconds| *seconds >= STALLED)
     }
 
+    /// Returns whether others can be closed for its responses in this second.
+    pub(super) fn may_evict(&self) -> bool {
+        self.evicted_at.load(Relaxed) != self.clock.now()
+    }
+
+    pub(super) fn has_evicted_too_little(&self) {
+        self.evicted_at.store(self.clock.now(), Relaxed);
+    }
+
     pub(super) fn is_closed_at_once(&self) -> bool {
         self.closing.load(Relaxed) == AT_ONCE
     }
@@ -290,22 +304,26 @@ impl Liveness {
 
     /// A request came whose body is to come yet, as long as what is returned lives.
     pub(super) fn waits_for_body(self: &Arc<Self>) -> AwaitedBody {
-        self.bodies.fetch_add(1, Relaxed);
-        self.body_since.store(self.clock.now(), Relaxed);
+        // One more request is no sign that the bodies of those before it come.
+        if self.bodies.fetch_add(1, Relaxed) == 0 {
+            self.body_since.store(self.clock.now(), Relaxed);
+            self.body_bytes.store(0, Relaxed);
+        }
         AwaitedBody(Arc::clone(self))
     }
 
-    /// For how many seconds nothing has come of the bodies for which all of its
-    /// requests wait, less the one that has begun; nothing where that is none.
+    /// Returns for how many seconds the bodies for which most of its requests wait have
+    /// made no progress, less the one that has begun; nothing if that is none.
     fn bodiless(&self) -> Option<u32> {
         let requests = match self.asked.load(Relaxed) {
             SEVERAL => self.handled.load(Relaxed),
             _ => 1,
         };
-        let is_all = requests > 0 && self.bodies.load(Relaxed) == requests;
+        let bodies = self.bodies.load(Relaxed);
+        let is_most = bodies > requests.saturating_sub(bodies);
         let since = self.body_since.load(Relaxed);
         let silent = self.clock.now().saturating_sub(since).saturating_sub(1);
-        (is_all && silent > 0).then_some(silent)
+        (is_most && silent > 0).then_some(silent)
     }
 
     /// How dispensable it is, where it is not doing anything: one that never was
@@ -432,8 +450,9 @@ impl AwaitedBody {
     /// So many bytes of it came.
     pub(super) fn goes_on(&self, bytes: usize) {
         let Liveness { clock, body_since, body_bytes, .. } = &*self.0;
+        let needed = BODY_PROGRESS.max(self.0.reserved() / PROGRESS);
         // Of HTTP/2, several can add to it at a time: one of them makes the progress.
-        if body_bytes.fetch_add(bytes, Relaxed) + bytes >= BODY_PROGRESS {
+        if body_bytes.fetch_add(bytes, Relaxed).saturating_add(bytes) >= needed {
             body_bytes.store(0, Relaxed);
             body_since.store(clock.now(), Relaxed);
         }
@@ -442,7 +461,9 @@ impl AwaitedBody {
 
 impl Drop for AwaitedBody {
     fn drop(&mut self) {
-        self.0.bodies.fetch_sub(1, Relaxed);
+        // A body that came counts with the share of its request.
+        let bodies = self.0.bodies.fetch_sub(1, Relaxed);
+        self.goes_on(self.0.reserved().max(BODY_PROGRESS) / bodies as usize);
     }
 }
 

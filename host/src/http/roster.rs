@@ -2,8 +2,8 @@
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
+use std::iter;
 use std::net::{IpAddr, Ipv6Addr};
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use bytesize::ByteSize;
@@ -18,9 +18,6 @@ use crate::log_rate::{Allowed, LogRate};
 pub(super) struct Roster {
     known: Mutex<HashMap<Id, Known>>,
     clock: Clock,
-    /// The second of the last look for stalled connections that found too few:
-    /// there are no more before the next.
-    looked: AtomicU32,
     tally: ConnectionTally,
     evictions: LogRate,
 }
@@ -49,13 +46,7 @@ impl From<IpAddr> for Peer {
 
 impl Roster {
     pub(super) fn new(tally: ConnectionTally) -> Self {
-        Self {
-            known: Mutex::default(),
-            clock: Clock::default(),
-            looked: AtomicU32::new(u32::MAX),
-            tally,
-            evictions: LogRate::new(1),
-        }
+        Self { known: Mutex::default(), clock: Clock::default(), tally, evictions: LogRate::new(1) }
     }
 
     pub(super) fn clock(&self) -> &Clock {
@@ -91,15 +82,16 @@ impl Roster {
             .filter_map(|known| Some((known.liveness.idleness()?, known)));
         let idlest = idle.max_by_key(|(idleness, known)| (*idleness, Reverse(known.number)));
         if let Some((_, known)) = idlest {
-            self.evict(known);
+            self.close(known);
         }
         idlest.is_some()
     }
 
     /// Closes the connections that have been stalled for longest, of two the one
-    /// that holds more, until those that are being closed hold this many bytes.
-    pub(super) fn evict_stalled(&self, excess: usize) {
-        if self.looked.load(Relaxed) == self.clock.now() {
+    /// that holds more, until those that are being closed hold this many bytes; after
+    /// them those of a peer that holds more than all others, for the sake of another.
+    pub(super) fn evict(&self, excess: usize, requester: &Liveness) {
+        if !requester.may_evict() {
             return;
         }
         let known = match self.known.try_lock() {
@@ -108,7 +100,6 @@ impl Roster {
             // Another task is looking.
             Err(TryLockError::WouldBlock) => return,
         };
-        let now = self.clock.now();
         let mut freed = 0_usize;
         let mut stalled = Vec::new();
         for known in known.values() {
@@ -122,17 +113,21 @@ impl Roster {
             }
         }
         stalled.sort_unstable_by_key(|(seconds, held, number, _)| (*seconds, *held, *number));
+        let stalled = stalled.into_iter().map(|(_, Reverse(held), _, known)| (held, known));
+        let greediest = iter::once_with(|| greediest(known.values(), requester)).flatten();
         let mut closed = 0_u32;
-        for (_, Reverse(held), _, known) in stalled {
+        for (held, known) in stalled.chain(greediest) {
             if freed >= excess {
                 break;
             }
-            self.evict(known);
-            freed += held;
-            closed += 1;
+            if !known.liveness.is_closed_at_once() {
+                self.close(known);
+                freed += held;
+                closed += 1;
+            }
         }
         if freed < excess {
-            self.looked.store(now, Relaxed);
+            requester.has_evicted_too_little();
         }
         if closed > 0
             && let Allowed::Yes(before) = self.evictions.ask(1)
@@ -146,7 +141,7 @@ impl Roster {
         }
     }
 
-    fn evict(&self, known: &Known) {
+    fn close(&self, known: &Known) {
         self.tally.evicted();
         known.liveness.close_at_once();
     }
@@ -155,6 +150,31 @@ impl Roster {
         // Nothing that panics is done while it is held.
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Returns the connections of a peer that holds more than all others together, those
+/// that hold most first; none if it is the requester's.
+fn greediest<'a>(
+    known: impl Iterator<Item = &'a Known> + Clone,
+    requester: &Liveness,
+) -> Vec<(usize, &'a Known)> {
+    let mut peers = HashMap::<Peer, usize>::new();
+    for known in known.clone() {
+        *peers.entry(known.peer).or_default() += known.liveness.reserved();
+    }
+    let total: usize = peers.values().sum();
+    let own = known.clone().find(|known| std::ptr::eq(&*known.liveness, requester));
+    let is_greedy = |peer: Peer| {
+        own.is_some_and(|own| own.peer != peer)
+            && peers.get(&peer).is_some_and(|held| *held > total / 2)
+    };
+    let mut greedy: Vec<_> = known
+        .filter(|known| is_greedy(known.peer))
+        .map(|known| (known.liveness.reserved(), known))
+        .filter(|(held, _)| *held > 0)
+        .collect();
+    greedy.sort_unstable_by_key(|(held, known)| (Reverse(*held), known.number));
+    greedy
 }
 
 #[cfg(test)]
@@ -174,16 +194,47 @@ mod tests {
         assert_ne!(peer("2001:db8:1:2::1"), peer("2001:db8:1:3::1"));
     }
 
-    /// A connection that holds this many bytes from now on.
-    async fn holding(roster: &Roster, number: u64, bytes: usize) -> (Arc<Liveness>, Sending) {
+    /// A connection of a peer that holds this many bytes from now on.
+    async fn held_by(
+        roster: &Roster,
+        peer: u8,
+        number: u64,
+        bytes: usize,
+    ) -> (Arc<Liveness>, Sending) {
         let liveness = Arc::new(Liveness::new(roster.clock().clone()));
         let sending = Sending::new(&liveness, bytes);
-        let peer = Peer::from(IpAddr::from([127, 0, 0, 1]));
+        let peer = Peer::from(IpAddr::from([127, 0, 0, peer]));
         let task = tokio::spawn(async {});
         let known = Known { liveness: Arc::clone(&liveness), peer, number };
         roster.insert(task.id(), known);
         task.await.unwrap();
         (liveness, sending)
+    }
+
+    async fn holding(roster: &Roster, number: u64, bytes: usize) -> (Arc<Liveness>, Sending) {
+        held_by(roster, 1, number, bytes).await
+    }
+
+    #[tokio::test]
+    async fn a_peer_that_holds_most_makes_room_for_others() {
+        let roster = Roster::new(ConnectionTally::default());
+        let (small, _held) = held_by(&roster, 1, 1, 10).await;
+        let (large, _held) = held_by(&roster, 1, 2, 30).await;
+        let (other, _held) = held_by(&roster, 2, 3, 35).await;
+        let closed = || [&small, &large, &other].map(|liveness| liveness.is_closed_at_once());
+        // All of them are healthy. Not for its own sake, nor for that of nobody.
+        roster.evict(1, &large);
+        roster.evict(1, &Liveness::new(roster.clock().clone()));
+        assert_eq!(closed(), [false; 3]);
+        roster.evict(1, &other);
+        assert_eq!(closed(), [false, true, false]);
+        roster.clock().tick();
+        roster.evict(1_000, &other);
+        assert_eq!(closed(), [true, true, false]);
+        // It holds more than all others now.
+        roster.clock().tick();
+        roster.evict(1_000, &other);
+        assert!(!other.is_closed_at_once());
     }
 
     #[tokio::test]
@@ -202,19 +253,20 @@ mod tests {
         let closed = || {
             [&oldest, &small, &large, &healthy, &new].map(|liveness| liveness.is_closed_at_once())
         };
-        roster.evict_stalled(5);
+        let requester = Liveness::new(roster.clock().clone());
+        roster.evict(5, &requester);
         assert_eq!(closed(), [true, false, false, false, false]);
         // What is being closed counts as released.
-        roster.evict_stalled(10);
+        roster.evict(10, &requester);
         assert_eq!(closed(), [true, false, false, false, false]);
-        roster.evict_stalled(40);
+        roster.evict(40, &requester);
         assert_eq!(closed(), [true, false, true, false, false]);
-        roster.evict_stalled(10_000);
+        roster.evict(10_000, &requester);
         assert_eq!(closed(), [true, true, true, false, false]);
         assert_eq!(tally.status().evicted, 3);
         seconds(3);
         taking.goes_on(40);
-        roster.evict_stalled(10_000);
+        roster.evict(10_000, &requester);
         assert_eq!(closed(), [true, true, true, false, true]);
     }
 }

@@ -71,7 +71,7 @@ impl SendAdmission {
         let ceiling = self.ceiling(liveness.is_proven() || liveness.is_unused());
         let reservation = self.budget.reserve(STREAM + size, ceiling);
         if reservation.is_none() {
-            self.evict(STREAM + size, ceiling);
+            self.evict(liveness, STREAM + size, ceiling);
             self.log_refusal(STREAM + size);
         }
         reservation.map(|reservation| liveness.begins_one(reservation, STREAM + size))
@@ -117,7 +117,7 @@ impl SendAdmission {
             if let Some(held) = self.try_admit(liveness, request, body) {
                 return Some(held);
             }
-            self.evict(size, self.ceiling_of_body(liveness, size));
+            self.evict(liveness, size, self.ceiling_of_body(liveness, size));
             let is_over = clock.now().saturating_sub(start) > WAIT || Instant::now() >= deadline;
             if turn.is_none() || is_over {
                 self.log_refusal(size);
@@ -139,10 +139,10 @@ impl SendAdmission {
         self.ceiling(liveness.is_proven() || bytes <= SHARED_FROM && !liveness.is_sending())
     }
 
-    fn evict(&self, bytes: usize, ceiling: usize) {
+    fn evict(&self, requester: &Liveness, bytes: usize, ceiling: usize) {
         let wanted = self.budget.used().saturating_add(bytes);
         if bytes <= ceiling {
-            self.roster.evict_stalled(wanted.saturating_sub(ceiling));
+            self.roster.evict(wanted.saturating_sub(ceiling), requester);
         }
     }
 

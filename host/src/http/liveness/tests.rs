@@ -84,6 +84,27 @@ fn a_client_that_takes_nothing_is_stalled_and_can_make_room() {
     assert_eq!((liveness.held(), liveness.idleness()), (0, Some((false, 0))));
 }
 
+/// A body that comes does not keep the requests whose bodies do not.
+#[test]
+fn who_sends_little_of_many_bodies_is_stalled() {
+    let clock = Clock::default();
+    let liveness = Arc::new(Liveness::new(clock.clone()));
+    let budget = Arc::new(SendBudget::default());
+    let handled = [(); 99]
+        .map(|()| liveness.begins_one(budget.reserve(70 << 10, usize::MAX).unwrap(), 70 << 10));
+    let bodies = [(); 99].map(|()| liveness.waits_for_body());
+    let _answered = begin(&liveness);
+    for _ in 0..=STALLED {
+        clock.tick();
+        bodies[0].goes_on(BODY_PROGRESS);
+        drop((begin(&liveness), liveness.waits_for_body()));
+    }
+    assert_eq!(liveness.evictable(), Some(STALLED));
+    bodies[0].goes_on(liveness.reserved() / PROGRESS);
+    assert_eq!(liveness.evictable(), None);
+    drop((bodies, handled));
+}
+
 /// Small responses that are taken do not keep large ones.
 #[test]
 fn who_takes_little_of_what_is_held_is_stalled() {
