@@ -163,7 +163,7 @@ fn greediest<'a>(
         *peers.entry(known.peer).or_default() += known.liveness.reserved();
     }
     let total: usize = peers.values().sum();
-    let own = known.clone().find(|known| std::ptr::eq(&*known.liveness, requester));
+    let own = known.clone().find(|known| std::ptr::eq(Arc::as_ptr(&known.liveness), requester));
     let is_greedy = |peer: Peer| {
         own.is_some_and(|own| own.peer != peer)
             && peers.get(&peer).is_some_and(|held| *held > total / 2)
