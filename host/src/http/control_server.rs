@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
-use hyper::body::{Body, Incoming};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Incoming;
 use hyper::header::{ALLOW, CONNECTION, CONTENT_TYPE, HeaderValue, X_CONTENT_TYPE_OPTIONS};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -170,18 +170,13 @@ impl Control {
     async fn component(&self, mount: &Mount, request: Request<Incoming>) -> Result<Bytes, Refused> {
         let size = mount.swap_limits().size;
         let limit = usize::try_from(size.as_u64()).unwrap_or(usize::MAX);
-        let too_large = || {
-            let message =
-                format!("the component is larger than {size}; raise swap.size where that is right");
-            Err(Refused(StatusCode::PAYLOAD_TOO_LARGE, message))
-        };
-        if request.body().size_hint().lower() > size.as_u64() {
-            return too_large();
-        }
         let body = Limited::new(request.into_body(), limit).collect();
         match timeout(BODY, body).await {
             Ok(Ok(body)) => Ok(body.to_bytes()),
-            Ok(Err(error)) if error.is::<LengthLimitError>() => too_large(),
+            Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => Err(Refused(
+                StatusCode::PAYLOAD_TOO_LARGE,
+                format!("the component is larger than {size}; raise swap.size where that is right"),
+            )),
             Ok(Err(error)) => {
                 let message = format!("the component did not come whole: {error}; send it again");
                 Err(Refused(StatusCode::BAD_REQUEST, message))
