@@ -517,7 +517,9 @@ async fn a_look_that_takes_too_long_is_given_up_and_one_goes_on_at_a_time() {
 async fn a_module_that_takes_too_long_to_compile_is_given_up() {
     let module = Module::embedded(&engine(&Limits::default())).unwrap();
     let limits = SwapLimits { time: Duration::from_millis(5), ..SwapLimits::default() };
+    let mut attempts = 0..100;
     let (server, report) = loop {
+        attempts.next().expect("one of a hundred is at the step compile");
         let mount = Mount::api(module.clone()).with_swap_limits(limits.clone());
         let server = TestServer::of_registry(Registry::new(mount)).await;
         let report = server.swap_as(candidate(component::noted(DEFAULT_MODULE, "new"))).await;

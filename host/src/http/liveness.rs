@@ -81,7 +81,7 @@ const STALLED: u32 = 2;
 /// Progress is to take one byte of so many that are held for the client, or to send one
 /// of so many that its requests take. A connection that takes a small response now and
 /// then, or sends a little of a body, cannot hold the memory of many others.
-const PROGRESS: usize = 32;
+const PROGRESS_SHARE: usize = 32;
 
 /// The bodies of requests make progress with no fewer bytes than this.
 const BODY_PROGRESS: usize = 1 << 10;
@@ -450,7 +450,7 @@ impl AwaitedBody {
     /// So many bytes of it came.
     pub(super) fn goes_on(&self, bytes: usize) {
         let Liveness { clock, body_since, body_bytes, .. } = &*self.0;
-        let needed = BODY_PROGRESS.max(self.0.reserved() / PROGRESS);
+        let needed = BODY_PROGRESS.max(self.0.reserved() / PROGRESS_SHARE);
         // Of HTTP/2, several can add to it at a time: one of them makes the progress.
         if body_bytes.fetch_add(bytes, Relaxed).saturating_add(bytes) >= needed {
             body_bytes.store(0, Relaxed);
@@ -487,7 +487,7 @@ impl Sending {
         let Liveness { clock, untaken_since, held, taken, progress_at, .. } = &*self.liveness;
         untaken_since.store(clock.now(), Relaxed);
         let sum = taken.fetch_add(bytes, Relaxed).saturating_add(bytes);
-        if sum.saturating_mul(PROGRESS) >= held.load(Relaxed) {
+        if sum.saturating_mul(PROGRESS_SHARE) >= held.load(Relaxed) {
             taken.store(0, Relaxed);
             progress_at.store(clock.now(), Relaxed);
         }

@@ -135,7 +135,7 @@ impl Roster {
             warn!(
                 closed,
                 before,
-                "connections evicted: {} wait for clients that do not take them; the longest-stalled are closed (http.unsent)",
+                "connections evicted: {} wait for clients; the longest-stalled are closed, or those of an address that holds more than all others (http.unsent)",
                 ByteSize::b(self.tally.status().unsent)
             );
         }

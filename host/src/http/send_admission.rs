@@ -2,9 +2,9 @@
 //! yet stays within `http.unsent`.
 //!
 //! If a response does not fit, the connections that are stalled are closed, the
-//! longest-stalled first, and the response waits until enough is released. If
-//! nothing is released in time, it is refused; a client that takes its responses
-//! never loses its connection.
+//! longest-stalled first, then those of an address that holds more than all others
+//! together, unless the response is for that address itself. The response waits until
+//! enough is released. If nothing is released in time, it is refused.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -48,20 +48,29 @@ pub(crate) fn measure(report: &mut Report, runtime: &Runtime) {
             thread::sleep(Duration::from_millis(100));
             let mut watched = watch(address, "/version");
             let count = resetting.join().unwrap();
-            let (quiet, watched) = (p99(&mut quiet), p99(&mut watched));
-            let more = (watched.as_secs_f64() - quiet.as_secs_f64()) * 1e3;
             let rate = f64::from(u32::try_from(count).unwrap_or(u32::MAX)) / TIME.as_secs_f64();
-            let name = format!(
-                "p99 of /version, in most parts of a second, while {rate:.0} requests a second for {target}N are cancelled by {version}; ms more than quiet"
-            );
-            report.add(name, (micros(watched), micros(quiet)), more, Target::AtMost(5.0));
+            // The parts first: the quantile of the whole sorts all times.
+            for (what, p99) in [("median of the p99 of parts", p99_of_parts as P99), ("p99", p99)] {
+                let (quiet, watched) = (p99(&mut quiet), p99(&mut watched));
+                let more = (watched.as_secs_f64() - quiet.as_secs_f64()) * 1e3;
+                let name = format!(
+                    "{what} of /version while {rate:.0} requests a second for {target}N are cancelled by {version}; ms more than quiet"
+                );
+                report.add(name, (micros(watched), micros(quiet)), more, Target::AtMost(5.0));
+            }
         }
     }
 }
 
+type P99 = fn(&mut [Duration]) -> Duration;
+
+fn p99(times: &mut [Duration]) -> Duration {
+    quantile(times, 0.99)
+}
+
 /// The median of the p99 of parts of a quarter of a second: what takes processors from
 /// this machine for a moment is in few of them.
-fn p99(times: &mut [Duration]) -> Duration {
+fn p99_of_parts(times: &mut [Duration]) -> Duration {
     let mut parts: Vec<_> = times.chunks_mut(200).map(|part| quantile(part, 0.99)).collect();
     quantile(&mut parts, 0.5)
 }

@@ -1,4 +1,4 @@
-use super::{BODY_PROGRESS, Clock, Closing, Handling, Liveness, PROGRESS, STALLED, Sending};
+use super::{BODY_PROGRESS, Clock, Closing, Handling, Liveness, PROGRESS_SHARE, STALLED, Sending};
 use crate::http::send_budget::SendBudget;
 use futures_util::task::noop_waker_ref;
 use std::sync::Arc;
@@ -100,7 +100,7 @@ fn who_sends_little_of_many_bodies_is_stalled() {
         drop((begin(&liveness), liveness.waits_for_body()));
     }
     assert_eq!(liveness.evictable(), Some(STALLED));
-    bodies[0].goes_on(liveness.reserved() / PROGRESS);
+    bodies[0].goes_on(liveness.reserved() / PROGRESS_SHARE);
     assert_eq!(liveness.evictable(), None);
     drop((bodies, handled));
 }
@@ -110,7 +110,7 @@ fn who_sends_little_of_many_bodies_is_stalled() {
 fn who_takes_little_of_what_is_held_is_stalled() {
     let clock = Clock::default();
     let liveness = Arc::new(Liveness::new(clock.clone()));
-    let _untaken = send(begin(&liveness), 99 * PROGRESS);
+    let _untaken = send(begin(&liveness), 99 * PROGRESS_SHARE);
     for _ in 0..=STALLED {
         clock.tick();
         let small = send(begin(&liveness), 10);
