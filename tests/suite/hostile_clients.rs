@@ -20,7 +20,7 @@ use relayer_rest_tests::server::{TestServer, engine};
 use relayer_rest_tests::watcher::Watcher;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
@@ -549,6 +549,53 @@ async fn who_takes_a_little_does_not_keep_the_memory_of_others() {
     };
     timeout(SOON, until_evicted).await.expect("those that take little are closed");
     assert_eq!(honest.get("/honest").await.status, 200);
+}
+
+/// Connections of one address that take their responses in time, and hold more than all
+/// others together: they make room for another address.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_address_that_holds_most_makes_room_for_others() {
+    const BODY: u32 = 256 << 10;
+    let server = server_of_bodies(BODY as usize, patient(ByteSize::mib(8))).await;
+    let mut greedy = JoinSet::new();
+    for number in 0..4 {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind("127.0.0.2:0".parse().unwrap()).unwrap();
+        let mut stream = socket.connect(server.address).await.unwrap();
+        greedy.spawn(async move {
+            // The streams have room for their bodies, and the connection for one of them
+            // at a time.
+            let window = [&[0, 4][..], &BODY.to_be_bytes()].concat();
+            let mut bytes =
+                [http2::PREFACE, &http2::frame(http2::SETTINGS, 0, 0, &window)].concat();
+            let more = http2::frame(http2::WINDOW_UPDATE, 0, 0, &BODY.to_be_bytes());
+            for next in 0_u32.. {
+                let headers = http2::request("GET", &format!("/{number}/{next}"));
+                bytes.extend(http2::frame(http2::HEADERS, http2::WHOLE, 2 * next + 1, &headers));
+                if next < 12 {
+                    continue;
+                }
+                bytes.extend(&more);
+                if stream.write_all(&bytes).await.is_err() {
+                    break;
+                }
+                bytes.clear();
+                sleep(Duration::from_millis(100)).await;
+                while stream.try_read(&mut [0; 64 << 10]).is_ok_and(|read| read > 0) {}
+            }
+        });
+    }
+    let full = async {
+        while server.connections.status().unsent < 7 << 20 {
+            sleep(Duration::from_millis(1)).await;
+        }
+    };
+    timeout(SOON, full).await.expect("they fill the memory");
+    let mut honest = server.connect().await;
+    for number in 0..20 {
+        assert_eq!(honest.get(&format!("/honest/{number}")).await.status, 200, "{number}");
+    }
+    assert!(server.connections.status().evicted > 0);
 }
 
 /// A request with many headers is large as long as it is handled.
