@@ -6,9 +6,10 @@ use std::time::Duration;
 use bytesize::ByteSize;
 use relayer_rest_host::module::{Engine, Limits, Module};
 use relayer_rest_host::registry::{Mount, Registry};
+use relayer_rest_host::state::{StatePublisher, sample};
 use relayer_rest_tests::client::Answer;
 use relayer_rest_tests::component;
-use relayer_rest_tests::server::{TestServer, engine};
+use relayer_rest_tests::server::{TestServer, engine, request};
 use tokio::task::JoinHandle;
 
 const INTERNAL: &str =
@@ -25,6 +26,23 @@ async fn a_module_that_traps_is_an_internal_error() {
     let answer = answer_of(&component::of_handler("unreachable"), &Limits::default()).await;
     answer.check_error(500, "Internal", INTERNAL);
     assert_eq!(answer.header("x-request-id").len(), 24);
+}
+
+/// The host clears all of an instance's memory after each request
+/// (`docs/decisions/008-reset.md`).
+#[tokio::test]
+async fn small_answers_of_the_api_take_two_pages_of_memory() {
+    let publisher = StatePublisher::new();
+    sample(&publisher);
+    let module = Module::embedded(&engine(&Limits::default())).unwrap();
+    for path in ["/version", "/chains", "/state"] {
+        let asked = request("GET", path, &[]);
+        let place = module.place().await.unwrap();
+        let answer = place.handle(asked, publisher.reader().snapshot()).await.unwrap();
+        assert_eq!(answer.response.status(), 200, "{path}");
+        // With a table, which is small.
+        assert_eq!(answer.memory / (64 << 10), 2, "{path}: {} bytes", answer.memory);
+    }
 }
 
 #[tokio::test]

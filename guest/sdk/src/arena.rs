@@ -12,9 +12,10 @@ use core::cell::Cell;
 use core::mem::MaybeUninit;
 use core::ptr;
 
-/// Enough for all answers but the state of some hundred workers, in bytes. The
-/// host looks through all of it after each request.
-const ARENA: usize = 96 << 10;
+/// Enough for all answers but the state of some hundred workers, in bytes. With a stack
+/// of 32 KiB and its data, a module has two pages; the host clears them after each
+/// request.
+const ARENA: usize = 64 << 10;
 
 /// A page of WebAssembly's memory, in bytes.
 const PAGE: usize = 64 << 10;

@@ -32,11 +32,10 @@ pub(super) const CORE_INSTANCES: u32 = 64;
 const TABLES: u32 = 16;
 const MEMORIES: u32 = 3;
 
-/// What of an instance's memory stays with the process for the next one, in
-/// bytes: what the state of 700 workers touches. More makes larger answers faster,
-/// and all others slower: it is cleared after each request, touched or not, because
-/// kernels report each page of it as written (`docs/decisions/001-wasmtime-release.md`).
-/// Less, and each request gives pages back and faults them in again.
+/// How much of an instance's memory is cleared in place for the next one, in bytes: what
+/// the state of 700 workers touches. What a memory has beyond that is unmapped, and
+/// faulted in again by the next instance that needs it. The whole is cleared, touched or
+/// not (`docs/decisions/008-reset.md`), so a module with a small memory is a fast one.
 const MEMORY_KEPT: usize = 320 << 10;
 
 /// What was used before is used again before anything new is touched: stacks
@@ -300,7 +299,8 @@ fn pool(limits: &Limits) -> PoolingAllocationConfig {
         .linear_memory_keep_resident(MEMORY_KEPT)
         .table_keep_resident(MEMORY_KEPT)
         .max_unused_warm_slots(WARM_SLOTS)
-        .pagemap_scan(Enabled::Auto);
+        // Kernels report pages as written that nothing touched.
+        .pagemap_scan(Enabled::No);
     pool
 }
 
