@@ -21,7 +21,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use http::uri::PathAndQuery;
 use http::{HeaderMap, Method};
 use serde::{Deserialize, Serialize};
-use tracing::{Span, error};
+use tracing::{Span, error, warn};
 use wasm_encoder::{
     BlockType, CodeSection, ExportKind, ExportSection, Function, FunctionSection, RefType,
     TableSection, TableType, TypeSection, ValType,
@@ -214,6 +214,10 @@ impl Module {
             stores.push(store);
             images.push(image);
         }
+        warn!(
+            module = self.label().to_str().unwrap_or_default(),
+            "isolation is not checked: three instances began with different data; either the module begins with random data, or a slot has data of an earlier request"
+        );
         Err(Undecided)
     }
 
