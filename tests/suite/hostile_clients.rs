@@ -581,7 +581,7 @@ async fn an_address_that_holds_most_makes_room_for_others() {
                 }
                 bytes.clear();
                 sleep(Duration::from_millis(100)).await;
-                while stream.try_read(&mut [0; 64 << 10]).is_ok_and(|read| read > 0) {}
+                while stream.try_read(&mut [0; 16 << 10]).is_ok_and(|read| read > 0) {}
             }
         });
     }
