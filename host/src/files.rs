@@ -1,8 +1,11 @@
 //! Reading files of bounded size.
 
-use std::fs::{self, File};
+use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
+
+use rustix::fs::OFlags;
 
 /// Settings and relayers' configuration files are no larger, in bytes. A chain
 /// takes less than 2 KiB there; reading TOML takes many times a file's size.
@@ -11,16 +14,24 @@ pub(crate) const MOST_TEXT: u64 = 4 << 20;
 /// The content of a file that is no larger than this, in bytes. What is no
 /// file, such as a device or a pipe, may have no end, and is not read.
 pub(crate) fn read(file: &Path, limit: u64) -> io::Result<Vec<u8>> {
-    if !fs::metadata(file)?.is_file() {
+    // A pipe that takes the place of the file would block the thread until it has a
+    // writer.
+    let flags = i32::try_from(OFlags::NONBLOCK.bits()).map_err(io::Error::other)?;
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(file)?;
+    if !file.metadata()?.is_file() {
         return Err(io::Error::other("it is not a regular file"));
     }
-    read_any(file, limit)
+    read_up_to(file, limit)
 }
 
 /// The same of what need not be a file: settings may come from a pipe.
 pub(crate) fn read_any(file: &Path, limit: u64) -> io::Result<Vec<u8>> {
+    read_up_to(File::open(file)?, limit)
+}
+
+fn read_up_to(file: File, limit: u64) -> io::Result<Vec<u8>> {
     let mut content = Vec::new();
-    File::open(file)?.take(limit.saturating_add(1)).read_to_end(&mut content)?;
+    file.take(limit.saturating_add(1)).read_to_end(&mut content)?;
     if content.len() as u64 > limit {
         let message = format!("it is larger than {}", bytesize::ByteSize::b(limit));
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, message));
@@ -31,8 +42,12 @@ pub(crate) fn read_any(file: &Path, limit: u64) -> io::Result<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::{read, read_any};
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
     use std::io::ErrorKind;
     use std::path::Path;
+    use std::sync::mpsc::{self, TryRecvError};
+    use std::thread;
+    use std::time::{Duration, Instant};
 
     #[test]
     fn a_file_is_read_up_to_a_limit() {
@@ -40,6 +55,37 @@ mod tests {
         std::fs::write(file.path(), [7; 10]).unwrap();
         assert_eq!(read(file.path(), 10).unwrap(), [7; 10]);
         assert_eq!(read(file.path(), 9).unwrap_err().kind(), ErrorKind::FileTooLarge);
+    }
+
+    #[test]
+    fn a_pipe_that_takes_the_place_of_a_file_does_not_block() {
+        let folder = tempfile::tempdir().unwrap();
+        let [file, pipe, target] = ["file", "pipe", "target"].map(|name| folder.path().join(name));
+        std::fs::write(&file, "content").unwrap();
+        mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        std::fs::hard_link(&file, &target).unwrap();
+        let (done, is_done) = mpsc::channel();
+        let path = target.clone();
+        thread::spawn(move || {
+            for _ in 0..20_000 {
+                match read(&path, 10) {
+                    Ok(content) => assert_eq!(content, b"content"),
+                    Err(error) => assert_eq!(error.to_string(), "it is not a regular file"),
+                }
+            }
+            done.send(()).unwrap();
+        });
+        let next = folder.path().join("next");
+        let until = Instant::now() + Duration::from_secs(60);
+        for source in [&pipe, &file].into_iter().cycle() {
+            std::fs::hard_link(source, &next).unwrap();
+            std::fs::rename(&next, &target).unwrap();
+            match is_done.try_recv() {
+                Ok(()) => break,
+                Err(error) => assert_eq!(error, TryRecvError::Empty),
+            }
+            assert!(Instant::now() < until, "reading blocks");
+        }
     }
 
     #[test]
