@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::thread;
+use std::thread::{self, available_parallelism};
 use std::time::Duration;
 
 use clap::Args;
@@ -121,7 +121,12 @@ impl ServeError {
 }
 
 pub(super) fn run(args: &ServeArgs) -> Result<Ran, Failure> {
-    let runtime = tokio::runtime::Runtime::new().map_err(ServeError::Start)?;
+    // The builder's default is an environment variable, which may be invalid.
+    let runtime = Builder::new_multi_thread()
+        .worker_threads(available_parallelism().map_or(1, Into::into))
+        .enable_all()
+        .build()
+        .map_err(ServeError::Start)?;
     let served = runtime.block_on(serve(args));
     // What is left is nobody's: no answer is waited for any more.
     runtime.shutdown_background();
