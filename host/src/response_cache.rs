@@ -27,7 +27,7 @@ use tracing::{Instrument, Span};
 use crate::answer::Answer;
 use crate::module::{CallError, Module, ModuleRequest};
 use crate::state::{Generation, Snapshot, StateReader};
-use entries::Entries;
+use entries::{Entries, Miss};
 pub use flights::Outcome;
 use flights::{Flights, Landed};
 pub use key::Question;
@@ -95,7 +95,8 @@ impl ResponseCache {
             let found = memory.entries.find(module.digest(), question, &state.peek());
             let key = match found {
                 Ok(answer) => return Ok(answer),
-                Err(key) => key,
+                Err(Miss::Shared(key)) => key,
+                Err(Miss::Pass) => break,
             };
             let (flight, is_ours) = memory.flights.join(&key, || {
                 let run = run(Arc::clone(memory), module.clone(), request.clone(), state.clone());

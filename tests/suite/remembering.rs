@@ -58,6 +58,25 @@ async fn those_who_ask_the_same_at_once_share_a_run() {
     }
 }
 
+/// A response that depends on more headers than the cache tells requests apart by.
+#[tokio::test]
+async fn requests_whose_responses_are_not_cached_do_not_wait_for_each_other() {
+    let component = component::that_reads_headers(17);
+    let limits = Limits { concurrency: 2, ..one_run() };
+    let server = TestServer::of_component(&component, &limits).await;
+    let mut client = server.connect().await;
+    assert_eq!(client.get("/").await.status, 204);
+    let mut other = server.connect().await;
+    let slow = tokio::spawn(async move { other.ask_with("GET", "/", &[("x-10", "1")]).await });
+    while server.registry.at("/").unwrap().status().module.runs < 2 {
+        tokio::task::yield_now().await;
+    }
+    let answer = tokio::time::timeout(Duration::from_secs(30), client.get("/")).await;
+    assert_eq!(answer.expect("it does not wait for the other").status, 204);
+    assert!(!slow.is_finished());
+    slow.abort();
+}
+
 #[tokio::test]
 async fn those_who_share_a_run_share_its_error() {
     let limits = Limits { time: Duration::from_millis(200), ..one_run() };

@@ -34,6 +34,16 @@ enum Entry {
     /// The answer depends on these inputs: it stands under the question with the
     /// values that the request has for them.
     Varies(Arc<Inputs>),
+    /// The responses are not cached, because of all that they depend on: requests do
+    /// not wait for the runs of others.
+    Pass,
+}
+
+/// Why no cached response is returned.
+pub(super) enum Miss {
+    /// Requests under this key can share a run.
+    Shared(Key),
+    Pass,
 }
 
 #[derive(Clone)]
@@ -44,6 +54,7 @@ impl Weighter<Key, Entry> for Size {
         let entry = match entry {
             Entry::Answer(answer) => answer.size(),
             Entry::Varies(inputs) => inputs.size(),
+            Entry::Pass => 0,
         };
         (OVERHEAD + key.size() + entry) as u64
     }
@@ -71,7 +82,7 @@ impl Entries {
         module: Digest,
         question: Question<'_>,
         snapshot: &Snapshot,
-    ) -> Result<Arc<Answer>, Key> {
+    ) -> Result<Arc<Answer>, Miss> {
         let key = KeyRef::new(module, question);
         let current = |entry| match entry {
             Some(Entry::Answer(answer))
@@ -86,24 +97,27 @@ impl Entries {
             Some(Entry::Varies(inputs)) => {
                 let values = inputs.encode(question);
                 let key = key.with(&values);
-                current(self.0.get(&key)).ok_or_else(|| key.key())
+                current(self.0.get(&key)).ok_or_else(|| Miss::Shared(key.key()))
             }
-            entry => current(entry).ok_or_else(|| key.key()),
+            Some(Entry::Pass) => Err(Miss::Pass),
+            entry => current(entry).ok_or_else(|| Miss::Shared(key.key())),
         }
     }
 
     /// Remembers an answer in place of any before.
     pub(super) fn insert(&self, module: Digest, question: Question<'_>, answer: &Arc<Answer>) {
-        if !answer.reads().are_complete() {
-            return;
-        }
         let key = KeyRef::new(module, question);
-        let known = match self.0.peek(&key) {
-            Some(Entry::Varies(inputs)) => inputs,
+        let before = self.0.peek(&key);
+        let known = match &before {
+            Some(Entry::Varies(inputs)) => Arc::clone(inputs),
             _ => Arc::default(),
         };
         let inputs = known.and(answer.reads());
-        if inputs.header_count() > MOST_HEADERS {
+        if !answer.reads().are_complete() || inputs.header_count() > MOST_HEADERS {
+            // Other requests may have responses that can be cached.
+            if before.is_none() {
+                self.0.insert(key.key(), Entry::Pass);
+            }
             return;
         }
         let entry = Entry::Answer(Arc::clone(answer));
@@ -140,7 +154,7 @@ impl Entries {
     pub(super) fn release_unused(&self) {
         self.0.retain(|_, entry| match entry {
             Entry::Answer(answer) => answer.asked() > 1,
-            Entry::Varies(_) => true,
+            Entry::Varies(_) | Entry::Pass => true,
         });
     }
 
