@@ -276,6 +276,32 @@ pub fn that_traps_at_a_header(count: u32) -> Vec<u8> {
     )
 }
 
+/// A component that reads so many headers, `x-10` and on, at most 90, does not come to an
+/// end if the request has the first one, and answers 204 otherwise.
+#[must_use]
+pub fn that_reads_headers(count: u32) -> Vec<u8> {
+    assert!(count <= 90);
+    let names: String = (10..10 + count).map(|number| format!("x-{number}")).collect();
+    calling(
+        &format!(
+            r#"(import "relayer:rest/request@0.1.0" "header" (func $header (param i32 i32 i32)))
+               (data (i32.const 1024) "{names}")"#
+        ),
+        &format!(
+            "(local $name i32)
+             (local.set $name (i32.const {last}))
+             (loop $on
+                 (call $header (local.get $name) (i32.const 4) (i32.const 128))
+                 (local.set $name (i32.sub (local.get $name) (i32.const 4)))
+                 (br_if $on (i32.ge_u (local.get $name) (i32.const 1024))))
+             (if (i32.load (i32.const 132)) (then (loop br 0)))
+             (i32.store16 (i32.const 0) (i32.const 204))
+             i32.const 0",
+            last = 1024 + 4 * (count - 1)
+        ),
+    )
+}
+
 /// A component that imports a function of the contract, which takes so many
 /// numbers, and answers 204 without calling it.
 #[must_use]

@@ -7,13 +7,27 @@ use relayer_rest_host::module::{Failures, Limits, Module};
 use relayer_rest_host::registry::{FaultBudget, Mount, Registry};
 use relayer_rest_host::state::sample;
 use relayer_rest_tests::client::Client;
-use relayer_rest_tests::component::{self, hostile, parts};
+use relayer_rest_tests::component::{self, hostile, parts, sections};
 use relayer_rest_tests::server::{TestServer, engine};
 use relayer_rest_tests::watcher::Watcher;
 
 /// How often each module is asked, by how many clients.
 const ROUNDS: usize = 3;
 const CLIENTS: usize = 6;
+
+/// The engine copies the names of the functions in a backtrace at each trap.
+#[tokio::test]
+async fn a_module_whose_functions_have_huge_names_is_refused() {
+    let component = |length| sections::module(&sections::trap_below(&"n".repeat(length)), 1);
+    let load =
+        |length| Module::from_bytes(&engine(&Limits::default()), "names", &component(length));
+    assert!(load(100_000).is_ok());
+    let error = load(4 << 20).unwrap_err().to_string();
+    assert!(
+        error.contains("32.0 MiB of them for its function names (`wasm-tools strip` removes them)"),
+        "{error}"
+    );
+}
 
 /// A hostile module, how its requests end, and what they are counted as.
 struct Case {

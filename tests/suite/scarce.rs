@@ -51,7 +51,7 @@ async fn too_little_address_space_is_an_error_whose_advice_works() {
     let ended = run("/bin/sh", &limited(limit, &SERVE)).await;
     assert_eq!(ended.status, Some(2), "{ended:?}");
     let message = ended.stderr.lines().last().unwrap();
-    let expected = "64 instances of 64.0 MiB reserve 13.6 GiB of address space: lower limits.concurrency, limits.memory or limits.table, or raise the limit of the process (ulimit -v)";
+    let expected = "64 instances of 64.0 MiB reserve 13.6 GiB of address space: lower limits.concurrency, limits.memory or limits.table, or raise the limit of the process (ulimit -v, ulimit -d)";
     assert!(message.contains(expected), "{message}");
     let folder = TempDir::new().unwrap();
     for (name, settings) in [("concurrency", "concurrency = 8"), ("memory", "memory = \"4MiB\"")] {
@@ -60,6 +60,13 @@ async fn too_little_address_space_is_an_error_whose_advice_works() {
         let args = [&SERVE[..], &["--config", file.to_str().unwrap()]].concat();
         check_serves(serve("/bin/sh", &limited(limit, &args)).await).await;
     }
+}
+
+/// The library that runs tasks panics at a number of threads that it cannot have.
+#[tokio::test]
+async fn an_invalid_number_of_threads_in_the_environment_has_no_effect() {
+    let environment = "TOKIO_WORKER_THREADS=0 exec \"$0\" \"$@\"";
+    check_serves(serve("/bin/sh", &limited(environment, &SERVE)).await).await;
 }
 
 /// The image of a module's memory is a file, in memory.

@@ -33,13 +33,14 @@ const MAX_STEPS: u64 = 20_000;
 const MAX_DATA: u64 = 8 << 20;
 
 /// What the host keeps for an instance, by kind. The names are for messages.
-pub(super) const KINDS: [&str; 6] = [
+pub(super) const KINDS: [&str; 7] = [
     "core instances and memories",
     "imports",
     "functions and their exports",
     "globals, tags and tables",
     "passive segments",
     "component instances and canonical functions",
+    "function names (`wasm-tools strip` removes them)",
 ];
 
 /// An index into [`KINDS`].
@@ -51,6 +52,7 @@ pub(super) enum Kind {
     Globals,
     Segments,
     Component,
+    Backtrace,
 }
 
 /// What one instance of a component takes when it is created: an upper bound.

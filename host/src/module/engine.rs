@@ -1,5 +1,6 @@
 //! The compiler, and the pool that instances come from.
 
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use bytesize::ByteSize;
@@ -45,6 +46,9 @@ const WARM_SLOTS: u32 = 1;
 /// What the host's functions have of the stack beyond what the instance has, in
 /// bytes.
 const HOST_STACK: usize = 1 << 20;
+
+/// The frames of a backtrace: the function that trapped and some of its callers.
+pub(super) const BACKTRACE_FRAMES: usize = 4;
 
 /// What the pool reserves for an element of a table, in bytes.
 const TABLE_ELEMENT: u64 = 16;
@@ -99,7 +103,7 @@ pub enum EngineError {
     Limits(#[from] LimitError),
     /// This machine cannot run modules.
     #[error(
-        "cannot set up the module engine: {reason:#}; {concurrency} instances of {memory} reserve {address_space} of address space: lower limits.concurrency, limits.memory or limits.table, or raise the limit of the process (ulimit -v)"
+        "cannot set up the module engine: {reason:#}; {concurrency} instances of {memory} reserve {address_space} of address space: lower limits.concurrency, limits.memory or limits.table, or raise the limit of the process (ulimit -v, ulimit -d)"
     )]
     Setup {
         /// Why not.
@@ -242,6 +246,7 @@ fn running(limits: &Limits, reservation: Reservation) -> Config {
     let mut config = compiling(reservation);
     config
         .max_wasm_stack(bytes(limits.stack))
+        .wasm_backtrace_max_frames(NonZeroUsize::new(BACKTRACE_FRAMES))
         // Access to the memories of an instance that is verified.
         .coredump_on_trap(true)
         .async_stack_size(stack(limits))

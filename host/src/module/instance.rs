@@ -24,9 +24,7 @@ use super::wire;
 use crate::state::Snapshot;
 use crate::text::{cut, cut_at, one_line};
 
-/// The callers of a function that trapped which are told of, and the most that
-/// is told of a name, in characters.
-const MOST_CALLERS: usize = 3;
+/// The maximum length of a function's name in a message, in characters.
 const LONGEST_NAME: usize = 60;
 
 /// What may cross beyond the limits, so that what is a little too much can be
@@ -215,8 +213,7 @@ fn cause(error: &wasmtime::Error, call: &Call) -> String {
     let backtrace = error.downcast_ref::<WasmBacktrace>();
     let frames: Vec<_> = backtrace.iter().flat_map(|trace| trace.frames()).map(name).collect();
     if let [innermost, callers @ ..] = &frames[..] {
-        let callers =
-            callers.iter().take(MOST_CALLERS).map(|caller| format!(", called by {caller}"));
+        let callers = callers.iter().map(|caller| format!(", called by {caller}"));
         cause.push(format!("in {innermost}{}", callers.collect::<String>()));
     }
     cause.join("; ")

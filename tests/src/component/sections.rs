@@ -11,7 +11,7 @@ pub type Generator = fn(usize) -> Vec<u8>;
 pub type Fields = fn(usize) -> String;
 
 /// The kinds of entries that a core module can have.
-pub const FIELDS: [(&str, Fields); 22] = [
+pub const FIELDS: [(&str, Fields); 23] = [
     ("passive element segments", |n| "(elem func $f)".repeat(n)),
     ("empty passive element segments", |n| "(elem func)".repeat(n)),
     ("elements of a passive segment", |n| format!("(elem func {})", "$f ".repeat(n))),
@@ -45,6 +45,7 @@ pub const FIELDS: [(&str, Fields); 22] = [
     ("tags", |n| "(tag)".repeat(n)),
     ("pages of a memory", |n| format!("(memory {n})")),
     ("steps of a start function", |n| format!("(func $start {}) (start $start)", "nop ".repeat(n))),
+    ("letters of the names of functions that trap", |n| trap_below(&"n".repeat(10 * n))),
     ("instructions that trap", |n| format!("(func $trap {} unreachable)", "nop ".repeat(n))),
 ];
 
@@ -101,6 +102,16 @@ fn calling(count: usize) -> String {
 pub fn module(fields: &str, instances: usize) -> Vec<u8> {
     let instances = "(core instance (instantiate $m))".repeat(instances);
     with_parts(&format!("(core module $m (func $f) {fields}) {instances}"))
+}
+
+/// Functions with names of this kind, which call each other at the start. The last one
+/// traps.
+#[must_use]
+pub fn trap_below(name: &str) -> String {
+    let called = |function, callee| format!("(func ${name}{function} (call ${name}{callee}))");
+    let callers =
+        [("a", "b"), ("b", "c"), ("c", "d")].map(|(caller, callee)| called(caller, callee));
+    format!("{} (func ${name}d unreachable) (start ${name}a)", callers.concat())
 }
 
 /// A module that imports so many things, which another one exports. `{}` is for

@@ -2,11 +2,12 @@
 //! engine's own structures, rounded up; `tests/cost` measures that they suffice.
 
 use wasmparser::{
-    Data, DataKind, Element, ElementItems, ElementKind, FromReader, MemoryType, Payload,
-    SectionLimited, Table, TableInit,
+    CustomSectionReader, Data, DataKind, Element, ElementItems, ElementKind, FromReader,
+    KnownCustom, MemoryType, Name, Payload, SectionLimited, Table, TableInit,
 };
 
 use super::{ELEMENT_BYTES, InstanceCost, Kind};
+use crate::module::engine::BACKTRACE_FRAMES;
 
 /// An instance with its context and its entries in the store.
 const INSTANCE: u64 = 2048;
@@ -27,6 +28,9 @@ const SEGMENT: u64 = 128;
 const SEGMENT_STEPS: u64 = 4;
 const SEGMENT_ELEMENT: u64 = 16;
 const DATA_SEGMENT: u64 = 32;
+/// When an instance traps, the engine copies the name of each frame's function: for the
+/// message and for the core dump.
+const NAME_COPIES: u64 = 2 * BACKTRACE_FRAMES as u64;
 
 /// A core module while it is being read.
 #[derive(Debug, Default)]
@@ -35,6 +39,8 @@ pub(super) struct Module {
     functions: u64,
     /// How many functions can be referred to, at most.
     references: u64,
+    /// The longest name of a function, in bytes.
+    longest_name: u64,
 }
 
 impl Module {
@@ -90,6 +96,7 @@ impl Module {
                 each(section, |element| self.add_element(&element));
             }
             Payload::DataSection(section) => each(section, |data| self.add_data(&data)),
+            Payload::CustomSection(section) => self.add_names(&section),
             _ => {}
         }
     }
@@ -99,6 +106,7 @@ impl Module {
         let references = self.references.min(self.functions);
         self.cost.add_host(Kind::Functions, references, FUNCTION);
         self.cost.add_steps(references / 4);
+        self.cost.add_host(Kind::Backtrace, NAME_COPIES, self.longest_name);
         self.cost
     }
 
@@ -122,6 +130,18 @@ impl Module {
         self.cost.add_steps((range.end - range.start).saturating_sub(length));
         if matches!(data.kind, DataKind::Active { .. }) {
             self.cost.data = self.cost.data.saturating_add(length);
+        }
+    }
+
+    fn add_names(&mut self, section: &CustomSectionReader<'_>) {
+        let KnownCustom::Name(names) = section.as_known() else { return };
+        for subsection in names.into_iter().map_while(Result::ok) {
+            if let Name::Function(functions) = subsection {
+                let lengths = functions.into_iter().map_while(Result::ok);
+                self.longest_name = lengths
+                    .map(|function| function.name.len() as u64)
+                    .fold(self.longest_name, u64::max);
+            }
         }
     }
 
