@@ -281,7 +281,7 @@ pub fn that_traps_at_a_header(count: u32) -> Vec<u8> {
 #[must_use]
 pub fn that_reads_headers(count: u32) -> Vec<u8> {
     assert!(count <= 90);
-    let names: String = (10..10 + count).map(|number| format!("x-{number}")).collect();
+    let names = (10..10 + count).map(|number| format!("x-{number}")).collect::<Vec<_>>().concat();
     calling(
         &format!(
             r#"(import "relayer:rest/request@0.1.0" "header" (func $header (param i32 i32 i32)))
