@@ -105,8 +105,8 @@
 //! | a command | a file in `cli/` |
 
 mod admission;
-pub mod answer;
 mod backoff;
+pub mod cache;
 #[cfg(feature = "cli")]
 #[doc(hidden)]
 pub mod cli;
@@ -119,7 +119,7 @@ mod log_rate;
 pub mod module;
 mod priority;
 pub mod registry;
-pub mod response_cache;
+pub mod response;
 pub mod state;
 mod text;
 mod threads;

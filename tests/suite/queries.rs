@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use relayer_rest_host::cache::{RequestRef, ResponseCache};
 use relayer_rest_host::module::{Limits, Module};
-use relayer_rest_host::response_cache::{Question, ResponseCache};
 use relayer_rest_host::state::{StatePublisher, StateReader, sample};
 use relayer_rest_tests::component;
 use relayer_rest_tests::server::{TestServer, engine, request};
@@ -29,7 +29,8 @@ impl Cached {
 
     /// The status and the body; 0 if the module gives no answer.
     async fn get(&self, target: &str) -> (u16, String) {
-        let asked = self.cache.ask(&self.module, request("GET", target, &[]), &self.state).await;
+        let asked =
+            self.cache.get_or_run(&self.module, request("GET", target, &[]), &self.state).await;
         let Ok(answer) = asked else { return (0, String::new()) };
         let body = String::from_utf8(answer.plain().body.to_vec()).unwrap();
         (answer.status().as_u16(), body)
@@ -38,7 +39,7 @@ impl Cached {
     fn is_cached(&self, target: &str) -> bool {
         let request = request("GET", target, &[]);
         let snapshot = self.state.snapshot();
-        self.cache.find(&self.module, Question::from(&*request), &snapshot).is_some()
+        self.cache.find(&self.module, RequestRef::from(&*request), &snapshot).is_some()
     }
 }
 
@@ -63,9 +64,9 @@ async fn targets_that_differ_in_an_unread_query_share_one_run_and_one_entry() {
     }
     assert_eq!((cached.module.runs(), cached.cache.size()), (1, size));
     assert!(!cached.is_cached("/b?1"));
-    let asked = cached.cache.most_asked(&cached.module, 10);
+    let asked = cached.cache.hottest(&cached.module, 10);
     assert_eq!(asked.len(), 1);
-    assert_eq!(asked[0].question.target, "/a", "an unread query is not kept");
+    assert_eq!(asked[0].request.target, "/a", "an unread query is not kept");
 }
 
 #[tokio::test]
@@ -79,8 +80,8 @@ async fn a_query_that_is_read_has_a_run_and_an_entry_of_its_own() {
         }
     }
     assert_eq!(cached.module.runs(), targets.len() as u64);
-    let asked = cached.cache.most_asked(&cached.module, 10);
-    let mut kept: Vec<_> = asked.iter().map(|asked| asked.question.target.to_string()).collect();
+    let asked = cached.cache.hottest(&cached.module, 10);
+    let mut kept: Vec<_> = asked.iter().map(|asked| asked.request.target.to_string()).collect();
     kept.sort();
     assert_eq!(kept, ["/a", "/a?", "/a?1", "/a?2"]);
 }

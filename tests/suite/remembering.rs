@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use bytesize::ByteSize;
+use relayer_rest_host::cache::{RequestRef, ResponseCache};
 use relayer_rest_host::module::{Limits, Module};
-use relayer_rest_host::response_cache::{Question, ResponseCache};
 use relayer_rest_host::state::{RelayerState, StatePublisher, StateReader, sample};
 use relayer_rest_tests::client::Answer;
 use relayer_rest_tests::component;
@@ -96,7 +96,7 @@ async fn those_whose_headers_differ_do_not_share_an_error() {
     let asked = Asked::new(Some(&component::that_traps_at_a_header(50_000_000)), &limits);
     let ask = async |headers: &[(&str, &str)]| {
         let request = request("GET", "/", headers);
-        let answer = asked.cache.ask(&asked.module, request, &asked.state).await;
+        let answer = asked.cache.get_or_run(&asked.module, request, &asked.state).await;
         answer.map(|answer| answer.status().as_u16()).map_err(|error| error.to_string())
     };
     let mut hostile = Box::pin(ask(&[("x-mode", "1")]));
@@ -142,14 +142,15 @@ impl Asked {
     }
 
     async fn ask(&self, path: &str) -> u16 {
-        let asked = self.cache.ask(&self.module, request("GET", path, &[]), &self.state).await;
+        let asked =
+            self.cache.get_or_run(&self.module, request("GET", path, &[]), &self.state).await;
         asked.map_or(0, |answer| answer.status().as_u16())
     }
 
     fn remembers(&self, path: &str) -> bool {
         let request = request("GET", path, &[]);
         let snapshot = self.state.snapshot();
-        let question = Question::from(&*request);
+        let question = RequestRef::from(&*request);
         self.cache.find(&self.module, question, &snapshot).is_some()
     }
 }
@@ -219,7 +220,7 @@ async fn all_that_is_kept_of_a_request_counts() {
     ] {
         let before = size();
         let request = request(method, target, headers);
-        asked.cache.ask(&asked.module, request, &asked.state).await.unwrap();
+        asked.cache.get_or_run(&asked.module, request, &asked.state).await.unwrap();
         let more = size() - before;
         assert!((10_000..40_000).contains(&more), "{more}");
     }
@@ -282,7 +283,7 @@ async fn what_depends_on_headers_is_remembered_for_each_of_them() {
     let snapshot = asked.state.snapshot();
     let remembered = |headers: &[(&str, &str)]| {
         let request = request("GET", "/", headers);
-        let question = Question::from(&*request);
+        let question = RequestRef::from(&*request);
         asked.cache.find(&asked.module, question, &snapshot).map(|answer| answer.status().as_u16())
     };
     let one = [("x-count", "1"), ("other", "1")];
@@ -290,7 +291,7 @@ async fn what_depends_on_headers_is_remembered_for_each_of_them() {
     for headers in [&one[..], &two] {
         assert_eq!(remembered(headers), None);
         let request = request("GET", "/", headers);
-        asked.cache.ask(&asked.module, request, &asked.state).await.unwrap();
+        asked.cache.get_or_run(&asked.module, request, &asked.state).await.unwrap();
     }
     assert_eq!(remembered(&one), Some(201));
     assert_eq!(remembered(&[("x-count", "1"), ("other", "2")]), Some(201));
@@ -407,10 +408,11 @@ async fn caches_are_of_one_module_each() {
     let (cache, publisher) = (ResponseCache::new(ByteSize::mib(1)), StatePublisher::new());
     for _ in 0..2 {
         for (module, status) in modules.iter().zip([200, 201]) {
-            let answer = cache.ask(module, request("GET", "/", &[]), &publisher.reader()).await;
+            let answer =
+                cache.get_or_run(module, request("GET", "/", &[]), &publisher.reader()).await;
             assert_eq!(answer.unwrap().status(), status);
             let (asked, snapshot) = (request("GET", "/", &[]), publisher.reader().snapshot());
-            let found = cache.find(module, Question::from(&*asked), &snapshot);
+            let found = cache.find(module, RequestRef::from(&*asked), &snapshot);
             let found = found.map(|answer| answer.status().as_u16());
             assert_eq!(found, Some(status));
         }

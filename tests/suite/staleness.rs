@@ -7,9 +7,9 @@ use std::thread;
 
 use bytesize::ByteSize;
 use fastrand::Rng;
-use relayer_rest_host::answer::Answer;
+use relayer_rest_host::cache::{RequestRef, ResponseCache};
 use relayer_rest_host::module::{Limits, Module, ModuleRequest};
-use relayer_rest_host::response_cache::{Question, ResponseCache};
+use relayer_rest_host::response::Response;
 use relayer_rest_host::state::{
     ChainConfig, ChainKind, Component, NotReady, Object, RelayerState, Snapshot, StatePublisher,
     StateReader, Worker,
@@ -71,14 +71,18 @@ fn random_request(random: &mut Rng) -> Arc<ModuleRequest> {
 }
 
 /// What a module answers on a snapshot, asked anew.
-async fn plain(module: &Module, request: &Arc<ModuleRequest>, snapshot: &Arc<Snapshot>) -> Answer {
+async fn plain(
+    module: &Module,
+    request: &Arc<ModuleRequest>,
+    snapshot: &Arc<Snapshot>,
+) -> Response {
     let place = module.place().await.unwrap();
     let answer = place.handle(request.clone(), snapshot.clone()).await.unwrap();
-    Answer::new(module, Question::from(&**request), answer, snapshot.generation())
+    Response::new(module, RequestRef::from(&**request), answer, snapshot.generation())
 }
 
 /// All that a client sees of an answer.
-fn seen(answer: &Answer) -> String {
+fn seen(answer: &Response) -> String {
     let plain = answer.plain();
     format!("{} {:?} {}", answer.status(), plain.headers, plain.body.escape_ascii())
 }
@@ -90,10 +94,10 @@ async fn ask(
     request: &Arc<ModuleRequest>,
     state: &StateReader,
 ) -> (String, bool) {
-    let question = Question::from(&**request);
+    let question = RequestRef::from(&**request);
     match cache.find(module, question, &state.snapshot()) {
         Some(answer) => (seen(&answer), true),
-        None => (seen(&cache.ask(module, request.clone(), state).await.unwrap()), false),
+        None => (seen(&cache.get_or_run(module, request.clone(), state).await.unwrap()), false),
     }
 }
 

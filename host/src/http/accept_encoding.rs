@@ -3,7 +3,7 @@
 use hyper::HeaderMap;
 use hyper::header::ACCEPT_ENCODING;
 
-use crate::answer::Encoding;
+use crate::response::Encoding;
 
 /// The encoding to send a body in; `None` is the body as it is. Where the
 /// client takes several alike, the one that [`Encoding::ALL`] has first.
@@ -66,7 +66,7 @@ fn is(member: &str, name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::preferred;
-    use crate::answer::Encoding::{Brotli, Gzip, Zstd};
+    use crate::response::Encoding::{Brotli, Gzip, Zstd};
     use hyper::HeaderMap;
     use hyper::header::ACCEPT_ENCODING;
 

@@ -23,7 +23,7 @@ use super::request_check;
 use super::send_admission::SendAdmission;
 use super::service::{Answered, Service};
 use super::watched::Watched;
-use crate::answer::{X_RELAYER_MODULE, X_REQUEST_ID};
+use crate::response::{X_RELAYER_MODULE, X_REQUEST_ID};
 
 /// What all connections have.
 #[derive(Clone)]

@@ -20,9 +20,9 @@ use tracing::{debug, warn};
 use url::form_urlencoded;
 
 use super::connection_tally::ConnectionTally;
-use crate::answer::NOSNIFF;
 use crate::control::{ControlSocket, Fault, Reload, RolledBack, Status};
 use crate::registry::{Candidate, Mount, Registry, Source};
+use crate::response::NOSNIFF;
 use crate::state::StateReader;
 
 /// How long a client has for the head of a request, and for its body.

@@ -6,9 +6,9 @@ use bytes::Bytes;
 use hyper::header::{CONNECTION, CONTENT_TYPE, HeaderValue, RETRY_AFTER, X_CONTENT_TYPE_OPTIONS};
 use hyper::{Response, StatusCode};
 
-use crate::answer::NOSNIFF;
 use crate::module::CallError;
 use crate::registry::NoAnswer;
+use crate::response::NOSNIFF;
 
 /// Why the host answers itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -10,7 +10,7 @@ use tracing::debug;
 
 use super::error::HostError;
 use super::request_id::RequestId;
-use crate::answer::X_REQUEST_ID;
+use crate::response::X_REQUEST_ID;
 
 /// The header by which the library's own answers are known: they have no body.
 const EMPTY: &str = "content-length: 0\r\n";

@@ -6,14 +6,14 @@ use hyper::header::{
     AGE, CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE,
     HeaderMap, HeaderName, HeaderValue, WARNING,
 };
-use hyper::{Method, Request, Response, StatusCode};
+use hyper::{Method, Request, StatusCode};
 
 use super::accept_encoding;
 use super::conditional::{self, Outcome};
 use super::error::HostError;
 use super::outgoing::Outgoing;
 use super::service::Answered;
-use crate::answer::{Answer, Encoding, Representation, X_RELAYER_MODULE};
+use crate::response::{Encoding, Representation, Response, X_RELAYER_MODULE};
 use crate::state::Stale;
 
 /// What an answer says of its body, and nothing where there is none.
@@ -21,13 +21,13 @@ const OF_A_BODY: [HeaderName; 4] =
     [CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_RANGE, CONTENT_TYPE];
 
 /// The encoding that a client would like, where the answer has any.
-pub(super) fn encoding(answer: &Answer, headers: &HeaderMap) -> Option<Encoding> {
+pub(super) fn encoding(answer: &Response, headers: &HeaderMap) -> Option<Encoding> {
     if answer.is_compressible() { accept_encoding::preferred(headers) } else { None }
 }
 
 /// The response to a request, of an answer in the encoding that was chosen.
 pub(super) fn reply<B>(
-    answer: &Answer,
+    answer: &Response,
     representation: &Representation,
     request: &Request<B>,
     stale: Option<Stale>,
@@ -80,7 +80,7 @@ fn response<B>(
     );
     let is_head = *request.method() == Method::HEAD;
     let sent = if has_body && !is_head { body.clone() } else { Bytes::new() };
-    let mut response = Response::new(Outgoing::new(sent));
+    let mut response = hyper::Response::new(Outgoing::new(sent));
     *response.status_mut() = status;
     *response.headers_mut() = headers;
     if has_body && is_head {

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use hyper::HeaderMap;
 use hyper::header::HeaderValue;
 
-use crate::answer::X_REQUEST_ID;
+use crate::response::X_REQUEST_ID;
 
 /// The longest id that is taken from a client, in bytes.
 const LONGEST: usize = 128;

@@ -14,10 +14,10 @@ use super::outgoing::Outgoing;
 use super::reply;
 use super::report;
 use super::request_id::RequestId;
-use crate::answer::{X_RELAYER_MODULE, X_REQUEST_ID};
+use crate::cache::RequestRef;
 use crate::module::ModuleRequest;
 use crate::registry::{Mount, NoAnswer, Registry};
-use crate::response_cache::Question;
+use crate::response::{X_RELAYER_MODULE, X_REQUEST_ID};
 use crate::state::StateReader;
 use crate::text::shown;
 
@@ -119,20 +119,20 @@ fn target<'a, B>(mount: &Mount, request: &'a Request<B>) -> Cow<'a, str> {
 }
 
 /// What the module is asked: HEAD as GET, since its answer is the same.
-fn question<'a, B>(request: &'a Request<B>, target: &'a str) -> Question<'a> {
+fn question<'a, B>(request: &'a Request<B>, target: &'a str) -> RequestRef<'a> {
     static GET: Method = Method::GET;
     let method = if *request.method() == Method::HEAD { &GET } else { request.method() };
     let (path, query) = match target.split_once('?') {
         Some((path, query)) => (path, Some(query)),
         None => (target, None),
     };
-    Question { method, path, query, headers: request.headers() }
+    RequestRef { method, path, query, headers: request.headers() }
 }
 
 /// The same, to keep.
 fn module_request<B>(mount: &Mount, request: &Request<B>) -> Arc<ModuleRequest> {
     let target = target(mount, request);
-    let Question { method, headers, .. } = question(request, &target);
+    let RequestRef { method, headers, .. } = question(request, &target);
     let (method, headers) = (method.clone(), headers.clone());
     let whole = request.uri().path_and_query();
     let target = match whole {

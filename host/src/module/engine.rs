@@ -22,8 +22,8 @@ use super::ticker::Ticker;
 use super::verify::{ResetVerifier, SPARE_SLOTS};
 use super::wasi;
 use crate::admission::Admission;
-use crate::answer::Turns;
 use crate::log_rate::LogRate;
+use crate::response::CompressionPermits;
 
 /// What a component may consist of: core instances, tables and memories. Most
 /// have one or two; the runtimes of other languages come with libraries and
@@ -69,7 +69,7 @@ pub struct Engine {
     pub(super) options: Arc<EngineOptions>,
     /// The address space of each memory, on which compiled code depends.
     pub(super) reservation: Reservation,
-    compressing: Turns,
+    compressing: CompressionPermits,
 }
 
 /// What an engine is to be like.
@@ -163,7 +163,7 @@ impl Engine {
             peaks: Arc::default(),
             options: Arc::new(options),
             reservation,
-            compressing: Turns::default(),
+            compressing: CompressionPermits::default(),
         })
     }
 
@@ -196,7 +196,7 @@ impl Engine {
     }
 
     /// Whose turn it is to have an answer of its modules compressed.
-    pub(crate) fn compressing(&self) -> &Turns {
+    pub(crate) fn compressing(&self) -> &CompressionPermits {
         &self.compressing
     }
 

@@ -7,7 +7,7 @@ use http::{HeaderMap, HeaderName};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::answer::{Answer, X_RELAYER_MODULE, X_REQUEST_ID};
+use crate::response::{Response, X_RELAYER_MODULE, X_REQUEST_ID};
 use crate::text::cut;
 
 /// The most differences in one body that are listed.
@@ -43,10 +43,10 @@ pub struct Change {
 }
 
 /// What differs between the answers of two modules.
-pub(super) fn changes(from: &Answer, to: &Answer) -> Vec<Change> {
+pub(super) fn changes(from: &Response, to: &Response) -> Vec<Change> {
     let mut changes = Vec::new();
     if from.status() != to.status() {
-        let status = |answer: &Answer| Some(answer.status().as_u16().to_string());
+        let status = |answer: &Response| Some(answer.status().as_u16().to_string());
         changes.push(Change { what: "status".into(), from: status(from), to: status(to) });
     }
     let is_etag_compared = from.has_own_etag() || to.has_own_etag();

@@ -14,11 +14,11 @@ use super::active::Active;
 use super::compare::{self, Change, Difference};
 use super::report::{Refusal, SwapStep};
 use super::swap::{Candidate, Progress, Source};
-use crate::answer::Answer;
+use crate::cache::{RequestRef, RequestStats};
 use crate::conformance::{self, Dialect, Verdict};
 use crate::files;
 use crate::module::{Digest, Module, ModuleRequest};
-use crate::response_cache::{Asked, Question};
+use crate::response::Response;
 use crate::state::{Snapshot, StateReader};
 use crate::text::{cut, one_line};
 
@@ -42,7 +42,7 @@ pub(super) struct Found {
     pub(super) compared: usize,
     pub(super) differences: Vec<Difference>,
     /// Its answers to what clients ask.
-    pub(super) answers: Vec<Arc<Answer>>,
+    pub(super) answers: Vec<Arc<Response>>,
 }
 
 /// A candidate to be looked at.
@@ -63,9 +63,9 @@ struct Taken {
 
 /// Adds what every API is asked, where it is not among the questions: the
 /// chains that the relayer has, too.
-fn and_always(mut questions: Vec<Asked>, snapshot: &Snapshot) -> Vec<Asked> {
-    let known = questions.iter().filter(|asked| asked.question.method == Method::GET);
-    let known: HashSet<_> = known.map(|asked| asked.question.target.to_string()).collect();
+fn and_always(mut questions: Vec<RequestStats>, snapshot: &Snapshot) -> Vec<RequestStats> {
+    let known = questions.iter().filter(|asked| asked.request.method == Method::GET);
+    let known: HashSet<_> = known.map(|asked| asked.request.target.to_string()).collect();
     let chains = snapshot.chain_ids().value().as_ref().map_or(&[][..], |ids| ids);
     let chains = chains.iter().take(MOST_ASKED).map(|id| conformance::chain_target(id.as_str()));
     let always = ALWAYS.into_iter().map(str::to_owned).chain(chains);
@@ -73,7 +73,7 @@ fn and_always(mut questions: Vec<Asked>, snapshot: &Snapshot) -> Vec<Asked> {
     questions.extend(new.filter_map(|target| {
         let target = PathAndQuery::try_from(target).ok()?;
         let question = ModuleRequest { method: Method::GET, target, headers: HeaderMap::new() };
-        Some(Asked { question: Arc::new(question), times: 0, answer: None })
+        Some(RequestStats { request: Arc::new(question), hits: 0, response: None })
     }));
     questions
 }
@@ -126,12 +126,12 @@ impl Examination {
         // What clients ask now, of the relayer as it is now.
         let snapshot = self.state.snapshot();
         for asked in &self.questions(&snapshot) {
-            let answer = of(&module, &asked.question, &snapshot).await.map_err(|error| {
-                let ModuleRequest { method, target, .. } = &*asked.question;
+            let answer = of(&module, &asked.request, &snapshot).await.map_err(|error| {
+                let ModuleRequest { method, target, .. } = &*asked.request;
                 let message = format!("{method} {}: {}", cut(target.as_str()), cut(&error));
                 self.refused(Refusal::Faults, &taken.name, &message)
             })?;
-            answer.set_asked(asked.times);
+            answer.set_hits(asked.hits);
             differences.extend(difference(&in_service, asked, &answer, &snapshot).await);
             bytes += answer.plain().body.len();
             answers.push(answer);
@@ -143,9 +143,9 @@ impl Examination {
         Ok(Some(Found { module, compared, differences, answers }))
     }
 
-    fn questions(&self, snapshot: &Snapshot) -> Vec<Asked> {
+    fn questions(&self, snapshot: &Snapshot) -> Vec<RequestStats> {
         let mount = self.progress.mount();
-        let questions = mount.cache().most_asked(self.active.module(), MOST_ASKED);
+        let questions = mount.cache().hottest(self.active.module(), MOST_ASKED);
         if self.is_api() { and_always(questions, snapshot) } else { questions }
     }
 
@@ -250,26 +250,31 @@ pub(super) async fn of(
     module: &Module,
     question: &Arc<ModuleRequest>,
     snapshot: &Arc<Snapshot>,
-) -> Result<Arc<Answer>, String> {
+) -> Result<Arc<Response>, String> {
     let (answer, _) = conformance::answer(module, question, snapshot).await;
     let answer = answer.map_err(|error| error.to_string())?;
-    Ok(Arc::new(Answer::new(module, Question::from(&**question), answer, snapshot.generation())))
+    Ok(Arc::new(Response::new(
+        module,
+        RequestRef::from(&**question),
+        answer,
+        snapshot.generation(),
+    )))
 }
 
 /// What a candidate answers in another way than the module in service.
 async fn difference(
     in_service: &Module,
-    asked: &Asked,
-    answer: &Arc<Answer>,
+    asked: &RequestStats,
+    answer: &Arc<Response>,
     snapshot: &Arc<Snapshot>,
 ) -> Option<Difference> {
-    let question = Question::from(&*asked.question);
-    let is_current = |answer: &&Arc<Answer>| {
+    let question = RequestRef::from(&*asked.request);
+    let is_current = |answer: &&Arc<Response>| {
         answer.reads().are_current(snapshot, question.query, question.headers)
     };
-    let before = match asked.answer.as_ref().filter(is_current) {
+    let before = match asked.response.as_ref().filter(is_current) {
         Some(answer) => Ok(Arc::clone(answer)),
-        None => of(in_service, &asked.question, snapshot).await,
+        None => of(in_service, &asked.request, snapshot).await,
     };
     let changes = match before {
         Ok(before) => compare::changes(&before, answer),
@@ -279,7 +284,7 @@ async fn difference(
             to: Some(answer.status().as_u16().to_string()),
         }],
     };
-    let ModuleRequest { method, target, .. } = &*asked.question;
+    let ModuleRequest { method, target, .. } = &*asked.request;
     let request = format!("{method} {}", cut(target.as_str()));
-    (!changes.is_empty()).then_some(Difference { request, asked: asked.times, changes })
+    (!changes.is_empty()).then_some(Difference { request, asked: asked.hits, changes })
 }

@@ -39,9 +39,9 @@ impl Mount {
     /// or at `/`.
     pub(super) async fn look(self: &Arc<Self>, state: &StateReader) -> Result<(), String> {
         let (module, snapshot) = (self.module().afresh(), state.snapshot());
-        let questions = self.cache().most_asked(&module, MOST_ASKED);
+        let questions = self.cache().hottest(&module, MOST_ASKED);
         self.aside(async move {
-            let questions = questions.iter().map(|asked| Arc::clone(&asked.question));
+            let questions = questions.iter().map(|asked| Arc::clone(&asked.request));
             for question in std::iter::once(Arc::new(root())).chain(questions) {
                 let answer = examine::of(&module, &question, &snapshot).await;
                 answer.map_err(|error| {

@@ -17,12 +17,12 @@ use super::path::MountPath;
 use super::status::CandidateStatus;
 use super::swap::SwapLimits;
 use super::window::{Before, Kind};
-use crate::answer::Answer;
 use crate::backoff::Backoff;
+use crate::cache::{RequestRef, ResponseCache};
 use crate::conformance::Dialect;
 use crate::log_rate::LogRate;
 use crate::module::{CallError, Digest, Engine, Module, ModuleRequest};
-use crate::response_cache::{Question, ResponseCache};
+use crate::response::Response;
 use crate::state::StateReader;
 use crate::text::{cut, one_line};
 
@@ -209,13 +209,13 @@ impl Mount {
         self: &Arc<Self>,
         request: Arc<ModuleRequest>,
         state: &StateReader,
-    ) -> (Arc<Active>, Result<Arc<Answer>, NoAnswer>) {
+    ) -> (Arc<Active>, Result<Arc<Response>, NoAnswer>) {
         let kind = Kind::of(&request);
         let mut active = self.active.load_full();
         loop {
             let mut trial = None;
             if self.is_out() {
-                let question = Question::from(&*request);
+                let question = RequestRef::from(&*request);
                 let found = self.cache.find(&active.module, question, &state.peek());
                 if let Some(answer) = found {
                     return (active, Ok(answer));
@@ -227,7 +227,7 @@ impl Mount {
                     }
                 };
             }
-            match self.cache.ask(&active.module, Arc::clone(&request), state).await {
+            match self.cache.get_or_run(&active.module, Arc::clone(&request), state).await {
                 Ok(answer) => {
                     active.answered(kind, &self.budget);
                     if let Some(trial) = trial {
@@ -265,7 +265,7 @@ impl Mount {
         if failed.failed(kind, &self.budget)
             && let Some(previous) = previous
         {
-            let before = match self.cache.ask(&previous, Arc::clone(request), state).await {
+            let before = match self.cache.get_or_run(&previous, Arc::clone(request), state).await {
                 Ok(_) => Some(Before::Answers),
                 Err(cause) if cause.is_fault() => Some(Before::Fails),
                 // There was no place for it: that says nothing.

@@ -4,8 +4,8 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use relayer_rest_host::cache::{RequestRef, ResponseCache};
 use relayer_rest_host::module::{Limits, Module, ModuleRequest, ReusedInstance};
-use relayer_rest_host::response_cache::{Question, ResponseCache};
 use relayer_rest_host::state::{Snapshot, StatePublisher};
 use relayer_rest_tests::server::{engine, request};
 use tokio::runtime::Runtime;
@@ -113,11 +113,11 @@ fn hits(
 ) {
     let (cache, state) = (ResponseCache::new(module.limits().response_cache), publisher.reader());
     let asked = request("GET", "/state", &[]);
-    let answer = runtime.block_on(cache.ask(module, asked.clone(), &state)).unwrap();
+    let answer = runtime.block_on(cache.get_or_run(module, asked.clone(), &state)).unwrap();
     let native = Answer::of("/state", &answer.plain().body);
     let snapshot = state.snapshot();
     let hit = || {
-        let question = Question::from(&*asked);
+        let question = RequestRef::from(&*asked);
         let answer = cache.find(module, question, &snapshot).expect("it is remembered");
         black_box(answer.plain().body.clone());
     };
@@ -137,9 +137,9 @@ fn flood(report: &mut Report, runtime: &Runtime, module: &Module) {
         let ask = |path: &str| {
             let asked = request("GET", path, &[]);
             let snapshot = state.snapshot();
-            let hit = cache.find(module, Question::from(&*asked), &snapshot);
+            let hit = cache.find(module, RequestRef::from(&*asked), &snapshot);
             if hit.is_none() {
-                runtime.block_on(cache.ask(module, asked, &state)).unwrap();
+                runtime.block_on(cache.get_or_run(module, asked, &state)).unwrap();
             }
             hit.is_some()
         };

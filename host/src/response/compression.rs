@@ -15,7 +15,7 @@ use super::background;
 use super::encoding::Encoding;
 
 /// A shorter body, in bytes, fits a packet or two as it is.
-const LEAST: usize = 1024;
+const MIN_SIZE: usize = 1024;
 
 /// What says something of a body's very bytes.
 const OF_THE_BYTES: [HeaderName; 5] = [
@@ -37,9 +37,9 @@ struct NotMade;
 /// processors. The others wait, and leave the requests theirs. Each mount has its
 /// own: none waits for another's.
 #[derive(Debug, Clone)]
-pub(crate) struct Turns(Arc<Semaphore>);
+pub(crate) struct CompressionPermits(Arc<Semaphore>);
 
-impl Default for Turns {
+impl Default for CompressionPermits {
     fn default() -> Self {
         Self(Arc::new(Semaphore::new(available_parallelism().map_or(1, usize::from))))
     }
@@ -51,7 +51,7 @@ pub(super) struct Compression {
     encoded: [OnceCell<Option<Representation>>; Encoding::ALL.len()],
     /// The validator is the host's, not the module's.
     own_etag: bool,
-    turns: Turns,
+    turns: CompressionPermits,
 }
 
 impl Compression {
@@ -61,9 +61,9 @@ impl Compression {
         headers: &mut HeaderMap,
         body: &Bytes,
         own_etag: bool,
-        turns: &Turns,
+        turns: &CompressionPermits,
     ) -> Option<Self> {
-        if body.len() <= LEAST || !is_worth_it(headers) {
+        if body.len() <= MIN_SIZE || !is_worth_it(headers) {
             return None;
         }
         let varies = |name: &str| name == "*" || name.eq_ignore_ascii_case("accept-encoding");
@@ -94,7 +94,7 @@ impl Compression {
             let turn = turn.await.map_err(|_| NotMade)?;
             let body = encode(encoding, plain.body.clone(), turn.ok()).await.ok_or(NotMade)?;
             let headers = self.headers(encoding, &plain.headers);
-            let is_shorter = body.len() <= most(&plain.body);
+            let is_shorter = body.len() <= max_concurrent(&plain.body);
             Ok::<_, NotMade>(is_shorter.then_some(Representation { headers, body }))
         });
         made.await.ok().and_then(Option::as_ref).unwrap_or(plain)
@@ -128,7 +128,7 @@ impl Compression {
 
 /// The most bytes of an encoded body that is worth it. That much is reserved
 /// for each encoding, so that an answer's size is known from the start.
-pub(super) fn most(body: &Bytes) -> usize {
+pub(super) fn max_concurrent(body: &Bytes) -> usize {
     body.len() / 4 * 3
 }
 

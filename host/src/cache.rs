@@ -13,9 +13,9 @@
 //! | `flights.rs` | runs that are shared by all who wait for them |
 
 mod entries;
-mod flights;
+mod hot_requests;
+mod in_flight;
 mod key;
-mod questions;
 
 use std::sync::Arc;
 
@@ -24,42 +24,43 @@ use futures_util::FutureExt;
 use tokio::task::JoinSet;
 use tracing::{Instrument, Span};
 
-use crate::answer::Answer;
 use crate::module::{CallError, Module, ModuleRequest};
+use crate::response::Response;
 use crate::state::{Generation, Snapshot, StateReader};
 use entries::{Entries, Miss};
-pub use flights::Outcome;
-use flights::{Flights, Landed};
-pub use key::Question;
-pub use questions::Asked;
-use questions::{Questions, most};
+pub use hot_requests::RequestStats;
+use hot_requests::{HotRequests, hottest};
+pub use in_flight::Outcome;
+use in_flight::{InFlight, Role, RunResult};
+pub use key::RequestRef;
 
 /// How often a request waits for the run of another that turns out not to be
 /// for it, before it has one of its own.
-const PATIENCE: u32 = 4;
+const MAX_JOINS: u32 = 4;
 
 /// Remembers the answers of modules. Cheap to clone.
 #[derive(Clone)]
 pub struct ResponseCache {
     /// Nothing where nothing is to be remembered.
-    memory: Option<Arc<Memory>>,
-    questions: Arc<Questions>,
+    storage: Option<Arc<Storage>>,
+    hot_requests: Arc<HotRequests>,
 }
 
-struct Memory {
+struct Storage {
     entries: Entries,
-    flights: Arc<Flights>,
+    in_flight: Arc<InFlight>,
 }
 
 impl ResponseCache {
     /// A cache of this many bytes; of 0 remembers nothing.
     #[must_use]
     pub fn new(capacity: ByteSize) -> Self {
-        let memory = |capacity| Memory { entries: Entries::new(capacity), flights: Arc::default() };
+        let storage =
+            |capacity| Storage { entries: Entries::new(capacity), in_flight: Arc::default() };
         let capacity = capacity.as_u64();
         Self {
-            memory: (capacity > 0).then(|| Arc::new(memory(capacity))),
-            questions: Arc::default(),
+            storage: (capacity > 0).then(|| Arc::new(storage(capacity))),
+            hot_requests: Arc::default(),
         }
     }
 
@@ -69,10 +70,10 @@ impl ResponseCache {
     pub fn find(
         &self,
         module: &Module,
-        question: Question<'_>,
+        request_ref: RequestRef<'_>,
         snapshot: &Snapshot,
-    ) -> Option<Arc<Answer>> {
-        self.memory.as_ref()?.entries.find(module.digest(), question, snapshot).ok()
+    ) -> Option<Arc<Response>> {
+        self.storage.as_ref()?.entries.find(module.digest(), request_ref, snapshot).ok()
     }
 
     /// The answer to a request on a state that is not older than the request:
@@ -82,53 +83,56 @@ impl ResponseCache {
     /// Where the module gives no answer. Errors are not remembered, and a shared
     /// run's error is passed on to identical requests only: another request under
     /// the same key, whose headers differ, has one run of its own.
-    pub async fn ask(
+    pub async fn get_or_run(
         &self,
         module: &Module,
         request: Arc<ModuleRequest>,
         state: &StateReader,
     ) -> Outcome {
-        let Some(memory) = &self.memory else { return self.alone(module, request, state).await };
-        let question = Question::from(&*request);
+        let Some(storage) = &self.storage else { return self.alone(module, request, state).await };
+        let request_ref = RequestRef::from(&*request);
         let arrival = state.peek().generation();
-        for _ in 0..PATIENCE {
-            let found = memory.entries.find(module.digest(), question, &state.peek());
+        for _ in 0..MAX_JOINS {
+            let found = storage.entries.find(module.digest(), request_ref, &state.peek());
             let key = match found {
-                Ok(answer) => return Ok(answer),
+                Ok(response) => return Ok(response),
                 Err(Miss::Shared(key)) => key,
                 Err(Miss::Pass) => break,
             };
-            let (flight, is_ours) = memory.flights.join(&key, || {
-                let run = run(Arc::clone(memory), module.clone(), request.clone(), state.clone());
+            let (run, role) = storage.in_flight.join(&key, || {
+                let run = run(Arc::clone(storage), module.clone(), request.clone(), state.clone());
                 task(run.instrument(Span::current()), arrival, Arc::clone(&request)).boxed()
             });
-            let landed = flight.await;
-            let answer = match &landed.outcome {
-                Ok(answer) => Arc::clone(answer),
-                Err(_) if !is_ours && !landed.fails_for(&request) => break,
+            let is_leader = role == Role::Leader;
+            let result = run.await;
+            let response = match &result.response {
+                Ok(response) => Arc::clone(response),
+                Err(_) if !is_leader && !result.applies_to(&request) => break,
                 // What went wrong on a state that is gone may go well now.
-                Err(_) if !is_ours && landed.began < arrival => continue,
+                Err(_) if !is_leader && result.started_on < arrival => continue,
                 Err(error) => return Err(Arc::clone(error)),
             };
-            let reads = answer.reads();
+            let reads = response.reads();
             let is_fresh = || {
-                answer.generation() >= arrival
-                    || reads.are_current(&state.peek(), question.query, question.headers)
+                response.generation() >= arrival
+                    || reads.are_current(&state.peek(), request_ref.query, request_ref.headers)
             };
-            if is_ours && !reads.are_complete() {
-                self.questions.count(module.digest(), &answer);
+            if is_leader && !reads.are_complete() {
+                self.hot_requests.count(module.digest(), &response);
             }
-            if is_ours || (reads.match_request(question.query, question.headers) && is_fresh()) {
-                return Ok(answer);
+            if is_leader
+                || (reads.match_request(request_ref.query, request_ref.headers) && is_fresh())
+            {
+                return Ok(response);
             }
             if !reads.are_complete() {
                 break;
             }
         }
-        let answer = self.alone(module, request.clone(), state).await?;
+        let response = self.alone(module, request.clone(), state).await?;
         // Or the next ones would have to wait for another's failure, too.
-        memory.entries.insert(module.digest(), question, &answer);
-        Ok(answer)
+        storage.entries.insert(module.digest(), request_ref, &response);
+        Ok(response)
     }
 
     /// A run for one request, which no other waits for.
@@ -138,42 +142,42 @@ impl ResponseCache {
         request: Arc<ModuleRequest>,
         state: &StateReader,
     ) -> Outcome {
-        let answer = alone(module, request, state).await?;
-        self.questions.count(module.digest(), &answer);
-        Ok(answer)
+        let response = alone(module, request, state).await?;
+        self.hot_requests.count(module.digest(), &response);
+        Ok(response)
     }
 
     /// Remembers a module's answer to its question, in place of any before.
-    pub fn insert(&self, module: &Module, answer: &Arc<Answer>) {
-        if let Some(memory) = &self.memory {
-            memory.entries.insert(module.digest(), Question::from(answer.question()), answer);
+    pub fn insert(&self, module: &Module, response: &Arc<Response>) {
+        if let Some(storage) = &self.storage {
+            storage.entries.insert(module.digest(), RequestRef::from(response.request()), response);
         }
     }
 
     /// What a module is asked, no more than this many: what is asked most
     /// first.
     #[must_use]
-    pub fn most_asked(&self, module: &Module, count: usize) -> Vec<Asked> {
-        let mut asked = Vec::new();
-        if let Some(memory) = &self.memory {
-            memory.entries.add(module.digest(), &mut asked);
+    pub fn hottest(&self, module: &Module, count: usize) -> Vec<RequestStats> {
+        let mut stats = Vec::new();
+        if let Some(storage) = &self.storage {
+            storage.entries.add(module.digest(), &mut stats);
         }
-        self.questions.add(module.digest(), &mut asked);
-        most(asked, count)
+        self.hot_requests.add(module.digest(), &mut stats);
+        hottest(stats, count)
     }
 
     /// Drops the responses that were asked for once and not again.
     #[cfg(feature = "cli")]
     pub(crate) fn release_unused(&self) {
-        if let Some(memory) = &self.memory {
-            memory.entries.release_unused();
+        if let Some(storage) = &self.storage {
+            storage.entries.release_unused();
         }
     }
 
     /// The bytes that are in use.
     #[must_use]
     pub fn size(&self) -> ByteSize {
-        ByteSize::b(self.memory.as_ref().map_or(0, |memory| memory.entries.size()))
+        ByteSize::b(self.storage.as_ref().map_or(0, |storage| storage.entries.size()))
     }
 }
 
@@ -183,7 +187,7 @@ async fn alone(module: &Module, request: Arc<ModuleRequest>, state: &StateReader
     let snapshot = state.snapshot();
     let generation = snapshot.generation();
     let (of, asked) = (module.clone(), Arc::clone(&request));
-    let make = move |answer| Answer::new(&of, Question::from(&*asked), answer, generation);
+    let make = move |response| Response::new(&of, RequestRef::from(&*asked), response, generation);
     place.handle_and(request, snapshot, make).await.map(Arc::new).map_err(Into::into)
 }
 
@@ -191,17 +195,17 @@ async fn alone(module: &Module, request: Arc<ModuleRequest>, state: &StateReader
 /// has ended and no sooner, and that a panic is an error to all of them. It ends
 /// when nobody waits for it any more.
 async fn task(
-    run: impl Future<Output = Landed> + Send + 'static,
-    began: Generation,
+    run: impl Future<Output = RunResult> + Send + 'static,
+    started_on: Generation,
     request: Arc<ModuleRequest>,
-) -> Landed {
+) -> RunResult {
     let mut tasks = JoinSet::new();
     tasks.spawn(run);
     match tasks.join_next().await {
-        Some(Ok(landed)) => landed,
+        Some(Ok(result)) => result,
         Some(Err(error)) => {
-            let outcome = Err(Arc::new(CallError::Host(error.to_string())));
-            Landed { outcome, began, request }
+            let response = Err(Arc::new(CallError::Host(error.to_string())));
+            RunResult { response, started_on, request }
         }
         None => unreachable!("there is one"),
     }
@@ -209,21 +213,21 @@ async fn task(
 
 /// A run for all who wait for it. Its answer is remembered before they go on.
 async fn run(
-    memory: Arc<Memory>,
+    storage: Arc<Storage>,
     module: Module,
     request: Arc<ModuleRequest>,
     state: StateReader,
-) -> Landed {
-    let question = Question::from(&*request);
-    let began = state.peek().generation();
+) -> RunResult {
+    let request_ref = RequestRef::from(&*request);
+    let started_on = state.peek().generation();
     // Another run may have ended since it was looked for.
-    let found = memory.entries.find(module.digest(), question, &state.peek());
-    if let Ok(answer) = found {
-        return Landed { outcome: Ok(answer), began, request };
+    let found = storage.entries.find(module.digest(), request_ref, &state.peek());
+    if let Ok(response) = found {
+        return RunResult { response: Ok(response), started_on, request };
     }
-    let outcome = alone(&module, Arc::clone(&request), &state).await;
-    if let Ok(answer) = &outcome {
-        memory.entries.insert(module.digest(), question, answer);
+    let response = alone(&module, Arc::clone(&request), &state).await;
+    if let Ok(response) = &response {
+        storage.entries.insert(module.digest(), request_ref, response);
     }
-    Landed { outcome, began, request }
+    RunResult { response, started_on, request }
 }

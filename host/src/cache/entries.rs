@@ -9,28 +9,28 @@ use std::sync::Arc;
 use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 
-use super::key::{Inputs, Key, KeyRef, Question};
-use super::questions::Asked;
-use crate::answer::Answer;
+use super::hot_requests::RequestStats;
+use super::key::{CacheKey, CacheKeyRef, Inputs, RequestRef};
 use crate::module::Digest;
+use crate::response::Response;
 use crate::state::Snapshot;
 
 /// What an answer to a chain or an error takes, in bytes; the library wants to
 /// know how many entries there may be.
-const USUAL_SIZE: u64 = 2048;
+const TYPICAL_SIZE: u64 = 2048;
 
 /// What the library takes for an entry, in bytes.
 const OVERHEAD: usize = 128;
 
 /// More headers than this are not worth telling requests apart by.
-const MOST_HEADERS: usize = 16;
+const MAX_HEADERS: usize = 16;
 
-pub(super) struct Entries(Cache<Key, Entry, Size>);
+pub(super) struct Entries(Cache<CacheKey, Entry, Size>);
 
 /// What stands under a question.
 #[derive(Clone)]
 enum Entry {
-    Answer(Arc<Answer>),
+    Response(Arc<Response>),
     /// The answer depends on these inputs: it stands under the question with the
     /// values that the request has for them.
     Varies(Arc<Inputs>),
@@ -42,17 +42,17 @@ enum Entry {
 /// Why no cached response is returned.
 pub(super) enum Miss {
     /// Requests under this key can share a run.
-    Shared(Key),
+    Shared(CacheKey),
     Pass,
 }
 
 #[derive(Clone)]
 struct Size;
 
-impl Weighter<Key, Entry> for Size {
-    fn weight(&self, key: &Key, entry: &Entry) -> u64 {
+impl Weighter<CacheKey, Entry> for Size {
+    fn weight(&self, key: &CacheKey, entry: &Entry) -> u64 {
         let entry = match entry {
-            Entry::Answer(answer) => answer.size(),
+            Entry::Response(response) => response.size(),
             Entry::Varies(inputs) => inputs.size(),
             Entry::Pass => 0,
         };
@@ -62,7 +62,7 @@ impl Weighter<Key, Entry> for Size {
 
 impl Entries {
     pub(super) fn new(capacity: u64) -> Self {
-        let count = usize::try_from(capacity / USUAL_SIZE).unwrap_or(usize::MAX).max(16);
+        let count = usize::try_from(capacity / TYPICAL_SIZE).unwrap_or(usize::MAX).max(16);
         let options = OptionsBuilder::new()
             .weight_capacity(capacity)
             .estimated_items_capacity(count)
@@ -80,22 +80,26 @@ impl Entries {
     pub(super) fn find(
         &self,
         module: Digest,
-        question: Question<'_>,
+        request_ref: RequestRef<'_>,
         snapshot: &Snapshot,
-    ) -> Result<Arc<Answer>, Miss> {
-        let key = KeyRef::new(module, question);
+    ) -> Result<Arc<Response>, Miss> {
+        let key = CacheKeyRef::new(module, request_ref);
         let current = |entry| match entry {
-            Some(Entry::Answer(answer))
-                if answer.reads().are_current(snapshot, question.query, question.headers) =>
+            Some(Entry::Response(response))
+                if response.reads().are_current(
+                    snapshot,
+                    request_ref.query,
+                    request_ref.headers,
+                ) =>
             {
-                answer.count(1);
-                Some(answer)
+                response.count(1);
+                Some(response)
             }
             _ => None,
         };
         match self.0.get(&key) {
             Some(Entry::Varies(inputs)) => {
-                let values = inputs.encode(question);
+                let values = inputs.encode(request_ref);
                 let key = key.with(&values);
                 current(self.0.get(&key)).ok_or_else(|| Miss::Shared(key.key()))
             }
@@ -105,32 +109,37 @@ impl Entries {
     }
 
     /// Remembers an answer in place of any before.
-    pub(super) fn insert(&self, module: Digest, question: Question<'_>, answer: &Arc<Answer>) {
-        let key = KeyRef::new(module, question);
+    pub(super) fn insert(
+        &self,
+        module: Digest,
+        request_ref: RequestRef<'_>,
+        response: &Arc<Response>,
+    ) {
+        let key = CacheKeyRef::new(module, request_ref);
         let before = self.0.peek(&key);
         let known = match &before {
             Some(Entry::Varies(inputs)) => Arc::clone(inputs),
             _ => Arc::default(),
         };
-        let inputs = known.and(answer.reads());
-        if !answer.reads().are_complete() || inputs.header_count() > MOST_HEADERS {
+        let inputs = known.and(response.reads());
+        if !response.reads().are_complete() || inputs.header_count() > MAX_HEADERS {
             // Other requests may have responses that can be cached.
             if before.is_none() {
                 self.0.insert(key.key(), Entry::Pass);
             }
             return;
         }
-        let entry = Entry::Answer(Arc::clone(answer));
-        let insert = |key: KeyRef<'_>| {
-            if let Some(Entry::Answer(before)) = self.0.peek(&key) {
-                answer.count(before.asked());
+        let entry = Entry::Response(Arc::clone(response));
+        let insert = |key: CacheKeyRef<'_>| {
+            if let Some(Entry::Response(before)) = self.0.peek(&key) {
+                response.count(before.hits());
             }
             self.0.insert(key.key(), entry);
         };
         if inputs.are_none() {
             return insert(key);
         }
-        let values = inputs.encode(question);
+        let values = inputs.encode(request_ref);
         if inputs != *known {
             self.0.insert(key.key(), Entry::Varies(inputs.into()));
         }
@@ -138,12 +147,12 @@ impl Entries {
     }
 
     /// Adds the questions to a module whose answers are here.
-    pub(super) fn add(&self, module: Digest, asked: &mut Vec<Asked>) {
-        asked.extend(self.0.iter().filter_map(|(key, entry)| match entry {
-            Entry::Answer(answer) if key.module() == module => Some(Asked {
-                question: Arc::new(answer.question().clone()),
-                times: answer.asked(),
-                answer: Some(answer),
+    pub(super) fn add(&self, module: Digest, stats: &mut Vec<RequestStats>) {
+        stats.extend(self.0.iter().filter_map(|(key, entry)| match entry {
+            Entry::Response(response) if key.module() == module => Some(RequestStats {
+                request: Arc::new(response.request().clone()),
+                hits: response.hits(),
+                response: Some(response),
             }),
             _ => None,
         }));
@@ -153,7 +162,7 @@ impl Entries {
     #[cfg(feature = "cli")]
     pub(super) fn release_unused(&self) {
         self.0.retain(|_, entry| match entry {
-            Entry::Answer(answer) => answer.asked() > 1,
+            Entry::Response(response) => response.hits() > 1,
             Entry::Varies(_) | Entry::Pass => true,
         });
     }

@@ -17,18 +17,18 @@ use bytes::Bytes;
 use http::header::{CACHE_CONTROL, ETAG, VARY, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 
+use crate::cache::RequestRef;
 use crate::module::{Module, ModuleAnswer, ModuleRequest, Reads};
-use crate::response_cache::Question;
 use crate::state::Generation;
 use compression::Compression;
-pub(crate) use compression::Turns;
+pub(crate) use compression::CompressionPermits;
 pub use encoding::Encoding;
 
 /// A module's answer, and what it was made from.
 #[derive(Debug)]
-pub struct Answer {
-    question: ModuleRequest,
-    asked: AtomicU64,
+pub struct Response {
+    request: ModuleRequest,
+    hits: AtomicU64,
     has_own_etag: bool,
     status: StatusCode,
     plain: Representation,
@@ -56,7 +56,7 @@ pub(crate) const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-i
 /// for a script.
 pub(crate) const NOSNIFF: HeaderValue = HeaderValue::from_static("nosniff");
 
-impl Answer {
+impl Response {
     /// The answer that this module gave to a question, on a snapshot of this
     /// generation.
     ///
@@ -65,7 +65,7 @@ impl Answer {
     #[must_use]
     pub fn new(
         module: &Module,
-        question: Question<'_>,
+        request_ref: RequestRef<'_>,
         answer: ModuleAnswer,
         generation: Generation,
     ) -> Self {
@@ -74,7 +74,7 @@ impl Answer {
         let (status, mut headers) = (head.status, head.headers);
         let has_own_etag = headers.contains_key(ETAG);
         // It says which representation GET gives, so it is not for another method.
-        let own_etag = status.is_success() && !has_own_etag && *question.method == Method::GET;
+        let own_etag = status.is_success() && !has_own_etag && *request_ref.method == Method::GET;
         if own_etag {
             headers.insert(ETAG, etag(status, &headers, &body));
         }
@@ -97,8 +97,8 @@ impl Answer {
         // Without room for one more, each copy grows if one of them is replaced.
         headers.reserve(1);
         Self {
-            question: question.kept(&reads),
-            asked: AtomicU64::new(1),
+            request: request_ref.recorded(&reads),
+            hits: AtomicU64::new(1),
             has_own_etag,
             status,
             plain: Representation { headers, body },
@@ -111,20 +111,20 @@ impl Answer {
     /// What was asked, with those headers only that were read, and with the query
     /// only if it was read.
     #[must_use]
-    pub fn question(&self) -> &ModuleRequest {
-        &self.question
+    pub fn request(&self) -> &ModuleRequest {
+        &self.request
     }
 
     /// About how often it was asked for. Who asks at the same time as another
     /// may not be counted.
     #[must_use]
-    pub fn asked(&self) -> u64 {
-        self.asked.load(Relaxed)
+    pub fn hits(&self) -> u64 {
+        self.hits.load(Relaxed)
     }
 
     /// It was made before it was asked for: this often, by those before.
-    pub(crate) fn set_asked(&self, times: u64) {
-        self.asked.store(times, Relaxed);
+    pub(crate) fn set_hits(&self, times: u64) {
+        self.hits.store(times, Relaxed);
     }
 
     /// Whether the module says itself by what the answer is told from others.
@@ -135,7 +135,7 @@ impl Answer {
     /// It was asked for, this often.
     pub(crate) fn count(&self, times: u64) {
         // Not an exchange: this is done for every hit.
-        self.asked.store(self.asked.load(Relaxed).saturating_add(times), Relaxed);
+        self.hits.store(self.hits.load(Relaxed).saturating_add(times), Relaxed);
     }
 
     /// The status.
@@ -194,11 +194,13 @@ impl Answer {
         let header =
             |(name, value): (&HeaderName, &HeaderValue)| VALUE + name.as_str().len() + value.len();
         let headers: usize = self.plain.headers.iter().map(header).sum();
-        let question: usize = self.question.headers.iter().map(header).sum();
-        let question = question + self.question.target.as_str().len();
-        let plain = size_of::<Self>() + question + headers + self.plain.body.len();
+        let request: usize = self.request.headers.iter().map(header).sum();
+        let request = request + self.request.target.as_str().len();
+        let plain = size_of::<Self>() + request + headers + self.plain.body.len();
         let encoded = match &self.compression {
-            Some(_) => Encoding::ALL.len() * (headers + compression::most(&self.plain.body)),
+            Some(_) => {
+                Encoding::ALL.len() * (headers + compression::max_concurrent(&self.plain.body))
+            }
             None => 0,
         };
         plain + encoded + self.reads.size()

@@ -8,7 +8,7 @@ use crate::module::{Digest, ModuleRequest, Reads};
 
 /// A request, as a module is asked it: HEAD as GET.
 #[derive(Debug, Clone, Copy)]
-pub struct Question<'a> {
+pub struct RequestRef<'a> {
     /// The method.
     pub method: &'a Method,
     /// The path.
@@ -19,10 +19,10 @@ pub struct Question<'a> {
     pub headers: &'a HeaderMap,
 }
 
-impl Question<'_> {
+impl RequestRef<'_> {
     /// The same question to keep, in memory of its own, with those headers only
     /// that were read, and with the query only if it was read.
-    pub(crate) fn kept(&self, reads: &Reads) -> ModuleRequest {
+    pub(crate) fn recorded(&self, reads: &Reads) -> ModuleRequest {
         let target = match reads.query() {
             Some(query) => PathAndQuery::try_from(format!("{}?{query}", self.path)),
             None => PathAndQuery::try_from(self.path),
@@ -41,7 +41,7 @@ impl Question<'_> {
     }
 }
 
-impl<'a> From<&'a ModuleRequest> for Question<'a> {
+impl<'a> From<&'a ModuleRequest> for RequestRef<'a> {
     fn from(request: &'a ModuleRequest) -> Self {
         let ModuleRequest { method, target, headers } = request;
         Self { method, path: target.path(), query: target.query(), headers }
@@ -50,7 +50,7 @@ impl<'a> From<&'a ModuleRequest> for Question<'a> {
 
 /// What an answer is kept under.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct Key {
+pub(super) struct CacheKey {
     module: Digest,
     method: Method,
     path: Box<str>,
@@ -64,18 +64,18 @@ pub(super) struct Key {
 /// A key that is made of what is there. It has the hash of a [`Key`]: both
 /// have the same fields in the same order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct KeyRef<'a> {
+pub(super) struct CacheKeyRef<'a> {
     module: Digest,
     method: &'a Method,
     path: &'a str,
     inputs: Option<&'a [u8]>,
 }
 
-impl<'a> KeyRef<'a> {
+impl<'a> CacheKeyRef<'a> {
     /// The key of a question to a module, without regard to its query and its
     /// headers.
-    pub(super) fn new(module: Digest, question: Question<'a>) -> Self {
-        let Question { method, path, .. } = question;
+    pub(super) fn new(module: Digest, request_ref: RequestRef<'a>) -> Self {
+        let RequestRef { method, path, .. } = request_ref;
         Self { module, method, path, inputs: None }
     }
 
@@ -85,8 +85,8 @@ impl<'a> KeyRef<'a> {
     }
 
     /// What keeps nothing of the request alive.
-    pub(super) fn key(&self) -> Key {
-        Key {
+    pub(super) fn key(&self) -> CacheKey {
+        CacheKey {
             module: self.module,
             method: self.method.clone(),
             path: self.path.into(),
@@ -95,14 +95,14 @@ impl<'a> KeyRef<'a> {
     }
 }
 
-impl Equivalent<Key> for KeyRef<'_> {
-    fn equivalent(&self, key: &Key) -> bool {
-        let Key { module, method, path, inputs } = key;
-        *self == KeyRef { module: *module, method, path, inputs: inputs.as_deref() }
+impl Equivalent<CacheKey> for CacheKeyRef<'_> {
+    fn equivalent(&self, key: &CacheKey) -> bool {
+        let CacheKey { module, method, path, inputs } = key;
+        *self == CacheKeyRef { module: *module, method, path, inputs: inputs.as_deref() }
     }
 }
 
-impl Key {
+impl CacheKey {
     pub(super) fn module(&self) -> Digest {
         self.module
     }
@@ -149,7 +149,7 @@ impl Inputs {
 
     /// Encodes the values that a question has for these inputs: two questions
     /// have the same encoding exactly if they have the same values.
-    pub(super) fn encode(&self, question: Question<'_>) -> Vec<u8> {
+    pub(super) fn encode(&self, request_ref: RequestRef<'_>) -> Vec<u8> {
         let mut all = Vec::new();
         let mut add = |value: &[u8]| {
             all.extend(value.len().to_le_bytes());
@@ -157,11 +157,11 @@ impl Inputs {
         };
         if self.query {
             // No query differs from an empty one.
-            add(&[u8::from(question.query.is_some())]);
-            add(question.query.unwrap_or_default().as_bytes());
+            add(&[u8::from(request_ref.query.is_some())]);
+            add(request_ref.query.unwrap_or_default().as_bytes());
         }
         for name in &self.headers {
-            let values = question.headers.get_all(name);
+            let values = request_ref.headers.get_all(name);
             add(&values.iter().count().to_le_bytes());
             for value in values {
                 add(value.as_bytes());
