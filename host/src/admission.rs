@@ -41,7 +41,7 @@ impl Admission {
     }
 
     /// The place that is not for clients, whoever has it and for how long.
-    pub(crate) async fn aside(&self) -> Result<OwnedSemaphorePermit, Overloaded> {
+    pub(crate) async fn admit_background(&self) -> Result<OwnedSemaphorePermit, Overloaded> {
         Arc::clone(&self.aside).acquire_owned().await.map_err(|_| Overloaded)
     }
 

@@ -24,7 +24,7 @@ use futures_util::FutureExt;
 use tokio::task::JoinSet;
 use tracing::{Instrument, Span};
 
-use crate::module::{CallError, Module, ModuleRequest};
+use crate::module::{CallError, GuestRequest, Module};
 use crate::response::Response;
 use crate::state::{Generation, Snapshot, StateReader};
 use entries::{Entries, Miss};
@@ -86,7 +86,7 @@ impl ResponseCache {
     pub async fn get_or_run(
         &self,
         module: &Module,
-        request: Arc<ModuleRequest>,
+        request: Arc<GuestRequest>,
         state: &StateReader,
     ) -> Outcome {
         let Some(storage) = &self.storage else { return self.alone(module, request, state).await };
@@ -115,17 +115,17 @@ impl ResponseCache {
             let reads = response.reads();
             let is_fresh = || {
                 response.generation() >= arrival
-                    || reads.are_current(&state.peek(), request_ref.query, request_ref.headers)
+                    || reads.is_valid_for(&state.peek(), request_ref.query, request_ref.headers)
             };
-            if is_leader && !reads.are_complete() {
+            if is_leader && !reads.is_complete() {
                 self.hot_requests.count(module.digest(), &response);
             }
             if is_leader
-                || (reads.match_request(request_ref.query, request_ref.headers) && is_fresh())
+                || (reads.matches_request(request_ref.query, request_ref.headers) && is_fresh())
             {
                 return Ok(response);
             }
-            if !reads.are_complete() {
+            if !reads.is_complete() {
                 break;
             }
         }
@@ -139,7 +139,7 @@ impl ResponseCache {
     async fn alone(
         &self,
         module: &Module,
-        request: Arc<ModuleRequest>,
+        request: Arc<GuestRequest>,
         state: &StateReader,
     ) -> Outcome {
         let response = alone(module, request, state).await?;
@@ -182,13 +182,13 @@ impl ResponseCache {
 }
 
 /// A run for one request.
-async fn alone(module: &Module, request: Arc<ModuleRequest>, state: &StateReader) -> Outcome {
-    let place = module.place().await?;
+async fn alone(module: &Module, request: Arc<GuestRequest>, state: &StateReader) -> Outcome {
+    let place = module.acquire().await?;
     let snapshot = state.snapshot();
     let generation = snapshot.generation();
     let (of, asked) = (module.clone(), Arc::clone(&request));
     let make = move |response| Response::new(&of, RequestRef::from(&*asked), response, generation);
-    place.handle_and(request, snapshot, make).await.map(Arc::new).map_err(Into::into)
+    place.execute_then(request, snapshot, make).await.map(Arc::new).map_err(Into::into)
 }
 
 /// A run in a task of its own, so that those who wait for it are woken when it
@@ -197,7 +197,7 @@ async fn alone(module: &Module, request: Arc<ModuleRequest>, state: &StateReader
 async fn task(
     run: impl Future<Output = RunResult> + Send + 'static,
     started_on: Generation,
-    request: Arc<ModuleRequest>,
+    request: Arc<GuestRequest>,
 ) -> RunResult {
     let mut tasks = JoinSet::new();
     tasks.spawn(run);
@@ -215,7 +215,7 @@ async fn task(
 async fn run(
     storage: Arc<Storage>,
     module: Module,
-    request: Arc<ModuleRequest>,
+    request: Arc<GuestRequest>,
     state: StateReader,
 ) -> RunResult {
     let request_ref = RequestRef::from(&*request);

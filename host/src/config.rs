@@ -16,7 +16,7 @@ use serde::Deserialize;
 use crate::HttpLimits;
 use crate::conformance::Dialect;
 use crate::files;
-use crate::module::{Digest, HeaderGrants, INCLUDED, LimitError, Limits};
+use crate::module::{BUNDLED_EXTENSIONS, Digest, HeaderGrants, LimitError, Limits};
 use crate::registry::{self, FaultBudget, MountError, MountPath, SwapLimits};
 use crate::state::UpstreamLimits;
 use crate::toml_text::{self, Position, Step, dotted};
@@ -183,7 +183,8 @@ impl Config {
         };
         let key = |key: &str| Step::Key(key.to_owned());
         let path = [key("extension"), Step::Index(place), key("name")];
-        let (name, known) = (extension.name.as_str(), INCLUDED.map(|included| included.name));
+        let (name, known) =
+            (extension.name.as_str(), BUNDLED_EXTENSIONS.map(|included| included.name));
         let (key, known) = (dotted(&path[..2]), known.join(", "));
         Err(Problem::Text {
             position: Position::of_value(text, &path),
@@ -245,7 +246,7 @@ fn place(key: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::{Config, DEFAULT, Dialect, HttpLimits};
-    use crate::module::{Grants, HeaderGrants, INCLUDED};
+    use crate::module::{BUNDLED_EXTENSIONS, Grants, HeaderGrants};
     use bytesize::ByteSize;
     use std::path::Path;
     use std::time::Duration;
@@ -494,7 +495,7 @@ mod tests {
         assert!(config.module.file.take().is_some() && config.module.sha256.take().is_some());
         let included = std::mem::take(&mut config.extension);
         let included: Vec<_> = included.iter().map(|extension| extension.name.as_str()).collect();
-        assert_eq!(included, INCLUDED.map(|included| included.name));
+        assert_eq!(included, BUNDLED_EXTENSIONS.map(|included| included.name));
         assert_eq!(config, Config::default());
         let extension = format!("[[extension]]{extension}");
         let [extension] = &Config::parse(&extension).unwrap().extension[..] else { panic!() };

@@ -42,39 +42,38 @@
 
 mod address_space;
 mod artefact;
-mod audit;
 mod call;
 mod code_cache;
 mod compiler;
+mod componentize;
 mod contract;
 mod cost;
 mod digest;
-mod encode;
 mod engine;
+mod epoch_ticker;
 mod grants;
 mod guest_log;
 mod guest_time;
 mod header_grants;
-mod imports;
+mod host_functions;
+mod import_check;
 mod instance;
 mod limiter;
 mod limits;
 mod load;
 mod load_error;
-mod long_runs;
-mod reads;
+mod read_set;
 mod response;
 mod reused;
 mod set_cookie;
+mod slow_guest_pool;
 mod slow_targets;
-mod tally;
-mod ticker;
+mod stats;
 mod verify;
 mod wasi;
 mod wire;
 
-pub use audit::Offence;
-pub use call::{CallError, ModuleAnswer, ModuleRequest, Place};
+pub use call::{CallError, GuestRequest, GuestResponse, RunPermit};
 pub use code_cache::{CodeCache, CodeCacheError};
 pub use compiler::{Compiler, compile};
 pub use contract::{CONTRACT_PACKAGE, CONTRACT_VERSION};
@@ -83,16 +82,17 @@ pub use digest::{Digest, DigestError};
 pub use engine::{Engine, EngineError, EngineOptions};
 pub use grants::{Grants, UnknownGrant};
 pub use header_grants::{HeaderGrantError, HeaderGrants};
+pub use import_check::ForbiddenImport;
 pub use limits::{LimitError, Limits};
-pub(crate) use load::MOST_BYTES;
+pub(crate) use load::MAX_COMPONENT_SIZE;
 pub use load::{API, Module};
 pub use load_error::LoadError;
-pub use reads::Reads;
-pub use response::InvalidAnswer;
+pub use read_set::ReadSet;
+pub use response::InvalidResponse;
 #[doc(hidden)]
 pub use reused::ReusedInstance;
 pub use set_cookie::CookieError;
-pub use tally::Failures;
+pub use stats::Failures;
 pub use verify::ResetStatus;
 
 /// The module that is served when no other is given: `guest/`, built with
@@ -104,7 +104,7 @@ pub const MODULE_1_13: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/module-
 
 /// An extension that comes along.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Included {
+pub struct BundledExtension {
     /// Its name.
     pub name: &'static str,
     /// The component.
@@ -113,11 +113,11 @@ pub struct Included {
     pub grants: &'static [&'static str],
 }
 
-impl Included {
+impl BundledExtension {
     /// That of a name.
     #[must_use]
     pub fn of(name: &str) -> Option<Self> {
-        INCLUDED.into_iter().find(|included| included.name == name)
+        BUNDLED_EXTENSIONS.into_iter().find(|included| included.name == name)
     }
 
     /// What it may import.
@@ -128,18 +128,18 @@ impl Included {
 }
 
 /// The extensions that come along.
-pub const INCLUDED: [Included; 3] = [
-    Included {
+pub const BUNDLED_EXTENSIONS: [BundledExtension; 3] = [
+    BundledExtension {
         name: "dashboard",
         component: include_bytes!(concat!(env!("OUT_DIR"), "/dashboard.wasm")),
         grants: &["version", "chains", "state"],
     },
-    Included {
+    BundledExtension {
         name: "health",
         component: include_bytes!(concat!(env!("OUT_DIR"), "/health.wasm")),
         grants: &["chains", "state", "snapshot", "query"],
     },
-    Included {
+    BundledExtension {
         name: "metrics",
         component: include_bytes!(concat!(env!("OUT_DIR"), "/metrics.wasm")),
         grants: &["version", "chains", "state", "snapshot"],

@@ -18,7 +18,7 @@ use http::header::{CACHE_CONTROL, ETAG, VARY, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 
 use crate::cache::RequestRef;
-use crate::module::{Module, ModuleAnswer, ModuleRequest, Reads};
+use crate::module::{GuestRequest, GuestResponse, Module, ReadSet};
 use crate::state::Generation;
 use compression::Compression;
 pub(crate) use compression::CompressionPermits;
@@ -27,13 +27,13 @@ pub use encoding::Encoding;
 /// A module's answer, and what it was made from.
 #[derive(Debug)]
 pub struct Response {
-    request: ModuleRequest,
+    request: GuestRequest,
     hits: AtomicU64,
     has_own_etag: bool,
     status: StatusCode,
     plain: Representation,
     compression: Option<Compression>,
-    reads: Reads,
+    reads: ReadSet,
     generation: Generation,
 }
 
@@ -66,10 +66,10 @@ impl Response {
     pub fn new(
         module: &Module,
         request_ref: RequestRef<'_>,
-        answer: ModuleAnswer,
+        answer: GuestResponse,
         generation: Generation,
     ) -> Self {
-        let ModuleAnswer { response, reads, .. } = answer;
+        let GuestResponse { response, reads, .. } = answer;
         let (head, body) = response.into_parts();
         let (status, mut headers) = (head.status, head.headers);
         let has_own_etag = headers.contains_key(ETAG);
@@ -111,7 +111,7 @@ impl Response {
     /// What was asked, with those headers only that were read, and with the query
     /// only if it was read.
     #[must_use]
-    pub fn request(&self) -> &ModuleRequest {
+    pub fn request(&self) -> &GuestRequest {
         &self.request
     }
 
@@ -177,7 +177,7 @@ impl Response {
 
     /// What it was made from.
     #[must_use]
-    pub fn reads(&self) -> &Reads {
+    pub fn reads(&self) -> &ReadSet {
         &self.reads
     }
 

@@ -42,7 +42,7 @@ pub use relayer::{
 pub use relayer_json::read_answer;
 pub use relayer_json::{AnswerError, UnreadField};
 pub use sample::sample;
-pub use snapshot::{Changed, Generation, Known, Slice, Snapshot, Stale};
+pub use snapshot::{Changed, Generation, Known, Snapshot, Stale, Versioned};
 #[cfg(feature = "cli")]
 pub(crate) use state_file::{MAX_STATE_FILE, of_file as state_of_file};
 pub use state_file::{StateFileError, read_state_file};

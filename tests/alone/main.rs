@@ -13,8 +13,8 @@ use relayer_rest_tests::server::{engine, request};
 /// Whether a module answers.
 async fn ask(module: &Module, path: &str) -> Result<(), CallError> {
     let snapshot = StatePublisher::new().reader().snapshot();
-    let place = module.place().await?;
-    place.handle(request("GET", path, &[]), snapshot).await.map(drop)
+    let place = module.acquire().await?;
+    place.execute(request("GET", path, &[]), snapshot).await.map(drop)
 }
 
 /// Half of which trap.

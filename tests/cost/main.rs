@@ -45,11 +45,11 @@ fn taken(engine: &Engine, component: &[u8]) -> Result<(Module, Taken), LoadError
     let snapshot = StatePublisher::new().reader().snapshot();
     let mut taken = Taken { host: 0, memory: 0, besides: BESIDES };
     for _ in 0..2 {
-        let place = runtime.block_on(module.place()).unwrap();
+        let place = runtime.block_on(module.acquire()).unwrap();
         let request = request("GET", "/", &[]);
         let mut answer = None;
         taken.host = ALLOCATED.peak_of(|| {
-            answer = Some(runtime.block_on(place.handle(request, snapshot.clone())));
+            answer = Some(runtime.block_on(place.execute(request, snapshot.clone())));
         });
         if let Some(Ok(answer)) = answer {
             taken.memory = answer.memory;

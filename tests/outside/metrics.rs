@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-use relayer_rest_host::module::{Included, Limits, Module};
+use relayer_rest_host::module::{BundledExtension, Limits, Module};
 use relayer_rest_host::registry::{Mount, Registry};
 use relayer_rest_host::state::sample;
 use relayer_rest_sdk::contract::Component;
@@ -77,7 +77,7 @@ fn promtool_has_nothing_to_say() {
 #[tokio::test]
 #[ignore = "needs promtool: apt install prometheus"]
 async fn promtool_has_nothing_to_say_of_what_is_served() {
-    let included = Included::of("metrics").unwrap();
+    let included = BundledExtension::of("metrics").unwrap();
     let fenced = engine(&Limits::default()).with_grants(included.granted());
     let metrics = Module::from_bytes(&fenced, "metrics", included.component).unwrap();
     let metrics = Mount::extension("/ext/metrics".parse().unwrap(), metrics.named("metrics"));

@@ -53,7 +53,7 @@ fn keeper() -> Vec<u8> {
 
 async fn ask(module: &Module, path: &str) -> Result<u16, CallError> {
     let snapshot = StatePublisher::new().reader().snapshot();
-    let answer = module.place().await?.handle(request("GET", path, &[]), snapshot).await?;
+    let answer = module.acquire().await?.execute(request("GET", path, &[]), snapshot).await?;
     Ok(answer.response.status().as_u16())
 }
 

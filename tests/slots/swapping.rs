@@ -138,8 +138,8 @@ fn no_request_reads_what_another_wrote_while_the_system_swaps() {
                     let module = module.clone();
                     tokio::spawn(async move {
                         let snapshot = StatePublisher::new().reader().snapshot();
-                        let place = module.place().await?;
-                        place.handle(request("GET", "/", &[]), snapshot).await.map(drop)
+                        let place = module.acquire().await?;
+                        place.execute(request("GET", "/", &[]), snapshot).await.map(drop)
                     })
                 })
                 .collect();

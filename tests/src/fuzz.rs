@@ -257,7 +257,7 @@ fn answer(path: &str, state: &StateReader) -> Vec<u8> {
     });
     let (runtime, module) = &*MODULE;
     let answer = runtime.block_on(async {
-        module.place().await.unwrap().handle(request("GET", path, &[]), state.snapshot()).await
+        module.acquire().await.unwrap().execute(request("GET", path, &[]), state.snapshot()).await
     });
     answer.unwrap_or_else(|error| panic!("{path}: {error}")).response.into_body().to_vec()
 }

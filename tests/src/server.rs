@@ -7,7 +7,7 @@ use std::time::Duration;
 use hyper::header::HeaderName;
 use relayer_rest_host::conformance::Dialect;
 use relayer_rest_host::control::ConnectionTally;
-use relayer_rest_host::module::{Engine, Limits, Module, ModuleRequest};
+use relayer_rest_host::module::{Engine, GuestRequest, Limits, Module};
 use relayer_rest_host::registry::{Candidate, Mount, Registry, Source, SwapReport};
 use relayer_rest_host::state::hermes_config::HermesConfig;
 use relayer_rest_host::state::{StatePublisher, Upstream, sample};
@@ -30,13 +30,13 @@ pub fn engine(limits: &Limits) -> Engine {
 
 /// A request, as a module sees it.
 #[must_use]
-pub fn request(method: &str, target: &str, headers: &[(&str, &str)]) -> Arc<ModuleRequest> {
+pub fn request(method: &str, target: &str, headers: &[(&str, &str)]) -> Arc<GuestRequest> {
     let headers = headers
         .iter()
         .map(|(name, value)| (name.parse::<HeaderName>().unwrap(), value.parse().unwrap()))
         .collect();
     let (method, target) = (method.parse().unwrap(), target.parse().unwrap());
-    Arc::new(ModuleRequest { method, target, headers })
+    Arc::new(GuestRequest { method, target, headers })
 }
 
 /// A component that is to serve.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body_util::Empty;
 use hyper::Request;
-use relayer_rest_host::module::{Limits, Module, ModuleRequest};
+use relayer_rest_host::module::{GuestRequest, Limits, Module};
 use relayer_rest_host::registry::Mount;
 use relayer_rest_host::state::StatePublisher;
 use relayer_rest_tests::client::Client;
@@ -22,7 +22,7 @@ fn modules(component: &[u8]) -> [Module; 2] {
     [module(), mount.module()]
 }
 
-fn fast() -> Arc<ModuleRequest> {
+fn fast() -> Arc<GuestRequest> {
     request("GET", "/fast", &[])
 }
 
@@ -37,7 +37,7 @@ async fn runs_of_a_target_whose_runs_were_cancelled_start_elsewhere() {
         let mut cancelled = 0;
         while elsewhere() == 0 {
             let slow = request("GET", &format!("/slow?{cancelled}"), &[]);
-            let mut run = Box::pin(module.place().await.unwrap().handle(slow, snapshot.clone()));
+            let mut run = Box::pin(module.acquire().await.unwrap().execute(slow, snapshot.clone()));
             tokio::select! {
                 biased;
                 _ = &mut run => panic!("the run is long"),
@@ -52,8 +52,8 @@ async fn runs_of_a_target_whose_runs_were_cancelled_start_elsewhere() {
         // Targets that are not known may start elsewhere until they are.
         loop {
             let before = elsewhere();
-            let place = module.place().await.unwrap();
-            place.handle(fast(), snapshot.clone()).await.unwrap();
+            let place = module.acquire().await.unwrap();
+            place.execute(fast(), snapshot.clone()).await.unwrap();
             if elsewhere() == before {
                 break;
             }

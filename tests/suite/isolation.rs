@@ -20,7 +20,7 @@ fn one_slot() -> Limits {
 /// What a module answers: its status.
 async fn ask(module: &Module, path: &str) -> Result<u16, CallError> {
     let snapshot = StatePublisher::new().reader().snapshot();
-    let answer = module.place().await?.handle(request("GET", path, &[]), snapshot).await?;
+    let answer = module.acquire().await?.execute(request("GET", path, &[]), snapshot).await?;
     Ok(answer.response.status().as_u16())
 }
 

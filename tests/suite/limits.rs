@@ -37,8 +37,8 @@ async fn small_answers_of_the_api_take_two_pages_of_memory() {
     let module = Module::embedded(&engine(&Limits::default())).unwrap();
     for path in ["/version", "/chains", "/state"] {
         let asked = request("GET", path, &[]);
-        let place = module.place().await.unwrap();
-        let answer = place.handle(asked, publisher.reader().snapshot()).await.unwrap();
+        let place = module.acquire().await.unwrap();
+        let answer = place.execute(asked, publisher.reader().snapshot()).await.unwrap();
         assert_eq!(answer.response.status(), 200, "{path}");
         // With a table, which is small.
         assert_eq!(answer.memory / (64 << 10), 2, "{path}: {} bytes", answer.memory);

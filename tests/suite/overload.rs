@@ -33,7 +33,9 @@ async fn ask(module: &Module, count: usize) -> Vec<Result<(), CallError>> {
     let runs = (0..count).map(|number| {
         let (module, snapshot) = (module.clone(), Arc::clone(&snapshot));
         let request = request("GET", &format!("/{number}"), &[]);
-        tokio::spawn(async move { module.place().await?.handle(request, snapshot).await.map(drop) })
+        tokio::spawn(
+            async move { module.acquire().await?.execute(request, snapshot).await.map(drop) },
+        )
     });
     join_all(runs).await.into_iter().map(Result::unwrap).collect()
 }

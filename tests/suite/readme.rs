@@ -6,7 +6,7 @@ use std::process::Command;
 
 use relayer_rest_host::config::Config;
 use relayer_rest_host::conformance::{self, Dialect};
-use relayer_rest_host::module::{INCLUDED, Limits, Module};
+use relayer_rest_host::module::{BUNDLED_EXTENSIONS, Limits, Module};
 use relayer_rest_tests::server::{TestServer, engine};
 
 const README: &str = include_str!("../../README.md");
@@ -50,7 +50,7 @@ fn the_extensions_that_come_along_are_named() {
     let settings = blocks("toml").into_iter().find(|block| block.starts_with("extension = ["));
     let config = Config::parse(settings.unwrap()).unwrap();
     let named: Vec<_> = config.extension.iter().map(|extension| extension.name.as_str()).collect();
-    assert_eq!(named, INCLUDED.map(|included| included.name));
+    assert_eq!(named, BUNDLED_EXTENSIONS.map(|included| included.name));
 }
 
 #[tokio::test]

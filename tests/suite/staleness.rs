@@ -8,7 +8,7 @@ use std::thread;
 use bytesize::ByteSize;
 use fastrand::Rng;
 use relayer_rest_host::cache::{RequestRef, ResponseCache};
-use relayer_rest_host::module::{Limits, Module, ModuleRequest};
+use relayer_rest_host::module::{GuestRequest, Limits, Module};
 use relayer_rest_host::response::Response;
 use relayer_rest_host::state::{
     ChainConfig, ChainKind, Component, NotReady, Object, RelayerState, Snapshot, StatePublisher,
@@ -62,7 +62,7 @@ impl Published {
 }
 
 /// A request that others may make, too.
-fn random_request(random: &mut Rng) -> Arc<ModuleRequest> {
+fn random_request(random: &mut Rng) -> Arc<GuestRequest> {
     let paths = ["/version", "/chains", "/chain/a", "/chain/b", "/chain/c", "/state", "/nothing"];
     let method = if random.u8(..10) == 0 { "POST" } else { "GET" };
     let counts = [("x-count", "1"), ("x-count", "2")];
@@ -71,13 +71,9 @@ fn random_request(random: &mut Rng) -> Arc<ModuleRequest> {
 }
 
 /// What a module answers on a snapshot, asked anew.
-async fn plain(
-    module: &Module,
-    request: &Arc<ModuleRequest>,
-    snapshot: &Arc<Snapshot>,
-) -> Response {
-    let place = module.place().await.unwrap();
-    let answer = place.handle(request.clone(), snapshot.clone()).await.unwrap();
+async fn plain(module: &Module, request: &Arc<GuestRequest>, snapshot: &Arc<Snapshot>) -> Response {
+    let place = module.acquire().await.unwrap();
+    let answer = place.execute(request.clone(), snapshot.clone()).await.unwrap();
     Response::new(module, RequestRef::from(&**request), answer, snapshot.generation())
 }
 
@@ -91,7 +87,7 @@ fn seen(answer: &Response) -> String {
 async fn ask(
     cache: &ResponseCache,
     module: &Module,
-    request: &Arc<ModuleRequest>,
+    request: &Arc<GuestRequest>,
     state: &StateReader,
 ) -> (String, bool) {
     let question = RequestRef::from(&**request);

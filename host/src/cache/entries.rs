@@ -86,7 +86,7 @@ impl Entries {
         let key = CacheKeyRef::new(module, request_ref);
         let current = |entry| match entry {
             Some(Entry::Response(response))
-                if response.reads().are_current(
+                if response.reads().is_valid_for(
                     snapshot,
                     request_ref.query,
                     request_ref.headers,
@@ -122,7 +122,7 @@ impl Entries {
             _ => Arc::default(),
         };
         let inputs = known.and(response.reads());
-        if !response.reads().are_complete() || inputs.header_count() > MAX_HEADERS {
+        if !response.reads().is_complete() || inputs.header_count() > MAX_HEADERS {
             // Other requests may have responses that can be cached.
             if before.is_none() {
                 self.0.insert(key.key(), Entry::Pass);

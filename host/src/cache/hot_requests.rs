@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use quick_cache::sync::Cache;
 
 use super::key::{CacheKey, CacheKeyRef, RequestRef};
-use crate::module::{Digest, ModuleRequest};
+use crate::module::{Digest, GuestRequest};
 use crate::response::Response;
 
 /// The questions that are kept, at most.
@@ -24,7 +24,7 @@ const MAX_HEADERS: usize = 16;
 pub struct RequestStats {
     /// The question, with those headers only that were read, and with the query
     /// only if it was read.
-    pub request: Arc<ModuleRequest>,
+    pub request: Arc<GuestRequest>,
     /// About how often it was asked.
     pub hits: u64,
     /// The answer, which may be out of date.
@@ -34,7 +34,7 @@ pub struct RequestStats {
 pub(super) struct HotRequests(Cache<CacheKey, Arc<Entry>>);
 
 struct Entry {
-    request: Arc<ModuleRequest>,
+    request: Arc<GuestRequest>,
     times: AtomicU64,
 }
 

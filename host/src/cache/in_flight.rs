@@ -10,7 +10,7 @@ use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared, WeakShared};
 
 use super::key::CacheKey;
-use crate::module::{CallError, ModuleRequest};
+use crate::module::{CallError, GuestRequest};
 use crate::response::Response;
 use crate::state::Generation;
 
@@ -23,14 +23,14 @@ pub(super) struct RunResult {
     pub(super) response: Outcome,
     pub(super) started_on: Generation,
     /// The request of the leader.
-    pub(super) request: Arc<ModuleRequest>,
+    pub(super) request: Arc<GuestRequest>,
 }
 
 impl RunResult {
     /// Returns whether a failure of this run applies to another request under the same
     /// key. The reads of a failed run are unknown, so only an identical request is known
     /// to fail in the same way. Overload applies to all requests.
-    pub(super) fn applies_to(&self, request: &ModuleRequest) -> bool {
+    pub(super) fn applies_to(&self, request: &GuestRequest) -> bool {
         let was_not_run = |error: &Arc<CallError>| error.is_overload();
         self.response.as_ref().is_err_and(was_not_run)
             || (self.request.target == request.target && self.request.headers == request.headers)

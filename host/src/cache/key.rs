@@ -4,7 +4,7 @@ use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, Method};
 use quick_cache::Equivalent;
 
-use crate::module::{Digest, ModuleRequest, Reads};
+use crate::module::{Digest, GuestRequest, ReadSet};
 
 /// A request, as a module is asked it: HEAD as GET.
 #[derive(Debug, Clone, Copy)]
@@ -22,7 +22,7 @@ pub struct RequestRef<'a> {
 impl RequestRef<'_> {
     /// The same question to keep, in memory of its own, with those headers only
     /// that were read, and with the query only if it was read.
-    pub(crate) fn recorded(&self, reads: &Reads) -> ModuleRequest {
+    pub(crate) fn recorded(&self, reads: &ReadSet) -> GuestRequest {
         let target = match reads.query() {
             Some(query) => PathAndQuery::try_from(format!("{}?{query}", self.path)),
             None => PathAndQuery::try_from(self.path),
@@ -33,7 +33,7 @@ impl RequestRef<'_> {
                 headers.append(name, value.clone());
             }
         }
-        ModuleRequest {
+        GuestRequest {
             method: self.method.clone(),
             target: target.unwrap_or(PathAndQuery::from_static("/")),
             headers,
@@ -41,9 +41,9 @@ impl RequestRef<'_> {
     }
 }
 
-impl<'a> From<&'a ModuleRequest> for RequestRef<'a> {
-    fn from(request: &'a ModuleRequest) -> Self {
-        let ModuleRequest { method, target, headers } = request;
+impl<'a> From<&'a GuestRequest> for RequestRef<'a> {
+    fn from(request: &'a GuestRequest) -> Self {
+        let GuestRequest { method, target, headers } = request;
         Self { method, path: target.path(), query: target.query(), headers }
     }
 }
@@ -125,7 +125,7 @@ pub(super) struct Inputs {
 
 impl Inputs {
     /// Returns these inputs and those that were read.
-    pub(super) fn and(&self, reads: &Reads) -> Self {
+    pub(super) fn and(&self, reads: &ReadSet) -> Self {
         let new = reads.headers().filter(|name| !self.headers.contains(name));
         let headers = self.headers.iter().chain(new).cloned().collect();
         Self { query: self.query || reads.has_query(), headers }

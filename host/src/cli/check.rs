@@ -12,7 +12,8 @@ use crate::config::Config;
 use crate::conformance::{self, Cost, Dialect, RuleVerdict, Verdict};
 use crate::files;
 use crate::module::{
-    Digest, Engine, EngineOptions, Grants, InstanceCost, Limits, LoadError, MOST_BYTES, Module,
+    Digest, Engine, EngineOptions, Grants, InstanceCost, Limits, LoadError, MAX_COMPONENT_SIZE,
+    Module,
 };
 use crate::state::hermes_config::HermesConfig;
 use crate::state::{RelayerState, StatePublisher};
@@ -91,7 +92,7 @@ pub(super) fn run(args: &CheckArgs) -> Result<Ran, Failure> {
     let options = EngineOptions { headers, wasi: true, compiler, ..limits.into() };
     let engine = Engine::with(options)?;
     let name = args.file.display().to_string();
-    let bytes = files::read(&args.file, MOST_BYTES)
+    let bytes = files::read(&args.file, MAX_COMPONENT_SIZE)
         .map_err(|source| LoadError::Unreadable { file: args.file.clone(), source });
     let mut found = Found {
         digest: bytes.as_ref().ok().map(|bytes| Digest::of(bytes)),

@@ -11,8 +11,8 @@ use crate::config::Config;
 use crate::conformance::Dialect;
 use crate::files;
 use crate::module::{
-    API, CodeCache, Digest, Engine, EngineError, EngineOptions, Grants, HeaderGrants, Included,
-    Limits, LoadError, Module,
+    API, BundledExtension, CodeCache, Digest, Engine, EngineError, EngineOptions, Grants,
+    HeaderGrants, Limits, LoadError, Module,
 };
 use crate::registry::{FaultBudget, Mount, MountPath, SwapLimits};
 
@@ -124,7 +124,7 @@ impl Wanted {
         if self.is_api() {
             return self.dialect.component();
         }
-        let included = Included::of(&self.name);
+        let included = BundledExtension::of(&self.name);
         included.expect("the settings name a file where none comes along").component
     }
 

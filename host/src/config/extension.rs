@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use serde::Deserialize;
 
-use crate::module::{API, Digest, Grants, HeaderGrants, Included, Limits};
+use crate::module::{API, BundledExtension, Digest, Grants, HeaderGrants, Limits};
 use crate::registry::{FaultBudget, MountPath};
 
 /// A module that serves requests below a path of its own.
@@ -94,8 +94,8 @@ impl ExtensionConfig {
 
     /// The extension of its name that comes along, where it names no file.
     #[must_use]
-    pub fn comes_along(&self) -> Option<Included> {
-        if self.module.is_some() { None } else { Included::of(self.name.as_str()) }
+    pub fn comes_along(&self) -> Option<BundledExtension> {
+        if self.module.is_some() { None } else { BundledExtension::of(self.name.as_str()) }
     }
 
     /// Where it is.

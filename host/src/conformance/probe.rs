@@ -9,7 +9,7 @@ use http::{HeaderMap, Method, Response};
 use serde::{Deserialize, Serialize};
 
 use super::states::State;
-use crate::module::{CallError, Module, ModuleAnswer, ModuleRequest};
+use crate::module::{CallError, GuestRequest, GuestResponse, Module};
 use crate::state::{ChainConfig, Known, Snapshot};
 
 /// More chains than this are not asked for: a relayer may have many.
@@ -203,7 +203,7 @@ fn encoded(text: &str) -> String {
 
 async fn ask(module: &Module, state: &State, question: Question) -> Asked {
     let (method, target) = (question.method(), question.target(state));
-    let request = Arc::new(ModuleRequest {
+    let request = Arc::new(GuestRequest {
         method: method.clone(),
         target: PathAndQuery::try_from(&target).expect("the targets are valid"),
         headers: HeaderMap::new(),
@@ -225,13 +225,13 @@ async fn ask(module: &Module, state: &State, question: Question) -> Asked {
 /// A module's answer, and how long it took.
 pub(crate) async fn answer(
     module: &Module,
-    request: &Arc<ModuleRequest>,
+    request: &Arc<GuestRequest>,
     snapshot: &Arc<Snapshot>,
-) -> (Result<ModuleAnswer, CallError>, Duration) {
-    match module.place_aside().await {
+) -> (Result<GuestResponse, CallError>, Duration) {
+    match module.acquire_background().await {
         Ok(place) => {
             let start = Instant::now();
-            let answer = place.handle(Arc::clone(request), Arc::clone(snapshot)).await;
+            let answer = place.execute(Arc::clone(request), Arc::clone(snapshot)).await;
             (answer, start.elapsed())
         }
         Err(error) => (Err(error), Duration::ZERO),

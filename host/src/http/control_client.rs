@@ -17,7 +17,7 @@ use url::form_urlencoded;
 
 use crate::control::{Fault, Reloaded, RolledBack, Status, default_path};
 use crate::files;
-use crate::module::MOST_BYTES;
+use crate::module::MAX_COMPONENT_SIZE;
 use crate::registry::{Candidate, Source, SwapReport};
 
 /// What a server is given to answer what it does at once.
@@ -105,7 +105,7 @@ impl ControlClient {
         let (name, bytes) = match candidate.source {
             Source::Bytes { name, bytes } => (name, bytes),
             Source::File(file) => {
-                let bytes = files::read(&file, MOST_BYTES).map_err(|source| {
+                let bytes = files::read(&file, MAX_COMPONENT_SIZE).map_err(|source| {
                     ControlClientError::Unreadable { file: file.clone(), source }
                 })?;
                 (file.display().to_string(), bytes.into())

@@ -15,7 +15,7 @@ use super::reply;
 use super::report;
 use super::request_id::RequestId;
 use crate::cache::RequestRef;
-use crate::module::ModuleRequest;
+use crate::module::GuestRequest;
 use crate::registry::{Mount, NoAnswer, Registry};
 use crate::response::{X_RELAYER_MODULE, X_REQUEST_ID};
 use crate::state::StateReader;
@@ -130,7 +130,7 @@ fn question<'a, B>(request: &'a Request<B>, target: &'a str) -> RequestRef<'a> {
 }
 
 /// The same, to keep.
-fn module_request<B>(mount: &Mount, request: &Request<B>) -> Arc<ModuleRequest> {
+fn module_request<B>(mount: &Mount, request: &Request<B>) -> Arc<GuestRequest> {
     let target = target(mount, request);
     let RequestRef { method, headers, .. } = question(request, &target);
     let (method, headers) = (method.clone(), headers.clone());
@@ -140,5 +140,5 @@ fn module_request<B>(mount: &Mount, request: &Request<B>) -> Arc<ModuleRequest> 
         // A part of a target that begins with a slash is one, too.
         _ => PathAndQuery::try_from(&*target).unwrap_or(PathAndQuery::from_static("/")),
     };
-    Arc::new(ModuleRequest { method, target, headers })
+    Arc::new(GuestRequest { method, target, headers })
 }

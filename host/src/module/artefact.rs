@@ -5,7 +5,7 @@ use std::io::{self, Write};
 
 use wasmtime::component::Component;
 
-use super::encode;
+use super::componentize;
 use super::load_error::LoadError;
 
 /// The output of the compiler for one input.
@@ -32,7 +32,7 @@ impl Artefact {
         name: &str,
         input: &[u8],
     ) -> Result<Self, LoadError> {
-        let component = encode::component(name, input)?;
+        let component = componentize::component(name, input)?;
         let code = engine.precompile_component(&component).map_err(|error| {
             let reason = format!("{error:#}");
             LoadError::Invalid { name: name.to_owned(), reason }

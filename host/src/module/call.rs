@@ -15,16 +15,16 @@ use tracing::Span;
 
 use super::cost::Placement;
 use super::guest_time::GuestTime;
-use super::instance::Call;
+use super::instance::StoreData;
 use super::load::Module;
-use super::reads::Reads;
-use super::response::InvalidAnswer;
+use super::read_set::ReadSet;
+use super::response::InvalidResponse;
 use super::slow_targets::Measured;
 use crate::state::Snapshot;
 
 /// What a module is asked.
 #[derive(Debug, Clone)]
-pub struct ModuleRequest {
+pub struct GuestRequest {
     /// The method.
     pub method: Method,
     /// The path as the client sent it, and what follows the `?`.
@@ -35,20 +35,20 @@ pub struct ModuleRequest {
 
 /// What a module answers.
 #[derive(Debug)]
-pub struct ModuleAnswer {
+pub struct GuestResponse {
     /// The answer.
     pub response: Response<Bytes>,
     /// What it was made from.
-    pub reads: Reads,
+    pub reads: ReadSet,
     /// The most memory that the instance had, in bytes.
     pub memory: usize,
 }
 
 /// A place for one request among those that run at once.
-pub struct Place {
+pub struct RunPermit {
     module: Module,
     /// It has the thread that it is on to itself, and no client waits for it.
-    is_aside: bool,
+    is_background: bool,
     _permit: OwnedSemaphorePermit,
 }
 
@@ -78,7 +78,7 @@ pub enum CallError {
     Host(String),
     /// The module answered what HTTP does not allow.
     #[error("the module's answer is invalid: {0}")]
-    Invalid(InvalidAnswer),
+    Invalid(InvalidResponse),
 }
 
 impl CallError {
@@ -98,34 +98,34 @@ impl CallError {
     }
 }
 
-impl Place {
+impl RunPermit {
     /// Asks the module, on a fresh instance and on this snapshot. Logs go to
     /// the present span.
     ///
     /// A guest that runs for longer than a tick does so on other threads. Where
     /// what is returned is dropped, the guest is gone, at the latest with its
     /// next turn.
-    pub async fn handle(
+    pub async fn execute(
         self,
-        request: Arc<ModuleRequest>,
+        request: Arc<GuestRequest>,
         snapshot: Arc<Snapshot>,
-    ) -> Result<ModuleAnswer, CallError> {
-        self.handle_and(request, snapshot, |answer| answer).await
+    ) -> Result<GuestResponse, CallError> {
+        self.execute_then(request, snapshot, |answer| answer).await
     }
 
     /// The same, and makes something of the answer where the guest ran: what takes
     /// long there is no affair of the thread that has the socket.
-    pub(crate) async fn handle_and<T: Send + 'static>(
+    pub(crate) async fn execute_then<T: Send + 'static>(
         self,
-        request: Arc<ModuleRequest>,
+        request: Arc<GuestRequest>,
         snapshot: Arc<Snapshot>,
-        make: impl FnOnce(ModuleAnswer) -> T + Send + 'static,
+        make: impl FnOnce(GuestResponse) -> T + Send + 'static,
     ) -> Result<T, CallError> {
         let module = self.module.clone();
-        module.tally().run();
+        module.stats().run();
         let answer = self.run(&module, request, snapshot, make).await;
         if let Err(error) = &answer {
-            module.tally().fault(error);
+            module.stats().fault(error);
         }
         answer
     }
@@ -133,12 +133,12 @@ impl Place {
     async fn run<T: Send + 'static>(
         self,
         module: &Module,
-        request: Arc<ModuleRequest>,
+        request: Arc<GuestRequest>,
         snapshot: Arc<Snapshot>,
-        make: impl FnOnce(ModuleAnswer) -> T + Send + 'static,
+        make: impl FnOnce(GuestResponse) -> T + Send + 'static,
     ) -> Result<T, CallError> {
-        let (long_runs, limits) = (&module.engine().long_runs, module.limits());
-        let (targets, is_aside) = (&module.engine().slow_targets, self.is_aside);
+        let (long_runs, limits) = (&module.engine().slow_guests, module.limits());
+        let (targets, is_aside) = (&module.engine().slow_targets, self.is_background);
         let turns = (!is_aside).then(|| long_runs.turns());
         let creates_slowly = module.placement() == Placement::Aside;
         let time = GuestTime::start(limits.time, turns, creates_slowly);
@@ -146,7 +146,14 @@ impl Place {
         let is_verified = module.engine().verifier.is_due();
         // It may go on on another thread, which knows nothing of the request.
         let span = Span::current();
-        let guest = self.fresh(request, snapshot, Arc::clone(&time), span, is_verified, make);
+        let guest = self.execute_on_fresh_instance(
+            request,
+            snapshot,
+            Arc::clone(&time),
+            span,
+            is_verified,
+            make,
+        );
         let guest = time.meter(guest);
         if is_aside {
             // It has a thread of its own already.
@@ -157,7 +164,7 @@ impl Place {
         let mut guest = Measured::new(targets, target, guest);
         let starts_elsewhere =
             is_verified || creates_slowly || target.is_some_and(|target| targets.is_slow(target));
-        if starts_elsewhere || long_runs.are_full() {
+        if starts_elsewhere || long_runs.is_full() {
             long_runs.count_start();
         } else {
             // The first tick may come soon after the guest began.
@@ -173,14 +180,14 @@ impl Place {
         long_runs.finish(guest, time.end(limits.queue_wait)).await.unwrap_or_else(Err)
     }
 
-    async fn fresh<T>(
+    async fn execute_on_fresh_instance<T>(
         self,
-        request: Arc<ModuleRequest>,
+        request: Arc<GuestRequest>,
         snapshot: Arc<Snapshot>,
         time: Arc<GuestTime>,
         span: Span,
         is_verified: bool,
-        make: impl FnOnce(ModuleAnswer) -> T,
+        make: impl FnOnce(GuestResponse) -> T,
     ) -> Result<T, CallError> {
         let module = &self.module;
         module.engine().verifier.check_slots()?;
@@ -195,30 +202,31 @@ impl Place {
         if time.is_over() {
             return Err(CallError::Timeout(module.limits().time));
         }
-        let Call { mut view, limiter, wasi, .. } = store.into_data();
+        let StoreData { mut view, limiter, wasi, .. } = store.into_data();
         if wasi.is_some_and(|wasi| wasi.has_read_time()) {
             view.changed();
         }
-        let (reads, memory) = (view.into_reads(), limiter.most_memory());
-        Ok(make(ModuleAnswer { response, reads, memory }))
+        let (reads, memory) = (view.into_reads(), limiter.peak_memory());
+        Ok(make(GuestResponse { response, reads, memory }))
     }
 }
 
 impl Module {
     /// Waits for a place for a request.
-    pub async fn place(&self) -> Result<Place, CallError> {
+    pub async fn acquire(&self) -> Result<RunPermit, CallError> {
         let Ok(permit) = self.engine().admission.admit().await else {
-            self.tally().turned_away();
+            self.stats().turned_away();
             return Err(CallError::Overloaded);
         };
-        Ok(Place { module: self.clone(), is_aside: false, _permit: permit })
+        Ok(RunPermit { module: self.clone(), is_background: false, _permit: permit })
     }
 
     /// Waits for the place that is kept for looking at modules: clients never
     /// have it, and it takes none of theirs. How long the module waits for a
     /// processor does not count.
-    pub(crate) async fn place_aside(&self) -> Result<Place, CallError> {
-        let permit = self.engine().admission.aside().await.map_err(|_| CallError::Overloaded)?;
-        Ok(Place { module: self.clone(), is_aside: true, _permit: permit })
+    pub(crate) async fn acquire_background(&self) -> Result<RunPermit, CallError> {
+        let permit =
+            self.engine().admission.admit_background().await.map_err(|_| CallError::Overloaded)?;
+        Ok(RunPermit { module: self.clone(), is_background: true, _permit: permit })
     }
 }

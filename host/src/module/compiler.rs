@@ -22,13 +22,13 @@ use tokio::process::{Child, Command};
 use super::address_space::Reservation;
 use super::artefact::Artefact;
 use super::code_cache::{CodeCache, Key};
-use super::encode;
+use super::componentize;
 use super::engine::{self, Engine};
-use super::load::MOST_BYTES;
+use super::load::MAX_COMPONENT_SIZE;
 use super::load_error::LoadError;
 
 /// The most that is read of what a compiler says.
-const MOST_SAID: usize = 4 << 10;
+const MAX_STDERR: usize = 4 << 10;
 
 /// The time between two looks whether a process that was killed is gone.
 const GONE: Duration = Duration::from_millis(1);
@@ -72,7 +72,7 @@ pub(super) async fn compile_apart(
     let Some(compiler) = &engine.options.compiler else {
         return compile_here(engine, name, input);
     };
-    encode::check(name, input)?;
+    componentize::check(name, input)?;
     let slot = Slot::new(engine, input);
     match slot.get() {
         Some(artefact) => Ok(artefact),
@@ -133,13 +133,13 @@ impl Compiler {
         // It cannot have more code than memory.
         let most = memory.as_u64();
         let ((), output, errors) =
-            tokio::join!(feed, read(stdout, most), read(stderr, MOST_SAID as u64));
+            tokio::join!(feed, read(stdout, most), read(stderr, MAX_STDERR as u64));
         let status = process.0.wait().await.map_err(failed)?;
         match status.code() {
             Some(0) => Artefact::from_process(output)
                 .ok_or_else(|| gave_up("its output is incomplete".to_owned())),
             Some(1) => {
-                let reason = text(&output[..output.len().min(MOST_SAID)]);
+                let reason = text(&output[..output.len().min(MAX_STDERR)]);
                 Err(LoadError::Invalid { name: name.to_owned(), reason })
             }
             _ => Err(gave_up(last_words(&text(&errors), status))),
@@ -204,7 +204,7 @@ pub fn compile(
 ) -> io::Result<bool> {
     confine(memory)?;
     let mut bytes = Vec::new();
-    input.take(MOST_BYTES + 1).read_to_end(&mut bytes)?;
+    input.take(MAX_COMPONENT_SIZE + 1).read_to_end(&mut bytes)?;
     let reason = match wasmtime::Engine::new(&engine::compiling(Reservation::of_bytes(reservation)))
     {
         Ok(engine) => match Artefact::compile(&engine, "", &bytes) {

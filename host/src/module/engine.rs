@@ -10,15 +10,15 @@ use wasmtime::{Config, Enabled, InstanceAllocationStrategy, PoolingAllocationCon
 use super::address_space::Reservation;
 use super::code_cache::CodeCache;
 use super::compiler::Compiler;
+use super::epoch_ticker::EpochTicker;
 use super::grants::Grants;
 use super::header_grants::HeaderGrants;
-use super::imports;
-use super::instance::Call;
+use super::host_functions;
+use super::instance::StoreData;
 use super::limiter::Peaks;
 use super::limits::{LimitError, Limits, bytes};
-use super::long_runs::LongRuns;
+use super::slow_guest_pool::SlowGuestPool;
 use super::slow_targets::SlowTargets;
-use super::ticker::Ticker;
 use super::verify::{ResetVerifier, SPARE_SLOTS};
 use super::wasi;
 use crate::admission::Admission;
@@ -58,10 +58,10 @@ const TABLE_ELEMENT: u64 = 16;
 #[derive(Clone)]
 pub struct Engine {
     pub(super) wasmtime: wasmtime::Engine,
-    pub(super) linker: Arc<Linker<Call>>,
-    pub(super) ticker: Arc<Ticker>,
+    pub(super) linker: Arc<Linker<StoreData>>,
+    pub(super) ticker: Arc<EpochTicker>,
     pub(super) admission: Arc<Admission>,
-    pub(super) long_runs: Arc<LongRuns>,
+    pub(super) slow_guests: Arc<SlowGuestPool>,
     pub(super) slow_targets: Arc<SlowTargets>,
     pub(super) log_rate: Arc<LogRate>,
     pub(super) verifier: Arc<ResetVerifier>,
@@ -146,17 +146,17 @@ impl Engine {
         let (wasmtime, reservation) = reserve(limits)?;
         let fault = |reason| setup(reason, limits, reservation);
         let mut linker = Linker::new(&wasmtime);
-        imports::define(&mut linker).map_err(fault)?;
+        host_functions::define(&mut linker).map_err(fault)?;
         if options.wasi {
             wasi::define(&mut linker).map_err(fault)?;
         }
-        let ticker = Ticker::start(&wasmtime).map_err(EngineError::Thread)?;
+        let ticker = EpochTicker::start(&wasmtime).map_err(EngineError::Thread)?;
         Ok(Self {
             wasmtime,
             linker: Arc::new(linker),
             ticker: Arc::new(ticker),
             admission: Arc::new(Admission::new(limits)),
-            long_runs: Arc::new(LongRuns::new()),
+            slow_guests: Arc::new(SlowGuestPool::new()),
             slow_targets: Arc::new(SlowTargets::new()),
             log_rate: Arc::new(LogRate::new(limits.log_rate.as_u64())),
             verifier: Arc::new(ResetVerifier::new(limits.verify_reset)),
@@ -180,7 +180,7 @@ impl Engine {
     #[doc(hidden)]
     #[must_use]
     pub fn runs_started_elsewhere(&self) -> u64 {
-        self.long_runs.started()
+        self.slow_guests.started()
     }
 
     /// What it is like.

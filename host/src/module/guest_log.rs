@@ -3,7 +3,7 @@
 
 use tracing::{Level, warn};
 
-use super::call::ModuleRequest;
+use super::call::GuestRequest;
 use super::limits::bytes;
 use super::load::Module;
 use super::wire;
@@ -23,7 +23,7 @@ pub(super) struct GuestLog {
 }
 
 impl GuestLog {
-    pub(super) fn new(module: &Module, request: &ModuleRequest) -> Self {
+    pub(super) fn new(module: &Module, request: &GuestRequest) -> Self {
         // Each line has the start of the whole path, escaped.
         let prefix = if module.is_api() { 0 } else { module.mount().len() };
         let path = shown(request.target.path()).chars();

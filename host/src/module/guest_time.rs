@@ -23,7 +23,7 @@ use tokio::task::yield_now;
 use tokio::time::sleep_until;
 
 use super::call::CallError;
-use super::ticker::TICK;
+use super::epoch_ticker::TICK;
 
 /// A guest that has used this much needs a turn to go on. Those that need little
 /// more than a tick do not wait for those that need much.

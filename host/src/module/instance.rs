@@ -9,7 +9,7 @@ use wasmtime::component::types::ComponentItem;
 use wasmtime::component::{ComponentExportIndex, InstancePre, TypedFunc};
 use wasmtime::{FrameInfo, Store, Trap, UpdateDeadline, WasmBacktrace};
 
-use super::call::{CallError, ModuleRequest};
+use super::call::{CallError, GuestRequest};
 use super::contract::HANDLER;
 use super::cost::Placement;
 use super::guest_log::GuestLog;
@@ -17,15 +17,15 @@ use super::guest_time::GuestTime;
 use super::limiter::Limiter;
 use super::limits::{Limits, bytes};
 use super::load::Module;
-use super::reads::View;
-use super::response::{Allowed, InvalidAnswer, response};
+use super::read_set::TrackedSnapshot;
+use super::response::{HeaderRules, InvalidResponse, response};
 use super::wasi::Wasi;
 use super::wire;
 use crate::state::Snapshot;
 use crate::text::{cut, cut_at, one_line};
 
 /// The maximum length of a function's name in a message, in characters.
-const LONGEST_NAME: usize = 60;
+const MAX_FRAME_NAME: usize = 60;
 
 /// What may cross beyond the limits, so that what is a little too much can be
 /// said exactly.
@@ -39,8 +39,8 @@ const MAX_HANDLES: usize = 2_000;
 const NO_TICK: u64 = 1 << 40;
 
 /// What an instance's imports have.
-pub(super) struct Call {
-    pub(super) view: View,
+pub(super) struct StoreData {
+    pub(super) view: TrackedSnapshot,
     pub(super) span: Span,
     pub(super) module: Module,
     pub(super) log: GuestLog,
@@ -57,7 +57,7 @@ pub(super) type Handle<'a> = TypedFunc<Params<'a>, Results>;
 
 /// Finds the handler and checks that its types are those of the contract.
 pub(super) fn handler(
-    pre: &InstancePre<Call>,
+    pre: &InstancePre<StoreData>,
     interface: &str,
 ) -> wasmtime::Result<ComponentExportIndex> {
     let component = pre.component();
@@ -77,16 +77,16 @@ impl Module {
     pub(super) fn store(
         &self,
         time: Arc<GuestTime>,
-        request: Arc<ModuleRequest>,
+        request: Arc<GuestRequest>,
         snapshot: Arc<Snapshot>,
         span: Span,
-    ) -> Store<Call> {
+    ) -> Store<StoreData> {
         let has_wasi = self.engine().options.wasi;
         let wasi = || Wasi::new(self, &request, &span, snapshot.changed().time);
-        let call = Call {
+        let call = StoreData {
             wasi: has_wasi.then(|| Box::new(wasi())),
             log: GuestLog::new(self, &request),
-            view: View::new(snapshot, request),
+            view: TrackedSnapshot::new(snapshot, request),
             span,
             limiter: Limiter::new(
                 self.limits(),
@@ -112,7 +112,7 @@ impl Module {
     /// The handler of a fresh instance.
     pub(super) async fn instantiate<'a>(
         &self,
-        store: &mut Store<Call>,
+        store: &mut Store<StoreData>,
     ) -> Result<Handle<'a>, CallError> {
         // Where none of its code runs yet, it needs no fiber to give way from;
         // and must not be told to: the first tick is to come after.
@@ -143,21 +143,21 @@ impl Module {
     /// Calls the handler.
     pub(super) async fn call<'a>(
         &self,
-        store: &mut Store<Call>,
+        store: &mut Store<StoreData>,
         handle: &Handle<'a>,
-        request: &'a ModuleRequest,
+        request: &'a GuestRequest,
     ) -> Result<Response<Bytes>, CallError> {
         let called = self.enter(store, handle, request).await;
         let trapped = |error: wasmtime::Error| {
             let is_answer = error.downcast_ref::<WasmBacktrace>().is_none();
             if is_answer && is_too_much(&error) {
-                return CallError::Invalid(InvalidAnswer::TooLarge);
+                return CallError::Invalid(InvalidResponse::TooLarge);
             }
             CallError::Trap(cause(&error, store.data()))
         };
         let answer = called.map_err(|error| self.failed(error, store, trapped))?;
         let options = self.engine().options();
-        let allowed = Allowed {
+        let allowed = HeaderRules {
             limits: &options.limits,
             headers: &options.headers,
             mount: self.mount_path(),
@@ -168,9 +168,9 @@ impl Module {
     /// Calls the handler; the engine says what became of it.
     pub(super) async fn enter<'a>(
         &self,
-        store: &mut Store<Call>,
+        store: &mut Store<StoreData>,
         handle: &Handle<'a>,
-        request: &'a ModuleRequest,
+        request: &'a GuestRequest,
     ) -> wasmtime::Result<wire::Response> {
         let request =
             wire::Request { method: request.method.as_str(), path: request.target.path() };
@@ -180,7 +180,7 @@ impl Module {
     fn failed(
         &self,
         error: wasmtime::Error,
-        store: &Store<Call>,
+        store: &Store<StoreData>,
         otherwise: impl FnOnce(wasmtime::Error) -> CallError,
     ) -> CallError {
         match error.downcast_ref::<Trap>() {
@@ -207,7 +207,7 @@ fn is_too_much(error: &wasmtime::Error) -> bool {
 }
 
 /// Why a module trapped, what it was refused before, and where it was.
-fn cause(error: &wasmtime::Error, call: &Call) -> String {
+fn cause(error: &wasmtime::Error, call: &StoreData) -> String {
     let mut cause = vec![one_line(&cut(&error.root_cause().to_string()))];
     cause.extend(call.limiter.refusal());
     let backtrace = error.downcast_ref::<WasmBacktrace>();
@@ -222,7 +222,7 @@ fn cause(error: &wasmtime::Error, call: &Call) -> String {
 /// What a function is called: names are in a component's debug information.
 fn name(frame: &FrameInfo) -> String {
     match frame.func_name() {
-        Some(name) => one_line(&cut_at(name, LONGEST_NAME)),
+        Some(name) => one_line(&cut_at(name, MAX_FRAME_NAME)),
         None => format!("function {}", frame.func_index()),
     }
 }

@@ -25,7 +25,7 @@ pub(super) struct Limiter {
     most_memory: usize,
     peaks: Arc<Peaks>,
     /// What was refused last.
-    refused: Option<Refused>,
+    refused: Option<Denied>,
 }
 
 /// The most that an instance of an engine has had.
@@ -38,7 +38,7 @@ pub(super) struct Peaks {
 }
 
 #[derive(Clone, Copy)]
-enum Refused {
+enum Denied {
     /// So many bytes of memory.
     Memory(usize),
     /// So many elements of a table.
@@ -65,11 +65,11 @@ impl Limiter {
     pub(super) fn refusal(&self) -> Option<String> {
         let size = |bytes: usize| ByteSize::b(bytes as u64);
         Some(match self.refused? {
-            Refused::Memory(wanted) => {
+            Denied::Memory(wanted) => {
                 let (wanted, most) = (size(wanted), size(self.memory));
                 format!("it wanted {wanted} of memory, where limits.memory is {most}")
             }
-            Refused::Table(wanted) => {
+            Denied::Table(wanted) => {
                 let most = self.table;
                 format!("it wanted {wanted} elements in a table, where limits.table is {most}")
             }
@@ -77,7 +77,7 @@ impl Limiter {
     }
 
     /// The most memory that there was, in bytes: of memories and tables.
-    pub(super) fn most_memory(&self) -> usize {
+    pub(super) fn peak_memory(&self) -> usize {
         self.most_memory
     }
 
@@ -85,7 +85,7 @@ impl Limiter {
     fn grant(&mut self, grown: usize) -> bool {
         let sum = self.present.saturating_add(grown);
         if sum > self.memory {
-            self.refused = Some(Refused::Memory(sum));
+            self.refused = Some(Denied::Memory(sum));
             return false;
         }
         (self.present, self.grown) = (sum, grown);
@@ -125,7 +125,7 @@ impl ResourceLimiter for Limiter {
         maximum: Option<usize>,
     ) -> Result<bool> {
         if desired > self.table {
-            self.refused = Some(Refused::Table(desired));
+            self.refused = Some(Denied::Table(desired));
             return Ok(false);
         }
         let grown = desired.saturating_sub(present).saturating_mul(ELEMENT_BYTES);
@@ -167,7 +167,7 @@ mod tests {
         assert!(limiter.refusal().unwrap().contains("wanted 110 B of memory"));
         assert!(!limiter.memory_growing(60, 70, Some(65)).unwrap());
         assert!(limiter.memory_growing(60, 70, None).unwrap());
-        assert_eq!(limiter.most_memory(), 100);
+        assert_eq!(limiter.peak_memory(), 100);
         limiter.memory_grow_failed(wasmtime::Error::msg("as the test wants it")).unwrap();
         assert!(limiter.memory_growing(30, 40, None).unwrap());
     }
@@ -178,7 +178,7 @@ mod tests {
         let mut limiter = Limiter::new(&limits, 100, &Arc::default());
         assert!(limiter.memory_growing(0, 20, None).unwrap());
         assert!(limiter.table_growing(0, 5, None).unwrap());
-        assert_eq!(limiter.most_memory(), 60);
+        assert_eq!(limiter.peak_memory(), 60);
         assert!(!limiter.table_growing(5, 11, None).unwrap());
         assert!(limiter.refusal().unwrap().contains("wanted 208 B of memory"));
         assert!(limiter.table_growing(5, 10, None).unwrap());

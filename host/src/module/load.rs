@@ -11,15 +11,15 @@ use wasmtime::component::{Component, ComponentExportIndex, InstancePre};
 
 use super::DEFAULT_MODULE;
 use super::artefact::Artefact;
-use super::audit;
 use super::compiler;
 use super::cost::{Excess, InstanceCost, Placement};
 use super::digest::Digest;
 use super::engine::Engine;
-use super::instance::{self, Call};
+use super::import_check;
+use super::instance::{self, StoreData};
 use super::limits::Limits;
 use super::load_error::LoadError;
-use super::tally::{Failures, Tally};
+use super::stats::{Failures, ModuleStats};
 use super::verify::{InitialImage, ResetStatus};
 use crate::files;
 
@@ -30,7 +30,7 @@ pub struct Module(Arc<Parts>);
 #[derive(Clone)]
 struct Parts {
     engine: Engine,
-    pre: InstancePre<Call>,
+    pre: InstancePre<StoreData>,
     handler: ComponentExportIndex,
     cost: InstanceCost,
     placement: Placement,
@@ -38,12 +38,12 @@ struct Parts {
     mount: Arc<str>,
     digest: Digest,
     label: HeaderValue,
-    tally: Tally,
+    tally: ModuleStats,
     initial_image: Arc<OnceCell<InitialImage>>,
 }
 
 /// No component is larger, in bytes.
-pub(crate) const MOST_BYTES: u64 = 1 << 30;
+pub(crate) const MAX_COMPONENT_SIZE: u64 = 1 << 30;
 
 /// What the module that serves the API is called.
 pub const API: &str = "api";
@@ -57,7 +57,7 @@ impl Module {
     /// Reads, compiles and checks a component from a file. Takes some tens of
     /// milliseconds, on the calling thread.
     pub fn from_file(engine: &Engine, file: &Path) -> Result<Self, LoadError> {
-        let bytes = files::read(file, MOST_BYTES)
+        let bytes = files::read(file, MAX_COMPONENT_SIZE)
             .map_err(|source| LoadError::Unreadable { file: file.to_owned(), source })?;
         Self::from_bytes(engine, &file.display().to_string(), &bytes)
     }
@@ -108,7 +108,7 @@ impl Module {
             }
             Excess::Host(reason) => LoadError::TooMuch { name: name(), reason },
         })?;
-        let offences = audit::imports(&component, engine.options.wasi);
+        let offences = import_check::imports(&component, engine.options.wasi);
         if !offences.is_empty() {
             return Err(LoadError::Imports { name: name(), offences });
         }
@@ -118,7 +118,7 @@ impl Module {
             let granted = engine.grants().clone();
             return Err(LoadError::NotGranted { name: name(), lacking, granted });
         }
-        let handler = audit::handler(&component)
+        let handler = import_check::handler(&component)
             .map_err(|found| LoadError::NoHandler { name: name(), found })?;
         let misfit = |error: wasmtime::Error| LoadError::Types {
             name: name(),
@@ -141,7 +141,7 @@ impl Module {
             mount: "/".into(),
             digest,
             label: label(API, digest),
-            tally: Tally::default(),
+            tally: ModuleStats::default(),
             initial_image: Arc::default(),
         })))
     }
@@ -194,7 +194,7 @@ impl Module {
     /// The same module, counted anew.
     #[must_use]
     pub fn afresh(self) -> Self {
-        Self(Arc::new(Parts { tally: Tally::default(), ..Arc::unwrap_or_clone(self.0) }))
+        Self(Arc::new(Parts { tally: ModuleStats::default(), ..Arc::unwrap_or_clone(self.0) }))
     }
 
     /// How often it was asked, by this and every clone of it.
@@ -240,7 +240,7 @@ impl Module {
         self.0.digest
     }
 
-    pub(super) fn pre(&self) -> &InstancePre<Call> {
+    pub(super) fn pre(&self) -> &InstancePre<StoreData> {
         &self.0.pre
     }
 
@@ -270,7 +270,7 @@ impl Module {
         &self.0.initial_image
     }
 
-    pub(super) fn tally(&self) -> &Tally {
+    pub(super) fn stats(&self) -> &ModuleStats {
         &self.0.tally
     }
 }

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 
 use bytesize::ByteSize;
 
-use super::audit::{self, Offence};
 use super::contract::{CONTRACT_VERSION, HANDLER, interface};
 use super::digest::Digest;
 use super::grants::Grants;
+use super::import_check::{self, ForbiddenImport};
 
 /// A component that cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -104,14 +104,14 @@ pub enum LoadError {
     #[error(
         "module {name}: imports what a module cannot have: {}; it can import {}{}",
         list(offences),
-        audit::allowed(),
+        import_check::allowed(),
         wasi(offences)
     )]
     Imports {
         /// The module.
         name: String,
         /// Each import that is too much.
-        offences: Vec<Offence>,
+        offences: Vec<ForbiddenImport>,
     },
     /// It asks for more than its mount is granted.
     #[error(
@@ -183,7 +183,7 @@ fn advice(reason: &str) -> &'static str {
     }
 }
 
-fn list(offences: &[Offence]) -> String {
+fn list(offences: &[ForbiddenImport]) -> String {
     offences.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
@@ -192,9 +192,9 @@ fn instead(found: Option<&str>) -> String {
 }
 
 /// What to do about imports that are not of the contract.
-fn wasi(offences: &[Offence]) -> String {
-    let is_of_wasi = |offence: &Offence| matches!(offence, Offence::Wasi { .. });
-    let is_of_http = |offence: &Offence| matches!(offence, Offence::Unknown { import } if import.starts_with("wasi:http/"));
+fn wasi(offences: &[ForbiddenImport]) -> String {
+    let is_of_wasi = |offence: &ForbiddenImport| matches!(offence, ForbiddenImport::Wasi { .. });
+    let is_of_http = |offence: &ForbiddenImport| matches!(offence, ForbiddenImport::Unknown { import } if import.starts_with("wasi:http/"));
     let mut advice = String::new();
     if offences.iter().any(is_of_http) {
         advice += "; nothing can be fetched: build it without wasi:http, as with componentize-js --disable http fetch-event";

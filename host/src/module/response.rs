@@ -12,7 +12,7 @@ use super::wire;
 
 /// What HTTP does not allow in a module's answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum InvalidAnswer {
+pub enum InvalidResponse {
     /// The status is not from 200 to 599.
     #[error("status {0} is not from 200 to 599")]
     Status(u16),
@@ -82,7 +82,7 @@ fn section(mount: &str) -> &'static str {
 }
 
 /// What the modules of a mount may answer.
-pub(super) struct Allowed<'a> {
+pub(super) struct HeaderRules<'a> {
     pub(super) limits: &'a Limits,
     pub(super) headers: &'a HeaderGrants,
     /// The path of the mount.
@@ -92,64 +92,64 @@ pub(super) struct Allowed<'a> {
 /// The answer, where HTTP and its mount allow it.
 pub(super) fn response(
     raw: wire::Response,
-    allowed: &Allowed<'_>,
-) -> Result<Response<Bytes>, InvalidAnswer> {
+    allowed: &HeaderRules<'_>,
+) -> Result<Response<Bytes>, InvalidResponse> {
     check_size(&raw, allowed.limits)?;
     let mut response = Response::new(raw.body);
     *response.status_mut() = StatusCode::from_u16(raw.status)
         .ok()
         .filter(|_| (200..600).contains(&raw.status))
-        .ok_or(InvalidAnswer::Status(raw.status))?;
+        .ok_or(InvalidResponse::Status(raw.status))?;
     for wire::Header { name, value } in raw.headers {
-        let name =
-            HeaderName::from_bytes(name.as_bytes()).map_err(|_| InvalidAnswer::HeaderName(name))?;
+        let name = HeaderName::from_bytes(name.as_bytes())
+            .map_err(|_| InvalidResponse::HeaderName(name))?;
         let value = HeaderValue::from_maybe_shared(Bytes::from(value))
-            .map_err(|_| InvalidAnswer::HeaderValue(name.clone()))?;
+            .map_err(|_| InvalidResponse::HeaderValue(name.clone()))?;
         let value = allowed.value(&name, value)?;
         response.headers_mut().append(name, value);
     }
     Ok(response)
 }
 
-impl Allowed<'_> {
+impl HeaderRules<'_> {
     /// The value that a header has when it leaves the mount.
-    fn value(&self, name: &HeaderName, value: HeaderValue) -> Result<HeaderValue, InvalidAnswer> {
+    fn value(&self, name: &HeaderName, value: HeaderValue) -> Result<HeaderValue, InvalidResponse> {
         if is_of_the_host(name) {
-            return Err(InvalidAnswer::HostHeader(name.clone()));
+            return Err(InvalidResponse::HostHeader(name.clone()));
         }
         if !self.headers.permits(name) {
             let (header, mount) = (name.clone(), self.mount.to_owned());
-            return Err(InvalidAnswer::Restricted { header, mount });
+            return Err(InvalidResponse::Restricted { header, mount });
         }
         if *name == SET_COOKIE && !self.headers.permits_any_cookie() {
             let mount = || self.mount.to_owned();
             return confined(value, self.mount)
-                .map_err(|error| InvalidAnswer::Cookie { error, mount: mount() });
+                .map_err(|error| InvalidResponse::Cookie { error, mount: mount() });
         }
         Ok(value)
     }
 }
 
-fn check_size(raw: &wire::Response, limits: &Limits) -> Result<(), InvalidAnswer> {
+fn check_size(raw: &wire::Response, limits: &Limits) -> Result<(), InvalidResponse> {
     let size = |bytes: usize| ByteSize::b(bytes as u64);
     let count = raw.headers.len();
     if count > limits.headers as usize {
-        return Err(InvalidAnswer::TooManyHeaders { count, limit: limits.headers });
+        return Err(InvalidResponse::TooManyHeaders { count, limit: limits.headers });
     }
     let headers = raw.headers.iter().map(|header| header.name.len() + header.value.len()).sum();
     if size(headers) > limits.header_size {
         let limit = limits.header_size;
-        return Err(InvalidAnswer::LargeHeaders { size: size(headers), limit });
+        return Err(InvalidResponse::LargeHeaders { size: size(headers), limit });
     }
     if size(raw.body.len()) > limits.body {
-        return Err(InvalidAnswer::LargeBody { size: size(raw.body.len()), limit: limits.body });
+        return Err(InvalidResponse::LargeBody { size: size(raw.body.len()), limit: limits.body });
     }
     Ok(())
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Allowed, HeaderGrants, InvalidAnswer, Limits, wire};
+    use super::{HeaderGrants, HeaderRules, InvalidResponse, Limits, wire};
     use bytesize::ByteSize;
     use http::HeaderName;
 
@@ -161,10 +161,10 @@ mod tests {
         wire::Response { status, headers, body: "body".into() }
     }
 
-    type Answer = Result<http::Response<bytes::Bytes>, InvalidAnswer>;
+    type Answer = Result<http::Response<bytes::Bytes>, InvalidResponse>;
 
     fn response(raw: wire::Response, limits: &Limits) -> Answer {
-        super::response(raw, &Allowed { limits, headers: &HeaderGrants::default(), mount: "/" })
+        super::response(raw, &HeaderRules { limits, headers: &HeaderGrants::default(), mount: "/" })
     }
 
     fn answer(raw: wire::Response) -> Answer {
@@ -190,26 +190,26 @@ mod tests {
         let same = |count, value| raw(200, &vec![("name", value); count]);
         response(same(3, b"value"), &limits).unwrap();
         let refused = |raw| response(raw, &limits).unwrap_err();
-        assert_eq!(refused(same(4, b"")), InvalidAnswer::TooManyHeaders { count: 4, limit: 3 });
+        assert_eq!(refused(same(4, b"")), InvalidResponse::TooManyHeaders { count: 4, limit: 3 });
         let (size, limit) = (ByteSize::b(30), limits.header_size);
-        assert_eq!(refused(same(3, b"values")), InvalidAnswer::LargeHeaders { size, limit });
+        assert_eq!(refused(same(3, b"values")), InvalidResponse::LargeHeaders { size, limit });
         let large = wire::Response { body: "large".into(), ..raw(200, &[]) };
         let (size, limit) = (ByteSize::b(5), limits.body);
-        assert_eq!(refused(large), InvalidAnswer::LargeBody { size, limit });
+        assert_eq!(refused(large), InvalidResponse::LargeBody { size, limit });
     }
 
     #[test]
     fn what_http_does_not_allow_is_refused() {
         let host_header =
-            |name: &'static str| InvalidAnswer::HostHeader(HeaderName::from_static(name));
+            |name: &'static str| InvalidResponse::HostHeader(HeaderName::from_static(name));
         for (status, headers, expected) in [
-            (0, ("a", b"b".as_slice()), InvalidAnswer::Status(0)),
-            (199, ("a", b"b"), InvalidAnswer::Status(199)),
-            (600, ("a", b"b"), InvalidAnswer::Status(600)),
-            (1000, ("a", b"b"), InvalidAnswer::Status(1000)),
-            (200, ("a b", b"c"), InvalidAnswer::HeaderName("a b".into())),
-            (200, ("", b"c"), InvalidAnswer::HeaderName(String::new())),
-            (200, ("a", b"b\r\nc: d"), InvalidAnswer::HeaderValue(HeaderName::from_static("a"))),
+            (0, ("a", b"b".as_slice()), InvalidResponse::Status(0)),
+            (199, ("a", b"b"), InvalidResponse::Status(199)),
+            (600, ("a", b"b"), InvalidResponse::Status(600)),
+            (1000, ("a", b"b"), InvalidResponse::Status(1000)),
+            (200, ("a b", b"c"), InvalidResponse::HeaderName("a b".into())),
+            (200, ("", b"c"), InvalidResponse::HeaderName(String::new())),
+            (200, ("a", b"b\r\nc: d"), InvalidResponse::HeaderValue(HeaderName::from_static("a"))),
             (200, ("Content-Length", b"1"), host_header("content-length")),
             (200, ("Transfer-Encoding", b"chunked"), host_header("transfer-encoding")),
             (200, ("Connection", b"close"), host_header("connection")),
@@ -229,7 +229,7 @@ mod tests {
                 ("set-cookie", "a=b; domain=c; path=/", ": the cookie has a Domain attribute"),
             ] {
                 let raw = || raw(200, &[(name, value.as_bytes())]);
-                let allowed = |headers| Allowed { limits: &limits, headers, mount };
+                let allowed = |headers| HeaderRules { limits: &limits, headers, mount };
                 let error = super::response(raw(), &allowed(&none)).unwrap_err();
                 let (error, name) = (error.to_string(), name.to_ascii_lowercase());
                 let start = format!("header {name} affects more than the mount {mount}{problem}");
@@ -246,7 +246,7 @@ mod tests {
     fn each_cookie_is_confined_to_the_mount() {
         let cookies = raw(200, &[("set-cookie", b"a=b; Path=/"), ("Set-Cookie", b"c=d")]);
         let (limits, headers) = (Limits::default(), HeaderGrants::default());
-        let allowed = Allowed { limits: &limits, headers: &headers, mount: "/ext/x" };
+        let allowed = HeaderRules { limits: &limits, headers: &headers, mount: "/ext/x" };
         let answer = super::response(cookies, &allowed).unwrap();
         let cookies: Vec<_> = answer.headers().get_all("set-cookie").iter().collect();
         assert_eq!(cookies, ["a=b; Path=/ext/x", "c=d; Path=/ext/x"]);

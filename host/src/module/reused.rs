@@ -7,9 +7,9 @@ use http::Response;
 use tracing::Span;
 use wasmtime::Store;
 
-use super::call::{CallError, ModuleRequest};
+use super::call::{CallError, GuestRequest};
 use super::guest_time::GuestTime;
-use super::instance::{Call, Handle};
+use super::instance::{Handle, StoreData};
 use super::load::Module;
 use crate::state::Snapshot;
 
@@ -19,16 +19,16 @@ use crate::state::Snapshot;
 #[doc(hidden)]
 pub struct ReusedInstance {
     module: Module,
-    store: Store<Call>,
+    store: Store<StoreData>,
     handle: Handle<'static>,
-    request: &'static ModuleRequest,
+    request: &'static GuestRequest,
 }
 
 impl ReusedInstance {
     /// An instance of a module that is asked one thing, on one snapshot.
     pub async fn new(
         module: &Module,
-        request: &'static ModuleRequest,
+        request: &'static GuestRequest,
         snapshot: Arc<Snapshot>,
     ) -> Result<Self, CallError> {
         let time = GuestTime::start(module.limits().time, None, false);

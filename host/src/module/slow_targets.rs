@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 
-use super::call::ModuleRequest;
+use super::call::GuestRequest;
 
 /// The processor time of a run, in microseconds, above which its target is slow:
 /// sixty guests that are each just short of a tick delay the sockets as much as one
@@ -69,8 +69,8 @@ impl SlowTargets {
     }
 
     /// The target of a request to the module at a mount.
-    pub(super) fn target(&self, mount: &str, request: &ModuleRequest) -> Target {
-        let ModuleRequest { method, target, .. } = request;
+    pub(super) fn target(&self, mount: &str, request: &GuestRequest) -> Target {
+        let GuestRequest { method, target, .. } = request;
         Target(self.hasher.hash_one((mount, method.as_str(), target.path())))
     }
 

@@ -28,12 +28,12 @@ use wasm_encoder::{
 };
 use wasmtime::{AsContextMut, Memory, Store, UpdateDeadline, Val, WasmCoreDump};
 
-use super::call::{CallError, ModuleRequest};
+use super::call::{CallError, GuestRequest};
 use super::guest_time::GuestTime;
-use super::instance::Call;
+use super::instance::StoreData;
 use super::limiter::Limiter;
 use super::load::Module;
-use super::reads::Reads;
+use super::read_set::ReadSet;
 use crate::state::Snapshot;
 
 /// Slots of the pool beyond those that requests use at once: when this many have
@@ -58,7 +58,7 @@ pub(super) struct ResetVerifier {
 /// An instance that is kept so that its slot is not used again.
 #[expect(dead_code, reason = "it is kept for its slot, and nothing reads it")]
 enum Retired {
-    Module(Store<Call>),
+    Module(Store<StoreData>),
     Probe(Store<()>),
 }
 
@@ -183,7 +183,7 @@ impl Module {
         &self,
         snapshot: &Arc<Snapshot>,
         time: &Arc<GuestTime>,
-    ) -> Option<(Store<Call>, Result<(), Residue>)> {
+    ) -> Option<(Store<StoreData>, Result<(), Residue>)> {
         let (mut store, dump) = self.interrupted(snapshot, time).await?;
         let found = InitialImage::new(&mut store, &dump);
         let agreed = || self.agreed_image(&found, snapshot, time);
@@ -227,15 +227,15 @@ impl Module {
         &self,
         snapshot: &Arc<Snapshot>,
         time: &Arc<GuestTime>,
-    ) -> Option<(Store<Call>, WasmCoreDump)> {
+    ) -> Option<(Store<StoreData>, WasmCoreDump)> {
         let target = PathAndQuery::from_static("/");
         let request =
-            Arc::new(ModuleRequest { method: Method::GET, target, headers: HeaderMap::new() });
+            Arc::new(GuestRequest { method: Method::GET, target, headers: HeaderMap::new() });
         let snapshot = Arc::clone(snapshot);
         let time = Arc::clone(time);
         let mut store = self.store(time, Arc::clone(&request), snapshot, Span::none());
         let handle = self.instantiate(&mut store).await.ok()?;
-        if *store.data().view.reads() != Reads::default() {
+        if *store.data().view.reads() != ReadSet::default() {
             return None;
         }
         store.epoch_deadline_callback(|_| Ok(UpdateDeadline::Interrupt));
@@ -271,7 +271,7 @@ impl Module {
 }
 
 impl InitialImage {
-    fn new(store: &mut Store<Call>, dump: &WasmCoreDump) -> Self {
+    fn new(store: &mut Store<StoreData>, dump: &WasmCoreDump) -> Self {
         let memory = |memory: &Memory| {
             let data = memory.data(&*store);
             (data.len(), blake3::hash(data))
@@ -295,7 +295,11 @@ impl InitialImage {
 
 /// Lets each memory grow by what instances have grown at most, and looks for
 /// anything but zeros there.
-fn check_growth(store: &mut Store<Call>, dump: &WasmCoreDump, peak: usize) -> Result<(), Residue> {
+fn check_growth(
+    store: &mut Store<StoreData>,
+    dump: &WasmCoreDump,
+    peak: usize,
+) -> Result<(), Residue> {
     // The engine's pool is bound enough for an instance in which nothing runs.
     store.data_mut().limiter = Limiter::unlimited();
     let initial: usize = dump.memories().iter().map(|memory| memory.data_size(&*store)).sum();

@@ -34,9 +34,9 @@ use wasmtime_wasi::{
     HostMonotonicClock, HostWallClock, WasiCtx, WasiCtxBuilder, WasiCtxView, WasiView, async_trait,
 };
 
-use super::call::ModuleRequest;
+use super::call::GuestRequest;
 use super::guest_log::GuestLog;
-use super::instance::Call;
+use super::instance::StoreData;
 use super::load::Module;
 use super::wire::Level;
 
@@ -51,13 +51,13 @@ const MONOTONIC_CLOCK: &str = "wasi:clocks/monotonic-clock@0.2.12";
 const SEED: u64 = 0x0072_656c_6179_6572;
 
 /// The most random bytes that are given at once.
-const MOST_RANDOM: u64 = 1 << 20;
+const MAX_RANDOM: u64 = 1 << 20;
 
 /// The streams, and what else is waited for, that an instance has at once.
-const MOST_RESOURCES: usize = 1_000;
+const MAX_RESOURCES: usize = 1_000;
 
 /// What is written at once, and the longest line, in bytes.
-const MOST_WRITTEN: usize = 4 << 10;
+const MAX_WRITTEN: usize = 4 << 10;
 
 /// What an instance has of WASI.
 pub(super) struct Wasi {
@@ -75,7 +75,7 @@ struct Time {
 }
 
 /// A clock that stands still. Some runtimes take 0 for no clock.
-struct StandingStill;
+struct FixedClock;
 
 /// A stream whose lines go to the log.
 #[derive(Clone)]
@@ -96,7 +96,7 @@ impl Wasi {
     /// For one request of a module, on a relayer that last changed then.
     pub(super) fn new(
         module: &Module,
-        request: &ModuleRequest,
+        request: &GuestRequest,
         span: &Span,
         changed: SystemTime,
     ) -> Self {
@@ -105,11 +105,11 @@ impl Wasi {
         let lines = |level| Lines::new(level, module, span, &log);
         let context = WasiCtxBuilder::new()
             .wall_clock(time.clone())
-            .monotonic_clock(StandingStill)
+            .monotonic_clock(FixedClock)
             .secure_random(StdRng::seed_from_u64(SEED))
             .insecure_random(StdRng::seed_from_u64(SEED))
             .insecure_random_seed(SEED.into())
-            .max_random_size(MOST_RANDOM)
+            .max_random_size(MAX_RANDOM)
             .allow_tcp(false)
             .allow_udp(false)
             .allow_ip_name_lookup(false)
@@ -117,7 +117,7 @@ impl Wasi {
             .stderr(lines(Level::Warn))
             .build();
         let mut table = ResourceTable::new();
-        table.set_max_capacity(MOST_RESOURCES);
+        table.set_max_capacity(MAX_RESOURCES);
         Self { context, table, time, log }
     }
 
@@ -132,7 +132,7 @@ impl Wasi {
     }
 }
 
-impl WasiView for Call {
+impl WasiView for StoreData {
     fn ctx(&mut self) -> WasiCtxView<'_> {
         let wasi = self.wasi.as_mut().expect("only where it has WASI is it linked");
         WasiCtxView { ctx: &mut wasi.context, table: &mut wasi.table }
@@ -146,14 +146,14 @@ pub(super) fn is_defined(import: &str) -> bool {
 }
 
 /// The functions of WASI.
-pub(super) fn define(linker: &mut Linker<Call>) -> wasmtime::Result<()> {
+pub(super) fn define(linker: &mut Linker<StoreData>) -> wasmtime::Result<()> {
     p2::add_to_linker_async(linker)?;
     // The library's own waits take the time that they say.
     linker.allow_shadowing(true);
     let mut root = linker.root();
     let mut clock = root.instance(MONOTONIC_CLOCK)?;
     for name in ["subscribe-instant", "subscribe-duration"] {
-        clock.func_wrap(name, |mut store: StoreContextMut<'_, Call>, (_,): (u64,)| {
+        clock.func_wrap(name, |mut store: StoreContextMut<'_, StoreData>, (_,): (u64,)| {
             Ok((at_once(store.data_mut().ctx().table)?,))
         })?;
     }
@@ -183,7 +183,7 @@ impl HostWallClock for Time {
     }
 }
 
-impl HostMonotonicClock for StandingStill {
+impl HostMonotonicClock for FixedClock {
     fn resolution(&self) -> u64 {
         1
     }
@@ -209,7 +209,7 @@ impl Printed {
     fn add(&mut self, bytes: &[u8]) {
         for part in bytes.split_inclusive(|byte| *byte == b'\n') {
             self.begun.extend_from_slice(part);
-            if part.ends_with(b"\n") || self.begun.len() >= MOST_WRITTEN {
+            if part.ends_with(b"\n") || self.begun.len() >= MAX_WRITTEN {
                 self.write();
             }
         }
@@ -253,7 +253,7 @@ impl IsTerminal for Lines {
 
 impl OutputStream for Lines {
     fn write(&mut self, bytes: Bytes) -> StreamResult<()> {
-        if bytes.len() > MOST_WRITTEN {
+        if bytes.len() > MAX_WRITTEN {
             return Err(StreamError::trap("more is written than was allowed"));
         }
         self.0.lock().unwrap_or_else(PoisonError::into_inner).add(&bytes);
@@ -265,7 +265,7 @@ impl OutputStream for Lines {
     }
 
     fn check_write(&mut self) -> StreamResult<usize> {
-        Ok(MOST_WRITTEN)
+        Ok(MAX_WRITTEN)
     }
 }
 

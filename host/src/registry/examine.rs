@@ -17,7 +17,7 @@ use super::swap::{Candidate, Progress, Source};
 use crate::cache::{RequestRef, RequestStats};
 use crate::conformance::{self, Dialect, Verdict};
 use crate::files;
-use crate::module::{Digest, Module, ModuleRequest};
+use crate::module::{Digest, GuestRequest, Module};
 use crate::response::Response;
 use crate::state::{Snapshot, StateReader};
 use crate::text::{cut, one_line};
@@ -72,7 +72,7 @@ fn and_always(mut questions: Vec<RequestStats>, snapshot: &Snapshot) -> Vec<Requ
     let new = always.filter(|target| !known.contains(target));
     questions.extend(new.filter_map(|target| {
         let target = PathAndQuery::try_from(target).ok()?;
-        let question = ModuleRequest { method: Method::GET, target, headers: HeaderMap::new() };
+        let question = GuestRequest { method: Method::GET, target, headers: HeaderMap::new() };
         Some(RequestStats { request: Arc::new(question), hits: 0, response: None })
     }));
     questions
@@ -127,7 +127,7 @@ impl Examination {
         let snapshot = self.state.snapshot();
         for asked in &self.questions(&snapshot) {
             let answer = of(&module, &asked.request, &snapshot).await.map_err(|error| {
-                let ModuleRequest { method, target, .. } = &*asked.request;
+                let GuestRequest { method, target, .. } = &*asked.request;
                 let message = format!("{method} {}: {}", cut(target.as_str()), cut(&error));
                 self.refused(Refusal::Faults, &taken.name, &message)
             })?;
@@ -248,7 +248,7 @@ impl Examination {
 /// A module's answer on a snapshot.
 pub(super) async fn of(
     module: &Module,
-    question: &Arc<ModuleRequest>,
+    question: &Arc<GuestRequest>,
     snapshot: &Arc<Snapshot>,
 ) -> Result<Arc<Response>, String> {
     let (answer, _) = conformance::answer(module, question, snapshot).await;
@@ -270,7 +270,7 @@ async fn difference(
 ) -> Option<Difference> {
     let question = RequestRef::from(&*asked.request);
     let is_current = |answer: &&Arc<Response>| {
-        answer.reads().are_current(snapshot, question.query, question.headers)
+        answer.reads().is_valid_for(snapshot, question.query, question.headers)
     };
     let before = match asked.response.as_ref().filter(is_current) {
         Some(answer) => Ok(Arc::clone(answer)),
@@ -284,7 +284,7 @@ async fn difference(
             to: Some(answer.status().as_u16().to_string()),
         }],
     };
-    let ModuleRequest { method, target, .. } = &*asked.request;
+    let GuestRequest { method, target, .. } = &*asked.request;
     let request = format!("{method} {}", cut(target.as_str()));
     (!changes.is_empty()).then_some(Difference { request, asked: asked.hits, changes })
 }

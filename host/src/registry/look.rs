@@ -9,7 +9,7 @@ use tracing::{Instrument, info_span};
 use super::examine;
 use super::mount::Mount;
 use crate::conformance;
-use crate::module::ModuleRequest;
+use crate::module::GuestRequest;
 use crate::state::StateReader;
 use crate::text::{cut, one_line};
 
@@ -66,7 +66,7 @@ impl Mount {
     }
 }
 
-fn root() -> ModuleRequest {
+fn root() -> GuestRequest {
     let (method, target) = (Method::GET, PathAndQuery::from_static("/"));
-    ModuleRequest { method, target, headers: HeaderMap::new() }
+    GuestRequest { method, target, headers: HeaderMap::new() }
 }

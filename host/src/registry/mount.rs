@@ -21,7 +21,7 @@ use crate::backoff::Backoff;
 use crate::cache::{RequestRef, ResponseCache};
 use crate::conformance::Dialect;
 use crate::log_rate::LogRate;
-use crate::module::{CallError, Digest, Engine, Module, ModuleRequest};
+use crate::module::{CallError, Digest, Engine, GuestRequest, Module};
 use crate::response::Response;
 use crate::state::StateReader;
 use crate::text::{cut, one_line};
@@ -207,7 +207,7 @@ impl Mount {
     /// An extension that fails at most of what it is asked is taken out of service.
     pub(crate) async fn ask(
         self: &Arc<Self>,
-        request: Arc<ModuleRequest>,
+        request: Arc<GuestRequest>,
         state: &StateReader,
     ) -> (Arc<Active>, Result<Arc<Response>, NoAnswer>) {
         let kind = Kind::of(&request);
@@ -255,7 +255,7 @@ impl Mount {
         failed: &Arc<Active>,
         kind: Kind,
         cause: &CallError,
-        request: &Arc<ModuleRequest>,
+        request: &Arc<GuestRequest>,
         state: &StateReader,
     ) {
         if !Arc::ptr_eq(&self.active(), failed) {

@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 use std::time::Instant;
 
 use super::budget::FaultBudget;
-use crate::module::ModuleRequest;
+use crate::module::GuestRequest;
 
 /// The kinds of requests that are kept, at most. More say nothing more.
 const MAX_KINDS: usize = 512;
@@ -57,7 +57,7 @@ pub(super) enum Before {
 }
 
 impl Kind {
-    pub(super) fn of(request: &ModuleRequest) -> Self {
+    pub(super) fn of(request: &GuestRequest) -> Self {
         Self(HASHER.hash_one((&request.method, request.target.path())))
     }
 }
@@ -163,7 +163,7 @@ fn is_recent(time: Option<Instant>, budget: &FaultBudget, now: Instant) -> bool 
 #[cfg(test)]
 mod tests {
     use super::{Before, FailureWindow, FaultBudget, Kind, MAX_KINDS, Runs};
-    use crate::module::ModuleRequest;
+    use crate::module::GuestRequest;
     use std::time::{Duration, Instant};
 
     /// A module that is asked, and a clock.
@@ -198,9 +198,9 @@ mod tests {
         }
     }
 
-    fn request(method: &str, target: &str, header: Option<&str>) -> ModuleRequest {
+    fn request(method: &str, target: &str, header: Option<&str>) -> GuestRequest {
         let header = header.map(|value| (http::header::ACCEPT, value.parse().unwrap()));
-        ModuleRequest {
+        GuestRequest {
             method: method.parse().unwrap(),
             target: target.parse().unwrap(),
             headers: header.into_iter().collect(),

@@ -8,7 +8,7 @@ use std::time::SystemTime;
 use arc_swap::ArcSwap;
 
 use super::relayer::{Component, NotReady, RelayerState};
-use super::snapshot::{Changed, Generation, Slice, Snapshot, Stale};
+use super::snapshot::{Changed, Generation, Snapshot, Stale, Versioned};
 use super::{ChainConfig, ChainId};
 use crate::text::for_log;
 
@@ -116,7 +116,7 @@ impl StatePublisher {
                 .map(|(id, chain)| {
                     let slice = match snapshot.chains.get(&id) {
                         Some(before) => before.with(chain, next),
-                        None => Slice::new(chain, next),
+                        None => Versioned::new(chain, next),
                     };
                     (id, slice)
                 })
@@ -144,8 +144,8 @@ impl StatePublisher {
             }
             let mut ids = snapshot.chain_ids.value().clone().unwrap_or_default();
             ids.push(chain.id.clone());
-            snapshot.chain_ids = Slice::new(Ok(ids), next);
-            snapshot.chains.insert(chain.id.clone(), Slice::new(chain, next));
+            snapshot.chain_ids = Versioned::new(Ok(ids), next);
+            snapshot.chains.insert(chain.id.clone(), Versioned::new(chain, next));
         });
     }
 
@@ -155,7 +155,7 @@ impl StatePublisher {
             if snapshot.chains.remove(id).is_some() {
                 let mut ids = snapshot.chain_ids.value().clone().unwrap_or_default();
                 ids.retain(|other| other != id);
-                snapshot.chain_ids = Slice::new(Ok(ids), next);
+                snapshot.chain_ids = Versioned::new(Ok(ids), next);
             }
         });
     }
@@ -199,8 +199,8 @@ impl StatePublisher {
         self.publish(|snapshot, next| {
             if snapshot.status.value().is_err() {
                 snapshot.status = match snapshot.before_not_ready.take() {
-                    Some(before) => Slice::new(before.value().clone(), next),
-                    None => Slice::new(Ok(RelayerState::default()), next),
+                    Some(before) => Versioned::new(before.value().clone(), next),
+                    None => Versioned::new(Ok(RelayerState::default()), next),
                 };
             }
         });

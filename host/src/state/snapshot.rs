@@ -15,7 +15,7 @@ pub struct Generation(pub(super) u64);
 /// A part of the state that changes as one, and since when it is as it is.
 /// Cheap to clone.
 #[derive(Debug)]
-pub struct Slice<T> {
+pub struct Versioned<T> {
     content: Arc<Content<T>>,
 }
 
@@ -26,7 +26,7 @@ struct Content<T> {
     derived: OnceLock<Arc<dyn Any + Send + Sync>>,
 }
 
-impl<T> Slice<T> {
+impl<T> Versioned<T> {
     pub(super) fn new(value: T, generation: Generation) -> Self {
         Self { content: Arc::new(Content { value, generation, derived: OnceLock::new() }) }
     }
@@ -47,7 +47,7 @@ impl<T> Slice<T> {
     /// when it is first asked for, and kept as long as the content.
     ///
     /// There is one form of each content: callers agree on `D`.
-    pub(crate) fn derived<D: Send + Sync + 'static>(&self, make: impl FnOnce(&T) -> D) -> Arc<D> {
+    pub(crate) fn lowered<D: Send + Sync + 'static>(&self, make: impl FnOnce(&T) -> D) -> Arc<D> {
         let derived = &self.content.derived;
         if derived.get().is_none() {
             // Whoever asks at the same time makes one, too: nobody waits for
@@ -60,13 +60,13 @@ impl<T> Slice<T> {
     }
 }
 
-impl<T> Clone for Slice<T> {
+impl<T> Clone for Versioned<T> {
     fn clone(&self) -> Self {
         Self { content: Arc::clone(&self.content) }
     }
 }
 
-impl<T: PartialEq> Slice<T> {
+impl<T: PartialEq> Versioned<T> {
     /// A slice with this content: the same slice where nothing changes.
     pub(super) fn with(&self, value: T, generation: Generation) -> Self {
         if *self.value() == value { self.clone() } else { Self::new(value, generation) }
@@ -82,12 +82,12 @@ pub type Known<T> = Result<T, NotReady>;
 pub struct Snapshot {
     pub(super) generation: Generation,
     pub(super) changed: Changed,
-    pub(super) components: Slice<Vec<Component>>,
-    pub(super) chain_ids: Slice<Known<Vec<ChainId>>>,
-    pub(super) chains: HashMap<ChainId, Slice<ChainConfig>>,
-    pub(super) status: Slice<Known<RelayerState>>,
+    pub(super) components: Versioned<Vec<Component>>,
+    pub(super) chain_ids: Versioned<Known<Vec<ChainId>>>,
+    pub(super) chains: HashMap<ChainId, Versioned<ChainConfig>>,
+    pub(super) status: Versioned<Known<RelayerState>>,
     /// What it was doing before that was not known any more.
-    pub(super) before_not_ready: Option<Slice<Known<RelayerState>>>,
+    pub(super) before_not_ready: Option<Versioned<Known<RelayerState>>>,
     pub(super) stale: Option<Stale>,
     /// The same moment on the clock that everybody has.
     pub(super) unconfirmed_since: Option<SystemTime>,
@@ -119,16 +119,16 @@ impl Snapshot {
         Self {
             generation: start,
             changed: Changed { generation: start, time: SystemTime::now() },
-            components: Slice::new(
+            components: Versioned::new(
                 vec![Component {
                     name: "ibc-relayer".to_owned(),
                     version: env!("CARGO_PKG_VERSION").to_owned(),
                 }],
                 start,
             ),
-            chain_ids: Slice::new(Err(NotReady::default()), start),
+            chain_ids: Versioned::new(Err(NotReady::default()), start),
             chains: HashMap::new(),
-            status: Slice::new(Err(NotReady::default()), start),
+            status: Versioned::new(Err(NotReady::default()), start),
             before_not_ready: None,
             stale: None,
             unconfirmed_since: None,
@@ -157,19 +157,19 @@ impl Snapshot {
 
     /// The relayer's parts, `ibc-relayer` first.
     #[must_use]
-    pub fn components(&self) -> &Slice<Vec<Component>> {
+    pub fn components(&self) -> &Versioned<Vec<Component>> {
         &self.components
     }
 
     /// The configured chains, in their order.
     #[must_use]
-    pub fn chain_ids(&self) -> &Slice<Known<Vec<ChainId>>> {
+    pub fn chain_ids(&self) -> &Versioned<Known<Vec<ChainId>>> {
         &self.chain_ids
     }
 
     /// A chain's configuration.
     #[must_use]
-    pub fn chain(&self, id: &str) -> Option<&Slice<ChainConfig>> {
+    pub fn chain(&self, id: &str) -> Option<&Versioned<ChainConfig>> {
         self.chains.get(id)
     }
 
@@ -196,7 +196,7 @@ impl Snapshot {
 
     /// What the relayer is doing, sorted.
     #[must_use]
-    pub fn status(&self) -> &Slice<Known<RelayerState>> {
+    pub fn status(&self) -> &Versioned<Known<RelayerState>> {
         &self.status
     }
 }

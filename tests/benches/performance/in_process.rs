@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use relayer_rest_host::cache::{RequestRef, ResponseCache};
-use relayer_rest_host::module::{Limits, Module, ModuleRequest, ReusedInstance};
+use relayer_rest_host::module::{GuestRequest, Limits, Module, ReusedInstance};
 use relayer_rest_host::state::{Snapshot, StatePublisher};
 use relayer_rest_tests::server::{engine, request};
 use tokio::runtime::Runtime;
@@ -67,11 +67,12 @@ fn misses(
 ) -> Duration {
     let asked = request("GET", path, &[]);
     let miss = || {
-        let asked = async { module.place().await?.handle(asked.clone(), snapshot.clone()).await };
+        let asked =
+            async { module.acquire().await?.execute(asked.clone(), snapshot.clone()).await };
         black_box(runtime.block_on(asked).unwrap());
     };
     let answer = runtime
-        .block_on(async { module.place().await?.handle(asked.clone(), snapshot.clone()).await })
+        .block_on(async { module.acquire().await?.execute(asked.clone(), snapshot.clone()).await })
         .unwrap();
     let native = Answer::of(path, answer.response.body());
     let (fresh, rendered, times) = compare(miss, || drop(black_box(native.render())));
@@ -82,7 +83,7 @@ fn misses(
     let what = format!("miss on {path} with {workers} workers, to native serde_json");
     report.add(what, (micros(fresh), micros(rendered)), times, target);
     if path == "/chains" && workers == 700 {
-        let asked: &'static ModuleRequest = Box::leak(Box::new((*asked).clone()));
+        let asked: &'static GuestRequest = Box::leak(Box::new((*asked).clone()));
         // Of an engine of its own: what it touches is not to be cleared for
         // the fresh ones.
         let module = Module::embedded(&engine(&Limits::default())).unwrap();

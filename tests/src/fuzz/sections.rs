@@ -53,8 +53,8 @@ fn check(component: &[u8]) {
     let snapshot = StatePublisher::new().reader().snapshot();
     let start = Instant::now();
     let answer = runtime.block_on(async {
-        let place = module.place().await.unwrap();
-        place.handle(request("GET", "/", &[]), Arc::clone(&snapshot)).await
+        let place = module.acquire().await.unwrap();
+        place.execute(request("GET", "/", &[]), Arc::clone(&snapshot)).await
     });
     assert!(start.elapsed() < PATIENCE, "it takes {:?}", start.elapsed());
     match answer {

@@ -1,7 +1,7 @@
 use bytesize::ByteSize;
 
 use super::{Excess, InstanceCost, Limits, MAX_HOST_BYTES, Placement};
-use crate::module::{DEFAULT_MODULE, INCLUDED};
+use crate::module::{BUNDLED_EXTENSIONS, DEFAULT_MODULE};
 
 fn of(text: &str) -> InstanceCost {
     InstanceCost::of(&wat::parse_str(text).unwrap())
@@ -35,7 +35,7 @@ fn constants(count: usize) -> String {
 
 #[test]
 fn bundled_modules_are_created_inline_and_are_small() {
-    let extensions = INCLUDED.map(|included| included.component);
+    let extensions = BUNDLED_EXTENSIONS.map(|included| included.component);
     for component in [DEFAULT_MODULE].into_iter().chain(extensions) {
         let cost = InstanceCost::of(component);
         assert_eq!(cost.placement(), Placement::Inline);

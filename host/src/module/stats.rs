@@ -9,7 +9,7 @@ use super::call::CallError;
 
 /// Counts that clones of a module share.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Tally(Arc<Counts>);
+pub(super) struct ModuleStats(Arc<Counts>);
 
 #[derive(Debug, Default)]
 struct Counts {
@@ -45,7 +45,7 @@ impl Failures {
     }
 }
 
-impl Tally {
+impl ModuleStats {
     /// Counts a run that begins.
     pub(super) fn run(&self) {
         self.0.runs.fetch_add(1, Relaxed);

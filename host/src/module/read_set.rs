@@ -10,30 +10,30 @@ use std::time::SystemTime;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use super::call::ModuleRequest;
+use super::call::GuestRequest;
 use crate::state::{
-    ChainConfig, ChainId, Component, Generation, Known, RelayerState, Slice, Snapshot, Stale,
+    ChainConfig, ChainId, Component, Generation, Known, RelayerState, Snapshot, Stale, Versioned,
 };
 
 /// A module that reads more chains, or more headers, than this one by one is
 /// not worth a record of each.
-const MOST_READS: usize = 64;
+const MAX_READS: usize = 64;
 
 /// A name of what is not there that is longer than this, in bytes, is not worth
 /// a record: a module may make up as many as it likes, of megabytes each.
-const LONGEST_READ: usize = 256;
+const MAX_READ: usize = 256;
 
 /// A request's headers, its query and the relayer at one moment, as far as a module can
 /// see them.
-pub(super) struct View {
+pub(super) struct TrackedSnapshot {
     snapshot: Arc<Snapshot>,
-    request: Arc<ModuleRequest>,
-    reads: Reads,
+    request: Arc<GuestRequest>,
+    reads: ReadSet,
 }
 
 /// What an answer was made from, besides the request's method and path.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Reads {
+pub struct ReadSet {
     components: Option<Generation>,
     chain_ids: Option<Generation>,
     chains: Vec<(ChainId, Option<Generation>)>,
@@ -56,51 +56,51 @@ struct Unconfirmed {
     since: Option<SystemTime>,
 }
 
-impl View {
-    pub(super) fn new(snapshot: Arc<Snapshot>, request: Arc<ModuleRequest>) -> Self {
-        Self { snapshot, request, reads: Reads::default() }
+impl TrackedSnapshot {
+    pub(super) fn new(snapshot: Arc<Snapshot>, request: Arc<GuestRequest>) -> Self {
+        Self { snapshot, request, reads: ReadSet::default() }
     }
 
     /// The record of what was read so far.
-    pub(super) fn reads(&self) -> &Reads {
+    pub(super) fn reads(&self) -> &ReadSet {
         &self.reads
     }
 
     /// The record of what was read.
-    pub(super) fn into_reads(self) -> Reads {
+    pub(super) fn into_reads(self) -> ReadSet {
         self.reads
     }
 
-    pub(super) fn components(&mut self) -> &Slice<Vec<Component>> {
+    pub(super) fn components(&mut self) -> &Versioned<Vec<Component>> {
         let components = self.snapshot.components();
         self.reads.components = Some(components.generation());
         components
     }
 
-    pub(super) fn chain_ids(&mut self) -> &Slice<Known<Vec<ChainId>>> {
+    pub(super) fn chain_ids(&mut self) -> &Versioned<Known<Vec<ChainId>>> {
         let ids = self.snapshot.chain_ids();
         self.reads.chain_ids = Some(ids.generation());
         ids
     }
 
     /// A chain, or its absence, where the chains are known.
-    pub(super) fn chain(&mut self, id: &str) -> Known<Option<&Slice<ChainConfig>>> {
+    pub(super) fn chain(&mut self, id: &str) -> Known<Option<&Versioned<ChainConfig>>> {
         if let Err(reason) = self.snapshot.chain_ids().value() {
             self.reads.chain_ids = Some(self.snapshot.chain_ids().generation());
             return Err(reason.clone());
         }
         let chain = self.snapshot.chain(id);
-        let Reads { chains, more, .. } = &mut self.reads;
-        if chain.is_none() && id.len() > LONGEST_READ {
+        let ReadSet { chains, more, .. } = &mut self.reads;
+        if chain.is_none() && id.len() > MAX_READ {
             *more = true;
         } else if chains.iter().all(|(known, _)| known.as_str() != id) {
-            let read = || (ChainId::from(id), chain.map(Slice::generation));
+            let read = || (ChainId::from(id), chain.map(Versioned::generation));
             record(chains, more, read);
         }
         Ok(chain)
     }
 
-    pub(super) fn status(&mut self) -> &Slice<Known<RelayerState>> {
+    pub(super) fn status(&mut self) -> &Versioned<Known<RelayerState>> {
         let status = self.snapshot.status();
         self.reads.status = Some(status.generation());
         status
@@ -123,8 +123,8 @@ impl View {
     /// The values of the headers of a name, or that there are none.
     pub(super) fn header(&mut self, name: &HeaderName) -> Vec<HeaderValue> {
         let values: Vec<_> = self.request.headers.get_all(name).iter().cloned().collect();
-        let Reads { headers, more, .. } = &mut self.reads;
-        if values.is_empty() && name.as_str().len() > LONGEST_READ {
+        let ReadSet { headers, more, .. } = &mut self.reads;
+        if values.is_empty() && name.as_str().len() > MAX_READ {
             *more = true;
         } else if headers.iter().all(|(known, _)| known != name) {
             record(headers, more, || (name.clone(), values.iter().map(copied).collect()));
@@ -147,18 +147,18 @@ fn copied(value: &HeaderValue) -> HeaderValue {
 }
 
 fn record<T>(reads: &mut Vec<T>, more: &mut bool, read: impl FnOnce() -> T) {
-    if reads.len() < MOST_READS {
+    if reads.len() < MAX_READS {
         reads.push(read());
     } else {
         *more = true;
     }
 }
 
-impl Reads {
+impl ReadSet {
     /// Whether whoever reads the same now finds the same. Snapshots are those
     /// of one publisher.
     #[must_use]
-    pub fn are_current(
+    pub fn is_valid_for(
         &self,
         snapshot: &Snapshot,
         query: Option<&str>,
@@ -167,7 +167,7 @@ impl Reads {
         let same = |read: Option<Generation>, now| read.is_none_or(|read| read == now);
         // Without any chain being read, none being known makes no difference.
         let chains_known = self.chains.is_empty() || snapshot.chain_ids().value().is_ok();
-        self.match_request(query, headers)
+        self.matches_request(query, headers)
             && same(self.components, snapshot.components().generation())
             && same(self.chain_ids, snapshot.chain_ids().generation())
             && same(self.status, snapshot.status().generation())
@@ -177,13 +177,13 @@ impl Reads {
             && self
                 .chains
                 .iter()
-                .all(|(id, read)| snapshot.chain(id.as_str()).map(Slice::generation) == *read)
+                .all(|(id, read)| snapshot.chain(id.as_str()).map(Versioned::generation) == *read)
     }
 
     /// Returns whether a request with this query and these headers would read the
     /// same of them.
     #[must_use]
-    pub fn match_request(&self, query: Option<&str>, headers: &HeaderMap) -> bool {
+    pub fn matches_request(&self, query: Option<&str>, headers: &HeaderMap) -> bool {
         !self.more
             && self.query.as_ref().is_none_or(|QueryRead(read)| read.as_deref() == query)
             && self.headers.iter().all(|(name, read)| headers.get_all(name).iter().eq(read))
@@ -204,7 +204,7 @@ impl Reads {
 
     /// Whether everything that was read is in the record.
     #[must_use]
-    pub fn are_complete(&self) -> bool {
+    pub fn is_complete(&self) -> bool {
         !self.more
     }
 
@@ -241,16 +241,16 @@ impl Reads {
 
 #[cfg(test)]
 mod tests {
-    use super::{MOST_READS, ModuleRequest, Reads, Stale, View};
+    use super::{GuestRequest, MAX_READS, ReadSet, Stale, TrackedSnapshot};
     use crate::state::{ChainConfig, ChainKind, Component, NotReady, RelayerState, StatePublisher};
     use http::uri::PathAndQuery;
     use http::{HeaderMap, HeaderName, Method};
     use std::sync::Arc;
     use std::time::Instant;
 
-    fn request(headers: HeaderMap) -> Arc<ModuleRequest> {
+    fn request(headers: HeaderMap) -> Arc<GuestRequest> {
         let target = PathAndQuery::from_static("/");
-        Arc::new(ModuleRequest { method: Method::GET, target, headers })
+        Arc::new(GuestRequest { method: Method::GET, target, headers })
     }
 
     fn chain(id: &str) -> ChainConfig {
@@ -264,34 +264,35 @@ mod tests {
         publisher
     }
 
-    fn reads(publisher: &StatePublisher, read: impl FnOnce(&mut View)) -> Reads {
-        let mut view = View::new(publisher.reader().snapshot(), request(HeaderMap::new()));
+    fn reads(publisher: &StatePublisher, read: impl FnOnce(&mut TrackedSnapshot)) -> ReadSet {
+        let mut view =
+            TrackedSnapshot::new(publisher.reader().snapshot(), request(HeaderMap::new()));
         read(&mut view);
         view.into_reads()
     }
 
     #[track_caller]
-    fn check(publisher: &StatePublisher, reads: &Reads, current: bool) {
+    fn check(publisher: &StatePublisher, reads: &ReadSet, current: bool) {
         let snapshot = publisher.reader().snapshot();
-        assert_eq!(reads.are_current(&snapshot, None, &HeaderMap::new()), current);
+        assert_eq!(reads.is_valid_for(&snapshot, None, &HeaderMap::new()), current);
     }
 
     /// What a module makes up is not kept.
     #[test]
     fn long_names_of_nothing_are_not_recorded() {
-        let long = "a".repeat(super::LONGEST_READ + 1);
+        let long = "a".repeat(super::MAX_READ + 1);
         let publisher = publisher();
         publisher.set_chain(chain(&long));
         let known = reads(&publisher, |view| drop(view.chain(&long).map(|_| ())));
-        assert!(known.are_complete() && known.size() > long.len());
+        assert!(known.is_complete() && known.size() > long.len());
         let chain = reads(&publisher, |view| drop(view.chain(&long[1..]).map(|_| ())));
-        assert!(chain.are_complete());
+        assert!(chain.is_complete());
         let absent = format!("{long}b");
         let absent = reads(&publisher, |view| drop(view.chain(&absent).map(|_| ())));
-        assert!(!absent.are_complete() && absent.size() < long.len());
+        assert!(!absent.is_complete() && absent.size() < long.len());
         let name = HeaderName::from_bytes(long.as_bytes()).unwrap();
         let header = reads(&publisher, |view| drop(view.header(&name)));
-        assert!(!header.are_complete() && header.size() < long.len());
+        assert!(!header.is_complete() && header.size() < long.len());
     }
 
     #[test]
@@ -307,7 +308,7 @@ mod tests {
     #[test]
     fn each_read_is_of_its_slice_and_of_no_other() {
         type Change = fn(&StatePublisher);
-        type Read = fn(&mut View);
+        type Read = fn(&mut TrackedSnapshot);
         let parts: [(Read, Change); 5] = [
             (
                 |view| drop(view.components().clone()),
@@ -417,15 +418,15 @@ mod tests {
             (&[], [&["a"], &[""], &["a", "a"]]),
             (&["a", "b"], [&["a"], &["b", "a"], &[]]),
         ] {
-            let mut view = View::new(snapshot.clone(), request(with(read)));
+            let mut view = TrackedSnapshot::new(snapshot.clone(), request(with(read)));
             assert_eq!(view.header(&name), read);
             let reads = view.into_reads();
             assert_eq!(reads.headers().collect::<Vec<_>>(), [&name]);
             let mut headers = with(read);
             headers.insert("other", "x".parse().unwrap());
-            assert!(reads.are_current(&snapshot, None, &headers));
+            assert!(reads.is_valid_for(&snapshot, None, &headers));
             for other in others {
-                assert!(!reads.are_current(&snapshot, None, &with(other)), "{read:?} {other:?}");
+                assert!(!reads.is_valid_for(&snapshot, None, &with(other)), "{read:?} {other:?}");
             }
         }
     }
@@ -438,7 +439,10 @@ mod tests {
         for target in TARGETS.map(PathAndQuery::from_static) {
             let view = || {
                 let (method, target, headers) = (Method::GET, target.clone(), HeaderMap::new());
-                View::new(snapshot.clone(), Arc::new(ModuleRequest { method, target, headers }))
+                TrackedSnapshot::new(
+                    snapshot.clone(),
+                    Arc::new(GuestRequest { method, target, headers }),
+                )
             };
             let unread = view().into_reads();
             assert!(!unread.has_query());
@@ -447,8 +451,8 @@ mod tests {
             let read = view.into_reads();
             assert!(read.has_query() && read.query() == target.query());
             for other in TARGETS.map(PathAndQuery::from_static) {
-                assert!(unread.are_current(&snapshot, other.query(), &headers));
-                let is_same = read.are_current(&snapshot, other.query(), &headers);
+                assert!(unread.is_valid_for(&snapshot, other.query(), &headers));
+                let is_same = read.is_valid_for(&snapshot, other.query(), &headers);
                 assert_eq!(is_same, target == other, "{target} {other}");
             }
         }
@@ -465,9 +469,9 @@ mod tests {
                 }
             })
         };
-        check(&publisher, &many(MOST_READS), true);
-        let too_many = many(100 * MOST_READS);
+        check(&publisher, &many(MAX_READS), true);
+        let too_many = many(100 * MAX_READS);
         check(&publisher, &too_many, false);
-        assert_eq!(too_many.chains.len(), MOST_READS);
+        assert_eq!(too_many.chains.len(), MAX_READS);
     }
 }

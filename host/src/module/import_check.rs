@@ -10,7 +10,7 @@ use super::wasi;
 
 /// Something that a component imports and that the contract does not have.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Offence {
+pub enum ForbiddenImport {
     /// An interface or function of someone else, or that is in no version.
     Unknown {
         /// The import's full name.
@@ -35,7 +35,7 @@ pub enum Offence {
     },
 }
 
-impl Display for Offence {
+impl Display for ForbiddenImport {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
             Self::Wasi { import } => write!(f, "{import} (of WASI)"),
@@ -54,7 +54,7 @@ impl Display for Offence {
 }
 
 /// Every import that the contract does not have, nor WASI where there is that.
-pub(super) fn imports(component: &Component, has_wasi: bool) -> Vec<Offence> {
+pub(super) fn imports(component: &Component, has_wasi: bool) -> Vec<ForbiddenImport> {
     let engine = component.engine();
     let mut offences = Vec::new();
     for (name, import) in component.component_type().imports(engine) {
@@ -64,15 +64,15 @@ pub(super) fn imports(component: &Component, has_wasi: bool) -> Vec<Offence> {
                     matches!(item.ty, ComponentItem::ComponentFunc(_))
                         && !functions.contains(function)
                 });
-                offences.extend(unknown.map(|(function, _)| Offence::Function {
+                offences.extend(unknown.map(|(function, _)| ForbiddenImport::Function {
                     import: name.to_owned(),
                     function: function.to_owned(),
                 }));
             }
-            (Ok(_), _) => offences.push(Offence::Unknown { import: name.to_owned() }),
+            (Ok(_), _) => offences.push(ForbiddenImport::Unknown { import: name.to_owned() }),
             (Err(_), _) if has_wasi && wasi::is_defined(name) => {}
             (Err(_), _) if wasi::is_defined(name) => {
-                offences.push(Offence::Wasi { import: name.to_owned() });
+                offences.push(ForbiddenImport::Wasi { import: name.to_owned() });
             }
             (Err(offence), _) => offences.push(offence),
         }
@@ -97,15 +97,15 @@ pub(super) fn handler(component: &Component) -> Result<String, Option<String>> {
 }
 
 /// The functions of an interface of the contract.
-fn known(import: &str) -> Result<&'static [&'static str], Offence> {
-    let unknown = || Offence::Unknown { import: import.to_owned() };
+fn known(import: &str) -> Result<&'static [&'static str], ForbiddenImport> {
+    let unknown = || ForbiddenImport::Unknown { import: import.to_owned() };
     let (path, version) = import.split_once('@').ok_or_else(unknown)?;
     let (package, name) = path.split_once('/').ok_or_else(unknown)?;
     if package != CONTRACT_PACKAGE {
         return Err(unknown());
     }
     if !compatible(version) {
-        return Err(Offence::Version { import: import.to_owned() });
+        return Err(ForbiddenImport::Version { import: import.to_owned() });
     }
     IMPORTS
         .iter()
@@ -115,7 +115,7 @@ fn known(import: &str) -> Result<&'static [&'static str], Offence> {
                 unknown()
             } else {
                 // It may have come with a later one.
-                Offence::Version { import: import.to_owned() }
+                ForbiddenImport::Version { import: import.to_owned() }
             }
         })
 }

@@ -7,11 +7,11 @@ use wasmtime::StoreContextMut;
 use wasmtime::component::{ComponentNamedList, Lift, Linker, Lower};
 
 use super::contract::interface;
-use super::instance::Call;
+use super::instance::StoreData;
 use super::wire;
 
 /// The functions of the contract, in its order.
-pub(super) fn define(linker: &mut Linker<Call>) -> wasmtime::Result<()> {
+pub(super) fn define(linker: &mut Linker<StoreData>) -> wasmtime::Result<()> {
     function(linker, "version", "components", |call, ()| (call.components(),))?;
     function(linker, "chains", "ids", |call, ()| (call.chain_ids(),))?;
     function(linker, "chains", "config", |call, (id,): (String,)| (call.chain(&id),))?;
@@ -26,24 +26,24 @@ pub(super) fn define(linker: &mut Linker<Call>) -> wasmtime::Result<()> {
     })
 }
 
-impl Call {
+impl StoreData {
     fn components(&mut self) -> Arc<Vec<wire::Component>> {
-        self.view.components().derived(|components| wire::components(components))
+        self.view.components().lowered(|components| wire::components(components))
     }
 
     fn chain_ids(&mut self) -> Arc<wire::Known<Vec<Arc<str>>>> {
-        self.view.chain_ids().derived(|ids| wire::known(ids, |ids| wire::chain_ids(ids)))
+        self.view.chain_ids().lowered(|ids| wire::known(ids, |ids| wire::chain_ids(ids)))
     }
 
     fn chain(&mut self, id: &str) -> wire::Known<Option<Arc<wire::ChainConfig>>> {
         let chain = self.view.chain(id);
         wire::known(&chain, |chain| {
-            chain.map(|chain| chain.derived(|chain| wire::ChainConfig::from(chain)))
+            chain.map(|chain| chain.lowered(|chain| wire::ChainConfig::from(chain)))
         })
     }
 
     fn state(&mut self) -> Arc<wire::Known<wire::RelayerState>> {
-        self.view.status().derived(|status| wire::known(status, wire::relayer_state))
+        self.view.status().lowered(|status| wire::known(status, wire::relayer_state))
     }
 
     fn changed(&mut self) -> u64 {
@@ -84,10 +84,10 @@ impl Call {
 
 /// Defines a function of an interface of the contract.
 fn function<Params, Results>(
-    linker: &mut Linker<Call>,
+    linker: &mut Linker<StoreData>,
     name: &str,
     function: &str,
-    body: impl Fn(&mut Call, Params) -> Results + Send + Sync + 'static,
+    body: impl Fn(&mut StoreData, Params) -> Results + Send + Sync + 'static,
 ) -> wasmtime::Result<()>
 where
     Params: ComponentNamedList + Lift + 'static,
@@ -96,7 +96,7 @@ where
     // Interfaces have more than one function: each is added to its own.
     let mut root = linker.root();
     let mut instance = root.instance(&interface(name))?;
-    instance.func_wrap(function, move |mut store: StoreContextMut<'_, Call>, params| {
+    instance.func_wrap(function, move |mut store: StoreContextMut<'_, StoreData>, params| {
         Ok(body(store.data_mut(), params))
     })
 }

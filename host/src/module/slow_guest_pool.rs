@@ -29,7 +29,7 @@ use tokio::task::JoinSet;
 use crate::{priority, threads};
 
 /// Threads that are started when there is something to do.
-pub(super) struct LongRuns {
+pub(super) struct SlowGuestPool {
     count: usize,
     running: Arc<AtomicUsize>,
     /// Runs that started here.
@@ -43,7 +43,7 @@ pub(super) struct LongRuns {
 /// A guest runs here as long as this lives.
 struct Running(Arc<AtomicUsize>);
 
-impl LongRuns {
+impl SlowGuestPool {
     pub(super) fn new() -> Self {
         let count = thread::available_parallelism().map_or(1, Into::into);
         Self {
@@ -57,7 +57,7 @@ impl LongRuns {
     }
 
     /// Whether each thread has something to do.
-    pub(super) fn are_full(&self) -> bool {
+    pub(super) fn is_full(&self) -> bool {
         self.running.load(Relaxed) >= self.count
     }
 
@@ -134,7 +134,7 @@ fn start(count: usize) -> io::Result<Runtime> {
         .build()
 }
 
-impl Drop for LongRuns {
+impl Drop for SlowGuestPool {
     fn drop(&mut self) {
         // The last to use this may be a task, which must not wait for threads.
         if let Some(runtime) = self.runtime.take() {

@@ -16,7 +16,7 @@ pub(super) const TICK: Duration = Duration::from_millis(1);
 /// request more than a few ticks cost the machine.
 const IDLE_TICKS: u32 = 100;
 
-pub(super) struct Ticker {
+pub(super) struct EpochTicker {
     shared: Arc<Shared>,
     thread: Thread,
 }
@@ -32,9 +32,9 @@ struct Shared {
 }
 
 /// A guest runs as long as this lives.
-pub(super) struct Running<'a>(&'a Ticker);
+pub(super) struct Running<'a>(&'a EpochTicker);
 
-impl Ticker {
+impl EpochTicker {
     pub(super) fn start(engine: &wasmtime::Engine) -> io::Result<Self> {
         let shared = Arc::new(Shared::default());
         let thread = thread::Builder::new().name("ticker".to_owned()).spawn({
@@ -62,7 +62,7 @@ impl Drop for Running<'_> {
     }
 }
 
-impl Drop for Ticker {
+impl Drop for EpochTicker {
     fn drop(&mut self) {
         self.shared.ended.store(true, SeqCst);
         self.thread.unpark();
