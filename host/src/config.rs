@@ -17,7 +17,7 @@ use crate::HttpLimits;
 use crate::conformance::Dialect;
 use crate::files;
 use crate::module::{BUNDLED_EXTENSIONS, Digest, HeaderGrants, LimitError, Limits};
-use crate::registry::{self, FaultBudget, MountError, MountPath, SwapLimits};
+use crate::registry::{self, FailurePolicy, MountError, MountPath, SwapLimits};
 use crate::state::UpstreamLimits;
 use crate::toml_text::{self, Position, Step, dotted};
 
@@ -70,7 +70,7 @@ pub struct ModuleConfig {
     pub limits: Limits,
     /// The section `[module.budget]`: the failures that a module may have
     /// after a swap.
-    pub budget: FaultBudget,
+    pub budget: FailurePolicy,
 }
 
 /// A configuration that cannot be used.
@@ -226,7 +226,7 @@ impl Config {
         for (place, extension) in self.extension.iter().enumerate() {
             let (name, path) = (extension.name.as_str(), extension.path());
             let known = mounted.iter().map(|(name, path)| (*name, path));
-            registry::fits(known, name, &path).map_err(|error| {
+            registry::check_conflicts(known, name, &path).map_err(|error| {
                 let key = if matches!(error, MountError::Name(_)) { "name" } else { "mount" };
                 let extension = Step::Key("extension".to_owned());
                 let path = [extension, Step::Index(place), Step::Key(key.to_owned())];

@@ -52,18 +52,18 @@
 //! | `status.rs` | what is said of a mount |
 
 mod active;
-mod budget;
+mod background_worker;
+mod circuit_breaker;
 mod compare;
-mod examine;
-mod examiner;
-mod look;
+mod failure_policy;
+mod failure_window;
+mod health_check;
 mod mount;
-mod outage;
 mod path;
+mod preflight;
 mod report;
 mod status;
 mod swap;
-mod window;
 
 use std::sync::Arc;
 
@@ -71,16 +71,16 @@ use arc_swap::{ArcSwap, Guard};
 
 use crate::module::API;
 
-pub use active::Active;
-pub use budget::FaultBudget;
-pub use compare::{Change, Difference};
+pub use active::ActiveModule;
 #[cfg(feature = "cli")]
-pub(crate) use examiner::Examiner;
-pub(crate) use mount::NoAnswer;
-pub use mount::{Mount, NothingBefore};
+pub(crate) use background_worker::BackgroundWorker;
+pub use compare::{Change, Difference};
+pub use failure_policy::FailurePolicy;
+pub(crate) use mount::RespondError;
+pub use mount::{Mount, NoPreviousModule};
 pub use path::{MountPath, MountPathError};
-pub use report::{Outcome, Refusal, Step, SwapReport, SwapStep};
-pub use status::{BarredStatus, CandidateStatus, ModuleStatus, MountStatus, OutageStatus};
+pub use report::{Outcome, Refusal, StepTime, SwapReport, SwapStep};
+pub use status::{CandidateStatus, CircuitStatus, ModuleStatus, MountStatus, QuarantineStatus};
 pub use swap::{Candidate, Source, SwapLimits};
 
 /// All that is mounted, which can be exchanged as a whole while it serves.
@@ -165,7 +165,7 @@ impl Mounts {
         let extension = extension.into();
         let names: Vec<_> = self.iter().map(|mount| mount.name()).collect();
         let mounted = names.iter().map(String::as_str).zip(self.iter().map(|mount| mount.path()));
-        fits(mounted, &extension.name(), extension.path())?;
+        check_conflicts(mounted, &extension.name(), extension.path())?;
         self.extensions.push(extension);
         Ok(self)
     }
@@ -176,15 +176,15 @@ impl Mounts {
     }
 
     /// The mount that a request is for: of an extension, or the API's.
-    pub(crate) fn of_request(&self, path: &str) -> &Arc<Mount> {
-        let extension = self.extensions.iter().find(|mount| mount.path().takes(path));
+    pub(crate) fn route(&self, path: &str) -> &Arc<Mount> {
+        let extension = self.extensions.iter().find(|mount| mount.path().matches(path));
         extension.unwrap_or(&self.api)
     }
 }
 
 /// Says why an extension cannot be mounted beside these, by their names and
 /// paths.
-pub(crate) fn fits<'a>(
+pub(crate) fn check_conflicts<'a>(
     mounted: impl IntoIterator<Item = (&'a str, &'a MountPath)>,
     name: &str,
     path: &MountPath,

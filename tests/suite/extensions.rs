@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytesize::ByteSize;
 use relayer_rest_host::module::{Engine, EngineOptions, Grants, HeaderGrants, Limits, Module};
-use relayer_rest_host::registry::{Candidate, FaultBudget, Mount, Outcome, Refusal, Registry};
+use relayer_rest_host::registry::{Candidate, FailurePolicy, Mount, Outcome, Refusal, Registry};
 use relayer_rest_host::state::{ChainConfig, ChainKind};
 use relayer_rest_tests::client::{Answer, Client};
 use relayer_rest_tests::command;
@@ -96,8 +96,8 @@ fn chain() -> ChainConfig {
 }
 
 /// Short, for a test.
-fn budget() -> FaultBudget {
-    FaultBudget { faults: 3, within: Duration::from_millis(500), ..FaultBudget::default() }
+fn budget() -> FailurePolicy {
+    FailurePolicy { faults: 3, within: Duration::from_millis(500), ..FailurePolicy::default() }
 }
 
 /// Three failures are too many.
@@ -111,7 +111,7 @@ async fn take_out(http: &mut Client) {
 #[tokio::test]
 async fn an_extension_that_fails_too_often_is_out_of_service_until_it_answers() {
     let tool = extension("/ext/tool", &["chains"], &component::that_needs_a_chain());
-    let server = server(tool.with_budget(budget())).await;
+    let server = server(tool.with_failure_policy(budget())).await;
     server.publisher.set_chains(Vec::new()).unwrap();
     let mount = server.registry.at("/ext/tool").unwrap();
     let mut http = server.connect().await;
@@ -151,8 +151,8 @@ async fn an_extension_that_fails_too_often_is_out_of_service_until_it_answers() 
 #[tokio::test]
 async fn one_request_that_fails_does_not_take_an_extension_out_however_often_it_comes() {
     let component = component::that_traps_later("1");
-    let budget = FaultBudget { within: Duration::from_hours(1), ..budget() };
-    let server = server(extension("/ext/tool", &[], &component).with_budget(budget)).await;
+    let budget = FailurePolicy { within: Duration::from_hours(1), ..budget() };
+    let server = server(extension("/ext/tool", &[], &component).with_failure_policy(budget)).await;
     let mut http = server.connect().await;
     for number in 0..50 {
         let answer = http.get(&format!("/ext/tool{TRAP}?{number}")).await;
@@ -168,8 +168,8 @@ async fn one_request_that_fails_does_not_take_an_extension_out_however_often_it_
 #[tokio::test]
 async fn an_extension_that_fails_at_less_than_its_share_stays_in_service() {
     let component = component::that_traps_later("1");
-    let budget = FaultBudget { within: Duration::from_hours(1), ..budget() };
-    let server = server(extension("/ext/tool", &[], &component).with_budget(budget)).await;
+    let budget = FailurePolicy { within: Duration::from_hours(1), ..budget() };
+    let server = server(extension("/ext/tool", &[], &component).with_failure_policy(budget)).await;
     let mut http = server.connect().await;
     for number in 100..150 {
         assert_eq!(http.get(&format!("/ext/tool/{number}")).await.status, 200);
@@ -194,8 +194,8 @@ async fn requests_of_clients_bring_an_extension_back() {
     let tool = Module::from_bytes(&engine, "tool", &needy).unwrap().named("tool");
     let tool = Mount::extension("/ext/tool".parse().unwrap(), tool);
     // It is not looked at while the test runs.
-    let budget = FaultBudget { within: Duration::from_hours(1), ..budget() };
-    let server = server(tool.with_budget(budget)).await;
+    let budget = FailurePolicy { within: Duration::from_hours(1), ..budget() };
+    let server = server(tool.with_failure_policy(budget)).await;
     server.publisher.set_chains(Vec::new()).unwrap();
     let mut http = server.connect().await;
     assert_eq!(http.get("/ext/tool/spare").await.status, 204);
@@ -216,8 +216,8 @@ async fn requests_of_clients_bring_an_extension_back() {
 #[tokio::test]
 async fn a_swap_ends_an_outage() {
     let tool = extension("/ext/tool", &["chains"], &component::that_needs_a_chain());
-    let budget = FaultBudget { within: Duration::from_hours(1), ..budget() };
-    let server = server(tool.with_budget(budget)).await;
+    let budget = FailurePolicy { within: Duration::from_hours(1), ..budget() };
+    let server = server(tool.with_failure_policy(budget)).await;
     server.publisher.set_chains(Vec::new()).unwrap();
     let mut http = server.connect().await;
     take_out(&mut http).await;
@@ -230,7 +230,7 @@ async fn a_swap_ends_an_outage() {
     assert_eq!(report.outcome, Outcome::Exchanged);
     assert_eq!(http.get("/ext/tool/0").await.status, 204);
     // And back again, to that which was out of service.
-    mount.roll_back().unwrap();
+    mount.rollback().unwrap();
     assert_eq!(http.get("/ext/tool/0").await.error_name(), "Internal");
 }
 
@@ -238,8 +238,9 @@ async fn a_swap_ends_an_outage() {
 #[tokio::test]
 async fn the_same_module_again_ends_an_outage_where_it_answers() {
     let needy = component::that_needs_a_chain();
-    let budget = FaultBudget { within: Duration::from_hours(1), ..budget() };
-    let server = server(extension("/ext/tool", &["chains"], &needy).with_budget(budget)).await;
+    let budget = FailurePolicy { within: Duration::from_hours(1), ..budget() };
+    let server =
+        server(extension("/ext/tool", &["chains"], &needy).with_failure_policy(budget)).await;
     server.publisher.set_chains(Vec::new()).unwrap();
     let mut http = server.connect().await;
     take_out(&mut http).await;
@@ -265,8 +266,8 @@ async fn the_same_module_again_ends_an_outage_where_it_answers() {
 #[tokio::test]
 async fn an_extension_may_fail_now_and_then() {
     let tool = extension("/ext/tool", &["chains"], &component::that_needs_a_chain());
-    let budget = FaultBudget { within: Duration::from_millis(1), ..budget() };
-    let server = server(tool.with_budget(budget)).await;
+    let budget = FailurePolicy { within: Duration::from_millis(1), ..budget() };
+    let server = server(tool.with_failure_policy(budget)).await;
     server.publisher.set_chains(Vec::new()).unwrap();
     let mut http = server.connect().await;
     for number in 0..10 {

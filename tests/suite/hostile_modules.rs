@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytesize::ByteSize;
 use relayer_rest_host::module::{Failures, Limits, Module};
-use relayer_rest_host::registry::{FaultBudget, Mount, Registry};
+use relayer_rest_host::registry::{FailurePolicy, Mount, Registry};
 use relayer_rest_host::state::sample;
 use relayer_rest_tests::client::Client;
 use relayer_rest_tests::component::{self, hostile, parts, sections};
@@ -74,8 +74,8 @@ fn cases() -> Vec<Case> {
 }
 
 /// As many failures as there will be.
-fn patience() -> FaultBudget {
-    FaultBudget { faults: 1_000, within: Duration::from_millis(1), ..FaultBudget::default() }
+fn patience() -> FailurePolicy {
+    FailurePolicy { faults: 1_000, within: Duration::from_millis(1), ..FailurePolicy::default() }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -97,7 +97,7 @@ async fn what_a_module_does_fails_its_own_requests_only() {
         let module = Module::from_bytes(&engine(&limits(case.answer)), case.name, &case.component);
         let path = format!("/ext/{}", case.name).parse().unwrap();
         let mount = Mount::extension(path, module.unwrap().named(case.name));
-        registry = registry.with(mount.with_budget(patience())).unwrap();
+        registry = registry.with(mount.with_failure_policy(patience())).unwrap();
     }
     let server = TestServer::of_registry(registry).await;
     sample(&server.publisher);

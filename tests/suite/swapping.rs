@@ -320,7 +320,7 @@ async fn the_module_in_service_is_no_candidate() {
     let server = TestServer::of_sample().await;
     let report = server.swap_as(candidate(DEFAULT_MODULE.to_vec())).await;
     assert_eq!(report.outcome, Outcome::Unchanged);
-    assert!(server.registry.at("/").unwrap().roll_back().is_err());
+    assert!(server.registry.at("/").unwrap().rollback().is_err());
 }
 
 #[tokio::test]
@@ -614,7 +614,7 @@ async fn a_module_that_was_compared_with_another_than_serves_now_is_refused() {
     while mount.status().candidate.is_none_or(|candidate| candidate.step != SwapStep::Probe) {
         tokio::task::yield_now().await;
     }
-    mount.roll_back().unwrap();
+    mount.rollback().unwrap();
     check_refused(&swapping.await.unwrap(), Refusal::Changed, &["swap again"]);
     assert_eq!(server.get("/").await.status, 201);
 }
@@ -700,13 +700,13 @@ async fn a_module_that_has_served_for_long_may_fail_now_and_then() {
 async fn a_module_is_put_back_by_hand_and_that_is_undone_in_the_same_way() {
     let server = TestServer::of_sample().await;
     let mount = server.registry.at("/").unwrap();
-    let error = mount.roll_back().unwrap_err().to_string();
+    let error = mount.rollback().unwrap_err().to_string();
     assert!(error.starts_with("mount /: there is no module to go back to"), "{error}");
     let new = component::noted(DEFAULT_MODULE, "new");
     assert_eq!(server.swap_as(candidate(new.clone())).await.outcome, Outcome::Exchanged);
     let (old, new) = (Digest::of(DEFAULT_MODULE), Digest::of(&new));
     for (from, digest) in [(new, old), (old, new), (new, old)] {
-        assert_eq!(mount.roll_back(), Ok((from, digest)));
+        assert_eq!(mount.rollback(), Ok((from, digest)));
         let label = format!("api@{}", digest.short());
         assert_eq!(server.get("/chains").await.header("x-relayer-module"), label);
     }
@@ -720,7 +720,7 @@ async fn answers_of_the_module_before_are_not_the_new_ones() {
     let new = component::of_response(200, &[("content-type", b"application/json")], b"{}");
     assert_eq!(server.swap(new).await.outcome, Outcome::Exchanged);
     assert_eq!(server.get("/state").await.body, "{}");
-    server.registry.at("/").unwrap().roll_back().unwrap();
+    server.registry.at("/").unwrap().rollback().unwrap();
     assert_eq!(server.get("/state").await.body, before.body);
     server.publisher.set_state(RelayerState::default());
     assert_ne!(server.get("/state").await.body, before.body);

@@ -19,7 +19,7 @@ use crate::conformance::Dialect;
 use crate::control::Reloaded;
 use crate::files;
 use crate::module::{CodeCache, Digest, Engine, LoadError, Module};
-use crate::registry::{Examiner, Mount, Mounts, Registry};
+use crate::registry::{BackgroundWorker, Mount, Mounts, Registry};
 use crate::state::{StateReader, Watch, watch};
 
 /// What the command line says of modules.
@@ -40,7 +40,7 @@ pub(super) struct Modules {
     http: HttpLimits,
     loaded: tokio::sync::Mutex<Vec<Loaded>>,
     /// Where what is read again is loaded: one thread, for the sake of memory.
-    examiner: Examiner,
+    examiner: BackgroundWorker,
 }
 
 /// A mount, and what it is from.
@@ -79,7 +79,7 @@ impl Modules {
             origin,
             http: config.http.clone(),
             loaded: loaded.into(),
-            examiner: Examiner::default(),
+            examiner: BackgroundWorker::default(),
         })
     }
 
@@ -120,7 +120,9 @@ impl Modules {
         // nothing else changes it.
         let (mut turns, mut leaving) = (Vec::new(), Vec::new());
         let mut leaves = |mount: &Arc<Mount>| {
-            let turn = mount.take_turn().ok_or_else(|| ServeError::Busy(mount.path().clone()))?;
+            let turn = mount
+                .try_lock_deployment()
+                .ok_or_else(|| ServeError::Busy(mount.path().clone()))?;
             turns.push(turn);
             leaving.push((Arc::clone(mount), Arc::clone(&mount.active())));
             Ok::<_, ServeError>(())
@@ -188,7 +190,7 @@ impl Modules {
         // It leaves the processors to the requests.
         let (aside, of) = (engine.clone(), wanted.clone());
         let loading = async move { load(&aside, &of, &bytes).await };
-        let module = self.examiner.aside(loading).await.map_err(ServeError::Start)??;
+        let module = self.examiner.run(loading).await.map_err(ServeError::Start)??;
         let mount = wanted.mount(module.map_err(|error| wanted.fault(error))?);
         Ok(match same {
             Some(before) => mount.in_place_of(before),

@@ -14,7 +14,7 @@ use crate::module::{
     API, BundledExtension, CodeCache, Digest, Engine, EngineError, EngineOptions, Grants,
     HeaderGrants, Limits, LoadError, Module,
 };
-use crate::registry::{FaultBudget, Mount, MountPath, SwapLimits};
+use crate::registry::{FailurePolicy, Mount, MountPath, SwapLimits};
 
 /// A mount, as the settings want it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,7 +30,7 @@ pub(super) struct Wanted {
     wasi: bool,
     dialect: Dialect,
     limits: Limits,
-    budget: FaultBudget,
+    budget: FailurePolicy,
     pub(super) swap: SwapLimits,
 }
 
@@ -136,7 +136,7 @@ impl Wanted {
         } else {
             Mount::extension(self.path.clone(), module)
         };
-        mount.with_budget(self.budget.clone()).with_swap_limits(self.swap.clone())
+        mount.with_failure_policy(self.budget.clone()).with_swap_limits(self.swap.clone())
     }
 
     /// What messages call its module.

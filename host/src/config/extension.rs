@@ -6,7 +6,7 @@ use std::str::FromStr;
 use serde::Deserialize;
 
 use crate::module::{API, BundledExtension, Digest, Grants, HeaderGrants, Limits};
-use crate::registry::{FaultBudget, MountPath};
+use crate::registry::{FailurePolicy, MountPath};
 
 /// A module that serves requests below a path of its own.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -43,7 +43,7 @@ pub struct ExtensionConfig {
     /// The section `[extension.budget]`: the failures that it may have. One
     /// that has more is taken out of service, until it answers again.
     #[serde(default)]
-    pub budget: FaultBudget,
+    pub budget: FailurePolicy,
 }
 
 /// The name of an extension.

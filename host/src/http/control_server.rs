@@ -192,7 +192,7 @@ impl Control {
         let [mount] = parameters(request, ["mount"])?;
         let mount = self.mount(mount)?;
         let (from, to) =
-            mount.roll_back().map_err(|error| Refused(StatusCode::CONFLICT, error.to_string()))?;
+            mount.rollback().map_err(|error| Refused(StatusCode::CONFLICT, error.to_string()))?;
         let (from, to) = (from.to_string(), to.to_string());
         let mount = mount.path().to_string();
         Ok(json(StatusCode::OK, &RolledBack { mount, from, to }))

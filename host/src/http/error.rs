@@ -7,7 +7,7 @@ use hyper::header::{CONNECTION, CONTENT_TYPE, HeaderValue, RETRY_AFTER, X_CONTEN
 use hyper::{Response, StatusCode};
 
 use crate::module::CallError;
-use crate::registry::NoAnswer;
+use crate::registry::RespondError;
 use crate::response::NOSNIFF;
 
 /// Why the host answers itself.
@@ -186,10 +186,10 @@ impl HostError {
     }
 }
 
-impl From<&NoAnswer> for HostError {
-    fn from(cause: &NoAnswer) -> Self {
+impl From<&RespondError> for HostError {
+    fn from(cause: &RespondError) -> Self {
         match cause {
-            NoAnswer::Failed(error) => match **error {
+            RespondError::Failed(error) => match **error {
                 CallError::Instantiate(_) | CallError::Trap(_) | CallError::Host(_) => {
                     Self::Internal
                 }
@@ -197,7 +197,7 @@ impl From<&NoAnswer> for HostError {
                 CallError::Overloaded | CallError::Starved(_) => Self::Overloaded,
                 CallError::Invalid(_) => Self::BadModuleResponse,
             },
-            NoAnswer::OutOfService { retry_after } => {
+            RespondError::OutOfService { retry_after } => {
                 let seconds = retry_after.as_millis().div_ceil(1_000).max(1);
                 Self::ExtensionUnavailable(u32::try_from(seconds).unwrap_or(u32::MAX))
             }

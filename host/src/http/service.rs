@@ -16,7 +16,7 @@ use super::report;
 use super::request_id::RequestId;
 use crate::cache::RequestRef;
 use crate::module::GuestRequest;
-use crate::registry::{Mount, NoAnswer, Registry};
+use crate::registry::{Mount, Registry, RespondError};
 use crate::response::{X_RELAYER_MODULE, X_REQUEST_ID};
 use crate::state::StateReader;
 use crate::text::shown;
@@ -67,7 +67,7 @@ impl Service {
     /// The answer, where it is remembered in the form that the client wants.
     fn remembered<B>(&self, request: &Request<B>, id: &RequestId) -> Option<Answered> {
         let mounts = self.registry.now();
-        let mount = mounts.of_request(request.uri().path());
+        let mount = mounts.route(request.uri().path());
         let snapshot = self.state.peek();
         let target = target(mount, request);
         let question = question(request, &target);
@@ -84,8 +84,8 @@ impl Service {
         let path = request.uri().path();
         let (method, start) = (shown(request.method().as_str()), shown(path));
         let span = info_span!("request", %id, method = %method, path = start);
-        let mount = Arc::clone(self.registry.now().of_request(path));
-        let asked = mount.ask(module_request(&mount, &request), &self.state);
+        let mount = Arc::clone(self.registry.now().route(path));
+        let asked = mount.respond(module_request(&mount, &request), &self.state);
         let response = match asked.instrument(span.clone()).await {
             (_, Ok(answer)) => {
                 let encoding = reply::encoding(&answer, request.headers());
@@ -93,7 +93,7 @@ impl Service {
                 reply::reply(&answer, representation, &request, self.state.peek().stale())
             }
             (active, Err(cause)) => {
-                if let NoAnswer::Failed(cause) = &cause {
+                if let RespondError::Failed(cause) = &cause {
                     span.in_scope(|| report::fault(mount.reports(), active.module(), cause));
                 }
                 let mut response = reply::of_host(HostError::from(&cause), &request);
@@ -115,7 +115,7 @@ fn identified(mut response: Answered, id: RequestId) -> Answered {
 /// The target of a request as its module sees it.
 fn target<'a, B>(mount: &Mount, request: &'a Request<B>) -> Cow<'a, str> {
     let target = request.uri().path_and_query().map_or("/", PathAndQuery::as_str);
-    mount.path().relative(target)
+    mount.path().strip_prefix(target)
 }
 
 /// What the module is asked: HEAD as GET, since its answer is the same.

@@ -11,10 +11,10 @@ use crate::response::{Response, X_RELAYER_MODULE, X_REQUEST_ID};
 use crate::text::cut;
 
 /// The most differences in one body that are listed.
-const MOST: usize = 8;
+const MAX_DIFFERENCES: usize = 8;
 
 /// The longest value that is shown, in bytes.
-const LONGEST: usize = 120;
+const MAX_VALUE: usize = 120;
 
 /// Bodies that are larger are not looked into, in bytes.
 const LARGE: usize = 8 << 20;
@@ -95,8 +95,8 @@ fn body(from: &[u8], to: &[u8], changes: &mut Vec<Change>) {
         changes.push(Change { what: "body".into(), from: Some(text(from)), to: Some(text(to)) });
     }
     changes.append(&mut places.first);
-    if places.count > MOST {
-        let what = format!("body: {} more places", places.count - MOST);
+    if places.count > MAX_DIFFERENCES {
+        let what = format!("body: {} more places", places.count - MAX_DIFFERENCES);
         changes.push(Change { what, from: None, to: None });
     }
 }
@@ -143,7 +143,7 @@ impl Places {
 
     fn add(&mut self, pointer: &str, from: Option<&Value>, to: Option<&Value>) {
         self.count += 1;
-        if self.first.len() < MOST {
+        if self.first.len() < MAX_DIFFERENCES {
             let shown = |value: &Value| text(value.to_string().as_bytes());
             let what = match pointer {
                 "" => "body".to_owned(),
@@ -157,9 +157,9 @@ impl Places {
 /// Bytes as text, cut where they are many.
 fn text(bytes: &[u8]) -> String {
     // So many characters have no more bytes than that.
-    let some = &bytes[..bytes.len().min(4 * LONGEST + 4)];
+    let some = &bytes[..bytes.len().min(4 * MAX_VALUE + 4)];
     let shown = String::from_utf8_lossy(some);
-    match shown.char_indices().nth(LONGEST) {
+    match shown.char_indices().nth(MAX_VALUE) {
         Some((end, _)) => format!("{}… ({} bytes)", &shown[..end], bytes.len()),
         None => shown.into_owned(),
     }
@@ -167,7 +167,7 @@ fn text(bytes: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Change, MOST, body, text};
+    use super::{Change, MAX_DIFFERENCES, body, text};
 
     fn check(from: &str, to: &str, expected: &[(&str, Option<&str>, Option<&str>)]) {
         let mut changes = Vec::new();
@@ -212,8 +212,8 @@ mod tests {
             |start: u32| serde_json::to_string(&(start..start + 20).collect::<Vec<_>>()).unwrap();
         let mut changes = Vec::new();
         body(list(0).as_bytes(), list(100).as_bytes(), &mut changes);
-        assert_eq!(changes.len(), MOST + 1);
-        assert_eq!(changes[MOST].what, "body: 12 more places");
+        assert_eq!(changes.len(), MAX_DIFFERENCES + 1);
+        assert_eq!(changes[MAX_DIFFERENCES].what, "body: 12 more places");
     }
 
     #[test]

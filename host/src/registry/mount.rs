@@ -9,14 +9,14 @@ use arc_swap::{ArcSwap, Guard};
 use tokio::sync::OwnedMutexGuard;
 use tracing::{error, info};
 
-use super::active::{Active, Past, Trust};
-use super::budget::FaultBudget;
-use super::examiner::Examiner;
-use super::outage::Outage;
+use super::active::{ActiveModule, History, Probation};
+use super::background_worker::BackgroundWorker;
+use super::circuit_breaker::CircuitBreaker;
+use super::failure_policy::FailurePolicy;
+use super::failure_window::{Baseline, RequestKind};
 use super::path::MountPath;
 use super::status::CandidateStatus;
 use super::swap::SwapLimits;
-use super::window::{Before, Kind};
 use crate::backoff::Backoff;
 use crate::cache::{RequestRef, ResponseCache};
 use crate::conformance::Dialect;
@@ -33,23 +33,23 @@ pub struct Mount {
     cache: ResponseCache,
     pub(super) dialect: Dialect,
     pub(super) limits: SwapLimits,
-    budget: FaultBudget,
-    active: ArcSwap<Active>,
+    failure_policy: FailurePolicy,
+    active: ArcSwap<ActiveModule>,
     /// There is no service for now, and why.
-    outage: Mutex<Option<Outage>>,
+    circuit: Mutex<Option<CircuitBreaker>>,
     /// The same, where a look must cost nothing.
-    is_out: AtomicBool,
-    past: Mutex<Past>,
+    is_open: AtomicBool,
+    history: Mutex<History>,
     candidate: Mutex<Option<CandidateStatus>>,
     reports: LogRate,
     /// Whose candidate is looked at.
-    pub(super) turn: Arc<tokio::sync::Mutex<()>>,
-    pub(super) examiner: Examiner,
+    pub(super) deployment_lock: Arc<tokio::sync::Mutex<()>>,
+    pub(super) background: BackgroundWorker,
 }
 
 /// A mount gives no answer of a module's.
 #[derive(Debug)]
-pub(crate) enum NoAnswer {
+pub(crate) enum RespondError {
     /// The module failed.
     Failed(Arc<CallError>),
     /// The module is out of service, for this long at least.
@@ -57,18 +57,18 @@ pub(crate) enum NoAnswer {
 }
 
 /// The modules that are known to fail, at most: the newest.
-const MOST_BARRED: usize = 32;
+const MAX_QUARANTINED: usize = 32;
 
 /// Requests that fail which the log has of a mount each second, at most: a client
 /// may make as many as it likes. All are counted.
-const MOST_REPORTS: u64 = 20;
+const MAX_REPORTS: u64 = 20;
 
 /// There is no module to go back to.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "mount {mount}: there is no module to go back to: {active} has been in service since the start, or was put back"
 )]
-pub struct NothingBefore {
+pub struct NoPreviousModule {
     mount: MountPath,
     active: String,
 }
@@ -96,15 +96,15 @@ impl Mount {
             cache: ResponseCache::new(module.limits().response_cache),
             dialect,
             limits: SwapLimits::default(),
-            budget: FaultBudget::default(),
-            active: ArcSwap::from_pointee(Active::first(module, is_extension)),
-            outage: Mutex::default(),
-            is_out: AtomicBool::new(false),
-            past: Mutex::default(),
+            failure_policy: FailurePolicy::default(),
+            active: ArcSwap::from_pointee(ActiveModule::first(module, is_extension)),
+            circuit: Mutex::default(),
+            is_open: AtomicBool::new(false),
+            history: Mutex::default(),
             candidate: Mutex::default(),
-            reports: LogRate::new(MOST_REPORTS),
-            turn: Arc::default(),
-            examiner: Examiner::default(),
+            reports: LogRate::new(MAX_REPORTS),
+            deployment_lock: Arc::default(),
+            background: BackgroundWorker::default(),
         }
     }
 
@@ -125,8 +125,8 @@ impl Mount {
 
     /// The failures that a new module may have.
     #[must_use]
-    pub fn with_budget(mut self, budget: FaultBudget) -> Self {
-        self.budget = budget;
+    pub fn with_failure_policy(mut self, budget: FailurePolicy) -> Self {
+        self.failure_policy = budget;
         self
     }
 
@@ -134,23 +134,26 @@ impl Mount {
     /// one before its own: where its own fails, that is put back.
     #[must_use]
     pub fn in_place_of(self, other: &Self) -> Self {
-        let past = Past { previous: Some(other.module()), barred: other.past().barred.clone() };
-        let active = Active::of(self.module(), Trust::New);
-        Self { past: Mutex::new(past), active: ArcSwap::from_pointee(active), ..self }
+        let past = History {
+            previous: Some(other.module()),
+            quarantined: other.history().quarantined.clone(),
+        };
+        let active = ActiveModule::of(self.module(), Probation::New);
+        Self { history: Mutex::new(past), active: ArcSwap::from_pointee(active), ..self }
     }
 
     /// Why a module is not taken any more, where it was in service here and
     /// failed too often.
     #[must_use]
     pub fn reason_against(&self, digest: Digest) -> Option<String> {
-        self.past().reason_against(digest).map(str::to_owned)
+        self.history().reason_against(digest).map(str::to_owned)
     }
 
     /// Keeps candidates away for as long as what is returned lives. Nothing
     /// where one is being looked at.
     #[must_use]
-    pub fn take_turn(&self) -> Option<OwnedMutexGuard<()>> {
-        Arc::clone(&self.turn).try_lock_owned().ok()
+    pub fn try_lock_deployment(&self) -> Option<OwnedMutexGuard<()>> {
+        Arc::clone(&self.deployment_lock).try_lock_owned().ok()
     }
 
     /// The name that its modules have.
@@ -195,7 +198,7 @@ impl Mount {
     }
 
     /// The module in service, for the time of a look.
-    pub(crate) fn active(&self) -> Guard<Arc<Active>> {
+    pub(crate) fn active(&self) -> Guard<Arc<ActiveModule>> {
         self.active.load()
     }
 
@@ -205,31 +208,31 @@ impl Mount {
     /// so nothing is lost but time. It is put back where it answers what the new one
     /// fails at too often; where it fails at the same, the new one is not to blame.
     /// An extension that fails at most of what it is asked is taken out of service.
-    pub(crate) async fn ask(
+    pub(crate) async fn respond(
         self: &Arc<Self>,
         request: Arc<GuestRequest>,
         state: &StateReader,
-    ) -> (Arc<Active>, Result<Arc<Response>, NoAnswer>) {
-        let kind = Kind::of(&request);
+    ) -> (Arc<ActiveModule>, Result<Arc<Response>, RespondError>) {
+        let kind = RequestKind::of(&request);
         let mut active = self.active.load_full();
         loop {
             let mut trial = None;
-            if self.is_out() {
+            if self.is_open() {
                 let question = RequestRef::from(&*request);
                 let found = self.cache.find(&active.module, question, &state.peek());
                 if let Some(answer) = found {
                     return (active, Ok(answer));
                 }
-                trial = match self.try_out(&active, kind) {
+                trial = match self.try_half_open(&active, kind) {
                     Ok(trial) => trial,
                     Err(retry_after) => {
-                        return (active, Err(NoAnswer::OutOfService { retry_after }));
+                        return (active, Err(RespondError::OutOfService { retry_after }));
                     }
                 };
             }
             match self.cache.get_or_run(&active.module, Arc::clone(&request), state).await {
                 Ok(answer) => {
-                    active.answered(kind, &self.budget);
+                    active.answered(kind, &self.failure_policy);
                     if let Some(trial) = trial {
                         trial.succeeded();
                     }
@@ -243,7 +246,7 @@ impl Mount {
                         active = self.active.load_full();
                         continue;
                     }
-                    return (active, Err(NoAnswer::Failed(cause)));
+                    return (active, Err(RespondError::Failed(cause)));
                 }
             }
         }
@@ -252,8 +255,8 @@ impl Mount {
     /// Does what follows from a failure of a module.
     async fn failed(
         self: &Arc<Self>,
-        failed: &Arc<Active>,
-        kind: Kind,
+        failed: &Arc<ActiveModule>,
+        kind: RequestKind,
         cause: &CallError,
         request: &Arc<GuestRequest>,
         state: &StateReader,
@@ -261,29 +264,29 @@ impl Mount {
         if !Arc::ptr_eq(&self.active(), failed) {
             return;
         }
-        let previous = self.past().previous.clone();
-        if failed.failed(kind, &self.budget)
+        let previous = self.history().previous.clone();
+        if failed.failed(kind, &self.failure_policy)
             && let Some(previous) = previous
         {
             let before = match self.cache.get_or_run(&previous, Arc::clone(request), state).await {
-                Ok(_) => Some(Before::Answers),
-                Err(cause) if cause.is_fault() => Some(Before::Fails),
+                Ok(_) => Some(Baseline::Answers),
+                Err(cause) if cause.is_fault() => Some(Baseline::Fails),
                 // There was no place for it: that says nothing.
                 Err(_) => None,
             };
-            if before.is_some_and(|before| failed.compared(kind, before, &self.budget)) {
-                return self.go_back(failed, cause);
+            if before.is_some_and(|before| failed.compared(kind, before, &self.failure_policy)) {
+                return self.try_automatic_rollback(failed, cause);
             }
         }
-        if self.is_extension() && failed.is_failing(&self.budget) {
-            self.take_out(failed, cause, state);
+        if self.is_extension() && failed.is_failing(&self.failure_policy) {
+            self.trip(failed, cause, state);
         }
     }
 
     /// Whether another module serves now in place of this one because it failed.
-    fn has_gone_back(&self, failed: &Arc<Active>) -> bool {
+    fn has_gone_back(&self, failed: &Arc<ActiveModule>) -> bool {
         !Arc::ptr_eq(&self.active(), failed)
-            && self.past().reason_against(failed.module.digest()).is_some()
+            && self.history().reason_against(failed.module.digest()).is_some()
     }
 
     /// What the log has of its requests that fail: of each mount so much, or one
@@ -293,25 +296,25 @@ impl Mount {
     }
 
     /// Whether there is no service for now.
-    pub(crate) fn is_out(&self) -> bool {
-        self.is_out.load(Relaxed)
+    pub(crate) fn is_open(&self) -> bool {
+        self.is_open.load(Relaxed)
     }
 
-    pub(super) fn present_outage(&self) -> Option<Outage> {
-        if self.is_out() { self.outage().clone() } else { None }
+    pub(super) fn current_circuit(&self) -> Option<CircuitBreaker> {
+        if self.is_open() { self.circuit().clone() } else { None }
     }
 
-    pub(super) fn outage(&self) -> MutexGuard<'_, Option<Outage>> {
-        self.outage.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn circuit(&self) -> MutexGuard<'_, Option<CircuitBreaker>> {
+        self.circuit.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// To be called while the outage is held.
-    pub(super) fn set_out(&self, is_out: bool) {
-        self.is_out.store(is_out, Relaxed);
+    pub(super) fn set_open(&self, is_out: bool) {
+        self.is_open.store(is_out, Relaxed);
     }
 
-    pub(super) fn budget(&self) -> &FaultBudget {
-        &self.budget
+    pub(super) fn failure_policy(&self) -> &FailurePolicy {
+        &self.failure_policy
     }
 
     pub(super) fn is_extension(&self) -> bool {
@@ -319,17 +322,17 @@ impl Mount {
     }
 
     /// Puts a module into service, whatever was there.
-    fn put(&self, active: Arc<Active>) {
-        let mut outage = self.outage();
+    fn put(&self, active: Arc<ActiveModule>) {
+        let mut outage = self.circuit();
         self.active.store(active);
         *outage = None;
-        self.set_out(false);
+        self.set_open(false);
     }
 
     /// Puts a module back that was out of service; or says that another is there
     /// by now, and leaves that.
-    pub(super) fn put_back(&self, failed: &Arc<Active>, backoff: Backoff) -> bool {
-        let _past = self.past();
+    pub(super) fn close(&self, failed: &Arc<ActiveModule>, backoff: Backoff) -> bool {
+        let _past = self.history();
         let is_there = Arc::ptr_eq(&self.active(), failed);
         if is_there {
             self.put(Arc::new(failed.back(backoff)));
@@ -339,15 +342,15 @@ impl Mount {
 
     /// Puts a module into service in place of this one; or says that another
     /// is there by now, and leaves that.
-    pub(super) fn exchange(&self, module: Module, expected: &Arc<Active>) -> bool {
-        let mut past = self.past();
+    pub(super) fn exchange(&self, module: Module, expected: &Arc<ActiveModule>) -> bool {
+        let mut past = self.history();
         if !Arc::ptr_eq(&self.active(), expected) {
             return false;
         }
-        let new = Arc::new(Active::of(module, Trust::New));
+        let new = Arc::new(ActiveModule::of(module, Probation::New));
         self.put(Arc::clone(&new));
         // Whoever forced it in wants it.
-        past.barred.retain(|(barred, _)| *barred != new.module.digest());
+        past.quarantined.retain(|(barred, _)| *barred != new.module.digest());
         past.previous = Some(expected.module.clone());
         let (from, to) = (expected.module.label(), new.module.label());
         info!(mount = %self.path, ?from, ?to, "exchanged the module");
@@ -357,15 +360,15 @@ impl Mount {
     /// Puts the module back into service that was there before. That can be
     /// undone by doing it again. Says which module was in service and which
     /// one is now.
-    pub fn roll_back(&self) -> Result<(Digest, Digest), NothingBefore> {
-        let mut past = self.past();
+    pub fn rollback(&self) -> Result<(Digest, Digest), NoPreviousModule> {
+        let mut past = self.history();
         let Some(previous) = past.previous.take() else {
             let active = self.active().module.digest().short();
-            return Err(NothingBefore { mount: self.path.clone(), active });
+            return Err(NoPreviousModule { mount: self.path.clone(), active });
         };
         let digest = previous.digest();
         let old = self.active.load_full();
-        self.put(Arc::new(Active::first(previous, self.is_extension())));
+        self.put(Arc::new(ActiveModule::first(previous, self.is_extension())));
         past.previous = Some(old.module.clone());
         info!(mount = %self.path, from = ?old.module.label(), to = %digest.short(), "rolled back");
         Ok((old.module.digest(), digest))
@@ -373,8 +376,8 @@ impl Mount {
 
     /// Puts the module before back into service in place of this one, where that
     /// still serves.
-    fn go_back(&self, failed: &Arc<Active>, cause: &CallError) {
-        let mut past = self.past();
+    fn try_automatic_rollback(&self, failed: &Arc<ActiveModule>, cause: &CallError) {
+        let mut past = self.history();
         if !Arc::ptr_eq(&self.active(), failed) {
             return;
         }
@@ -388,20 +391,20 @@ impl Mount {
             previous = ?previous.label(),
             "the module is taken out of service and the one before it put back: {reason}"
         );
-        if past.barred.len() == MOST_BARRED {
-            past.barred.remove(0);
+        if past.quarantined.len() == MAX_QUARANTINED {
+            past.quarantined.remove(0);
         }
-        past.barred.push((failed.module.digest(), reason));
-        self.put(Arc::new(Active::first(previous, self.is_extension())));
+        past.quarantined.push((failed.module.digest(), reason));
+        self.put(Arc::new(ActiveModule::first(previous, self.is_extension())));
     }
 
     pub(super) fn candidate(&self) -> MutexGuard<'_, Option<CandidateStatus>> {
         self.candidate.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn past(&self) -> MutexGuard<'_, Past> {
+    pub(super) fn history(&self) -> MutexGuard<'_, History> {
         // Nothing that panics is done while it is held.
-        self.past.lock().unwrap_or_else(PoisonError::into_inner)
+        self.history.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -11,7 +11,7 @@ use serde::{Deserialize, Deserializer};
 const OF_THE_API: [&str; 4] = ["version", "chains", "chain", "state"];
 
 /// The longest path, in bytes.
-const LONGEST: usize = 128;
+const MAX_LENGTH: usize = 128;
 
 /// A path under which all requests go to one module: `/`, or some segments
 /// such as `/ext/metrics`.
@@ -51,7 +51,7 @@ impl MountPath {
     }
 
     /// Whether a request for this path is for what is mounted here.
-    pub(super) fn takes(&self, path: &str) -> bool {
+    pub(super) fn matches(&self, path: &str) -> bool {
         self.is_root()
             || path
                 .strip_prefix(self.as_str())
@@ -60,11 +60,11 @@ impl MountPath {
 
     /// Whether some request would be for both.
     pub(super) fn overlaps(&self, other: &Self) -> bool {
-        self.takes(other.as_str()) || other.takes(self.as_str())
+        self.matches(other.as_str()) || other.matches(self.as_str())
     }
 
     /// A request's target as what is mounted here sees it: without the prefix.
-    pub(crate) fn relative<'a>(&self, target: &'a str) -> Cow<'a, str> {
+    pub(crate) fn strip_prefix<'a>(&self, target: &'a str) -> Cow<'a, str> {
         if self.is_root() {
             return target.into();
         }
@@ -90,7 +90,7 @@ impl FromStr for MountPath {
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte);
         let is_segment =
             |segment: &str| !matches!(segment, "" | "." | "..") && segment.bytes().all(is_plain);
-        let segments = path.strip_prefix('/').filter(|_| path.len() <= LONGEST);
+        let segments = path.strip_prefix('/').filter(|_| path.len() <= MAX_LENGTH);
         match segments {
             Some(segments) if segments.split('/').all(is_segment) => {
                 let first = segments.split('/').next().unwrap_or_default();
@@ -150,14 +150,14 @@ mod tests {
         for (request, relative) in
             [("/ext/a", "/"), ("/ext/a/", "/"), ("/ext/a/b?c", "/b?c"), ("/ext/a?c", "/?c")]
         {
-            assert!(mount.takes(request.split('?').next().unwrap()), "{request}");
-            assert_eq!(mount.relative(request), relative);
+            assert!(mount.matches(request.split('?').next().unwrap()), "{request}");
+            assert_eq!(mount.strip_prefix(request), relative);
         }
         for request in ["/", "/ext", "/ext/ab", "/ext/A", "/chains"] {
-            assert!(!mount.takes(request), "{request}");
+            assert!(!mount.matches(request), "{request}");
         }
-        assert!(path("/").takes("/anything"));
-        assert_eq!(path("/").relative("/a?b"), "/a?b");
+        assert!(path("/").matches("/anything"));
+        assert_eq!(path("/").strip_prefix("/a?b"), "/a?b");
     }
 
     #[test]

@@ -24,7 +24,7 @@ pub struct SwapReport {
     #[serde(flatten)]
     pub outcome: Outcome,
     /// What was done, in its order.
-    pub steps: Vec<Step>,
+    pub steps: Vec<StepTime>,
     /// What the candidate was found to answer, where it came to that.
     pub verdict: Option<Verdict>,
     /// How many requests both modules were asked.
@@ -85,7 +85,7 @@ pub enum Refusal {
 
 /// Something that was done with a candidate.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Step {
+pub struct StepTime {
     /// What.
     pub step: SwapStep,
     /// How long it took, in milliseconds.

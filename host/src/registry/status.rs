@@ -21,13 +21,13 @@ pub struct MountStatus {
     /// The module in service.
     pub module: ModuleStatus,
     /// Why an extension is out of service, where it is.
-    pub outage: Option<OutageStatus>,
+    pub outage: Option<CircuitStatus>,
     /// The digest of the module before it, which `rollback` puts back.
     pub previous: Option<String>,
     /// The candidate that is looked at now.
     pub candidate: Option<CandidateStatus>,
     /// The modules that were taken out of service because they failed.
-    pub barred: Vec<BarredStatus>,
+    pub barred: Vec<QuarantineStatus>,
     /// The bytes of answers that are remembered.
     pub remembered: u64,
 }
@@ -50,7 +50,7 @@ pub struct ModuleStatus {
 
 /// An extension is out of service, because it failed too often.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct OutageStatus {
+pub struct CircuitStatus {
     /// How it failed.
     pub reason: String,
     /// In how many seconds it is looked at again.
@@ -68,7 +68,7 @@ pub struct CandidateStatus {
 
 /// A module that is not taken any more.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct BarredStatus {
+pub struct QuarantineStatus {
     /// Its digest.
     pub digest: String,
     /// Why.
@@ -79,9 +79,9 @@ impl Mount {
     /// How things are.
     #[must_use]
     pub fn status(&self) -> MountStatus {
-        let past = self.past();
+        let past = self.history();
         let active = self.active();
-        let barred = past.barred.iter().map(|(digest, reason)| BarredStatus {
+        let barred = past.quarantined.iter().map(|(digest, reason)| QuarantineStatus {
             digest: digest.to_string(),
             reason: reason.clone(),
         });
@@ -96,7 +96,7 @@ impl Mount {
                 failures: active.module.failures(),
                 resets: active.module.resets(),
             },
-            outage: self.present_outage().map(|outage| OutageStatus {
+            outage: self.current_circuit().map(|outage| CircuitStatus {
                 next: outage.retry_after().as_secs(),
                 reason: outage.reason,
             }),

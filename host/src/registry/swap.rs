@@ -13,11 +13,11 @@ use tokio::sync::OwnedMutexGuard;
 use tokio::time::timeout;
 use tracing::{info, warn};
 
-use super::active::Active;
-use super::budget::check_time;
-use super::examine::{Examination, Found, Refused};
+use super::active::ActiveModule;
+use super::failure_policy::check_time;
 use super::mount::Mount;
-use super::report::{Outcome, Refusal, Step, SwapReport, SwapStep};
+use super::preflight::{Preflight, PreflightReport, Rejected};
+use super::report::{Outcome, Refusal, StepTime, SwapReport, SwapStep};
 use super::status::CandidateStatus;
 use crate::conformance::{Dialect, Verdict};
 use crate::module::{Digest, LimitError};
@@ -165,7 +165,7 @@ impl Mount {
     ) -> Outcome {
         let dry_run = candidate.dry_run;
         let active = Arc::clone(&self.active());
-        let examination = Examination {
+        let examination = Preflight {
             progress: Arc::clone(progress),
             candidate,
             dialect,
@@ -174,11 +174,11 @@ impl Mount {
         };
         let found = match timeout(self.limits.time, examination.run()).await {
             Ok(Ok(Some(found))) => found,
-            Ok(Ok(None)) if !self.is_out() => return Outcome::Unchanged,
+            Ok(Ok(None)) if !self.is_open() => return Outcome::Unchanged,
             Ok(Ok(None)) => {
                 return self.look_again(&active, &report.candidate, dry_run, state).await;
             }
-            Ok(Err(Refused(reason, message))) => return Outcome::Refused { reason, message },
+            Ok(Err(Rejected(reason, message))) => return Outcome::Refused { reason, message },
             Err(_) => {
                 let step = self.candidate().as_ref().map(|candidate| candidate.step);
                 let message = format!(
@@ -192,7 +192,7 @@ impl Mount {
                 return Outcome::Refused { reason: Refusal::TooSlow, message };
             }
         };
-        let Found { module, compared, differences, answers } = found;
+        let PreflightReport { module, compared, differences, responses: answers } = found;
         (report.compared, report.differences) = (compared, differences);
         if dry_run {
             return Outcome::DryRun;
@@ -225,15 +225,15 @@ impl Mount {
     /// Looks at a module now that is out of service, and would be looked at later.
     async fn look_again(
         self: &Arc<Self>,
-        failed: &Arc<Active>,
+        failed: &Arc<ActiveModule>,
         name: &str,
         dry_run: bool,
         state: &StateReader,
     ) -> Outcome {
-        let found = timeout(self.limits.time, self.look(state)).await;
+        let found = timeout(self.limits.time, self.health_check(state)).await;
         let still = match found {
             Ok(Ok(())) if dry_run => return Outcome::DryRun,
-            Ok(Ok(())) if self.put_back(failed, failed.backoff(self.budget())) => {
+            Ok(Ok(())) if self.close(failed, failed.backoff(self.failure_policy())) => {
                 return Outcome::PutBack;
             }
             Ok(Ok(())) => return self.changed(name),
@@ -262,7 +262,7 @@ pub(super) struct Progress {
 pub(super) struct Interim {
     pub(super) digest: Option<Digest>,
     pub(super) verdict: Option<Verdict>,
-    pub(super) steps: Vec<Step>,
+    pub(super) steps: Vec<StepTime>,
 }
 
 /// A step that goes on as long as this lives.
@@ -275,7 +275,7 @@ pub(super) struct Going<'a> {
 impl Progress {
     /// Nothing where there is another candidate.
     fn start(mount: &Arc<Mount>, name: String) -> Option<Self> {
-        let turn = mount.take_turn()?;
+        let turn = mount.try_lock_deployment()?;
         *mount.candidate() = Some(CandidateStatus { name, step: SwapStep::Read });
         Some(Self { mount: Arc::clone(mount), found: Mutex::default(), _turn: turn })
     }
@@ -313,7 +313,7 @@ impl Drop for Progress {
 impl Drop for Going<'_> {
     fn drop(&mut self) {
         let millis = self.start.elapsed().as_secs_f64() * 1e3;
-        self.progress.found().steps.push(Step { step: self.step, millis });
+        self.progress.found().steps.push(StepTime { step: self.step, millis });
     }
 }
 

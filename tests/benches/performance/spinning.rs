@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use relayer_rest_host::module::{Limits, Module};
-use relayer_rest_host::registry::{FaultBudget, Mount, Registry};
+use relayer_rest_host::registry::{FailurePolicy, Mount, Registry};
 use relayer_rest_host::state::sample;
 use relayer_rest_tests::client::Client;
 use relayer_rest_tests::component;
@@ -125,8 +125,8 @@ async fn serve() -> TestServer {
     let spins = Module::from_bytes(&engine(&limits), "spins", &spins).unwrap().named("spins");
     let mount = Mount::extension("/ext/spins".parse().unwrap(), spins);
     // It is to go on failing.
-    let patience = FaultBudget { faults: 1_000, ..FaultBudget::default() };
-    let mount = mount.with_budget(patience);
+    let patience = FailurePolicy { faults: 1_000, ..FailurePolicy::default() };
+    let mount = mount.with_failure_policy(patience);
     let short = component::that_takes(3_000_000);
     let short = Module::from_bytes(&engine(&Limits::default()), "short", &short).unwrap();
     let short = Mount::extension("/ext/short".parse().unwrap(), short.named("short"));

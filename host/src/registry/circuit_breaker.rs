@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 use tokio::time::{sleep, timeout};
 use tracing::{error, info, warn};
 
-use super::active::Active;
+use super::active::ActiveModule;
+use super::failure_window::RequestKind;
 use super::mount::Mount;
-use super::window::Kind;
 use crate::backoff::Backoff;
 use crate::module::CallError;
 use crate::state::StateReader;
@@ -22,7 +22,7 @@ use crate::text::{cut, one_line};
 
 /// The longest time between two looks; one that is in service for longer is
 /// trusted as at first.
-pub(super) const LONGEST_WAIT: Duration = Duration::from_mins(5);
+pub(super) const MAX_WAIT: Duration = Duration::from_mins(5);
 
 /// The time between two requests of clients that are run to see what comes of it,
 /// and the least time until the module is back.
@@ -30,7 +30,7 @@ const BETWEEN_TRIALS: Duration = Duration::from_secs(1);
 
 /// Why there is no service, and until when at least.
 #[derive(Debug, Clone)]
-pub(super) struct Outage {
+pub(super) struct CircuitBreaker {
     pub(super) reason: String,
     /// When it is looked at again.
     pub(super) next: Instant,
@@ -43,12 +43,12 @@ pub(super) struct Outage {
 /// A client's request that is run while its module is out of service.
 pub(super) struct Trial {
     mount: Arc<Mount>,
-    failed: Arc<Active>,
+    failed: Arc<ActiveModule>,
     /// Whether it is of a kind of which nothing is known.
     is_the_only_one: bool,
 }
 
-impl Outage {
+impl CircuitBreaker {
     /// What a client has to wait at least.
     pub(super) fn retry_after(&self) -> Duration {
         self.next.saturating_duration_since(Instant::now())
@@ -58,14 +58,14 @@ impl Outage {
 impl Mount {
     /// Whether a request is run while its module is out of service, or how long its
     /// client should wait. Nothing where the module is in service by now.
-    pub(super) fn try_out(
+    pub(super) fn try_half_open(
         self: &Arc<Self>,
-        failed: &Arc<Active>,
-        kind: Kind,
+        failed: &Arc<ActiveModule>,
+        kind: RequestKind,
     ) -> Result<Option<Trial>, Duration> {
-        let mut outage = self.outage();
+        let mut outage = self.circuit();
         let Some(known) = outage.as_mut() else { return Ok(None) };
-        if failed.is_known_to_fail(kind, self.budget()) {
+        if failed.is_known_to_fail(kind, self.failure_policy()) {
             return Err(known.retry_after());
         }
         let is_the_only_one = !failed.is_known_to_answer(kind);
@@ -82,17 +82,17 @@ impl Mount {
 
     /// Takes an extension out of service that failed too often; where it is out
     /// by now, or another is there, that stays so.
-    pub(super) fn take_out(
+    pub(super) fn trip(
         self: &Arc<Self>,
-        failed: &Arc<Active>,
+        failed: &Arc<ActiveModule>,
         cause: &CallError,
         state: &StateReader,
     ) {
-        let mut outage = self.outage();
+        let mut outage = self.circuit();
         if outage.is_some() || !Arc::ptr_eq(&self.active(), failed) {
             return;
         }
-        let mut backoff = failed.backoff(self.budget());
+        let mut backoff = failed.backoff(self.failure_policy());
         let wait = backoff.next();
         let (runs, faults) = (failed.runs(), failed.faults());
         let cause = one_line(&cut(&cause.to_string()));
@@ -105,11 +105,11 @@ impl Mount {
         );
         let begin = Instant::now();
         let (next, next_trial) = (begin + wait, begin + BETWEEN_TRIALS);
-        *outage = Some(Outage { reason, next, begin, next_trial, is_tried: false });
-        self.set_out(true);
+        *outage = Some(CircuitBreaker { reason, next, begin, next_trial, is_tried: false });
+        self.set_open(true);
         // Whoever waits holds nothing of what may be gone by then.
         let (mount, failed, state) = (Arc::downgrade(self), Arc::downgrade(failed), state.clone());
-        tokio::spawn(bring_back(mount, failed, state, backoff, wait));
+        tokio::spawn(probe_until_closed(mount, failed, state, backoff, wait));
     }
 }
 
@@ -117,11 +117,11 @@ impl Trial {
     /// The module has answered: it is back in service. Not at once, or it would go in
     /// and out as often as it is asked.
     pub(super) fn succeeded(self) {
-        let is_over = |outage: &Outage| outage.begin.elapsed() >= BETWEEN_TRIALS;
+        let is_over = |outage: &CircuitBreaker| outage.begin.elapsed() >= BETWEEN_TRIALS;
         let mount = &self.mount;
-        if mount.outage().as_ref().is_some_and(is_over) {
-            let backoff = self.failed.backoff(mount.budget());
-            if mount.put_back(&self.failed, backoff) {
+        if mount.circuit().as_ref().is_some_and(is_over) {
+            let backoff = self.failed.backoff(mount.failure_policy());
+            if mount.close(&self.failed, backoff) {
                 info!(mount = %mount.path(), "the extension answers, and is back in service");
             }
         }
@@ -131,7 +131,7 @@ impl Trial {
 impl Drop for Trial {
     fn drop(&mut self) {
         if self.is_the_only_one
-            && let Some(outage) = self.mount.outage().as_mut()
+            && let Some(outage) = self.mount.circuit().as_mut()
         {
             outage.is_tried = false;
         }
@@ -140,9 +140,9 @@ impl Drop for Trial {
 
 /// Looks at a module that is out of service until it answers, or until another
 /// is in its place.
-async fn bring_back(
+async fn probe_until_closed(
     mount: Weak<Mount>,
-    failed: Weak<Active>,
+    failed: Weak<ActiveModule>,
     state: StateReader,
     mut backoff: Backoff,
     mut wait: Duration,
@@ -153,9 +153,9 @@ async fn bring_back(
         if !Arc::ptr_eq(&mount.active(), &failed) {
             return;
         }
-        let found = timeout(mount.limits.time, mount.look(&state)).await;
+        let found = timeout(mount.limits.time, mount.health_check(&state)).await;
         let found = found.unwrap_or_else(|_| Err("it takes too long to look at".to_owned()));
-        let mut outage = mount.outage();
+        let mut outage = mount.circuit();
         // Another may have been put there meanwhile, which ended the outage.
         let Some(known) = outage.as_mut().filter(|_| Arc::ptr_eq(&mount.active(), &failed)) else {
             return;
@@ -163,7 +163,7 @@ async fn bring_back(
         match found {
             Ok(()) => {
                 drop(outage);
-                if mount.put_back(&failed, backoff) {
+                if mount.close(&failed, backoff) {
                     info!(mount = %mount.path(), "the extension answers, and is back in service");
                 }
                 return;

@@ -18,19 +18,19 @@ type Work = Box<dyn FnOnce(&Runtime) + Send>;
 
 /// A thread that is started when there is something to do, and ends with this.
 #[derive(Default)]
-pub(crate) struct Examiner {
+pub(crate) struct BackgroundWorker {
     thread: Mutex<Option<Sender<Work>>>,
 }
 
-impl Examiner {
+impl BackgroundWorker {
     /// Does this when what was given before is done; it is given up when what is
     /// returned is dropped.
-    pub(crate) async fn aside<T: Send + 'static>(
+    pub(crate) async fn run<T: Send + 'static>(
         &self,
         work: impl Future<Output = T> + Send + 'static,
     ) -> io::Result<T> {
         let (mut sender, receiver) = oneshot::channel();
-        self.run(Box::new(move |runtime| {
+        self.submit(Box::new(move |runtime| {
             let done = runtime.block_on(async {
                 tokio::select! {
                     biased;
@@ -46,7 +46,7 @@ impl Examiner {
         receiver.await.map_err(|_| io::Error::other(panicked))
     }
 
-    fn run(&self, work: Work) -> io::Result<()> {
+    fn submit(&self, work: Work) -> io::Result<()> {
         let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
         let work = match &*thread {
             None => work,

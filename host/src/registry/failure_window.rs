@@ -8,7 +8,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::LazyLock;
 use std::time::Instant;
 
-use super::budget::FaultBudget;
+use super::failure_policy::FailurePolicy;
 use crate::module::GuestRequest;
 
 /// The kinds of requests that are kept, at most. More say nothing more.
@@ -22,7 +22,7 @@ static HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::new);
 
 /// Requests of one method and path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct Kind(u64);
+pub(super) struct RequestKind(u64);
 
 /// The runs of a module, and those of them that failed, since it came into service.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -34,29 +34,29 @@ pub(super) struct Runs {
 /// What a module was asked within the time of a budget.
 #[derive(Debug, Default)]
 pub(super) struct FailureWindow {
-    kinds: HashMap<Kind, Seen>,
+    kinds: HashMap<RequestKind, KindHistory>,
     /// The counts at the beginning of each part of the time.
     parts: VecDeque<(Instant, Runs)>,
 }
 
 /// What is known of a kind of request.
 #[derive(Debug, Clone, Copy, Default)]
-struct Seen {
+struct KindHistory {
     /// When the module last answered one, and when it last failed at one.
     answered: Option<Instant>,
     failed: Option<Instant>,
     /// What the module before did where this one failed.
-    before: Option<Before>,
+    before: Option<Baseline>,
 }
 
 /// What the module before does with a request at which this one fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Before {
+pub(super) enum Baseline {
     Answers,
     Fails,
 }
 
-impl Kind {
+impl RequestKind {
     pub(super) fn of(request: &GuestRequest) -> Self {
         Self(HASHER.hash_one((&request.method, request.target.path())))
     }
@@ -64,31 +64,43 @@ impl Kind {
 
 impl FailureWindow {
     /// The module has answered. `runs` counts that.
-    pub(super) fn answered(&mut self, kind: Kind, runs: Runs, budget: &FaultBudget, now: Instant) {
+    pub(super) fn answered(
+        &mut self,
+        kind: RequestKind,
+        runs: Runs,
+        budget: &FailurePolicy,
+        now: Instant,
+    ) {
         let all = runs.all.saturating_sub(1);
         self.advance(Runs { all, ..runs }, budget, now);
-        if let Some(seen) = self.seen(kind) {
+        if let Some(seen) = self.history_of(kind) {
             seen.answered = Some(now);
         }
     }
 
     /// The module has failed. `runs` counts that.
-    pub(super) fn failed(&mut self, kind: Kind, runs: Runs, budget: &FaultBudget, now: Instant) {
+    pub(super) fn failed(
+        &mut self,
+        kind: RequestKind,
+        runs: Runs,
+        budget: &FailurePolicy,
+        now: Instant,
+    ) {
         let (all, failed) = (runs.all.saturating_sub(1), runs.failed.saturating_sub(1));
         self.advance(Runs { all, failed }, budget, now);
-        if let Some(seen) = self.seen(kind) {
+        if let Some(seen) = self.history_of(kind) {
             seen.failed = Some(now);
         }
     }
 
     /// Whether it is worth asking the module before the same: it was not asked one
     /// of this kind, as far as is known.
-    pub(super) fn wants_comparison(&self, kind: Kind) -> bool {
+    pub(super) fn wants_comparison(&self, kind: RequestKind) -> bool {
         self.kinds.get(&kind).is_some_and(|seen| seen.before.is_none())
     }
 
     /// Notes what the module before did.
-    pub(super) fn compared(&mut self, kind: Kind, before: Before) {
+    pub(super) fn compared(&mut self, kind: RequestKind, before: Baseline) {
         if let Some(seen) = self.kinds.get_mut(&kind) {
             seen.before = Some(before);
         }
@@ -96,13 +108,13 @@ impl FailureWindow {
 
     /// How many kinds of requests the module fails at which the one before answers.
     pub(super) fn regressions(&self) -> usize {
-        self.kinds.values().filter(|seen| seen.before == Some(Before::Answers)).count()
+        self.kinds.values().filter(|seen| seen.before == Some(Baseline::Answers)).count()
     }
 
     /// Whether the module fails at most of what it is asked: at enough kinds of
     /// requests, at a large enough share of all kinds, and in a large enough share of
     /// all runs.
-    pub(super) fn is_failing(&self, runs: Runs, budget: &FaultBudget, now: Instant) -> bool {
+    pub(super) fn is_failing(&self, runs: Runs, budget: &FailurePolicy, now: Instant) -> bool {
         let failing = self.kinds.values().filter(|seen| seen.is_failing(budget, now)).count();
         let since = self.parts.front().map_or(Runs::default(), |(_, runs)| *runs);
         let failed = runs.failed.saturating_sub(since.failed);
@@ -112,17 +124,22 @@ impl FailureWindow {
     }
 
     /// Whether the module has failed at requests of this kind and answered none.
-    pub(super) fn is_known_to_fail(&self, kind: Kind, budget: &FaultBudget, now: Instant) -> bool {
+    pub(super) fn is_known_to_fail(
+        &self,
+        kind: RequestKind,
+        budget: &FailurePolicy,
+        now: Instant,
+    ) -> bool {
         self.kinds.get(&kind).is_some_and(|seen| seen.is_failing(budget, now))
     }
 
     /// Whether the module has answered the last request of this kind.
-    pub(super) fn is_known_to_be_answered(&self, kind: Kind) -> bool {
+    pub(super) fn is_known_to_be_answered(&self, kind: RequestKind) -> bool {
         self.kinds.get(&kind).is_some_and(|seen| seen.answered > seen.failed)
     }
 
     /// Forgets what is too long ago.
-    fn advance(&mut self, runs: Runs, budget: &FaultBudget, now: Instant) {
+    fn advance(&mut self, runs: Runs, budget: &FailurePolicy, now: Instant) {
         let part = budget.within / PARTS;
         if self.parts.back().is_some_and(|(start, _)| now.duration_since(*start) < part) {
             return;
@@ -141,7 +158,7 @@ impl FailureWindow {
         });
     }
 
-    fn seen(&mut self, kind: Kind) -> Option<&mut Seen> {
+    fn history_of(&mut self, kind: RequestKind) -> Option<&mut KindHistory> {
         if self.kinds.len() >= MAX_KINDS && !self.kinds.contains_key(&kind) {
             return None;
         }
@@ -149,20 +166,20 @@ impl FailureWindow {
     }
 }
 
-impl Seen {
+impl KindHistory {
     /// Whether the module has failed and not answered within the time.
-    fn is_failing(&self, budget: &FaultBudget, now: Instant) -> bool {
+    fn is_failing(&self, budget: &FailurePolicy, now: Instant) -> bool {
         is_recent(self.failed, budget, now) && !is_recent(self.answered, budget, now)
     }
 }
 
-fn is_recent(time: Option<Instant>, budget: &FaultBudget, now: Instant) -> bool {
+fn is_recent(time: Option<Instant>, budget: &FailurePolicy, now: Instant) -> bool {
     time.is_some_and(|time| now.duration_since(time) <= budget.within)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Before, FailureWindow, FaultBudget, Kind, MAX_KINDS, Runs};
+    use super::{Baseline, FailurePolicy, FailureWindow, MAX_KINDS, RequestKind, Runs};
     use crate::module::GuestRequest;
     use std::time::{Duration, Instant};
 
@@ -186,14 +203,19 @@ mod tests {
 
         fn answers(&mut self, kind: u64) {
             self.runs.all += 1;
-            self.window.answered(Kind(kind), self.runs, &FaultBudget::default(), self.now());
+            self.window.answered(
+                RequestKind(kind),
+                self.runs,
+                &FailurePolicy::default(),
+                self.now(),
+            );
         }
 
         /// Whether it is failing then.
         fn fails(&mut self, kind: u64) -> bool {
             (self.runs.all, self.runs.failed) = (self.runs.all + 1, self.runs.failed + 1);
-            let budget = FaultBudget::default();
-            self.window.failed(Kind(kind), self.runs, &budget, self.now());
+            let budget = FailurePolicy::default();
+            self.window.failed(RequestKind(kind), self.runs, &budget, self.now());
             self.window.is_failing(self.runs, &budget, self.now())
         }
     }
@@ -222,7 +244,7 @@ mod tests {
 
     #[test]
     fn queries_and_headers_make_no_other_kind_but_methods_and_paths_do() {
-        let kind = |request| Kind::of(&request);
+        let kind = |request| RequestKind::of(&request);
         let page = kind(request("GET", "/a", None));
         assert_eq!(page, kind(request("GET", "/a?1", None)));
         assert_eq!(page, kind(request("GET", "/a", Some("x"))));
@@ -258,8 +280,8 @@ mod tests {
             asked.answers(kind);
         }
         assert!((0..100).all(|turn| !asked.fails(turn % 10)));
-        let budget = FaultBudget::default();
-        assert!(!asked.window.is_known_to_fail(Kind(0), &budget, asked.now()));
+        let budget = FailurePolicy::default();
+        assert!(!asked.window.is_known_to_fail(RequestKind(0), &budget, asked.now()));
     }
 
     #[test]
@@ -304,15 +326,15 @@ mod tests {
     #[test]
     fn a_kind_is_compared_with_the_module_before_once() {
         let mut asked = Asked::new();
-        assert!(!asked.window.wants_comparison(Kind(1)));
+        assert!(!asked.window.wants_comparison(RequestKind(1)));
         asked.fails(1);
-        assert!(asked.window.wants_comparison(Kind(1)));
-        asked.window.compared(Kind(1), Before::Fails);
+        assert!(asked.window.wants_comparison(RequestKind(1)));
+        asked.window.compared(RequestKind(1), Baseline::Fails);
         asked.fails(1);
-        assert!(!asked.window.wants_comparison(Kind(1)));
+        assert!(!asked.window.wants_comparison(RequestKind(1)));
         assert_eq!(asked.window.regressions(), 0);
         asked.fails(2);
-        asked.window.compared(Kind(2), Before::Answers);
+        asked.window.compared(RequestKind(2), Baseline::Answers);
         assert_eq!(asked.window.regressions(), 1);
     }
 

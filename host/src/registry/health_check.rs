@@ -6,15 +6,15 @@ use http::uri::PathAndQuery;
 use http::{HeaderMap, Method};
 use tracing::{Instrument, info_span};
 
-use super::examine;
 use super::mount::Mount;
+use super::preflight;
 use crate::conformance;
 use crate::module::GuestRequest;
 use crate::state::StateReader;
 use crate::text::{cut, one_line};
 
 /// The questions of clients that it is asked, at most.
-const MOST_ASKED: usize = 20;
+const MAX_REQUESTS: usize = 20;
 
 impl Mount {
     /// Says what is wrong with the module in service: of the API's, whether it
@@ -23,7 +23,7 @@ impl Mount {
     pub async fn examine(self: &Arc<Self>, state: &StateReader) -> Result<(), String> {
         let (module, present) = (self.module().afresh(), Some(state.snapshot()));
         let dialect = (!self.is_extension()).then_some(self.dialect);
-        self.aside(async move {
+        self.in_background(async move {
             let verdict = match dialect {
                 Some(dialect) => conformance::examine(&module, dialect, present).await,
                 None => conformance::examine_extension(&module, present).await,
@@ -37,13 +37,13 @@ impl Mount {
 
     /// Says whether the module in service fails at what clients were answered most,
     /// or at `/`.
-    pub(super) async fn look(self: &Arc<Self>, state: &StateReader) -> Result<(), String> {
+    pub(super) async fn health_check(self: &Arc<Self>, state: &StateReader) -> Result<(), String> {
         let (module, snapshot) = (self.module().afresh(), state.snapshot());
-        let questions = self.cache().hottest(&module, MOST_ASKED);
-        self.aside(async move {
+        let questions = self.cache().hottest(&module, MAX_REQUESTS);
+        self.in_background(async move {
             let questions = questions.iter().map(|asked| Arc::clone(&asked.request));
             for question in std::iter::once(Arc::new(root())).chain(questions) {
-                let answer = examine::of(&module, &question, &snapshot).await;
+                let answer = preflight::of(&module, &question, &snapshot).await;
                 answer.map_err(|error| {
                     format!("{} {}: {error}", question.method, question.target.path())
                 })?;
@@ -54,12 +54,12 @@ impl Mount {
     }
 
     /// Does this on the thread for what nobody waits for.
-    async fn aside(
+    async fn in_background(
         &self,
         look: impl Future<Output = Result<(), String>> + Send + 'static,
     ) -> Result<(), String> {
         let look = look.instrument(info_span!("look", mount = %self.path()));
-        let found = self.examiner.aside(look).await;
+        let found = self.background.run(look).await;
         let found =
             found.map_err(|error| format!("the host cannot look at the module: {error}"))?;
         found.map_err(|reason| one_line(&cut(&reason)))

@@ -13,7 +13,7 @@ use crate::toml_text;
 /// whatever their queries and headers.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct FaultBudget {
+pub struct FailurePolicy {
     /// Failures at this many different requests within the time are too many, of a
     /// new module such at which the one before answers. Default: 5; 1 to 1,000,
     /// though no more than 500 are told apart.
@@ -30,13 +30,13 @@ pub struct FaultBudget {
     pub first: u64,
 }
 
-impl Default for FaultBudget {
+impl Default for FailurePolicy {
     fn default() -> Self {
         Self { faults: 5, within: Duration::from_secs(10), failure_rate: 50, first: 100 }
     }
 }
 
-impl FaultBudget {
+impl FailurePolicy {
     /// Says what is out of its range.
     pub fn check(&self) -> Result<(), LimitError> {
         if !(1..=1_000).contains(&self.faults) {

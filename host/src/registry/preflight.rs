@@ -10,7 +10,7 @@ use http::uri::PathAndQuery;
 use http::{HeaderMap, Method};
 use tracing::{Instrument, info_span};
 
-use super::active::Active;
+use super::active::ActiveModule;
 use super::compare::{self, Change, Difference};
 use super::report::{Refusal, SwapStep};
 use super::swap::{Candidate, Progress, Source};
@@ -23,39 +23,39 @@ use crate::state::{Snapshot, StateReader};
 use crate::text::{cut, one_line};
 
 /// The questions of clients that a candidate is asked, at most.
-const MOST_ASKED: usize = 100;
+const MAX_REQUESTS: usize = 100;
 
 /// The answers of a candidate that are kept to be remembered, in bytes; when
 /// there are more, it is not asked more.
-const MOST_BYTES: usize = 64 << 20;
+const MAX_BYTES: usize = 64 << 20;
 
 /// What a candidate is asked in any case, where it is to serve the API.
 const ALWAYS: [&str; 3] = ["/version", "/chains", "/state"];
 
 /// A candidate does not serve, and why.
 #[derive(Debug)]
-pub(super) struct Refused(pub(super) Refusal, pub(super) String);
+pub(super) struct Rejected(pub(super) Refusal, pub(super) String);
 
 /// What is known of a candidate that may serve.
-pub(super) struct Found {
+pub(super) struct PreflightReport {
     pub(super) module: Module,
     pub(super) compared: usize,
     pub(super) differences: Vec<Difference>,
     /// Its answers to what clients ask.
-    pub(super) answers: Vec<Arc<Response>>,
+    pub(super) responses: Vec<Arc<Response>>,
 }
 
 /// A candidate to be looked at.
-pub(super) struct Examination {
+pub(super) struct Preflight {
     pub(super) progress: Arc<Progress>,
     pub(super) candidate: Candidate,
     pub(super) dialect: Dialect,
-    pub(super) active: Arc<Active>,
+    pub(super) active: Arc<ActiveModule>,
     pub(super) state: StateReader,
 }
 
 /// What was found out first: the candidate's bytes.
-struct Taken {
+struct CandidateFile {
     name: String,
     bytes: Bytes,
     digest: Digest,
@@ -67,7 +67,7 @@ fn and_always(mut questions: Vec<RequestStats>, snapshot: &Snapshot) -> Vec<Requ
     let known = questions.iter().filter(|asked| asked.request.method == Method::GET);
     let known: HashSet<_> = known.map(|asked| asked.request.target.to_string()).collect();
     let chains = snapshot.chain_ids().value().as_ref().map_or(&[][..], |ids| ids);
-    let chains = chains.iter().take(MOST_ASKED).map(|id| conformance::chain_target(id.as_str()));
+    let chains = chains.iter().take(MAX_REQUESTS).map(|id| conformance::chain_target(id.as_str()));
     let always = ALWAYS.into_iter().map(str::to_owned).chain(chains);
     let new = always.filter(|target| !known.contains(target));
     questions.extend(new.filter_map(|target| {
@@ -78,23 +78,23 @@ fn and_always(mut questions: Vec<RequestStats>, snapshot: &Snapshot) -> Vec<Requ
     questions
 }
 
-impl Examination {
+impl Preflight {
     /// Looks at the candidate, on the mount's thread for that. Nothing where it
     /// is the module in service. It is given up when nobody waits for it any
     /// more; but what is being compiled in this process, for want of a code
     /// cache with a compiler, is compiled to its end.
-    pub(super) async fn run(self) -> Result<Option<Found>, Refused> {
+    pub(super) async fn run(self) -> Result<Option<PreflightReport>, Rejected> {
         let mount = Arc::clone(&self.progress.mount);
         // What it logs is not said in service.
         let name = one_line(&cut(&self.candidate.source.name()));
         let span = info_span!("candidate", mount = %mount.path(), name);
-        let found = mount.examiner.aside(self.examine().instrument(span)).await;
+        let found = mount.background.run(self.examine().instrument(span)).await;
         found.map_err(|error| {
-            Refused(Refusal::Host, format!("the host cannot look at the module: {error}"))
+            Rejected(Refusal::Host, format!("the host cannot look at the module: {error}"))
         })?
     }
 
-    async fn examine(self) -> Result<Option<Found>, Refused> {
+    async fn examine(self) -> Result<Option<PreflightReport>, Rejected> {
         let taken = {
             let _step = self.progress.begin(SwapStep::Read);
             self.take()?
@@ -125,7 +125,7 @@ impl Examination {
         let (mut differences, mut answers, mut bytes) = (Vec::new(), Vec::new(), 0);
         // What clients ask now, of the relayer as it is now.
         let snapshot = self.state.snapshot();
-        for asked in &self.questions(&snapshot) {
+        for asked in &self.requests(&snapshot) {
             let answer = of(&module, &asked.request, &snapshot).await.map_err(|error| {
                 let GuestRequest { method, target, .. } = &*asked.request;
                 let message = format!("{method} {}: {}", cut(target.as_str()), cut(&error));
@@ -135,17 +135,17 @@ impl Examination {
             differences.extend(difference(&in_service, asked, &answer, &snapshot).await);
             bytes += answer.plain().body.len();
             answers.push(answer);
-            if bytes > MOST_BYTES {
+            if bytes > MAX_BYTES {
                 break;
             }
         }
         let compared = answers.len();
-        Ok(Some(Found { module, compared, differences, answers }))
+        Ok(Some(PreflightReport { module, compared, differences, responses: answers }))
     }
 
-    fn questions(&self, snapshot: &Snapshot) -> Vec<RequestStats> {
+    fn requests(&self, snapshot: &Snapshot) -> Vec<RequestStats> {
         let mount = self.progress.mount();
-        let questions = mount.cache().hottest(self.active.module(), MOST_ASKED);
+        let questions = mount.cache().hottest(self.active.module(), MAX_REQUESTS);
         if self.is_api() { and_always(questions, snapshot) } else { questions }
     }
 
@@ -154,7 +154,7 @@ impl Examination {
     }
 
     /// Reads the candidate, no more of it than it may have.
-    fn take(&self) -> Result<Taken, Refused> {
+    fn take(&self) -> Result<CandidateFile, Rejected> {
         let most = self.progress.mount().limits.size;
         let name = self.candidate.source.name();
         let bytes = match &self.candidate.source {
@@ -185,7 +185,7 @@ impl Examination {
             );
             return Err(self.refused(Refusal::Digest, &name, &message));
         }
-        let past = self.progress.mount().past();
+        let past = self.progress.mount().history();
         if let Some(reason) = past.reason_against(digest)
             && !self.candidate.force
         {
@@ -196,10 +196,10 @@ impl Examination {
             return Err(self.refused(Refusal::Barred, &name, &message));
         }
         drop(past);
-        Ok(Taken { name, bytes, digest })
+        Ok(CandidateFile { name, bytes, digest })
     }
 
-    fn too_large(&self, name: &str) -> Refused {
+    fn too_large(&self, name: &str) -> Rejected {
         let most = self.progress.mount().limits.size;
         let message = format!("is larger than {most}; raise swap.size where that is right");
         self.refused(Refusal::TooLarge, name, &message)
@@ -207,7 +207,7 @@ impl Examination {
 
     /// Compiles the candidate and holds it against the contract. Nothing where
     /// it is in service.
-    async fn compile(&self, taken: &Taken) -> Result<Option<Module>, Refused> {
+    async fn compile(&self, taken: &CandidateFile) -> Result<Option<Module>, Rejected> {
         if taken.digest == self.active.module().digest() {
             return Ok(None);
         }
@@ -216,10 +216,10 @@ impl Examination {
         Module::from_untrusted_bytes(mount.engine(), &taken.name, &taken.bytes, memory)
             .await
             .map(|module| Some(module.named(&mount.name()).mounted_at(mount.path().as_str())))
-            .map_err(|error| Refused(Refusal::Invalid, format!("mount {}: {error}", mount.path())))
+            .map_err(|error| Rejected(Refusal::Invalid, format!("mount {}: {error}", mount.path())))
     }
 
-    fn refusal(&self, taken: &Taken, verdict: &Verdict) -> Option<Refused> {
+    fn refusal(&self, taken: &CandidateFile, verdict: &Verdict) -> Option<Rejected> {
         let mut failures = verdict.failures();
         let first = failures.next()?;
         let failure = first.failure.as_deref().unwrap_or_default();
@@ -239,9 +239,9 @@ impl Examination {
         Some(self.refused(Refusal::Dialect, &taken.name, &message))
     }
 
-    fn refused(&self, refusal: Refusal, name: &str, message: &str) -> Refused {
+    fn refused(&self, refusal: Refusal, name: &str, message: &str) -> Rejected {
         let mount = self.progress.mount().path();
-        Refused(refusal, format!("mount {mount}: module {name}: {message}"))
+        Rejected(refusal, format!("mount {mount}: module {name}: {message}"))
     }
 }
 
