@@ -33,11 +33,11 @@ mod tests {
     use super::Backoff;
     use std::time::Duration;
 
-    const LONGEST: Duration = Duration::from_secs(5);
+    const MAX_DELAY: Duration = Duration::from_secs(5);
 
     #[test]
     fn waits_double_up_to_the_longest_and_vary() {
-        let mut backoff = Backoff::new(Duration::from_secs(1), LONGEST);
+        let mut backoff = Backoff::new(Duration::from_secs(1), MAX_DELAY);
         for whole in [1, 2, 4, 5, 5] {
             let wait = backoff.next();
             let whole = Duration::from_secs(whole);
@@ -51,11 +51,11 @@ mod tests {
 
     #[test]
     fn waits_never_overflow() {
-        let mut backoff = Backoff::new(Duration::from_millis(1), LONGEST);
+        let mut backoff = Backoff::new(Duration::from_millis(1), MAX_DELAY);
         for _ in 0..100 {
-            assert!(backoff.next() <= LONGEST);
+            assert!(backoff.next() <= MAX_DELAY);
         }
-        let mut slow = Backoff::new(Duration::from_hours(1), LONGEST);
+        let mut slow = Backoff::new(Duration::from_hours(1), MAX_DELAY);
         assert!((0..5).all(|_| slow.next() <= Duration::from_hours(1)));
     }
 }

@@ -20,13 +20,13 @@ struct Window {
 
 /// Whether something may be written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Allowed {
+pub(crate) enum Permit {
     /// It may, after it was said that as many lines before it were left out.
-    Yes(u64),
+    Granted(u64),
     /// It may not, and is the first that may not in this second.
-    FirstNot,
+    LimitReached,
     /// It may not.
-    No,
+    Denied,
 }
 
 impl LogRate {
@@ -41,11 +41,11 @@ impl LogRate {
     }
 
     /// Asks for a line that takes so much.
-    pub(crate) fn ask(&self, cost: u64) -> Allowed {
-        self.ask_at(Instant::now(), cost)
+    pub(crate) fn acquire(&self, cost: u64) -> Permit {
+        self.acquire_at(Instant::now(), cost)
     }
 
-    fn ask_at(&self, now: Instant, cost: u64) -> Allowed {
+    fn acquire_at(&self, now: Instant, cost: u64) -> Permit {
         // Nothing that panics is done while it is held.
         let mut window = self.window.lock().unwrap_or_else(PoisonError::into_inner);
         let mut left_out = 0;
@@ -55,32 +55,32 @@ impl LogRate {
         }
         if window.used.saturating_add(cost) <= self.most {
             window.used += cost;
-            return Allowed::Yes(left_out);
+            return Permit::Granted(left_out);
         }
         window.left_out += left_out + 1;
-        if window.left_out == 1 { Allowed::FirstNot } else { Allowed::No }
+        if window.left_out == 1 { Permit::LimitReached } else { Permit::Denied }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Allowed, LogRate, SECOND};
+    use super::{LogRate, Permit, SECOND};
     use std::time::Instant;
 
     #[test]
     fn there_is_so_much_a_second_and_what_is_left_out_is_counted() {
         let (rate, start) = (LogRate::new(10), Instant::now());
-        let ask = |seconds: u32, cost| rate.ask_at(start + SECOND * (1 + seconds), cost);
-        assert_eq!([ask(0, 6), ask(0, 4)], [Allowed::Yes(0); 2]);
+        let ask = |seconds: u32, cost| rate.acquire_at(start + SECOND * (1 + seconds), cost);
+        assert_eq!([ask(0, 6), ask(0, 4)], [Permit::Granted(0); 2]);
         assert_eq!(
             [ask(0, 1), ask(0, 1), ask(0, 1)],
-            [Allowed::FirstNot, Allowed::No, Allowed::No]
+            [Permit::LimitReached, Permit::Denied, Permit::Denied]
         );
-        assert_eq!([ask(1, 10), ask(2, 1)], [Allowed::Yes(3), Allowed::Yes(0)]);
+        assert_eq!([ask(1, 10), ask(2, 1)], [Permit::Granted(3), Permit::Granted(0)]);
         // What is too much for a second never is allowed.
         assert_eq!(
             [ask(3, 11), ask(4, 11), ask(5, 1)],
-            [Allowed::FirstNot, Allowed::No, Allowed::Yes(2)]
+            [Permit::LimitReached, Permit::Denied, Permit::Granted(2)]
         );
     }
 }

@@ -14,7 +14,7 @@ use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
-use crate::log_rate::{Allowed, LogRate};
+use crate::log_rate::{LogRate, Permit};
 
 /// The lines that wait where the log is read slowly or not at all; those beyond
 /// are lost: nobody waits for the log.
@@ -54,9 +54,9 @@ impl<F> RateLimited<F> {
         Self { format, rates: Mutex::default() }
     }
 
-    fn ask(&self, library: &'static str) -> Allowed {
+    fn ask(&self, library: &'static str) -> Permit {
         let mut rates = self.rates.lock().unwrap_or_else(PoisonError::into_inner);
-        rates.entry(library).or_insert_with(|| LogRate::new(MAX_LIBRARY_LINES)).ask(1)
+        rates.entry(library).or_insert_with(|| LogRate::new(MAX_LIBRARY_LINES)).acquire(1)
     }
 }
 
@@ -74,18 +74,18 @@ where
     ) -> fmt::Result {
         if let Some(library) = library(event.metadata()) {
             match self.ask(library) {
-                Allowed::Yes(0) => {}
-                Allowed::Yes(count) => {
+                Permit::Granted(0) => {}
+                Permit::Granted(count) => {
                     note(&mut writer, &format!("{count} lines of {library} were left out here"))?;
                 }
-                Allowed::FirstNot => {
+                Permit::LimitReached => {
                     let message = format!(
                         "{library} logs more than {MAX_LIBRARY_LINES} lines a second; some are left out here"
                     );
                     return note(&mut writer, &message);
                 }
                 // Nothing is written of an event whose format is an error.
-                Allowed::No => return Err(fmt::Error),
+                Permit::Denied => return Err(fmt::Error),
             }
         }
         self.format.format_event(context, writer, event)

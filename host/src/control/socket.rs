@@ -17,7 +17,7 @@ use tokio::net::UnixListener;
 const NAME: &str = "relayer-rest.sock";
 
 /// The longest path of a socket that systems take, in bytes.
-const LONGEST: usize = 107;
+const MAX_PATH: usize = 107;
 
 /// What the path of a socket has behind that of its folder while it is made:
 /// `/.123456/s`.
@@ -60,7 +60,7 @@ pub enum ControlError {
         path: PathBuf,
     },
     /// The path is too long for a socket.
-    #[error("control socket {}: the path is longer than {LONGEST} bytes; choose a shorter one with --control PATH", path.display())]
+    #[error("control socket {}: the path is longer than {MAX_PATH} bytes; choose a shorter one with --control PATH", path.display())]
     TooLong {
         /// The path.
         path: PathBuf,
@@ -99,7 +99,7 @@ impl ControlSocket {
             _ => Path::new("."),
         };
         let longest = path.as_os_str().len().max(folder.as_os_str().len() + IN_FOLDER);
-        if longest > LONGEST {
+        if longest > MAX_PATH {
             return Err(ControlError::TooLong { path: path.to_owned() });
         }
         if path == default_path() {
@@ -107,7 +107,7 @@ impl ControlSocket {
         }
         // One at a time: of two that start at once, one finds the other's.
         let _turn = turn(folder).map_err(fault)?;
-        look(path)?;
+        check_owner(path)?;
         // Made in a folder that nobody else can look into, and put into its
         // place when its mode is right: at no time can others connect.
         let private = tempfile::Builder::new()
@@ -159,7 +159,7 @@ fn turn(folder: &Path) -> io::Result<File> {
 }
 
 /// Whether the path is free, or has a socket that nobody listens on.
-fn look(path: &Path) -> Result<(), ControlError> {
+fn check_owner(path: &Path) -> Result<(), ControlError> {
     let fault = |source| ControlError::Io { path: path.to_owned(), source };
     match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),

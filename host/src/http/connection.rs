@@ -15,14 +15,14 @@ use tokio::net::TcpStream;
 use tracing::debug;
 
 use super::cancelled::Cancelled;
+use super::connection_activity::{Closing, ConnectionActivity, Handling, Sending};
 use super::error::HostError;
 use super::limits::HttpLimits;
-use super::liveness::{Closing, Handling, Liveness, Sending};
 use super::outgoing::{Held, Outgoing};
 use super::request_check;
 use super::send_admission::SendAdmission;
-use super::service::{Answered, Service};
-use super::watched::Watched;
+use super::service::{HttpResponse, Service};
+use super::tracked_stream::TrackedStream;
 use crate::response::{X_RELAYER_MODULE, X_REQUEST_ID};
 
 /// What all connections have.
@@ -35,11 +35,15 @@ pub(super) struct Connections {
 }
 
 /// An answer, or why a request of HTTP/2 gets none.
-type Outcome = Result<Answered, h2::Error>;
+type Outcome = Result<HttpResponse, h2::Error>;
 
 type Answering = Either<Ready<Outcome>, Pin<Box<dyn Future<Output = Outcome> + Send>>>;
 
-pub(super) async fn serve(stream: TcpStream, connections: Connections, liveness: Arc<Liveness>) {
+pub(super) async fn serve(
+    stream: TcpStream,
+    connections: Connections,
+    liveness: Arc<ConnectionActivity>,
+) {
     let Connections { service, builder, limits, admission } = connections;
     if let Err(error) = prepare(&stream) {
         debug!(%error, "a connection is gone");
@@ -50,7 +54,7 @@ pub(super) async fn serve(stream: TcpStream, connections: Connections, liveness:
         let cancelled = Arc::new(Cancelled::new());
         move |request| answer(&service, &limits, &admission, &liveness, &cancelled, request)
     });
-    let stream = Watched::new(stream, Arc::clone(&liveness));
+    let stream = TrackedStream::new(stream, Arc::clone(&liveness));
     let connection = builder.serve_connection(TokioIo::new(stream), answer);
     let mut connection = std::pin::pin!(connection);
     let mut is_closing = false;
@@ -83,28 +87,28 @@ fn prepare(stream: &TcpStream) -> std::io::Result<()> {
 }
 
 /// A request whose answer its connection waits for.
-struct Begun {
+struct PendingResponse {
     admission: Arc<SendAdmission>,
     protocol: Protocol,
 }
 
 enum Protocol {
     /// One request at a time.
-    Http1(Arc<Liveness>),
+    Http1(Arc<ConnectionActivity>),
     Http2(Handling),
 }
 
-impl Begun {
+impl PendingResponse {
     /// Begins a request, or none of HTTP/2 that there is no memory for.
     fn new<B>(
         admission: &Arc<SendAdmission>,
-        liveness: &Arc<Liveness>,
+        liveness: &Arc<ConnectionActivity>,
         request: &Request<B>,
     ) -> Option<Self> {
         let protocol = if request.version() == Version::HTTP_2 {
             Protocol::Http2(admission.request(liveness, request.headers())?)
         } else {
-            liveness.begins();
+            liveness.on_request();
             Protocol::Http1(Arc::clone(liveness))
         };
         Some(Self { admission: Arc::clone(admission), protocol })
@@ -112,7 +116,7 @@ impl Begun {
 
     /// Hands an answer to the connection: at once if it fits, which leaves nothing
     /// behind.
-    fn answer(self, response: Answered) -> Answering {
+    fn answer(self, response: HttpResponse) -> Answering {
         match self.try_send(response) {
             Ok(response) => Either::Left(ready(Ok(response))),
             Err(unsent) => {
@@ -123,7 +127,7 @@ impl Begun {
     }
 
     /// Hands an answer to the connection, as soon as it fits.
-    async fn send(self, response: Answered) -> Answered {
+    async fn send(self, response: HttpResponse) -> HttpResponse {
         match self.try_send(response) {
             Ok(response) => response,
             Err(unsent) => {
@@ -133,7 +137,10 @@ impl Begun {
         }
     }
 
-    fn try_send(mut self, response: Answered) -> Result<Answered, Box<(Self, Answered)>> {
+    fn try_send(
+        mut self,
+        response: HttpResponse,
+    ) -> Result<HttpResponse, Box<(Self, HttpResponse)>> {
         let body = response.body().bytes();
         let held = match &mut self.protocol {
             // Its head is written at once, or with those before it.
@@ -152,7 +159,7 @@ impl Begun {
 
     /// Waits until an answer fits. If it does not in time, the client is told to
     /// come back.
-    async fn wait(mut self, response: Answered) -> Answered {
+    async fn wait(mut self, response: HttpResponse) -> HttpResponse {
         let body = response.body().bytes();
         let held = match &mut self.protocol {
             Protocol::Http1(liveness) => self.admission.admit(liveness, &mut None, body).await,
@@ -169,7 +176,7 @@ impl Begun {
 
     /// Answers that there is no memory. That answer is not counted: it is no
     /// larger than what was counted for its request.
-    fn refuse(mut self, instead_of: &Answered) -> Answered {
+    fn refuse(mut self, instead_of: &HttpResponse) -> HttpResponse {
         let mut response = HostError::Overloaded.response().map(Outgoing::new);
         for name in [X_RELAYER_MODULE, X_REQUEST_ID] {
             if let Some(value) = instead_of.headers().get(&name) {
@@ -187,7 +194,7 @@ impl Begun {
         self.finish(response, held)
     }
 
-    fn finish(self, mut response: Answered, held: Option<Held>) -> Answered {
+    fn finish(self, mut response: HttpResponse, held: Option<Held>) -> HttpResponse {
         match self.protocol {
             Protocol::Http1(liveness) => {
                 liveness.waits();
@@ -212,11 +219,11 @@ fn answer(
     service: &Arc<Service>,
     limits: &Arc<HttpLimits>,
     admission: &Arc<SendAdmission>,
-    liveness: &Arc<Liveness>,
+    liveness: &Arc<ConnectionActivity>,
     cancelled: &Arc<Cancelled>,
     request: Request<Incoming>,
 ) -> Answering {
-    let Some(begun) = Begun::new(admission, liveness, &request) else {
+    let Some(begun) = PendingResponse::new(admission, liveness, &request) else {
         // RFC 9113, 8.7: the client can send it again.
         return Either::Left(ready(Err(h2::Reason::REFUSED_STREAM.into())));
     };
@@ -264,7 +271,7 @@ fn answered<B>(
     service: &Arc<Service>,
     cancelled: &Arc<Cancelled>,
     request: Request<B>,
-) -> Either<Answered, impl Future<Output = Answered> + use<B>> {
+) -> Either<HttpResponse, impl Future<Output = HttpResponse> + use<B>> {
     let is_too_much = cancelled.is_too_much();
     match service.answer(request, is_too_much) {
         Either::Left(response) => Either::Left(response),

@@ -51,10 +51,10 @@ struct Control {
     reload: Option<Reload>,
 }
 
-type Answered = Response<Full<Bytes>>;
+type ControlResponse = Response<Full<Bytes>>;
 
 /// A request that is not done: its status and what is wrong.
-struct Refused(StatusCode, String);
+struct Rejection(StatusCode, String);
 
 impl ControlServer {
     /// Controls what is mounted, from this socket.
@@ -114,7 +114,7 @@ async fn serve(stream: UnixStream, control: Arc<Control>) {
 }
 
 impl Control {
-    async fn answer(&self, request: Request<Incoming>) -> Answered {
+    async fn answer(&self, request: Request<Incoming>) -> ControlResponse {
         let (path, method) = (request.uri().path().to_owned(), request.method().clone());
         if method == Method::CONNECT {
             return not_implemented();
@@ -126,17 +126,17 @@ impl Control {
             ("/reload", &Method::POST) => self.reload(&request).await,
             ("/status", _) => return not_allowed(&method, &path, GET),
             ("/swap" | "/rollback" | "/reload", _) => return not_allowed(&method, &path, POST),
-            _ => Err(Refused(
+            _ => Err(Rejection(
                 StatusCode::NOT_FOUND,
                 format!(
                     "there is no {path}; there are GET /status, POST /swap, POST /rollback and POST /reload"
                 ),
             )),
         };
-        answered.unwrap_or_else(|Refused(status, error)| json(status, &Fault { error }))
+        answered.unwrap_or_else(|Rejection(status, error)| json(status, &Fault { error }))
     }
 
-    fn status(&self, request: &Request<Incoming>) -> Result<Answered, Refused> {
+    fn status(&self, request: &Request<Incoming>) -> Result<ControlResponse, Rejection> {
         let _: [Option<String>; 0] = parameters(request, [])?;
         let mounts = self.registry.mounts().iter().map(|mount| mount.status()).collect();
         let status = Status {
@@ -149,7 +149,7 @@ impl Control {
         Ok(json(StatusCode::OK, &status))
     }
 
-    async fn swap(&self, request: Request<Incoming>) -> Result<Answered, Refused> {
+    async fn swap(&self, request: Request<Incoming>) -> Result<ControlResponse, Rejection> {
         let [mount, name, sha256, dialect, dry_run, force] =
             parameters(&request, ["mount", "name", "sha256", "dialect", "dry-run", "force"])?;
         let mount = self.mount(mount)?;
@@ -167,56 +167,60 @@ impl Control {
     }
 
     /// The body of a request, no more of it than a component may have.
-    async fn component(&self, mount: &Mount, request: Request<Incoming>) -> Result<Bytes, Refused> {
+    async fn component(
+        &self,
+        mount: &Mount,
+        request: Request<Incoming>,
+    ) -> Result<Bytes, Rejection> {
         let size = mount.swap_limits().size;
         let limit = usize::try_from(size.as_u64()).unwrap_or(usize::MAX);
         let body = Limited::new(request.into_body(), limit).collect();
         match timeout(BODY, body).await {
             Ok(Ok(body)) => Ok(body.to_bytes()),
-            Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => Err(Refused(
+            Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => Err(Rejection(
                 StatusCode::PAYLOAD_TOO_LARGE,
                 format!("the component is larger than {size}; raise swap.size where that is right"),
             )),
             Ok(Err(error)) => {
                 let message = format!("the component did not come whole: {error}; send it again");
-                Err(Refused(StatusCode::BAD_REQUEST, message))
+                Err(Rejection(StatusCode::BAD_REQUEST, message))
             }
             Err(_) => {
                 let message = format!("the component did not come within {BODY:?}; send it again");
-                Err(Refused(StatusCode::REQUEST_TIMEOUT, message))
+                Err(Rejection(StatusCode::REQUEST_TIMEOUT, message))
             }
         }
     }
 
-    fn roll_back(&self, request: &Request<Incoming>) -> Result<Answered, Refused> {
+    fn roll_back(&self, request: &Request<Incoming>) -> Result<ControlResponse, Rejection> {
         let [mount] = parameters(request, ["mount"])?;
         let mount = self.mount(mount)?;
         let (from, to) =
-            mount.rollback().map_err(|error| Refused(StatusCode::CONFLICT, error.to_string()))?;
+            mount.rollback().map_err(|error| Rejection(StatusCode::CONFLICT, error.to_string()))?;
         let (from, to) = (from.to_string(), to.to_string());
         let mount = mount.path().to_string();
         Ok(json(StatusCode::OK, &RolledBack { mount, from, to }))
     }
 
-    async fn reload(&self, request: &Request<Incoming>) -> Result<Answered, Refused> {
+    async fn reload(&self, request: &Request<Incoming>) -> Result<ControlResponse, Rejection> {
         let _: [Option<String>; 0] = parameters(request, [])?;
         let Some(reload) = &self.reload else {
             let message = "this server has no settings that it could read again".to_owned();
-            return Err(Refused(StatusCode::CONFLICT, message));
+            return Err(Rejection(StatusCode::CONFLICT, message));
         };
         match reload().await {
             Ok(reloaded) => Ok(json(StatusCode::OK, &reloaded)),
-            Err(error) => Err(Refused(StatusCode::CONFLICT, error)),
+            Err(error) => Err(Rejection(StatusCode::CONFLICT, error)),
         }
     }
 
-    fn mount(&self, path: Option<String>) -> Result<Arc<Mount>, Refused> {
+    fn mount(&self, path: Option<String>) -> Result<Arc<Mount>, Rejection> {
         let path = path.unwrap_or_else(|| "/".to_owned());
         self.registry.at(&path).ok_or_else(|| {
             let mounts: Vec<_> =
                 self.registry.mounts().iter().map(|mount| mount.path().to_string()).collect();
             let message = format!("nothing is mounted at {path}; there are {}", mounts.join(", "));
-            Refused(StatusCode::NOT_FOUND, message)
+            Rejection(StatusCode::NOT_FOUND, message)
         })
     }
 }
@@ -226,11 +230,11 @@ impl Control {
 fn parameters<const N: usize>(
     request: &Request<Incoming>,
     names: [&str; N],
-) -> Result<[Option<String>; N], Refused> {
+) -> Result<[Option<String>; N], Rejection> {
     let mut values = [const { None }; N];
     let query = request.uri().query().unwrap_or_default();
     for (name, value) in form_urlencoded::parse(query.as_bytes()) {
-        let bad = |what: &str| Refused(StatusCode::BAD_REQUEST, what.to_owned());
+        let bad = |what: &str| Rejection(StatusCode::BAD_REQUEST, what.to_owned());
         let place = names.iter().position(|known| *known == name).ok_or_else(|| {
             bad(&match names.join(", ") {
                 known if known.is_empty() => {
@@ -246,32 +250,34 @@ fn parameters<const N: usize>(
     Ok(values)
 }
 
-fn parsed<T>(name: &str, value: Option<String>) -> Result<Option<T>, Refused>
+fn parsed<T>(name: &str, value: Option<String>) -> Result<Option<T>, Rejection>
 where
     T: std::str::FromStr<Err: std::fmt::Display>,
 {
     let parse = |value: String| {
-        value.parse().map_err(|error| Refused(StatusCode::BAD_REQUEST, format!("{name}: {error}")))
+        value
+            .parse()
+            .map_err(|error| Rejection(StatusCode::BAD_REQUEST, format!("{name}: {error}")))
     };
     value.map(parse).transpose()
 }
 
 /// What follows may be meant for the tunnel, and not be a request.
-fn not_implemented() -> Answered {
+fn not_implemented() -> ControlResponse {
     let error = "CONNECT is not implemented".to_owned();
     let mut response = json(StatusCode::NOT_IMPLEMENTED, &Fault { error });
     response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     response
 }
 
-fn not_allowed(method: &Method, path: &str, allowed: &'static str) -> Answered {
+fn not_allowed(method: &Method, path: &str, allowed: &'static str) -> ControlResponse {
     let error = format!("{method} is not allowed on {path}; {allowed} is");
     let mut response = json(StatusCode::METHOD_NOT_ALLOWED, &Fault { error });
     response.headers_mut().insert(ALLOW, HeaderValue::from_static(allowed));
     response
 }
 
-fn json(status: StatusCode, value: &impl Serialize) -> Answered {
+fn json(status: StatusCode, value: &impl Serialize) -> ControlResponse {
     let body = serde_json::to_vec(value).expect("writing to memory succeeds and keys are texts");
     let mut response = Response::new(Full::new(body.into()));
     *response.status_mut() = status;

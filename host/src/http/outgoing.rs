@@ -10,7 +10,7 @@ use bytes::{Buf, Bytes};
 use hyper::body::{Body, Frame, SizeHint};
 use hyper::header::HeaderValue;
 
-use super::liveness::{RequestMemory, Sending};
+use super::connection_activity::{RequestMemory, Sending};
 use super::send_budget::Reservation;
 
 /// The bytes of a body that HTTP/2 is given at once.

@@ -12,7 +12,7 @@ use super::accept_encoding;
 use super::conditional::{self, Outcome};
 use super::error::HostError;
 use super::outgoing::Outgoing;
-use super::service::Answered;
+use super::service::HttpResponse;
 use crate::response::{Encoding, Representation, Response, X_RELAYER_MODULE};
 use crate::state::Stale;
 
@@ -31,7 +31,7 @@ pub(super) fn reply<B>(
     representation: &Representation,
     request: &Request<B>,
     stale: Option<Stale>,
-) -> Answered {
+) -> HttpResponse {
     let Representation { headers, body } = representation;
     let is_success = answer.status().is_success();
     // RFC 9110, 13.2.1: preconditions count where the answer would be a success.
@@ -62,7 +62,7 @@ pub(super) fn reply<B>(
 }
 
 /// The response to a request for which there is no answer.
-pub(super) fn of_host<B>(error: HostError, request: &Request<B>) -> Answered {
+pub(super) fn of_host<B>(error: HostError, request: &Request<B>) -> HttpResponse {
     let (head, body) = error.response().into_parts();
     response(head.status, head.headers, &body, request)
 }
@@ -73,7 +73,7 @@ fn response<B>(
     headers: HeaderMap,
     body: &Bytes,
     request: &Request<B>,
-) -> Answered {
+) -> HttpResponse {
     let has_body = !matches!(
         status,
         StatusCode::NO_CONTENT | StatusCode::RESET_CONTENT | StatusCode::NOT_MODIFIED

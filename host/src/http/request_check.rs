@@ -9,10 +9,10 @@ use hyper::http::uri::PathAndQuery;
 use hyper::{Method, Request, Version};
 use tokio::time::timeout;
 
+use super::connection_activity::AwaitedBody;
 use super::error::HostError;
 use super::host;
 use super::limits::HttpLimits;
-use super::liveness::AwaitedBody;
 
 /// Looks at a request's head.
 pub(super) fn head<B>(request: &Request<B>, limits: &HttpLimits) -> Result<(), HostError> {

@@ -15,7 +15,7 @@ use hyper::header::HeaderValue;
 use crate::response::X_REQUEST_ID;
 
 /// The longest id that is taken from a client, in bytes.
-const LONGEST: usize = 128;
+const MAX_LENGTH: usize = 128;
 
 /// The digits of an id that is made here, and how many ids are made at once.
 const DIGITS: usize = 24;
@@ -80,7 +80,7 @@ impl Display for RequestId {
 }
 
 fn is_sane(id: &HeaderValue) -> bool {
-    (1..=LONGEST).contains(&id.len())
+    (1..=MAX_LENGTH).contains(&id.len())
         && id.as_bytes().iter().all(|byte| byte.is_ascii_alphanumeric() || b"-_.:".contains(byte))
 }
 

@@ -10,20 +10,20 @@ use bytesize::ByteSize;
 use tokio::task::Id;
 use tracing::warn;
 
+use super::connection_activity::{Clock, ConnectionActivity};
 use super::connection_tally::ConnectionTally;
-use super::liveness::{Clock, Liveness};
-use crate::log_rate::{Allowed, LogRate};
+use crate::log_rate::{LogRate, Permit};
 
 /// The open connections.
 pub(super) struct Roster {
-    known: Mutex<HashMap<Id, Known>>,
+    known: Mutex<HashMap<Id, Entry>>,
     clock: Clock,
     tally: ConnectionTally,
     evictions: LogRate,
 }
 
-pub(super) struct Known {
-    pub(super) liveness: Arc<Liveness>,
+pub(super) struct Entry {
+    pub(super) liveness: Arc<ConnectionActivity>,
     pub(super) peer: Peer,
     /// Those that came later have greater ones.
     pub(super) number: u64,
@@ -53,11 +53,11 @@ impl Roster {
         &self.clock
     }
 
-    pub(super) fn insert(&self, id: Id, known: Known) {
+    pub(super) fn insert(&self, id: Id, known: Entry) {
         self.known().insert(id, known);
     }
 
-    pub(super) fn remove(&self, id: Id) -> Option<Known> {
+    pub(super) fn remove(&self, id: Id) -> Option<Entry> {
         self.known().remove(&id)
     }
 
@@ -74,7 +74,7 @@ impl Roster {
 
     /// Closes the connection that has been idle or stalled for longest among
     /// these, and returns whether there was one.
-    pub(super) fn evict_idlest(&self, is: impl Fn(&Known) -> bool) -> bool {
+    pub(super) fn evict_idlest(&self, is: impl Fn(&Entry) -> bool) -> bool {
         let known = self.known();
         let idle = known
             .values()
@@ -90,7 +90,7 @@ impl Roster {
     /// Closes the connections that have been stalled for longest, of two the one
     /// that holds more, until those that are being closed hold this many bytes; after
     /// them those of a peer that holds more than all others, for the sake of another.
-    pub(super) fn evict(&self, excess: usize, requester: &Liveness) {
+    pub(super) fn evict(&self, excess: usize, requester: &ConnectionActivity) {
         if !requester.may_evict() {
             return;
         }
@@ -130,7 +130,7 @@ impl Roster {
             requester.has_evicted_too_little();
         }
         if closed > 0
-            && let Allowed::Yes(before) = self.evictions.ask(1)
+            && let Permit::Granted(before) = self.evictions.acquire(1)
         {
             warn!(
                 closed,
@@ -141,12 +141,12 @@ impl Roster {
         }
     }
 
-    fn close(&self, known: &Known) {
+    fn close(&self, known: &Entry) {
         self.tally.evicted();
         known.liveness.close_at_once();
     }
 
-    fn known(&self) -> MutexGuard<'_, HashMap<Id, Known>> {
+    fn known(&self) -> MutexGuard<'_, HashMap<Id, Entry>> {
         // Nothing that panics is done while it is held.
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -155,9 +155,9 @@ impl Roster {
 /// Returns the connections of a peer that holds more than all others together, those
 /// that hold most first; none if it is the requester's.
 fn greediest<'a>(
-    known: impl Iterator<Item = &'a Known> + Clone,
-    requester: &Liveness,
-) -> Vec<(usize, &'a Known)> {
+    known: impl Iterator<Item = &'a Entry> + Clone,
+    requester: &ConnectionActivity,
+) -> Vec<(usize, &'a Entry)> {
     let mut peers = HashMap::<Peer, usize>::new();
     for known in known.clone() {
         *peers.entry(known.peer).or_default() += known.liveness.reserved();
@@ -179,9 +179,9 @@ fn greediest<'a>(
 
 #[cfg(test)]
 mod tests {
-    use super::{Known, Peer, Roster};
+    use super::{Entry, Peer, Roster};
+    use crate::http::connection_activity::{ConnectionActivity, Sending};
     use crate::http::connection_tally::ConnectionTally;
-    use crate::http::liveness::{Liveness, Sending};
     use std::net::IpAddr;
     use std::sync::Arc;
 
@@ -200,18 +200,22 @@ mod tests {
         peer: u8,
         number: u64,
         bytes: usize,
-    ) -> (Arc<Liveness>, Sending) {
-        let liveness = Arc::new(Liveness::new(roster.clock().clone()));
+    ) -> (Arc<ConnectionActivity>, Sending) {
+        let liveness = Arc::new(ConnectionActivity::new(roster.clock().clone()));
         let sending = Sending::new(&liveness, bytes);
         let peer = Peer::from(IpAddr::from([127, 0, 0, peer]));
         let task = tokio::spawn(async {});
-        let known = Known { liveness: Arc::clone(&liveness), peer, number };
+        let known = Entry { liveness: Arc::clone(&liveness), peer, number };
         roster.insert(task.id(), known);
         task.await.unwrap();
         (liveness, sending)
     }
 
-    async fn holding(roster: &Roster, number: u64, bytes: usize) -> (Arc<Liveness>, Sending) {
+    async fn holding(
+        roster: &Roster,
+        number: u64,
+        bytes: usize,
+    ) -> (Arc<ConnectionActivity>, Sending) {
         held_by(roster, 1, number, bytes).await
     }
 
@@ -224,7 +228,7 @@ mod tests {
         let closed = || [&small, &large, &other].map(|liveness| liveness.is_closed_at_once());
         // All of them are healthy. Not for its own sake, nor for that of nobody.
         roster.evict(1, &large);
-        roster.evict(1, &Liveness::new(roster.clock().clone()));
+        roster.evict(1, &ConnectionActivity::new(roster.clock().clone()));
         assert_eq!(closed(), [false; 3]);
         roster.evict(1, &other);
         assert_eq!(closed(), [false, true, false]);
@@ -253,7 +257,7 @@ mod tests {
         let closed = || {
             [&oldest, &small, &large, &healthy, &new].map(|liveness| liveness.is_closed_at_once())
         };
-        let requester = Liveness::new(roster.clock().clone());
+        let requester = ConnectionActivity::new(roster.clock().clone());
         roster.evict(5, &requester);
         assert_eq!(closed(), [true, false, false, false, false]);
         // What is being closed counts as released.

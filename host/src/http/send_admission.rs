@@ -15,11 +15,11 @@ use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout};
 use tracing::warn;
 
-use super::liveness::{Handling, Liveness, RequestMemory, Sending};
+use super::connection_activity::{ConnectionActivity, Handling, RequestMemory, Sending};
 use super::outgoing::Held;
 use super::roster::Roster;
 use super::send_budget::{SHARED_FROM, SendBudget};
-use crate::log_rate::{Allowed, LogRate};
+use crate::log_rate::{LogRate, Permit};
 
 /// The memory of a request of HTTP/2 and the head of its response, besides the
 /// headers of the request: the library's stream, a task, a span of the log and two
@@ -63,7 +63,7 @@ impl SendAdmission {
     /// is no memory even for that.
     pub(super) fn request(
         &self,
-        liveness: &Arc<Liveness>,
+        liveness: &Arc<ConnectionActivity>,
         headers: &hyper::HeaderMap,
     ) -> Option<Handling> {
         let size: usize =
@@ -74,14 +74,14 @@ impl SendAdmission {
             self.evict(liveness, STREAM + size, ceiling);
             self.log_refusal(STREAM + size);
         }
-        reservation.map(|reservation| liveness.begins_one(reservation, STREAM + size))
+        reservation.map(|reservation| liveness.on_http2_request(reservation, STREAM + size))
     }
 
     /// Admits the response of a connection, if it fits. The headers of its request
     /// are not kept any more.
     pub(super) fn try_admit(
         &self,
-        liveness: &Arc<Liveness>,
+        liveness: &Arc<ConnectionActivity>,
         request: &mut Option<RequestMemory>,
         body: &Bytes,
     ) -> Option<Held> {
@@ -96,7 +96,7 @@ impl SendAdmission {
     /// Admits the response of a connection as soon as it fits, if that is soon.
     pub(super) async fn admit(
         &self,
-        liveness: &Arc<Liveness>,
+        liveness: &Arc<ConnectionActivity>,
         request: &mut Option<RequestMemory>,
         body: &Bytes,
     ) -> Option<Held> {
@@ -135,11 +135,11 @@ impl SendAdmission {
         if is_preferred { self.limit } else { self.limit - self.limit / 8 }
     }
 
-    fn ceiling_of_body(&self, liveness: &Liveness, bytes: usize) -> usize {
+    fn ceiling_of_body(&self, liveness: &ConnectionActivity, bytes: usize) -> usize {
         self.ceiling(liveness.is_proven() || bytes <= SHARED_FROM && !liveness.is_sending())
     }
 
-    fn evict(&self, requester: &Liveness, bytes: usize, ceiling: usize) {
+    fn evict(&self, requester: &ConnectionActivity, bytes: usize, ceiling: usize) {
         let wanted = self.budget.used().saturating_add(bytes);
         if bytes <= ceiling {
             self.roster.evict(wanted.saturating_sub(ceiling), requester);
@@ -147,7 +147,7 @@ impl SendAdmission {
     }
 
     fn log_refusal(&self, bytes: usize) {
-        if let Allowed::Yes(before) = self.refusals.ask(1) {
+        if let Permit::Granted(before) = self.refusals.acquire(1) {
             warn!(
                 before,
                 size = %ByteSize::b(bytes as u64),
@@ -162,9 +162,9 @@ impl SendAdmission {
 #[cfg(test)]
 mod tests {
     use super::{SendAdmission, WAIT};
+    use crate::http::connection_activity::ConnectionActivity;
     use crate::http::connection_tally::ConnectionTally;
-    use crate::http::liveness::Liveness;
-    use crate::http::roster::{Known, Peer, Roster};
+    use crate::http::roster::{Entry, Peer, Roster};
     use bytes::Bytes;
     use bytesize::ByteSize;
     use std::net::IpAddr;
@@ -175,12 +175,12 @@ mod tests {
     /// Opens a connection that is sent these bodies, takes nothing, and ends when it
     /// is told to.
     fn stall(admission: &Arc<SendAdmission>, number: u64, bodies: &[Bytes]) {
-        let liveness = Arc::new(Liveness::new(admission.roster.clock().clone()));
+        let liveness = Arc::new(ConnectionActivity::new(admission.roster.clock().clone()));
         let held: Vec<_> = bodies
             .iter()
             .map(|body| admission.try_admit(&liveness, &mut None, body).unwrap())
             .collect();
-        let known = Known {
+        let known = Entry {
             liveness: Arc::clone(&liveness),
             peer: Peer::from(IpAddr::from([127, 0, 0, 1])),
             number,
@@ -205,7 +205,7 @@ mod tests {
             stall(&admission, number, &bodies);
         }
         (0..WAIT).for_each(|_| admission.roster.clock().tick());
-        let new = Arc::new(Liveness::new(admission.roster.clock().clone()));
+        let new = Arc::new(ConnectionActivity::new(admission.roster.clock().clone()));
         let body = Bytes::from(vec![1; 400 << 10]);
         assert!(admission.admit(&new, &mut None, &body).await.is_some());
     }

@@ -11,9 +11,9 @@ use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 use tracing::warn;
 
 use super::connection::Connections;
+use super::connection_manager::ConnectionManager;
 use super::connection_tally::ConnectionTally;
 use super::limits::HttpLimits;
-use super::open::Open;
 use super::roster::Roster;
 use super::send_admission::SendAdmission;
 use super::service::Service;
@@ -102,7 +102,7 @@ impl Server {
             limits: Arc::new(self.limits.clone()),
             admission: Arc::new(admission),
         };
-        let mut open = Open::new(self.limits, connections, roster, self.tally);
+        let mut open = ConnectionManager::new(self.limits, connections, roster, self.tally);
         let mut looks = interval(LOOK);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut shutdown = std::pin::pin!(shutdown);

@@ -28,7 +28,7 @@ pub(super) struct Service {
 }
 
 /// What goes out.
-pub(super) type Answered = Response<Outgoing>;
+pub(super) type HttpResponse = Response<Outgoing>;
 
 impl Service {
     pub(super) fn new(registry: Arc<Registry>, state: StateReader) -> Self {
@@ -44,10 +44,10 @@ impl Service {
         self: &Arc<Self>,
         mut request: Request<B>,
         has_cancelled_too_many: bool,
-    ) -> Either<Answered, impl Future<Output = Answered> + use<B>> {
+    ) -> Either<HttpResponse, impl Future<Output = HttpResponse> + use<B>> {
         let id = RequestId::of(request.headers());
         host::settle(&mut request);
-        match self.remembered(&request, &id) {
+        match self.cached(&request, &id) {
             Some(response) => Either::Left(identified(response, id)),
             None if has_cancelled_too_many => {
                 Either::Left(Self::refuse(HostError::CancelledTooMany, &request))
@@ -57,7 +57,7 @@ impl Service {
     }
 
     /// What a request gets that is refused.
-    pub(super) fn refuse<B>(error: HostError, request: &Request<B>) -> Answered {
+    pub(super) fn refuse<B>(error: HostError, request: &Request<B>) -> HttpResponse {
         let id = RequestId::of(request.headers());
         let (status, name) = (error.status().as_u16(), error.name());
         debug!(%id, status, name, "refused");
@@ -65,7 +65,7 @@ impl Service {
     }
 
     /// The answer, where it is remembered in the form that the client wants.
-    fn remembered<B>(&self, request: &Request<B>, id: &RequestId) -> Option<Answered> {
+    fn cached<B>(&self, request: &Request<B>, id: &RequestId) -> Option<HttpResponse> {
         let mounts = self.registry.now();
         let mount = mounts.route(request.uri().path());
         let snapshot = self.state.peek();
@@ -79,7 +79,7 @@ impl Service {
     }
 
     /// The module's answer, or the host's where there is none.
-    async fn ask<B>(self: Arc<Self>, request: Request<B>, id: RequestId) -> Answered {
+    async fn ask<B>(self: Arc<Self>, request: Request<B>, id: RequestId) -> HttpResponse {
         let request = request.map(drop);
         let path = request.uri().path();
         let (method, start) = (shown(request.method().as_str()), shown(path));
@@ -107,7 +107,7 @@ impl Service {
     }
 }
 
-fn identified(mut response: Answered, id: RequestId) -> Answered {
+fn identified(mut response: HttpResponse, id: RequestId) -> HttpResponse {
     response.headers_mut().insert(X_REQUEST_ID, id.into_header());
     response
 }

@@ -7,7 +7,7 @@ use super::call::GuestRequest;
 use super::limits::bytes;
 use super::load::Module;
 use super::wire;
-use crate::log_rate::Allowed;
+use crate::log_rate::Permit;
 use crate::text::{one_line_within, shown};
 
 /// What each line has besides its message and the request, about, in bytes: the
@@ -41,19 +41,19 @@ impl GuestLog {
         // As it is written: escaped, and with what each line has besides.
         let (written, is_whole) = one_line_within(message, self.left.saturating_sub(self.line));
         let cost = written.len() + self.line;
-        match module.engine().log_rate.ask(cost as u64) {
-            Allowed::Yes(0) => {}
-            Allowed::Yes(left_out) => {
+        match module.engine().log_rate.acquire(cost as u64) {
+            Permit::Granted(0) => {}
+            Permit::Granted(left_out) => {
                 warn!(module = label, "{left_out} lines of the module were left out");
             }
-            Allowed::FirstNot => {
+            Permit::LimitReached => {
                 let rate = module.limits().log_rate;
                 return warn!(
                     module = label,
                     "the module logs more than {rate} a second (limits.log_rate); lines are left out"
                 );
             }
-            Allowed::No => return,
+            Permit::Denied => return,
         }
         let has_room = self.left >= self.line;
         self.left = self.left.saturating_sub(cost);

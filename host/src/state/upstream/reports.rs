@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use tracing::warn;
 
-use crate::log_rate::{Allowed, LogRate};
+use crate::log_rate::{LogRate, Permit};
 
 /// The most lines in a second.
 const MAX_RATE: u64 = 10;
@@ -66,20 +66,20 @@ impl Reports {
 
     /// Returns whether one more line may be written now.
     pub(super) fn is_allowed(&self) -> bool {
-        match self.rate.ask(1) {
-            Allowed::Yes(left_out) => {
+        match self.rate.acquire(1) {
+            Permit::Granted(left_out) => {
                 if left_out > 0 {
                     warn!(left_out, "lines about the relayer were left out");
                 }
                 true
             }
-            Allowed::FirstNot => {
+            Permit::LimitReached => {
                 warn!(
                     "more than {MAX_RATE} lines about the relayer in a second: the rest is left out"
                 );
                 false
             }
-            Allowed::No => false,
+            Permit::Denied => false,
         }
     }
 }

@@ -15,19 +15,19 @@ use tokio::time::timeout;
 use tracing::warn;
 
 use super::connection::{self, Connections};
+use super::connection_activity::ConnectionActivity;
 use super::connection_tally::ConnectionTally;
 use super::error::HostError;
 use super::headless;
 use super::limits::HttpLimits;
-use super::liveness::Liveness;
-use super::roster::{Known, Peer, Roster};
-use crate::log_rate::{Allowed, LogRate};
+use super::roster::{Entry, Peer, Roster};
+use crate::log_rate::{LogRate, Permit};
 
 /// Those that are refused and listened to for a while, and how long.
-const MOST_LEAVING: usize = 32;
+const MAX_DRAINING: usize = 32;
 const LEAVE: Duration = Duration::from_secs(1);
 
-pub(super) struct Open {
+pub(super) struct ConnectionManager {
     limits: HttpLimits,
     connections: Connections,
     roster: Arc<Roster>,
@@ -40,7 +40,7 @@ pub(super) struct Open {
     leaving: Arc<Semaphore>,
 }
 
-impl Open {
+impl ConnectionManager {
     pub(super) fn new(
         limits: HttpLimits,
         connections: Connections,
@@ -56,7 +56,7 @@ impl Open {
             count: 0,
             tally,
             refusals: LogRate::new(1),
-            leaving: Arc::new(Semaphore::new(MOST_LEAVING)),
+            leaving: Arc::new(Semaphore::new(MAX_DRAINING)),
         }
     }
 
@@ -75,7 +75,7 @@ impl Open {
         if !has_room {
             return self.refuse(stream);
         }
-        let liveness = Arc::new(Liveness::new(self.roster.clock().clone()));
+        let liveness = Arc::new(ConnectionActivity::new(self.roster.clock().clone()));
         let serve = connection::serve(stream, self.connections.clone(), Arc::clone(&liveness));
         let counted = self.tally.accepted();
         let task = self.tasks.spawn(async move {
@@ -84,7 +84,7 @@ impl Open {
         });
         *self.peers.entry(peer).or_default() += 1;
         self.count += 1;
-        self.roster.insert(task.id(), Known { liveness, peer, number: self.count });
+        self.roster.insert(task.id(), Entry { liveness, peer, number: self.count });
     }
 
     /// Waits until one has ended; for ever where there is none.
@@ -94,7 +94,7 @@ impl Open {
             Some(Err(error)) => error.id(),
             None => return std::future::pending().await,
         };
-        if let Some(Known { peer, .. }) = self.roster.remove(id)
+        if let Some(Entry { peer, .. }) = self.roster.remove(id)
             && let Some(count) = self.peers.get_mut(&peer)
         {
             *count -= 1;
@@ -122,7 +122,7 @@ impl Open {
 
     fn refuse(&self, stream: TcpStream) {
         self.tally.refused();
-        if let Allowed::Yes(before) = self.refusals.ask(1) {
+        if let Permit::Granted(before) = self.refusals.acquire(1) {
             let HttpLimits { connections, connections_per_peer, .. } = self.limits;
             warn!(
                 before,

@@ -12,8 +12,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep};
 
+use super::connection_activity::ConnectionActivity;
 use super::headless;
-use super::liveness::Liveness;
 
 /// How long a client is listened to that is still sending after its last answer.
 const LINGER: Duration = Duration::from_secs(2);
@@ -24,19 +24,19 @@ const LINGER: Duration = Duration::from_secs(2);
 const TURN: usize = 1 << 10;
 
 /// A stream whose client is not silent as long as it reads.
-pub(super) struct Watched {
+pub(super) struct TrackedStream {
     stream: TcpStream,
     /// The bytes that were read in this turn.
     read: usize,
-    liveness: Arc<Liveness>,
+    liveness: Arc<ConnectionActivity>,
     lingering: Option<Pin<Box<Sleep>>>,
     /// What is sent in place of what the library wants to, as far as it is not
     /// sent yet.
     instead: Option<Bytes>,
 }
 
-impl Watched {
-    pub(super) fn new(stream: TcpStream, liveness: Arc<Liveness>) -> Self {
+impl TrackedStream {
+    pub(super) fn new(stream: TcpStream, liveness: Arc<ConnectionActivity>) -> Self {
         Self { stream, read: 0, liveness, lingering: None, instead: None }
     }
 
@@ -62,7 +62,7 @@ impl Watched {
     /// to say: says that. The client may still be sending what it is told of.
     fn replace(&mut self, bytes: &[u8]) {
         if self.instead.is_none()
-            && self.liveness.owes_nothing()
+            && self.liveness.no_response_pending()
             && let Some(instead) = headless::instead(bytes)
         {
             self.instead = Some(instead.into());
@@ -102,7 +102,7 @@ impl Watched {
     }
 }
 
-impl AsyncRead for Watched {
+impl AsyncRead for TrackedStream {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -127,7 +127,7 @@ impl AsyncRead for Watched {
     }
 }
 
-impl AsyncWrite for Watched {
+impl AsyncWrite for TrackedStream {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -180,8 +180,8 @@ impl AsyncWrite for Watched {
 
 #[cfg(test)]
 mod tests {
-    use super::super::liveness::{Clock, Liveness};
-    use super::{TURN, Watched};
+    use super::super::connection_activity::{Clock, ConnectionActivity};
+    use super::{TURN, TrackedStream};
     use futures_util::task::{ArcWake, waker};
     use std::pin::Pin;
     use std::sync::Arc;
@@ -208,7 +208,8 @@ mod tests {
         let mut all = [0; 3 * TURN];
         while stream.peek(&mut all).await.unwrap() < all.len() {}
 
-        let mut watched = Watched::new(stream, Arc::new(Liveness::new(Clock::default())));
+        let mut watched =
+            TrackedStream::new(stream, Arc::new(ConnectionActivity::new(Clock::default())));
         let woken = Arc::new(Woken::default());
         let waker = waker(woken.clone());
         let mut context = Context::from_waker(&waker);

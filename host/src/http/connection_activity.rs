@@ -19,7 +19,7 @@ pub(super) struct Clock(Arc<AtomicU32>);
 
 /// What a connection is doing.
 #[derive(Debug)]
-pub(super) struct Liveness {
+pub(super) struct ConnectionActivity {
     clock: Clock,
     /// Since when nothing comes from its client; `BUSY` where nothing is waited
     /// for.
@@ -96,7 +96,7 @@ pub(super) enum Closing {
 }
 
 /// The body of a request, which its client has not sent yet.
-pub(super) struct AwaitedBody(Arc<Liveness>);
+pub(super) struct AwaitedBody(Arc<ConnectionActivity>);
 
 /// The memory of a request of HTTP/2, until its response is taken.
 #[derive(Debug)]
@@ -108,21 +108,21 @@ pub(super) struct RequestMemory {
 /// The share of a connection in that.
 #[derive(Debug)]
 struct Requested {
-    liveness: Arc<Liveness>,
+    liveness: Arc<ConnectionActivity>,
     bytes: usize,
 }
 
 /// A request of HTTP/2 that is being handled, with its memory; its client may
 /// take it back.
 pub(super) struct Handling {
-    liveness: Arc<Liveness>,
+    liveness: Arc<ConnectionActivity>,
     memory: Option<RequestMemory>,
 }
 
 /// A response that its client has not wholly taken, and the bytes of its body.
 #[derive(Debug)]
 pub(super) struct Sending {
-    liveness: Arc<Liveness>,
+    liveness: Arc<ConnectionActivity>,
     bytes: usize,
 }
 
@@ -136,7 +136,7 @@ impl Clock {
     }
 }
 
-impl Liveness {
+impl ConnectionActivity {
     pub(super) fn new(clock: Clock) -> Self {
         Self {
             silent_since: AtomicU32::new(clock.now()),
@@ -163,7 +163,7 @@ impl Liveness {
     }
 
     /// A request of HTTP/1 came.
-    pub(super) fn begins(&self) {
+    pub(super) fn on_request(&self) {
         self.silent_since.store(BUSY, Relaxed);
         self.asked.store(ONE, Relaxed);
         self.owes.store(true, Relaxed);
@@ -205,7 +205,7 @@ impl Liveness {
 
     /// Whether its client is sent nothing that it asked for: what is written
     /// then is of the library's own accord.
-    pub(super) fn owes_nothing(&self) -> bool {
+    pub(super) fn no_response_pending(&self) -> bool {
         self.asked.load(Relaxed) != SEVERAL && !self.owes.load(Relaxed)
     }
 
@@ -283,7 +283,11 @@ impl Liveness {
 
     /// A request of HTTP/2 came, one of several at once. It is being handled as
     /// long as what is returned lives.
-    pub(super) fn begins_one(self: &Arc<Self>, reservation: Reservation, bytes: usize) -> Handling {
+    pub(super) fn on_http2_request(
+        self: &Arc<Self>,
+        reservation: Reservation,
+        bytes: usize,
+    ) -> Handling {
         self.handled.fetch_add(1, Relaxed);
         self.asked.store(SEVERAL, Relaxed);
         self.requested.fetch_add(bytes, Relaxed);
@@ -428,7 +432,7 @@ impl Handling {
         &mut self.memory
     }
 
-    pub(super) fn liveness(&self) -> &Arc<Liveness> {
+    pub(super) fn liveness(&self) -> &Arc<ConnectionActivity> {
         &self.liveness
     }
 }
@@ -449,7 +453,7 @@ impl Drop for Handling {
 impl AwaitedBody {
     /// So many bytes of it came.
     pub(super) fn goes_on(&self, bytes: usize) {
-        let Liveness { clock, body_since, body_bytes, .. } = &*self.0;
+        let ConnectionActivity { clock, body_since, body_bytes, .. } = &*self.0;
         let needed = BODY_PROGRESS.max(self.0.reserved() / PROGRESS_SHARE);
         // Of HTTP/2, several can add to it at a time: one of them makes the progress.
         if body_bytes.fetch_add(bytes, Relaxed).saturating_add(bytes) >= needed {
@@ -470,7 +474,7 @@ impl Drop for AwaitedBody {
 impl Sending {
     /// Counts a response with a body of this many bytes as not taken, as long as
     /// what is returned lives.
-    pub(super) fn new(liveness: &Arc<Liveness>, bytes: usize) -> Self {
+    pub(super) fn new(liveness: &Arc<ConnectionActivity>, bytes: usize) -> Self {
         // One more response is no sign that the client takes those before it.
         if liveness.sending.fetch_add(1, Relaxed) == 0 {
             liveness.untaken_since.store(liveness.clock.now(), Relaxed);
@@ -484,7 +488,8 @@ impl Sending {
 
     /// The client took this many bytes of it.
     pub(super) fn goes_on(&self, bytes: usize) {
-        let Liveness { clock, untaken_since, held, taken, progress_at, .. } = &*self.liveness;
+        let ConnectionActivity { clock, untaken_since, held, taken, progress_at, .. } =
+            &*self.liveness;
         untaken_since.store(clock.now(), Relaxed);
         let sum = taken.fetch_add(bytes, Relaxed).saturating_add(bytes);
         if sum.saturating_mul(PROGRESS_SHARE) >= held.load(Relaxed) {

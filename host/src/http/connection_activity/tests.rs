@@ -1,12 +1,14 @@
-use super::{BODY_PROGRESS, Clock, Closing, Handling, Liveness, PROGRESS_SHARE, STALLED, Sending};
+use super::{
+    BODY_PROGRESS, Clock, Closing, ConnectionActivity, Handling, PROGRESS_SHARE, STALLED, Sending,
+};
 use crate::http::send_budget::SendBudget;
 use futures_util::task::noop_waker_ref;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-fn begin(liveness: &Arc<Liveness>) -> Handling {
+fn begin(liveness: &Arc<ConnectionActivity>) -> Handling {
     let budget = Arc::new(SendBudget::default());
-    liveness.begins_one(budget.reserve(0, 0).unwrap(), 0)
+    liveness.on_http2_request(budget.reserve(0, 0).unwrap(), 0)
 }
 
 /// Ends the handling of a request with a response of this many bytes.
@@ -16,16 +18,16 @@ fn send(handling: Handling, bytes: usize) -> Sending {
     sending
 }
 
-fn told(liveness: &Liveness) -> Poll<Closing> {
+fn told(liveness: &ConnectionActivity) -> Poll<Closing> {
     liveness.poll_closing(&Context::from_waker(noop_waker_ref()), &mut None)
 }
 
 /// What a connection is told that was silent for some seconds.
 fn told_after(is_asked: bool, seconds: u32) -> Poll<Closing> {
     let clock = Clock::default();
-    let liveness = Liveness::new(clock.clone());
+    let liveness = ConnectionActivity::new(clock.clone());
     if is_asked {
-        liveness.begins();
+        liveness.on_request();
         (0..1_000).for_each(|_| clock.tick());
         liveness.close_after(10, 30);
         liveness.waits();
@@ -52,8 +54,8 @@ fn a_client_that_is_silent_is_closed_in_order_and_one_that_takes_nothing_at_once
 #[test]
 fn a_client_that_takes_some_of_its_answer_has_its_time_anew() {
     let clock = Clock::default();
-    let liveness = Arc::new(Liveness::new(clock.clone()));
-    liveness.begins();
+    let liveness = Arc::new(ConnectionActivity::new(clock.clone()));
+    liveness.on_request();
     let sending = Sending::new(&liveness, 1);
     for _ in 0..50 {
         (0..8).for_each(|_| clock.tick());
@@ -66,8 +68,8 @@ fn a_client_that_takes_some_of_its_answer_has_its_time_anew() {
 #[test]
 fn a_client_that_takes_nothing_is_stalled_and_can_make_room() {
     let clock = Clock::default();
-    let liveness = Arc::new(Liveness::new(clock.clone()));
-    liveness.begins();
+    let liveness = Arc::new(ConnectionActivity::new(clock.clone()));
+    liveness.on_request();
     liveness.waits();
     assert_eq!((liveness.held(), liveness.idleness()), (0, Some((false, 0))));
     let sending = Sending::new(&liveness, 7);
@@ -88,10 +90,11 @@ fn a_client_that_takes_nothing_is_stalled_and_can_make_room() {
 #[test]
 fn who_sends_little_of_many_bodies_is_stalled() {
     let clock = Clock::default();
-    let liveness = Arc::new(Liveness::new(clock.clone()));
+    let liveness = Arc::new(ConnectionActivity::new(clock.clone()));
     let budget = Arc::new(SendBudget::default());
-    let handled = [(); 99]
-        .map(|()| liveness.begins_one(budget.reserve(70 << 10, usize::MAX).unwrap(), 70 << 10));
+    let handled = [(); 99].map(|()| {
+        liveness.on_http2_request(budget.reserve(70 << 10, usize::MAX).unwrap(), 70 << 10)
+    });
     let bodies = [(); 99].map(|()| liveness.waits_for_body());
     let _answered = begin(&liveness);
     for _ in 0..=STALLED {
@@ -109,7 +112,7 @@ fn who_sends_little_of_many_bodies_is_stalled() {
 #[test]
 fn who_takes_little_of_what_is_held_is_stalled() {
     let clock = Clock::default();
-    let liveness = Arc::new(Liveness::new(clock.clone()));
+    let liveness = Arc::new(ConnectionActivity::new(clock.clone()));
     let _untaken = send(begin(&liveness), 99 * PROGRESS_SHARE);
     for _ in 0..=STALLED {
         clock.tick();
@@ -128,8 +131,8 @@ fn who_takes_little_of_what_is_held_is_stalled() {
 #[test]
 fn heads_that_are_not_taken_stall_a_connection_too() {
     let clock = Clock::default();
-    let liveness = Arc::new(Liveness::new(clock.clone()));
-    liveness.begins();
+    let liveness = Arc::new(ConnectionActivity::new(clock.clone()));
+    liveness.on_request();
     liveness.waits();
     liveness.is_full();
     assert_eq!(liveness.idleness(), None);
@@ -144,7 +147,7 @@ fn heads_that_are_not_taken_stall_a_connection_too() {
 #[test]
 fn requests_are_no_sign_that_a_client_takes_its_answers() {
     let clock = Clock::default();
-    let liveness = Arc::new(Liveness::new(clock.clone()));
+    let liveness = Arc::new(ConnectionActivity::new(clock.clone()));
     let _first = send(begin(&liveness), 1);
     let _handled = begin(&liveness);
     for _ in 0..=30 {
@@ -159,8 +162,8 @@ fn requests_are_no_sign_that_a_client_takes_its_answers() {
 #[test]
 fn who_keeps_all_bodies_back_is_idle() {
     let clock = Clock::default();
-    let one = Arc::new(Liveness::new(clock.clone()));
-    one.begins();
+    let one = Arc::new(ConnectionActivity::new(clock.clone()));
+    one.on_request();
     assert_eq!(one.idleness(), None);
     clock.tick();
     let body = one.waits_for_body();
@@ -178,7 +181,7 @@ fn who_keeps_all_bodies_back_is_idle() {
     drop(body);
     assert_eq!(one.idleness(), None);
 
-    let several = Arc::new(Liveness::new(clock.clone()));
+    let several = Arc::new(ConnectionActivity::new(clock.clone()));
     let (_first, second) = (begin(&several), begin(&several));
     let _awaited = several.waits_for_body();
     assert_eq!(several.idleness(), None);
@@ -191,12 +194,12 @@ fn who_keeps_all_bodies_back_is_idle() {
 #[test]
 fn several_requests_at_once_are_closed_when_none_goes_on() {
     let clock = Clock::default();
-    let wait = |liveness: &Liveness, seconds| {
+    let wait = |liveness: &ConnectionActivity, seconds| {
         (0..=seconds).for_each(|_| clock.tick());
         liveness.close_after(10, 30);
         told(liveness)
     };
-    let liveness = Arc::new(Liveness::new(clock.clone()));
+    let liveness = Arc::new(ConnectionActivity::new(clock.clone()));
     let (first, second) = (begin(&liveness), begin(&liveness));
     let taken_back = begin(&liveness);
     // As long as they are handled.
@@ -217,7 +220,7 @@ fn several_requests_at_once_are_closed_when_none_goes_on() {
     assert_eq!(liveness.idleness(), Some((false, 0)));
     assert_eq!(wait(&liveness, 10), Poll::Ready(Closing::InOrder));
 
-    let liveness = Arc::new(Liveness::new(clock.clone()));
+    let liveness = Arc::new(ConnectionActivity::new(clock.clone()));
     let _untaken = send(begin(&liveness), 1);
     assert_eq!(wait(&liveness, 30), Poll::Ready(Closing::AtOnce));
 }
