@@ -11,6 +11,7 @@ mod idle_memory;
 mod log;
 mod module;
 mod modules;
+mod mount_spec;
 mod new;
 mod reload;
 mod reloadable;
@@ -19,7 +20,6 @@ mod signals;
 mod sources;
 mod status;
 mod swap;
-mod wanted;
 mod watched_module;
 
 use std::env;
@@ -42,7 +42,7 @@ use serve::{ServeArgs, ServeError};
 use status::{RollbackArgs, StatusArgs};
 use swap::SwapArgs;
 
-use crate::text::one_line;
+use crate::text::escape_control;
 use crate::threads;
 
 /// The threads besides the workers of a runtime: log, blocking work, engine, files,
@@ -113,7 +113,7 @@ pub fn run() -> ExitCode {
         Some(Command::Serve(args)) => serve::run(args),
         Some(Command::Swap(args)) => swap::run(args),
         Some(Command::Status(args)) => status::run(args),
-        Some(Command::Rollback(args)) => status::roll_back(args),
+        Some(Command::Rollback(args)) => status::rollback(args),
         Some(Command::Reload(args)) => reload::run(args),
         Some(Command::Config(command)) => config::run(command),
         Some(Command::Check(args)) => check::run(args),
@@ -146,7 +146,7 @@ impl Cli {
 fn cannot(failure: &Failure) -> ExitCode {
     // One line, whatever is in a file's name or keys; and where nobody
     // reads stderr, the status has to do.
-    let message = one_line(&failure.to_string());
+    let message = escape_control(&failure.to_string());
     drop(writeln!(io::stderr(), "relayer-rest: {message}"));
     let of_serve = failure.downcast_ref::<ServeError>();
     ExitCode::from(of_serve.map_or(2, ServeError::status))
@@ -165,7 +165,7 @@ fn block_on<T>(future: impl Future<Output = T>) -> Result<T, Failure> {
 
 /// Prints lines, whose control characters are escaped.
 fn print(lines: &[impl AsRef<str>]) -> io::Result<()> {
-    let lines: Vec<_> = lines.iter().map(|line| one_line(line.as_ref())).collect();
+    let lines: Vec<_> = lines.iter().map(|line| escape_control(line.as_ref())).collect();
     print_text(&lines.join("\n"))
 }
 

@@ -132,7 +132,7 @@ pub enum Problem {
 impl Config {
     /// Reads a file. Paths in it become relative to the present folder.
     pub fn read(file: &Path) -> Result<Self, ConfigError> {
-        Self::of_content(file, files::read_any(file, files::MOST_TEXT))
+        Self::of_content(file, files::read_any(file, files::MAX_TEXT))
     }
 
     /// The same of what was read of the file.
@@ -177,7 +177,7 @@ impl Config {
     fn check_included(&self, text: &str) -> Result<(), Problem> {
         let mut extensions = self.extension.iter().enumerate();
         let Some((place, extension)) = extensions
-            .find(|(_, extension)| extension.module.is_none() && extension.comes_along().is_none())
+            .find(|(_, extension)| extension.module.is_none() && extension.bundled().is_none())
         else {
             return Ok(());
         };

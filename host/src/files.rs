@@ -9,7 +9,7 @@ use rustix::fs::OFlags;
 
 /// Settings and relayers' configuration files are no larger, in bytes. A chain
 /// takes less than 2 KiB there; reading TOML takes many times a file's size.
-pub(crate) const MOST_TEXT: u64 = 4 << 20;
+pub(crate) const MAX_TEXT: u64 = 4 << 20;
 
 /// The content of a file that is no larger than this, in bytes. What is no
 /// file, such as a device or a pipe, may have no end, and is not read.

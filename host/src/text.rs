@@ -1,20 +1,20 @@
 //! Texts that somebody else has made, on their way to people.
 
 /// The most of such a text that is shown, in characters.
-const LONGEST: usize = 400;
+const MAX_LINE: usize = 400;
 
 /// The most of a request's method and path that each line of the log has, in
 /// bytes.
-const LONGEST_SHOWN: usize = 200;
+const MAX_QUOTED: usize = 200;
 
 /// The text with all escaped that does not print: one line, in the order in
 /// which it is written.
-pub(crate) fn one_line(text: &str) -> String {
-    one_line_within(text, usize::MAX).0
+pub(crate) fn escape_control(text: &str) -> String {
+    escape_control_within(text, usize::MAX).0
 }
 
 /// The same, as much of it as fits into so many bytes, and whether that is all.
-pub(crate) fn one_line_within(text: &str, most: usize) -> (String, bool) {
+pub(crate) fn escape_control_within(text: &str, most: usize) -> (String, bool) {
     let mut line = String::with_capacity(text.len().min(most));
     for character in text.chars() {
         let before = line.len();
@@ -33,21 +33,21 @@ pub(crate) fn one_line_within(text: &str, most: usize) -> (String, bool) {
 /// Returns a text from outside as logs and messages have it: truncated, and
 /// with everything escaped that does not print.
 pub(crate) fn for_log(text: &str) -> String {
-    one_line(&cut(text))
+    escape_control(&truncate(text))
 }
 
 /// What is shown of a request's method or path.
-pub(crate) fn shown(text: &str) -> &str {
-    &text[..text.floor_char_boundary(LONGEST_SHOWN)]
+pub(crate) fn quote_for_log(text: &str) -> &str {
+    &text[..text.floor_char_boundary(MAX_QUOTED)]
 }
 
 /// The text, cut where it is long.
-pub(crate) fn cut(text: &str) -> String {
-    cut_at(text, LONGEST)
+pub(crate) fn truncate(text: &str) -> String {
+    truncate_at(text, MAX_LINE)
 }
 
 /// The text, cut where it has more characters.
-pub(crate) fn cut_at(text: &str, most: usize) -> String {
+pub(crate) fn truncate_at(text: &str, most: usize) -> String {
     match text.char_indices().nth(most) {
         Some((end, _)) => format!("{}… ({} bytes)", &text[..end], text.len()),
         None => text.to_owned(),
@@ -56,11 +56,14 @@ pub(crate) fn cut_at(text: &str, most: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{LONGEST, LONGEST_SHOWN, cut, cut_at, for_log, one_line, one_line_within, shown};
+    use super::{
+        MAX_LINE, MAX_QUOTED, escape_control, escape_control_within, for_log, quote_for_log,
+        truncate, truncate_at,
+    };
 
     #[test]
     fn a_line_stays_one() {
-        assert_eq!(one_line("a\r\n\u{1b}[1m\u{202e}\"é\""), r#"a\r\n\u{1b}[1m\u{202e}"é""#);
+        assert_eq!(escape_control("a\r\n\u{1b}[1m\u{202e}\"é\""), r#"a\r\n\u{1b}[1m\u{202e}"é""#);
     }
 
     #[test]
@@ -68,29 +71,29 @@ mod tests {
         let text = "a\n\u{202e}b\u{2028}\u{2029}\u{2066}\u{0}\u{7f}";
         let escaped = r"a\n\u{202e}b\u{2028}\u{2029}\u{2066}\0\u{7f}";
         assert_eq!(for_log(text), escaped);
-        assert!(for_log(&"\u{202e}".repeat(1 << 20)).len() < 10 * LONGEST);
+        assert!(for_log(&"\u{202e}".repeat(1 << 20)).len() < 10 * MAX_LINE);
     }
 
     #[test]
     fn a_line_has_room_for_what_is_written_of_it() {
-        let within = |most| one_line_within("a\u{1b}é", most);
+        let within = |most| escape_control_within("a\u{1b}é", most);
         assert_eq!(within(9), (r"a\u{1b}é".to_owned(), true));
         assert_eq!(within(8), (r"a\u{1b}".to_owned(), false));
         assert_eq!(within(6), ("a".to_owned(), false));
         assert_eq!(within(0), (String::new(), false));
-        assert_eq!(one_line_within("", 0), (String::new(), true));
+        assert_eq!(escape_control_within("", 0), (String::new(), true));
     }
 
     #[test]
     fn what_is_shown_of_a_request_is_short() {
-        assert_eq!(shown("/version"), "/version");
-        assert_eq!(shown(&"é".repeat(500)), "é".repeat(LONGEST_SHOWN / 2));
+        assert_eq!(quote_for_log("/version"), "/version");
+        assert_eq!(quote_for_log(&"é".repeat(500)), "é".repeat(MAX_QUOTED / 2));
     }
 
     #[test]
     fn what_is_long_is_cut() {
-        assert_eq!(cut_at("äöü", 3), "äöü");
-        assert_eq!(cut_at("äöü", 2), "äö… (6 bytes)");
-        assert_eq!(cut(&"a".repeat(LONGEST)), "a".repeat(LONGEST));
+        assert_eq!(truncate_at("äöü", 3), "äöü");
+        assert_eq!(truncate_at("äöü", 2), "äö… (6 bytes)");
+        assert_eq!(truncate(&"a".repeat(MAX_LINE)), "a".repeat(MAX_LINE));
     }
 }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer};
 use serde_path_to_error::{Path, Segment};
 use toml::de::{DeTable, DeValue};
 
-use crate::text::{cut_at, one_line as escaped};
+use crate::text::{escape_control as escaped, truncate_at};
 
 /// A place in a text. Both numbers start at 1; columns count characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,10 +22,10 @@ pub struct Position {
 
 /// The most of a fault's message that is kept, in characters: it repeats what
 /// the text says.
-const LONGEST_MESSAGE: usize = 1000;
+const MAX_MESSAGE: usize = 1000;
 
 /// The most of a key that is written in a path, in characters.
-const LONGEST_KEY: usize = 100;
+const MAX_KEY: usize = 100;
 
 /// What is wrong with a text, and where.
 #[derive(Debug)]
@@ -54,7 +54,7 @@ pub(crate) fn parse<T: DeserializeOwned>(text: &str) -> Result<T, Fault> {
             _ => error.span().map(|span| Position::of(text, span.start)),
         },
         path,
-        message: escaped(&cut_at(&one_line(error.message()), LONGEST_MESSAGE)),
+        message: escaped(&truncate_at(&escape_control(error.message()), MAX_MESSAGE)),
     };
     let source = toml::Deserializer::parse(text).map_err(|error| located(&error, Vec::new()))?;
     serde_path_to_error::deserialize(source)
@@ -139,10 +139,10 @@ pub(crate) fn dotted(path: &[Step]) -> String {
                     text.push('.');
                 }
                 let is_bare = |byte: u8| byte.is_ascii_alphanumeric() || b"_-".contains(&byte);
-                if (1..=LONGEST_KEY).contains(&key.len()) && key.bytes().all(is_bare) {
+                if (1..=MAX_KEY).contains(&key.len()) && key.bytes().all(is_bare) {
                     text.push_str(key);
                 } else {
-                    let key = cut_at(key, LONGEST_KEY);
+                    let key = truncate_at(key, MAX_KEY);
                     let escaped = key.escape_debug();
                     text.extend(['"'].into_iter().chain(escaped).chain(['"']));
                 }
@@ -173,7 +173,7 @@ fn steps(path: &Path) -> Vec<Step> {
 /// A message in one line, without the texts that it repeats where they have an
 /// `@` in them: one may be a URL with a password, where something else was
 /// expected.
-pub(crate) fn one_line(message: &str) -> String {
+pub(crate) fn escape_control(message: &str) -> String {
     let message = message.lines().map(str::trim).collect::<Vec<_>>().join("; ");
     let message: String = message.chars().filter(|character| !character.is_control()).collect();
     let Some(at) = message.find('@') else { return message };

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Subcommand;
 
-use super::wanted::Wanted;
+use super::mount_spec::MountSpec;
 use super::{Failure, Ran, block_on, modules, print, print_text};
 use crate::config::{Config, DEFAULT};
 use crate::module::Module;
@@ -35,7 +35,7 @@ fn check(config: &Config) -> Result<Ran, Failure> {
     let mut lines = Vec::new();
     // A server has all of them at once.
     let mut loaded = Vec::new();
-    for wanted in Wanted::all(config, None, None) {
+    for wanted in MountSpec::all(config, None, None) {
         let found = load(&wanted);
         let (path, file) = (&wanted.path, wanted.name_of_file());
         lines.push(match found {
@@ -54,7 +54,7 @@ fn check(config: &Config) -> Result<Ran, Failure> {
     Ok(ran)
 }
 
-fn load(wanted: &Wanted) -> Result<Module, Failure> {
+fn load(wanted: &MountSpec) -> Result<Module, Failure> {
     let bytes = wanted.read()?;
     let engine = wanted.engine(None)?;
     let module = block_on(modules::load(&engine, wanted, &bytes))??;

@@ -9,9 +9,9 @@ use tokio::task::{block_in_place, spawn_blocking};
 use tokio::time::timeout;
 use tracing::{info, warn};
 
+use super::mount_spec::MountSpec;
 use super::reloadable::settled;
 use super::serve::ServeError;
-use super::wanted::Wanted;
 use super::watched_module::WatchedModule;
 use crate::HttpLimits;
 use crate::config::Config;
@@ -23,7 +23,7 @@ use crate::registry::{BackgroundWorker, Mount, Mounts, Registry};
 use crate::state::{StateReader, Watch, watch};
 
 /// What the command line says of modules.
-pub(super) struct Origin {
+pub(super) struct CliOverrides {
     pub(super) module: Option<PathBuf>,
     pub(super) dialect: Option<Dialect>,
     /// The settings.
@@ -36,7 +36,7 @@ pub(super) struct Origin {
 /// What serves, and what it is from.
 pub(super) struct Modules {
     pub(super) registry: Arc<Registry>,
-    origin: Origin,
+    origin: CliOverrides,
     http: HttpLimits,
     loaded: tokio::sync::Mutex<Vec<Loaded>>,
     /// Where what is read again is loaded: one thread, for the sake of memory.
@@ -46,7 +46,7 @@ pub(super) struct Modules {
 /// A mount, and what it is from.
 #[derive(Clone)]
 struct Loaded {
-    wanted: Wanted,
+    wanted: MountSpec,
     /// Of the file when it was read.
     digest: Digest,
     mount: Arc<Mount>,
@@ -61,9 +61,9 @@ struct Watched {
 
 impl Modules {
     /// Loads all that is to be mounted.
-    pub(super) async fn load(origin: Origin, config: &Config) -> Result<Self, ServeError> {
+    pub(super) async fn load(origin: CliOverrides, config: &Config) -> Result<Self, ServeError> {
         let mut loaded = Vec::new();
-        for wanted in Wanted::all(config, origin.module.as_deref(), origin.dialect) {
+        for wanted in MountSpec::all(config, origin.module.as_deref(), origin.dialect) {
             let bytes = wanted.read()?;
             let engine = wanted.engine(origin.code_cache.clone())?;
             let module = load(&engine, &wanted, &bytes).await?;
@@ -105,7 +105,7 @@ impl Modules {
         let config = match self.origin.config.clone() {
             None => Config::default(),
             Some(file) => {
-                spawn_blocking(move || Config::of_content(&file, settled(&file, files::MOST_TEXT)))
+                spawn_blocking(move || Config::of_content(&file, settled(&file, files::MAX_TEXT)))
                     .await
                     .map_err(ServeError::Reading)??
             }
@@ -127,8 +127,8 @@ impl Modules {
             leaving.push((Arc::clone(mount), Arc::clone(&mount.active())));
             Ok::<_, ServeError>(())
         };
-        for wanted in Wanted::all(&config, self.origin.module.as_deref(), self.origin.dialect) {
-            let bytes = block_in_place(|| wanted.read_settled())?;
+        for wanted in MountSpec::all(&config, self.origin.module.as_deref(), self.origin.dialect) {
+            let bytes = block_in_place(|| wanted.read_when_stable())?;
             let digest = Digest::of(&bytes);
             let before = loaded.iter().find(|before| before.wanted.path == wanted.path);
             let path = wanted.path.to_string();
@@ -141,7 +141,7 @@ impl Modules {
             if let Some(before) = before {
                 leaves(&before.mount)?;
                 if let Some(reason) = before.mount.reason_against(digest) {
-                    return Err(wanted.barred(&reason));
+                    return Err(wanted.quarantined(&reason));
                 }
                 report.replaced.push(path);
             } else {
@@ -178,7 +178,7 @@ impl Modules {
     /// is wanted in the same way.
     async fn mount(
         &self,
-        wanted: &Wanted,
+        wanted: &MountSpec,
         bytes: Cow<'static, [u8]>,
         same: Option<&Mount>,
     ) -> Result<Mount, ServeError> {
@@ -202,7 +202,7 @@ impl Modules {
     /// wanted.
     fn watched(
         &self,
-        wanted: &Wanted,
+        wanted: &MountSpec,
         mount: &Arc<Mount>,
         state: &StateReader,
     ) -> Result<Option<Arc<Watched>>, ServeError> {
@@ -219,7 +219,7 @@ impl Modules {
 
 impl Loaded {
     /// Whether what is wanted is what is there, or was and was swapped since.
-    fn is(&self, wanted: &Wanted, digest: Digest) -> bool {
+    fn is(&self, wanted: &MountSpec, digest: Digest) -> bool {
         let seen = self.watched.as_ref().map(|watched| watched.module.seen());
         let mut known = [self.digest, self.mount.module().digest()].into_iter().chain(seen);
         self.wanted == *wanted && known.any(|known| known == digest)
@@ -240,12 +240,12 @@ fn mounts(loaded: &[Loaded]) -> Result<Mounts, ServeError> {
 /// A mount whose module answers what it should.
 async fn looked_at(
     mount: Mount,
-    wanted: &Wanted,
+    wanted: &MountSpec,
     state: &StateReader,
 ) -> Result<Arc<Mount>, ServeError> {
     let mount = Arc::new(mount);
     let found = timeout(wanted.swap.time, mount.examine(state)).await;
-    found.map_err(|_| wanted.too_slow())?.map_err(|reason| wanted.unfit(reason))?;
+    found.map_err(|_| wanted.too_slow())?.map_err(|reason| wanted.rejected(reason))?;
     Ok(mount)
 }
 
@@ -253,7 +253,7 @@ async fn looked_at(
 /// comes along needs none.
 pub(super) async fn load(
     engine: &Engine,
-    wanted: &Wanted,
+    wanted: &MountSpec,
     bytes: &[u8],
 ) -> Result<Result<Module, LoadError>, ServeError> {
     let name = wanted.name_of_file();

@@ -14,7 +14,7 @@ use tracing::{error, info};
 use super::address::Address;
 use super::code_cache::CodeCacheArgs;
 use super::control::{self, ControlArgs};
-use super::modules::{Modules, Origin};
+use super::modules::{CliOverrides, Modules};
 use super::sources::{SourceArgs, Sources};
 use super::{Failure, Ran, descriptors, idle_memory, signals};
 use crate::Server;
@@ -160,7 +160,7 @@ async fn serve(args: &ServeArgs) -> Result<(), ServeError> {
         return Err(ServeError::UpstreamIsHere { address: address.to_string() });
     }
     let socket = if args.no_control { None } else { args.control.bind()? };
-    let origin = Origin {
+    let origin = CliOverrides {
         module: args.module.clone(),
         dialect: args.dialect,
         config: args.config.clone(),

@@ -7,7 +7,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::{error, info};
 
 use crate::control::Reload;
-use crate::text::one_line;
+use crate::text::escape_control;
 
 /// Completes when the process is told to end. Signals are caught from this
 /// call on, not only once it is awaited.
@@ -41,7 +41,7 @@ impl Hangup {
                 info!("SIGHUP: reading files again");
                 // A panic is in the log; the next signal is another try.
                 if let Ok(Err(error)) = tokio::spawn(reload()).await {
-                    error!("{}; what was read before stays", one_line(&error));
+                    error!("{}; what was read before stays", escape_control(&error));
                 }
             }
         });

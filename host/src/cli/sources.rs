@@ -10,7 +10,7 @@ use tracing::{info, warn};
 
 use super::reloadable::Reloadable;
 use super::serve::ServeError;
-use crate::files::MOST_TEXT;
+use crate::files::MAX_TEXT;
 use crate::state::hermes_config::{HermesConfig, Rest};
 use crate::state::{
     ChainKind, MAX_STATE_FILE, NotReady, StatePublisher, Upstream, UpstreamLimits, Watch, sample,
@@ -138,7 +138,7 @@ impl Sources {
         };
         self.reload_on_change(Reloadable::open(
             file,
-            MOST_TEXT,
+            MAX_TEXT,
             publisher,
             HermesConfig::of_file,
             apply,

@@ -43,9 +43,9 @@ pub(super) fn run(args: &StatusArgs) -> Result<Ran, Failure> {
     Ok(Ran::Done)
 }
 
-pub(super) fn roll_back(args: &RollbackArgs) -> Result<Ran, Failure> {
+pub(super) fn rollback(args: &RollbackArgs) -> Result<Ran, Failure> {
     let client = ControlClient::new(&args.control.path());
-    let done = block_on(client.roll_back(&args.mount))??;
+    let done = block_on(client.rollback(&args.mount))??;
     if args.json {
         print_json(&done)?;
     } else {

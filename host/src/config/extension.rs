@@ -86,7 +86,7 @@ impl ExtensionConfig {
     /// What it may import.
     #[must_use]
     pub fn granted(&self) -> Grants {
-        self.grants.clone().unwrap_or_else(|| match self.comes_along() {
+        self.grants.clone().unwrap_or_else(|| match self.bundled() {
             Some(included) => included.granted(),
             None => Grants::none(),
         })
@@ -94,7 +94,7 @@ impl ExtensionConfig {
 
     /// The extension of its name that comes along, where it names no file.
     #[must_use]
-    pub fn comes_along(&self) -> Option<BundledExtension> {
+    pub fn bundled(&self) -> Option<BundledExtension> {
         if self.module.is_some() { None } else { BundledExtension::of(self.name.as_str()) }
     }
 

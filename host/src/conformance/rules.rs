@@ -13,7 +13,7 @@ use super::dialect::Dialect::{self, Any, V0_7, V1_13};
 use super::probe::{Probe, Question, UNKNOWN_CHAIN};
 use super::state_json;
 use crate::state::{ChainConfig, ChainId};
-use crate::text::cut;
+use crate::text::truncate;
 
 /// The name of the rule that every request is answered.
 pub(super) const ANSWERS: &str = "answers";
@@ -222,7 +222,7 @@ fn answers(_: Dialect, probe: &Probe) -> Checked {
     for asked in &probe.asked {
         if let Err(error) = &asked.outcome {
             let (method, target) = (asked.question.method(), asked.question.target(&probe.state));
-            return Err(format!("{method} {target}: {}", cut(error)));
+            return Err(format!("{method} {target}: {}", truncate(error)));
         }
     }
     Ok(())
@@ -274,14 +274,14 @@ fn version_entries(dialect: Dialect, probe: &Probe) -> Checked {
     let Ok(versions) = versions(dialect, probe) else { return Ok(()) };
     let mut names = HashSet::new();
     if let Some((name, _)) = versions.iter().find(|(name, _)| !names.insert(name)) {
-        return Err(format!("/version: {} is there twice", cut(name)));
+        return Err(format!("/version: {} is there twice", truncate(name)));
     }
     let version = |name: &str| versions.iter().find(|(known, _)| known == name);
     for component in probe.state.snapshot.components().value() {
         match version(&component.name) {
             Some((_, version)) if *version == component.version => {}
             Some((name, version)) => {
-                let (version, expected) = (cut(version), &component.version);
+                let (version, expected) = (truncate(version), &component.version);
                 return Err(format!("/version: {name} is {version:?} in place of {expected:?}"));
             }
             None => return Err(format!("/version: there is no entry {}", component.name)),
@@ -313,7 +313,7 @@ fn versions(dialect: Dialect, probe: &Probe) -> Result<Vec<(String, String)>, St
             let text = |key: &str| entry.get(key).and_then(Value::as_str).map(str::to_owned);
             let texts = text("name").zip(text("version"));
             versions.push(texts.filter(|_| has_keys(&entry, &["name", "version"])).ok_or_else(
-                || fault(&format!("{} is not a name and a version", cut(&entry.to_string()))),
+                || fault(&format!("{} is not a name and a version", truncate(&entry.to_string()))),
             )?);
         }
     }
@@ -347,7 +347,7 @@ fn chain_found(_: Dialect, probe: &Probe) -> Checked {
     for (question, response) in probe.answers(is_chain) {
         let fault = match success(response).and_then(result) {
             Ok(Value::Object(_)) => continue,
-            Ok(other) => format!("the result is {}, not an object", cut(&other.to_string())),
+            Ok(other) => format!("the result is {}, not an object", truncate(&other.to_string())),
             Err(message) => message,
         };
         return Err(format!("{}: {fault}", question.target(&probe.state)));
@@ -360,7 +360,10 @@ fn chain_fields(dialect: Dialect, probe: &Probe) -> Checked {
         let fields = chain_json::fields(dialect, chain);
         if let Some(name) = found.keys().find(|name| !fields.iter().any(|(known, _)| known == name))
         {
-            return Err(format!("there is a field {} that the dialect does not have", cut(name)));
+            return Err(format!(
+                "there is a field {} that the dialect does not have",
+                truncate(name)
+            ));
         }
         if let Some((name, _)) = fields.iter().find(|(name, _)| !found.contains_key(*name)) {
             return Err(format!("there is no {name}"));
@@ -379,7 +382,8 @@ fn chain_values(dialect: Dialect, probe: &Probe) -> Checked {
             if let Some(found) = found.get(name)
                 && !is_written_as(found, &expected)
             {
-                let (found, expected) = (cut(&found.to_string()), cut(&expected.to_string()));
+                let (found, expected) =
+                    (truncate(&found.to_string()), truncate(&expected.to_string()));
                 return Err(format!("{name} is {found} in place of {expected}"));
             }
         }
@@ -417,11 +421,14 @@ fn chain_unknown(dialect: Dialect, probe: &Probe) -> Checked {
             Err(message) => return fault(message),
         };
         if dialect == V1_13 && name != "ChainConfigNotFound" {
-            return fault(format!("the result's name is {}", cut(&name)));
+            return fault(format!("the result's name is {}", truncate(&name)));
         }
         let expected = format!("could not find configuration for chain: {UNKNOWN_CHAIN}");
         if dialect == V1_13 && msg != expected {
-            return fault(format!("the result's msg is {:?} in place of {expected:?}", cut(&msg)));
+            return fault(format!(
+                "the result's msg is {:?} in place of {expected:?}",
+                truncate(&msg)
+            ));
         }
     }
     Ok(())
@@ -455,7 +462,7 @@ fn state_workers(dialect: Dialect, probe: &Probe) -> Checked {
     each_state(probe, |result| {
         let Some(Value::Object(found)) = result.get("workers") else { return Ok(()) };
         if let Some(kind) = found.keys().find(|kind| !expected.contains_key(*kind)) {
-            return Err(format!("there are no workers of the kind {}", cut(kind)));
+            return Err(format!("there are no workers of the kind {}", truncate(kind)));
         }
         for (kind, expected) in &expected {
             let found = found.get(kind).ok_or_else(|| format!("there is no {kind}"))?;
@@ -478,7 +485,7 @@ fn state_order(dialect: Dialect, probe: &Probe) -> Checked {
         if found.keys().ne(expected.keys()) {
             let (found, expected): (Vec<_>, Vec<_>) =
                 (found.keys().collect(), expected.keys().collect());
-            let found = cut(&format!("{found:?}"));
+            let found = truncate(&format!("{found:?}"));
             return Err(format!("the kinds of workers are {found} in place of {expected:?}"));
         }
         let ids = |workers: &Value| -> Vec<Option<u64>> {
@@ -513,7 +520,7 @@ fn same_workers(kind: &str, found: &Value, expected: &Value) -> Checked {
     }
     match found.iter().zip(&expected).find(|(found, expected)| !is_written_as(found, expected)) {
         Some((found, expected)) => {
-            let (found, expected) = (cut(&found.to_string()), cut(&expected.to_string()));
+            let (found, expected) = (truncate(&found.to_string()), truncate(&expected.to_string()));
             Err(format!("a worker of the kind {kind} is {found} in place of {expected}"))
         }
         None => Ok(()),
@@ -646,7 +653,7 @@ fn success(response: &Response<Bytes>) -> Result<Value, String> {
 fn result(body: Value) -> Result<Value, String> {
     let mut envelope = envelope(body)?;
     if envelope["status"] != "success" {
-        let status = cut(&envelope["status"].to_string());
+        let status = truncate(&envelope["status"].to_string());
         return Err(format!("the envelope's status is {status} in place of \"success\""));
     }
     Ok(envelope["result"].take())
@@ -658,7 +665,7 @@ fn error(response: &Response<Bytes>) -> Result<(String, String), String> {
         .map_err(|error| format!("the body is not JSON: {error}"))?;
     let envelope = envelope(body)?;
     if envelope["status"] != "error" {
-        let status = cut(&envelope["status"].to_string());
+        let status = truncate(&envelope["status"].to_string());
         return Err(format!("the envelope's status is {status} in place of \"error\""));
     }
     let result = &envelope["result"];
@@ -691,7 +698,7 @@ fn same_texts(what: &str, found: &Value, expected: &mut [&str]) -> Checked {
     if texts == expected {
         return Ok(());
     }
-    let (found, expected) = (cut(&format!("{texts:?}")), cut(&format!("{expected:?}")));
+    let (found, expected) = (truncate(&format!("{texts:?}")), truncate(&format!("{expected:?}")));
     Err(format!("{what} is {found} in place of {expected}"))
 }
 

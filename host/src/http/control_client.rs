@@ -130,7 +130,7 @@ impl ControlClient {
     }
 
     /// Has a mount go back to the module before.
-    pub async fn roll_back(&self, mount: &str) -> Result<RolledBack, ControlClientError> {
+    pub async fn rollback(&self, mount: &str) -> Result<RolledBack, ControlClientError> {
         let parameters = [("mount", Some(mount))];
         self.at_once(self.ask(Method::POST, "/rollback", &parameters, Bytes::new())).await
     }

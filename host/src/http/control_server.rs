@@ -122,7 +122,7 @@ impl Control {
         let answered = match (path.as_str(), &method) {
             ("/status", &Method::GET) => self.status(&request),
             ("/swap", &Method::POST) => self.swap(request).await,
-            ("/rollback", &Method::POST) => self.roll_back(&request),
+            ("/rollback", &Method::POST) => self.rollback(&request),
             ("/reload", &Method::POST) => self.reload(&request).await,
             ("/status", _) => return not_allowed(&method, &path, GET),
             ("/swap" | "/rollback" | "/reload", _) => return not_allowed(&method, &path, POST),
@@ -192,7 +192,7 @@ impl Control {
         }
     }
 
-    fn roll_back(&self, request: &Request<Incoming>) -> Result<ControlResponse, Rejection> {
+    fn rollback(&self, request: &Request<Incoming>) -> Result<ControlResponse, Rejection> {
         let [mount] = parameters(request, ["mount"])?;
         let mount = self.mount(mount)?;
         let (from, to) =

@@ -4,7 +4,7 @@ use tracing::{error, warn};
 
 use crate::log_rate::{LogRate, Permit};
 use crate::module::{CallError, Module};
-use crate::text::{cut, one_line};
+use crate::text::{escape_control, truncate};
 
 /// Says why a module did not answer, in one short line whatever names a module has
 /// in it.
@@ -21,7 +21,7 @@ pub(super) fn fault(rate: &LogRate, module: &Module, cause: &CallError) {
         Permit::Denied => return,
     }
     let label = module.label().to_str().unwrap_or_default();
-    let message = one_line(&cut(&cause.to_string()));
+    let message = escape_control(&truncate(&cause.to_string()));
     if cause.is_overload() {
         warn!(module = label, "{message}");
     } else {

@@ -19,7 +19,7 @@ use crate::module::GuestRequest;
 use crate::registry::{Mount, Registry, RespondError};
 use crate::response::{X_RELAYER_MODULE, X_REQUEST_ID};
 use crate::state::StateReader;
-use crate::text::shown;
+use crate::text::quote_for_log;
 
 /// What requests are answered with.
 pub(super) struct Service {
@@ -82,7 +82,7 @@ impl Service {
     async fn ask<B>(self: Arc<Self>, request: Request<B>, id: RequestId) -> HttpResponse {
         let request = request.map(drop);
         let path = request.uri().path();
-        let (method, start) = (shown(request.method().as_str()), shown(path));
+        let (method, start) = (quote_for_log(request.method().as_str()), quote_for_log(path));
         let span = info_span!("request", %id, method = %method, path = start);
         let mount = Arc::clone(self.registry.now().route(path));
         let asked = mount.respond(module_request(&mount, &request), &self.state);

@@ -8,7 +8,7 @@ use super::limits::bytes;
 use super::load::Module;
 use super::wire;
 use crate::log_rate::Permit;
-use crate::text::{one_line_within, shown};
+use crate::text::{escape_control_within, quote_for_log};
 
 /// What each line has besides its message and the request, about, in bytes: the
 /// time, the module, and the request's id.
@@ -26,9 +26,9 @@ impl GuestLog {
     pub(super) fn new(module: &Module, request: &GuestRequest) -> Self {
         // Each line has the start of the whole path, escaped.
         let prefix = if module.is_api() { 0 } else { module.mount().len() };
-        let path = shown(request.target.path()).chars();
+        let path = quote_for_log(request.target.path()).chars();
         let path: usize = path.map(|character| character.escape_debug().len()).sum();
-        let line = LINE + shown(request.method.as_str()).len() + prefix + path;
+        let line = LINE + quote_for_log(request.method.as_str()).len() + prefix + path;
         Self { left: bytes(module.limits().log), line, is_over: false }
     }
 
@@ -39,7 +39,8 @@ impl GuestLog {
         }
         let label = module.label().to_str().unwrap_or_default();
         // As it is written: escaped, and with what each line has besides.
-        let (written, is_whole) = one_line_within(message, self.left.saturating_sub(self.line));
+        let (written, is_whole) =
+            escape_control_within(message, self.left.saturating_sub(self.line));
         let cost = written.len() + self.line;
         match module.engine().log_rate.acquire(cost as u64) {
             Permit::Granted(0) => {}

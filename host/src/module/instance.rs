@@ -22,7 +22,7 @@ use super::response::{HeaderRules, InvalidResponse, response};
 use super::wasi::Wasi;
 use super::wire;
 use crate::state::Snapshot;
-use crate::text::{cut, cut_at, one_line};
+use crate::text::{escape_control, truncate, truncate_at};
 
 /// The maximum length of a function's name in a message, in characters.
 const MAX_FRAME_NAME: usize = 60;
@@ -208,7 +208,7 @@ fn is_too_much(error: &wasmtime::Error) -> bool {
 
 /// Why a module trapped, what it was refused before, and where it was.
 fn cause(error: &wasmtime::Error, call: &StoreData) -> String {
-    let mut cause = vec![one_line(&cut(&error.root_cause().to_string()))];
+    let mut cause = vec![escape_control(&truncate(&error.root_cause().to_string()))];
     cause.extend(call.limiter.refusal());
     let backtrace = error.downcast_ref::<WasmBacktrace>();
     let frames: Vec<_> = backtrace.iter().flat_map(|trace| trace.frames()).map(name).collect();
@@ -222,7 +222,7 @@ fn cause(error: &wasmtime::Error, call: &StoreData) -> String {
 /// What a function is called: names are in a component's debug information.
 fn name(frame: &FrameInfo) -> String {
     match frame.func_name() {
-        Some(name) => one_line(&cut_at(name, MAX_FRAME_NAME)),
+        Some(name) => escape_control(&truncate_at(name, MAX_FRAME_NAME)),
         None => format!("function {}", frame.func_index()),
     }
 }

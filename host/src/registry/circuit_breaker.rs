@@ -18,7 +18,7 @@ use super::mount::Mount;
 use crate::backoff::Backoff;
 use crate::module::CallError;
 use crate::state::StateReader;
-use crate::text::{cut, one_line};
+use crate::text::{escape_control, truncate};
 
 /// The longest time between two looks; one that is in service for longer is
 /// trusted as at first.
@@ -95,7 +95,7 @@ impl Mount {
         let mut backoff = failed.backoff(self.failure_policy());
         let wait = backoff.next();
         let (runs, faults) = (failed.runs(), failed.faults());
-        let cause = one_line(&cut(&cause.to_string()));
+        let cause = escape_control(&truncate(&cause.to_string()));
         let reason = format!("it failed {faults} times in {runs} runs, at last because {cause}");
         let module = failed.module().label();
         error!(

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::response::{Response, X_RELAYER_MODULE, X_REQUEST_ID};
-use crate::text::cut;
+use crate::text::truncate;
 
 /// The most differences in one body that are listed.
 const MAX_DIFFERENCES: usize = 8;
@@ -147,7 +147,7 @@ impl Places {
             let shown = |value: &Value| text(value.to_string().as_bytes());
             let what = match pointer {
                 "" => "body".to_owned(),
-                pointer => format!("body {}", cut(pointer)),
+                pointer => format!("body {}", truncate(pointer)),
             };
             self.first.push(Change { what, from: from.map(shown), to: to.map(shown) });
         }

@@ -11,7 +11,7 @@ use super::preflight;
 use crate::conformance;
 use crate::module::GuestRequest;
 use crate::state::StateReader;
-use crate::text::{cut, one_line};
+use crate::text::{escape_control, truncate};
 
 /// The questions of clients that it is asked, at most.
 const MAX_REQUESTS: usize = 20;
@@ -62,7 +62,7 @@ impl Mount {
         let found = self.background.run(look).await;
         let found =
             found.map_err(|error| format!("the host cannot look at the module: {error}"))?;
-        found.map_err(|reason| one_line(&cut(&reason)))
+        found.map_err(|reason| escape_control(&truncate(&reason)))
     }
 }
 

@@ -24,7 +24,7 @@ use crate::log_rate::LogRate;
 use crate::module::{CallError, Digest, Engine, GuestRequest, Module};
 use crate::response::Response;
 use crate::state::StateReader;
-use crate::text::{cut, one_line};
+use crate::text::{escape_control, truncate};
 
 /// A module's place among the paths.
 pub struct Mount {
@@ -383,7 +383,7 @@ impl Mount {
         }
         let Some(previous) = past.previous.take() else { return };
         let (runs, faults) = (failed.runs(), failed.faults());
-        let cause = one_line(&cut(&cause.to_string()));
+        let cause = escape_control(&truncate(&cause.to_string()));
         let reason = format!("it failed {faults} times in {runs} runs, at last because {cause}");
         error!(
             mount = %self.path,

@@ -20,7 +20,7 @@ use crate::files;
 use crate::module::{Digest, GuestRequest, Module};
 use crate::response::Response;
 use crate::state::{Snapshot, StateReader};
-use crate::text::{cut, one_line};
+use crate::text::{escape_control, truncate};
 
 /// The questions of clients that a candidate is asked, at most.
 const MAX_REQUESTS: usize = 100;
@@ -86,7 +86,7 @@ impl Preflight {
     pub(super) async fn run(self) -> Result<Option<PreflightReport>, Rejected> {
         let mount = Arc::clone(&self.progress.mount);
         // What it logs is not said in service.
-        let name = one_line(&cut(&self.candidate.source.name()));
+        let name = escape_control(&truncate(&self.candidate.source.name()));
         let span = info_span!("candidate", mount = %mount.path(), name);
         let found = mount.background.run(self.examine().instrument(span)).await;
         found.map_err(|error| {
@@ -128,7 +128,8 @@ impl Preflight {
         for asked in &self.requests(&snapshot) {
             let answer = of(&module, &asked.request, &snapshot).await.map_err(|error| {
                 let GuestRequest { method, target, .. } = &*asked.request;
-                let message = format!("{method} {}: {}", cut(target.as_str()), cut(&error));
+                let message =
+                    format!("{method} {}: {}", truncate(target.as_str()), truncate(&error));
                 self.refused(Refusal::Faults, &taken.name, &message)
             })?;
             answer.set_hits(asked.hits);
@@ -280,11 +281,11 @@ async fn difference(
         Ok(before) => compare::changes(&before, answer),
         Err(error) => vec![Change {
             what: "status".to_owned(),
-            from: Some(format!("no answer: {}", cut(&error))),
+            from: Some(format!("no answer: {}", truncate(&error))),
             to: Some(answer.status().as_u16().to_string()),
         }],
     };
     let GuestRequest { method, target, .. } = &*asked.request;
-    let request = format!("{method} {}", cut(target.as_str()));
+    let request = format!("{method} {}", truncate(target.as_str()));
     (!changes.is_empty()).then_some(Difference { request, asked: asked.hits, changes })
 }

@@ -22,7 +22,7 @@ use super::status::CandidateStatus;
 use crate::conformance::{Dialect, Verdict};
 use crate::module::{Digest, LimitError};
 use crate::state::StateReader;
-use crate::text::one_line;
+use crate::text::escape_control;
 use crate::toml_text;
 
 /// A module that is to serve.
@@ -322,7 +322,7 @@ fn log(report: &SwapReport) {
     let to = report.to.as_deref().unwrap_or_default();
     let differences = report.differences.len();
     match &report.outcome {
-        Outcome::Refused { message, .. } => warn!("{}", one_line(message)),
+        Outcome::Refused { message, .. } => warn!("{}", escape_control(message)),
         outcome => info!(mount, candidate, from, to, differences, ?outcome, "looked at a module"),
     }
 }

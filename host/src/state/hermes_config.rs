@@ -19,7 +19,7 @@ use std::path::Path;
 pub use error::{ConfigError, Problem};
 
 use super::{ChainConfig, ChainId};
-use crate::files::{MOST_TEXT, read_any};
+use crate::files::{MAX_TEXT, read_any};
 use crate::toml_text::{self, Position};
 
 /// What a relayer's configuration file says.
@@ -51,7 +51,7 @@ impl Default for Rest {
 impl HermesConfig {
     /// Reads a file.
     pub fn read(path: &Path) -> Result<Self, ConfigError> {
-        Self::of_file(path, read_any(path, MOST_TEXT))
+        Self::of_file(path, read_any(path, MAX_TEXT))
     }
 
     /// Reads what a file holds, or says why it could not be read.

@@ -4,7 +4,7 @@ use serde::Deserialize;
 
 use super::texts;
 use crate::text::for_log;
-use crate::toml_text::{Position, one_line};
+use crate::toml_text::{Position, escape_control};
 
 /// What every answer is wrapped in, but for the versions of old relayers.
 #[derive(Deserialize)]
@@ -99,5 +99,5 @@ fn shape(error: &serde_json::Error, field: String) -> AnswerError {
 pub(super) fn message(error: &serde_json::Error) -> String {
     let message = error.to_string();
     let text = message.rsplit_once(" at line ").map_or(&*message, |(text, _)| text);
-    for_log(&one_line(text))
+    for_log(&escape_control(text))
 }

@@ -18,7 +18,7 @@ use crate::registry::{FailurePolicy, Mount, MountPath, SwapLimits};
 
 /// A mount, as the settings want it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Wanted {
+pub(super) struct MountSpec {
     pub(super) name: String,
     pub(super) path: MountPath,
     /// Where its module is; nothing where it is the one that comes with this.
@@ -34,7 +34,7 @@ pub(super) struct Wanted {
     pub(super) swap: SwapLimits,
 }
 
-impl Wanted {
+impl MountSpec {
     /// All mounts, the API's first.
     pub(super) fn all(
         config: &Config,
@@ -89,7 +89,7 @@ impl Wanted {
     }
 
     /// The same of a file that may just be written, and that nobody vouches for.
-    pub(super) fn read_settled(&self) -> Result<Cow<'static, [u8]>, ServeError> {
+    pub(super) fn read_when_stable(&self) -> Result<Cow<'static, [u8]>, ServeError> {
         self.read_by(|file| settled(file, self.swap.size.as_u64()))
     }
 
@@ -98,11 +98,11 @@ impl Wanted {
         read: impl Fn(&Path) -> io::Result<Vec<u8>>,
     ) -> Result<Cow<'static, [u8]>, ServeError> {
         let bytes = match &self.file {
-            None => Cow::Borrowed(self.comes_along()),
+            None => Cow::Borrowed(self.bundled()),
             Some(file) => Cow::Owned(read(file).map_err(|source| match source.kind() {
                 io::ErrorKind::FileTooLarge => {
                     let most = self.swap.size;
-                    self.unfit(format!(
+                    self.rejected(format!(
                         "it is larger than {most}; raise swap.size where that is right"
                     ))
                 }
@@ -120,7 +120,7 @@ impl Wanted {
     }
 
     /// The component that comes with this command.
-    fn comes_along(&self) -> &'static [u8] {
+    fn bundled(&self) -> &'static [u8] {
         if self.is_api() {
             return self.dialect.component();
         }
@@ -157,20 +157,20 @@ impl Wanted {
     }
 
     /// Says that it is not taken any more.
-    pub(super) fn barred(&self, reason: &str) -> ServeError {
-        self.unfit(format!(
+    pub(super) fn quarantined(&self, reason: &str) -> ServeError {
+        self.rejected(format!(
             "it was taken out of service before: {reason}; mend it and give the new one, or have this one again with `relayer-rest swap --force`"
         ))
     }
 
     pub(super) fn too_slow(&self) -> ServeError {
         let time = self.swap.time;
-        self.unfit(format!(
+        self.rejected(format!(
             "it takes longer than {time:?} to look at; raise swap.time where that is right"
         ))
     }
 
-    pub(super) fn unfit(&self, reason: String) -> ServeError {
+    pub(super) fn rejected(&self, reason: String) -> ServeError {
         ServeError::Unfit { path: self.path.clone(), module: self.name_of_file(), reason }
     }
 
