@@ -19,6 +19,7 @@
 
 mod chain;
 pub mod hermes_config;
+mod hermes_schema;
 mod publisher;
 mod relayer;
 mod relayer_json;
@@ -27,7 +28,6 @@ mod snapshot;
 mod state_file;
 mod upstream;
 mod watch;
-mod written;
 
 pub use chain::{
     AddressType, ChainConfig, ChainId, ChainKind, ChannelFilter, ChannelMinFees, DynamicGasPrice,

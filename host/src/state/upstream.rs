@@ -16,8 +16,8 @@
 //! | `reports.rs` | which faults go into the log |
 //! | `limits.rs` | the section `[upstream]` of the settings |
 
+mod chain_refresh;
 mod client;
-mod gathering;
 mod limits;
 mod off_thread;
 mod poller;

@@ -22,7 +22,7 @@ const PATIENCE: Duration = Duration::from_millis(500);
 const UNFINISHED: Duration = Duration::from_secs(2);
 
 /// … and no longer than this.
-const MOST_UNFINISHED: Duration = Duration::from_secs(10);
+const MAX_UNFINISHED: Duration = Duration::from_secs(10);
 
 /// How often the file is looked at in any case: it may be reached through
 /// folders and links that are not watched.
@@ -123,7 +123,7 @@ fn settle(events: &Receiver<Change>, first: Change) -> Option<bool> {
     let mut is_written = first == Change::Writing;
     loop {
         let (quiet, patience) =
-            if is_written { (UNFINISHED, MOST_UNFINISHED) } else { (QUIET, PATIENCE) };
+            if is_written { (UNFINISHED, MAX_UNFINISHED) } else { (QUIET, PATIENCE) };
         if start.elapsed() >= patience {
             return Some(is_ours);
         }

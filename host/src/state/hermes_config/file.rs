@@ -3,13 +3,13 @@
 use serde::Deserialize;
 use toml::Spanned;
 
-use crate::state::{ChainId, written};
+use crate::state::{ChainId, hermes_schema};
 
 #[derive(Deserialize)]
 pub(super) struct File {
     pub(super) rest: Option<Rest>,
     #[serde(default)]
-    pub(super) chains: Vec<written::Chain<Id>>,
+    pub(super) chains: Vec<hermes_schema::Chain<Id>>,
 }
 
 #[derive(Deserialize)]

@@ -13,7 +13,7 @@ use super::Read;
 use super::bounds::{MAX_CHAIN, MAX_CHAIN_FIELDS, MAX_NAME, Unread};
 use super::envelope::{AnswerError, message};
 use super::texts::Text;
-use crate::state::{ChainConfig, written};
+use crate::state::{ChainConfig, hermes_schema};
 use crate::toml_text::Position;
 
 /// A chain's fields, as they are written in the response. Nothing is parsed or
@@ -104,7 +104,7 @@ pub(super) fn read(json: ChainJson<'_>) -> Result<Read<ChainConfig>, AnswerError
 /// be parsed, and why.
 fn parse<'de, Id: Deserialize<'de>>(
     fields: impl Iterator<Item = (&'de str, &'de RawValue)>,
-) -> Result<written::Chain<Id>, (String, String)> {
+) -> Result<hermes_schema::Chain<Id>, (String, String)> {
     let fields = MapDeserializer::<_, serde_json::Error>::new(fields);
     serde_path_to_error::deserialize(fields)
         .map_err(|error| (error.path().to_string(), message(error.inner())))

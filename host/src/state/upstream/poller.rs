@@ -7,8 +7,8 @@ use tokio::time::{Instant, sleep};
 use tracing::{debug, info, warn};
 
 use super::Upstream;
+use super::chain_refresh::ChainRefresh;
 use super::client::{GetError, Relayer};
-use super::gathering::Gathering;
 use super::off_thread::{Gate, off_thread};
 use super::reports::Reports;
 use crate::backoff::Backoff;
@@ -17,11 +17,11 @@ use crate::state::{ChainConfig, ChainId, NotReady, Stale, StatePublisher};
 use crate::text::for_log;
 
 /// The first wait after a failure, unless there is more between two polls.
-const FIRST_WAIT: Duration = Duration::from_millis(500);
+const MIN_WAIT: Duration = Duration::from_millis(500);
 
 /// The longest: a relayer that is back is to be noticed soon, and one that is
 /// not there is not bothered.
-const LONGEST_WAIT: Duration = Duration::from_secs(5);
+const MAX_WAIT: Duration = Duration::from_secs(5);
 
 pub(super) struct Poller {
     settings: Upstream,
@@ -37,7 +37,7 @@ pub(super) struct Poller {
     rest_not_before: Instant,
     rest_backoff: Backoff,
     /// Chains that are being asked for.
-    gathering: Option<Gathering>,
+    gathering: Option<ChainRefresh>,
     /// The connected chains of the last state.
     connected: Vec<ChainId>,
     reports: Reports,
@@ -68,7 +68,7 @@ impl Poller {
             answered,
             refresh_at: Instant::now(),
             rest_not_before: Instant::now(),
-            rest_backoff: Backoff::new(settings.poll.max(FIRST_WAIT), LONGEST_WAIT),
+            rest_backoff: Backoff::new(settings.poll.max(MIN_WAIT), MAX_WAIT),
             gathering: None,
             connected: Vec::new(),
             reports: Reports::new(),
@@ -86,23 +86,23 @@ impl Poller {
         if self.settings.chains {
             self.publisher.set_chains_not_ready(reason);
         }
-        let mut backoff = Backoff::new(self.settings.poll.max(FIRST_WAIT), LONGEST_WAIT);
+        let mut backoff = Backoff::new(self.settings.poll.max(MIN_WAIT), MAX_WAIT);
         loop {
             let wait = match self.state().await {
                 Ok(()) => {
                     self.succeeded();
                     backoff.reset();
-                    let done = self.rest().await;
+                    let done = self.refresh_metadata().await;
                     // Until the chains are first known there is no pause
                     // between them.
-                    let first = self.gathering.as_ref().is_some_and(Gathering::is_first);
+                    let first = self.gathering.as_ref().is_some_and(ChainRefresh::is_first);
                     if first && done { Duration::ZERO } else { self.settings.poll }
                 }
                 Err(error) => {
                     self.failed(&error);
                     if matches!(error, PollError::Answer { .. }) {
                         // It is there, and may know better of other things.
-                        self.rest().await;
+                        self.refresh_metadata().await;
                     }
                     backoff.next()
                 }
@@ -114,11 +114,11 @@ impl Poller {
     /// What it is time for besides the state. A failure there is tried again
     /// later: what the relayer is doing is known all the same. Says whether
     /// all went well.
-    async fn rest(&mut self) -> bool {
+    async fn refresh_metadata(&mut self) -> bool {
         if Instant::now() < self.rest_not_before {
             return false;
         }
-        match self.try_rest().await {
+        match self.try_refresh_metadata().await {
             Ok(()) => {
                 self.rest_backoff.reset();
                 true
@@ -131,9 +131,9 @@ impl Poller {
         }
     }
 
-    async fn try_rest(&mut self) -> Result<(), PollError> {
+    async fn try_refresh_metadata(&mut self) -> Result<(), PollError> {
         // What has begun is finished first, however long it takes.
-        let is_done = self.gathering.as_ref().is_none_or(Gathering::is_complete);
+        let is_done = self.gathering.as_ref().is_none_or(ChainRefresh::is_complete);
         if self.refresh_at <= Instant::now() && is_done {
             if let Err(error) = self.version().await {
                 // The chains do not depend on it.
@@ -143,7 +143,7 @@ impl Poller {
                 let is_first = self.publisher.reader().snapshot().chain_ids().value().is_err();
                 let Read { value, unread } = self.ask(&["chains"], relayer_json::chain_ids).await?;
                 self.report("/chains", unread);
-                self.gathering = Some(Gathering::new(value, is_first, Instant::now()));
+                self.gathering = Some(ChainRefresh::new(value, is_first, Instant::now()));
             }
             self.refresh_at = Instant::now() + self.settings.refresh;
         }
@@ -199,7 +199,11 @@ impl Poller {
     }
 
     /// Asks for a chain. An error is one that others may have, too.
-    async fn ask_chain(&mut self, gathering: &mut Gathering, id: ChainId) -> Result<(), PollError> {
+    async fn ask_chain(
+        &mut self,
+        gathering: &mut ChainRefresh,
+        id: ChainId,
+    ) -> Result<(), PollError> {
         let endpoint = endpoint(&["chain", id.as_str()]);
         match self.ask(&["chain", id.as_str()], relayer_json::chain).await {
             Ok(Read { value, unread }) => {

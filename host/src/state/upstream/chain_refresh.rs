@@ -11,14 +11,14 @@ use crate::state::{ChainConfig, ChainId, Snapshot};
 
 /// The first and the longest wait before a chain that could not be read is
 /// asked for again.
-const FIRST_WAIT: Duration = Duration::from_millis(500);
-const LONGEST_WAIT: Duration = Duration::from_mins(1);
+const MIN_WAIT: Duration = Duration::from_millis(500);
+const MAX_WAIT: Duration = Duration::from_mins(1);
 
 /// Chains that were read are published after this time at the latest, although
 /// others are not asked for yet.
 const MAX_UNPUBLISHED: Duration = Duration::from_mins(1);
 
-pub(super) struct Gathering {
+pub(super) struct ChainRefresh {
     /// All chains, in the relayer's order.
     ids: Vec<ChainId>,
     to_ask: VecDeque<ChainId>,
@@ -38,7 +38,7 @@ struct Retry {
     backoff: Backoff,
 }
 
-impl Gathering {
+impl ChainRefresh {
     /// These chains are to be asked for; `is_first` where none are known yet.
     pub(super) fn new(mut ids: Vec<ChainId>, is_first: bool, now: Instant) -> Self {
         let mut seen = HashSet::new();
@@ -87,7 +87,7 @@ impl Gathering {
     /// The chain's answer is of no use.
     pub(super) fn unreadable(&mut self, id: &ChainId, now: Instant) {
         let backoff = self.asked(id).map(|retry| retry.backoff);
-        let mut backoff = backoff.unwrap_or_else(|| Backoff::new(FIRST_WAIT, LONGEST_WAIT));
+        let mut backoff = backoff.unwrap_or_else(|| Backoff::new(MIN_WAIT, MAX_WAIT));
         let at = now + backoff.next();
         self.retries.push_back(Retry { id: id.clone(), at, backoff });
     }
@@ -136,7 +136,7 @@ impl Publication {
 
 #[cfg(test)]
 mod tests {
-    use super::{Gathering, LONGEST_WAIT, MAX_UNPUBLISHED};
+    use super::{ChainRefresh, MAX_UNPUBLISHED, MAX_WAIT};
     use crate::state::{ChainConfig, ChainId, ChainKind, StatePublisher};
     use tokio::time::Instant;
 
@@ -144,12 +144,12 @@ mod tests {
         ChainConfig::new(id, ChainKind::CosmosSdk)
     }
 
-    fn gathering(ids: &[&str], now: Instant) -> Gathering {
-        Gathering::new(ids.iter().map(|id| ChainId::from(*id)).collect(), true, now)
+    fn gathering(ids: &[&str], now: Instant) -> ChainRefresh {
+        ChainRefresh::new(ids.iter().map(|id| ChainId::from(*id)).collect(), true, now)
     }
 
     /// The identifiers that are published now.
-    fn due(gathering: &mut Gathering, now: Instant, publisher: &StatePublisher) -> Vec<String> {
+    fn due(gathering: &mut ChainRefresh, now: Instant, publisher: &StatePublisher) -> Vec<String> {
         let due = gathering.take_due(now);
         let chains = due.and_then(|due| due.chains(&publisher.reader().snapshot()));
         let chains = chains.unwrap_or_default();
@@ -168,11 +168,11 @@ mod tests {
         assert_eq!(due(&mut gathering, now, &publisher), ["a", "c"]);
         assert!(gathering.take_due(now).is_none(), "nothing is new");
         assert_eq!(gathering.next(now), None, "it is not time to try again");
-        let later = now + LONGEST_WAIT;
+        let later = now + MAX_WAIT;
         assert_eq!(gathering.next(later), Some(&"b".into()));
         gathering.found(chain("b"));
         assert_eq!(due(&mut gathering, later, &publisher), ["a", "b", "c"]);
-        assert_eq!(gathering.next(later + LONGEST_WAIT), None);
+        assert_eq!(gathering.next(later + MAX_WAIT), None);
     }
 
     #[test]
@@ -221,8 +221,8 @@ mod tests {
         for _ in 0..100 {
             gathering.unreadable(&"a".into(), now);
             assert_eq!(gathering.retries.len(), 1);
-            assert!(gathering.retries[0].at <= now + LONGEST_WAIT);
+            assert!(gathering.retries[0].at <= now + MAX_WAIT);
         }
-        assert!(gathering.retries[0].at >= now + LONGEST_WAIT / 2);
+        assert!(gathering.retries[0].at >= now + MAX_WAIT / 2);
     }
 }
