@@ -21,7 +21,7 @@ mod routes;
 pub use dialect::Dialect;
 pub use router::handle;
 
-use relayer_rest_sdk::{Answer, Host, Request};
+use relayer_rest_sdk::{Host, Request, Response};
 
 /// How this module answers.
 const DIALECT: Dialect =
@@ -31,6 +31,6 @@ relayer_rest_sdk::module!(answer);
 relayer_rest_sdk::arena!();
 
 /// Answers a request in this module's dialect.
-pub fn answer<H: Host>(host: &H, request: &Request) -> Answer {
+pub fn answer<H: Host>(host: &H, request: &Request) -> Response {
     handle(DIALECT, host, request)
 }

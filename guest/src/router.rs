@@ -1,18 +1,18 @@
 //! Where a request goes.
 
-use relayer_rest_sdk::{Answer, Host, Request, Route, Router};
+use relayer_rest_sdk::{Host, Request, Response, Route, Router};
 
 use crate::dialect::Dialect;
 use crate::{errors, routes};
 
 /// What a route is given.
-pub(crate) struct Asked<'a, H> {
+pub(crate) struct Context<'a, H> {
     pub(crate) dialect: Dialect,
     pub(crate) host: &'a H,
 }
 
 /// The routes.
-const fn routes<'a, H: Host>() -> Router<Asked<'a, H>, 4> {
+const fn routes<'a, H: Host>() -> Router<Context<'a, H>, 4> {
     Router::new([
         Route::get("/version", |asked, _| routes::version(asked)),
         Route::get("/chains", |asked, _| routes::chains(asked)),
@@ -23,12 +23,12 @@ const fn routes<'a, H: Host>() -> Router<Asked<'a, H>, 4> {
 
 /// Answers a request. The host sends HEAD as GET and leaves the body out.
 #[must_use]
-pub fn handle<H: Host>(dialect: Dialect, host: &H, request: &Request) -> Answer {
+pub fn handle<H: Host>(dialect: Dialect, host: &H, request: &Request) -> Response {
     let (routes, path) = (routes(), &request.path);
     match routes.find(path) {
         None => errors::not_found(dialect, path, &routes.paths()),
         Some((route, params)) if request.method == "GET" => {
-            route.run(&Asked { dialect, host }, params)
+            route.run(&Context { dialect, host }, params)
         }
         Some(_) => errors::method_not_allowed(dialect, &request.method, path),
     }
@@ -38,19 +38,19 @@ pub fn handle<H: Host>(dialect: Dialect, host: &H, request: &Request) -> Answer 
 mod tests {
     use super::handle;
     use crate::dialect::Dialect;
-    use relayer_rest_sdk::testing::MadeUp;
-    use relayer_rest_sdk::{Answer, Request};
+    use relayer_rest_sdk::testing::FakeHost;
+    use relayer_rest_sdk::{Request, Response};
 
-    fn get(path: &str) -> Answer {
+    fn get(path: &str) -> Response {
         ask("GET", path)
     }
 
-    fn ask(method: &str, path: &str) -> Answer {
+    fn ask(method: &str, path: &str) -> Response {
         ask_in(Dialect::V0_7, method, path)
     }
 
-    fn ask_in(dialect: Dialect, method: &str, path: &str) -> Answer {
-        let host = ["ibc-0", "a/b", "ü"].into_iter().fold(MadeUp::new(), MadeUp::with_chain);
+    fn ask_in(dialect: Dialect, method: &str, path: &str) -> Response {
+        let host = ["ibc-0", "a/b", "ü"].into_iter().fold(FakeHost::new(), FakeHost::with_chain);
         handle(dialect, &host, &Request::new(method, path))
     }
 
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[track_caller]
-    fn check_error(answer: &Answer, status: u16, name: &str, msg: &str) {
+    fn check_error(answer: &Response, status: u16, name: &str, msg: &str) {
         let expected = serde_json::json!({"status": "error", "result": {"name": name, "msg": msg}});
         assert_eq!(answer.status, status);
         assert_eq!(serde_json::from_slice::<serde_json::Value>(&answer.body).unwrap(), expected);

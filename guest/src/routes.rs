@@ -15,11 +15,11 @@ mod tests {
     use crate::dialect::Dialect;
     use crate::router::handle;
     use relayer_rest_sdk::Request;
-    use relayer_rest_sdk::testing::MadeUp;
+    use relayer_rest_sdk::testing::FakeHost;
 
     #[test]
     fn what_is_not_known_says_so() {
-        let host = MadeUp::not_ready("wait");
+        let host = FakeHost::not_ready("wait");
         for dialect in [Dialect::V0_7, Dialect::V1_13] {
             for path in ["/chains", "/chain/a", "/state"] {
                 let answer = handle(dialect, &host, &Request::get(path));

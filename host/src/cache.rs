@@ -9,8 +9,8 @@
 //! |---|---|
 //! | `key.rs` | what is the same question |
 //! | `entries.rs` | answers by question, within a number of bytes |
-//! | `questions.rs` | what was asked and is not remembered |
-//! | `flights.rs` | runs that are shared by all who wait for them |
+//! | `hot_requests.rs` | what was asked and is not remembered |
+//! | `in_flight.rs` | runs that are shared by all who wait for them |
 
 mod entries;
 mod hot_requests;

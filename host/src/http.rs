@@ -4,12 +4,12 @@
 //! |---|---|
 //! | `server.rs` | accepts connections, and ends when it is told to |
 //! | `limits.rs` | what clients may have of the sockets |
-//! | `open.rs` | accepts connections up to their number |
+//! | `connection_manager.rs` | accepts connections up to their number |
 //! | `roster.rs` | the connections that are open, and which of them make room |
 //! | `connection.rs` | one connection |
 //! | `connection_tally.rs` | how many there are, and were |
-//! | `liveness.rs` | what each connection is doing, and when it is to end |
-//! | `watched.rs` | the stream, which tells when the client takes what it is sent |
+//! | `connection_activity.rs` | what each connection is doing, and when it is to end |
+//! | `tracked_stream.rs` | the stream, which tells when the client takes what it is sent |
 //! | `cancelled.rs` | what a connection's client has cancelled, and when that is too much |
 //! | `headless.rs` | answers to what has no head, in place of the library's own |
 //! | `outgoing.rs` | the body of an answer, on its way |

@@ -50,22 +50,22 @@
 //!
 //! | step | where |
 //! |---|---|
-//! | a connection is accepted where there is room, and speaks HTTP/1.1 or HTTP/2 | `http/server.rs`, `http/open.rs`, `http/connection.rs` |
-//! | … and is closed when its client is silent, or makes room | `http/liveness.rs`, `http/watched.rs`, `http/roster.rs` |
+//! | a connection is accepted where there is room, and speaks HTTP/1.1 or HTTP/2 | `http/server.rs`, `http/connection_manager.rs`, `http/connection.rs` |
+//! | … and is closed when its client is silent, or makes room | `http/connection_activity.rs`, `http/tracked_stream.rs`, `http/roster.rs` |
 //! | a request is one, and not too large | `http/request_check.rs`, `http/host.rs`, `http/limits.rs` |
 //! | it gets its id and its place in the log | `http/service.rs`, `http/request_id.rs` |
 //! | it is for the API, or for an extension | `registry.rs`, `registry/path.rs` |
-//! | … whose module in service answers it, unless it is out of service | `registry/mount.rs`, `registry/outage.rs`, `registry/window.rs` |
-//! | its answer may be remembered | `response_cache.rs`, `response_cache/entries.rs` |
-//! | others may be waiting for the same one | `response_cache/flights.rs` |
+//! | … whose module in service answers it, unless it is out of service | `registry/mount.rs`, `registry/circuit_breaker.rs`, `registry/failure_window.rs` |
+//! | its answer may be remembered | `cache.rs`, `cache/entries.rs` |
+//! | others may be waiting for the same one | `cache/in_flight.rs` |
 //! | it waits for its turn, or is turned away | `module/call.rs`, `admission.rs`, `http/cancelled.rs` |
 //! | a fresh instance of the module is asked | `module/call.rs`, `module/instance.rs` |
 //! | … in a slot of the pool, which is checked now and then | `module/engine.rs`, `module/address_space.rs`, `module/verify.rs` |
-//! | … and goes on elsewhere where it takes long | `module/slow_targets.rs`, `module/guest_time.rs`, `module/long_runs.rs`, `priority.rs` |
-//! | … which reads the relayer's state | `module/imports.rs`, `module/reads.rs`, `state/snapshot.rs` |
+//! | … and goes on elsewhere where it takes long | `module/slow_targets.rs`, `module/guest_time.rs`, `module/slow_guest_pool.rs`, `priority.rs` |
+//! | … which reads the relayer's state | `module/host_functions.rs`, `module/read_set.rs`, `state/snapshot.rs` |
 //! | the answer has no headers with power beyond the mount | `module/response.rs`, `module/header_grants.rs`, `module/set_cookie.rs` |
-//! | … and gets its validator and says what it varies with | `answer.rs` |
-//! | … and is told as the client wants it | `http/reply.rs`, `http/conditional.rs`, `http/accept_encoding.rs`, `answer/compression.rs`, `answer/background.rs` |
+//! | … and gets its validator and says what it varies with | `response.rs` |
+//! | … and is told as the client wants it | `http/reply.rs`, `http/conditional.rs`, `http/accept_encoding.rs`, `response/compression.rs`, `response/background.rs` |
 //! | … or is made in the module's place | `http/error.rs` |
 //! | it is sent as far as there is room for what clients have not taken | `http/send_admission.rs`, `http/send_budget.rs` |
 //! | memory is returned to the system when there is no load | `cli/idle_memory.rs` |
@@ -75,19 +75,19 @@
 //! | step | where |
 //! |---|---|
 //! | it comes over the control socket, from a file that changed, or by a call | `http/control_server.rs`, `cli/modules.rs`, `registry/swap.rs` |
-//! | it is read, compiled by a process of its own, and held against the contract | `registry/examine.rs`, `module/compiler.rs`, `module/code_cache.rs`, `module/encode.rs`, `module/load.rs`, `module/audit.rs`, `module/grants.rs`, `module/cost.rs` |
+//! | it is read, compiled by a process of its own, and held against the contract | `registry/preflight.rs`, `module/compiler.rs`, `module/code_cache.rs`, `module/componentize.rs`, `module/load.rs`, `module/import_check.rs`, `module/grants.rs`, `module/cost.rs` |
 //! | it is asked all that its dialect speaks of | `conformance.rs`, `conformance/` |
 //! | it is asked what clients ask | `registry/compare.rs` |
 //! | it is exchanged for the one in service | `registry/mount.rs` |
-//! | … which is put back where the new one fails | `registry/mount.rs`, `registry/budget.rs` |
+//! | … which is put back where the new one fails | `registry/mount.rs`, `registry/failure_policy.rs` |
 //!
 //! # How the settings are read again
 //!
 //! | step | where |
 //! |---|---|
 //! | a signal or a control request asks for it | `cli/signals.rs`, `http/control_server.rs` |
-//! | what they say becomes what is to be mounted | `config.rs`, `cli/wanted.rs` |
-//! | what is new is loaded and asked | `cli/modules.rs`, `registry/look.rs` |
+//! | what they say becomes what is to be mounted | `config.rs`, `cli/mount_spec.rs` |
+//! | what is new is loaded and asked | `cli/modules.rs`, `registry/health_check.rs` |
 //! | all of it is exchanged at once | `registry.rs` |
 //!
 //! # Where the next thing goes
@@ -95,11 +95,11 @@
 //! | what | where |
 //! |---|---|
 //! | an endpoint | a module: `guest/src/router.rs` |
-//! | something a module can read | `wit/`, `module/contract.rs`, `module/reads.rs`, `module/imports.rs` |
+//! | something a module can read | `wit/`, `module/contract.rs`, `module/read_set.rs`, `module/host_functions.rs` |
 //! | a rule of a dialect | `conformance/rules.rs` |
 //! | a control verb | `control.rs`, `http/control_server.rs`, and a file in `cli/` |
 //! | a limit | `module/limits.rs`, or `http/limits.rs` for clients |
-//! | an encoding of bodies | `answer/encoding.rs` |
+//! | an encoding of bodies | `response/encoding.rs` |
 //! | a source of state | a file in `state/` that fills a [`state::StatePublisher`], and `cli/sources.rs` |
 //! | a setting | `config.rs`, `config/default.toml` |
 //! | a command | a file in `cli/` |

@@ -13,29 +13,29 @@
 //! | `artefact.rs` | compiled code before it is loaded |
 //! | `code_cache.rs` | compiled code on disk, verified |
 //! | `address_space.rs` | how much of it memories reserve |
-//! | `ticker.rs` | the clock that lets go of guests that run long |
+//! | `epoch_ticker.rs` | the clock that lets go of guests that run long |
 //! | `contract.rs` | the names in the contract |
 //! | `grants.rs` | which of its interfaces a mount's modules may import |
 //! | `header_grants.rs` | which response headers beyond the mount they may set |
-//! | `encode.rs` | from what a compiler leaves to a component |
+//! | `componentize.rs` | from what a compiler leaves to a component |
 //! | `load.rs` | from bytes to a module that can be asked, or why not |
 //! | `cost.rs` | what creating an instance takes, read from its component |
 //! | `load_error.rs` | why not, and what to do about it |
 //! | `digest.rs` | the version of a component |
-//! | `audit.rs` | what a component asks for, against the contract |
+//! | `import_check.rs` | what a component asks for, against the contract |
 //! | `call.rs` | one request: its place, its run, and its time |
 //! | `guest_time.rs` | the processor time of a guest, and its turns |
-//! | `long_runs.rs` | guests that run for longer than a tick |
+//! | `slow_guest_pool.rs` | guests that run for longer than a tick |
 //! | `slow_targets.rs` | which targets' guests start there |
 //! | `instance.rs` | one instance: what it is given, and calling it |
 //! | `response.rs` | what it answers, held against what is allowed |
 //! | `set_cookie.rs` | confines its cookies to the mount |
 //! | `guest_log.rs` | what it writes to the log, within bounds |
 //! | `limiter.rs` | what an instance has of memory |
-//! | `tally.rs` | how often a module was asked, and how often it failed |
-//! | `imports.rs` | what an instance can call |
+//! | `stats.rs` | how often a module was asked, and how often it failed |
+//! | `host_functions.rs` | what an instance can call |
 //! | `wasi.rs` | the same of WASI, where a mount says so |
-//! | `reads.rs` | what an instance can see, and the record of what it saw |
+//! | `read_set.rs` | what an instance can see, and the record of what it saw |
 //! | `verify.rs` | checks that slots are reset between requests |
 //! | `reused.rs` | an instance that is asked again and again, for benchmarks |
 //! | `wire.rs` | the contract's types, as they cross to a module |

@@ -40,13 +40,13 @@
 //! | `path.rs` | where something may be mounted, and which requests that takes |
 //! | `mount.rs` | a mount: asking its module, and going back to the one before |
 //! | `active.rs` | a module in service, and those that were |
-//! | `budget.rs` | the failures that a module may have |
-//! | `window.rs` | its failures within a time, against all that it is asked |
-//! | `outage.rs` | an extension that had more: taken out of service, and put back |
+//! | `failure_policy.rs` | the failures that a module may have |
+//! | `failure_window.rs` | its failures within a time, against all that it is asked |
+//! | `circuit_breaker.rs` | an extension that had more: taken out of service, and put back |
 //! | `swap.rs` | from a candidate to the module in service |
-//! | `examine.rs` | what is found out about a candidate before it serves |
-//! | `examiner.rs` | the thread on which that is done |
-//! | `look.rs` | asking the module in service, on that thread |
+//! | `preflight.rs` | what is found out about a candidate before it serves |
+//! | `background_worker.rs` | the thread on which that is done |
+//! | `health_check.rs` | asking the module in service, on that thread |
 //! | `compare.rs` | the same questions to two modules |
 //! | `report.rs` | what is said of a swap |
 //! | `status.rs` | what is said of a mount |

@@ -7,7 +7,7 @@ use relayer_rest_host::module::{BundledExtension, Limits, Module};
 use relayer_rest_host::registry::{Mount, Registry};
 use relayer_rest_host::state::sample;
 use relayer_rest_sdk::contract::Component;
-use relayer_rest_sdk::testing::{MadeUp, chain};
+use relayer_rest_sdk::testing::{FakeHost, chain};
 use relayer_rest_sdk::{Object, Request};
 use relayer_rest_tests::server::{TestServer, engine};
 
@@ -27,7 +27,7 @@ fn promtool(metrics: &[u8]) -> (bool, String) {
 }
 
 #[track_caller]
-fn check(host: &MadeUp) {
+fn check(host: &FakeHost) {
     let answer = relayer_rest_metrics::answer(host, &Request::get("/"));
     assert_eq!(answer.status, 200);
     let text = answer.text_body();
@@ -35,7 +35,7 @@ fn check(host: &MadeUp) {
 }
 
 /// A relayer of which all is known, whose names are made of these.
-fn full(chains: [&str; 2], name: &str) -> MadeUp {
+fn full(chains: [&str; 2], name: &str) -> FakeHost {
     let [src_chain_id, dst_chain_id] = chains;
     let objects = [
         Object::Client { dst_chain_id, dst_client_id: name, src_chain_id },
@@ -47,11 +47,11 @@ fn full(chains: [&str; 2], name: &str) -> MadeUp {
         Object::CrossChainQuery { src_chain_id, dst_chain_id, query_id: name, connection_id: name },
         Object::Other { kind: name, fields: &[] },
     ];
-    let mut host = MadeUp::new()
+    let mut host = FakeHost::new()
         .with_chain(src_chain_id)
         .with_chain(dst_chain_id)
         .with_chain_config(chain("not connected"));
-    host = objects.iter().fold(host, MadeUp::with_worker);
+    host = objects.iter().fold(host, FakeHost::with_worker);
     host.state.as_mut().unwrap().chains.push("not configured".to_owned());
     host.components.push(Component { name: name.to_owned(), version: name.to_owned() });
     host
@@ -60,7 +60,8 @@ fn full(chains: [&str; 2], name: &str) -> MadeUp {
 #[test]
 #[ignore = "needs promtool: apt install prometheus"]
 fn promtool_has_nothing_to_say() {
-    for mut host in [MadeUp::new(), full(["ibc-0", "ibc-1"], "name"), MadeUp::not_ready("wait")] {
+    for mut host in [FakeHost::new(), full(["ibc-0", "ibc-1"], "name"), FakeHost::not_ready("wait")]
+    {
         check(&host);
         host.unconfirmed_since = Some(1_767_225_600_123_456_789);
         check(&host);

@@ -22,7 +22,7 @@ use relayer_rest_host::module::{DEFAULT_MODULE, Limits, Module};
 use relayer_rest_host::state::hermes_config::HermesConfig;
 use relayer_rest_host::state::{StateReader, read_answer};
 use relayer_rest_sdk::Request;
-use relayer_rest_sdk::testing::MadeUp;
+use relayer_rest_sdk::testing::FakeHost;
 use serde_json::Value;
 use tokio::runtime::Runtime;
 
@@ -122,7 +122,7 @@ fn serve_upstream(reader: &StateReader) {
 pub fn router(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let (method, path) = text.split_once('\n').unwrap_or(("GET", text));
-    let (host, request) = (MadeUp::not_ready("\u{0}\""), Request::new(method, path));
+    let (host, request) = (FakeHost::not_ready("\u{0}\""), Request::new(method, path));
     for dialect in [Dialect::V0_7, Dialect::V1_13] {
         let answer = relayer_rest_api::handle(dialect, &host, &request);
         assert!((200..600).contains(&answer.status), "{}", answer.status);

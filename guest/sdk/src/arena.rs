@@ -21,7 +21,7 @@ const ARENA: usize = 64 << 10;
 const PAGE: usize = 64 << 10;
 
 /// The memory grows by at least 1 MiB, in pages.
-const LEAST_GROWTH: usize = (1 << 20) / PAGE;
+const MIN_GROWTH: usize = (1 << 20) / PAGE;
 
 static mut MEMORY: [MaybeUninit<u8>; ARENA] = [MaybeUninit::uninit(); ARENA];
 
@@ -103,7 +103,7 @@ impl Arena {
         }
         let needed = layout.size().checked_add(layout.align())?.div_ceil(PAGE);
         // Where there is not as much as there had better be, just enough.
-        let (start, end) = grow(needed.max(LEAST_GROWTH)).or_else(|| grow(needed))?;
+        let (start, end) = grow(needed.max(MIN_GROWTH)).or_else(|| grow(needed))?;
         if start != self.end.get() {
             self.next.set(start);
         }

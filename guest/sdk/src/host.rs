@@ -47,9 +47,9 @@ pub trait Host {
 
 /// The host that runs the module.
 #[derive(Debug, Clone, Copy)]
-pub struct Contract;
+pub struct WitHost;
 
-impl Host for Contract {
+impl Host for WitHost {
     fn components(&self) -> Vec<Component> {
         version::components()
     }

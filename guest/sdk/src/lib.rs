@@ -1,38 +1,38 @@
 //! What a module for `relayer-rest` is written with.
 //!
 //! A module answers HTTP requests about a relayer between blockchains. It is a
-//! function from a [`Request`], and what the [`Host`] shows, to an [`Answer`]:
+//! function from a [`Request`], and what the [`Host`] shows, to an [`Response`]:
 //!
 //! ```
-//! use relayer_rest_sdk::{Answer, Host, Params, Request, Route, Router};
+//! use relayer_rest_sdk::{Host, Params, Request, Response, Route, Router};
 //!
 //! relayer_rest_sdk::module!(handle);
 //!
-//! fn handle<H: Host>(host: &H, request: &Request) -> Answer {
+//! fn handle<H: Host>(host: &H, request: &Request) -> Response {
 //!     let routes = Router::new([
 //!         Route::get("/", |host: &H, _| count(host)),
 //!         Route::get("/hello/:name", |_, params| hello(&params)),
 //!     ]);
-//!     routes.answer(host, request)
+//!     routes.respond(host, request)
 //! }
 //!
-//! fn count<H: Host>(host: &H) -> Answer {
+//! fn count<H: Host>(host: &H) -> Response {
 //!     match host.chain_ids() {
-//!         Ok(ids) => Answer::text(format!("{} chains\n", ids.len())),
-//!         Err(reason) => Answer::not_ready(&reason),
+//!         Ok(ids) => Response::text(format!("{} chains\n", ids.len())),
+//!         Err(reason) => Response::not_ready(&reason),
 //!     }
 //! }
 //!
-//! fn hello(params: &Params<'_>) -> Answer {
+//! fn hello(params: &Params<'_>) -> Response {
 //!     match params.decoded("name") {
-//!         Some(name) => Answer::text(format!("hello {name}\n")),
-//!         None => Answer::error(400, "InvalidName", "the name is not UTF-8"),
+//!         Some(name) => Response::text(format!("hello {name}\n")),
+//!         None => Response::error(400, "InvalidName", "the name is not UTF-8"),
 //!     }
 //! }
 //!
 //! // It is tested without WebAssembly, against a relayer made up in the test.
-//! use relayer_rest_sdk::testing::MadeUp;
-//! let host = MadeUp::new().with_chain("ibc-0");
+//! use relayer_rest_sdk::testing::FakeHost;
+//! let host = FakeHost::new().with_chain("ibc-0");
 //! assert_eq!(handle(&host, &Request::get("/")).text_body(), "1 chains\n");
 //! assert_eq!(handle(&host, &Request::get("/hello/you%21")).text_body(), "hello you!\n");
 //! assert_eq!(handle(&host, &Request::get("/other")).status, 404);
@@ -54,25 +54,25 @@
 //! | `host.rs` | what the host shows and takes: the contract's imports as a trait |
 //! | `state.rs` | the relayer's state with its names in place |
 //! | `router.rs` | from a path to what answers it |
-//! | `answer.rs` | answers and errors, each with its status and headers |
+//! | `response.rs` | answers and errors, each with its status and headers |
 //! | `arena.rs` | an allocator for modules that live for one request |
 //! | `testing.rs` | a host made up in a test |
 //! | `lib.rs` | this file: what is generated from `wit/`, and the macros |
 
-mod answer;
 #[cfg(target_family = "wasm")]
 mod arena;
 mod host;
 mod query;
 mod request;
+mod response;
 mod router;
 mod state;
 pub mod testing;
 
-pub use answer::Answer;
-pub use host::{Contract, Host, Level};
+pub use host::{Host, Level, WitHost};
 pub use query::Query;
 pub use request::Request;
+pub use response::Response;
 pub use router::{Params, Route, Router};
 pub use state::{Names, Object, State, Worker};
 
@@ -108,7 +108,7 @@ pub mod private {
     pub use crate::bindings::exports::relayer::rest::handler::{Guest, Request, Response};
 }
 
-/// Makes a module of a function `fn(&impl Host, &Request) -> Answer`.
+/// Makes a module of a function `fn(&impl Host, &Request) -> Response`.
 ///
 /// In a build that is not for WebAssembly it does nothing: there the function is
 /// tested.
@@ -121,7 +121,7 @@ macro_rules! module {
 
             impl $crate::private::Guest for Module {
                 fn handle(request: $crate::private::Request) -> $crate::private::Response {
-                    $handle(&$crate::Contract, &request.into()).into()
+                    $handle(&$crate::WitHost, &request.into()).into()
                 }
             }
 

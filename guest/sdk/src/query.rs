@@ -7,17 +7,17 @@ use crate::host::Host;
 /// A query, as the client sent it.
 ///
 /// ```
-/// use relayer_rest_sdk::testing::MadeUp;
-/// use relayer_rest_sdk::{Answer, Host, Query};
+/// use relayer_rest_sdk::testing::FakeHost;
+/// use relayer_rest_sdk::{Host, Query, Response};
 ///
-/// fn greet<H: Host>(host: &H) -> Answer {
+/// fn greet<H: Host>(host: &H) -> Response {
 ///     let query = Query::read(host);
 ///     let name = query.parameter("name").unwrap_or("you".into());
-///     Answer::text(format!("hello {name}\n"))
+///     Response::text(format!("hello {name}\n"))
 /// }
 ///
-/// assert_eq!(greet(&MadeUp::new()).text_body(), "hello you\n");
-/// let host = MadeUp::new().with_query("name=Ada+L.");
+/// assert_eq!(greet(&FakeHost::new()).text_body(), "hello you\n");
+/// let host = FakeHost::new().with_query("name=Ada+L.");
 /// assert_eq!(greet(&host).text_body(), "hello Ada L.\n");
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,11 +51,11 @@ impl Query {
 #[cfg(test)]
 mod tests {
     use super::Query;
-    use crate::testing::MadeUp;
+    use crate::testing::FakeHost;
 
     #[test]
     fn a_query_has_parameters() {
-        let query = Query::read(&MadeUp::new().with_query("b=1&c=%C3%BC+d&b=2&e"));
+        let query = Query::read(&FakeHost::new().with_query("b=1&c=%C3%BC+d&b=2&e"));
         assert_eq!(query.text(), Some("b=1&c=%C3%BC+d&b=2&e"));
         assert_eq!(query.parameter("b").as_deref(), Some("1"));
         assert_eq!(query.parameter("c").as_deref(), Some("ü d"));
@@ -66,7 +66,7 @@ mod tests {
 
     #[test]
     fn an_empty_query_is_told_from_none() {
-        let (none, empty) = (MadeUp::new(), MadeUp::new().with_query(""));
+        let (none, empty) = (FakeHost::new(), FakeHost::new().with_query(""));
         let (none, empty) = (Query::read(&none), Query::read(&empty));
         assert_eq!((none.text(), empty.text()), (None, Some("")));
         assert_eq!(none.parameters().count() + empty.parameters().count(), 0);

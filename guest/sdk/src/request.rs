@@ -16,7 +16,7 @@ pub struct Request {
 
 impl Request {
     /// GET of a path: for tests. A query is the host's:
-    /// [`crate::testing::MadeUp::with_query`].
+    /// [`crate::testing::FakeHost::with_query`].
     #[must_use]
     pub fn get(path: &str) -> Self {
         Self::new("GET", path)

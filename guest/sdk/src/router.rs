@@ -4,15 +4,15 @@ use std::borrow::Cow;
 
 use percent_encoding::percent_decode_str;
 
-use crate::answer::Answer;
 use crate::request::Request;
+use crate::response::Response;
 
 /// A path and what answers a GET of it. `C` is what that is given besides:
 /// often the host.
 #[derive(Debug)]
 pub struct Route<C> {
     path: &'static str,
-    get: fn(&C, Params<'_>) -> Answer,
+    get: fn(&C, Params<'_>) -> Response,
 }
 
 /// Some routes; the first that matches answers.
@@ -31,7 +31,7 @@ impl<C> Route<C> {
     /// which may not be empty: `/chain/:id` has `/chain/a`, and neither
     /// `/chain/` nor `/chain/a/b`.
     #[must_use]
-    pub const fn get(path: &'static str, get: fn(&C, Params<'_>) -> Answer) -> Self {
+    pub const fn get(path: &'static str, get: fn(&C, Params<'_>) -> Response) -> Self {
         Self { path, get }
     }
 
@@ -43,7 +43,7 @@ impl<C> Route<C> {
 
     /// Answers a GET.
     #[must_use]
-    pub fn run(&self, context: &C, params: Params<'_>) -> Answer {
+    pub fn run(&self, context: &C, params: Params<'_>) -> Response {
         (self.get)(context, params)
     }
 
@@ -74,11 +74,11 @@ impl<C, const N: usize> Router<C, N> {
     /// Answers a request: 404 `NotFound` where no route has its path, and 405
     /// `MethodNotAllowed` where one has and the method is not GET.
     #[must_use]
-    pub fn answer(&self, context: &C, request: &Request) -> Answer {
+    pub fn respond(&self, context: &C, request: &Request) -> Response {
         match self.find(&request.path) {
-            None => Answer::not_found(&request.path, &self.paths()),
+            None => Response::not_found(&request.path, &self.paths()),
             Some((route, params)) if request.method == "GET" => route.run(context, params),
-            Some(_) => Answer::method_not_allowed(&request.method, &request.path),
+            Some(_) => Response::method_not_allowed(&request.method, &request.path),
         }
     }
 
@@ -110,18 +110,18 @@ impl<'a> Params<'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Answer, Request, Route, Router};
+    use super::{Request, Response, Route, Router};
 
     const ROUTES: Router<(), 3> = Router::new([
-        Route::get("/", |(), _| Answer::text("root")),
+        Route::get("/", |(), _| Response::text("root")),
         Route::get("/a/:b/c/:d", |(), params| {
-            Answer::text(format!("{:?} {:?}", params.get("b"), params.decoded("d")))
+            Response::text(format!("{:?} {:?}", params.get("b"), params.decoded("d")))
         }),
-        Route::get("/a/:b/c/d", |(), _| Answer::text("never: the one before has it")),
+        Route::get("/a/:b/c/d", |(), _| Response::text("never: the one before has it")),
     ]);
 
-    fn get(path: &str) -> Answer {
-        ROUTES.answer(&(), &Request::get(path))
+    fn get(path: &str) -> Response {
+        ROUTES.respond(&(), &Request::get(path))
     }
 
     #[test]
@@ -141,8 +141,8 @@ mod tests {
 
     #[test]
     fn other_methods_are_refused_where_there_is_a_route() {
-        let answer = ROUTES.answer(&(), &Request::new("POST", "/"));
+        let answer = ROUTES.respond(&(), &Request::new("POST", "/"));
         assert_eq!((answer.status, answer.header("allow")), (405, Some("GET, HEAD")));
-        assert_eq!(ROUTES.answer(&(), &Request::new("POST", "/b")).status, 404);
+        assert_eq!(ROUTES.respond(&(), &Request::new("POST", "/b")).status, 404);
     }
 }

@@ -1,26 +1,26 @@
 //! A host made up in a test: a handler is run against it without WebAssembly.
 //!
 //! ```
-//! use relayer_rest_sdk::testing::MadeUp;
-//! use relayer_rest_sdk::{Answer, Host, Level, Object, Request, State};
+//! use relayer_rest_sdk::testing::FakeHost;
+//! use relayer_rest_sdk::{Host, Level, Object, Request, Response, State};
 //!
-//! fn handle<H: Host>(host: &H, _: &Request) -> Answer {
+//! fn handle<H: Host>(host: &H, _: &Request) -> Response {
 //!     match host.state() {
 //!         Ok(state) => {
 //!             let kinds: Vec<_> = State::new(&state).workers().map(|w| w.object.kind()).collect();
-//!             Answer::json(200, &kinds)
+//!             Response::json(200, &kinds)
 //!         }
 //!         Err(reason) => {
 //!             host.log(Level::Warn, &reason.message);
-//!             Answer::not_ready(&reason)
+//!             Response::not_ready(&reason)
 //!         }
 //!     }
 //! }
 //!
-//! let host = MadeUp::new().with_worker(&Object::Wallet { chain_id: "ibc-0" });
+//! let host = FakeHost::new().with_worker(&Object::Wallet { chain_id: "ibc-0" });
 //! assert_eq!(handle(&host, &Request::get("/")).text_body(), r#"["Wallet"]"#);
 //!
-//! let host = MadeUp::not_ready("not yet");
+//! let host = FakeHost::not_ready("not yet");
 //! assert_eq!(handle(&host, &Request::get("/")).status, 503);
 //! assert_eq!(host.logged(), [(Level::Warn, "not yet".to_owned())]);
 //! ```
@@ -36,7 +36,7 @@ use crate::state::{Names, Object};
 
 /// What the host shows, as the test wants it.
 #[derive(Debug, Clone)]
-pub struct MadeUp {
+pub struct FakeHost {
     /// The relayer's parts. At first `ibc-relayer` in a made-up version.
     pub components: Vec<Component>,
     /// The chains, or why they are not known. At first none.
@@ -57,13 +57,13 @@ pub struct MadeUp {
     log: RefCell<Vec<(Level, String)>>,
 }
 
-impl Default for MadeUp {
+impl Default for FakeHost {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl MadeUp {
+impl FakeHost {
     /// A relayer that has nothing and does nothing.
     #[must_use]
     pub fn new() -> Self {
@@ -147,7 +147,7 @@ impl MadeUp {
     }
 }
 
-impl Host for MadeUp {
+impl Host for FakeHost {
     fn components(&self) -> Vec<Component> {
         self.components.clone()
     }

@@ -1,22 +1,22 @@
 //! `GET /chain/:id`: the configuration of a chain.
 
-use relayer_rest_sdk::{Answer, Host, Params};
+use relayer_rest_sdk::{Host, Params, Response};
 
 use crate::dialect::Dialect;
 use crate::errors;
 use crate::json::{Chain113Json, ChainJson};
-use crate::router::Asked;
+use crate::router::Context;
 
-pub(crate) fn chain<H: Host>(asked: &Asked<'_, H>, params: Params<'_>) -> Answer {
+pub(crate) fn chain<H: Host>(asked: &Context<'_, H>, params: Params<'_>) -> Response {
     let Some(id) = params.decoded("id") else {
         return errors::invalid_chain_id(params.get("id").unwrap_or_default());
     };
     match asked.host.chain(&id) {
         Ok(Some(chain)) => match asked.dialect {
-            Dialect::V0_7 => Answer::success_of_size(ChainJson::from(&chain), 1024),
-            Dialect::V1_13 => Answer::success_of_size(Chain113Json::from(&chain), 2048),
+            Dialect::V0_7 => Response::success_of_size(ChainJson::from(&chain), 1024),
+            Dialect::V1_13 => Response::success_of_size(Chain113Json::from(&chain), 2048),
         },
         Ok(None) => errors::chain_not_found(asked.dialect, &id),
-        Err(reason) => Answer::not_ready(&reason),
+        Err(reason) => Response::not_ready(&reason),
     }
 }

@@ -1,11 +1,11 @@
 //! `GET /version`: the relayer's version and this API's, as an array; bare in
 //! the first dialect.
 
-use relayer_rest_sdk::{Answer, Host};
+use relayer_rest_sdk::{Host, Response};
 use serde::Serialize;
 
 use crate::dialect::Dialect;
-use crate::router::Asked;
+use crate::router::Context;
 
 /// The name under which a relayer lists its REST server.
 const REST: &str = "ibc-relayer-rest";
@@ -16,7 +16,7 @@ struct Component<'a> {
     version: &'a str,
 }
 
-pub(crate) fn version<H: Host>(asked: &Asked<'_, H>) -> Answer {
+pub(crate) fn version<H: Host>(asked: &Context<'_, H>) -> Response {
     let components = asked.host.components();
     let entries: Vec<_> = components
         .iter()
@@ -24,8 +24,8 @@ pub(crate) fn version<H: Host>(asked: &Asked<'_, H>) -> Answer {
         .chain([Component { name: REST, version: env!("CARGO_PKG_VERSION") }])
         .collect();
     match asked.dialect {
-        Dialect::V0_7 => Answer::json(200, &entries),
-        Dialect::V1_13 => Answer::success(&entries),
+        Dialect::V0_7 => Response::json(200, &entries),
+        Dialect::V1_13 => Response::success(&entries),
     }
 }
 
@@ -33,8 +33,8 @@ pub(crate) fn version<H: Host>(asked: &Asked<'_, H>) -> Answer {
 mod tests {
     use super::version;
     use crate::dialect::Dialect;
-    use crate::router::Asked;
-    use relayer_rest_sdk::testing::MadeUp;
+    use crate::router::Context;
+    use relayer_rest_sdk::testing::FakeHost;
 
     #[test]
     fn the_relayer_comes_first_and_this_api_last() {
@@ -42,7 +42,7 @@ mod tests {
         let expected = format!(
             r#"[{{"name":"ibc-relayer","version":"1.2.3"}},{{"name":"ibc-relayer-rest","version":"{own}"}}]"#
         );
-        let answer = |dialect| version(&Asked { dialect, host: &MadeUp::new() });
+        let answer = |dialect| version(&Context { dialect, host: &FakeHost::new() });
         assert_eq!(answer(Dialect::V0_7).text_body(), expected);
         let expected = format!(r#"{{"status":"success","result":{expected}}}"#);
         assert_eq!(answer(Dialect::V1_13).text_body(), expected);

@@ -13,7 +13,7 @@ use crate::module::{CallError, GuestRequest, GuestResponse, Module};
 use crate::state::{ChainConfig, Known, Snapshot};
 
 /// More chains than this are not asked for: a relayer may have many.
-const MOST_CHAINS: usize = 50;
+const MAX_CHAINS: usize = 50;
 
 /// A chain that no relayer has.
 pub(super) const UNKNOWN_CHAIN: &str = "no-such-chain";
@@ -22,7 +22,7 @@ pub(super) const UNKNOWN_CHAIN: &str = "no-such-chain";
 pub(super) const UNKNOWN_PATH: &str = "/no/such/path";
 
 /// Methods that change something, on paths that are there.
-const REFUSED: [(&str, &str); 7] = [
+const REJECTED_METHODS: [(&str, &str); 7] = [
     ("POST", "/version"),
     ("POST", "/chains"),
     ("PUT", "/chains"),
@@ -51,7 +51,7 @@ const ODD: [&str; 8] = [
 ];
 
 /// The most bytes of all answers on one state.
-const MOST_BYTES: usize = 64 << 20;
+const MAX_BYTES: usize = 64 << 20;
 
 /// What a request took.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -74,19 +74,19 @@ pub struct Cost {
 /// A state, and all that a module answered on it.
 pub(super) struct Probe {
     pub(super) state: State,
-    pub(super) asked: Vec<Asked>,
+    pub(super) asked: Vec<Exchange>,
 }
 
 /// A question and its answer, or why there is none.
-pub(super) struct Asked {
-    pub(super) question: Question,
+pub(super) struct Exchange {
+    pub(super) question: TestCase,
     pub(super) outcome: Result<Response<bytes::Bytes>, String>,
     cost: Cost,
 }
 
 /// What is asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Question {
+pub(super) enum TestCase {
     Version,
     Chains,
     /// A chain that is there, by its place among the identifiers.
@@ -106,19 +106,20 @@ pub(super) enum Question {
 impl Probe {
     /// Asks all of it.
     pub(super) async fn of(module: &Module, state: State) -> Self {
-        let chains = state.chains().as_ref().map_or(0, Vec::len).min(MOST_CHAINS);
-        let mut questions = vec![Question::Version, Question::Chains, Question::State];
-        questions.extend((0..chains).map(Question::Chain));
-        questions.extend([Question::WithQuery, Question::UnknownChain, Question::UnknownPath]);
-        questions.extend(REFUSED.map(|(method, target)| Question::Refused(method, target)));
-        questions.push(Question::Command);
-        questions.extend(ODD.map(Question::Odd));
+        let chains = state.chains().as_ref().map_or(0, Vec::len).min(MAX_CHAINS);
+        let mut questions = vec![TestCase::Version, TestCase::Chains, TestCase::State];
+        questions.extend((0..chains).map(TestCase::Chain));
+        questions.extend([TestCase::WithQuery, TestCase::UnknownChain, TestCase::UnknownPath]);
+        questions
+            .extend(REJECTED_METHODS.map(|(method, target)| TestCase::Refused(method, target)));
+        questions.push(TestCase::Command);
+        questions.extend(ODD.map(TestCase::Odd));
         let (mut asked, mut bytes) = (Vec::new(), 0);
         for question in questions {
             let mut one = ask(module, &state, question).await;
             bytes += one.cost.body;
-            if bytes > MOST_BYTES {
-                let most = bytesize::ByteSize::b(MOST_BYTES as u64);
+            if bytes > MAX_BYTES {
+                let most = bytesize::ByteSize::b(MAX_BYTES as u64);
                 one.outcome = Err(format!("the answers on one state have more than {most}"));
             }
             let is_over = one.outcome.is_err();
@@ -137,9 +138,9 @@ impl Probe {
     /// The answers to one kind of question.
     pub(super) fn answers<'a>(
         &'a self,
-        is: impl Fn(&Question) -> bool + 'a,
-    ) -> impl Iterator<Item = (&'a Question, &'a Response<bytes::Bytes>)> {
-        let answered = |asked: &'a Asked| Some((&asked.question, asked.outcome.as_ref().ok()?));
+        is: impl Fn(&TestCase) -> bool + 'a,
+    ) -> impl Iterator<Item = (&'a TestCase, &'a Response<bytes::Bytes>)> {
+        let answered = |asked: &'a Exchange| Some((&asked.question, asked.outcome.as_ref().ok()?));
         self.asked.iter().filter_map(answered).filter(move |(question, _)| is(question))
     }
 }
@@ -153,7 +154,7 @@ impl State {
     }
 }
 
-impl Question {
+impl TestCase {
     pub(super) fn target(&self, state: &State) -> String {
         match self {
             Self::Version => "/version".to_owned(),
@@ -201,7 +202,7 @@ fn encoded(text: &str) -> String {
     segment
 }
 
-async fn ask(module: &Module, state: &State, question: Question) -> Asked {
+async fn ask(module: &Module, state: &State, question: TestCase) -> Exchange {
     let (method, target) = (question.method(), question.target(state));
     let request = Arc::new(GuestRequest {
         method: method.clone(),
@@ -219,7 +220,7 @@ async fn ask(module: &Module, state: &State, question: Question) -> Asked {
         micros: u64::try_from(time.as_micros()).unwrap_or(u64::MAX),
         memory,
     };
-    Asked { question, outcome, cost }
+    Exchange { question, outcome, cost }
 }
 
 /// A module's answer, and how long it took.

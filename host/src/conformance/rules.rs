@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use super::RuleVerdict;
 use super::chain_json;
 use super::dialect::Dialect::{self, Any, V0_7, V1_13};
-use super::probe::{Probe, Question, UNKNOWN_CHAIN};
+use super::probe::{Probe, TestCase, UNKNOWN_CHAIN};
 use super::state_json;
 use crate::state::{ChainConfig, ChainId};
 use crate::text::truncate;
@@ -250,10 +250,10 @@ fn json(dialect: Dialect, probe: &Probe) -> Checked {
 fn succeeds(_: Dialect, probe: &Probe) -> Checked {
     let (has_chains, has_state) =
         (probe.state.chains().is_ok(), probe.state.snapshot.status().value().is_ok());
-    let is_known = |question: &Question| match question {
-        Question::Version => true,
-        Question::Chains | Question::Chain(_) => has_chains,
-        Question::State => has_state,
+    let is_known = |question: &TestCase| match question {
+        TestCase::Version => true,
+        TestCase::Chains | TestCase::Chain(_) => has_chains,
+        TestCase::State => has_state,
         _ => false,
     };
     for (question, response) in probe.answers(is_known) {
@@ -302,7 +302,7 @@ fn version_entries(dialect: Dialect, probe: &Probe) -> Checked {
 /// Name and version of each entry.
 fn versions(dialect: Dialect, probe: &Probe) -> Result<Vec<(String, String)>, String> {
     let mut versions = Vec::new();
-    for (_, response) in probe.answers(|question| *question == Question::Version) {
+    for (_, response) in probe.answers(|question| *question == TestCase::Version) {
         let fault = |message: &str| format!("/version: {message}");
         let entries = match (dialect, success(response).map_err(|message| fault(&message))?) {
             (V1_13, value) => result(value).map_err(|message| fault(&message))?,
@@ -323,7 +323,7 @@ fn versions(dialect: Dialect, probe: &Probe) -> Result<Vec<(String, String)>, St
 fn chains(_: Dialect, probe: &Probe) -> Checked {
     let Ok(chains) = probe.state.chains() else { return Ok(()) };
     let mut expected: Vec<&str> = chains.iter().map(|chain| chain.id.as_str()).collect();
-    for (_, response) in probe.answers(|question| *question == Question::Chains) {
+    for (_, response) in probe.answers(|question| *question == TestCase::Chains) {
         let value =
             success(response).and_then(result).map_err(|message| format!("/chains: {message}"))?;
         same_texts("/chains: the result", &value, &mut expected)?;
@@ -332,8 +332,8 @@ fn chains(_: Dialect, probe: &Probe) -> Checked {
 }
 
 fn query(_: Dialect, probe: &Probe) -> Checked {
-    let of = |wanted: Question| probe.answers(move |question| *question == wanted).next();
-    match (of(Question::Chains), of(Question::WithQuery)) {
+    let of = |wanted: TestCase| probe.answers(move |question| *question == wanted).next();
+    match (of(TestCase::Chains), of(TestCase::WithQuery)) {
         (Some((_, plain)), Some((question, response)))
             if plain.status() != response.status() || plain.body() != response.body() =>
         {
@@ -397,7 +397,7 @@ fn each_chain(
 ) -> Checked {
     let Ok(chains) = probe.state.chains() else { return Ok(()) };
     for (question, response) in probe.answers(is_chain) {
-        let Question::Chain(place) = question else { continue };
+        let TestCase::Chain(place) = question else { continue };
         let Ok(Value::Object(found)) = success(response).and_then(result) else { continue };
         check(chains[*place], &found)
             .map_err(|message| format!("{}: {message}", question.target(&probe.state)))?;
@@ -409,7 +409,7 @@ fn chain_unknown(dialect: Dialect, probe: &Probe) -> Checked {
     if probe.state.chains().is_err() {
         return Ok(());
     }
-    for (_, response) in probe.answers(|question| *question == Question::UnknownChain) {
+    for (_, response) in probe.answers(|question| *question == TestCase::UnknownChain) {
         let fault = |message: String| Err(format!("/chain/{UNKNOWN_CHAIN}: {message}"));
         let status = response.status();
         let is_right = if dialect == V1_13 { status == 200 } else { status.is_client_error() };
@@ -531,7 +531,7 @@ fn each_state(probe: &Probe, mut check: impl FnMut(&Value) -> Checked) -> Checke
     if probe.state.snapshot.status().value().is_err() {
         return Ok(());
     }
-    for (_, response) in probe.answers(|question| *question == Question::State) {
+    for (_, response) in probe.answers(|question| *question == TestCase::State) {
         let checked = success(response).and_then(result).and_then(|value| check(&value));
         checked.map_err(|message| format!("/state: {message}"))?;
     }
@@ -541,9 +541,9 @@ fn each_state(probe: &Probe, mut check: impl FnMut(&Value) -> Checked) -> Checke
 fn not_known(dialect: Dialect, probe: &Probe) -> Checked {
     let (no_chains, no_state) =
         (probe.state.chains().is_err(), probe.state.snapshot.status().value().is_err());
-    let is_unknown = |question: &Question| match question {
-        Question::Chains | Question::UnknownChain => no_chains,
-        Question::State => no_state,
+    let is_unknown = |question: &TestCase| match question {
+        TestCase::Chains | TestCase::UnknownChain => no_chains,
+        TestCase::State => no_state,
         _ => false,
     };
     for (question, response) in probe.answers(is_unknown) {
@@ -576,7 +576,7 @@ fn error_json(_: Dialect, probe: &Probe) -> Checked {
 
 fn error_empty(_: Dialect, probe: &Probe) -> Checked {
     let is_refused =
-        |question: &Question| matches!(question, Question::UnknownPath | Question::Refused(..));
+        |question: &TestCase| matches!(question, TestCase::UnknownPath | TestCase::Refused(..));
     for (question, response) in probe.answers(is_refused) {
         if !response.body().is_empty() {
             let (method, target) = (question.method(), question.target(&probe.state));
@@ -594,11 +594,11 @@ fn is_json(response: &Response<Bytes>) -> bool {
 }
 
 fn unknown_path(_: Dialect, probe: &Probe) -> Checked {
-    status(probe, |question| *question == Question::UnknownPath, 404)
+    status(probe, |question| *question == TestCase::UnknownPath, 404)
 }
 
 fn method(_: Dialect, probe: &Probe) -> Checked {
-    let is_refused = |question: &Question| matches!(question, Question::Refused(..));
+    let is_refused = |question: &TestCase| matches!(question, TestCase::Refused(..));
     status(probe, is_refused, 405)?;
     for (question, response) in probe.answers(is_refused) {
         let allow =
@@ -613,7 +613,7 @@ fn method(_: Dialect, probe: &Probe) -> Checked {
 }
 
 fn read_only(_: Dialect, probe: &Probe) -> Checked {
-    for (question, response) in probe.answers(|question| *question == Question::Command) {
+    for (question, response) in probe.answers(|question| *question == TestCase::Command) {
         let status = response.status();
         if status.is_success() {
             let (method, target) = (question.method(), question.target(&probe.state));
@@ -623,7 +623,7 @@ fn read_only(_: Dialect, probe: &Probe) -> Checked {
     Ok(())
 }
 
-fn status(probe: &Probe, is: impl Fn(&Question) -> bool, expected: u16) -> Checked {
+fn status(probe: &Probe, is: impl Fn(&TestCase) -> bool, expected: u16) -> Checked {
     for (question, response) in probe.answers(is) {
         let status = response.status().as_u16();
         if status != expected {
@@ -636,8 +636,8 @@ fn status(probe: &Probe, is: impl Fn(&Question) -> bool, expected: u16) -> Check
     Ok(())
 }
 
-fn is_chain(question: &Question) -> bool {
-    matches!(question, Question::Chain(_))
+fn is_chain(question: &TestCase) -> bool {
+    matches!(question, TestCase::Chain(_))
 }
 
 /// The body of an answer of status 200.

@@ -11,7 +11,7 @@
 //! |---|---|
 //! | `poller.rs` | what is asked when, and what becomes of the answers |
 //! | `client.rs` | one question, within a time and a size |
-//! | `gathering.rs` | the chains, asked for one by one |
+//! | `chain_refresh.rs` | the chains, asked for one by one |
 //! | `off_thread.rs` | reading and publishing, off the runtime's threads |
 //! | `reports.rs` | which faults go into the log |
 //! | `limits.rs` | the section `[upstream]` of the settings |

@@ -1,11 +1,11 @@
 //! `GET /chains`: the configured chains. The page asks for them while the state
 //! is not known.
 
-use relayer_rest_sdk::{Answer, Host};
+use relayer_rest_sdk::{Host, Response};
 
-pub(crate) fn chains<H: Host>(host: &H) -> Answer {
+pub(crate) fn chains<H: Host>(host: &H) -> Response {
     match host.chain_ids() {
-        Ok(ids) => Answer::success(ids),
-        Err(reason) => Answer::not_ready(&reason),
+        Ok(ids) => Response::success(ids),
+        Err(reason) => Response::not_ready(&reason),
     }
 }

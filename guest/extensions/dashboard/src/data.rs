@@ -1,38 +1,38 @@
 //! `GET /data`: what the page shows.
 
-use relayer_rest_sdk::{Answer, Host};
+use relayer_rest_sdk::{Host, Response};
 
 use crate::overview::Overview;
 
 /// About how many bytes of JSON a worker takes.
 const WORKER_SIZE: usize = 32;
 
-pub(crate) fn data<H: Host>(host: &H) -> Answer {
+pub(crate) fn data<H: Host>(host: &H) -> Response {
     match host.state() {
         Ok(state) => {
             let components = host.components();
             // Which chains are configured may not be known while the state is.
             let configured = host.chain_ids().ok();
             let overview = Overview::new(&components, configured.as_deref(), &state);
-            Answer::success_of_size(&overview, 4096 + state.workers.len() * WORKER_SIZE)
+            Response::success_of_size(&overview, 4096 + state.workers.len() * WORKER_SIZE)
         }
-        Err(reason) => Answer::not_ready(&reason),
+        Err(reason) => Response::not_ready(&reason),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use relayer_rest_sdk::testing::MadeUp;
-    use relayer_rest_sdk::{Answer, Object, Request};
+    use relayer_rest_sdk::testing::FakeHost;
+    use relayer_rest_sdk::{Object, Request, Response};
     use serde_json::json;
 
-    fn get(host: &MadeUp, path: &str) -> Answer {
+    fn get(host: &FakeHost, path: &str) -> Response {
         crate::answer(host, &Request::get(path))
     }
 
     #[test]
     fn what_is_not_known_says_so() {
-        let host = MadeUp::not_ready("wait");
+        let host = FakeHost::not_ready("wait");
         for path in ["/data", "/chains"] {
             let answer = get(&host, path);
             assert_eq!((answer.status, answer.header("retry-after")), (503, Some("1")));
@@ -43,8 +43,8 @@ mod tests {
 
     #[test]
     fn the_chains_are_known_before_the_state_is() {
-        let mut host = MadeUp::new().with_chain("b").with_chain("a");
-        host.state = MadeUp::not_ready("wait").state;
+        let mut host = FakeHost::new().with_chain("b").with_chain("a");
+        host.state = FakeHost::not_ready("wait").state;
         assert_eq!(get(&host, "/data").status, 503);
         assert_eq!(get(&host, "/chains").json_body()["result"], json!(["b", "a"]));
     }
@@ -53,7 +53,7 @@ mod tests {
     fn thousands_of_workers_are_small() {
         let workers = 5_000;
         let chains: Vec<String> = (0..40).map(|chain| format!("chain-{chain}")).collect();
-        let mut host = chains.iter().fold(MadeUp::new(), |host, id| host.with_chain(id));
+        let mut host = chains.iter().fold(FakeHost::new(), |host, id| host.with_chain(id));
         // The names are put there by number: the test kit looks through all of
         // them for each worker.
         for number in 0..100 {

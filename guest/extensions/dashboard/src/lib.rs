@@ -20,45 +20,45 @@ mod data;
 mod overview;
 mod page;
 
-use relayer_rest_sdk::{Answer, Host, Request, Route, Router};
+use relayer_rest_sdk::{Host, Request, Response, Route, Router};
 
 relayer_rest_sdk::module!(answer);
 relayer_rest_sdk::arena!();
 
 /// Answers a request.
-pub fn answer<H: Host>(host: &H, request: &Request) -> Answer {
+pub fn answer<H: Host>(host: &H, request: &Request) -> Response {
     let routes = Router::new([
         Route::get("/", |_: &H, _| page::page()),
         Route::get("/data", |host, _| data::data(host)),
         Route::get("/chains", |host, _| chains::chains(host)),
     ]);
     // What comes from chains is never taken for anything but what it is.
-    routes.answer(host, request).with_header("x-content-type-options", "nosniff")
+    routes.respond(host, request).with_header("x-content-type-options", "nosniff")
 }
 
 #[cfg(test)]
 mod tests {
     use super::answer;
     use relayer_rest_sdk::Request;
-    use relayer_rest_sdk::testing::MadeUp;
+    use relayer_rest_sdk::testing::FakeHost;
 
     #[test]
     fn nothing_else_is_there() {
-        let unknown = answer(&MadeUp::new(), &Request::get("/style.css"));
+        let unknown = answer(&FakeHost::new(), &Request::get("/style.css"));
         assert_eq!(unknown.status, 404);
         let msg = "nothing is served at /style.css; there are /, /data, /chains";
         assert_eq!(unknown.json_body()["result"]["msg"], msg);
-        let refused = answer(&MadeUp::new(), &Request::new("POST", "/data"));
+        let refused = answer(&FakeHost::new(), &Request::new("POST", "/data"));
         assert_eq!((refused.status, refused.header("allow")), (405, Some("GET, HEAD")));
     }
 
     #[test]
     fn no_browser_guesses_what_an_answer_is() {
         for (host, path) in [
-            (MadeUp::new(), "/"),
-            (MadeUp::new(), "/data"),
-            (MadeUp::new(), "/nothing"),
-            (MadeUp::not_ready("wait"), "/data"),
+            (FakeHost::new(), "/"),
+            (FakeHost::new(), "/data"),
+            (FakeHost::new(), "/nothing"),
+            (FakeHost::not_ready("wait"), "/data"),
         ] {
             let answer = answer(&host, &Request::get(path));
             assert_eq!(answer.header("x-content-type-options"), Some("nosniff"), "{path}");

@@ -349,11 +349,11 @@ fn of_fields(fields: &[Field], texts: Names<'_>) -> String {
 #[cfg(test)]
 mod tests {
     use relayer_rest_sdk::contract::{ClientData, Field, Value, WorkerData};
-    use relayer_rest_sdk::testing::MadeUp;
+    use relayer_rest_sdk::testing::FakeHost;
     use relayer_rest_sdk::{Object, Request};
     use serde_json::{Value as Json, json};
 
-    fn overview(host: &MadeUp) -> Json {
+    fn overview(host: &FakeHost) -> Json {
         let answer = crate::answer(host, &Request::get("/data"));
         assert_eq!((answer.status, answer.header("content-type")), (200, Some("application/json")));
         let mut body = answer.json_body();
@@ -371,14 +371,14 @@ mod tests {
             "version": [["ibc-relayer", "1.2.3"]], "chains": [], "names": [], "workers": [],
             "pairs": [],
         });
-        assert_eq!(overview(&MadeUp::new()), expected);
+        assert_eq!(overview(&FakeHost::new()), expected);
     }
 
     #[test]
     fn every_kind_has_its_place() {
         let host = ["a", "b"]
             .into_iter()
-            .fold(MadeUp::new(), MadeUp::with_chain)
+            .fold(FakeHost::new(), FakeHost::with_chain)
             .with_worker(&client("a", "b"))
             .with_worker(&Object::Channel {
                 dst_chain_id: "b",
@@ -434,7 +434,7 @@ mod tests {
     #[test]
     fn of_a_kind_that_is_not_known_all_fields_are_told() {
         let names = ["src_chain_id", "dst_chain_id", "a", "b", "</script>", "n"];
-        let mut host = CHAINS.into_iter().fold(MadeUp::new(), MadeUp::with_chain);
+        let mut host = CHAINS.into_iter().fold(FakeHost::new(), FakeHost::with_chain);
         for name in names {
             host = host.with_worker(&Object::Wallet { chain_id: name });
         }
@@ -471,7 +471,7 @@ mod tests {
 
     #[test]
     fn what_a_worker_is_set_to_do_is_told() {
-        let mut host = MadeUp::new();
+        let mut host = FakeHost::new();
         for _ in 0..4 {
             host = host.with_worker(&client("a", "b"));
         }
@@ -490,7 +490,7 @@ mod tests {
 
     #[test]
     fn chains_are_those_that_are_configured_connected_or_named() {
-        let mut host = MadeUp::new().with_chain("b").with_worker(&client("b", "named"));
+        let mut host = FakeHost::new().with_chain("b").with_worker(&client("b", "named"));
         host = host.with_chain_config(relayer_rest_sdk::testing::chain("a"));
         host.state.as_mut().unwrap().chains.push("c".into());
         let chain = |id: &str, configured: Option<bool>, connected: bool| json!({"id": id, "configured": configured, "connected": connected});
@@ -501,7 +501,7 @@ mod tests {
             chain("named", Some(false), false),
         ]);
         assert_eq!(overview(&host)["chains"], expected);
-        host.chains = MadeUp::not_ready("wait").chains;
+        host.chains = FakeHost::not_ready("wait").chains;
         let expected =
             json!([chain("b", None, true), chain("c", None, true), chain("named", None, false),]);
         assert_eq!(overview(&host)["chains"], expected);
@@ -509,7 +509,7 @@ mod tests {
 
     #[test]
     fn numbers_that_a_browser_would_round_are_texts() {
-        let mut host = MadeUp::new();
+        let mut host = FakeHost::new();
         for _ in 0..2 {
             host = host.with_worker(&Object::Wallet { chain_id: "a" });
         }
@@ -522,7 +522,7 @@ mod tests {
     /// A worker for one chain and itself is no line in the graph.
     #[test]
     fn a_chain_and_itself_are_no_pair() {
-        let overview = overview(&MadeUp::new().with_worker(&client("a", "a")));
+        let overview = overview(&FakeHost::new().with_worker(&client("a", "a")));
         assert_eq!(overview["pairs"], json!([]));
         assert_eq!(overview["workers"][0]["from"], json!([0]));
     }

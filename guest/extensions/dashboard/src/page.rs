@@ -1,6 +1,6 @@
 //! `GET /`: the page.
 
-use relayer_rest_sdk::Answer;
+use relayer_rest_sdk::Response;
 
 /// What `build.rs` has put together from `page/`.
 const PAGE: &str = include_str!(concat!(env!("OUT_DIR"), "/page.html"));
@@ -8,8 +8,8 @@ const PAGE: &str = include_str!(concat!(env!("OUT_DIR"), "/page.html"));
 /// What the page may do, by the digests of its script and its style.
 const POLICY: &str = include_str!(concat!(env!("OUT_DIR"), "/policy.txt"));
 
-pub(crate) fn page() -> Answer {
-    Answer::of_type("text/html; charset=utf-8", PAGE)
+pub(crate) fn page() -> Response {
+    Response::of_type("text/html; charset=utf-8", PAGE)
         .with_header("content-security-policy", POLICY)
         .with_header("referrer-policy", "no-referrer")
 }
@@ -18,12 +18,12 @@ pub(crate) fn page() -> Answer {
 mod tests {
     use base64::Engine;
     use base64::prelude::BASE64_STANDARD;
-    use relayer_rest_sdk::testing::MadeUp;
-    use relayer_rest_sdk::{Answer, Request};
+    use relayer_rest_sdk::testing::FakeHost;
+    use relayer_rest_sdk::{Request, Response};
     use sha2::{Digest, Sha256};
 
-    fn page() -> Answer {
-        crate::answer(&MadeUp::new(), &Request::get("/"))
+    fn page() -> Response {
+        crate::answer(&FakeHost::new(), &Request::get("/"))
     }
 
     /// The only element of a name: what is in it.
@@ -93,7 +93,7 @@ mod tests {
     /// It is the same for everybody, so that it is remembered for good.
     #[test]
     fn it_depends_on_nothing() {
-        let elsewhere = MadeUp::not_ready("wait").mounted_at("/a/\"><script>");
+        let elsewhere = FakeHost::not_ready("wait").mounted_at("/a/\"><script>");
         assert_eq!(crate::answer(&elsewhere, &Request::get("/")), page());
     }
 

@@ -15,12 +15,12 @@ mod query;
 mod report;
 mod router;
 
-use relayer_rest_sdk::{Answer, Host, Request};
+use relayer_rest_sdk::{Host, Request, Response};
 
 relayer_rest_sdk::module!(answer);
 relayer_rest_sdk::arena!();
 
 /// Answers a request.
-pub fn answer<H: Host>(host: &H, request: &Request) -> Answer {
+pub fn answer<H: Host>(host: &H, request: &Request) -> Response {
     router::answer(host, request)
 }

@@ -44,11 +44,11 @@ impl<'a> Query<'a> {
 #[cfg(test)]
 mod tests {
     use super::{CHAIN, EXCLUDE, Query, Sent, VERBOSE};
-    use relayer_rest_sdk::testing::MadeUp;
+    use relayer_rest_sdk::testing::FakeHost;
 
     #[track_caller]
     fn check(query: &str, verbose: bool, [excluded, chains, unknown]: [&[&str]; 3]) {
-        let sent = Sent::read(&MadeUp::new().with_query(query));
+        let sent = Sent::read(&FakeHost::new().with_query(query));
         let query = Query::new(&sent, &[VERBOSE, EXCLUDE, CHAIN]);
         assert_eq!(query.verbose, verbose);
         for (found, expected) in
@@ -73,7 +73,7 @@ mod tests {
 
     #[test]
     fn what_has_no_use_for_a_parameter_does_not_know_it() {
-        let sent = Sent::read(&MadeUp::new().with_query("chain=a&verbose"));
+        let sent = Sent::read(&FakeHost::new().with_query("chain=a&verbose"));
         let query = Query::new(&sent, &[VERBOSE]);
         assert!(query.verbose && query.chains.is_empty());
         assert!(query.unknown.iter().eq(["chain"]));

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
-use relayer_rest_sdk::Answer;
+use relayer_rest_sdk::Response;
 
 use crate::checks::Check;
 use crate::escape;
@@ -11,7 +11,7 @@ use crate::query::Query;
 
 /// The answer of an endpoint: `ok`, or a line for each check where one fails,
 /// where it is asked for, and where a parameter had no effect.
-pub(crate) fn report(endpoint: &str, checks: &[Check], query: &Query<'_>) -> Answer {
+pub(crate) fn report(endpoint: &str, checks: &[Check], query: &Query<'_>) -> Response {
     let (lines, warnings) = (lines(checks, query), warnings(checks, query));
     let ready = checks.iter().all(|check| is_excluded(check, query) || check.found.is_ok());
     if ready && !query.verbose && warnings.is_empty() {
@@ -23,17 +23,17 @@ pub(crate) fn report(endpoint: &str, checks: &[Check], query: &Query<'_>) -> Ans
 }
 
 /// The answer of an endpoint for one thing, which is not there.
-pub(crate) fn not_there(endpoint: &str, check: &Check) -> Answer {
+pub(crate) fn not_there(endpoint: &str, check: &Check) -> Response {
     answer(404, format!("{}{endpoint} check failed\n", line(check)))
 }
 
 /// A text that is not to be kept by whoever passes it on, nor taken for
 /// anything but a text: there are names in it that others have chosen.
-fn answer(status: u16, text: String) -> Answer {
-    let answer = Answer::text(text)
+fn answer(status: u16, text: String) -> Response {
+    let answer = Response::text(text)
         .with_header("cache-control", "no-store")
         .with_header("x-content-type-options", "nosniff");
-    Answer { status, ..answer }
+    Response { status, ..answer }
 }
 
 fn lines(checks: &[Check], query: &Query<'_>) -> String {

@@ -1,6 +1,6 @@
 //! Where a request goes.
 
-use relayer_rest_sdk::{Answer, Host, Params, Query as Sent, Request, Route, Router};
+use relayer_rest_sdk::{Host, Params, Query as Sent, Request, Response, Route, Router};
 
 use crate::checks::{Check, Failure, Relayer};
 use crate::query::{CHAIN, EXCLUDE, Query, VERBOSE};
@@ -17,9 +17,9 @@ readyz/CHECK     one check: chains, state, confirmed or chain/ID
 ";
 
 /// Answers a request. The host sends HEAD as GET and leaves the body out.
-pub(crate) fn answer<H: Host>(host: &H, request: &Request) -> Answer {
+pub(crate) fn answer<H: Host>(host: &H, request: &Request) -> Response {
     let routes = Router::new([
-        Route::get("/", |_, _| Answer::text(INDEX)),
+        Route::get("/", |_, _| Response::text(INDEX)),
         Route::get("/livez", |host, _| livez(host)),
         Route::get("/readyz", |host, _| readyz(host)),
         Route::get("/readyz/chains", |host, _| one(host, Relayer::chains)),
@@ -27,14 +27,14 @@ pub(crate) fn answer<H: Host>(host: &H, request: &Request) -> Answer {
         Route::get("/readyz/confirmed", |host, _| one(host, Relayer::confirmed)),
         Route::get("/readyz/chain/:id", |host, params| chain(host, params)),
     ]);
-    routes.answer(host, request)
+    routes.respond(host, request)
 }
 
-fn livez<H: Host>(host: &H) -> Answer {
+fn livez<H: Host>(host: &H) -> Response {
     report("livez", &[], &Query::new(&Sent::read(host), &[VERBOSE, EXCLUDE]))
 }
 
-fn readyz<H: Host>(host: &H) -> Answer {
+fn readyz<H: Host>(host: &H) -> Response {
     let sent = Sent::read(host);
     let query = Query::new(&sent, &[VERBOSE, EXCLUDE, CHAIN]);
     let relayer = Relayer::read(host);
@@ -48,7 +48,7 @@ fn readyz<H: Host>(host: &H) -> Answer {
 }
 
 /// One check alone.
-fn one<H: Host>(host: &H, check: impl Fn(&Relayer) -> Check) -> Answer {
+fn one<H: Host>(host: &H, check: impl Fn(&Relayer) -> Check) -> Response {
     let check = check(&Relayer::read(host));
     if check.found == Err(Failure::NotConfigured) {
         return report::not_there("readyz", &check);
@@ -56,7 +56,7 @@ fn one<H: Host>(host: &H, check: impl Fn(&Relayer) -> Check) -> Answer {
     report("readyz", &[check], &Query::new(&Sent::read(host), &[VERBOSE]))
 }
 
-fn chain<H: Host>(host: &H, params: Params<'_>) -> Answer {
+fn chain<H: Host>(host: &H, params: Params<'_>) -> Response {
     // No chain has an identifier that is not UTF-8.
     let as_written = || params.get("id").unwrap_or_default().into();
     let id = params.decoded("id").unwrap_or_else(as_written);
@@ -67,20 +67,20 @@ fn chain<H: Host>(host: &H, params: Params<'_>) -> Answer {
 mod tests {
     use super::INDEX;
     use crate::answer;
-    use relayer_rest_sdk::testing::{MadeUp, chain};
-    use relayer_rest_sdk::{Answer, Request};
+    use relayer_rest_sdk::testing::{FakeHost, chain};
+    use relayer_rest_sdk::{Request, Response};
 
     /// Two chains, both connected.
-    fn ready() -> MadeUp {
-        MadeUp::new().with_chain("ibc-1").with_chain("ibc-0")
+    fn ready() -> FakeHost {
+        FakeHost::new().with_chain("ibc-1").with_chain("ibc-0")
     }
 
     /// Two chains, of which one is connected.
-    fn half() -> MadeUp {
-        MadeUp::new().with_chain("ibc-0").with_chain_config(chain("ibc-1"))
+    fn half() -> FakeHost {
+        FakeHost::new().with_chain("ibc-0").with_chain_config(chain("ibc-1"))
     }
 
-    fn get(host: &MadeUp, target: &str) -> Answer {
+    fn get(host: &FakeHost, target: &str) -> Response {
         match target.split_once('?') {
             Some((path, query)) => answer(&host.clone().with_query(query), &Request::get(path)),
             None => answer(host, &Request::get(target)),
@@ -89,7 +89,7 @@ mod tests {
 
     /// The status, the body, and all headers.
     #[track_caller]
-    fn check(host: &MadeUp, target: &str, status: u16, body: &str) {
+    fn check(host: &FakeHost, target: &str, status: u16, body: &str) {
         let answer = get(host, target);
         assert_eq!((answer.status, answer.text_body()), (status, body), "{target}");
         let mut headers = vec![
@@ -105,7 +105,7 @@ mod tests {
 
     #[test]
     fn it_lives_whatever_the_relayer_does() {
-        for host in [ready(), half(), MadeUp::not_ready("wait")] {
+        for host in [ready(), half(), FakeHost::not_ready("wait")] {
             check(&host, "/livez", 200, "ok");
             check(&host, "/livez?verbose", 200, "livez check passed\n");
         }
@@ -115,7 +115,7 @@ mod tests {
     fn where_all_is_well_one_word_is_enough() {
         check(&ready(), "/readyz", 200, "ok");
         check(&ready(), "/readyz?", 200, "ok");
-        check(&MadeUp::new(), "/readyz", 200, "ok");
+        check(&FakeHost::new(), "/readyz", 200, "ok");
         let lines = "[+]chains ok\n[+]state ok\n[+]confirmed ok\n\
                      [+]chain/ibc-0 ok\n[+]chain/ibc-1 ok\nreadyz check passed\n";
         check(&ready(), "/readyz?verbose", 200, lines);
@@ -132,7 +132,7 @@ mod tests {
     #[test]
     fn what_is_not_known_is_not_ready() {
         check(
-            &MadeUp::not_ready("wait, it's \"new\"\r\n[+]state ok"),
+            &FakeHost::not_ready("wait, it's \"new\"\r\n[+]state ok"),
             "/readyz",
             503,
             "[-]chains failed: not known: wait, it's \"new\"\\r\\n[+]state ok\n\
@@ -140,14 +140,14 @@ mod tests {
              [+]confirmed ok\nreadyz check failed\n",
         );
         check(
-            &MadeUp::not_ready("wait"),
+            &FakeHost::not_ready("wait"),
             "/readyz?chain=ibc-0&exclude=state",
             503,
             "[-]chains failed: not known: wait\n[+]state excluded: ok\n[+]confirmed ok\n\
              [-]chain/ibc-0 failed: the configured chains are not known\nreadyz check failed\n",
         );
         let mut without_state = ready();
-        without_state.state = MadeUp::not_ready("wait").state;
+        without_state.state = FakeHost::not_ready("wait").state;
         check(
             &without_state,
             "/readyz?chain=ibc-0&chain=other",
@@ -189,7 +189,7 @@ mod tests {
              [+]chain/ibc-0 ok\n[+]chain/ibc-1 excluded: ok\nreadyz check passed\n",
         );
         let all = "/readyz?exclude=chains&exclude=state";
-        check(&MadeUp::not_ready("wait"), all, 200, "ok");
+        check(&FakeHost::not_ready("wait"), all, 200, "ok");
     }
 
     #[test]
@@ -240,7 +240,7 @@ mod tests {
             ),
         );
         check(
-            &MadeUp::not_ready("wait"),
+            &FakeHost::not_ready("wait"),
             "/readyz?Chain=ibc-1&exclude=chain/ibc-1",
             503,
             &format!(
@@ -281,7 +281,7 @@ mod tests {
         }
         let lines = "[-]chain/ibc-1 failed: not connected\nreadyz check failed\n";
         check(&half(), "/readyz/chain/ibc-1", 503, lines);
-        let unknown = MadeUp::not_ready("wait");
+        let unknown = FakeHost::not_ready("wait");
         for (target, line) in [
             ("/readyz/chains", "[-]chains failed: not known: wait\n"),
             ("/readyz/state", "[-]state failed: not known: wait\n"),
@@ -307,7 +307,7 @@ mod tests {
     #[test]
     fn no_name_makes_a_line_of_its_own() {
         let odd = "a\n[+]chain/b ok\r\u{202e}\\\"";
-        let host = MadeUp::new().with_chain_config(chain(odd)).with_chain("ü/'");
+        let host = FakeHost::new().with_chain_config(chain(odd)).with_chain("ü/'");
         let name = r#"chain/a\n[+]chain/b\u{20}ok\r\u{202e}\\\""#;
         check(
             &host,
@@ -326,7 +326,7 @@ mod tests {
 
     #[test]
     fn the_root_says_what_there_is() {
-        let answer = get(&MadeUp::not_ready("wait"), "/");
+        let answer = get(&FakeHost::not_ready("wait"), "/");
         assert_eq!((answer.status, answer.text_body()), (200, INDEX));
         assert_eq!(answer.headers, [("content-type", "text/plain; charset=utf-8".into())]);
     }

@@ -11,39 +11,39 @@ mod exposition;
 mod metrics;
 mod workers;
 
-use relayer_rest_sdk::{Answer, Host, Request, Route, Router};
+use relayer_rest_sdk::{Host, Request, Response, Route, Router};
 
 relayer_rest_sdk::module!(answer);
 relayer_rest_sdk::arena!();
 
 /// Answers a request. The metrics are at `/`: in all, where the module is mounted.
-pub fn answer<H: Host>(host: &H, request: &Request) -> Answer {
+pub fn answer<H: Host>(host: &H, request: &Request) -> Response {
     let routes = Router::new([Route::get("/", |host: &H, _| metrics::metrics(host))]);
-    routes.answer(host, request)
+    routes.respond(host, request)
 }
 
 #[cfg(test)]
 mod tests {
     use super::answer;
     use relayer_rest_sdk::Request;
-    use relayer_rest_sdk::testing::MadeUp;
+    use relayer_rest_sdk::testing::FakeHost;
 
     #[test]
     fn parameters_change_nothing() {
         let get = |host| answer(&host, &Request::get("/"));
-        assert_eq!(get(MadeUp::new()).status, 200);
-        assert_eq!(get(MadeUp::new().with_query("name[]=up")), get(MadeUp::new()));
+        assert_eq!(get(FakeHost::new()).status, 200);
+        assert_eq!(get(FakeHost::new().with_query("name[]=up")), get(FakeHost::new()));
     }
 
     #[test]
     fn there_is_nothing_else() {
         for path in ["/metrics", "", "//", "*"] {
-            let refused = answer(&MadeUp::new(), &Request::get(path));
+            let refused = answer(&FakeHost::new(), &Request::get(path));
             let msg = format!("nothing is served at {path}; there are /");
             let error = error_json("NotFound", &msg);
             assert_eq!((refused.status, refused.text_body()), (404, &*error));
         }
-        let refused = answer(&MadeUp::new(), &Request::new("POST", "/"));
+        let refused = answer(&FakeHost::new(), &Request::new("POST", "/"));
         let error = error_json("MethodNotAllowed", "POST is not allowed on /; GET and HEAD are");
         assert_eq!((refused.status, refused.text_body()), (405, &*error));
         assert_eq!(refused.header("allow"), Some("GET, HEAD"));

@@ -5,12 +5,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use relayer_rest_sdk::{Answer, Host};
+use relayer_rest_sdk::{Host, Response};
 
 use crate::exposition::{CONTENT_TYPE, Exposition, Seconds};
 use crate::workers;
 
-pub(crate) fn metrics<H: Host>(host: &H) -> Answer {
+pub(crate) fn metrics<H: Host>(host: &H) -> Response {
     let (components, chains, state) = (host.components(), host.chain_ids(), host.state());
     let mut text = Exposition::default();
 
@@ -76,7 +76,7 @@ pub(crate) fn metrics<H: Host>(host: &H) -> Answer {
             Seconds(since),
         );
     }
-    Answer::of_type(CONTENT_TYPE, text.into_text())
+    Response::of_type(CONTENT_TYPE, text.into_text())
 }
 
 #[cfg(test)]
@@ -84,10 +84,10 @@ mod tests {
     use super::metrics;
     use relayer_rest_sdk::Object;
     use relayer_rest_sdk::contract::Component;
-    use relayer_rest_sdk::testing::{MadeUp, chain};
+    use relayer_rest_sdk::testing::{FakeHost, chain};
 
     #[track_caller]
-    fn check(host: &MadeUp, expected: &str) {
+    fn check(host: &FakeHost, expected: &str) {
         let answer = metrics(host);
         assert_eq!(answer.status, 200);
         let content_type = ("content-type", "text/plain; version=0.0.4; charset=utf-8".into());
@@ -103,7 +103,7 @@ mod tests {
             src_channel_id: channel,
             src_port_id: "transfer",
         };
-        let mut host = MadeUp::new()
+        let mut host = FakeHost::new()
             .with_chain("ibc-1")
             .with_chain("ibc-0")
             .with_chain_config(chain("far"))
@@ -168,7 +168,7 @@ relayer_snapshot_changed_timestamp_seconds 1767225600.000000
     #[test]
     fn what_is_not_known_is_left_out() {
         check(
-            &MadeUp::not_ready("wait"),
+            &FakeHost::not_ready("wait"),
             &format!(
                 "{HEAD}relayer_chains_ready 0
 # HELP relayer_state_ready Whether it is known which chains are connected and which workers are active.
@@ -182,8 +182,8 @@ relayer_state_ready 0
 
     #[test]
     fn chains_can_be_known_without_the_state() {
-        let mut host = MadeUp::not_ready("wait");
-        host.chains = MadeUp::new().with_chain("ibc-0").chains;
+        let mut host = FakeHost::not_ready("wait");
+        host.chains = FakeHost::new().with_chain("ibc-0").chains;
         check(
             &host,
             &format!(
@@ -202,8 +202,8 @@ relayer_chains 1
 
     #[test]
     fn the_state_can_be_known_without_the_chains() {
-        let mut host = MadeUp::not_ready("wait");
-        host.state = MadeUp::new().with_chain("ibc-0").state;
+        let mut host = FakeHost::not_ready("wait");
+        host.state = FakeHost::new().with_chain("ibc-0").state;
         check(
             &host,
             &format!(
@@ -222,7 +222,7 @@ relayer_chain_connected{{chain=\"ibc-0\"}} 1
 
     #[test]
     fn what_is_not_confirmed_says_since_when() {
-        let mut host = MadeUp::not_ready("wait");
+        let mut host = FakeHost::not_ready("wait");
         host.unconfirmed_since = Some(1_767_225_601_500_000_000);
         check(
             &host,
@@ -243,7 +243,7 @@ relayer_snapshot_unconfirmed_since_timestamp_seconds 1767225601.500000
     #[test]
     fn names_of_others_are_escaped_and_told_once() {
         let odd = "a\\b\"c\nrelayer_chains 9";
-        let mut host = MadeUp::new()
+        let mut host = FakeHost::new()
             .with_chain(odd)
             .with_chain_config(chain(odd))
             .with_worker(&Object::Wallet { chain_id: odd })

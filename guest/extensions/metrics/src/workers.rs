@@ -92,7 +92,7 @@ impl Numbers {
 mod tests {
     use super::count;
     use relayer_rest_sdk::Object;
-    use relayer_rest_sdk::testing::MadeUp;
+    use relayer_rest_sdk::testing::FakeHost;
 
     fn packet<'a>(src: &'a str, dst: &'a str, channel: &'a str) -> Object<'a> {
         Object::Packet {
@@ -105,7 +105,7 @@ mod tests {
 
     #[track_caller]
     fn check(objects: &[Object<'_>], expected: &[(&str, &str, &str, u64)]) {
-        let host = objects.iter().fold(MadeUp::new(), MadeUp::with_worker);
+        let host = objects.iter().fold(FakeHost::new(), FakeHost::with_worker);
         let state = host.state.unwrap();
         let counted = count(&state).into_iter();
         let counted: Vec<_> = counted

@@ -13,7 +13,7 @@ pub(super) fn template(name: &str) -> Template {
             ("src/module.js", include_str!("js/src/module.js")),
             ("test/handle.test.js", include_str!("js/test/handle.test.js")),
             ("wit/world.wit", WORLD),
-            ("sdk/answer.js", include_str!("js/sdk/answer.js")),
+            ("sdk/response.js", include_str!("js/sdk/response.js")),
             ("sdk/router.js", include_str!("js/sdk/router.js")),
             ("sdk/testing.js", include_str!("js/sdk/testing.js")),
             (".gitignore", "/node_modules\n/*.wasm\n"),

@@ -15,7 +15,7 @@ pub(super) fn template(name: &str) -> Template {
             ("tests/test_handle.py", include_str!("python/tests/test_handle.py")),
             ("wit/world.wit", WORLD),
             ("sdk/__init__.py", ""),
-            ("sdk/answer.py", include_str!("python/sdk/answer.py")),
+            ("sdk/response.py", include_str!("python/sdk/response.py")),
             ("sdk/host.py", include_str!("python/sdk/host.py")),
             ("sdk/router.py", include_str!("python/sdk/router.py")),
             ("sdk/testing.py", include_str!("python/sdk/testing.py")),

@@ -5,7 +5,7 @@ use super::{Template, wit};
 /// What modules are written with.
 const SDK: [(&str, &str); 10] = [
     ("rust-toolchain.toml", include_str!("rust/rust-toolchain.toml")),
-    ("sdk/src/answer.rs", include_str!("../../../../guest/sdk/src/answer.rs")),
+    ("sdk/src/response.rs", include_str!("../../../../guest/sdk/src/response.rs")),
     ("sdk/src/arena.rs", include_str!("../../../../guest/sdk/src/arena.rs")),
     ("sdk/src/host.rs", include_str!("../../../../guest/sdk/src/host.rs")),
     ("sdk/src/lib.rs", include_str!("../../../../guest/sdk/src/lib.rs")),

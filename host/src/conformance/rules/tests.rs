@@ -1,7 +1,7 @@
 //! What each rule finds, and what it does not.
 
 use super::super::dialect::Dialect;
-use super::super::probe::{Asked, Probe, Question};
+use super::super::probe::{Exchange, Probe, TestCase};
 use super::super::states;
 use super::{ANSWERS, Findings, RULES};
 use crate::module::{Engine, Limits, Module};
@@ -47,36 +47,36 @@ fn text(value: &'static str) -> HeaderValue {
 
 /// What each rule finds: the dialect, the state, the question, what is
 /// changed in its answer, and the rules that are broken then.
-const ROWS: &[(Dialect, &str, Question, Change, &[&str])] = &[
-    (V, S, Question::Version, |r| *r.body_mut() = "no".into(), &["json", "version-shape"]),
-    (V, S, Question::Chains, |r| drop(r.headers_mut().remove(CONTENT_TYPE)), &["json"]),
-    (V, S, Question::Version, |r| replace(r, "name", "nam"), &["version-shape"]),
-    (N, S, Question::Version, |r| replace(r, "success", "error"), &["version-envelope"]),
-    (V, "every field", Question::Version, |r| replace(r, "9.8.7", "9.8.6"), &["version-entries"]),
-    (V, S, Question::Version, |r| replace(r, "ibc-relayer-rest", "x"), &["version-entries"]),
-    (V, S, Question::Chains, |r| replace(r, "ibc-1", "ibc-2"), &["chains", "query"]),
-    (V, "no chains", Question::Chains, |r| replace(r, "[]", "[\"a\"]"), &["chains", "query"]),
-    (V, S, Question::Chain(1), |r| *r.status_mut() = StatusCode::FOUND, &["chain-found"]),
-    (V, S, Question::Chain(0), |r| *r.body_mut() = NULL.into(), &["chain-found"]),
-    (V, S, Question::Chain(0), |r| replace(r, "key_name", "key"), &["chain-fields"]),
-    (V, S, Question::Chain(0), |r| replace(r, "}}}", "},\"a\":1}}"), &["chain-fields"]),
-    (V, S, Question::Chain(0), |r| replace(r, "\"10s\"", "10"), &["chain-values"]),
-    (V, "every field", Question::Chain(0), |r| replace(r, "14days", "336h"), &["chain-values"]),
-    (N, "every field", Question::Chain(0), |r| replace(r, "3-5", "3-4"), &["chain-values"]),
-    (V, S, Question::UnknownChain, |r| *r.status_mut() = StatusCode::OK, &["chain-unknown"]),
-    (V, S, Question::UnknownChain, |r| replace(r, "error", "success"), &["chain-unknown"]),
-    (N, S, Question::UnknownChain, |r| replace(r, "NotFound", "Gone"), &["chain-unknown-200"]),
+const ROWS: &[(Dialect, &str, TestCase, Change, &[&str])] = &[
+    (V, S, TestCase::Version, |r| *r.body_mut() = "no".into(), &["json", "version-shape"]),
+    (V, S, TestCase::Chains, |r| drop(r.headers_mut().remove(CONTENT_TYPE)), &["json"]),
+    (V, S, TestCase::Version, |r| replace(r, "name", "nam"), &["version-shape"]),
+    (N, S, TestCase::Version, |r| replace(r, "success", "error"), &["version-envelope"]),
+    (V, "every field", TestCase::Version, |r| replace(r, "9.8.7", "9.8.6"), &["version-entries"]),
+    (V, S, TestCase::Version, |r| replace(r, "ibc-relayer-rest", "x"), &["version-entries"]),
+    (V, S, TestCase::Chains, |r| replace(r, "ibc-1", "ibc-2"), &["chains", "query"]),
+    (V, "no chains", TestCase::Chains, |r| replace(r, "[]", "[\"a\"]"), &["chains", "query"]),
+    (V, S, TestCase::Chain(1), |r| *r.status_mut() = StatusCode::FOUND, &["chain-found"]),
+    (V, S, TestCase::Chain(0), |r| *r.body_mut() = NULL.into(), &["chain-found"]),
+    (V, S, TestCase::Chain(0), |r| replace(r, "key_name", "key"), &["chain-fields"]),
+    (V, S, TestCase::Chain(0), |r| replace(r, "}}}", "},\"a\":1}}"), &["chain-fields"]),
+    (V, S, TestCase::Chain(0), |r| replace(r, "\"10s\"", "10"), &["chain-values"]),
+    (V, "every field", TestCase::Chain(0), |r| replace(r, "14days", "336h"), &["chain-values"]),
+    (N, "every field", TestCase::Chain(0), |r| replace(r, "3-5", "3-4"), &["chain-values"]),
+    (V, S, TestCase::UnknownChain, |r| *r.status_mut() = StatusCode::OK, &["chain-unknown"]),
+    (V, S, TestCase::UnknownChain, |r| replace(r, "error", "success"), &["chain-unknown"]),
+    (N, S, TestCase::UnknownChain, |r| replace(r, "NotFound", "Gone"), &["chain-unknown-200"]),
     (
         V,
         S,
-        Question::Chain(0),
+        TestCase::Chain(0),
         |r| replace(r, r#""price":0.001,"denom":"stake""#, r#""denom":"stake","price":0.001"#),
         &["chain-values"],
     ),
     (
         V,
         S,
-        Question::State,
+        TestCase::State,
         |r| {
             let (first, second) =
                 (r#""dst_chain_id":"ibc-0""#, r#""dst_client_id":"07-tendermint-0""#);
@@ -84,45 +84,45 @@ const ROWS: &[(Dialect, &str, Question, Change, &[&str])] = &[
         },
         &["state-workers"],
     ),
-    (V, S, Question::State, |r| replace(r, "workers", "work"), &["state"]),
-    (V, S, Question::State, |r| replace(r, "[\"ibc-0\",", "["), &["state-chains"]),
-    (V, S, Question::State, |r| replace(r, "\"id\":1,", "\"id\":9,"), &["state-workers"]),
-    (V, S, Question::State, |r| replace(r, "\"Client\":[", "\"Wallet\":["), &["state-workers"]),
-    (N, "every field", Question::State, |r| replace(r, "true", "false"), &["state-workers"]),
-    (V, K, Question::State, |r| *r.status_mut() = StatusCode::OK, &["not-known"]),
-    (V, K, Question::Chains, |r| *r.status_mut() = StatusCode::NOT_FOUND, &["query", "not-known"]),
+    (V, S, TestCase::State, |r| replace(r, "workers", "work"), &["state"]),
+    (V, S, TestCase::State, |r| replace(r, "[\"ibc-0\",", "["), &["state-chains"]),
+    (V, S, TestCase::State, |r| replace(r, "\"id\":1,", "\"id\":9,"), &["state-workers"]),
+    (V, S, TestCase::State, |r| replace(r, "\"Client\":[", "\"Wallet\":["), &["state-workers"]),
+    (N, "every field", TestCase::State, |r| replace(r, "true", "false"), &["state-workers"]),
+    (V, K, TestCase::State, |r| *r.status_mut() = StatusCode::OK, &["not-known"]),
+    (V, K, TestCase::Chains, |r| *r.status_mut() = StatusCode::NOT_FOUND, &["query", "not-known"]),
     (
         N,
         K,
-        Question::Chains,
+        TestCase::Chains,
         |r| {
             *r.status_mut() = StatusCode::OK;
             replace(r, "error", "success");
         },
         &["query", "not-known"],
     ),
-    (V, S, Question::UnknownPath, |r| *r.body_mut() = Bytes::new(), &["json", "error-json"]),
-    (N, S, Question::UnknownPath, |r| *r.body_mut() = "no".into(), &["error-empty"]),
-    (V, S, Question::UnknownPath, |r| *r.status_mut() = StatusCode::GONE, &["unknown-path"]),
-    (V, S, Question::Refused("PUT", "/chains"), |r| *r.status_mut() = TEAPOT, &["method"]),
+    (V, S, TestCase::UnknownPath, |r| *r.body_mut() = Bytes::new(), &["json", "error-json"]),
+    (N, S, TestCase::UnknownPath, |r| *r.body_mut() = "no".into(), &["error-empty"]),
+    (V, S, TestCase::UnknownPath, |r| *r.status_mut() = StatusCode::GONE, &["unknown-path"]),
+    (V, S, TestCase::Refused("PUT", "/chains"), |r| *r.status_mut() = TEAPOT, &["method"]),
     (V, S, POST_STATE, |r| drop(r.headers_mut().insert(ALLOW, text("GET, HEADER"))), &["method"]),
     (N, S, POST_STATE, |r| drop(r.headers_mut().insert(ALLOW, text("HEAD"))), &["method"]),
     (N, S, POST_STATE, |r| *r.body_mut() = "no".into(), &["error-empty"]),
-    (V, S, Question::Command, |r| *r.status_mut() = StatusCode::OK, &["read-only"]),
-    (V, S, Question::WithQuery, |r| replace(r, "ibc-0", "ibc-9"), &["query"]),
-    (N, S, Question::WithQuery, |r| *r.status_mut() = StatusCode::ACCEPTED, &["query"]),
-    (V, S, Question::Version, |r| replace(r, "}]", ",\"a\":1}]"), &["version-shape"]),
+    (V, S, TestCase::Command, |r| *r.status_mut() = StatusCode::OK, &["read-only"]),
+    (V, S, TestCase::WithQuery, |r| replace(r, "ibc-0", "ibc-9"), &["query"]),
+    (N, S, TestCase::WithQuery, |r| *r.status_mut() = StatusCode::ACCEPTED, &["query"]),
+    (V, S, TestCase::Version, |r| replace(r, "}]", ",\"a\":1}]"), &["version-shape"]),
     (
         V,
         S,
-        Question::Version,
+        TestCase::Version,
         |r| replace(r, "\"}]", "\"},{\"name\":\"ibc-relayer\",\"version\":\"\"}]"),
         &["version-entries"],
     ),
     (
         V,
         S,
-        Question::Version,
+        TestCase::Version,
         |r| {
             let first = json(r)[0].to_string();
             replace(r, &format!("[{first},"), "[");
@@ -133,7 +133,7 @@ const ROWS: &[(Dialect, &str, Question, Change, &[&str])] = &[
     (
         V,
         S,
-        Question::Version,
+        TestCase::Version,
         |r| {
             let own = json(r)[1]["version"].to_string();
             replace(
@@ -147,35 +147,35 @@ const ROWS: &[(Dialect, &str, Question, Change, &[&str])] = &[
     (
         V,
         S,
-        Question::Chains,
+        TestCase::Chains,
         |r| replace(r, "\"status\":\"success\",", "\"a\":1,\"status\":\"success\","),
         &["chains", "query"],
     ),
     (
         N,
         "every field",
-        Question::Chain(0),
+        TestCase::Chain(0),
         |r| replace(r, "\"type\":\"ethermint", "\"name\":\"ethermint"),
         &["chain-values"],
     ),
     (
         N,
         "every field",
-        Question::Chain(2),
+        TestCase::Chain(2),
         |r| replace(r, "penumbra-key", "other"),
         &["chain-values"],
     ),
     (
         N,
         "every field",
-        Question::Chain(2),
+        TestCase::Chain(2),
         |r| replace(r, "stub_key_name", "key_name"),
         &["chain-fields"],
     ),
     (
         N,
         S,
-        Question::Chain(0),
+        TestCase::Chain(0),
         |r| {
             let mut body = json(r);
             body["result"]["a"] = 1.into();
@@ -183,21 +183,21 @@ const ROWS: &[(Dialect, &str, Question, Change, &[&str])] = &[
         },
         &["chain-fields"],
     ),
-    (N, S, Question::UnknownChain, |r| replace(r, "for chain: ", "for "), &["chain-unknown-200"]),
-    (V, S, Question::UnknownChain, |r| replace(r, "\"msg\"", "\"message\""), &["chain-unknown"]),
-    (N, K, Question::State, |r| *r.body_mut() = "no".into(), &["json", "not-known"]),
-    (V, S, Question::State, |r| replace(r, "\"workers\":{", "\"a\":1,\"workers\":{"), &["state"]),
+    (N, S, TestCase::UnknownChain, |r| replace(r, "for chain: ", "for "), &["chain-unknown-200"]),
+    (V, S, TestCase::UnknownChain, |r| replace(r, "\"msg\"", "\"message\""), &["chain-unknown"]),
+    (N, K, TestCase::State, |r| *r.body_mut() = "no".into(), &["json", "not-known"]),
+    (V, S, TestCase::State, |r| replace(r, "\"workers\":{", "\"a\":1,\"workers\":{"), &["state"]),
     (
         N,
         S,
-        Question::State,
+        TestCase::State,
         |r| replace(r, "[\"ibc-0\",\"ibc-1\"]", "[\"ibc-1\",\"ibc-0\"]"),
         &["state-order"],
     ),
     (
         N,
         "every field",
-        Question::State,
+        TestCase::State,
         |r| {
             let mut body = json(r);
             let workers = body["result"]["workers"].as_object_mut().unwrap();
@@ -210,7 +210,7 @@ const ROWS: &[(Dialect, &str, Question, Change, &[&str])] = &[
     (
         N,
         "many workers",
-        Question::State,
+        TestCase::State,
         |r| {
             let mut body = json(r);
             body["result"]["workers"]["Packet"].as_array_mut().unwrap().reverse();
@@ -218,21 +218,21 @@ const ROWS: &[(Dialect, &str, Question, Change, &[&str])] = &[
         },
         &["state-order"],
     ),
-    (A, S, Question::State, |r| *r.body_mut() = "no".into(), &["json"]),
-    (A, S, Question::State, |r| *r.status_mut() = StatusCode::BAD_GATEWAY, &["succeeds"]),
+    (A, S, TestCase::State, |r| *r.body_mut() = "no".into(), &["json"]),
+    (A, S, TestCase::State, |r| *r.status_mut() = StatusCode::BAD_GATEWAY, &["succeeds"]),
     (
         A,
         S,
-        Question::Chain(0),
+        TestCase::Chain(0),
         |r| *r.status_mut() = StatusCode::INTERNAL_SERVER_ERROR,
         &["succeeds"],
     ),
-    (A, K, Question::State, |r| *r.status_mut() = StatusCode::BAD_GATEWAY, &[]),
+    (A, K, TestCase::State, |r| *r.status_mut() = StatusCode::BAD_GATEWAY, &[]),
     // Another kind of content is no JSON, whatever it begins like.
     (
         A,
         S,
-        Question::State,
+        TestCase::State,
         |r| {
             *r.body_mut() = "no".into();
             r.headers_mut().insert(CONTENT_TYPE, text("application/json-seq"));
@@ -242,7 +242,7 @@ const ROWS: &[(Dialect, &str, Question, Change, &[&str])] = &[
     (
         A,
         S,
-        Question::State,
+        TestCase::State,
         |r| {
             *r.body_mut() = "no".into();
             r.headers_mut().insert(CONTENT_TYPE, text("Application/JSON; charset=utf-8"));
@@ -254,7 +254,7 @@ const V: Dialect = Dialect::V0_7;
 const N: Dialect = Dialect::V1_13;
 const A: Dialect = Dialect::Any;
 const TEAPOT: StatusCode = StatusCode::IM_A_TEAPOT;
-const POST_STATE: Question = Question::Refused("POST", "/state");
+const POST_STATE: TestCase = TestCase::Refused("POST", "/state");
 const S: &str = "sample";
 const K: &str = "nothing known yet";
 const NULL: &str = r#"{"status":"success","result":null}"#;
@@ -267,7 +267,7 @@ async fn each_rule_finds_what_it_is_for_and_nothing_else() {
         assert_eq!(broken(dialect, &probes), [""; 0]);
         for (_, state, question, change, expected) in ROWS.iter().filter(|row| row.0 == dialect) {
             let probe = probes.iter_mut().find(|probe| probe.state.name == *state).unwrap();
-            let is = |asked: &Asked| asked.question == *question;
+            let is = |asked: &Exchange| asked.question == *question;
             let place = probe.asked.iter().position(is).unwrap();
             let right = probe.asked[place].outcome.clone();
             change(probe.asked[place].outcome.as_mut().unwrap());

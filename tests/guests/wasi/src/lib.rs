@@ -11,32 +11,32 @@ use std::thread::sleep;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use std::{env, process};
 
-use relayer_rest_sdk::{Answer, Host, Request};
+use relayer_rest_sdk::{Host, Request, Response};
 
 relayer_rest_sdk::module!(answer);
 
 /// Tries what the first segment of the path says.
 #[must_use]
-pub fn answer<H: Host>(_: &H, request: &Request) -> Answer {
+pub fn answer<H: Host>(_: &H, request: &Request) -> Response {
     match request.path.split('/').nth(1).unwrap_or_default() {
         "time" => {
             let now = SystemTime::now().duration_since(UNIX_EPOCH);
-            Answer::text(now.unwrap_or_default().as_nanos().to_string())
+            Response::text(now.unwrap_or_default().as_nanos().to_string())
         }
         "wait" => {
             let start = Instant::now();
             sleep(Duration::from_hours(1));
-            Answer::text(format!("{:?}", start.elapsed()))
+            Response::text(format!("{:?}", start.elapsed()))
         }
         "random" => {
             let states = [RandomState::new(), RandomState::new()];
-            Answer::text(format!("{:x?}", states.map(|state| state.hash_one(1))))
+            Response::text(format!("{:x?}", states.map(|state| state.hash_one(1))))
         }
-        "environment" => Answer::text(format!("{} {}", env::vars().count(), env::args().count())),
+        "environment" => Response::text(format!("{} {}", env::vars().count(), env::args().count())),
         "stdin" => {
             let mut read = Vec::new();
             let length = io::stdin().read_to_end(&mut read);
-            Answer::text(format!("{length:?}"))
+            Response::text(format!("{length:?}"))
         }
         "files" => tried(&[
             failure(fs::read_dir("/")),
@@ -53,19 +53,19 @@ pub fn answer<H: Host>(_: &H, request: &Request) -> Answer {
         "print" => {
             println!("one\ntwo \u{1b}[2K");
             eprint!("three, and no end");
-            Answer::text("printed")
+            Response::text("printed")
         }
         "flood" => loop {
             println!("{}", "a".repeat(1_000));
         },
         "hoard" => hoard(),
         "exit" => process::exit(0),
-        _ => Answer::text("nothing"),
+        _ => Response::text("nothing"),
     }
 }
 
-fn tried(failures: &[String]) -> Answer {
-    Answer::text(failures.join(", "))
+fn tried(failures: &[String]) -> Response {
+    Response::text(failures.join(", "))
 }
 
 fn failure<T: Debug>(tried: io::Result<T>) -> String {

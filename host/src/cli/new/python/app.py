@@ -16,9 +16,9 @@ HOST = SimpleNamespace(chains=chains)
 class Handler(exports.Handler):
     def handle(self, request: Request) -> Response:
         try:
-            answer = handle(HOST, request)
-            headers = [Header(name, value.encode()) for name, value in answer.headers]
-            return Response(answer.status, headers, answer.body)
+            response = handle(HOST, request)
+            headers = [Header(name, value.encode()) for name, value in response.headers]
+            return Response(response.status, headers, response.body)
         except BaseException as thrown:
             # The host answers 500, and would not know why.
             print(f"{type(thrown).__name__}: {thrown}{where(thrown)}", file=sys.stderr)

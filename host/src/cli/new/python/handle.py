@@ -1,22 +1,22 @@
 """NAME: answers requests about a relayer, below the path where it is mounted."""
 
-from sdk.answer import Answer, error, success, text
+from sdk.response import Response, error, success, text
 from sdk.host import Host
 from sdk.router import Params, Router
 
 routes = Router()
-handle = routes.answer
+handle = routes.respond
 
 
 @routes.get("/")
-def all_chains(host: Host, _: Params) -> Answer:
+def all_chains(host: Host, _: Params) -> Response:
     """The chains, and how many there are."""
     ids = host.chains.ids()
     return text(f"{len(ids)} chains: {', '.join(ids)}\n")
 
 
 @routes.get("/chain/:id")
-def one_chain(host: Host, params: Params) -> Answer:
+def one_chain(host: Host, params: Params) -> Response:
     """Whether there is such a chain."""
     chain = host.chains.config(params["id"])
     if chain is None:

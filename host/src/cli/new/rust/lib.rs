@@ -1,35 +1,35 @@
 //! NAME: answers requests about a relayer, below the path where it is mounted.
 
-use relayer_rest_sdk::{Answer, Host, Params, Request, Route, Router};
+use relayer_rest_sdk::{Host, Params, Request, Response, Route, Router};
 
 relayer_rest_sdk::module!(handle);
 relayer_rest_sdk::arena!();
 
 /// Answers a request. What is called of the host is what `grants` have to allow:
 /// here `chains`.
-pub fn handle<H: Host>(host: &H, request: &Request) -> Answer {
+pub fn handle<H: Host>(host: &H, request: &Request) -> Response {
     let routes = Router::new([
         Route::get("/", |host: &H, _| chains(host)),
         Route::get("/chain/:id", |host, params| chain(host, params)),
     ]);
-    routes.answer(host, request)
+    routes.respond(host, request)
 }
 
 /// The chains, and how many there are.
-fn chains<H: Host>(host: &H) -> Answer {
+fn chains<H: Host>(host: &H) -> Response {
     match host.chain_ids() {
-        Ok(ids) => Answer::text(format!("{} chains: {}\n", ids.len(), ids.join(", "))),
-        Err(reason) => Answer::not_ready(&reason),
+        Ok(ids) => Response::text(format!("{} chains: {}\n", ids.len(), ids.join(", "))),
+        Err(reason) => Response::not_ready(&reason),
     }
 }
 
 /// Whether there is such a chain.
-fn chain<H: Host>(host: &H, params: Params<'_>) -> Answer {
+fn chain<H: Host>(host: &H, params: Params<'_>) -> Response {
     let id = params.decoded("id").unwrap_or_default();
     match host.chain(&id) {
-        Ok(Some(chain)) => Answer::success(chain.id),
-        Ok(None) => Answer::error(404, "ChainNotFound", &format!("there is no chain {id}")),
-        Err(reason) => Answer::not_ready(&reason),
+        Ok(Some(chain)) => Response::success(chain.id),
+        Ok(None) => Response::error(404, "ChainNotFound", &format!("there is no chain {id}")),
+        Err(reason) => Response::not_ready(&reason),
     }
 }
 
@@ -37,11 +37,11 @@ fn chain<H: Host>(host: &H, params: Params<'_>) -> Answer {
 mod tests {
     use super::handle;
     use relayer_rest_sdk::Request;
-    use relayer_rest_sdk::testing::MadeUp;
+    use relayer_rest_sdk::testing::FakeHost;
 
     #[test]
     fn chains_are_told() {
-        let host = MadeUp::new().with_chain("ibc-0").with_chain("ibc-1");
+        let host = FakeHost::new().with_chain("ibc-0").with_chain("ibc-1");
         let answer = handle(&host, &Request::get("/"));
         assert_eq!(answer.text_body(), "2 chains: ibc-0, ibc-1\n");
         assert_eq!(handle(&host, &Request::get("/chain/ibc-1")).status, 200);
@@ -50,7 +50,7 @@ mod tests {
 
     #[test]
     fn what_is_not_known_yet_is_said() {
-        let answer = handle(&MadeUp::not_ready("wait"), &Request::get("/"));
+        let answer = handle(&FakeHost::not_ready("wait"), &Request::get("/"));
         assert_eq!((answer.status, answer.header("retry-after")), (503, Some("1")));
     }
 }

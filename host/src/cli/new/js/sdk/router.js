@@ -1,6 +1,6 @@
 // From a path to what answers it.
 
-import { error, notReady, withHeader } from "./answer.js";
+import { error, notReady, withHeader } from "./response.js";
 
 /** What answers requests, of `{ "/a/:b": (host, { b }, request) => answer }`. Of each
  * `:name` one segment of the path is taken, which may not be empty, and

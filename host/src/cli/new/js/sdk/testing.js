@@ -1,7 +1,7 @@
 // A host made up in a test.
 
 /** A host that has these chains, in the form of the contract's imports. */
-export function madeUp(...ids) {
+export function fakeHost(...ids) {
   return {
     chains: {
       ids: () => ids,
@@ -11,7 +11,7 @@ export function madeUp(...ids) {
 }
 
 /** A host that knows nothing yet. */
-export function knowsNothing(message) {
+export function notReadyHost(message) {
   const fail = () => {
     throw Object.assign(new Error(message), { payload: { message, retryAfter: 1_000_000_000n } });
   };

@@ -1,6 +1,6 @@
 // NAME: answers requests about a relayer, below the path where it is mounted.
 
-import { error, success, text } from "../sdk/answer.js";
+import { error, success, text } from "../sdk/response.js";
 import { routes } from "../sdk/router.js";
 
 /** Answers a request. What is called of the host is what `grants` have to allow:

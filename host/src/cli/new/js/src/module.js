@@ -3,7 +3,7 @@
 
 import * as chains from "relayer:rest/chains@0.1.0";
 
-import { response } from "../sdk/answer.js";
+import { response } from "../sdk/response.js";
 import { handle } from "./handle.js";
 
 export const handler = {

@@ -4,11 +4,11 @@ from collections.abc import Callable
 from typing import Any
 from urllib.parse import unquote
 
-from .answer import Answer, error, not_ready
+from .response import Response, error, not_ready
 from .host import Host, Request
 
 Params = dict[str, str]
-Route = Callable[[Host, Params], Answer]
+Route = Callable[[Host, Params], Response]
 
 
 class Router:
@@ -28,7 +28,7 @@ class Router:
 
         return add
 
-    def answer(self, host: Host, request: Request) -> Answer:
+    def respond(self, host: Host, request: Request) -> Response:
         """Answers a request; what the host does not know yet with 503 `NotReady`."""
         method, path = request.method, request.path
         for known, route in self._routes:

@@ -14,13 +14,13 @@ class Err(Exception):
         self.value = value
 
 
-def made_up(*ids: str) -> Host:
+def fake_host(*ids: str) -> Host:
     """A host that has these chains, of which nothing but the identifier is known."""
     chains = {id: SimpleNamespace(id=id) for id in ids}
     return _host(lambda: [*ids], chains.get)
 
 
-def knows_nothing(message: str) -> Host:
+def not_ready_host(message: str) -> Host:
     """A host that knows nothing yet."""
 
     def fail(*_: object) -> NoReturn:

@@ -1,23 +1,23 @@
 import unittest
 
 from handle import handle
-from sdk.testing import get, knows_nothing, made_up
+from sdk.testing import get, not_ready_host, fake_host
 
 
 class Test(unittest.TestCase):
     def test_chains_are_told(self) -> None:
-        host = made_up("ibc-0", "ibc-1")
+        host = fake_host("ibc-0", "ibc-1")
         self.assertEqual(handle(host, get("/")).body, b"2 chains: ibc-0, ibc-1\n")
         self.assertEqual(handle(host, get("/chain/ibc-1")).status, 200)
         self.assertEqual(handle(host, get("/chain/ibc-2")).status, 404)
 
     def test_what_is_not_known_yet_is_said(self) -> None:
-        answer = handle(knows_nothing("wait"), get("/"))
-        self.assertEqual((answer.status, answer.header("retry-after")), (503, "1"))
+        response = handle(not_ready_host("wait"), get("/"))
+        self.assertEqual((response.status, response.header("retry-after")), (503, "1"))
 
     def test_what_is_not_served_is_refused(self) -> None:
-        self.assertEqual(handle(made_up(), get("/other")).status, 404)
-        self.assertEqual(handle(made_up(), get("/", "POST")).status, 405)
+        self.assertEqual(handle(fake_host(), get("/other")).status, 404)
+        self.assertEqual(handle(fake_host(), get("/", "POST")).status, 405)
 
 
 if __name__ == "__main__":

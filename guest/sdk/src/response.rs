@@ -9,7 +9,7 @@ use crate::contract::NotReady;
 
 /// What a module answers.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Answer {
+pub struct Response {
     /// The HTTP status: 200 to 599.
     pub status: u16,
     /// The headers, in their order. The host adds those that frame the message,
@@ -33,7 +33,7 @@ struct Error<'a> {
     msg: &'a str,
 }
 
-impl Answer {
+impl Response {
     /// A status, with no header and no body.
     #[must_use]
     pub fn empty(status: u16) -> Self {
@@ -155,9 +155,9 @@ impl Answer {
     }
 }
 
-impl From<Answer> for handler::Response {
-    fn from(answer: Answer) -> Self {
-        let Answer { status, headers, body } = answer;
+impl From<Response> for handler::Response {
+    fn from(answer: Response) -> Self {
+        let Response { status, headers, body } = answer;
         let header = |(name, value): (&str, Cow<'_, str>)| handler::Header {
             name: name.to_owned(),
             value: value.into_owned().into_bytes(),
@@ -168,7 +168,7 @@ impl From<Answer> for handler::Response {
 
 #[cfg(test)]
 mod tests {
-    use super::Answer;
+    use super::Response;
     use crate::contract::NotReady;
 
     #[test]
@@ -177,7 +177,7 @@ mod tests {
             [(0, "1"), (1, "1"), (2_000_000_000, "2"), (u64::MAX, "18446744074")]
         {
             let reason = NotReady { message: "wait".into(), retry_after: nanoseconds };
-            let answer = Answer::not_ready(&reason);
+            let answer = Response::not_ready(&reason);
             assert_eq!((answer.status, answer.header("Retry-After")), (503, Some(seconds)));
             let body = r#"{"status":"error","result":{"name":"NotReady","msg":"wait"}}"#;
             assert_eq!(answer.text_body(), body);

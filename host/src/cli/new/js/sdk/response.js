@@ -35,8 +35,8 @@ export function notReady({ message, retryAfter }) {
 }
 
 /** The same with a header more. */
-export function withHeader(answer, name, value) {
-  return { ...answer, headers: [...answer.headers, [name, value]] };
+export function withHeader(response, name, value) {
+  return { ...response, headers: [...response.headers, [name, value]] };
 }
 
 /** What the contract has for an answer. */

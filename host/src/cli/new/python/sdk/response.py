@@ -6,14 +6,14 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class Answer:
+class Response:
     """What a module answers."""
 
     status: int
     headers: tuple[tuple[str, str], ...] = ()
     body: bytes = b""
 
-    def with_header(self, name: str, value: str) -> "Answer":
+    def with_header(self, name: str, value: str) -> "Response":
         """The same with a header more."""
         return replace(self, headers=(*self.headers, (name, value)))
 
@@ -22,35 +22,35 @@ class Answer:
         return next((value for known, value in self.headers if known == name), None)
 
 
-def of_type(content_type: str, body: str | bytes, status: int = 200) -> Answer:
+def of_type(content_type: str, body: str | bytes, status: int = 200) -> Response:
     """A body of a type, such as `text/html; charset=utf-8`."""
     body = body.encode() if isinstance(body, str) else body
-    return Answer(status, (("content-type", content_type),), body)
+    return Response(status, (("content-type", content_type),), body)
 
 
-def text(body: str) -> Answer:
+def text(body: str) -> Response:
     """200 with a plain text."""
     return of_type("text/plain; charset=utf-8", body)
 
 
-def json(status: int, value: Any) -> Answer:
+def json(status: int, value: Any) -> Response:
     """A value as JSON."""
     body = _json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     return of_type("application/json", body, status)
 
 
-def success(result: Any) -> Answer:
+def success(result: Any) -> Response:
     """`{"status":"success","result":…}`."""
     return json(200, {"status": "success", "result": result})
 
 
-def error(status: int, name: str, msg: str) -> Answer:
+def error(status: int, name: str, msg: str) -> Response:
     """`{"status":"error","result":{"name":…,"msg":…}}`: the name is for programs, the
     message for people."""
     return json(status, {"status": "error", "result": {"name": name, "msg": msg}})
 
 
-def not_ready(message: str, retry_after: int) -> Answer:
+def not_ready(message: str, retry_after: int) -> Response:
     """503 `NotReady`, which says when to ask again: for what the host does not know
     yet."""
     seconds = max(1, -(-retry_after // 1_000_000_000))
