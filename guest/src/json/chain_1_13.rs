@@ -1,5 +1,6 @@
-//! A chain's configuration as version 1.13 of the relayer writes it: 39 fields
-//! in their order, null where a chain does not have one.
+//! A chain's configuration in the format of version 1.13 of the relayer: the fields of
+//! its kind in their order, null if a chain does not have the field. A Cosmos SDK chain
+//! has 39 fields, and its extension options if there are any.
 
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
@@ -16,6 +17,7 @@ use relayer_rest_sdk::contract::{
 #[serde(untagged)]
 pub(crate) enum Chain113Json<'a> {
     Cosmos(Box<CosmosJson<'a>>),
+    Penumbra(Box<PenumbraJson<'a>>),
     Other(Box<OtherJson<'a>>),
 }
 
@@ -66,7 +68,28 @@ pub(crate) struct CosmosJson<'a> {
     allow_ccq: Option<bool>,
 }
 
-/// A chain of another kind: what such chains have in common.
+/// A Penumbra chain, without the folder of its view service and its keys.
+#[derive(Serialize)]
+pub(crate) struct PenumbraJson<'a> {
+    r#type: &'static str,
+    stub_key_name: Option<&'a str>,
+    id: &'a str,
+    grpc_addr: Option<&'a str>,
+    rpc_addr: Option<&'a str>,
+    event_source: Option<EventSourceJson<'a>>,
+    rpc_timeout: Option<DurationJson>,
+    packet_filter: Option<PacketFilterJson<'a>>,
+    clear_interval: Option<u64>,
+    query_packets_chunk_size: Option<u64>,
+    max_block_time: Option<DurationJson>,
+    genesis_restart: Option<GenesisRestartJson>,
+    clock_drift: Option<DurationJson>,
+    client_refresh_rate: Option<String>,
+    trust_threshold: Option<RatioJson>,
+    compat_mode: Option<&'a str>,
+}
+
+/// A chain of any other kind, reduced to common fields.
 #[derive(Serialize)]
 pub(crate) struct OtherJson<'a> {
     r#type: &'a str,
@@ -161,7 +184,7 @@ impl<'a> From<&'a ChainConfig> for Chain113Json<'a> {
         match &chain.kind {
             ChainKind::CosmosSdk => Self::Cosmos(Box::new(cosmos("CosmosSdk", chain))),
             ChainKind::Namada => Self::Cosmos(Box::new(cosmos("Namada", chain))),
-            ChainKind::Penumbra => Self::Other(Box::new(other("Penumbra", chain))),
+            ChainKind::Penumbra => Self::Penumbra(Box::new(penumbra(chain))),
             ChainKind::Other(name) => Self::Other(Box::new(other(name, chain))),
         }
     }
@@ -183,10 +206,8 @@ fn cosmos<'a>(kind: &'a str, chain: &'a ChainConfig) -> CosmosJson<'a> {
         store_prefix: chain.store_prefix.as_deref(),
         default_gas: chain.default_gas,
         max_gas: chain.max_gas,
-        genesis_restart: chain
-            .genesis_restart_height
-            .map(|restart_height| GenesisRestartJson { restart_height }),
-        // What it meant is in the multiplier.
+        genesis_restart: chain.genesis_restart_height.map(GenesisRestartJson::from),
+        // The multiplier includes it.
         gas_adjustment: None,
         gas_multiplier: chain.gas_multiplier,
         fee_granter: chain.fee_granter.as_deref(),
@@ -216,6 +237,27 @@ fn cosmos<'a>(kind: &'a str, chain: &'a ChainConfig) -> CosmosJson<'a> {
         clear_interval: chain.clear_interval,
         excluded_sequences: &chain.excluded_sequences,
         allow_ccq: chain.allow_ccq,
+    }
+}
+
+fn penumbra(chain: &ChainConfig) -> PenumbraJson<'_> {
+    PenumbraJson {
+        r#type: "Penumbra",
+        stub_key_name: chain.key_name.as_deref(),
+        id: &chain.id,
+        grpc_addr: chain.grpc_addr.as_deref(),
+        rpc_addr: chain.rpc_addr.as_deref(),
+        event_source: chain.event_source.as_ref().map(EventSourceJson::from),
+        rpc_timeout: chain.rpc_timeout.map(DurationJson),
+        packet_filter: chain.packet_filter.as_ref().map(PacketFilterJson::from),
+        clear_interval: chain.clear_interval,
+        query_packets_chunk_size: chain.query_packets_chunk_size,
+        max_block_time: chain.max_block_time.map(DurationJson),
+        genesis_restart: chain.genesis_restart_height.map(GenesisRestartJson::from),
+        clock_drift: chain.clock_drift.map(DurationJson),
+        client_refresh_rate: chain.client_refresh_rate.map(rate),
+        trust_threshold: chain.trust_threshold.map(RatioJson::from),
+        compat_mode: chain.compat_mode.as_deref(),
     }
 }
 
@@ -252,6 +294,12 @@ impl<'a> From<&'a EventSource> for EventSourceJson<'a> {
                 Self::Pull { interval: DurationJson(pull.interval), max_retries: pull.max_retries }
             }
         }
+    }
+}
+
+impl From<u64> for GenesisRestartJson {
+    fn from(restart_height: u64) -> Self {
+        Self { restart_height }
     }
 }
 
@@ -300,7 +348,7 @@ impl From<&SequenceRange> for SequencesJson {
     }
 }
 
-/// By channel.
+/// Writes the minimum fees as a map by channel.
 fn min_fees<S: Serializer>(fees: &&[ChannelMinFees], serializer: S) -> Result<S::Ok, S::Error> {
     let mut map = serializer.serialize_map(Some(fees.len()))?;
     for fees in *fees {
@@ -310,7 +358,7 @@ fn min_fees<S: Serializer>(fees: &&[ChannelMinFees], serializer: S) -> Result<S:
     map.end()
 }
 
-/// By channel.
+/// Writes the excluded sequences as a map by channel.
 fn excluded<S: Serializer>(
     excluded: &&[ExcludedSequences],
     serializer: S,
@@ -336,7 +384,7 @@ mod tests {
         serde_json::to_string(&Chain113Json::from(chain)).unwrap()
     }
 
-    /// What a relayer of version 1.13 answers, byte by byte.
+    /// Compares with the response of a relayer of version 1.13 byte by byte.
     #[test]
     fn all_fields_are_written_in_their_order() {
         let chain = ChainConfig {
@@ -392,15 +440,30 @@ mod tests {
     }
 
     #[test]
-    fn chains_of_other_kinds_have_what_is_common() {
-        for (kind, name) in
-            [(ChainKind::Penumbra, "Penumbra"), (ChainKind::Other("New".into()), "New")]
-        {
-            let key_name = Some("key".into());
-            let json = json(&ChainConfig { kind, key_name, ..bare_chain("p") });
-            let start = format!(r#"{{"type":"{name}","id":"p","rpc_addr":null,"#);
-            assert!(json.starts_with(&start), "{json}");
-            assert!(json.contains(r#""stub_key_name":"key""#) && !json.contains("account_prefix"));
-        }
+    fn penumbra_chains_have_their_fields_in_their_order() {
+        let allow_all = PacketFilter { policy: FilterPolicy::AllowAll, min_fees: vec![] };
+        let chain = ChainConfig {
+            kind: ChainKind::Penumbra,
+            key_name: Some("stub".into()),
+            packet_filter: Some(allow_all),
+            clear_interval: Some(100),
+            query_packets_chunk_size: Some(50),
+            max_block_time: Some(30_000_000_000),
+            genesis_restart_height: Some(7),
+            compat_mode: Some("0.37".into()),
+            ..bare_chain("p")
+        };
+        assert_eq!(
+            json(&chain),
+            r#"{"type":"Penumbra","stub_key_name":"stub","id":"p","grpc_addr":null,"rpc_addr":null,"event_source":null,"rpc_timeout":null,"packet_filter":{"policy":"allowall","min_fees":{}},"clear_interval":100,"query_packets_chunk_size":50,"max_block_time":"30s","genesis_restart":{"restart_height":7},"clock_drift":null,"client_refresh_rate":null,"trust_threshold":null,"compat_mode":"0.37"}"#
+        );
+    }
+
+    #[test]
+    fn chains_of_unknown_kinds_have_the_common_fields() {
+        let kind = ChainKind::Other("New".into());
+        let json = json(&ChainConfig { kind, key_name: Some("key".into()), ..bare_chain("p") });
+        assert!(json.starts_with(r#"{"type":"New","id":"p","rpc_addr":null,"#), "{json}");
+        assert!(json.contains(r#""stub_key_name":"key""#) && !json.contains("account_prefix"));
     }
 }

@@ -1,5 +1,5 @@
-//! A chain's configuration as each dialect writes it: its fields in their
-//! order, and what stands in each.
+//! A chain's configuration in the JSON of each dialect: the fields in their order, and
+//! their values.
 
 use std::time::Duration;
 
@@ -11,19 +11,20 @@ use crate::state::{
     PacketFilter, Ratio,
 };
 
-/// A field, and its value for a chain.
+/// A field's name, and its value for a chain.
 type Field = (&'static str, fn(&ChainConfig) -> Value);
 
-/// What is not there where there is none of it.
+/// A field that is omitted if it is empty.
 const EXTENSION_OPTIONS: &str = "extension_options";
 
-/// The fields of a chain and their values, in their order.
+/// Returns the fields of a chain and their values, in their order.
 pub(super) fn fields(dialect: Dialect, chain: &ChainConfig) -> Vec<(&'static str, Value)> {
     let fields = match (dialect, &chain.kind) {
         (Dialect::Any, _) => &[],
         (Dialect::V0_7, _) => V0_7,
         (Dialect::V1_13, ChainKind::CosmosSdk | ChainKind::Namada) => V1_13,
-        (Dialect::V1_13, ChainKind::Penumbra | ChainKind::Other(_)) => V1_13_OTHER,
+        (Dialect::V1_13, ChainKind::Penumbra) => V1_13_PENUMBRA,
+        (Dialect::V1_13, ChainKind::Other(_)) => V1_13_OTHER,
     };
     let fields = fields.iter().map(|(name, value)| (*name, value(chain)));
     fields
@@ -76,10 +77,7 @@ const V1_13: &[Field] = &[
     ("store_prefix", |chain| chain.store_prefix.clone().into()),
     ("default_gas", |chain| chain.default_gas.into()),
     ("max_gas", |chain| chain.max_gas.into()),
-    ("genesis_restart", |chain| {
-        let restart = |height| json!({"restart_height": height});
-        chain.genesis_restart_height.map_or(Value::Null, restart)
-    }),
+    ("genesis_restart", genesis_restart),
     ("gas_adjustment", |_| Value::Null),
     ("gas_multiplier", |chain| chain.gas_multiplier.into()),
     ("fee_granter", |chain| chain.fee_granter.clone().into()),
@@ -97,13 +95,7 @@ const V1_13: &[Field] = &[
     ("sequential_batch_tx", |chain| chain.sequential_batch_tx.into()),
     ("trust_threshold", trust_threshold),
     ("gas_price", gas_price),
-    ("packet_filter", |chain| {
-        chain.packet_filter.as_ref().map_or(Value::Null, |filter| {
-            let mut json = policy(filter);
-            json.insert("min_fees".to_owned(), min_fees(filter));
-            json.into()
-        })
-    }),
+    ("packet_filter", packet_filter),
     ("dynamic_gas_price", |chain| {
         chain.dynamic_gas_price.map_or(
             Value::Null,
@@ -136,7 +128,7 @@ const V1_13: &[Field] = &[
     ("allow_ccq", |chain| chain.allow_ccq.into()),
 ];
 
-/// What chains of other kinds have, such as Penumbra's.
+/// The fields of chains of other kinds.
 const V1_13_OTHER: &[Field] = &[
     ("type", kind),
     ("id", |chain| chain.id.as_str().into()),
@@ -153,6 +145,38 @@ const V1_13_OTHER: &[Field] = &[
     ("trust_threshold", trust_threshold),
     ("clear_interval", |chain| chain.clear_interval.into()),
 ];
+
+const V1_13_PENUMBRA: &[Field] = &[
+    ("type", kind),
+    ("stub_key_name", |chain| chain.key_name.clone().into()),
+    ("id", |chain| chain.id.as_str().into()),
+    ("grpc_addr", |chain| chain.grpc_addr.clone().into()),
+    ("rpc_addr", |chain| chain.rpc_addr.clone().into()),
+    ("event_source", event_source),
+    ("rpc_timeout", |chain| duration(chain.rpc_timeout)),
+    ("packet_filter", packet_filter),
+    ("clear_interval", |chain| chain.clear_interval.into()),
+    ("query_packets_chunk_size", |chain| chain.query_packets_chunk_size.into()),
+    ("max_block_time", |chain| duration(chain.max_block_time)),
+    ("genesis_restart", genesis_restart),
+    ("clock_drift", |chain| duration(chain.clock_drift)),
+    ("client_refresh_rate", refresh_rate),
+    ("trust_threshold", trust_threshold),
+    ("compat_mode", |chain| chain.compat_mode.clone().into()),
+];
+
+fn genesis_restart(chain: &ChainConfig) -> Value {
+    let restart = |height| json!({"restart_height": height});
+    chain.genesis_restart_height.map_or(Value::Null, restart)
+}
+
+fn packet_filter(chain: &ChainConfig) -> Value {
+    chain.packet_filter.as_ref().map_or(Value::Null, |filter| {
+        let mut json = policy(filter);
+        json.insert("min_fees".to_owned(), min_fees(filter));
+        json.into()
+    })
+}
 
 fn kind(chain: &ChainConfig) -> Value {
     match &chain.kind {

@@ -1,5 +1,5 @@
-//! The relayers on which a module is asked: made up so that every field is
-//! there and is not there, and every kind of worker.
+//! The relayer states on which modules are tested. They are fictitious, and contain each
+//! field both present and absent, and workers of every kind.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,16 +11,16 @@ use crate::state::{
     Worker, WorkerData, sample,
 };
 
-/// The channels of the state that has many.
+/// The number of channels in the state with many workers.
 const MANY: u64 = 700;
 
-/// A relayer, and what it is called in messages.
+/// A relayer's state, and its name in messages.
 pub(super) struct State {
     pub(super) name: &'static str,
     pub(super) snapshot: Arc<Snapshot>,
 }
 
-/// The relayers that are always the same.
+/// Returns the fixed states.
 pub(super) fn made_up() -> Vec<State> {
     let state = |name, fill: fn(&StatePublisher)| {
         let publisher = StatePublisher::new();
@@ -49,6 +49,8 @@ fn every_field(publisher: &StatePublisher) {
         rpc_addr: Some("https://rpc.penumbra.example/".into()),
         event_source: Some(EventSource::Pull { interval: Duration::from_secs(1), max_retries: 4 }),
         key_name: Some("penumbra-key".into()),
+        packet_filter: Some(PacketFilter { policy: FilterPolicy::AllowAll, min_fees: vec![] }),
+        genesis_restart_height: Some(3),
         ..ChainConfig::new("penumbra-1", ChainKind::Penumbra)
     };
     let odd = ChainConfig {
@@ -90,7 +92,7 @@ fn channels() -> Vec<ChannelFilter> {
         .into()
 }
 
-/// A chain that has all there is.
+/// Returns a chain that has all fields.
 fn full(id: &str, policy: FilterPolicy) -> ChainConfig {
     let min_fees = vec![ChannelMinFees {
         channel: "channel-*".into(),
@@ -150,7 +152,7 @@ fn full(id: &str, policy: FilterPolicy) -> ChainConfig {
     }
 }
 
-/// One of each kind, and of one kind two in an order of their own.
+/// Returns a worker of each kind, and a second client that sorts before the first.
 fn workers() -> Vec<Worker> {
     let other = |kind: &str| OtherObject {
         kind: kind.into(),

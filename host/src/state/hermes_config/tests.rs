@@ -6,7 +6,7 @@ use crate::state::{
     ExcludedSequences, ExtensionOption, FilterPolicy, MinFee, Ratio,
 };
 
-/// The only chain of a configuration whose chain has these lines.
+/// Parses a configuration with one chain that has these lines, and returns the chain.
 #[track_caller]
 fn chain(lines: &str) -> ChainConfig {
     HermesConfig::parse(&format!("[[chains]]\nid = 'c'\n{lines}")).unwrap().chains.remove(0)
@@ -44,13 +44,16 @@ fn what_a_cosmos_chain_does_not_set_has_the_relayers_default() {
 }
 
 #[test]
-fn a_penumbra_chain_has_no_gas_prefixes_or_filter() {
+fn a_penumbra_chain_has_a_filter_and_no_gas_or_prefixes() {
     let chain = chain("type = 'Penumbra'\nstub_key_name = 'stub'");
     assert_eq!(chain.kind, ChainKind::Penumbra);
     assert_eq!(chain.key_name.as_deref(), Some("stub"));
     assert_eq!((chain.account_prefix, chain.store_prefix), (None, None));
     assert_eq!((chain.max_gas, chain.gas_multiplier, chain.gas_price), (None, None, None));
-    assert_eq!((chain.packet_filter, chain.address_type), (None, None));
+    assert_eq!(chain.packet_filter.unwrap().policy, FilterPolicy::AllowAll);
+    assert_eq!(chain.address_type, None);
+    assert_eq!(chain.query_packets_chunk_size, Some(50));
+    assert_eq!(chain.max_block_time, Some(Duration::from_secs(30)));
     assert_eq!(chain.trust_threshold, Ratio::new(2, 3));
 }
 

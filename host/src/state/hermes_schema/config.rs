@@ -1,4 +1,4 @@
-//! From a chain as it is written to its configuration.
+//! Converts a chain from the relayer's format into its configuration.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::state::{
     Ratio,
 };
 
-/// What the relayer assumes where a file is silent.
+/// The relayer's defaults for absent keys.
 mod default {
     use super::{Duration, Ratio};
 
@@ -35,7 +35,7 @@ mod default {
 }
 
 impl<Id: Into<ChainId>> Chain<Id> {
-    /// The chain as it is written: what is not is not known.
+    /// Converts the chain without defaults for its absent keys.
     pub(in crate::state) fn config(self) -> ChainConfig {
         let raw = self;
         let kind = match raw.kind.as_deref() {
@@ -46,7 +46,7 @@ impl<Id: Into<ChainId>> Chain<Id> {
         };
         let gas_multiplier = match (raw.gas_multiplier, raw.gas_adjustment) {
             (Some(Finite(multiplier)), _) => Some(multiplier),
-            // 1.14, not 1.1400000000000001: nobody means more than nine places.
+            // Rounded to nine decimal places: 1.14, not 1.1400000000000001.
             (None, Some(Finite(adjustment))) => Some(((1.0 + adjustment) * 1e9).round() / 1e9),
             (None, None) => None,
         };
@@ -105,17 +105,18 @@ impl<Id: Into<ChainId>> Chain<Id> {
         }
     }
 
-    /// The chain with what the relayer assumes where its file is silent.
+    /// Converts the chain with the relayer's defaults for its absent keys.
     pub(in crate::state) fn config_with_defaults(self) -> ChainConfig {
         let chain = with_defaults(self.config());
         match chain.kind {
             ChainKind::CosmosSdk | ChainKind::Namada => with_cosmos_defaults(chain),
-            ChainKind::Penumbra | ChainKind::Other(_) => chain,
+            ChainKind::Penumbra => with_penumbra_defaults(chain),
+            ChainKind::Other(_) => chain,
         }
     }
 }
 
-/// The defaults that chains of all kinds have.
+/// Applies the defaults for chains of all kinds.
 fn with_defaults(chain: ChainConfig) -> ChainConfig {
     ChainConfig {
         rpc_timeout: chain.rpc_timeout.or(Some(default::RPC_TIMEOUT)),
@@ -130,9 +131,17 @@ fn with_defaults(chain: ChainConfig) -> ChainConfig {
     }
 }
 
-/// The defaults that chains of the Cosmos SDK and Namada have besides.
+/// The packet filter of a chain whose file has none.
+const ALLOW_ALL: PacketFilter =
+    PacketFilter { policy: FilterPolicy::AllowAll, min_fees: Vec::new() };
+
+/// Applies the additional defaults for Penumbra chains.
+fn with_penumbra_defaults(chain: ChainConfig) -> ChainConfig {
+    ChainConfig { packet_filter: chain.packet_filter.or(Some(ALLOW_ALL)), ..chain }
+}
+
+/// Applies the additional defaults for chains of the Cosmos SDK and Namada.
 fn with_cosmos_defaults(chain: ChainConfig) -> ChainConfig {
-    let allow_all = PacketFilter { policy: FilterPolicy::AllowAll, min_fees: Vec::new() };
     ChainConfig {
         trusted_node: chain.trusted_node.or(Some(false)),
         key_store_type: chain.key_store_type.or_else(|| Some(default::KEY_STORE_TYPE.to_owned())),
@@ -147,7 +156,7 @@ fn with_cosmos_defaults(chain: ChainConfig) -> ChainConfig {
         ccv_consumer_chain: chain.ccv_consumer_chain.or(Some(false)),
         memo_prefix: chain.memo_prefix.or_else(|| Some(String::new())),
         sequential_batch_tx: chain.sequential_batch_tx.or(Some(false)),
-        packet_filter: chain.packet_filter.or(Some(allow_all)),
+        packet_filter: chain.packet_filter.or(Some(ALLOW_ALL)),
         dynamic_gas_price: chain.dynamic_gas_price.or(Some(DynamicGasPrice {
             enabled: false,
             multiplier: default::DYNAMIC_MULTIPLIER,
@@ -167,7 +176,7 @@ fn ratio(raw: Option<RatioText>) -> Option<Ratio> {
     raw.map(|text| text.0)
 }
 
-/// From 1.6 on the source is written as such; before, a websocket was meant.
+/// Returns the event source. Versions before 1.6 have only the address of a websocket.
 fn event_source(
     source: Option<raw::EventSource>,
     websocket: Option<UrlText>,
