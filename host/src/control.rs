@@ -1,20 +1,21 @@
-//! Controlling a running server: HTTP with JSON over a Unix socket that only
-//! its owner can write to.
+//! Controls a running server: HTTP with JSON over a Unix socket that only its owner can
+//! write to.
 //!
-//! | request | answer |
+//! | request | response |
 //! |---|---|
 //! | `GET /status` | 200, [`Status`] |
-//! | `POST /swap?mount=/&name=FILE`, the component as its body; and `sha256=DIGEST`, `dialect=NAME`, `dry-run=true`, `force=true` | 200, or 409 where it is refused: [`SwapReport`](crate::registry::SwapReport) |
-//! | `POST /reload` | 200, [`Reloaded`]; or 409 where the settings cannot be used, or there are none |
-//! | `POST /rollback?mount=/` | 200, [`RolledBack`]; or 409 where there is nothing to go back to |
+//! | `POST /swap?mount=/&name=FILE`, the component as its body; and `sha256=DIGEST`, `dialect=NAME`, `dry-run=true`, `force=true` | 200, or 409 if the module is rejected: [`SwapReport`](crate::registry::SwapReport) |
+//! | `POST /reload` | 200, [`Reloaded`]; or 409 if the settings cannot be used, or there are none |
+//! | `POST /rollback?mount=/` | 200, [`RolledBack`]; or 409 without a previous module |
 //!
-//! Anything else is answered with a status from 400 on and a [`Fault`].
+//! An error has a status of 400 or above and a [`Fault`] as its body, except for a
+//! rejected module.
 //!
 //! | file | job |
 //! |---|---|
-//! | `socket.rs` | where the socket is; taking it over, its mode, removing it |
-//! | `../http/control_server.rs` | answers the requests |
-//! | `../http/control_client.rs` | asks them |
+//! | `socket.rs` | the socket: its path, takeover, mode and removal |
+//! | `../http/control_server.rs` | serves the requests |
+//! | `../http/control_client.rs` | sends the requests |
 
 mod socket;
 
@@ -26,32 +27,31 @@ use serde::{Deserialize, Serialize};
 use crate::registry::MountStatus;
 
 pub use crate::http::{ConnectionTally, ControlClient, ControlClientError, ControlServer};
-pub use socket::{ControlError, ControlSocket, default_path};
+pub use socket::{ControlError, ControlSocket, default_folder, default_path, running};
 
-/// A server, as it is now.
+/// The status of a running server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Status {
     /// The version of `relayer-rest`.
     pub version: String,
-    /// The number of its process.
+    /// The process ID.
     pub pid: u32,
-    /// Whether it knows what the relayer is doing.
+    /// Whether the relayer's state is known.
     pub ready: bool,
-    /// The connections of clients, where the server's are counted for this
-    /// socket.
+    /// The connections of clients, if they are counted for this socket.
     pub connections: Option<ConnectionStatus>,
-    /// All that is mounted, the API first.
+    /// All mounts, the API first.
     pub mounts: Vec<MountStatus>,
 }
 
 /// The connections of clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConnectionStatus {
-    /// Those that are open now.
+    /// The connections that are open now.
     pub open: u64,
-    /// Those that were served since the start.
+    /// The connections that have been served since the start.
     pub accepted: u64,
-    /// Those for which there was no room.
+    /// The connections that were refused for lack of room.
     pub refused: u64,
     /// Connections that were closed to make room for others.
     #[serde(default)]
@@ -61,38 +61,38 @@ pub struct ConnectionStatus {
     pub unsent: u64,
 }
 
-/// A module was put back.
+/// A completed rollback.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RolledBack {
     /// The path of the mount.
     pub mount: String,
-    /// The digest of the module that was in service.
+    /// The digest of the module that was active before.
     pub from: String,
-    /// The digest of the one that is now.
+    /// The digest of the module that is active now.
     pub to: String,
 }
 
-/// The settings were read again.
+/// A completed reload of the settings.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reloaded {
-    /// The paths of the mounts that stay as they are, with what was swapped in.
+    /// The paths of unchanged mounts. A module that was swapped in stays.
     pub kept: Vec<String>,
-    /// Those whose settings or file have changed.
+    /// The paths of the mounts whose settings or file have changed.
     pub replaced: Vec<String>,
-    /// Those that were not there before.
+    /// The paths of new mounts.
     pub added: Vec<String>,
-    /// Those that are not there any more.
+    /// The paths of the mounts that were removed.
     pub removed: Vec<String>,
-    /// What else there is to know.
+    /// Further remarks.
     pub notes: Vec<String>,
 }
 
-/// Has the settings read again, or says what is wrong with them.
+/// Reloads the settings, or reports why they cannot be used.
 pub type Reload = Arc<dyn Fn() -> BoxFuture<'static, Result<Reloaded, String>> + Send + Sync>;
 
-/// A request that was not done.
+/// The body of an error response.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fault {
-    /// What is wrong, and what to do.
+    /// The problem and its remedy.
     pub error: String,
 }

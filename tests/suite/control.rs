@@ -1,5 +1,5 @@
-//! Can a running server be controlled by its owner, and by nobody else; and is
-//! a module found out about before it serves?
+//! Can a running server be controlled only by its owner, and are a module's faults found
+//! before the module serves?
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -38,7 +38,7 @@ async fn serve_at(control: &Path) -> Serving {
     command::serve_at(program(), &["--listen", "127.0.0.1:0"], control.to_owned()).await
 }
 
-/// What a command says that controls a server.
+/// Runs a command that controls a server.
 async fn control(serving: &Serving, args: &[&str]) -> Ended {
     command::run_for(program(), args, &serving.control).await
 }
@@ -126,7 +126,7 @@ async fn a_running_server_is_given_another_module_and_the_old_one_back() {
     assert_eq!(status["mounts"][0]["module"]["digest"], Digest::of(DEFAULT_MODULE).to_string());
 }
 
-/// Those that wait, those that have left, and those for which there is no room.
+/// The counters include waiting, closed and refused connections.
 #[tokio::test]
 async fn the_status_counts_the_connections_of_clients() {
     let folder = folder();
@@ -145,7 +145,7 @@ async fn the_status_counts_the_connections_of_clients() {
     drop(TcpStream::connect(serving.address()).await.unwrap());
     counted(0, 1, 0).await;
     let mut waiting = Vec::new();
-    // Not the same: that would be one run for both.
+    // Different requests, since equal ones would share a run.
     for (number, method) in ["GET", "POST"].into_iter().enumerate() {
         let mut stream = TcpStream::connect(serving.address()).await.unwrap();
         let request = format!("{method} /spin HTTP/1.1\r\nhost: x\r\n\r\n");
@@ -222,8 +222,7 @@ async fn what_cannot_be_done_is_said_in_a_line() {
     }
 }
 
-/// Who reads JSON gets it whatever comes of it; and who writes it to where there
-/// is no room knows.
+/// `--json` prints JSON for a failure, too, and a failed write to stdout is reported.
 #[tokio::test]
 async fn json_is_json_and_is_there_or_it_is_said() {
     let folder = folder();
@@ -243,7 +242,7 @@ async fn json_is_json_and_is_there_or_it_is_said() {
     assert!(said.starts_with("relayer-rest: stdout: No space left on device"), "{said}");
 }
 
-/// Nothing is said where the environment has nothing.
+/// Empty variables are treated as unset.
 #[tokio::test]
 async fn an_empty_variable_is_none() {
     let folder = folder();
@@ -255,12 +254,14 @@ async fn an_empty_variable_is_none() {
         .await
         .unwrap();
     let said = String::from_utf8(ended.stderr).unwrap();
-    let socket = folder.path().join("relayer-rest.sock");
-    let expected = format!("relayer-rest: control socket {}: No such file", socket.display());
-    assert!(said.starts_with(&expected), "{said}");
+    let expected = format!(
+        "relayer-rest: no server is running: there is no control socket in {}; start one with `relayer-rest serve`, or name its socket with --control PATH\n",
+        folder.path().join("relayer-rest").display()
+    );
+    assert_eq!(said, expected);
 }
 
-/// Sends bytes to the socket and reads the answer: its status and its body.
+/// Sends bytes to the socket, and returns the status and body of the response.
 fn raw(serving: &Serving, request: &str) -> (u16, String) {
     let mut stream = UnixStream::connect(&serving.control).unwrap();
     stream.write_all(request.as_bytes()).unwrap();
@@ -325,7 +326,7 @@ async fn bad_requests_to_the_socket_get_a_clear_error() {
     let refused = raw(&serving, "POST /swap HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
     assert_eq!(refused.0, 409);
     assert!(refused.1.contains("\"outcome\":\"refused\",\"reason\":\"invalid\""), "{}", refused.1);
-    // And it goes on.
+    // The server still responds.
     client(&serving).status().await.unwrap();
 }
 
@@ -365,14 +366,14 @@ async fn a_socket_that_nobody_listens_on_is_taken_over_and_one_in_use_is_not() {
     client(&first).status().await.unwrap();
     let refused = command::run_for(program(), &["--listen", "127.0.0.1:0"], &path).await;
     let message = format!(
-        "relayer-rest: control socket {}: another relayer-rest is controlled there; choose another with --control PATH, or do without with --no-control\n",
+        "relayer-rest: control socket {}: another server is controlled there; choose another with --control PATH, or do without with --no-control\n",
         path.display()
     );
     assert!(refused.stderr.ends_with(&message), "{}", refused.stderr);
     assert_eq!(refused.status, Some(2));
     let status = client(&first).status().await.unwrap();
     assert_eq!(i64::from(status.pid), i64::from(first.id()));
-    // Nobody cleans up after this one.
+    // A killed server does not remove its socket.
     kill(&first, Signal::KILL);
     first.ended().await;
     assert!(path.exists());
@@ -382,7 +383,7 @@ async fn a_socket_that_nobody_listens_on_is_taken_over_and_one_in_use_is_not() {
     assert_eq!(left.len(), 1, "{left:?}");
 }
 
-/// Anybody can hold the lock of a folder that all can read.
+/// Any user with read access to a folder can lock it.
 #[tokio::test]
 async fn who_locks_the_folder_does_not_keep_the_server_from_starting() {
     let folder = folder();
@@ -422,7 +423,7 @@ async fn a_file_that_changes_is_swapped_in_when_it_is_good() {
     let path = file(&folder, "api.wasm", DEFAULT_MODULE);
     let mut serving = serve(&["--module", &path, "--watch"]).await;
     let new = component::noted(DEFAULT_MODULE, "new");
-    // Broken ones stay out: another dialect, a part, nothing.
+    // Invalid files are rejected: another dialect, a truncated component, an empty file.
     for (broken, part) in [
         (component::of_answer(200, "a", b"b"), "does not speak the dialect 0.7"),
         (new[..new.len() / 2].to_vec(), "is not a valid component"),
@@ -432,7 +433,7 @@ async fn a_file_that_changes_is_swapped_in_when_it_is_good() {
         serving.logged(part).await;
         assert_eq!(label(&serving, "/chains").await, format!("api@{}", short(DEFAULT_MODULE)));
     }
-    // As a linker writes it: bit by bit. It is taken when it is whole.
+    // The file is written in parts, as by a linker, and swapped in when it is complete.
     let refused = serving.log().matches("WARN").count();
     let mut file = fs::File::create(&path).unwrap();
     for part in new.chunks(new.len() / 5) {
@@ -443,7 +444,7 @@ async fn a_file_that_changes_is_swapped_in_when_it_is_good() {
     serving.logged("exchanged the module").await;
     assert_eq!(serving.log().matches("WARN").count(), refused, "{}", serving.log());
     assert_eq!(label(&serving, "/chains").await, format!("api@{}", short(&new)));
-    // As an installer does: another file of the same name.
+    // The file is replaced by a rename, as by an installer.
     let third = component::noted(DEFAULT_MODULE, "third");
     let beside = folder.path().join("api.wasm.tmp");
     fs::write(&beside, &third).unwrap();
@@ -452,7 +453,7 @@ async fn a_file_that_changes_is_swapped_in_when_it_is_good() {
     assert_eq!(label(&serving, "/chains").await, format!("api@{}", short(&third)));
 }
 
-/// A file that is not the one that the settings want.
+/// A changed file must have the digest that the settings require.
 #[tokio::test]
 async fn a_file_that_changes_has_to_be_the_one_that_is_wanted() {
     let folder = folder();
@@ -466,14 +467,14 @@ async fn a_file_that_changes_has_to_be_the_one_that_is_wanted() {
     assert_eq!(label(&serving, "/chains").await, format!("api@{}", short(DEFAULT_MODULE)));
 }
 
-/// However short after it was read at the start.
+/// The file may change right after it was read at the start.
 #[tokio::test]
 async fn a_file_that_changes_while_the_server_starts_is_swapped_in() {
     let folder = folder();
     let path = file(&folder, "api.wasm", DEFAULT_MODULE);
     let args = ["--listen", "127.0.0.1:0", "--module", &path, "--watch", "--no-code-cache"];
     let control = folder.path().join("c.sock");
-    // It is there when the module has been read, or is about to be.
+    // The socket exists when the module has been read, or is about to be.
     let mut replaced = tokio::spawn({
         let (path, control) = (path.clone(), control.clone());
         async move {
@@ -496,7 +497,8 @@ async fn a_file_that_changes_while_the_server_starts_is_swapped_in() {
     panic!("the old one goes on to serve");
 }
 
-/// What was refused for a passing reason is tried again when it is touched.
+/// A module that was rejected for a temporary reason is tried again when its file is
+/// touched.
 #[tokio::test]
 async fn a_file_that_took_too_long_is_tried_again_when_it_is_touched() {
     let folder = folder();
@@ -576,7 +578,8 @@ async fn a_process_that_is_killed_while_it_swaps_starts_again_and_serves() {
         };
         let mut count = 0;
         let swapping = 'seen: loop {
-            // One that asks for long, or one that compiles for long.
+            // For the compile step, a module that compiles for long; for others, one with
+            // long runs.
             let swap = match step {
                 SwapStep::Compile => candidate(component::noted(&new, &count.to_string())),
                 _ => any(component::that_takes(60_000_000)),
@@ -603,16 +606,16 @@ async fn a_process_that_is_killed_while_it_swaps_starts_again_and_serves() {
     }
 }
 
-/// The memory of what is replaced is free again, and so is its place.
+/// A replaced module's memory and permits are released.
 #[tokio::test]
 async fn a_thousand_swaps_leave_things_as_they_were() {
     let folder = folder();
-    // One place: one that is lost is the last.
+    // One permit: if a swap leaks it, the next request is not served.
     let config = file(&folder, "c.toml", "[module.limits]\nconcurrency = 1\nqueue_wait = '1min'");
     let cache = folder.path().join("cache");
     let cache = cache.to_str().unwrap();
     let mut serving = serve(&["--config", &config, "--code-cache", cache]).await;
-    // Nobody reads what it says of a thousand swaps.
+    // The log of a thousand swaps would fill its pipe.
     serving.close_log();
     let client = client(&serving);
     let modules = [201, 202].map(|status| component::of_answer(status, "a", b"b"));
@@ -660,7 +663,7 @@ async fn a_code_cache_that_is_no_folder_is_rejected() {
     assert!(ended.stderr.contains("choose a folder of your own"), "{}", ended.stderr);
 }
 
-/// What a swap is for: an operator whose tools know today's relayer.
+/// The use case of a swap: an operator's tools expect today's relayer.
 #[tokio::test]
 async fn the_dialect_is_changed_while_it_serves() {
     let folder = folder();
@@ -718,30 +721,79 @@ async fn what_a_new_module_may_fail_is_a_setting() {
     }
 }
 
-/// Who runs it and who controls it need not say where.
-#[tokio::test]
-async fn the_socket_is_in_the_users_runtime_folder() {
-    let runtime = folder();
-    let env = |command: &mut std::process::Command| {
-        command.env_remove("RELAYER_REST_CONTROL").env("XDG_RUNTIME_DIR", runtime.path());
+/// A server with its default socket in a runtime folder.
+struct WithDefaults {
+    process: std::process::Child,
+    address: String,
+}
+
+impl WithDefaults {
+    fn command(runtime: &TempDir, args: &[&str]) -> std::process::Command {
+        let mut command = std::process::Command::new(program());
+        command.args(args).env_remove("RELAYER_REST_CONTROL");
+        command.env("XDG_RUNTIME_DIR", runtime.path());
         command.env("XDG_CACHE_HOME", runtime.path().join("cache"));
-    };
-    let mut serve = std::process::Command::new(program());
-    serve.args(["--listen", "127.0.0.1:0"]).stdout(Stdio::piped()).stderr(Stdio::null());
-    env(&mut serve);
-    let mut serving = serve.spawn().unwrap();
-    let mut line = String::new();
-    BufReader::new(serving.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    let mut status = std::process::Command::new(program());
-    env(status.arg("status"));
-    let output = status.output().unwrap();
+        command
+    }
+
+    fn start(runtime: &TempDir) -> Self {
+        let mut command = Self::command(runtime, &["serve", "--listen", "127.0.0.1:0"]);
+        let mut process = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let address = line.trim().strip_prefix("http://").unwrap().to_owned();
+        Self { process, address }
+    }
+
+    fn socket(&self, runtime: &TempDir) -> PathBuf {
+        runtime.path().join("relayer-rest").join(format!("{}.sock", self.address))
+    }
+}
+
+impl Drop for WithDefaults {
+    fn drop(&mut self) {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
+    }
+}
+
+#[tokio::test]
+async fn the_only_running_server_is_found() {
+    let runtime = folder();
+    // A killed server leaves its socket behind.
+    drop(WithDefaults::start(&runtime));
+    let server = WithDefaults::start(&runtime);
+    let output = WithDefaults::command(&runtime, &["status"]).output().unwrap();
     let said = String::from_utf8(output.stdout).unwrap();
-    let modes = ["relayer-rest.sock", "cache/relayer-rest"]
-        .map(|name| fs::metadata(runtime.path().join(name)).unwrap().permissions().mode() & 0o777);
-    serving.kill().unwrap();
-    serving.wait().unwrap();
-    assert!(said.contains(&format!("process {}, ", serving.id())), "{said}");
-    assert_eq!(modes, [0o600, 0o700]);
+    assert!(said.contains(&format!("process {}, ", server.process.id())), "{said}");
+    let mode = |path: PathBuf| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(server.socket(&runtime)), 0o600);
+    assert_eq!(mode(runtime.path().join("relayer-rest")), 0o700);
+    assert_eq!(mode(runtime.path().join("cache/relayer-rest")), 0o700);
+}
+
+#[tokio::test]
+async fn two_servers_of_one_user_run_side_by_side() {
+    let runtime = folder();
+    let servers = [WithDefaults::start(&runtime), WithDefaults::start(&runtime)];
+    let mut sockets = servers.each_ref().map(|server| server.socket(&runtime));
+    for verb in ["status", "rollback", "reload"] {
+        let output = WithDefaults::command(&runtime, &[verb]).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{verb}");
+        sockets.sort_unstable();
+        let [one, other] = sockets.each_ref().map(|socket| socket.display());
+        let expected = format!(
+            "relayer-rest: several servers are running; choose one with --control PATH: {one}, {other}\n"
+        );
+        assert_eq!(String::from_utf8(output.stderr).unwrap(), expected, "{verb}");
+    }
+    for server in &servers {
+        let socket = server.socket(&runtime);
+        let args = ["status", "--control", socket.to_str().unwrap()];
+        let output = WithDefaults::command(&runtime, &args).output().unwrap();
+        let said = String::from_utf8(output.stdout).unwrap();
+        assert!(said.contains(&format!("process {}, ", server.process.id())), "{said}");
+    }
 }
 
 async fn check(args: &[&str]) -> Ended {

@@ -1,10 +1,10 @@
-//! `relayer-rest reload`: the settings of a running server, read again.
+//! `relayer-rest reload`: makes a running server read its settings again.
 
 use clap::Args;
 
 use super::control::ControlArgs;
 use super::{Failure, Ran, block_on, print, print_json};
-use crate::control::{ControlClient, ControlClientError, Reloaded};
+use crate::control::{ControlClientError, Reloaded};
 
 #[derive(Args)]
 pub(super) struct ReloadArgs {
@@ -16,7 +16,7 @@ pub(super) struct ReloadArgs {
 }
 
 pub(super) fn run(args: &ReloadArgs) -> Result<Ran, Failure> {
-    let client = ControlClient::new(&args.control.path());
+    let client = args.control.client()?;
     match block_on(client.reload())? {
         Ok(reloaded) if args.json => print_json(&reloaded)?,
         Ok(reloaded) => print(&text(&reloaded))?,

@@ -66,7 +66,7 @@ pub(super) struct ServeArgs {
     no_control: bool,
 }
 
-/// Why nothing is served.
+/// The reason why a server cannot start, or cannot reload.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ServeError {
     #[error("relayer configuration {}: {state}; set `enabled = true` in the section [rest] to serve the API", file.display())]
@@ -114,7 +114,7 @@ pub(super) enum ServeError {
 }
 
 impl ServeError {
-    /// The status that the process ends with.
+    /// Returns the exit status of the process.
     pub(super) fn status(&self) -> u8 {
         if matches!(self, Self::Disabled { .. }) { 3 } else { 2 }
     }
@@ -128,22 +128,21 @@ pub(super) fn run(args: &ServeArgs) -> Result<Ran, Failure> {
         .build()
         .map_err(ServeError::Start)?;
     let served = runtime.block_on(serve(args));
-    // What is left is nobody's: no answer is waited for any more.
+    // No client waits for the remaining tasks.
     runtime.shutdown_background();
     served?;
     Ok(Ran::Done)
 }
 
 async fn serve(args: &ServeArgs) -> Result<(), ServeError> {
-    // First of all: whoever wants this to end while it starts need not wait
-    // for more than that.
+    // Signals are caught first, so that a server can be stopped while it starts.
     let mut shutdown = Box::pin(signals::shutdown().map_err(ServeError::Start)?);
     let hangup = signals::Hangup::catch().map_err(ServeError::Start)?;
     let publisher = StatePublisher::new();
     let files = {
         let (config, sources) = (args.config.clone(), args.sources.clone());
         let publisher = publisher.clone();
-        // They can be pipes that nothing is written to.
+        // These files can be pipes that nothing is written to.
         tokio::task::spawn_blocking(move || open(config.as_deref(), &sources, &publisher))
     };
     let (config, mut sources) = tokio::select! {
@@ -159,7 +158,6 @@ async fn serve(args: &ServeArgs) -> Result<(), ServeError> {
     {
         return Err(ServeError::UpstreamIsHere { address: address.to_string() });
     }
-    let socket = if args.no_control { None } else { args.control.bind()? };
     let origin = CliOverrides {
         module: args.module.clone(),
         dialect: args.dialect,
@@ -173,6 +171,8 @@ async fn serve(args: &ServeArgs) -> Result<(), ServeError> {
     };
     let limits = descriptors::bounded(config.http.clone(), config.extension.len() + 1);
     let listener = listen(&address).await?;
+    let address = listener.local_addr().map_err(ServeError::Start)?;
+    let socket = if args.no_control { None } else { args.control.bind(address)? };
     if let Some(upstream) = sources.upstream.take() {
         poll(upstream, publisher.clone()).map_err(ServeError::Start)?;
     }
@@ -188,14 +188,14 @@ async fn serve(args: &ServeArgs) -> Result<(), ServeError> {
     announce(&listener).map_err(ServeError::Start)?;
     server.serve(listener, shutdown).await;
     if let Some(control) = control {
-        // Its socket goes with it.
+        // This also removes its socket.
         control.abort();
         control.await.ok();
     }
     Ok(())
 }
 
-/// Reads the settings and what shows the relayer's state.
+/// Reads the settings, and opens the sources of the state.
 fn open(
     config: Option<&Path>,
     sources: &SourceArgs,
@@ -206,14 +206,14 @@ fn open(
     Ok((config, sources))
 }
 
-/// Has all files read again that there are.
+/// Returns the function that reads all files again.
 fn reload(sources: &Sources, modules: &Arc<Modules>, state: &StateReader) -> Reload {
     let (files, modules, state) = (sources.reloads.clone(), Arc::clone(modules), state.clone());
     Arc::new(move || {
         let (files, modules, state) = (files.clone(), Arc::clone(&modules), state.clone());
         Box::pin(async move {
             let mut reloaded = modules.reload(&state).await.map_err(|error| error.to_string())?;
-            // Each of these by itself: what one says does not depend on another.
+            // An error in one file does not keep the others from being read.
             let read = move || files.iter().filter_map(|read| read().err()).collect::<Vec<_>>();
             let faults = tokio::task::spawn_blocking(read).await;
             reloaded.notes.extend(faults.map_err(|error| error.to_string())?);
@@ -231,7 +231,7 @@ fn grace(text: &str) -> Result<Duration, String> {
 }
 
 /// Polls the relayer for as long as the server runs. Its responses are read on a thread
-/// of a lesser priority: whatever they are, clients come first.
+/// of a lower priority: clients come first, regardless of the responses.
 fn poll(upstream: Upstream, publisher: StatePublisher) -> io::Result<()> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let polling = async move {
@@ -254,14 +254,14 @@ fn poll(upstream: Upstream, publisher: StatePublisher) -> io::Result<()> {
 
 async fn listen(address: &Address) -> Result<TcpListener, ServeError> {
     TcpListener::bind((address.host.as_str(), address.port)).await.map_err(|source| {
-        // A URL in the place of a host may have a password in it.
+        // A URL given instead of a host may contain a password.
         let is_host = !address.host.contains('@');
         let address = if is_host { address.to_string() } else { "the host".to_owned() };
         ServeError::Listen { address, source }
     })
 }
 
-/// What to do about an address that cannot be listened on.
+/// Returns the remedy for an address that cannot be listened on.
 fn hint(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::AddrInUse => {
@@ -274,12 +274,11 @@ fn hint(error: &io::Error) -> &'static str {
     }
 }
 
-/// The one line on stdout: whoever started this can connect now.
+/// Prints the only line on stdout, from which on clients can connect.
 fn announce(listener: &TcpListener) -> io::Result<()> {
     let address = listener.local_addr()?;
     info!(%address, "listening");
-    // A pipe that is full keeps nothing else waiting, and whoever closed stdout does
-    // not want to know.
+    // A full pipe must not block the server, and a closed stdout is not an error.
     tokio::task::spawn_blocking(move || drop(writeln!(io::stdout(), "http://{address}")));
     Ok(())
 }

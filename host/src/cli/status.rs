@@ -8,7 +8,7 @@ use clap::Args;
 use super::control::ControlArgs;
 use super::swap::short;
 use super::{Failure, Ran, block_on, print, print_json};
-use crate::control::{ConnectionStatus, ControlClient, Status};
+use crate::control::{ConnectionStatus, Status};
 use crate::module::Failures;
 use crate::registry::MountStatus;
 
@@ -34,7 +34,7 @@ pub(super) struct RollbackArgs {
 }
 
 pub(super) fn run(args: &StatusArgs) -> Result<Ran, Failure> {
-    let status = block_on(ControlClient::new(&args.control.path()).status())??;
+    let status = block_on(args.control.client()?.status())??;
     if args.json {
         print_json(&status)?;
     } else {
@@ -44,7 +44,7 @@ pub(super) fn run(args: &StatusArgs) -> Result<Ran, Failure> {
 }
 
 pub(super) fn rollback(args: &RollbackArgs) -> Result<Ran, Failure> {
-    let client = ControlClient::new(&args.control.path());
+    let client = args.control.client()?;
     let done = block_on(client.rollback(&args.mount))??;
     if args.json {
         print_json(&done)?;
@@ -71,7 +71,7 @@ fn text(status: &Status) -> Vec<String> {
     lines
 }
 
-/// What there is of each cause, in brackets.
+/// Returns the causes that occurred and their counts, in brackets.
 fn causes(failures: &Failures) -> String {
     let Failures { trapped, timed_out, invalid, turned_away, host } = *failures;
     let causes = [

@@ -1,4 +1,4 @@
-//! `relayer-rest swap`: another module for a running server.
+//! `relayer-rest swap`: replaces the module of a running server.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use clap::Args;
 use super::control::ControlArgs;
 use super::{Failure, Ran, block_on, print, print_json};
 use crate::conformance::{Dialect, Verdict};
-use crate::control::{ControlClient, ControlClientError};
+use crate::control::ControlClientError;
 use crate::module::Digest;
 use crate::registry::{Candidate, Difference, Outcome, Refusal, Source, SwapReport};
 
@@ -46,7 +46,7 @@ pub(super) fn run(args: &SwapArgs) -> Result<Ran, Failure> {
         dry_run: args.dry_run,
         force: args.force,
     };
-    let client = ControlClient::new(&args.control.path());
+    let client = args.control.client()?;
     let report = match block_on(client.swap(&args.mount, candidate))? {
         Err(ControlClientError::TooLarge(message)) => {
             let message = format!("mount {}: {message}", args.mount);
@@ -72,7 +72,7 @@ fn text(report: &SwapReport) -> Vec<String> {
     for step in &report.steps {
         lines.push(format!("{:<10}{:>10.1} ms", step.step.to_string(), step.millis));
     }
-    // Where there is one, it is the reason that is given below.
+    // A single broken rule is the reason that is given below.
     let broken: Vec<_> = report.verdict.iter().flat_map(Verdict::failures).collect();
     if broken.len() > 1 {
         for failed in broken {
@@ -93,7 +93,7 @@ fn text(report: &SwapReport) -> Vec<String> {
         Outcome::PutBack => lines.push(format!("back in service: {from}")),
         Outcome::Refused { message, reason } => {
             lines.push(format!("refused: {message}"));
-            // It may be the one that was given, and that is out of service.
+            // The refused module may be the one in service, whose circuit is open.
             if from != to || *reason != Refusal::Faults {
                 lines.push(format!("{from} goes on to serve"));
             }
@@ -123,7 +123,7 @@ fn difference(difference: &Difference) -> Vec<String> {
     lines
 }
 
-/// The start of a digest, which tells modules apart in practice.
+/// Returns the start of a digest, which identifies a module in practice.
 pub(super) fn short(digest: &str) -> &str {
     digest.get(..12).unwrap_or(digest)
 }

@@ -1,8 +1,9 @@
-//! The socket: a file that only its owner can read and write.
+//! The control socket: a file that only its owner can read and write.
 
 use std::env;
 use std::fs::{self, DirBuilder, File, Permissions};
 use std::io;
+use std::net::SocketAddr;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -11,52 +12,52 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
+use rustix::process::getuid;
 use tokio::net::UnixListener;
 
-/// The socket's name in the folder for such things.
-const NAME: &str = "relayer-rest.sock";
+/// The extension of a default socket, after the address of its server.
+const EXTENSION: &str = "sock";
 
-/// The longest path of a socket that systems take, in bytes.
+/// The maximum length of a socket's path that systems accept, in bytes.
 const MAX_PATH: usize = 107;
 
-/// What the path of a socket has behind that of its folder while it is made:
-/// `/.123456/s`.
+/// The length of a temporary socket's path after its folder: `/.123456/s`.
 const IN_FOLDER: usize = 10;
 
-/// How long another is waited for that puts a socket into the same folder.
+/// The maximum wait for another process that creates a socket in the same folder.
 const TURN: Duration = Duration::from_secs(1);
 
-/// How long a socket may be open after who listened on it was killed.
+/// How long a socket may stay open after its server was killed.
 const LAST_BREATH: Duration = Duration::from_millis(200);
 
-/// A socket that is listened on. Its file is removed when it is dropped.
+/// A socket with a listener. Its file is removed when it is dropped.
 #[derive(Debug)]
 pub struct ControlSocket {
     pub(crate) listener: UnixListener,
     path: PathBuf,
-    /// The device and number of the file.
+    /// The device and inode of the file.
     file: (u64, u64),
 }
 
-/// There is no socket.
+/// A failure to listen on a control socket.
 #[derive(Debug, thiserror::Error)]
 pub enum ControlError {
-    /// Another process listens on it.
+    /// Another process listens on the socket.
     #[error(
-        "control socket {}: another relayer-rest is controlled there; choose another with --control PATH, or do without with --no-control",
+        "control socket {}: another server is controlled there; choose another with --control PATH, or do without with --no-control",
         path.display()
     )]
     Live {
         /// The socket.
         path: PathBuf,
     },
-    /// There is something else in its place.
+    /// The path exists and is not a socket.
     #[error(
         "control socket {}: this is no socket, and it is left alone; choose another path with --control PATH",
         path.display()
     )]
     NotASocket {
-        /// What is in its place.
+        /// The existing path.
         path: PathBuf,
     },
     /// The path is too long for a socket.
@@ -65,33 +66,59 @@ pub enum ControlError {
         /// The path.
         path: PathBuf,
     },
-    /// It cannot be made.
+    /// The socket cannot be created.
     #[error("control socket {}: {source}; choose a path in a folder of your own with --control PATH", path.display())]
     Io {
         /// The socket.
         path: PathBuf,
-        /// Why not.
+        /// The reason.
         source: io::Error,
     },
 }
 
-/// Where the socket is when nobody says otherwise: in the user's runtime
-/// folder, or one of their own in `/tmp`.
+/// Returns the folder of the default sockets: `relayer-rest` in the user's runtime
+/// folder, or a folder of the user's own in `/tmp`.
 #[must_use]
-pub fn default_path() -> PathBuf {
-    let folder =
+pub fn default_folder() -> PathBuf {
+    let runtime =
         env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| path.is_absolute());
-    let folder = folder.unwrap_or_else(|| {
-        PathBuf::from(format!("/tmp/relayer-rest-{}", rustix::process::getuid().as_raw()))
-    });
-    folder.join(NAME)
+    let own = || PathBuf::from(format!("/tmp/relayer-rest-{}", getuid().as_raw()));
+    runtime.map_or_else(own, |folder| folder.join("relayer-rest"))
+}
+
+/// Returns the default socket of a server that listens on this address.
+#[must_use]
+pub fn default_path(address: SocketAddr) -> PathBuf {
+    default_folder().join(format!("{address}.{EXTENSION}"))
+}
+
+/// Returns the default sockets on which a server listens, in the order of their names.
+///
+/// # Errors
+/// Returns an error if the folder cannot be read; a missing one has no sockets.
+pub fn running() -> io::Result<Vec<PathBuf>> {
+    let entries = match fs::read_dir(default_folder()) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error),
+    };
+    let mut sockets = Vec::new();
+    for entry in entries {
+        let path = entry?.path();
+        // A server that was killed leaves its socket behind.
+        let is_socket = path.extension().is_some_and(|extension| extension == EXTENSION);
+        if is_socket && UnixStream::connect(&path).is_ok() {
+            sockets.push(path);
+        }
+    }
+    sockets.sort_unstable();
+    Ok(sockets)
 }
 
 impl ControlSocket {
-    /// Listens on a socket at this path. One that nobody listens on any more
-    /// is replaced.
+    /// Listens on a socket at this path. A socket without a listener is replaced.
     ///
-    /// To be called in a runtime of tokio.
+    /// Must be called within a Tokio runtime.
     pub fn bind(path: &Path) -> Result<Self, ControlError> {
         let fault = |source| ControlError::Io { path: path.to_owned(), source };
         let folder = match path.parent() {
@@ -102,14 +129,15 @@ impl ControlSocket {
         if longest > MAX_PATH {
             return Err(ControlError::TooLong { path: path.to_owned() });
         }
-        if path == default_path() {
+        if folder == default_folder() {
             own_folder(folder).map_err(fault)?;
         }
-        // One at a time: of two that start at once, one finds the other's.
+        // Serialized, so that of two servers that start at once, one finds the other's
+        // socket.
         let _turn = turn(folder).map_err(fault)?;
         check_owner(path)?;
-        // Made in a folder that nobody else can look into, and put into its
-        // place when its mode is right: at no time can others connect.
+        // The socket is created in a private folder and moved when its mode is set, so
+        // that other users can never connect to it.
         let private = tempfile::Builder::new()
             .prefix(".")
             .permissions(Permissions::from_mode(0o700))
@@ -123,7 +151,7 @@ impl ControlSocket {
         Ok(Self { listener, path: path.to_owned(), file: (meta.dev(), meta.ino()) })
     }
 
-    /// Where it is.
+    /// Returns the path of the socket.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
@@ -132,7 +160,7 @@ impl ControlSocket {
 
 impl Drop for ControlSocket {
     fn drop(&mut self) {
-        // Somebody else's may be there by now.
+        // Another server may have replaced the socket.
         let is_ours = fs::symlink_metadata(&self.path)
             .is_ok_and(|meta| (meta.dev(), meta.ino()) == self.file);
         if is_ours {
@@ -141,8 +169,8 @@ impl Drop for ControlSocket {
     }
 }
 
-/// The only one that looks into a folder and puts a socket there; or not, where
-/// somebody keeps the others waiting, as anybody can in a folder like `/tmp`.
+/// Locks a folder while a socket is checked and created there. Proceeds without the lock
+/// after [`TURN`], because any process can hold it in a folder like `/tmp`.
 fn turn(folder: &Path) -> io::Result<File> {
     let turn = File::open(folder)?;
     let start = Instant::now();
@@ -158,7 +186,7 @@ fn turn(folder: &Path) -> io::Result<File> {
     Ok(turn)
 }
 
-/// Whether the path is free, or has a socket that nobody listens on.
+/// Checks that the path is free, or is a socket without a listener.
 fn check_owner(path: &Path) -> Result<(), ControlError> {
     let fault = |source| ControlError::Io { path: path.to_owned(), source };
     match fs::symlink_metadata(path) {
@@ -170,8 +198,8 @@ fn check_owner(path: &Path) -> Result<(), ControlError> {
         Ok(_) => {}
     }
     if UnixStream::connect(path).is_ok() {
-        // A server that was killed is gone when the last process is that it was
-        // about to start.
+        // The socket of a killed server stays open until the processes that the server
+        // was about to start have ended.
         thread::sleep(LAST_BREATH);
     }
     match UnixStream::connect(path) {
@@ -182,15 +210,15 @@ fn check_owner(path: &Path) -> Result<(), ControlError> {
     }
 }
 
-/// Makes the folder where it is not there; one in `/tmp` that another user has
-/// made is not to be trusted.
+/// Creates the folder if it is missing. A folder in `/tmp` that another user has created
+/// must not be trusted.
 fn own_folder(folder: &Path) -> io::Result<()> {
     match DirBuilder::new().mode(0o700).create(folder) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
         made => return made,
     }
     let meta = fs::symlink_metadata(folder)?;
-    let is_own = meta.is_dir() && meta.uid() == rustix::process::getuid().as_raw();
+    let is_own = meta.is_dir() && meta.uid() == getuid().as_raw();
     let is_closed = meta.mode() & 0o022 == 0;
     if is_own && is_closed {
         return Ok(());

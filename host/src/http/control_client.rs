@@ -1,4 +1,4 @@
-//! Asks a running server over its control socket.
+//! The client of a running server's control socket.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -15,24 +15,24 @@ use tokio::net::UnixStream;
 use tokio::time::timeout;
 use url::form_urlencoded;
 
-use crate::control::{Fault, Reloaded, RolledBack, Status, default_path};
+use crate::control::{Fault, Reloaded, RolledBack, Status, default_folder};
 use crate::files;
 use crate::module::MAX_COMPONENT_SIZE;
 use crate::registry::{Candidate, Source, SwapReport};
 
-/// What a server is given to answer what it does at once.
+/// The time in which a server must respond to a request that it handles immediately.
 const AT_ONCE: Duration = Duration::from_secs(10);
 
-/// Controls a server through its socket.
+/// A client of a server's control socket.
 #[derive(Debug, Clone)]
 pub struct ControlClient {
     path: PathBuf,
 }
 
-/// Nothing was done.
+/// A control request that failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ControlClientError {
-    /// Nobody listens on the socket.
+    /// Connecting to the socket failed.
     #[error(
         "control socket {}: {source}; {}",
         path.display(),
@@ -41,7 +41,7 @@ pub enum ControlClientError {
     Connect {
         /// The socket.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
     /// Another user listens on the socket.
@@ -50,10 +50,10 @@ pub enum ControlClientError {
         /// The socket.
         path: PathBuf,
     },
-    /// The component is larger than the server takes.
+    /// The component is larger than the server accepts.
     #[error("{0}")]
     TooLarge(String),
-    /// The server does not do it.
+    /// The server rejected the request.
     #[error("{0}")]
     Refused(String),
     /// The connection failed.
@@ -61,7 +61,7 @@ pub enum ControlClientError {
     Connection {
         /// The socket.
         path: PathBuf,
-        /// What happened.
+        /// The cause.
         message: String,
     },
     /// The component cannot be read.
@@ -69,7 +69,7 @@ pub enum ControlClientError {
     Unreadable {
         /// The file.
         file: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
 }
@@ -85,18 +85,18 @@ fn hint(error: &io::Error) -> &'static str {
 }
 
 impl ControlClient {
-    /// Of the server that listens on this socket.
+    /// Creates a client of the server that listens on this socket.
     #[must_use]
     pub fn new(path: &Path) -> Self {
         Self { path: path.to_owned() }
     }
 
-    /// How the server is.
+    /// Returns the server's status.
     pub async fn status(&self) -> Result<Status, ControlClientError> {
         self.at_once(self.ask(Method::GET, "/status", &[], Bytes::new())).await
     }
 
-    /// Has a mount swap its module. A refusal is a report, too.
+    /// Swaps the module of a mount. A rejection is a report, not an error.
     pub async fn swap(
         &self,
         mount: &str,
@@ -129,18 +129,19 @@ impl ControlClient {
         })
     }
 
-    /// Has a mount go back to the module before.
+    /// Rolls a mount back to its previous module.
     pub async fn rollback(&self, mount: &str) -> Result<RolledBack, ControlClientError> {
         let parameters = [("mount", Some(mount))];
         self.at_once(self.ask(Method::POST, "/rollback", &parameters, Bytes::new())).await
     }
 
-    /// Has the settings read again.
+    /// Reloads the server's settings.
     pub async fn reload(&self) -> Result<Reloaded, ControlClientError> {
         self.ask(Method::POST, "/reload", &[], Bytes::new()).await
     }
 
-    /// What a server does at once, where it does anything.
+    /// Sends a request that the server handles immediately, with a timeout of
+    /// [`AT_ONCE`].
     async fn at_once<T>(
         &self,
         asked: impl Future<Output = Result<T, ControlClientError>>,
@@ -161,11 +162,12 @@ impl ControlClient {
         let stream = UnixStream::connect(&self.path)
             .await
             .map_err(|source| ControlClientError::Connect { path: self.path.clone(), source })?;
-        // Whoever names a socket means it. By default it may be in a folder
-        // where others can be first.
+        // A socket outside of the default folder was chosen by the user. The default
+        // folder may be in one that other users can write to, such as `/tmp`, and theirs
+        // if they create it first.
         let server = stream.peer_cred().map(|peer| peer.uid());
         let is_trusted = |uid| uid == 0 || uid == rustix::process::geteuid().as_raw();
-        if self.path == default_path() && !server.is_ok_and(is_trusted) {
+        if self.path.starts_with(default_folder()) && !server.is_ok_and(is_trusted) {
             return Err(ControlClientError::Stranger { path: self.path.clone() });
         }
         let target = Uri::try_from(target(path, parameters)).map_err(|_| {
