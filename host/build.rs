@@ -1,6 +1,6 @@
-//! Builds `guest/` for WebAssembly, in each of its dialects and with the
-//! extensions that come along, makes components of that and leaves them where
-//! `src/module.rs` embeds them from.
+//! Builds `guest/` for WebAssembly, in each dialect and with the bundled extensions,
+//! converts the modules into components, and writes these to the folder from which
+//! `src/module.rs` embeds them.
 
 use std::env;
 use std::error::Error;
@@ -10,7 +10,7 @@ use std::process::Command;
 
 use wit_component::ComponentEncoder;
 
-/// The components, and the package and its features that each is made from.
+/// The components, each with its package and the package's features.
 const MODULES: [(&str, &str, &str); 5] = [
     ("module.wasm", "relayer-rest-api", ""),
     ("module-1.13.wasm", "relayer-rest-api", "dialect-1-13"),
@@ -28,9 +28,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         println!("cargo:rerun-if-changed={}", root.join(input).display());
     }
     let out = PathBuf::from(env::var("OUT_DIR")?);
-    // Above TARGET/PROFILE/build/PACKAGE/out: what is built for one profile
-    // of the host is there for the next one. Cargo locks a target folder, so
-    // the module cannot have the same one as the host.
+    // Above TARGET/PROFILE/build/PACKAGE/out, so that a build for one profile of the host
+    // is reused for the next. Cargo locks a target folder, so the module needs its own.
     let target = out.ancestors().nth(4).unwrap_or(&out).join("module");
     for (name, package, features) in MODULES {
         let module = build(root, &target, package, features)?;
@@ -41,7 +40,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Builds a module, apart from how the host is built.
+/// Builds a module, independently of the settings of the host's build.
 fn build(
     root: &Path,
     target: &Path,

@@ -1,12 +1,12 @@
-//! The dialects of the API: relayers of different ages answer differently.
+//! The dialects of the API: response formats of different relayer versions.
 
-/// How answers are written.
+/// The format of responses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Dialect {
-    /// As the API is specified, since version 0.7 of the relayer.
+    /// The specified format, since version 0.7 of the relayer.
     V0_7,
-    /// As today's relayer does, 1.10 to 1.13: versions in an envelope, all that
-    /// is known of a chain, what workers are set to do; an unknown chain is an
-    /// error of status 200, and what HTTP itself refuses has no body.
+    /// The format of relayers 1.10 to 1.13: versions in an envelope, all known fields of
+    /// a chain, the settings of workers; an unknown chain is an error with status 200,
+    /// and the responses 404 and 405 of the router have no body.
     V1_13,
 }

@@ -1,4 +1,4 @@
-//! The JSON of each resource, as the relayer writes it.
+//! The JSON of each resource, in the relayer's format.
 
 mod chain;
 mod chain_1_13;

@@ -2,15 +2,15 @@
 //!
 //! | file | job |
 //! |---|---|
-//! | `dialect.rs` | how relayers of different ages answer |
-//! | `router.rs` | the table of routes, and what answers when none matches |
-//! | `routes/` | one file an endpoint: reads the relayer, gives an answer |
+//! | `dialect.rs` | the response formats of different relayer versions |
+//! | `router.rs` | the table of routes, and the errors if none matches |
+//! | `routes/` | one file per endpoint: reads the state, returns a response |
 //! | `json/` | the JSON of each resource, field by field |
 //! | `errors.rs` | the errors of this API |
-//! | `lib.rs` | this file: the only one that knows of WebAssembly |
+//! | `lib.rs` | this file: the only one that depends on WebAssembly |
 //!
-//! Everything else is plain Rust on `relayer-rest-sdk`, as any module's author
-//! has it, and is tested natively, against a relayer made up in the test.
+//! The other files are plain Rust on `relayer-rest-sdk`, like any other module, and are
+//! tested natively against a fake host.
 
 mod dialect;
 mod errors;
@@ -23,14 +23,14 @@ pub use router::handle;
 
 use relayer_rest_sdk::{Host, Request, Response};
 
-/// How this module answers.
+/// The dialect of this module.
 const DIALECT: Dialect =
     if cfg!(feature = "dialect-1-13") { Dialect::V1_13 } else { Dialect::V0_7 };
 
 relayer_rest_sdk::module!(answer);
 relayer_rest_sdk::arena!();
 
-/// Answers a request in this module's dialect.
+/// Handles a request in this module's dialect.
 pub fn answer<H: Host>(host: &H, request: &Request) -> Response {
     handle(DIALECT, host, request)
 }

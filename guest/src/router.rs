@@ -1,17 +1,16 @@
-//! Where a request goes.
+//! Routing of requests.
 
 use relayer_rest_sdk::{Host, Request, Response, Route, Router};
 
 use crate::dialect::Dialect;
 use crate::{errors, routes};
 
-/// What a route is given.
+/// The context of a route.
 pub(crate) struct Context<'a, H> {
     pub(crate) dialect: Dialect,
     pub(crate) host: &'a H,
 }
 
-/// The routes.
 const fn routes<'a, H: Host>() -> Router<Context<'a, H>, 4> {
     Router::new([
         Route::get("/version", |asked, _| routes::version(asked)),
@@ -21,7 +20,7 @@ const fn routes<'a, H: Host>() -> Router<Context<'a, H>, 4> {
     ])
 }
 
-/// Answers a request. The host sends HEAD as GET and leaves the body out.
+/// Handles a request. The host passes HEAD as GET and omits the body.
 #[must_use]
 pub fn handle<H: Host>(dialect: Dialect, host: &H, request: &Request) -> Response {
     let (routes, path) = (routes(), &request.path);

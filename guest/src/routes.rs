@@ -1,4 +1,4 @@
-//! One file an endpoint.
+//! The endpoints, one per file.
 
 mod chain;
 mod chains;

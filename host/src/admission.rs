@@ -1,4 +1,4 @@
-//! Who is served now, who waits, and who is turned away.
+//! Admission control: requests run, wait or are rejected.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,8 +8,8 @@ use tokio::time::timeout;
 
 use crate::module::Limits;
 
-/// A bounded number of requests run; a bounded number waits for a bounded
-/// time.
+/// Limits of the number of running requests, of the number of waiting requests, and of
+/// their wait.
 pub(crate) struct Admission {
     running: Arc<Semaphore>,
     waiting: Semaphore,
@@ -17,7 +17,7 @@ pub(crate) struct Admission {
     wait: Duration,
 }
 
-/// There is no place for the request, or there was none for too long.
+/// The queue is full, or the request waited in it for too long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Overloaded;
 
@@ -31,8 +31,8 @@ impl Admission {
         }
     }
 
-    /// Holds all of the `concurrency` places, if nothing runs; requests wait until what
-    /// is returned is dropped.
+    /// Acquires all of the `concurrency` permits and the background permit, if nothing
+    /// runs; requests wait until these permits are dropped.
     #[cfg(feature = "cli")]
     pub(crate) fn try_hold_all(&self, concurrency: u32) -> Option<[OwnedSemaphorePermit; 2]> {
         let aside = Arc::clone(&self.aside).try_acquire_owned().ok()?;
@@ -40,12 +40,13 @@ impl Admission {
         Some([aside, running])
     }
 
-    /// The place that is not for clients, whoever has it and for how long.
+    /// Waits for the background permit, which clients do not use, without a limit of
+    /// time.
     pub(crate) async fn admit_background(&self) -> Result<OwnedSemaphorePermit, Overloaded> {
         Arc::clone(&self.aside).acquire_owned().await.map_err(|_| Overloaded)
     }
 
-    /// A place, for as long as what is returned lives.
+    /// Waits for a permit to run, which is released when it is dropped.
     pub(crate) async fn admit(&self) -> Result<OwnedSemaphorePermit, Overloaded> {
         if let Ok(place) = Arc::clone(&self.running).try_acquire_owned() {
             return Ok(place);

@@ -1,5 +1,4 @@
-//! How long to wait after a failure: longer each time, and never quite the
-//! same.
+//! Exponential backoff with jitter.
 
 use std::time::Duration;
 
@@ -11,7 +10,7 @@ pub(crate) struct Backoff {
 }
 
 impl Backoff {
-    /// The first wait, and the longest.
+    /// Creates a backoff with this first delay and this maximum.
     pub(crate) fn new(first: Duration, longest: Duration) -> Self {
         Self { first, longest: first.max(longest), failures: 0 }
     }
@@ -20,7 +19,8 @@ impl Backoff {
         self.failures = 0;
     }
 
-    /// The next wait: twice the one before, less up to half of it.
+    /// Returns the next delay, which doubles up to the maximum, less a random part of up
+    /// to half of it.
     pub(crate) fn next(&mut self) -> Duration {
         let whole = self.first.saturating_mul(1 << self.failures.min(16)).min(self.longest);
         self.failures = self.failures.saturating_add(1);

@@ -1,16 +1,15 @@
-//! Answers that are remembered.
+//! Cached responses, and runs that concurrent requests share.
 //!
-//! A module is a pure function of the request and of what it read, and all
-//! reads are recorded. So an answer is good for whoever asks the same for as
-//! long as everything that it was made from is as it was; and those who ask
-//! the same at the same time can share one run of the module.
+//! A module is a pure function of the request and of its recorded reads. So a response is
+//! valid for all equal requests until the state that it was derived from changes, and
+//! concurrent requests with the same key can share one run of the module.
 //!
 //! | file | job |
 //! |---|---|
-//! | `key.rs` | what is the same question |
-//! | `entries.rs` | answers by question, within a number of bytes |
-//! | `hot_requests.rs` | what was asked and is not remembered |
-//! | `in_flight.rs` | runs that are shared by all who wait for them |
+//! | `key.rs` | the cache key of a request |
+//! | `entries.rs` | cached responses by key, bounded in bytes |
+//! | `hot_requests.rs` | counts of requests whose responses are not cached |
+//! | `in_flight.rs` | single-flight: runs that concurrent requests share |
 
 mod entries;
 mod hot_requests;
@@ -34,14 +33,14 @@ pub use in_flight::Outcome;
 use in_flight::{InFlight, Role, RunResult};
 pub use key::RequestRef;
 
-/// How often a request waits for the run of another that turns out not to be
-/// for it, before it has one of its own.
+/// The maximum number of runs that a request joins as a follower before it gets a run of
+/// its own.
 const MAX_JOINS: u32 = 4;
 
-/// Remembers the answers of modules. Cheap to clone.
+/// Caches the responses of modules. Cheap to clone.
 #[derive(Clone)]
 pub struct ResponseCache {
-    /// Nothing where nothing is to be remembered.
+    /// `None` if the capacity is 0: nothing is cached.
     storage: Option<Arc<Storage>>,
     hot_requests: Arc<HotRequests>,
 }
@@ -52,7 +51,7 @@ struct Storage {
 }
 
 impl ResponseCache {
-    /// A cache of this many bytes; of 0 remembers nothing.
+    /// Creates a cache with a capacity in bytes. With 0, nothing is cached.
     #[must_use]
     pub fn new(capacity: ByteSize) -> Self {
         let storage =
@@ -64,8 +63,7 @@ impl ResponseCache {
         }
     }
 
-    /// The answer to a question, where it is remembered and still what the
-    /// module would answer on this snapshot.
+    /// Returns the cached response to a request if it is valid for this snapshot.
     #[must_use]
     pub fn find(
         &self,
@@ -76,13 +74,14 @@ impl ResponseCache {
         self.storage.as_ref()?.entries.find(module.digest(), request_ref, snapshot).ok()
     }
 
-    /// The answer to a request on a state that is not older than the request:
-    /// remembered, of a run that others wait for, or of a run of its own.
+    /// Returns a response that is valid for a snapshot no older than the request: a
+    /// cached one, the result of a shared run, or that of a run of its own.
     ///
     /// # Errors
-    /// Where the module gives no answer. Errors are not remembered, and a shared
-    /// run's error is passed on to identical requests only: another request under
-    /// the same key, whose headers differ, has one run of its own.
+    /// Returns an error if the module gives no response. Errors are not cached. The error
+    /// of a shared run is passed on to identical requests only, except overload, which is
+    /// passed on to all waiters: a request under the same key whose query or headers
+    /// differ has one run of its own.
     pub async fn get_or_run(
         &self,
         module: &Module,
@@ -108,7 +107,8 @@ impl ResponseCache {
             let response = match &result.response {
                 Ok(response) => Arc::clone(response),
                 Err(_) if !is_leader && !result.applies_to(&request) => break,
-                // What went wrong on a state that is gone may go well now.
+                // A run that failed on a snapshot older than this request may succeed
+                // now.
                 Err(_) if !is_leader && result.started_on < arrival => continue,
                 Err(error) => return Err(Arc::clone(error)),
             };
@@ -130,12 +130,12 @@ impl ResponseCache {
             }
         }
         let response = self.alone(module, request.clone(), state).await?;
-        // Or the next ones would have to wait for another's failure, too.
+        // Otherwise the next requests would also have to wait for the failure of another.
         storage.entries.insert(module.digest(), request_ref, &response);
         Ok(response)
     }
 
-    /// A run for one request, which no other waits for.
+    /// Runs the module for one request; the run is not shared.
     async fn alone(
         &self,
         module: &Module,
@@ -147,15 +147,14 @@ impl ResponseCache {
         Ok(response)
     }
 
-    /// Remembers a module's answer to its question, in place of any before.
+    /// Caches a module's response under its request, and replaces any older one.
     pub fn insert(&self, module: &Module, response: &Arc<Response>) {
         if let Some(storage) = &self.storage {
             storage.entries.insert(module.digest(), RequestRef::from(response.request()), response);
         }
     }
 
-    /// What a module is asked, no more than this many: what is asked most
-    /// first.
+    /// Returns at most `count` requests to a module, the most frequent first.
     #[must_use]
     pub fn hottest(&self, module: &Module, count: usize) -> Vec<RequestStats> {
         let mut stats = Vec::new();
@@ -166,7 +165,7 @@ impl ResponseCache {
         hottest(stats, count)
     }
 
-    /// Drops the responses that were asked for once and not again.
+    /// Drops responses that were requested only once.
     #[cfg(feature = "cli")]
     pub(crate) fn release_unused(&self) {
         if let Some(storage) = &self.storage {
@@ -174,14 +173,14 @@ impl ResponseCache {
         }
     }
 
-    /// The bytes that are in use.
+    /// Returns the number of bytes in use.
     #[must_use]
     pub fn size(&self) -> ByteSize {
         ByteSize::b(self.storage.as_ref().map_or(0, |storage| storage.entries.size()))
     }
 }
 
-/// A run for one request.
+/// Runs the module for one request.
 async fn alone(module: &Module, request: Arc<GuestRequest>, state: &StateReader) -> Outcome {
     let place = module.acquire().await?;
     let snapshot = state.snapshot();
@@ -191,9 +190,9 @@ async fn alone(module: &Module, request: Arc<GuestRequest>, state: &StateReader)
     place.execute_then(request, snapshot, make).await.map(Arc::new).map_err(Into::into)
 }
 
-/// A run in a task of its own, so that those who wait for it are woken when it
-/// has ended and no sooner, and that a panic is an error to all of them. It ends
-/// when nobody waits for it any more.
+/// Runs in a task of its own, so that waiters are woken when the run has ended and not
+/// before, and so that a panic is an error for all of them. The task is aborted when the
+/// last waiter is dropped.
 async fn task(
     run: impl Future<Output = RunResult> + Send + 'static,
     started_on: Generation,
@@ -211,7 +210,7 @@ async fn task(
     }
 }
 
-/// A run for all who wait for it. Its answer is remembered before they go on.
+/// Runs the module for all waiters. The response is cached before they continue.
 async fn run(
     storage: Arc<Storage>,
     module: Module,
@@ -220,7 +219,7 @@ async fn run(
 ) -> RunResult {
     let request_ref = RequestRef::from(&*request);
     let started_on = state.peek().generation();
-    // Another run may have ended since it was looked for.
+    // Another run may have completed since the last lookup.
     let found = storage.entries.find(module.digest(), request_ref, &state.peek());
     if let Ok(response) = found {
         return RunResult { response: Ok(response), started_on, request };

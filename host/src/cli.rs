@@ -1,4 +1,4 @@
-//! The command line: one file a command.
+//! The command line: one file per command, and their helpers.
 
 mod address;
 mod check;
@@ -45,8 +45,8 @@ use swap::SwapArgs;
 use crate::text::escape_control;
 use crate::threads;
 
-/// The threads besides the workers of a runtime: log, blocking work, engine, files,
-/// upstream.
+/// The number of threads besides the workers of a runtime: log, blocking work, engine,
+/// files, upstream.
 const FURTHER_THREADS: usize = 5;
 
 /// Serves a relayer's REST API from a sandboxed WebAssembly module.
@@ -86,19 +86,19 @@ enum Command {
     Compile(CompileArgs),
 }
 
-/// What became of a command that could be run.
+/// The result of a command that could be run.
 enum Ran {
     Done,
-    /// What was to be done was found not to be good, and it is said why.
+    /// The input was rejected, and the reason was printed.
     Refused,
 }
 
-/// Why a command could not be run.
+/// The reason why a command could not be run.
 type Failure = Box<dyn Error>;
 
-/// Does what the command line says. The status is 0 where it is done, 1 where
-/// a module is refused, 2 where it cannot be done, and 3 where the relayer's
-/// file has the API switched off.
+/// Runs the command line. The exit status is 0 on success, 1 if a module or a reload is
+/// refused, 2 if the command cannot be run, and 3 if the relayer's configuration has the
+/// API switched off.
 #[must_use]
 pub fn run() -> ExitCode {
     let cli = Cli::parse();
@@ -121,7 +121,7 @@ pub fn run() -> ExitCode {
         Some(Command::Module(args)) => module::run(args),
         Some(Command::Compile(args)) => compile::run(args),
     };
-    // What is said at the end comes behind all of it.
+    // The last message comes after all log lines.
     drop(log);
     match result {
         Ok(Ran::Done) => ExitCode::SUCCESS,
@@ -131,7 +131,7 @@ pub fn run() -> ExitCode {
 }
 
 impl Cli {
-    /// Makes sure that there are the threads which are needed from the start: for the
+    /// Checks that the threads can be created which are needed from the start: for the
     /// log, for a runtime with its workers, for engines and for files.
     fn ensure_threads(&self) -> io::Result<()> {
         let workers = match self.command {
@@ -142,28 +142,28 @@ impl Cli {
     }
 }
 
-/// Says why a command could not be run.
+/// Prints the reason why a command could not be run, and returns the exit status.
 fn cannot(failure: &Failure) -> ExitCode {
-    // One line, whatever is in a file's name or keys; and where nobody
-    // reads stderr, the status has to do.
+    // The message is one line, even if a file's name or keys have line breaks. If stderr
+    // is closed, the status must suffice.
     let message = escape_control(&failure.to_string());
     drop(writeln!(io::stderr(), "relayer-rest: {message}"));
     let of_serve = failure.downcast_ref::<ServeError>();
     ExitCode::from(of_serve.map_or(2, ServeError::status))
 }
 
-/// A path from the environment, where that has one.
+/// Returns a path from the environment, if the variable is set and not empty.
 fn path_from_env(name: &str) -> Option<PathBuf> {
     env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from)
 }
 
-/// Runs something to its end.
+/// Runs a future to completion.
 fn block_on<T>(future: impl Future<Output = T>) -> Result<T, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     Ok(runtime.block_on(future))
 }
 
-/// Prints lines, whose control characters are escaped.
+/// Prints lines, with their control characters escaped.
 fn print(lines: &[impl AsRef<str>]) -> io::Result<()> {
     let lines: Vec<_> = lines.iter().map(|line| escape_control(line.as_ref())).collect();
     print_text(&lines.join("\n"))
@@ -173,7 +173,7 @@ fn print_json(value: &impl Serialize) -> io::Result<()> {
     print_text(&serde_json::to_string_pretty(value).expect("its keys are texts"))
 }
 
-/// Whoever closed stdout does not want to know; who has no room for it does.
+/// Prints text. A closed stdout is not an error; any other failure to write is.
 fn print_text(text: &str) -> io::Result<()> {
     match writeln!(io::stdout(), "{text}") {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(io::Error::new(

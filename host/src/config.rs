@@ -1,10 +1,10 @@
-//! The settings of `relayer-rest` itself, which have no place in the
-//! relayer's file. Every key with its meaning, unit and default.
+//! The settings of `relayer-rest` itself, which do not belong in the relayer's file.
+//! Every key is documented with its meaning, unit and default.
 //!
 //! | file | job |
 //! |---|---|
 //! | `extension.rs` | the sections `[[extension]]` |
-//! | `default.toml` | all of it as a file, with the defaults |
+//! | `default.toml` | all settings as a file, with their defaults |
 
 mod extension;
 
@@ -23,24 +23,22 @@ use crate::toml_text::{self, Position, Step, dotted};
 
 pub use extension::{ExtensionConfig, ExtensionName};
 
-/// All settings as a file that says what each is and has its default, commented
-/// out.
+/// A settings file that documents each key and contains its default, commented out.
 pub const DEFAULT: &str = include_str!("config/default.toml");
 
-/// What `--config FILE` says.
+/// The content of the file given with `--config FILE`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
     /// The section `[module]`: the module that serves the API.
     pub module: ModuleConfig,
-    /// The sections `[[extension]]`: modules that serve more. Default: none.
+    /// The sections `[[extension]]`: additional modules. Default: none.
     pub extension: Vec<ExtensionConfig>,
-    /// The section `[http]`: what clients may have of the sockets.
+    /// The section `[http]`: limits on clients.
     pub http: HttpLimits,
-    /// The section `[upstream]`: what the relayer behind `--upstream` may have.
+    /// The section `[upstream]`: limits on the relayer behind `--upstream`.
     pub upstream: UpstreamLimits,
-    /// The section `[swap]`: what it may take to look at a module that is to
-    /// serve.
+    /// The section `[swap]`: limits on the preflight of a module.
     pub swap: SwapLimits,
 }
 
@@ -48,28 +46,27 @@ pub struct Config {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ModuleConfig {
-    /// The component, relative to the folder of the configuration file.
-    /// Default: the module that comes with `relayer-rest`.
+    /// The component, relative to the folder of the configuration file. Default: the
+    /// bundled module of the dialect.
     pub file: Option<PathBuf>,
-    /// The SHA-256 of the component, in hexadecimal digits. Another one is not
-    /// loaded, nor taken when the file changes; what is swapped in by hand is
-    /// another matter. Default: any.
+    /// The SHA-256 of the component, in hexadecimal digits. A component with another
+    /// digest is not loaded, neither at the start nor when the file changes. Manual swaps
+    /// are not checked against it. Default: any.
     pub sha256: Option<Digest>,
-    /// The dialect of the API, `0.7`, `1.13` or `any`: that of the module which
-    /// comes with `relayer-rest`, and of those that are swapped in where the
-    /// swap does not say another. Default: `0.7`.
+    /// The dialect of the API: `0.7`, `1.13` or `any`. It selects the bundled module, and
+    /// applies to modules that are swapped in unless the swap names another. Default:
+    /// `0.7`.
     pub dialect: Dialect,
-    /// Whether it may import WASI, too, of which nothing leads outside. Default:
-    /// it may not.
+    /// Whether the module may also import WASI, which gives it no access to the outside.
+    /// Default: false.
     pub wasi: bool,
-    /// The response headers beyond its mount that it may set, such as
-    /// `strict-transport-security`, or `set-cookie` for cookies of any path and
+    /// The response headers with effects beyond its mount that the module may set, such
+    /// as `strict-transport-security`, or `set-cookie` for cookies of any path and
     /// domain. Default: none.
     pub headers: HeaderGrants,
-    /// The section `[module.limits]`: what the module may use.
+    /// The section `[module.limits]`: limits on the module.
     pub limits: Limits,
-    /// The section `[module.budget]`: the failures that a module may have
-    /// after a swap.
+    /// The section `[module.budget]`: the failures that a module may have after a swap.
     pub budget: FailurePolicy,
 }
 
@@ -81,61 +78,61 @@ pub enum ConfigError {
     Unreadable {
         /// The file.
         file: PathBuf,
-        /// Why.
+        /// The reason.
         source: io::Error,
     },
-    /// What it says is not a configuration.
+    /// The content is not a valid configuration.
     #[error("configuration {}: {problem}", file.display())]
     Invalid {
         /// The file.
         file: PathBuf,
-        /// What is wrong.
+        /// The problem with the content.
         problem: Problem,
     },
 }
 
-/// What is wrong with a configuration.
+/// A problem with a configuration.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Problem {
-    /// It is not TOML, or a key is unknown or of a wrong type.
+    /// The text is not TOML, or a key is unknown or of a wrong type.
     #[error("{position}: {}{message}", place(key))]
     Text {
-        /// Where.
+        /// The position of the problem.
         position: Position,
-        /// The key, where the fault is in a value.
+        /// The key, if the problem is in a value.
         key: String,
-        /// What.
+        /// The problem.
         message: String,
     },
     /// A limit is out of its range.
     #[error("{position}: {section}.{error}")]
     Limit {
-        /// Where.
+        /// The position of the value.
         position: Position,
         /// The section of the limit.
         section: String,
-        /// Which limit, and its range.
+        /// The key of the limit, its value and its range.
         error: LimitError,
     },
-    /// An extension cannot be mounted beside the others.
+    /// An extension cannot be mounted next to the others.
     #[error("{position}: {key}: {error}")]
     Mount {
-        /// Where.
+        /// The position of the value.
         position: Position,
         /// The key.
         key: String,
-        /// Why.
+        /// The reason.
         error: MountError,
     },
 }
 
 impl Config {
-    /// Reads a file. Paths in it become relative to the present folder.
+    /// Reads a file. Paths in it become relative to the current folder.
     pub fn read(file: &Path) -> Result<Self, ConfigError> {
         Self::of_content(file, files::read_any(file, files::MAX_TEXT))
     }
 
-    /// The same of what was read of the file.
+    /// Parses the content of a file, or reports why it could not be read.
     pub(crate) fn of_content(
         file: &Path,
         content: io::Result<Vec<u8>>,
@@ -173,7 +170,7 @@ impl Config {
         Ok(config)
     }
 
-    /// An extension without a file comes along.
+    /// Checks that each extension without a file is bundled.
     fn check_included(&self, text: &str) -> Result<(), Problem> {
         let mut extensions = self.extension.iter().enumerate();
         let Some((place, extension)) = extensions
@@ -220,7 +217,7 @@ impl Config {
         Ok(())
     }
 
-    /// Each extension has a name and a place of its own.
+    /// Checks that the names and the mounts of the extensions do not conflict.
     fn check_mounts(&self, text: &str) -> Result<(), Problem> {
         let mut mounted: Vec<(&str, MountPath)> = Vec::new();
         for (place, extension) in self.extension.iter().enumerate() {
@@ -478,7 +475,7 @@ mod tests {
         assert_eq!(error, expected);
     }
 
-    /// The lines that are commented out, with what they are about.
+    /// Returns the settings and section headings that are commented out.
     fn uncommented() -> String {
         let is_setting = |line: &&str| line.starts_with(['[', ']']) || line.contains(" = ");
         let lines = DEFAULT.lines().filter_map(|line| line.strip_prefix("# ")).filter(is_setting);
@@ -491,7 +488,7 @@ mod tests {
         let text = uncommented();
         let (given, extension) = text.split_once("[[extension]]").unwrap();
         let mut config = Config::parse(given).unwrap();
-        // These have no default that could be written.
+        // These have no default that a file could contain.
         assert!(config.module.file.take().is_some() && config.module.sha256.take().is_some());
         let included = std::mem::take(&mut config.extension);
         let included: Vec<_> = included.iter().map(|extension| extension.name.as_str()).collect();
@@ -502,7 +499,7 @@ mod tests {
         assert_eq!(extension.path().as_str(), "/ext/hello");
     }
 
-    /// The lines of a section, up to the next.
+    /// Returns the lines of a section.
     fn section(name: &str) -> String {
         let text = format!("\n{}", uncommented());
         let (_, rest) = text.split_once(&format!("\n[{name}]")).unwrap();
@@ -511,7 +508,7 @@ mod tests {
 
     #[test]
     fn each_setting_is_in_what_is_printed() {
-        // What is told of an unknown key is what is known.
+        // The error for an unknown key lists the known keys.
         for name in ["module", "module.limits", "module.budget", "swap", "http", "[extension]"] {
             let fault = Config::parse(&format!("[{name}]\nunknown = 1")).unwrap_err();
             let known = fault.to_string();

@@ -1,14 +1,14 @@
-//! Whether a module answers as a dialect of the API says: what is asked of a
-//! module before it serves, and what `relayer-rest check` shows to its author.
+//! Checks that a module's responses follow a dialect of the API: before the module
+//! serves, and in `relayer-rest check` for its author.
 //!
 //! | file | job |
 //! |---|---|
 //! | `dialect.rs` | the dialects |
-//! | `states.rs` | the relayers on which a module is asked |
-//! | `probe.rs` | the questions, and what comes back |
+//! | `states.rs` | the relayer states on which modules are tested |
+//! | `probe.rs` | the test cases, and the module's responses |
 //! | `rules.rs` | the rules of each dialect |
-//! | `chain_json.rs` | a chain's configuration as each dialect writes it |
-//! | `state_json.rs` | the workers as each dialect writes them |
+//! | `chain_json.rs` | a chain's configuration in the JSON of each dialect |
+//! | `state_json.rs` | the workers in the JSON of each dialect |
 
 mod chain_json;
 mod dialect;
@@ -27,56 +27,56 @@ pub use dialect::{Dialect, DialectError};
 pub use probe::Cost;
 pub(crate) use probe::{answer, chain_target};
 
-/// What was found.
+/// The result of examining a module.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Verdict {
-    /// The dialect.
+    /// The dialect whose rules were checked.
     pub dialect: Dialect,
-    /// Each of its rules.
+    /// The verdict on each rule.
     pub rules: Vec<RuleVerdict>,
-    /// What each request took.
+    /// The cost of each request.
     pub costs: Vec<Cost>,
 }
 
-/// Whether a module keeps a rule.
+/// The verdict on one rule.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RuleVerdict {
     /// The rule's name.
     pub rule: String,
-    /// What it says, and where that is from.
+    /// The rule's text and its source.
     pub says: String,
-    /// Whether it was tried: a module that fails is not asked more.
+    /// Whether the rule was checked: a module that fails gets no further requests.
     pub is_tried: bool,
-    /// How the module breaks it, where it does.
+    /// How the module breaks the rule, if it does.
     pub failure: Option<String>,
 }
 
 impl Verdict {
-    /// The rules that the module does not keep.
+    /// Returns the rules that the module breaks.
     pub fn failures(&self) -> impl Iterator<Item = &RuleVerdict> {
         self.rules.iter().filter(|rule| rule.failure.is_some())
     }
 
-    /// Whether it keeps all of them.
+    /// Returns whether the module keeps all rules.
     #[must_use]
     pub fn passes(&self) -> bool {
         self.failures().next().is_none()
     }
 
-    /// Whether there was a request that the module gave no answer to.
+    /// Returns whether the module failed to respond to a request.
     #[must_use]
     pub fn has_faults(&self) -> bool {
         self.failures().any(|failed| failed.rule == rules::ANSWERS)
     }
 }
 
-/// Asks a module that is to serve the API all that a dialect speaks of, on
-/// made-up relayers and on the present one, where there is one.
+/// Examines a module for the API against all rules of a dialect, on fictitious states and
+/// on the current state, if there is one.
 pub async fn examine(module: &Module, dialect: Dialect, present: Option<Arc<Snapshot>>) -> Verdict {
     examine_as(module, dialect, true, present).await
 }
 
-/// The same of an extension: of the API's paths it need answer none.
+/// Examines an extension, which need not serve any of the API's paths.
 pub async fn examine_extension(module: &Module, present: Option<Arc<Snapshot>>) -> Verdict {
     examine_as(module, Dialect::Any, false, present).await
 }
@@ -95,8 +95,8 @@ async fn examine_as(
         let probe = probe::Probe::of(module, state).await;
         rules.judge(&probe);
         costs.extend(probe.into_costs());
-        // A module that fails is not asked more: each question may take as long
-        // as a module may.
+        // A module that fails gets no further requests, because each may take up to the
+        // module's time limit.
         if rules.has_faults() {
             break;
         }

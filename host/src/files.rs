@@ -1,4 +1,4 @@
-//! Reading files of bounded size.
+//! Reads files of bounded size.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
@@ -7,15 +7,14 @@ use std::path::Path;
 
 use rustix::fs::OFlags;
 
-/// Settings and relayers' configuration files are no larger, in bytes. A chain
-/// takes less than 2 KiB there; reading TOML takes many times a file's size.
+/// The maximum size of settings and of relayers' configuration files, in bytes. A chain
+/// takes less than 2 KiB there; parsing TOML takes many times a file's size.
 pub(crate) const MAX_TEXT: u64 = 4 << 20;
 
-/// The content of a file that is no larger than this, in bytes. What is no
-/// file, such as a device or a pipe, may have no end, and is not read.
+/// Returns the content of a regular file of at most `limit` bytes. Others, such as
+/// devices and pipes, can be endless, and are not read.
 pub(crate) fn read(file: &Path, limit: u64) -> io::Result<Vec<u8>> {
-    // A pipe that takes the place of the file would block the thread until it has a
-    // writer.
+    // A pipe that replaces the file would block the thread until it has a writer.
     let flags = i32::try_from(OFlags::NONBLOCK.bits()).map_err(io::Error::other)?;
     let file = OpenOptions::new().read(true).custom_flags(flags).open(file)?;
     if !file.metadata()?.is_file() {
@@ -24,7 +23,8 @@ pub(crate) fn read(file: &Path, limit: u64) -> io::Result<Vec<u8>> {
     read_up_to(file, limit)
 }
 
-/// The same of what need not be a file: settings may come from a pipe.
+/// Returns the content of a file of any type, since settings may come from a pipe.
+/// Returns an error if it has more than `limit` bytes.
 pub(crate) fn read_any(file: &Path, limit: u64) -> io::Result<Vec<u8>> {
     read_up_to(File::open(file)?, limit)
 }

@@ -1,31 +1,31 @@
-//! HTTP: the only part that knows hyper.
+//! HTTP: the only part that depends on hyper.
 //!
 //! | file | job |
 //! |---|---|
-//! | `server.rs` | accepts connections, and ends when it is told to |
-//! | `limits.rs` | what clients may have of the sockets |
-//! | `connection_manager.rs` | accepts connections up to their number |
-//! | `roster.rs` | the connections that are open, and which of them make room |
+//! | `server.rs` | the accept loop and graceful shutdown |
+//! | `limits.rs` | limits of connections and requests |
+//! | `connection_manager.rs` | accepts connections up to their limits |
+//! | `roster.rs` | the open connections, and eviction |
 //! | `connection.rs` | one connection |
-//! | `connection_tally.rs` | how many there are, and were |
-//! | `connection_activity.rs` | what each connection is doing, and when it is to end |
-//! | `tracked_stream.rs` | the stream, which tells when the client takes what it is sent |
-//! | `cancelled.rs` | what a connection's client has cancelled, and when that is too much |
-//! | `headless.rs` | answers to what has no head, in place of the library's own |
-//! | `outgoing.rs` | the body of an answer, on its way |
-//! | `send_budget.rs` | the bytes of responses that clients have not taken yet |
-//! | `send_admission.rs` | admits responses within that budget |
-//! | `request_check.rs` | what is looked at before a request is anybody's |
-//! | `host.rs` | whether its host is valid, and one that is served |
-//! | `service.rs` | one request, from its head to its answer |
-//! | `reply.rs` | an answer, as this client wants it |
-//! | `conditional.rs` | preconditions: whether the client has got it already, or means another |
-//! | `accept_encoding.rs` | which encoding the client would like |
-//! | `request_id.rs` | the id under which the log has a request |
-//! | `control_server.rs` | answers what is asked over the control socket |
-//! | `control_client.rs` | asks a running server over it |
-//! | `report.rs` | what clients are not told, in the log |
-//! | `error.rs` | the answers that the host makes itself |
+//! | `connection_tally.rs` | counters of connections |
+//! | `connection_activity.rs` | the activity of each connection, and when it must end |
+//! | `tracked_stream.rs` | a TCP stream that reports progress of its client |
+//! | `cancelled.rs` | a limit of cancelled requests per connection |
+//! | `headless.rs` | responses to input without a valid head, instead of hyper's own |
+//! | `outgoing.rs` | the body of a response, counted until it is sent |
+//! | `send_budget.rs` | the budget of response bytes that clients have not taken yet |
+//! | `send_admission.rs` | admission of responses within that budget |
+//! | `request_check.rs` | checks of requests before routing |
+//! | `host.rs` | checks of the `Host` header |
+//! | `service.rs` | one request, from its head to its response |
+//! | `reply.rs` | the HTTP response for one client |
+//! | `conditional.rs` | preconditions (304 and 412) |
+//! | `accept_encoding.rs` | content negotiation of the encoding |
+//! | `request_id.rs` | request ids |
+//! | `control_server.rs` | the server of the control socket |
+//! | `control_client.rs` | the client of the control socket |
+//! | `report.rs` | log messages for failed requests |
+//! | `error.rs` | error responses of the host |
 
 mod accept_encoding;
 mod cancelled;

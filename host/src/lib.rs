@@ -46,56 +46,56 @@
 //! }
 //! ```
 //!
-//! # Where a request goes
+//! # Request path
 //!
-//! | step | where |
+//! | step | files |
 //! |---|---|
-//! | a connection is accepted where there is room, and speaks HTTP/1.1 or HTTP/2 | `http/server.rs`, `http/connection_manager.rs`, `http/connection.rs` |
-//! | … and is closed when its client is silent, or makes room | `http/connection_activity.rs`, `http/tracked_stream.rs`, `http/roster.rs` |
-//! | a request is one, and not too large | `http/request_check.rs`, `http/host.rs`, `http/limits.rs` |
-//! | it gets its id and its place in the log | `http/service.rs`, `http/request_id.rs` |
-//! | it is for the API, or for an extension | `registry.rs`, `registry/path.rs` |
-//! | … whose module in service answers it, unless it is out of service | `registry/mount.rs`, `registry/circuit_breaker.rs`, `registry/failure_window.rs` |
-//! | its answer may be remembered | `cache.rs`, `cache/entries.rs` |
-//! | others may be waiting for the same one | `cache/in_flight.rs` |
-//! | it waits for its turn, or is turned away | `module/call.rs`, `admission.rs`, `http/cancelled.rs` |
-//! | a fresh instance of the module is asked | `module/call.rs`, `module/instance.rs` |
-//! | … in a slot of the pool, which is checked now and then | `module/engine.rs`, `module/address_space.rs`, `module/verify.rs` |
-//! | … and goes on elsewhere where it takes long | `module/slow_targets.rs`, `module/guest_time.rs`, `module/slow_guest_pool.rs`, `priority.rs` |
-//! | … which reads the relayer's state | `module/host_functions.rs`, `module/read_set.rs`, `state/snapshot.rs` |
-//! | the answer has no headers with power beyond the mount | `module/response.rs`, `module/header_grants.rs`, `module/set_cookie.rs` |
-//! | … and gets its validator and says what it varies with | `response.rs` |
-//! | … and is told as the client wants it | `http/reply.rs`, `http/conditional.rs`, `http/accept_encoding.rs`, `response/compression.rs`, `response/background.rs` |
-//! | … or is made in the module's place | `http/error.rs` |
-//! | it is sent as far as there is room for what clients have not taken | `http/send_admission.rs`, `http/send_budget.rs` |
-//! | memory is returned to the system when there is no load | `cli/idle_memory.rs` |
+//! | accept a connection within the limits, and detect HTTP/1.1 or HTTP/2 | `http/server.rs`, `http/connection_manager.rs`, `http/connection.rs` |
+//! | close a connection whose client is idle or stalled, or evict it for a new one | `http/connection_activity.rs`, `http/tracked_stream.rs`, `http/roster.rs` |
+//! | validate the request before routing: `Host` header and size limits | `http/request_check.rs`, `http/host.rs`, `http/limits.rs` |
+//! | assign the request id and the log span | `http/service.rs`, `http/request_id.rs` |
+//! | route to the mount: the API's or an extension's | `registry.rs`, `registry/path.rs` |
+//! | select the active module; roll back or trip the circuit breaker if it fails | `registry/mount.rs`, `registry/circuit_breaker.rs`, `registry/failure_window.rs` |
+//! | look up the response cache | `cache.rs`, `cache/entries.rs` |
+//! | join the in-flight run for the same key (single-flight) | `cache/in_flight.rs` |
+//! | acquire a run permit, or refuse the request (503 on overload, 429 after too many cancellations) | `module/call.rs`, `admission.rs`, `http/cancelled.rs` |
+//! | run the module on a fresh instance | `module/call.rs`, `module/instance.rs` |
+//! | allocate its slot from the pool; verify the reset of slots from time to time | `module/engine.rs`, `module/address_space.rs`, `module/verify.rs` |
+//! | move a slow guest to threads of a lower priority | `module/slow_targets.rs`, `module/guest_time.rs`, `module/slow_guest_pool.rs`, `priority.rs` |
+//! | serve the guest's reads of the snapshot, and record them | `module/host_functions.rs`, `module/read_set.rs`, `state/snapshot.rs` |
+//! | validate the response: no headers or cookies with effects beyond the mount | `module/response.rs`, `module/header_grants.rs`, `module/set_cookie.rs` |
+//! | add `etag`, `vary` and `cache-control` | `response.rs` |
+//! | evaluate preconditions and compress the body for the client | `http/reply.rs`, `http/conditional.rs`, `http/accept_encoding.rs`, `response/compression.rs`, `response/background.rs` |
+//! | make an error response if the module gives none | `http/error.rs` |
+//! | send the response within the budget of unsent bytes | `http/send_admission.rs`, `http/send_budget.rs` |
+//! | release idle memory to the system after load | `cli/idle_memory.rs` |
 //!
-//! # How a module comes into service
+//! # Deployment
 //!
-//! | step | where |
+//! | step | files |
 //! |---|---|
-//! | it comes over the control socket, from a file that changed, or by a call | `http/control_server.rs`, `cli/modules.rs`, `registry/swap.rs` |
-//! | it is read, compiled by a process of its own, and held against the contract | `registry/preflight.rs`, `module/compiler.rs`, `module/code_cache.rs`, `module/componentize.rs`, `module/load.rs`, `module/import_check.rs`, `module/grants.rs`, `module/cost.rs` |
-//! | it is asked all that its dialect speaks of | `conformance.rs`, `conformance/` |
-//! | it is asked what clients ask | `registry/compare.rs` |
-//! | it is exchanged for the one in service | `registry/mount.rs` |
-//! | … which is put back where the new one fails | `registry/mount.rs`, `registry/failure_policy.rs` |
+//! | receive a candidate: over the control socket, from a changed file, or by a call | `http/control_server.rs`, `cli/modules.rs`, `registry/swap.rs` |
+//! | preflight: read it, compile it in a process of its own, and check it against the contract | `registry/preflight.rs`, `module/compiler.rs`, `module/code_cache.rs`, `module/componentize.rs`, `module/load.rs`, `module/import_check.rs`, `module/grants.rs`, `module/cost.rs` |
+//! | probe its conformance to the dialect | `conformance.rs`, `conformance/` |
+//! | compare its responses to clients' requests with those of the active module | `registry/compare.rs` |
+//! | activate it (hot-swap) | `registry/mount.rs` |
+//! | roll back if it fails | `registry/mount.rs`, `registry/failure_policy.rs` |
 //!
-//! # How the settings are read again
+//! # Reload
 //!
-//! | step | where |
+//! | step | files |
 //! |---|---|
-//! | a signal or a control request asks for it | `cli/signals.rs`, `http/control_server.rs` |
-//! | what they say becomes what is to be mounted | `config.rs`, `cli/mount_spec.rs` |
-//! | what is new is loaded and asked | `cli/modules.rs`, `registry/health_check.rs` |
-//! | all of it is exchanged at once | `registry.rs` |
+//! | receive a signal or a control request | `cli/signals.rs`, `http/control_server.rs` |
+//! | read the settings, and derive the mounts from them | `config.rs`, `cli/mount_spec.rs` |
+//! | load new or changed modules, and check them | `cli/modules.rs`, `registry/health_check.rs` |
+//! | replace all mounts at once | `registry.rs` |
 //!
-//! # Where the next thing goes
+//! # Where to add things
 //!
-//! | what | where |
+//! | addition | files |
 //! |---|---|
 //! | an endpoint | a module: `guest/src/router.rs` |
-//! | something a module can read | `wit/`, `module/contract.rs`, `module/read_set.rs`, `module/host_functions.rs` |
+//! | state that modules can read | `wit/`, `module/contract.rs`, `module/read_set.rs`, `module/host_functions.rs` |
 //! | a rule of a dialect | `conformance/rules.rs` |
 //! | a control verb | `control.rs`, `http/control_server.rs`, and a file in `cli/` |
 //! | a limit | `module/limits.rs`, or `http/limits.rs` for clients |

@@ -1,12 +1,11 @@
-//! What may be written to the log in a second, where others decide how much
-//! there is to write.
+//! Rate limits for log messages that clients or modules can cause.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// So much a second, in whatever unit.
+/// A limit of `most` units a second.
 pub(crate) struct LogRate {
     most: u64,
     window: Mutex<Window>,
@@ -18,14 +17,15 @@ struct Window {
     left_out: u64,
 }
 
-/// Whether something may be written.
+/// The result of [`LogRate::acquire`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Permit {
-    /// It may, after it was said that as many lines before it were left out.
+    /// The message may be written. Contains the number of messages left out before it,
+    /// which must be logged first.
     Granted(u64),
-    /// It may not, and is the first that may not in this second.
+    /// The message is denied, and the messages denied before it were all reported.
     LimitReached,
-    /// It may not.
+    /// The message is denied.
     Denied,
 }
 
@@ -35,12 +35,12 @@ impl LogRate {
         Self { most, window: Mutex::new(window) }
     }
 
-    /// How much there may be in a second.
+    /// Returns the limit of a second, in units.
     pub(crate) fn most(&self) -> u64 {
         self.most
     }
 
-    /// Asks for a line that takes so much.
+    /// Requests a permit for a message of `cost` units.
     pub(crate) fn acquire(&self, cost: u64) -> Permit {
         self.acquire_at(Instant::now(), cost)
     }
@@ -77,7 +77,7 @@ mod tests {
             [Permit::LimitReached, Permit::Denied, Permit::Denied]
         );
         assert_eq!([ask(1, 10), ask(2, 1)], [Permit::Granted(3), Permit::Granted(0)]);
-        // What is too much for a second never is allowed.
+        // A message that exceeds the limit of a second is never allowed.
         assert_eq!(
             [ask(3, 11), ask(4, 11), ask(5, 1)],
             [Permit::LimitReached, Permit::Denied, Permit::Granted(2)]

@@ -1,43 +1,42 @@
-//! Modules: loading them, and asking them. The only part that knows wasmtime.
+//! Loads modules and runs them. The only part that depends on wasmtime.
 //!
-//! A module is a component of the world `api-module` in `wit/`. Each request
-//! is handled by a fresh instance, which sees the request and one snapshot of
-//! the relayer's state, and nothing else: no clock, no randomness, no files; also
-//! where it may import WASI.
+//! A module is a component of the world `api-module` in `wit/`. Each request is handled
+//! by a fresh instance, which sees the request and one snapshot of the relayer's state,
+//! and nothing else: no clock, no randomness, no files, even if it may import WASI.
 //!
 //! | file | job |
 //! |---|---|
-//! | `limits.rs` | what a module may use |
-//! | `engine.rs` | the compiler and the pool that instances come from |
-//! | `compiler.rs` | compiled code: from the cache, or from a process of its own |
+//! | `limits.rs` | the limits of modules |
+//! | `engine.rs` | the compiler, and the pool of instances |
+//! | `compiler.rs` | compiled code, from the cache or a separate process |
 //! | `artefact.rs` | compiled code before it is loaded |
 //! | `code_cache.rs` | compiled code on disk, verified |
-//! | `address_space.rs` | how much of it memories reserve |
-//! | `epoch_ticker.rs` | the clock that lets go of guests that run long |
+//! | `address_space.rs` | the address space that memories reserve |
+//! | `epoch_ticker.rs` | interrupts guests that run long |
 //! | `contract.rs` | the names in the contract |
-//! | `grants.rs` | which of its interfaces a mount's modules may import |
-//! | `header_grants.rs` | which response headers beyond the mount they may set |
-//! | `componentize.rs` | from what a compiler leaves to a component |
-//! | `load.rs` | from bytes to a module that can be asked, or why not |
-//! | `cost.rs` | what creating an instance takes, read from its component |
-//! | `load_error.rs` | why not, and what to do about it |
+//! | `grants.rs` | the interfaces that a mount's modules may import |
+//! | `header_grants.rs` | the response headers beyond the mount that they may set |
+//! | `componentize.rs` | encodes core modules as components |
+//! | `load.rs` | loads and checks modules |
+//! | `cost.rs` | the cost of creating an instance, read from its component |
+//! | `load_error.rs` | the reasons that a module cannot be loaded, with hints |
 //! | `digest.rs` | the version of a component |
-//! | `import_check.rs` | what a component asks for, against the contract |
-//! | `call.rs` | one request: its place, its run, and its time |
-//! | `guest_time.rs` | the processor time of a guest, and its turns |
-//! | `slow_guest_pool.rs` | guests that run for longer than a tick |
-//! | `slow_targets.rs` | which targets' guests start there |
-//! | `instance.rs` | one instance: what it is given, and calling it |
-//! | `response.rs` | what it answers, held against what is allowed |
-//! | `set_cookie.rs` | confines its cookies to the mount |
-//! | `guest_log.rs` | what it writes to the log, within bounds |
-//! | `limiter.rs` | what an instance has of memory |
-//! | `stats.rs` | how often a module was asked, and how often it failed |
-//! | `host_functions.rs` | what an instance can call |
-//! | `wasi.rs` | the same of WASI, where a mount says so |
-//! | `read_set.rs` | what an instance can see, and the record of what it saw |
+//! | `import_check.rs` | checks imports and exports against the contract |
+//! | `call.rs` | runs one request: its permit, its instance and its time |
+//! | `guest_time.rs` | the processor time of guests, and their turns |
+//! | `slow_guest_pool.rs` | threads for guests that run for longer than a tick |
+//! | `slow_targets.rs` | the targets whose guests start on those threads |
+//! | `instance.rs` | one instance: its store, its creation, and calls of its handler |
+//! | `response.rs` | validates a module's response |
+//! | `set_cookie.rs` | confines a module's cookies to its mount |
+//! | `guest_log.rs` | the log lines of an instance, within bounds |
+//! | `limiter.rs` | the memory and tables of an instance |
+//! | `stats.rs` | counts runs and failures of a module |
+//! | `host_functions.rs` | the contract's host functions |
+//! | `wasi.rs` | WASI's host functions, if a mount has them |
+//! | `read_set.rs` | the data that an instance can read, and the record of its reads |
 //! | `verify.rs` | checks that slots are reset between requests |
-//! | `reused.rs` | an instance that is asked again and again, for benchmarks |
+//! | `reused.rs` | an instance for many requests, for benchmarks |
 //! | `wire.rs` | the contract's types, as they cross to a module |
 
 mod address_space;
@@ -95,14 +94,13 @@ pub use set_cookie::CookieError;
 pub use stats::Failures;
 pub use verify::ResetStatus;
 
-/// The module that is served when no other is given: `guest/`, built with
-/// this crate.
+/// The module that is served by default: `guest/`, built with this crate.
 pub const DEFAULT_MODULE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/module.wasm"));
 
-/// The same API as version 1.13 of the relayer answers it.
+/// The module that serves the API as version 1.13 of the relayer does.
 pub const MODULE_1_13: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/module-1.13.wasm"));
 
-/// An extension that comes along.
+/// An extension that is bundled with this crate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BundledExtension {
     /// Its name.
@@ -114,20 +112,20 @@ pub struct BundledExtension {
 }
 
 impl BundledExtension {
-    /// That of a name.
+    /// Returns the bundled extension with this name.
     #[must_use]
     pub fn of(name: &str) -> Option<Self> {
         BUNDLED_EXTENSIONS.into_iter().find(|included| included.name == name)
     }
 
-    /// What it may import.
+    /// Returns the interfaces that it may import.
     #[must_use]
     pub fn granted(&self) -> Grants {
         Grants::none().and(self.grants)
     }
 }
 
-/// The extensions that come along.
+/// The extensions that are bundled with this crate.
 pub const BUNDLED_EXTENSIONS: [BundledExtension; 3] = [
     BundledExtension {
         name: "dashboard",

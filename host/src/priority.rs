@@ -1,18 +1,18 @@
-//! Who leaves the processors to whom: requests come first; what takes long, or no
-//! client waits for, comes after them. A process that a thread starts has its
-//! priority.
+//! Processor priorities: requests come first; slow runs, and work that no client waits
+//! for, have a lower priority. A process inherits the priority of the thread that starts
+//! it.
 
 use rustix::process::{getpriority_process, setpriority_process};
 
-/// The priority of what comes after: a tenth of the processors where all of them
-/// are busy, enough for a module to be swapped in 2 s then. The least there is, 19,
-/// was tried: that took 13 s, and requests gained nothing by it.
+/// The lower priority, as a nice value: a tenth of the processors when all of them are
+/// busy, which is enough to swap a module in 2 s. The lowest priority, 19, was tried: a
+/// swap took 13 s, and requests gained nothing.
 const ASIDE: i32 = 10;
 
-/// Lets this thread come after those that have the sockets.
+/// Lowers the priority of this thread below that of the threads that serve requests.
 pub(crate) fn lower_thread() {
-    // Whoever has less keeps that; and where the system does not allow it, it is
-    // done all the same.
+    // A thread with a lower priority keeps it. If the system does not allow the change,
+    // the thread continues without it.
     if getpriority_process(None).is_ok_and(|priority| priority < ASIDE) {
         setpriority_process(None, ASIDE).ok();
     }

@@ -1,10 +1,9 @@
-//! Which module serves what.
+//! Mounts: which module serves which requests.
 //!
-//! The API is mounted at `/`, and each extension at a prefix of its own. A
-//! mount has one module in service, the one before it, and at most one
-//! candidate that is being looked at.
+//! The API is mounted at `/`, and each extension at a path prefix of its own. A mount has
+//! an active module, the previous one, and at most one candidate in deployment.
 //!
-//! A program that embeds the host swaps by a call:
+//! A program that embeds the host hot-swaps a module by a call:
 //!
 //! ```
 //! use std::sync::Arc;
@@ -37,19 +36,19 @@
 //!
 //! | file | job |
 //! |---|---|
-//! | `path.rs` | where something may be mounted, and which requests that takes |
-//! | `mount.rs` | a mount: asking its module, and going back to the one before |
-//! | `active.rs` | a module in service, and those that were |
-//! | `failure_policy.rs` | the failures that a module may have |
-//! | `failure_window.rs` | its failures within a time, against all that it is asked |
-//! | `circuit_breaker.rs` | an extension that had more: taken out of service, and put back |
-//! | `swap.rs` | from a candidate to the module in service |
-//! | `preflight.rs` | what is found out about a candidate before it serves |
-//! | `background_worker.rs` | the thread on which that is done |
-//! | `health_check.rs` | asking the module in service, on that thread |
-//! | `compare.rs` | the same questions to two modules |
-//! | `report.rs` | what is said of a swap |
-//! | `status.rs` | what is said of a mount |
+//! | `path.rs` | mount paths, and which requests they match |
+//! | `mount.rs` | a mount: runs its module, and rolls back to the previous one |
+//! | `active.rs` | the active module, and the history of a mount's modules |
+//! | `failure_policy.rs` | how many failures are too many |
+//! | `failure_window.rs` | failures within a time window, rated against all requests |
+//! | `circuit_breaker.rs` | stops running an extension that fails at most requests |
+//! | `swap.rs` | hot-swap: from a candidate to the active module |
+//! | `preflight.rs` | checks of a candidate before it serves |
+//! | `background_worker.rs` | the thread for preflights and health checks |
+//! | `health_check.rs` | health checks of the active module |
+//! | `compare.rs` | differences between the responses of two modules |
+//! | `report.rs` | the report of a swap |
+//! | `status.rs` | the status of a mount |
 
 mod active;
 mod background_worker;
@@ -83,84 +82,84 @@ pub use report::{Outcome, Refusal, StepTime, SwapReport, SwapStep};
 pub use status::{CandidateStatus, CircuitStatus, ModuleStatus, MountStatus, QuarantineStatus};
 pub use swap::{Candidate, Source, SwapLimits};
 
-/// All that is mounted, which can be exchanged as a whole while it serves.
+/// The mounts, which can be replaced as a whole while the server runs.
 #[derive(Debug)]
 pub struct Registry(ArcSwap<Mounts>);
 
-/// All that is mounted at one moment: the API, and extensions.
+/// The mounts at one moment: the API, and extensions.
 #[derive(Debug, Clone)]
 pub struct Mounts {
     api: Arc<Mount>,
     extensions: Vec<Arc<Mount>>,
 }
 
-/// A mount that cannot be added.
+/// The reason why a mount cannot be added.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum MountError {
-    /// There is one of that name.
+    /// Another mount has that name.
     #[error("there are two modules of the name {0:?}; each needs one of its own")]
     Name(String),
-    /// It is where the API is.
+    /// The path is `/`, which is the API's.
     #[error(
         "{0:?} cannot be mounted at /, where the API is; mount it elsewhere, such as at /ext/{0}"
     )]
     OfTheApi(String),
-    /// Its requests would be those of another, too.
+    /// Some requests would match another mount, too.
     #[error("the mounts {0} and {1} overlap; mount one of them elsewhere")]
     Overlap(MountPath, MountPath),
 }
 
 impl Registry {
-    /// The API alone.
+    /// Creates a registry with the API alone.
     #[must_use]
     pub fn new(api: Mount) -> Self {
         Self::of(Mounts::new(api))
     }
 
-    /// All of these.
+    /// Creates a registry with these mounts.
     #[must_use]
     pub fn of(mounts: Mounts) -> Self {
         Self(ArcSwap::from_pointee(mounts))
     }
 
-    /// The same with an extension, too.
+    /// Adds an extension.
     pub fn with(self, extension: Mount) -> Result<Self, MountError> {
         let mounts = Arc::unwrap_or_clone(self.0.into_inner());
         mounts.with(extension).map(Self::of)
     }
 
-    /// Puts all of these in the place of what is there. Requests that have
-    /// begun end where they are.
+    /// Replaces all mounts. Requests in flight are finished by the mounts that they began
+    /// on.
     pub fn exchange(&self, mounts: Mounts) {
         self.0.store(Arc::new(mounts));
     }
 
-    /// All that is mounted now.
+    /// Returns the current mounts.
     #[must_use]
     pub fn mounts(&self) -> Arc<Mounts> {
         self.0.load_full()
     }
 
-    /// What is mounted at a path.
+    /// Returns the mount at a path.
     #[must_use]
     pub fn at(&self, path: &str) -> Option<Arc<Mount>> {
         self.now().iter().find(|mount| mount.path().as_str() == path).cloned()
     }
 
-    /// The same, for the time of a look.
+    /// Returns the current mounts, borrowed for a short time.
     pub(crate) fn now(&self) -> Guard<Arc<Mounts>> {
         self.0.load()
     }
 }
 
 impl Mounts {
-    /// The API alone.
+    /// Creates mounts with the API alone.
     #[must_use]
     pub fn new(api: impl Into<Arc<Mount>>) -> Self {
         Self { api: api.into(), extensions: Vec::new() }
     }
 
-    /// The same with an extension, too.
+    /// Adds an extension.
     pub fn with(mut self, extension: impl Into<Arc<Mount>>) -> Result<Self, MountError> {
         let extension = extension.into();
         let names: Vec<_> = self.iter().map(|mount| mount.name()).collect();
@@ -170,20 +169,20 @@ impl Mounts {
         Ok(self)
     }
 
-    /// Each mount, the API's first.
+    /// Returns each mount, the API's first.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<Mount>> {
         std::iter::once(&self.api).chain(&self.extensions)
     }
 
-    /// The mount that a request is for: of an extension, or the API's.
+    /// Returns the mount that serves this path: an extension's, or the API's.
     pub(crate) fn route(&self, path: &str) -> &Arc<Mount> {
         let extension = self.extensions.iter().find(|mount| mount.path().matches(path));
         extension.unwrap_or(&self.api)
     }
 }
 
-/// Says why an extension cannot be mounted beside these, by their names and
-/// paths.
+/// Returns an error if an extension cannot be mounted beside these, given by name and
+/// path.
 pub(crate) fn check_conflicts<'a>(
     mounted: impl IntoIterator<Item = (&'a str, &'a MountPath)>,
     name: &str,
@@ -199,7 +198,7 @@ pub(crate) fn check_conflicts<'a>(
         if other == name {
             return Err(MountError::Name(name.to_owned()));
         }
-        // The API has what nobody else has.
+        // The API serves the requests that match no extension.
         if *at != MountPath::root() && at.overlaps(path) {
             return Err(MountError::Overlap(at.clone(), path.clone()));
         }

@@ -1,11 +1,11 @@
-//! A module's answer as HTTP has it: with what lets clients and caches keep it
-//! without ever showing what is no longer so.
+//! A module's response with the HTTP headers that let clients and caches store it without
+//! ever showing a stale one.
 //!
-//! A module's own headers win. Where it does not set them, `etag` is made of
-//! the content, `vary` has the headers that the module read,
-//! `cache-control` asks to come back before an answer is shown again, and
-//! `x-content-type-options` keeps browsers from guessing the type of the body. Which
-//! module gave an answer is for the host to say.
+//! Headers that the module sets take precedence. Otherwise, `etag` is a hash of the
+//! response to a successful GET, `vary` lists the headers that the module read,
+//! `cache-control` demands revalidation before each reuse, and `x-content-type-options`
+//! keeps browsers from guessing the type of the body. The host alone sets
+//! `x-relayer-module`, the module of the response.
 
 mod background;
 mod compression;
@@ -24,7 +24,7 @@ use compression::Compression;
 pub(crate) use compression::CompressionPermits;
 pub use encoding::Encoding;
 
-/// A module's answer, and what it was made from.
+/// A module's response, the request, and the recorded reads that it was derived from.
 #[derive(Debug)]
 pub struct Response {
     request: GuestRequest,
@@ -37,7 +37,7 @@ pub struct Response {
     generation: Generation,
 }
 
-/// An answer in one encoding: headers and body.
+/// A response in one encoding: headers and body.
 #[derive(Debug)]
 pub struct Representation {
     /// The headers.
@@ -46,22 +46,22 @@ pub struct Representation {
     pub body: Bytes,
 }
 
-/// The module that gave an answer: its name and the start of its digest.
+/// The header with the module of a response: its name and the start of its digest.
 pub(crate) const X_RELAYER_MODULE: HeaderName = HeaderName::from_static("x-relayer-module");
 
-/// The id of a request. Each answer that goes out has one of its own.
+/// The header with the id of a request. It is set anew for each outgoing response.
 pub(crate) const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-/// Keeps browsers from taking a body for another type than it says, such as text
-/// for a script.
+/// Keeps browsers from interpreting a body as another type than the declared one, such as
+/// text as a script.
 pub(crate) const NOSNIFF: HeaderValue = HeaderValue::from_static("nosniff");
 
 impl Response {
-    /// The answer that this module gave to a question, on a snapshot of this
+    /// Creates the response that this module gave to a request, on a snapshot of this
     /// generation.
     ///
-    /// Among its headers is an empty `x-request-id`, to be replaced in what goes
-    /// out: a copy of the headers has no room for one more.
+    /// Its headers include an empty `x-request-id`, to be replaced in each outgoing copy:
+    /// a copied map of headers has no capacity for another one.
     #[must_use]
     pub fn new(
         module: &Module,
@@ -73,7 +73,7 @@ impl Response {
         let (head, body) = response.into_parts();
         let (status, mut headers) = (head.status, head.headers);
         let has_own_etag = headers.contains_key(ETAG);
-        // It says which representation GET gives, so it is not for another method.
+        // It identifies the representation that GET returns: none is set for other methods.
         let own_etag = status.is_success() && !has_own_etag && *request_ref.method == Method::GET;
         if own_etag {
             headers.insert(ETAG, etag(status, &headers, &body));
@@ -86,7 +86,7 @@ impl Response {
         if !headers.contains_key(CACHE_CONTROL) {
             headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
         }
-        // After the validator, which is of what the module said.
+        // After the validator, which covers only the headers of the module.
         if !headers.contains_key(X_CONTENT_TYPE_OPTIONS) {
             headers.insert(X_CONTENT_TYPE_OPTIONS, NOSNIFF);
         }
@@ -94,7 +94,8 @@ impl Response {
         headers.insert(X_REQUEST_ID, HeaderValue::from_static(""));
         let compression =
             Compression::of(&mut headers, &body, own_etag, module.engine().compressing());
-        // Without room for one more, each copy grows if one of them is replaced.
+        // Without spare capacity, each copy would grow when one of its headers is
+        // replaced.
         headers.reserve(1);
         Self {
             request: request_ref.recorded(&reads),
@@ -108,51 +109,52 @@ impl Response {
         }
     }
 
-    /// What was asked, with those headers only that were read, and with the query
-    /// only if it was read.
+    /// Returns the request with only the headers that were read, and with the query only
+    /// if it was read.
     #[must_use]
     pub fn request(&self) -> &GuestRequest {
         &self.request
     }
 
-    /// About how often it was asked for. Who asks at the same time as another
-    /// may not be counted.
+    /// Returns about how often the response was requested. Concurrent requests may not
+    /// all be counted.
     #[must_use]
     pub fn hits(&self) -> u64 {
         self.hits.load(Relaxed)
     }
 
-    /// It was made before it was asked for: this often, by those before.
+    /// Sets the hits of a response that was made in advance: how often its request was
+    /// made before.
     pub(crate) fn set_hits(&self, times: u64) {
         self.hits.store(times, Relaxed);
     }
 
-    /// Whether the module says itself by what the answer is told from others.
+    /// Returns whether the module set the `etag` itself.
     pub(crate) fn has_own_etag(&self) -> bool {
         self.has_own_etag
     }
 
-    /// It was asked for, this often.
+    /// Adds hits.
     pub(crate) fn count(&self, times: u64) {
-        // Not an exchange: this is done for every hit.
+        // Not an atomic exchange, because this is done for every hit.
         self.hits.store(self.hits.load(Relaxed).saturating_add(times), Relaxed);
     }
 
-    /// The status.
+    /// Returns the status.
     #[must_use]
     pub fn status(&self) -> StatusCode {
         self.status
     }
 
-    /// The answer as it is.
+    /// Returns the unencoded response.
     #[must_use]
     pub fn plain(&self) -> &Representation {
         &self.plain
     }
 
-    /// The answer in this encoding, or as it is where there is none or that
-    /// would not be shorter. Each encoding is made once, when it is first asked
-    /// for.
+    /// Returns the response in this encoding. The body is left unencoded for [`None`], if
+    /// compression saves too little, or if it cannot be done in time. Each encoding is
+    /// made once, when it is first requested.
     pub async fn encoded(&self, encoding: Option<Encoding>) -> &Representation {
         match (&self.compression, encoding) {
             (Some(compression), Some(encoding)) => compression.make(encoding, &self.plain).await,
@@ -160,7 +162,7 @@ impl Response {
         }
     }
 
-    /// The same, where it need not be made first.
+    /// Returns the result of [`Self::encoded`] if that is available at once.
     #[must_use]
     pub fn made(&self, encoding: Option<Encoding>) -> Option<&Representation> {
         match (&self.compression, encoding) {
@@ -169,25 +171,25 @@ impl Response {
         }
     }
 
-    /// Whether it can be had in another encoding.
+    /// Returns whether the response is available in other encodings.
     #[must_use]
     pub fn is_compressible(&self) -> bool {
         self.compression.is_some()
     }
 
-    /// What it was made from.
+    /// Returns the recorded reads that the response was derived from.
     #[must_use]
     pub fn reads(&self) -> &ReadSet {
         &self.reads
     }
 
-    /// The generation of the snapshot that it was made from.
+    /// Returns the generation of the snapshot that the response was derived from.
     #[must_use]
     pub fn generation(&self) -> Generation {
         self.generation
     }
 
-    /// The most bytes that it takes, with all its encodings.
+    /// Returns the maximum size of the response in bytes, with all its encodings.
     #[must_use]
     pub fn size(&self) -> usize {
         const VALUE: usize = size_of::<HeaderName>() + size_of::<HeaderValue>() + 32;
@@ -207,7 +209,7 @@ impl Response {
     }
 }
 
-/// A strong validator: the hash of all that a client is told.
+/// Returns a strong validator: a hash of the status, the headers and the body.
 fn etag(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> HeaderValue {
     let mut hash = blake3::Hasher::new();
     let mut part = |part: &[u8]| {

@@ -1,21 +1,21 @@
 //! The relayer's state, from its sources to the requests.
 //!
-//! A source puts what it knows into a [`StatePublisher`]; a request takes one
-//! [`Snapshot`] from a [`StateReader`] and sees nothing else.
+//! A source publishes state through a [`StatePublisher`]; a request reads a single
+//! [`Snapshot`] from a [`StateReader`].
 //!
 //! | file | job |
 //! |---|---|
 //! | `chain.rs` | a chain and its configuration |
-//! | `relayer.rs` | what a relayer is doing: chains and workers, and their order |
-//! | `snapshot.rs` | a relayer at one moment: slices, each with its generation |
-//! | `publisher.rs` | publishing a snapshot, and reading the present one |
-//! | `upstream.rs` | source: a running relayer, asked over its own API |
-//! | `state_file.rs` | source: what a relayer is doing, in a file |
+//! | `relayer.rs` | the state of a relayer: chains and workers, and their order |
+//! | `snapshot.rs` | a snapshot of a relayer: versioned values, each with its generation |
+//! | `publisher.rs` | publishes snapshots and gives access to the current one |
+//! | `upstream.rs` | source: a running relayer, polled over its own API |
+//! | `state_file.rs` | source: a file with a relayer's state |
 //! | `hermes_config.rs` | source: the relayer's configuration file |
-//! | `sample.rs` | source: a made-up relayer, for trying things |
-//! | `written.rs` | a chain as the relayer writes it, in its file and its answers |
-//! | `relayer_json.rs` | the relayer's own answers |
-//! | `watch.rs` | files that change |
+//! | `sample.rs` | source: a sample relayer for experiments |
+//! | `hermes_schema.rs` | a chain in the relayer's own format, in files and responses |
+//! | `relayer_json.rs` | parses the relayer's own responses |
+//! | `watch.rs` | watches files for changes |
 
 mod chain;
 pub mod hermes_config;

@@ -1,19 +1,20 @@
-//! Texts that somebody else has made, on their way to people.
+//! Escapes and truncates texts from outside for logs and messages.
 
-/// The most of such a text that is shown, in characters.
+/// The maximum length of such a text in logs and messages, in characters.
 const MAX_LINE: usize = 400;
 
-/// The most of a request's method and path that each line of the log has, in
+/// The maximum length of a request's method, and of its path, in each line of the log, in
 /// bytes.
 const MAX_QUOTED: usize = 200;
 
-/// The text with all escaped that does not print: one line, in the order in
-/// which it is written.
+/// Escapes all characters that do not print: the result is one line, displayed in the
+/// order in which it is written.
 pub(crate) fn escape_control(text: &str) -> String {
     escape_control_within(text, usize::MAX).0
 }
 
-/// The same, as much of it as fits into so many bytes, and whether that is all.
+/// Escapes text as [`escape_control`] does, up to `most` bytes of output. Also returns
+/// whether that is the whole text.
 pub(crate) fn escape_control_within(text: &str, most: usize) -> (String, bool) {
     let mut line = String::with_capacity(text.len().min(most));
     for character in text.chars() {
@@ -30,23 +31,23 @@ pub(crate) fn escape_control_within(text: &str, most: usize) -> (String, bool) {
     (line, true)
 }
 
-/// Returns a text from outside as logs and messages have it: truncated, and
-/// with everything escaped that does not print.
+/// Returns a text from outside as it appears in logs and messages: truncated, and with
+/// all characters escaped that do not print.
 pub(crate) fn for_log(text: &str) -> String {
     escape_control(&truncate(text))
 }
 
-/// What is shown of a request's method or path.
+/// Returns the part of a request's method or path that is logged.
 pub(crate) fn quote_for_log(text: &str) -> &str {
     &text[..text.floor_char_boundary(MAX_QUOTED)]
 }
 
-/// The text, cut where it is long.
+/// Truncates the text to [`MAX_LINE`] characters.
 pub(crate) fn truncate(text: &str) -> String {
     truncate_at(text, MAX_LINE)
 }
 
-/// The text, cut where it has more characters.
+/// Truncates the text to `most` characters, and adds its size if it is longer.
 pub(crate) fn truncate_at(text: &str, most: usize) -> String {
     match text.char_indices().nth(most) {
         Some((end, _)) => format!("{}… ({} bytes)", &text[..end], text.len()),

@@ -1,18 +1,17 @@
-//! Whether threads can be created.
+//! Checks whether threads can be created.
 
 use std::io;
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
-/// Makes sure that the system allows so many more threads.
+/// Checks that the system allows this many more threads.
 ///
-/// A runtime with worker threads panics when one of them cannot be created, and then
-/// waits for those that were: nothing would ever end it. So it is built only after
-/// this.
+/// A runtime with worker threads panics if one of them cannot be created, and then waits
+/// for the others forever. So runtimes are built only after this check.
 pub(crate) fn ensure(count: usize) -> io::Result<()> {
     let gate = Mutex::new(());
     thread::scope(|scope| {
-        // All of them are there at once; they end when the gate is opened.
+        // All threads exist at the same time; they end when the gate is opened.
         let _closed = gate.lock().unwrap_or_else(PoisonError::into_inner);
         (0..count).try_for_each(|_| {
             let wait = || drop(gate.lock());

@@ -1,4 +1,4 @@
-//! Reading TOML so that a fault names its line, its column and its key.
+//! Parses TOML, with the line, the column and the key of each error.
 
 use std::fmt::{self, Display, Formatter};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use toml::de::{DeTable, DeValue};
 
 use crate::text::{escape_control as escaped, truncate_at};
 
-/// A place in a text. Both numbers start at 1; columns count characters.
+/// A position in a text. Both numbers start at 1; columns count characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Position {
     /// The line.
@@ -20,21 +20,20 @@ pub struct Position {
     pub column: usize,
 }
 
-/// The most of a fault's message that is kept, in characters: it repeats what
-/// the text says.
+/// The maximum length of an error's message, in characters: it quotes the text.
 const MAX_MESSAGE: usize = 1000;
 
-/// The most of a key that is written in a path, in characters.
+/// The maximum length of a key in a path, in characters.
 const MAX_KEY: usize = 100;
 
-/// What is wrong with a text, and where.
+/// An error in a text, with its position.
 #[derive(Debug)]
 pub(crate) struct Fault {
-    /// Where, as far as that is known.
+    /// The position, if it is known.
     pub(crate) position: Option<Position>,
-    /// The keys and places in arrays that lead to the value.
+    /// The keys and array indices that lead to the value.
     pub(crate) path: Vec<Step>,
-    /// What.
+    /// The description of the error.
     pub(crate) message: String,
 }
 
@@ -45,11 +44,11 @@ pub(crate) enum Step {
     Index(usize),
 }
 
-/// Reads a text into a typed value.
+/// Parses a text into a typed value.
 pub(crate) fn parse<T: DeserializeOwned>(text: &str) -> Result<T, Fault> {
     let located = |error: &toml::de::Error, path: Vec<Step>| Fault {
         position: match path.last() {
-            // The reader has the place of the whole array.
+            // The parser's span is that of the whole array.
             Some(Step::Index(_)) => Some(Position::of_value(text, &path)),
             _ => error.span().map(|span| Position::of(text, span.start)),
         },
@@ -61,7 +60,7 @@ pub(crate) fn parse<T: DeserializeOwned>(text: &str) -> Result<T, Fault> {
         .map_err(|error| located(error.inner(), steps(error.path())))
 }
 
-/// Reads a duration, or says what one looks like.
+/// Parses a duration; the error describes the syntax.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     humantime::parse_duration(text).map_err(|error| {
         format!(
@@ -70,19 +69,19 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     })
 }
 
-/// A duration as a field of a file.
+/// Deserializes a duration from a field of a file.
 pub(crate) fn duration_field<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Duration, D::Error> {
     duration(&String::deserialize(deserializer)?).map_err(D::Error::custom)
 }
 
-/// A size as a field of a file.
+/// Deserializes a size from a field of a file.
 pub(crate) fn size_field<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ByteSize, D::Error> {
     size(&String::deserialize(deserializer)?).map_err(D::Error::custom)
 }
 
-/// Reads a size, or says what one looks like.
+/// Parses a size; the error describes the syntax.
 pub(crate) fn size(text: &str) -> Result<ByteSize, String> {
     text.parse().map_err(|error| {
         format!("'{text}' is not a size ({error}); expected one such as '64MiB' or '500kB'")
@@ -90,7 +89,7 @@ pub(crate) fn size(text: &str) -> Result<ByteSize, String> {
 }
 
 impl Position {
-    /// The place of a byte of the text.
+    /// Returns the position of a byte of the text.
     pub(crate) fn of(text: &str, offset: usize) -> Self {
         let before = text.get(..offset).unwrap_or(text);
         let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
@@ -102,8 +101,8 @@ impl Position {
 }
 
 impl Position {
-    /// The place of the value that these steps lead to, or of the last one on
-    /// the way to it that there is. Column 1 of line 1 where there is none.
+    /// Returns the position of the value at this path, or of its last parent that exists;
+    /// line 1, column 1 if there is none.
     pub(crate) fn of_value(text: &str, path: &[Step]) -> Self {
         let Ok(table) = DeTable::parse(text) else { return Self { line: 1, column: 1 } };
         let mut start = 0;
@@ -128,8 +127,8 @@ impl Display for Position {
     }
 }
 
-/// A path as it is written: `chains[2].gas_price.price`. Keys that need quotes
-/// have them.
+/// Returns the notation of a path: `chains[2].gas_price.price`. Keys are quoted if
+/// necessary.
 pub(crate) fn dotted(path: &[Step]) -> String {
     let mut text = String::new();
     for step in path {
@@ -157,8 +156,7 @@ pub(crate) fn dotted(path: &[Step]) -> String {
     text
 }
 
-/// The steps of a path, without those that stand for the reader's own notes
-/// of where a value is.
+/// Returns the steps of a path, without the parser's own entries for spans.
 fn steps(path: &Path) -> Vec<Step> {
     path.iter()
         .filter_map(|segment| match segment {
@@ -170,9 +168,8 @@ fn steps(path: &Path) -> Vec<Step> {
         .collect()
 }
 
-/// A message in one line, without the texts that it repeats where they have an
-/// `@` in them: one may be a URL with a password, where something else was
-/// expected.
+/// Returns a message in one line. If it contains an `@`, removes the text between its
+/// first and its last quote: that may be a URL with a password, in the wrong field.
 pub(crate) fn escape_control(message: &str) -> String {
     let message = message.lines().map(str::trim).collect::<Vec<_>>().join("; ");
     let message: String = message.chars().filter(|character| !character.is_control()).collect();
@@ -225,7 +222,7 @@ mod tests {
         assert!(fault.path.is_empty());
     }
 
-    /// Whoever names a key must not forge a line.
+    /// A key must not be able to forge a line.
     #[test]
     fn keys_that_need_quotes_have_them() {
         let steps = ["a-1", "", "b c", "d\n\"e"].map(|key| Step::Key(key.to_owned()));

@@ -1,5 +1,5 @@
-//! Does what a request leaves behind stay where it was? Alone in its process:
-//! what other tests have for a while is not to be counted.
+//! Do requests leave memory behind in the process? In a process of its own, so that the
+//! memory of other tests is not counted.
 
 use std::thread;
 
@@ -10,14 +10,14 @@ use relayer_rest_tests::component::secrets;
 use relayer_rest_tests::measure::resident_memory;
 use relayer_rest_tests::server::{engine, request};
 
-/// Whether a module answers.
+/// Runs a request, and returns whether it succeeds.
 async fn ask(module: &Module, path: &str) -> Result<(), CallError> {
     let snapshot = StatePublisher::new().reader().snapshot();
     let place = module.acquire().await?;
     place.execute(request("GET", path, &[]), snapshot).await.map(drop)
 }
 
-/// Half of which trap.
+/// Half of the requests trap.
 #[test]
 fn many_requests_leave_no_memory_behind() {
     const THREADS: usize = 2;
@@ -51,7 +51,7 @@ fn many_requests_leave_no_memory_behind() {
     }
     assert_eq!(keeps.runs(), ALL);
     assert_eq!(keeps.failures().trapped, ALL / 2);
-    // The first round is what it takes to begin.
+    // The first round is a warm-up.
     let (before, now) = (after[1], after[ROUNDS - 1]);
     assert!(now * 100 <= before * 105, "{after:?}");
 }

@@ -1,5 +1,5 @@
-//! Does an instance of any component take more memory than its mount's limit? Alone
-//! in its process: everything that is allocated is counted.
+//! Does an instance of any component take more memory than its mount's limit? In a
+//! process of its own, since all allocations are counted.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -14,31 +14,32 @@ use relayer_rest_tests::server::{engine, request};
 #[global_allocator]
 static ALLOCATED: Heap = Heap::new();
 
-/// One test at a time: what another one allocates would count.
+/// Runs one test at a time: allocations of another test would be counted.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// Longer than any request takes, however busy the machine is.
+/// Longer than any request takes, even on a busy machine.
 const PATIENCE: Duration = Duration::from_mins(10);
 
-/// What a request takes besides its instance, in bytes.
+/// The memory that a request takes in addition to its instance, in bytes.
 const BESIDES: usize = 64 << 10;
 
-/// How many times its stack a run takes for the backtrace of a trap: an address and
-/// a frame for each call, once for the message and once for what the verifier reads.
+/// The memory for the backtrace of a trap, as a multiple of the stack: an address and a
+/// frame for each call, once for the message and once for the verifier.
 const BACKTRACE: usize = 3;
 
-/// What an instance of a component takes at its most, in bytes.
+/// The peak memory of an instance, in bytes.
 #[derive(Debug)]
 struct Taken {
-    /// What was allocated on the host.
+    /// The bytes allocated on the host.
     host: usize,
-    /// Its memories and tables.
+    /// The bytes of its memories and tables.
     memory: usize,
-    /// What it may have besides its instance.
+    /// The bytes that a request may take in addition to its instance.
     besides: usize,
 }
 
-/// Loads a component, calls it, and returns what the second instance takes.
+/// Loads a component, calls it twice, and returns the memory that the second instance
+/// takes.
 fn taken(engine: &Engine, component: &[u8]) -> Result<(Module, Taken), LoadError> {
     let module = Module::from_bytes(engine, "generated", component)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -61,7 +62,7 @@ fn taken(engine: &Engine, component: &[u8]) -> Result<(Module, Taken), LoadError
     Ok((module, taken))
 }
 
-/// Generates a component with so many entries.
+/// Generates a component with this number of entries.
 type Generate = Box<dyn Fn(usize) -> Vec<u8>>;
 
 fn to_usize(size: u64) -> usize {
@@ -95,7 +96,7 @@ fn instances_take_no_more_than_their_limit_whatever_their_sections() {
                 Err(error) => {
                     println!("{count} {kind}: {error}");
                     refused += 1;
-                    // More of it would be refused as well.
+                    // Larger numbers would be rejected, too.
                     break;
                 }
             }
@@ -105,13 +106,13 @@ fn instances_take_no_more_than_their_limit_whatever_their_sections() {
     }
 }
 
-/// Of components with sections of several kinds, which are made up.
+/// Covers generated components with sections of several kinds.
 #[test]
 fn generated_components_take_no_more_than_their_limit() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let mut random = fastrand::Rng::with_seed(7);
     check_generated(60, || {
-        // Few enough instances and entries that many are loaded.
+        // Few enough instances and entries that many components can be loaded.
         let mut bytes = vec![random.u8(1..6)];
         for _ in 0..3 {
             bytes.extend([random.u8(..), random.u8(..3), random.u8(..)]);
@@ -120,7 +121,7 @@ fn generated_components_take_no_more_than_their_limit() {
     });
 }
 
-/// Of components with sections of all kinds, which `wasm-smith` makes up.
+/// Covers components of `wasm-smith` with sections of all kinds.
 #[test]
 fn components_of_wasm_smith_take_no_more_than_their_limit() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -132,10 +133,10 @@ fn components_of_wasm_smith_take_no_more_than_their_limit() {
     });
 }
 
-/// Checks what instances of so many generated components take.
+/// Checks the memory that instances of this number of generated components take.
 #[track_caller]
 fn check_generated(count: u32, mut generate: impl FnMut() -> Vec<u8>) {
-    // A request that timed out would go on while the next one is measured.
+    // A request that timed out would still run while the next one is measured.
     let limits = Limits { time: PATIENCE, ..sections::limits() };
     let engine = engine(&limits);
     let limit = to_usize(limits.memory.as_u64());

@@ -1,5 +1,5 @@
-//! How much memory does it take to read what a relayer answers? Alone in its
-//! process, which counts what is allocated.
+//! How much memory does reading a relayer's response take? In a process of its own, since
+//! all allocations are counted.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -12,7 +12,7 @@ use relayer_rest_tests::heap::Heap;
 #[global_allocator]
 static HEAP: Heap = Heap::new();
 
-/// Besides what is proportional to an answer.
+/// The allowance in addition to the part that is proportional to a response, in bytes.
 const BASE: usize = 1 << 20;
 
 /// The fields of a chain, none of which is a list.
@@ -57,7 +57,7 @@ fn state(workers: &str) -> String {
     success(&format!(r#"{{"chains":["a"],"workers":{{{workers}}}}}"#))
 }
 
-/// As many workers, with names like those of a relayer.
+/// Returns this number of workers, with names like those of a relayer.
 fn workers(count: usize) -> String {
     let mut text = r#""Packet":["#.to_owned();
     for id in 0..count {
@@ -68,7 +68,7 @@ fn workers(count: usize) -> String {
     text + "]"
 }
 
-/// One test, because other threads would be counted, too.
+/// One test, because allocations of other threads would be counted.
 #[test]
 fn memory_is_proportional() {
     reading_an_answer_takes_memory_proportional_to_it();
@@ -128,7 +128,7 @@ fn reading_an_answer_takes_memory_proportional_to_it() {
     ];
     for (name, endpoint, body) in cases {
         let peak = HEAP.peak_of(|| drop(read_answer(endpoint, body.as_bytes())));
-        // With the answer, it is three times as much.
+        // The response itself is not counted: with it, the bound is three times its size.
         assert!(peak <= 2 * body.len() + BASE, "{name}: {peak} bytes of {}", body.len());
         println!("{name}: {}% of {} bytes", 100 * peak / body.len(), body.len());
     }

@@ -1,7 +1,6 @@
-//! A browser: Chromium without a window, driven by `chromedriver` over the
-//! `WebDriver` protocol.
+//! A browser: headless Chromium, driven by `chromedriver` over the `WebDriver` protocol.
 //!
-//! They are those on the path, or those that `CHROMIUM` and `CHROMEDRIVER` name.
+//! Both are taken from the path, or from `CHROMIUM` and `CHROMEDRIVER`.
 
 use std::env;
 use std::io::{Read, Write};
@@ -22,10 +21,10 @@ use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 
-/// What a script may take to be true, or a driver to start.
+/// The maximum time until a condition of a script holds, or the driver has started.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Chromium asks for nothing by itself, and finds nobody but this machine.
+/// The arguments for Chromium: no requests of its own, and no host but this machine.
 const ARGUMENTS: [&str; 10] = [
     "--headless",
     "--no-sandbox",
@@ -39,14 +38,14 @@ const ARGUMENTS: [&str; 10] = [
     "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
 ];
 
-/// Under which names keys are pressed.
+/// The `WebDriver` codes of keys.
 pub(crate) const TAB: &str = "\u{e004}";
 pub(crate) const ENTER: &str = "\u{e007}";
 pub(crate) const ESCAPE: &str = "\u{e00c}";
 pub(crate) const RIGHT: &str = "\u{e014}";
 pub(crate) const DOWN: &str = "\u{e015}";
 
-/// How the page is looked at.
+/// The screen that the page is shown on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Screen {
     Desktop,
@@ -54,7 +53,7 @@ pub(crate) enum Screen {
     Phone,
 }
 
-/// A browser with one page, until it is dropped.
+/// A browser with one page, which runs until it is dropped.
 pub(crate) struct Browser {
     driver: SocketAddr,
     session: String,
@@ -92,7 +91,7 @@ impl Browser {
                 break port;
             }
         };
-        // Whatever else it says.
+        // Further output is drained.
         tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
         let profile = tempfile::tempdir().unwrap();
         let mut arguments = ARGUMENTS.map(str::to_owned).to_vec();
@@ -115,32 +114,32 @@ impl Browser {
         let wanted = json!({"capabilities": {"alwaysMatch": wanted}});
         let answer = browser.call("POST", "/session", &wanted).await;
         browser.session = answer["sessionId"].as_str().unwrap().to_owned();
-        // It begins with a page of its own, which does not count.
+        // Its initial page's requests do not count.
         browser.ask("/url", &json!({"url": "about:blank"})).await;
         browser.asked().await;
         browser
     }
 
-    /// Goes to an address, and waits until what is there has answers.
+    /// Opens an address, and waits until the page has its data.
     pub(crate) async fn open(&self, address: &str) {
-        // From a page to a place on it there is no loading.
+        // A change of the fragment alone would not load the page.
         self.ask("/url", &json!({"url": "about:blank"})).await;
         self.ask("/url", &json!({"url": address})).await;
         self.wait("return document.body.classList.contains('ready')").await;
     }
 
-    /// Runs a script: what it returns.
+    /// Runs a script and returns its result.
     pub(crate) async fn run(&self, script: &str) -> Value {
         self.ask("/execute/sync", &json!({"script": script, "args": []})).await
     }
 
-    /// The same, which returns a text.
+    /// Runs a script that returns a text.
     pub(crate) async fn text(&self, script: &str) -> String {
         let value = self.run(script).await;
         value.as_str().unwrap_or_else(|| panic!("{script}: {value}")).to_owned()
     }
 
-    /// The same, which returns a number of things.
+    /// Runs a script that returns a number.
     pub(crate) async fn count(&self, script: &str) -> u64 {
         let value = self.run(script).await;
         value.as_u64().unwrap_or_else(|| panic!("{script}: {value}"))
@@ -164,13 +163,13 @@ impl Browser {
         self.ask(&format!("/element/{element}/click"), &json!({})).await;
     }
 
-    /// Types where an element is.
+    /// Types a text into an element.
     pub(crate) async fn type_into(&self, selector: &str, text: &str) {
         let element = self.find(selector).await;
         self.ask(&format!("/element/{element}/value"), &json!({"text": text})).await;
     }
 
-    /// Presses keys, wherever the keyboard is.
+    /// Presses keys, for the focused element.
     pub(crate) async fn press(&self, keys: &[&str]) {
         let each = |key: &&str| {
             [json!({"type": "keyDown", "value": key}), json!({"type": "keyUp", "value": key})]
@@ -180,7 +179,7 @@ impl Browser {
         self.ask("/actions", &actions).await;
     }
 
-    /// Looks at the page on another screen, in light or in the dark.
+    /// Sets the screen and the color scheme.
     pub(crate) async fn look(&self, screen: Screen, scheme: &str) {
         let (width, height) = screen.size();
         let mobile = screen == Screen::Phone;
@@ -189,11 +188,11 @@ impl Browser {
         self.chromium("Emulation.setDeviceMetricsOverride", &metrics).await;
         let features = json!({"features": [{"name": "prefers-color-scheme", "value": scheme}]});
         self.chromium("Emulation.setEmulatedMedia", &features).await;
-        // A frame later it is laid out anew.
+        // The layout is updated a frame later.
         self.run("return new Promise(done => requestAnimationFrame(() => setTimeout(() => done(1), 50)))").await;
     }
 
-    /// Saves a picture to the folder that `SCREENSHOTS` names; else nowhere.
+    /// Saves a screenshot to the folder that `SCREENSHOTS` names, if it is set.
     pub(crate) async fn picture(&self, name: &str) {
         let Some(folder) = env::var_os("SCREENSHOTS").map(PathBuf::from) else { return };
         let picture = self.chromium("Page.captureScreenshot", &json!({"format": "png"})).await;
@@ -202,14 +201,14 @@ impl Browser {
         std::fs::write(folder.join(name).with_extension("png"), bytes).unwrap();
     }
 
-    /// What Chromium had to complain about since it was asked last: errors of
-    /// scripts, what a policy forbids, answers that are errors.
+    /// Returns Chromium's log entries since the last call: script errors, policy
+    /// violations, error responses.
     pub(crate) async fn complaints(&self) -> Vec<String> {
         let entries = self.log("browser").await;
         entries.iter().map(|entry| entry["message"].as_str().unwrap().to_owned()).collect()
     }
 
-    /// The addresses that were asked since this was asked last.
+    /// Returns the addresses that were requested since the last call.
     pub(crate) async fn asked(&self) -> Vec<String> {
         let entries = self.log("performance").await;
         let events = entries.iter().map(|entry| {
@@ -231,7 +230,7 @@ impl Browser {
         found.as_object().unwrap().values().next().unwrap().as_str().unwrap().to_owned()
     }
 
-    /// What `WebDriver` has no words for.
+    /// Sends a command of Chromium's own protocol, which `WebDriver` lacks.
     async fn chromium(&self, command: &str, parameters: &Value) -> Value {
         self.ask("/goog/cdp/execute", &json!({"cmd": command, "params": parameters})).await
     }
@@ -260,7 +259,7 @@ impl Browser {
     }
 }
 
-/// Without its driver, Chromium would stay.
+/// Ends the session, since Chromium would outlive its driver.
 impl Drop for Browser {
     fn drop(&mut self) {
         let Ok(mut stream) = TcpStream::connect(self.driver) else { return };
@@ -271,7 +270,7 @@ impl Drop for Browser {
         let sent = stream
             .set_read_timeout(Some(Duration::from_secs(5)))
             .and_then(|()| stream.write_all(request.as_bytes()));
-        // One byte of the answer says that it is done.
+        // The first byte of the response means that the session has ended.
         let _ = sent.and_then(|()| stream.read(&mut [0]));
     }
 }

@@ -1,5 +1,5 @@
-//! Does the dashboard show what there is, on every screen, and does it stay
-//! with whoever looks at it?
+//! Does the dashboard show the whole state on every screen, and do updates leave the
+//! user's view in place?
 
 use std::time::{Duration, Instant};
 
@@ -30,7 +30,7 @@ fn address(server: &TestServer, hash: &str) -> String {
     format!("http://{}/ext/dashboard{hash}", server.address)
 }
 
-/// A dashboard of a relayer, in a browser.
+/// Opens the dashboard of a relayer in a browser.
 async fn looking_at(relayer: &Relayer, hash: &str) -> (TestServer, Browser) {
     let server = server().await;
     relayer.publish(&server.publisher);
@@ -49,7 +49,7 @@ const NOTICE: &str = "return document.querySelector('#notice').innerText";
 const FOCUS: &str =
     "return document.activeElement.getAttribute('aria-label') ?? document.activeElement.id";
 
-/// The place of a chain in the graph.
+/// Returns the selector of a chain in the graph.
 fn spot(chain: &str) -> String {
     format!("#graph .spot[aria-label^='{chain}:'] circle")
 }
@@ -58,7 +58,7 @@ fn spot(chain: &str) -> String {
 #[ignore = "needs chromium and chromedriver: apt-get install chromium chromium-driver"]
 async fn relayers_of_every_size_are_shown_on_every_screen() {
     let browser = Browser::start().await;
-    // Each is there to the end: a page asks until another takes its place.
+    // All servers run until the end, since a page polls until another one replaces it.
     let mut servers = Vec::new();
     for (chains, workers) in [(1, 1), (2, 10), (8, 90), (25, 400), (40, 700), (40, 5_000)] {
         let relayer = Relayer::of_size(chains, workers);
@@ -94,7 +94,7 @@ async fn relayers_of_every_size_are_shown_on_every_screen() {
     }
 }
 
-/// Nothing sticks out, fingers find what they want, and texts are legible.
+/// Checks that nothing overflows, touch targets are large enough, and texts are legible.
 async fn check_layout(browser: &Browser, screen: Screen, name: &str) {
     let (width, _) = screen.size();
     let wide = browser.count("return document.documentElement.scrollWidth").await;
@@ -123,7 +123,7 @@ async fn check_layout(browser: &Browser, screen: Screen, name: &str) {
     }
 }
 
-/// Texts whose contrast with what is behind them is less than 4.5.
+/// A script that finds texts with a contrast below 4.5 to their background.
 const FAINT: &str = "
     const pen = document.createElement('canvas').getContext('2d', { willReadFrequently: true });
     const light = color => {
@@ -175,19 +175,19 @@ async fn what_is_chosen_filters_the_table_and_stands_in_the_address() {
         browser.text("return document.querySelector('#empty').innerText").await,
         "No worker is like that."
     );
-    // Who gets the address sees the same.
+    // A shared address shows the same view.
     let shared = browser.text("return location.href").await;
     browser.open(&shared).await;
     let find = "return document.querySelector('#find').value";
     assert_eq!(browser.text(find).await, "ICAHOST channel");
     assert_eq!(browser.count(ROWS).await, 0);
-    // The way back is one of choices, not of letters.
+    // The history has an entry for each selection, not for each letter.
     browser.click("#kinds label[data-kind='']").await;
     browser.run("history.back()").await;
     browser.wait("return location.hash.includes('kind=Client') && document.querySelector('[name=kind][value=Client]').checked").await;
     browser.click("#all").await;
     assert_eq!(browser.text(HASH).await, "#kind=Client&find=ICAHOST+channel");
-    // A line is two chains.
+    // A line selects two chains.
     browser.open(&address_of(&shared, "")).await;
     browser.run(
         "document.querySelector('#graph .line[aria-label^=\"cosmoshub-4 and osmosis-1:\"] .hit')
@@ -197,7 +197,7 @@ async fn what_is_chosen_filters_the_table_and_stands_in_the_address() {
     let rows = browser.count("return [...document.querySelectorAll('#chosen-counts td')].reduce((all, cell) => all + Number(cell.textContent), 0)").await;
     assert_eq!(browser.text(COUNT).await, format!("{rows} of 400 workers"));
     browser.picture("line").await;
-    // As text, there is the same to choose from.
+    // The text view has the same selections.
     browser.click("#all").await;
     browser.click("#as-text summary").await;
     let texts = "return document.querySelectorAll('#text-of-pairs tr').length";
@@ -217,7 +217,8 @@ fn address_of(address: &str, hash: &str) -> String {
 #[ignore = "needs chromium and chromedriver: apt-get install chromium chromium-driver"]
 async fn the_keyboard_is_enough() {
     let (_server, browser) = looking_at(&Relayer::of_size(8, 90), "").await;
-    // The link to the table, the list of chains, the graph, which is one stop.
+    // The link to the table, the list of chains, and the graph, which is a single tab
+    // stop.
     browser.press(&[TAB]).await;
     assert_eq!(browser.text(FOCUS).await, "skip");
     browser.press(&[TAB]).await;
@@ -269,7 +270,7 @@ async fn a_change_appears_and_leaves_everything_where_it_was() {
     assert_eq!(browser.count("return scrollY").await, 40);
     assert_eq!(browser.count(SPOTS).await, 26);
     assert_eq!(browser.text(COUNT).await, "1 of 401 workers");
-    // A chain that has the keyboard keeps it.
+    // A focused chain keeps the focus.
     let focus = format!("document.querySelector(\"{}\").parentNode.focus()", self::spot("juno-1"));
     browser.run(&focus).await;
     server.publisher.update_state(|state| {
@@ -293,7 +294,7 @@ async fn what_is_not_known_is_said_in_words() {
         browser.text("return document.querySelector('#no-chains').innerText").await,
         "Which chains there are is not known."
     );
-    // The chains, as soon as they are known; then the rest.
+    // The chains are shown once they are known, the rest afterwards.
     server.publisher.set_chains(Relayer::of_size(8, 90).chains).unwrap();
     browser.wait(&format!("{SPOTS} === 8")).await;
     assert_eq!(
@@ -304,14 +305,14 @@ async fn what_is_not_known_is_said_in_words() {
     Relayer::of_size(8, 90).publish(&server.publisher);
     browser.wait(&format!("{ROWS} === 50")).await;
     assert_eq!(browser.text(NOTICE).await, "");
-    // And not any more.
+    // A state that becomes unknown is not shown any more.
     let reason = NotReady { message: "gone <b>".into(), retry_after: Duration::from_secs(1) };
     server.publisher.set_not_ready(reason);
     browser.wait(&format!("{ROWS} === 0")).await;
     assert_eq!(browser.text(NOTICE).await, "What the relayer is doing is not known: gone <b>.");
     server.publisher.set_ready();
     browser.wait(&format!("{ROWS} === 50")).await;
-    // Chromium itself notes that the answer was an error, and no more.
+    // Only Chromium's own notes about error responses are expected.
     for complaint in browser.complaints().await {
         assert!(complaint.contains("status of 503"), "{complaint}");
     }
@@ -348,8 +349,8 @@ async fn a_server_that_is_gone_is_said_to_be() {
     browser.picture("gone").await;
 }
 
-/// An answer that the browser has is not sent again, and a page that nobody
-/// looks at asks for nothing.
+/// The browser's copy is revalidated instead of sent again, and a hidden page sends no
+/// requests.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs chromium and chromedriver: apt-get install chromium chromium-driver"]
 async fn what_has_not_changed_is_not_sent_again() {
@@ -358,7 +359,7 @@ async fn what_has_not_changed_is_not_sent_again() {
     browser.wait(&format!("{asked}.length === 2")).await;
     let answers = browser.run(&format!("{asked}.map(entry => entry.responseStatus)")).await;
     assert_eq!(answers, serde_json::json!([200, 304]));
-    // As if it were behind another one.
+    // As if the page were in a background tab.
     let seen = |state: &str| {
         format!(
             "Object.defineProperty(document, 'visibilityState', {{ value: '{state}', configurable: true }});
@@ -395,7 +396,7 @@ async fn light_and_dark_differ() {
     assert_eq!(browser.text(colours).await, "rgb(12, 17, 26) rgb(229, 234, 243)");
 }
 
-/// Whatever chains and workers are called, it is text.
+/// Names of chains and workers are always shown as text.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs chromium and chromedriver: apt-get install chromium chromium-driver"]
 async fn names_are_texts() {
@@ -449,7 +450,7 @@ async fn names_are_texts() {
     assert_eq!(browser.complaints().await, [""; 0]);
 }
 
-/// To type a letter among thousands of workers is no work.
+/// Typing a letter is fast even with thousands of workers.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs chromium and chromedriver: apt-get install chromium chromium-driver"]
 async fn thousands_of_workers_are_quick() {
@@ -469,7 +470,7 @@ async fn thousands_of_workers_are_quick() {
         .await;
     println!("a letter takes {took} ms");
     assert!(took.as_f64().unwrap() < 200.0, "{took} ms");
-    // And the whole of it can be gone through.
+    // All pages of the table can be reached.
     browser.click("#find").await;
     browser.run("document.querySelector('#find').value = ''; document.querySelector('#find').dispatchEvent(new Event('input'))").await;
     browser.click("#after").await;

@@ -1,5 +1,5 @@
-//! Does an author who writes JavaScript or Python come from nothing to a module
-//! that is served? Takes node with npm, python3 with venv, and their registries.
+//! Can an author who writes JavaScript or Python get from nothing to a mounted module?
+//! Takes node with npm, python3 with venv, and their registries.
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +12,7 @@ fn program() -> &'static Path {
     Path::new(env!("CARGO_BIN_EXE_relayer-rest-under-test"))
 }
 
-/// Runs a command as it is written for authors.
+/// Runs a command line as authors would.
 #[track_caller]
 fn run(folder: &Path, line: &str) {
     let mut words = line.split(' ');
@@ -23,7 +23,7 @@ fn run(folder: &Path, line: &str) {
     assert!(output.status.success(), "{line}: {}", text.join("\n"));
 }
 
-/// From `new` to served, by the lines that it prints.
+/// Follows the steps that `new` prints, from the new folder to a mounted module.
 async fn author(language: &str, source: &str, before: &str, after: &str) {
     let folder = tempfile::tempdir().unwrap();
     let mine = folder.path().join("my-tool");
@@ -41,7 +41,7 @@ async fn author(language: &str, source: &str, before: &str, after: &str) {
     let needs = "\nas an extension it needs grants = [\"chains\"], wasi = true\n";
     assert!(ended.stdout.contains(needs), "{}", ended.stdout);
 
-    // As its README says.
+    // Mounts it as its README says.
     let readme = fs::read_to_string(mine.join("README.md")).unwrap();
     let settings = readme.split("```toml\n").nth(1).unwrap().split("```").next().unwrap();
     let config = mine.join("relayer-rest.toml");
@@ -56,7 +56,7 @@ async fn author(language: &str, source: &str, before: &str, after: &str) {
     http.get("/ext/my-tool/chain/x").await.check_error(404, "ChainNotFound", "there is no chain x");
     assert_eq!(http.get("/ext/my-tool/other").await.error_name(), "NotFound");
     assert_eq!(http.ask("POST", "/ext/my-tool/").await.error_name(), "MethodNotAllowed");
-    // What is remembered of it is remembered.
+    // Cached responses take no run.
     let status = command::run_for(program(), &["status", "--json"], &serving.control).await;
     let runs = |stdout: &str| {
         let status: serde_json::Value = serde_json::from_str(stdout).unwrap();
@@ -69,7 +69,7 @@ async fn author(language: &str, source: &str, before: &str, after: &str) {
     let status = command::run_for(program(), &["status", "--json"], &serving.control).await;
     assert_eq!(runs(&status.stdout), before_again);
 
-    // And the next version of it, which prints.
+    // Swaps in the next version, which prints.
     let first = fs::read_to_string(mine.join(source)).unwrap();
     assert!(first.contains(before), "{first}");
     fs::write(mine.join(source), first.replace(before, after)).unwrap();

@@ -1,5 +1,5 @@
-//! The tests with programs from outside, which not every machine has: each file
-//! asks one question, and says which programs that takes.
+//! The tests that need other programs, which not every machine has. Each file asks one
+//! question, and names these programs.
 //!
 //! ```sh
 //! cargo test --workspace --test outside -- --ignored

@@ -1,4 +1,4 @@
-//! Does Prometheus' own tool have nothing to say of the metrics?
+//! Does Prometheus' own tool accept the metrics without remarks?
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -11,7 +11,7 @@ use relayer_rest_sdk::testing::{FakeHost, chain};
 use relayer_rest_sdk::{Object, Request};
 use relayer_rest_tests::server::{TestServer, engine};
 
-/// What `promtool check metrics` says, and whether it fails.
+/// Runs `promtool check metrics`, and returns whether it succeeds, and its output.
 fn promtool(metrics: &[u8]) -> (bool, String) {
     let mut promtool = Command::new("promtool")
         .args(["check", "metrics"])
@@ -34,7 +34,7 @@ fn check(host: &FakeHost) {
     assert_eq!(promtool(&answer.body), (true, String::new()), "{text}");
 }
 
-/// A relayer of which all is known, whose names are made of these.
+/// Returns a relayer whose state is fully known, with these names.
 fn full(chains: [&str; 2], name: &str) -> FakeHost {
     let [src_chain_id, dst_chain_id] = chains;
     let objects = [
@@ -74,7 +74,7 @@ fn promtool_has_nothing_to_say() {
     }
 }
 
-/// As Prometheus gets it: of the component that comes along, over HTTP.
+/// Covers the bundled component over HTTP, as Prometheus gets it.
 #[tokio::test]
 #[ignore = "needs promtool: apt install prometheus"]
 async fn promtool_has_nothing_to_say_of_what_is_served() {

@@ -1,4 +1,4 @@
-//! Relayers of several sizes, always the same ones.
+//! Generated relayers of several sizes, the same in each run.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use relayer_rest_host::state::{
     Worker,
 };
 
-/// Identifiers as chains have them: long ones and short ones.
+/// Identifiers of chains, long ones and short ones.
 const CHAINS: [&str; 40] = [
     "cosmoshub-4",
     "osmosis-1",
@@ -52,7 +52,7 @@ const CHAINS: [&str; 40] = [
     "coreum-mainnet-1",
 ];
 
-/// A relayer.
+/// The configuration and state of a relayer.
 #[derive(Debug, Clone)]
 pub(crate) struct Relayer {
     pub(crate) chains: Vec<ChainConfig>,
@@ -60,9 +60,9 @@ pub(crate) struct Relayer {
 }
 
 impl Relayer {
-    /// The first chains relay with most others, and the rest with some; each two
-    /// that do have two clients. With more than a few chains there is a worker
-    /// of every kind, and a chain that is not connected.
+    /// Generates a relayer whose first chains relay with most others, and the rest with
+    /// some. Two chains that relay have two clients. With more than a few chains there is
+    /// a worker of every kind, and a chain that is not connected.
     pub(crate) fn of_size(chains: usize, workers: usize) -> Self {
         let mut random = Rng::with_seed(7);
         let ids = CHAINS[..chains].iter().map(|id| ChainId::from(*id)).collect::<Vec<_>>();
@@ -88,7 +88,7 @@ impl Relayer {
         }
         let mut channel = 0;
         while objects.len() < workers {
-            // Some have many channels, and some have none.
+            // Some pairs have many channels, and some have none.
             let place = random.usize(..pairs.len()) * random.usize(..pairs.len()) / pairs.len();
             let (one, other) = pairs[place];
             let is_ignored = chains > 2 && place % 9 == 5;
@@ -125,14 +125,14 @@ impl Relayer {
         publisher.set_state(self.state.clone());
     }
 
-    /// How many pairs of chains have workers between them.
+    /// Returns the number of pairs of chains with workers between them.
     pub(crate) fn pairs(&self) -> usize {
         let ends = self.state.workers.iter().filter_map(|worker| ends(&worker.object));
         let pairs: BTreeSet<_> = ends.map(|(a, b)| (a.min(b), a.max(b))).collect();
         pairs.len()
     }
 
-    /// How many workers have this chain at an end.
+    /// Returns the number of workers with this chain at an end.
     pub(crate) fn workers_of(&self, chain: &str) -> usize {
         let is_of = |worker: &&Worker| match &worker.object {
             Object::Wallet { chain_id } => chain_id.as_str() == chain,
@@ -142,7 +142,7 @@ impl Relayer {
     }
 }
 
-/// Of the kinds that are rare.
+/// Returns one worker of each of the rare kinds.
 fn one_of_each(ids: &[ChainId]) -> [Object; 4] {
     let [a, b] = [&ids[0], &ids[1]];
     [

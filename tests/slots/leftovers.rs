@@ -1,5 +1,5 @@
-//! Is data that an earlier request left in a slot found before a client's instance runs
-//! there?
+//! Is data that an earlier request left in a slot detected before a client's instance
+//! runs there?
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,18 +13,18 @@ use tokio::sync::Mutex;
 
 use crate::memory;
 
-/// What a request leaves in its memory, in a place that is there from the start and in
-/// one that the memory grows by.
+/// The secret that a request leaves in its memory, at an address of its initial memory
+/// and at one of its grown memory.
 const SECRET: u64 = 0x5ec2_e7da_7a0f_0001;
 const AT: usize = 8192;
 const AT_GROWN: usize = 0x18_0000;
 
-/// The elements that a request puts into its table.
+/// The number of elements that a request puts into its table.
 const ELEMENTS: usize = 1024;
 
-/// A component that looks for the secret in its memory and its table: the status is 200,
-/// and more if something is there. On a longer path it leaves the secret in all of them,
-/// and does not end.
+/// Returns a component that looks for the secret in its memory and its table: the status
+/// is 200, and more if it finds anything. For a longer path it leaves the secret in all
+/// of them, and never ends.
 fn keeper() -> Vec<u8> {
     component::of_module(&format!(
         r#"(module
@@ -57,7 +57,7 @@ async fn ask(module: &Module, path: &str) -> Result<u16, CallError> {
     Ok(answer.response.status().as_u16())
 }
 
-/// Runs a request that leaves the secret, and finds something in its memory meanwhile.
+/// Runs a request that leaves the secret, and searches the process's memory meanwhile.
 async fn while_it_runs<T: Send + 'static>(
     module: &Module,
     find: impl Fn() -> Option<T> + Send + Sync + 'static,
@@ -80,16 +80,16 @@ async fn while_it_runs<T: Send + 'static>(
     panic!("a request that runs has its data in this process's memory");
 }
 
-/// Leaves a number in a slot, after its reset.
+/// Writes a number to a slot after its reset.
 async fn leave(address: usize, number: u64) {
-    // The instance is gone soon after its request has ended.
+    // The instance is dropped soon after its request has ended.
     while memory::read(address) != 0 {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     memory::write(address, &number.to_le_bytes());
 }
 
-/// One test at a time: they look for their data in the memory of the process.
+/// Runs one test at a time: they look for their data in the memory of the process.
 static ALONE: Mutex<()> = Mutex::const_new(());
 
 fn limits() -> Limits {
@@ -111,7 +111,7 @@ async fn data_that_is_left_in_a_slot_reaches_no_client_and_retires_the_slot() {
     assert_eq!(ask(&module, "/").await.unwrap(), 200);
     assert_eq!((module.resets().passed, module.resets().failed), (1, 0));
 
-    // As if the reset had missed a page: of the initial memory, and of what it grew by.
+    // As if the reset had missed a page, of the initial memory and of the grown memory.
     for (failed, place) in [(1, 0), (2, AT_GROWN - AT)] {
         let find = || memory::find(&SECRET.to_le_bytes(), AT_GROWN - AT);
         let start = while_it_runs(&module, find).await;
@@ -123,14 +123,14 @@ async fn data_that_is_left_in_a_slot_reaches_no_client_and_retires_the_slot() {
         assert_eq!((module.resets().passed, module.resets().failed), (passed + 1, failed));
     }
 
-    // The same of a table, whose elements were all the same.
+    // As if it had missed an element of a table, all of whose elements are equal.
     let find = || memory::find_repeated(ELEMENTS);
     let (table, element) = while_it_runs(&module, find).await;
     leave(table + 5 * size_of::<u64>(), element).await;
     assert_eq!(ask(&module, "/").await.unwrap(), 200);
     assert_eq!(module.resets().failed, 3);
 
-    // When no slot can be trusted any more, nothing runs.
+    // When no trusted slot is left, nothing runs.
     let start = while_it_runs(&module, || memory::find(&SECRET.to_le_bytes(), AT_GROWN - AT)).await;
     leave(start, SECRET).await;
     for _ in 0..2 {
@@ -140,7 +140,7 @@ async fn data_that_is_left_in_a_slot_reaches_no_client_and_retires_the_slot() {
     }
 }
 
-/// The first check has nothing to compare with but other slots.
+/// The first check can only compare with other slots.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn data_that_is_left_in_a_slot_before_the_first_check_is_found() {
     let _alone = ALONE.lock().await;
@@ -158,7 +158,7 @@ async fn data_that_is_left_in_a_slot_before_the_first_check_is_found() {
     assert_eq!((module.resets().passed, module.resets().failed), (1, 1));
 }
 
-/// The next module has not grown as far yet as the one before it.
+/// The next module has not yet grown as far as the previous one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn data_that_is_left_in_a_slot_is_found_by_the_next_module() {
     let _alone = ALONE.lock().await;
@@ -167,7 +167,7 @@ async fn data_that_is_left_in_a_slot_is_found_by_the_next_module() {
     let find = || memory::find(&SECRET.to_le_bytes(), AT_GROWN - AT);
     let start = while_it_runs(&module, find).await;
     leave(start + AT_GROWN - AT, SECRET).await;
-    // Slots that no module has had yet are taken first.
+    // Slots that no module has used yet are taken first.
     let mut next = Vec::new();
     while module.resets().failed == 0 {
         assert!(next.len() < 20, "the slot is not used any more");

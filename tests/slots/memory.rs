@@ -1,4 +1,4 @@
-//! The memory of this process, as the system shows it.
+//! The memory of this process, through `/proc/self`.
 
 use std::fs::{self, File};
 use std::ops::Range;
@@ -7,10 +7,10 @@ use std::os::unix::fs::FileExt;
 /// The size of a page, in bytes.
 pub(crate) const PAGE: usize = 4096;
 
-/// What is read at once: a number of pages.
+/// The number of bytes that are read at once, a multiple of the page size.
 const CHUNK: usize = 256 * PAGE;
 
-/// The address ranges that this process can write to.
+/// Returns the address ranges that this process can write to.
 pub(crate) fn writable() -> Vec<Range<usize>> {
     let maps = fs::read_to_string("/proc/self/maps").unwrap();
     let ranges = maps.lines().filter_map(|line| {
@@ -22,7 +22,8 @@ pub(crate) fn writable() -> Vec<Range<usize>> {
     ranges.collect()
 }
 
-/// Finds the page that begins with this and that has the same at this distance.
+/// Finds the page that begins with this pattern, which also occurs at this distance from
+/// its start.
 pub(crate) fn find(pattern: &[u8], distance: usize) -> Option<usize> {
     find_page(|memory, address, page| {
         let mut there = vec![0; pattern.len()];
@@ -33,8 +34,8 @@ pub(crate) fn find(pattern: &[u8], distance: usize) -> Option<usize> {
     })
 }
 
-/// Finds the page from which on a number, other than 0, is there so many times and no
-/// more often; and the number.
+/// Finds a page that begins a run of exactly `count` equal numbers other than 0, and
+/// returns its address and the number.
 pub(crate) fn find_repeated(count: usize) -> Option<(usize, u64)> {
     let size = size_of::<u64>();
     find_page(|memory, address, page| {
@@ -49,14 +50,14 @@ pub(crate) fn find_repeated(count: usize) -> Option<(usize, u64)> {
     })
 }
 
-/// The first page of which there is something to be said.
+/// Returns the first result of `found` for a page of the writable memory.
 fn find_page<T>(mut found: impl FnMut(&File, usize, &[u8]) -> Option<T>) -> Option<T> {
     let memory = File::open("/proc/self/mem").unwrap();
     let mut chunk = vec![0; CHUNK];
     for range in writable() {
         for start in range.clone().step_by(CHUNK) {
             let chunk = &mut chunk[..CHUNK.min(range.end - start)];
-            // It may be gone by now.
+            // The range may have been unmapped since.
             if memory.read_exact_at(chunk, start as u64).is_err() {
                 continue;
             }
@@ -70,14 +71,14 @@ fn find_page<T>(mut found: impl FnMut(&File, usize, &[u8]) -> Option<T>) -> Opti
     None
 }
 
-/// Reads a number.
+/// Reads a number from this process's memory.
 pub(crate) fn read(address: usize) -> u64 {
     let mut number = [0; 8];
     File::open("/proc/self/mem").unwrap().read_exact_at(&mut number, address as u64).unwrap();
     u64::from_le_bytes(number)
 }
 
-/// Writes to this process's memory, whatever is there.
+/// Writes to this process's memory, without any check.
 pub(crate) fn write(address: usize, bytes: &[u8]) {
     let memory = File::options().write(true).open("/proc/self/mem").unwrap();
     memory.write_all_at(bytes, address as u64).unwrap();

@@ -17,20 +17,20 @@ use rustix::mm::{Advice, madvise};
 
 use crate::memory::writable;
 
-/// The reads in which data of another request is looked for, and how many of them are
-/// made at once.
+/// The number of requests that look for data of another request, and the number of them
+/// that run at once.
 const READS: usize = 10_000;
 const AT_ONCE: usize = 16;
 
-/// The memory of an instance, in WebAssembly's pages: a size that no other memory of
-/// this process has.
+/// The memory of an instance, in WebAssembly pages: a size that no other mapping of this
+/// process has.
 const PAGES: usize = 41;
 
 /// The swap file's size, in bytes.
 const SWAP: u64 = 128 << 20;
 
-/// A component that traps if there is anything in its memory, and otherwise fills 64
-/// pages of the system and does not end.
+/// Returns a component that traps if its memory is not zero, and otherwise writes to 64
+/// pages of the system and never ends.
 fn finder() -> Vec<u8> {
     component::of_module(&format!(
         r#"(module
@@ -51,11 +51,15 @@ fn finder() -> Vec<u8> {
     ))
 }
 
-/// A swap file, until it is dropped.
+/// A swap file, in use until it is dropped.
 struct SwapFile(PathBuf);
 
 impl SwapFile {
-    /// Returns why there is none, if the system refuses one.
+    /// Creates a swap file and enables it.
+    ///
+    /// # Errors
+    ///
+    /// Returns the reason if the system refuses a swap file.
     fn on() -> Result<Self, String> {
         let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("swap");
         let run = |program: &str| {
@@ -64,12 +68,12 @@ impl SwapFile {
             let why = String::from_utf8_lossy(&output.stderr).trim().to_owned();
             if output.status.success() { Ok(()) } else { Err(format!("{program}: {why}")) }
         };
-        // One of a run that was killed.
+        // A file may be left from a killed run.
         run("swapoff").ok();
         fs::remove_file(&path).ok();
         let file = File::create(&path).map_err(|error| error.to_string())?;
         file.set_permissions(fs::Permissions::from_mode(0o600)).unwrap();
-        // A file with holes is refused.
+        // The system refuses a file with holes.
         let block = vec![0; 1 << 20];
         for _ in 0..SWAP >> 20 {
             std::io::Write::write_all(&mut &file, &block).map_err(|error| error.to_string())?;
@@ -87,7 +91,7 @@ impl Drop for SwapFile {
     }
 }
 
-/// The bytes of this process that are swapped out.
+/// Returns the number of bytes of this process that are swapped out.
 fn swapped() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmSwap:")).unwrap();
@@ -98,7 +102,7 @@ fn swapped() -> u64 {
 #[allow(unsafe_code, reason = "the call takes an address")]
 fn page_out() {
     for range in writable().into_iter().filter(|range| range.len() == PAGES << 16) {
-        // SAFETY: the content stays what it is, wherever the system keeps it.
+        // SAFETY: the content does not change, wherever the system keeps it.
         unsafe { madvise(range.start as *mut _, range.len(), Advice::LinuxPageOut) }.ok();
     }
 }

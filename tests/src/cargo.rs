@@ -1,20 +1,21 @@
-//! Builds of modules, as their authors make them.
+//! Builds of modules, with the commands that module authors use.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::LazyLock;
 
-/// The folder of the workspace.
+/// Returns the folder of the workspace.
 #[must_use]
 pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// Runs cargo in a folder. What it needs was fetched for the workspace, whose
-/// versions it gets.
+/// Runs cargo in a folder, offline: the workspace's dependencies were fetched before, and
+/// the folder uses the same versions.
 pub fn cargo(folder: &Path, target: &Path, args: &[&str]) {
-    // The one that runs this, or that which is found: it chooses the toolchain.
+    // The cargo that runs this test, or else the one on the path: it chooses the
+    // toolchain.
     let program = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let output = Command::new(program)
         .args(args)
@@ -28,7 +29,7 @@ pub fn cargo(folder: &Path, target: &Path, args: &[&str]) {
     assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// The module in `tests/guests/wasi`, which tries what WASI has.
+/// Builds the module in `tests/guests/wasi`, which tries out WASI's functions.
 #[must_use]
 pub fn wasi_guest() -> &'static [u8] {
     static GUEST: LazyLock<Vec<u8>> = LazyLock::new(|| {

@@ -1,4 +1,4 @@
-//! A client: one connection.
+//! A client with one connection.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -16,11 +16,11 @@ use tokio::time::timeout;
 pub enum Client {
     /// HTTP/1.1, one request after the other.
     Http1(http1::SendRequest<Empty<Bytes>>),
-    /// HTTP/2, which the client knows the server to speak.
+    /// HTTP/2 with prior knowledge.
     Http2(http2::SendRequest<Empty<Bytes>>),
 }
 
-/// An answer, whole.
+/// A complete response.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Answer {
     /// The version of HTTP.
@@ -34,7 +34,7 @@ pub struct Answer {
 }
 
 impl Client {
-    /// Connects, to speak HTTP/1.1.
+    /// Connects with HTTP/1.1.
     pub async fn http1(address: SocketAddr) -> Self {
         let stream = TcpStream::connect(address).await.unwrap();
         let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.unwrap();
@@ -42,7 +42,7 @@ impl Client {
         Self::Http1(sender)
     }
 
-    /// Connects, to speak HTTP/2.
+    /// Connects with HTTP/2.
     pub async fn http2(address: SocketAddr) -> Self {
         let stream = TcpStream::connect(address).await.unwrap();
         let (sender, connection) =
@@ -51,7 +51,7 @@ impl Client {
         Self::Http2(sender)
     }
 
-    /// The same, which asks all the time whether the server is there.
+    /// Connects with HTTP/2, and sends a PING at this interval, idle or not.
     pub async fn http2_with_pings(address: SocketAddr, every: Duration) -> Self {
         let stream = TcpStream::connect(address).await.unwrap();
         let (sender, connection) = http2::Builder::new(TokioExecutor::new())
@@ -81,13 +81,13 @@ impl Client {
         }
     }
 
-    /// GET of a path.
+    /// Sends a GET request for a path.
     pub async fn get(&mut self, path: &str) -> Answer {
         self.ask("GET", path).await
     }
 
-    /// GET of a path, again and again until the answer is as it should be.
-    /// Gives up after half a minute.
+    /// Repeats a GET request for a path until the response is as wanted. Panics after
+    /// half a minute.
     pub async fn get_until(&mut self, path: &str, wanted: impl Fn(&Answer) -> bool) -> Answer {
         let start = std::time::Instant::now();
         loop {
@@ -99,12 +99,12 @@ impl Client {
         }
     }
 
-    /// Any method on a path.
+    /// Sends a request with any method.
     pub async fn ask(&mut self, method: &str, path: &str) -> Answer {
         self.ask_with(method, path, &[]).await
     }
 
-    /// Any method on a path, with headers.
+    /// Sends a request with any method and further headers.
     pub async fn ask_with(&mut self, method: &str, path: &str, headers: &[(&str, &str)]) -> Answer {
         let uri = match self {
             Self::Http1(_) => path.to_owned(),
@@ -132,26 +132,26 @@ impl Client {
 }
 
 impl Answer {
-    /// The body as text.
+    /// Returns the body as text.
     #[must_use]
     pub fn text(&self) -> &str {
         std::str::from_utf8(&self.body).unwrap()
     }
 
-    /// A header's value as text; empty where there is none.
+    /// Returns a header's value as text, or an empty text if the header is absent.
     #[must_use]
     pub fn header(&self, name: &str) -> &str {
         self.headers.get(name).map_or("", |value| value.to_str().unwrap())
     }
 
-    /// The name of an error; empty where it is none.
+    /// Returns the name of an error, or an empty text if the body is not an error.
     #[must_use]
     pub fn error_name(&self) -> String {
         let body: serde_json::Value = serde_json::from_slice(&self.body).unwrap_or_default();
         body["result"]["name"].as_str().unwrap_or_default().to_owned()
     }
 
-    /// Checks the status, that it is JSON, and the body to the letter.
+    /// Checks the status, that the type is JSON, and the exact body.
     #[track_caller]
     pub fn check(&self, status: u16, body: &str) {
         assert_eq!(self.text(), body);
@@ -160,7 +160,7 @@ impl Answer {
         assert_eq!(self.header("content-length"), body.len().to_string());
     }
 
-    /// Checks that it is an error of this name with this message.
+    /// Checks that the body is an error with this name and this message.
     #[track_caller]
     pub fn check_error(&self, status: u16, name: &str, msg: &str) {
         let body = format!(r#"{{"status":"error","result":{{"name":"{name}","msg":"{msg}"}}}}"#);
@@ -168,8 +168,8 @@ impl Answer {
     }
 }
 
-/// Sends bytes, and reads what comes until the server closes, which it has to
-/// within a minute.
+/// Sends bytes, and reads until the server closes the connection. Panics if that takes
+/// more than a minute.
 pub async fn raw(address: SocketAddr, bytes: &[u8]) -> String {
     let mut stream = TcpStream::connect(address).await.unwrap();
     stream.write_all(bytes).await.unwrap();

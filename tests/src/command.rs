@@ -14,33 +14,33 @@ use tokio::time::timeout;
 pub struct Serving {
     /// The process.
     pub child: Child,
-    /// The line that it printed, without its end.
+    /// The first line of its output, without the line end.
     pub line: String,
-    /// The socket over which it is controlled.
+    /// The path of its control socket.
     pub control: PathBuf,
     stdout: BufReader<ChildStdout>,
     stderr: Option<BufReader<ChildStderr>>,
     log: String,
 }
 
-/// How a process ended.
+/// The result of a process that has ended.
 #[derive(Debug)]
 pub struct Ended {
-    /// Its status.
+    /// The exit code, if there is one.
     pub status: Option<i32>,
-    /// What it printed on stdout.
+    /// The output on stdout.
     pub stdout: String,
-    /// What it printed on stderr.
+    /// The output on stderr.
     pub stderr: String,
 }
 
-/// What a process does in three minutes, or a panic: it may wait for its turn to
+/// Waits up to three minutes, then panics: the process may have to wait for its turn to
 /// compile.
 async fn in_time<T>(future: impl Future<Output = T>) -> T {
     timeout(Duration::from_mins(3), future).await.expect("the process does it within three minutes")
 }
 
-/// A socket that no other process has: a user's own is not to be touched.
+/// Returns the path of a socket of its own: the tests must not touch a user's socket.
 fn control_socket() -> PathBuf {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let number = COUNT.fetch_add(1, Relaxed);
@@ -51,31 +51,30 @@ fn command<S: AsRef<OsStr>>(program: &Path, args: &[S], control: &Path) -> Comma
     let mut command = Command::new(program);
     command.args(args).stdin(Stdio::null()).env_remove("RUST_LOG").kill_on_drop(true);
     command.env("RELAYER_REST_CONTROL", control);
-    // Not in `target/`: a checkout may be writable by a group, which a code cache
-    // must not be.
+    // Not in `target/`: a checkout may be writable by a group, which a code cache must
+    // not be.
     let user = rustix::process::geteuid().as_raw();
     let cache = std::env::temp_dir().join(format!("relayer-rest-tests-{user}"));
     command.env("RELAYER_REST_CODE_CACHE", cache);
     command
 }
 
-/// Runs the command to its end.
+/// Runs the command until it ends.
 pub async fn run<S: AsRef<OsStr>>(program: &Path, args: &[S]) -> Ended {
     in_time(command(program, args, &control_socket()).output()).await.unwrap().into()
 }
 
-/// Runs the command to its end, to control a process.
+/// Runs the command until it ends, with the control socket of another process.
 pub async fn run_for<S: AsRef<OsStr>>(program: &Path, args: &[S], control: &Path) -> Ended {
     in_time(command(program, args, control).output()).await.unwrap().into()
 }
 
-/// Starts the command and waits for its line.
+/// Starts the command and waits for its first line.
 pub async fn serve<S: AsRef<OsStr>>(program: &Path, args: &[S]) -> Serving {
     serve_at(program, args, control_socket()).await
 }
 
-/// Starts the command, to be controlled over this socket, and waits for its
-/// line.
+/// Starts the command with this control socket, and waits for its first line.
 pub async fn serve_at<S: AsRef<OsStr>>(program: &Path, args: &[S], control: PathBuf) -> Serving {
     let mut command = command(program, args, &control);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -96,19 +95,19 @@ pub async fn serve_at<S: AsRef<OsStr>>(program: &Path, args: &[S], control: Path
 }
 
 impl Serving {
-    /// The address it serves at.
+    /// Returns the address that the process serves on.
     #[must_use]
     pub fn address(&self) -> std::net::SocketAddr {
         self.line.strip_prefix("http://").unwrap().parse().unwrap()
     }
 
-    /// The process's number.
+    /// Returns the process id.
     #[must_use]
     pub fn id(&self) -> i32 {
         self.child.id().unwrap().try_into().unwrap()
     }
 
-    /// What was read of the log.
+    /// Returns the lines of the log that were read so far.
     #[must_use]
     pub fn log(&self) -> &str {
         &self.log
@@ -132,7 +131,7 @@ impl Serving {
         }
     }
 
-    /// Waits for the end. `stdout` is what came after the first line.
+    /// Waits until the process ends. `stdout` is the output after the first line.
     pub async fn ended(mut self) -> Ended {
         let mut rest = String::new();
         in_time(self.stdout.read_to_string(&mut rest)).await.unwrap();

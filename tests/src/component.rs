@@ -1,4 +1,4 @@
-//! Components that do what no good module does, made from the text format.
+//! Components with unusual behaviour, made from the text format.
 
 pub mod hostile;
 pub mod parts;
@@ -11,7 +11,7 @@ use std::path::Path;
 use wit_component::{ComponentEncoder, StringEncoding, dummy_module, embed_component_metadata};
 use wit_parser::{LiftLowerAbi, ManglingAndAbi, PackageId, Resolve};
 
-/// The contract.
+/// Parses the contract from `wit/`.
 #[must_use]
 pub fn contract() -> (Resolve, PackageId) {
     let mut resolve = Resolve::default();
@@ -20,7 +20,7 @@ pub fn contract() -> (Resolve, PackageId) {
     (resolve, package)
 }
 
-/// A core module that imports all that the contract offers.
+/// Returns a core module that imports everything that the contract offers.
 #[must_use]
 pub fn imports() -> Vec<u8> {
     let (resolve, package) = contract();
@@ -28,13 +28,13 @@ pub fn imports() -> Vec<u8> {
     dummy_module(&resolve, world, ManglingAndAbi::Legacy(LiftLowerAbi::Sync))
 }
 
-/// A component of the contract's world from a core module in text.
+/// Returns a component of the contract's world from a core module in the text format.
 #[must_use]
 pub fn of_module(text: &str) -> Vec<u8> {
     of_core(&wat::parse_str(text).unwrap())
 }
 
-/// A component of the contract's world from a core module.
+/// Returns a component of the contract's world from a core module.
 #[must_use]
 pub fn of_core(module: &[u8]) -> Vec<u8> {
     let mut module = module.to_vec();
@@ -44,8 +44,8 @@ pub fn of_core(module: &[u8]) -> Vec<u8> {
     of_binary(&module)
 }
 
-/// A component of another world than the contract's, from that world in WIT
-/// and a core module in text.
+/// Returns a component of another world, from that world in WIT and a core module in the
+/// text format.
 #[must_use]
 pub fn of_world(wit: &str, text: &str) -> Vec<u8> {
     let mut module = wat::parse_str(text).unwrap();
@@ -56,35 +56,35 @@ pub fn of_world(wit: &str, text: &str) -> Vec<u8> {
     of_binary(&module)
 }
 
-/// A component from a core module that says itself which world it is of, as
-/// `wasm-tools component new` makes it.
+/// Returns a component from a core module that names its world itself, as `wasm-tools
+/// component new` does.
 #[must_use]
 pub fn of_binary(module: &[u8]) -> Vec<u8> {
     ComponentEncoder::default().module(module).unwrap().validate(true).encode().unwrap()
 }
 
-/// The same component under another digest: with a note that nothing reads.
+/// Returns the component under another digest, with an unused custom section.
 #[must_use]
 pub fn noted(component: &[u8], note: &str) -> Vec<u8> {
     let note = note.as_bytes();
     let length = u8::try_from(note.len()).expect("a note is short");
     let mut noted = component.to_vec();
-    // A custom section: its number, its length, and its name with its length.
+    // A custom section: its id 0, its length, and its name with its length.
     noted.extend([0, length + 1, length]);
     noted.extend(note);
     noted
 }
 
-/// A component whose handler is this code, which has the locals of
-/// `handler.handle` and leaves the address of a `response`. Strings it is
-/// given lie from 64 KiB on, one over the other.
+/// Returns a component whose handler is this code, which has the locals of
+/// `handler.handle` and leaves the address of a `response`. All strings passed to the
+/// module are written at 64 KiB, over each other.
 #[must_use]
 pub fn of_handler(code: &str) -> Vec<u8> {
     of_handler_with("", code)
 }
 
-/// The same, with a text at 64 and the function `$log` of the contract's log,
-/// which takes a level, an address and a length.
+/// Returns the component of [`of_handler`], with a text at address 64 and the function
+/// `$log` of the contract, which takes a level, an address and a length.
 #[must_use]
 pub fn of_handler_that_logs(text: &str, code: &str) -> Vec<u8> {
     let fields = format!(
@@ -107,17 +107,17 @@ fn of_handler_with(fields: &str, code: &str) -> Vec<u8> {
     ))
 }
 
-/// A component that answers a status with one header and no body.
+/// Returns a component that responds with a status, one header and no body.
 #[must_use]
 pub fn of_answer(status: u16, header: &str, value: &[u8]) -> Vec<u8> {
     of_response(status, &[(header, value)], b"")
 }
 
-/// A component that always answers the same.
+/// Returns a component with a constant response.
 #[must_use]
 pub fn of_response(status: u16, headers: &[(&str, &[u8])], body: &[u8]) -> Vec<u8> {
-    // From 0 on lies the response: its status, its headers at 4, its body at
-    // 12. From 32 on the headers: the name and the value of each. Then texts.
+    // The response starts at 0: the status, the headers at 4, the body at 12. The names
+    // and values of the headers start at 32. The texts follow.
     let mut texts = Vec::new();
     let mut next = 32 + 16 * headers.len();
     let mut place = |text: &[u8]| {
@@ -143,7 +143,7 @@ pub fn of_response(status: u16, headers: &[(&str, &[u8])], body: &[u8]) -> Vec<u
         store(40 + 16 * number, place(value));
     }
     let (texts, stores) = (texts.join("\n"), stores.join("\n"));
-    // Strings that it is given lie behind all that.
+    // Strings passed to the module are written after all texts.
     let free = next.next_multiple_of(1 << 16);
     let pages = free / (1 << 16) + 2;
     of_module(&format!(
@@ -160,9 +160,9 @@ pub fn of_response(status: u16, headers: &[(&str, &[u8])], body: &[u8]) -> Vec<u
     ))
 }
 
-/// A component of some hundred kilobytes that takes gigabytes and many seconds
-/// to compile: so many blocks in each other, all of which can be left, and
-/// values that change in each.
+/// Returns a component of some hundred kilobytes that takes gigabytes and many seconds to
+/// compile: it has this number of nested blocks with an exit each, and a variable that
+/// changes after each.
 #[must_use]
 pub fn hard_to_compile(blocks: usize) -> Vec<u8> {
     let start = "(block (br_if 0 (local.get 0)) ".repeat(blocks);
@@ -170,7 +170,7 @@ pub fn hard_to_compile(blocks: usize) -> Vec<u8> {
     of_handler(&format!("{start} {end} i32.const 0"))
 }
 
-/// An allocator from 64 KiB on.
+/// A bump allocator that starts at 64 KiB.
 const BUMP: &str = r#"(global $free (mut i32) (i32.const 65536))
     (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32)
         (local $start i32)
@@ -179,7 +179,7 @@ const BUMP: &str = r#"(global $free (mut i32) (i32.const 65536))
             (i32.and (i32.add (i32.add (local.get $start) (local.get 3)) (i32.const 7)) (i32.const -8)))
         (local.get $start))"#;
 
-/// A component with these fields, an import first, and this code as its handler.
+/// Returns a component with these fields, imports first, and this code as its handler.
 fn calling(fields: &str, code: &str) -> Vec<u8> {
     of_module(&format!(
         r#"(module
@@ -192,8 +192,8 @@ fn calling(fields: &str, code: &str) -> Vec<u8> {
     ))
 }
 
-/// A component that answers 200, and one more for each value of the header
-/// `X-Count`.
+/// Returns a component that responds with status 200 plus the number of values of the
+/// header `X-Count`.
 #[must_use]
 pub fn that_counts() -> Vec<u8> {
     calling(
@@ -205,14 +205,15 @@ pub fn that_counts() -> Vec<u8> {
     )
 }
 
-/// A component that answers 200 and the query, and traps if the query is `trap`;
-/// on `/spare` it answers 204 and does not read the query.
+/// Returns a component that responds with 200 and the query, and traps if the query is
+/// `trap`. For paths of six bytes such as `/spare` it responds with 204 and does not read
+/// the query.
 #[must_use]
 pub fn that_tells_its_query() -> Vec<u8> {
     that_tells_its_query_after(1)
 }
 
-/// Like [`that_tells_its_query`], after counting to a number.
+/// Returns the component of [`that_tells_its_query`], which first counts to a number.
 #[must_use]
 pub fn that_tells_its_query_after(count: u32) -> Vec<u8> {
     calling(
@@ -237,8 +238,8 @@ pub fn that_tells_its_query_after(count: u32) -> Vec<u8> {
     )
 }
 
-/// A component that counts to a number and then answers a status, and one more
-/// for each chain.
+/// Returns a component that counts to a number, and then responds with this status plus
+/// the number of chains.
 #[must_use]
 pub fn that_counts_chains(count: u32, status: u16) -> Vec<u8> {
     of_module(&format!(
@@ -257,8 +258,8 @@ pub fn that_counts_chains(count: u32, status: u16) -> Vec<u8> {
     ))
 }
 
-/// A component that counts to a number, and then traps where the request has the
-/// header `X-Mode`, and answers 204 where it has not.
+/// Returns a component that counts to a number, and then traps if the request has the
+/// header `X-Mode`, and responds with 204 otherwise.
 #[must_use]
 pub fn that_traps_at_a_header(count: u32) -> Vec<u8> {
     calling(
@@ -276,8 +277,8 @@ pub fn that_traps_at_a_header(count: u32) -> Vec<u8> {
     )
 }
 
-/// A component that reads so many headers, `x-10` and on, at most 90, does not come to an
-/// end if the request has the first one, and answers 204 otherwise.
+/// Returns a component that reads `count` headers, at most 90, down to `x-10`. It never
+/// ends if the request has `x-10`, and responds with 204 otherwise.
 #[must_use]
 pub fn that_reads_headers(count: u32) -> Vec<u8> {
     assert!(count <= 90);
@@ -302,8 +303,8 @@ pub fn that_reads_headers(count: u32) -> Vec<u8> {
     )
 }
 
-/// A component that imports a function of the contract, which takes so many
-/// numbers, and answers 204 without calling it.
+/// Returns a component that imports a function of the contract with this number of `i32`
+/// parameters, and responds with 204 without calling it.
 #[must_use]
 pub fn that_imports(interface: &str, function: &str, numbers: usize) -> Vec<u8> {
     let parameters = "i32 ".repeat(numbers);
@@ -313,8 +314,8 @@ pub fn that_imports(interface: &str, function: &str, numbers: usize) -> Vec<u8> 
     of_handler_with(&import, "(i32.store16 (i32.const 0) (i32.const 204)) i32.const 0")
 }
 
-/// A component that traps where there is no chain, and answers 204 where there
-/// is one; on `/spare` in any case.
+/// Returns a component that traps if the list of chains is empty, and responds with 204
+/// otherwise, or if the path has six bytes, such as `/spare`.
 #[must_use]
 pub fn that_needs_a_chain() -> Vec<u8> {
     calling(
@@ -327,7 +328,7 @@ pub fn that_needs_a_chain() -> Vec<u8> {
     )
 }
 
-/// A component that answers 200 and the first value of this header, or nothing.
+/// Returns a component that responds with 200 and the first value of this header, if any.
 #[must_use]
 pub fn that_tells(header: &str) -> Vec<u8> {
     let length = header.len();
@@ -346,7 +347,7 @@ pub fn that_tells(header: &str) -> Vec<u8> {
     )
 }
 
-/// A component that answers 200 and where it is mounted.
+/// Returns a component that responds with 200 and its mount path.
 #[must_use]
 pub fn that_tells_its_mount() -> Vec<u8> {
     calling(
@@ -357,7 +358,7 @@ pub fn that_tells_its_mount() -> Vec<u8> {
     )
 }
 
-/// A component that answers 204 after counting to a number: 100 million take
+/// Returns a component that counts to a number and responds with 204: 100 million take
 /// some 50 ms.
 #[must_use]
 pub fn that_takes(count: u32) -> Vec<u8> {
@@ -370,7 +371,8 @@ pub fn that_takes(count: u32) -> Vec<u8> {
     ))
 }
 
-/// A component that answers 204, on `/slow` after counting to a number.
+/// Returns a component that responds with 204, for paths that begin with `/slow` only
+/// after counting to a number.
 #[must_use]
 pub fn that_takes_on_slow(count: u32) -> Vec<u8> {
     of_handler(&format!(
@@ -384,8 +386,8 @@ pub fn that_takes_on_slow(count: u32) -> Vec<u8> {
     ))
 }
 
-/// A component that answers 204: at once on a path of six bytes such as `/livez`, and
-/// on others after counting to a number.
+/// Returns a component that responds with 204: at once for a path of six bytes such as
+/// `/livez`, and for others after counting to a number.
 #[must_use]
 pub fn that_takes_but_at_livez(count: u32) -> Vec<u8> {
     of_handler(&format!(
@@ -398,8 +400,8 @@ pub fn that_takes_but_at_livez(count: u32) -> Vec<u8> {
     ))
 }
 
-/// A component that does not come to an end on `/spin`, and answers 204 on a
-/// path of another length.
+/// Returns a component that never ends for a path of five bytes such as `/spin`, and
+/// responds with 204 for others.
 #[must_use]
 pub fn that_spins_on_spin() -> Vec<u8> {
     of_handler(
@@ -410,8 +412,8 @@ pub fn that_spins_on_spin() -> Vec<u8> {
     )
 }
 
-/// A component that asks for 128 MiB, some calls deep, and traps where it does
-/// not get them.
+/// Returns a component that grows its memory to 128 MiB in a nested call, and traps if
+/// that fails.
 #[must_use]
 pub fn that_wants_too_much() -> Vec<u8> {
     of_module(
@@ -430,8 +432,8 @@ pub fn that_wants_too_much() -> Vec<u8> {
     )
 }
 
-/// A component that answers 200 and a body of JSON to everything but a path of
-/// 31 bytes, at which it traps.
+/// Returns a component that responds with 200 and this JSON body, but traps for a path of
+/// 31 bytes.
 #[must_use]
 pub fn that_traps_later(body: &str) -> Vec<u8> {
     let length = body.len();
@@ -453,5 +455,5 @@ pub fn that_traps_later(body: &str) -> Vec<u8> {
     ))
 }
 
-/// A path at which that one traps.
+/// A path for which [`that_traps_later`] traps.
 pub const TRAP: &str = "/a/path/that/is/31/bytes/long/x";

@@ -1,8 +1,7 @@
-//! What is done with bytes of whatever kind: for fuzzing, and to show that what
-//! was found once is not there any more.
+//! The fuzz targets, which process arbitrary bytes: for fuzzing, and as regression tests
+//! for earlier findings.
 //!
-//! Each of these panics where something is wrong, and has a folder of inputs in
-//! `fuzz/corpus/`.
+//! Each target panics if it finds a bug, and has a folder of inputs in `fuzz/corpus/`.
 
 pub mod sections;
 
@@ -34,10 +33,10 @@ use crate::server::{TestServer, engine, request};
 /// Longer than a server may wait for a client.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What is done with some bytes.
+/// A function that processes some bytes.
 pub type Target = fn(&[u8]);
 
-/// All of them, by the names of their folders.
+/// All targets, by the names of their folders.
 pub const TARGETS: [(&str, Target); 9] = [
     ("config", config),
     ("upstream", upstream),
@@ -50,7 +49,7 @@ pub const TARGETS: [(&str, Target); 9] = [
     ("generated", sections::generated),
 ];
 
-/// Settings, and a relayer's configuration.
+/// Parses settings, and a relayer's configuration.
 pub fn config(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let check = |message: String| {
@@ -64,7 +63,7 @@ pub fn config(data: &[u8]) {
     }
 }
 
-/// What a relayer answers; and what becomes of it for clients.
+/// Reads a relayer's responses, and serves the state from them.
 pub fn upstream(data: &[u8]) {
     for endpoint in ENDPOINTS {
         match read_answer(endpoint, data) {
@@ -74,16 +73,16 @@ pub fn upstream(data: &[u8]) {
     }
 }
 
-/// The readers of a relayer's answers, and of the file that holds one.
+/// The endpoints of a relayer whose responses are read, and the state file.
 pub const ENDPOINTS: [&str; 5] = ["/version", "/chains", "/chain", "/state", "file"];
 
-/// What is kept of an answer may be so many times as large as the answer, …
+/// The memory for reading a response may be this many times its size, …
 const MEMORY_FACTOR: usize = 20;
 
-/// … and this much more.
+/// … plus this many bytes.
 const MEMORY_BASE: usize = 1 << 20;
 
-/// Checks what it takes to read an answer, whatever it is.
+/// Checks the peak memory for reading a response, whether valid or not.
 pub fn upstream_memory(heap: &Heap, data: &[u8]) {
     for endpoint in ENDPOINTS {
         let peak = heap.peak_of(|| drop(read_answer(endpoint, data)));
@@ -92,7 +91,7 @@ pub fn upstream_memory(heap: &Heap, data: &[u8]) {
     }
 }
 
-/// A message about an answer is one line, of a bounded length.
+/// Checks that a message about a response is one line of bounded length.
 fn check_message(message: &str) {
     let prints = |character: char| {
         matches!(character, '\'' | '"' | '\\') || character.escape_debug().count() == 1
@@ -106,7 +105,7 @@ fn serve_upstream(reader: &StateReader) {
         check_json(&answer(path, reader), path);
     }
     let ids = snapshot.chain_ids().value().as_ref().map_or(&[][..], |ids| ids);
-    // As clients write it, who know nothing of what the bytes are.
+    // Every byte is percent-encoded, as by a client that assumes nothing about it.
     for id in ids.iter().take(10) {
         let mut path = "/chain/".to_owned();
         for byte in id.as_str().bytes() {
@@ -118,7 +117,7 @@ fn serve_upstream(reader: &StateReader) {
     }
 }
 
-/// The router of the module: a method, a line end, and a path.
+/// Calls the module's router with a method and a path, separated by a line end.
 pub fn router(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let (method, path) = text.split_once('\n').unwrap_or(("GET", text));
@@ -133,27 +132,27 @@ pub fn router(data: &[u8]) {
     }
 }
 
-/// What a client sends to the server.
+/// Sends bytes to the server as an HTTP/1.1 client.
 pub fn http_request(data: &[u8]) {
     static SERVER: LazyLock<(Runtime, SocketAddr)> = LazyLock::new(|| {
         let runtime = Runtime::new().unwrap();
         let server = runtime.block_on(TestServer::of_sample());
         let address = server.address;
-        // It serves to the end of the process.
+        // It serves until the process ends.
         std::mem::forget(server);
         (runtime, address)
     });
     let stream = TcpStream::connect(SERVER.1).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    // It may be closed before it has all.
+    // The server may close the connection before it has read all bytes.
     drop((&stream).write_all(data));
     drop(stream.shutdown(Shutdown::Write));
     check_answer(&stream);
 }
 
-/// Frames of HTTP/2 after the preface. Each is made from its type, its flags, a
-/// stream and a length, and that many bytes: HEADERS are those of a valid request,
-/// or of whatever bytes.
+/// Sends HTTP/2 frames after the preface. Each is made from its type, its flags, a stream
+/// and a length, and that many bytes. Some types stand for SETTINGS with a
+/// closed window, for the HEADERS of a valid request, or for raw bytes.
 pub fn http2(data: &[u8]) {
     static SERVER: LazyLock<(Runtime, TestServer)> = LazyLock::new(|| {
         let runtime = Runtime::new().unwrap();
@@ -183,7 +182,7 @@ pub fn http2(data: &[u8]) {
     }
     let stream = TcpStream::connect(server.address).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    // It may be closed before it has all.
+    // The server may close the connection before it has read all bytes.
     drop((&stream).write_all(&bytes));
     drop(stream.shutdown(Shutdown::Write));
     check_answer(&stream);
@@ -201,7 +200,7 @@ pub fn http2(data: &[u8]) {
     });
 }
 
-/// What somebody sends to the control socket.
+/// Sends bytes to the control socket.
 pub fn control(data: &[u8]) {
     static SERVER: LazyLock<(Runtime, PathBuf)> = LazyLock::new(|| {
         let runtime = Runtime::new().unwrap();
@@ -219,14 +218,14 @@ pub fn control(data: &[u8]) {
     });
     let stream = UnixStream::connect(&SERVER.1).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    // It may be closed before it has all.
+    // The server may close the connection before it has read all bytes.
     drop((&stream).write_all(data));
     drop(stream.shutdown(Shutdown::Write));
     check_answer(&stream);
 }
 
-/// A component: the one that comes with the host, in which bytes are changed
-/// (three of place, one of value each); or one of these very bytes.
+/// Loads and examines a component: the embedded one with changed bytes (each change has
+/// three bytes of offset and one of value), or one that consists of exactly these bytes.
 pub fn component(data: &[u8]) {
     static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().unwrap());
     let bytes = if data.starts_with(b"\0asm") {
@@ -250,7 +249,7 @@ pub fn component(data: &[u8]) {
     }
 }
 
-/// The body of what the module answers that comes with the host.
+/// Returns the body of the embedded module's response.
 fn answer(path: &str, state: &StateReader) -> Vec<u8> {
     static MODULE: LazyLock<(Runtime, Module)> = LazyLock::new(|| {
         (Runtime::new().unwrap(), Module::embedded(&engine(&Limits::default())).unwrap())
@@ -269,7 +268,7 @@ fn check_json(body: &[u8], path: &str) {
     }
 }
 
-/// Reads an answer to its end: of HTTP/1, of HTTP/2, or none.
+/// Reads a response to its end: HTTP/1, HTTP/2, or none.
 #[track_caller]
 fn check_answer(mut stream: impl Read) {
     let mut answer = Vec::new();
@@ -277,7 +276,7 @@ fn check_answer(mut stream: impl Read) {
         assert_ne!(error.kind(), std::io::ErrorKind::WouldBlock, "it hangs");
     }
     let is_http1 = answer.starts_with(b"HTTP/1.");
-    // The first frame of a server is its settings.
+    // A server's first frame is SETTINGS.
     let is_http2 = answer.get(3) == Some(&4);
     assert!(answer.is_empty() || is_http1 || is_http2, "{}", answer.escape_ascii());
     assert!(!answer.starts_with(b"HTTP/1.1 5"), "{}", answer.escape_ascii());

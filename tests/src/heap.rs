@@ -1,25 +1,24 @@
-//! An allocator that counts what is allocated, for programs of their own: it is
-//! installed with `#[global_allocator]`, and the program does one thing at a
-//! time.
+//! An allocator that counts allocated bytes. It is for programs of their own that do one
+//! thing at a time, which install it with `#[global_allocator]`.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// The system's allocator, which counts.
+/// The system's allocator, with a counter.
 pub struct Heap {
     now: AtomicUsize,
     peak: AtomicUsize,
 }
 
 impl Heap {
-    /// Nothing is allocated yet.
+    /// Creates an allocator with nothing allocated yet.
     #[must_use]
     #[expect(clippy::new_without_default, reason = "it is for a static")]
     pub const fn new() -> Self {
         Self { now: AtomicUsize::new(0), peak: AtomicUsize::new(0) }
     }
 
-    /// Returns how many bytes more were allocated, at the most, while this ran.
+    /// Returns by how many bytes allocations grew, at their peak, while `work` ran.
     pub fn peak_of(&self, work: impl FnOnce()) -> usize {
         let before = self.now.load(Relaxed);
         self.peak.store(before, Relaxed);
@@ -38,7 +37,7 @@ impl Heap {
 }
 
 #[allow(unsafe_code, reason = "an allocator can be written in no other way")]
-// SAFETY: each call goes to the system's allocator as it is.
+// SAFETY: each call is passed to the system's allocator unchanged.
 unsafe impl GlobalAlloc for Heap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         self.add(layout.size());

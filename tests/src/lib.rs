@@ -1,25 +1,24 @@
-//! What the tests of the whole share.
+//! The harness that the integration tests share.
 //!
 //! | file | job |
 //! |---|---|
 //! | `server.rs` | a server in this process, on a free port |
 //! | `client.rs` | one connection to it, HTTP/1.1 or HTTP/2, or raw bytes |
-//! | `http2.rs` | frames of HTTP/2 as no library would send them |
+//! | `http2.rs` | hand-made HTTP/2 frames, which no library would send |
 //! | `cargo.rs` | builds of modules |
 //! | `command.rs` | the command, as a process |
-//! | `relayer.rs` | a scripted relayer, that answers well or goes wrong as told |
-//! | `heap.rs` | an allocator that counts |
-//! | `measure.rs` | what benchmarks measure with |
-//! | `component.rs` | components that do what no good module does |
-//! | `component/` | … and components that are hostile, or keep secrets |
-//! | `watcher.rs` | a client that is to notice nothing of what others do |
-//! | `load.rs` | as many requests as the server answers |
-//! | `fuzz.rs` | what is done with bytes of whatever kind |
-//! | `bin/soak.rs` | everything at once, for as long as one likes |
+//! | `relayer.rs` | a scripted relayer, healthy or faulty |
+//! | `heap.rs` | a counting allocator |
+//! | `measure.rs` | quantiles and memory use, for benchmarks |
+//! | `component.rs` | components with unusual behaviour |
+//! | `component/` | hostile components, and ones with secrets or many parts or entries |
+//! | `watcher.rs` | a client that fails if other clients disturb it |
+//! | `load.rs` | requests at the highest rate that the server sustains |
+//! | `fuzz.rs` | the fuzz targets |
+//! | `bin/soak.rs` | a soak test: all of this at once, for any length of time |
 //!
-//! Nothing here uses a fixed port, or waits for a time to pass but the scripted
-//! relayer, which is slow where a test wants it. What goes wrong in a test's own
-//! set-up panics where it happens.
+//! Nothing here uses a fixed port. Only the scripted relayer sleeps for a fixed time, if
+//! a test makes it slow. A failure in a test's own set-up panics at once.
 #![expect(clippy::missing_panics_doc, reason = "a harness fails by panicking")]
 
 pub mod cargo;

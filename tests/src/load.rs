@@ -1,4 +1,4 @@
-//! A load of requests: as many as the server answers.
+//! Load: requests at the highest rate that the server sustains.
 
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -10,45 +10,46 @@ use tokio::net::TcpStream;
 
 use crate::measure::quantile;
 
-/// How long it takes until connections are made, caches are warm and threads
-/// are awake: what is not measured.
+/// The time that is not measured, until connections are made, caches are warm and threads
+/// are awake.
 const WARM_UP: Duration = Duration::from_millis(150);
 
-/// What is asked, and by how many.
+/// The requests of a load.
 #[derive(Debug, Clone)]
 pub struct Load {
-    /// The paths, which each connection asks for in turn.
+    /// The paths, which each connection requests in turn.
     pub paths: Vec<String>,
-    /// Headers of each request, with their line ends.
+    /// Further header lines of each request, with their line ends.
     pub headers: &'static str,
-    /// How many connections ask, each one request after the other.
+    /// The number of connections, each with one request at a time.
     pub connections: usize,
-    /// For how long.
+    /// The measured time.
     pub time: Duration,
 }
 
-/// How a load was answered.
+/// The measurements of a load.
 #[derive(Debug, Clone, Copy)]
 pub struct Served {
-    /// Answers a second.
+    /// Responses per second.
     pub per_second: f64,
-    /// The median of the times from a request to the end of its answer.
+    /// The median time from a request to the end of its response.
     pub p50: Duration,
-    /// What 99 of 100 requests took at most.
+    /// The 99th percentile of these times.
     pub p99: Duration,
 }
 
 impl Load {
-    /// A load of one path on 32 connections.
+    /// Creates a load of one path on 32 connections.
     #[must_use]
     pub fn of(path: &str, time: Duration) -> Self {
         Self { paths: vec![path.to_owned()], headers: "", connections: 32, time }
     }
 
-    /// Asks, from a thread of its own. All answers have to be 200.
+    /// Sends the requests from a thread of its own.
     ///
     /// # Panics
-    /// Where an answer is another.
+    ///
+    /// Panics if a response has another status than 200.
     #[must_use]
     pub fn run(&self, address: SocketAddr) -> Served {
         let load = self.clone();
@@ -115,7 +116,7 @@ async fn connection(
     times
 }
 
-/// Reads one answer to its end.
+/// Reads one response to its end.
 async fn answer(stream: &mut TcpStream, buffer: &mut [u8]) {
     let mut filled = 0;
     let (head, length) = loop {
@@ -134,8 +135,7 @@ async fn answer(stream: &mut TcpStream, buffer: &mut [u8]) {
     }
 }
 
-/// The length of an answer's head and that of its body, once the head is
-/// whole.
+/// Returns the lengths of a response's head and body, once the head is complete.
 fn head(bytes: &[u8]) -> Option<(usize, usize)> {
     const LENGTH: &[u8] = b"content-length: ";
     let end = bytes.windows(4).position(|end| end == b"\r\n\r\n")? + 4;

@@ -1,9 +1,8 @@
-//! What benchmarks measure with.
+//! Measurements for benchmarks.
 
 use std::time::Duration;
 
-/// The time below which this part of the times is: 0.5 for the median. Sorts
-/// the times.
+/// Returns the quantile `part` of the times: 0.5 for the median. Sorts the times.
 #[must_use]
 pub fn quantile(times: &mut [Duration], part: f64) -> Duration {
     times.sort_unstable();
@@ -12,19 +11,19 @@ pub fn quantile(times: &mut [Duration], part: f64) -> Duration {
     times[place]
 }
 
-/// The memory of this process that is in use, in bytes.
+/// Returns the resident memory of this process, in bytes.
 #[must_use]
 pub fn resident_memory() -> u64 {
     memory("self", "VmRSS:")
 }
 
-/// The memory of a process that is in use, in bytes.
+/// Returns the resident memory of a process, in bytes.
 #[must_use]
 pub fn resident_memory_of(process: i32) -> u64 {
     memory(&process.to_string(), "VmRSS:")
 }
 
-/// The most memory that a process has had in use, in bytes.
+/// Returns the peak resident memory of a process, in bytes.
 #[must_use]
 pub fn peak_memory_of(process: i32) -> u64 {
     memory(&process.to_string(), "VmHWM:")

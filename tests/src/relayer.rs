@@ -1,4 +1,4 @@
-//! A scripted relayer: it answers like the original, or goes wrong as told.
+//! A scripted relayer: it responds like the original, or with a scripted fault.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -10,52 +10,51 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::task::JoinHandle;
 
-/// What the relayer says, and how.
+/// The responses of the relayer, and its faults.
 #[derive(Debug, Clone)]
 pub struct Script {
     /// The result of `/version`.
     pub version: Value,
-    /// Whether `/version` is in an envelope.
+    /// Whether the result of `/version` has an envelope.
     pub enveloped_version: bool,
     /// The chains' configurations, in the order of `/chains`.
     pub chains: Vec<Value>,
     /// The result of `/state`.
     pub state: Value,
-    /// How long each answer takes, one after the other.
+    /// The time that each response takes. The relayer handles one request at a time.
     pub tick: Duration,
-    /// What goes wrong.
+    /// The current fault.
     pub fault: Option<Fault>,
-    /// A chain whose answer is garbage.
+    /// A chain whose response is garbage.
     pub broken_chain: Option<String>,
-    /// A chain whose answer is an error of another kind than that there is no
-    /// such chain.
+    /// A chain whose response is an error other than that the chain is unknown.
     pub refused_chain: Option<String>,
-    /// Bodies that are sent as they are, by path: what no relayer answers.
+    /// Response bodies by path, which are sent unchanged instead of the scripted ones.
     pub bodies: HashMap<String, Arc<[u8]>>,
 }
 
-/// What a relayer can do wrong.
+/// A fault of the relayer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// What it answers is not JSON.
+    /// The body is not JSON.
     Garbage,
-    /// The answer stops in the middle, and is said to be whole.
+    /// The body is half of the JSON, with a matching length.
     HalfJson,
-    /// The connection is closed in the middle of the answer.
+    /// The connection is closed in the middle of the response.
     ClosesMidAnswer,
-    /// The answer is larger than this, in bytes.
+    /// The body is padded with this many bytes.
     Oversized(usize),
-    /// No answer comes.
+    /// No response is sent.
     Hangs,
     /// The status is 500.
     Status500,
-    /// The answer is an error of the relayer's.
+    /// The body is an error of the relayer's.
     Refuses,
 }
 
-/// A relayer, until it is dropped or gone.
+/// A relayer, which runs until it is dropped or stopped by [`go`](Self::go).
 pub struct Relayer {
-    /// Where it listens.
+    /// The address that it listens on.
     pub address: SocketAddr,
     shared: Arc<Shared>,
     listening: JoinHandle<()>,
@@ -63,23 +62,23 @@ pub struct Relayer {
 
 struct Shared {
     script: Mutex<Script>,
-    /// Held for one answer's time: the relayer does one thing at a time.
+    /// Held for the time of one response: the relayer handles one request at a time.
     tick: tokio::sync::Mutex<()>,
     seen: Mutex<Seen>,
 }
 
-/// What the relayer was asked.
+/// The requests that the relayer received.
 #[derive(Debug, Clone, Default)]
 pub struct Seen {
-    /// How often each path was asked for.
+    /// The number of requests by path.
     pub paths: HashMap<String, u32>,
-    /// How many requests there were at once, at the most.
+    /// The highest number of concurrent requests.
     pub most_at_once: u32,
     now: u32,
 }
 
 impl Script {
-    /// Two chains with four clients, as version 0.7 shows them.
+    /// Returns two chains with two clients each, in the format of version 0.7.
     #[must_use]
     pub fn of_0_7() -> Self {
         let chain = |id: &str| {
@@ -111,7 +110,8 @@ impl Script {
         }
     }
 
-    /// The same chains and clients, as version 1.13 shows them.
+    /// Returns the chains and clients of [`of_0_7`](Self::of_0_7), in the format of
+    /// version 1.13.
     #[must_use]
     pub fn of_1_13() -> Self {
         let chain = |id: &str| {
@@ -153,8 +153,8 @@ impl Script {
     }
 }
 
-/// The result of `/state` for these chains, each of which has some clients of
-/// the next one; with or without the data that workers have today.
+/// Returns the result of `/state` for these chains. Each chain has this number of clients
+/// of the next one, with or without the `data` field that workers have today.
 #[must_use]
 pub fn state(chains: &[&str], clients: usize, with_data: bool) -> Value {
     let mut workers = Vec::new();
@@ -175,7 +175,7 @@ pub fn state(chains: &[&str], clients: usize, with_data: bool) -> Value {
 }
 
 impl Relayer {
-    /// A relayer that follows this script.
+    /// Starts a relayer that follows this script.
     pub async fn start(script: Script) -> Self {
         let shared = Shared {
             script: Mutex::new(script),
@@ -191,8 +191,8 @@ impl Relayer {
         let listening = tokio::spawn({
             let shared = Arc::clone(&shared);
             async move {
-                // Connections end with the listener: nothing of a relayer
-                // that is gone answers.
+                // Connections end with the listener: a stopped relayer does not respond
+                // any more.
                 let mut connections = tokio::task::JoinSet::new();
                 while let Ok((stream, _)) = listener.accept().await {
                     let shared = Arc::clone(&shared);
@@ -208,19 +208,19 @@ impl Relayer {
         change(&mut self.shared.script.lock().unwrap());
     }
 
-    /// What it was asked so far.
+    /// Returns the requests received so far.
     #[must_use]
     pub fn seen(&self) -> Seen {
         self.shared.seen.lock().unwrap().clone()
     }
 
-    /// The address of its API.
+    /// Returns the URL of its API.
     #[must_use]
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// Goes away: connections are closed, new ones are refused.
+    /// Stops: closes all connections and refuses new ones.
     pub async fn go(self) -> GoneRelayer {
         self.listening.abort();
         self.listening.await.unwrap_err();
@@ -231,15 +231,15 @@ impl Relayer {
     }
 }
 
-/// A relayer that was there.
+/// A stopped relayer.
 pub struct GoneRelayer {
-    /// Keeps the address from everybody else, without listening.
+    /// Reserves the address without listening on it.
     place: TcpSocket,
     shared: Arc<Shared>,
 }
 
 impl GoneRelayer {
-    /// Comes back, at the same address.
+    /// Starts again, on the same address.
     #[must_use]
     pub fn come_back(self) -> Relayer {
         Relayer::listen(self.place.listen(64).unwrap(), self.shared)

@@ -18,17 +18,17 @@ use tokio::task::JoinHandle;
 
 use crate::client::{Answer, Client};
 
-/// The module that comes with the host: compiled once for all tests.
+/// The embedded module, compiled once for all tests.
 static EMBEDDED: LazyLock<Module> =
     LazyLock::new(|| Module::embedded(&engine(&Limits::default())).unwrap());
 
-/// An engine under these limits.
+/// Creates an engine with these limits.
 #[must_use]
 pub fn engine(limits: &Limits) -> Engine {
     Engine::new(limits).unwrap()
 }
 
-/// A request, as a module sees it.
+/// Creates a request as a module receives it.
 #[must_use]
 pub fn request(method: &str, target: &str, headers: &[(&str, &str)]) -> Arc<GuestRequest> {
     let headers = headers
@@ -39,35 +39,36 @@ pub fn request(method: &str, target: &str, headers: &[(&str, &str)]) -> Arc<Gues
     Arc::new(GuestRequest { method, target, headers })
 }
 
-/// A component that is to serve.
+/// Wraps a component for a swap.
 #[must_use]
 pub fn candidate(component: Vec<u8>) -> Candidate {
     Candidate::new(Source::Bytes { name: "new.wasm".to_owned(), bytes: component.into() })
 }
 
-/// A server, until it is dropped or told to stop.
+/// A server, which runs until it is dropped or told to stop.
 pub struct TestServer {
-    /// Where it listens.
+    /// The address that it listens on.
     pub address: SocketAddr,
-    /// What it serves.
+    /// The state that it serves.
     pub publisher: StatePublisher,
-    /// The modules that serve it.
+    /// Its mounts.
     pub registry: Arc<Registry>,
-    /// Its connections, counted.
+    /// The counters of its connections.
     pub connections: ConnectionTally,
     stop: oneshot::Sender<()>,
     serving: JoinHandle<()>,
 }
 
 impl TestServer {
-    /// The embedded module, on the sample.
+    /// Starts a server with the embedded module and the sample state.
     pub async fn of_sample() -> Self {
         let server = Self::of_nothing().await;
         sample(&server.publisher);
         server
     }
 
-    /// The embedded module, on the chains of a relayer's configuration.
+    /// Starts a server with the embedded module and the chains of a relayer's
+    /// configuration.
     pub async fn of_config(text: &str) -> Self {
         let server = Self::of_nothing().await;
         let config = HermesConfig::parse(text).unwrap();
@@ -75,12 +76,12 @@ impl TestServer {
         server
     }
 
-    /// The embedded module, on nothing.
+    /// Starts a server with the embedded module and no state.
     pub async fn of_nothing() -> Self {
         Self::of_module(EMBEDDED.clone()).await
     }
 
-    /// A component made from a text under these limits, on the sample.
+    /// Starts a server with a component under these limits, and the sample state.
     pub async fn of_component(component: &[u8], limits: &Limits) -> Self {
         let module = Module::from_bytes(&engine(limits), "test", component).unwrap();
         let server = Self::of_module(module).await;
@@ -88,22 +89,22 @@ impl TestServer {
         server
     }
 
-    /// A module, on nothing.
+    /// Starts a server with a module and no state.
     pub async fn of_module(module: Module) -> Self {
         Self::of_registry(Registry::new(Mount::api(module))).await
     }
 
-    /// All that is mounted, on nothing.
+    /// Starts a server with these mounts and no state.
     pub async fn of_registry(registry: Registry) -> Self {
         Self::of(registry, |server| server).await
     }
 
-    /// The same, under these limits of clients.
+    /// Starts a server with these mounts, these limits on clients, and no state.
     pub async fn with_limits(registry: Registry, limits: HttpLimits) -> Self {
         Self::of(registry, |server| server.with_limits(limits)).await
     }
 
-    /// The same, which has so long to end.
+    /// Starts a server with these mounts, this grace period for shutdown, and no state.
     pub async fn with_grace(registry: Registry, grace: Duration) -> Self {
         Self::of(registry, |server| server.with_grace(grace)).await
     }
@@ -120,35 +121,36 @@ impl TestServer {
         Self { address, publisher, registry, connections, stop, serving }
     }
 
-    /// The embedded module, on what a relayer answers.
+    /// Starts a server with the embedded module and the state of an upstream relayer.
     pub async fn of_upstream(upstream: Upstream) -> Self {
         let server = Self::of_nothing().await;
         tokio::spawn(upstream.run(server.publisher.clone()));
         server
     }
 
-    /// Swaps the API's module for one in any dialect.
+    /// Swaps the API's module for a component, in any dialect.
     pub async fn swap(&self, component: Vec<u8>) -> SwapReport {
         let dialect = Some(Dialect::Any);
         self.swap_as(Candidate { dialect, ..candidate(component) }).await
     }
 
-    /// Swaps the API's module.
+    /// Swaps the API's module for a candidate.
     pub async fn swap_as(&self, candidate: Candidate) -> SwapReport {
         self.registry.at("/").unwrap().swap(candidate, &self.publisher.reader()).await
     }
 
-    /// A new connection.
+    /// Opens a new HTTP/1.1 connection.
     pub async fn connect(&self) -> Client {
         Client::http1(self.address).await
     }
 
-    /// GET, on a connection of its own.
+    /// Sends a GET request on a new connection.
     pub async fn get(&self, path: &str) -> Answer {
         self.connect().await.get(path).await
     }
 
-    /// Tells the server to stop; what is returned completes when it has.
+    /// Tells the server to stop. The returned handle completes when the server has
+    /// stopped.
     #[must_use]
     pub fn stop(self) -> JoinHandle<()> {
         self.stop.send(()).unwrap();

@@ -1,4 +1,4 @@
-//! A client of the API that is to notice nothing of what others do.
+//! A client of the API that must not be affected by other clients.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -7,18 +7,18 @@ use std::time::{Duration, Instant};
 
 use crate::client::Client;
 
-/// Longer than this, an answer of the API would be noticed: a machine that
-/// tests run on has other things to do, too.
+/// A response that takes longer than this is late. The bound allows for other work on the
+/// machine that runs the tests.
 const TIMELY: Duration = Duration::from_secs(2);
 
-/// Clients of the API that see nothing of what others do.
+/// A client that checks the API's responses continuously.
 pub struct Watcher {
     stop: Arc<AtomicBool>,
     watching: tokio::task::JoinHandle<usize>,
 }
 
 impl Watcher {
-    /// Begins to ask.
+    /// Starts to send requests.
     pub async fn start(address: SocketAddr) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let mut kept = Client::http1(address).await;
@@ -27,7 +27,7 @@ impl Watcher {
             async move {
                 let mut count = 0;
                 while !stop.load(Relaxed) {
-                    // What is remembered, what is not, and on a new connection.
+                    // A cached response, an uncached one, and one on a new connection.
                     let unknown = format!("/nothing/{count}");
                     for (path, status) in [("/version", 200), (&*unknown, 404)] {
                         let start = Instant::now();
@@ -47,10 +47,12 @@ impl Watcher {
         Self { stop, watching }
     }
 
-    /// Ends, where all was well.
+    /// Stops, and checks that at least one round of requests was completed.
     ///
     /// # Panics
-    /// Where an answer was another than 200, or late.
+    ///
+    /// Panics if a response had an unexpected status or was late, or if no round was
+    /// completed.
     pub async fn stop(self) {
         self.stop.store(true, Relaxed);
         assert!(self.watching.await.unwrap() > 0);

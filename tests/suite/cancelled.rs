@@ -1,4 +1,4 @@
-//! Do requests that clients cancel count, so that they cannot starve the sockets?
+//! Are cancelled requests counted, so that they cannot starve the sockets?
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use relayer_rest_tests::component;
 use relayer_rest_tests::server::{TestServer, engine, request};
 use tokio::task::yield_now;
 
-/// The extension comes after the API, whose runs are not exempt.
+/// The extension is second; the API is first, and its runs are not exempt.
 fn modules(component: &[u8]) -> [Module; 2] {
     let limits = Limits { time: Duration::from_mins(10), ..Limits::default() };
     let module = || Module::from_bytes(&engine(&limits), "test", component).unwrap();
@@ -26,9 +26,9 @@ fn fast() -> Arc<GuestRequest> {
     request("GET", "/fast", &[])
 }
 
-/// The first runs of a target start on the thread that has the socket. Once enough of
-/// its time was spent on runs that were cancelled, its runs start elsewhere, whatever
-/// their queries, and those of a fast target do not.
+/// The first runs of a target start on the thread that serves the socket. Once enough of
+/// that thread's time was spent on cancelled runs of a target, its runs start elsewhere,
+/// for any query. Runs of a fast target do not.
 #[tokio::test]
 async fn runs_of_a_target_whose_runs_were_cancelled_start_elsewhere() {
     for module in modules(&component::that_takes_on_slow(400_000_000)) {
@@ -49,7 +49,7 @@ async fn runs_of_a_target_whose_runs_were_cancelled_start_elsewhere() {
         }
         assert!(cancelled > 1, "the first one cannot be known to be slow");
 
-        // Targets that are not known may start elsewhere until they are.
+        // Runs of unknown targets may start elsewhere until the targets are known.
         loop {
             let before = elsewhere();
             let place = module.acquire().await.unwrap();
@@ -76,7 +76,7 @@ async fn a_connection_that_cancels_all_the_time_gets_no_more_runs() {
                 sender.send_request(Request::get(uri).body(Empty::<Bytes>::new()).unwrap())
             })
             .collect();
-        // Once this is answered, those before it have come.
+        // Once this response arrives, the server has received the requests before it.
         assert_eq!(client.get("/cached").await.status, 204);
         drop(spinning);
         let answer = client.get(&format!("/{round}")).await;

@@ -1,5 +1,5 @@
-//! Is compiled code used only if it is what the compiler made; and is compiling
-//! bounded, whatever becomes of the code?
+//! Is compiled code used only if it is the compiler's unchanged output, and is
+//! compilation bounded in any case?
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -19,13 +19,13 @@ use tempfile::TempDir;
 const PROGRAM: &str = env!("CARGO_BIN_EXE_relayer-rest-under-test");
 const LISTEN: [&str; 2] = ["--listen", "127.0.0.1:0"];
 
-/// The settings of a server with a module that it does not come with.
+/// The settings of a server with a module that is not bundled.
 const SETTINGS: &str = "[swap]\nmemory = '64MiB'\n[[extension]]\nname = 'a'\nmodule = 'a.wasm'\n";
 
 /// The message about an entry that is not used.
 const NOT_USED: &str = " is not used: ";
 
-/// Starts the command from a shell that does this first.
+/// Starts the command from a shell that runs this script first.
 async fn serve_after(script: &str, args: &[&str]) -> Serving {
     let script = format!("{script}\nexec \"$0\" \"$@\"");
     let args = [&["-ec", &script, PROGRAM], &LISTEN[..], args].concat();
@@ -48,7 +48,7 @@ async fn get(serving: &Serving, path: &str) -> (u16, String) {
     (response.status.as_u16(), String::from_utf8_lossy(&response.body).into_owned())
 }
 
-/// A folder with the settings and the module.
+/// Creates a folder with the settings and the module.
 fn folder() -> (TempDir, String) {
     let folder = tempfile::tempdir().unwrap();
     let config = folder.path().join("c.toml");
@@ -77,8 +77,7 @@ async fn a_second_start_uses_the_code_of_the_first_one() {
     end(command::serve(Path::new(PROGRAM), &args).await).await;
     let stored = entries(&cache);
     assert_eq!(stored.len(), 2, "the API and the extension");
-    // Code of another component would be noticed: the entry is the same file,
-    // which nothing has replaced.
+    // The entries must still be the same files, since recompiled code would replace them.
     let inodes = || {
         let inode = |(path, _): &(PathBuf, _)| {
             std::os::unix::fs::MetadataExt::ino(&fs::metadata(path).unwrap())
@@ -136,7 +135,7 @@ async fn damaged_entries_are_compiled_again() {
         assert_eq!(ended.stderr.matches(NOT_USED).count(), 2, "{}", ended.stderr);
         assert_eq!(entries(&cache), stored);
     }
-    // Entries that have changed places are those of no component.
+    // An entry of another component is not used.
     fs::write(&stored[0].0, &stored[1].1).unwrap();
     fs::write(&stored[1].0, &stored[0].1).unwrap();
     let serving = command::serve(Path::new(PROGRAM), &args).await;
@@ -146,7 +145,7 @@ async fn damaged_entries_are_compiled_again() {
     assert_eq!(entries(&cache), stored);
 }
 
-/// Asserts that a server compiles what it is given, but not in its own process.
+/// Asserts that a server compiles modules, but not in its own process.
 async fn assert_compiles_apart(what: &str, mut serving: Serving, message: Option<&str>) {
     if let Some(message) = message {
         serving.logged(message).await;
@@ -187,7 +186,7 @@ async fn compiling_is_bounded_where_code_cannot_be_stored() {
     let cache = folder.path().join("cache");
     let args = ["--config", &config, "--code-cache", cache.to_str().unwrap()];
     let not_stored = Some("compiled code is not stored");
-    // There is room for the extension's code, and for images of memories.
+    // The limit has room for the extension's code, and for memory images.
     let serving = serve_after("prlimit --pid $$ --fsize=100000:100000", &args).await;
     assert_compiles_apart("small files only", serving, not_stored).await;
     assert!(entries(&cache).iter().all(|(_, code)| code.len() <= 100_000));
@@ -207,7 +206,7 @@ async fn compiling_is_bounded_where_code_cannot_be_stored() {
     }
 }
 
-/// Whether this user can have mounts of its own.
+/// Returns whether this user can create mount namespaces.
 async fn has_own_mounts() -> bool {
     let ended = tokio::process::Command::new("unshare").args(["--mount", "true"]).output().await;
     let is_allowed = ended.is_ok_and(|ended| ended.status.success());
@@ -226,7 +225,7 @@ async fn serve_in_own_mounts(script: &str, args: &[&str]) -> Option<Serving> {
     Some(command::serve(Path::new("unshare"), &args).await)
 }
 
-/// What cannot be compiled apart is not compiled at all.
+/// A module that cannot be compiled in a separate process is not compiled at all.
 #[tokio::test]
 async fn without_a_compiler_no_module_is_compiled() {
     if !has_own_mounts().await {
@@ -264,7 +263,7 @@ async fn folders_that_others_can_change_are_rejected() {
                 assert!(ended.stderr.contains(part), "{part} is not in: {}", ended.stderr);
             }
         }
-        // The default one was not asked for: it is done without.
+        // The default folder was not requested, so the server runs without it.
         let caches = caches.display();
         let default = format!("unset RELAYER_REST_CODE_CACHE; export XDG_CACHE_HOME='{caches}'");
         let mut serving = serve_after(&default, &[]).await;

@@ -1,4 +1,4 @@
-//! Does the command do what its users are told?
+//! Does the command behave as documented?
 
 use std::fs;
 use std::net::TcpListener;
@@ -30,7 +30,7 @@ async fn run(args: &[&str]) -> Ended {
     command::run(program(), args).await
 }
 
-/// A file that lives as long as the folder.
+/// Writes a file, which exists as long as the folder.
 fn file(folder: &TempDir, name: &str, text: impl AsRef<[u8]>) -> String {
     let path = folder.path().join(name);
     fs::write(&path, text).unwrap();
@@ -45,7 +45,7 @@ fn signal(process: &Serving, signal: Signal) {
     kill_process(Pid::from_raw(process.id()).unwrap(), signal).unwrap();
 }
 
-/// The last line on stderr, which is the message.
+/// Checks the status, and the message, which is the last line on stderr.
 #[track_caller]
 fn check_failure(ended: &Ended, status: i32, message: &str) {
     assert_eq!(ended.status, Some(status), "{ended:?}");
@@ -93,7 +93,7 @@ async fn listen_overrides_the_relayers_host_and_port() {
         "config.toml",
         CONFIG.replace("'127.0.0.1'\nport = 3000", "'192.0.2.1'\nport = 1"),
     );
-    // Where the machine has IPv6 at all.
+    // The test uses IPv6 if the machine has it.
     let host = TcpListener::bind("[::1]:0").map_or("127.0.0.1", |_| "[::1]");
     let process = serve(&["--relayer-config", &config, "--listen", &format!("{host}:0")]).await;
     assert!(process.line.starts_with(&format!("http://{host}:")), "{}", process.line);
@@ -263,10 +263,10 @@ async fn settings_that_cannot_be_used_end_with_2() {
     );
 }
 
-/// Whatever the request's path, and what the module says, are like.
+/// The bound holds for any path of the request and any log lines of the module.
 #[tokio::test]
 async fn what_a_request_writes_to_the_log_is_bounded_as_it_is_written() {
-    // Escaped, each of these bytes is six.
+    // Escaped, each of these bytes takes six.
     let odd = "(memory.fill (i32.const 1024) (i32.const 27) (i32.const 60000))";
     let short_lines = "(local $left i32) (local.set $left (i32.const 64))
         (loop $on (call $log (i32.const 2) (i32.const 64) (i32.const 1))
@@ -296,12 +296,12 @@ async fn what_a_request_writes_to_the_log_is_bounded_as_it_is_written() {
         process.logged(part).await;
         let of_it = process.log().lines().filter(|line| line.contains("request{id="));
         let written: usize = of_it.map(str::len).sum();
-        // With the line that says that it was too much.
+        // The sum includes the line about the excess.
         assert!((1..most + 600).contains(&written), "{written} bytes: {}", process.log());
     }
 }
 
-/// Nor can a module fill the log, or make it say what it likes.
+/// A module can neither fill the log nor forge lines in it.
 #[tokio::test]
 async fn a_module_that_floods_the_log_writes_so_much_and_no_lines_of_others() {
     let folder = folder();
@@ -320,7 +320,7 @@ async fn a_module_that_floods_the_log_writes_so_much_and_no_lines_of_others() {
         let answer = client.ask_with("GET", &format!("/{number}"), &[("x-request-id", &id)]).await;
         assert_eq!(answer.status, 504);
     }
-    // In a new second it is said what there was no room for.
+    // The number of omitted lines is logged in the next second.
     tokio::time::sleep(Duration::from_millis(1100)).await;
     client.get("/later").await;
     process.logged("lines of the module were left out").await;
@@ -339,7 +339,7 @@ async fn a_module_that_floods_the_log_writes_so_much_and_no_lines_of_others() {
     assert!(!log.contains(['\u{1b}', '\u{202e}']), "{log}");
 }
 
-/// Nor with lines that have nothing in them.
+/// A module cannot fill the log with empty lines either.
 #[tokio::test]
 async fn lines_without_a_message_count_too() {
     let folder = folder();
@@ -359,7 +359,7 @@ async fn lines_without_a_message_count_too() {
     }
 }
 
-/// Nor those that have no end, or are no text.
+/// Endless files are rejected, too.
 #[tokio::test]
 async fn settings_that_are_no_text_end_with_2() {
     let folder = folder();
@@ -382,7 +382,8 @@ async fn options_that_say_two_things_are_refused() {
     }
 }
 
-/// A component that logs `begun`, runs for as many rounds, and answers 204.
+/// Returns a component that logs `begun`, runs for this number of rounds, and responds
+/// with 204.
 fn busy(rounds: u64) -> Vec<u8> {
     component::of_handler_that_logs(
         "begun",
@@ -404,7 +405,7 @@ async fn the_process_ends_with_0_after_requests_in_flight() {
     let module = file(&folder, "slow.wasm", busy(200_000_000));
     let settings = file(&folder, "relayer-rest.toml", "[module.limits]\ntime = '60s'");
     for number in [Signal::TERM, Signal::INT] {
-        // A machine that others are busy on may need more than the 10 s.
+        // A busy machine may need more than the default of 10 s.
         let args = ["--listen", "127.0.0.1:0", "--module", &module, "--config", &settings];
         let mut process = serve(&[&args[..], &["--grace", "1min"]].concat()).await;
         let idle = Client::http1(process.address()).await;
@@ -420,7 +421,7 @@ async fn the_process_ends_with_0_after_requests_in_flight() {
     }
 }
 
-/// A server of a module that does not come to an end, which has been asked.
+/// Starts a server of a module that never ends, and sends it a request.
 async fn asked_for_ever(folder: &TempDir, args: &[&str]) -> (Serving, JoinHandle<Answer>) {
     let module = file(folder, "busy.wasm", busy(u64::MAX));
     let settings = file(folder, "relayer-rest.toml", "[module.limits]\ntime = '1h'");
@@ -441,18 +442,18 @@ async fn what_does_not_end_is_dropped_when_the_time_for_that_is_over() {
     assert_eq!(ended.status, Some(0), "{}", ended.stderr);
     let message = "1 connections are not done after 200ms and are dropped";
     assert!(ended.stderr.contains(message), "{}", ended.stderr);
-    // Its connection is closed.
+    // The connection of the dropped request is closed.
     assert!(asking.await.unwrap_err().is_panic());
 }
 
-/// Nobody has done anything wrong.
+/// A disconnect is not a fault of the server.
 #[tokio::test]
 async fn a_client_that_goes_away_is_no_error_in_the_log() {
     let folder = folder();
     let (process, asking) = asked_for_ever(&folder, &[]).await;
     asking.abort();
     drop(asking.await);
-    // The server is idle before the time is over that it has at the end.
+    // The server is idle before its grace period ends.
     signal(&process, Signal::TERM);
     let log = process.ended().await.stderr;
     assert!(!log.contains("ERROR") && !log.contains("WARN"), "{log}");
@@ -467,7 +468,7 @@ async fn a_signal_while_it_starts_ends_it_with_0() {
         .stderr(std::process::Stdio::piped())
         .spawn()
         .unwrap();
-    // The first line of the log comes before the module is compiled.
+    // The first line of the log is written before the module is compiled.
     let mut line = String::new();
     let mut log = std::io::BufReader::new(child.stderr.take().unwrap());
     std::io::BufRead::read_line(&mut log, &mut line).unwrap();
@@ -489,7 +490,7 @@ async fn a_signal_while_a_pipe_is_read_ends_it_with_0() {
             .arg(&pipe)
             .spawn()
             .unwrap();
-        // The pipe opens when both ends are.
+        // A pipe opens when both ends are opened.
         let _writer = fs::OpenOptions::new().write(true).open(&pipe).unwrap();
         kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
         assert_eq!(child.wait().unwrap().code(), Some(0));
@@ -498,7 +499,7 @@ async fn a_signal_while_a_pipe_is_read_ends_it_with_0() {
 
 #[tokio::test]
 async fn the_log_has_under_the_requests_id_what_clients_are_not_told() {
-    // Logs a text with a line break and an escape in it, then traps.
+    // Logs a text with a line break and an escape, then traps.
     let component = component::of_handler_that_logs(
         r"one\0a\1b[31mtwo",
         "(call $log (i32.const 3) (i32.const 64) (i32.const 12)) unreachable",
@@ -556,10 +557,10 @@ async fn help_and_version_are_shown() {
     assert_eq!(version.stdout, format!("relayer-rest {}\n", env!("CARGO_PKG_VERSION")));
 }
 
-/// Sends frames of HTTP/2 of which the library logs each as a warning, and returns
-/// when the server has taken all.
+/// Sends HTTP/2 frames that the library logs as a warning each, and returns when the
+/// server has processed all.
 async fn provoke_warnings(address: std::net::SocketAddr, count: u64) {
-    // Their payload, with which the server acknowledges the last one.
+    // The payload identifies the last one in the server's acknowledgement.
     let ping = |flags: u8, number: u64| {
         let mut frame = vec![0, 0, 8, 6, flags, 0, 0, 0, 0];
         frame.extend(number.to_be_bytes());
@@ -590,7 +591,8 @@ async fn clients_cannot_fill_the_log_with_warnings_of_the_http_library() {
     signal(&process, Signal::TERM);
     let ended = process.ended().await;
     let of_h2: Vec<_> = ended.stderr.lines().filter(|line| line.contains("h2")).collect();
-    // In each second 20, a note that there are more, and one of how many there were.
+    // Each second has 20 lines, a note that there are more, and one with the number of
+    // omitted lines.
     let most = (start.elapsed().as_secs() + 2) * 22;
     assert!((2..=most).contains(&(of_h2.len() as u64)), "{} lines: {of_h2:#?}", of_h2.len());
     assert!(of_h2.iter().any(|line| line.contains("recv PING ack")), "{of_h2:#?}");

@@ -1,4 +1,4 @@
-//! Can a module that is hard to compile harm the server that is given it?
+//! Can a module that is hard to compile harm the server?
 
 use std::fs;
 use std::path::Path;
@@ -20,10 +20,10 @@ use tokio::time::sleep;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_relayer-rest-under-test");
 
-/// So many seconds on any machine.
+/// A number of blocks that takes many seconds to compile on any machine.
 const MANY: usize = 16_000;
 
-/// A server with these settings, and with a code cache of its own.
+/// Starts a server with these settings, and with a code cache of its own.
 async fn serve(folder: &TempDir, settings: &str) -> Serving {
     let (config, cache) = (folder.path().join("c.toml"), folder.path().join("cache"));
     fs::write(&config, settings).unwrap();
@@ -37,8 +37,7 @@ async fn swap(serving: &Serving, component: Vec<u8>) -> SwapReport {
     ControlClient::new(&serving.control).swap("/", candidate).await.unwrap()
 }
 
-/// The processes that a process has started and that are not gone, dead ones
-/// among them.
+/// Returns the child processes of a process, including dead ones that are not reaped.
 fn children(process: i32) -> Vec<i32> {
     let processes = fs::read_dir("/proc").unwrap();
     let numbers = processes.filter_map(|entry| entry.unwrap().file_name().to_str()?.parse().ok());
@@ -49,14 +48,14 @@ fn children(process: i32) -> Vec<i32> {
     numbers.filter(is_child).collect()
 }
 
-/// The priority of a process or thread, by its `stat` file.
+/// Returns the nice value of a process or thread, from its `stat` file.
 fn nice(file: &str) -> String {
     let stat = fs::read_to_string(file).unwrap();
-    // Behind the name, which is in brackets.
+    // After the name, which is in parentheses.
     stat.rsplit(')').next().unwrap().split_whitespace().nth(16).unwrap().to_owned()
 }
 
-/// Waits until a compiler has done all that it does with itself.
+/// Waits until a compiler has set its parent death signal and its OOM score.
 async fn confined(compiler: i32) {
     let oom = format!("/proc/{compiler}/oom_score_adj");
     while fs::read_to_string(&oom).unwrap() != "1000\n" {
@@ -79,7 +78,8 @@ async fn what_takes_too_long_to_compile_is_stopped() {
     assert_eq!(children(serving.id()), [0; 0]);
 }
 
-/// As in a swap: whoever restarts a server is not to lose it to a module.
+/// The bounds of a swap apply at the start, too: a restart must fail with a message
+/// instead of hanging or dying because of a module.
 #[tokio::test]
 async fn what_is_hard_to_compile_keeps_no_server_from_saying_so() {
     let folder = tempfile::tempdir().unwrap();
@@ -120,14 +120,14 @@ async fn what_takes_too_much_memory_to_compile_is_stopped() {
     {
         assert!(message.contains(part), "{part} is not in {message}");
     }
-    // What it says of a component that is none is what is said.
+    // The message about an invalid component is the compiler's own.
     let truncated = swap(&serving, DEFAULT_MODULE[..DEFAULT_MODULE.len() / 2].to_vec()).await;
     let Outcome::Refused { reason: Refusal::Invalid, message } = truncated.outcome else {
         panic!("{truncated:?}")
     };
     assert!(message.contains("is not a valid component: "), "{message}");
     assert!(message.contains("is out of bounds"), "{message}");
-    // There is enough for one that is not so hard.
+    // The memory suffices for a simpler component.
     let good = component::of_answer(201, "a", b"b");
     assert_eq!(swap(&serving, good).await.outcome, Outcome::Exchanged);
 }
@@ -136,10 +136,10 @@ async fn what_takes_too_much_memory_to_compile_is_stopped() {
 async fn the_memory_that_compiling_takes_is_not_the_servers() {
     let folder = tempfile::tempdir().unwrap();
     let serving = serve(&folder, "").await;
-    // From here on counts what is the most.
+    // Resets the peak.
     fs::write(format!("/proc/{}/clear_refs", serving.id()), "5").unwrap();
     let before = measure::peak_memory_of(serving.id());
-    // Some 100 MiB.
+    // It takes some 100 MiB.
     let report = swap(&serving, component::hard_to_compile(MANY / 4)).await;
     let steps: Vec<_> = report.steps.iter().map(|step| step.step).collect();
     assert_eq!(steps, [SwapStep::Read, SwapStep::Compile, SwapStep::Probe], "{report:?}");
@@ -163,14 +163,14 @@ async fn what_compiles_is_gone_with_the_server() {
             _ => panic!("more than one"),
         }
     };
-    // It is as good as gone by now, whatever else there is to say of it.
+    // From now on it is killed when the server ends.
     confined(compiler).await;
-    // It leaves the processors to the requests.
+    // The compiler yields the processors to requests.
     assert_eq!(nice(&format!("/proc/{compiler}/stat")), "10");
     kill_process(Pid::from_raw(serving.id()).unwrap(), Signal::KILL).unwrap();
     serving.ended().await;
     swapping.await.unwrap().unwrap_err();
-    // Whoever reaps it.
+    // A zombie counts as gone, since another process may have to reap it.
     let is_there = || {
         let status = fs::read_to_string(format!("/proc/{compiler}/status")).unwrap_or_default();
         !status.is_empty() && !status.contains("State:\tZ")
@@ -184,7 +184,7 @@ async fn what_compiles_is_gone_with_the_server() {
     panic!("it compiles for nobody");
 }
 
-/// Who leaves in the middle of a swap gives it up.
+/// A swap is cancelled when its client disconnects.
 #[tokio::test]
 async fn a_client_that_leaves_stops_what_it_asked_for() {
     let folder = tempfile::tempdir().unwrap();
@@ -198,7 +198,7 @@ async fn a_client_that_leaves_stops_what_it_asked_for() {
         sleep(Duration::from_millis(1)).await;
     }
     swapping.abort();
-    // Much less than it takes, and than it may take.
+    // Much less than the compilation takes, and than its limit.
     for _ in 0..500 {
         if client.status().await.unwrap().mounts[0].candidate.is_none() {
             return assert_eq!(children(serving.id()), [0; 0]);
@@ -221,7 +221,7 @@ async fn candidates_are_looked_at_with_less_priority() {
     assert_eq!(nice, ["10"]);
 }
 
-/// Before it has come so far as to listen.
+/// The signal arrives before the server listens.
 #[tokio::test]
 async fn a_server_that_is_told_to_end_while_it_starts_does_so() {
     let folder = tempfile::tempdir().unwrap();
@@ -242,7 +242,7 @@ async fn a_server_that_is_told_to_end_while_it_starts_does_so() {
     assert_eq!(ended.stdout, b"", "it does not listen first");
 }
 
-/// Somebody waits for it, on a machine that may be busy.
+/// A user waits for `check`, possibly on a busy machine.
 #[tokio::test]
 async fn check_compiles_with_the_priority_it_has() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,12 +1,12 @@
-//! Is the contract what it was, and is all of it there?
+//! Is the contract unchanged and complete?
 
 use relayer_rest_host::module::{CONTRACT_PACKAGE, CONTRACT_VERSION, Limits, Module};
 use relayer_rest_tests::component;
 use relayer_rest_tests::server::engine;
 use wit_component::WitPrinter;
 
-/// A change here is a change for every module out there: a released version
-/// only grows, by new functions and interfaces.
+/// A change here affects all existing modules: a released version only grows, by new
+/// functions and interfaces.
 #[test]
 fn the_contract_is_as_it_was() {
     let (resolve, package) = component::contract();
@@ -62,7 +62,7 @@ fn everything_in_the_contract_is_documented_and_dated() {
     assert!(items > 40, "{items}");
 }
 
-/// A module that imports every function of the contract, as it is in `wit/`.
+/// A module imports every function of the contract in `wit/`.
 #[test]
 fn every_function_of_the_contract_can_be_imported() {
     let component = component::of_core(&component::imports());

@@ -1,4 +1,4 @@
-//! Does each endpoint, and each error, answer to the letter?
+//! Does each endpoint, and each error, have the exact response?
 
 use relayer_rest_tests::server::TestServer;
 

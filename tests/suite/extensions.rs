@@ -1,4 +1,4 @@
-//! What may an extension import, and what becomes of one that fails?
+//! Which imports may an extension have, and how is a failing one handled?
 
 use std::fs;
 use std::path::Path;
@@ -13,8 +13,8 @@ use relayer_rest_tests::command;
 use relayer_rest_tests::component::{self, TRAP};
 use relayer_rest_tests::server::{TestServer, candidate, engine};
 
-/// Each interface that can be granted: a function in it, and how many numbers
-/// that takes.
+/// Each interface that can be granted, with a function in it and the function's number of
+/// `i32` parameters.
 const INTERFACES: [(&str, &str, usize); 7] = [
     ("version", "components", 1),
     ("chains", "ids", 1),
@@ -57,7 +57,7 @@ async fn server(extension: Mount) -> TestServer {
     TestServer::of_registry(Registry::new(api).with(extension).unwrap()).await
 }
 
-/// What is swapped in is held to the same.
+/// The grants apply to candidates, too.
 #[tokio::test]
 async fn a_candidate_imports_what_its_mount_is_granted() {
     let plain = component::of_answer(204, "a", b"b");
@@ -75,7 +75,7 @@ async fn a_candidate_imports_what_its_mount_is_granted() {
     assert_eq!(mount.swap(candidate(honest), &state).await.outcome, Outcome::Exchanged);
 }
 
-/// In service from the start, and when it is swapped in.
+/// The mount path is known initially, and after a swap.
 #[tokio::test]
 async fn an_extension_is_told_where_it_is() {
     let telling = component::that_tells_its_mount();
@@ -95,12 +95,12 @@ fn chain() -> ChainConfig {
     ChainConfig::new("a", ChainKind::CosmosSdk)
 }
 
-/// Short, for a test.
+/// Returns a policy with a short window, for tests.
 fn budget() -> FailurePolicy {
     FailurePolicy { faults: 3, within: Duration::from_millis(500), ..FailurePolicy::default() }
 }
 
-/// Three failures are too many.
+/// Causes three failures, which trip the circuit breaker.
 async fn take_out(http: &mut Client) {
     for number in 0..3 {
         let answer = http.get(&format!("/ext/tool/{number}")).await;
@@ -135,19 +135,19 @@ async fn an_extension_that_fails_too_often_is_out_of_service_until_it_answers() 
     let start = "it failed 3 times in 4 runs, at last because the module trapped: ";
     assert!(reason.starts_with(start), "{reason}");
     assert_eq!(http.get("/chains").await.status, 200, "the API does not notice");
-    // Looked at, it still fails; then it does not.
+    // Health checks fail until there is a chain.
     server.publisher.set_chains(vec![chain()]).unwrap();
     http.get_until("/ext/tool", |answer| answer.status == 204).await;
     while mount.status().outage.is_some() {
         http.get("/ext/tool").await;
     }
-    // It may be taken out again, no sooner than at first.
+    // The circuit breaker trips again, after as many failures as the first time.
     server.publisher.set_chains(Vec::new()).unwrap();
     take_out(&mut http).await;
     assert_eq!(http.get("/ext/tool/0").await.error_name(), "ExtensionUnavailable");
 }
 
-/// What one client does fails its own requests only.
+/// A client that repeats one request fails only its own requests.
 #[tokio::test]
 async fn one_request_that_fails_does_not_take_an_extension_out_however_often_it_comes() {
     let component = component::that_traps_later("1");
@@ -163,8 +163,8 @@ async fn one_request_that_fails_does_not_take_an_extension_out_however_often_it_
     assert_eq!(server.registry.at("/ext/tool").unwrap().status().outage, None);
 }
 
-/// As many requests that fail as a client can make up are rated against those that
-/// are answered.
+/// Failures are rated relative to successes, however many distinct failing requests a
+/// client makes up.
 #[tokio::test]
 async fn an_extension_that_fails_at_less_than_its_share_stays_in_service() {
     let component = component::that_traps_later("1");
@@ -184,8 +184,9 @@ async fn an_extension_that_fails_at_less_than_its_share_stays_in_service() {
     assert!(mount.status().outage.is_some());
 }
 
-/// Requests that it answers are run while it is out of service; one of another kind
-/// is, now and then, and brings it back.
+/// While the circuit is open, requests of kinds that the extension is known to respond to
+/// are run. Now and then another one is run as well (half-open), and closes the circuit
+/// if it succeeds.
 #[tokio::test]
 async fn requests_of_clients_bring_an_extension_back() {
     let limits = Limits { response_cache: ByteSize::b(0), ..Limits::default() };
@@ -193,7 +194,7 @@ async fn requests_of_clients_bring_an_extension_back() {
     let needy = component::that_needs_a_chain();
     let tool = Module::from_bytes(&engine, "tool", &needy).unwrap().named("tool");
     let tool = Mount::extension("/ext/tool".parse().unwrap(), tool);
-    // It is not looked at while the test runs.
+    // No health check runs during the test.
     let budget = FailurePolicy { within: Duration::from_hours(1), ..budget() };
     let server = server(tool.with_failure_policy(budget)).await;
     server.publisher.set_chains(Vec::new()).unwrap();
@@ -203,7 +204,7 @@ async fn requests_of_clients_bring_an_extension_back() {
     let mount = server.registry.at("/ext/tool").unwrap();
     assert_eq!(http.get("/ext/tool/spare").await.status, 204);
     assert!(mount.status().outage.is_some());
-    // One of those is run, and fails.
+    // One of these requests is run, and fails.
     http.get_until("/ext/tool/7", |answer| answer.status == 500).await;
     assert_eq!(http.get("/ext/tool/7").await.error_name(), "ExtensionUnavailable");
     server.publisher.set_chains(vec![chain()]).unwrap();
@@ -212,7 +213,7 @@ async fn requests_of_clients_bring_an_extension_back() {
     assert_eq!(http.get("/ext/tool/0").await.status, 204);
 }
 
-/// Whoever puts another module there ends it.
+/// A swap closes the circuit breaker.
 #[tokio::test]
 async fn a_swap_ends_an_outage() {
     let tool = extension("/ext/tool", &["chains"], &component::that_needs_a_chain());
@@ -229,12 +230,13 @@ async fn a_swap_ends_an_outage() {
     let report = mount.swap(mended, &server.publisher.reader()).await;
     assert_eq!(report.outcome, Outcome::Exchanged);
     assert_eq!(http.get("/ext/tool/0").await.status, 204);
-    // And back again, to that which was out of service.
+    // After a rollback to the failed module, the circuit is closed, too.
     mount.rollback().unwrap();
     assert_eq!(http.get("/ext/tool/0").await.error_name(), "Internal");
 }
 
-/// Whoever has mended what it needs need not wait.
+/// A swap to the same module closes the circuit without a wait, once the module's
+/// dependencies are repaired.
 #[tokio::test]
 async fn the_same_module_again_ends_an_outage_where_it_answers() {
     let needy = component::that_needs_a_chain();
@@ -262,7 +264,7 @@ async fn the_same_module_again_ends_an_outage_where_it_answers() {
     assert_eq!(http.get("/ext/tool/0").await.status, 204);
 }
 
-/// Failures that are far enough apart are none of that.
+/// Failures that are far enough apart do not trip the circuit breaker.
 #[tokio::test]
 async fn an_extension_may_fail_now_and_then() {
     let tool = extension("/ext/tool", &["chains"], &component::that_needs_a_chain());
@@ -277,7 +279,7 @@ async fn an_extension_may_fail_now_and_then() {
     }
 }
 
-/// A line each, at the beginning of the settings.
+/// Each bundled extension takes a line at the beginning of the settings.
 #[tokio::test]
 async fn extensions_that_come_along_are_mounted_by_their_names() {
     let folder = tempfile::tempdir().unwrap();
@@ -322,8 +324,8 @@ fn program() -> &'static Path {
     Path::new(env!("CARGO_BIN_EXE_relayer-rest-under-test"))
 }
 
-/// An extension at /ext/tool that always answers with this header, and what it is
-/// granted.
+/// Returns an extension at /ext/tool that always responds with this header, and has these
+/// header grants.
 fn with_header(name: &str, value: &str, granted: &[&str]) -> Mount {
     let headers = HeaderGrants::new(granted).unwrap();
     let options = EngineOptions { headers, ..EngineOptions::from(&Limits::default()) };
@@ -377,7 +379,7 @@ async fn cookies_are_confined_to_the_mount() {
     ] {
         let server = server(with_header("set-cookie", cookie, granted)).await;
         let mut client = server.connect().await;
-        // The second one is remembered.
+        // The second response is a cached one.
         for _ in 0..2 {
             let answer = client.get("/ext/tool").await;
             assert_eq!((answer.status.as_u16(), answer.header("set-cookie")), expected, "{cookie}");

@@ -1,4 +1,4 @@
-//! Does docs/first-extension.md lead to where it says, line by line?
+//! Does docs/first-extension.md work, line by line?
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -11,14 +11,14 @@ use tempfile::TempDir;
 
 const DOC: &str = include_str!("../../docs/first-extension.md");
 
-/// The address in the text.
+/// The address in the document.
 const ADDRESS: &str = "127.0.0.1:8000";
 
-/// A reader, with a terminal.
+/// A reader of the document, with a terminal.
 struct Reader {
     home: TempDir,
     folder: PathBuf,
-    /// In place of the address in the text.
+    /// The replacement for the address in the document.
     address: String,
     server: Option<std::process::Child>,
 }
@@ -34,17 +34,18 @@ impl Reader {
         Self { folder: home.path().to_owned(), home, address, server: None }
     }
 
-    /// Runs a line in a shell: what it prints, its log left out.
+    /// Runs a line in a shell, and returns its output without the log.
     fn run(&mut self, line: &str) -> String {
         if let Some(folder) = line.strip_prefix("cd ") {
             self.folder = self.folder.join(folder);
-            // What it needs was fetched for the workspace, whose versions it gets.
+            // Dependencies were fetched for the workspace, so the versions must be the
+            // same.
             fs::copy(root().join("Cargo.lock"), self.folder.join("Cargo.lock")).unwrap();
             return String::new();
         }
         let path = std::env::var("PATH").unwrap();
         let is_server = line.ends_with(" &");
-        // In a terminal, curl says nothing of how far it is.
+        // In a terminal, curl shows no progress.
         let script = match line.strip_suffix(" &") {
             Some(server) => format!("exec {server} 2>&1"),
             None => format!("exec 2>&1; {}", line.replace("curl ", "curl --silent ")),
@@ -72,7 +73,7 @@ impl Reader {
         }
         let output = shell.output().unwrap();
         let printed = String::from_utf8(output.stdout).unwrap();
-        // What is refused is shown to be.
+        // A rejection is shown in the document.
         assert_eq!(
             output.status.success(),
             !printed.contains("\nrefused: "),
@@ -91,14 +92,14 @@ impl Drop for Reader {
     }
 }
 
-/// Whether a text is as it is shown, where `…` stands for anything.
+/// Returns whether a text matches the document, in which `…` stands for any text.
 fn is_as_shown(text: &str, shown: &str) -> bool {
     let mut parts = shown.split('…');
     let Some(mut rest) = text.strip_prefix(parts.next().unwrap_or_default()) else { return false };
     let parts: Vec<_> = parts.collect();
     let Some((last, between)) = parts.split_last() else { return rest.is_empty() };
     for part in between {
-        // The end of a line after it is of what is left out.
+        // The line end after `…` belongs to the omitted text.
         let part = part.trim_start_matches('\n');
         let Some(at) = rest.find(part) else { return false };
         rest = &rest[at + part.len()..];
@@ -123,8 +124,8 @@ fn what_is_shown_is_compared() {
     }
 }
 
-/// Files are those whose name is alone on the line before; commands begin with `$`, and
-/// what they print follows.
+/// A file has its name alone on the line before it. Commands begin with `$`, and their
+/// output follows.
 #[test]
 fn the_first_extension_is_as_it_is_written() {
     let mut reader = Reader::new();
@@ -147,7 +148,7 @@ fn the_first_extension_is_as_it_is_written() {
             } else {
                 format!("{shown}\n")
             };
-            // Some things are said without a line's end.
+            // Some output has no line end.
             let printed = if printed.is_empty() || printed.ends_with('\n') {
                 printed
             } else {

@@ -1,4 +1,4 @@
-//! Is what fuzzing found once still mended, and is what it began with right?
+//! Do the inputs of the fuzzing corpus, with those of earlier findings, pass?
 
 use std::fs;
 use std::path::Path;
@@ -16,6 +16,6 @@ fn the_inputs_that_are_kept_do_no_harm() {
         }
         assert!(count > 0, "{name} has no inputs");
     }
-    // And none is for nobody.
+    // Each folder of the corpus belongs to a target.
     assert_eq!(fs::read_dir(corpus).unwrap().count(), TARGETS.len());
 }

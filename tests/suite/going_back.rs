@@ -1,4 +1,4 @@
-//! Is the module before put back where that helps, and only there?
+//! Is a module rolled back only if that helps?
 
 use bytesize::ByteSize;
 use relayer_rest_host::conformance::Dialect;
@@ -11,7 +11,7 @@ async fn server(component: &[u8]) -> TestServer {
     TestServer::of_component(component, &Limits::default()).await
 }
 
-/// Where the one before fails at the same, the new one is not to blame.
+/// If the previous module fails at the same requests, the new one is not to blame.
 #[tokio::test]
 async fn a_module_that_fails_like_the_one_before_stays() {
     let old = component::that_traps_later("\"old\"");
@@ -29,7 +29,7 @@ async fn a_module_that_fails_like_the_one_before_stays() {
     assert_eq!(status.barred, []);
 }
 
-/// Each mount has its own.
+/// Each mount rolls back separately.
 #[tokio::test]
 async fn an_extension_goes_back_by_itself() {
     let engine = engine(&Limits::default());
@@ -63,7 +63,7 @@ async fn a_module_that_was_taken_out_comes_back_where_that_is_asked_for() {
     assert!(message.contains("or have this one again with --force"), "{message}");
     let mount = server.registry.at("/").unwrap();
     assert_eq!(mount.status().barred.len(), 1);
-    // Modules are compared at what clients ask most.
+    // The comparison uses the most frequent requests of clients.
     let mut client = server.connect().await;
     for number in 0..500 {
         assert_eq!(client.get(&format!("/{}", number % 125)).await.status, 204);

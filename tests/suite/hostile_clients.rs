@@ -1,4 +1,4 @@
-//! Does what a client does hurt nobody else?
+//! Are other clients safe from a hostile one?
 
 use std::collections::VecDeque;
 use std::fs;
@@ -24,7 +24,7 @@ use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-/// What the tests wait for a server to close a connection: much longer than it
+/// The time that the tests wait for the server to close a connection, much longer than it
 /// takes.
 const SOON: Duration = Duration::from_secs(30);
 
@@ -43,7 +43,7 @@ async fn server(limits: HttpLimits) -> TestServer {
     server
 }
 
-/// What the server says to these bytes until it closes the connection.
+/// Sends bytes, and returns the server's output until it closes the connection.
 async fn said(address: SocketAddr, bytes: &[u8]) -> String {
     timeout(SOON, raw(address, bytes)).await.unwrap()
 }
@@ -65,7 +65,7 @@ async fn who_is_too_slow_or_says_half_is_closed() {
     ];
     let half =
         half.map(|bytes| tokio::spawn(async move { said(server.address, bytes.as_bytes()).await }));
-    // A byte at a time is not faster.
+    // Single bytes at intervals count as slow, too.
     let slow = tokio::spawn(async move {
         let mut stream = TcpStream::connect(server.address).await.unwrap();
         for byte in request("/version", "a: b\r\n").bytes() {
@@ -130,7 +130,7 @@ async fn what_is_too_large_gets_its_status() {
         assert!(answer.contains(&format!("\"name\":\"{name}\"")), "{answer}");
         assert!(answer.contains("x-request-id: ") && answer.contains("\r\ndate: "), "{answer}");
     }
-    // What is as large as it may be is answered.
+    // Requests at the limits are served.
     let most = format!("/{}", "a".repeat(99));
     let most = request(&most, "content-length: 10\r\nconnection: close\r\na: b\r\nc: d\r\n");
     let answer = said(server.address, (most + "0123456789").as_bytes()).await;
@@ -138,7 +138,8 @@ async fn what_is_too_large_gets_its_status() {
     watcher.stop().await;
 }
 
-/// What is no request any more has an answer of its own, after those before it.
+/// Bytes after a request that are not a request get a response of their own, after that
+/// of the request.
 #[tokio::test]
 async fn what_follows_a_request_and_is_none_is_told_apart() {
     let server = server(limits()).await;
@@ -149,7 +150,7 @@ async fn what_follows_a_request_and_is_none_is_told_apart() {
     assert!(second.contains("\r\nx-request-id: ") && second.ends_with("}}"), "{answer}");
 }
 
-/// Also where it is still being sent.
+/// The response arrives even while the client still sends the head.
 #[tokio::test]
 async fn a_head_without_end_gets_its_answer() {
     let server = server(limits()).await;
@@ -177,7 +178,7 @@ async fn a_head_of_http2_that_is_too_large_gets_its_answer() {
     watcher.stop().await;
 }
 
-/// Who sends a lot that nobody wants gets to know that.
+/// The response arrives although the client still sends a body that is too large.
 #[tokio::test]
 async fn who_sends_too_much_gets_the_answer_all_the_same() {
     let server = server(HttpLimits::default()).await;
@@ -207,13 +208,13 @@ async fn who_sends_too_much_gets_the_answer_all_the_same() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ten_thousand_idle_connections_are_no_more_than_there_may_be() {
-    // This process, too, may have some hundred open files only.
+    // The limit of open files may be a few hundred for this process, too.
     let files = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: files.maximum, ..files }).unwrap();
     let limits = HttpLimits {
         connections: 500,
         connections_per_peer: 400,
-        // Nothing else closes them.
+        // Connections are not closed for any other reason.
         idle: Duration::from_hours(1),
         stalled: Duration::from_hours(1),
         ..HttpLimits::default()
@@ -235,11 +236,11 @@ async fn ten_thousand_idle_connections_are_no_more_than_there_may_be() {
         }
     }
     watcher.stop().await;
-    // The oldest made room for the newest.
+    // The oldest connection was evicted for the newest.
     let mut byte = [0];
     let closed = timeout(SOON, idle.front_mut().unwrap().read(&mut byte)).await.unwrap();
     assert!(matches!(closed, Ok(0) | Err(_)), "{closed:?}");
-    // Some may be about to be accepted, and others to be closed for them.
+    // Some may be about to be accepted, and others about to be evicted for them.
     let counted = timeout(SOON, async {
         loop {
             let mut open = 0;
@@ -255,7 +256,8 @@ async fn ten_thousand_idle_connections_are_no_more_than_there_may_be() {
     counted.await.expect("no more are open than there may be");
 }
 
-/// Where all are busy, one more is told so at once; one that has asked, too.
+/// If all connections are busy, another one is refused at once, with or without a
+/// request.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_connection_that_there_is_no_room_for_gets_503() {
     let (three, many) = (3, HttpLimits::default().connections);
@@ -293,13 +295,13 @@ async fn is_full_with_three(limits: HttpLimits) {
     }
 }
 
-/// Who announces a body and keeps it back, or sends it byte by byte, makes room for
-/// those who ask.
+/// A connection whose client announces a body and withholds it, or sends it byte by byte,
+/// is evicted for others.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_body_that_does_not_come_keeps_nobody_out() {
     let limits = HttpLimits {
         connections: 3,
-        // Nothing else ends them.
+        // Connections are not closed for any other reason.
         idle: Duration::from_hours(1),
         stalled: Duration::from_hours(1),
         ..HttpLimits::default()
@@ -311,7 +313,7 @@ async fn a_body_that_does_not_come_keeps_nobody_out() {
             let mut stream = TcpStream::connect(server.address).await.unwrap();
             let head = "POST /version HTTP/1.1\r\nhost: x\r\ncontent-length: 60000\r\nexpect: 100-continue\r\n\r\n";
             stream.write_all(head.as_bytes()).await.unwrap();
-            // It is told to go on: the request is being handled.
+            // The server sends 100 Continue: the request is being handled.
             stream.read_exact(&mut [0; 12]).await.unwrap();
             waiting.spawn(async move {
                 while stream.write_all(b"a").await.is_ok() {
@@ -319,7 +321,7 @@ async fn a_body_that_does_not_come_keeps_nobody_out() {
                 }
             });
         }
-        // Not at once: they may be on their way.
+        // Retried, since the bodies may still be on their way.
         let request = request("/version", "connection: close\r\n");
         let is_answered = async || {
             said(server.address, request.as_bytes()).await.starts_with("HTTP/1.1 200 OK\r\n")
@@ -339,7 +341,7 @@ async fn floods_and_resets_are_nobodys_business() {
     let watcher = Watcher::start(server.address).await;
     let address = server.address;
     let flood = tokio::spawn(async move {
-        // Thousands of requests that nobody takes the answers of.
+        // Thousands of requests whose responses are not read.
         let mut stream = TcpStream::connect(address).await.unwrap();
         let requests = request("/state", "").repeat(1000);
         for _ in 0..20 {
@@ -354,7 +356,7 @@ async fn floods_and_resets_are_nobodys_business() {
         let mut stream = TcpStream::connect(address).await.unwrap();
         let path = format!("/chain/{number}");
         stream.write_all(request(&path, "").as_bytes()).await.unwrap();
-        // With what was not read it is a reset.
+        // With unread data, closing is a reset.
         if number % 2 == 0 {
             stream.set_zero_linger().unwrap();
         }
@@ -362,7 +364,7 @@ async fn floods_and_resets_are_nobodys_business() {
     }
     let mut stalled = flood.await.unwrap();
     sleep(Duration::from_secs(4)).await;
-    // It took nothing for longer than it may: there is an end to it.
+    // The client read nothing for longer than it may: the connection is closed.
     let end = timeout(SOON, async {
         let mut bytes = vec![0; 64 << 10];
         while matches!(stalled.read(&mut bytes).await, Ok(1..)) {}
@@ -373,12 +375,12 @@ async fn floods_and_resets_are_nobodys_business() {
     assert_eq!(mount.status().module.failures.faults(), 0);
 }
 
-/// A client that asks and asks and takes nothing is not listened to any more.
+/// The server stops reading from a client that sends requests and reads no responses.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_takes_no_answers_is_asked_for_no_more_questions() {
     let server = server(limits()).await;
     let address = server.address;
-    // Its answers have no bodies, so that nothing but their heads piles up.
+    // HEAD responses have no bodies, so that only heads accumulate.
     let requests = "HEAD /version HTTP/1.1\r\nhost: x\r\n\r\n".repeat(1000);
     let mut stream = TcpStream::connect(address).await.unwrap();
     let mut written = 0;
@@ -387,7 +389,7 @@ async fn who_takes_no_answers_is_asked_for_no_more_questions() {
             Ok(Ok(())) => written += requests.len(),
             Ok(Err(_)) | Err(_) => break false,
         }
-        // Much more than the system keeps of both ways.
+        // Much more than the system buffers in both directions.
         if written > 64 << 20 {
             break true;
         }
@@ -398,7 +400,7 @@ async fn who_takes_no_answers_is_asked_for_no_more_questions() {
         while matches!(stream.read(&mut bytes).await, Ok(1..)) {}
     });
     end.await.unwrap();
-    // One that takes them gets all of them.
+    // A client that reads gets all responses.
     let count = 20_000;
     let stream = TcpStream::connect(address).await.unwrap();
     let (mut reading, mut writing) = stream.into_split();
@@ -408,7 +410,7 @@ async fn who_takes_no_answers_is_asked_for_no_more_questions() {
         }
         writing
     });
-    // It begins late.
+    // It starts to read late.
     sleep(Duration::from_millis(500)).await;
     let (mut answers, mut bytes) = (String::new(), vec![0; 64 << 10]);
     let read = async {
@@ -422,7 +424,7 @@ async fn who_takes_no_answers_is_asked_for_no_more_questions() {
     drop(asking.await.unwrap());
 }
 
-/// Limits under which nothing but a lack of memory closes a connection.
+/// Returns limits under which only a lack of memory closes a connection.
 fn patient(unsent: ByteSize) -> HttpLimits {
     HttpLimits {
         unsent,
@@ -432,10 +434,10 @@ fn patient(unsent: ByteSize) -> HttpLimits {
     }
 }
 
-/// A server that answers each path with a body of its own.
+/// Starts a server with a distinct body of this size for each path.
 async fn server_of_bodies(size: usize, limits: HttpLimits) -> TestServer {
     let body = component::of_response(200, &[], &vec![b'a'; size]);
-    // Modules turn nobody away: that is not what these tests are about.
+    // Modules turn no request away, which is not tested here.
     let wait = Duration::from_hours(1);
     let of_module = Limits { queue: 100_000, queue_wait: wait, ..Limits::default() };
     let module = Module::from_bytes(&engine(&of_module), "large", &body).unwrap();
@@ -452,7 +454,7 @@ async fn all_released(server: &TestServer) {
     timeout(SOON, released).await.expect("all is released");
 }
 
-/// Nor may many of them fill the memory with what they do not take.
+/// Stalled clients cannot fill the memory with responses that they do not read.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn stalled_clients_of_http1_make_room_for_others() {
     let server = server_of_bodies(8 << 20, patient(ByteSize::mib(40))).await;
@@ -466,7 +468,7 @@ async fn stalled_clients_of_http1_make_room_for_others() {
         }
         streams.push(stream);
     }
-    // There is room for four. One more waits until another makes room.
+    // The limit has room for four. Another response waits until one is evicted.
     let answer = said(server.address, request("/more", close).as_bytes()).await;
     assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.len() > 8 << 20);
     assert_eq!(server.connections.status().evicted, 1);
@@ -480,8 +482,8 @@ async fn stalled_clients_of_http1_make_room_for_others() {
     all_released(&server).await;
 }
 
-/// Clients of HTTP/2 that ask for distinct bodies and take none of them: the
-/// account never exceeds its limit, and an honest client is always answered.
+/// HTTP/2 clients request distinct bodies and read none of them: the account never
+/// exceeds its limit, and an honest client always gets its responses.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn closed_windows_of_http2_hold_no_more_than_the_limit() {
     let limit = ByteSize::mib(8);
@@ -520,7 +522,7 @@ async fn closed_windows_of_http2_hold_no_more_than_the_limit() {
     all_released(&server).await;
 }
 
-/// Clients of HTTP/2 that take a little of what they asked for, again and again.
+/// HTTP/2 clients repeatedly read a small part of their responses.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_takes_a_little_does_not_keep_the_memory_of_others() {
     let server = server_of_bodies(256 << 10, patient(ByteSize::mib(8))).await;
@@ -551,8 +553,8 @@ async fn who_takes_a_little_does_not_keep_the_memory_of_others() {
     assert_eq!(honest.get("/honest").await.status, 200);
 }
 
-/// Connections of one address that take their responses in time, and hold more than all
-/// others together: they make room for another address.
+/// Connections of one address that read their responses in time, and hold more than all
+/// others together, are evicted for another address.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_address_that_holds_most_makes_room_for_others() {
     const BODY: u32 = 256 << 10;
@@ -598,12 +600,13 @@ async fn an_address_that_holds_most_makes_room_for_others() {
     assert!(server.connections.status().evicted > 0);
 }
 
-/// A request with many headers is large as long as it is handled.
+/// The headers of a request take memory only while it is handled.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn requests_that_are_refused_hold_little() {
     const COUNT: u32 = 50;
     let server = server(patient(ByteSize::gib(1))).await;
-    // The first request puts a header into the table, which is a byte from then on.
+    // The first request adds a header to the dynamic table, which takes one byte from
+    // then on.
     let mut headers = [http2::request("GET", "/version"), vec![0x40, 1, b'a', 0]].concat();
     let mut bytes = [http2::PREFACE, &http2::closed_window()].concat();
     for number in 0..COUNT {
@@ -613,7 +616,7 @@ async fn requests_that_are_refused_hold_little() {
     let mut stream = TcpStream::connect(server.address).await.unwrap();
     stream.write_all(&bytes).await.unwrap();
     let all_refused = async {
-        // All of them wait for the client with a body.
+        // All responses have a body, and wait for the client.
         let (least, most) = (u64::from(COUNT) << 10, u64::from(COUNT) << 14);
         while !(least..most).contains(&server.connections.status().unsent) {
             sleep(Duration::from_millis(10)).await;
@@ -622,7 +625,7 @@ async fn requests_that_are_refused_hold_little() {
     timeout(SOON, all_refused).await.expect("their headers are released");
 }
 
-/// Clients that take their answers, many at a time on each connection.
+/// Clients read their responses, with many requests at a time on each connection.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_honest_connection_of_http2_is_closed() {
     let server = server(HttpLimits::default()).await;
@@ -647,7 +650,7 @@ async fn no_honest_connection_of_http2_is_closed() {
     assert_eq!((status.accepted, status.refused, status.evicted), (4, 0, 0));
 }
 
-/// Also with bodies that are larger than what the system takes at once.
+/// The bodies exceed the system's buffers.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_honest_connection_of_http1_is_closed() {
     let server = server_of_bodies(512 << 10, HttpLimits::default()).await;
@@ -670,7 +673,7 @@ async fn no_honest_connection_of_http1_is_closed() {
     assert_eq!((status.accepted, status.refused, status.evicted), (8, 0, 0));
 }
 
-/// All connections that may be open take nothing: a new one gets its answer.
+/// All connections that may be open are stalled: a new one is served nevertheless.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn connections_that_take_nothing_make_room_for_new_ones() {
     for is_http2 in [true, false] {
@@ -690,7 +693,7 @@ async fn connections_that_take_nothing_make_room_for_new_ones() {
         while server.connections.status().unsent < 3 * (8 << 20) {
             sleep(Duration::from_millis(1)).await;
         }
-        // Not at once: they may be about to take something.
+        // Retried, since the stalled clients may be about to read.
         let head = request("/more", "connection: close\r\n");
         let answered = async {
             while !said(server.address, head.as_bytes()).await.starts_with("HTTP/1.1 200 OK\r\n") {
@@ -704,8 +707,8 @@ async fn connections_that_take_nothing_make_room_for_new_ones() {
     }
 }
 
-/// Connections of HTTP/2, each with as many requests as it may have, all for
-/// different bodies that no client takes, in the memory of a process of its own.
+/// HTTP/2 connections, each with the maximum number of requests, all for distinct bodies
+/// that no client reads. The server is a separate process, whose memory is measured.
 #[cfg(target_os = "linux")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn hostile_connections_take_the_limit_and_little_for_each() {
@@ -749,11 +752,11 @@ async fn hostile_connections_take_the_limit_and_little_for_each() {
     let unsent = status.connections.unwrap().unsent;
     assert!(unsent > 32 * MIB && unsent <= 64 * MIB, "{status:?}");
     // The process itself, and the buffers of its connections: 150 MB in a release build,
-    // and more in one whose futures are not optimised.
+    // and more in a build whose futures are not optimised.
     assert!(most <= 64 * MIB + 225_000_000, "{most} bytes");
 }
 
-/// A request that is taken back leaves nothing behind that keeps its connection.
+/// A cancelled request does not keep its connection open.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn requests_of_http2_that_are_taken_back_keep_no_connection() {
     let limits = Limits { time: Duration::from_hours(1), ..Limits::default() };
@@ -763,7 +766,7 @@ async fn requests_of_http2_that_are_taken_back_keep_no_connection() {
     let mut client = Client::http2(server.address).await;
     let mount = server.registry.at("/").unwrap();
     for number in 1..=3 {
-        // `/spin` has as many letters.
+        // The path is as long as `/spin`, so the module never ends.
         let path = format!("/spi{number}");
         let asked = client.get(&path);
         timeout(Duration::from_millis(200), asked).await.unwrap_err();
@@ -772,7 +775,7 @@ async fn requests_of_http2_that_are_taken_back_keep_no_connection() {
     timeout(SOON, client.closed()).await.unwrap();
 }
 
-/// A client that says all the time that it is there, and asks nothing.
+/// The client sends PINGs all the time, and no requests.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pings_keep_no_connection() {
     let server = server(limits()).await;
@@ -781,13 +784,13 @@ async fn pings_keep_no_connection() {
     timeout(SOON, client.closed()).await.unwrap();
 }
 
-/// Nor does HTTP/2 let anybody hold an answer that they do not take.
+/// A response that an HTTP/2 client does not read is dropped.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_answer_of_http2_that_is_not_taken_is_given_up() {
     let server = server(limits()).await;
     let mut stream = TcpStream::connect(server.address).await.unwrap();
-    // The window of streams is 0 bytes; then one request, of which the head is
-    // from the static table: GET, http, /, and no more.
+    // The initial window of streams is 0 bytes. The headers of the only request are from
+    // the static table: GET, http and /.
     let settings = [0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 0];
     let mut bytes = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
     bytes.extend(settings);
@@ -795,16 +798,16 @@ async fn an_answer_of_http2_that_is_not_taken_is_given_up() {
     stream.write_all(&bytes).await.unwrap();
     let mut answer = Vec::new();
     timeout(SOON, stream.read_to_end(&mut answer)).await.unwrap().ok();
-    // Frames came, but no data of the answer.
+    // Frames were received, but no data of the response.
     assert!(!answer.is_empty());
     assert!(!String::from_utf8_lossy(&answer).contains("nothing is served"));
-    // One that is idle is closed, too.
+    // An idle connection is closed, too.
     let mut idle = Client::http2(server.address).await;
     assert_eq!(idle.get("/version").await.status, 200);
     timeout(SOON, idle.closed()).await.unwrap();
 }
 
-/// Whatever clients or modules do.
+/// A run that never ends delays it no longer than the grace period.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_is_told_to_stop_is_gone_in_time() {
     let module = Module::from_bytes(

@@ -1,4 +1,4 @@
-//! Does what a module does hurt nobody but those who ask it?
+//! Does a hostile module affect only its own requests?
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use relayer_rest_tests::component::{self, hostile, parts, sections};
 use relayer_rest_tests::server::{TestServer, engine};
 use relayer_rest_tests::watcher::Watcher;
 
-/// How often each module is asked, by how many clients.
+/// The number of requests from each client, and of clients for each module.
 const ROUNDS: usize = 3;
 const CLIENTS: usize = 6;
 
@@ -29,7 +29,7 @@ async fn a_module_whose_functions_have_huge_names_is_refused() {
     );
 }
 
-/// A hostile module, how its requests end, and what they are counted as.
+/// A hostile module, the outcome of its requests, and the counter of its failures.
 struct Case {
     name: &'static str,
     component: Vec<u8>,
@@ -73,7 +73,7 @@ fn cases() -> Vec<Case> {
     ]
 }
 
-/// As many failures as there will be.
+/// Returns a policy under which the circuit breaker stays closed.
 fn patience() -> FailurePolicy {
     FailurePolicy { faults: 1_000, within: Duration::from_millis(1), ..FailurePolicy::default() }
 }
@@ -81,7 +81,7 @@ fn patience() -> FailurePolicy {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_module_does_fails_its_own_requests_only() {
     let limits = |answer: (u16, &str)| Limits {
-        // All of them want the processors, and many do not come to an end.
+        // All modules compete for the processors, and many never end.
         time: if answer.0 == 504 { Duration::from_millis(200) } else { Duration::from_mins(1) },
         memory: ByteSize::mib(4),
         body: ByteSize::mib(1),
@@ -110,7 +110,7 @@ async fn what_a_module_does_fails_its_own_requests_only() {
             asking.push(tokio::spawn(async move {
                 let mut http = Client::http1(address).await;
                 for round in 0..ROUNDS {
-                    // A question of its own: each is a run.
+                    // Each path is distinct, so that each request takes a run.
                     let path = format!("/ext/{name}/{client}/{round}");
                     let found = http.get(&path).await;
                     assert_eq!(

@@ -98,7 +98,7 @@ async fn targets_of_every_form_are_answered() {
     }
 }
 
-/// A tunnel is refused by the host, and what is sent through it is not a request.
+/// The host itself refuses tunnels, and does not parse bytes in a tunnel as a request.
 #[tokio::test]
 async fn connect_and_trace_are_refused_before_any_module_is_asked() {
     let module = component::of_answer(200, "a", b"b");
@@ -183,11 +183,11 @@ async fn requests_for_hosts_that_are_not_listed_are_misdirected() {
         );
         assert_eq!(is_refused, status == "421", "{head}: {answer}");
     }
-    // Its authority is `localhost`.
+    // The authority of HTTP/2 requests is `localhost`.
     assert_eq!(Client::http2(server.address).await.get("/version").await.status, 421);
 }
 
-/// RFC 9112, 3.2.2; and of HTTP/2, which needs no host header at all.
+/// RFC 9112, 3.2.2; and HTTP/2, in which the host header is optional.
 #[tokio::test]
 async fn a_module_sees_the_host_of_the_target() {
     let module = component::that_tells("host");
@@ -197,7 +197,7 @@ async fn a_module_sees_the_host_of_the_target() {
         ("GET http://two/ HTTP/1.1\r\nhost: one\r\n", "two"),
         ("GET http://two/ HTTP/1.0\r\n", "two"),
     ] {
-        // The second one is remembered.
+        // The second response is a cached one.
         for _ in 0..2 {
             let request = format!("{head}connection: close\r\n\r\n");
             let answer = raw(server.address, request.as_bytes()).await;
@@ -208,7 +208,7 @@ async fn a_module_sees_the_host_of_the_target() {
     assert_eq!(answer.text(), "localhost");
 }
 
-/// Those of modules, remembered ones, and those that the host makes itself.
+/// Covers responses of modules, cached ones, and the host's own.
 #[tokio::test]
 async fn no_answer_is_taken_for_another_type_than_it_says() {
     let server = TestServer::of_sample().await;
@@ -278,7 +278,7 @@ async fn clients_that_say_nothing_are_closed() {
     }
 }
 
-/// Its /state has 8 MB.
+/// Starts a server whose /state has 8 MB.
 async fn with_large_state() -> TestServer {
     let server = TestServer::of_sample().await;
     let worker = |id| Worker {
@@ -296,7 +296,7 @@ async fn a_client_that_reads_slowly_may_ask_again() {
     let server = with_large_state().await;
     let requests = "GET /state HTTP/1.1\r\nhost: x\r\n\r\n\
                     GET /version HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
-    // Little is under way at once, so that the server waits for the client.
+    // Little data is in flight, so that the server waits for the client.
     let socket = TcpSocket::new_v4().unwrap();
     socket.set_recv_buffer_size(64 << 10).unwrap();
     let mut stream = socket.connect(server.address).await.unwrap();
@@ -304,7 +304,7 @@ async fn a_client_that_reads_slowly_may_ask_again() {
     let (mut answers, mut part) = (Vec::new(), vec![0; 64 << 10]);
     let start = Instant::now();
     loop {
-        // Up to 512 KiB a second, for longer than a silent client has.
+        // Up to 512 KiB a second, for longer than the timeout of a silent client.
         if start.elapsed() < Duration::from_secs(13) {
             tokio::time::sleep(Duration::from_millis(125)).await;
         }

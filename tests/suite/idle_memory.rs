@@ -1,4 +1,4 @@
-//! Does a server return the memory that an attack made it take?
+//! Does a server release the memory that it took during an attack?
 
 use std::fs;
 use std::path::Path;
@@ -9,14 +9,14 @@ use relayer_rest_tests::component;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// The command.
 const PROGRAM: &str = env!("CARGO_BIN_EXE_relayer-rest-under-test");
 
-/// The clients, each of which is sent a body of its own and takes the start of it.
+/// The number of clients. Each requests a distinct body, of which it reads only the
+/// start.
 const CLIENTS: usize = 64;
 const BODY: usize = 6 << 20;
 
-/// The resident bytes of a process.
+/// Returns the resident bytes of a process.
 fn resident(process: i32) -> u64 {
     let statm = fs::read_to_string(format!("/proc/{process}/statm")).unwrap();
     statm.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4096

@@ -1,5 +1,4 @@
-//! Is anything left of a request in the next one, whatever became of it and
-//! whose ever it is?
+//! Is data of a request left for the next one, of any module, after a success or a trap?
 
 use bytesize::ByteSize;
 use relayer_rest_host::module::{CallError, Limits, Module};
@@ -7,7 +6,7 @@ use relayer_rest_host::state::StatePublisher;
 use relayer_rest_tests::component::secrets;
 use relayer_rest_tests::server::{engine, request};
 
-/// One instance at a time: all have the same slot.
+/// One instance at a time, so that all use the same slot.
 fn one_slot() -> Limits {
     Limits {
         concurrency: 1,
@@ -17,7 +16,7 @@ fn one_slot() -> Limits {
     }
 }
 
-/// What a module answers: its status.
+/// Returns the status of a module's response.
 async fn ask(module: &Module, path: &str) -> Result<u16, CallError> {
     let snapshot = StatePublisher::new().reader().snapshot();
     let answer = module.acquire().await?.execute(request("GET", path, &[]), snapshot).await?;
@@ -28,7 +27,7 @@ async fn ask(module: &Module, path: &str) -> Result<u16, CallError> {
 async fn what_is_written_in_a_request_is_not_there_in_the_next() {
     let engine = engine(&one_slot());
     let keeps = Module::from_bytes(&engine, "keeps", &secrets::keeper()).unwrap();
-    // It finds what it writes, in the same request.
+    // Data that a request writes is found in the same request.
     assert_eq!(ask(&keeps, secrets::WRITE_AND_READ).await.unwrap(), 200 + 0b1111);
     for _ in 0..100 {
         assert_eq!(ask(&keeps, secrets::READ).await.unwrap(), 200);

@@ -1,5 +1,5 @@
-//! Is what a module may use bounded, and does a module that goes wrong fail
-//! its own request only?
+//! Is a module's use of resources bounded, and does a faulty module fail only its own
+//! request?
 
 use std::time::Duration;
 
@@ -40,7 +40,7 @@ async fn small_answers_of_the_api_take_two_pages_of_memory() {
         let place = module.acquire().await.unwrap();
         let answer = place.execute(asked, publisher.reader().snapshot()).await.unwrap();
         assert_eq!(answer.response.status(), 200, "{path}");
-        // With a table, which is small.
+        // The total includes a table, which is small.
         assert_eq!(answer.memory / (64 << 10), 2, "{path}: {} bytes", answer.memory);
     }
 }
@@ -68,10 +68,10 @@ async fn a_module_that_recurses_without_end_is_an_internal_error() {
     answer_of(&component, &Limits::default()).await.check_error(500, "Internal", INTERNAL);
 }
 
-/// How deep a module can call is what is set, not more and not less.
+/// A module can call as deep as its configured stack allows, no more and no less.
 #[tokio::test]
 async fn a_module_calls_as_deep_as_its_stack_is() {
-    // 10,000 calls of some tens of bytes each, and 204.
+    // 10,000 calls of some tens of bytes each, then 204.
     let component = component::of_module(
         r#"(module
             (memory (export "memory") 1)
@@ -92,7 +92,7 @@ async fn a_module_calls_as_deep_as_its_stack_is() {
     }
 }
 
-/// And a table has as many elements, from the start and later.
+/// The number of a table's elements is bounded, at the start and when it grows.
 #[tokio::test]
 async fn a_module_is_refused_elements_beyond_its_limit() {
     let growing = |start: u32| {
@@ -119,7 +119,7 @@ async fn a_module_is_refused_elements_beyond_its_limit() {
 
 #[tokio::test]
 async fn tables_share_the_limit_of_memory() {
-    // Traps if a table of 400,000 bytes more is given, and answers 204 otherwise.
+    // Traps if the table can grow by 400,000 bytes, and responds with 204 otherwise.
     let component = component::of_module(
         r#"(module
             (table $t 1 funcref)
@@ -162,7 +162,7 @@ async fn handles_to_resources_are_bounded() {
 
 #[tokio::test]
 async fn a_module_is_refused_memory_beyond_its_limit() {
-    // Traps where 4 MiB more are given, and answers 204 where they are not.
+    // Traps if the memory can grow by 4 MiB, and responds with 204 otherwise.
     let component = component::of_handler(
         "(i32.ne (memory.grow (i32.const 64)) (i32.const -1))
          if unreachable end
@@ -176,7 +176,7 @@ async fn a_module_is_refused_memory_beyond_its_limit() {
     assert_eq!(given.status, 500);
 }
 
-/// A request may wait for a processor for as long as it takes.
+/// Returns limits under which a request may wait for a processor for a minute.
 fn patient() -> Limits {
     Limits { queue_wait: Duration::from_mins(1), ..Limits::default() }
 }
@@ -188,7 +188,7 @@ async fn a_module_that_takes_too_long_times_out() {
     answer.check_error(504, "Timeout", "the request took too long to handle");
 }
 
-/// Its code runs before it is asked, and that is bounded and gives way, too.
+/// The start function runs within the time limit, and yields, too.
 #[tokio::test]
 async fn a_module_that_does_not_start_times_out_and_holds_up_nobody() {
     let component = component::of_module(
@@ -208,14 +208,13 @@ async fn a_module_that_does_not_start_times_out_and_holds_up_nobody() {
     let server = TestServer::of_registry(Registry::new(api).with(other).unwrap()).await;
     let mut client = server.connect().await;
     let spinning = tokio::spawn(async move { client.get("/").await });
-    // One thread has all of this: it is free while the module spins.
+    // The only thread is free while the module spins.
     assert_eq!(server.get("/other/").await.status, 204);
     assert!(!spinning.is_finished());
     spinning.await.unwrap().check_error(504, "Timeout", "the request took too long to handle");
 }
 
-/// One instance, which may run for long, and nobody waits. Each request is one
-/// for the module.
+/// Returns limits of one instance, which may run for long, with neither queue nor cache.
 fn one_at_a_time() -> Limits {
     Limits {
         time: Duration::from_mins(10),
@@ -231,7 +230,7 @@ async fn requests_beyond_the_limit_are_turned_away() {
     let component = component::of_handler("(loop br 0) unreachable");
     let server = TestServer::of_component(&component, &one_at_a_time()).await;
     let (mut one, mut other) = (server.connect().await, server.connect().await);
-    // Whichever comes first spins; the other one is turned away.
+    // The first request spins; the other one is turned away.
     let answer = tokio::select! {
         answer = one.get("/") => answer,
         answer = other.get("/") => answer,
@@ -240,8 +239,8 @@ async fn requests_beyond_the_limit_are_turned_away() {
     assert_eq!(answer.header("retry-after"), "1");
 }
 
-/// A client that makes the module spin. It may have to try again, where
-/// another request has the place.
+/// Starts a client that makes the module spin. It repeats its request while another
+/// request has the permit.
 async fn spin(server: &TestServer) -> JoinHandle<()> {
     let mut client = server.connect().await;
     tokio::spawn(async move { while client.get("/spin").await.status == 503 {} })
@@ -261,7 +260,7 @@ async fn a_client_that_goes_away_leaves_its_place() {
 
 #[tokio::test]
 async fn modules_that_spin_give_way_to_others() {
-    // More of them than there are threads, each of which has one.
+    // More instances than threads.
     let limits = Limits { concurrency: 8, ..one_at_a_time() };
     let server = TestServer::of_component(&component::that_spins_on_spin(), &limits).await;
     let mut spinning = Vec::new();
@@ -338,7 +337,7 @@ async fn an_answer_that_is_not_http_is_a_bad_module_response() {
 
 #[tokio::test]
 async fn nothing_is_left_of_the_request_before() {
-    // Answers the status that lies in memory, after adding one to it.
+    // Responds with a status in memory, after adding 1 to it.
     let component = component::of_module(
         r#"(module
             (memory (export "memory") 2)

@@ -1,4 +1,4 @@
-//! The tests of the whole: each file asks one question.
+//! The integration tests. Each file asks one question.
 
 mod cancelled;
 mod code_cache;

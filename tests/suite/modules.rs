@@ -1,5 +1,5 @@
-//! Is a component that does not fit refused, with all that its author needs
-//! to mend it?
+//! Are unsuitable components rejected, with all information that authors need to correct
+//! them?
 
 use relayer_rest_host::module::{DEFAULT_MODULE, Limits, Module};
 use relayer_rest_tests::component;
@@ -160,8 +160,8 @@ async fn a_module_can_ask_for_headers_by_name() {
 
 #[tokio::test]
 async fn what_is_not_a_number_has_the_same_bits_everywhere() {
-    // Answers 204 where 0/0 has the bits of the canonical NaN, which is not
-    // what every processor makes of it.
+    // Responds with 204 if 0/0 has the bits of the canonical NaN, which is not the result
+    // on every processor.
     let component = component::of_handler(
         "(local $zero f32)
          (i32.store16 (i32.const 0) (i32.add (i32.const 203)
@@ -174,7 +174,7 @@ async fn what_is_not_a_number_has_the_same_bits_everywhere() {
     assert_eq!(server.get("/").await.status, 204);
 }
 
-/// What a component may consist of is bounded, and it is said what can be raised.
+/// The parts of a component are bounded, and the message names the limit to raise.
 #[test]
 fn what_consists_of_too_much_is_refused() {
     let of_tables = |count: usize, size: u32| {

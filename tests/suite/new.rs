@@ -1,4 +1,4 @@
-//! Does an author come from nothing to a module that is served?
+//! Can an author get from nothing to a mounted module?
 
 use std::fs;
 use std::path::Path;
@@ -11,7 +11,7 @@ fn program() -> &'static Path {
     Path::new(env!("CARGO_BIN_EXE_relayer-rest-under-test"))
 }
 
-/// Runs cargo in a folder of an author.
+/// Runs cargo in an author's folder.
 fn cargo(folder: &Path, args: &[&str]) {
     cargo::cargo(folder, &folder.join("target"), args);
 }
@@ -37,13 +37,13 @@ async fn a_new_module_is_tested_built_checked_mounted_and_answers() {
     let check = ["check", "--dialect", "any", module.to_str().unwrap()];
     let ended = command::run(program(), &check).await;
     assert_eq!(ended.status, Some(0), "{}{}", ended.stdout, ended.stderr);
-    // No more than it calls.
+    // It imports no more interfaces than it calls.
     let imports = ended.stdout.lines().find(|line| line.starts_with("imports")).unwrap();
     assert!(imports.contains("relayer:rest/chains@"), "{imports}");
     assert!(!imports.contains("/state@") && !imports.contains("/request@"), "{imports}");
     assert!(ended.stdout.contains("\nas an extension it needs grants = [\"chains\"]\n"));
 
-    // As its README says.
+    // Mounts it as its README says.
     let readme = fs::read_to_string(mine.join("README.md")).unwrap();
     let settings = readme.split("```toml\n").nth(1).unwrap().split("```").next().unwrap();
     fs::write(mine.join("relayer-rest.toml"), settings).unwrap();
@@ -54,7 +54,7 @@ async fn a_new_module_is_tested_built_checked_mounted_and_answers() {
     assert_eq!(http.get("/ext/my-tool/").await.text(), "2 chains: ibc-0, ibc-1\n");
     assert_eq!(http.get("/ext/my-tool/chain/ibc%2D0").await.status, 200);
     assert_eq!(http.get("/ext/my-tool/other").await.error_name(), "NotFound");
-    // And the next version of it.
+    // Swaps in the next version.
     let source = fs::read_to_string(mine.join("src/lib.rs")).unwrap();
     fs::write(mine.join("src/lib.rs"), source.replace("{} chains: ", "{} of them: ")).unwrap();
     cargo(&mine, &["module"]);

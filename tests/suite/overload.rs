@@ -1,4 +1,4 @@
-//! Does a server that has more to do than it can do blame its modules for that?
+//! Does an overloaded server blame its modules for the overload?
 
 use std::sync::Arc;
 use std::thread;
@@ -27,7 +27,7 @@ fn processors() -> usize {
     thread::available_parallelism().map_or(1, Into::into)
 }
 
-/// Asks a module so often at once.
+/// Runs this number of requests on a module at once.
 async fn ask(module: &Module, count: usize) -> Vec<Result<(), CallError>> {
     let snapshot = StatePublisher::new().reader().snapshot();
     let runs = (0..count).map(|number| {
@@ -40,7 +40,7 @@ async fn ask(module: &Module, count: usize) -> Vec<Result<(), CallError>> {
     join_all(runs).await.into_iter().map(Result::unwrap).collect()
 }
 
-/// Forty guests for each processor have to wait for forty times as long as one alone.
+/// With 40 guests for each processor, each has to wait for 40 times as long as one alone.
 #[tokio::test]
 async fn the_time_in_which_a_guest_waits_for_a_processor_is_not_its_own() {
     let component = component::that_takes(20_000_000);
@@ -68,13 +68,13 @@ async fn a_request_that_waits_for_a_processor_for_too_long_is_turned_away() {
     let starved = errors.iter().filter(|error| matches!(error, CallError::Starved(_))).count();
     let timed_out = errors.iter().filter(|error| matches!(error, CallError::Timeout(_))).count();
     assert_eq!(starved + timed_out, count, "{errors:?}");
-    // No more can have had a processor to themselves.
+    // At most one guest for each processor can have used up its time.
     assert!(timed_out <= processors(), "{timed_out} of {count}");
     let failures = module.failures();
     assert_eq!((failures.faults(), failures.turned_away), (timed_out as u64, starved as u64));
 }
 
-/// One thread has the sockets, and 300 clients want more than the processors have.
+/// A single thread serves the sockets, and 300 clients overload the processors.
 #[tokio::test]
 async fn probes_are_answered_whatever_else_an_extension_is_asked() {
     let api = Module::embedded(&engine(&Limits::default())).unwrap();

@@ -1,4 +1,4 @@
-//! Is the query part of what an answer depends on only if the module reads it?
+//! Does a response depend on the query only if the module reads it?
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,7 +27,7 @@ impl Cached {
         Self { cache, module, state: publisher.reader(), _publisher: publisher }
     }
 
-    /// The status and the body; 0 if the module gives no answer.
+    /// Returns the status and the body, or the status 0 if the run fails.
     async fn get(&self, target: &str) -> (u16, String) {
         let asked =
             self.cache.get_or_run(&self.module, request("GET", target, &[]), &self.state).await;
@@ -43,7 +43,7 @@ impl Cached {
     }
 }
 
-/// What the component that tells its query answers to a target.
+/// Returns the expected response of [`component::that_tells_its_query`] to a target.
 fn expected(target: &str) -> (u16, String) {
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
     match (path, query) {
@@ -86,7 +86,7 @@ async fn a_query_that_is_read_has_a_run_and_an_entry_of_its_own() {
     assert_eq!(kept, ["/a", "/a?", "/a?1", "/a?2"]);
 }
 
-/// The import alone makes no difference: what counts is the call.
+/// Only a call of the function counts, not its import.
 #[tokio::test]
 async fn a_module_that_could_read_the_query_and_does_not_is_run_once() {
     let cached = Cached::new(&component::that_tells_its_query());
@@ -96,8 +96,8 @@ async fn a_module_that_could_read_the_query_and_does_not_is_run_once() {
     assert_eq!(cached.module.runs(), 1);
 }
 
-/// The first run for a path cannot be known to read the query: requests share it,
-/// and have runs of their own once it turns out that it did.
+/// Whether the first run for a path reads the query is not known in advance: requests
+/// share the run, and get runs of their own if it turns out that it did.
 #[tokio::test(flavor = "multi_thread")]
 async fn requests_at_once_get_the_answer_to_their_own_query() {
     let mut random = fastrand::Rng::with_seed(11);

@@ -1,4 +1,4 @@
-//! Is what README.md shows what happens?
+//! Does README.md match the behaviour?
 
 use std::fs;
 use std::path::Path;
@@ -11,7 +11,7 @@ use relayer_rest_tests::server::{TestServer, engine};
 
 const README: &str = include_str!("../../README.md");
 
-/// The blocks of code in a language.
+/// Returns the code blocks in a language.
 fn blocks(language: &str) -> Vec<&'static str> {
     let start = format!("```{language}\n");
     README.split(&start).skip(1).map(|rest| rest.split("```").next().unwrap()).collect()
@@ -74,7 +74,7 @@ async fn the_module_builds_and_is_served() {
 
     let target = "wasm32-unknown-unknown";
     let output = Command::new(env!("CARGO"))
-        // What it needs was fetched for the workspace, whose versions it gets.
+        // Offline: the dependencies were fetched for the workspace, in these versions.
         .args(["build", "--offline", "--release", "--target", target])
         .current_dir(folder.path())
         .env("CARGO_TARGET_DIR", folder.path().join("target"))
@@ -82,7 +82,7 @@ async fn the_module_builds_and_is_served() {
         .unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let module = folder.path().join(format!("target/{target}/release/hello.wasm"));
-    // As cargo leaves it.
+    // The component is cargo's output, unchanged.
     let component = fs::read(module).unwrap();
     let engine = engine(&Limits::default());
     let module = Module::from_bytes(&engine, "hello", &component).unwrap();

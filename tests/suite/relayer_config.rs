@@ -1,9 +1,9 @@
-//! Is a relayer's own configuration file shown as the relayer means it?
+//! Is a relayer's own configuration file served with the relayer's own interpretation?
 
 use relayer_rest_host::state::hermes_config::HermesConfig;
 use relayer_rest_tests::server::TestServer;
 
-/// `/chain/:id` of all chains, a line each.
+/// Returns the responses of `/chain/:id` for all chains, one a line.
 async fn chains(config: &str) -> String {
     let server = TestServer::of_config(config).await;
     let mut client = server.connect().await;

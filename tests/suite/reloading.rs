@@ -1,4 +1,4 @@
-//! Does a running server take its settings anew, all of them or none?
+//! Does a running server reload its settings, all of them or none?
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,8 +15,8 @@ fn program() -> &'static Path {
     Path::new(env!("CARGO_BIN_EXE_relayer-rest-under-test"))
 }
 
-/// A folder with modules that answer 201 and 202, one that traps and one that
-/// reads the chains; and the settings.
+/// A folder with modules that respond with 201 and 202, one that traps and one that reads
+/// the chains, and with the settings.
 struct Setup {
     folder: TempDir,
     settings: PathBuf,
@@ -42,7 +42,7 @@ impl Setup {
     }
 
     fn write(&self, name: &str, bytes: &[u8]) {
-        // Nobody is to see half of it.
+        // Written and renamed, so that no reader sees half of the file.
         let new = self.folder.path().join("new");
         fs::write(&new, bytes).unwrap();
         fs::rename(new, self.folder.path().join(name)).unwrap();
@@ -80,7 +80,7 @@ async fn what_the_settings_say_now_is_served() {
     assert_eq!(statuses(&serving, &PATHS).await, [200, 201, 404, 404]);
     let ended = reload(&serving).await;
     assert_eq!((ended.status, &*ended.stdout), (Some(0), "as it was  /, /ext/one\n"));
-    // One more; and one with other limits.
+    // The settings have an additional extension, and one with other limits.
     setup.set(&format!("{ONE}limits.memory = '1MiB'\n{TWO}[http]\nidle = '3s'\n"));
     let ended = reload(&serving).await;
     assert_eq!(
@@ -89,7 +89,7 @@ async fn what_the_settings_say_now_is_served() {
          [http] has changed: it counts from the next start on\n"
     );
     assert_eq!(statuses(&serving, &PATHS).await, [200, 201, 202, 404]);
-    // One elsewhere, and none where it was.
+    // One extension moves to another mount, and one is removed.
     setup.set(&format!("{TWO}mount = '/two'\n"));
     let ended = reload(&serving).await;
     assert_eq!(ended.stdout, "as it was  /\nadded      /two\nremoved    /ext/one, /ext/two\n");
@@ -102,7 +102,8 @@ async fn what_the_settings_say_now_is_served() {
     assert_eq!(statuses(&serving, &PATHS).await, [200, 404, 404, 404]);
 }
 
-/// Also where a module was swapped in since, or its file has changed.
+/// An unchanged mount stays, even if a module was swapped in since. A mount whose file
+/// has changed is replaced.
 #[tokio::test]
 async fn what_is_as_it_was_stays() {
     let setup = Setup::new(&format!("{ONE}{TWO}"));
@@ -116,14 +117,14 @@ async fn what_is_as_it_was_stays() {
     let ended = reload(&serving).await;
     assert_eq!(ended.stdout, "as it was  /, /ext/one\nreplaced   /ext/two\n");
     assert_eq!(statuses(&serving, &PATHS).await, [200, 203, 204, 404]);
-    // What was replaced can be had again.
+    // A rollback returns to the replaced module.
     let back = ["rollback", "--mount", "/ext/two"];
     let ended = command::run_for(program(), &back, &serving.control).await;
     assert_eq!(ended.status, Some(0), "{}", ended.stderr);
     assert_eq!(statuses(&serving, &PATHS).await, [200, 203, 202, 404]);
 }
 
-/// The file is what counts, not what it was at some time.
+/// The file's present content counts, not an earlier one.
 #[tokio::test]
 async fn a_file_that_is_as_it_was_once_is_served_again() {
     let setup = Setup::new(ONE);
@@ -141,7 +142,7 @@ async fn a_file_that_is_as_it_was_once_is_served_again() {
     assert_eq!(statuses(&serving, &["/ext/one"]).await, [201]);
 }
 
-/// At the start, by `config check` and at a reload alike.
+/// The message is the same at the start, for `config check` and for a reload.
 #[tokio::test]
 async fn a_module_that_is_too_large_is_said_to_be() {
     let setup = Setup::new(&format!("[swap]\nsize = '2KiB'\n{ONE}"));
@@ -199,7 +200,7 @@ async fn settings_that_are_wrong_change_nothing() {
         ),
         ("[module]\nfile = 'one.wasm'\n", format!("mount /: module {folder}/one.wasm: rule ")),
     ] {
-        // The one that is good is not there either.
+        // The valid extension of the same settings is not loaded either.
         setup.write("one.wasm", &other);
         setup.set(&format!("{ONE}sha256 = '{digest}'\n{settings}"));
         let ended = reload(&serving).await;
@@ -218,7 +219,7 @@ async fn settings_that_are_wrong_change_nothing() {
     assert_ne!(one, digest);
 }
 
-/// What serves is what the settings say, whatever clients do.
+/// Neither a failure nor a command rolls back to other limits than those in the settings.
 #[tokio::test]
 async fn there_is_no_way_back_to_other_limits() {
     let setup = Setup::new("[[extension]]\nname = 'one'\nmodule = 'later.wasm'\n");
@@ -239,7 +240,7 @@ async fn there_is_no_way_back_to_other_limits() {
     assert_eq!(ended.status, Some(2), "{}", ended.stdout);
 }
 
-/// Nor is one taken by a reload that failed before.
+/// A reload does not load a quarantined module.
 #[tokio::test]
 async fn a_module_that_was_taken_out_is_not_loaded_again() {
     let old = component::that_traps_later("1");
@@ -248,7 +249,7 @@ async fn a_module_that_was_taken_out_is_not_loaded_again() {
     setup.write("one.wasm", &component::noted(&old, "new"));
     assert_eq!(reload(&serving).await.status, Some(0));
     let trap = format!("/ext/one{}", component::TRAP);
-    // The one before answers in its place.
+    // The previous module serves the request instead.
     assert_eq!(statuses(&serving, &[&trap, "/ext/one"]).await, [201, 201]);
     setup.set(&format!("{ONE}limits.queue = 1\n"));
     let ended = reload(&serving).await;
@@ -267,7 +268,7 @@ async fn extensions_can_take_each_others_names() {
     assert_eq!(reload(&serving).await.stdout, "as it was  /, /y, /x\n");
 }
 
-/// What cannot be read keeps nobody waiting.
+/// A file that cannot be read does not block a reload.
 #[tokio::test]
 async fn settings_that_are_no_file_are_refused() {
     let setup = Setup::new(ONE);
@@ -285,7 +286,7 @@ async fn settings_that_are_no_file_are_refused() {
     assert_eq!(statuses(&serving, &PATHS).await, [200, 404, 202, 404]);
 }
 
-/// The relayer's own file counts by itself, and what is wrong with it is said.
+/// The relayer's own file is separate, and its errors are reported.
 #[tokio::test]
 async fn what_is_wrong_with_other_files_is_said() {
     let setup = Setup::new("");
@@ -326,7 +327,7 @@ async fn sighup_reads_the_settings_again() {
     assert_eq!(statuses(&serving, &PATHS).await, [200, 404, 202, 404]);
 }
 
-/// A file that is watched is that of the settings now.
+/// The watched files are those of the current settings.
 #[tokio::test]
 async fn files_are_watched_after_a_reload() {
     let setup = Setup::new(ONE);
@@ -338,7 +339,7 @@ async fn files_are_watched_after_a_reload() {
     setup.write("two.wasm", &answering(204));
     let mut http = Client::http1(serving.address()).await;
     http.get_until("/ext/two", |answer| answer.status == 204).await;
-    // That is as it was; and a swap is not undone by reading it again.
+    // A reload without a change does not undo a swap.
     setup.write("other.wasm", &answering(203));
     let other = setup.folder.path().join("other.wasm");
     let swap = ["swap", "--mount", "/ext/two", other.to_str().unwrap()];
@@ -371,7 +372,7 @@ async fn a_file_is_checked_before_a_server_reads_it() {
     assert_eq!(ended.status, Some(2));
     let message = "line 2, column 8: http.idle is 1ms; it can be 1s to 1h\n";
     assert!(ended.stderr.ends_with(message), "{}", ended.stderr);
-    // And the one that is printed.
+    // The printed default settings are valid, too.
     let ended = command::run(program(), &["config", "default"]).await;
     assert_eq!((ended.status, &*ended.stdout), (Some(0), DEFAULT));
     setup.set(&ended.stdout);

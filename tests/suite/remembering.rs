@@ -1,4 +1,4 @@
-//! Is what was answered before answered without asking the module again?
+//! Are requests served from the cache without a run of the module?
 
 use std::time::Duration;
 
@@ -10,8 +10,8 @@ use relayer_rest_tests::client::Answer;
 use relayer_rest_tests::component;
 use relayer_rest_tests::server::{TestServer, engine, request};
 
-/// One run at a time, and nobody waits: whoever needs a run of his own while
-/// there is one is turned away.
+/// Limits of one run at a time and no queue: a request that needs another run at the same
+/// time is turned away.
 fn one_run() -> Limits {
     Limits {
         time: Duration::from_mins(10),
@@ -58,7 +58,7 @@ async fn those_who_ask_the_same_at_once_share_a_run() {
     }
 }
 
-/// A response that depends on more headers than the cache tells requests apart by.
+/// The response depends on more headers than a cache key can have.
 #[tokio::test]
 async fn requests_whose_responses_are_not_cached_do_not_wait_for_each_other() {
     let component = component::that_reads_headers(17);
@@ -87,8 +87,8 @@ async fn those_who_share_a_run_share_its_error() {
     assert_eq!((one.status.as_u16(), other.status.as_u16()), (504, 504));
 }
 
-/// A failure is that of the request that was run: others under the same key have a
-/// run of their own, and what comes of it is remembered.
+/// A failure applies only to the request that was run: others under the same key have a
+/// run of their own, whose response is cached.
 #[tokio::test]
 async fn those_whose_headers_differ_do_not_share_an_error() {
     let limits = Limits { time: Duration::from_mins(10), ..one_run() };
@@ -116,7 +116,7 @@ async fn those_whose_headers_differ_do_not_share_an_error() {
     assert_eq!(asked.module.failures().trapped, 1);
 }
 
-/// A cache and what it is asked.
+/// A cache, with a module and a state to use it with.
 struct Asked {
     cache: ResponseCache,
     module: Module,
@@ -155,7 +155,7 @@ impl Asked {
     }
 }
 
-/// Begins something that does not end at once.
+/// Polls a future once, which must not complete.
 async fn begin<T>(future: &mut (impl Future<Output = T> + Unpin)) {
     tokio::select! {
         biased;
@@ -180,7 +180,8 @@ async fn a_run_goes_on_as_long_as_anybody_waits_for_it() {
     let mut third = Box::pin(asked.ask("/third"));
     begin(&mut third).await;
     drop(third);
-    // It is gone with its next turn: a moment, not the half second it would take.
+    // The run ends at its next yield: in a moment, not in the half second that it would
+    // take.
     while asked.ask("/other").await == 0 {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
@@ -191,7 +192,7 @@ async fn a_run_goes_on_as_long_as_anybody_waits_for_it() {
 
 #[tokio::test]
 async fn a_run_that_began_before_a_change_is_not_for_those_who_ask_after_it() {
-    // The second module's answer is none where there are two chains: 600.
+    // The second module's response is invalid for two chains: the status would be 600.
     for (status, answers) in [(200, (202, 201)), (598, (0, 599))] {
         let component = component::that_counts_chains(100_000_000, status);
         let limits = Limits {
@@ -335,7 +336,7 @@ async fn an_answer_that_is_too_large_is_not_remembered() {
     assert_eq!(asked.cache.size(), ByteSize::b(0));
 }
 
-/// Whatever is asked is answered the same, remembered or not.
+/// All responses are the same with and without a cache.
 #[tokio::test]
 async fn to_remember_nothing_changes_nothing_but_speed() {
     async fn server(response_cache: ByteSize) -> TestServer {
@@ -392,7 +393,7 @@ fn change(publisher: &StatePublisher, turn: u64, workers: usize) {
     });
 }
 
-/// An answer without what is another each time.
+/// Returns a response without the headers that always differ.
 fn comparable(mut answer: Answer) -> Answer {
     for name in ["date", "x-request-id"] {
         assert!(answer.headers.remove(name).is_some(), "{name}");

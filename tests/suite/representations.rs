@@ -1,5 +1,5 @@
-//! Do clients get an answer in the form that they ask for, and nothing where
-//! they have it already?
+//! Do clients get responses in the encoding that they accept, and no body if they already
+//! have it?
 
 use std::io::Read;
 
@@ -30,7 +30,7 @@ fn decoded(answer: &Answer) -> Vec<u8> {
     body
 }
 
-/// Asks twice: what is made is the same as what is remembered.
+/// Sends a request twice: a new response and a cached one must be equal.
 async fn ask(client: &mut Client, method: &str, path: &str, headers: &[(&str, &str)]) -> Answer {
     let mut made = client.ask_with(method, path, headers).await;
     let mut remembered = client.ask_with(method, path, headers).await;
@@ -139,7 +139,7 @@ async fn a_client_whose_answer_is_old_gets_the_new_one() {
     let after = client.ask_with("GET", "/state", &headers).await;
     assert_eq!(after.status, 200);
     assert_ne!(after.header("etag"), before.header("etag"));
-    // What is as it was before is the same content again.
+    // The original state has the original validator again.
     relayer_rest_host::state::sample(&server.publisher);
     let again = client.ask_with("GET", "/state", &headers).await;
     assert_eq!(again.status, 304);
@@ -175,8 +175,8 @@ async fn a_module_s_own_headers_win() {
     assert_eq!(plain.header("cache-control"), "max-age=60");
     let vary: Vec<_> = plain.headers.get_all("vary").iter().collect();
     assert_eq!(vary, ["cookie", "accept-encoding"]);
-    // What the host made of it is another representation, that it can vouch
-    // for no more than to mean the same.
+    // The host's compression is another representation, for which only a weak validator
+    // holds: it is equivalent, not identical.
     let gzip = ("accept-encoding", "gzip");
     let compressed = ask(&mut client, "GET", "/", &[gzip]).await;
     assert_eq!(compressed.header("etag"), "W/\"mine\"");
@@ -186,7 +186,7 @@ async fn a_module_s_own_headers_win() {
     assert_eq!((known.header("content-type"), known.header("content-encoding")), ("", ""));
 }
 
-/// A module that answers every request with these headers.
+/// Starts a server whose module always responds with these headers.
 async fn with_headers(status: u16, headers: &[(&str, &[u8])]) -> TestServer {
     let component = component::of_response(status, headers, &[b'x'; 4096]);
     TestServer::of_component(&component, &Limits::default()).await
@@ -266,7 +266,7 @@ async fn preconditions_of_what_fails_anyway_are_ignored() {
     }
 }
 
-/// Each encoding has a validator of its own, which is none of another.
+/// Each encoding has a validator of its own, which differs from all others.
 #[tokio::test]
 async fn a_validator_is_that_of_one_encoding() {
     let server = TestServer::of_sample().await;
@@ -286,12 +286,13 @@ async fn a_validator_is_that_of_one_encoding() {
             let answer = ask(&mut client, "GET", "/state", &[encoding, (field, tag)]).await;
             assert_eq!(answer.status, status, "{field}: {tag}, {encoding:?}");
         }
-        // A cache may name all that it has.
+        // A cache may list all validators that it has.
         let both = format!("{of_plain}, {of_gzip}");
         let answer = ask(&mut client, "GET", "/state", &[encoding, ("if-none-match", &both)]).await;
         assert_eq!((answer.status.as_u16(), answer.header("etag")), (304, &**own));
     }
-    // A module's own is made weak, which nothing matches strongly.
+    // With compression, a module's own validator becomes weak, and never matches in a
+    // strong comparison.
     let server = with_headers(200, &[("etag", b"\"a\""), ("content-type", b"text/plain")]).await;
     let mut client = server.connect().await;
     for (encoding, matched) in [(plain, 200), (gzip, 412)] {
@@ -300,7 +301,7 @@ async fn a_validator_is_that_of_one_encoding() {
     }
 }
 
-/// The validator of an answer to POST would be that of another representation.
+/// The validator of a response to POST would be that of another representation.
 #[tokio::test]
 async fn the_host_makes_validators_for_get_only() {
     let server = with_headers(200, &[]).await;

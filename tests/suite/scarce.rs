@@ -1,4 +1,4 @@
-//! Does the server start, or say why not, if the system has little to give?
+//! Does the server start, or explain why not, if the system is short of resources?
 
 use std::ffi::OsStr;
 use std::fs;
@@ -15,7 +15,7 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_relayer-rest-under-test");
 
 const SERVE: [&str; 4] = ["serve", "--listen", "127.0.0.1:0", "--no-code-cache"];
 
-/// A shell that sets a limit, and becomes the command with these arguments.
+/// Returns a shell's arguments to set a limit and then execute the command.
 fn limited<'a>(limit: &'a str, args: &[&'a str]) -> Vec<&'a str> {
     [&["-c", limit, PROGRAM], args].concat()
 }
@@ -28,7 +28,7 @@ async fn serve<S: AsRef<OsStr>>(program: &str, args: &[S]) -> Serving {
     command::serve(Path::new(program), args).await
 }
 
-/// It answers, and ends when it is told to.
+/// Checks that the server responds, and stops on a signal.
 async fn check_serves(process: Serving) {
     let mut client = Client::http1(process.address()).await;
     assert_eq!(client.get("/version").await.status, 200);
@@ -62,14 +62,14 @@ async fn too_little_address_space_is_an_error_whose_advice_works() {
     }
 }
 
-/// The library that runs tasks panics at a number of threads that it cannot have.
+/// The task runtime panics at an invalid number of threads.
 #[tokio::test]
 async fn an_invalid_number_of_threads_in_the_environment_has_no_effect() {
     let environment = "TOKIO_WORKER_THREADS=0 exec \"$0\" \"$@\"";
     check_serves(serve("/bin/sh", &limited(environment, &SERVE)).await).await;
 }
 
-/// The image of a module's memory is a file, in memory.
+/// The image of a module's memory is an in-memory file.
 #[tokio::test]
 async fn no_room_for_the_image_of_a_module_is_an_error() {
     let limit = "ulimit -f 0; exec \"$0\" \"$@\"";
@@ -80,7 +80,7 @@ async fn no_room_for_the_image_of_a_module_is_an_error() {
     assert!(message.contains("ulimit -f"), "{message}");
 }
 
-/// Whoever started it may read the log only.
+/// The process that started the server may read only the log.
 #[tokio::test]
 async fn a_pipe_that_is_full_keeps_nobody_waiting() {
     let (reader, mut writer) = std::io::pipe().unwrap();
@@ -101,11 +101,11 @@ async fn a_pipe_that_is_full_keeps_nobody_waiting() {
     drop(reader);
 }
 
-/// Where a thread's stack takes 8 GiB of address space, the limit of that is one of
-/// threads: some tests run as root, whose processes and threads are not limited.
+/// With thread stacks of 8 GiB, a limit of address space limits the number of threads.
+/// Some tests run as root, whose processes and threads are not limited directly.
 #[tokio::test]
 async fn a_process_without_threads_ends_with_an_error() {
-    // With none, with one for the log alone, and with some of the others.
+    // With none, with only the log's, and with some of the others.
     for threads in [0, 1, 2, 4] {
         let kib = (6 + 8 * threads) << 20;
         let limit = format!("ulimit -v {kib}; RUST_MIN_STACK=8589934592 exec \"$0\" \"$@\"");

@@ -1,5 +1,5 @@
-//! Do the command's sources of state work, alone and together, and do files
-//! that change?
+//! Do the command's sources of state work, alone and combined, and are changed files read
+//! again?
 
 use std::fs;
 use std::path::Path;
@@ -34,7 +34,7 @@ impl Files {
         path
     }
 
-    /// Replaces a file, as editors do it.
+    /// Replaces a file by a rename, as editors do.
     fn replace(&self, name: &str, text: &str) {
         let new = self.write(&format!("{name}.new"), text);
         fs::rename(new, self.path(name)).unwrap();
@@ -76,7 +76,7 @@ async fn a_running_relayer_is_served() {
     let expected = success(&state(&["ibc-0", "ibc-1"], 2, false));
     client.get_until("/state", |answer| answer.text() == expected).await;
     client.get_until("/chain/ibc-1", |answer| answer.status == 200).await;
-    // On a thread of its own: what the relayer sends takes no time from clients.
+    // Upstream responses are processed on a thread of their own, not on clients' threads.
     let threads = std::fs::read_dir(format!("/proc/{}/task", process.id())).unwrap();
     let names = threads.map(|thread| thread.unwrap().path().join("comm"));
     let mut names = names.map(|comm| std::fs::read_to_string(comm).unwrap_or_default());
@@ -125,7 +125,7 @@ async fn a_field_that_cannot_be_read_is_reported_once() {
     );
 }
 
-/// Each poll brings another name of 20 MB, and another error as long.
+/// Each poll returns a different long name, and a different long error.
 #[tokio::test]
 async fn what_a_relayer_says_does_not_fill_the_log() {
     let relayer = Relayer::start(Script::of_0_7()).await;
@@ -183,7 +183,7 @@ async fn a_state_file_is_served_and_read_again_when_it_changes() {
     files.write("state.json", &state(&["ibc-0", "ibc-1"], 2, true).to_string());
     client.get_until("/state", |answer| answer.text() == shown(2)).await;
 
-    // As it is saved from a relayer, with its envelope.
+    // A response that was saved from a relayer, with its envelope.
     files.replace("state.json", &success(&state(&["ibc-0", "ibc-1"], 3, true)));
     client.get_until("/state", |answer| answer.text() == shown(3)).await;
 
@@ -200,7 +200,7 @@ async fn a_state_file_is_served_and_read_again_when_it_changes() {
     end(process).await;
 }
 
-/// Clients can take all descriptors there are; a change is not lost by that.
+/// Clients can exhaust the file descriptors. A change must not be lost by that.
 #[tokio::test]
 async fn a_change_that_comes_while_the_system_is_short_is_seen_later() {
     let files = Files::new();
@@ -285,7 +285,7 @@ async fn sighup_reads_files_again_that_cannot_be_seen_to_change() {
     signal(&process, Signal::HUP);
     client
         .get_until("/chains", |answer| {
-            // Both signals may have come as one, before the file was mended.
+            // Both signals may have been delivered as one, before the file was repaired.
             signal(&process, Signal::HUP);
             answer.text() == r#"{"status":"success","result":["ibc-0","new"]}"#
         })

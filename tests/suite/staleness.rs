@@ -1,5 +1,5 @@
-//! Is any answer older than the question? Random publications, modules and
-//! requests from several threads, against a module that is asked anew.
+//! Is any response older than its request? Several threads publish, and send requests to
+//! modules, at random. Responses are compared with those of new runs.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
@@ -20,7 +20,7 @@ use relayer_rest_tests::server::{engine, request};
 const THREADS: u64 = 4;
 const STEPS: u64 = 2_000;
 
-/// What has been published, in its order.
+/// The publisher, and all published snapshots in order.
 struct Published {
     publisher: StatePublisher,
     snapshots: Mutex<Vec<Arc<Snapshot>>>,
@@ -31,7 +31,7 @@ impl Published {
         self.snapshots.lock().unwrap().len()
     }
 
-    /// Publishes something, or what was published before once more.
+    /// Publishes a change, or equal data once more.
     fn change(&self, random: &mut Rng) {
         let mut snapshots = self.snapshots.lock().unwrap();
         let chain = |random: &mut Rng| {
@@ -61,7 +61,7 @@ impl Published {
     }
 }
 
-/// A request that others may make, too.
+/// Returns a random request, one of few.
 fn random_request(random: &mut Rng) -> Arc<GuestRequest> {
     let paths = ["/version", "/chains", "/chain/a", "/chain/b", "/chain/c", "/state", "/nothing"];
     let method = if random.u8(..10) == 0 { "POST" } else { "GET" };
@@ -70,20 +70,20 @@ fn random_request(random: &mut Rng) -> Arc<GuestRequest> {
     request(method, random.choice(paths).unwrap(), headers)
 }
 
-/// What a module answers on a snapshot, asked anew.
+/// Returns a module's response on a snapshot, from a new run.
 async fn plain(module: &Module, request: &Arc<GuestRequest>, snapshot: &Arc<Snapshot>) -> Response {
     let place = module.acquire().await.unwrap();
     let answer = place.execute(request.clone(), snapshot.clone()).await.unwrap();
     Response::new(module, RequestRef::from(&**request), answer, snapshot.generation())
 }
 
-/// All that a client sees of an answer.
+/// Returns the part of a response that a client sees.
 fn seen(answer: &Response) -> String {
     let plain = answer.plain();
     format!("{} {:?} {}", answer.status(), plain.headers, plain.body.escape_ascii())
 }
 
-/// Asks as the server does; says whether the answer was remembered.
+/// Handles a request as the server does, and returns whether it was a cache hit.
 async fn ask(
     cache: &ResponseCache,
     module: &Module,
@@ -97,7 +97,7 @@ async fn ask(
     }
 }
 
-/// Each hit copies the headers, and replaces one of them.
+/// Each hit clones the headers, and replaces one of them.
 #[tokio::test]
 async fn copies_of_headers_need_not_grow() {
     let module = Module::embedded(&engine(&Limits::default())).unwrap();
@@ -120,7 +120,7 @@ fn no_answer_is_older_than_its_question() {
         Module::from_bytes(&engine, "answers", &component::of_answer(203, "a", b"b")),
     ];
     let modules = modules.map(Result::unwrap);
-    // So small that it has to forget, too.
+    // So small that entries are evicted, too.
     let cache = ResponseCache::new(ByteSize::kib(32));
     let published =
         Published { publisher: StatePublisher::new(), snapshots: Mutex::new(Vec::new()) };
@@ -152,8 +152,8 @@ fn no_answer_is_older_than_its_question() {
                         let (answer, was_remembered) =
                             runtime.block_on(ask(cache, module, &request, &state));
                         remembered.fetch_add(u64::from(was_remembered), Relaxed);
-                        // What is published by now may be the answer's state,
-                        // and so may all be that came in between.
+                        // The response's snapshot is the last one before the request, or
+                        // any that was published since.
                         let possible = published.snapshots.lock().unwrap()[before..].to_vec();
                         let is_of = |snapshot: &Arc<Snapshot>| {
                             seen(&runtime.block_on(plain(module, &request, snapshot))) == answer

@@ -1,4 +1,4 @@
-//! Does what is published reach clients, at once and whole?
+//! Do publications reach clients immediately and completely?
 
 use std::time::Duration;
 

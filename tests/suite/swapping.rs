@@ -1,5 +1,5 @@
-//! Can the module be replaced while it serves, does nobody notice but by what
-//! is new, and is a module that should not serve refused?
+//! Can modules be hot-swapped without any effect on clients but that of the new module,
+//! and are unsuitable modules rejected?
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -16,12 +16,12 @@ use relayer_rest_host::state::{RelayerState, sample};
 use relayer_rest_tests::component::{self, TRAP};
 use relayer_rest_tests::server::{TestServer, candidate, engine};
 
-/// A server of a component, on the sample, under these limits.
+/// Starts a server with a component under these limits, and the sample state.
 async fn server(component: &[u8], limits: &Limits) -> TestServer {
     TestServer::of_component(component, limits).await
 }
 
-/// What `x-relayer-module` says of a component that serves the API.
+/// Returns the `x-relayer-module` header of a component that serves the API.
 fn label(component: &[u8]) -> String {
     format!("api@{}", short(component))
 }
@@ -65,11 +65,11 @@ async fn a_module_is_exchanged_and_every_answer_names_its_own() {
     assert_eq!(report.differences, []);
     let answer = server.get("/chains").await;
     assert_eq!(answer.header("x-relayer-module"), label(&new));
-    // It was asked by then: what it answered is remembered.
+    // The swap has warmed the cache, so the request needed no run.
     assert_eq!(server.registry.at("/").unwrap().status().module.runs, 0);
 }
 
-/// Answers of the host's name the module as well.
+/// The host's own responses name the module, too.
 #[tokio::test]
 async fn an_error_in_a_modules_place_names_the_module() {
     let component = component::of_handler("unreachable");
@@ -99,7 +99,7 @@ async fn two_hundred_swaps_under_load_are_seen_by_nobody() {
                 let mut client = server.connect().await;
                 let mut seen = [0_u64; 2];
                 while !done.load(Relaxed) {
-                    // Some of it is remembered, and some is not.
+                    // Some responses are cached, and others are not.
                     let path = format!("/{}", count.fetch_add(1, Relaxed) % (50 + number as u64));
                     let answer = client.get(&path).await;
                     assert_eq!(answer.status, 200);
@@ -124,12 +124,12 @@ async fn two_hundred_swaps_under_load_are_seen_by_nobody() {
     }
 }
 
-/// Its answer is the old one's, however long that takes.
+/// The old module completes its requests, however long they take.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_request_in_flight_is_finished_by_the_module_that_began_it() {
     let limits = Limits { time: Duration::from_mins(1), ..Limits::default() };
     let engine = engine(&limits);
-    // It takes some seconds, and nobody but a client asks it.
+    // It takes some seconds, and only the client's request runs it.
     let old = component::that_takes(4_000_000_000);
     let slow = Module::from_bytes(&engine, "old", &old).unwrap().named("slow");
     let slow = Mount::extension("/slow".parse().unwrap(), slow);
@@ -195,7 +195,7 @@ async fn a_trial_changes_nothing_and_lists_what_would_be_different() {
     assert_eq!(server.registry.at("/").unwrap().status().previous, None);
 }
 
-/// What is not remembered is known all the same.
+/// Requests are known even if responses are not cached.
 #[tokio::test]
 async fn questions_of_clients_are_compared_where_no_answer_is_remembered() {
     let limits = Limits { response_cache: ByteSize::b(0), ..Limits::default() };
@@ -208,8 +208,8 @@ async fn questions_of_clients_are_compared_where_no_answer_is_remembered() {
     assert_eq!((first.request.as_str(), first.asked), ("GET /some/where", 3));
 }
 
-/// What is shown and remembered is of the state as it is then, not as it was
-/// before the candidate was compiled and probed.
+/// The comparison and the warmed cache use the newest state, not that from before the
+/// candidate was compiled and probed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_candidate_is_compared_on_the_newest_state() {
     let server = Arc::new(TestServer::of_sample().await);
@@ -238,7 +238,7 @@ async fn a_candidate_is_compared_on_the_newest_state() {
     assert_eq!(mount.status().module.runs, 0);
 }
 
-/// Whatever becomes of an answer on its way, and whatever a module says of it.
+/// Holds for each form of a response, and even if the module sets the header itself.
 #[tokio::test]
 async fn every_answer_names_its_module() {
     let server = TestServer::of_sample().await;
@@ -263,7 +263,7 @@ async fn every_answer_names_its_module() {
     assert_eq!(labels, [label(&claims).as_str()]);
 }
 
-/// Its code may not come to an end before it is asked.
+/// The start function may never end.
 #[tokio::test]
 async fn a_module_that_does_not_start_is_refused() {
     let limits = Limits { time: Duration::from_millis(50), ..Limits::default() };
@@ -274,7 +274,7 @@ async fn a_module_that_does_not_start_is_refused() {
     check_refused(&report, Refusal::Faults, &["the module trapped: wasm trap: "]);
 }
 
-/// What it says first is what matters.
+/// The cause comes first in the message.
 #[tokio::test]
 async fn why_a_module_trapped_is_said_and_where() {
     let server = server(&component::of_answer(204, "a", b"b"), &Limits::default()).await;
@@ -286,7 +286,7 @@ async fn why_a_module_trapped_is_said_and_where() {
     check_refused(&server.swap(component::that_wants_too_much()).await, Refusal::Faults, &parts);
 }
 
-/// Of an extension, the mount is named.
+/// The message names the mount of an extension.
 #[tokio::test]
 async fn an_extension_that_traps_is_refused() {
     let engine = engine(&Limits::default());
@@ -303,7 +303,7 @@ async fn an_extension_that_traps_is_refused() {
     assert!(message.starts_with("mount /ext/tool: module new.wasm: "), "{message}");
 }
 
-/// What clients asked with headers is asked again with those that count.
+/// Requests of clients are repeated with the headers that the module read.
 #[tokio::test]
 async fn questions_of_clients_are_asked_again_with_their_headers() {
     let server = server(&component::that_counts(), &Limits::default()).await;
@@ -407,7 +407,7 @@ async fn a_module_that_fails_when_it_is_asked_is_refused() {
     assert_eq!(server.registry.at("/").unwrap().status().candidate, None);
 }
 
-/// It answers all that every module is asked.
+/// The module passes the probe, whose requests are the same for all modules.
 #[tokio::test]
 async fn a_module_that_fails_at_what_clients_ask_is_refused() {
     let server = server(&component::of_answer(204, "a", b"b"), &Limits::default()).await;
@@ -494,12 +494,12 @@ async fn a_look_that_takes_too_long_is_given_up_and_one_goes_on_at_a_time() {
         Refusal::TooSlow,
         &["longer than 300ms", "at the step probe", "swap.time"],
     );
-    // What was given up is gone: there is a turn for the next one.
+    // The cancelled preflight ends, and the next one can run.
     while server.registry.at("/").unwrap().status().candidate.is_some() {
         tokio::task::yield_now().await;
     }
     let good = component::of_answer(201, "a", b"b");
-    // On a busy machine that may be too slow as well; but it has its turn.
+    // On a busy machine that may be too slow as well, but it gets its turn.
     for _ in 0..100 {
         match server.swap(good.clone()).await.outcome {
             Outcome::Refused { reason: Refusal::TooSlow | Refusal::Busy, .. } => {
@@ -511,8 +511,8 @@ async fn a_look_that_takes_too_long_is_given_up_and_one_goes_on_at_a_time() {
     panic!("it took more than 300 ms a hundred times");
 }
 
-/// What is being compiled cannot be stopped: the next one waits for it, and not
-/// for long.
+/// A compilation in this process cannot be cancelled: the next candidate waits for it,
+/// but not for long.
 #[tokio::test]
 async fn a_module_that_takes_too_long_to_compile_is_given_up() {
     let module = Module::embedded(&engine(&Limits::default())).unwrap();
@@ -523,7 +523,7 @@ async fn a_module_that_takes_too_long_to_compile_is_given_up() {
         let mount = Mount::api(module.clone()).with_swap_limits(limits.clone());
         let server = TestServer::of_registry(Registry::new(mount)).await;
         let report = server.swap_as(candidate(component::noted(DEFAULT_MODULE, "new"))).await;
-        // On a busy machine the time can be over before it is compiled.
+        // On a busy machine the time can be over before the compilation.
         if !report.steps.is_empty() {
             break (server, report);
         }
@@ -546,7 +546,7 @@ async fn a_new_module_that_fails_is_replaced_by_the_one_before_and_barred() {
     let new = component::that_traps_later("\"new\"");
     assert_eq!(server.swap(new.clone()).await.outcome, Outcome::Exchanged);
     assert_eq!(server.get("/a").await.header("x-relayer-module"), label(&new));
-    // The client gets an answer all the same: that of the module before.
+    // The client is served nevertheless, by the previous module.
     let answer = server.get(TRAP).await;
     assert_eq!((answer.status.as_u16(), answer.header("x-relayer-module")), (204, &*label(&old)));
     assert_eq!(server.get("/a").await.header("x-relayer-module"), label(&old));
@@ -556,16 +556,16 @@ async fn a_new_module_that_fails_is_replaced_by_the_one_before_and_barred() {
     assert!(status.barred[0].reason.contains("it failed 1 times in 2 runs"), "{status:?}");
     let parts = ["was taken out of service before", "trapped", "mend it"];
     check_refused(&server.swap(new.clone()).await, Refusal::Barred, &parts);
-    // What it failed at is asked by then: another one that fails there does not
-    // come as far.
+    // The failed request is part of the comparison now: another module that fails at it
+    // is rejected.
     let other = component::noted(&new, "not mended");
     check_refused(&server.swap(other).await, Refusal::Faults, &[TRAP]);
     let mended = component::of_answer(200, "a", b"b");
     assert_eq!(server.swap(mended).await.outcome, Outcome::Exchanged);
 }
 
-/// It serves many at once when it fails; all of them get an answer, and it is
-/// replaced once.
+/// The module serves many requests when it fails. All of them get a response, and it is
+/// rolled back once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_new_module_that_does_not_end_is_replaced_for_all_who_asked_it() {
     let old = component::of_answer(204, "a", b"b");
@@ -575,13 +575,13 @@ async fn a_new_module_that_does_not_end_is_replaced_for_all_who_asked_it() {
         ..Limits::default()
     };
     let server = Arc::new(server(&old, &limits).await);
-    // It spins on a path that nobody asks for before.
+    // It spins on a path that was not requested before.
     let new = component::that_spins_on_spin();
     assert_eq!(server.swap(new.clone()).await.outcome, Outcome::Exchanged);
     let clients: Vec<_> = (0..20)
         .map(|number| {
             let server = server.clone();
-            // Different questions of one length, so that each is a run of its own.
+            // Distinct paths of the same length, so that each takes a run.
             let ask =
                 async move { server.get(&format!("/spi{}", char::from(b'a' + number))).await };
             tokio::spawn(ask)
@@ -597,14 +597,14 @@ async fn a_new_module_that_does_not_end_is_replaced_for_all_who_asked_it() {
     assert!(status.barred[0].reason.contains("took longer than 200ms"), "{status:?}");
 }
 
-/// Somebody else's decision is not undone.
+/// A rollback in the meantime is not undone.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_module_that_was_compared_with_another_than_serves_now_is_refused() {
     let limits = Limits { time: Duration::from_mins(1), ..Limits::default() };
     let server = Arc::new(server(&component::of_answer(201, "a", b"b"), &limits).await);
     let second = component::of_answer(202, "a", b"b");
     assert_eq!(server.swap(second).await.outcome, Outcome::Exchanged);
-    // It takes a second to look at, or more where others are at work.
+    // The preflight takes a second, or more on a busy machine.
     let slow = component::that_takes(10_000_000);
     let swapping = tokio::spawn({
         let server = server.clone();
@@ -619,7 +619,7 @@ async fn a_module_that_was_compared_with_another_than_serves_now_is_refused() {
     assert_eq!(server.get("/").await.status, 201);
 }
 
-/// What it costs to look at another is not held against the one in service.
+/// The runs of a comparison do not count towards the active module.
 #[tokio::test]
 async fn a_comparison_is_no_part_of_service() {
     let server = server(&component::of_answer(204, "a", b"b"), &Limits::default()).await;
@@ -635,7 +635,7 @@ async fn a_comparison_is_no_part_of_service() {
     assert_eq!((module.runs, module.failures.faults()), (0, 0));
 }
 
-/// The place for looking at modules is not one of the clients'.
+/// Preflights have a permit of their own.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_candidate_takes_no_place_of_a_client() {
     let limits = Limits {
@@ -661,7 +661,7 @@ async fn a_candidate_takes_no_place_of_a_client() {
     swapping.abort();
 }
 
-/// The first one has nothing to go back to.
+/// The first module has no previous one to roll back to.
 #[tokio::test]
 async fn a_module_without_one_before_fails_and_stays() {
     let component = component::that_traps_later("1");
@@ -683,7 +683,8 @@ async fn a_module_that_has_served_for_long_may_fail_now_and_then() {
     for number in 0..101 {
         assert_eq!(client.get(&format!("/{number}")).await.status, 200);
     }
-    // One client can repeat one request as often as it likes.
+    // Repetitions of one request count once, since a single client can send any number of
+    // them.
     for number in 0..20 {
         assert_eq!(client.get(&format!("{TRAP}?{number}")).await.status, 500);
     }
@@ -691,7 +692,7 @@ async fn a_module_that_has_served_for_long_may_fail_now_and_then() {
     for number in 0..3 {
         assert_eq!(client.get(&trap(number)).await.status, 500);
     }
-    // Five that the one before answers are too many.
+    // Five distinct failures that the previous module does not have are too many.
     assert_eq!(client.get(&trap(3)).await.status, 204);
     assert_eq!(client.get("/a").await.header("x-relayer-module"), label(&old));
 }
@@ -712,7 +713,7 @@ async fn a_module_is_put_back_by_hand_and_that_is_undone_in_the_same_way() {
     }
 }
 
-/// The old one's answers are of no use to it.
+/// Cached responses are not used for another module.
 #[tokio::test]
 async fn answers_of_the_module_before_are_not_the_new_ones() {
     let server = TestServer::of_sample().await;
@@ -729,7 +730,7 @@ async fn answers_of_the_module_before_are_not_the_new_ones() {
 #[tokio::test]
 async fn an_extension_has_its_mount_and_sees_paths_below_it() {
     let engine = engine(&Limits::default());
-    // The embedded module tells what it was asked where that is nothing.
+    // For an unknown path, the embedded module names the path in its response.
     let extension = Module::embedded(&engine).unwrap().named("tool");
     let mount = Mount::extension("/ext/tool".parse().unwrap(), extension);
     let api = Mount::api(Module::embedded(&engine).unwrap());
@@ -750,7 +751,7 @@ async fn an_extension_has_its_mount_and_sees_paths_below_it() {
         }
     }
     assert_eq!(server.get("/ext/tool/chains").await.body, server.get("/chains").await.body);
-    // Each is swapped by itself; an extension need speak no dialect.
+    // Each mount is swapped separately, and an extension does not need a dialect.
     let new = component::of_answer(201, "a", b"b");
     let mount = server.registry.at("/ext/tool").unwrap();
     let report = mount.swap(candidate(new), &server.publisher.reader()).await;

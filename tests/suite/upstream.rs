@@ -1,5 +1,5 @@
-//! Is a running relayer's API shown as the relayer means it, and does a
-//! relayer that goes wrong harm nobody?
+//! Is a running relayer's API served with the relayer's own meaning, and is a faulty
+//! relayer harmless?
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use relayer_rest_tests::relayer::{Fault, Relayer, Script, state};
 use relayer_rest_tests::server::TestServer;
 use serde_json::{Value, json};
 
-/// A relayer that is asked often, and given up on fast.
+/// Returns an upstream with a short poll interval and a short timeout.
 fn upstream(relayer: &Relayer) -> Upstream {
     Upstream {
         poll: Duration::from_millis(5),
@@ -81,14 +81,14 @@ async fn a_relayer_that_takes_its_time_is_asked_one_thing_at_a_time() {
     let server = TestServer::of_upstream(upstream).await;
     let mut client = server.connect().await;
     client.get_until("/state", |answer| answer.status == 200).await;
-    // The state is asked for first: one answer was enough.
+    // The state is polled first, so a single response was enough.
     assert!(relayer.seen().paths.values().sum::<u32>() <= 2, "{:?}", relayer.seen());
     client.get_until("/chains", |answer| answer.status == 200).await;
     assert_eq!(relayer.seen().most_at_once, 1);
 }
 
-/// Checks that the relayer was asked for its state no more often than it is to
-/// be polled.
+/// Checks that the relayer's state was not requested more often than the poll interval
+/// allows.
 #[track_caller]
 fn check_pace(relayer: &Relayer, start: Instant, poll: Duration) {
     let asked = relayer.seen().paths["/state"];
@@ -131,7 +131,7 @@ async fn a_relayer_that_goes_wrong_is_asked_less_and_less() {
     let asked = || relayer.seen().paths["/state"];
     let before = asked();
     client.get_until("/state", |_| asked() >= before + 2).await;
-    // Half a second and one second, of which at least half are waited.
+    // Delays of half a second and one second, each shortened by at most half.
     assert!(start.elapsed() >= Duration::from_millis(700), "{:?}", start.elapsed());
 }
 
@@ -308,7 +308,7 @@ async fn a_chain_that_becomes_unreadable_stays_as_it_was() {
     relayer.change(|script| {
         script.broken_chain = Some("ibc-1".to_owned());
         script.chains[0]["max_gas"] = 7.into();
-        // A change of the connected chains has all chains asked for again.
+        // A change of the connected chains makes the upstream request all chains again.
         script.state = state(&["ibc-0"], 1, false);
     });
     client.get_until("/chain/ibc-0", |answer| answer.text().contains(r#""max_gas":7,"#)).await;
@@ -317,7 +317,8 @@ async fn a_chain_that_becomes_unreadable_stays_as_it_was() {
     client.get("/chains").await.check(200, chains);
 }
 
-/// The server must answer, and its state be fresh, whatever one endpoint says.
+/// A hostile response of one endpoint must not affect the server, nor the freshness of
+/// its state.
 #[tokio::test]
 async fn hostile_answers_hide_themselves_only() {
     let long = "A\u{202e}".repeat(1 << 20);
@@ -378,15 +379,14 @@ async fn of_very_many_chains_a_bounded_number_is_asked_for() {
         drop(script.bodies.insert("/chains".to_owned(), body.into_bytes().into()));
     });
     let server = TestServer::of_upstream(upstream(&relayer)).await;
-    // None of them is there, so that the list is empty when all are asked for.
+    // None of them exists, so the list is empty when all have been requested.
     let empty = r#"{"status":"success","result":[]}"#;
     server.connect().await.get_until("/chains", |answer| answer.text() == empty).await;
     let asked = relayer.seen().paths.keys().filter(|path| path.starts_with("/chain/")).count();
     assert_eq!(asked, 1000);
 }
 
-/// The only thread that may block is taken, so that nothing can be read until it
-/// is free.
+/// The only blocking thread is occupied, so no response can be parsed until it is free.
 #[test]
 fn answers_are_read_off_the_runtimes_threads() {
     let mut runtime = tokio::runtime::Builder::new_current_thread();

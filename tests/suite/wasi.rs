@@ -1,4 +1,4 @@
-//! Is a module that has WASI as fenced as one that has not?
+//! Is a module with WASI as confined as one without it?
 
 use std::fs;
 use std::time::{Duration, UNIX_EPOCH};
@@ -13,7 +13,7 @@ use relayer_rest_tests::component;
 use relayer_rest_tests::server::{TestServer, engine};
 use relayer_rest_tests::watcher::Watcher;
 
-/// An engine with WASI, whose modules may import nothing of the contract.
+/// Creates an engine with WASI, whose modules may import nothing of the contract.
 fn with_wasi() -> Engine {
     let limits = Limits {
         time: Duration::from_millis(500),
@@ -43,7 +43,7 @@ fn wasi_is_refused_where_a_mount_does_not_say_so() {
     assert!(message.ends_with(end), "{message}");
 }
 
-/// WASI, as far as it goes: others are refused with it, too.
+/// WASI is only provided in part: other interfaces of it are rejected.
 #[test]
 fn what_wasi_does_not_have_is_refused_with_it() {
     let fetching = wat::parse_str(
@@ -78,7 +78,7 @@ async fn nothing_of_wasi_leads_outside() {
         ("stdin", "Ok(0)"),
         ("files", "refused, refused, refused, refused"),
         ("sockets", "refused, refused, refused, refused"),
-        // It was to wait for an hour.
+        // The module would wait for an hour.
         ("wait", "0ns"),
         ("print", "printed"),
     ] {
@@ -94,8 +94,8 @@ async fn nothing_of_wasi_leads_outside() {
     watcher.stop().await;
 }
 
-/// The clock stands still, and what was read of it counts: an answer is good
-/// until something changes.
+/// The clock stands still, and reading it counts as a read: a response is valid until the
+/// state changes.
 #[tokio::test]
 async fn the_time_is_when_the_relayer_last_changed() {
     let server = server().await;
@@ -113,7 +113,7 @@ async fn the_time_is_when_the_relayer_last_changed() {
     server.publisher.set_chain(ChainConfig::new("a", ChainKind::CosmosSdk));
     assert_ne!(now(), first);
     assert_eq!(http.get("/ext/guest/time").await.text(), now());
-    // What did not ask for the time does not depend on it.
+    // A response whose run did not read the clock does not depend on it.
     assert_eq!(http.get("/ext/guest/nothing").await.text(), "nothing");
     assert_eq!(runs(), 3);
 }
@@ -128,7 +128,7 @@ async fn random_numbers_are_the_same_for_each_request() {
     assert!(one.len() > 8 && one != other, "{first}");
 }
 
-/// As operators have it: said in the settings, and what it prints is in the log.
+/// WASI is enabled in the settings, and output is written to the log.
 #[tokio::test]
 async fn what_is_printed_is_logged() {
     let program = env!("CARGO_BIN_EXE_relayer-rest-under-test").as_ref();
@@ -155,7 +155,7 @@ async fn what_is_printed_is_logged() {
     let args = ["--listen", "127.0.0.1:0", "--config", config.to_str().unwrap()];
     let mut serving = command::serve(program, &args).await;
     let mut http = Client::http1(serving.address()).await;
-    // Also on the threads for those that run long.
+    // The pool for slow guests is covered, too.
     for number in 0..4 {
         let printed = http.get(&format!("/ext/guest/print/{number}")).await;
         assert_eq!(printed.text(), "printed");
@@ -175,11 +175,11 @@ async fn what_is_printed_is_logged() {
     told(" INFO ", "one");
     told(" INFO ", r"two \u{1b}[2K");
     told(" WARN ", "three, and no end");
-    // The API's module may have it, too.
+    // The API's module may use WASI, too.
     fs::write(&config, "[module]\nfile = 'guest.wasm'\nwasi = true\ndialect = 'any'\n").unwrap();
     let ended = command::run(program, &checked).await;
     assert_eq!(ended.status, Some(0), "{}{}", ended.stdout, ended.stderr);
-    // Within the bounds of what is written in any other way.
+    // Output has the same bounds as other log lines.
     assert_eq!(http.get("/ext/guest/flood").await.status, 504);
     serving.logged("the module logs more than 4.0 KiB for a request (limits.log)").await;
 }

@@ -1,5 +1,5 @@
-//! Puts the page together from the files in `page/`, and works out what of it a
-//! browser may run.
+//! Assembles the page from the files in `page/`, and computes its content security
+//! policy.
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -9,8 +9,8 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use sha2::{Digest, Sha256};
 
-/// The page's script is these files, one after the other: each has what the
-/// ones before it have.
+/// The files of the page's script, concatenated in this order: each may use the
+/// definitions of the files before it.
 const SCRIPTS: [&str; 11] = [
     "dom.js",
     "model.js",
@@ -25,7 +25,7 @@ const SCRIPTS: [&str; 11] = [
     "main.js",
 ];
 
-/// What stands in `index.html` for what is put there.
+/// The placeholders in `index.html`.
 const STYLE: &str = "/* style.css */";
 const SCRIPT: &str = "/* *.js */";
 
@@ -47,14 +47,13 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// A file with the ends of lines that browsers make of all others before they
-/// look at what is in it.
+/// Reads a file with CRLF replaced by LF, as browsers do before they hash the content.
 fn read(path: &Path) -> Result<String, Box<dyn Error>> {
     let text = fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
     Ok(text.replace("\r\n", "\n"))
 }
 
-/// Puts a text in the one place that is kept for it.
+/// Replaces a placeholder, which must occur exactly once, with a text.
 fn put(page: &str, place: &str, text: &str) -> Result<String, Box<dyn Error>> {
     if page.matches(place).count() != 1 {
         return Err(format!("index.html has {place} not once").into());
@@ -65,8 +64,9 @@ fn put(page: &str, place: &str, text: &str) -> Result<String, Box<dyn Error>> {
     Ok(page.replace(place, text))
 }
 
-/// The page may run its own script, have its own style, and ask where it came
-/// from; nothing else. Text never becomes markup: the page makes no HTML.
+/// Returns the content security policy. The page may run its own script, use its own
+/// style, show `data:` images and connect to its own origin, nothing else. Text never
+/// becomes markup: the script creates no HTML from strings.
 fn policy(style: &str, script: &str) -> String {
     let hash = |text: &str| BASE64_STANDARD.encode(Sha256::digest(text));
     format!(

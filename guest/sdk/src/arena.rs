@@ -1,9 +1,8 @@
-//! The allocator: it hands out memory and takes none back.
+//! A bump allocator: it reuses no memory except that of the last allocation.
 //!
-//! An instance lives for one request, so that nothing needs to be put in order
-//! behind it. The memory has its size from the start, since growing it costs
-//! the host a system call for each request; it grows only for an answer that
-//! does not fit.
+//! An instance lives for one request and need not free memory. The arena is part of the
+//! initial memory, because growing the memory costs the host a system call per request;
+//! the memory grows only if the allocations of a request do not fit.
 #![allow(unsafe_code, reason = "an allocator hands out raw memory")]
 
 use core::alloc::{GlobalAlloc, Layout};
@@ -12,32 +11,32 @@ use core::cell::Cell;
 use core::mem::MaybeUninit;
 use core::ptr;
 
-/// Enough for all answers but the state of some hundred workers, in bytes. With a stack
-/// of 32 KiB and its data, a module has two pages; the host clears them after each
-/// request.
+/// The size of the arena in bytes: enough for all responses except the state of some
+/// hundred workers. With a stack of 32 KiB and its data, a module has two pages, which
+/// the host clears after each request.
 const ARENA: usize = 64 << 10;
 
-/// A page of WebAssembly's memory, in bytes.
+/// The size of a WebAssembly page, in bytes.
 const PAGE: usize = 64 << 10;
 
-/// The memory grows by at least 1 MiB, in pages.
+/// The preferred minimum growth of the memory: 1 MiB, in pages.
 const MIN_GROWTH: usize = (1 << 20) / PAGE;
 
 static mut MEMORY: [MaybeUninit<u8>; ARENA] = [MaybeUninit::uninit(); ARENA];
 
-/// What is left: from the next byte to hand out to the end.
+/// The allocator. Free memory is from `next` to `end`; both are 0 before the first use.
 #[derive(Debug)]
 pub struct Arena {
     next: Cell<usize>,
     end: Cell<usize>,
 }
 
-// SAFETY: a module has one thread.
+// SAFETY: a module is single-threaded.
 unsafe impl Sync for Arena {}
 
-// SAFETY: what is handed out lies between `next` and `end`, which is memory
-// that nothing else refers to, and `next` moves behind it. It moves back only
-// over what is given back and lies right before it.
+// SAFETY: each allocation is taken from between `next` and `end`, memory that nothing
+// else refers to, and `next` moves past it. `next` moves back only over the last
+// allocation, when that is freed or shrunk.
 unsafe impl GlobalAlloc for Arena {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let fits = |start: usize| {
@@ -66,8 +65,8 @@ unsafe impl GlobalAlloc for Arena {
             }
             return start;
         }
-        // SAFETY: the caller vouches for `start`, `layout` and `size`, and the
-        // new piece is another.
+        // SAFETY: the caller guarantees `start`, `layout` and `size`; the new allocation
+        // is larger than the old one and does not overlap it.
         unsafe {
             let new = self.alloc(Layout::from_size_align_unchecked(size, layout.align()));
             if !new.is_null() {
@@ -79,7 +78,7 @@ unsafe impl GlobalAlloc for Arena {
 }
 
 impl Arena {
-    /// There can be one.
+    /// Creates the allocator. A module must have only one, as all use the same static.
     #[must_use]
     #[allow(clippy::new_without_default, reason = "none is like another")]
     pub const fn new() -> Self {
@@ -90,8 +89,8 @@ impl Arena {
         start as usize + layout.size() == self.next.get()
     }
 
-    /// Takes the arena, the first time, or makes the memory grow by what an
-    /// allocation needs.
+    /// Makes room for an allocation: takes the static the first time, then grows the
+    /// memory.
     fn more(&self, layout: Layout) -> Option<()> {
         if self.end.get() == 0 {
             let start = (&raw const MEMORY) as usize;
@@ -102,7 +101,7 @@ impl Arena {
             }
         }
         let needed = layout.size().checked_add(layout.align())?.div_ceil(PAGE);
-        // Where there is not as much as there had better be, just enough.
+        // The memory limit may forbid the minimum growth but allow the needed pages.
         let (start, end) = grow(needed.max(MIN_GROWTH)).or_else(|| grow(needed))?;
         if start != self.end.get() {
             self.next.set(start);
@@ -112,7 +111,7 @@ impl Arena {
     }
 }
 
-/// Makes the memory grow by some pages: from where to where.
+/// Grows the memory; returns the start and the end address of the new pages.
 fn grow(pages: usize) -> Option<(usize, usize)> {
     let before = wasm32::memory_grow::<0>(pages);
     let end = before.checked_add(pages)?.checked_mul(PAGE)?;

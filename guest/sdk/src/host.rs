@@ -1,4 +1,4 @@
-//! What the host shows and takes.
+//! The host's interfaces, as a trait.
 
 use crate::bindings::relayer::rest::{
     chains, log, mount, query, request, snapshot, state, version,
@@ -7,45 +7,57 @@ use crate::contract::{ChainConfig, Component, NotReady, RelayerState};
 
 pub use crate::bindings::relayer::rest::log::Level;
 
-/// What a module can call: the contract's imports. All reads of one request see
-/// the relayer at one moment.
+/// The functions that a module can call: the imports of the contract. All reads of one
+/// request see the same snapshot of the relayer.
 ///
-/// Only what is called of it is imported, so take it as `H: Host` and not as
-/// `dyn Host`, which needs all there is.
+/// A component imports the interfaces whose functions it calls. Take the host as
+/// `H: Host`: with `dyn Host` a component imports all interfaces.
 pub trait Host {
-    /// The parts of the relayer and their versions, `ibc-relayer` first. Of the
-    /// interface `version`.
+    /// Returns the parts of the relayer and their versions, `ibc-relayer` first. Imports
+    /// `version`.
     fn components(&self) -> Vec<Component>;
-    /// The identifiers of the configured chains, in the order of the
-    /// configuration. Of the interface `chains`.
+    /// Returns the identifiers of the configured chains, in the order of the
+    /// configuration. Imports `chains`.
+    ///
+    /// # Errors
+    /// Returns an error until the chains are first known.
     fn chain_ids(&self) -> Result<Vec<String>, NotReady>;
-    /// The configuration of a chain, or none where there is no such chain. Of
-    /// the interface `chains`.
+    /// Returns the configuration of a chain, or `None` if there is no such chain. Imports
+    /// `chains`.
+    ///
+    /// # Errors
+    /// Returns an error until the chains are first known.
     fn chain(&self, id: &str) -> Result<Option<ChainConfig>, NotReady>;
-    /// The connected chains and the active workers; [`crate::State`] has their
-    /// names in place. Of the interface `state`.
+    /// Returns the connected chains and the active workers; [`crate::State`] resolves
+    /// their names. Imports `state`.
+    ///
+    /// # Errors
+    /// Returns an error until the state is first known, and when it is too old.
     fn state(&self) -> Result<RelayerState, NotReady>;
-    /// When anything that the ones above tell last changed, in nanoseconds since
-    /// 1970-01-01T00:00:00Z. Of the interface `snapshot`.
+    /// Returns the time of the last change of the parts, the chains or the state, in
+    /// nanoseconds since 1970-01-01T00:00:00Z. Imports `snapshot`.
     fn changed(&self) -> u64;
-    /// Since when the relayer has not confirmed what is shown, where it should
-    /// have, in the same unit. Of the interface `snapshot`.
+    /// Returns the time since which the relayer has not confirmed its state, in
+    /// nanoseconds since 1970-01-01T00:00:00Z; `None` if it has, or if the source of the
+    /// state needs no confirmation. Imports `snapshot`.
     fn unconfirmed_since(&self) -> Option<u64>;
-    /// The values of the request's header of this name, whose case does not
-    /// matter; empty where there is none. Of the interface `request`.
+    /// Returns the values of the request's headers with this name, in their order; empty
+    /// if there are none. The name is case-insensitive. The response then depends on this
+    /// header: the host lists it in `vary`, unless the response sets `vary`. Imports
+    /// `request`.
     fn header(&self, name: &str) -> Vec<Vec<u8>>;
-    /// Returns what follows the `?` in the request's target, as the client sent it,
-    /// or none if the target has no `?`; [`crate::Query`] has its parameters. The
-    /// answer is then cached for this query only. Of the interface `query`.
+    /// Returns the query, the part of the request's target after the `?`, as the client
+    /// sent it, or `None` if the target has no `?`; [`crate::Query`] parses its
+    /// parameters. The response is then cached for this query only. Imports `query`.
     fn query(&self) -> Option<String>;
-    /// Where the module is mounted: `/`, or a path such as `/ext/metrics`. Of
-    /// the interface `mount`.
+    /// Returns the path at which the module is mounted: `/`, or a path such as
+    /// `/ext/metrics`. Imports `mount`.
     fn mount(&self) -> String;
-    /// Writes a line to the host's log. Of the interface `log`.
+    /// Writes a line to the host's log, which clients do not see. Imports `log`.
     fn log(&self, level: Level, message: &str);
 }
 
-/// The host that runs the module.
+/// The host that runs the component, called through its imports.
 #[derive(Debug, Clone, Copy)]
 pub struct WitHost;
 

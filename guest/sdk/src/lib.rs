@@ -1,7 +1,7 @@
-//! What a module for `relayer-rest` is written with.
+//! The SDK for modules of `relayer-rest`.
 //!
-//! A module answers HTTP requests about a relayer between blockchains. It is a
-//! function from a [`Request`], and what the [`Host`] shows, to an [`Response`]:
+//! A module responds to HTTP requests about a relayer between blockchains. It is a
+//! function from a [`Request`] and the data of the [`Host`] to a [`Response`]:
 //!
 //! ```
 //! use relayer_rest_sdk::{Host, Params, Request, Response, Route, Router};
@@ -30,7 +30,7 @@
 //!     }
 //! }
 //!
-//! // It is tested without WebAssembly, against a relayer made up in the test.
+//! // Tests run natively, without WebAssembly, against a fake host.
 //! use relayer_rest_sdk::testing::FakeHost;
 //! let host = FakeHost::new().with_chain("ibc-0");
 //! assert_eq!(handle(&host, &Request::get("/")).text_body(), "1 chains\n");
@@ -38,26 +38,26 @@
 //! assert_eq!(handle(&host, &Request::get("/other")).status, 404);
 //! ```
 //!
-//! Each request is handled by a fresh instance of the module, which has nothing
-//! but this: no clock, no files, no random numbers, no memory of the request
-//! before. So an answer depends on the request and on what was read of the
-//! relayer, and the host remembers it for as long as both are the same.
+//! Each request is handled by a fresh instance of the module, without a clock, files,
+//! random numbers or data of earlier requests. A response therefore depends only on the
+//! request and on the state that the module read, and the host caches it until that state
+//! changes.
 //!
-//! What a module calls of the [`Host`] is what its component imports, and what
-//! its `grants` have to allow: a handler that takes any `H: Host` imports only
-//! what it uses.
+//! A component imports the interfaces of the [`Host`] whose functions it calls, and the
+//! `grants` of its mount must include them. A handler that is generic over `H: Host`
+//! imports only the interfaces that it uses.
 //!
 //! | file | job |
 //! |---|---|
-//! | `request.rs` | what is asked |
+//! | `request.rs` | the request: its method and path |
 //! | `query.rs` | the query of a request, and its parameters |
-//! | `host.rs` | what the host shows and takes: the contract's imports as a trait |
-//! | `state.rs` | the relayer's state with its names in place |
-//! | `router.rs` | from a path to what answers it |
-//! | `response.rs` | answers and errors, each with its status and headers |
-//! | `arena.rs` | an allocator for modules that live for one request |
-//! | `testing.rs` | a host made up in a test |
-//! | `lib.rs` | this file: what is generated from `wit/`, and the macros |
+//! | `host.rs` | the imports of the contract as a trait |
+//! | `state.rs` | the relayer's state with its names resolved |
+//! | `router.rs` | routing by path |
+//! | `response.rs` | responses and errors, with their status and headers |
+//! | `arena.rs` | an allocator for instances that live for one request |
+//! | `testing.rs` | a fake host for tests |
+//! | `lib.rs` | this file: the bindings generated from `wit/`, and the macros |
 
 #[cfg(target_family = "wasm")]
 mod arena;
@@ -100,7 +100,7 @@ pub mod bindings {
     });
 }
 
-/// What the macros use.
+/// Items that the macros use.
 #[doc(hidden)]
 pub mod private {
     #[cfg(target_family = "wasm")]
@@ -108,10 +108,10 @@ pub mod private {
     pub use crate::bindings::exports::relayer::rest::handler::{Guest, Request, Response};
 }
 
-/// Makes a module of a function `fn(&impl Host, &Request) -> Response`.
+/// Exports a function `fn(&impl Host, &Request) -> Response` as the module's handler.
 ///
-/// In a build that is not for WebAssembly it does nothing: there the function is
-/// tested.
+/// Expands to nothing if the target is not WebAssembly, so that tests can call the
+/// function natively.
 #[macro_export]
 macro_rules! module {
     ($handle:path) => {
@@ -130,15 +130,15 @@ macro_rules! module {
     };
 }
 
-/// Takes an allocator that hands out memory and takes none back: an instance
-/// lives for one request, so that nothing needs to be put in order behind it.
-/// That makes most answers some microseconds faster.
+/// Sets a bump allocator as the global allocator. It reuses no memory except that of the
+/// last allocation: an instance lives for one request and need not free any. This makes
+/// most responses some microseconds faster.
 ///
 /// ```
 /// relayer_rest_sdk::arena!();
 /// ```
 ///
-/// In a build that is not for WebAssembly it does nothing.
+/// Expands to nothing if the target is not WebAssembly.
 #[macro_export]
 macro_rules! arena {
     () => {

@@ -29,7 +29,7 @@ impl Query {
         Self(host.query())
     }
 
-    /// Returns the query as the client sent it, or none if the target has no `?`.
+    /// Returns the query as the client sent it, or `None` if the target has no `?`.
     #[must_use]
     pub fn text(&self) -> Option<&str> {
         self.0.as_deref()
@@ -41,7 +41,7 @@ impl Query {
         form_urlencoded::parse(self.text().unwrap_or_default().as_bytes())
     }
 
-    /// Returns the value of the first parameter with this name.
+    /// Returns the decoded value of the first parameter with this name.
     #[must_use]
     pub fn parameter(&self, name: &str) -> Option<Cow<'_, str>> {
         self.parameters().find_map(|(known, value)| (known == name).then_some(value))

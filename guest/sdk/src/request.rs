@@ -1,28 +1,28 @@
-//! What is asked.
+//! The request that a module handles.
 
 use crate::bindings::exports::relayer::rest::handler;
 
-/// A request for a resource.
+/// A request. [`crate::Host`] has its headers and its query.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
-    /// The method, such as `GET`. `HEAD` comes as `GET`: the host leaves the body
-    /// out of the answer.
+    /// The method, such as `GET`. The host passes `HEAD` as `GET` and omits the body of
+    /// the response.
     pub method: String,
-    /// The path, percent-encoded as the client sent it, relative to where the
-    /// module is mounted. Starts with `/`, or is `*`, which `OPTIONS` can ask
-    /// for.
+    /// The path without the query, percent-encoded as the client sent it, relative to the
+    /// path at which the module is mounted. It starts with `/`, or is `*` in an `OPTIONS`
+    /// request.
     pub path: String,
 }
 
 impl Request {
-    /// GET of a path: for tests. A query is the host's:
+    /// Creates a GET request for a path, for tests. Set a query with
     /// [`crate::testing::FakeHost::with_query`].
     #[must_use]
     pub fn get(path: &str) -> Self {
         Self::new("GET", path)
     }
 
-    /// Another method: for tests.
+    /// Creates a request with any method, for tests.
     #[must_use]
     pub fn new(method: &str, path: &str) -> Self {
         Self { method: method.to_owned(), path: path.to_owned() }

@@ -1,4 +1,4 @@
-//! Answers, and errors in the form that this API has for them.
+//! Responses, and errors in the format of this API.
 
 use std::borrow::Cow;
 
@@ -7,19 +7,21 @@ use serde::Serialize;
 use crate::bindings::exports::relayer::rest::handler;
 use crate::contract::NotReady;
 
-/// What a module answers.
+/// A response. If its status or a header is invalid, or if it exceeds a limit, the host
+/// replaces it with 502 `BadModuleResponse`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Response {
     /// The HTTP status: 200 to 599.
     pub status: u16,
-    /// The headers, in their order. The host adds those that frame the message,
-    /// and an `etag`.
+    /// The headers, in their order. The host adds the headers that frame the message and,
+    /// if they are not set, `etag` to a successful GET, `vary` with the headers that were
+    /// read, `cache-control` and `x-content-type-options`.
     pub headers: Vec<(&'static str, Cow<'static, str>)>,
     /// The body.
     pub body: Vec<u8>,
 }
 
-/// What results are wrapped in.
+/// The envelope of results.
 #[derive(Serialize)]
 struct Envelope<T> {
     status: &'static str,
@@ -34,38 +36,40 @@ struct Error<'a> {
 }
 
 impl Response {
-    /// A status, with no header and no body.
+    /// Creates a response without headers and body.
     #[must_use]
     pub fn empty(status: u16) -> Self {
         Self { status, headers: Vec::new(), body: Vec::new() }
     }
 
-    /// 200 with a body of a type, such as `text/html; charset=utf-8`.
+    /// Creates a response with status 200 and a body of a content type, such as
+    /// `text/html; charset=utf-8`.
     #[must_use]
     pub fn of_type(content_type: &'static str, body: impl Into<Vec<u8>>) -> Self {
         let headers = vec![("content-type", Cow::Borrowed(content_type))];
         Self { status: 200, headers, body: body.into() }
     }
 
-    /// 200 with a plain text.
+    /// Creates a response with status 200 and plain text.
     #[must_use]
     pub fn text(text: impl Into<String>) -> Self {
         Self::of_type("text/plain; charset=utf-8", text.into())
     }
 
-    /// A value as JSON.
+    /// Creates a response with a value as JSON.
     ///
     /// # Panics
-    /// Where the value cannot be written as JSON: a map whose keys are no texts.
+    /// Panics if the value cannot be serialized as JSON, such as a map whose keys are
+    /// structs.
     #[must_use]
     pub fn json(status: u16, value: &impl Serialize) -> Self {
         Self::json_of_size(status, value, 0)
     }
 
-    /// The same, whose JSON is about `size` bytes long.
+    /// Creates a response with a value as JSON, for which `size` bytes are reserved.
     ///
     /// # Panics
-    /// The same.
+    /// Panics if the value cannot be serialized as JSON.
     #[must_use]
     pub fn json_of_size(status: u16, value: &impl Serialize, size: usize) -> Self {
         let mut body = Vec::with_capacity(size.max(128));
@@ -74,33 +78,34 @@ impl Response {
         Self::json_written(status, body)
     }
 
-    /// JSON that is written already.
+    /// Creates a response from a body that is JSON already.
     #[must_use]
     pub fn json_written(status: u16, body: Vec<u8>) -> Self {
         Self { status, ..Self::of_type("application/json", body) }
     }
 
-    /// `{"status":"success","result":…}`.
+    /// Creates a response with status 200 and `{"status":"success","result":…}`.
     #[must_use]
     pub fn success(result: impl Serialize) -> Self {
         Self::success_of_size(result, 0)
     }
 
-    /// The same, whose JSON is about `size` bytes long.
+    /// Creates a response like [`Self::success`], with `size` bytes reserved for the
+    /// JSON.
     #[must_use]
     pub fn success_of_size(result: impl Serialize, size: usize) -> Self {
         Self::json_of_size(200, &Envelope { status: "success", result }, size)
     }
 
-    /// `{"status":"error","result":{"name":…,"msg":…}}`: the name is for
-    /// programs, the message for people.
+    /// Creates a response with `{"status":"error","result":{"name":…,"msg":…}}`: the name
+    /// is for programs, the message for people.
     #[must_use]
     pub fn error(status: u16, name: &str, msg: &str) -> Self {
         Self::json(status, &Envelope { status: "error", result: Error { name, msg } })
     }
 
-    /// 503 `NotReady`, which says when to ask again: for what the host does not
-    /// know yet.
+    /// Creates the response 503 `NotReady`, for data that the host does not have yet. Its
+    /// `retry-after` is that of the reason, rounded up to whole seconds, at least 1.
     #[must_use]
     pub fn not_ready(reason: &NotReady) -> Self {
         let seconds = reason.retry_after.div_ceil(1_000_000_000).max(1);
@@ -108,47 +113,49 @@ impl Response {
             .with_header("retry-after", seconds.to_string())
     }
 
-    /// 404 `NotFound`: no route has the path, of those that there are.
+    /// Creates the response 404 `NotFound`, whose message lists the known paths.
     #[must_use]
     pub fn not_found(path: &str, known: &str) -> Self {
         let msg = format!("nothing is served at {path}; there are {known}");
         Self::error(404, "NotFound", &msg)
     }
 
-    /// 405 `MethodNotAllowed`: the path is known, the method is not GET.
+    /// Creates the response 405 `MethodNotAllowed`, for a known path and a method other
+    /// than GET.
     #[must_use]
     pub fn method_not_allowed(method: &str, path: &str) -> Self {
         let msg = format!("{method} is not allowed on {path}; GET and HEAD are");
         Self::error(405, "MethodNotAllowed", &msg).with_header("allow", "GET, HEAD")
     }
 
-    /// The same with a header more.
+    /// Adds a header, after any others with the same name.
     #[must_use]
     pub fn with_header(mut self, name: &'static str, value: impl Into<Cow<'static, str>>) -> Self {
         self.headers.push((name, value.into()));
         self
     }
 
-    /// The value of a header: for tests.
+    /// Returns the value of the first header with this name, for tests. The name is
+    /// case-insensitive.
     #[must_use]
     pub fn header(&self, name: &str) -> Option<&str> {
         let header = self.headers.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
         header.map(|(_, value)| value.as_ref())
     }
 
-    /// The body as text: for tests.
+    /// Returns the body as text, for tests.
     ///
     /// # Panics
-    /// Where it is not UTF-8.
+    /// Panics if the body is not UTF-8.
     #[must_use]
     pub fn text_body(&self) -> &str {
         str::from_utf8(&self.body).expect("the body is UTF-8")
     }
 
-    /// The body as JSON: for tests.
+    /// Returns the body as JSON, for tests.
     ///
     /// # Panics
-    /// Where it is not JSON.
+    /// Panics if the body is not JSON.
     #[must_use]
     pub fn json_body(&self) -> serde_json::Value {
         serde_json::from_slice(&self.body).expect("the body is JSON")

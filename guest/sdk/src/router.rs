@@ -1,4 +1,4 @@
-//! From a path to what answers it.
+//! Routing of requests by path.
 
 use std::borrow::Cow;
 
@@ -7,7 +7,7 @@ use percent_encoding::percent_decode_str;
 use crate::request::Request;
 use crate::response::Response;
 
-/// A path and what answers a GET of it. `C` is what that is given besides:
+/// A path and the handler of its GET requests. `C` is the context that handlers receive,
 /// often the host.
 #[derive(Debug)]
 pub struct Route<C> {
@@ -15,11 +15,11 @@ pub struct Route<C> {
     get: fn(&C, Params<'_>) -> Response,
 }
 
-/// Some routes; the first that matches answers.
+/// A table of routes; the first match handles a request.
 #[derive(Debug)]
 pub struct Router<C, const N: usize>([Route<C>; N]);
 
-/// The segments of a path that a route's `:name`s stand for.
+/// The segments of a path that match the `:name`s of a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Params<'a> {
     route: &'static str,
@@ -27,21 +27,20 @@ pub struct Params<'a> {
 }
 
 impl<C> Route<C> {
-    /// Of each `:name` in the path, one segment of a request's path is taken,
-    /// which may not be empty: `/chain/:id` has `/chain/a`, and neither
-    /// `/chain/` nor `/chain/a/b`.
+    /// Creates a route for GET requests. Each `:name` matches one segment that is not
+    /// empty: `/chain/:id` matches `/chain/a`, but not `/chain/` or `/chain/a/b`.
     #[must_use]
     pub const fn get(path: &'static str, get: fn(&C, Params<'_>) -> Response) -> Self {
         Self { path, get }
     }
 
-    /// The path as it was given.
+    /// Returns the path of the route, such as `/chain/:id`.
     #[must_use]
     pub const fn path(&self) -> &'static str {
         self.path
     }
 
-    /// Answers a GET.
+    /// Runs the handler of the route.
     #[must_use]
     pub fn run(&self, context: &C, params: Params<'_>) -> Response {
         (self.get)(context, params)
@@ -59,20 +58,20 @@ impl<C> Route<C> {
 }
 
 impl<C, const N: usize> Router<C, N> {
-    /// These routes.
+    /// Creates a router from its routes, in the order in which they are tried.
     #[must_use]
     pub const fn new(routes: [Route<C>; N]) -> Self {
         Self(routes)
     }
 
-    /// The route of a path, and its parameters.
+    /// Returns the first route that matches a path, and its parameters.
     #[must_use]
     pub fn find<'a>(&self, path: &'a str) -> Option<(&Route<C>, Params<'a>)> {
         self.0.iter().find_map(|route| Some((route, route.matches(path)?)))
     }
 
-    /// Answers a request: 404 `NotFound` where no route has its path, and 405
-    /// `MethodNotAllowed` where one has and the method is not GET.
+    /// Runs the handler of the first route that matches the path. Returns 404 `NotFound`
+    /// if no route matches, and 405 `MethodNotAllowed` if the method is not GET.
     #[must_use]
     pub fn respond(&self, context: &C, request: &Request) -> Response {
         match self.find(&request.path) {
@@ -82,7 +81,7 @@ impl<C, const N: usize> Router<C, N> {
         }
     }
 
-    /// The paths of the routes, for a message.
+    /// Returns the paths of the routes, joined by `, `, for messages.
     #[must_use]
     pub fn paths(&self) -> String {
         self.0.each_ref().map(|route| route.path).join(", ")
@@ -90,14 +89,15 @@ impl<C, const N: usize> Router<C, N> {
 }
 
 impl<'a> Params<'a> {
-    /// The segment that stands for `:name`, as the client wrote it.
+    /// Returns the segment that matches `:name`, as the client sent it, or `None` if the
+    /// route has no such `:name`.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&'a str> {
         self.segments().find_map(|(route, path)| (route.strip_prefix(':')? == name).then_some(path))
     }
 
-    /// The same, percent-decoded; nothing where that is not UTF-8, or where the
-    /// route has no such `:name`.
+    /// Returns the segment that matches `:name`, percent-decoded, or `None` if it is not
+    /// UTF-8 or the route has no such `:name`.
     #[must_use]
     pub fn decoded(&self, name: &str) -> Option<Cow<'a, str>> {
         percent_decode_str(self.get(name)?).decode_utf8().ok()

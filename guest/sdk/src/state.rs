@@ -1,30 +1,30 @@
-//! The relayer's state with its names in place.
+//! The relayer's state with its names resolved.
 //!
-//! In the contract, workers refer to names by number: a state of thousands of
-//! workers repeats the same few identifiers, and each crosses once.
+//! In the contract, workers refer to names by index: thousands of workers repeat the same
+//! few identifiers, and each is copied to the module once.
 
 use crate::contract::{self, Field, RelayerState, WorkerData};
 
-/// What the relayer is doing, to be read.
+/// The connected chains and the active workers, with names resolved.
 #[derive(Debug, Clone, Copy)]
 pub struct State<'a>(&'a RelayerState);
 
-/// The texts that workers refer to.
+/// The texts that workers refer to, by index.
 #[derive(Debug, Clone, Copy)]
 pub struct Names<'a>(&'a contract::Names);
 
 /// A worker: one task of the relayer.
 #[derive(Debug, Clone, Copy)]
 pub struct Worker<'a> {
-    /// The worker's number, unique among the active ones.
+    /// The worker's number, unique among the active workers.
     pub id: u64,
-    /// What it serves.
+    /// The object that the worker serves.
     pub object: Object<'a>,
-    /// What it is set to do, where that is known.
+    /// The worker's settings, if they are known.
     pub data: Option<&'a WorkerData>,
 }
 
-/// What a worker serves.
+/// An object that a worker serves.
 #[derive(Debug, Clone, Copy)]
 pub enum Object<'a> {
     /// A light client that is kept up to date.
@@ -74,44 +74,44 @@ pub enum Object<'a> {
     },
     /// A query from one chain to another.
     CrossChainQuery {
-        /// The chain that asks.
+        /// The chain that sends the query.
         src_chain_id: &'a str,
-        /// The chain that answers.
+        /// The chain that is queried.
         dst_chain_id: &'a str,
         /// The query's identifier.
         query_id: &'a str,
-        /// The connection over which it goes.
+        /// The connection that carries the query.
         connection_id: &'a str,
     },
-    /// A kind that the contract does not know.
+    /// An object of a kind that the contract does not define.
     Other {
-        /// The kind's name.
+        /// The name of the kind.
         kind: &'a str,
-        /// Its fields, whose names and texts are among [`State::names`].
+        /// The fields. Their names and texts are indices into [`State::names`].
         fields: &'a [Field],
     },
 }
 
 impl<'a> State<'a> {
-    /// Of what the host gave.
+    /// Wraps a state that [`crate::Host::state`] returned.
     #[must_use]
     pub fn new(state: &'a RelayerState) -> Self {
         Self(state)
     }
 
-    /// The identifiers of the connected chains, sorted.
+    /// Returns the identifiers of the connected chains, sorted.
     #[must_use]
     pub fn chains(&self) -> &'a [String] {
         &self.0.chains
     }
 
-    /// The texts that workers refer to.
+    /// Returns the texts that workers refer to.
     #[must_use]
     pub fn names(&self) -> Names<'a> {
         Names(&self.0.names)
     }
 
-    /// The active workers, sorted by their kinds.
+    /// Returns the active workers, sorted by kind in the order of [`Object`].
     #[must_use]
     pub fn workers(&self) -> impl ExactSizeIterator<Item = Worker<'a>> + use<'a> {
         let names = self.names();
@@ -124,16 +124,16 @@ impl<'a> State<'a> {
 }
 
 impl<'a> Names<'a> {
-    /// Of what the host gave.
+    /// Wraps the names of a [`RelayerState`].
     #[must_use]
     pub fn new(names: &'a contract::Names) -> Self {
         Self(names)
     }
 
-    /// A text by its number, which is one that the host gave.
+    /// Returns the text with this index.
     ///
     /// # Panics
-    /// Where there is no text of that number.
+    /// Panics if there is no text with this index.
     #[must_use]
     pub fn text(&self, name: contract::Name) -> &'a str {
         let name = name as usize;
@@ -143,10 +143,11 @@ impl<'a> Names<'a> {
 }
 
 impl<'a> Names<'a> {
-    /// The name of an object's kind, as the API writes it: `Client`, `Packet`.
+    /// Returns the name of an object's kind, as the API writes it: `Client`, `Packet`.
     ///
     /// # Panics
-    /// Where that is a name which there is not.
+    /// Panics if the name of a kind that the contract does not define is not among the
+    /// texts.
     #[must_use]
     pub fn kind(&self, object: &contract::Object) -> &'a str {
         match object {
@@ -200,7 +201,7 @@ impl<'a> Object<'a> {
         }
     }
 
-    /// The name of the kind, as the API writes it: `Client`, `Packet`.
+    /// Returns the name of the kind, as the API writes it: `Client`, `Packet`.
     #[must_use]
     pub fn kind(&self) -> &'a str {
         match self {
@@ -214,7 +215,8 @@ impl<'a> Object<'a> {
         }
     }
 
-    /// The chain it comes from and the one it goes to, where it has two.
+    /// Returns the source and the destination chain; `None` for a wallet or a kind that
+    /// the contract does not define.
     #[must_use]
     pub fn pair(&self) -> Option<(&'a str, &'a str)> {
         match self {

@@ -1,4 +1,4 @@
-//! A host made up in a test: a handler is run against it without WebAssembly.
+//! A fake host, to run a handler natively, without WebAssembly, in tests.
 //!
 //! ```
 //! use relayer_rest_sdk::testing::FakeHost;
@@ -34,25 +34,26 @@ use crate::contract::{
 use crate::host::{Host, Level};
 use crate::state::{Names, Object};
 
-/// What the host shows, as the test wants it.
+/// A host whose data is set by the test.
 #[derive(Debug, Clone)]
 pub struct FakeHost {
-    /// The relayer's parts. At first `ibc-relayer` in a made-up version.
+    /// The relayer's parts. Default: `ibc-relayer`, version `1.2.3`.
     pub components: Vec<Component>,
-    /// The chains, or why they are not known. At first none.
+    /// The configured chains, or why they are not known. Default: no chains.
     pub chains: Result<Vec<ChainConfig>, NotReady>,
-    /// The state, or why it is not known. At first one without chains or
-    /// workers.
+    /// The state, or why it is not known. Default: no connected chains and no workers.
     pub state: Result<RelayerState, NotReady>,
-    /// When something last changed. At first 2026-01-01T00:00:00Z.
+    /// The time of the last change, in nanoseconds since 1970-01-01T00:00:00Z. Default:
+    /// 2026-01-01T00:00:00Z.
     pub changed: u64,
-    /// Since when nothing is confirmed. At first it is.
+    /// The time since which the state is not confirmed, in nanoseconds since
+    /// 1970-01-01T00:00:00Z. Default: `None`, it is confirmed.
     pub unconfirmed_since: Option<u64>,
-    /// The request's headers.
+    /// The request's headers. Default: no headers.
     pub headers: Vec<(String, Vec<u8>)>,
-    /// The request's query. At first none.
+    /// The request's query, without the `?`. Default: `None`.
     pub query: Option<String>,
-    /// Where the module is mounted. At first `/`.
+    /// The path at which the module is mounted. Default: `/`.
     pub mount: String,
     log: RefCell<Vec<(Level, String)>>,
 }
@@ -64,7 +65,7 @@ impl Default for FakeHost {
 }
 
 impl FakeHost {
-    /// A relayer that has nothing and does nothing.
+    /// Creates a host of a relayer without chains and workers.
     #[must_use]
     pub fn new() -> Self {
         let names = contract::Names { text: String::new(), ends: Vec::new() };
@@ -81,15 +82,15 @@ impl FakeHost {
         }
     }
 
-    /// A relayer of which neither the chains nor the state are known.
+    /// Creates a host that knows neither the chains nor the state, with a retry time of
+    /// 1 s.
     #[must_use]
     pub fn not_ready(message: &str) -> Self {
         let reason = NotReady { message: message.to_owned(), retry_after: 1_000_000_000 };
         Self { chains: Err(reason.clone()), state: Err(reason), ..Self::new() }
     }
 
-    /// With a chain more, which is connected, and of which nothing but this is
-    /// known.
+    /// Adds a connected chain with the configuration [`chain()`].
     #[must_use]
     pub fn with_chain(self, id: &str) -> Self {
         let mut made_up = self.with_chain_config(chain(id));
@@ -100,7 +101,7 @@ impl FakeHost {
         made_up
     }
 
-    /// With the configuration of a chain more.
+    /// Adds the configuration of a chain, which is not connected by this.
     #[must_use]
     pub fn with_chain_config(mut self, chain: ChainConfig) -> Self {
         if let Ok(chains) = &mut self.chains {
@@ -109,7 +110,7 @@ impl FakeHost {
         self
     }
 
-    /// With a worker more. Its number is the next one from 1 on.
+    /// Adds a worker. Workers are numbered from 1, in the order in which they are added.
     #[must_use]
     pub fn with_worker(mut self, object: &Object<'_>) -> Self {
         if let Ok(state) = &mut self.state {
@@ -121,26 +122,26 @@ impl FakeHost {
         self
     }
 
-    /// With a header of the request.
+    /// Adds a header to the request.
     #[must_use]
     pub fn with_header(mut self, name: &str, value: &str) -> Self {
         self.headers.push((name.to_owned(), value.as_bytes().to_vec()));
         self
     }
 
-    /// With a query of the request, without the `?`.
+    /// Sets the query of the request, without the `?`.
     #[must_use]
     pub fn with_query(self, query: &str) -> Self {
         Self { query: Some(query.to_owned()), ..self }
     }
 
-    /// Mounted elsewhere.
+    /// Sets the path at which the module is mounted.
     #[must_use]
     pub fn mounted_at(self, path: &str) -> Self {
         Self { mount: path.to_owned(), ..self }
     }
 
-    /// What was written to the log.
+    /// Returns the lines that were written to the log.
     #[must_use]
     pub fn logged(&self) -> Vec<(Level, String)> {
         self.log.borrow().clone()
@@ -192,7 +193,7 @@ impl Host for FakeHost {
     }
 }
 
-/// The contract's order of kinds.
+/// Returns the position of an object's kind in the order of the contract.
 fn rank(object: &contract::Object) -> u8 {
     match object {
         contract::Object::Client(_) => 0,
@@ -205,7 +206,7 @@ fn rank(object: &contract::Object) -> u8 {
     }
 }
 
-/// The number of a text, which is added where it is not there.
+/// Returns the index of a text, which is added if it is missing.
 fn name(text: &str, names: &mut contract::Names) -> contract::Name {
     let known = (0..)
         .zip(&names.ends)
@@ -267,7 +268,7 @@ fn in_contract(object: &Object<'_>, names: &mut contract::Names) -> contract::Ob
     }
 }
 
-/// A chain of which nothing but the identifier is known.
+/// Returns the configuration of a Cosmos SDK chain of which only the identifier is known.
 #[must_use]
 pub fn chain(id: &str) -> ChainConfig {
     ChainConfig {

@@ -1,5 +1,5 @@
-//! A chain's configuration: 17 fields in their order, null where a chain does
-//! not have one.
+//! A chain's configuration: 17 fields in their order, null if a chain does not have the
+//! field.
 
 use serde::{Serialize, Serializer};
 
@@ -29,7 +29,7 @@ pub(crate) struct ChainJson<'a> {
     packet_filter: Option<FilterJson<'a>>,
 }
 
-/// A fraction of two numeric texts.
+/// A fraction whose parts are strings of digits.
 #[derive(Serialize)]
 struct RatioJson {
     numerator: String,
@@ -96,7 +96,7 @@ impl From<Ratio> for RatioJson {
     }
 }
 
-/// A relayer that asks for events has no websocket.
+/// Returns the URL of the websocket; a relayer that pulls events has none.
 fn websocket(source: &EventSource) -> Option<&str> {
     match source {
         EventSource::Push(push) => Some(&push.url),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::{Serialize, Serializer};
 
-/// A duration of the contract, in nanoseconds.
+/// A duration in nanoseconds, as in the contract.
 #[derive(Clone, Copy)]
 pub(crate) struct DurationJson(pub(crate) u64);
 

@@ -1,8 +1,8 @@
-//! What the relayer is doing: its chains, and its workers by kind.
+//! The relayer's state: its connected chains, and its workers by kind.
 //!
-//! A relayer has up to thousands of workers, and their JSON is most of what
-//! this API ever writes. So a worker is put together from pieces that are as
-//! they will be in the end; all else is left to `serde_json`.
+//! A relayer has up to thousands of workers, and their JSON is most of the output of this
+//! API. Workers are therefore assembled from constant pieces and names; `serde_json`
+//! writes the rest.
 
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
@@ -13,14 +13,14 @@ use relayer_rest_sdk::contract::{
     ClientData, Field, Names, Object, OtherObject, RelayerState, Value, Worker, WorkerData,
 };
 
-/// About how many bytes a worker's JSON has.
+/// The approximate size of a worker's JSON, in bytes.
 const WORKER_SIZE: usize = 176;
 
-/// Names are copied in pieces of this many bytes: to copy a number of bytes
-/// that is known beforehand takes no call.
+/// The size of the copy for a short name, in bytes: a copy of constant size needs no
+/// call.
 const PIECE: usize = 16;
 
-/// The state in JSON, behind what is there.
+/// Appends the state as JSON.
 pub(crate) fn write_state(dialect: Dialect, state: &RelayerState, json: &mut Vec<u8>) {
     json.reserve(1024 + state.workers.len() * WORKER_SIZE);
     let texts = Texts::new(&state.names);
@@ -53,11 +53,11 @@ fn write(value: &(impl Serialize + ?Sized), json: &mut Vec<u8>) {
 #[derive(Clone, Copy)]
 struct Texts<'a> {
     names: &'a Names,
-    /// JSON has all of them as they are.
+    /// Whether none of the texts needs escapes in JSON.
     plain: bool,
 }
 
-/// Writes an object of a known kind: its type, and its fields in their order.
+/// Writes an object of a known kind: its type, then its fields in the given order.
 macro_rules! write_object {
     ($texts:ident, $json:ident, $kind:literal, $object:ident.$first:ident $(, $field:ident)*) => {{
         $json.extend_from_slice(
@@ -78,7 +78,7 @@ impl<'a> Texts<'a> {
         Self { names, plain: names.text.as_bytes().iter().all(plain) }
     }
 
-    /// Where a text begins and ends.
+    /// Returns the start and the end of a text.
     fn place(self, name: u32) -> (usize, usize) {
         let name = name as usize;
         let start = name.checked_sub(1).map_or(0, |before| self.names.ends[before]);
@@ -170,13 +170,13 @@ impl<'a> Texts<'a> {
         json.push(b'}');
     }
 
-    /// The key under which a worker stands.
+    /// Returns the key under which the workers of a kind are listed.
     fn kind(self, object: &Object) -> &'a str {
         sdk::Names::new(self.names).kind(object)
     }
 }
 
-/// What a worker for a client is set to do.
+/// The settings of a worker for a client.
 #[derive(Serialize)]
 struct ClientDataJson {
     r#type: &'static str,
@@ -190,7 +190,7 @@ impl From<ClientData> for ClientDataJson {
     }
 }
 
-/// An object of a kind of which only the fields are known.
+/// An object of a kind that the contract does not define.
 struct OtherJson<'a> {
     object: &'a OtherObject,
     texts: Texts<'a>,

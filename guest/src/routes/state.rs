@@ -8,7 +8,7 @@ use crate::router::Context;
 pub(crate) fn state<H: Host>(asked: &Context<'_, H>) -> Response {
     match asked.host.state() {
         Ok(state) => {
-            // In its envelope: what is large is not copied into one.
+            // Written with its envelope: a large state is not copied into one.
             let mut json = br#"{"status":"success","result":"#.to_vec();
             write_state(asked.dialect, &state, &mut json);
             json.push(b'}');

@@ -1,5 +1,5 @@
-//! `GET /version`: the relayer's version and this API's, as an array; bare in
-//! the first dialect.
+//! `GET /version`: the versions of the relayer and of this API, as an array; without an
+//! envelope in the dialect 0.7.
 
 use relayer_rest_sdk::{Host, Response};
 use serde::Serialize;

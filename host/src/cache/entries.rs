@@ -1,8 +1,7 @@
-//! Answers by question, within a number of bytes.
+//! Cached responses by key, bounded in bytes.
 //!
-//! What is kept when there is no room is the choice of a library that resists
-//! scans: questions that are asked once do not push out those that are asked
-//! again and again.
+//! The library's eviction policy resists scans: requests that are made once do not evict
+//! the responses to requests that are made again and again.
 
 use std::sync::Arc;
 
@@ -15,27 +14,26 @@ use crate::module::Digest;
 use crate::response::Response;
 use crate::state::Snapshot;
 
-/// What an answer to a chain or an error takes, in bytes; the library wants to
-/// know how many entries there may be.
+/// The typical size of a cached chain or error, in bytes. The library needs an estimate
+/// of the number of entries.
 const TYPICAL_SIZE: u64 = 2048;
 
-/// What the library takes for an entry, in bytes.
+/// The library's overhead for an entry, in bytes.
 const OVERHEAD: usize = 128;
 
-/// More headers than this are not worth telling requests apart by.
+/// The maximum number of headers in a key. Responses that depend on more are not cached.
 const MAX_HEADERS: usize = 16;
 
 pub(super) struct Entries(Cache<CacheKey, Entry, Size>);
 
-/// What stands under a question.
 #[derive(Clone)]
 enum Entry {
     Response(Arc<Response>),
-    /// The answer depends on these inputs: it stands under the question with the
-    /// values that the request has for them.
+    /// The response depends on these inputs: it is cached under the key with the values
+    /// that the request has for them.
     Varies(Arc<Inputs>),
-    /// The responses are not cached, because of all that they depend on: requests do
-    /// not wait for the runs of others.
+    /// The responses are not cached, because not all of their reads are recorded or
+    /// because they depend on too many headers. Requests do not share runs.
     Pass,
 }
 
@@ -66,8 +64,8 @@ impl Entries {
         let options = OptionsBuilder::new()
             .weight_capacity(capacity)
             .estimated_items_capacity(count)
-            // Each shard has a part of the capacity: more than one, and an
-            // answer of more than that part would not fit.
+            // The capacity is divided among shards: with more than one, a response larger
+            // than its shard's part would not fit.
             .shards(1)
             .build()
             .expect("all that has to be set is set");
@@ -75,8 +73,8 @@ impl Entries {
         Self(Cache::with_options(options, Size, DefaultHashBuilder::default(), lifecycle))
     }
 
-    /// The answer that is remembered and is still the one, or else the key to
-    /// ask under.
+    /// Returns the cached response if it is valid for the snapshot; otherwise, how to run
+    /// the module.
     pub(super) fn find(
         &self,
         module: Digest,
@@ -108,7 +106,7 @@ impl Entries {
         }
     }
 
-    /// Remembers an answer in place of any before.
+    /// Caches a response, and replaces any older one.
     pub(super) fn insert(
         &self,
         module: Digest,
@@ -146,7 +144,7 @@ impl Entries {
         insert(key.with(&values));
     }
 
-    /// Adds the questions to a module whose answers are here.
+    /// Adds the requests to a module whose responses are cached.
     pub(super) fn add(&self, module: Digest, stats: &mut Vec<RequestStats>) {
         stats.extend(self.0.iter().filter_map(|(key, entry)| match entry {
             Entry::Response(response) if key.module() == module => Some(RequestStats {
@@ -158,7 +156,7 @@ impl Entries {
         }));
     }
 
-    /// Drops the responses that were asked for once and not again.
+    /// Drops responses that were requested only once.
     #[cfg(feature = "cli")]
     pub(super) fn release_unused(&self) {
         self.0.retain(|_, entry| match entry {

@@ -1,5 +1,5 @@
-//! Questions whose answers are not remembered: what a new module is to be
-//! asked where there is no answer to compare with.
+//! Counts of requests whose responses are not cached. A new module is compared with the
+//! active one on these requests, too.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -11,23 +11,22 @@ use super::key::{CacheKey, CacheKeyRef, RequestRef};
 use crate::module::{Digest, GuestRequest};
 use crate::response::Response;
 
-/// The questions that are kept, at most.
+/// The maximum number of requests that are counted.
 const MAX_REQUESTS: usize = 256;
 
-/// A longer target, in bytes, or more headers: not kept.
+/// Requests with a longer target, in bytes, or with more headers are not counted.
 const MAX_TARGET: usize = 1024;
 const MAX_HEADERS: usize = 16;
 
-/// A question, how often it was asked, and the answer where that is
-/// remembered.
+/// A request, how often it was made, and its cached response, if any.
 #[derive(Debug, Clone)]
 pub struct RequestStats {
-    /// The question, with those headers only that were read, and with the query
-    /// only if it was read.
+    /// The request with only the headers that were read, and with the query only if it
+    /// was read.
     pub request: Arc<GuestRequest>,
-    /// About how often it was asked.
+    /// About how often the request was made.
     pub hits: u64,
-    /// The answer, which may be out of date.
+    /// The cached response, which may be out of date.
     pub response: Option<Arc<Response>>,
 }
 
@@ -45,7 +44,7 @@ impl Default for HotRequests {
 }
 
 impl HotRequests {
-    /// Counts the question of an answer that nobody remembers.
+    /// Counts the request of a response that is not cached.
     pub(super) fn count(&self, module: Digest, answer: &Response) {
         let request = answer.request();
         if request.target.as_str().len() > MAX_TARGET || request.headers.len() > MAX_HEADERS {
@@ -60,7 +59,7 @@ impl HotRequests {
         }
     }
 
-    /// Adds the questions to a module.
+    /// Adds the counted requests to a module.
     pub(super) fn add(&self, module: Digest, asked: &mut Vec<RequestStats>) {
         let of_module = self.0.iter().filter(|(key, _)| key.module() == module);
         asked.extend(of_module.map(|(_, counted)| RequestStats {
@@ -71,7 +70,7 @@ impl HotRequests {
     }
 }
 
-/// Those first that are asked most, and no more of them.
+/// Returns at most `count` requests, the most frequent first.
 pub(super) fn hottest(mut asked: Vec<RequestStats>, count: usize) -> Vec<RequestStats> {
     asked.sort_by_key(|asked| Reverse(asked.hits));
     asked.truncate(count);

@@ -1,4 +1,4 @@
-//! What is the same question.
+//! The cache key of a request.
 
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, Method};
@@ -6,7 +6,7 @@ use quick_cache::Equivalent;
 
 use crate::module::{Digest, GuestRequest, ReadSet};
 
-/// A request, as a module is asked it: HEAD as GET.
+/// A request as the module gets it: HEAD as GET.
 #[derive(Debug, Clone, Copy)]
 pub struct RequestRef<'a> {
     /// The method.
@@ -20,8 +20,8 @@ pub struct RequestRef<'a> {
 }
 
 impl RequestRef<'_> {
-    /// The same question to keep, in memory of its own, with those headers only
-    /// that were read, and with the query only if it was read.
+    /// Returns a copy of the request in memory of its own, with only the headers that
+    /// were read, and with the query only if it was read.
     pub(crate) fn recorded(&self, reads: &ReadSet) -> GuestRequest {
         let target = match reads.query() {
             Some(query) => PathAndQuery::try_from(format!("{}?{query}", self.path)),
@@ -48,21 +48,20 @@ impl<'a> From<&'a GuestRequest> for RequestRef<'a> {
     }
 }
 
-/// What an answer is kept under.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct CacheKey {
     module: Digest,
     method: Method,
     path: Box<str>,
-    /// The query and the headers that the answer depends on, as [`Inputs`] encodes
-    /// them, if it depends on any. Not an empty text: to compare two of these,
-    /// neither of which has an address, costs some processors as much as all the
-    /// rest.
+    /// The query and the headers that the response depends on, as [`Inputs`] encodes
+    /// them; `None` if it depends on neither. Not an empty slice, because some processors
+    /// take as long to compare two empty slices, which have no address, as to compare all
+    /// the other fields.
     inputs: Option<Box<[u8]>>,
 }
 
-/// A key that is made of what is there. It has the hash of a [`Key`]: both
-/// have the same fields in the same order.
+/// A borrowed [`CacheKey`] with an equal hash: both have the same fields in the same
+/// order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct CacheKeyRef<'a> {
     module: Digest,
@@ -72,8 +71,7 @@ pub(super) struct CacheKeyRef<'a> {
 }
 
 impl<'a> CacheKeyRef<'a> {
-    /// The key of a question to a module, without regard to its query and its
-    /// headers.
+    /// Returns the key of a request to a module, without its query and headers.
     pub(super) fn new(module: Digest, request_ref: RequestRef<'a>) -> Self {
         let RequestRef { method, path, .. } = request_ref;
         Self { module, method, path, inputs: None }
@@ -84,7 +82,7 @@ impl<'a> CacheKeyRef<'a> {
         Self { inputs: Some(inputs), ..self }
     }
 
-    /// What keeps nothing of the request alive.
+    /// Returns an owned key, which keeps no memory of the request alive.
     pub(super) fn key(&self) -> CacheKey {
         CacheKey {
             module: self.module,
@@ -107,24 +105,24 @@ impl CacheKey {
         self.module
     }
 
-    /// The bytes that it takes.
+    /// Returns the size of the key in bytes.
     pub(super) fn size(&self) -> usize {
         let inputs = self.inputs.as_ref().map_or(0, |inputs| inputs.len());
         size_of::<Self>() + self.method.as_str().len() + self.path.len() + inputs
     }
 }
 
-/// The parts of a request, besides its method and path, that answers to a
-/// question depend on.
+/// The parts of a request, besides its method and path, that the responses under a key
+/// depend on.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Inputs {
-    /// Whether they depend on the query.
+    /// Whether the responses depend on the query.
     query: bool,
     headers: Box<[HeaderName]>,
 }
 
 impl Inputs {
-    /// Returns these inputs and those that were read.
+    /// Returns these inputs and the recorded ones.
     pub(super) fn and(&self, reads: &ReadSet) -> Self {
         let new = reads.headers().filter(|name| !self.headers.contains(name));
         let headers = self.headers.iter().chain(new).cloned().collect();
@@ -135,20 +133,20 @@ impl Inputs {
         !self.query && self.headers.is_empty()
     }
 
-    /// The number of headers.
+    /// Returns the number of headers.
     pub(super) fn header_count(&self) -> usize {
         self.headers.len()
     }
 
-    /// The bytes that they take.
+    /// Returns the size of the inputs in bytes.
     pub(super) fn size(&self) -> usize {
         let headers = self.headers.iter();
         size_of::<Self>()
             + headers.map(|name| size_of_val(name) + name.as_str().len()).sum::<usize>()
     }
 
-    /// Encodes the values that a question has for these inputs: two questions
-    /// have the same encoding exactly if they have the same values.
+    /// Encodes a request's values for these inputs. Two requests have the same encoding
+    /// exactly if they have the same values.
     pub(super) fn encode(&self, request_ref: RequestRef<'_>) -> Vec<u8> {
         let mut all = Vec::new();
         let mut add = |value: &[u8]| {

@@ -1,4 +1,4 @@
-//! `HOST:PORT`, as `--listen` takes it.
+//! The argument of `--listen`: `HOST:PORT`.
 
 use std::fmt::{self, Display, Formatter};
 use std::str::FromStr;
@@ -13,8 +13,8 @@ pub(super) struct Address {
 }
 
 impl Address {
-    /// Whether this is where the URL leads, as far as names tell: the names of
-    /// this machine are one.
+    /// Returns whether the URL leads to this address, judging by names: all names of this
+    /// machine count as one.
     pub(super) fn is_of(&self, url: &Url) -> bool {
         let here = ["127.0.0.1", "::1", "0.0.0.0", "::", "localhost"];
         let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);

@@ -1,4 +1,4 @@
-//! `relayer-rest check`: what a module's author asks before giving it away.
+//! `relayer-rest check`: checks a module before its author publishes it.
 
 use std::path::PathBuf;
 
@@ -36,7 +36,7 @@ pub(super) struct CheckArgs {
     json: bool,
 }
 
-/// What was found.
+/// The report of the command.
 #[derive(Serialize)]
 struct Found {
     module: String,
@@ -45,17 +45,17 @@ struct Found {
     size: usize,
     /// The interfaces that it imports.
     imports: Vec<String>,
-    /// Whether some of them are of WASI, which a mount has to allow.
+    /// Whether some of them belong to WASI, which a mount must allow.
     wasi: bool,
-    /// What creating an instance of it takes.
+    /// The cost of creating an instance.
     instance: Option<Instance>,
     passes: bool,
-    /// Why it cannot be asked at all.
+    /// The reason why the module is refused, apart from its verdict.
     error: Option<String>,
     verdict: Option<Verdict>,
 }
 
-/// What creating an instance takes, in bytes, and what it may take.
+/// The cost of creating an instance, in bytes, and its limit.
 #[derive(Serialize)]
 struct Instance {
     #[serde(flatten)]
@@ -85,7 +85,8 @@ pub(super) fn run(args: &CheckArgs) -> Result<Ran, Failure> {
             Ok::<_, Failure>(publisher.reader().snapshot())
         })
         .transpose()?;
-    // What of it a mount has to allow, is said.
+    // WASI and all grants are allowed here; the report lists the ones that a mount must
+    // allow.
     let limits = &config.module.limits;
     let compiler = Some(compile::compiler());
     let headers = config.module.headers.clone();
@@ -179,8 +180,7 @@ fn rule(rule: &RuleVerdict) -> Vec<String> {
     lines
 }
 
-/// Each request once: of the states on which it was asked, that on which it took
-/// longest.
+/// Lists each request once, with its cost on the state on which it took longest.
 fn costs(costs: &[Cost], limits: &Limits) -> Vec<String> {
     let mut worst: Vec<&Cost> = Vec::new();
     for cost in costs {

@@ -1,4 +1,4 @@
-//! Which folder has the code cache.
+//! The folder of the code cache.
 
 use std::env;
 use std::path::PathBuf;
@@ -22,8 +22,8 @@ pub(super) struct CodeCacheArgs {
 }
 
 impl CodeCacheArgs {
-    /// Opens the folder. A given folder must be fit for it; without a default
-    /// that is, there is no cache.
+    /// Opens the folder. Returns an error if a given folder is unsuitable, and no cache
+    /// if the default folder is.
     pub(super) fn open(&self) -> Result<Option<CodeCache>, CodeCacheError> {
         if self.no_code_cache {
             return Ok(None);

@@ -1,5 +1,5 @@
-//! `relayer-rest compile`, which other commands run: compiling where it can be
-//! stopped. Not for people.
+//! `relayer-rest compile`: compiles a module in a process that can be stopped. Other
+//! commands start it; it is not for people.
 
 use std::env;
 use std::io;
@@ -11,10 +11,10 @@ use clap::Args;
 use super::{Failure, Ran};
 use crate::module::{self, Compiler};
 
-/// What the command is called.
+/// The name of the command.
 pub(super) const NAME: &str = "compile";
 
-/// The file of the program that runs, even if it was replaced.
+/// The executable of this process, even if its file was replaced.
 const RUNNING: &str = "/proc/self/exe";
 
 #[derive(Args)]
@@ -32,8 +32,8 @@ pub(super) fn run(args: &CompileArgs) -> Result<Ran, Failure> {
     Ok(if is_compiled { Ran::Done } else { Ran::Refused })
 }
 
-/// Returns the compiler of untrusted modules: this program. If its file is not
-/// known, starting the compiler says so.
+/// Returns the compiler of untrusted modules: this program. If its file is not known,
+/// starting the compiler fails with that reason.
 pub(super) fn compiler() -> Compiler {
     let running = PathBuf::from(RUNNING);
     let program = if Path::new(RUNNING).exists() { None } else { env::current_exe().ok() };

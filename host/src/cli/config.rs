@@ -1,4 +1,4 @@
-//! `relayer-rest config`: the settings, before a server reads them.
+//! `relayer-rest config`: checks and prints settings, without a server.
 
 use std::path::PathBuf;
 
@@ -29,11 +29,11 @@ pub(super) fn run(command: &ConfigCommand) -> Result<Ran, Failure> {
     Ok(Ran::Done)
 }
 
-/// Loads all modules, and says of each what is wrong with it.
+/// Loads all modules, and prints the problem of each that cannot be loaded.
 fn check(config: &Config) -> Result<Ran, Failure> {
     let mut ran = Ran::Done;
     let mut lines = Vec::new();
-    // A server has all of them at once.
+    // All of them stay in memory, as in a server.
     let mut loaded = Vec::new();
     for wanted in MountSpec::all(config, None, None) {
         let found = load(&wanted);

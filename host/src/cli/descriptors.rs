@@ -1,17 +1,17 @@
-//! The files and sockets that the process may have open.
+//! The limit on files and sockets that the process may have open.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tracing::{debug, warn};
 
 use crate::HttpLimits;
 
-/// What is needed for other than connections: some, and some for each mount;
-/// and what a reload may add to those.
+/// Descriptors for other uses than connections: a number for the process, and one for
+/// each mount, with a reserve for reloads.
 const OTHERS: u64 = 128;
 const OF_A_MOUNT: u64 = 8;
 
-/// No more connections than the system allows, once that is as many as it can
-/// be: by default it allows few.
+/// Raises the limit of open files as far as is necessary and allowed, because it is low
+/// by default. Returns limits with no more connections than it permits.
 pub(super) fn bounded(limits: HttpLimits, mounts: usize) -> HttpLimits {
     let others = OTHERS + OF_A_MOUNT * mounts as u64;
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);

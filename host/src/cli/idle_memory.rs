@@ -1,10 +1,11 @@
 //! Returns memory to the system after load.
 //!
-//! The allocator keeps what was freed in arenas, a number for each core, and the pool
-//! keeps what its slots had. Both make the next request faster, and after an attack
-//! they are gigabytes that nothing uses. So a thread looks at the process's memory from
-//! time to time, and has it returned when there is much more than the last time and it
-//! grows no more: a server under steady load is left alone.
+//! The allocator keeps freed memory in arenas, several for each core, and the pool keeps
+//! the memory of its slots. Both make the next request faster, but after an attack they
+//! are gigabytes that nothing uses. So a thread checks the process's memory from time to
+//! time, and returns memory when there is much more than at the start, the amount differs
+//! from that after the last return, and it no longer grows: a server under steady load is
+//! left alone.
 
 use std::fs;
 use std::sync::Arc;
@@ -17,19 +18,19 @@ use tracing::{debug, info, warn};
 use crate::priority;
 use crate::registry::Registry;
 
-/// The time between two looks.
+/// The time between two checks.
 const INTERVAL: Duration = Duration::from_secs(10);
 
-/// The growth that is worth the work, in bytes: some milliseconds, in which the
-/// allocator is locked.
+/// The minimum growth that is worth the work, in bytes. The work takes some milliseconds,
+/// in which the allocator is locked.
 const MIN_GROWTH: u64 = 8 << 20;
 
-/// Decides when memory is returned, from the resident bytes at each look.
+/// Decides when memory is returned, from the resident bytes at each check.
 #[derive(Debug)]
 struct Policy {
     /// The resident bytes at the start.
     start: u64,
-    /// What was left the last time.
+    /// The resident bytes after the last return.
     left: u64,
     last: u64,
 }
@@ -39,8 +40,8 @@ impl Policy {
         Self { start: resident, left: resident, last: resident }
     }
 
-    /// Whether memory is to be returned now: there is more than at the start, it does
-    /// not grow, and it is not what was left the last time.
+    /// Returns whether memory must be returned now: there is more than at the start, it
+    /// does not grow, and it differs from the amount after the last return.
     fn is_due(&mut self, resident: u64) -> bool {
         let grows = resident > self.last.saturating_add(MIN_GROWTH);
         self.last = resident;
@@ -49,14 +50,14 @@ impl Policy {
             && resident.abs_diff(self.left) > MIN_GROWTH
     }
 
-    /// Notes what is left.
+    /// Records the resident bytes after a return.
     fn returned(&mut self, resident: u64) {
         self.left = resident;
         self.last = resident;
     }
 }
 
-/// Looks at the memory of this process for as long as what is mounted is there.
+/// Checks the memory of this process until the registry is dropped.
 pub(super) fn watch(registry: &Arc<Registry>) {
     let registry = Arc::downgrade(registry);
     let watching = move || {
@@ -89,7 +90,7 @@ pub(super) fn watch(registry: &Arc<Registry>) {
     }
 }
 
-/// The resident bytes of this process; 0 if the system does not tell.
+/// Returns the resident bytes of this process, or 0 if the system does not report them.
 fn resident() -> u64 {
     let statm = fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let pages = statm.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok());
@@ -118,18 +119,18 @@ mod tests {
         let mut policy = Policy::new(20 * MIB);
         assert!(!policy.is_due(20 * MIB));
         assert!(!policy.is_due(20 * MIB + MIN_GROWTH));
-        // As long as it grows it is in use.
+        // While memory grows, it is in use.
         assert!(!policy.is_due(500 * MIB));
         assert!(!policy.is_due(900 * MIB));
         assert!(policy.is_due(901 * MIB));
-        // What is left is in use, or cannot be returned.
+        // The rest is in use, or cannot be returned.
         policy.returned(400 * MIB);
         assert!(!policy.is_due(400 * MIB));
         assert!(!policy.is_due(395 * MIB));
         assert!(!policy.is_due(450 * MIB));
         assert!(policy.is_due(440 * MIB));
         policy.returned(440 * MIB);
-        // Clients have left, and what they had is in the arenas.
+        // Clients have disconnected, and their memory is in the arenas.
         assert!(policy.is_due(60 * MIB));
         policy.returned(30 * MIB);
         assert!(!policy.is_due(25 * MIB));

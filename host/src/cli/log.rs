@@ -1,4 +1,4 @@
-//! The log: lines on stderr. `RUST_LOG` says how much; by default `info`.
+//! The log: lines on stderr. `RUST_LOG` sets the level; by default `info`.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -16,15 +16,15 @@ use tracing_subscriber::registry::LookupSpan;
 
 use crate::log_rate::{LogRate, Permit};
 
-/// The lines that wait where the log is read slowly or not at all; those beyond
-/// are lost: nobody waits for the log.
+/// The number of lines that wait if the log is read slowly or not at all. Further lines
+/// are lost: nothing waits for the log.
 const WAITING: usize = 4096;
 
-/// The lines that the log has of each library in a second: clients can provoke
-/// warnings of the HTTP library as often as they like.
+/// The maximum number of lines of each library per second: clients can provoke warnings
+/// of the HTTP library as often as they like.
 const MAX_LIBRARY_LINES: u64 = 20;
 
-/// Writes what waits, at its end, where it is read.
+/// Starts the log. Dropping the guard writes the waiting lines, if the log is read.
 pub(super) fn start() -> WorkerGuard {
     let (writer, guard) =
         NonBlockingBuilder::default().buffered_lines_limit(WAITING).finish(io::stderr());
@@ -34,18 +34,18 @@ pub(super) fn start() -> WorkerGuard {
         .with_env_filter(filter)
         .with_writer(writer)
         .with_ansi(io::stderr().is_terminal())
-        // Nobody reads the log any more: that ends no request. And lines that are
-        // left out are errors of their format.
+        // A closed stderr must not end a request, and omitted lines are errors of their
+        // format.
         .log_internal_errors(false)
         .map_event_format(RateLimited::new)
         .init();
     guard
 }
 
-/// A format of lines that leaves out those of libraries which log too many.
+/// A format that omits lines of libraries which log too many.
 struct RateLimited<F> {
     format: F,
-    /// By the name of the library, of which there are few.
+    /// By the name of the library; there are few.
     rates: Mutex<HashMap<&'static str, LogRate>>,
 }
 
@@ -84,7 +84,7 @@ where
                     );
                     return note(&mut writer, &message);
                 }
-                // Nothing is written of an event whose format is an error.
+                // An event whose format is an error is not written.
                 Permit::Denied => return Err(fmt::Error),
             }
         }
@@ -92,15 +92,15 @@ where
     }
 }
 
-/// The library of an event whose rate is limited. `debug` and `trace` are not: they
-/// are written only when `RUST_LOG` asks for them.
+/// Returns the library of an event whose rate is limited. `debug` and `trace` are not:
+/// they are written only when `RUST_LOG` asks for them.
 fn library(metadata: &Metadata<'static>) -> Option<&'static str> {
     const OWN: [&str; 2] = [env!("CARGO_CRATE_NAME"), "module"];
     let name = metadata.target().split("::").next().unwrap_or_default();
     (*metadata.level() <= Level::INFO && !OWN.contains(&name)).then_some(name)
 }
 
-/// Writes a line of this file.
+/// Writes a line of this module.
 fn note(writer: &mut Writer<'_>, message: &str) -> fmt::Result {
     SystemTime.format_time(writer)?;
     writeln!(writer, "  WARN {}: {message}", module_path!())

@@ -1,4 +1,4 @@
-//! `relayer-rest module`: a component that comes with the command, as a file.
+//! `relayer-rest module`: writes a bundled component to a file.
 
 use std::fs::File;
 use std::io::{self, Write};

@@ -1,5 +1,4 @@
-//! The modules that serve, from the settings: at the start, and again when
-//! those have changed.
+//! The deployment of modules from the settings: at the start, and again at each reload.
 
 use std::borrow::Cow;
 use std::path::PathBuf;
@@ -22,45 +21,45 @@ use crate::module::{CodeCache, Digest, Engine, LoadError, Module};
 use crate::registry::{BackgroundWorker, Mount, Mounts, Registry};
 use crate::state::{StateReader, Watch, watch};
 
-/// What the command line says of modules.
+/// The settings of modules on the command line.
 pub(super) struct CliOverrides {
     pub(super) module: Option<PathBuf>,
     pub(super) dialect: Option<Dialect>,
-    /// The settings.
+    /// The file of the settings.
     pub(super) config: Option<PathBuf>,
     pub(super) code_cache: Option<CodeCache>,
-    /// Modules are swapped when their files change.
+    /// Whether modules are swapped when their files change.
     pub(super) watch: bool,
 }
 
-/// What serves, and what it is from.
+/// The deployed modules and their settings.
 pub(super) struct Modules {
     pub(super) registry: Arc<Registry>,
     origin: CliOverrides,
     http: HttpLimits,
     loaded: tokio::sync::Mutex<Vec<Loaded>>,
-    /// Where what is read again is loaded: one thread, for the sake of memory.
+    /// Loads modules for a reload, on one thread, which limits memory.
     examiner: BackgroundWorker,
 }
 
-/// A mount, and what it is from.
+/// A mount, and its specification.
 #[derive(Clone)]
 struct Loaded {
     wanted: MountSpec,
-    /// Of the file when it was read.
+    /// The digest of the file when it was read.
     digest: Digest,
     mount: Arc<Mount>,
     watched: Option<Arc<Watched>>,
 }
 
-/// A module that is swapped when its file changes, as long as this lives.
+/// Swaps a module when its file changes, until this is dropped.
 struct Watched {
     module: Arc<WatchedModule>,
     _watch: Watch,
 }
 
 impl Modules {
-    /// Loads all that is to be mounted.
+    /// Loads the modules of all mounts.
     pub(super) async fn load(origin: CliOverrides, config: &Config) -> Result<Self, ServeError> {
         let mut loaded = Vec::new();
         for wanted in MountSpec::all(config, origin.module.as_deref(), origin.dialect) {
@@ -83,7 +82,7 @@ impl Modules {
         })
     }
 
-    /// Swaps each module when its file changes, where that is wanted.
+    /// Starts to swap each module when its file changes, if `--watch` is given.
     pub(super) async fn watch(&self, state: &StateReader) -> Result<(), ServeError> {
         let mut loaded = self.loaded.lock().await;
         if self.origin.watch && loaded.iter().all(|loaded| loaded.wanted.file.is_none()) {
@@ -97,11 +96,10 @@ impl Modules {
         Ok(())
     }
 
-    /// Reads the settings again, and serves what they say now: all of it, or
-    /// nothing where something is wrong. What is as it was stays as it is, with
-    /// what was swapped in.
+    /// Reads the settings again and applies them to all mounts, or to none if there is an
+    /// error. An unchanged mount is kept, with the module that was swapped in.
     pub(super) async fn reload(&self, state: &StateReader) -> Result<Reloaded, ServeError> {
-        // What hangs here keeps nobody else.
+        // A read that hangs here blocks nothing else.
         let config = match self.origin.config.clone() {
             None => Config::default(),
             Some(file) => {
@@ -116,8 +114,8 @@ impl Modules {
             report.notes.push("[http] has changed: it counts from the next start on".to_owned());
         }
         let mut next = Vec::new();
-        // What is replaced or removed, and what serves there: until all is done,
-        // nothing else changes it.
+        // The deployment locks of the mounts that are replaced or removed, and their
+        // active modules: no swap starts there until the reload is done.
         let (mut turns, mut leaving) = (Vec::new(), Vec::new());
         let mut leaves = |mount: &Arc<Mount>| {
             let turn = mount
@@ -134,7 +132,7 @@ impl Modules {
             let path = wanted.path.to_string();
             if let Some(before) = before.filter(|before| before.is(&wanted, digest)) {
                 report.kept.push(path);
-                // Of the file as it is now: what is there may have been swapped in.
+                // The file's present digest; the mount's module may have been swapped in.
                 next.push(Loaded { digest, ..before.clone() });
                 continue;
             }
@@ -147,7 +145,7 @@ impl Modules {
             } else {
                 report.added.push(path);
             }
-            // There is a way back to what had the same limits and grants only.
+            // A rollback needs a previous module with the same limits and grants.
             let same = before.filter(|before| before.wanted == wanted);
             let mount = self.mount(&wanted, bytes, same.map(|before| &*before.mount)).await?;
             let mount = looked_at(mount, &wanted, state).await?;
@@ -167,15 +165,15 @@ impl Modules {
             return Err(ServeError::Changed(mount.path().clone()));
         }
         self.registry.exchange(mounts);
-        // Whoever watches a file may wait for its turn.
+        // A watcher of a file may wait for the lock.
         drop(turns);
         *loaded = next;
         info!(?report, "read the settings again");
         Ok(report)
     }
 
-    /// A mount of a module that nobody has looked at; in the place of one that
-    /// is wanted in the same way.
+    /// Creates a mount whose module has not been checked yet, as the successor of a mount
+    /// with the same specification, if there is one.
     async fn mount(
         &self,
         wanted: &MountSpec,
@@ -187,7 +185,7 @@ impl Modules {
         } else {
             wanted.engine(self.origin.code_cache.clone())?
         };
-        // It leaves the processors to the requests.
+        // The worker leaves the processors to the requests.
         let (aside, of) = (engine.clone(), wanted.clone());
         let loading = async move { load(&aside, &of, &bytes).await };
         let module = self.examiner.run(loading).await.map_err(ServeError::Start)??;
@@ -198,8 +196,7 @@ impl Modules {
         })
     }
 
-    /// What swaps the module of this mount, where it has a file and that is
-    /// wanted.
+    /// Watches the module's file, if it has one and `--watch` is given.
     fn watched(
         &self,
         wanted: &MountSpec,
@@ -218,7 +215,8 @@ impl Modules {
 }
 
 impl Loaded {
-    /// Whether what is wanted is what is there, or was and was swapped since.
+    /// Returns whether a specification and a file's digest match this mount: the file as
+    /// it was read, the module in service, or the last content that its watcher handled.
     fn is(&self, wanted: &MountSpec, digest: Digest) -> bool {
         let seen = self.watched.as_ref().map(|watched| watched.module.seen());
         let mut known = [self.digest, self.mount.module().digest()].into_iter().chain(seen);
@@ -237,7 +235,7 @@ fn mounts(loaded: &[Loaded]) -> Result<Mounts, ServeError> {
     Ok(mounts)
 }
 
-/// A mount whose module answers what it should.
+/// Checks the module of a mount, and returns the mount if it passes.
 async fn looked_at(
     mount: Mount,
     wanted: &MountSpec,
@@ -249,8 +247,8 @@ async fn looked_at(
     Ok(mount)
 }
 
-/// A module, compiled within the bounds that its mount has for that; the one that
-/// comes along needs none.
+/// Loads a module, compiled within the bounds of its mount. A bundled module needs no
+/// bounds.
 pub(super) async fn load(
     engine: &Engine,
     wanted: &MountSpec,

@@ -1,4 +1,4 @@
-//! What is to be mounted, from the settings and the command line.
+//! The specification of a mount, from the settings and the command line.
 
 use std::borrow::Cow;
 use std::io;
@@ -16,14 +16,14 @@ use crate::module::{
 };
 use crate::registry::{FailurePolicy, Mount, MountPath, SwapLimits};
 
-/// A mount, as the settings want it.
+/// A mount, as the settings specify it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct MountSpec {
     pub(super) name: String,
     pub(super) path: MountPath,
-    /// Where its module is; nothing where it is the one that comes with this.
+    /// The file of its module; none for a bundled module.
     pub(super) file: Option<PathBuf>,
-    /// The one that it has to be.
+    /// The digest that the module must have.
     pub(super) sha256: Option<Digest>,
     grants: Grants,
     headers: HeaderGrants,
@@ -35,7 +35,7 @@ pub(super) struct MountSpec {
 }
 
 impl MountSpec {
-    /// All mounts, the API's first.
+    /// Returns all mounts, the API's first.
     pub(super) fn all(
         config: &Config,
         module: Option<&Path>,
@@ -45,7 +45,7 @@ impl MountSpec {
             name: API.to_owned(),
             path: MountPath::root(),
             file: module.map(Path::to_owned).or_else(|| config.module.file.clone()),
-            // That is of the file in the settings.
+            // This digest is of the file in the settings.
             sha256: config.module.sha256.filter(|_| module.is_none()),
             grants: Grants::all(),
             headers: config.module.headers.clone(),
@@ -71,7 +71,7 @@ impl MountSpec {
         std::iter::once(api).chain(extensions).collect()
     }
 
-    /// What runs its module.
+    /// Creates the engine that runs its module.
     pub(super) fn engine(&self, code_cache: Option<CodeCache>) -> Result<Engine, EngineError> {
         Engine::with(EngineOptions {
             limits: self.limits.clone(),
@@ -83,12 +83,13 @@ impl MountSpec {
         })
     }
 
-    /// The component, which is the one that was meant.
+    /// Reads the component, and checks its digest.
     pub(super) fn read(&self) -> Result<Cow<'static, [u8]>, ServeError> {
         self.read_by(|file| files::read(file, self.swap.size.as_u64()))
     }
 
-    /// The same of a file that may just be written, and that nobody vouches for.
+    /// Reads the component as [`MountSpec::read`] does, from a file that may still be
+    /// written.
     pub(super) fn read_when_stable(&self) -> Result<Cow<'static, [u8]>, ServeError> {
         self.read_by(|file| settled(file, self.swap.size.as_u64()))
     }
@@ -119,7 +120,7 @@ impl MountSpec {
         }
     }
 
-    /// The component that comes with this command.
+    /// Returns the bundled component.
     fn bundled(&self) -> &'static [u8] {
         if self.is_api() {
             return self.dialect.component();
@@ -128,7 +129,7 @@ impl MountSpec {
         included.expect("the settings name a file where none comes along").component
     }
 
-    /// A mount with this module.
+    /// Creates a mount with this module.
     pub(super) fn mount(&self, module: Module) -> Mount {
         let module = module.named(&self.name);
         let mount = if self.is_api() {
@@ -139,12 +140,12 @@ impl MountSpec {
         mount.with_failure_policy(self.budget.clone()).with_swap_limits(self.swap.clone())
     }
 
-    /// What messages call its module.
+    /// Returns the name of its module's file in messages.
     pub(super) fn name_of_file(&self) -> String {
         self.file.as_ref().map_or("embedded".to_owned(), |file| file.display().to_string())
     }
 
-    /// Says which mount it is whose module cannot be loaded.
+    /// Returns the error for a module that cannot be loaded, with its mount.
     pub(super) fn fault(&self, error: LoadError) -> ServeError {
         if self.is_api() {
             return ServeError::Module(error);
@@ -156,7 +157,7 @@ impl MountSpec {
         }
     }
 
-    /// Says that it is not taken any more.
+    /// Returns the error for a quarantined module.
     pub(super) fn quarantined(&self, reason: &str) -> ServeError {
         self.rejected(format!(
             "it was taken out of service before: {reason}; mend it and give the new one, or have this one again with `relayer-rest swap --force`"

@@ -1,10 +1,10 @@
-//! `relayer-rest new`: an author's first module.
+//! `relayer-rest new`: creates an author's first module.
 //!
 //! | file | job |
 //! |---|---|
-//! | `rust.rs`, `js.rs`, `python.rs` | what a folder has, by language |
-//! | `rust/`, `js/`, `python/` | its files, as they are given |
-//! | `world.wit` | what the module imports, where that has to be written |
+//! | `rust.rs`, `js.rs`, `python.rs` | the template of each language |
+//! | `rust/`, `js/`, `python/` | the files of each template |
+//! | `world.wit` | the module's imports, for languages that need a world |
 
 mod js;
 mod python;
@@ -40,22 +40,22 @@ enum Language {
     Python,
 }
 
-/// What is in the folder of a module.
+/// The content of a module's folder.
 struct Template {
-    /// Where its component will be.
+    /// The path of its component, once that is built.
     module: String,
-    /// Files in which `NAME` and `MODULE` stand for the module's name and its
-    /// component.
+    /// Files in which `NAME` and `MODULE` are replaced by the module's name and the path
+    /// of its component.
     files: &'static [(&'static str, &'static str)],
-    /// Files as they are.
+    /// Files that are copied unchanged.
     as_is: Vec<(String, String)>,
-    /// What tests and builds it.
+    /// The commands that test and build it.
     steps: &'static [&'static str],
 }
 
 const WORLD: &str = include_str!("new/world.wit");
 
-/// The contract.
+/// The files of the contract.
 const WIT: [(&str, &str); 4] = [
     ("handler.wit", include_str!("../../../wit/handler.wit")),
     ("relayer.wit", include_str!("../../../wit/relayer.wit")),
@@ -63,7 +63,7 @@ const WIT: [(&str, &str); 4] = [
     ("world.wit", include_str!("../../../wit/world.wit")),
 ];
 
-/// A folder cannot be made.
+/// A folder cannot be created.
 #[derive(Debug, thiserror::Error)]
 enum NewError {
     #[error(
@@ -110,20 +110,19 @@ impl Language {
     }
 }
 
-/// The contract's files, in a folder.
+/// Returns the contract's files, in a folder.
 fn wit(folder: &str) -> Vec<(String, String)> {
     WIT.map(|(file, text)| (format!("{folder}/{file}"), text.to_owned())).into()
 }
 
-/// Whether an extension and a package can have this name.
+/// Returns whether an extension and a package can have this name.
 fn is_name(name: &str) -> bool {
     name.parse::<ExtensionName>().is_ok()
         && name.starts_with(|first: char| first.is_ascii_lowercase())
         && !RESERVED.contains(&name)
 }
 
-/// Names of crates that Rust has, and words that are no names in it. What else
-/// there is of either is not likely to be wanted.
+/// Likely names that crates have already, or that are keywords of Rust.
 const RESERVED: [&str; 18] = [
     "relayer-rest-sdk",
     "alloc",
@@ -191,8 +190,8 @@ mod tests {
         }
     }
 
-    /// Each file of a language is given, and what is made up of letters by chance is
-    /// not taken for a name that is to be filled in.
+    /// Each file of a language is in its template, and letters that occur by chance are
+    /// not replaced.
     #[test]
     fn all_files_are_given() {
         let templates = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/cli/new");

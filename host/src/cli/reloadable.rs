@@ -1,5 +1,4 @@
-//! A file that is read again when it changes, and counts only when it is
-//! valid.
+//! A file that is read again when it changes, and takes effect only if it is valid.
 
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
@@ -13,24 +12,24 @@ use tracing::{error, info, warn};
 use crate::files;
 use crate::state::StatePublisher;
 
-/// A file that is the same after this time is written to its end.
+/// A file that is unchanged after this time is complete.
 const SETTLED: Duration = Duration::from_millis(30);
 
-/// The time between two tries to read a file while that cannot be done.
+/// The time between two attempts to read a file while it cannot be read.
 const RETRY: Duration = Duration::from_millis(500);
 
-/// A file that never is the same is read as it is, after as many looks.
+/// The number of attempts after which a file that keeps changing is used.
 const LOOKS: usize = 20;
 
-/// Makes something of a file's content.
+/// Parses a file's content.
 type Parse<T, E> = fn(&Path, io::Result<Vec<u8>>) -> Result<T, E>;
 
-/// Puts that to use, or says why not.
+/// Applies a parsed value, or returns the reason why it cannot.
 type Apply<T> = Box<dyn Fn(&StatePublisher, T) -> Result<(), String> + Send + Sync>;
 
 pub(super) struct Reloadable<T, E> {
     file: PathBuf,
-    /// The largest file, in bytes.
+    /// The maximum size of the file, in bytes.
     most: u64,
     publisher: StatePublisher,
     parse: Parse<T, E>,
@@ -38,16 +37,16 @@ pub(super) struct Reloadable<T, E> {
     last: Mutex<Last<T>>,
 }
 
-/// What was found when the file was last read.
+/// The result of the last read.
 struct Last<T> {
     content: Result<blake3::Hash, io::ErrorKind>,
     value: Option<T>,
-    /// What is wrong with the content.
+    /// The problem with the content.
     fault: Option<String>,
 }
 
 impl<T: Clone + PartialEq, E: Display> Reloadable<T, E> {
-    /// Reads the file for the first time, and puts it to use.
+    /// Reads the file for the first time, and applies it.
     pub(super) fn open(
         file: &Path,
         most: u64,
@@ -75,8 +74,8 @@ impl<T: Clone + PartialEq, E: Display> Reloadable<T, E> {
         &self.file
     }
 
-    /// Reads the file again, where it has changed. Where it is invalid, all
-    /// stays as it was, and it is said why.
+    /// Reads the file again, and applies it if it has changed. If it is invalid, the
+    /// previous value stays in effect, and the reason is returned.
     pub(super) fn reload(&self) -> Result<(), String> {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let content = settled(&self.file, self.most);
@@ -115,21 +114,21 @@ impl<T: Clone + PartialEq, E: Display> Reloadable<T, E> {
     }
 }
 
-/// Returns what tells a file's content from others: the content itself would
-/// stay in memory.
+/// Returns a digest to compare a file's content with: the content itself would stay in
+/// memory.
 fn digest(content: &io::Result<Vec<u8>>) -> Result<blake3::Hash, io::ErrorKind> {
     content.as_ref().map(|content| blake3::hash(content)).map_err(io::Error::kind)
 }
 
-/// Whether it is the system that is short of something, not the file that is
-/// not there: clients that take all descriptors must not lose a change.
+/// Returns whether an error is a shortage of the system, not a missing file: clients that
+/// take all descriptors must not make the server miss a change.
 fn passes(error: &io::Error) -> bool {
     let short = [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::IO, Errno::AGAIN, Errno::INTR];
     Errno::from_io_error(error).is_some_and(|error| short.contains(&error))
 }
 
-/// The content of a file that nobody is writing: half a file may be a valid
-/// one, too; and that has no more bytes than these. What passes is waited for.
+/// Returns the content of a file of at most this many bytes once it no longer changes:
+/// half a file may be valid, too. Waits while the system is short of something.
 pub(super) fn settled(file: &Path, most: u64) -> io::Result<Vec<u8>> {
     let mut is_said = false;
     loop {
@@ -150,7 +149,7 @@ fn try_settled(file: &Path, most: u64) -> io::Result<Vec<u8>> {
     let mut content = files::read(file, most)?;
     for _ in 0..LOOKS {
         let before = blake3::hash(&content);
-        // Only one of the two is in memory.
+        // This keeps only one of the two in memory.
         drop(content);
         thread::sleep(SETTLED);
         content = files::read(file, most)?;

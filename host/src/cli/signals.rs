@@ -1,5 +1,4 @@
-//! SIGINT and SIGTERM, the ways to end; SIGHUP, the way to have files read
-//! again.
+//! Signals: SIGINT and SIGTERM end the server, SIGHUP makes it read files again.
 
 use std::io;
 
@@ -9,12 +8,12 @@ use tracing::{error, info};
 use crate::control::Reload;
 use crate::text::escape_control;
 
-/// Completes when the process is told to end. Signals are caught from this
-/// call on, not only once it is awaited.
+/// Returns a future that completes when the process is told to end. Signals are caught
+/// from this call on, not only once it is awaited.
 pub(super) fn shutdown() -> io::Result<impl Future<Output = ()>> {
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
-    // Where files may not grow (ulimit -f), a write is to fail and not to end the process.
+    // If files may not grow (ulimit -f), a write must fail and not end the process.
     drop(signal(SignalKind::from_raw(libc::SIGXFSZ))?);
     Ok(async move {
         let name = tokio::select! {
@@ -25,11 +24,11 @@ pub(super) fn shutdown() -> io::Result<impl Future<Output = ()>> {
     })
 }
 
-/// SIGHUP, which does nothing where there are no files to read again.
+/// SIGHUP, which has no effect without files to read again.
 pub(super) struct Hangup(Signal);
 
 impl Hangup {
-    /// Signals are caught from this call on.
+    /// Catches signals from this call on.
     pub(super) fn catch() -> io::Result<Self> {
         signal(SignalKind::hangup()).map(Self)
     }
@@ -39,7 +38,7 @@ impl Hangup {
         tokio::spawn(async move {
             while self.0.recv().await.is_some() {
                 info!("SIGHUP: reading files again");
-                // A panic is in the log; the next signal is another try.
+                // A panic is in the log; the next signal is another attempt.
                 if let Ok(Err(error)) = tokio::spawn(reload()).await {
                     error!("{}; what was read before stays", escape_control(&error));
                 }

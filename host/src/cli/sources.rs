@@ -1,5 +1,4 @@
-//! Where the state comes from: what the command line says of it, and setting
-//! it going.
+//! The sources of the state: their options, and opening them.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -40,27 +39,27 @@ pub(super) struct SourceArgs {
     max_stale: Duration,
 }
 
-/// What reads a source again.
+/// Reads a source again.
 pub(super) type ReadAgain = Arc<dyn Fn() -> Result<(), String> + Send + Sync>;
 
-/// Sources, each read for the first time.
+/// Sources that have been read once.
 pub(super) struct Sources {
-    /// Where to serve.
+    /// The relayer's section `[rest]`: the address to listen on.
     pub(super) rest: Rest,
-    /// A relayer to ask.
+    /// The relayer to poll.
     pub(super) upstream: Option<Upstream>,
-    /// What reads the files again.
+    /// The functions that read the files again.
     pub(super) reloads: Vec<ReadAgain>,
-    /// What calls for that when they change.
+    /// The watchers that call them when the files change.
     watches: Vec<Watch>,
 }
 
-/// Why there is no state where only a configuration file is given.
+/// The message if only a configuration file is given: the state is not known.
 const NO_SOURCE: &str = "the relayer's state is not known: its configuration file tells the \
     chains, not the workers; start with --upstream URL or --state FILE to give them";
 
 impl SourceArgs {
-    /// Publishes what is known at once.
+    /// Opens the sources, and publishes the state that is known at once.
     pub(super) fn open(
         &self,
         publisher: &StatePublisher,
@@ -86,7 +85,7 @@ impl SourceArgs {
             warn!("/state answers 503 NotReady: {NO_SOURCE}");
             publisher.set_not_ready(NotReady {
                 message: NO_SOURCE.to_owned(),
-                // Not before somebody starts it in another way.
+                // Only a restart with other arguments changes this.
                 retry_after: Duration::from_mins(1),
             });
         }

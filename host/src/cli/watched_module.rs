@@ -1,4 +1,4 @@
-//! A module's file, which is swapped in when it changes.
+//! Swaps a module when its file changes.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,22 +14,22 @@ use crate::module::Digest;
 use crate::registry::{Candidate, Mount, Outcome, Refusal, Source};
 use crate::state::StateReader;
 
-/// The time between two tries to have a turn.
+/// The time between two attempts while another swap runs.
 const TURN: Duration = Duration::from_millis(500);
 
 pub(super) struct WatchedModule {
     mount: Arc<Mount>,
     file: PathBuf,
-    /// The one that the settings want.
+    /// The digest that the settings require.
     sha256: Option<Digest>,
     state: StateReader,
     runtime: Handle,
-    /// What is not tried again until it is another one.
+    /// The digest of the last content that was handled, which is not tried again.
     last: Mutex<Digest>,
 }
 
 impl WatchedModule {
-    /// Of the module that is in service, and the file that it is from.
+    /// Watches the file of the module in service.
     pub(super) fn new(
         mount: &Arc<Mount>,
         file: &Path,
@@ -46,13 +46,13 @@ impl WatchedModule {
         }
     }
 
-    /// The digest of what it last saw in the file.
+    /// Returns the digest of the last content that was handled.
     pub(super) fn seen(&self) -> Digest {
         *self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Swaps the module in that is in the file, where it is another one. Not
-    /// to be called in a task.
+    /// Swaps in the module in the file, if it has changed. This blocks, so it must not be
+    /// called in a task.
     pub(super) fn look(&self) {
         let (mount, name) = (self.mount.path(), self.file.display().to_string());
         let most = self.mount.swap_limits().size;
@@ -75,11 +75,12 @@ impl WatchedModule {
         loop {
             let report = self.runtime.block_on(self.mount.swap(candidate.clone(), &self.state));
             match report.outcome {
-                // Another swap goes first; what it leaves is compared with.
+                // Another swap goes first; its module is then compared with this one.
                 Outcome::Refused { reason: Refusal::Busy | Refusal::Changed, .. } => {
                     thread::sleep(TURN);
                 }
-                // That may be otherwise when the file is touched.
+                // The digest is not recorded: the next attempt may succeed, when the file
+                // is touched.
                 Outcome::Refused { reason: Refusal::TooSlow | Refusal::Host, .. } => return,
                 _ => break,
             }

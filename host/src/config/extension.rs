@@ -8,40 +8,39 @@ use serde::Deserialize;
 use crate::module::{API, BundledExtension, Digest, Grants, HeaderGrants, Limits};
 use crate::registry::{FailurePolicy, MountPath};
 
-/// A module that serves requests below a path of its own.
+/// An extension: a module that serves requests below a path of its own.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ExtensionConfig {
-    /// Its name, of at most 64 small letters, digits and `-`. No two have the
-    /// same.
+    /// The name: at most 64 small letters, digits and `-`, unique among the extensions.
     pub name: ExtensionName,
-    /// Where it is. Default: `/ext/NAME`.
+    /// The path of the mount. Default: `/ext/NAME`.
     pub mount: Option<MountPath>,
-    /// The component, relative to the folder of the configuration file. Default:
-    /// the extension of this name that comes with `relayer-rest`.
+    /// The component, relative to the folder of the configuration file. Default: the
+    /// bundled extension of this name.
     pub module: Option<PathBuf>,
-    /// The SHA-256 of the component, in hexadecimal digits. Another one is not
-    /// loaded, nor taken when the file changes; what is swapped in by hand is
-    /// another matter. Default: any.
+    /// The SHA-256 of the component, in hexadecimal digits. A component with another
+    /// digest is not loaded, neither at the start nor when the file changes. Manual swaps
+    /// are not checked against it. Default: any.
     pub sha256: Option<Digest>,
-    /// The interfaces of the contract that it may import: `version`, `chains`,
-    /// `state`, `snapshot`, `request`, `query`, `mount` and `log`. Default: none;
-    /// of an extension that comes with `relayer-rest`, those that it needs.
+    /// The interfaces of the contract that the extension may import: `version`, `chains`,
+    /// `state`, `snapshot`, `request`, `query`, `mount` and `log`. Default: none, or the
+    /// required ones for a bundled extension.
     pub grants: Option<Grants>,
-    /// Whether it may import WASI, too, of which nothing leads outside. Default:
-    /// it may not.
+    /// Whether the extension may also import WASI, which gives it no access to the
+    /// outside. Default: false.
     #[serde(default)]
     pub wasi: bool,
-    /// The response headers beyond its mount that it may set, such as
-    /// `service-worker-allowed`, or `set-cookie` for cookies of any path and
+    /// The response headers with effects beyond its mount that the extension may set,
+    /// such as `service-worker-allowed`, or `set-cookie` for cookies of any path and
     /// domain. Default: none.
     #[serde(default)]
     pub headers: HeaderGrants,
-    /// The section `[extension.limits]`: what the module may use.
+    /// The section `[extension.limits]`: limits on the extension.
     #[serde(default)]
     pub limits: Limits,
-    /// The section `[extension.budget]`: the failures that it may have. One
-    /// that has more is taken out of service, until it answers again.
+    /// The section `[extension.budget]`: the failures that the extension may have. Beyond
+    /// them, its circuit breaker opens until it responds again.
     #[serde(default)]
     pub budget: FailurePolicy,
 }
@@ -75,7 +74,7 @@ impl TryFrom<String> for ExtensionName {
 }
 
 impl ExtensionName {
-    /// The name as text.
+    /// Returns the name as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -83,7 +82,7 @@ impl ExtensionName {
 }
 
 impl ExtensionConfig {
-    /// What it may import.
+    /// Returns the interfaces that the extension may import.
     #[must_use]
     pub fn granted(&self) -> Grants {
         self.grants.clone().unwrap_or_else(|| match self.bundled() {
@@ -92,13 +91,13 @@ impl ExtensionConfig {
         })
     }
 
-    /// The extension of its name that comes along, where it names no file.
+    /// Returns the bundled extension of this name, if no file is given.
     #[must_use]
     pub fn bundled(&self) -> Option<BundledExtension> {
         if self.module.is_some() { None } else { BundledExtension::of(self.name.as_str()) }
     }
 
-    /// Where it is.
+    /// Returns the path of the mount.
     #[must_use]
     pub fn path(&self) -> MountPath {
         self.mount.clone().unwrap_or_else(|| MountPath::of_extension(self.name.as_str()))

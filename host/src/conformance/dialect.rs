@@ -1,4 +1,4 @@
-//! The dialects of the API: how relayers of different ages answer.
+//! The dialects of the API, as spoken by different versions of the relayer.
 
 use std::fmt::{self, Display, Formatter};
 use std::str::FromStr;
@@ -7,25 +7,25 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::module::{DEFAULT_MODULE, MODULE_1_13};
 
-/// How a module is to answer.
+/// A dialect that a module's responses must follow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Dialect {
-    /// As the API is specified, since relayer 0.7.
+    /// The API as specified, since relayer 0.7.
     #[default]
     V0_7,
-    /// As today's relayer does, 1.10 to 1.13.
+    /// The API of current relayers, 1.10 to 1.13.
     V1_13,
-    /// In any way that is HTTP, JSON where it says so, and no failure.
+    /// Any valid HTTP response: JSON if it is declared as JSON, and not a failure.
     Any,
 }
 
-/// There is no such dialect.
+/// An error for an unknown dialect.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("there is no dialect {0:?}; there are 0.7, 1.13 and any")]
 pub struct DialectError(String);
 
 impl Dialect {
-    /// The component that comes with this crate and speaks it.
+    /// Returns the bundled component for this dialect.
     #[must_use]
     pub fn component(self) -> &'static [u8] {
         match self {

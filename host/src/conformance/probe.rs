@@ -1,4 +1,4 @@
-//! The questions that a module is asked on a state, and what comes back.
+//! Runs the test cases on a module and a state, and records the responses.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use super::states::State;
 use crate::module::{CallError, GuestRequest, GuestResponse, Module};
 use crate::state::{ChainConfig, Known, Snapshot};
 
-/// More chains than this are not asked for: a relayer may have many.
+/// The maximum number of chains that are requested: a relayer may have many.
 const MAX_CHAINS: usize = 50;
 
 /// A chain that no relayer has.
@@ -21,7 +21,7 @@ pub(super) const UNKNOWN_CHAIN: &str = "no-such-chain";
 /// A path that the API does not have.
 pub(super) const UNKNOWN_PATH: &str = "/no/such/path";
 
-/// Methods that change something, on paths that are there.
+/// Methods that would change something, on existing paths.
 const REJECTED_METHODS: [(&str, &str); 7] = [
     ("POST", "/version"),
     ("POST", "/chains"),
@@ -32,13 +32,13 @@ const REJECTED_METHODS: [(&str, &str); 7] = [
     ("POST", "/state"),
 ];
 
-/// A query that means nothing.
+/// A query without a meaning.
 const WITH_QUERY: &str = "/chains?a=b&page=2";
 
-/// What relayers from 1.7 on do at this path is a command, no part of the API.
+/// A path at which relayers from 1.7 on take a command, which is not part of the API.
 const COMMAND: &str = "/clear_packets";
 
-/// Targets that nobody should ask for, and that somebody will.
+/// Unusual targets that clients should not request, but may.
 const ODD: [&str; 8] = [
     "/",
     "//",
@@ -50,53 +50,52 @@ const ODD: [&str; 8] = [
     "/%F0%9F%A6%80/%",
 ];
 
-/// The most bytes of all answers on one state.
+/// The maximum size of all response bodies on one state, in bytes.
 const MAX_BYTES: usize = 64 << 20;
 
-/// What a request took.
+/// The cost of a request.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Cost {
-    /// The state on which it was asked.
+    /// The name of the state.
     pub state: String,
     /// The request: its method and target.
     pub request: String,
-    /// The answer's status; none where there is no answer.
+    /// The response's status; `None` without a response.
     pub status: Option<u16>,
     /// The length of the body, in bytes.
     pub body: usize,
-    /// The time from the call to the answer, in microseconds.
+    /// The time from the call to the response, in microseconds.
     pub micros: u64,
-    /// The most memory that the instance had, in bytes; none where there is no
-    /// answer.
+    /// The peak memory of the instance, in bytes; `None` without a response.
     pub memory: Option<usize>,
 }
 
-/// A state, and all that a module answered on it.
+/// A state, and a module's responses on it.
 pub(super) struct Probe {
     pub(super) state: State,
     pub(super) asked: Vec<Exchange>,
 }
 
-/// A question and its answer, or why there is none.
+/// A test case and its response, or the reason for its absence.
 pub(super) struct Exchange {
     pub(super) question: TestCase,
     pub(super) outcome: Result<Response<bytes::Bytes>, String>,
     cost: Cost,
 }
 
-/// What is asked.
+/// A test case: one request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum TestCase {
     Version,
     Chains,
-    /// A chain that is there, by its place among the identifiers.
+    /// An existing chain, by its index among the identifiers.
     Chain(usize),
     UnknownChain,
     State,
     UnknownPath,
     /// The chains, with a query.
     WithQuery,
-    /// A method that the API does not have, and a path that it has.
+    /// A method that the API does not have, on a path that it has.
     Refused(&'static str, &'static str),
     /// A command, which the API does not have.
     Command,
@@ -104,7 +103,7 @@ pub(super) enum TestCase {
 }
 
 impl Probe {
-    /// Asks all of it.
+    /// Runs the test cases, until one of them fails.
     pub(super) async fn of(module: &Module, state: State) -> Self {
         let chains = state.chains().as_ref().map_or(0, Vec::len).min(MAX_CHAINS);
         let mut questions = vec![TestCase::Version, TestCase::Chains, TestCase::State];
@@ -135,7 +134,7 @@ impl Probe {
         self.asked.into_iter().map(|asked| asked.cost)
     }
 
-    /// The answers to one kind of question.
+    /// Returns the responses to the test cases for which `is` holds.
     pub(super) fn answers<'a>(
         &'a self,
         is: impl Fn(&TestCase) -> bool + 'a,
@@ -146,7 +145,7 @@ impl Probe {
 }
 
 impl State {
-    /// The chains in their order, where they are known.
+    /// Returns the chains in their order, if they are known.
     pub(super) fn chains(&self) -> Known<Vec<&ChainConfig>> {
         let snapshot = &self.snapshot;
         let ids = snapshot.chain_ids().value().as_ref().map_err(Clone::clone)?;
@@ -184,12 +183,12 @@ impl TestCase {
     }
 }
 
-/// Where a chain is.
+/// Returns the target of a chain's configuration.
 pub(crate) fn chain_target(id: &str) -> String {
     format!("/chain/{}", encoded(id))
 }
 
-/// A text as a segment of a path.
+/// Percent-encodes a text as a segment of a path.
 fn encoded(text: &str) -> String {
     let mut segment = String::with_capacity(text.len());
     for byte in text.bytes() {
@@ -223,7 +222,7 @@ async fn ask(module: &Module, state: &State, question: TestCase) -> Exchange {
     Exchange { question, outcome, cost }
 }
 
-/// A module's answer, and how long it took.
+/// Calls a module, and returns its response and the time that it took.
 pub(crate) async fn answer(
     module: &Module,
     request: &Arc<GuestRequest>,

@@ -1,4 +1,4 @@
-//! The rules of each dialect: one line each, with where it is from.
+//! The rules of each dialect, each with its source.
 
 use std::collections::HashSet;
 
@@ -15,10 +15,10 @@ use super::state_json;
 use crate::state::{ChainConfig, ChainId};
 use crate::text::truncate;
 
-/// The name of the rule that every request is answered.
+/// The name of the rule that every request gets a response.
 pub(super) const ANSWERS: &str = "answers";
 
-/// The name of the rule that the API's endpoints are answered.
+/// The name of the rule against server errors at the API's endpoints.
 const SUCCEEDS: &str = "succeeds";
 
 struct Rule {
@@ -169,15 +169,15 @@ const RULES: &[Rule] = &[
     },
 ];
 
-/// What was found out about each rule so far.
+/// The findings on each rule so far.
 pub(super) struct Findings {
     dialect: Dialect,
     rules: Vec<(&'static Rule, Option<String>)>,
 }
 
 impl Findings {
-    /// Of a module that is to serve the API, or of an extension, which has
-    /// paths of its own.
+    /// Creates empty findings for a module that serves the API, or for an extension,
+    /// which has its own paths.
     pub(super) fn new(dialect: Dialect, is_api: bool) -> Self {
         let rules = RULES
             .iter()
@@ -185,14 +185,14 @@ impl Findings {
         Self { dialect, rules: rules.map(|rule| (rule, None)).collect() }
     }
 
-    /// Holds what was answered against each rule that was kept so far.
+    /// Checks the responses against each rule that has not failed yet.
     pub(super) fn judge(&mut self, probe: &Probe) {
         for (rule, failure) in &mut self.rules {
             if failure.is_none()
                 && let Err(message) = (rule.check)(self.dialect, probe)
             {
                 *failure = Some(format!("on the state '{}': {message}", probe.state.name));
-                // The rest would be about answers that are not there.
+                // The remaining rules would check missing responses.
                 if rule.name == ANSWERS {
                     return;
                 }
@@ -270,7 +270,7 @@ fn version_shape(dialect: Dialect, probe: &Probe) -> Checked {
 }
 
 fn version_entries(dialect: Dialect, probe: &Probe) -> Checked {
-    // Where the shape is another, that is said by another rule.
+    // Another rule reports a wrong shape.
     let Ok(versions) = versions(dialect, probe) else { return Ok(()) };
     let mut names = HashSet::new();
     if let Some((name, _)) = versions.iter().find(|(name, _)| !names.insert(name)) {
@@ -299,7 +299,7 @@ fn version_entries(dialect: Dialect, probe: &Probe) -> Checked {
     }
 }
 
-/// Name and version of each entry.
+/// Returns the name and the version of each entry.
 fn versions(dialect: Dialect, probe: &Probe) -> Result<Vec<(String, String)>, String> {
     let mut versions = Vec::new();
     for (_, response) in probe.answers(|question| *question == TestCase::Version) {
@@ -378,7 +378,7 @@ fn chain_fields(dialect: Dialect, probe: &Probe) -> Checked {
 fn chain_values(dialect: Dialect, probe: &Probe) -> Checked {
     each_chain(probe, |chain, found| {
         for (name, expected) in chain_json::fields(dialect, chain) {
-            // Where there is none, another rule says so.
+            // Another rule reports a missing field.
             if let Some(found) = found.get(name)
                 && !is_written_as(found, &expected)
             {
@@ -499,14 +499,14 @@ fn state_order(dialect: Dialect, probe: &Probe) -> Checked {
     })
 }
 
-/// Whether a value is another, with the fields of objects in the same order:
-/// that is part of a dialect.
+/// Returns whether two values are equal, including the order of fields, which is part of
+/// a dialect.
 fn is_written_as(found: &Value, expected: &Value) -> bool {
     let (found, expected) = (found.to_string(), expected.to_string());
     found == expected
 }
 
-/// The order of entries is not fixed by the API (SPEC 2.4).
+/// Compares the workers of a kind in any order: the API does not fix it (SPEC 2.4).
 fn same_workers(kind: &str, found: &Value, expected: &Value) -> Checked {
     let by_id = |value: &Value| {
         let mut workers = value.as_array().cloned().unwrap_or_default();
@@ -586,7 +586,7 @@ fn error_empty(_: Dialect, probe: &Probe) -> Checked {
     Ok(())
 }
 
-/// Whether the body is said to be JSON.
+/// Returns whether the content type is JSON.
 fn is_json(response: &Response<Bytes>) -> bool {
     let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
     let essence = kind.and_then(|kind| kind.split(';').next());
@@ -640,7 +640,7 @@ fn is_chain(question: &TestCase) -> bool {
     matches!(question, TestCase::Chain(_))
 }
 
-/// The body of an answer of status 200.
+/// Parses the body of a response of status 200.
 fn success(response: &Response<Bytes>) -> Result<Value, String> {
     match response.status().as_u16() {
         200 => serde_json::from_slice(response.body())
@@ -649,7 +649,7 @@ fn success(response: &Response<Bytes>) -> Result<Value, String> {
     }
 }
 
-/// The result in an envelope.
+/// Returns the result in a success envelope.
 fn result(body: Value) -> Result<Value, String> {
     let mut envelope = envelope(body)?;
     if envelope["status"] != "success" {
@@ -659,7 +659,7 @@ fn result(body: Value) -> Result<Value, String> {
     Ok(envelope["result"].take())
 }
 
-/// The name and the message of an error in an envelope.
+/// Returns the name and the message in an error envelope.
 fn error(response: &Response<Bytes>) -> Result<(String, String), String> {
     let body = serde_json::from_slice(response.body())
         .map_err(|error| format!("the body is not JSON: {error}"))?;
@@ -681,13 +681,12 @@ fn envelope(body: Value) -> Result<Value, String> {
     Err("there is no envelope of status and result, in this order and with no more".to_owned())
 }
 
-/// Whether a value is an object with these fields, in this order, and no
-/// others.
+/// Returns whether a value is an object with exactly these fields, in this order.
 fn has_keys(value: &Value, keys: &[&str]) -> bool {
     value.as_object().is_some_and(|object| object.keys().eq(keys))
 }
 
-/// Holds an array against texts, in whatever order.
+/// Compares an array with texts, in any order.
 fn same_texts(what: &str, found: &Value, expected: &mut [&str]) -> Checked {
     let texts = found
         .as_array()

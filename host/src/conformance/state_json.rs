@@ -1,11 +1,11 @@
-//! The workers as each dialect writes them.
+//! The workers in the JSON of each dialect.
 
 use serde_json::{Map, Value, json};
 
 use super::dialect::Dialect;
 use crate::state::{Object, OtherObject, RelayerState, Value as Plain, Worker, WorkerData};
 
-/// The workers by kind, in the order in which a relayer lists them.
+/// Returns the workers by kind, in the order in which a relayer lists them.
 pub(super) fn workers(dialect: Dialect, state: &RelayerState) -> Map<String, Value> {
     let mut kinds = Map::new();
     for worker in &state.workers {

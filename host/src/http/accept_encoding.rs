@@ -1,12 +1,12 @@
-//! Which encoding a client would like, by its `accept-encoding`.
+//! Negotiates the encoding of a response by the client's `accept-encoding`.
 
 use hyper::HeaderMap;
 use hyper::header::ACCEPT_ENCODING;
 
 use crate::response::Encoding;
 
-/// The encoding to send a body in; `None` is the body as it is. Where the
-/// client takes several alike, the one that [`Encoding::ALL`] has first.
+/// Returns the encoding to send a body in; `None` sends it unencoded. Among encodings of
+/// equal quality, the first in [`Encoding::ALL`] is chosen.
 pub(super) fn preferred(headers: &HeaderMap) -> Option<Encoding> {
     if !headers.contains_key(ACCEPT_ENCODING) {
         return None;
@@ -25,7 +25,7 @@ pub(super) fn preferred(headers: &HeaderMap) -> Option<Encoding> {
         .map(|(_, encoding)| encoding)
 }
 
-/// The codings that the client names, with their qualities in thousandths.
+/// Returns the codings that the client names, with their qualities in thousandths.
 fn members(headers: &HeaderMap) -> impl Iterator<Item = (&str, u16)> {
     headers
         .get_all(ACCEPT_ENCODING)
@@ -38,7 +38,8 @@ fn members(headers: &HeaderMap) -> impl Iterator<Item = (&str, u16)> {
         })
 }
 
-/// A coding with a quality that makes no sense is not wanted.
+/// Returns the quality in thousandths; an invalid one is 0, so that its coding is not
+/// used.
 fn quality(parameters: &str) -> u16 {
     let parameters = parameters.trim();
     if parameters.is_empty() {
@@ -59,7 +60,7 @@ fn quality(parameters: &str) -> u16 {
 
 fn is(member: &str, name: &str) -> bool {
     member.eq_ignore_ascii_case(name)
-        // What old clients say.
+        // RFC 9110, 8.4.1.3: an alias that old clients use.
         || (name == "gzip" && member.eq_ignore_ascii_case("x-gzip"))
 }
 

@@ -1,9 +1,9 @@
-//! The requests that a connection's client has cancelled.
+//! Limits the requests that the client of a connection cancels.
 //!
-//! A client of HTTP/2 can send requests and reset them at once, so that none counts
-//! among its concurrent streams for long, and each has begun a run of a module. Each
-//! cancelled request adds to a debt that is paid off with time; a connection that owes
-//! too much gets 429 for what is not cached.
+//! A client of HTTP/2 can send requests and reset them immediately, so that none counts
+//! among its concurrent streams for long, while each has started a run of a module. Each
+//! cancelled request adds to a debt that is paid off with time; a connection with too
+//! much debt gets 429 for uncached responses.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -12,19 +12,19 @@ use std::time::{Duration, Instant};
 /// The time in which the debt of one request is paid off: 50 a second.
 const PRICE: Duration = Duration::from_millis(20);
 
-/// The debt that a connection may have: that of 100 requests, as many as it may have
+/// The maximum debt of a connection: the price of 100 requests, as many as it can have
 /// open at once.
 const MAX_DEBT: Duration = Duration::from_secs(2);
 
 /// The debt of one connection.
 pub(super) struct Cancelled {
     start: Instant,
-    /// When all is paid off, in microseconds since the start.
+    /// The time when the debt is paid off, in microseconds since `start`.
     paid_off: AtomicU64,
 }
 
-/// A request that is being answered; one that is dropped before it is
-/// [completed](Self::complete) was cancelled.
+/// A request that is being handled. If it is dropped before it is
+/// [completed](Self::complete), it was cancelled.
 pub(super) struct Pending {
     cancelled: Arc<Cancelled>,
     is_complete: bool,
@@ -35,10 +35,10 @@ impl Cancelled {
         Self { start: Instant::now(), paid_off: AtomicU64::new(0) }
     }
 
-    /// Returns whether the connection owes too much to begin another run.
+    /// Returns whether the debt is too large to start another run.
     pub(super) fn is_too_much(&self) -> bool {
         let paid_off = self.paid_off.load(Relaxed);
-        // Most connections owe nothing, and need no clock.
+        // Most connections have no debt, and need no clock.
         paid_off > 0 && paid_off.saturating_sub(self.now()) > micros(MAX_DEBT)
     }
 

@@ -1,5 +1,5 @@
-//! Preconditions: whether a client has got the answer that it asks for already, and
-//! whether it is the one that the client means (RFC 9110, 13).
+//! Preconditions of requests (RFC 9110, 13): whether a client has the current response
+//! already, and whether the response is the one that the client expects.
 
 use std::time::SystemTime;
 
@@ -9,24 +9,23 @@ use hyper::header::{
 };
 use hyper::{HeaderMap, Method};
 
-/// What the preconditions of a request make of its answer.
+/// The result of evaluating the preconditions of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Outcome {
-    /// The answer is sent.
+    /// The response is sent.
     Proceed,
-    /// The client has it: 304.
+    /// The client has the response already: 304.
     NotModified,
-    /// It is not the one that the client means: 412.
+    /// The response is not the one that the client expects: 412.
     Failed,
 }
 
-/// Evaluates the preconditions of a request, whose answer has these headers and would
-/// be a success, in the order of RFC 9110, 13.2.2.
+/// Evaluates the preconditions of a request, whose response has the headers `answer` and
+/// would be a success, in the order of RFC 9110, 13.2.2.
 ///
-/// A field that is not valid has no effect, nor has the date that would count if the
-/// field were not there.
+/// An invalid field has no effect, and the date field that it overrides has none either.
 pub(super) fn evaluate(method: &Method, request: &HeaderMap, answer: &HeaderMap) -> Outcome {
-    // It selects no representation.
+    // OPTIONS does not select a representation.
     if *method == Method::OPTIONS {
         return Outcome::Proceed;
     }
@@ -48,8 +47,7 @@ pub(super) fn evaluate(method: &Method, request: &HeaderMap, answer: &HeaderMap)
     Outcome::Proceed
 }
 
-/// Whether one of the validators that the client names is that of the answer.
-/// Nothing if it names none.
+/// Returns whether the client names the response's validator; `None` if it names none.
 fn matches(
     request: &HeaderMap,
     field: HeaderName,
@@ -60,7 +58,7 @@ fn matches(
     let mut outcome = None;
     for value in request.get_all(field) {
         let value = value.as_bytes().trim_ascii();
-        // There is an answer, whatever its validator.
+        // `*` matches any response, even one without a validator.
         if value == b"*" {
             return Some(true);
         }
@@ -74,8 +72,8 @@ fn matches(
     outcome
 }
 
-/// Whether the answer was modified after the date of a field. Nothing if one of the
-/// two has no valid date, or the field has several.
+/// Returns whether the response was modified after the date of a field; `None` if one of
+/// the two has no valid date, or the field occurs several times.
 fn is_modified_since(request: &HeaderMap, field: HeaderName, answer: &HeaderMap) -> Option<bool> {
     let since = date(request, field)?;
     Some(date(answer, LAST_MODIFIED)? > since)
@@ -87,22 +85,22 @@ fn date(headers: &HeaderMap, name: HeaderName) -> Option<SystemTime> {
     httpdate::parse_http_date(value.to_str().ok()?).ok()
 }
 
-/// Strong comparison: the same byte for byte.
+/// Strong comparison: identical, and not weak.
 fn is_same(tag: &[u8], other: &[u8]) -> bool {
     tag == other && tag.starts_with(b"\"")
 }
 
-/// Weak comparison: the same meaning.
+/// Weak comparison: identical but for the mark of a weak one.
 fn is_equivalent(tag: &[u8], other: &[u8]) -> bool {
     opaque(tag) == opaque(other)
 }
 
-/// A validator without the mark of a weak one.
+/// Returns a validator without the mark of a weak one.
 fn opaque(tag: &[u8]) -> &[u8] {
     tag.strip_prefix(b"W/").unwrap_or(tag)
 }
 
-/// The validators of a list, up to the first that is not valid.
+/// Returns the validators of a list, up to the first invalid one.
 fn tags(mut list: &[u8]) -> impl Iterator<Item = &[u8]> {
     std::iter::from_fn(move || {
         let start = list.iter().position(|byte| !b", \t".contains(byte))?;
@@ -128,7 +126,8 @@ mod tests {
         headers
     }
 
-    /// Of a GET and of a POST, of an answer with a strong validator.
+    /// Returns the outcomes of a GET and of a POST, for a response with a strong
+    /// validator.
     fn outcomes(fields: &[(&'static str, &str)]) -> [Outcome; 2] {
         let answer = headers(&[("etag", "\"a\""), ("last-modified", MODIFIED)]);
         [Method::GET, Method::POST].map(|method| evaluate(&method, &headers(fields), &answer))

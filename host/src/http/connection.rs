@@ -1,4 +1,4 @@
-//! One connection: HTTP/1.1 or HTTP/2, as the client begins.
+//! One connection: HTTP/1.1 or HTTP/2, depending on the client's first bytes.
 
 use std::future::{Ready, poll_fn, ready};
 use std::pin::Pin;
@@ -25,7 +25,7 @@ use super::service::{HttpResponse, Service};
 use super::tracked_stream::TrackedStream;
 use crate::response::{X_RELAYER_MODULE, X_REQUEST_ID};
 
-/// What all connections have.
+/// The context shared by all connections.
 #[derive(Clone)]
 pub(super) struct Connections {
     pub(super) service: Arc<Service>,
@@ -34,7 +34,7 @@ pub(super) struct Connections {
     pub(super) admission: Arc<SendAdmission>,
 }
 
-/// An answer, or why a request of HTTP/2 gets none.
+/// A response, or the reason that a request of HTTP/2 gets none.
 type Outcome = Result<HttpResponse, h2::Error>;
 
 type Answering = Either<Ready<Outcome>, Pin<Box<dyn Future<Output = Outcome> + Send>>>;
@@ -75,8 +75,8 @@ pub(super) async fn serve(
     }
 }
 
-/// What is not sent yet stays here, where it is shared by all who are sent the
-/// same: the system takes no more of it than this, in bytes.
+/// The maximum that the system buffers of unsent bytes of a connection. Other unsent
+/// bytes stay in the process: connections share the memory of a cached body.
 const UNSENT: u32 = 128 << 10;
 
 fn prepare(stream: &TcpStream) -> std::io::Result<()> {
@@ -86,7 +86,7 @@ fn prepare(stream: &TcpStream) -> std::io::Result<()> {
     Ok(())
 }
 
-/// A request whose answer its connection waits for.
+/// A request that waits for its response.
 struct PendingResponse {
     admission: Arc<SendAdmission>,
     protocol: Protocol,
@@ -99,7 +99,8 @@ enum Protocol {
 }
 
 impl PendingResponse {
-    /// Begins a request, or none of HTTP/2 that there is no memory for.
+    /// Registers a request. Returns `None` if it is of HTTP/2 and does not fit into
+    /// memory.
     fn new<B>(
         admission: &Arc<SendAdmission>,
         liveness: &Arc<ConnectionActivity>,
@@ -114,8 +115,7 @@ impl PendingResponse {
         Some(Self { admission: Arc::clone(admission), protocol })
     }
 
-    /// Hands an answer to the connection: at once if it fits, which leaves nothing
-    /// behind.
+    /// Hands a response to the connection, without a boxed future if it fits immediately.
     fn answer(self, response: HttpResponse) -> Answering {
         match self.try_send(response) {
             Ok(response) => Either::Left(ready(Ok(response))),
@@ -126,7 +126,7 @@ impl PendingResponse {
         }
     }
 
-    /// Hands an answer to the connection, as soon as it fits.
+    /// Hands a response to the connection as soon as it fits.
     async fn send(self, response: HttpResponse) -> HttpResponse {
         match self.try_send(response) {
             Ok(response) => response,
@@ -143,7 +143,7 @@ impl PendingResponse {
     ) -> Result<HttpResponse, Box<(Self, HttpResponse)>> {
         let body = response.body().bytes();
         let held = match &mut self.protocol {
-            // Its head is written at once, or with those before it.
+            // A head alone is written immediately, or with those before it.
             Protocol::Http1(_) if body.is_empty() => None,
             Protocol::Http1(liveness) => self.admission.try_admit(liveness, &mut None, body),
             Protocol::Http2(handling) => {
@@ -157,8 +157,8 @@ impl PendingResponse {
         }
     }
 
-    /// Waits until an answer fits. If it does not in time, the client is told to
-    /// come back.
+    /// Waits until the response fits. If it does not in time, the client gets 503 with
+    /// `retry-after`.
     async fn wait(mut self, response: HttpResponse) -> HttpResponse {
         let body = response.body().bytes();
         let held = match &mut self.protocol {
@@ -174,8 +174,8 @@ impl PendingResponse {
         }
     }
 
-    /// Answers that there is no memory. That answer is not counted: it is no
-    /// larger than what was counted for its request.
+    /// Responds with 503 instead, without counting that response: with HTTP/2 it is not
+    /// larger than the memory that was counted for its request.
     fn refuse(mut self, instead_of: &HttpResponse) -> HttpResponse {
         let mut response = HostError::Overloaded.response().map(Outgoing::new);
         for name in [X_RELAYER_MODULE, X_REQUEST_ID] {
@@ -214,7 +214,8 @@ impl PendingResponse {
     }
 }
 
-/// Answers a request: at once where it can be, which leaves nothing behind.
+/// Responds to a request, without a boxed future if the response is available
+/// immediately.
 fn answer(
     service: &Arc<Service>,
     limits: &Arc<HttpLimits>,
@@ -236,8 +237,7 @@ fn answer(
     if request.body().is_end_stream() {
         return match answered(service, cancelled, request) {
             Either::Left(response) => begun.answer(response),
-            // In a box: what is rare does not make room for itself in every
-            // connection.
+            // Boxed, so that a rare case does not enlarge the memory of each connection.
             Either::Right(answering) => {
                 Either::Right(Box::pin(async move { Ok(begun.send(answering.await).await) }))
             }
@@ -265,8 +265,8 @@ fn answer(
     }))
 }
 
-/// The answer to a request that is complete, unless its connection has cancelled too
-/// many: what is cached it gets in any case.
+/// Returns the response to a request that is complete. If its connection has cancelled
+/// too many requests, only a cached response is returned, or else 429.
 fn answered<B>(
     service: &Arc<Service>,
     cancelled: &Arc<Cancelled>,

@@ -1,7 +1,7 @@
-//! What each connection is doing, for the server that watches over them.
+//! The activity of each connection, which decides when it is closed or evicted.
 //!
-//! A client that keeps its connection is asked for nothing but some stores per
-//! request: there is one clock for all connections, not a timer for each.
+//! On a keep-alive connection this costs a few stores per request: one clock serves all
+//! connections, instead of a timer for each.
 
 use std::sync::Arc;
 use std::sync::atomic::{
@@ -13,113 +13,113 @@ use futures_util::task::AtomicWaker;
 
 use super::send_budget::Reservation;
 
-/// Seconds since the server began, as its clock last said.
+/// The server's clock: the number of seconds since it started.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Clock(Arc<AtomicU32>);
 
-/// What a connection is doing.
+/// The activity of a connection.
 #[derive(Debug)]
 pub(super) struct ConnectionActivity {
     clock: Clock,
-    /// Since when nothing comes from its client; `BUSY` where nothing is waited
-    /// for.
+    /// When the client was last active; `BUSY` while a request of HTTP/1 is handled.
     silent_since: AtomicU32,
-    /// The requests of HTTP/2 that are being handled. One of HTTP/1 is `BUSY`.
+    /// The HTTP/2 requests that are being handled. For HTTP/1, `silent_since` is `BUSY`.
     handled: AtomicU32,
-    /// The requests whose bodies have not come yet, and since when nothing has come
-    /// of them.
+    /// The request bodies that were not received completely, the time of their last
+    /// progress, and the bytes that were received since.
     bodies: AtomicU32,
     body_since: AtomicU32,
     body_bytes: AtomicUsize,
-    /// The responses that are not wholly written yet, of how many bytes, and
-    /// since when the client has taken nothing of them.
+    /// The responses that are not completely written yet, and the bytes of their bodies.
     sending: AtomicU32,
     held: AtomicUsize,
-    /// The bytes that the client has taken since its last progress, and when that
-    /// was.
+    /// The bytes that the client has taken since its last progress, and the time of that
+    /// progress.
     taken: AtomicUsize,
     progress_at: AtomicU32,
-    /// The bytes of requests of HTTP/2 whose responses were not all taken yet.
+    /// The bytes of HTTP/2 requests whose responses were not completely taken yet, and
+    /// the time since which the client has taken nothing of its pending responses.
     requested: AtomicUsize,
     untaken_since: AtomicU32,
-    /// The client has taken a part of a response.
+    /// Whether the client has taken a part of a response.
     is_proven: AtomicBool,
-    /// Whether there has been a request, and of which protocol: `NEVER`, `ONE`
-    /// or `SEVERAL`.
+    /// `NEVER` before the first request, then `ONE` or `SEVERAL`.
     asked: AtomicU8,
-    /// The system takes no more of what its client is sent. Of HTTP/1 only.
+    /// Whether the socket accepts no more bytes.
     is_blocked: AtomicBool,
-    /// There was a request of HTTP/1 whose answer is not all taken yet.
+    /// Whether there was a request of HTTP/1 whose response is not completely written
+    /// yet.
     owes: AtomicBool,
     closing: AtomicU8,
-    /// When others were closed for its responses, and that was not enough: there are no
-    /// more before the next second.
+    /// The second in which connections were evicted for responses of this one without
+    /// freeing enough: no more are evicted before the next second.
     evicted_at: AtomicU32,
-    /// It is to be read on after the last answer: its client is still sending.
+    /// Whether the connection is read from after its last response: the client is still
+    /// sending.
     lingers: AtomicBool,
     task: AtomicWaker,
 }
 
-/// What `asked` says: nothing yet, one request after the other, or several at
-/// once.
+/// Values of `asked`: no request yet, one request after the other (HTTP/1), or several at
+/// once (HTTP/2).
 const NEVER: u8 = 0;
 const ONE: u8 = 1;
 const SEVERAL: u8 = 2;
 
-/// What `closing` says.
+/// Values of `closing`.
 const OPEN: u8 = 0;
 const IN_ORDER: u8 = 1;
 const AT_ONCE: u8 = 2;
 
 const BUSY: u32 = u32::MAX;
 
-/// A client that has made no progress with its responses for this many seconds, less
-/// the one that has begun, is stalled: it makes room if others need it. One that has,
-/// or was sent its first response since, is healthy.
+/// A client that has made no progress with its responses or bodies for this many full
+/// seconds is stalled: its connection can be evicted. A client that has made progress
+/// since, or was sent its first response since, is healthy.
 const STALLED: u32 = 2;
 
-/// Progress is to take one byte of so many that are held for the client, or to send one
-/// of so many that its requests take. A connection that takes a small response now and
-/// then, or sends a little of a body, cannot hold the memory of many others.
+/// Progress means taking one of this many bytes that are held for the client, or sending
+/// one of this many bytes that are reserved for the connection. So a connection that
+/// takes a small response now and then, or sends a small part of a body, cannot hold the
+/// memory of many others.
 const PROGRESS_SHARE: usize = 32;
 
-/// The bodies of requests make progress with no fewer bytes than this.
+/// The minimum of received bytes that is progress of request bodies.
 const BODY_PROGRESS: usize = 1 << 10;
 
-/// How a connection is to end.
+/// How a connection ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Closing {
-    /// After what it is doing.
+    /// After the work in progress.
     InOrder,
-    /// At once: there is nothing that it is doing, or nobody to do it for.
+    /// Immediately, without the work in progress.
     AtOnce,
 }
 
-/// The body of a request, which its client has not sent yet.
+/// A request body that was not received completely.
 pub(super) struct AwaitedBody(Arc<ConnectionActivity>);
 
-/// The memory of a request of HTTP/2, until its response is taken.
+/// The memory of an HTTP/2 request, reserved until its response is taken.
 #[derive(Debug)]
 pub(super) struct RequestMemory {
     reservation: Reservation,
     requested: Requested,
 }
 
-/// The share of a connection in that.
+/// The bytes of a [`RequestMemory`] as counted by its connection.
 #[derive(Debug)]
 struct Requested {
     liveness: Arc<ConnectionActivity>,
     bytes: usize,
 }
 
-/// A request of HTTP/2 that is being handled, with its memory; its client may
-/// take it back.
+/// An HTTP/2 request that is being handled, with its memory; its client may cancel it.
 pub(super) struct Handling {
     liveness: Arc<ConnectionActivity>,
     memory: Option<RequestMemory>,
 }
 
-/// A response that its client has not wholly taken, and the bytes of its body.
+/// A response that its client has not completely taken, and the bytes of its body.
 #[derive(Debug)]
 pub(super) struct Sending {
     liveness: Arc<ConnectionActivity>,
@@ -162,40 +162,42 @@ impl ConnectionActivity {
         }
     }
 
-    /// A request of HTTP/1 came.
+    /// Records a request of HTTP/1.
     pub(super) fn on_request(&self) {
         self.silent_since.store(BUSY, Relaxed);
         self.asked.store(ONE, Relaxed);
         self.owes.store(true, Relaxed);
     }
 
-    /// Its client is to take the answer, and may send the next.
+    /// Restarts the client's time: it must take the response, and may send the next
+    /// request.
     pub(super) fn waits(&self) {
         self.silent_since.store(self.clock.now(), Relaxed);
     }
 
-    /// Its client did something, which is not the end of a request of HTTP/1 that
-    /// is being handled.
+    /// Restarts the client's time, unless a request of HTTP/1 is being handled: the
+    /// activity does not end that request.
     fn waits_unless_busy(&self) {
         if self.silent_since.load(Relaxed) != BUSY {
             self.waits();
         }
     }
 
-    /// The client takes what it is sent: its time begins anew. Of HTTP/2, what
-    /// is sent may be no answer, but one to the client's being there.
+    /// Records that the client takes bytes, which restarts its time. With HTTP/2 it does
+    /// not: the bytes may not belong to a response, such as the acknowledgement of a
+    /// ping.
     pub(super) fn goes_on(&self) {
         if self.asked.load(Relaxed) == ONE && self.silent_since.load(Relaxed) != BUSY {
             self.waits();
         }
     }
 
-    /// The system takes no more for now.
+    /// Records that the socket accepts no more bytes for now.
     pub(super) fn is_full(&self) {
         self.is_blocked.store(true, Relaxed);
     }
 
-    /// The system has all that there was to be sent.
+    /// Records that the socket has accepted all bytes.
     pub(super) fn is_flushed(&self) {
         self.is_blocked.store(false, Relaxed);
         if self.silent_since.load(Relaxed) != BUSY {
@@ -203,13 +205,13 @@ impl ConnectionActivity {
         }
     }
 
-    /// Whether its client is sent nothing that it asked for: what is written
-    /// then is of the library's own accord.
+    /// Returns whether no response to a request of HTTP/1 is pending: hyper writes on its
+    /// own initiative then. Returns false once there was a request of HTTP/2.
     pub(super) fn no_response_pending(&self) -> bool {
         self.asked.load(Relaxed) != SEVERAL && !self.owes.load(Relaxed)
     }
 
-    /// Whether the client leaves untaken what it was sent.
+    /// Returns whether the client does not take the bytes that it was sent.
     fn is_blocked(&self) -> bool {
         self.is_blocked.load(Relaxed)
     }
@@ -219,18 +221,18 @@ impl ConnectionActivity {
         self.held.load(Relaxed)
     }
 
-    /// Returns all bytes that are reserved for the connection: of bodies, and of
-    /// requests until their responses are taken.
+    /// Returns all bytes that are reserved for the connection: the bytes of bodies, and
+    /// of requests until their responses are taken.
     pub(super) fn reserved(&self) -> usize {
         self.held().saturating_add(self.requested.load(Relaxed))
     }
 
-    /// Returns whether there are responses that wait for the client.
+    /// Returns whether responses wait for the client.
     pub(super) fn is_sending(&self) -> bool {
         self.sending.load(Relaxed) > 0
     }
 
-    /// Returns whether there was no request yet.
+    /// Returns whether the connection has not had a request yet.
     pub(super) fn is_unused(&self) -> bool {
         self.asked.load(Relaxed) == NEVER
     }
@@ -240,19 +242,19 @@ impl ConnectionActivity {
         self.is_proven.load(Relaxed)
     }
 
-    /// Returns for how many seconds the client has taken nothing of the responses
-    /// that wait for it, less the one that has begun; nothing if none waits.
+    /// Returns the number of full seconds for which the client has taken nothing of its
+    /// pending responses; `None` if none is pending.
     fn stalled(&self) -> Option<u32> {
         if self.is_sending() {
             let since = self.untaken_since.load(Relaxed);
             return Some(self.clock.now().saturating_sub(since).saturating_sub(1));
         }
-        // Heads of HTTP/1 wait, too.
+        // Responses of HTTP/1 without a body are not counted, but can be pending, too.
         if self.is_blocked() { self.silent() } else { None }
     }
 
-    /// Returns for how many seconds the client has made no progress with the responses
-    /// that wait for it, less the one that has begun; nothing if none waits.
+    /// Returns the number of full seconds for which the client has made no progress with
+    /// its pending responses; `None` if none is pending.
     fn without_progress(&self) -> Option<u32> {
         if !self.is_sending() {
             return self.stalled();
@@ -261,14 +263,15 @@ impl ConnectionActivity {
         Some(self.clock.now().saturating_sub(since).saturating_sub(1))
     }
 
-    /// Returns for how many seconds the connection has been stalled, if that makes
-    /// it one that can be closed for others.
+    /// Returns the number of full seconds for which the connection has been stalled, if
+    /// it can be evicted.
     pub(super) fn evictable(&self) -> Option<u32> {
         let stalled = self.without_progress().into_iter().chain(self.bodiless()).max();
         stalled.filter(|seconds| *seconds >= STALLED)
     }
 
-    /// Returns whether others can be closed for its responses in this second.
+    /// Returns whether connections can be evicted for responses of this one in this
+    /// second.
     pub(super) fn may_evict(&self) -> bool {
         self.evicted_at.load(Relaxed) != self.clock.now()
     }
@@ -281,8 +284,8 @@ impl ConnectionActivity {
         self.closing.load(Relaxed) == AT_ONCE
     }
 
-    /// A request of HTTP/2 came, one of several at once. It is being handled as
-    /// long as what is returned lives.
+    /// Records a request of HTTP/2, which is being handled until the return value is
+    /// dropped.
     pub(super) fn on_http2_request(
         self: &Arc<Self>,
         reservation: Reservation,
@@ -296,8 +299,8 @@ impl ConnectionActivity {
         Handling { liveness: Arc::clone(self), memory: Some(memory) }
     }
 
-    /// For how many seconds nothing has come from its client, less the one that
-    /// has begun; nothing where nothing is waited for.
+    /// Returns the number of full seconds since the client was last active; `None` while
+    /// a request is being handled.
     pub(super) fn silent(&self) -> Option<u32> {
         match self.silent_since.load(Relaxed) {
             BUSY => None,
@@ -306,9 +309,9 @@ impl ConnectionActivity {
         }
     }
 
-    /// A request came whose body is to come yet, as long as what is returned lives.
+    /// Records a request whose body is awaited until the return value is dropped.
     pub(super) fn waits_for_body(self: &Arc<Self>) -> AwaitedBody {
-        // One more request is no sign that the bodies of those before it come.
+        // Another request is not progress of the bodies that are awaited already.
         if self.bodies.fetch_add(1, Relaxed) == 0 {
             self.body_since.store(self.clock.now(), Relaxed);
             self.body_bytes.store(0, Relaxed);
@@ -316,8 +319,8 @@ impl ConnectionActivity {
         AwaitedBody(Arc::clone(self))
     }
 
-    /// Returns for how many seconds the bodies for which most of its requests wait have
-    /// made no progress, less the one that has begun; nothing if that is none.
+    /// Returns the number of full seconds without progress of request bodies, if most of
+    /// the requests wait for one; `None` if that is less than one.
     fn bodiless(&self) -> Option<u32> {
         let requests = match self.asked.load(Relaxed) {
             SEVERAL => self.handled.load(Relaxed),
@@ -330,10 +333,10 @@ impl ConnectionActivity {
         (is_most && silent > 0).then_some(silent)
     }
 
-    /// How dispensable it is, where it is not doing anything: one that never was
-    /// asked anything is more so than any other, then one that is silent for
-    /// longer. One whose client keeps a body back is not doing anything, and
-    /// neither is one whose client is stalled.
+    /// Returns how dispensable the connection is; `None` if it is busy or closing. An
+    /// unused connection is more dispensable than any other, then one that has been
+    /// silent for longer. A connection with a stalled client, or one that holds back the
+    /// bodies of most requests, is not busy.
     pub(super) fn idleness(&self) -> Option<(bool, u32)> {
         if self.closing.load(Relaxed) != OPEN {
             return None;
@@ -346,23 +349,23 @@ impl ConnectionActivity {
         silent.map(|silent| (is_new, silent))
     }
 
-    /// Tells the connection to end; one that never was asked anything does so at
-    /// once.
+    /// Tells the connection to end after its work in progress; an unused one ends
+    /// immediately.
     pub(super) fn close(&self) {
         let closing = if self.asked.load(Relaxed) == NEVER { AT_ONCE } else { IN_ORDER };
         self.closing.fetch_max(closing, SeqCst);
         self.task.wake();
     }
 
-    /// Tells the connection to end, whatever it is doing.
+    /// Tells the connection to end immediately.
     pub(super) fn close_at_once(&self) {
         self.closing.store(AT_ONCE, SeqCst);
         self.task.wake();
     }
 
-    /// Tells the connection to end where its client has been silent for as many
-    /// seconds; or where it takes nothing of its answers for as many, whatever
-    /// else it has asked meanwhile.
+    /// Tells the connection to end if its client has been silent for `idle` seconds, or,
+    /// if responses are pending, has taken nothing of them for `stalled` seconds,
+    /// regardless of its other requests.
     pub(super) fn close_after(&self, idle: u32, stalled: u32) {
         if self.is_sending() || self.is_blocked() {
             if self.stalled().is_some_and(|seconds| seconds >= stalled) {
@@ -377,8 +380,8 @@ impl ConnectionActivity {
         }
     }
 
-    /// Its client is still sending what nobody wants: the answer would be lost
-    /// if the connection were closed at once.
+    /// Records that the client is still sending bytes that are not needed: the response
+    /// would be lost if the connection were closed immediately.
     pub(super) fn linger(&self) {
         self.lingers.store(true, Relaxed);
     }
@@ -387,15 +390,15 @@ impl ConnectionActivity {
         self.lingers.load(Relaxed)
     }
 
-    /// Completes when the connection is told to end. `registered` is what it
-    /// was last polled with, so that a task that is as before is not told again
-    /// whom to wake.
+    /// Completes when the connection is told to end. `registered` is the waker of the
+    /// last poll: a waker for the same task is not registered again.
     pub(super) fn poll_closing(
         &self,
         context: &Context<'_>,
         registered: &mut Option<Waker>,
     ) -> Poll<Closing> {
-        // What has woken the task has taken its waker, and it may be told more.
+        // A wake-up removes the waker, and the connection may be told to end immediately
+        // after it was told to end in order.
         let is_registered = self.closing.load(SeqCst) == OPEN
             && registered.as_ref().is_some_and(|waker| waker.will_wake(context.waker()));
         if !is_registered {
@@ -411,7 +414,8 @@ impl ConnectionActivity {
 }
 
 impl RequestMemory {
-    /// Releases the memory of the headers: the response was made.
+    /// Releases the memory of the headers, which are not needed once the response was
+    /// made.
     pub(super) fn shrink(&mut self, to: usize) {
         self.reservation.shrink(to);
         self.requested.shrink(to);
@@ -427,7 +431,7 @@ impl Requested {
 }
 
 impl Handling {
-    /// Returns the memory of the request, to be kept with its response.
+    /// Returns the memory of the request, which is kept with its response.
     pub(super) fn memory(&mut self) -> &mut Option<RequestMemory> {
         &mut self.memory
     }
@@ -451,11 +455,12 @@ impl Drop for Handling {
 }
 
 impl AwaitedBody {
-    /// So many bytes of it came.
+    /// Records received bytes of the body.
     pub(super) fn goes_on(&self, bytes: usize) {
         let ConnectionActivity { clock, body_since, body_bytes, .. } = &*self.0;
         let needed = BODY_PROGRESS.max(self.0.reserved() / PROGRESS_SHARE);
-        // Of HTTP/2, several can add to it at a time: one of them makes the progress.
+        // Several bodies of HTTP/2 can add to the sum concurrently: one of them makes the
+        // progress.
         if body_bytes.fetch_add(bytes, Relaxed).saturating_add(bytes) >= needed {
             body_bytes.store(0, Relaxed);
             body_since.store(clock.now(), Relaxed);
@@ -465,17 +470,17 @@ impl AwaitedBody {
 
 impl Drop for AwaitedBody {
     fn drop(&mut self) {
-        // A body that came counts with the share of its request.
+        // A received body counts as the average share of the connection's memory.
         let bodies = self.0.bodies.fetch_sub(1, Relaxed);
         self.goes_on(self.0.reserved().max(BODY_PROGRESS) / bodies as usize);
     }
 }
 
 impl Sending {
-    /// Counts a response with a body of this many bytes as not taken, as long as
-    /// what is returned lives.
+    /// Counts a response with a body of this many bytes as pending until the return value
+    /// is dropped.
     pub(super) fn new(liveness: &Arc<ConnectionActivity>, bytes: usize) -> Self {
-        // One more response is no sign that the client takes those before it.
+        // Another response does not mean that the client takes those before it.
         if liveness.sending.fetch_add(1, Relaxed) == 0 {
             liveness.untaken_since.store(liveness.clock.now(), Relaxed);
             liveness.progress_at.store(liveness.clock.now(), Relaxed);
@@ -486,7 +491,7 @@ impl Sending {
         Self { liveness: Arc::clone(liveness), bytes }
     }
 
-    /// The client took this many bytes of it.
+    /// Records that the client took this many bytes of the body.
     pub(super) fn goes_on(&self, bytes: usize) {
         let ConnectionActivity { clock, untaken_since, held, taken, progress_at, .. } =
             &*self.liveness;
@@ -499,7 +504,7 @@ impl Sending {
         self.proves();
     }
 
-    /// The client took a head: no progress, if bodies wait for it as well.
+    /// Records that the client took a head, which is not progress if bodies are pending.
     pub(super) fn took_head(&self) {
         if self.liveness.held() == 0 {
             self.goes_on(0);

@@ -1,5 +1,5 @@
-//! The connections that are open: no more than there may be, and none that is
-//! silent for too long.
+//! Accepts connections up to their limits, and closes connections that are silent for too
+//! long.
 
 use std::collections::HashMap;
 use std::io;
@@ -23,7 +23,8 @@ use super::limits::HttpLimits;
 use super::roster::{Entry, Peer, Roster};
 use crate::log_rate::{LogRate, Permit};
 
-/// Those that are refused and listened to for a while, and how long.
+/// The maximum number of refused connections that are still read from, and the time for
+/// that.
 const MAX_DRAINING: usize = 32;
 const LEAVE: Duration = Duration::from_secs(1);
 
@@ -36,7 +37,7 @@ pub(super) struct ConnectionManager {
     count: u64,
     tally: ConnectionTally,
     refusals: LogRate,
-    /// Turns of those that are refused and still there.
+    /// Permits of refused connections that are still read from.
     leaving: Arc<Semaphore>,
 }
 
@@ -60,12 +61,12 @@ impl ConnectionManager {
         }
     }
 
-    /// Serves a connection, where there is room for it or where room can be
-    /// made.
+    /// Serves a connection if there is room, or if an idle connection can be evicted for
+    /// it.
     pub(super) fn add(&mut self, stream: TcpStream, address: IpAddr) {
         let peer = Peer::from(address);
         let of_peer = self.peers.get(&peer).copied().unwrap_or_default();
-        // Room for one more of this peer is room for one more.
+        // Evicting a connection of this peer makes room in the server, too.
         let has_room = if of_peer >= self.limits.connections_per_peer {
             self.roster.evict_idlest(|known| known.peer == peer)
         } else {
@@ -87,7 +88,7 @@ impl ConnectionManager {
         self.roster.insert(task.id(), Entry { liveness, peer, number: self.count });
     }
 
-    /// Waits until one has ended; for ever where there is none.
+    /// Waits until a connection has ended; if there are none, forever.
     pub(super) async fn ended(&mut self) {
         let id = match self.tasks.join_next_with_id().await {
             Some(Ok((id, ()))) => id,
@@ -108,14 +109,15 @@ impl ConnectionManager {
         self.tasks.len()
     }
 
-    /// A second has passed: closes those whose clients were silent for too long.
+    /// Advances the clock by a second, and closes connections whose clients were silent
+    /// or stalled for too long.
     pub(super) fn tick(&self) {
         self.roster.clock().tick();
         let seconds = |time: Duration| u32::try_from(time.as_secs()).unwrap_or(u32::MAX);
         self.roster.close_after(seconds(self.limits.idle), seconds(self.limits.stalled));
     }
 
-    /// Tells all of them to end.
+    /// Tells all connections to end.
     pub(super) fn close_all(&self) {
         self.roster.close_all();
     }
@@ -129,7 +131,8 @@ impl ConnectionManager {
                 "a connection is refused: there are {connections}, or {connections_per_peer} of one peer, and none is idle (http.connections, http.connections_per_peer)"
             );
         }
-        // Where it does not fit, its client finds the connection closed.
+        // If the response does not fit into the socket's buffer, the client only sees the
+        // connection closed.
         stream.try_write(&headless::answer(HostError::ConnectionsTooMany)).ok();
         if let Ok(turn) = Arc::clone(&self.leaving).try_acquire_owned() {
             tokio::spawn(async move {
@@ -140,8 +143,8 @@ impl ConnectionManager {
     }
 }
 
-/// Reads what the client sends until it is gone: one that is still sending when
-/// its connection is closed loses what it was told.
+/// Reads from the client until it closes the connection: a client that is still sending
+/// when its connection is closed loses the response.
 async fn leave(mut stream: TcpStream) -> io::Result<()> {
     stream.shutdown().await?;
     let mut space = [0; 1 << 10];

@@ -1,4 +1,4 @@
-//! How many connections there are, and were, for whoever watches a server.
+//! Counters of a server's connections, for its status.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use super::send_budget::SendBudget;
 use crate::control::ConnectionStatus;
 
-/// The connections of a server, counted. Cheap to clone.
+/// The counters of a server's connections. Cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub struct ConnectionTally(Arc<Counts>);
 
@@ -19,11 +19,11 @@ struct Counts {
     budget: Arc<SendBudget>,
 }
 
-/// A connection that is open.
+/// A connection that counts as open until this is dropped.
 pub(super) struct Counted(Arc<Counts>);
 
 impl ConnectionTally {
-    /// The connections, as they are now.
+    /// Returns the current counts.
     #[must_use]
     pub fn status(&self) -> ConnectionStatus {
         let Counts { open, accepted, refused, evicted, budget } = &*self.0;
@@ -36,7 +36,7 @@ impl ConnectionTally {
         }
     }
 
-    /// One is served, as long as what is returned lives.
+    /// Counts an accepted connection, which is open until the return value is dropped.
     pub(super) fn accepted(&self) -> Counted {
         self.0.accepted.fetch_add(1, Relaxed);
         self.0.open.fetch_add(1, Relaxed);
@@ -52,7 +52,7 @@ impl ConnectionTally {
         self.0.evicted.fetch_add(1, Relaxed);
     }
 
-    /// Returns what the responses of all connections are counted in.
+    /// Returns the budget of the responses of all connections.
     pub(super) fn budget(&self) -> &Arc<SendBudget> {
         &self.0.budget
     }

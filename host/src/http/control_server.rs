@@ -1,4 +1,4 @@
-//! Answers what is asked over the control socket.
+//! The server of the control socket.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -25,20 +25,21 @@ use crate::registry::{Candidate, Mount, Registry, Source};
 use crate::response::NOSNIFF;
 use crate::state::StateReader;
 
-/// How long a client has for the head of a request, and for its body.
+/// The time that a client has for the head of a request, and for its body.
 const HEAD: Duration = Duration::from_secs(10);
 const BODY: Duration = Duration::from_mins(1);
 
-/// The head of a request, in bytes: it may have the path of a module's file.
+/// The maximum size of a request's head, in bytes: it may contain the path of a module's
+/// file.
 const HEAD_SIZE: usize = 64 << 10;
 
-/// The clients that are served at once; others wait.
+/// The maximum number of clients that are served concurrently; others wait.
 const CLIENTS: usize = 16;
 
 const GET: &str = "GET";
 const POST: &str = "POST";
 
-/// Answers what is asked over a control socket.
+/// A server on a control socket.
 pub struct ControlServer {
     socket: ControlSocket,
     control: Control,
@@ -53,32 +54,32 @@ struct Control {
 
 type ControlResponse = Response<Full<Bytes>>;
 
-/// A request that is not done: its status and what is wrong.
+/// The status and the message of a rejected request.
 struct Rejection(StatusCode, String);
 
 impl ControlServer {
-    /// Controls what is mounted, from this socket.
+    /// Creates a server that controls the mounts of the registry from this socket.
     #[must_use]
     pub fn new(socket: ControlSocket, registry: Arc<Registry>, state: StateReader) -> Self {
         Self { socket, control: Control { registry, state, connections: None, reload: None } }
     }
 
-    /// The same, which tells how many connections there are.
+    /// Includes the counts of connections in the status.
     #[must_use]
     pub fn with_connections(mut self, connections: ConnectionTally) -> Self {
         self.control.connections = Some(connections);
         self
     }
 
-    /// The same, which can be told to read its settings again.
+    /// Enables requests to reload the settings.
     #[must_use]
     pub fn with_reload(mut self, reload: Reload) -> Self {
         self.control.reload = Some(reload);
         self
     }
 
-    /// Serves the socket until this is dropped; then a swap that is going on
-    /// is given up, and the socket's file is removed.
+    /// Serves the socket until the future is dropped; then a swap in progress is
+    /// cancelled, and the socket's file is removed.
     pub async fn serve(self) {
         let (mut clients, control) = (JoinSet::new(), Arc::new(self.control));
         loop {
@@ -166,7 +167,7 @@ impl Control {
         Ok(json(status, &report))
     }
 
-    /// The body of a request, no more of it than a component may have.
+    /// Reads the component from the body of a request, up to the mount's limit of size.
     async fn component(
         &self,
         mount: &Mount,
@@ -225,8 +226,8 @@ impl Control {
     }
 }
 
-/// The values of a request's parameters, none of which may be there twice;
-/// others than these are refused.
+/// Returns the values of a request's parameters. Rejects parameters that are repeated or
+/// not among `names`.
 fn parameters<const N: usize>(
     request: &Request<Incoming>,
     names: [&str; N],
@@ -262,7 +263,8 @@ where
     value.map(parse).transpose()
 }
 
-/// What follows may be meant for the tunnel, and not be a request.
+/// Rejects CONNECT and closes the connection: the bytes that follow may be meant for the
+/// tunnel.
 fn not_implemented() -> ControlResponse {
     let error = "CONNECT is not implemented".to_owned();
     let mut response = json(StatusCode::NOT_IMPLEMENTED, &Fault { error });

@@ -1,6 +1,6 @@
-//! The answers that the host makes itself, when it has none from a module.
-//! They have the shape of the API's own errors, and tell nothing of what went
-//! on inside: the log has that under the request's id.
+//! The error responses of the host, which it sends when there is none from a module. They
+//! have the form of the API's own errors and do not disclose internals: the log has the
+//! cause under the request's id.
 
 use bytes::Bytes;
 use hyper::header::{CONNECTION, CONTENT_TYPE, HeaderValue, RETRY_AFTER, X_CONTENT_TYPE_OPTIONS};
@@ -10,28 +10,29 @@ use crate::module::CallError;
 use crate::registry::RespondError;
 use crate::response::NOSNIFF;
 
-/// Why the host answers itself.
+/// The reason for a response of the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum HostError {
-    /// The module trapped, or could not be started.
+    /// The module trapped or could not be instantiated, or the host failed.
     Internal,
-    /// The module answered what HTTP does not allow.
+    /// The module's response violates HTTP, a limit or its grants.
     BadModuleResponse,
-    /// The module took too long.
+    /// The module exceeded its limit of processor time.
     Timeout,
-    /// Too many requests are being served.
+    /// Too many requests are being handled.
     Overloaded,
     /// The client has cancelled too many requests of this connection.
     CancelledTooMany,
-    /// The extension failed too often; it is tried again in so many seconds.
+    /// The extension failed too often: its circuit is open for at least this many
+    /// seconds.
     ExtensionUnavailable(u32),
-    /// The request has no host, more than one, or what is none.
+    /// The request has no host, several, or an invalid one.
     BadHost,
     /// The request's host is not one that is served.
     Misdirected,
     /// The request's target is not a path.
     BadTarget,
-    /// The request's method is of no use here, whatever the target.
+    /// The request's method is not implemented for any target.
     NotImplemented,
     /// A precondition of the request is false.
     PreconditionFailed,
@@ -41,15 +42,15 @@ pub(super) enum HostError {
     HeadersTooMany,
     /// The request's head is too large.
     HeadTooLarge,
-    /// What came is no request.
+    /// The received bytes are not a valid HTTP request.
     NotHttp,
-    /// There is no room for the connection.
+    /// The limit of connections is reached, and none is idle.
     ConnectionsTooMany,
     /// The request's body is too large.
     BodyTooLarge,
-    /// The request's body is not what HTTP allows.
+    /// The request's body violates HTTP.
     BadBody,
-    /// The request's body does not come.
+    /// The request's body was not received in time.
     RequestTimeout,
 }
 
@@ -146,8 +147,8 @@ impl HostError {
         }
     }
 
-    /// Whether what comes next on the connection may not be a request: the rest of
-    /// this one, or what a client sends through the tunnel that it asked for.
+    /// Returns whether the bytes that follow on the connection may not be a request: the
+    /// rest of this request, or data for the tunnel that the client requested.
     pub(super) fn ends_connection(self) -> bool {
         matches!(
             self,

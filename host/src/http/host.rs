@@ -1,5 +1,4 @@
-//! The host of a request: which ones are valid, and which ones a server answers
-//! for.
+//! Validates the host of a request, and checks whether the server serves it.
 
 use std::net::Ipv6Addr;
 use std::str::FromStr;
@@ -11,19 +10,20 @@ use serde::Deserialize;
 
 use super::error::HostError;
 
-/// The most entries of a list of hosts: each request is compared with all of them.
+/// The maximum number of entries of a list of hosts: each request is compared with all of
+/// them.
 pub(super) const MAX_HOSTS: usize = 256;
 
-/// A host of a list, with a port or for any port.
+/// An entry of a list of hosts, with a port or for any port.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub struct AllowedHost {
-    /// In lower case, without the dot at its end.
+    /// The name in lower case, without the final dot.
     name: Name<String>,
     port: Option<u16>,
 }
 
-/// A text that is not a host for a list.
+/// A text that is not a valid entry of a list of hosts.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{0:?} is not a host; expected a name or an address with or without a port, such as \"api.example\", \"127.0.0.1:3000\" or \"[::1]\", and neither a URL nor a wildcard"
@@ -39,20 +39,20 @@ enum Name<T> {
 /// The host of a request, with its port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Host<'a> {
-    /// Not empty, and without the dot at its end.
+    /// The name, not empty, and without the final dot.
     name: Name<&'a str>,
     port: Option<u16>,
 }
 
-/// Checks that a request has one valid host, and that it is one of a list. An
-/// empty list has all hosts.
+/// Checks that a request has one valid host, and that a list contains it. An empty list
+/// allows all hosts.
 pub(super) fn check<B>(request: &Request<B>, allowed: &[AllowedHost]) -> Result<(), HostError> {
     let host = of_request(request)?;
     let default_port = match request.uri().scheme() {
         None => 80,
         Some(scheme) if *scheme == Scheme::HTTP => 80,
         Some(scheme) if *scheme == Scheme::HTTPS => 443,
-        // RFC 9110, 7.4: of other schemes, this is not the origin.
+        // RFC 9110, 7.4: this server is not the origin of URIs with other schemes.
         Some(_) => return Err(HostError::Misdirected),
     };
     let is_allowed = |host: Host<'_>| allowed.iter().any(|known| known.is(host, default_port));
@@ -63,7 +63,7 @@ pub(super) fn check<B>(request: &Request<B>, allowed: &[AllowedHost]) -> Result<
     }
 }
 
-/// The host of a request, if it has one.
+/// Returns the host of a request, if it has one.
 fn of_request<B>(request: &Request<B>) -> Result<Option<Host<'_>>, HostError> {
     let mut lines = request.headers().get_all(HOST).iter().map(HeaderValue::as_bytes);
     let line = lines.next();
@@ -73,17 +73,17 @@ fn of_request<B>(request: &Request<B>) -> Result<Option<Host<'_>>, HostError> {
     let authority = request.uri().authority().map(|authority| authority.as_str().as_bytes());
     let parse = |text| Host::parse(text).ok_or(HostError::BadHost);
     match (request.version(), authority, line) {
-        // RFC 9113, 8.3.1: the authority, and no host that is another; or one
-        // host. Neither is empty.
+        // RFC 9113, 8.3.1: the authority, and no Host header that differs from it; or one
+        // Host header. Neither is empty.
         (Version::HTTP_2, Some(authority), Some(line)) if !authority.eq_ignore_ascii_case(line) => {
             Err(HostError::BadHost)
         }
         (Version::HTTP_2, Some(host), _) | (Version::HTTP_2, None, Some(host)) => {
             parse(host).map(Some)
         }
-        // RFC 9112, 3.2: one, which may be empty.
+        // RFC 9112, 3.2: one Host header, which may be empty.
         (Version::HTTP_2 | Version::HTTP_11, _, None) => Err(HostError::BadHost),
-        // RFC 9112, 3.2.2: the authority of the target counts, and not the line.
+        // RFC 9112, 3.2.2: the authority of the target overrides the Host header.
         (_, authority, line) => {
             let line = line.filter(|line| !line.is_empty()).map(parse).transpose()?;
             let authority = authority.map(parse).transpose()?;
@@ -92,8 +92,8 @@ fn of_request<B>(request: &Request<B>) -> Result<Option<Host<'_>>, HostError> {
     }
 }
 
-/// Gives a request whose target has an authority the host header that says the
-/// same: a module sees one host, whatever the version of HTTP.
+/// Sets the Host header of a request to the authority of its target, if it has one: a
+/// module sees the same host for all versions of HTTP.
 pub(super) fn settle<B>(request: &mut Request<B>) {
     let Some(authority) = request.uri().authority().map(Authority::as_str) else { return };
     if request.headers().get(HOST).is_none_or(|line| line != authority)
@@ -104,7 +104,7 @@ pub(super) fn settle<B>(request: &mut Request<B>) {
 }
 
 impl<'a> Host<'a> {
-    /// Reads a host and an optional port (RFC 3986, 3.2.2 and 3.2.3).
+    /// Parses a host and an optional port (RFC 3986, 3.2.2 and 3.2.3).
     fn parse(text: &'a [u8]) -> Option<Self> {
         let text = str::from_utf8(text).ok()?;
         if let Some(rest) = text.strip_prefix('[') {
@@ -122,7 +122,7 @@ impl<'a> Host<'a> {
     }
 }
 
-/// Reads a port, which may be empty.
+/// Parses a port, which may be empty.
 #[allow(clippy::option_option, reason = "no port is valid, too")]
 fn port(digits: &str) -> Option<Option<u16>> {
     let is_number = digits.bytes().all(|byte| byte.is_ascii_digit());
@@ -133,8 +133,8 @@ fn port(digits: &str) -> Option<Option<u16>> {
     }
 }
 
-/// Whether each byte is one that a name or an IPv4 address may have. A comma,
-/// which it might, would be two hosts in one line.
+/// Returns whether all bytes are allowed in a name or an IPv4 address. A comma, which RFC
+/// 3986 allows, would mean two hosts in one line.
 fn is_name(text: &[u8]) -> bool {
     let is_encoded = |rest: &[u8]| {
         let digits = rest.get(..2);

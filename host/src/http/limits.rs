@@ -1,4 +1,4 @@
-//! What clients may have of the sockets.
+//! The limits of connections and requests.
 
 use std::time::Duration;
 
@@ -9,49 +9,49 @@ use super::host::{AllowedHost, MAX_HOSTS};
 use crate::module::LimitError;
 use crate::toml_text;
 
-/// What clients may have of the sockets. Whoever wants more gets the answer
-/// that HTTP has for that, or the connection is closed.
+/// The limits of connections and requests. A client that exceeds one gets the status
+/// that HTTP defines for it, or its connection is closed.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct HttpLimits {
-    /// The connections that are open. One more is made room for by closing the
-    /// one that has been idle, or has taken nothing of its responses, for longest;
-    /// where there is none, it gets 503.
-    /// Default: 4,096; 1 to 1,000,000.
+    /// The maximum number of open connections. To accept another, the connection that has
+    /// been idle, or has taken nothing of its responses, for longest is closed; if there
+    /// is none, the new one gets 503. Default: 4,096; 1 to 1,000,000.
     pub connections: u32,
-    /// Those that are open to one address: of IPv6, to one network of 64 bits.
-    /// Default: 1,024; 1 to 1,000,000.
+    /// The maximum number of open connections of one address; for IPv6, of one network of
+    /// 64 bits. Default: 1,024; 1 to 1,000,000.
     pub connections_per_peer: u32,
-    /// The time for the head of a request, and for its body, from when a client
-    /// may send it: so the pause between two requests, too. Default: 10 s; 1 s
-    /// to 1 h.
+    /// The time for the head of a request, and for its body, from when a client may send
+    /// it: so it also limits the pause between two requests. Default: 10 s; 1 s to 1 h.
     #[serde(deserialize_with = "toml_text::duration_field")]
     pub idle: Duration,
-    /// The time in which a client takes some of its answer. Default: 30 s; 1 s
-    /// to 1 h.
+    /// The time in which a client must take some of its response. Default: 30 s; 1 s to
+    /// 1 h.
     #[serde(deserialize_with = "toml_text::duration_field")]
     pub stalled: Duration,
-    /// The responses that clients have not taken yet, in bytes. If one more does
-    /// not fit, the connections that have taken nothing for longest are closed,
-    /// once that is two seconds; if there is none, it gets 503.
+    /// The maximum size of the responses that clients have not taken yet, in bytes. If
+    /// another does not fit, connections that have been stalled for two seconds are
+    /// closed, the longest-stalled first, then those of an address that holds more than
+    /// all others. If that does not release enough in time, the response becomes 503.
     /// Default: 1 GiB; 1 MiB to 1 TiB.
     #[serde(deserialize_with = "toml_text::size_field")]
     pub unsent: ByteSize,
-    /// The target of a request, in bytes. Default: 8 KiB; 64 B to 32 KiB.
+    /// The maximum size of a request's target, in bytes. Default: 8 KiB; 64 B to 32 KiB.
     #[serde(deserialize_with = "toml_text::size_field")]
     pub target: ByteSize,
-    /// The headers of a request. Default: 100; 1 to 100.
+    /// The maximum number of a request's headers. Default: 100; 1 to 100.
     pub headers: u32,
-    /// The whole head of a request, in bytes. Default: 64 KiB; 8 KiB to 1 MiB.
+    /// The maximum size of a request's whole head, in bytes. Default: 64 KiB; 8 KiB to
+    /// 1 MiB.
     #[serde(deserialize_with = "toml_text::size_field")]
     pub head: ByteSize,
-    /// The body of a request, which nobody reads, in bytes. Default: 64 KiB; up
-    /// to 1 GiB.
+    /// The maximum size of a request's body, which is discarded, in bytes. Default:
+    /// 64 KiB; up to 1 GiB.
     #[serde(deserialize_with = "toml_text::size_field")]
     pub body: ByteSize,
-    /// The hosts that requests may be for, against DNS rebinding. Others get 421. An
-    /// entry without a port has all ports. Default: none, which is any host; up to
-    /// 256.
+    /// The hosts that requests may be for, against DNS rebinding. Requests for others get
+    /// 421. An entry without a port matches all ports. Default: none, which allows all
+    /// hosts; up to 256.
     pub hosts: Vec<AllowedHost>,
 }
 
@@ -73,7 +73,7 @@ impl Default for HttpLimits {
 }
 
 impl HttpLimits {
-    /// Says which limit is out of its range.
+    /// Checks that all limits are in their ranges; the error names the first that is not.
     pub fn check(&self) -> Result<(), LimitError> {
         let counts = [
             ("connections", self.connections, 1_000_000, "1 to 1000000"),

@@ -1,4 +1,4 @@
-//! The body of a response, on its way.
+//! The body of a response, counted until it is sent.
 
 use std::convert::Infallible;
 use std::mem::take;
@@ -13,26 +13,26 @@ use hyper::header::HeaderValue;
 use super::connection_activity::{RequestMemory, Sending};
 use super::send_budget::Reservation;
 
-/// The bytes of a body that HTTP/2 is given at once.
+/// The number of bytes of a body that HTTP/2 gets at once.
 const PART: usize = 32 << 10;
 
-/// A client that takes fewer bytes than this makes no progress, unless that is
-/// the rest of a part.
+/// A client that takes fewer bytes than this makes no progress, unless they are the rest
+/// of a part.
 const PROGRESS: usize = 1 << 10;
 
 /// A response that a connection holds, until the system or its client has it.
 ///
-/// It is shared by all that holds a part of the response's memory, so that it
-/// is counted until the last of them is gone.
+/// It is shared by all holders of the response's memory, so that the memory is counted
+/// until the last of them is dropped.
 #[derive(Debug)]
 pub(super) struct Held {
     sending: Sending,
     _body: Option<Reservation>,
-    /// Of HTTP/2.
+    /// The memory of the request, for HTTP/2 only.
     _request: Option<RequestMemory>,
 }
 
-/// A body.
+/// A body that was not handed to hyper completely.
 pub(super) struct Outgoing {
     left: Bytes,
     held: Option<Arc<Held>>,
@@ -43,12 +43,12 @@ pub(super) struct Outgoing {
 pub(super) struct Part {
     left: Bytes,
     held: Option<Arc<Held>>,
-    /// What was taken since the last progress.
+    /// The bytes that were taken since the last progress.
     taken: usize,
 }
 
-/// The value of a header that keeps its response counted until the head is
-/// written or dropped: of HTTP/2, heads wait for the client, too.
+/// The value of a header that keeps its response counted until the head is written or
+/// dropped: with HTTP/2, heads wait for the client, too.
 struct HeldHead {
     value: HeaderValue,
     held: Arc<Held>,
@@ -70,25 +70,25 @@ impl Outgoing {
         Self { left: body, held: None, part: usize::MAX }
     }
 
-    /// Returns the whole body, of which nothing was sent yet.
+    /// Returns the whole body, before any of it is sent.
     pub(super) fn bytes(&self) -> &Bytes {
         &self.left
     }
 
-    /// Returns the body with what it holds. It is sent in one piece.
+    /// Attaches the accounting of the response to the body, which is sent in one piece.
     pub(super) fn held(self, held: Held) -> Self {
         Self { held: Some(Arc::new(held)), ..self }
     }
 
-    /// Returns the body with what it holds, to be sent in parts, and the header
-    /// of this value with the same.
+    /// Attaches the accounting of the response to the body, which is sent in parts, and
+    /// to the header with this value.
     pub(super) fn held_with_head(self, held: Held, value: Option<&mut HeaderValue>) -> Self {
         let held = Arc::new(held);
         if let Some(value) = value {
             let is_whole = self.left.is_empty();
             let guard = HeldHead { value: value.clone(), held: Arc::clone(&held), is_whole };
             if let Ok(mut guarded) = HeaderValue::from_maybe_shared(Bytes::from_owner(guard)) {
-                // Compression would keep a copy of it.
+                // HPACK would keep a copy of it in its table.
                 guarded.set_sensitive(true);
                 *value = guarded;
             }
@@ -122,8 +122,8 @@ impl Body for Outgoing {
     }
 }
 
-/// Copies are made with the trait's own methods: what shared the memory of the
-/// body would not be counted.
+/// Copies are made with the trait's default methods: slices that share the body's memory
+/// would not be counted.
 impl Buf for Part {
     fn remaining(&self) -> usize {
         self.left.len()

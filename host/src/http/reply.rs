@@ -1,5 +1,5 @@
-//! An answer, as this client wants it: compressed or not, nothing if the client has
-//! got it already, or an error if it is not the one that the client means.
+//! The HTTP response for one client: encoded or not, without a body if the client has it
+//! already, or an error if a precondition is false.
 
 use bytes::Bytes;
 use hyper::header::{
@@ -16,16 +16,17 @@ use super::service::HttpResponse;
 use crate::response::{Encoding, Representation, Response, X_RELAYER_MODULE};
 use crate::state::Stale;
 
-/// What an answer says of its body, and nothing where there is none.
+/// The headers that describe a body, which responses with 304 do not have.
 const OF_A_BODY: [HeaderName; 4] =
     [CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_RANGE, CONTENT_TYPE];
 
-/// The encoding that a client would like, where the answer has any.
+/// Returns the encoding that a client prefers, if the response is compressible.
 pub(super) fn encoding(answer: &Response, headers: &HeaderMap) -> Option<Encoding> {
     if answer.is_compressible() { accept_encoding::preferred(headers) } else { None }
 }
 
-/// The response to a request, of an answer in the encoding that was chosen.
+/// Returns the HTTP response to a request, from a module's response in the chosen
+/// encoding.
 pub(super) fn reply<B>(
     answer: &Response,
     representation: &Representation,
@@ -34,7 +35,7 @@ pub(super) fn reply<B>(
 ) -> HttpResponse {
     let Representation { headers, body } = representation;
     let is_success = answer.status().is_success();
-    // RFC 9110, 13.2.1: preconditions count where the answer would be a success.
+    // RFC 9110, 13.2.1: preconditions apply if the response would be a success.
     let outcome = if is_success {
         conditional::evaluate(request.method(), request.headers(), headers)
     } else {
@@ -61,13 +62,13 @@ pub(super) fn reply<B>(
     response
 }
 
-/// The response to a request for which there is no answer.
+/// Returns the HTTP response to a request that failed with an error of the host.
 pub(super) fn of_host<B>(error: HostError, request: &Request<B>) -> HttpResponse {
     let (head, body) = error.response().into_parts();
     response(head.status, head.headers, &body, request)
 }
 
-/// A response, without the body where HTTP has none.
+/// Returns an HTTP response, without the body if HTTP does not allow one.
 fn response<B>(
     status: StatusCode,
     headers: HeaderMap,
@@ -89,7 +90,7 @@ fn response<B>(
     response
 }
 
-/// The headers of an answer that the client has got already.
+/// Returns the headers of a response that the client has already.
 fn not_modified(headers: &HeaderMap) -> HeaderMap {
     let mut headers = headers.clone();
     for name in OF_A_BODY {
@@ -98,7 +99,7 @@ fn not_modified(headers: &HeaderMap) -> HeaderMap {
     headers
 }
 
-/// Says how old an answer is that is made of what is no longer confirmed.
+/// Adds the age of a response that was derived from stale state.
 fn add_age(headers: &mut HeaderMap, stale: Stale) {
     headers.insert(AGE, stale.since.elapsed().as_secs().into());
     headers.insert(WARNING, HeaderValue::from_static("110 - \"Response is Stale\""));

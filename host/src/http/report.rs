@@ -1,4 +1,4 @@
-//! What clients are not told, in the log.
+//! Logs the causes of failed requests, which clients do not get.
 
 use tracing::{error, warn};
 
@@ -6,8 +6,8 @@ use crate::log_rate::{LogRate, Permit};
 use crate::module::{CallError, Module};
 use crate::text::{escape_control, truncate};
 
-/// Says why a module did not answer, in one short line whatever names a module has
-/// in it.
+/// Logs why a module has no response, in one short line: names in the module cannot add
+/// lines.
 pub(super) fn fault(rate: &LogRate, module: &Module, cause: &CallError) {
     match rate.acquire(1) {
         Permit::Granted(0) => {}

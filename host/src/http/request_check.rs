@@ -1,5 +1,4 @@
-//! What is looked at before a request is anybody's: whether it is one, and
-//! whether it is too large.
+//! Validates a request before routing: its form, its host and its size.
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
@@ -14,13 +13,13 @@ use super::error::HostError;
 use super::host;
 use super::limits::HttpLimits;
 
-/// Looks at a request's head.
+/// Checks the head of a request.
 pub(super) fn head<B>(request: &Request<B>, limits: &HttpLimits) -> Result<(), HostError> {
     let target = request.uri().path_and_query().map_or("", PathAndQuery::as_str);
     if target.len() as u64 > limits.target.as_u64() {
         return Err(HostError::TargetTooLong);
     }
-    // RFC 9112, 6.1: chunked once. The library takes more for one, a proxy may not.
+    // RFC 9112, 6.1: chunked once. Hyper accepts more as chunked, a proxy may not.
     let mut codings = request.headers().get_all(TRANSFER_ENCODING).iter();
     let is_chunked = |coding: &HeaderValue| coding.as_bytes().eq_ignore_ascii_case(b"chunked");
     if codings.next().is_some_and(|coding| !is_chunked(coding)) || codings.next().is_some() {
@@ -29,8 +28,8 @@ pub(super) fn head<B>(request: &Request<B>, limits: &HttpLimits) -> Result<(), H
     if request.headers().len() > limits.headers as usize {
         return Err(HostError::HeadersTooMany);
     }
-    // Of HTTP/1 the library looks at what came; of HTTP/2 the size is that of RFC
-    // 9113, 6.5.2.
+    // With HTTP/1, hyper limits the received bytes; with HTTP/2, the size is defined by
+    // RFC 9113, 6.5.2.
     let size = |(name, value): (&HeaderName, &HeaderValue)| name.as_str().len() + value.len() + 32;
     if request.version() == Version::HTTP_2
         && request.headers().iter().map(size).sum::<usize>() as u64 > limits.head.as_u64()
@@ -44,8 +43,8 @@ pub(super) fn head<B>(request: &Request<B>, limits: &HttpLimits) -> Result<(), H
 /// Checks that the target is a path, or `*` with OPTIONS.
 fn form<B>(request: &Request<B>) -> Result<(), HostError> {
     let (method, path) = (request.method(), request.uri().path());
-    // RFC 9110, 9.1: not implemented for any target, so not 405, which would be
-    // about one. A tunnel has no target here, and no module can reflect a request.
+    // RFC 9110, 9.1: not implemented for any target, so not 405, which is about one
+    // target. A tunnel has no target here, and a module must not reflect a request.
     if matches!(*method, Method::CONNECT | Method::TRACE) {
         return Err(HostError::NotImplemented);
     }
@@ -56,7 +55,7 @@ fn form<B>(request: &Request<B>) -> Result<(), HostError> {
     }
 }
 
-/// Reads what a request has for a body, and forgets it: no route wants one.
+/// Reads and discards the body of a request: no route needs one.
 pub(super) async fn discard(
     body: Incoming,
     limits: &HttpLimits,
@@ -69,7 +68,7 @@ pub(super) async fn discard(
     let mut body = Limited::new(body, usize::try_from(most).unwrap_or(usize::MAX));
     let read = async {
         while let Some(frame) = body.frame().await {
-            // A connection that is gone is closed by who serves it.
+            // If the connection is gone, the task that serves it ends in any case.
             let frame = frame.map_err(|error| {
                 let is_large = error.is::<LengthLimitError>();
                 if is_large { HostError::BodyTooLarge } else { HostError::BadBody }

@@ -1,5 +1,5 @@
-//! The id under which the log has a request. It comes with the request where
-//! that has a sane one, and goes out with the answer.
+//! The id of a request in the log: the client's `x-request-id` if it is valid, or else a
+//! new one. It is sent with the response.
 
 use std::cell::RefCell;
 use std::collections::hash_map::RandomState;
@@ -14,18 +14,19 @@ use hyper::header::HeaderValue;
 
 use crate::response::X_REQUEST_ID;
 
-/// The longest id that is taken from a client, in bytes.
+/// The maximum length of an id that is accepted from a client, in bytes.
 const MAX_LENGTH: usize = 128;
 
-/// The digits of an id that is made here, and how many ids are made at once.
+/// The number of digits of a generated id, and the number of ids that are generated at
+/// once.
 const DIGITS: usize = 24;
 const BLOCK: u32 = 64;
 
-/// A request's id: some letters, digits and `-_.:`.
+/// A request's id: letters, digits and `-_.:`.
 pub(super) struct RequestId(HeaderValue);
 
 impl RequestId {
-    /// The client's id, or a new one.
+    /// Returns the client's id, or a new one.
     pub(super) fn of(headers: &HeaderMap) -> Self {
         headers
             .get(X_REQUEST_ID)
@@ -33,7 +34,7 @@ impl RequestId {
             .map_or_else(Self::new, |id| Self(id.clone()))
     }
 
-    /// An id that no other request of this process has, and hardly one of
+    /// Returns an id that no other request of this process has, and most likely none of
     /// another process.
     fn new() -> Self {
         thread_local! {
@@ -53,7 +54,7 @@ impl RequestId {
     }
 }
 
-/// Some ids, one after the other: that many for the price of one.
+/// Returns [`BLOCK`] consecutive ids in one allocation.
 fn block() -> Bytes {
     static PROCESS: LazyLock<[u8; 16]> =
         LazyLock::new(|| digits(RandomState::new().hash_one(std::process::id())));
@@ -67,7 +68,7 @@ fn block() -> Bytes {
     ids.into()
 }
 
-/// A number in hexadecimal.
+/// Returns a number in hexadecimal.
 fn digits<const COUNT: usize>(number: u64) -> [u8; COUNT] {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     std::array::from_fn(|place| DIGITS[(number >> (4 * (COUNT - 1 - place)) & 15) as usize])

@@ -1,4 +1,4 @@
-//! The open connections by their tasks, and which of them make room.
+//! The open connections by their tasks, and eviction.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -25,11 +25,12 @@ pub(super) struct Roster {
 pub(super) struct Entry {
     pub(super) liveness: Arc<ConnectionActivity>,
     pub(super) peer: Peer,
-    /// Those that came later have greater ones.
+    /// Increases in the order in which connections are accepted.
     pub(super) number: u64,
 }
 
-/// Whoever has an address; of IPv6, a network, of which one can have all.
+/// A client by its address: for IPv6 by its network of 64 bits, since a client can have
+/// all addresses of one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Peer(IpAddr);
 
@@ -61,19 +62,19 @@ impl Roster {
         self.known().remove(&id)
     }
 
-    /// Closes the connections whose clients were silent, or took nothing of their
-    /// responses, for this many seconds.
+    /// Closes the connections whose clients were silent for `idle` seconds, or took
+    /// nothing of their responses for `stalled` seconds.
     pub(super) fn close_after(&self, idle: u32, stalled: u32) {
         self.known().values().for_each(|known| known.liveness.close_after(idle, stalled));
     }
 
-    /// Tells all of them to end.
+    /// Tells all connections to end.
     pub(super) fn close_all(&self) {
         self.known().values().for_each(|known| known.liveness.close());
     }
 
-    /// Closes the connection that has been idle or stalled for longest among
-    /// these, and returns whether there was one.
+    /// Closes the idlest connection that `is` accepts, and returns whether there was one:
+    /// an unused one, or else the one that has been idle or stalled for longest.
     pub(super) fn evict_idlest(&self, is: impl Fn(&Entry) -> bool) -> bool {
         let known = self.known();
         let idle = known
@@ -87,9 +88,10 @@ impl Roster {
         idlest.is_some()
     }
 
-    /// Closes the connections that have been stalled for longest, of two the one
-    /// that holds more, until those that are being closed hold this many bytes; after
-    /// them those of a peer that holds more than all others, for the sake of another.
+    /// Closes stalled connections until the connections that are being closed hold
+    /// `excess` bytes: the longest-stalled first, and of two equally stalled ones the one
+    /// that holds more. If that is not enough, closes connections of a peer that holds
+    /// more than all others, unless it is the requester's.
     pub(super) fn evict(&self, excess: usize, requester: &ConnectionActivity) {
         if !requester.may_evict() {
             return;
@@ -97,7 +99,7 @@ impl Roster {
         let known = match self.known.try_lock() {
             Ok(known) => known,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            // Another task is looking.
+            // Another task holds the lock, and may be evicting.
             Err(TryLockError::WouldBlock) => return,
         };
         let mut freed = 0_usize;
@@ -152,8 +154,8 @@ impl Roster {
     }
 }
 
-/// Returns the connections of a peer that holds more than all others together, those
-/// that hold most first; none if it is the requester's.
+/// Returns the connections of a peer that holds more than all others together, in
+/// descending order of the bytes that they hold; none if it is the requester's peer.
 fn greediest<'a>(
     known: impl Iterator<Item = &'a Entry> + Clone,
     requester: &ConnectionActivity,
@@ -194,7 +196,7 @@ mod tests {
         assert_ne!(peer("2001:db8:1:2::1"), peer("2001:db8:1:3::1"));
     }
 
-    /// A connection of a peer that holds this many bytes from now on.
+    /// Adds a connection of a peer that holds this many bytes.
     async fn held_by(
         roster: &Roster,
         peer: u8,
@@ -226,7 +228,8 @@ mod tests {
         let (large, _held) = held_by(&roster, 1, 2, 30).await;
         let (other, _held) = held_by(&roster, 2, 3, 35).await;
         let closed = || [&small, &large, &other].map(|liveness| liveness.is_closed_at_once());
-        // All of them are healthy. Not for its own sake, nor for that of nobody.
+        // All are healthy. Nothing is evicted for the peer itself, or for an unknown
+        // requester.
         roster.evict(1, &large);
         roster.evict(1, &ConnectionActivity::new(roster.clock().clone()));
         assert_eq!(closed(), [false; 3]);
@@ -235,7 +238,7 @@ mod tests {
         roster.clock().tick();
         roster.evict(1_000, &other);
         assert_eq!(closed(), [true, true, false]);
-        // It holds more than all others now.
+        // This peer holds more than all others now.
         roster.clock().tick();
         roster.evict(1_000, &other);
         assert!(!other.is_closed_at_once());
@@ -260,7 +263,7 @@ mod tests {
         let requester = ConnectionActivity::new(roster.clock().clone());
         roster.evict(5, &requester);
         assert_eq!(closed(), [true, false, false, false, false]);
-        // What is being closed counts as released.
+        // Connections that are being closed count as released.
         roster.evict(10, &requester);
         assert_eq!(closed(), [true, false, false, false, false]);
         roster.evict(40, &requester);

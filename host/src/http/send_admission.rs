@@ -1,10 +1,10 @@
-//! Admits responses to connections as long as all that clients have not taken
-//! yet stays within `http.unsent`.
+//! Admits responses to connections as long as the bytes that clients have not taken yet
+//! stay within `http.unsent`.
 //!
-//! If a response does not fit, the connections that are stalled are closed, the
-//! longest-stalled first, then those of an address that holds more than all others
-//! together, unless the response is for that address itself. The response waits until
-//! enough is released. If nothing is released in time, it is refused.
+//! If a response does not fit, stalled connections are closed, the longest-stalled first,
+//! then connections of an address that holds more than all others together, unless the
+//! response is for that address itself. The response waits until enough is released. If
+//! it does not fit in time, it is refused.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,33 +21,34 @@ use super::roster::Roster;
 use super::send_budget::{SHARED_FROM, SendBudget};
 use crate::log_rate::{LogRate, Permit};
 
-/// The memory of a request of HTTP/2 and the head of its response, besides the
-/// headers of the request: the library's stream, a task, a span of the log and two
-/// tables of headers. Measured with 1,024 connections of 100 streams.
+/// The memory of an HTTP/2 request and the head of its response, besides the headers of
+/// the request: the library's stream, a task, a tracing span and two header maps.
+/// Measured with 1,024 connections of 100 streams.
 const STREAM: usize = 12 << 10;
 
-/// Headers take this much besides their names and values.
+/// The memory of a header besides its name and value.
 const HEADER: usize = 128;
 
-/// Responses may wait for memory with this many bytes of bodies, those of clients
-/// that have taken a response before apart from others, and for this many seconds
-/// of the server's clock: until all connections that take nothing count as
-/// stalled. The clock stands still while the server ends.
+/// The limit of bodies that wait for memory, in bytes, separately for clients that have
+/// taken a response before and for others; and the limit of the wait, in seconds of the
+/// server's clock: until all connections that take nothing count as stalled. The clock
+/// stops when the server shuts down, so [`MAX_WAIT`] limits the wait, too.
 const WAITING: usize = 8 << 20;
 const WAIT: u32 = 4;
 const MAX_WAIT: Duration = Duration::from_secs(10);
 
-/// How often a waiting response looks for connections that are stalled by now.
+/// The interval at which a waiting response checks for connections that have become
+/// stalled.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// What a body takes of [`WAITING`] at least.
+/// The minimum that a waiting body counts towards [`WAITING`].
 const MIN_WAITING: usize = 256 << 10;
 
 pub(super) struct SendAdmission {
     budget: Arc<SendBudget>,
     roster: Arc<Roster>,
     limit: usize,
-    /// KiB of bodies that wait: of new clients, and of proven ones.
+    /// Permits for KiB of waiting bodies: of new clients, and of proven ones.
     waiting: [Semaphore; 2],
     refusals: LogRate,
 }
@@ -59,8 +60,8 @@ impl SendAdmission {
         Self { budget, roster, limit, waiting, refusals: LogRate::new(1) }
     }
 
-    /// Admits a request of HTTP/2 with the headers of this size, or none if there
-    /// is no memory even for that.
+    /// Admits a request of HTTP/2 with these headers, or returns `None` if it does not
+    /// fit into memory.
     pub(super) fn request(
         &self,
         liveness: &Arc<ConnectionActivity>,
@@ -77,8 +78,8 @@ impl SendAdmission {
         reservation.map(|reservation| liveness.on_http2_request(reservation, STREAM + size))
     }
 
-    /// Admits the response of a connection, if it fits. The headers of its request
-    /// are not kept any more.
+    /// Admits the response of a connection if it fits. Releases the headers of its
+    /// request, which are not kept any more.
     pub(super) fn try_admit(
         &self,
         liveness: &Arc<ConnectionActivity>,
@@ -93,7 +94,8 @@ impl SendAdmission {
         Some(Held::new(Sending::new(liveness, body.len()), Some(reservation), request.take()))
     }
 
-    /// Admits the response of a connection as soon as it fits, if that is soon.
+    /// Admits the response of a connection as soon as it fits, or returns `None` if it
+    /// does not fit in time.
     pub(super) async fn admit(
         &self,
         liveness: &Arc<ConnectionActivity>,
@@ -101,7 +103,7 @@ impl SendAdmission {
         body: &Bytes,
     ) -> Option<Held> {
         let size = body.len();
-        // One with responses that were never taken would only pile up more.
+        // A connection that has taken none of its responses would only accumulate more.
         let is_proven = liveness.is_proven();
         let may_wait = is_proven || !liveness.is_sending();
         let waiting = &self.waiting[usize::from(is_proven)];
@@ -127,10 +129,9 @@ impl SendAdmission {
         }
     }
 
-    /// Returns how many bytes there may be with one more response. Some are kept
-    /// for clients that have shown that they take their responses, or hold next to
-    /// nothing: new ones that take nothing cannot keep them out until they count as
-    /// stalled.
+    /// Returns the limit of reserved bytes. A part is kept for clients that have taken
+    /// responses before, or hold next to nothing: new clients that take nothing cannot
+    /// lock them out before they count as stalled.
     fn ceiling(&self, is_preferred: bool) -> usize {
         if is_preferred { self.limit } else { self.limit - self.limit / 8 }
     }
@@ -172,8 +173,8 @@ mod tests {
     use std::time::Duration;
     use tokio::time::sleep;
 
-    /// Opens a connection that is sent these bodies, takes nothing, and ends when it
-    /// is told to.
+    /// Opens a connection that is sent these bodies, takes nothing, and ends when it is
+    /// closed.
     fn stall(admission: &Arc<SendAdmission>, number: u64, bodies: &[Bytes]) {
         let liveness = Arc::new(ConnectionActivity::new(admission.roster.clock().clone()));
         let held: Vec<_> = bodies
@@ -199,7 +200,7 @@ mod tests {
         let roster = Arc::new(Roster::new(ConnectionTally::default()));
         let limit = ByteSize::mib(1);
         let admission = Arc::new(SendAdmission::new(Arc::default(), roster, limit));
-        // Short of what is kept for those who take their responses.
+        // Less than the part of the limit that new clients can use.
         let bodies: Vec<_> = (0..8).map(|_| Bytes::from(vec![0; 100 << 10])).collect();
         for number in 0..500 {
             stall(&admission, number, &bodies);

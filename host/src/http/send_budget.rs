@@ -1,12 +1,12 @@
 //! The bytes of responses that the server holds for its clients, in total.
 //!
-//! Each reservation subtracts exactly what it added when it is dropped, and it is
-//! dropped together with the bytes it stands for. So the budget counts the
-//! memory that is held, whichever task or protocol holds it.
+//! A reservation that is dropped subtracts exactly the bytes that it added, and it is
+//! dropped together with these bytes. So the budget counts the memory that is held, by
+//! any task or protocol.
 //!
-//! Clients that are sent the same cached body share its memory: a body of more
-//! than [`SHARED_FROM`] bytes is counted once, however many connections hold it.
-//! Smaller bodies are counted for each of them, which takes no lock.
+//! Clients that are sent the same cached body share its memory: a body of more than
+//! [`SHARED_FROM`] bytes is counted once, however many connections hold it. Smaller
+//! bodies are counted for each connection, which takes no lock.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::SeqCst};
@@ -19,14 +19,14 @@ use tokio::sync::futures::Notified;
 /// Bodies of more bytes than this are counted once for all connections.
 pub(super) const SHARED_FROM: usize = 4 << 10;
 
-/// The parts of the table of shared bodies, each with a lock of its own.
+/// The number of parts of the table of shared bodies, each with its own lock.
 const SHARDS: usize = 16;
 
-/// How many reservations hold each shared body, by its address. A reservation
-/// keeps its body, so that no other can have the same address.
+/// The number of reservations that hold each shared body, by its address. A reservation
+/// keeps its body, so that no other body can have the same address.
 type Shared = HashMap<usize, u32>;
 
-/// The bytes that are reserved.
+/// The reserved bytes of all connections, and the tasks that wait for their release.
 #[derive(Debug, Default)]
 pub(super) struct SendBudget {
     used: AtomicUsize,
@@ -57,14 +57,14 @@ impl SendBudget {
         self.used.load(SeqCst)
     }
 
-    /// Reserves this many bytes, unless there would be more than `ceiling`.
+    /// Reserves this many bytes, unless the total would exceed `ceiling`.
     pub(super) fn reserve(self: &Arc<Self>, bytes: usize, ceiling: usize) -> Option<Reservation> {
         self.add(bytes, ceiling)
             .then(|| Reservation { budget: Arc::clone(self), kind: Kind::Own(bytes) })
     }
 
-    /// Reserves the bytes of a body, unless there would be more than `ceiling`. A
-    /// large body takes none if another reservation of it exists.
+    /// Reserves the bytes of a body, unless the total would exceed `ceiling`. A body of
+    /// more than [`SHARED_FROM`] bytes adds nothing if another reservation of it exists.
     pub(super) fn reserve_body(
         self: &Arc<Self>,
         body: &Bytes,
@@ -84,7 +84,7 @@ impl SendBudget {
         Some(Reservation { budget: Arc::clone(self), kind: Kind::Shared(body.clone()) })
     }
 
-    /// Announces a task that waits for reservations to be dropped.
+    /// Registers a task that waits for reservations to be dropped.
     pub(super) fn waiter(&self) -> Waiter<'_> {
         self.waiters.fetch_add(1, SeqCst);
         Waiter(self)
@@ -132,7 +132,7 @@ impl Drop for Waiter<'_> {
 }
 
 impl Reservation {
-    /// Releases what is more than this many bytes; nothing of a body.
+    /// Releases the bytes that exceed `to`; none of a shared body.
     pub(super) fn shrink(&mut self, to: usize) {
         if let Kind::Own(bytes) = &mut self.kind {
             let excess = bytes.saturating_sub(to);
@@ -159,7 +159,7 @@ impl Drop for Reservation {
                     }
                 }
                 drop(shared);
-                // Nothing was released: those who wait evict the next connection.
+                // Nothing was released: waiting tasks evict the next connection.
                 self.budget.notify();
             }
         }

@@ -1,4 +1,4 @@
-//! Accepts connections, and ends when it is told to.
+//! The accept loop and graceful shutdown.
 
 use std::io;
 use std::sync::Arc;
@@ -21,32 +21,32 @@ use crate::module::Module;
 use crate::registry::{Mount, Registry};
 use crate::state::StateReader;
 
-/// How often it is looked after clients that are silent.
+/// The interval of the clock, and of the checks for silent clients.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// How long an HTTP/2 connection may be silent before it is asked whether
-/// anybody is there, and how long the answer may take.
+/// The time without received frames after which an HTTP/2 connection is sent a ping, and
+/// the time that its acknowledgement may take.
 const HTTP2_SILENCE: Duration = Duration::from_secs(20);
 const HTTP2_PONG: Duration = Duration::from_secs(10);
 
-/// How long what is in flight has to finish once the server is told to end.
+/// The default grace period of requests in flight after a shutdown begins.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// The answers of HTTP/2 that a connection has at once, and what the library
-/// takes of each before its client does, in bytes.
+/// The maximum of concurrent streams of an HTTP/2 connection, and the bytes that hyper
+/// buffers for each before its client takes them.
 const STREAMS: u32 = 100;
 const STREAM_BUFFER: usize = 64 << 10;
 
-/// The streams of a connection that its client resets before they are handled, and
-/// those that are reset for its errors, until the library closes it: those of clients
-/// that are in order are few.
+/// The numbers of streams that its client resets before they are handled, and of streams
+/// that are reset because of its errors, above which hyper closes a connection.
+/// Well-behaved clients have few of both.
 const PENDING_RESETS: usize = 20;
 const ERROR_RESETS: usize = 100;
 
-/// After a failure to accept, such as too many open files.
+/// The pause after a failure to accept, such as too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// Serves what is mounted, on the present state.
+/// A server of all mounts, on the current state.
 pub struct Server {
     service: Arc<Service>,
     limits: HttpLimits,
@@ -55,14 +55,14 @@ pub struct Server {
 }
 
 impl Server {
-    /// A server of this module's API, on what is published to this reader.
+    /// Creates a server of this module's API, on the state that the reader receives.
     #[must_use]
     pub fn new(module: Module, state: StateReader) -> Self {
         Self::of(Arc::new(Registry::new(Mount::api(module))), state)
     }
 
-    /// A server of all that is mounted, on what is published to this reader.
-    /// What is exchanged in the registry is served from then on.
+    /// Creates a server of all mounts of the registry, on the state that the reader
+    /// receives. Later changes of the registry take effect immediately.
     #[must_use]
     pub fn of(registry: Arc<Registry>, state: StateReader) -> Self {
         let service = Arc::new(Service::new(registry, state));
@@ -70,28 +70,29 @@ impl Server {
         Self { service, limits: HttpLimits::default(), grace: GRACE, tally }
     }
 
-    /// What clients may have of the sockets.
+    /// Sets the limits of connections and requests.
     #[must_use]
     pub fn with_limits(self, limits: HttpLimits) -> Self {
         Self { limits, ..self }
     }
 
-    /// How long what is in flight has to finish once the server is told to end.
-    /// Default: 10 s.
+    /// Sets the grace period of requests in flight after a shutdown begins. Default:
+    /// 10 s.
     #[must_use]
     pub fn with_grace(self, grace: Duration) -> Self {
         Self { grace, ..self }
     }
 
-    /// Its connections, counted: for the status that a control socket tells.
+    /// Returns the counters of the server's connections, for the status on a control
+    /// socket.
     #[must_use]
     pub fn connections(&self) -> ConnectionTally {
         self.tally.clone()
     }
 
-    /// Serves the listener's connections until `shutdown` completes. Idle
-    /// connections are closed then, requests in flight are answered; what is
-    /// not done in the time for that is dropped.
+    /// Serves the listener's connections until `shutdown` completes. Then it closes idle
+    /// connections and completes requests in flight; connections that are not done within
+    /// the grace period are dropped.
     pub async fn serve(self, listener: TcpListener, shutdown: impl Future<Output = ()>) {
         let roster = Arc::new(Roster::new(self.tally.clone()));
         let budget = Arc::clone(self.tally.budget());
@@ -134,8 +135,6 @@ impl Server {
 
 fn builder(limits: &HttpLimits) -> Builder<TokioExecutor> {
     let head = usize::try_from(limits.head.as_u64()).unwrap_or(usize::MAX);
-    // What is larger than it may be, but not much, is answered by the host and not
-    // by the library, which says nothing but the status.
     let mut builder = Builder::new(TokioExecutor::new());
     builder.http1().max_buf_size(head);
     builder
@@ -143,6 +142,8 @@ fn builder(limits: &HttpLimits) -> Builder<TokioExecutor> {
         .timer(TokioTimer::new())
         .keep_alive_interval(HTTP2_SILENCE)
         .keep_alive_timeout(HTTP2_PONG)
+        // Twice the limit, so that the host responds to heads slightly above it: hyper's
+        // response is a bare status.
         .max_header_list_size(u32::try_from(2 * head).unwrap_or(u32::MAX))
         .max_concurrent_streams(STREAMS)
         .max_pending_accept_reset_streams(PENDING_RESETS)
@@ -151,8 +152,8 @@ fn builder(limits: &HttpLimits) -> Builder<TokioExecutor> {
     builder
 }
 
-/// A connection that failed before it was accepted is its client's affair; for
-/// any other failure the listener waits for things to get better.
+/// Pauses after a failure to accept. A connection that failed before it was accepted
+/// causes none: that is its client's problem.
 async fn pause(error: &io::Error) {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
     if !matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset) {

@@ -1,4 +1,4 @@
-//! One request, from its head to its answer.
+//! One request, from its head to its response.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -21,13 +21,12 @@ use crate::response::{X_RELAYER_MODULE, X_REQUEST_ID};
 use crate::state::StateReader;
 use crate::text::quote_for_log;
 
-/// What requests are answered with.
+/// The registry and the state that requests are served from.
 pub(super) struct Service {
     registry: Arc<Registry>,
     state: StateReader,
 }
 
-/// What goes out.
 pub(super) type HttpResponse = Response<Outgoing>;
 
 impl Service {
@@ -35,11 +34,11 @@ impl Service {
         Self { registry, state }
     }
 
-    /// Answers a request. Its body is of no interest: the API only reads.
+    /// Responds to a request. Its body is not needed: the API only reads.
     ///
-    /// What is remembered is answered at once, which leaves nothing of the
-    /// request behind: the connection can use its memory for the next one. What is
-    /// not is refused to a client that has cancelled too many requests.
+    /// A cached response is returned immediately, without a future that keeps the
+    /// request: the connection can use its memory for the next one. An uncached request
+    /// of a client that has cancelled too many requests gets 429.
     pub(super) fn answer<B>(
         self: &Arc<Self>,
         mut request: Request<B>,
@@ -56,7 +55,7 @@ impl Service {
         }
     }
 
-    /// What a request gets that is refused.
+    /// Returns the response to a request that is refused.
     pub(super) fn refuse<B>(error: HostError, request: &Request<B>) -> HttpResponse {
         let id = RequestId::of(request.headers());
         let (status, name) = (error.status().as_u16(), error.name());
@@ -64,7 +63,7 @@ impl Service {
         identified(reply::of_host(error, request), id)
     }
 
-    /// The answer, where it is remembered in the form that the client wants.
+    /// Returns the response if it is cached in the encoding that the client prefers.
     fn cached<B>(&self, request: &Request<B>, id: &RequestId) -> Option<HttpResponse> {
         let mounts = self.registry.now();
         let mount = mounts.route(request.uri().path());
@@ -78,7 +77,7 @@ impl Service {
         Some(reply::reply(&answer, representation, request, snapshot.stale()))
     }
 
-    /// The module's answer, or the host's where there is none.
+    /// Returns the module's response, or an error response of the host if there is none.
     async fn ask<B>(self: Arc<Self>, request: Request<B>, id: RequestId) -> HttpResponse {
         let request = request.map(drop);
         let path = request.uri().path();
@@ -112,13 +111,14 @@ fn identified(mut response: HttpResponse, id: RequestId) -> HttpResponse {
     response
 }
 
-/// The target of a request as its module sees it.
+/// Returns the target of a request as its module sees it.
 fn target<'a, B>(mount: &Mount, request: &'a Request<B>) -> Cow<'a, str> {
     let target = request.uri().path_and_query().map_or("/", PathAndQuery::as_str);
     mount.path().strip_prefix(target)
 }
 
-/// What the module is asked: HEAD as GET, since its answer is the same.
+/// Returns the request that the cache looks up. HEAD becomes GET, since the module's
+/// response is the same.
 fn question<'a, B>(request: &'a Request<B>, target: &'a str) -> RequestRef<'a> {
     static GET: Method = Method::GET;
     let method = if *request.method() == Method::HEAD { &GET } else { request.method() };
@@ -129,7 +129,7 @@ fn question<'a, B>(request: &'a Request<B>, target: &'a str) -> RequestRef<'a> {
     RequestRef { method, path, query, headers: request.headers() }
 }
 
-/// The same, to keep.
+/// Returns the request that the module handles, with owned parts.
 fn module_request<B>(mount: &Mount, request: &Request<B>) -> Arc<GuestRequest> {
     let target = target(mount, request);
     let RequestRef { method, headers, .. } = question(request, &target);
@@ -137,7 +137,7 @@ fn module_request<B>(mount: &Mount, request: &Request<B>) -> Arc<GuestRequest> {
     let whole = request.uri().path_and_query();
     let target = match whole {
         Some(whole) if whole.as_str() == target => whole.clone(),
-        // A part of a target that begins with a slash is one, too.
+        // A part of a target that begins with a slash is a target, too.
         _ => PathAndQuery::try_from(&*target).unwrap_or(PathAndQuery::from_static("/")),
     };
     Arc::new(GuestRequest { method, target, headers })

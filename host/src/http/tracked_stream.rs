@@ -1,5 +1,5 @@
-//! A connection's stream, which tells when the client takes what it is sent,
-//! and has a say in what the library sends of its own accord.
+//! A TCP stream that reports progress of its client, and replaces responses that hyper
+//! writes on its own initiative.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -15,12 +15,13 @@ use tokio::time::{Sleep, sleep};
 use super::connection_activity::ConnectionActivity;
 use super::headless;
 
-/// How long a client is listened to that is still sending after its last answer.
+/// The time for which a connection is read from whose client is still sending after its
+/// last response.
 const LINGER: Duration = Duration::from_secs(2);
 
-/// What is read before other connections have their turn, in bytes: the library
-/// handles all frames that there are, and a frame of a few bytes can cost it a walk
-/// over all streams.
+/// The bytes that are read before other connections have their turn: hyper handles all
+/// frames that are available, and a frame of a few bytes can cost it a walk over all
+/// streams.
 const TURN: usize = 1 << 10;
 
 /// A stream whose client is not silent as long as it reads.
@@ -30,8 +31,7 @@ pub(super) struct TrackedStream {
     read: usize,
     liveness: Arc<ConnectionActivity>,
     lingering: Option<Pin<Box<Sleep>>>,
-    /// What is sent in place of what the library wants to, as far as it is not
-    /// sent yet.
+    /// The bytes still to be sent instead of a response of hyper's own.
     instead: Option<Bytes>,
 }
 
@@ -40,9 +40,8 @@ impl TrackedStream {
         Self { stream, read: 0, liveness, lingering: None, instead: None }
     }
 
-    /// Reads what nobody wants, to its end or for a while: a connection that is
-    /// closed while its client is sending is reset, and the client loses the
-    /// answer.
+    /// Reads and discards bytes until their end or for [`LINGER`]: a connection that is
+    /// closed while its client is sending is reset, and the client loses the response.
     fn poll_linger(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let sleep = self.lingering.get_or_insert_with(|| Box::pin(sleep(LINGER)));
         if sleep.as_mut().poll(context).is_ready() {
@@ -58,8 +57,8 @@ impl TrackedStream {
         }
     }
 
-    /// Where this is of the library's own accord, and there is something better
-    /// to say: says that. The client may still be sending what it is told of.
+    /// Replaces a response that hyper writes on its own initiative, if there is a better
+    /// one. The client may still be sending the rejected request.
     fn replace(&mut self, bytes: &[u8]) {
         if self.instead.is_none()
             && self.liveness.no_response_pending()
@@ -70,8 +69,7 @@ impl TrackedStream {
         }
     }
 
-    /// Writes that, and then has taken all of the `length` bytes that it was to
-    /// replace.
+    /// Writes the replacement, then reports the `length` replaced bytes as written.
     fn poll_instead(
         &mut self,
         context: &mut Context<'_>,
@@ -113,7 +111,7 @@ impl AsyncRead for TrackedStream {
             context.waker().wake_by_ref();
             return Poll::Pending;
         }
-        // No more than the rest of the turn, however much room there is.
+        // No more than the rest of the turn, even if the buffer has more room.
         let length = buffer.remaining().min(TURN - self.read);
         let mut part = ReadBuf::new(buffer.initialize_unfilled_to(length));
         let read = self.as_mut().stream().poll_read(context, &mut part);
@@ -150,7 +148,7 @@ impl AsyncWrite for TrackedStream {
         if let Some(first) = slices.first() {
             self.replace(first);
         }
-        // The library's own answers are in one piece.
+        // Hyper's own responses are in one piece.
         let wrote = match self.poll_instead(context, slices.first().map_or(0, |first| first.len()))
         {
             Some(wrote) => wrote,
@@ -164,7 +162,7 @@ impl AsyncWrite for TrackedStream {
         self.stream.is_write_vectored()
     }
 
-    /// Called when all is written that there was.
+    /// Called when hyper has written all bytes that it had.
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.liveness.is_flushed();
         self.stream().poll_flush(context)

@@ -15,18 +15,17 @@ use super::load_error::LoadError;
 /// do so, and to read an entry of the code cache whose hash matches.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Artefact {
-    /// The component that was made of the input; empty if the input is one.
+    /// The component that was encoded from the input; empty if the input is a component.
     pub(super) encoded: Vec<u8>,
     pub(super) code: Vec<u8>,
 }
 
-/// The length of what a compiler process writes before the two parts: their
-/// lengths.
+/// The size of the header that a compiler process writes before the two parts, in bytes:
+/// their lengths.
 const LENGTHS: usize = 16;
 
 impl Artefact {
-    /// Compiles a component, or a core module with a note of its world, in this
-    /// process.
+    /// Compiles a component, or a core module that declares its world, in this process.
     pub(super) fn compile(
         engine: &wasmtime::Engine,
         name: &str,
@@ -52,19 +51,18 @@ impl Artefact {
     /// Makes the code executable.
     #[allow(unsafe_code, reason = "wasmtime cannot check machine code")]
     pub(super) fn load(&self, engine: &wasmtime::Engine) -> wasmtime::Result<Component> {
-        // SAFETY: The code has to be the unmodified output of wasmtime's
-        // `precompile_component`. It is, from whichever source of artefacts it
-        // comes: `compile` calls that function; a compiler process is of the
-        // same build and returns its result over a pipe that only it holds; the
-        // code cache verifies a hash of all bytes of an entry, which only this
-        // user can write. The bytes are in memory that only this process has,
-        // so they cannot change after that, and wasmtime copies them. It
-        // rejects the output of another version, with other settings, or for
-        // another processor by itself.
+        // SAFETY: The code must be the unmodified output of wasmtime's
+        // `precompile_component`. It is, for each source of artefacts: `compile` calls
+        // that function; a compiler process is of the same build and returns its result
+        // over a pipe that only it holds; the code cache verifies a hash of all bytes of
+        // an entry, which only this user can write. The bytes are in memory that only
+        // this process has, so they cannot change after that, and wasmtime copies them.
+        // It rejects by itself the output of another version, with other settings, or for
+        // another processor.
         unsafe { Component::deserialize(engine, &self.code) }
     }
 
-    /// Writes it as [`Artefact::from_process`] expects it.
+    /// Writes the artefact in the format of [`Artefact::from_process`].
     pub(super) fn write(&self, output: &mut impl Write) -> io::Result<()> {
         for part in [&self.encoded, &self.code] {
             output.write_all(&(part.len() as u64).to_le_bytes())?;
@@ -74,8 +72,7 @@ impl Artefact {
         output.flush()
     }
 
-    /// Returns the artefact that a compiler process has written, if it is
-    /// complete.
+    /// Returns the artefact that a compiler process has written, if it is complete.
     pub(super) fn from_process(mut output: Vec<u8>) -> Option<Self> {
         let (lengths, parts) = output.split_first_chunk::<LENGTHS>()?;
         let (encoded, code) = lengths.split_at(LENGTHS / 2);

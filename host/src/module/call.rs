@@ -1,4 +1,4 @@
-//! One request: its place among those that run, its run, and its time.
+//! Runs one request: its permit, its instance and its time.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -22,67 +22,67 @@ use super::response::InvalidResponse;
 use super::slow_targets::Measured;
 use crate::state::Snapshot;
 
-/// What a module is asked.
+/// A request to a module.
 #[derive(Debug, Clone)]
 pub struct GuestRequest {
     /// The method.
     pub method: Method,
-    /// The path as the client sent it, and what follows the `?`.
+    /// The path as the client sent it, with the query.
     pub target: PathAndQuery,
-    /// The headers, which the module can ask for by name.
+    /// The headers, which the module can read by name.
     pub headers: HeaderMap,
 }
 
-/// What a module answers.
+/// A module's response, with its recorded reads.
 #[derive(Debug)]
 pub struct GuestResponse {
-    /// The answer.
+    /// The response.
     pub response: Response<Bytes>,
-    /// What it was made from.
+    /// The recorded reads that the response depends on.
     pub reads: ReadSet,
-    /// The most memory that the instance had, in bytes.
+    /// The peak size of the instance's memories and tables, in bytes.
     pub memory: usize,
 }
 
-/// A place for one request among those that run at once.
+/// A permit for one of the concurrent runs.
 pub struct RunPermit {
     module: Module,
-    /// It has the thread that it is on to itself, and no client waits for it.
+    /// The run has its thread to itself, and no client waits for it.
     is_background: bool,
     _permit: OwnedSemaphorePermit,
 }
 
-/// A module gave no answer that can be sent. What is in it is for the log:
-/// clients are not told.
+/// The reason that a run has no response to send. Details are for the log: clients do not
+/// get them.
 #[derive(Debug, thiserror::Error)]
 pub enum CallError {
-    /// No instance could be made.
+    /// The instance could not be created.
     #[error("the module could not be instantiated: {0:#}")]
     Instantiate(wasmtime::Error),
-    /// The module trapped: a bug in it, or it wanted more memory than it may.
-    /// Why, and where.
+    /// The module trapped: it has a bug, or was refused memory. Contains the cause and
+    /// the location.
     #[error("the module trapped: {0}")]
     Trap(String),
-    /// The module used more processor time than it may.
+    /// The module exceeded its limit of processor time.
     #[error("the module took longer than {0:?}")]
     Timeout(Duration),
-    /// The request waited for a processor for too long, and was given up after this
-    /// time: the machine is busy with others.
+    /// The request waited too long for a processor and was cancelled after this time: the
+    /// machine is busy with others.
     #[error("turned away after {0:?}: the processors are busy with other requests")]
     Starved(Duration),
-    /// There is no place for the request, or there was none for too long.
+    /// The queue was full, or the request waited in it for too long.
     #[error("turned away: too many requests are being handled")]
     Overloaded,
     /// The host failed while the module ran: a bug in the host.
     #[error("the host failed: {0}; this is a bug, please report it")]
     Host(String),
-    /// The module answered what HTTP does not allow.
+    /// The response violates HTTP, a limit or the module's grants.
     #[error("the module's answer is invalid: {0}")]
     Invalid(InvalidResponse),
 }
 
 impl CallError {
-    /// Whether it is the module that is to blame.
+    /// Returns whether the failure is the module's fault.
     #[must_use]
     pub fn is_fault(&self) -> bool {
         match self {
@@ -91,7 +91,8 @@ impl CallError {
         }
     }
 
-    /// Whether there are too many requests: neither the module nor the host fails.
+    /// Returns whether there are too many requests: neither the module nor the host has
+    /// failed.
     #[must_use]
     pub fn is_overload(&self) -> bool {
         matches!(self, Self::Overloaded | Self::Starved(_))
@@ -99,12 +100,11 @@ impl CallError {
 }
 
 impl RunPermit {
-    /// Asks the module, on a fresh instance and on this snapshot. Logs go to
-    /// the present span.
+    /// Runs the module on a fresh instance and this snapshot. Logs go to the current
+    /// span.
     ///
-    /// A guest that runs for longer than a tick does so on other threads. Where
-    /// what is returned is dropped, the guest is gone, at the latest with its
-    /// next turn.
+    /// A guest that runs for longer than a tick continues on other threads. Dropping the
+    /// future cancels the guest, at the latest when it next yields.
     pub async fn execute(
         self,
         request: Arc<GuestRequest>,
@@ -113,8 +113,8 @@ impl RunPermit {
         self.execute_then(request, snapshot, |answer| answer).await
     }
 
-    /// The same, and makes something of the answer where the guest ran: what takes
-    /// long there is no affair of the thread that has the socket.
+    /// Like [`RunPermit::execute`], but also applies `make` to the response on the thread
+    /// of the guest, so that long work there does not block the thread of the socket.
     pub(crate) async fn execute_then<T: Send + 'static>(
         self,
         request: Arc<GuestRequest>,
@@ -144,7 +144,7 @@ impl RunPermit {
         let time = GuestTime::start(limits.time, turns, creates_slowly);
         let target = targets.target(module.mount_path(), &request);
         let is_verified = module.engine().verifier.is_due();
-        // It may go on on another thread, which knows nothing of the request.
+        // The guest may continue on another thread, which does not have this span.
         let span = Span::current();
         let guest = self.execute_on_fresh_instance(
             request,
@@ -156,10 +156,10 @@ impl RunPermit {
         );
         let guest = time.meter(guest);
         if is_aside {
-            // It has a thread of its own already.
+            // A background run already has its own thread.
             return guest.await;
         }
-        // What a check takes says nothing of the target.
+        // The time of a reset check is not the target's.
         let target = (!is_verified).then_some(target);
         let mut guest = Measured::new(targets, target, guest);
         let starts_elsewhere =
@@ -167,7 +167,7 @@ impl RunPermit {
         if starts_elsewhere || long_runs.is_full() {
             long_runs.count_start();
         } else {
-            // The first tick may come soon after the guest began.
+            // The first tick may come soon after the guest started.
             for _ in 0..2 {
                 let turn = poll_fn(|context| Poll::Ready(guest.poll_unpin(context))).await;
                 if let Poll::Ready(answer) = turn {
@@ -193,7 +193,8 @@ impl RunPermit {
         module.engine().verifier.check_slots()?;
         let _running = module.engine().ticker.run();
         if is_verified {
-            // Rare, and large: each request would have the room for it.
+            // Boxed, because it is rare and large: it would enlarge the future of every
+            // request.
             Box::pin(module.verify_reset(&snapshot, &time)).await?;
         }
         let mut store = module.store(Arc::clone(&time), Arc::clone(&request), snapshot, span);
@@ -212,7 +213,7 @@ impl RunPermit {
 }
 
 impl Module {
-    /// Waits for a place for a request.
+    /// Waits for a permit to run a request.
     pub async fn acquire(&self) -> Result<RunPermit, CallError> {
         let Ok(permit) = self.engine().admission.admit().await else {
             self.stats().turned_away();
@@ -221,9 +222,9 @@ impl Module {
         Ok(RunPermit { module: self.clone(), is_background: false, _permit: permit })
     }
 
-    /// Waits for the place that is kept for looking at modules: clients never
-    /// have it, and it takes none of theirs. How long the module waits for a
-    /// processor does not count.
+    /// Waits for the permit that is reserved for background runs, such as preflights:
+    /// clients never use it, and background runs use none of theirs. Their waits for a
+    /// processor do not count.
     pub(crate) async fn acquire_background(&self) -> Result<RunPermit, CallError> {
         let permit =
             self.engine().admission.admit_background().await.map_err(|_| CallError::Overloaded)?;

@@ -1,14 +1,14 @@
-//! Compiled code on disk, so that a start need not compile.
+//! Compiled code on disk, so that a start does not compile it again.
 //!
 //! | file | job |
 //! |---|---|
 //! | `code_cache/folder.rs` | opens the folder, if only this user can change it |
 //! | `code_cache/entry.rs` | the format of an entry, and its hash |
 //!
-//! The folder has one file per artefact, which is named after its key. What is
-//! read is verified before it is used. An entry that is missing, damaged or of
-//! another format is compiled again and replaced, and a cache that cannot be
-//! written to is only a slower one.
+//! The folder has one file per artefact, which is named after its key. Entries are
+//! verified before they are used. An entry that is missing, damaged or of another format
+//! is compiled again and replaced. A cache that cannot be written to only makes starts
+//! slower.
 
 mod entry;
 mod folder;
@@ -32,16 +32,16 @@ use super::artefact::Artefact;
 use entry::Damage;
 pub(super) use entry::Key;
 
-/// The size of all entries together, in bytes.
+/// The maximum size of all files together, in bytes.
 const MAX_SIZE: u64 = 128 << 20;
 
-/// What a file counts at least, in bytes: so there are not too many of them.
+/// The minimum size that a file counts for, in bytes, which bounds the number of files.
 const MIN_FILE: u64 = 4 << 10;
 
-/// The beginning of the names of files that are being written.
+/// The prefix of the names of files that are being written.
 const TEMPORARY: &str = "new-";
 
-/// The age at which a temporary file is one that its writer left behind.
+/// The age from which a temporary file counts as abandoned by its writer.
 const ABANDONED: Duration = Duration::from_mins(10);
 
 /// A folder for compiled code. Cheap to clone.
@@ -54,7 +54,7 @@ struct Folder {
     max_size: u64,
 }
 
-/// A folder cannot be used as code cache.
+/// The reason that a folder cannot be used as the code cache.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "code cache {}: {fault}; choose a folder of your own with --code-cache DIR, or do without with --no-code-cache",
@@ -68,11 +68,11 @@ pub struct CodeCacheError {
 impl CodeCache {
     /// Opens a folder, and creates it if it is missing.
     ///
-    /// The process executes what it finds there. The folder must therefore
-    /// belong to the effective user, and no other user may be able to write to
-    /// it. Each parent must belong to that user or to root, and other users may
-    /// write to it only if it has the sticky bit. The same holds for the targets
-    /// of symbolic links in the path, which must belong to one of the two, too.
+    /// The process executes code from this folder. The folder must therefore belong to
+    /// the effective user, and no other user may be able to write to it. Each parent must
+    /// belong to that user or to root, and other users may write to it only if it has the
+    /// sticky bit. Symbolic links in the path must belong to one of the two, and the same
+    /// rules hold for their targets.
     pub fn open(folder: &Path) -> Result<Self, CodeCacheError> {
         Self::with_max_size(folder, MAX_SIZE)
     }
@@ -91,8 +91,7 @@ impl CodeCache {
         &self.0.path
     }
 
-    /// Returns the artefact with this key, if there is one that is as it was
-    /// written.
+    /// Returns the artefact with this key, if there is an undamaged entry.
     pub(super) fn get(&self, key: Key) -> Option<Artefact> {
         match self.0.read(key) {
             Ok(artefact) => Some(artefact),
@@ -105,8 +104,8 @@ impl CodeCache {
         }
     }
 
-    /// Stores an artefact, and removes those that were not used for longest if
-    /// there are too many.
+    /// Stores an artefact, and evicts the least recently used ones if the cache is too
+    /// large.
     pub(super) fn put(&self, key: Key, artefact: &Artefact) {
         if let Err(error) = self.0.write(key, artefact).and_then(|()| self.0.evict(key)) {
             let folder = self.0.path.display();
@@ -119,7 +118,7 @@ impl CodeCache {
 
 impl Folder {
     fn read(&self, key: Key) -> Result<Artefact, Damage> {
-        // No pipe of this name keeps it waiting.
+        // A pipe of this name must not block.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = openat(&self.descriptor, key.file_name(), flags, Mode::empty())
             .map_err(io::Error::from)?;
@@ -136,7 +135,7 @@ impl Folder {
         let mut content = Vec::new();
         (&mut file).take(length).read_to_end(&mut content)?;
         let artefact = entry::decode(key, &content)?;
-        // The order of removal is not worth an error.
+        // A failure only affects the order of eviction.
         let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
         let omit = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
         futimens(&file, &Timestamps { last_access: omit, last_modification: now }).ok();
@@ -151,7 +150,7 @@ impl Folder {
                 format!("its {length} bytes are more than the {} there may be", self.max_size);
             return Err(io::Error::new(ErrorKind::FileTooLarge, error));
         }
-        // To write more is answered with a signal that ends the process.
+        // Writing more would raise a signal that ends the process.
         if getrlimit(Resource::Fsize).current.is_some_and(|limit| length > limit) {
             let error = "it is larger than a file may be (ulimit -f)";
             return Err(io::Error::new(ErrorKind::FileTooLarge, error));
@@ -170,9 +169,8 @@ impl Folder {
         written
     }
 
-    /// Removes abandoned temporary files, and entries as long as all are too
-    /// large together: the one that was not used for longest first, and the one
-    /// with this key last.
+    /// Removes abandoned temporary files, and evicts entries while all files together are
+    /// too large: the least recently used first, but never the one with this key.
     fn evict(&self, kept: Key) -> io::Result<()> {
         let kept = kept.file_name();
         let mut entries = Vec::new();
@@ -212,7 +210,7 @@ impl Folder {
     }
 }
 
-/// What a file of this length counts.
+/// Returns the size that a file of this length counts for.
 fn counted(length: i64) -> u64 {
     u64::try_from(length).unwrap_or_default().max(MIN_FILE)
 }

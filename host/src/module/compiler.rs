@@ -1,10 +1,10 @@
-//! From bytes to compiled code: from the code cache, or from the compiler.
+//! Obtains compiled code: from the code cache, or from the compiler.
 //!
-//! A running compilation cannot be stopped, and a component of some hundred
-//! kilobytes can be made to take gigabytes and minutes. Components that the
-//! host does not come with are therefore compiled by a process of its own,
-//! whether there is a code cache or not: a process can be stopped, and takes
-//! nothing with it when it runs out of memory. It returns the code over a pipe.
+//! A running compilation cannot be stopped, and a component of some hundred kilobytes can
+//! be made to take gigabytes and minutes. Components that are not bundled with the host
+//! are therefore compiled in a separate process, with or without a code cache: a process
+//! can be stopped, and affects no other one when it runs out of memory. It returns the
+//! code over a pipe.
 
 use std::ffi::OsString;
 use std::fs;
@@ -27,10 +27,10 @@ use super::engine::{self, Engine};
 use super::load::MAX_COMPONENT_SIZE;
 use super::load_error::LoadError;
 
-/// The most that is read of what a compiler says.
+/// The maximum length of a compiler's message, in bytes.
 const MAX_STDERR: usize = 4 << 10;
 
-/// The time between two looks whether a process that was killed is gone.
+/// The time between two checks whether a killed process has ended.
 const GONE: Duration = Duration::from_millis(1);
 
 /// A command that calls [`compile`].
@@ -40,10 +40,10 @@ pub struct Compiler {
     args: Vec<OsString>,
 }
 
-/// A process that is gone with this.
+/// A compiler process, which is killed when this is dropped.
 struct Process(Child);
 
-/// The place of an input's code in the engine's code cache, if that has one.
+/// The entry of an input in the engine's code cache, if the engine has one.
 struct Slot<'a>(Option<(&'a CodeCache, Key)>);
 
 /// Returns the code of a component that can be trusted to compile within
@@ -60,9 +60,8 @@ pub(super) fn compile_here(
     }
 }
 
-/// Returns the code of any component. Without an entry in the code cache, the
-/// engine's compiler compiles it in at most so much memory, until what is
-/// returned is dropped.
+/// Returns the code of any component. Without an entry in the code cache, the engine's
+/// compiler compiles it in at most this much memory. Dropping the future stops it.
 pub(super) async fn compile_apart(
     engine: &Engine,
     name: &str,
@@ -99,11 +98,11 @@ impl<'a> Slot<'a> {
 }
 
 impl Compiler {
-    /// Names the command that compiles for this process, with bounded time and
-    /// memory. It must be of the same build. Its last arguments are two numbers of
-    /// bytes, and it must do nothing but call [`compile`] with them, stdin and
-    /// stdout, and exit with the status 0, or 1 if that returns `false`. Its
-    /// priority is that of the thread which starts it.
+    /// Creates a compiler from a command that compiles for this process, with bounded
+    /// time and memory. It must be of the same build. Its last arguments are two numbers
+    /// of bytes, and it must do nothing but call [`compile`] with them, stdin and stdout,
+    /// and exit with the status 0, or 1 if that returns `false`. Its priority is that of
+    /// the thread which starts it.
     #[must_use]
     pub fn new(program: PathBuf, args: Vec<OsString>) -> Self {
         Self { program, args }
@@ -125,12 +124,12 @@ impl Compiler {
         let (stdin, stdout, stderr) =
             (process.0.stdin.take(), process.0.stdout.take(), process.0.stderr.take());
         let feed = async {
-            // If it does not want all of it, it says why.
+            // A compiler that does not read all of it reports why.
             if let Some(mut stdin) = stdin {
                 stdin.write_all(input).await.ok();
             }
         };
-        // It cannot have more code than memory.
+        // The code cannot be larger than the memory.
         let most = memory.as_u64();
         let ((), output, errors) =
             tokio::join!(feed, read(stdout, most), read(stderr, MAX_STDERR as u64));
@@ -161,7 +160,7 @@ impl Compiler {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // Nothing to be done where it is gone already.
+        // Fails if the process has ended already, which is fine.
         self.0.start_kill().ok();
         while let Ok(None) = self.0.try_wait() {
             thread::sleep(GONE);
@@ -169,8 +168,7 @@ impl Drop for Process {
     }
 }
 
-/// Reads a stream up to a number of bytes. The rest is not wanted, and whatever
-/// writes more gets an error.
+/// Reads a stream up to a number of bytes, and closes it: further writes fail.
 async fn read(stream: Option<impl AsyncRead + Unpin>, most: u64) -> Vec<u8> {
     let mut bytes = Vec::new();
     if let Some(stream) = stream {
@@ -183,7 +181,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).trim().to_owned()
 }
 
-/// Why it did not come to its end.
+/// Describes why a compiler failed.
 fn last_words(errors: &str, status: ExitStatus) -> String {
     match errors.lines().find(|line| !line.is_empty()) {
         Some(line) => format!("{line} ({status})"),
@@ -191,11 +189,12 @@ fn last_words(errors: &str, status: ExitStatus) -> String {
     }
 }
 
-/// Compiles the component that it reads, in at most so much memory, for memories
-/// that reserve so many bytes, and writes the code. If the component is not valid, it writes why, and returns `false`.
+/// Compiles the component from `input` in at most this much memory, for memories that
+/// reserve this many bytes, and writes the code. If the component is not valid, writes
+/// the reason, and returns `false`.
 ///
-/// This is all that a process is to do that was given to [`Compiler::new`]: if
-/// it needs more memory, it is gone.
+/// The command of [`Compiler::new`] must do nothing else: its process ends if it needs
+/// more memory.
 pub fn compile(
     input: impl Read,
     mut output: impl Write,
@@ -218,12 +217,12 @@ pub fn compile(
     Ok(false)
 }
 
-/// Whatever becomes of this process, others do not notice.
+/// Confines this process, so that its failure does not affect other processes.
 fn confine(memory: ByteSize) -> io::Result<()> {
     #[cfg(target_os = "linux")]
     {
-        // It has nobody to work for when its parent is gone; and when the
-        // system runs out of memory, this is the process to do without.
+        // The process ends with its parent, and is the first to be killed when the system
+        // runs out of memory.
         let killed = Some(rustix::process::Signal::KILL);
         rustix::process::set_parent_process_death_signal(killed)?;
         fs::write("/proc/self/oom_score_adj", "1000").ok();
@@ -241,7 +240,7 @@ mod tests {
     use bytesize::ByteSize;
     use std::path::Path;
 
-    /// What becomes of a module with a compiler that is a shell script.
+    /// Loads a module with a shell script as the compiler, and returns the error.
     async fn load(program: &str, script: &str) -> LoadError {
         let args = vec!["-c".into(), script.into()];
         let compiler = Some(Compiler::new(Path::new(program).into(), args));
@@ -254,7 +253,7 @@ mod tests {
     #[tokio::test]
     async fn what_a_compiler_returns_is_bounded_and_complete() {
         for (script, part) in [
-            // It is stopped: it has no end.
+            // It is stopped, because its output is endless.
             ("cat /dev/zero", "gave up"),
             ("cat >&2 /dev/zero", "gave up"),
             ("true", "incomplete"),
@@ -269,7 +268,7 @@ mod tests {
         let error = load("/bin/sh", "cat > /dev/null; echo reason; exit 1").await;
         let LoadError::Invalid { reason, .. } = error else { panic!("{error}") };
         assert_eq!(reason, "reason");
-        // Nothing that is no code is executed.
+        // Output that is not code is not executed.
         let error = load("/bin/sh", "cat > /dev/null; head -c 16 /dev/zero").await;
         assert!(matches!(error, LoadError::Invalid { .. }), "{error}");
     }

@@ -1,5 +1,5 @@
-//! From what a compiler leaves to a component: `cargo build` makes a core module,
-//! in which a crate that was generated from the contract notes what it is to be.
+//! Encodes core modules as components: `cargo build` makes a core module, in which a
+//! crate that was generated from the contract declares its world.
 
 use std::borrow::Cow;
 use std::panic::catch_unwind;
@@ -9,10 +9,10 @@ use wit_component::ComponentEncoder;
 
 use super::load_error::LoadError;
 
-/// What the sections begin with in which that is noted.
+/// The prefix of the names of sections with that declaration.
 const NOTE: &str = "component-type";
 
-/// The component that these bytes are, or that is made of them.
+/// Returns the component in these bytes, or the one encoded from them.
 pub(super) fn component<'a>(name: &str, bytes: &'a [u8]) -> Result<Cow<'a, [u8]>, LoadError> {
     if check(name, bytes)? {
         return Ok(bytes.into());
@@ -21,7 +21,8 @@ pub(super) fn component<'a>(name: &str, bytes: &'a [u8]) -> Result<Cow<'a, [u8]>
     encoded.map_err(|reason| LoadError::Encode { name: name.to_owned(), reason })
 }
 
-/// Whether it is a component; where not, one may be made of it.
+/// Returns whether the bytes are a component. If not, they are a core module that
+/// declares its world.
 pub(super) fn check(name: &str, bytes: &[u8]) -> Result<bool, LoadError> {
     let name = || name.to_owned();
     match bytes.strip_prefix(b"\0asm") {
@@ -39,7 +40,7 @@ fn has_note(module: &[u8]) -> bool {
 }
 
 fn encode(module: &[u8]) -> Result<Vec<u8>, String> {
-    // It is given whatever somebody made up.
+    // The input is untrusted, and the encoder may panic.
     let encoded = catch_unwind(|| {
         ComponentEncoder::default().module(module).and_then(ComponentEncoder::encode)
     });
@@ -56,7 +57,7 @@ mod tests {
 
     #[test]
     fn what_is_noted_wrongly_is_refused() {
-        // A core module with a section of that name that has nothing in it.
+        // A core module with an empty section of that name.
         let mut module = b"\0asm\x01\0\0\0".to_vec();
         assert!(matches!(component("a", &module), Err(LoadError::CoreModule { .. })));
         module.extend([0, 15, 14]);

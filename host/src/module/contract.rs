@@ -1,16 +1,16 @@
-//! The names in the contract, which `wit/` describes.
+//! The names in the contract, which `wit/` defines.
 
 /// The contract's package.
 pub const CONTRACT_PACKAGE: &str = "relayer:rest";
 
-/// The contract's version. A component built for another version is taken
-/// where semantic versioning says that the two are compatible.
+/// The contract's version. A component built for another version is accepted if the two
+/// are compatible by semantic versioning.
 pub const CONTRACT_VERSION: &str = "0.1.0";
 
-/// What a module exports, and the function in it.
+/// The interface that a module exports, and its function.
 pub(super) const HANDLER: (&str, &str) = ("handler", "handle");
 
-/// The interface of types, which has nothing to call.
+/// The interface of types, which has no functions.
 pub(super) const TYPES: &str = "types";
 
 /// The interfaces that a module may import, with their functions.
@@ -26,7 +26,7 @@ pub(super) const IMPORTS: [(&str, &[&str]); 9] = [
     ("log", &["log"]),
 ];
 
-/// An interface's full name: `relayer:rest/state@0.1.0`.
+/// Returns an interface's full name: `relayer:rest/state@0.1.0`.
 pub(super) fn interface(name: &str) -> String {
     format!("{CONTRACT_PACKAGE}/{name}@{CONTRACT_VERSION}")
 }

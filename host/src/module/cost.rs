@@ -1,13 +1,14 @@
-//! The cost of an instance: what creating it takes, before the handler is called.
+//! The cost of an instance: the memory and work of creating it, before its handler is
+//! called.
 //!
-//! It is read from the component's sections when the component is loaded, so that
-//! a component whose instances take too much is refused, and one that is slow to
+//! It is read from the component's sections when the component is loaded, so that a
+//! component with too expensive instances is rejected, and one that is slow to
 //! instantiate does not block the threads that serve sockets.
 //!
 //! | file | job |
 //! |---|---|
-//! | `cost/section.rs` | what each section of a core module costs |
-//! | `cost/walk.rs` | how often a component instantiates each of its modules |
+//! | `cost/section.rs` | the cost of each section of a core module |
+//! | `cost/walk.rs` | the number of instances of each module of a component |
 
 mod section;
 #[cfg(test)]
@@ -19,20 +20,20 @@ use serde::Serialize;
 
 use super::limits::Limits;
 
-/// The bytes of one element of a table: a pointer.
+/// The size of an element of a table, in bytes: a pointer.
 pub(super) const ELEMENT_BYTES: usize = size_of::<usize>();
 
-/// The most that the host keeps for one instance, apart from memories and tables, in
-/// bytes. An interpreter of Python, with 38 core instances, takes less than 1 MiB.
-/// Allocating and freeing this much takes some milliseconds, which nothing interrupts.
+/// The maximum size of the host's data for one instance, apart from memories and tables,
+/// in bytes. An interpreter of Python, with 38 core instances, takes less than 1 MiB.
+/// Allocating and freeing this much takes some milliseconds, and cannot be interrupted.
 const MAX_HOST_BYTES: u64 = 8 << 20;
 
 /// An instance with more steps or more initial data is not created on a thread that
-/// serves sockets: this many take some tenths of a millisecond.
+/// serves sockets: this much takes some tenths of a millisecond.
 const MAX_STEPS: u64 = 20_000;
 const MAX_DATA: u64 = 8 << 20;
 
-/// What the host keeps for an instance, by kind. The names are for messages.
+/// The kinds of the host's data for an instance, as messages name them.
 pub(super) const KINDS: [&str; 7] = [
     "core instances and memories",
     "imports",
@@ -55,22 +56,22 @@ pub(super) enum Kind {
     Backtrace,
 }
 
-/// What one instance of a component takes when it is created: an upper bound.
+/// An upper bound of the memory and work that creating an instance of a component takes.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct InstanceCost {
     /// The initial size of its linear memories, in bytes.
     pub memory: u64,
     /// The initial size of its tables, in bytes.
     pub tables: u64,
-    /// What the host keeps for it besides, in bytes, by kind.
+    /// The size of the host's other data for it, in bytes, by kind.
     #[serde(serialize_with = "sum")]
     host: [u64; KINDS.len()],
-    /// How many core modules it instantiates.
+    /// The number of core modules that it instantiates.
     pub core_instances: u64,
-    /// Steps that nothing interrupts, such as writing an element of a table.
+    /// Steps that cannot be interrupted, such as writing an element of a table.
     #[serde(skip)]
     steps: u64,
-    /// The bytes of its data segments, which may be copied.
+    /// The size of its data segments, which may be copied, in bytes.
     #[serde(skip)]
     data: u64,
     /// Whether it has a start function.
@@ -78,7 +79,7 @@ pub struct InstanceCost {
     has_start: bool,
 }
 
-/// Where instances of a component are created.
+/// The thread on which instances of a component are created, with or without a fiber.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Placement {
     /// On the thread of the request, without a fiber: no guest code runs.
@@ -89,12 +90,12 @@ pub(super) enum Placement {
     Aside,
 }
 
-/// A component whose instances take too much.
+/// The reason that the instances of a component are too expensive.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Excess {
     /// More than `limits.memory`.
     Memory(String),
-    /// More than any instance can have.
+    /// More than the host keeps for any instance.
     Host(String),
 }
 
@@ -104,20 +105,20 @@ impl InstanceCost {
         walk::cost(component)
     }
 
-    /// Returns what the host keeps for an instance apart from its memories and
+    /// Returns the size of the host's data for an instance, apart from its memories and
     /// tables, in bytes.
     #[must_use]
     pub fn host_bytes(&self) -> u64 {
         self.host.iter().copied().fold(0, u64::saturating_add)
     }
 
-    /// Returns all bytes that creating an instance takes.
+    /// Returns the total size of an instance when it is created, in bytes.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.memory.saturating_add(self.tables).saturating_add(self.host_bytes())
     }
 
-    /// Says why instances of this cost are not created under these limits.
+    /// Returns an error if instances of this cost exceed the limits.
     pub(super) fn check(&self, limits: &Limits) -> Result<(), Excess> {
         let size = ByteSize::b;
         let host = self.host_bytes();
@@ -158,7 +159,7 @@ impl InstanceCost {
         kinds.max_by_key(|(_, bytes)| *bytes).unwrap_or_default()
     }
 
-    /// Adds so many things of a kind, each of so many bytes.
+    /// Adds a number of things of a kind, of `each` bytes.
     fn add_host(&mut self, kind: Kind, count: u64, each: u64) {
         let sum = &mut self.host[kind as usize];
         *sum = sum.saturating_add(count.saturating_mul(each));
@@ -172,7 +173,7 @@ impl InstanceCost {
         *self = self.zip(other, u64::saturating_add);
     }
 
-    /// Returns the larger of both in each respect.
+    /// Returns the larger value of both in each respect.
     fn max(&self, other: &Self) -> Self {
         self.zip(other, u64::max)
     }

@@ -1,4 +1,4 @@
-//! A component's version.
+//! The version of a component.
 
 use std::fmt::{self, Debug, Display, Formatter};
 use std::str::FromStr;
@@ -11,7 +11,7 @@ use sha2::{Digest as _, Sha256};
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Digest([u8; 32]);
 
-/// A text that is no digest.
+/// A text that is not a digest.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not a SHA-256: 64 hexadecimal digits, as `sha256sum` prints them")]
 pub struct DigestError(String);
@@ -34,13 +34,13 @@ impl FromStr for Digest {
 }
 
 impl Digest {
-    /// The digest of a component's bytes.
+    /// Returns the digest of a component's bytes.
     #[must_use]
     pub fn of(bytes: &[u8]) -> Self {
         Self(Sha256::digest(bytes).into())
     }
 
-    /// The first 12 hexadecimal digits, which tell modules apart in practice.
+    /// Returns the first 12 hexadecimal digits, which distinguish modules in practice.
     #[must_use]
     pub fn short(&self) -> String {
         self.to_string()[..12].to_owned()

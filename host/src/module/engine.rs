@@ -1,4 +1,4 @@
-//! The compiler, and the pool that instances come from.
+//! The compiler, and the pool from which instances are allocated.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -25,36 +25,38 @@ use crate::admission::Admission;
 use crate::log_rate::LogRate;
 use crate::response::CompressionPermits;
 
-/// What a component may consist of: core instances, tables and memories. Most
-/// have one or two; the runtimes of other languages come with libraries and
-/// adapters, those of Python with 38 instances and those of JavaScript with three
-/// memories. All memories share the limit.
+/// The maximum numbers of core instances, tables and memories in a component. Most
+/// components have one or two of each. Runtimes of other languages add libraries and
+/// adapters: Python's has 38 core instances, JavaScript's three memories. All memories
+/// share the limit.
 pub(super) const CORE_INSTANCES: u32 = 64;
 const TABLES: u32 = 16;
 const MEMORIES: u32 = 3;
 
-/// How much of an instance's memory is cleared in place for the next one, in bytes: what
-/// the state of 700 workers touches. What a memory has beyond that is unmapped, and
-/// faulted in again by the next instance that needs it. The whole is cleared, touched or
-/// not (`docs/decisions/008-reset.md`), so a module with a small memory is a fast one.
+/// The bytes of each memory and table that are cleared in place for the next instance: as
+/// many as a request touches with a state of 700 workers. The rest is unmapped, and
+/// faulted in again by the next instance that needs it. All of these bytes are cleared,
+/// touched or not (`docs/decisions/008-reset.md`), so modules with a small memory are
+/// fast.
 const MEMORY_KEPT: usize = 320 << 10;
 
-/// What was used before is used again before anything new is touched: stacks
-/// and tables that take turns are in no cache, and all stay with the process.
+/// The maximum number of unused warm slots: used slots are reused before new ones are
+/// touched. Stacks and tables in rotation would be in no CPU cache, and all of them would
+/// stay resident.
 const WARM_SLOTS: u32 = 1;
 
-/// What the host's functions have of the stack beyond what the instance has, in
-/// bytes.
+/// The stack of host functions, in addition to the instance's, in bytes.
 const HOST_STACK: usize = 1 << 20;
 
-/// The frames of a backtrace: the function that trapped and some of its callers.
+/// The maximum number of frames in a backtrace: the function that trapped and some of its
+/// callers.
 pub(super) const BACKTRACE_FRAMES: usize = 4;
 
-/// What the pool reserves for an element of a table, in bytes.
+/// The bytes that the pool reserves for an element of a table.
 const TABLE_ELEMENT: u64 = 16;
 
-/// Compiles modules and runs them. One engine serves a process; it is cheap
-/// to clone.
+/// Compiles modules and runs them. One engine can serve all modules of a process; it is
+/// cheap to clone.
 #[derive(Clone)]
 pub struct Engine {
     pub(super) wasmtime: wasmtime::Engine,
@@ -72,50 +74,50 @@ pub struct Engine {
     compressing: CompressionPermits,
 }
 
-/// What an engine is to be like.
+/// The options of an [`Engine`].
 #[derive(Debug, Clone)]
 pub struct EngineOptions {
-    /// What its modules may use.
+    /// The limits of its modules.
     pub limits: Limits,
-    /// Which interfaces of the contract its modules may import. Default: all.
+    /// The interfaces of the contract that its modules may import. Default: all.
     pub grants: Grants,
-    /// Which response headers beyond their mount its modules may set. Default: none.
+    /// The response headers with effects beyond their mount that its modules may set.
+    /// Default: none.
     pub headers: HeaderGrants,
-    /// Whether its modules may import WASI 0.2 as well, of which nothing leads
-    /// outside: no files, sockets, environment or arguments; a clock that stands
-    /// still at the time when the relayer last changed, random numbers from a
-    /// fixed seed, and stdout and stderr for the log. Default: they may not.
+    /// Whether its modules may also import WASI 0.2. It gives no access to the outside:
+    /// no files, sockets, environment or arguments; a clock that stands still at the time
+    /// of the relayer's last change, random numbers from a fixed seed, and stdout and
+    /// stderr for the log. Default: no.
     pub wasi: bool,
-    /// The folder for compiled code, so that what is there need not be compiled
-    /// again. Default: none.
+    /// The folder for compiled code, so that it is not compiled again. Default: none.
     pub code_cache: Option<CodeCache>,
-    /// The command that compiles untrusted components in a process of its own,
-    /// whose time and memory are bounded. Default: none; they are compiled in
-    /// this process, and nothing bounds the memory that this takes.
+    /// The command that compiles untrusted components in a separate process, whose time
+    /// and memory are bounded. Default: none; they are compiled in this process, with no
+    /// bound on memory.
     pub compiler: Option<Compiler>,
 }
 
-/// There is no engine.
+/// The reason that an engine could not be created.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
     /// A limit is out of its range.
     #[error("{0}")]
     Limits(#[from] LimitError),
-    /// This machine cannot run modules.
+    /// The engine could not be set up on this machine.
     #[error(
         "cannot set up the module engine: {reason:#}; {concurrency} instances of {memory} reserve {address_space} of address space: lower limits.concurrency, limits.memory or limits.table, or raise the limit of the process (ulimit -v, ulimit -d)"
     )]
     Setup {
-        /// Why not.
+        /// The cause.
         reason: wasmtime::Error,
-        /// How many instances were wanted.
+        /// The maximum number of concurrent instances.
         concurrency: u32,
-        /// How much memory each may have.
+        /// The maximum memory of an instance.
         memory: ByteSize,
-        /// How much address space their memories, tables and stacks reserve.
+        /// The address space that all memories, tables and stacks reserve.
         address_space: ByteSize,
     },
-    /// The engine's clock has no thread.
+    /// The thread of the epoch ticker could not be started.
     #[error("cannot start a thread: {0}; raise the limit of processes (ulimit -u)")]
     Thread(std::io::Error),
 }
@@ -134,12 +136,12 @@ impl From<&Limits> for EngineOptions {
 }
 
 impl Engine {
-    /// An engine for modules under these limits.
+    /// Creates an engine for modules under these limits.
     pub fn new(limits: &Limits) -> Result<Self, EngineError> {
         Self::with(limits.into())
     }
 
-    /// An engine that is like this.
+    /// Creates an engine with these options.
     pub fn with(options: EngineOptions) -> Result<Self, EngineError> {
         let limits = &options.limits;
         limits.check()?;
@@ -167,8 +169,8 @@ impl Engine {
         })
     }
 
-    /// The same, whose modules may import these interfaces of the contract and
-    /// no others.
+    /// Replaces the grants: modules may import these interfaces of the contract and no
+    /// others.
     #[must_use]
     pub fn with_grants(self, grants: Grants) -> Self {
         let options = Arc::new(EngineOptions { grants, ..(*self.options).clone() });
@@ -183,25 +185,25 @@ impl Engine {
         self.slow_guests.started()
     }
 
-    /// What it is like.
+    /// Returns the engine's options.
     #[must_use]
     pub fn options(&self) -> &EngineOptions {
         &self.options
     }
 
-    /// The interfaces that its modules may import.
+    /// Returns the interfaces that its modules may import.
     #[must_use]
     pub fn grants(&self) -> &Grants {
         &self.options.grants
     }
 
-    /// Whose turn it is to have an answer of its modules compressed.
+    /// Returns the permits to compress responses of its modules.
     pub(crate) fn compressing(&self) -> &CompressionPermits {
         &self.compressing
     }
 
-    /// Returns the memory of slots that have no instance to the system, if no instance
-    /// runs: slots cannot be had meanwhile.
+    /// Returns the memory of idle slots to the system, if no instance runs. No slot can
+    /// be acquired meanwhile.
     #[cfg(feature = "cli")]
     pub(crate) fn release_idle_memory(&self) {
         if let Some(_idle) = self.admission.try_hold_all(self.limits().concurrency) {
@@ -209,14 +211,15 @@ impl Engine {
         }
     }
 
-    /// What modules may use.
+    /// Returns the limits of its modules.
     #[must_use]
     pub fn limits(&self) -> &Limits {
         &self.options.limits
     }
 }
 
-/// Sets up an engine with as much address space as there is.
+/// Sets up an engine with the full reservation of address space if possible, and with the
+/// smallest otherwise.
 fn reserve(limits: &Limits) -> Result<(wasmtime::Engine, Reservation), EngineError> {
     let set_up = |reservation| {
         wasmtime::Engine::new(&running(limits, reservation)).map(|engine| (engine, reservation))
@@ -241,25 +244,25 @@ fn setup(reason: wasmtime::Error, limits: &Limits, reservation: Reservation) -> 
     }
 }
 
-/// How instances run.
+/// Returns the configuration for running instances.
 fn running(limits: &Limits, reservation: Reservation) -> Config {
     let mut config = compiling(reservation);
     config
         .max_wasm_stack(bytes(limits.stack))
         .wasm_backtrace_max_frames(NonZeroUsize::new(BACKTRACE_FRAMES))
-        // Access to the memories of an instance that is verified.
+        // Gives the reset check access to an instance's memories.
         .coredump_on_trap(true)
         .async_stack_size(stack(limits))
         .allocation_strategy(InstanceAllocationStrategy::Pooling(pool(limits)));
     config
 }
 
-/// How modules are compiled: all that compiled code depends on. The process that
-/// compiles and the one that runs the code have this in common.
+/// Returns the configuration of the compiler: all settings that compiled code depends on.
+/// The compiler process and the engine that runs the code share it.
 pub(super) fn compiling(reservation: Reservation) -> Config {
     let mut config = Config::new();
-    // An answer depends on the request and the state, on nothing else: not on
-    // how this machine rounds, nor on what another thread does.
+    // Responses depend only on the request and the state: not on the rounding of this
+    // machine, nor on other threads.
     config
         .cranelift_nan_canonicalization(true)
         .relaxed_simd_deterministic(true)
@@ -277,13 +280,13 @@ pub(super) fn compiling(reservation: Reservation) -> Config {
     config
 }
 
-/// How many instances there can be: one more than clients have, for looking at modules,
-/// and those that take the place of slots that were retired.
+/// Returns the number of slots: one for each concurrent request, one for background runs,
+/// and spares for slots that are retired.
 fn slots(limits: &Limits) -> u32 {
     limits.concurrency + 1 + SPARE_SLOTS
 }
 
-/// The bytes of a fiber's stack.
+/// Returns the size of a fiber's stack, in bytes.
 fn stack(limits: &Limits) -> usize {
     bytes(limits.stack) + HOST_STACK
 }
@@ -304,7 +307,7 @@ fn pool(limits: &Limits) -> PoolingAllocationConfig {
         .linear_memory_keep_resident(MEMORY_KEPT)
         .table_keep_resident(MEMORY_KEPT)
         .max_unused_warm_slots(WARM_SLOTS)
-        // Kernels report pages as written that nothing touched.
+        // Kernels report untouched pages as written.
         .pagemap_scan(Enabled::No);
     pool
 }

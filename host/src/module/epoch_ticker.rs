@@ -1,7 +1,7 @@
-//! The clock that lets go of guests that run long.
+//! The epoch ticker, which interrupts guests that run long.
 //!
-//! At each tick a running guest gives up its thread for a moment, and is
-//! ended where its time is over. Nothing ticks while no guest runs.
+//! At each tick a running guest yields its thread for a moment, and is terminated if its
+//! time is over. The ticker stops while no guest runs.
 
 use std::io;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use std::time::Duration;
 /// The time between two ticks.
 pub(super) const TICK: Duration = Duration::from_millis(1);
 
-/// After this many ticks without a guest the clock stops. Waking it costs a
+/// The number of ticks without a guest after which the ticker stops. Waking it costs a
 /// request more than a few ticks cost the machine.
 const IDLE_TICKS: u32 = 100;
 
@@ -23,15 +23,15 @@ pub(super) struct EpochTicker {
 
 #[derive(Default)]
 struct Shared {
-    /// Guests that run.
+    /// The number of running guests.
     running: AtomicUsize,
-    /// The clock has stopped, or is about to.
+    /// The ticker has stopped, or is about to.
     stopped: AtomicBool,
-    /// The engine is gone.
+    /// The engine has been dropped.
     ended: AtomicBool,
 }
 
-/// A guest runs as long as this lives.
+/// Counts a guest as running until this is dropped.
 pub(super) struct Running<'a>(&'a EpochTicker);
 
 impl EpochTicker {
@@ -85,8 +85,8 @@ impl Shared {
         }
     }
 
-    /// Waits for a guest. One that begins meanwhile is not missed: it either
-    /// finds the clock stopped and wakes it, or is found running here.
+    /// Waits for a guest. A guest that starts meanwhile is not missed: it either finds
+    /// the ticker stopped and wakes it, or is found running here.
     fn stop(&self) {
         self.stopped.store(true, SeqCst);
         while self.running.load(SeqCst) == 0

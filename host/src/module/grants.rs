@@ -1,4 +1,4 @@
-//! Which interfaces of the contract the modules of a mount may import.
+//! The interfaces of the contract that the modules of a mount may import.
 
 use std::fmt::{self, Display, Formatter};
 
@@ -12,25 +12,25 @@ use super::contract::{IMPORTS, TYPES, interface};
 #[serde(try_from = "Vec<String>")]
 pub struct Grants(Vec<&'static str>);
 
-/// A name that no interface of the contract has.
+/// A name that is not an interface of the contract.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("there is no interface {0:?} to grant; there are {known}", known = Grants::all())]
 pub struct UnknownGrant(String);
 
 impl Grants {
-    /// All that the contract has.
+    /// Grants all interfaces of the contract.
     #[must_use]
     pub fn all() -> Self {
         Self(grantable().collect())
     }
 
-    /// Nothing: the module knows its request, and no more.
+    /// Grants nothing: a module sees only the method and the path of its request.
     #[must_use]
     pub fn none() -> Self {
         Self(Vec::new())
     }
 
-    /// These, by name.
+    /// Grants these interfaces, by name.
     pub fn of<T: AsRef<str>>(names: &[T]) -> Result<Self, UnknownGrant> {
         let unknown = |name: &str| !grantable().any(|known| known == name);
         if let Some(name) = names.iter().map(AsRef::as_ref).find(|name| unknown(name)) {
@@ -41,14 +41,14 @@ impl Grants {
         Ok(Self(grantable().filter(is_named).collect()))
     }
 
-    /// What a module with these imports needs.
+    /// Returns the grants that a module with these imports needs.
     #[cfg(feature = "cli")]
     pub(crate) fn needed(imports: &[String]) -> Self {
         Self(Self::none().lack(imports))
     }
 
-    /// The names of those of these imports that are not granted; each import is
-    /// one of the contract's, such as `relayer:rest/state@0.1.0`.
+    /// Returns the names of the interfaces in these imports, such as `state` for
+    /// `relayer:rest/state@0.1.0`, that are not granted.
     pub(super) fn lack(&self, imports: &[String]) -> Vec<&'static str> {
         let is_imported = |name: &&str| {
             let of_a_version = |import: &String| {
@@ -60,19 +60,19 @@ impl Grants {
         grantable().filter(|name| !self.0.contains(name)).filter(is_imported).collect()
     }
 
-    /// These and more.
+    /// Returns these grants and more.
     pub(super) fn and(&self, more: &[&'static str]) -> Self {
         Self(grantable().filter(|name| self.0.contains(name) || more.contains(name)).collect())
     }
 
-    /// As they are written in the settings.
+    /// Returns the grants as the settings contain them.
     pub(crate) fn as_setting(&self) -> String {
         let names: Vec<_> = self.0.iter().map(|name| format!("\"{name}\"")).collect();
         format!("grants = [{}]", names.join(", "))
     }
 }
 
-/// All but the types, which show nothing.
+/// Returns all interfaces but the types, which give access to nothing.
 fn grantable() -> impl Iterator<Item = &'static str> {
     IMPORTS.into_iter().map(|(name, _)| name).filter(|name| *name != TYPES)
 }

@@ -1,5 +1,4 @@
-//! What an instance writes to the log: within bounds, each line with the
-//! module that it is of.
+//! The log lines of an instance: within bounds, and each with the module's label.
 
 use tracing::{Level, warn};
 
@@ -10,14 +9,14 @@ use super::wire;
 use crate::log_rate::Permit;
 use crate::text::{escape_control_within, quote_for_log};
 
-/// What each line has besides its message and the request, about, in bytes: the
+/// The approximate size of a line without its message and the request, in bytes: the
 /// time, the module, and the request's id.
 const LINE: usize = 160;
 
-/// What a request may still write.
+/// The log budget of a request.
 pub(super) struct GuestLog {
     left: usize,
-    /// What each line has besides its message.
+    /// The size of each line without its message, in bytes.
     line: usize,
     is_over: bool,
 }
@@ -32,13 +31,13 @@ impl GuestLog {
         Self { left: bytes(module.limits().log), line, is_over: false }
     }
 
-    /// Writes a line, in the present span.
+    /// Writes a line, in the current span.
     pub(super) fn write(&mut self, module: &Module, level: wire::Level, message: &str) {
         if self.is_over || !is_enabled(level) {
             return;
         }
         let label = module.label().to_str().unwrap_or_default();
-        // As it is written: escaped, and with what each line has besides.
+        // Counts the line in full: the escaped message, and the rest of the line.
         let (written, is_whole) =
             escape_control_within(message, self.left.saturating_sub(self.line));
         let cost = written.len() + self.line;

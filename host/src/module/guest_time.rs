@@ -1,14 +1,13 @@
-//! The processor time that a guest has used, and its turns on the processors.
+//! The processor time of guests, and their turns on the processors.
 //!
-//! `limits.time` is processor time: how long a guest waits for a processor says how
-//! busy the machine is, not what the module does. The time in which a guest waits for
-//! anything else, as one with WASI can, is its own. A guest that is done within its
-//! first tick pays nothing for that. From then on the clock of its thread is read
-//! around each poll.
+//! `limits.time` is processor time: the time that a guest waits for a processor depends
+//! on the load of the machine, not on the module. Time that a guest waits for anything
+//! else, as a guest with WASI can, counts. A guest that completes within its first tick
+//! is not measured. From then on, its thread's clock is read around each poll.
 //!
-//! Of the guests that run long, as many go on at once as there are processors, the
-//! one that has waited for longest first. If all of them took turns at each tick,
-//! all would take as long as the last one, and where time is short, none would end.
+//! As many long-running guests continue at once as there are processors, the one that has
+//! waited longest first. If all of them took turns at each tick, all would take as long
+//! as the last one, and with little time left, none would complete.
 
 use std::fs;
 use std::pin::Pin;
@@ -25,38 +24,39 @@ use tokio::time::sleep_until;
 use super::call::CallError;
 use super::epoch_ticker::TICK;
 
-/// A guest that has used this much needs a turn to go on. Those that need little
-/// more than a tick do not wait for those that need much.
+/// A guest that has used this much time needs a turn to continue. Guests that need little
+/// more than a tick do not wait for long-running ones.
 const BEFORE_TURNS: Duration = TICK.saturating_mul(4);
 
-/// After this much of its turn, a guest lets the next one have it, if there is one.
+/// After this much of its turn, a guest yields the turn to the next one, if there is one.
 const TURN: Duration = TICK.saturating_mul(50);
 
-/// What a guest may use and has used.
+/// The time limit of a guest, and the time that it has used.
 pub(super) struct GuestTime {
     limit: Duration,
     began: Instant,
-    /// The turns of guests that run long; none where a thread has one guest.
+    /// The turns of long-running guests; [`None`] if the guest has a thread to itself.
     turns: Option<Arc<Semaphore>>,
     used: Mutex<Used>,
 }
 
 #[derive(Default)]
 struct Used {
-    /// In all polls that have ended, and in this turn.
+    /// The time of all polls that have ended and of all waits; `in_turn` has that of this
+    /// turn's polls.
     total: Duration,
     in_turn: Duration,
     turn: Option<OwnedSemaphorePermit>,
     poll: Option<Measured>,
     /// Whether the next poll is measured.
     is_measured: bool,
-    /// Whether the guest waits because it gives way to others.
+    /// Whether the guest is waiting because it yields to others.
     gives_way: bool,
-    /// Since when it has been waiting for something else.
+    /// The start of its wait for anything but a processor.
     idle: Option<Instant>,
 }
 
-/// A poll of the guest that goes on: its thread, and that thread's time when it began.
+/// A poll in progress: its thread, and that thread's time when it began.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Measured {
     thread: i32,
@@ -70,8 +70,8 @@ pub(super) struct Metered<F> {
 }
 
 impl GuestTime {
-    /// The time of a guest that begins now. Its first poll counts as one tick,
-    /// unless it is to be measured as well.
+    /// Starts the time of a guest. Its first poll counts as one tick, unless it is
+    /// measured as well.
     pub(super) fn start(
         limit: Duration,
         turns: Option<Arc<Semaphore>>,
@@ -85,16 +85,16 @@ impl GuestTime {
         Metered { guest: Box::pin(guest), time: Arc::clone(self) }
     }
 
-    /// Whether the guest has used all of its time. To be called on its thread.
+    /// Returns whether the guest has used all of its time. Must be called on its thread.
     pub(super) fn is_over(&self) -> bool {
-        // It cannot have used more than has passed.
+        // The guest cannot have used more time than has passed.
         self.began.elapsed() >= self.limit && {
             let used = self.used();
             used.total + used.in_poll(thread_time()) >= self.limit
         }
     }
 
-    /// Lets others go on, and waits for a turn where the guest needs one.
+    /// Yields to other guests, and waits for a turn if the guest needs one.
     pub(super) async fn give_way(self: Arc<Self>) {
         self.used().gives_way = true;
         yield_now().await;
@@ -118,8 +118,8 @@ impl GuestTime {
         }
     }
 
-    /// Waits until the guest has used its time, or until it has waited for a
-    /// processor for longer than this besides. Says which.
+    /// Waits until the guest has used its time, or until the limit and `wait` have passed
+    /// since it began. Returns the error for that.
     pub(super) async fn end(&self, wait: Duration) -> CallError {
         let last = self.began.checked_add(self.limit.saturating_add(wait));
         loop {
@@ -132,7 +132,7 @@ impl GuestTime {
             }
             let now = Instant::now();
             if last.is_some_and(|last| now >= last) {
-                // It has not waited to speak of.
+                // The guest has hardly waited for a processor.
                 if used >= self.limit.saturating_sub(self.limit / 10) {
                     return CallError::Timeout(self.limit);
                 }
@@ -143,12 +143,12 @@ impl GuestTime {
         }
     }
 
-    /// The same from any thread.
+    /// Returns the time that the guest has used by now. Can be called on any thread.
     fn used_by_now(&self) -> Duration {
         let by_then = |used: &Used| (used.total + used.idle(), used.poll);
         let (total, poll) = by_then(&self.used());
         let Some(poll) = poll else { return total };
-        // A guest gives way at each tick, but not while the host works for it.
+        // A guest yields at each tick, but not while the host works for it.
         let time = time_of(poll.thread).saturating_sub(poll.began);
         match by_then(&self.used()) {
             (_, Some(same)) if same == poll => total + time,
@@ -187,7 +187,7 @@ impl Used {
         self.idle.map_or(Duration::ZERO, |since| since.elapsed())
     }
 
-    /// What the poll has taken that goes on: a tick where that is not measured.
+    /// Returns the time of the poll in progress: a tick if it is not measured.
     fn in_poll(&self, now: Duration) -> Duration {
         self.poll.map_or(TICK, |poll| now.saturating_sub(poll.began))
     }
@@ -206,14 +206,14 @@ impl<F: Future> Future for Metered<F> {
     }
 }
 
-/// The processor time of this thread.
+/// Returns the processor time of this thread.
 fn thread_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::try_from(time).unwrap_or_default()
 }
 
-/// The processor time of a thread of this process. Zero where the system does not
-/// tell: then the guest has what the host does for it.
+/// Returns the processor time of a thread of this process. It is zero if the system does
+/// not report it: a poll in progress then counts only when it ends.
 fn time_of(thread: i32) -> Duration {
     let told = fs::read_to_string(format!("/proc/self/task/{thread}/schedstat"));
     let nanos = told.ok().and_then(|told| told.split(' ').next()?.parse().ok());
@@ -229,7 +229,7 @@ mod tests {
     use std::time::Duration;
     use tokio::sync::Semaphore;
 
-    /// Uses the processor for so long.
+    /// Uses the processor for this time.
     fn work(time: Duration) {
         let start = thread_time();
         while thread_time().saturating_sub(start) < time {
@@ -237,7 +237,7 @@ mod tests {
         }
     }
 
-    /// A guest that works for so many ticks, and gives way at each.
+    /// Works for `ticks` ticks, and yields at each.
     async fn guest(time: Arc<GuestTime>, ticks: u32) {
         for _ in 0..ticks {
             work(TICK);

@@ -1,11 +1,11 @@
-//! Response headers whose effect goes beyond the mount of the module that sets
-//! them, and which of these the modules of a mount may set.
+//! Response headers with effects beyond the mount of the module that sets them, and the
+//! grants of these headers to the modules of a mount.
 //!
-//! All mounts share one origin and often one reverse proxy. A header is restricted
-//! if a browser applies it to the whole origin or host, or if a proxy obeys it as
-//! an order of the server. Headers that apply to one response or one page, such as
+//! All mounts share one origin and often one reverse proxy. A header is restricted if a
+//! browser applies it to the whole origin or host, or if a proxy obeys it as an order of
+//! the server. Headers that apply to one response or one page, such as
 //! `content-security-policy`, `refresh`, `cross-origin-opener-policy` or
-//! `reporting-endpoints`, are not: a module has that power over its own pages
+//! `reporting-endpoints`, are not restricted: a module has that power over its own pages
 //! anyway.
 
 use http::{HeaderName, header};
@@ -24,12 +24,12 @@ const HOST_HEADERS: [HeaderName; 9] = [
     HeaderName::from_static("proxy-connection"),
 ];
 
-/// The start of the names that reverse proxies obey: nginx (`x-accel-redirect`
+/// The prefixes of the headers that reverse proxies obey: nginx (`x-accel-redirect`
 /// serves any internal location), Apache and lighttpd (`x-sendfile`,
 /// `x-lighttpd-send-file` serve any file), `LiteSpeed` (`x-litespeed-location`,
 /// `x-litespeed-purge`), H2O and Perlbal (`x-reproxy-url`), and Envoy
-/// (`x-envoy-immediate-health-check-fail`). And of the names that browsers use to
-/// bind a session of the whole site to a device.
+/// (`x-envoy-immediate-health-check-fail`). With the last two, browsers bind a session of
+/// the whole site to a device.
 const RESTRICTED_PREFIXES: [&str; 8] = [
     "x-accel-",
     "x-sendfile",
@@ -41,15 +41,15 @@ const RESTRICTED_PREFIXES: [&str; 8] = [
     "secure-session-",
 ];
 
-/// Whether a header frames the message, which only the host does.
+/// Returns whether only the host may set a header.
 pub(super) fn is_of_the_host(name: &HeaderName) -> bool {
     HOST_HEADERS.contains(name)
 }
 
-/// Whether a header affects more than the mount of the module that sets it.
+/// Returns whether a header affects more than the mount of the module that sets it.
 fn is_restricted(name: &HeaderName) -> bool {
     let name = name.as_str();
-    // In a match, which tells most names apart by their length.
+    // A match distinguishes most names by their length.
     let is_named = matches!(
         name,
         // Browsers apply these to the whole origin or host.
@@ -78,26 +78,26 @@ fn is_restricted(name: &HeaderName) -> bool {
     is_named || RESTRICTED_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
 }
 
-/// Response headers beyond its mount that a module may set.
+/// The response headers with effects beyond its mount that a module may set.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(transparent)]
 pub struct HeaderGrants(Vec<HeaderGrant>);
 
-/// One of them; `set-cookie` stands for cookies of any path and domain.
+/// One such header; `set-cookie` stands for cookies of any path and domain.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 struct HeaderGrant(HeaderName);
 
-/// A header that cannot be granted.
+/// The reason that a header cannot be granted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum HeaderGrantError {
-    /// It is not a header name.
+    /// The text is not a header name.
     #[error("{0:?} is not a header name; expected one such as \"strict-transport-security\"")]
     NotAName(String),
-    /// No module may set it.
+    /// No module may set the header.
     #[error("header {0} is the host's to set and cannot be granted; remove it here")]
     OfTheHost(HeaderName),
-    /// Every module may set it.
+    /// Every module may set the header.
     #[error("header {0} needs no grant, every module may set it; remove it here")]
     Unrestricted(HeaderName),
 }
@@ -109,12 +109,12 @@ impl HeaderGrants {
         names.iter().map(grant).collect::<Result<_, _>>().map(Self)
     }
 
-    /// Whether a module may set this header.
+    /// Returns whether a module may set this header.
     pub(super) fn permits(&self, name: &HeaderName) -> bool {
         !is_restricted(name) || self.has(name)
     }
 
-    /// Whether a module may set cookies beyond its mount.
+    /// Returns whether a module may set cookies beyond its mount.
     pub(super) fn permits_any_cookie(&self) -> bool {
         self.has(&header::SET_COOKIE)
     }

@@ -1,4 +1,5 @@
-//! What an instance can call: the whole of what a module can see.
+//! The contract's host functions: without WASI, a module sees only their results and its
+//! request.
 
 use std::sync::{Arc, PoisonError};
 
@@ -10,7 +11,7 @@ use super::contract::interface;
 use super::instance::StoreData;
 use super::wire;
 
-/// The functions of the contract, in its order.
+/// Defines the functions of the contract, in its order.
 pub(super) fn define(linker: &mut Linker<StoreData>) -> wasmtime::Result<()> {
     function(linker, "version", "components", |call, ()| (call.components(),))?;
     function(linker, "chains", "ids", |call, ()| (call.chain_ids(),))?;
@@ -55,7 +56,7 @@ impl StoreData {
     }
 
     fn header(&mut self, name: &str) -> Vec<Vec<u8>> {
-        // A name that no header can have is the name of no header.
+        // No header has an invalid name.
         let Ok(name) = HeaderName::from_bytes(name.as_bytes()) else { return Vec::new() };
         self.view.header(&name).iter().map(|value| value.as_bytes().to_vec()).collect()
     }
@@ -64,7 +65,8 @@ impl StoreData {
         self.view.query().map(str::to_owned)
     }
 
-    /// The same for all that is remembered of a mount: nothing to record.
+    /// Returns the path of the mount. All cached responses of a mount share it, so this
+    /// read is not recorded.
     fn mount(&mut self) -> Arc<str> {
         self.module.mount()
     }
@@ -72,7 +74,7 @@ impl StoreData {
     fn log(&mut self, level: wire::Level, message: &str) {
         let _span = self.span.enter();
         match &self.wasi {
-            // What it prints counts, too.
+            // Output to stdout and stderr counts as well.
             Some(wasi) => {
                 let mut log = wasi.log().lock().unwrap_or_else(PoisonError::into_inner);
                 log.write(&self.module, level, message);
@@ -93,7 +95,7 @@ where
     Params: ComponentNamedList + Lift + 'static,
     Results: ComponentNamedList + Lower + 'static,
 {
-    // Interfaces have more than one function: each is added to its own.
+    // Interfaces have more than one function: each is added to its interface.
     let mut root = linker.root();
     let mut instance = root.instance(&interface(name))?;
     instance.func_wrap(function, move |mut store: StoreContextMut<'_, StoreData>, params| {

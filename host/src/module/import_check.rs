@@ -1,4 +1,4 @@
-//! What a component asks for, against the contract.
+//! Checks the imports and the exports of a component against the contract.
 
 use std::fmt::{self, Display, Formatter};
 
@@ -8,10 +8,10 @@ use wasmtime::component::types::ComponentItem;
 use super::contract::{CONTRACT_PACKAGE, CONTRACT_VERSION, HANDLER, IMPORTS, interface};
 use super::wasi;
 
-/// Something that a component imports and that the contract does not have.
+/// An import that a module may not have.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ForbiddenImport {
-    /// An interface or function of someone else, or that is in no version.
+    /// An interface or function that is not in the contract.
     Unknown {
         /// The import's full name.
         import: String,
@@ -21,7 +21,7 @@ pub enum ForbiddenImport {
         /// The import's full name.
         import: String,
     },
-    /// An interface of a version of the contract that does not fit.
+    /// An interface of a version of the contract that the host does not have.
     Version {
         /// The import's full name.
         import: String,
@@ -53,7 +53,8 @@ impl Display for ForbiddenImport {
     }
 }
 
-/// Every import that the contract does not have, nor WASI where there is that.
+/// Returns the imports that are neither in the contract nor, if the mount has it, in
+/// WASI.
 pub(super) fn imports(component: &Component, has_wasi: bool) -> Vec<ForbiddenImport> {
     let engine = component.engine();
     let mut offences = Vec::new();
@@ -80,7 +81,7 @@ pub(super) fn imports(component: &Component, has_wasi: bool) -> Vec<ForbiddenImp
     offences
 }
 
-/// The full name under which the component exports the handler.
+/// Returns the full name under which the component exports the handler.
 pub(super) fn handler(component: &Component) -> Result<String, Option<String>> {
     let engine = component.engine();
     let prefix = format!("{CONTRACT_PACKAGE}/{}@", HANDLER.0);
@@ -96,7 +97,7 @@ pub(super) fn handler(component: &Component) -> Result<String, Option<String>> {
     }
 }
 
-/// The functions of an interface of the contract.
+/// Returns the functions of an interface of the contract.
 fn known(import: &str) -> Result<&'static [&'static str], ForbiddenImport> {
     let unknown = || ForbiddenImport::Unknown { import: import.to_owned() };
     let (path, version) = import.split_once('@').ok_or_else(unknown)?;
@@ -114,14 +115,14 @@ fn known(import: &str) -> Result<&'static [&'static str], ForbiddenImport> {
             if version == CONTRACT_VERSION {
                 unknown()
             } else {
-                // It may have come with a later one.
+                // A later version may have added it.
                 ForbiddenImport::Version { import: import.to_owned() }
             }
         })
 }
 
-/// Whether a component built for this version of the contract fits, going by
-/// the part of a version that semantic versioning lets break.
+/// Returns whether a component built for this version of the contract is compatible, by
+/// the part of a version that changes with breaking changes in semantic versioning.
 fn compatible(version: &str) -> bool {
     breaking(version) == breaking(CONTRACT_VERSION)
 }
@@ -134,7 +135,7 @@ fn breaking(version: &str) -> (&str, Option<&str>) {
     }
 }
 
-/// The names of the contract's interfaces, for a message.
+/// Returns the names of the contract's interfaces, for a message.
 pub(super) fn allowed() -> String {
     IMPORTS.map(|(name, _)| interface(name)).join(", ")
 }

@@ -1,4 +1,4 @@
-//! One instance: what it is given, and calling it.
+//! One instance: its store, its creation, and calls of its handler.
 
 use std::sync::Arc;
 
@@ -27,32 +27,32 @@ use crate::text::{escape_control, truncate, truncate_at};
 /// The maximum length of a function's name in a message, in characters.
 const MAX_FRAME_NAME: usize = 60;
 
-/// What may cross beyond the limits, so that what is a little too much can be
-/// said exactly.
+/// The bytes that may cross beyond the limits, so that a response slightly above a limit
+/// gets an exact error.
 const CROSSING_SLACK: usize = 64 << 10;
 
-/// The handles to resources that an instance can have at once: as many as WASI can
-/// have, and as many again that are lent. The engine keeps some tens of bytes for each.
+/// The maximum number of resource handles that an instance has at once: WASI's limit, and
+/// as many borrowed ones again. The engine keeps some tens of bytes for each.
 const MAX_HANDLES: usize = 2_000;
 
-/// More ticks than there will be.
+/// A number of ticks that is never reached.
 const NO_TICK: u64 = 1 << 40;
 
-/// What an instance's imports have.
+/// The data of an instance's store, which its imports use.
 pub(super) struct StoreData {
     pub(super) view: TrackedSnapshot,
     pub(super) span: Span,
     pub(super) module: Module,
     pub(super) log: GuestLog,
     pub(super) limiter: Limiter,
-    /// Where its mount says so. In a box: few have it.
+    /// Present if its mount has WASI. Boxed, because few mounts do.
     pub(super) wasi: Option<Box<Wasi>>,
 }
 
 type Params<'a> = (wire::Request<'a>,);
 type Results = (wire::Response,);
 
-/// An instance's handler.
+/// The handler of an instance.
 pub(super) type Handle<'a> = TypedFunc<Params<'a>, Results>;
 
 /// Finds the handler and checks that its types are those of the contract.
@@ -73,7 +73,7 @@ pub(super) fn handler(
 }
 
 impl Module {
-    /// What an instance for one request has.
+    /// Creates the store of an instance for one request.
     pub(super) fn store(
         &self,
         time: Arc<GuestTime>,
@@ -109,23 +109,24 @@ impl Module {
         store
     }
 
-    /// The handler of a fresh instance.
+    /// Creates an instance and returns its handler.
     pub(super) async fn instantiate<'a>(
         &self,
         store: &mut Store<StoreData>,
     ) -> Result<Handle<'a>, CallError> {
-        // Where none of its code runs yet, it needs no fiber to give way from;
-        // and must not be told to: the first tick is to come after.
+        // Without guest code to run, this needs no fiber to yield from, and must not be
+        // told to yield: the first tick must come afterwards.
         let instance = if self.placement() == Placement::Inline {
             store.set_epoch_deadline(NO_TICK);
             self.pre().instantiate(&mut *store)
         } else {
             store.set_epoch_deadline(1);
-            // Rare, and large: each request would have the room for it.
+            // Boxed, because it is rare and large: it would enlarge the future of every
+            // request.
             Box::pin(self.pre().instantiate_async(&mut *store)).await
         };
         let instance = instance.map_err(|error| {
-            // What it does itself, or wants and may not have, is its own fault.
+            // A trap in its own code and a refused growth are the module's fault.
             let is_its_own = error.downcast_ref::<WasmBacktrace>().is_some()
                 || store.data().limiter.refusal().is_some();
             self.failed(error, store, |error| {
@@ -140,7 +141,7 @@ impl Module {
         instance.get_typed_func(store, self.handler()).map_err(CallError::Instantiate)
     }
 
-    /// Calls the handler.
+    /// Calls the handler and checks its response.
     pub(super) async fn call<'a>(
         &self,
         store: &mut Store<StoreData>,
@@ -165,7 +166,7 @@ impl Module {
         response(answer, &allowed).map_err(CallError::Invalid)
     }
 
-    /// Calls the handler; the engine says what became of it.
+    /// Calls the handler, and returns its unchecked response or the engine's error.
     pub(super) async fn enter<'a>(
         &self,
         store: &mut Store<StoreData>,
@@ -191,22 +192,22 @@ impl Module {
     }
 }
 
-/// What an instance may hand over at once, in bytes: the largest answer, or a
-/// line for the log. Texts that lie over each other in its memory are one each
-/// here, so that its memory is no bound.
+/// Returns the maximum size of one transfer from an instance, in bytes: the largest
+/// response, or a line for the log. Strings that overlap in its memory are copied one by
+/// one, so its memory is not a bound.
 fn most_crossing(limits: &Limits) -> usize {
     let headers = limits.headers as usize * size_of::<wire::Header>();
     let answer = bytes(limits.body) + bytes(limits.header_size) + headers;
     answer.max(bytes(limits.log)) + CROSSING_SLACK
 }
 
-/// Whether an instance wanted to hand over more. The engine has no type for
-/// that.
+/// Returns whether the transfer was larger than that. The engine has no type for this
+/// error.
 fn is_too_much(error: &wasmtime::Error) -> bool {
     error.root_cause().to_string().contains("fuel allocated for hostcalls has been exhausted")
 }
 
-/// Why a module trapped, what it was refused before, and where it was.
+/// Describes why a module trapped, which growth it was refused before, and the location.
 fn cause(error: &wasmtime::Error, call: &StoreData) -> String {
     let mut cause = vec![escape_control(&truncate(&error.root_cause().to_string()))];
     cause.extend(call.limiter.refusal());
@@ -219,7 +220,7 @@ fn cause(error: &wasmtime::Error, call: &StoreData) -> String {
     cause.join("; ")
 }
 
-/// What a function is called: names are in a component's debug information.
+/// Returns the name of a frame's function, from the component's debug information.
 fn name(frame: &FrameInfo) -> String {
     match frame.func_name() {
         Some(name) => escape_control(&truncate_at(name, MAX_FRAME_NAME)),

@@ -1,6 +1,5 @@
-//! What an instance has of memory and tables, and may have. All that grows with an
-//! instance shares `limits.memory`: its memories, its tables, and what the host keeps
-//! for it.
+//! The memory and tables of an instance, and their limits. Everything that grows with an
+//! instance shares `limits.memory`: its memories, its tables, and the host's data for it.
 
 use std::mem::take;
 use std::sync::Arc;
@@ -12,23 +11,23 @@ use wasmtime::{ResourceLimiter, Result};
 use super::cost::ELEMENT_BYTES;
 use super::limits::{Limits, bytes};
 
-/// Counts what an instance takes, and refuses what is too much.
+/// Counts the memory of an instance, and denies growth beyond the limits.
 pub(super) struct Limiter {
     memory: usize,
     table: usize,
-    /// The bytes of its memories and tables, and what the host keeps besides.
+    /// The bytes of its memories and tables, and of the host's other data for it.
     present: usize,
-    /// What the host keeps besides, in bytes.
+    /// The bytes of the host's other data.
     host: usize,
-    /// The bytes by which a memory or a table grew last.
+    /// The bytes of the last growth of a memory or a table.
     grown: usize,
     most_memory: usize,
     peaks: Arc<Peaks>,
-    /// What was refused last.
+    /// The last growth that was denied.
     refused: Option<Denied>,
 }
 
-/// The most that an instance of an engine has had.
+/// The maximum sizes of the instances of an engine.
 #[derive(Debug, Default)]
 pub(super) struct Peaks {
     /// The bytes of all memories and tables of an instance.
@@ -39,14 +38,14 @@ pub(super) struct Peaks {
 
 #[derive(Clone, Copy)]
 enum Denied {
-    /// So many bytes of memory.
+    /// The bytes of memory that the instance would have had.
     Memory(usize),
-    /// So many elements of a table.
+    /// The elements that the table would have had.
     Table(usize),
 }
 
 impl Limiter {
-    /// Creates the limiter of an instance for which the host keeps so many bytes.
+    /// Creates the limiter of an instance for which the host keeps `host` bytes.
     pub(super) fn new(limits: &Limits, host: u64, peaks: &Arc<Peaks>) -> Self {
         let host = usize::try_from(host).unwrap_or(usize::MAX);
         Self::with(bytes(limits.memory), limits.table as usize, host, Arc::clone(peaks))
@@ -61,7 +60,7 @@ impl Limiter {
         Self { memory, table, present: host, host, grown: 0, most_memory: 0, peaks, refused: None }
     }
 
-    /// What the instance wanted and was not given, in words.
+    /// Describes the last growth that was denied.
     pub(super) fn refusal(&self) -> Option<String> {
         let size = |bytes: usize| ByteSize::b(bytes as u64);
         Some(match self.refused? {
@@ -76,12 +75,12 @@ impl Limiter {
         })
     }
 
-    /// The most memory that there was, in bytes: of memories and tables.
+    /// Returns the peak size of memories and tables, in bytes.
     pub(super) fn peak_memory(&self) -> usize {
         self.most_memory
     }
 
-    /// Grants so many bytes more, unless that exceeds the limit.
+    /// Grants this many more bytes, unless that exceeds the limit.
     fn grant(&mut self, grown: usize) -> bool {
         let sum = self.present.saturating_add(grown);
         if sum > self.memory {
@@ -94,9 +93,9 @@ impl Limiter {
         true
     }
 
-    /// Takes back what was granted last: the growth failed for another reason.
+    /// Takes back the last growth: it failed for another reason.
     fn take_back(&mut self) {
-        // It may be said of what was refused before it was asked for.
+        // The engine may report a growth that it refused without asking.
         self.present = self.present.saturating_sub(take(&mut self.grown));
     }
 }
@@ -108,7 +107,7 @@ impl ResourceLimiter for Limiter {
         desired: usize,
         maximum: Option<usize>,
     ) -> Result<bool> {
-        // What is larger than its own maximum fails in any case.
+        // A growth beyond the memory's own maximum fails in any case.
         let fits = maximum.is_none_or(|maximum| desired <= maximum);
         Ok(fits && self.grant(desired.saturating_sub(present)))
     }
@@ -143,7 +142,7 @@ impl ResourceLimiter for Limiter {
     }
 }
 
-/// Raises a maximum; most times it is that high already, which needs no write.
+/// Raises a maximum. Usually it is that high already, and needs no write.
 fn raise(peak: &AtomicUsize, value: usize) {
     if peak.load(Relaxed) < value {
         peak.fetch_max(value, Relaxed);

@@ -1,4 +1,4 @@
-//! What a module may use.
+//! The limits of modules.
 
 use std::time::Duration;
 
@@ -7,73 +7,73 @@ use serde::Deserialize;
 
 use crate::toml_text;
 
-/// What a module may use for one request, and how many requests run at once.
-/// What exceeds a limit fails its own request, and nothing else.
+/// The limits of a module for one request, and of concurrent requests. A request that
+/// exceeds a limit affects no other request.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Limits {
-    /// The memory of an instance, in bytes: its linear memories, its tables, and
-    /// what the host keeps for it. A module that wants more is
-    /// refused the memory and usually traps; one that wants more from the
-    /// start is refused (the one that comes with this crate wants less than 1 MiB).
-    /// Default: 64 MiB; 1 MiB to 4 GiB.
+    /// The memory of an instance, in bytes: its linear memories, its tables, and the
+    /// host's data for it. `memory.grow` fails beyond this, and the module usually traps;
+    /// a module that needs more from the start is rejected (the bundled ones need less
+    /// than 1 MiB). Default: 64 MiB; 1 MiB to 4 GiB.
     #[serde(deserialize_with = "toml_text::size_field")]
     pub memory: ByteSize,
-    /// The processor time for one request, from the call to the answer. Default: 1
-    /// s; 1 ms to 1 h.
+    /// The processor time for one request, from creating the instance to the response.
+    /// Default: 1 s; 1 ms to 1 h.
     #[serde(deserialize_with = "toml_text::duration_field")]
     pub time: Duration,
-    /// The stack of an instance, in bytes: how deep its functions can call each
-    /// other. A run that traps takes up to three times as much for its backtrace,
-    /// until the error is written. Default: 512 KiB; 64 KiB to 16 MiB.
+    /// The stack of an instance, in bytes, which bounds the depth of calls. A run that
+    /// traps takes up to three times as much for its backtrace, until the error is
+    /// written. Default: 512 KiB; 64 KiB to 16 MiB.
     #[serde(deserialize_with = "toml_text::size_field")]
     pub stack: ByteSize,
-    /// The elements of each of an instance's tables: the functions that it can
-    /// call by number. Default: 20,000; 1 to 10,000,000.
+    /// The maximum number of elements of each table of an instance: the functions that it
+    /// can call by number. Default: 20,000; 1 to 10,000,000.
     pub table: u32,
-    /// The body of an answer, in bytes. Default: 32 MiB; 1 KiB to 1 GiB.
+    /// The maximum body of a response, in bytes. Default: 32 MiB; 1 KiB to 1 GiB.
     #[serde(deserialize_with = "toml_text::size_field")]
     pub body: ByteSize,
-    /// The headers of an answer. Default: 128; up to 10,000.
+    /// The maximum number of headers of a response. Default: 128; up to 10,000.
     pub headers: u32,
-    /// Their names and values, in bytes. Default: 64 KiB; up to 1 MiB.
+    /// The maximum size of the names and values of all headers of a response, in bytes.
+    /// Default: 64 KiB; up to 1 MiB.
     #[serde(deserialize_with = "toml_text::size_field")]
     pub header_size: ByteSize,
-    /// What a request may write to the log, in bytes. Default: 16 KiB; up to
-    /// 1 GiB.
+    /// The bytes that a request may write to the log. Default: 16 KiB; up to 1 GiB.
     #[serde(deserialize_with = "toml_text::size_field")]
     pub log: ByteSize,
-    /// What all requests together may write to the log in a second, in bytes.
-    /// Default: 64 KiB; up to 1 GiB.
+    /// The bytes that all requests together may write to the log in a second. Default: 64
+    /// KiB; up to 1 GiB.
     #[serde(deserialize_with = "toml_text::size_field")]
     pub log_rate: ByteSize,
-    /// How many instances run at once. Default: 64; 1 to 1,024.
+    /// The maximum number of concurrent instances. Default: 64; 1 to 1,024.
     pub concurrency: u32,
-    /// How many requests wait for an instance. Default: 256; up to 1,000,000.
+    /// The maximum number of requests that wait for an instance. Default: 256; up to
+    /// 1,000,000.
     pub queue: u32,
-    /// How long a request waits for an instance, and then for a processor. Default:
-    /// 1 s; up to 1 h.
+    /// The maximum time that a request waits for an instance, and then for a processor.
+    /// Default: 1 s; up to 1 h.
     #[serde(deserialize_with = "toml_text::duration_field")]
     pub queue_wait: Duration,
-    /// How many runs there are for each check that the slot of an instance has nothing
-    /// of an earlier one; 0 for none. Default: 1,024; up to 1,000,000.
+    /// The number of runs for each check that an instance's slot has no data of an
+    /// earlier one; 0 disables the checks. Default: 1,024; up to 1,000,000.
     pub verify_reset: u32,
-    /// How many bytes of answers are remembered, so that whoever asks the same
-    /// while nothing has changed is answered at once; 0 remembers none.
-    /// Default: 32 MiB; up to 64 GiB.
+    /// The size of the response cache, in bytes. Responses are cached until any state
+    /// they were derived from changes; 0 disables the cache. Default: 32 MiB; up to 64
+    /// GiB.
     #[serde(deserialize_with = "toml_text::size_field")]
     pub response_cache: ByteSize,
 }
 
-/// A limit is out of its range.
+/// A limit that is out of its range.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{key} is {value}; it can be {range}")]
 pub struct LimitError {
     /// The limit's key.
     pub key: &'static str,
-    /// What it is.
+    /// Its value.
     pub value: String,
-    /// What it can be.
+    /// The valid values.
     pub range: &'static str,
 }
 
@@ -99,7 +99,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Says which limit is out of its range.
+    /// Returns an error for a limit that is out of its range, if there is one.
     pub fn check(&self) -> Result<(), LimitError> {
         let times = Duration::from_millis(1)..=Duration::from_hours(1);
         let sizes = [
@@ -144,7 +144,7 @@ impl Limits {
     }
 }
 
-/// A size as the allocator wants it.
+/// Converts a size to the allocator's type.
 pub(super) fn bytes(size: ByteSize) -> usize {
     usize::try_from(size.as_u64()).unwrap_or(usize::MAX)
 }

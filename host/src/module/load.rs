@@ -1,4 +1,4 @@
-//! From bytes to a module that can be asked, or why not.
+//! Loading: from a component's bytes to a module that can run, or the reason why not.
 
 use std::fmt::{self, Debug, Formatter};
 use std::path::Path;
@@ -23,7 +23,7 @@ use super::stats::{Failures, ModuleStats};
 use super::verify::{InitialImage, ResetStatus};
 use crate::files;
 
-/// A component that can be asked. Cheap to clone.
+/// A loaded component that handles requests. Cheap to clone.
 #[derive(Clone)]
 pub struct Module(Arc<Parts>);
 
@@ -42,14 +42,14 @@ struct Parts {
     initial_image: Arc<OnceCell<InitialImage>>,
 }
 
-/// No component is larger, in bytes.
+/// The maximum size of a component, in bytes.
 pub(crate) const MAX_COMPONENT_SIZE: u64 = 1 << 30;
 
-/// What the module that serves the API is called.
+/// The name of the module that serves the API.
 pub const API: &str = "api";
 
 impl Module {
-    /// The module that comes with this crate.
+    /// Loads the module that is bundled with this crate.
     pub fn embedded(engine: &Engine) -> Result<Self, LoadError> {
         Self::from_bytes(engine, "embedded", DEFAULT_MODULE)
     }
@@ -62,10 +62,10 @@ impl Module {
         Self::from_bytes(engine, &file.display().to_string(), &bytes)
     }
 
-    /// The same as [`Module::from_bytes`], for a component that nobody knows
-    /// yet: the engine's compiler compiles it, in a process which may have so
-    /// much memory and which is stopped when what is returned is dropped.
-    /// Without a compiler, it is compiled in this process.
+    /// Compiles and checks an untrusted component. The engine's compiler compiles it in a
+    /// process of its own, with at most this much memory; that process is stopped when
+    /// the returned future is dropped. Without a compiler, the component is compiled in
+    /// this process, as by [`Module::from_bytes`].
     pub async fn from_untrusted_bytes(
         engine: &Engine,
         name: &str,
@@ -76,8 +76,8 @@ impl Module {
         Self::from_artefact(engine, name, bytes, &artefact)
     }
 
-    /// Compiles and checks a component, or a core module that says which world
-    /// it is of, as `cargo build` leaves it. `name` is what messages call it.
+    /// Compiles and checks a component, or a core module with a note of its world, as
+    /// `cargo build` produces it. Messages refer to it as `name`.
     pub fn from_bytes(engine: &Engine, name: &str, bytes: &[u8]) -> Result<Self, LoadError> {
         let artefact = compiler::compile_here(engine, name, bytes)?;
         Self::from_artefact(engine, name, bytes, &artefact)
@@ -125,7 +125,7 @@ impl Module {
             reason: format!("{error:#}"),
         };
         let pre = engine.linker.instantiate_pre(&component).map_err(misfit)?;
-        // What is not possible here would not be possible in the first request.
+        // An error here would otherwise occur in the first request.
         component
             .initialize_copy_on_write_image()
             .map_err(|error| LoadError::Image { name: name(), reason: format!("{error:#}") })?;
@@ -146,95 +146,94 @@ impl Module {
         })))
     }
 
-    /// The same module under another name than [`API`], such as that of an
+    /// Returns the same module under another name than [`API`], such as the name of an
     /// extension: some letters, digits and `-_.`.
     ///
     /// # Panics
-    /// Where the name has characters that a header cannot have.
+    /// Panics if the name has characters that a header cannot have.
     #[must_use]
     pub fn named(self, name: &str) -> Self {
         let label = label(name, self.digest());
         Self(Arc::new(Parts { name: name.into(), label, ..Arc::unwrap_or_clone(self.0) }))
     }
 
-    /// The same module, which is told that it is mounted at this path.
+    /// Returns the same module, which is told that it is mounted at this path.
     #[must_use]
     pub(crate) fn mounted_at(self, path: &str) -> Self {
         Self(Arc::new(Parts { mount: path.into(), ..Arc::unwrap_or_clone(self.0) }))
     }
 
-    /// Whether it serves the API.
+    /// Returns whether it serves the API.
     pub(super) fn is_api(&self) -> bool {
         &*self.0.mount == "/"
     }
 
-    /// The path of its mount.
+    /// Returns the path of its mount.
     pub(super) fn mount_path(&self) -> &str {
         &self.0.mount
     }
 
-    /// Where it is told that it is mounted.
+    /// Returns the mount path that the module is told.
     pub(super) fn mount(&self) -> Arc<str> {
         Arc::clone(&self.0.mount)
     }
 
-    /// The module's name.
+    /// Returns the module's name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.0.name
     }
 
-    /// What each of its answers says in `x-relayer-module`: `NAME@DIGEST`, of
-    /// the digest the first 12 digits.
+    /// Returns the value of `x-relayer-module` in each of its responses: `NAME@DIGEST`,
+    /// with the first 12 digits of the digest.
     #[must_use]
     pub fn label(&self) -> &HeaderValue {
         &self.0.label
     }
 
-    /// The same module, counted anew.
+    /// Returns the same module, with new counters.
     #[must_use]
     pub fn afresh(self) -> Self {
         Self(Arc::new(Parts { tally: ModuleStats::default(), ..Arc::unwrap_or_clone(self.0) }))
     }
 
-    /// How often it was asked, by this and every clone of it.
+    /// Returns the number of runs of this module and of all its clones.
     #[must_use]
     pub fn runs(&self) -> u64 {
         self.0.tally.runs()
     }
 
-    /// How often it did not answer, by cause.
+    /// Returns how often it failed to respond, by cause.
     #[must_use]
     pub fn failures(&self) -> Failures {
         self.0.tally.failures()
     }
 
-    /// How often it trapped, took too long or answered what HTTP does not
-    /// allow.
+    /// Returns how often it trapped, took too long or returned an invalid response.
     #[must_use]
     pub fn faults(&self) -> u64 {
         self.failures().faults()
     }
 
-    /// The interfaces of the contract that it imports.
+    /// Returns the names of the interfaces that it imports.
     #[must_use]
     pub fn imports(&self) -> Vec<String> {
         imports(self.0.pre.component())
     }
 
-    /// What runs it.
+    /// Returns the engine that runs it.
     #[must_use]
     pub fn engine(&self) -> &Engine {
         &self.0.engine
     }
 
-    /// What the module may use.
+    /// Returns the limits of its instances.
     #[must_use]
     pub fn limits(&self) -> &Limits {
         self.0.engine.limits()
     }
 
-    /// The module's version.
+    /// Returns the module's version: the digest of its bytes.
     #[must_use]
     pub fn digest(&self) -> Digest {
         self.0.digest
@@ -244,12 +243,12 @@ impl Module {
         &self.0.pre
     }
 
-    /// What it is asked with.
+    /// Returns the index of its exported handler.
     pub(super) fn handler(&self) -> ComponentExportIndex {
         self.0.handler
     }
 
-    /// What creating an instance takes.
+    /// Returns the cost of creating an instance.
     #[must_use]
     pub fn instance_cost(&self) -> &InstanceCost {
         &self.0.cost
@@ -265,7 +264,7 @@ impl Module {
         self.0.engine.verifier.status()
     }
 
-    /// What its instances begin with, once that is known.
+    /// Returns the initial image of its instances, once it is known.
     pub(super) fn initial_image(&self) -> &OnceCell<InitialImage> {
         &self.0.initial_image
     }
@@ -275,15 +274,15 @@ impl Module {
     }
 }
 
-/// Whether it is the pool that has no room for it. The engine has no type for
-/// that.
+/// Returns whether the engine's pool has no room for a component. The engine has no error
+/// type for that.
 fn is_too_much(reason: &str) -> bool {
     reason.contains("exceeds the")
         && ["limit", "configured maximum"].iter().any(|text| reason.contains(text))
 }
 
-/// Where instances are created. Host functions of WASI may have to wait, which
-/// takes a fiber.
+/// Returns the placement of new instances. Host functions of WASI may have to wait, which
+/// requires a fiber.
 fn placement(cost: &InstanceCost, has_wasi: bool) -> Placement {
     match cost.placement() {
         Placement::Inline if has_wasi => Placement::Fiber,

@@ -1,4 +1,4 @@
-//! Why a component cannot be used, and what to do about it.
+//! The reasons why a component cannot be used, each with a remedy.
 
 use std::io;
 use std::path::PathBuf;
@@ -18,10 +18,10 @@ pub enum LoadError {
     Unreadable {
         /// The file.
         file: PathBuf,
-        /// Why.
+        /// The reason.
         source: io::Error,
     },
-    /// It is not WebAssembly.
+    /// The input is not WebAssembly.
     #[error(
         "module {name}: is not WebAssembly: a component starts with the bytes 00 61 73 6d 0d 00 01 00"
     )]
@@ -29,7 +29,7 @@ pub enum LoadError {
         /// The module.
         name: String,
     },
-    /// It is a core module that does not say what it is to be.
+    /// The input is a core module without a note of the contract.
     #[error(
         "module {name}: is a core module, not a component, and has no note of the contract; build it with relayer-rest-sdk or wit-bindgen, or make a component of it with `wasm-tools component new`"
     )]
@@ -37,34 +37,34 @@ pub enum LoadError {
         /// The module.
         name: String,
     },
-    /// It is a core module of which no component can be made.
+    /// The input is a core module that cannot be made into a component.
     #[error(
         "module {name}: no component can be made of this core module: {reason}; build it against this host's wit/"
     )]
     Encode {
         /// The module.
         name: String,
-        /// What is wrong.
+        /// The problem.
         reason: String,
     },
-    /// It is not a valid component.
+    /// The input is not a valid component.
     #[error("module {name}: is not a valid component: {reason}")]
     Invalid {
         /// The module.
         name: String,
-        /// What the compiler says.
+        /// The compiler's message.
         reason: String,
     },
-    /// The compiler did not come to its end.
+    /// The compiler did not finish.
     #[error(
         "module {name}: cannot be compiled: the compiler, which may have {limit} of memory, gave up: {reason}; raise swap.memory where the module is right to need more"
     )]
     Compiler {
         /// The module.
         name: String,
-        /// What is known of its end.
+        /// The known details of its end.
         reason: String,
-        /// The memory that it may have.
+        /// The maximum memory of the compiler.
         limit: ByteSize,
     },
     /// The compiler cannot be run.
@@ -77,10 +77,10 @@ pub enum LoadError {
         name: String,
         /// The compiler.
         program: PathBuf,
-        /// Why not.
+        /// The reason.
         source: io::Error,
     },
-    /// It wants more memory from the start than it may have.
+    /// Instances need more initial memory than the limit allows.
     #[error(
         "module {name}: wants more memory than the limit of {limit}: {reason}; raise limits.memory in the settings"
     )]
@@ -89,18 +89,18 @@ pub enum LoadError {
         name: String,
         /// The limit.
         limit: ByteSize,
-        /// How much it wants.
+        /// The memory that it needs.
         reason: String,
     },
-    /// It wants more of another kind than it may have.
+    /// The component exceeds another bound of modules.
     #[error("module {name}: asks for more than a module may have: {reason}{}", advice(reason))]
     TooMuch {
         /// The module.
         name: String,
-        /// What it wants, and what there is.
+        /// The amount that it needs, and the bound.
         reason: String,
     },
-    /// It asks for more than the contract has.
+    /// The component imports items that are not in the contract.
     #[error(
         "module {name}: imports what a module cannot have: {}; it can import {}{}",
         list(offences),
@@ -110,10 +110,10 @@ pub enum LoadError {
     Imports {
         /// The module.
         name: String,
-        /// Each import that is too much.
+        /// The forbidden imports.
         offences: Vec<ForbiddenImport>,
     },
-    /// It asks for more than its mount is granted.
+    /// The component imports interfaces that its mount is not granted.
     #[error(
         "module {name}: imports {}, which it is not granted (granted: {granted}); where it may, write {} into its [[extension]]",
         interfaces(lacking), granted.and(lacking).as_setting()
@@ -123,10 +123,10 @@ pub enum LoadError {
         name: String,
         /// The names of the interfaces that it may not import.
         lacking: Vec<&'static str>,
-        /// What its mount is granted.
+        /// The interfaces that its mount is granted.
         granted: Grants,
     },
-    /// It is not the component that was meant.
+    /// The component does not have the expected digest.
     #[error(
         "module {name}: has the SHA-256 {digest}, not {wanted} as was asked for; give the file that was meant, or the digest of this one"
     )]
@@ -135,10 +135,10 @@ pub enum LoadError {
         name: String,
         /// Its digest.
         digest: Digest,
-        /// The digest that it was to have.
+        /// The expected digest.
         wanted: Digest,
     },
-    /// It does not export the handler.
+    /// The component does not export the handler.
     #[error("module {name}: does not export {}, which the world api-module asks for{}", interface(HANDLER.0), instead(found.as_deref()))]
     NoHandler {
         /// The module.
@@ -146,35 +146,35 @@ pub enum LoadError {
         /// The handler of another version that it exports.
         found: Option<String>,
     },
-    /// The initial image of its memory cannot be kept in a file in memory.
+    /// The initial image of the component's memory cannot be written to a file in memory.
     #[error(
         "module {name}: cannot write the image of its memory: {reason}; raise the limits of the process on files (ulimit -f, ulimit -n; LimitFSIZE and LimitNOFILE of systemd)"
     )]
     Image {
         /// The module.
         name: String,
-        /// Why not.
+        /// The reason.
         reason: String,
     },
-    /// Its types are not those of the contract.
+    /// The component's types do not match the contract.
     #[error(
         "module {name}: does not fit the contract, version {CONTRACT_VERSION}: {reason}; build it against this host's wit/"
     )]
     Types {
         /// The module.
         name: String,
-        /// What does not fit.
+        /// The mismatch.
         reason: String,
     },
 }
 
-/// The full names of interfaces, for a message.
+/// Returns the full names of interfaces, for a message.
 fn interfaces(names: &[&str]) -> String {
     let names: Vec<_> = names.iter().map(|name| interface(name)).collect();
     names.join(", ")
 }
 
-/// What to do about a component that asks for too much.
+/// Returns a remedy for a component that exceeds a bound.
 fn advice(reason: &str) -> &'static str {
     if reason.contains("table index") {
         "; raise limits.table in the settings"
@@ -191,7 +191,7 @@ fn instead(found: Option<&str>) -> String {
     found.map(|found| format!("; it exports {found}")).unwrap_or_default()
 }
 
-/// What to do about imports that are not of the contract.
+/// Returns remedies for imports that are not in the contract.
 fn wasi(offences: &[ForbiddenImport]) -> String {
     let is_of_wasi = |offence: &ForbiddenImport| matches!(offence, ForbiddenImport::Wasi { .. });
     let is_of_http = |offence: &ForbiddenImport| matches!(offence, ForbiddenImport::Unknown { import } if import.starts_with("wasi:http/"));

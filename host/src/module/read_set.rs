@@ -1,9 +1,9 @@
-//! What an instance reads, and the record of it.
+//! Tracked reads: the state that an instance reads, and the record of these reads.
 //!
-//! [`View`] is all there is for a module to see, and every look leaves a
-//! record: what is in it is private, so that an import cannot get at it in
-//! another way. [`Reads`] is that record: an answer is good for as long as
-//! whoever reads the same finds the same.
+//! A module sees the state, the request's headers and the query only through
+//! [`TrackedSnapshot`], which records every read. Its fields are private, so an import
+//! cannot bypass the record. The record is a [`ReadSet`]: a response is valid for as long
+//! as the same reads return the same values.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -15,23 +15,23 @@ use crate::state::{
     ChainConfig, ChainId, Component, Generation, Known, RelayerState, Snapshot, Stale, Versioned,
 };
 
-/// A module that reads more chains, or more headers, than this one by one is
-/// not worth a record of each.
+/// The maximum number of chains, and of headers, in a record. A module that reads more of
+/// them one by one is not worth a longer record.
 const MAX_READS: usize = 64;
 
-/// A name of what is not there that is longer than this, in bytes, is not worth
-/// a record: a module may make up as many as it likes, of megabytes each.
+/// The maximum length of the name of an absent chain or header in a record, in bytes: a
+/// module may invent any number of names of megabytes each.
 const MAX_READ: usize = 256;
 
-/// A request's headers, its query and the relayer at one moment, as far as a module can
-/// see them.
+/// A request's headers, its query and one snapshot of the state, as far as a module can
+/// see them, and the record of its reads.
 pub(super) struct TrackedSnapshot {
     snapshot: Arc<Snapshot>,
     request: Arc<GuestRequest>,
     reads: ReadSet,
 }
 
-/// What an answer was made from, besides the request's method and path.
+/// The reads from which a response was derived, besides the request's method and path.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ReadSet {
     components: Option<Generation>,
@@ -42,7 +42,7 @@ pub struct ReadSet {
     unconfirmed: Option<Unconfirmed>,
     headers: Vec<(HeaderName, Vec<HeaderValue>)>,
     query: Option<QueryRead>,
-    /// There was more than the record holds.
+    /// Whether reads were left out of the record.
     more: bool,
 }
 
@@ -50,7 +50,7 @@ pub struct ReadSet {
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct QueryRead(Option<Box<str>>);
 
-/// What was found when it was asked since when nothing is confirmed.
+/// The time since which the state was unconfirmed when the module read it, if it was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Unconfirmed {
     since: Option<SystemTime>,
@@ -61,12 +61,12 @@ impl TrackedSnapshot {
         Self { snapshot, request, reads: ReadSet::default() }
     }
 
-    /// The record of what was read so far.
+    /// Returns the record of the reads so far.
     pub(super) fn reads(&self) -> &ReadSet {
         &self.reads
     }
 
-    /// The record of what was read.
+    /// Returns the record of all reads.
     pub(super) fn into_reads(self) -> ReadSet {
         self.reads
     }
@@ -83,7 +83,8 @@ impl TrackedSnapshot {
         ids
     }
 
-    /// A chain, or its absence, where the chains are known.
+    /// Returns a chain, or `None` if it is absent. Returns an error if the chains are not
+    /// known.
     pub(super) fn chain(&mut self, id: &str) -> Known<Option<&Versioned<ChainConfig>>> {
         if let Err(reason) = self.snapshot.chain_ids().value() {
             self.reads.chain_ids = Some(self.snapshot.chain_ids().generation());
@@ -106,21 +107,22 @@ impl TrackedSnapshot {
         status
     }
 
-    /// When something that it could see last changed.
+    /// Returns when any part of the visible state last changed.
     pub(super) fn changed(&mut self) -> SystemTime {
         let changed = self.snapshot.changed();
         self.reads.changed = Some(changed.generation);
         changed.time
     }
 
-    /// Since when nothing that it can see is confirmed, where it should be.
+    /// Returns since when the visible state has been unconfirmed, if it should be
+    /// confirmed.
     pub(super) fn unconfirmed_since(&mut self) -> Option<SystemTime> {
         let since = self.snapshot.unconfirmed_since();
         self.reads.unconfirmed = Some(Unconfirmed { since });
         since
     }
 
-    /// The values of the headers of a name, or that there are none.
+    /// Returns the values of a header, or none if the request does not have it.
     pub(super) fn header(&mut self, name: &HeaderName) -> Vec<HeaderValue> {
         let values: Vec<_> = self.request.headers.get_all(name).iter().cloned().collect();
         let ReadSet { headers, more, .. } = &mut self.reads;
@@ -140,8 +142,8 @@ impl TrackedSnapshot {
     }
 }
 
-/// The same value in memory of its own: a request's values are parts of what
-/// was read from its connection, all of which they would keep.
+/// Copies a value into memory of its own: a request's values share the buffer that was
+/// read from its connection, and would keep all of it.
 fn copied(value: &HeaderValue) -> HeaderValue {
     HeaderValue::from_bytes(value.as_bytes()).expect("a value has the bytes of one")
 }
@@ -155,8 +157,8 @@ fn record<T>(reads: &mut Vec<T>, more: &mut bool, read: impl FnOnce() -> T) {
 }
 
 impl ReadSet {
-    /// Whether whoever reads the same now finds the same. Snapshots are those
-    /// of one publisher.
+    /// Returns whether the same reads would return the same values now, and all of them
+    /// are recorded. Snapshots must be from one publisher.
     #[must_use]
     pub fn is_valid_for(
         &self,
@@ -165,7 +167,7 @@ impl ReadSet {
         headers: &HeaderMap,
     ) -> bool {
         let same = |read: Option<Generation>, now| read.is_none_or(|read| read == now);
-        // Without any chain being read, none being known makes no difference.
+        // If no chain was read, it makes no difference whether the chains are known.
         let chains_known = self.chains.is_empty() || snapshot.chain_ids().value().is_ok();
         self.matches_request(query, headers)
             && same(self.components, snapshot.components().generation())
@@ -180,8 +182,8 @@ impl ReadSet {
                 .all(|(id, read)| snapshot.chain(id.as_str()).map(Versioned::generation) == *read)
     }
 
-    /// Returns whether a request with this query and these headers would read the
-    /// same of them.
+    /// Returns whether the reads of the query and of headers would return the same values
+    /// for a request with this query and these headers, and all reads are recorded.
     #[must_use]
     pub fn matches_request(&self, query: Option<&str>, headers: &HeaderMap) -> bool {
         !self.more
@@ -202,26 +204,26 @@ impl ReadSet {
         self.query.as_ref().and_then(|QueryRead(read)| read.as_deref())
     }
 
-    /// Whether everything that was read is in the record.
+    /// Returns whether the record has all reads.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         !self.more
     }
 
-    /// Whether something was read that is no longer confirmed.
+    /// Returns whether any of the reads is no longer confirmed by its source.
     #[must_use]
     pub fn touch(&self, stale: Stale) -> bool {
         let chains = self.chain_ids.is_some() || !self.chains.is_empty();
         self.components.is_some() || self.status.is_some() || (stale.chains && chains)
     }
 
-    /// The headers that were read, with their values; none where a request had
-    /// none of that name.
+    /// Returns the headers that were read, with their values; none if a request did not
+    /// have the header.
     pub fn header_values(&self) -> impl Iterator<Item = (&HeaderName, &[HeaderValue])> {
         self.headers.iter().map(|(name, values)| (name, values.as_slice()))
     }
 
-    /// The bytes that the record takes.
+    /// Returns the size of the record, in bytes.
     #[must_use]
     pub fn size(&self) -> usize {
         let chains = self.chains.iter().map(|(id, _)| size_of_val(id) + id.as_str().len());
@@ -233,7 +235,7 @@ impl ReadSet {
         size_of::<Self>() + chains.sum::<usize>() + headers + query
     }
 
-    /// The headers that were read: what the answer varies with.
+    /// Returns the headers that were read, on which the response varies.
     pub fn headers(&self) -> impl Iterator<Item = &HeaderName> {
         self.headers.iter().map(|(name, _)| name)
     }
@@ -277,7 +279,7 @@ mod tests {
         assert_eq!(reads.is_valid_for(&snapshot, None, &HeaderMap::new()), current);
     }
 
-    /// What a module makes up is not kept.
+    /// Names that a module invents are not kept.
     #[test]
     fn long_names_of_nothing_are_not_recorded() {
         let long = "a".repeat(super::MAX_READ + 1);

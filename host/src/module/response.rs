@@ -1,4 +1,4 @@
-//! What a module answers, held against what HTTP and its limits allow.
+//! Checks a module's response against HTTP, the limits and the rules of its mount.
 
 use bytes::Bytes;
 use bytesize::ByteSize;
@@ -10,7 +10,7 @@ use super::limits::Limits;
 use super::set_cookie::{CookieError, confined};
 use super::wire;
 
-/// What HTTP does not allow in a module's answer.
+/// The reason why a module's response is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidResponse {
     /// The status is not from 200 to 599.
@@ -19,37 +19,37 @@ pub enum InvalidResponse {
     /// A header's name is not a token.
     #[error("header name {0:?} is not a token")]
     HeaderName(String),
-    /// A header's value has a byte that it cannot have.
+    /// A header's value has a byte that HTTP does not allow.
     #[error("the value of header {0} has a byte that HTTP does not allow")]
     HeaderValue(HeaderName),
-    /// There are more headers than there may be.
+    /// There are more headers than the limit allows.
     #[error("there are {count} headers; the most are {limit} (limits.headers)")]
     TooManyHeaders {
-        /// How many.
+        /// The number of headers.
         count: usize,
-        /// How many there may be.
+        /// The maximum number of headers.
         limit: u32,
     },
-    /// The headers are larger than they may be.
+    /// The headers are larger than the limit allows.
     #[error("the headers have {size}; the most is {limit} (limits.header_size)")]
     LargeHeaders {
         /// The bytes of their names and values.
         size: ByteSize,
-        /// How many there may be.
+        /// The maximum size.
         limit: ByteSize,
     },
-    /// The body is larger than it may be.
+    /// The body is larger than the limit allows.
     #[error("the body has {size}; the most is {limit} (limits.body)")]
     LargeBody {
-        /// Its bytes.
+        /// The size of the body.
         size: ByteSize,
-        /// How many there may be.
+        /// The maximum size.
         limit: ByteSize,
     },
-    /// It is much larger than it may be, and was not looked at.
+    /// The response is much larger than the limits allow, and was not read.
     #[error("it is much larger than limits.body, limits.headers and limits.header_size allow")]
     TooLarge,
-    /// A header is the host's to set.
+    /// Only the host may set this header.
     #[error("header {0} is the host's to set")]
     HostHeader(HeaderName),
     /// A header affects more than the mount, and is not granted.
@@ -63,25 +63,25 @@ pub enum InvalidResponse {
         /// The path of the mount.
         mount: String,
     },
-    /// A cookie is for more than the mount, and that is not granted.
+    /// A cookie affects more than the mount, and is not granted.
     #[error(
         "header set-cookie affects more than the mount {mount}: the cookie {error}; remove that, or grant it with headers = [\"set-cookie\"] in {}",
         section(mount)
     )]
     Cookie {
-        /// What is wrong with it.
+        /// The problem with the cookie.
         error: CookieError,
         /// The path of the mount.
         mount: String,
     },
 }
 
-/// The section of the settings that is about the modules of a mount.
+/// Returns the section of the settings for the modules of a mount.
 fn section(mount: &str) -> &'static str {
     if mount == "/" { "[module]" } else { "its section [[extension]]" }
 }
 
-/// What the modules of a mount may answer.
+/// The rules for the responses of a mount's modules.
 pub(super) struct HeaderRules<'a> {
     pub(super) limits: &'a Limits,
     pub(super) headers: &'a HeaderGrants,
@@ -89,7 +89,8 @@ pub(super) struct HeaderRules<'a> {
     pub(super) mount: &'a str,
 }
 
-/// The answer, where HTTP and its mount allow it.
+/// Converts a module's response, and returns an error if HTTP or its mount does not allow
+/// it.
 pub(super) fn response(
     raw: wire::Response,
     allowed: &HeaderRules<'_>,
@@ -112,7 +113,8 @@ pub(super) fn response(
 }
 
 impl HeaderRules<'_> {
-    /// The value that a header has when it leaves the mount.
+    /// Returns the value that a header has when it leaves the mount, or an error if the
+    /// module may not set it.
     fn value(&self, name: &HeaderName, value: HeaderValue) -> Result<HeaderValue, InvalidResponse> {
         if is_of_the_host(name) {
             return Err(InvalidResponse::HostHeader(name.clone()));

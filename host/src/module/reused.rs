@@ -1,4 +1,4 @@
-//! An instance that is asked again and again: the baseline of benchmarks.
+//! An instance that handles many requests: the baseline of benchmarks.
 
 use std::sync::Arc;
 
@@ -13,9 +13,9 @@ use super::instance::{Handle, StoreData};
 use super::load::Module;
 use crate::state::Snapshot;
 
-/// What a call costs where its instance exists already. Not for serving: what
-/// a guest keeps from one request is there in the next, and all of them share
-/// one limit of time and one snapshot.
+/// An existing instance, to measure the cost of a call alone. Not for serving: data that
+/// a guest keeps from one request is visible in the next, and all requests share one time
+/// limit and one snapshot.
 #[doc(hidden)]
 pub struct ReusedInstance {
     module: Module,
@@ -25,7 +25,7 @@ pub struct ReusedInstance {
 }
 
 impl ReusedInstance {
-    /// An instance of a module that is asked one thing, on one snapshot.
+    /// Creates an instance that handles one request repeatedly, on one snapshot.
     pub async fn new(
         module: &Module,
         request: &'static GuestRequest,
@@ -37,7 +37,7 @@ impl ReusedInstance {
         Ok(Self { module: module.clone(), store, handle, request })
     }
 
-    /// Asks the instance.
+    /// Handles the request once.
     pub async fn handle(&mut self) -> Result<Response<Bytes>, CallError> {
         let _running = self.module.engine().ticker.run();
         self.module.call(&mut self.store, &self.handle, self.request).await

@@ -1,26 +1,26 @@
 //! Confines the cookies of a module to its mount.
 //!
-//! A `set-cookie` header is read here as browsers read it (RFC 6265, 5.2, and its
-//! revision), not as servers should write it: what a lenient client accepts must
-//! not lead out of the mount. The rest of the header is kept byte for byte.
+//! A `set-cookie` header is parsed as browsers parse it (RFC 6265, 5.2, and its
+//! revision), not as servers should write it: a value that a lenient client accepts must
+//! not escape the mount. The rest of the header is kept byte for byte.
 
 use http::HeaderValue;
 
-/// Browsers ignore an attribute that is longer, in bytes.
+/// The maximum length of an attribute, in bytes. Browsers ignore longer ones.
 const MAX_ATTRIBUTE: usize = 1024;
 
-/// Why a cookie cannot be confined to a mount.
+/// The reason why a cookie cannot be confined to a mount.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CookieError {
-    /// It is for other hosts as well.
+    /// The cookie is for other hosts as well.
     #[error("has a Domain attribute, which sends it to other hosts")]
     Domain,
-    /// Its name is one that browsers accept with the path / only.
+    /// Browsers accept a cookie of this name only with the path `/`.
     #[error("has a name that begins with __Host-, which needs the path /")]
     HostPrefix,
 }
 
-/// The header with a path that is not outside the mount.
+/// Returns the header with a path that is not outside the mount.
 pub(super) fn confined(value: HeaderValue, mount: &str) -> Result<HeaderValue, CookieError> {
     let mut parts = value.as_bytes().split(|byte| *byte == b';');
     let pair = parts.next().unwrap_or_default();
@@ -41,8 +41,8 @@ pub(super) fn confined(value: HeaderValue, mount: &str) -> Result<HeaderValue, C
             kept.extend_from_slice(attribute);
         }
     }
-    // Without a path, a cookie has that of the folder in which the request is: for
-    // a request for the mount itself, the one above it.
+    // A cookie without a path gets the folder of the request's path: for a request for
+    // the mount itself, the folder above the mount.
     let is_confined = match &paths[..] {
         _ if mount == "/" => true,
         [path] => is_within(path, mount),
@@ -51,7 +51,7 @@ pub(super) fn confined(value: HeaderValue, mount: &str) -> Result<HeaderValue, C
     if is_confined {
         return Ok(value);
     }
-    // Of several, the last one counts.
+    // Of several paths, browsers use the last one.
     let path = paths.last().copied().filter(|path| is_within(path, mount));
     kept.extend_from_slice(b"; Path=");
     kept.extend_from_slice(path.unwrap_or(mount.as_bytes()));
@@ -59,8 +59,8 @@ pub(super) fn confined(value: HeaderValue, mount: &str) -> Result<HeaderValue, C
         .expect("it has parts of a header's value and a path"))
 }
 
-/// Whether a cookie's name, or the value of one that has no name, has the prefix
-/// of cookies that are for the path `/`.
+/// Returns whether a cookie's name, or the value of a cookie without a name, has the
+/// prefix of cookies that are for the path `/`.
 fn is_for_the_root(pair: &[u8]) -> bool {
     const PREFIX: &[u8] = b"__host-";
     let is_prefixed = |text: &[u8]| {
@@ -76,7 +76,7 @@ fn name_and_value(text: &[u8]) -> (&[u8], &[u8]) {
     (name.trim_ascii(), value.get(1..).unwrap_or_default().trim_ascii())
 }
 
-/// Whether requests for a path are requests for the mount.
+/// Returns whether all requests for a path are requests for the mount.
 fn is_within(path: &[u8], mount: &str) -> bool {
     let rest = path.strip_prefix(mount.as_bytes());
     path.len() <= MAX_ATTRIBUTE && rest.is_some_and(|rest| rest.is_empty() || rest[0] == b'/')

@@ -1,21 +1,21 @@
-//! Guests that run for longer than a tick, on threads of their own.
+//! Threads for guests that run for longer than a tick.
 //!
-//! Most guests are done within a tick and run where their request came in:
-//! that costs nothing. One that is not done by then goes on here, among its
-//! like, and leaves the threads that have the sockets to those. Each module's
-//! mount has such threads, of a lesser priority: a module that spins takes
-//! turns with itself. Guests of targets that are slow start here (`slow_targets.rs`),
-//! and all of a mount's guests while all of these threads are busy.
+//! Most guests complete within a tick, on the thread of their request, which costs
+//! nothing more. A guest that takes longer continues here, together with other slow
+//! guests, and frees the threads that serve sockets. Each module's mount has such
+//! threads, with a lower priority: a module that spins competes with itself. Guests of
+//! slow targets start here (`slow_targets.rs`), and so do all guests of a mount while all
+//! of these threads are busy.
 //!
-//! What was measured, on two cores: the p99 of `/version` that is remembered,
-//! with a hundred clients on an extension that spins, to that of a quiet server
+//! Measured on two cores: the p99 of a cached `/version`, with a hundred clients on an
+//! extension that spins, and on a quiet server
 //! (`cargo bench -p relayer-rest-tests -- spinning`).
 //!
-//! | where guests run | p99, to quiet | a miss |
+//! | guests run | p99: spinning, quiet | cost of a cache miss |
 //! |---|---|---|
-//! | where their request came in, giving way at each tick | 51.3 ms, 0.21 ms | |
-//! | always on threads of their own | 0.28 ms, 0.23 ms | two hops between threads more |
-//! | on threads of their own from the first tick on | 0.22 ms, 0.23 ms | as fast as the first |
+//! | on the thread of their request, yielding at each tick | 51.3 ms, 0.21 ms | |
+//! | always on threads of their own | 0.28 ms, 0.23 ms | two more hops between threads |
+//! | on threads of their own after the first tick | 0.22 ms, 0.23 ms | same as the first |
 
 use std::io;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -28,19 +28,19 @@ use tokio::task::JoinSet;
 
 use crate::{priority, threads};
 
-/// Threads that are started when there is something to do.
+/// A pool of threads, which are started on first use.
 pub(super) struct SlowGuestPool {
     count: usize,
     running: Arc<AtomicUsize>,
-    /// Runs that started here.
+    /// The number of runs that started here.
     started: AtomicU64,
-    /// As many guests go on at once as there are threads.
+    /// One permit per thread: as many guests continue at once.
     turns: Arc<Semaphore>,
     runtime: OnceLock<Runtime>,
     starting: Mutex<()>,
 }
 
-/// A guest runs here as long as this lives.
+/// Counts a guest as running here until it is dropped.
 struct Running(Arc<AtomicUsize>);
 
 impl SlowGuestPool {
@@ -56,7 +56,7 @@ impl SlowGuestPool {
         }
     }
 
-    /// Whether each thread has something to do.
+    /// Returns whether each thread is busy.
     pub(super) fn is_full(&self) -> bool {
         self.running.load(Relaxed) >= self.count
     }
@@ -66,19 +66,19 @@ impl SlowGuestPool {
         self.started.fetch_add(1, Relaxed);
     }
 
-    /// The number of runs that started here.
+    /// Returns the number of runs that started here.
     pub(super) fn started(&self) -> u64 {
         self.started.load(Relaxed)
     }
 
-    /// The turns of its guests.
+    /// Returns the permits for which its guests take turns.
     pub(super) fn turns(&self) -> Arc<Semaphore> {
         Arc::clone(&self.turns)
     }
 
-    /// What comes of a guest that gives way at each tick; or why it is given up,
-    /// where that comes first. Its client need not wait until it has its turn and
-    /// finds that its time is over.
+    /// Runs a guest that yields at each tick, and returns its result, or that of `end` if
+    /// this completes first. With `end`, a client need not wait until its guest has a
+    /// turn and finds that its time is over.
     pub(super) async fn finish<T: Send + 'static, E>(
         &self,
         guest: impl Future<Output = T> + Send + 'static,
@@ -91,7 +91,7 @@ impl SlowGuestPool {
             guest.await
         };
         let Some(runtime) = self.runtime() else {
-            // The system has no more threads: it has to be done here.
+            // The system has no more threads, so the guest must run on this one.
             return tokio::select! {
                 biased;
                 value = guest => Ok(value),
@@ -111,8 +111,8 @@ impl SlowGuestPool {
         }
     }
 
-    /// Starts the threads, if that is not done yet. The next run tries again if there
-    /// are none to be had.
+    /// Returns the runtime, and starts its threads if necessary. If the system has no
+    /// threads left, the next run tries again.
     fn runtime(&self) -> Option<&Runtime> {
         self.runtime.get().or_else(|| {
             // Nothing that panics is done while it is held.
@@ -136,7 +136,7 @@ fn start(count: usize) -> io::Result<Runtime> {
 
 impl Drop for SlowGuestPool {
     fn drop(&mut self) {
-        // The last to use this may be a task, which must not wait for threads.
+        // The last user may be a task, which must not wait for threads.
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
         }

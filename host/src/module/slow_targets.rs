@@ -1,9 +1,9 @@
 //! Targets whose runs take long, so that their next runs start on other threads.
 //!
-//! The time of each run is attributed to its method and path, also of a run that is
-//! cancelled: a client that resets its requests pays for them as others do. The
-//! table has a fixed size. An entry of a slow target gives way to other targets only
-//! after they have collided with it often.
+//! The time of each run is attributed to its method and path, even if the run is
+//! cancelled: a client that resets its requests is charged like any other. The table has
+//! a fixed size. An entry of a slow target is replaced by other targets only after many
+//! collisions.
 
 use std::hash::{BuildHasher, RandomState};
 use std::pin::Pin;
@@ -21,8 +21,8 @@ use super::call::GuestRequest;
 /// that never ends.
 const MAX_SHORT: u32 = 300;
 
-/// As many runs of targets without an entry start on other threads once one of those
-/// was slow: paths may be made up.
+/// The number of runs of targets without an entry that start on other threads after a
+/// target turned out to be slow: clients can invent paths.
 const FOLLOWING: u32 = 64;
 
 const SLOTS: usize = 256;
@@ -41,11 +41,11 @@ pub(super) struct SlowTargets {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Target(u64);
 
-/// What is known of a run.
+/// The state of a run when its time is recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Run {
     Completed,
-    /// The run was cancelled, or goes on: it takes at least this time.
+    /// The run was cancelled or continues: it takes at least this time.
     Unfinished,
 }
 
@@ -68,7 +68,7 @@ impl SlowTargets {
         }
     }
 
-    /// The target of a request to the module at a mount.
+    /// Returns the target of a request to the module at a mount.
     pub(super) fn target(&self, mount: &str, request: &GuestRequest) -> Target {
         let GuestRequest { method, target, .. } = request;
         Target(self.hasher.hash_one((mount, method.as_str(), target.path())))
@@ -110,7 +110,7 @@ impl SlowTargets {
 }
 
 impl Target {
-    /// Never that of an empty slot.
+    /// Returns the tag of the target, which is never that of an empty slot.
     fn tag(self) -> u32 {
         (self.0 >> 32) as u32 | 1
     }
@@ -124,12 +124,13 @@ fn entry(tag: u32, time: u32) -> u64 {
     u64::from(tag) << 32 | u64::from(time)
 }
 
-/// The time of a target that took so long before, and now this.
+/// Returns the new time of a target, from its time so far and the time of this run.
 fn combined(before: u32, used: u32, run: Run) -> u32 {
     match run {
-        // A moving average: a target that is no longer slow starts here again.
+        // A moving average: a target that is no longer slow starts on the thread of its
+        // request again.
         Run::Completed => before - before / 4 + used / 4,
-        // All that was used for nothing.
+        // The time of unfinished runs adds up.
         Run::Unfinished => before.saturating_add(used),
     }
 }
@@ -146,8 +147,8 @@ impl<F> Measured<F> {
         }
     }
 
-    /// Records the time of a run that goes on elsewhere, so that others of its target
-    /// start there.
+    /// Records the time of a run that continues on another thread, so that other runs of
+    /// its target start there.
     pub(super) fn record(&mut self) {
         self.add(Run::Unfinished);
         self.used = Duration::ZERO;
@@ -161,7 +162,7 @@ impl<F: Future + Unpin> Future for Measured<F> {
         let (start, cpu_start) = (Instant::now(), cpu_time());
         let output = Pin::new(&mut self.run).poll(context);
         let passed = start.elapsed();
-        // A short time need not be looked into.
+        // The processor clock need not be read again for a short time.
         let is_short = passed.as_micros() <= MAX_SHORT.into();
         self.used += if is_short { passed } else { cpu_time().saturating_sub(cpu_start) };
         if output.is_ready() {
@@ -172,15 +173,15 @@ impl<F: Future + Unpin> Future for Measured<F> {
     }
 }
 
-/// The time that this thread has had a processor: the time that passes says how busy
-/// the machine is.
+/// Returns the processor time of this thread: wall-clock time depends on how busy the
+/// machine is.
 fn cpu_time() -> Duration {
     clock_gettime(ClockId::ThreadCPUTime).try_into().unwrap_or_default()
 }
 
 impl<F> Drop for Measured<F> {
     fn drop(&mut self) {
-        // A run that was never polled says nothing of its target.
+        // A run that was never polled is not evidence about its target.
         if !self.is_recorded && self.used > Duration::ZERO {
             self.add(Run::Unfinished);
         }
@@ -203,7 +204,7 @@ mod tests {
     }
 
     fn target(number: u64) -> Target {
-        // Each in a slot of its own.
+        // Each target has its own slot.
         Target(number << 32 | number)
     }
 
@@ -266,7 +267,7 @@ mod tests {
         assert_ne!(tag, target(2).tag());
     }
 
-    /// Threads of a lesser priority are the last place for a run on a busy machine.
+    /// On a busy machine, threads of a lower priority are the last to run.
     #[test]
     fn a_run_that_waits_for_a_processor_is_not_slow() {
         let targets = Arc::new(SlowTargets::new());

@@ -1,4 +1,4 @@
-//! How often a module was asked, and how often it failed, by cause.
+//! Counters of a module's runs, and of its failures by cause.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::call::CallError;
 
-/// Counts that clones of a module share.
+/// Counters that the clones of a module share.
 #[derive(Debug, Clone, Default)]
 pub(super) struct ModuleStats(Arc<Counts>);
 
@@ -21,24 +21,24 @@ struct Counts {
     host: AtomicU64,
 }
 
-/// How often a module did not answer, by cause.
+/// The numbers of failures to respond, by cause.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failures {
-    /// It trapped: 500.
+    /// The module trapped: 500.
     pub trapped: u64,
-    /// It took too long: 504.
+    /// The module took too long: 504.
     pub timed_out: u64,
-    /// It answered what HTTP or its limits do not allow: 502.
+    /// HTTP or the module's limits do not allow its response: 502.
     pub invalid: u64,
-    /// There was no place for the request, or no processor for too long: 503. That is
-    /// not the module's fault.
+    /// The request got no permit, or no processor for too long: 503. This is not the
+    /// module's fault.
     pub turned_away: u64,
-    /// The host failed: 500. That is not the module's fault.
+    /// The host failed: 500. This is not the module's fault.
     pub host: u64,
 }
 
 impl Failures {
-    /// Those that are the module's fault.
+    /// Returns the number of failures that are the module's fault.
     #[must_use]
     pub fn faults(&self) -> u64 {
         self.trapped + self.timed_out + self.invalid
@@ -46,7 +46,7 @@ impl Failures {
 }
 
 impl ModuleStats {
-    /// Counts a run that begins.
+    /// Counts the start of a run.
     pub(super) fn run(&self) {
         self.0.runs.fetch_add(1, Relaxed);
     }
@@ -63,7 +63,7 @@ impl ModuleStats {
         count.fetch_add(1, Relaxed);
     }
 
-    /// Counts a request that there was no place for.
+    /// Counts a request that got no permit.
     pub(super) fn turned_away(&self) {
         self.0.turned_away.fetch_add(1, Relaxed);
     }

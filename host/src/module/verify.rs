@@ -2,18 +2,18 @@
 //! compared with the initial image of its module.
 //!
 //! Isolation between requests rests on the reset of the slot that an instance leaves
-//! behind. A fault in it (in the engine, the kernel or the hardware) shows nowhere
-//! else, so a sample of the slots is checked while the server runs:
+//! behind. A fault in the reset (in the engine, the kernel or the hardware) is not
+//! visible elsewhere, so a sample of the slots is checked while the server runs:
 //!
-//! | what | how |
+//! | data | check |
 //! |---|---|
-//! | memories | a fresh instance is interrupted before its first instruction; the engine's core dump gives access to them. What is there at the start has the digest of the reference image, and what they can grow by, as far as any instance of the engine has grown, is zero |
+//! | memories | a fresh instance is interrupted before its first instruction; the engine's core dump gives access to them. Their initial bytes have the digest of the reference image, and the bytes by which they can grow, as far as any instance of the engine has grown, are zero |
 //! | globals | the same core dump: they have the values of the reference image |
 //! | tables | a module of the host's own, with a table in the same pool, finds null in each element |
 //!
-//! The reference image is the one on which two slots agree at the first check. The
-//! slot of an instance that differs is retired: nothing runs in it any more. When there
-//! is no spare slot left the engine runs nothing at all.
+//! The reference image is the one on which two slots agree at the first check. The slot
+//! of an instance that differs is retired: nothing runs in it again. When no spare slot
+//! is left, the engine runs nothing at all.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -36,8 +36,8 @@ use super::load::Module;
 use super::read_set::ReadSet;
 use crate::state::Snapshot;
 
-/// Slots of the pool beyond those that requests use at once: when this many have
-/// been retired, nothing runs any more.
+/// The slots of the pool in excess of concurrent requests. When this many have been
+/// retired, nothing runs any more.
 pub(super) const SPARE_SLOTS: u32 = 4;
 
 /// The name under which the probe exports its function.
@@ -45,12 +45,12 @@ const PROBE: &str = "find";
 
 /// The checks of an engine, and the slots that failed one.
 pub(super) struct ResetVerifier {
-    /// How many runs there are for each check; 0 for none.
+    /// The number of runs for each check; 0 for no checks.
     every: u64,
     runs: AtomicU64,
     passed: AtomicU64,
     failed: AtomicU64,
-    /// The instances in retired slots, which keep those from being used.
+    /// The instances in retired slots, which keep these slots from being used again.
     retired: Mutex<Vec<Retired>>,
     probe: OnceLock<Option<wasmtime::Module>>,
 }
@@ -62,29 +62,29 @@ enum Retired {
     Probe(Store<()>),
 }
 
-/// The checks that instances begin as their module says.
+/// Counters of the checks that new instances have the initial image of their module.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ResetStatus {
-    /// Checks that found nothing.
+    /// The number of checks that found no data of an earlier instance.
     pub passed: u64,
-    /// Checks that found data of an earlier instance.
+    /// The number of checks that found data of an earlier instance.
     pub failed: u64,
 }
 
-/// The reference image of a module cannot be told: there is no slot for it now, or no
-/// two slots agree.
+/// The reference image of a module cannot be determined: its instance cannot be inspected
+/// now, or no two slots agree.
 struct Undecided;
 
-/// What an instance of a module begins with.
+/// The initial data of a module's instances.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct InitialImage {
-    /// The bytes of each memory and their digest.
+    /// The size of each memory, in bytes, and its digest.
     memories: Vec<(usize, blake3::Hash)>,
     /// The bits of each global that is a number.
     globals: Vec<Option<u128>>,
 }
 
-/// What differs from the initial image.
+/// A difference from the initial image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 enum Residue {
     #[error("memory {0} differs from the module's initial image")]
@@ -98,7 +98,7 @@ enum Residue {
 }
 
 impl ResetVerifier {
-    /// Checks one in `every` runs; none if that is 0.
+    /// Creates a verifier that checks one in `every` runs, or none if that is 0.
     pub(super) fn new(every: u32) -> Self {
         Self {
             every: every.into(),
@@ -110,7 +110,7 @@ impl ResetVerifier {
         }
     }
 
-    /// Counts a run; whether it is one that begins with a check.
+    /// Counts a run, and returns whether it must begin with a check.
     pub(super) fn is_due(&self) -> bool {
         self.every > 0 && (self.runs.fetch_add(1, Relaxed) + 1).is_multiple_of(self.every)
     }
@@ -119,7 +119,7 @@ impl ResetVerifier {
         ResetStatus { passed: self.passed.load(Relaxed), failed: self.failed.load(Relaxed) }
     }
 
-    /// Retires the slot of a store; an error if there is no spare one left.
+    /// Retires a slot, and returns an error if no spare one is left.
     fn retire(&self, slot: Retired) -> Result<(), CallError> {
         // Nothing that panics is done while it is held.
         let mut retired = self.retired.lock().unwrap_or_else(PoisonError::into_inner);
@@ -127,9 +127,9 @@ impl ResetVerifier {
         if retired.len() < SPARE_SLOTS as usize { Ok(()) } else { Err(no_slot_left()) }
     }
 
-    /// Says that nothing may run any more, if that is so.
+    /// Returns an error if no spare slot is left, so that nothing may run any more.
     pub(super) fn check_slots(&self) -> Result<(), CallError> {
-        // Without a lock for each run: failures only become more.
+        // This takes no lock for each run: the number of failures only grows.
         if self.failed.load(Relaxed) < u64::from(SPARE_SLOTS) {
             return Ok(());
         }
@@ -143,8 +143,8 @@ impl ResetVerifier {
 }
 
 impl Module {
-    /// Checks the slots that the next instance will have, and returns when they are
-    /// as they should be.
+    /// Checks the slots that the next instance will have. Returns when they are clean, or
+    /// cannot be checked.
     pub(super) async fn verify_reset(
         &self,
         snapshot: &Arc<Snapshot>,
@@ -153,7 +153,7 @@ impl Module {
         let verifier = &self.engine().verifier;
         loop {
             verifier.check_slots()?;
-            // First the tables: an instance of the module would have these slots.
+            // The tables are first: an instance of the module would occupy these slots.
             let found = match self.probe_tables() {
                 Some(store) => Some((Retired::Probe(store), Residue::Table)),
                 None => match self.inspect(snapshot, time).await {
@@ -176,9 +176,8 @@ impl Module {
         }
     }
 
-    /// Compares a fresh instance with the initial image. Returns `None` if that cannot
-    /// be told: if there is no slot for it now, or if what it begins with depends on
-    /// the state.
+    /// Compares a fresh instance with the initial image. Returns `None` if that is not
+    /// possible: if no slot is free, or if the initial data depends on the state.
     async fn inspect(
         &self,
         snapshot: &Arc<Snapshot>,
@@ -189,7 +188,7 @@ impl Module {
         let agreed = || self.agreed_image(&found, snapshot, time);
         let reference = self.initial_image().get_or_try_init(agreed).await.ok()?;
         let result = reference.compare(&found);
-        // Bytes beyond the initial ones belong to whatever instance grows next.
+        // Later instances get the bytes beyond the initial ones when they grow.
         let peak = self.engine().peaks.memory.load(Relaxed);
         let result = result.and_then(|()| check_growth(&mut store, &dump, peak));
         Some((store, result))
@@ -221,8 +220,8 @@ impl Module {
         Err(Undecided)
     }
 
-    /// Interrupts an instance before its first instruction. Returns its store and
-    /// what the engine shows of it.
+    /// Interrupts an instance before its first instruction. Returns its store and the
+    /// engine's core dump.
     async fn interrupted(
         &self,
         snapshot: &Arc<Snapshot>,
@@ -245,11 +244,11 @@ impl Module {
         Some((store, dump))
     }
 
-    /// Looks at as many tables of the pool as an instance has. Returns the store of
-    /// a probe whose table has an element, if there is one.
+    /// Probes as many tables of the pool as an instance has. Returns the store of a probe
+    /// whose table has an element, if there is one.
     fn probe_tables(&self) -> Option<Store<()>> {
         let tables = self.pre().component().resources_required()?.num_tables;
-        // They are all there at once: one that is gone leaves its slot to the next.
+        // All probes exist at once: a dropped one would leave its slot to the next.
         let probes: Vec<_> = (0..tables).map_while(|_| self.probe_table()).collect();
         probes.into_iter().find_map(|(store, is_empty)| (!is_empty).then_some(store))
     }
@@ -281,7 +280,7 @@ impl InitialImage {
         Self { memories, globals: globals.collect() }
     }
 
-    /// Says what of another image differs.
+    /// Returns an error for a memory or global of the other image that differs.
     fn compare(&self, other: &Self) -> Result<(), Residue> {
         let differs = |(place, is_same)| if is_same { None } else { Some(place) };
         let memories = self.memories.iter().zip(&other.memories).map(|(a, b)| a == b);
@@ -293,14 +292,14 @@ impl InitialImage {
     }
 }
 
-/// Lets each memory grow by what instances have grown at most, and looks for
-/// anything but zeros there.
+/// Grows each memory as far as instances have grown at most, and checks that the new
+/// bytes are zero.
 fn check_growth(
     store: &mut Store<StoreData>,
     dump: &WasmCoreDump,
     peak: usize,
 ) -> Result<(), Residue> {
-    // The engine's pool is bound enough for an instance in which nothing runs.
+    // The engine's pool is a sufficient bound for an instance in which nothing runs.
     store.data_mut().limiter = Limiter::unlimited();
     let initial: usize = dump.memories().iter().map(|memory| memory.data_size(&*store)).sum();
     let growth = peak.saturating_sub(initial) as u64;
@@ -318,7 +317,7 @@ fn check_growth(
     Ok(())
 }
 
-/// The bits of a number; references are checked in the tables that hold them.
+/// Returns the bits of a number. References are checked in the tables that hold them.
 fn bits(value: &Val) -> Option<u128> {
     match value {
         Val::I32(value) => Some(u128::from(value.cast_unsigned())),
@@ -336,8 +335,8 @@ fn no_slot_left() -> CallError {
     ))
 }
 
-/// A module with one table of this many elements, and a function that says whether
-/// one of the first N is not null.
+/// Returns a module with one table of this many elements, and a function that tells
+/// whether one of the first N is not null.
 fn probe(elements: u32) -> Vec<u8> {
     let mut types = TypeSection::new();
     types.ty().function([ValType::I32], [ValType::I32]);

@@ -1,15 +1,13 @@
-//! WASI for modules whose runtime cannot do without it: JavaScript, Python.
+//! WASI for modules whose runtime requires it: JavaScript, Python.
 //!
-//! All of WASI 0.2 but `wasi:http` can be imported, and nothing of it leads
-//! anywhere: there are no files, sockets, environment or arguments. What it tells
-//! is the same for
-//! whoever asks the same of the same state, so that a module is a pure function
-//! with it, too:
+//! A module can import all of WASI 0.2 except `wasi:http`, and none of it leads outside:
+//! it has no files, sockets, environment or arguments. Its results depend only on the
+//! calls and on the state, so a module with WASI is a pure function, too:
 //!
-//! | what | is |
+//! | part | behaviour |
 //! |---|---|
-//! | the time | when the relayer last changed, which counts as read |
-//! | the clock | stands still; who waits waits for nothing |
+//! | time | when the relayer last changed; reading it is recorded |
+//! | monotonic clock | stands still; waits complete at once |
 //! | random numbers | from a fixed seed, the same for each request: no secrets |
 //! | stdout, stderr | lines of the log, as `info` and as `warn` |
 //! | stdin | at its end |
@@ -40,26 +38,27 @@ use super::instance::StoreData;
 use super::load::Module;
 use super::wire::Level;
 
-/// The packages of which a module may import all that the host's WASI has.
+/// The packages of which a module may import every interface that the host's WASI has.
 const PACKAGES: [&str; 6] =
     ["wasi:cli/", "wasi:clocks/", "wasi:filesystem/", "wasi:io/", "wasi:random/", "wasi:sockets/"];
 
-/// An interface as the library that defines it names it.
+/// The interface, by the name that the library defines it under.
 const MONOTONIC_CLOCK: &str = "wasi:clocks/monotonic-clock@0.2.12";
 
-/// What random numbers are made from.
+/// The seed of all random numbers.
 const SEED: u64 = 0x0072_656c_6179_6572;
 
-/// The most random bytes that are given at once.
+/// The maximum number of random bytes that one call returns.
 const MAX_RANDOM: u64 = 1 << 20;
 
-/// The streams, and what else is waited for, that an instance has at once.
+/// The maximum number of streams and pollables that an instance has at once.
 const MAX_RESOURCES: usize = 1_000;
 
-/// What is written at once, and the longest line, in bytes.
+/// The maximum size of a write, and the size at which an unfinished line is logged, in
+/// bytes.
 const MAX_WRITTEN: usize = 4 << 10;
 
-/// What an instance has of WASI.
+/// The WASI part of an instance's store.
 pub(super) struct Wasi {
     context: WasiCtx,
     table: ResourceTable,
@@ -67,14 +66,14 @@ pub(super) struct Wasi {
     log: Arc<Mutex<GuestLog>>,
 }
 
-/// When the relayer last changed, and whether that was asked for.
+/// The time when the relayer last changed, and whether the module has read it.
 #[derive(Clone)]
 struct Time {
     changed: SystemTime,
     is_read: Arc<AtomicBool>,
 }
 
-/// A clock that stands still. Some runtimes take 0 for no clock.
+/// A clock that stands still. Some runtimes take 0 for a missing clock.
 struct FixedClock;
 
 /// A stream whose lines go to the log.
@@ -89,11 +88,12 @@ struct Printed {
     begun: Vec<u8>,
 }
 
-/// What is there already, for those who wait.
+/// A pollable that is always ready.
 struct Ready;
 
 impl Wasi {
-    /// For one request of a module, on a relayer that last changed then.
+    /// Creates the WASI part for one request of a module, on a relayer that last changed
+    /// at this time.
     pub(super) fn new(
         module: &Module,
         request: &GuestRequest,
@@ -121,12 +121,12 @@ impl Wasi {
         Self { context, table, time, log }
     }
 
-    /// Whether the time was asked for.
+    /// Returns whether the module has read the time.
     pub(super) fn has_read_time(&self) -> bool {
         self.time.is_read.load(Relaxed)
     }
 
-    /// What the request may still write to the log, in whatever way.
+    /// Returns the log of the request, with one budget for all ways to write to it.
     pub(super) fn log(&self) -> &Mutex<GuestLog> {
         &self.log
     }
@@ -139,16 +139,16 @@ impl WasiView for StoreData {
     }
 }
 
-/// Whether an import is of what [`define`] defines, as far as names go.
+/// Returns whether [`define`] defines an import, judging by its name.
 pub(super) fn is_defined(import: &str) -> bool {
     let is_version = import.split_once('@').is_some_and(|(_, version)| version.starts_with("0.2."));
     is_version && PACKAGES.iter().any(|package| import.starts_with(package))
 }
 
-/// The functions of WASI.
+/// Defines the functions of WASI.
 pub(super) fn define(linker: &mut Linker<StoreData>) -> wasmtime::Result<()> {
     p2::add_to_linker_async(linker)?;
-    // The library's own waits take the time that they say.
+    // The library's own functions wait for as long as the module requests.
     linker.allow_shadowing(true);
     let mut root = linker.root();
     let mut clock = root.instance(MONOTONIC_CLOCK)?;
@@ -161,7 +161,7 @@ pub(super) fn define(linker: &mut Linker<StoreData>) -> wasmtime::Result<()> {
     Ok(())
 }
 
-/// Something to wait for that is there already.
+/// Returns a pollable that is ready at once.
 fn at_once(table: &mut ResourceTable) -> wasmtime::Result<Resource<DynPollable>> {
     let ready = table.push(Ready)?;
     subscribe(table, ready)
@@ -226,7 +226,7 @@ impl Printed {
 }
 
 impl Drop for Printed {
-    /// What was begun and has no end is a line, too.
+    /// Writes the last line, even if it has no end.
     fn drop(&mut self) {
         if !self.begun.is_empty() {
             self.write();
@@ -236,7 +236,7 @@ impl Drop for Printed {
 
 impl StdoutStream for Lines {
     fn async_stream(&self) -> Box<dyn AsyncWrite + Send + Sync> {
-        // Nothing here asks for it: that is for later versions of WASI.
+        // Nothing calls this here: it is for later versions of WASI.
         Box::new(tokio::io::sink())
     }
 

@@ -1,9 +1,9 @@
-//! The contract's types, as they cross to a module.
+//! The contract's types, in the form that crosses to a module.
 //!
-//! Each has the fields of the type of its name in `wit/`, in their order: the
-//! linker checks that when a module is loaded. The state's own types are not
-//! used here so that they need not know how they cross; what is made from
-//! them is made once for each content and shared by all requests.
+//! Each has the fields of the type of the same name in `wit/`, in the same order: the
+//! linker checks that when a module is loaded. The types of the state are separate, so
+//! they are independent of this form; their values are converted once for each content
+//! and shared by all requests.
 #![allow(unsafe_code, reason = "the derives implement unsafe traits")]
 
 mod chain;
@@ -18,8 +18,8 @@ pub(super) use state::{
     Component, Known, RelayerState, chain_ids, components, known, relayer_state,
 };
 
-/// A moment in nanoseconds; those before 1970 and after 2554 are the first and the
-/// last that there are.
+/// Returns a time in nanoseconds since 1970. Times before 1970 become 0, and times after
+/// 2554 the maximum.
 pub(super) fn timestamp(time: SystemTime) -> u64 {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)

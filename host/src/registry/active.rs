@@ -1,4 +1,4 @@
-//! A module in service, and those that were.
+//! The active module of a mount, and the history of its modules.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime};
@@ -9,44 +9,44 @@ use super::failure_window::{Baseline, FailureWindow, RequestKind, Runs};
 use crate::backoff::Backoff;
 use crate::module::{Digest, Module};
 
-/// A module that is, or was, in service.
+/// A module that is, or was, active.
 #[derive(Debug)]
 pub struct ActiveModule {
     pub(super) module: Module,
     pub(super) since: SystemTime,
-    /// Its failures; nothing where nothing follows from them.
+    /// Its failures; `None` if they have no consequences.
     window: Option<Mutex<FailureWindow>>,
     probation: Probation,
-    /// The waits while it was out of service, one after the other.
+    /// The backoff of its last open circuit.
     backoff: Option<Backoff>,
 }
 
-/// What is known of a module when it comes into service.
+/// Whether a module is on probation when it is activated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Probation {
-    /// It is new, and there is another to go back to.
+    /// It is new, and there is a previous module to roll back to.
     New,
-    /// It has been in service, or there was none before.
+    /// It has been in service before, or it is the first one.
     Known,
 }
 
-/// The modules that were in service.
+/// The previous module of a mount, and the quarantined ones.
 #[derive(Debug, Default)]
 pub(super) struct History {
     pub(super) previous: Option<Module>,
-    /// Those that were taken out because they failed, and what is known of it.
+    /// The modules that were replaced because they failed, and how they failed.
     pub(super) quarantined: Vec<(Digest, String)>,
 }
 
 impl ActiveModule {
-    /// One that was there from the start, or before. Only of an extension
-    /// anything follows from failures: it can be taken out of service.
+    /// Creates the entry of a module that was there from the start, or in service before.
+    /// Failures have consequences only for an extension, whose circuit breaker may trip.
     pub(super) fn first(module: Module, is_extension: bool) -> Self {
         let active = Self::of(module, Probation::Known);
         if is_extension { active } else { Self { window: None, ..active } }
     }
 
-    /// One that was out of service.
+    /// Creates the entry of a module whose circuit was open.
     pub(super) fn back(&self, backoff: Backoff) -> Self {
         Self { backoff: Some(backoff), ..Self::of(self.module.clone(), self.probation) }
     }
@@ -61,8 +61,8 @@ impl ActiveModule {
         }
     }
 
-    /// The waits for when it is taken out of service: longer ones where it was
-    /// so not long ago.
+    /// Returns the backoff for an open circuit. It continues the last one if that ended
+    /// not long ago.
     pub(super) fn backoff(&self, budget: &FailurePolicy) -> Backoff {
         let is_long_ago = self.since.elapsed().is_ok_and(|time| time > MAX_WAIT);
         match &self.backoff {
@@ -71,42 +71,42 @@ impl ActiveModule {
         }
     }
 
-    /// The module.
+    /// Returns the module.
     #[must_use]
     pub fn module(&self) -> &Module {
         &self.module
     }
 
-    /// How often it was asked since it came into service.
+    /// Returns the number of its runs since it was activated.
     #[must_use]
     pub fn runs(&self) -> u64 {
         self.module.runs()
     }
 
-    /// How often it failed since it came into service.
+    /// Returns the number of its failures since it was activated.
     #[must_use]
     pub fn faults(&self) -> u64 {
         self.module.faults()
     }
 
-    /// Notes that it has answered.
+    /// Records a response.
     pub(super) fn answered(&self, kind: RequestKind, budget: &FailurePolicy) {
         if let Some(mut window) = self.window() {
             window.answered(kind, self.counts(), budget, Instant::now());
         }
     }
 
-    /// Notes that it has failed. Says whether the module before is to be asked the
-    /// same.
+    /// Records a failure. Returns whether the previous module should be run on the same
+    /// request.
     pub(super) fn failed(&self, kind: RequestKind, budget: &FailurePolicy) -> bool {
         let Some(mut window) = self.window() else { return false };
         window.failed(kind, self.counts(), budget, Instant::now());
         self.probation == Probation::New && window.wants_comparison(kind)
     }
 
-    /// Notes what the module before does where this one fails. Says whether that one
-    /// is to be put back: this one fails there among its first runs, or at too many
-    /// such requests.
+    /// Records the result of the previous module for a request at which this one fails.
+    /// Returns whether to roll back: the previous one responds, and this one fails among
+    /// its first runs or at too many such requests.
     pub(super) fn compared(
         &self,
         kind: RequestKind,
@@ -119,19 +119,19 @@ impl ActiveModule {
         is_new || window.regressions() >= budget.faults as usize
     }
 
-    /// Whether it fails at most of what it is asked.
+    /// Returns whether the module fails at most of its requests.
     pub(super) fn is_failing(&self, budget: &FailurePolicy) -> bool {
         let window = self.window();
         window.is_some_and(|window| window.is_failing(self.counts(), budget, Instant::now()))
     }
 
-    /// Whether it fails at such requests.
+    /// Returns whether the module fails at requests of this kind.
     pub(super) fn is_known_to_fail(&self, kind: RequestKind, budget: &FailurePolicy) -> bool {
         let window = self.window();
         window.is_some_and(|window| window.is_known_to_fail(kind, budget, Instant::now()))
     }
 
-    /// Whether it answers such requests.
+    /// Returns whether the module responds to requests of this kind.
     pub(super) fn is_known_to_answer(&self, kind: RequestKind) -> bool {
         self.window().is_some_and(|window| window.is_known_to_be_answered(kind))
     }
@@ -147,7 +147,7 @@ impl ActiveModule {
 }
 
 impl History {
-    /// Why a module is not taken any more.
+    /// Returns why a module is quarantined.
     pub(super) fn reason_against(&self, digest: Digest) -> Option<&str> {
         let barred = self.quarantined.iter().find(|(barred, _)| *barred == digest);
         barred.map(|(_, reason)| reason.as_str())

@@ -1,7 +1,7 @@
-//! The thread on which candidates for mounts are looked at, one after the other.
+//! The thread on which candidates for mounts are checked, one after the other.
 //!
-//! It leaves the processors to the requests. It is kept for the next candidate:
-//! a thread each would leave its memory behind in another place each time.
+//! It leaves the processors to requests. It is reused: a new thread for each candidate
+//! would leave its memory behind in another place each time.
 
 use std::io;
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -13,18 +13,18 @@ use tokio::sync::oneshot;
 
 use crate::priority;
 
-/// What is to be done, on a runtime of the thread's own.
+/// A job, which gets the runtime of the thread.
 type Work = Box<dyn FnOnce(&Runtime) + Send>;
 
-/// A thread that is started when there is something to do, and ends with this.
+/// A thread that is started on demand, and ends when this is dropped.
 #[derive(Default)]
 pub(crate) struct BackgroundWorker {
     thread: Mutex<Option<Sender<Work>>>,
 }
 
 impl BackgroundWorker {
-    /// Does this when what was given before is done; it is given up when what is
-    /// returned is dropped.
+    /// Runs `work` after the jobs submitted before. It is cancelled when the returned
+    /// future is dropped.
     pub(crate) async fn run<T: Send + 'static>(
         &self,
         work: impl Future<Output = T> + Send + 'static,
@@ -52,7 +52,7 @@ impl BackgroundWorker {
             None => work,
             Some(there) => match there.send(work) {
                 Ok(()) => return Ok(()),
-                // It has panicked over what was given before.
+                // The thread panicked in an earlier job.
                 Err(unsent) => unsent.0,
             },
         };

@@ -1,10 +1,10 @@
-//! An extension that is out of service because it fails at most of what it is asked:
-//! a circuit breaker that is open.
+//! Circuit breaker: stops running an extension that fails at most of its requests.
 //!
-//! Only runs are refused; what is remembered and still current is served. Requests of
-//! a kind that it has answered lately still run, as do others now and then, one at a
-//! time. It is back when it answers one of those, or when it answers aside from
-//! clients, where it is looked at from time to time.
+//! While the circuit is open, runs are refused, but cached responses that are still valid
+//! are served. Requests of a kind to which the module last responded still run. Of other
+//! requests that are not known to fail, one runs now and then (half-open). The circuit
+//! closes when the module responds to one of these, or when it passes a health check,
+//! which is repeated with backoff.
 
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -20,44 +20,45 @@ use crate::module::CallError;
 use crate::state::StateReader;
 use crate::text::{escape_control, truncate};
 
-/// The longest time between two looks; one that is in service for longer is
-/// trusted as at first.
+/// The maximum time between two health checks. The backoff of a module that has been in
+/// service for longer starts again.
 pub(super) const MAX_WAIT: Duration = Duration::from_mins(5);
 
-/// The time between two requests of clients that are run to see what comes of it,
-/// and the least time until the module is back.
+/// The minimum time between two trials that run one at a time, and the minimum time until
+/// a trial closes the circuit.
 const BETWEEN_TRIALS: Duration = Duration::from_secs(1);
 
-/// Why there is no service, and until when at least.
+/// An open circuit: the reason, and when it may close.
 #[derive(Debug, Clone)]
 pub(super) struct CircuitBreaker {
     pub(super) reason: String,
-    /// When it is looked at again.
+    /// When the next health check runs.
     pub(super) next: Instant,
     begin: Instant,
-    /// When the next request of a client is run, and whether one is.
+    /// When the next trial may run that excludes others, and whether one is running.
     next_trial: Instant,
     is_tried: bool,
 }
 
-/// A client's request that is run while its module is out of service.
+/// A request of a client that runs while the circuit is open.
 pub(super) struct Trial {
     mount: Arc<Mount>,
     failed: Arc<ActiveModule>,
-    /// Whether it is of a kind of which nothing is known.
+    /// Whether the module is not known to respond to its kind: such trials run one at a
+    /// time.
     is_the_only_one: bool,
 }
 
 impl CircuitBreaker {
-    /// What a client has to wait at least.
+    /// Returns the minimum time that a client should wait.
     pub(super) fn retry_after(&self) -> Duration {
         self.next.saturating_duration_since(Instant::now())
     }
 }
 
 impl Mount {
-    /// Whether a request is run while its module is out of service, or how long its
-    /// client should wait. Nothing where the module is in service by now.
+    /// Returns a trial if a request may run while the circuit is open, [`None`] if the
+    /// circuit is closed by now, or how long the client should wait.
     pub(super) fn try_half_open(
         self: &Arc<Self>,
         failed: &Arc<ActiveModule>,
@@ -80,8 +81,8 @@ impl Mount {
         Ok(Some(Trial { mount, failed, is_the_only_one }))
     }
 
-    /// Takes an extension out of service that failed too often; where it is out
-    /// by now, or another is there, that stays so.
+    /// Opens the circuit of an extension that failed too often. Does nothing if it is
+    /// open already, or if another module is active.
     pub(super) fn trip(
         self: &Arc<Self>,
         failed: &Arc<ActiveModule>,
@@ -107,15 +108,15 @@ impl Mount {
         let (next, next_trial) = (begin + wait, begin + BETWEEN_TRIALS);
         *outage = Some(CircuitBreaker { reason, next, begin, next_trial, is_tried: false });
         self.set_open(true);
-        // Whoever waits holds nothing of what may be gone by then.
+        // The waiting task holds weak references: mount and module may be gone by then.
         let (mount, failed, state) = (Arc::downgrade(self), Arc::downgrade(failed), state.clone());
         tokio::spawn(probe_until_closed(mount, failed, state, backoff, wait));
     }
 }
 
 impl Trial {
-    /// The module has answered: it is back in service. Not at once, or it would go in
-    /// and out as often as it is asked.
+    /// Closes the circuit after a response. It stays open for [`BETWEEN_TRIALS`] at
+    /// least, or it would open and close as often as requests come.
     pub(super) fn succeeded(self) {
         let is_over = |outage: &CircuitBreaker| outage.begin.elapsed() >= BETWEEN_TRIALS;
         let mount = &self.mount;
@@ -138,8 +139,7 @@ impl Drop for Trial {
     }
 }
 
-/// Looks at a module that is out of service until it answers, or until another
-/// is in its place.
+/// Runs health checks until the module passes one, or until another module is active.
 async fn probe_until_closed(
     mount: Weak<Mount>,
     failed: Weak<ActiveModule>,
@@ -156,7 +156,7 @@ async fn probe_until_closed(
         let found = timeout(mount.limits.time, mount.health_check(&state)).await;
         let found = found.unwrap_or_else(|_| Err("it takes too long to look at".to_owned()));
         let mut outage = mount.circuit();
-        // Another may have been put there meanwhile, which ended the outage.
+        // Another module may have been activated meanwhile, which closed the circuit.
         let Some(known) = outage.as_mut().filter(|_| Arc::ptr_eq(&mount.active(), &failed)) else {
             return;
         };

@@ -1,4 +1,4 @@
-//! The same questions to two modules, and what they answer differently.
+//! Compares the responses of two modules to the same requests.
 
 use std::collections::BTreeSet;
 
@@ -10,39 +10,39 @@ use serde_json::Value;
 use crate::response::{Response, X_RELAYER_MODULE, X_REQUEST_ID};
 use crate::text::truncate;
 
-/// The most differences in one body that are listed.
+/// The maximum number of differences that are listed for one body.
 const MAX_DIFFERENCES: usize = 8;
 
-/// The longest value that is shown, in bytes.
+/// The maximum length of a listed value, in characters.
 const MAX_VALUE: usize = 120;
 
-/// Bodies that are larger are not looked into, in bytes.
+/// The maximum size of a body that is compared as JSON, in bytes.
 const LARGE: usize = 8 << 20;
 
-/// A request that two modules answer differently.
+/// A request to which the responses of two modules differ.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Difference {
-    /// The request: its method and target.
+    /// The method and target of the request.
     pub request: String,
-    /// About how often clients asked for it while the answer was remembered.
+    /// About how often clients made the request, as counted by the cache.
     pub asked: u64,
-    /// What differs.
+    /// The changes in the response.
     pub changes: Vec<Change>,
 }
 
-/// What differs between two answers.
+/// A change between two responses.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Change {
-    /// `status`, `header NAME`, `body`, or a place in a body of JSON as a JSON
-    /// pointer, such as `body /result/0`.
+    /// `status`, `header NAME`, `body`, or a place in a JSON body as a JSON pointer, such
+    /// as `body /result/0`.
     pub what: String,
-    /// What the module in service says; none where it says nothing.
+    /// The value of the active module; `None` if it has none.
     pub from: Option<String>,
-    /// What the candidate says; none where it says nothing.
+    /// The value of the candidate; `None` if it has none.
     pub to: Option<String>,
 }
 
-/// What differs between the answers of two modules.
+/// Returns the changes between the responses of two modules.
 pub(super) fn changes(from: &Response, to: &Response) -> Vec<Change> {
     let mut changes = Vec::new();
     if from.status() != to.status() {
@@ -91,7 +91,7 @@ fn body(from: &[u8], to: &[u8], changes: &mut Vec<Change>) {
         places.compare(&mut String::new(), &from, &to);
     }
     if places.count == 0 {
-        // Not JSON, or the same but for how it is written.
+        // The bodies are not JSON, or are equal as JSON but written differently.
         changes.push(Change { what: "body".into(), from: Some(text(from)), to: Some(text(to)) });
     }
     changes.append(&mut places.first);
@@ -101,8 +101,7 @@ fn body(from: &[u8], to: &[u8], changes: &mut Vec<Change>) {
     }
 }
 
-/// The places in which two values differ: the first of them, and how many there
-/// are.
+/// The places at which two values differ: the first of them, and their number.
 #[derive(Default)]
 struct Places {
     first: Vec<Change>,
@@ -154,9 +153,9 @@ impl Places {
     }
 }
 
-/// Bytes as text, cut where they are many.
+/// Returns bytes as text, truncated if there are many.
 fn text(bytes: &[u8]) -> String {
-    // So many characters have no more bytes than that.
+    // In UTF-8, `MAX_VALUE` + 1 characters have at most this many bytes.
     let some = &bytes[..bytes.len().min(4 * MAX_VALUE + 4)];
     let shown = String::from_utf8_lossy(some);
     match shown.char_indices().nth(MAX_VALUE) {

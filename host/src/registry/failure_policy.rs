@@ -1,5 +1,5 @@
-//! The failures that a module may have before the one before it is put back, or it
-//! is taken out of service.
+//! The failures that a module may have before the mount rolls back, or before its circuit
+//! breaker trips.
 
 use std::time::Duration;
 
@@ -8,25 +8,24 @@ use serde::Deserialize;
 use crate::module::LimitError;
 use crate::toml_text;
 
-/// How many failures are too many. A failure is a trap, an answer that took too
-/// long or one that HTTP does not allow. Failures at one method and path count once,
-/// whatever their queries and headers.
+/// How many failures are too many. A failure is a trap, a run that took too long, or a
+/// response that HTTP does not allow. Failures for the same method and path count once,
+/// even if their queries or headers differ.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct FailurePolicy {
-    /// Failures at this many different requests within the time are too many, of a
-    /// new module such at which the one before answers. Default: 5; 1 to 1,000,
-    /// though no more than 500 are told apart.
+    /// The number of different requests within the time at which failures are too many.
+    /// For the rollback of a new module, only requests to which the previous module
+    /// responds count. Default: 5; 1 to 1,000, though no more than 500 are told apart.
     pub faults: u32,
-    /// The time. Default: 10 s; 1 ms to 1 h.
+    /// The time window. Default: 10 s; 1 ms to 1 h.
     #[serde(deserialize_with = "toml_text::duration_field")]
     pub within: Duration,
-    /// An extension is taken out of service only where it fails at this many percent
-    /// of all runs within the time, and of all different requests. Default: 50; 1
-    /// to 100.
+    /// The percentage of all runs within the time, and of all different requests, that
+    /// must fail for the circuit breaker of an extension to trip. Default: 50; 1 to 100.
     pub failure_rate: u32,
-    /// Among this many of its first runs, one failure is too many, where the module
-    /// before answers. Default: 100.
+    /// A single failure among this many first runs is too many if the previous module
+    /// responds. Default: 100.
     pub first: u64,
 }
 
@@ -37,7 +36,7 @@ impl Default for FailurePolicy {
 }
 
 impl FailurePolicy {
-    /// Says what is out of its range.
+    /// Returns an error if a value is out of its range.
     pub fn check(&self) -> Result<(), LimitError> {
         if !(1..=1_000).contains(&self.faults) {
             return Err(LimitError {
@@ -56,13 +55,13 @@ impl FailurePolicy {
         check_time("within", self.within)
     }
 
-    /// Whether so many of all are the share that is too much.
+    /// Returns whether the failed share of all is at least `failure_rate` percent.
     pub(super) fn is_rate_reached(&self, failed: u64, all: u64) -> bool {
         failed.saturating_mul(100) >= all.saturating_mul(self.failure_rate.into())
     }
 }
 
-/// Times from 1 ms to 1 h.
+/// Returns an error if a time is not from 1 ms to 1 h.
 pub(super) fn check_time(key: &'static str, time: Duration) -> Result<(), LimitError> {
     if (Duration::from_millis(1)..=Duration::from_hours(1)).contains(&time) {
         return Ok(());

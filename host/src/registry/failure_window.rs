@@ -1,7 +1,8 @@
-//! The failures of a module within a time, rated against all that it is asked.
+//! The failures of a module within a time window, rated against all its runs and all
+//! kinds of its requests.
 //!
-//! Requests are told apart by their method and path. The query and the headers do
-//! not count, or one client could make as many failures of one request as it likes.
+//! The kind of a request is its method and path. The query and the headers do not count,
+//! or one client could turn one failing request into any number of them.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
@@ -11,45 +12,45 @@ use std::time::Instant;
 use super::failure_policy::FailurePolicy;
 use crate::module::GuestRequest;
 
-/// The kinds of requests that are kept, at most. More say nothing more.
+/// The maximum number of kinds of requests that are tracked. More add no information.
 const MAX_KINDS: usize = 512;
 
-/// The parts of the time in which runs are counted.
+/// The number of parts of the window in which runs are counted.
 const PARTS: u32 = 10;
 
-/// The keys of this process: a client cannot make two kinds look like one.
+/// The hash keys of this process, so that a client cannot make two kinds collide.
 static HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::new);
 
-/// Requests of one method and path.
+/// The method and path of a request, hashed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct RequestKind(u64);
 
-/// The runs of a module, and those of them that failed, since it came into service.
+/// The runs of a module since it became active, and how many of them failed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Runs {
     pub(super) all: u64,
     pub(super) failed: u64,
 }
 
-/// What a module was asked within the time of a budget.
+/// The runs and failures of a module within the window of its failure policy.
 #[derive(Debug, Default)]
 pub(super) struct FailureWindow {
     kinds: HashMap<RequestKind, KindHistory>,
-    /// The counts at the beginning of each part of the time.
+    /// The counts at the beginning of each part of the window.
     parts: VecDeque<(Instant, Runs)>,
 }
 
-/// What is known of a kind of request.
+/// The results of one kind of requests.
 #[derive(Debug, Clone, Copy, Default)]
 struct KindHistory {
-    /// When the module last answered one, and when it last failed at one.
+    /// When the module last responded to one, and when it last failed at one.
     answered: Option<Instant>,
     failed: Option<Instant>,
-    /// What the module before did where this one failed.
+    /// The result of the previous module for a request at which this one failed.
     before: Option<Baseline>,
 }
 
-/// What the module before does with a request at which this one fails.
+/// The result of the previous module for a request at which this one fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Baseline {
     Answers,
@@ -63,7 +64,7 @@ impl RequestKind {
 }
 
 impl FailureWindow {
-    /// The module has answered. `runs` counts that.
+    /// Records a response, which `runs` includes.
     pub(super) fn answered(
         &mut self,
         kind: RequestKind,
@@ -78,7 +79,7 @@ impl FailureWindow {
         }
     }
 
-    /// The module has failed. `runs` counts that.
+    /// Records a failure, which `runs` includes.
     pub(super) fn failed(
         &mut self,
         kind: RequestKind,
@@ -93,27 +94,28 @@ impl FailureWindow {
         }
     }
 
-    /// Whether it is worth asking the module before the same: it was not asked one
-    /// of this kind, as far as is known.
+    /// Returns whether the previous module should be run for comparison: as far as is
+    /// known, it has not been compared on this kind yet.
     pub(super) fn wants_comparison(&self, kind: RequestKind) -> bool {
         self.kinds.get(&kind).is_some_and(|seen| seen.before.is_none())
     }
 
-    /// Notes what the module before did.
+    /// Records the result of the previous module.
     pub(super) fn compared(&mut self, kind: RequestKind, before: Baseline) {
         if let Some(seen) = self.kinds.get_mut(&kind) {
             seen.before = Some(before);
         }
     }
 
-    /// How many kinds of requests the module fails at which the one before answers.
+    /// Returns the number of kinds at which the module fails and the previous one
+    /// responds.
     pub(super) fn regressions(&self) -> usize {
         self.kinds.values().filter(|seen| seen.before == Some(Baseline::Answers)).count()
     }
 
-    /// Whether the module fails at most of what it is asked: at enough kinds of
-    /// requests, at a large enough share of all kinds, and in a large enough share of
-    /// all runs.
+    /// Returns whether the module fails at most of its requests: at enough kinds of
+    /// requests, at a large enough share of all kinds, and in a large enough share of all
+    /// runs.
     pub(super) fn is_failing(&self, runs: Runs, budget: &FailurePolicy, now: Instant) -> bool {
         let failing = self.kinds.values().filter(|seen| seen.is_failing(budget, now)).count();
         let since = self.parts.front().map_or(Runs::default(), |(_, runs)| *runs);
@@ -123,7 +125,8 @@ impl FailureWindow {
             && budget.is_rate_reached(failed, runs.all.saturating_sub(since.all))
     }
 
-    /// Whether the module has failed at requests of this kind and answered none.
+    /// Returns whether the module has failed at requests of this kind and responded to
+    /// none within the window.
     pub(super) fn is_known_to_fail(
         &self,
         kind: RequestKind,
@@ -133,19 +136,19 @@ impl FailureWindow {
         self.kinds.get(&kind).is_some_and(|seen| seen.is_failing(budget, now))
     }
 
-    /// Whether the module has answered the last request of this kind.
+    /// Returns whether the module has responded to the last request of this kind.
     pub(super) fn is_known_to_be_answered(&self, kind: RequestKind) -> bool {
         self.kinds.get(&kind).is_some_and(|seen| seen.answered > seen.failed)
     }
 
-    /// Forgets what is too long ago.
+    /// Begins a new part of the window if it is time, and drops old parts and kinds.
     fn advance(&mut self, runs: Runs, budget: &FailurePolicy, now: Instant) {
         let part = budget.within / PARTS;
         if self.parts.back().is_some_and(|(start, _)| now.duration_since(*start) < part) {
             return;
         }
         self.parts.push_back((now, runs));
-        // The first part is the one that the time begins in.
+        // The first part is the one in which the window begins.
         let is_over = |start: &Instant| now.duration_since(*start) > budget.within;
         while self.parts.get(1).is_some_and(|(start, _)| is_over(start)) {
             self.parts.pop_front();
@@ -167,7 +170,7 @@ impl FailureWindow {
 }
 
 impl KindHistory {
-    /// Whether the module has failed and not answered within the time.
+    /// Returns whether the module has failed and not responded within the window.
     fn is_failing(&self, budget: &FailurePolicy, now: Instant) -> bool {
         is_recent(self.failed, budget, now) && !is_recent(self.answered, budget, now)
     }
@@ -183,7 +186,7 @@ mod tests {
     use crate::module::GuestRequest;
     use std::time::{Duration, Instant};
 
-    /// A module that is asked, and a clock.
+    /// The window and the runs of a module, and a clock.
     struct Asked {
         window: FailureWindow,
         runs: Runs,
@@ -211,7 +214,7 @@ mod tests {
             );
         }
 
-        /// Whether it is failing then.
+        /// Records a failure, and returns whether the module is failing then.
         fn fails(&mut self, kind: u64) -> bool {
             (self.runs.all, self.runs.failed) = (self.runs.all + 1, self.runs.failed + 1);
             let budget = FailurePolicy::default();
@@ -268,7 +271,7 @@ mod tests {
         for kind in 100..110 {
             asked.answers(kind);
         }
-        // One client can make as many runs as it likes.
+        // One client can cause any number of runs.
         assert!((0..1_000).all(|turn| !asked.fails(turn % 9)));
         assert!(asked.fails(9));
     }
@@ -292,7 +295,7 @@ mod tests {
             asked.answers(100);
         }
         assert!((0..20).all(|kind| !asked.fails(kind)), "20 of 110 within 10 s");
-        // It was answered until then, and is not any more.
+        // By now, the responses are outside the window.
         asked.seconds = 60.0;
         let found: Vec<_> = (0..5).map(|kind| asked.fails(kind)).collect();
         assert_eq!(found, [false, false, false, false, true]);

@@ -1,4 +1,4 @@
-//! Asking a module in service what it should answer, aside from clients.
+//! Health checks of the active module, apart from the requests of clients.
 
 use std::sync::Arc;
 
@@ -13,13 +13,13 @@ use crate::module::GuestRequest;
 use crate::state::StateReader;
 use crate::text::{escape_control, truncate};
 
-/// The questions of clients that it is asked, at most.
+/// The maximum number of counted client requests in a health check.
 const MAX_REQUESTS: usize = 20;
 
 impl Mount {
-    /// Says what is wrong with the module in service: of the API's, whether it
-    /// speaks its dialect; of an extension's, whether it answers on any relayer.
-    /// Clients do not notice, and what it costs is not counted.
+    /// Checks the active module: whether the API's speaks its dialect, or whether an
+    /// extension's responds on any relayer. Returns the first failure as an error.
+    /// Clients are not affected, and the runs are not counted.
     pub async fn examine(self: &Arc<Self>, state: &StateReader) -> Result<(), String> {
         let (module, present) = (self.module().afresh(), Some(state.snapshot()));
         let dialect = (!self.is_extension()).then_some(self.dialect);
@@ -35,8 +35,8 @@ impl Mount {
         .await
     }
 
-    /// Says whether the module in service fails at what clients were answered most,
-    /// or at `/`.
+    /// Runs the active module on `/` and on the most frequent requests of clients.
+    /// Returns an error if one of the runs fails.
     pub(super) async fn health_check(self: &Arc<Self>, state: &StateReader) -> Result<(), String> {
         let (module, snapshot) = (self.module().afresh(), state.snapshot());
         let questions = self.cache().hottest(&module, MAX_REQUESTS);
@@ -53,7 +53,7 @@ impl Mount {
         .await
     }
 
-    /// Does this on the thread for what nobody waits for.
+    /// Runs a check on the mount's background thread.
     async fn in_background(
         &self,
         look: impl Future<Output = Result<(), String>> + Send + 'static,

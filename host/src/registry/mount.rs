@@ -1,4 +1,4 @@
-//! A mount: asking its module, and going back to the one before.
+//! A mount: runs its module for requests, and rolls back to the previous one.
 
 use std::fmt::{self, Debug, Formatter};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -26,7 +26,7 @@ use crate::response::Response;
 use crate::state::StateReader;
 use crate::text::{escape_control, truncate};
 
-/// A module's place among the paths.
+/// A path, and the modules that serve the requests for it and below it.
 pub struct Mount {
     path: MountPath,
     engine: Engine,
@@ -35,35 +35,35 @@ pub struct Mount {
     pub(super) limits: SwapLimits,
     failure_policy: FailurePolicy,
     active: ArcSwap<ActiveModule>,
-    /// There is no service for now, and why.
+    /// The open circuit breaker; `None` while the circuit is closed.
     circuit: Mutex<Option<CircuitBreaker>>,
-    /// The same, where a look must cost nothing.
+    /// Whether `circuit` is open, readable without its lock.
     is_open: AtomicBool,
     history: Mutex<History>,
     candidate: Mutex<Option<CandidateStatus>>,
     reports: LogRate,
-    /// Whose candidate is looked at.
+    /// Held during a deployment, so that there is one at a time.
     pub(super) deployment_lock: Arc<tokio::sync::Mutex<()>>,
     pub(super) background: BackgroundWorker,
 }
 
-/// A mount gives no answer of a module's.
+/// Why a mount has no response of a module.
 #[derive(Debug)]
 pub(crate) enum RespondError {
-    /// The module failed.
+    /// The run failed, or was refused because of overload.
     Failed(Arc<CallError>),
-    /// The module is out of service, for this long at least.
+    /// The circuit is open, for this long at least.
     OutOfService { retry_after: Duration },
 }
 
-/// The modules that are known to fail, at most: the newest.
+/// The maximum number of quarantined modules; the oldest is dropped.
 const MAX_QUARANTINED: usize = 32;
 
-/// Requests that fail which the log has of a mount each second, at most: a client
-/// may make as many as it likes. All are counted.
+/// The maximum number of failed requests of a mount that are logged each second: a client
+/// may cause any number. All are counted.
 const MAX_REPORTS: u64 = 20;
 
-/// There is no module to go back to.
+/// A mount has no previous module to roll back to.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "mount {mount}: there is no module to go back to: {active} has been in service since the start, or was put back"
@@ -74,14 +74,14 @@ pub struct NoPreviousModule {
 }
 
 impl Mount {
-    /// The API, served by this module.
+    /// Creates the mount of the API, served by this module.
     #[must_use]
     pub fn api(module: Module) -> Self {
         Self::new(MountPath::root(), module, Dialect::default())
     }
 
-    /// An extension: a module with a name of its own. It may answer whatever
-    /// HTTP allows.
+    /// Creates the mount of an extension: a module with a name of its own. Its responses
+    /// may be any that HTTP allows.
     #[must_use]
     pub fn extension(path: MountPath, module: Module) -> Self {
         Self::new(path, module, Dialect::Any)
@@ -108,30 +108,29 @@ impl Mount {
         }
     }
 
-    /// The dialect that candidates are to speak where they are not asked for
-    /// another.
+    /// Sets the dialect that candidates must speak if they do not name another.
     #[must_use]
     pub fn with_dialect(mut self, dialect: Dialect) -> Self {
         self.dialect = dialect;
         self
     }
 
-    /// What a candidate may take to be looked at.
+    /// Sets the limits for swaps.
     #[must_use]
     pub fn with_swap_limits(mut self, limits: SwapLimits) -> Self {
         self.limits = limits;
         self
     }
 
-    /// The failures that a new module may have.
+    /// Sets the failure policy for its modules.
     #[must_use]
     pub fn with_failure_policy(mut self, budget: FailurePolicy) -> Self {
         self.failure_policy = budget;
         self
     }
 
-    /// The same in the place of another with the same engine, whose module is the
-    /// one before its own: where its own fails, that is put back.
+    /// Returns this mount as the successor of another with the same engine. The other's
+    /// module is its previous one: if its own fails, it rolls back to that.
     #[must_use]
     pub fn in_place_of(self, other: &Self) -> Self {
         let past = History {
@@ -142,72 +141,73 @@ impl Mount {
         Self { history: Mutex::new(past), active: ArcSwap::from_pointee(active), ..self }
     }
 
-    /// Why a module is not taken any more, where it was in service here and
-    /// failed too often.
+    /// Returns why a module is quarantined, if it was in service here and failed too
+    /// often.
     #[must_use]
     pub fn reason_against(&self, digest: Digest) -> Option<String> {
         self.history().reason_against(digest).map(str::to_owned)
     }
 
-    /// Keeps candidates away for as long as what is returned lives. Nothing
-    /// where one is being looked at.
+    /// Keeps deployments away until the returned guard is dropped. Returns [`None`] if
+    /// one is in progress.
     #[must_use]
     pub fn try_lock_deployment(&self) -> Option<OwnedMutexGuard<()>> {
         Arc::clone(&self.deployment_lock).try_lock_owned().ok()
     }
 
-    /// The name that its modules have.
+    /// Returns the name of its modules.
     #[must_use]
     pub fn name(&self) -> String {
         self.active().module.name().to_owned()
     }
 
-    /// Where it is.
+    /// Returns its path.
     #[must_use]
     pub fn path(&self) -> &MountPath {
         &self.path
     }
 
-    /// The module in service.
+    /// Returns the active module.
     #[must_use]
     pub fn module(&self) -> Module {
         self.active().module.clone()
     }
 
-    /// What a candidate may take.
+    /// Returns the limits for swaps.
     pub(crate) fn swap_limits(&self) -> &SwapLimits {
         &self.limits
     }
 
-    /// What runs its modules.
+    /// Returns the engine of its modules.
     pub(crate) fn engine(&self) -> &Engine {
         &self.engine
     }
 
-    /// Its remembered answers.
+    /// Returns its response cache.
     pub(crate) fn cache(&self) -> &ResponseCache {
         &self.cache
     }
 
-    /// Returns memory that nothing uses: of slots without an instance, and of
-    /// responses that were asked for once.
+    /// Releases unused memory: slots without an instance, and responses that were
+    /// requested only once.
     #[cfg(feature = "cli")]
     pub(crate) fn release_idle_memory(&self) {
         self.cache.release_unused();
         self.engine.release_idle_memory();
     }
 
-    /// The module in service, for the time of a look.
+    /// Returns the active module, borrowed for a short time.
     pub(crate) fn active(&self) -> Guard<Arc<ActiveModule>> {
         self.active.load()
     }
 
-    /// The answer to a request, and the module that it is wholly of.
+    /// Returns the response to a request, and the one module that it comes from.
     ///
-    /// Where a new module fails, the one before it is asked: reading has no effect,
-    /// so nothing is lost but time. It is put back where it answers what the new one
-    /// fails at too often; where it fails at the same, the new one is not to blame.
-    /// An extension that fails at most of what it is asked is taken out of service.
+    /// If a new module fails, the previous one is run on the same request, to compare:
+    /// reading has no effect, so this costs nothing but time. The mount rolls back if the
+    /// previous module responds to requests at which the new one fails too often; if it
+    /// fails at the same ones, the new module is not to blame. The circuit breaker of an
+    /// extension trips if it fails at most of its requests.
     pub(crate) async fn respond(
         self: &Arc<Self>,
         request: Arc<GuestRequest>,
@@ -252,7 +252,8 @@ impl Mount {
         }
     }
 
-    /// Does what follows from a failure of a module.
+    /// Handles a failure: compares with the previous module, rolls back, or trips the
+    /// circuit breaker.
     async fn failed(
         self: &Arc<Self>,
         failed: &Arc<ActiveModule>,
@@ -271,7 +272,8 @@ impl Mount {
             let before = match self.cache.get_or_run(&previous, Arc::clone(request), state).await {
                 Ok(_) => Some(Baseline::Answers),
                 Err(cause) if cause.is_fault() => Some(Baseline::Fails),
-                // There was no place for it: that says nothing.
+                // It was overloaded or the host failed, which says nothing about the
+                // module.
                 Err(_) => None,
             };
             if before.is_some_and(|before| failed.compared(kind, before, &self.failure_policy)) {
@@ -283,19 +285,19 @@ impl Mount {
         }
     }
 
-    /// Whether another module serves now in place of this one because it failed.
+    /// Returns whether a rollback replaced this module because it failed.
     fn has_gone_back(&self, failed: &Arc<ActiveModule>) -> bool {
         !Arc::ptr_eq(&self.active(), failed)
             && self.history().reason_against(failed.module.digest()).is_some()
     }
 
-    /// What the log has of its requests that fail: of each mount so much, or one
-    /// that fails all the time would make the others' failures go unsaid.
+    /// Returns the limit of logged failures. Each mount has its own, so that one that
+    /// fails all the time does not suppress the failures of others.
     pub(crate) fn reports(&self) -> &LogRate {
         &self.reports
     }
 
-    /// Whether there is no service for now.
+    /// Returns whether the circuit is open.
     pub(crate) fn is_open(&self) -> bool {
         self.is_open.load(Relaxed)
     }
@@ -308,7 +310,7 @@ impl Mount {
         self.circuit.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// To be called while the outage is held.
+    /// Must be called with the lock of `circuit` held.
     pub(super) fn set_open(&self, is_out: bool) {
         self.is_open.store(is_out, Relaxed);
     }
@@ -321,7 +323,7 @@ impl Mount {
         self.path != MountPath::root()
     }
 
-    /// Puts a module into service, whatever was there.
+    /// Activates a module, whichever was active before, and closes the circuit.
     fn put(&self, active: Arc<ActiveModule>) {
         let mut outage = self.circuit();
         self.active.store(active);
@@ -329,8 +331,8 @@ impl Mount {
         self.set_open(false);
     }
 
-    /// Puts a module back that was out of service; or says that another is there
-    /// by now, and leaves that.
+    /// Closes the circuit of a module. Returns `false`, and changes nothing, if another
+    /// module is active by now.
     pub(super) fn close(&self, failed: &Arc<ActiveModule>, backoff: Backoff) -> bool {
         let _past = self.history();
         let is_there = Arc::ptr_eq(&self.active(), failed);
@@ -340,8 +342,8 @@ impl Mount {
         is_there
     }
 
-    /// Puts a module into service in place of this one; or says that another
-    /// is there by now, and leaves that.
+    /// Activates a module instead of `expected`. Returns `false`, and changes nothing, if
+    /// another module is active by now.
     pub(super) fn exchange(&self, module: Module, expected: &Arc<ActiveModule>) -> bool {
         let mut past = self.history();
         if !Arc::ptr_eq(&self.active(), expected) {
@@ -349,7 +351,7 @@ impl Mount {
         }
         let new = Arc::new(ActiveModule::of(module, Probation::New));
         self.put(Arc::clone(&new));
-        // Whoever forced it in wants it.
+        // A forced candidate leaves quarantine.
         past.quarantined.retain(|(barred, _)| *barred != new.module.digest());
         past.previous = Some(expected.module.clone());
         let (from, to) = (expected.module.label(), new.module.label());
@@ -357,9 +359,8 @@ impl Mount {
         true
     }
 
-    /// Puts the module back into service that was there before. That can be
-    /// undone by doing it again. Says which module was in service and which
-    /// one is now.
+    /// Rolls back to the previous module. A second call undoes the first. Returns the
+    /// digests of the module that was active and of the one that is active now.
     pub fn rollback(&self) -> Result<(Digest, Digest), NoPreviousModule> {
         let mut past = self.history();
         let Some(previous) = past.previous.take() else {
@@ -374,8 +375,8 @@ impl Mount {
         Ok((old.module.digest(), digest))
     }
 
-    /// Puts the module before back into service in place of this one, where that
-    /// still serves.
+    /// Quarantines a module and rolls back to the previous one, if the failed module is
+    /// still active.
     fn try_automatic_rollback(&self, failed: &Arc<ActiveModule>, cause: &CallError) {
         let mut past = self.history();
         if !Arc::ptr_eq(&self.active(), failed) {

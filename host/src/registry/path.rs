@@ -1,4 +1,4 @@
-//! Where something may be mounted, and which requests that takes.
+//! Mount paths, and which requests they match.
 
 use std::borrow::Cow;
 use std::fmt::{self, Display, Formatter};
@@ -7,50 +7,50 @@ use std::str::FromStr;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 
-/// The paths of the API, which no extension can have.
+/// The first segments of the API's paths, which no extension can have.
 const OF_THE_API: [&str; 4] = ["version", "chains", "chain", "state"];
 
-/// The longest path, in bytes.
+/// The maximum length of a path, in bytes.
 const MAX_LENGTH: usize = 128;
 
-/// A path under which all requests go to one module: `/`, or some segments
-/// such as `/ext/metrics`.
+/// The path of a mount, which serves all requests for it and below it: `/`, or some
+/// segments such as `/ext/metrics`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MountPath(Box<str>);
 
-/// A path at which nothing can be mounted.
+/// The reason why a path is not a mount path.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum MountPathError {
-    /// It is not made of segments.
+    /// The path does not consist of valid segments, or is too long.
     #[error(
         "{0:?} is not a path such as /ext/NAME: segments of letters, digits and -_.~, each after a /, at most 128 bytes in all"
     )]
     Form(String),
-    /// It is the API's.
+    /// The path is the API's.
     #[error("{0} is the API's own; mount the extension elsewhere, such as at /ext{0}")]
     OfTheApi(String),
 }
 
 impl MountPath {
-    /// Where the API is.
+    /// Returns the path of the API.
     #[must_use]
     pub fn root() -> Self {
         Self("/".into())
     }
 
-    /// Where an extension of this name is where nobody says another place. The
-    /// name has small letters, digits and `-` only, and not many.
+    /// Returns the default path of an extension. Its name consists of few characters:
+    /// small letters, digits and `-`.
     pub(crate) fn of_extension(name: &str) -> Self {
         Self(format!("/ext/{name}").into())
     }
 
-    /// The path as text.
+    /// Returns the path as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Whether a request for this path is for what is mounted here.
+    /// Returns whether a request for this path is for this mount.
     pub(super) fn matches(&self, path: &str) -> bool {
         self.is_root()
             || path
@@ -58,12 +58,12 @@ impl MountPath {
                 .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     }
 
-    /// Whether some request would be for both.
+    /// Returns whether some request would match both.
     pub(super) fn overlaps(&self, other: &Self) -> bool {
         self.matches(other.as_str()) || other.matches(self.as_str())
     }
 
-    /// A request's target as what is mounted here sees it: without the prefix.
+    /// Returns the target of a request without the prefix, as the mounted module gets it.
     pub(crate) fn strip_prefix<'a>(&self, target: &'a str) -> Cow<'a, str> {
         if self.is_root() {
             return target.into();

@@ -1,5 +1,5 @@
-//! What is found out about a candidate before it serves, on a thread of its
-//! own that leaves the processors to the requests.
+//! Preflight: checks a candidate before it serves, on a thread of its own that leaves the
+//! processors to requests.
 
 use std::collections::HashSet;
 use std::io;
@@ -22,30 +22,30 @@ use crate::response::Response;
 use crate::state::{Snapshot, StateReader};
 use crate::text::{escape_control, truncate};
 
-/// The questions of clients that a candidate is asked, at most.
+/// The maximum number of counted client requests that a candidate is run on.
 const MAX_REQUESTS: usize = 100;
 
-/// The answers of a candidate that are kept to be remembered, in bytes; when
-/// there are more, it is not asked more.
+/// The maximum size of a candidate's responses that are kept for the cache, in bytes;
+/// once it is exceeded, the candidate is not run on more requests.
 const MAX_BYTES: usize = 64 << 20;
 
-/// What a candidate is asked in any case, where it is to serve the API.
+/// The requests that a candidate for the API is run on in any case.
 const ALWAYS: [&str; 3] = ["/version", "/chains", "/state"];
 
-/// A candidate does not serve, and why.
+/// A candidate that may not serve, and why.
 #[derive(Debug)]
 pub(super) struct Rejected(pub(super) Refusal, pub(super) String);
 
-/// What is known of a candidate that may serve.
+/// The findings about a candidate that may serve.
 pub(super) struct PreflightReport {
     pub(super) module: Module,
     pub(super) compared: usize,
     pub(super) differences: Vec<Difference>,
-    /// Its answers to what clients ask.
+    /// Its responses to the compared requests.
     pub(super) responses: Vec<Arc<Response>>,
 }
 
-/// A candidate to be looked at.
+/// The preflight of a candidate.
 pub(super) struct Preflight {
     pub(super) progress: Arc<Progress>,
     pub(super) candidate: Candidate,
@@ -54,15 +54,15 @@ pub(super) struct Preflight {
     pub(super) state: StateReader,
 }
 
-/// What was found out first: the candidate's bytes.
+/// The bytes of a candidate, from the first step.
 struct CandidateFile {
     name: String,
     bytes: Bytes,
     digest: Digest,
 }
 
-/// Adds what every API is asked, where it is not among the questions: the
-/// chains that the relayer has, too.
+/// Adds the requests that every candidate for the API is run on, unless they are there
+/// already: [`ALWAYS`], and one for each of the first [`MAX_REQUESTS`] chains.
 fn and_always(mut questions: Vec<RequestStats>, snapshot: &Snapshot) -> Vec<RequestStats> {
     let known = questions.iter().filter(|asked| asked.request.method == Method::GET);
     let known: HashSet<_> = known.map(|asked| asked.request.target.to_string()).collect();
@@ -79,13 +79,13 @@ fn and_always(mut questions: Vec<RequestStats>, snapshot: &Snapshot) -> Vec<Requ
 }
 
 impl Preflight {
-    /// Looks at the candidate, on the mount's thread for that. Nothing where it
-    /// is the module in service. It is given up when nobody waits for it any
-    /// more; but what is being compiled in this process, for want of a code
-    /// cache with a compiler, is compiled to its end.
+    /// Runs the preflight on the mount's background thread. Returns `None` if the
+    /// candidate is the active module. The preflight is cancelled when the returned
+    /// future is dropped; but a compilation in this process, for lack of a code cache
+    /// with a compiler, runs to its end.
     pub(super) async fn run(self) -> Result<Option<PreflightReport>, Rejected> {
         let mount = Arc::clone(&self.progress.mount);
-        // What it logs is not said in service.
+        // Tells its log lines apart from those of the active module.
         let name = escape_control(&truncate(&self.candidate.source.name()));
         let span = info_span!("candidate", mount = %mount.path(), name);
         let found = mount.background.run(self.examine().instrument(span)).await;
@@ -120,10 +120,11 @@ impl Preflight {
             return Err(refused);
         }
         let _step = self.progress.begin(SwapStep::Compare);
-        // What it costs to compare is not what clients cost it.
+        // Its counters are separate, so that the comparison does not count as requests of
+        // clients.
         let in_service = self.active.module().clone().afresh();
         let (mut differences, mut answers, mut bytes) = (Vec::new(), Vec::new(), 0);
-        // What clients ask now, of the relayer as it is now.
+        // The most frequent requests now, on the state as of now.
         let snapshot = self.state.snapshot();
         for asked in &self.requests(&snapshot) {
             let answer = of(&module, &asked.request, &snapshot).await.map_err(|error| {
@@ -154,7 +155,8 @@ impl Preflight {
         self.progress.mount().path().as_str() == "/"
     }
 
-    /// Reads the candidate, no more of it than it may have.
+    /// Reads the candidate, and checks its size, its digest and whether it is
+    /// quarantined.
     fn take(&self) -> Result<CandidateFile, Rejected> {
         let most = self.progress.mount().limits.size;
         let name = self.candidate.source.name();
@@ -206,8 +208,8 @@ impl Preflight {
         self.refused(Refusal::TooLarge, name, &message)
     }
 
-    /// Compiles the candidate and holds it against the contract. Nothing where
-    /// it is in service.
+    /// Compiles the candidate and checks it against the contract. Returns `None` if it is
+    /// the active module.
     async fn compile(&self, taken: &CandidateFile) -> Result<Option<Module>, Rejected> {
         if taken.digest == self.active.module().digest() {
             return Ok(None);
@@ -246,7 +248,7 @@ impl Preflight {
     }
 }
 
-/// A module's answer on a snapshot.
+/// Runs a module on a snapshot, in the background.
 pub(super) async fn of(
     module: &Module,
     question: &Arc<GuestRequest>,
@@ -262,7 +264,7 @@ pub(super) async fn of(
     )))
 }
 
-/// What a candidate answers in another way than the module in service.
+/// Returns how the candidate's response differs from that of the active module.
 async fn difference(
     in_service: &Module,
     asked: &RequestStats,

@@ -1,4 +1,4 @@
-//! What is said of a swap: what was done, what would change, and why not.
+//! The report of a swap: its steps, the differences, and the reason for a rejection.
 
 use std::fmt::{self, Display, Formatter};
 
@@ -7,106 +7,106 @@ use serde::{Deserialize, Serialize};
 use super::compare::Difference;
 use crate::conformance::{Dialect, Verdict};
 
-/// All that came of a candidate.
+/// The report of a swap.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SwapReport {
     /// The path of the mount.
     pub mount: String,
-    /// What the candidate is called: its file.
+    /// The name of the candidate, such as its file.
     pub candidate: String,
-    /// The digest of the module that was in service.
+    /// The digest of the module that was active.
     pub from: String,
-    /// The digest of the candidate, where it could be read.
+    /// The digest of the candidate, if it could be read.
     pub to: Option<String>,
-    /// The dialect that it was to speak.
+    /// The dialect that the candidate had to speak.
     pub dialect: Dialect,
-    /// How it ended.
+    /// The outcome of the swap.
     #[serde(flatten)]
     pub outcome: Outcome,
-    /// What was done, in its order.
+    /// The steps that were run, in order.
     pub steps: Vec<StepTime>,
-    /// What the candidate was found to answer, where it came to that.
+    /// The conformance verdict, if the candidate was probed.
     pub verdict: Option<Verdict>,
-    /// How many requests both modules were asked.
+    /// The number of requests that both modules were run on.
     pub compared: usize,
-    /// Those that they answer differently, and how.
+    /// The requests to which their responses differ, and how.
     pub differences: Vec<Difference>,
 }
 
-/// How a swap ended.
+/// The outcome of a swap.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "outcome", rename_all = "kebab-case")]
 pub enum Outcome {
-    /// The candidate serves.
+    /// The candidate is active.
     Exchanged,
-    /// The candidate would serve now, had this not been a trial.
+    /// The candidate passed, and is not active because this was a dry run.
     DryRun,
-    /// The candidate is the module in service.
+    /// The candidate is the active module.
     Unchanged,
-    /// The candidate is the module that was out of service; it answers, and is
-    /// in service again.
+    /// The candidate is the active module, whose circuit was open; it passed its health
+    /// check, and the circuit is closed.
     PutBack,
-    /// The candidate does not serve; all is as it was.
+    /// The candidate was rejected; nothing has changed.
     Refused {
         /// The kind of the reason.
         reason: Refusal,
-        /// Why, and what to do.
+        /// The reason, and a hint.
         message: String,
     },
 }
 
-/// Why a candidate does not serve.
+/// The reason why a candidate was rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Refusal {
-    /// Another candidate is being looked at.
+    /// Another deployment is in progress.
     Busy,
-    /// It cannot be read.
+    /// The candidate cannot be read.
     Unreadable,
-    /// It is larger than a module may be.
+    /// The candidate exceeds the size limit.
     TooLarge,
-    /// It is not the one that was asked for.
+    /// The candidate does not have the requested digest.
     Digest,
-    /// It failed in service before.
+    /// The candidate is quarantined: it failed in service before.
     Barred,
-    /// It is no component, or not one of the contract.
+    /// The candidate is not a component, or does not match the contract.
     Invalid,
-    /// It traps, takes too long, or answers what HTTP does not allow.
+    /// The candidate traps, takes too long, or gives a response that HTTP does not allow.
     Faults,
-    /// Its answers are not those of the dialect.
+    /// The responses of the candidate do not conform to the dialect.
     Dialect,
-    /// Another module came into service meanwhile.
+    /// Another module was activated meanwhile.
     Changed,
-    /// It took longer to look at than it may.
+    /// The preflight took longer than its limit.
     TooSlow,
     /// The host failed.
     Host,
 }
 
-/// Something that was done with a candidate.
+/// The time that a step took.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StepTime {
-    /// What.
+    /// The step.
     pub step: SwapStep,
-    /// How long it took, in milliseconds.
+    /// Its duration, in milliseconds.
     pub millis: f64,
 }
 
-/// What is done with a candidate, in this order.
+/// A step of a swap; the steps are run in this order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SwapStep {
-    /// It is read, and its digest made.
+    /// Reads the candidate and computes its digest.
     Read,
-    /// It is compiled and held against the contract.
+    /// Compiles the candidate and checks it against the contract.
     Compile,
-    /// It is asked all that its dialect speaks of.
+    /// Checks the candidate against the rules of its dialect.
     Probe,
-    /// It is asked what clients ask, and so is the module in service.
+    /// Runs requests of clients on the candidate and on the active module.
     Compare,
-    /// Its answers are put where they are remembered.
+    /// Caches the responses of the candidate.
     Warm,
-    /// It comes into service.
+    /// Activates the candidate.
     Exchange,
 }
 
@@ -124,7 +124,7 @@ impl Display for SwapStep {
 }
 
 impl SwapReport {
-    /// Whether the candidate serves, or would.
+    /// Returns whether the candidate is active, or would be without a dry run.
     #[must_use]
     pub fn is_accepted(&self) -> bool {
         !matches!(self.outcome, Outcome::Refused { .. })

@@ -1,4 +1,4 @@
-//! What is said of a mount to whoever controls it.
+//! The status of a mount, for the control server.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -9,74 +9,73 @@ use super::report::SwapStep;
 use crate::conformance::Dialect;
 use crate::module::{Failures, ResetStatus};
 
-/// A mount, as it is now.
+/// The current status of a mount.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MountStatus {
     /// The name of its modules.
     pub name: String,
     /// Its path.
     pub mount: String,
-    /// The dialect that modules have to speak which do not say another.
+    /// The dialect that candidates must speak if they do not name another.
     pub dialect: Dialect,
-    /// The module in service.
+    /// The active module.
     pub module: ModuleStatus,
-    /// Why an extension is out of service, where it is.
+    /// The open circuit of an extension; `None` if it is closed.
     pub outage: Option<CircuitStatus>,
-    /// The digest of the module before it, which `rollback` puts back.
+    /// The digest of the previous module, to which `rollback` returns.
     pub previous: Option<String>,
-    /// The candidate that is looked at now.
+    /// The candidate in deployment.
     pub candidate: Option<CandidateStatus>,
-    /// The modules that were taken out of service because they failed.
+    /// The quarantined modules.
     pub barred: Vec<QuarantineStatus>,
-    /// The bytes of answers that are remembered.
+    /// The size of the cached responses, in bytes.
     pub remembered: u64,
 }
 
-/// A module in service.
+/// An active module.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModuleStatus {
     /// Its digest.
     pub digest: String,
-    /// Since when it has been in service, in seconds since 1970.
+    /// When it was activated, in seconds since 1970.
     pub since: u64,
-    /// How often clients had it run: answers that were remembered do not
-    /// count.
+    /// How often clients caused a run; cached responses do not count.
     pub runs: u64,
-    /// How often it failed, by cause.
+    /// The number of its failures, by cause.
     pub failures: Failures,
     /// The checks that the slots of its instances are reset.
     pub resets: ResetStatus,
 }
 
-/// An extension is out of service, because it failed too often.
+/// An open circuit: an extension is out of service because it failed too often.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CircuitStatus {
-    /// How it failed.
+    /// How the extension failed.
     pub reason: String,
-    /// In how many seconds it is looked at again.
+    /// The seconds until the next health check.
     pub next: u64,
 }
 
-/// A module that may come into service.
+/// A candidate in deployment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CandidateStatus {
-    /// What it is called: its file.
+    /// Its name, such as its file.
     pub name: String,
-    /// What is being done with it.
+    /// The current step of its deployment.
     pub step: SwapStep,
 }
 
-/// A module that is not taken any more.
+/// A quarantined module.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QuarantineStatus {
     /// Its digest.
     pub digest: String,
-    /// Why.
+    /// How it failed.
     pub reason: String,
 }
 
 impl Mount {
-    /// How things are.
+    /// Returns the current status.
     #[must_use]
     pub fn status(&self) -> MountStatus {
         let past = self.history();

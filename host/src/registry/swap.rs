@@ -1,6 +1,6 @@
-//! From a candidate to the module in service: read, compile, probe, compare,
-//! warm, exchange. Until the last step the module in service does not notice,
-//! and the last is one store of a pointer.
+//! Hot-swap: a candidate becomes the active module in six steps: read, compile, probe,
+//! compare, warm, exchange. Only the last step affects the active module, and it is one
+//! store of a pointer.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -25,47 +25,47 @@ use crate::state::StateReader;
 use crate::text::escape_control;
 use crate::toml_text;
 
-/// A module that is to serve.
+/// A module to deploy.
 #[derive(Debug, Clone)]
 pub struct Candidate {
-    /// Where it is.
+    /// The source of the component.
     pub source: Source,
-    /// The digest that it has to have.
+    /// The digest that it must have.
     pub sha256: Option<Digest>,
-    /// The dialect that it has to speak, in place of the mount's.
+    /// The dialect that it must speak, instead of the mount's.
     pub dialect: Option<Dialect>,
-    /// It is only looked at.
+    /// Whether this is a dry run.
     pub dry_run: bool,
-    /// It may be one that was taken out of service before.
+    /// Whether it may be a quarantined module.
     pub force: bool,
 }
 
-/// Where a component is.
+/// The source of a component.
 #[derive(Debug, Clone)]
 pub enum Source {
-    /// In a file.
+    /// A file.
     File(PathBuf),
-    /// Here.
+    /// Bytes in memory.
     Bytes {
-        /// What messages call it.
+        /// The name in messages.
         name: String,
         /// The component.
         bytes: Bytes,
     },
 }
 
-/// What a candidate may take to be looked at.
+/// The limits for a swap.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SwapLimits {
-    /// The size of its component, in bytes. Default: 32 MiB; 1 KiB to 1 GiB.
+    /// The maximum size of the component, in bytes. Default: 32 MiB; 1 KiB to 1 GiB.
     #[serde(deserialize_with = "toml_text::size_field")]
     pub size: ByteSize,
-    /// The time from the first step to the last. Default: 1 min; 1 ms to 1 h.
+    /// The maximum time from the first step to the last. Default: 1 min; 1 ms to 1 h.
     #[serde(deserialize_with = "toml_text::duration_field")]
     pub time: Duration,
-    /// The memory of the process that compiles it, in bytes, where there is
-    /// one. Default: 1 GiB; 64 MiB to 64 GiB.
+    /// The maximum memory of the process that compiles the component, in bytes, if there
+    /// is one. Default: 1 GiB; 64 MiB to 64 GiB.
     #[serde(deserialize_with = "toml_text::size_field")]
     pub memory: ByteSize,
 }
@@ -77,7 +77,7 @@ impl Default for SwapLimits {
 }
 
 impl SwapLimits {
-    /// Says what is out of its range.
+    /// Returns an error if a limit is out of its range.
     pub fn check(&self) -> Result<(), LimitError> {
         if !(ByteSize::kib(1)..=ByteSize::gib(1)).contains(&self.size) {
             return Err(LimitError {
@@ -98,7 +98,7 @@ impl SwapLimits {
 }
 
 impl Candidate {
-    /// A component that is to serve where it speaks the mount's dialect.
+    /// Creates a candidate that must speak the mount's dialect.
     #[must_use]
     pub fn new(source: Source) -> Self {
         Self { source, sha256: None, dialect: None, dry_run: false, force: false }
@@ -106,7 +106,7 @@ impl Candidate {
 }
 
 impl Source {
-    /// What messages call it.
+    /// Returns the name in messages.
     pub(super) fn name(&self) -> String {
         match self {
             Self::File(file) => file.display().to_string(),
@@ -116,11 +116,10 @@ impl Source {
 }
 
 impl Mount {
-    /// Looks at a candidate, and puts it into service where nothing speaks
-    /// against it. Where something does, or where what is returned is dropped
-    /// before it completes, all stays as it was. `state` is what the server
-    /// that the mount is of reads, or what is remembered of the new module may
-    /// be of another relayer.
+    /// Runs the preflight of a candidate, and activates it if it passes. If it does not,
+    /// or if the returned future is dropped before it completes, nothing changes. `state`
+    /// must be the one that the mount's server reads, or the cached responses of the new
+    /// module may be of another relayer.
     pub async fn swap(self: &Arc<Self>, candidate: Candidate, state: &StateReader) -> SwapReport {
         let name = candidate.source.name();
         let dialect = candidate.dialect.unwrap_or(self.dialect);
@@ -199,8 +198,8 @@ impl Mount {
         }
         {
             let _step = progress.begin(SwapStep::Warm);
-            // They are good for as long as what they were made from is as it
-            // was, like all that is remembered.
+            // Like all cached responses, they are valid until the state that they were
+            // derived from changes.
             for answer in &answers {
                 self.cache().insert(&module, answer);
             }
@@ -222,7 +221,8 @@ impl Mount {
 }
 
 impl Mount {
-    /// Looks at a module now that is out of service, and would be looked at later.
+    /// Runs the health check of a module whose circuit is open, instead of at its next
+    /// time.
     async fn look_again(
         self: &Arc<Self>,
         failed: &Arc<ActiveModule>,
@@ -249,15 +249,15 @@ impl Mount {
     }
 }
 
-/// How far a mount's candidate is. There is one at a time, until all who work
-/// on it are done.
+/// The progress of a mount's candidate. It holds the deployment lock until all tasks that
+/// work on the candidate are done.
 pub(super) struct Progress {
     pub(super) mount: Arc<Mount>,
     found: Mutex<Interim>,
     _turn: OwnedMutexGuard<()>,
 }
 
-/// What is known by now.
+/// The findings so far.
 #[derive(Default)]
 pub(super) struct Interim {
     pub(super) digest: Option<Digest>,
@@ -265,7 +265,7 @@ pub(super) struct Interim {
     pub(super) steps: Vec<StepTime>,
 }
 
-/// A step that goes on as long as this lives.
+/// A step in progress; it ends when this is dropped.
 pub(super) struct Going<'a> {
     progress: &'a Progress,
     step: SwapStep,
@@ -273,7 +273,7 @@ pub(super) struct Going<'a> {
 }
 
 impl Progress {
-    /// Nothing where there is another candidate.
+    /// Returns [`None`] if another deployment is in progress.
     fn start(mount: &Arc<Mount>, name: String) -> Option<Self> {
         let turn = mount.try_lock_deployment()?;
         *mount.candidate() = Some(CandidateStatus { name, step: SwapStep::Read });

@@ -1,7 +1,7 @@
 //! Threads of a lower priority, for work that no socket may wait for.
 //!
-//! They are created on demand, reused, and end when there has been nothing to do for
-//! a while. How many there are is bounded by who submits work.
+//! They are created on demand, reused, and end after some time without work. Their number
+//! is bounded by the callers, which limit the work that they submit.
 
 use std::collections::VecDeque;
 use std::io;
@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 
 use crate::priority;
 
-/// After this time without work a thread ends.
+/// The time without work after which a thread ends.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
 
 type Work = Box<dyn FnOnce() + Send>;
@@ -26,16 +26,16 @@ struct Pool {
 }
 
 struct State {
-    /// Work for threads that wait; each of it has one.
+    /// Work for waiting threads, at most one item for each.
     queue: VecDeque<Work>,
     waiting: usize,
 }
 
-/// Runs this on a thread of a lower priority. There is no result if no thread can be
+/// Runs `work` on a thread of a lower priority. Returns `None` if no thread can be
 /// created, or if the work panics.
 pub(super) async fn run<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
     let (sender, receiver) = oneshot::channel();
-    // It is done even if nothing waits for its result any more.
+    // The work is done even if the caller no longer waits for its result.
     let work = move || drop(sender.send(work()));
     POOL.submit(Box::new(work)).ok()?;
     receiver.await.ok()
@@ -66,7 +66,7 @@ impl Pool {
         thread::Builder::new().name("background".to_owned()).spawn(run).map(drop)
     }
 
-    /// Waits for more work; [`None`] if there is none for long.
+    /// Waits for more work. Returns [`None`] after [`KEEP_ALIVE`] without any.
     fn next(&self) -> Option<Work> {
         let mut state = self.lock();
         state.waiting += 1;

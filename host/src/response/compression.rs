@@ -1,4 +1,4 @@
-//! An answer's other encodings, each made once.
+//! The encodings of a response, each made once.
 
 use std::sync::Arc;
 use std::thread::available_parallelism;
@@ -14,10 +14,10 @@ use super::Representation;
 use super::background;
 use super::encoding::Encoding;
 
-/// A shorter body, in bytes, fits a packet or two as it is.
+/// Bodies of at most this size, in bytes, fit into a packet or two without compression.
 const MIN_SIZE: usize = 1024;
 
-/// What says something of a body's very bytes.
+/// Headers that describe the exact bytes of a body.
 const OF_THE_BYTES: [HeaderName; 5] = [
     CONTENT_ENCODING,
     CONTENT_RANGE,
@@ -26,16 +26,16 @@ const OF_THE_BYTES: [HeaderName; 5] = [
     HeaderName::from_static("repr-digest"),
 ];
 
-/// How long a body waits to be compressed. One that is not compressed by then goes
-/// out as it is, and the next request for it tries again.
+/// The maximum time that a body waits for a permit. After that it is sent unencoded, and
+/// the next request for it tries again.
 const PATIENCE: Duration = Duration::from_millis(100);
 
-/// There is no turn or no thread to encode a body now.
+/// No permit or no thread is available now to encode a body.
 struct NotMade;
 
-/// The bodies of a mount that are being compressed at once: as many as there are
-/// processors. The others wait, and leave the requests theirs. Each mount has its
-/// own: none waits for another's.
+/// Permits to compress bodies of a mount at once, one for each processor. Other bodies
+/// wait and leave the processors to requests. Mounts do not share permits, so that none
+/// waits for the bodies of another.
 #[derive(Debug, Clone)]
 pub(crate) struct CompressionPermits(Arc<Semaphore>);
 
@@ -45,18 +45,18 @@ impl Default for CompressionPermits {
     }
 }
 
-/// The encodings of a body that is worth it.
+/// The encodings of a body that is worth compressing.
 #[derive(Debug)]
 pub(super) struct Compression {
     encoded: [OnceCell<Option<Representation>>; Encoding::ALL.len()],
-    /// The validator is the host's, not the module's.
+    /// Whether the validator was set by the host, not by the module.
     own_etag: bool,
     turns: CompressionPermits,
 }
 
 impl Compression {
-    /// The encodings of an answer, none of them made yet. Its headers come to
-    /// say that it has some.
+    /// Returns the encodings of a response, none of them made yet, if it is worth
+    /// compressing. Adds `accept-encoding` to `vary`.
     pub(super) fn of(
         headers: &mut HeaderMap,
         body: &Bytes,
@@ -73,7 +73,7 @@ impl Compression {
         Some(Self { encoded: Default::default(), own_etag, turns: turns.clone() })
     }
 
-    /// The same as `make`, where that has been done.
+    /// Returns the result of [`Self::make`] if the encoding was already made.
     pub(super) fn made<'a>(
         &'a self,
         encoding: Encoding,
@@ -82,8 +82,8 @@ impl Compression {
         Some(self.encoded[encoding as usize].get()?.as_ref().unwrap_or(plain))
     }
 
-    /// The plain answer in this encoding, or as it is where that would be no
-    /// shorter.
+    /// Returns the response in this encoding, or `plain` if compression saves too little
+    /// or cannot be done in time.
     pub(super) async fn make<'a>(
         &'a self,
         encoding: Encoding,
@@ -100,7 +100,7 @@ impl Compression {
         made.await.ok().and_then(Option::as_ref).unwrap_or(plain)
     }
 
-    /// The headers of the encoded answer.
+    /// Returns the headers of the encoded response.
     fn headers(&self, encoding: Encoding, plain: &HeaderMap) -> HeaderMap {
         let mut headers = plain.clone();
         headers.insert(CONTENT_ENCODING, encoding.header());
@@ -110,8 +110,8 @@ impl Compression {
         headers
     }
 
-    /// The validator of the encoded answer: strong ones differ, so ours is
-    /// marked, and a module's is made weak.
+    /// Returns the validator of the encoded response. Strong validators of encodings must
+    /// differ: the host's gets the name of the encoding, a module's is made weak.
     fn etag(&self, encoding: Encoding, plain: &HeaderValue) -> HeaderValue {
         let plain_bytes = plain.as_bytes();
         let bytes = match plain_bytes.strip_suffix(b"\"") {
@@ -126,8 +126,8 @@ impl Compression {
     }
 }
 
-/// The most bytes of an encoded body that is worth it. That much is reserved
-/// for each encoding, so that an answer's size is known from the start.
+/// Returns the maximum size in bytes of an encoded body that saves enough. Each encoding
+/// is counted with this size, so that the size of a response is known from the start.
 pub(super) fn max_concurrent(body: &Bytes) -> usize {
     body.len() / 4 * 3
 }
@@ -138,17 +138,17 @@ async fn encode(
     turn: Option<OwnedSemaphorePermit>,
 ) -> Option<Bytes> {
     let work = move || {
-        // It goes on when the client is gone, and so does the turn.
+        // The work goes on when the client is gone, so it holds its permit.
         let _turn = turn;
         encoding.encode(&body)
     };
-    // Sockets come first; without a thread for it the body goes out as it is.
+    // Sockets have priority; without a thread the body is sent unencoded.
     let encoded = background::run(work).await?.ok()?;
-    // No larger than it is: encoders reserve as much as the body has.
+    // Drops spare capacity: encoders reserve as much as the size of the body.
     Some(encoded.into_boxed_slice().into())
 }
 
-/// Whether the body is text that nobody has compressed yet, or wants as it is.
+/// Returns whether the body is text that is not compressed yet and may be transformed.
 fn is_worth_it(headers: &HeaderMap) -> bool {
     let content_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let essence = content_type.unwrap_or_default().split(';').next().unwrap_or_default();
@@ -164,7 +164,7 @@ fn is_worth_it(headers: &HeaderMap) -> bool {
     is_text && !as_it_is && !of_these_bytes
 }
 
-/// The members of a header that is a list.
+/// Returns the members of a header that is a list.
 fn list<'a>(headers: &'a HeaderMap, name: &str) -> impl Iterator<Item = &'a str> {
     headers
         .get_all(name)

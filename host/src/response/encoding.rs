@@ -1,11 +1,11 @@
-//! The encodings in which clients can have a body.
+//! The content encodings that clients can request.
 
 use std::io::Write;
 
 use flate2::write::GzEncoder;
 use http::HeaderValue;
 
-/// An encoding of bodies.
+/// A content encoding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Encoding {
     /// Zstandard, `zstd`.
@@ -16,20 +16,20 @@ pub enum Encoding {
     Gzip,
 }
 
-/// How hard each tries: bodies are made anew with each change of the state,
-/// and that must not cost more than it saves.
+/// The compression levels. Bodies are compressed again after each change of the state,
+/// which must not cost more than it saves.
 const ZSTD_LEVEL: i32 = 3;
 const BROTLI_QUALITY: i32 = 4;
 const GZIP_LEVEL: u32 = 5;
 
-/// The window of Brotli, as a power of two: 256 KiB.
+/// The window size of Brotli, as a power of two: 256 KiB.
 const BROTLI_WINDOW: i32 = 18;
 
 impl Encoding {
-    /// All of them, the one that is best where a client takes any first.
+    /// All encodings, in the order of preference if a client ranks them equally.
     pub const ALL: [Self; 3] = [Self::Zstd, Self::Brotli, Self::Gzip];
 
-    /// Its name in HTTP.
+    /// Returns the name in HTTP.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -43,7 +43,7 @@ impl Encoding {
         HeaderValue::from_static(self.name())
     }
 
-    /// The body in this encoding. Takes time: about a second for 100 MB.
+    /// Encodes a body. Takes about a second for 100 MB.
     pub(super) fn encode(self, body: &[u8]) -> std::io::Result<Vec<u8>> {
         match self {
             Self::Zstd => zstd::bulk::compress(body, ZSTD_LEVEL),

@@ -6,19 +6,19 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A chain's identifier, such as `cosmoshub-4`. Any text: what it may look
-/// like is the relayer's business.
+/// A chain's identifier, such as `cosmoshub-4`. Any text is allowed: the relayer defines
+/// the syntax.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct ChainId(Arc<str>);
 
 impl ChainId {
-    /// The identifier as text.
+    /// Returns the identifier as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The identifier as text that is shared, not copied.
+    /// Returns the identifier as shared text, without a copy.
     #[must_use]
     pub fn as_shared(&self) -> &Arc<str> {
         &self.0
@@ -45,9 +45,9 @@ impl Display for ChainId {
 
 /// The configuration of a chain, with the relayer's defaults filled in.
 ///
-/// The fields are those of `chain-config` in the contract. A field is `None` where the chain does not have it or the
-/// source does not tell it. Numbers are finite. Secrets do not belong in it,
-/// nor do URLs with passwords: modules see every field.
+/// The fields are those of `chain-config` in the contract. A field is `None` if the chain
+/// does not have it or the source does not report it. Numbers are finite. It must not
+/// contain secrets or URLs with passwords, because modules see every field.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct ChainConfig {
     /// The chain's identifier.
@@ -60,113 +60,113 @@ pub struct ChainConfig {
     pub grpc_addr: Option<String>,
     /// How the relayer learns of the chain's events.
     pub event_source: Option<EventSource>,
-    /// How long the relayer waits for the node's answer.
+    /// The time that the relayer waits for the node's response.
     pub rpc_timeout: Option<Duration>,
-    /// Whether the relayer takes the node's headers without checking them.
+    /// Whether the relayer accepts the node's headers without verifying them.
     pub trusted_node: Option<bool>,
     /// The prefix of addresses on the chain.
     pub account_prefix: Option<String>,
-    /// The name of the key that signs; never the key itself.
+    /// The name of the signing key, never the key itself.
     pub key_name: Option<String>,
     /// The kind of key store, such as `Test`.
     pub key_store_type: Option<String>,
     /// The folder of the key store.
     pub key_store_folder: Option<String>,
-    /// The prefix under which the chain stores what relayers prove.
+    /// The prefix of the chain's store for the values that relayers prove.
     pub store_prefix: Option<String>,
-    /// The gas of a transaction whose need could not be estimated.
+    /// The gas of a transaction whose gas could not be estimated.
     pub default_gas: Option<u64>,
-    /// The most gas a transaction may need.
+    /// The maximum gas of a transaction.
     pub max_gas: Option<u64>,
-    /// The height at which the chain started anew from a genesis file.
+    /// The height at which the chain was restarted from a genesis file.
     pub genesis_restart_height: Option<u64>,
-    /// What an estimate of gas is multiplied by. Finite.
+    /// The factor applied to an estimate of gas. Finite.
     pub gas_multiplier: Option<f64>,
-    /// The account that pays the fees, where the signer does not.
+    /// The account that pays the fees, if it is not the signer.
     pub fee_granter: Option<String>,
-    /// The most messages in one transaction.
+    /// The maximum number of messages in one transaction.
     pub max_msg_num: Option<u64>,
-    /// The largest transaction, in bytes.
+    /// The maximum size of a transaction, in bytes.
     pub max_tx_size: Option<u64>,
-    /// The largest gRPC answer, in bytes.
+    /// The maximum size of a gRPC response, in bytes.
     pub max_grpc_decoding_size: Option<u64>,
-    /// How many packets one query asks for.
+    /// The number of packets that one query requests.
     pub query_packets_chunk_size: Option<u64>,
-    /// How far the chain's clock may be ahead.
+    /// The maximum time by which the chain's clock may be ahead.
     pub clock_drift: Option<Duration>,
-    /// The longest time between two blocks.
+    /// The maximum time between two blocks.
     pub max_block_time: Option<Duration>,
-    /// How long a set of validators is trusted.
+    /// The time for which a validator set is trusted.
     pub trusting_period: Option<Duration>,
-    /// The part of the trusting period after which a client is refreshed.
+    /// The fraction of the trusting period after which a client is refreshed.
     pub client_refresh_rate: Option<Ratio>,
-    /// Whether the chain is secured by another.
+    /// Whether another chain secures this one.
     pub ccv_consumer_chain: Option<bool>,
-    /// What the memo of each transaction starts with.
+    /// The text that the memo of each transaction starts with.
     pub memo_prefix: Option<String>,
-    /// What replaces the memo of each transaction.
+    /// The text that replaces the memo of each transaction.
     pub memo_overwrite: Option<String>,
-    /// Whether a batch's transactions are sent one after the other.
+    /// Whether the transactions of a batch are sent one after the other.
     pub sequential_batch_tx: Option<bool>,
-    /// The part of the validators whose overlap is trusted.
+    /// The fraction of the trusted validators that must also have signed a new header.
     pub trust_threshold: Option<Ratio>,
     /// The price of gas.
     pub gas_price: Option<GasPrice>,
-    /// Which packets are relayed.
+    /// The filter of the packets that are relayed.
     pub packet_filter: Option<PacketFilter>,
-    /// The price of gas where it follows the chain's own.
+    /// The price of gas, if it follows the chain's own price.
     pub dynamic_gas_price: Option<DynamicGasPrice>,
-    /// How addresses are made.
+    /// The derivation of addresses.
     pub address_type: Option<AddressType>,
     /// Options that each transaction carries.
     pub extension_options: Vec<ExtensionOption>,
-    /// The version of `CometBFT` whose answers are expected, such as `0.37`.
+    /// The version of `CometBFT` whose responses are expected, such as `0.37`.
     pub compat_mode: Option<String>,
-    /// Every how many blocks pending packets are cleared.
+    /// The number of blocks between two clearings of pending packets.
     pub clear_interval: Option<u64>,
-    /// Packets that are left out.
+    /// The packets that are not relayed.
     pub excluded_sequences: Vec<ExcludedSequences>,
     /// Whether other chains may query this one through the relayer.
     pub allow_ccq: Option<bool>,
 }
 
 impl ChainConfig {
-    /// A chain of which nothing else is known.
+    /// Creates a chain without any further configuration.
     #[must_use]
     pub fn new(id: impl Into<ChainId>, kind: ChainKind) -> Self {
         Self { id: id.into(), kind, ..Self::default() }
     }
 }
 
-/// What software a chain runs.
+/// The software that a chain runs.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum ChainKind {
-    /// A chain of the Cosmos SDK.
+    /// A Cosmos SDK chain.
     #[default]
     CosmosSdk,
     /// A Namada chain.
     Namada,
     /// A Penumbra chain.
     Penumbra,
-    /// Any other, by the relayer's name for it.
+    /// Another kind, by the relayer's name for it.
     Other(String),
 }
 
-/// How the relayer learns of a chain's events.
+/// The source from which the relayer learns of a chain's events.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EventSource {
-    /// The node sends them over a websocket.
+    /// The node pushes events over a websocket.
     Push {
         /// The websocket's URL.
         url: String,
-        /// How long events are gathered.
+        /// The time for which events are collected.
         batch_delay: Duration,
     },
-    /// The relayer asks for them.
+    /// The relayer polls for events.
     Pull {
-        /// The time between two questions.
+        /// The time between two polls.
         interval: Duration,
-        /// How often one question is tried again.
+        /// The maximum number of retries of one poll.
         max_retries: u32,
     },
 }
@@ -179,7 +179,7 @@ pub struct Ratio {
 }
 
 impl Ratio {
-    /// The fraction in lowest terms; `None` where the denominator is 0.
+    /// Returns the fraction in lowest terms; `None` if the denominator is 0.
     #[must_use]
     pub const fn new(numerator: u64, denominator: u64) -> Option<Self> {
         if denominator == 0 {
@@ -192,13 +192,13 @@ impl Ratio {
         Some(Self { numerator: numerator / divisor, denominator: denominator / divisor })
     }
 
-    /// What is above the line.
+    /// Returns the numerator in lowest terms.
     #[must_use]
     pub const fn numerator(self) -> u64 {
         self.numerator
     }
 
-    /// What is below the line.
+    /// Returns the denominator in lowest terms.
     #[must_use]
     pub const fn denominator(self) -> u64 {
         self.denominator
@@ -214,23 +214,23 @@ pub struct GasPrice {
     pub denom: String,
 }
 
-/// A price of gas that follows the chain's own.
+/// A price of gas that follows the chain's own price.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct DynamicGasPrice {
-    /// Whether it does.
+    /// Whether the price follows the chain's own price.
     pub enabled: bool,
-    /// What the chain's price is multiplied by. Finite.
+    /// The factor applied to the chain's price. Finite.
     pub multiplier: f64,
-    /// The highest price that is paid. Finite.
+    /// The maximum price that is paid. Finite.
     pub max: f64,
 }
 
-/// Which packets of a chain are relayed.
+/// A filter of the packets that are relayed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PacketFilter {
-    /// The channels.
+    /// The policy on channels.
     pub policy: FilterPolicy,
-    /// The least fees, by pattern of the channel.
+    /// The minimum fees, by pattern of the channel.
     pub min_fees: Vec<ChannelMinFees>,
 }
 
@@ -239,9 +239,9 @@ pub struct PacketFilter {
 pub enum FilterPolicy {
     /// Every channel.
     AllowAll,
-    /// Those that match.
+    /// The channels that match.
     Allow(Vec<ChannelFilter>),
-    /// Those that do not match.
+    /// The channels that do not match.
     Deny(Vec<ChannelFilter>),
 }
 
@@ -254,30 +254,30 @@ pub struct ChannelFilter {
     pub channel: String,
 }
 
-/// The least fees for packets on some channels.
+/// The minimum fees for packets on some channels.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChannelMinFees {
     /// The pattern of the channel.
     pub channel: String,
-    /// The fees for receiving, of which one must be met.
+    /// The fees for receiving, one of which must be met.
     pub recv: Vec<MinFee>,
 }
 
-/// A least fee.
+/// A minimum fee.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MinFee {
-    /// How many of the token.
+    /// The amount of the token.
     pub amount: u64,
-    /// The token; any where there is none.
+    /// The token; any token if `None`.
     pub denom: Option<String>,
 }
 
-/// How addresses are made from keys.
+/// The derivation of addresses from keys.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AddressType {
-    /// As the Cosmos SDK does it.
+    /// The derivation of the Cosmos SDK.
     Cosmos,
-    /// As Ethermint does it.
+    /// The derivation of Ethermint.
     Ethermint {
         /// The type URL of public keys.
         pk_type: String,
@@ -289,16 +289,16 @@ pub enum AddressType {
 pub struct ExtensionOption {
     /// The option's name.
     pub name: String,
-    /// Its value as text.
+    /// The value as text.
     pub value: String,
 }
 
-/// Packets that are left out.
+/// Packets that are not relayed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExcludedSequences {
     /// The channel.
     pub channel: String,
-    /// The packets' sequence numbers, in ranges, ascending.
+    /// The packets' sequence numbers, in ascending ranges.
     pub ranges: Vec<RangeInclusive<u64>>,
 }
 

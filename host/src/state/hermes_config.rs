@@ -1,13 +1,13 @@
 //! Source: the relayer's configuration file, of any version from 0.7 to 1.13.
 //!
-//! It gives the chains and the address to serve at. Sections and keys that
-//! mean nothing here are passed over; the relayer itself refuses unknown ones.
-//! Passwords in URLs and secret keys are left behind.
+//! It gives the chains and the address to serve at. Sections and keys that are not used
+//! here are ignored; the relayer itself rejects unknown ones. Passwords in URLs and
+//! secret keys are dropped.
 //!
 //! | file | job |
 //! |---|---|
-//! | `file.rs` | the file's shape; that of a chain is in `../written/` |
-//! | `error.rs` | what can be wrong with a file, and where |
+//! | `file.rs` | the file's schema, except for a chain's, which is in `../hermes_schema/` |
+//! | `error.rs` | errors in a file, with their positions |
 
 mod error;
 mod file;
@@ -22,7 +22,7 @@ use super::{ChainConfig, ChainId};
 use crate::files::{MAX_TEXT, read_any};
 use crate::toml_text::{self, Position};
 
-/// What a relayer's configuration file says.
+/// The content of a relayer's configuration file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HermesConfig {
     /// The section `[rest]`.
@@ -31,10 +31,10 @@ pub struct HermesConfig {
     pub chains: Vec<ChainConfig>,
 }
 
-/// Where the relayer's REST API is served.
+/// The settings of the relayer's REST API.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rest {
-    /// Whether it is served; `None` where the file does not say.
+    /// Whether the API is served; `None` if the file does not say.
     pub enabled: Option<bool>,
     /// The name or address to listen on. Default: `127.0.0.1`.
     pub host: String,
@@ -54,7 +54,7 @@ impl HermesConfig {
         Self::of_file(path, read_any(path, MAX_TEXT))
     }
 
-    /// Reads what a file holds, or says why it could not be read.
+    /// Parses a file's content, or reports why it could not be read.
     pub(crate) fn of_file(path: &Path, content: io::Result<Vec<u8>>) -> Result<Self, ConfigError> {
         let fault = |problem| ConfigError { file: path.to_owned(), problem };
         let bytes = content.map_err(|error| fault(Problem::Unreadable(error)))?;
@@ -66,7 +66,7 @@ impl HermesConfig {
         Self::parse(text).map_err(fault)
     }
 
-    /// Reads the text of a file.
+    /// Parses the text of a file.
     pub fn parse(text: &str) -> Result<Self, Problem> {
         let file: file::File =
             toml_text::parse(text).map_err(|fault| Problem::from_fault(fault, text))?;

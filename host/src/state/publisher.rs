@@ -1,4 +1,4 @@
-//! Publishing: how state gets from a source to the requests.
+//! Publishes state from a source to the requests.
 
 use std::collections::HashMap;
 use std::ops::Deref;
@@ -12,14 +12,14 @@ use super::snapshot::{Changed, Generation, Snapshot, Stale, Versioned};
 use super::{ChainConfig, ChainId};
 use crate::text::for_log;
 
-/// Where a source puts what it knows of the relayer. Cheap to clone; works
-/// from any thread, in or out of async code.
+/// Publishes the state of a relayer. Cheap to clone; works from any thread, in or out of
+/// async code.
 ///
-/// Each call publishes one new snapshot by one atomic exchange. Readers never
-/// wait, for writers or for each other; writers wait for other writers only.
-/// Content that does not change keeps its generation.
+/// Each call publishes one new snapshot with one atomic swap. Readers never wait, for
+/// writers or for each other; writers wait only for other writers. Unchanged content
+/// keeps its generation.
 ///
-/// For a new publisher neither the chains nor the state are known.
+/// In a new publisher, neither the chains nor the state are known.
 ///
 /// ```
 /// use relayer_rest_host::state::{Object, StatePublisher, Worker};
@@ -49,7 +49,7 @@ pub struct StatePublisher {
     shared: Arc<Shared>,
 }
 
-/// Where requests find the present snapshot.
+/// Gives requests access to the current snapshot.
 #[derive(Debug, Clone)]
 pub struct StateReader {
     shared: Arc<Shared>,
@@ -58,12 +58,12 @@ pub struct StateReader {
 #[derive(Debug)]
 struct Shared {
     current: ArcSwap<Snapshot>,
-    /// The generation of the newest slice. Held while a writer makes a
-    /// snapshot out of the one before.
+    /// The generation of the newest snapshot. Locked while a writer derives a new
+    /// snapshot from the current one.
     newest: Mutex<Generation>,
 }
 
-/// Two chains have one identifier.
+/// An error for two chains with the same identifier.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("chain '{}' is configured twice; give each chain an identifier of its own", for_log(.0.as_str()))]
 pub struct DuplicateChain(pub ChainId);
@@ -75,7 +75,7 @@ impl Default for StatePublisher {
 }
 
 impl StatePublisher {
-    /// A publisher that knows nothing yet.
+    /// Creates a publisher whose chains and state are not known yet.
     #[must_use]
     pub fn new() -> Self {
         let shared = Shared {
@@ -85,13 +85,13 @@ impl StatePublisher {
         Self { shared: Arc::new(shared) }
     }
 
-    /// Where what is published here can be read.
+    /// Returns a reader of the published snapshots.
     #[must_use]
     pub fn reader(&self) -> StateReader {
         StateReader { shared: Arc::clone(&self.shared) }
     }
 
-    /// Sets the versions of the relayer's parts. `ibc-relayer` belongs first.
+    /// Sets the versions of the relayer's components. `ibc-relayer` must be first.
     pub fn set_components(&self, components: Vec<Component>) {
         self.publish(|snapshot, next| {
             snapshot.components = snapshot.components.with(components, next);
@@ -101,7 +101,8 @@ impl StatePublisher {
     /// Sets all chains, in their order.
     ///
     /// # Errors
-    /// Where two have one identifier; nothing is published then.
+    /// Returns an error if two chains have the same identifier; then nothing is
+    /// published.
     pub fn set_chains(&self, chains: Vec<ChainConfig>) -> Result<(), DuplicateChain> {
         let mut by_id = HashMap::with_capacity(chains.len());
         let ids: Vec<ChainId> = chains.iter().map(|chain| chain.id.clone()).collect();
@@ -126,7 +127,7 @@ impl StatePublisher {
         Ok(())
     }
 
-    /// Says that the chains are not known, and why.
+    /// Marks the chains as not known, with the reason.
     pub fn set_chains_not_ready(&self, reason: NotReady) {
         self.publish(|snapshot, next| {
             snapshot.chains.clear();
@@ -134,8 +135,7 @@ impl StatePublisher {
         });
     }
 
-    /// Adds a chain behind the others, or changes the one that has its
-    /// identifier.
+    /// Adds a chain after the others, or replaces the chain with the same identifier.
     pub fn set_chain(&self, chain: ChainConfig) {
         self.publish(|snapshot, next| {
             if let Some(slice) = snapshot.chains.get_mut(&chain.id) {
@@ -149,7 +149,7 @@ impl StatePublisher {
         });
     }
 
-    /// Removes a chain, where there is one of this identifier.
+    /// Removes the chain with this identifier, if there is one.
     pub fn remove_chain(&self, id: &ChainId) {
         self.publish(|snapshot, next| {
             if snapshot.chains.remove(id).is_some() {
@@ -160,7 +160,7 @@ impl StatePublisher {
         });
     }
 
-    /// Sets what the relayer is doing, and that this is known and up to date.
+    /// Sets the relayer's state and marks it as known and up to date.
     pub fn set_state(&self, mut state: RelayerState) {
         state.sort();
         self.publish(|snapshot, next| {
@@ -170,9 +170,9 @@ impl StatePublisher {
         });
     }
 
-    /// Changes what the relayer is doing; from nothing where it is not known.
+    /// Updates the relayer's state, starting from the empty state if it is not known.
     ///
-    /// Other writers wait while `update` runs: it must not publish itself.
+    /// Other writers wait while `update` runs, so it must not publish anything itself.
     pub fn update_state(&self, update: impl FnOnce(&mut RelayerState)) {
         self.publish(|snapshot, next| {
             let mut state = snapshot.status.value().clone().unwrap_or_default();
@@ -182,7 +182,7 @@ impl StatePublisher {
         });
     }
 
-    /// Says that what the relayer is doing is not known. What was, is kept for
+    /// Marks the relayer's state as not known. The last known state is kept for
     /// [`StatePublisher::set_ready`].
     pub fn set_not_ready(&self, reason: NotReady) {
         self.publish(|snapshot, next| {
@@ -193,8 +193,8 @@ impl StatePublisher {
         });
     }
 
-    /// Says that what was last known of what the relayer is doing counts again,
-    /// or that it is doing nothing where nothing was known.
+    /// Restores the last known state of the relayer, or sets the empty state if there is
+    /// none. Does nothing if the state is known.
     pub fn set_ready(&self) {
         self.publish(|snapshot, next| {
             if snapshot.status.value().is_err() {
@@ -206,17 +206,17 @@ impl StatePublisher {
         });
     }
 
-    /// Says that what is published is no more than what was last known; `None`
-    /// where it is up to date. Answers made from it then carry their age.
+    /// Marks the published content as stale, so that responses carry its age; `None`
+    /// marks it as up to date.
     pub fn set_stale(&self, stale: Option<Stale>) {
         self.publish(|snapshot, _| snapshot.set_stale(stale));
     }
 
-    /// Publishes the present snapshot with a change, whose new slices get the
-    /// given generation.
+    /// Publishes the current snapshot with a change. New values in it get the given
+    /// generation.
     fn publish(&self, change: impl FnOnce(&mut Snapshot, Generation)) {
-        // A panic in a caller's closure publishes nothing, so that what a
-        // poisoned lock guards is as it was.
+        // A panic in a caller's closure publishes nothing, so a poisoned lock guards a
+        // consistent value.
         let mut newest = self.shared.newest.lock().unwrap_or_else(PoisonError::into_inner);
         let next = Generation(newest.0 + 1);
         let mut snapshot = Snapshot::clone(&self.shared.current.load());
@@ -231,13 +231,13 @@ impl StatePublisher {
 }
 
 impl StateReader {
-    /// The present snapshot.
+    /// Returns the current snapshot.
     #[must_use]
     pub fn snapshot(&self) -> Arc<Snapshot> {
         self.shared.current.load_full()
     }
 
-    /// A look at the present snapshot: cheaper than to take it, and not to be
+    /// Borrows the current snapshot: cheaper than [`Self::snapshot`], but must not be
     /// kept.
     pub(crate) fn peek(&self) -> impl Deref<Target = Arc<Snapshot>> {
         self.shared.current.load()

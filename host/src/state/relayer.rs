@@ -1,4 +1,4 @@
-//! What a relayer is doing: its connected chains and its workers.
+//! The state of a relayer: its connected chains and its workers.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -6,17 +6,17 @@ use std::time::Duration;
 
 use super::ChainId;
 
-/// A part of the relayer and its version.
+/// A component of the relayer and its version.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Component {
-    /// The part's name, such as `ibc-relayer`.
+    /// The component's name, such as `ibc-relayer`.
     pub name: String,
-    /// Its version, as it writes it.
+    /// The version as text, in the relayer's notation.
     pub version: String,
 }
 
-/// The connected chains and the active workers. Their order is of no
-/// importance: they are sorted when they are published.
+/// The connected chains and the active workers. Their order does not matter: they are
+/// sorted when they are published.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct RelayerState {
     /// The connected chains.
@@ -25,12 +25,12 @@ pub struct RelayerState {
     pub workers: Vec<Worker>,
 }
 
-/// The state of the relayer is not known.
+/// The reason why a part of the relayer's state is not known.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NotReady {
-    /// Why, and what can be done about it: a sentence that clients see.
+    /// The reason and a remedy, in a sentence that clients see.
     pub message: String,
-    /// When asking again makes sense.
+    /// The time after which a client should retry.
     pub retry_after: Duration,
 }
 
@@ -48,16 +48,16 @@ impl Default for NotReady {
 pub struct Worker {
     /// The worker's number.
     pub id: u64,
-    /// What it serves.
+    /// The object that the worker serves.
     pub object: Object,
-    /// What it is set to do, where that is known.
+    /// The worker's settings, if they are known.
     pub data: Option<WorkerData>,
 }
 
 /// A text that workers share: a client's, channel's or port's identifier.
 pub type Name = Arc<str>;
 
-/// What a worker serves. The kinds are in the order in which they are listed.
+/// An object that a worker serves. The kinds are in listing order.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Object {
     /// A light client that is kept up to date.
@@ -69,7 +69,7 @@ pub enum Object {
         /// The chain that the client follows.
         src_chain_id: ChainId,
     },
-    /// A channel whose handshake is completed.
+    /// A channel whose handshake the worker completes.
     Channel {
         /// The chain at the far end.
         dst_chain_id: ChainId,
@@ -80,7 +80,7 @@ pub enum Object {
         /// The port's identifier at the near end.
         src_port_id: Name,
     },
-    /// A connection whose handshake is completed.
+    /// A connection whose handshake the worker completes.
     Connection {
         /// The chain at the far end.
         dst_chain_id: ChainId,
@@ -107,20 +107,20 @@ pub enum Object {
     },
     /// A query from one chain to another.
     CrossChainQuery {
-        /// The chain that asks.
+        /// The chain that sends the query.
         src_chain_id: ChainId,
-        /// The chain that answers.
+        /// The chain that is queried.
         dst_chain_id: ChainId,
         /// The query's identifier.
         query_id: Name,
-        /// The connection over which it goes.
+        /// The connection that carries the query.
         connection_id: Name,
     },
-    /// A kind that is not known here, with its fields.
+    /// An object of an unknown kind, with its fields.
     Other(OtherObject),
 }
 
-/// An object of which only names and values are known.
+/// An object of an unknown kind.
 #[derive(Debug, Clone, PartialEq)]
 pub struct OtherObject {
     /// The kind's name.
@@ -146,23 +146,23 @@ pub enum Value {
     Text(Name),
 }
 
-/// What a worker is set to do.
+/// The settings of a worker.
 #[derive(Debug, Clone, PartialEq)]
 pub enum WorkerData {
-    /// For a worker that serves a client.
+    /// The settings of a worker that serves a client.
     Client {
-        /// Whether it looks for misbehaviour.
+        /// Whether the worker looks for misbehaviour.
         misbehaviour: bool,
-        /// Whether it refreshes the client.
+        /// Whether the worker refreshes the client.
         refresh: bool,
     },
-    /// A kind that is not known here, with its fields.
+    /// Settings of an unknown kind, with their fields.
     Other(OtherObject),
 }
 
 impl RelayerState {
-    /// Puts the chains and the workers into the order in which a relayer
-    /// lists them. Costs one pass where they already are.
+    /// Sorts the chains and the workers in the order in which a relayer lists them. Costs
+    /// one pass if they are sorted already.
     pub(super) fn sort(&mut self) {
         self.chains.sort();
         self.workers.sort_by(Worker::order);
@@ -170,15 +170,15 @@ impl RelayerState {
 }
 
 impl Worker {
-    /// Kind by kind, then by the bytes of the short name.
+    /// Compares by kind, then by the bytes of the short name.
     fn order(&self, other: &Self) -> Ordering {
         let ranks = self.object.rank().cmp(&other.object.rank());
         ranks.then_with(|| order(self.object.short_name(), other.object.short_name()))
     }
 }
 
-/// Compares texts that are each in parts, by their bytes, without putting
-/// them together: states of thousands of workers are published often.
+/// Compares texts that consist of parts, by their bytes. The parts are not concatenated,
+/// because states of thousands of workers are published often.
 fn order<const N: usize>(a: [&str; N], b: [&str; N]) -> Ordering {
     let (mut a_parts, mut b_parts) = (a.into_iter(), b.into_iter());
     let (mut a, mut b): (&[u8], &[u8]) = (&[], &[]);
@@ -186,7 +186,7 @@ fn order<const N: usize>(a: [&str; N], b: [&str; N]) -> Ordering {
         while a.is_empty() {
             match a_parts.next() {
                 Some(part) => a = part.as_bytes(),
-                // What is left of the other one is behind the end.
+                // `a` has ended: it equals `b`, or is a prefix of it.
                 None if b.is_empty() && b_parts.all(str::is_empty) => return Ordering::Equal,
                 None => return Ordering::Less,
             }
@@ -206,7 +206,7 @@ fn order<const N: usize>(a: [&str; N], b: [&str; N]) -> Ordering {
 }
 
 impl Object {
-    /// The place of the kind among the kinds.
+    /// Returns the rank of the kind in listing order.
     fn rank(&self) -> u8 {
         match self {
             Self::Client { .. } => 0,
@@ -219,9 +219,9 @@ impl Object {
         }
     }
 
-    /// The relayer's short name of the object, in parts and without the kind,
-    /// which is the same for all objects of a rank. Objects of unknown kinds
-    /// are kept together by kind and otherwise stay as they come.
+    /// Returns the parts of the relayer's short name of the object, without the kind,
+    /// which is the same for all objects of a rank. Objects of unknown kinds are grouped
+    /// by kind and keep their order within a kind.
     fn short_name(&self) -> [&str; 7] {
         match self {
             Self::Client { dst_chain_id, dst_client_id, src_chain_id } => {
@@ -321,8 +321,8 @@ mod tests {
             client("ibc-1", "ibc-0", "07-tendermint-0"),
             client("ibc", "z", "07-tendermint-0"),
         ];
-        // "ibc->z" is behind "ibc-0->…": the short names are compared as they
-        // are written, and '>' is behind '0'.
+        // "ibc->z" is after "ibc-0->…": the short names are compared as whole texts, and
+        // '>' is after '0'.
         assert_eq!(sorted(objects), [2, 1, 3, 0, 4]);
     }
 

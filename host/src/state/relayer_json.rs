@@ -1,12 +1,11 @@
-//! The relayer's own answers, read into state. Both dialects: that of version
-//! 0.7, and today's, with its envelope around versions, its larger chains and
-//! its workers' data.
+//! Parses the relayer's own responses, in the dialect of version 0.7 and in the current
+//! one, which has an envelope around versions, more fields per chain, and workers' data.
 //!
 //! | file | job |
 //! |---|---|
-//! | `bounds.rs` | how much is kept of an answer |
-//! | `texts.rs` | the texts of an answer |
-//! | `envelope.rs` | an answer's envelope, and what can be wrong with an answer |
+//! | `bounds.rs` | bounds on the parts of a response that are kept |
+//! | `texts.rs` | the texts of a response |
+//! | `envelope.rs` | a response's envelope, and errors in a response |
 //! | `chain.rs` | `/chain/:id` |
 //! | `state.rs` | `/state` |
 
@@ -29,19 +28,19 @@ use crate::toml_text::Position;
 /// The name under which a relayer lists itself.
 const RELAYER: &str = "ibc-relayer";
 
-/// The name under which a relayer lists the server of its REST API, which is
-/// not what serves it here.
+/// The name under which a relayer lists its own REST server, which is not the server that
+/// serves the API here.
 const REST: &str = "ibc-relayer-rest";
 
-/// What was read, and the fields that could not be.
+/// A parsed value, and the fields that could not be read.
 #[derive(Debug, PartialEq)]
 pub(super) struct Read<T> {
     pub(super) value: T,
     pub(super) unread: Vec<UnreadField>,
 }
 
-/// Reads an answer of this endpoint, and publishes what it tells: for tests of
-/// what that takes.
+/// Parses a response of this endpoint and publishes it, for tests of the memory that this
+/// takes.
 #[doc(hidden)]
 pub fn read_answer(endpoint: &str, body: &[u8]) -> Result<super::StatePublisher, AnswerError> {
     let publisher = super::StatePublisher::new();
@@ -60,7 +59,7 @@ pub fn read_answer(endpoint: &str, body: &[u8]) -> Result<super::StatePublisher,
     Ok(publisher)
 }
 
-/// The result of `/version`, bare or in an envelope: `ibc-relayer` first.
+/// Parses the result of `/version`, bare or in an envelope. `ibc-relayer` comes first.
 pub(super) fn version(body: &[u8]) -> Result<Vec<Component>, AnswerError> {
     #[derive(Deserialize)]
     struct Entry<'a> {
@@ -90,7 +89,7 @@ pub(super) fn version(body: &[u8]) -> Result<Vec<Component>, AnswerError> {
     }
 }
 
-/// The result of `/chains`. An identifier that cannot be used is left out.
+/// Parses the result of `/chains`. Identifiers that cannot be used are left out.
 pub(super) fn chain_ids(body: &[u8]) -> Result<Read<Vec<ChainId>>, AnswerError> {
     let mut unread = Unread::default();
     let value = usable_ids(result(body)?, "result", &mut unread);
@@ -118,18 +117,18 @@ fn usable_ids(
     usable
 }
 
-/// The result of `/chain/:id`. A field that cannot be read is left out.
+/// Parses the result of `/chain/:id`. Fields that cannot be read are left out.
 pub(super) fn chain(body: &[u8]) -> Result<Read<ChainConfig>, AnswerError> {
     chain::read(result(body)?)
 }
 
-/// The result of `/state`.
+/// Parses the result of `/state`.
 pub(super) fn state(body: &[u8]) -> Result<Read<RelayerState>, AnswerError> {
     Ok(result::<state::StateJson>(body)?.0)
 }
 
-/// The result of `/state` as it is kept in a file: with its envelope, as the
-/// relayer sends it, or without.
+/// Parses the result of `/state` from a file: with its envelope, in the form that the
+/// relayer sends, or without.
 pub(super) fn state_file(body: &[u8]) -> Result<Read<RelayerState>, AnswerError> {
     #[derive(Deserialize)]
     struct Keys {

@@ -1,5 +1,5 @@
-//! Source: a made-up relayer, for trying things. Two chains of a local test
-//! set-up, each with two clients of the other.
+//! Source: a sample relayer for experiments. It has two chains of a local test setup,
+//! each with two clients of the other.
 
 use super::hermes_config::HermesConfig;
 use super::{Object, RelayerState, StatePublisher, Worker};
@@ -9,7 +9,7 @@ const CONFIG: &str = include_str!("sample.toml");
 /// Publishes the sample.
 ///
 /// # Panics
-/// Never: the sample is part of this crate, and tests read it.
+/// Never, because the sample is part of this crate and is tested.
 pub fn sample(publisher: &StatePublisher) {
     let config = HermesConfig::parse(CONFIG).expect("the sample is valid");
     publisher.set_chains(config.chains).expect("the sample's chains differ");

@@ -1,4 +1,4 @@
-//! A relayer at one moment.
+//! A snapshot of a relayer.
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -8,11 +8,11 @@ use std::time::{Instant, SystemTime};
 use super::relayer::{Component, NotReady, RelayerState};
 use super::{ChainConfig, ChainId};
 
-/// When something was published: a number that only grows.
+/// The number of a publication; it only increases.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Generation(pub(super) u64);
 
-/// A part of the state that changes as one, and since when it is as it is.
+/// A part of the state that changes as a whole, with the generation of its last change.
 /// Cheap to clone.
 #[derive(Debug)]
 pub struct Versioned<T> {
@@ -31,27 +31,27 @@ impl<T> Versioned<T> {
         Self { content: Arc::new(Content { value, generation, derived: OnceLock::new() }) }
     }
 
-    /// The content.
+    /// Returns the content.
     #[must_use]
     pub fn value(&self) -> &T {
         &self.content.value
     }
 
-    /// Changes when the content does, and only then.
+    /// Returns the generation, which changes if and only if the content changes.
     #[must_use]
     pub fn generation(&self) -> Generation {
         self.content.generation
     }
 
-    /// The content in the form in which it is handed to modules. It is made
-    /// when it is first asked for, and kept as long as the content.
+    /// Returns the content in the form in which modules receive it. The form is made on
+    /// first use and kept as long as the content.
     ///
-    /// There is one form of each content: callers agree on `D`.
+    /// Each content has only one form, so all callers must use the same `D`.
     pub(crate) fn lowered<D: Send + Sync + 'static>(&self, make: impl FnOnce(&T) -> D) -> Arc<D> {
         let derived = &self.content.derived;
         if derived.get().is_none() {
-            // Whoever asks at the same time makes one, too: nobody waits for
-            // another's, and the first to be done is kept.
+            // Concurrent callers each make one instead of waiting, and the first one is
+            // kept.
             let form: Arc<dyn Any + Send + Sync> = Arc::new(make(self.value()));
             derived.set(form).ok();
         }
@@ -67,17 +67,16 @@ impl<T> Clone for Versioned<T> {
 }
 
 impl<T: PartialEq> Versioned<T> {
-    /// A slice with this content: the same slice where nothing changes.
+    /// Returns this version if `value` equals its content, or else a new one.
     pub(super) fn with(&self, value: T, generation: Generation) -> Self {
         if *self.value() == value { self.clone() } else { Self::new(value, generation) }
     }
 }
 
-/// Something about the relayer, or why it is not known.
+/// A fact about the relayer, or the reason why it is not known.
 pub type Known<T> = Result<T, NotReady>;
 
-/// A relayer at one moment. It never changes: what is published later is
-/// another snapshot, which shares the slices that are the same.
+/// An immutable snapshot of a relayer. Successive snapshots share their unchanged values.
 #[derive(Debug, Clone)]
 pub struct Snapshot {
     pub(super) generation: Generation,
@@ -86,34 +85,34 @@ pub struct Snapshot {
     pub(super) chain_ids: Versioned<Known<Vec<ChainId>>>,
     pub(super) chains: HashMap<ChainId, Versioned<ChainConfig>>,
     pub(super) status: Versioned<Known<RelayerState>>,
-    /// What it was doing before that was not known any more.
+    /// The last known status, while the status is not known.
     pub(super) before_not_ready: Option<Versioned<Known<RelayerState>>>,
     pub(super) stale: Option<Stale>,
-    /// The same moment on the clock that everybody has.
+    /// The time in `stale` on the wall clock.
     pub(super) unconfirmed_since: Option<SystemTime>,
 }
 
-/// When something of a relayer last changed.
+/// The last change of a published value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Changed {
-    /// The generation of what changed: nothing that is shown has a newer one.
+    /// The generation of the change: no published value has a newer one.
     pub generation: Generation,
-    /// The time.
+    /// The time of the change.
     pub time: SystemTime,
 }
 
-/// What is known is no longer confirmed by its source.
+/// Marks content that its source no longer confirms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stale {
-    /// When it was last confirmed.
+    /// The time of the last confirmation.
     pub since: Instant,
-    /// Whether the chains are of that source, too.
+    /// Whether the chains are from the same source.
     pub chains: bool,
 }
 
 impl Snapshot {
-    /// Nothing is known. In place of the relayer's version stands this
-    /// crate's.
+    /// Returns the first snapshot, in which nothing is known. The version of this crate
+    /// stands in for the relayer's.
     pub(super) fn empty() -> Self {
         let start = Generation(0);
         Self {
@@ -143,50 +142,50 @@ impl Snapshot {
         }
     }
 
-    /// Grows with each publication, whatever it changes.
+    /// Returns the generation, which increases with each publication, even if no value
+    /// changes.
     #[must_use]
     pub fn generation(&self) -> Generation {
         self.generation
     }
 
-    /// When something that is shown last changed.
+    /// Returns the last change of a published value.
     #[must_use]
     pub fn changed(&self) -> Changed {
         self.changed
     }
 
-    /// The relayer's parts, `ibc-relayer` first.
+    /// Returns the relayer's components, `ibc-relayer` first.
     #[must_use]
     pub fn components(&self) -> &Versioned<Vec<Component>> {
         &self.components
     }
 
-    /// The configured chains, in their order.
+    /// Returns the identifiers of the configured chains, in their order.
     #[must_use]
     pub fn chain_ids(&self) -> &Versioned<Known<Vec<ChainId>>> {
         &self.chain_ids
     }
 
-    /// A chain's configuration.
+    /// Returns a chain's configuration.
     #[must_use]
     pub fn chain(&self, id: &str) -> Option<&Versioned<ChainConfig>> {
         self.chains.get(id)
     }
 
-    /// Since when the source has not confirmed what it said, where it should
-    /// have.
+    /// Returns the staleness of the content, if its source no longer confirms it.
     #[must_use]
     pub fn stale(&self) -> Option<Stale> {
         self.stale
     }
 
-    /// The same, on the clock that everybody has.
+    /// Returns the time of [`Self::stale`] on the wall clock.
     #[must_use]
     pub fn unconfirmed_since(&self) -> Option<SystemTime> {
         self.unconfirmed_since
     }
 
-    /// Whether something of it is of this generation.
+    /// Returns whether any value in the snapshot has this generation.
     pub(super) fn has(&self, generation: Generation) -> bool {
         self.components.generation() == generation
             || self.chain_ids.generation() == generation
@@ -194,7 +193,7 @@ impl Snapshot {
             || self.chains.values().any(|chain| chain.generation() == generation)
     }
 
-    /// What the relayer is doing, sorted.
+    /// Returns the relayer's state, sorted.
     #[must_use]
     pub fn status(&self) -> &Versioned<Known<RelayerState>> {
         &self.status

@@ -1,5 +1,5 @@
-//! Source: what a relayer is doing, in a JSON file: the `result` of `/state`,
-//! or the whole answer.
+//! Source: a JSON file with a relayer's state: the `result` of `/state`, or the whole
+//! response.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -11,40 +11,41 @@ use super::relayer_json::{self, AnswerError, Read, UnreadField};
 use crate::files::read_any;
 use crate::text::for_log;
 
-/// The largest state file, in bytes: as the largest response of a relayer is by
-/// default.
+/// The maximum size of a state file, in bytes: the default maximum of a relayer's
+/// response.
 pub(crate) const MAX_STATE_FILE: u64 = 64 << 20;
 
-/// The most fields that are named when some are left out.
+/// The maximum number of fields that a warning names.
 const MAX_NAMED: usize = 10;
 
 /// A file that cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum StateFileError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("state file {}: cannot be read: {source}; check the path and its permissions", file.display())]
     Unreadable {
         /// The file.
         file: PathBuf,
-        /// Why.
+        /// The reason.
         source: io::Error,
     },
-    /// It does not hold the result of `/state`.
+    /// The file does not contain the result of `/state`.
     #[error("state file {}: {source}; expected the result of /state: {{\"chains\":[…],\"workers\":{{…}}}}", file.display())]
     Invalid {
         /// The file.
         file: PathBuf,
-        /// What is wrong with it, and where.
+        /// The problem and its position.
         source: AnswerError,
     },
 }
 
-/// Reads a file. Fields that cannot be shown are left out, with a warning.
+/// Reads a file. Logs a warning about fields that are left out because they cannot be
+/// shown.
 pub fn read_state_file(file: &Path) -> Result<RelayerState, StateFileError> {
     of_file(file, read_any(file, MAX_STATE_FILE))
 }
 
-/// Reads what a file holds, or says why it could not be read.
+/// Parses a file's content, or reports why it could not be read.
 pub(crate) fn of_file(
     file: &Path,
     content: io::Result<Vec<u8>>,
@@ -54,7 +55,7 @@ pub(crate) fn of_file(
     let Read { value, unread } = relayer_json::state_file(&text)
         .map_err(|source| StateFileError::Invalid { file: file.to_owned(), source })?;
     if !unread.is_empty() {
-        // One line for each reading, whatever the file holds.
+        // Logs one line per read, however many fields are left out.
         let named = unread.iter().take(MAX_NAMED);
         let named = named.map(|UnreadField { field, message }| format!("{field}: {message}"));
         let fields = named.collect::<Vec<_>>().join(", ");

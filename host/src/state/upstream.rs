@@ -1,19 +1,19 @@
-//! Source: a running relayer, asked over its own REST API.
+//! Source: a running relayer, polled over its own REST API.
 //!
-//! The relayer answers two requests a second, whoever asks; so it is asked
-//! one thing at a time: what it is doing often, what it is configured for
-//! rarely, and one chain between two states so that a state is never old.
+//! The relayer serves two requests per second across all clients. Therefore requests are
+//! sent one at a time: the state often, versions and configurations rarely, and one chain
+//! between two states so that the state is never old.
 //!
-//! While the relayer does not answer, what it last said stays, marked as
-//! stale; when that is too old, what it is doing is not known.
+//! While the relayer does not respond, its last known state stays published, marked as
+//! stale; when it is older than [`Upstream::max_stale`], the state is no longer known.
 //!
 //! | file | job |
 //! |---|---|
-//! | `poller.rs` | what is asked when, and what becomes of the answers |
-//! | `client.rs` | one question, within a time and a size |
-//! | `chain_refresh.rs` | the chains, asked for one by one |
+//! | `poller.rs` | schedules the requests and publishes the responses |
+//! | `client.rs` | one request, within a time limit and a size limit |
+//! | `chain_refresh.rs` | the chains, requested one by one |
 //! | `off_thread.rs` | reading and publishing, off the runtime's threads |
-//! | `reports.rs` | which faults go into the log |
+//! | `reports.rs` | limits the faults that are logged |
 //! | `limits.rs` | the section `[upstream]` of the settings |
 
 mod chain_refresh;
@@ -34,37 +34,36 @@ use super::{NotReady, StatePublisher};
 pub use limits::UpstreamLimits;
 use poller::Poller;
 
-/// How a relayer is asked.
+/// The settings for polling a relayer.
 #[derive(Debug, Clone)]
 pub struct Upstream {
     /// The base address of the relayer's API: `http://127.0.0.1:3000`.
     pub url: Url,
-    /// The time between two questions for the state. Default: 1 s.
+    /// The pause between two polls of the state. Default: 1 s.
     pub poll: Duration,
-    /// The time between two rounds of questions for versions and chains.
-    /// Default: 5 min.
+    /// The time between two refreshes of versions and chains. Default: 5 min.
     pub refresh: Duration,
-    /// How old a state may be to be shown: more than `poll`. Default: 5 min.
+    /// The maximum age of a published state: more than `poll`. Default: 5 min.
     pub max_stale: Duration,
-    /// How long an answer may take. Default: 10 s.
+    /// The time limit of a request. Default: 10 s.
     pub timeout: Duration,
-    /// How large an answer may be, in bytes. Default: 64 MiB.
+    /// The maximum size of a response, in bytes. Default: 64 MiB.
     pub body_limit: usize,
-    /// Whether the chains are asked for, too; where not, they come from
-    /// somewhere else. Default: true.
+    /// Whether to request the chains, too; if not, they come from another source.
+    /// Default: true.
     pub chains: bool,
 }
 
-/// A URL that is not that of a relayer's API.
+/// A URL that cannot be the URL of a relayer's API.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("not the URL of a relayer's REST API: {0}; expected one such as http://127.0.0.1:3000")]
 pub struct UpstreamUrlError(String);
 
 impl Upstream {
-    /// The relayer at this URL, asked as is usual.
+    /// Creates the default settings for the relayer at this URL.
     ///
     /// # Errors
-    /// Where the URL is none, or not of the scheme http.
+    /// Returns an error if the URL is invalid or its scheme is not http.
     pub fn new(url: &str) -> Result<Self, UpstreamUrlError> {
         let url = Url::parse(url).map_err(|error| UpstreamUrlError(error.to_string()))?;
         if url.scheme() != "http" || !url.has_host() {
@@ -81,10 +80,10 @@ impl Upstream {
         })
     }
 
-    /// Publishes what the relayer answers, until this is dropped.
+    /// Publishes the relayer's responses until the future is dropped.
     pub async fn run(self, publisher: StatePublisher) {
         let answered = watch::Sender::new(None);
-        // No answer is too old before the next one is due.
+        // A response must not expire before the next one is due.
         let enough = self.max_stale > self.poll;
         let max_stale = if enough { self.max_stale } else { self.poll + self.timeout };
         let expire = expire(answered.subscribe(), max_stale, publisher.clone());
@@ -96,7 +95,7 @@ impl Upstream {
     }
 }
 
-/// Says that the state is not known once the last answer is too old.
+/// Marks the state as not known when the last response is too old.
 async fn expire(
     mut answered: watch::Receiver<Option<Instant>>,
     max_stale: Duration,

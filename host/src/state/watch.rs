@@ -1,4 +1,4 @@
-//! Files that change.
+//! Watches files for changes.
 
 use std::ffi::OsStr;
 use std::io;
@@ -11,30 +11,30 @@ use std::time::{Duration, Instant};
 use notify::event::{AccessKind, AccessMode, CreateKind, ModifyKind};
 use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 
-/// Changes that follow each other faster than this are one.
+/// Changes less than this apart are reported as one.
 const QUIET: Duration = Duration::from_millis(20);
 
-/// A file that never stops changing is looked at this often.
+/// The maximum delay of a report while changes continue.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// Whoever writes a file and has not closed it is waited for when there was a
-/// change within this time, …
+/// While a writer has the file open, a report waits until no change has arrived for this
+/// time.
 const UNFINISHED: Duration = Duration::from_secs(2);
 
-/// … and no longer than this.
+/// The maximum delay of a report while a writer has the file open.
 const MAX_UNFINISHED: Duration = Duration::from_secs(10);
 
-/// How often the file is looked at in any case: it may be reached through
+/// The interval at which the file is checked in any case: it may be reached through
 /// folders and links that are not watched.
 const POLL: Duration = Duration::from_secs(2);
 
-/// Watches as long as it lives.
+/// Watches a file until it is dropped.
 #[derive(Debug)]
 pub struct Watch {
     _watcher: RecommendedWatcher,
 }
 
-/// A file cannot be watched.
+/// A failure to watch a file.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot watch {} for changes: {source}", folder.display())]
 pub struct WatchError {
@@ -42,13 +42,13 @@ pub struct WatchError {
     source: notify::Error,
 }
 
-/// Calls back, on a thread of its own, once it watches and then after the file
-/// changed: it may be another one of the same name by then, as editors and
-/// orchestrators put it there, or be gone, or be as it was.
+/// Calls `changed` on a separate thread: once when the watch begins, and then after each
+/// change of the file. By then the file may have been replaced, as editors and
+/// orchestrators do, or removed, or may have its old content again.
 ///
-/// A change in the file's folder is noticed at once, one that is made through
-/// links or other folders within two seconds. Who writes a file is waited for
-/// until they close it.
+/// A change in the file's folder is noticed at once, a change through links or other
+/// folders within two seconds. While a writer has the file open, the call is delayed
+/// until the file is closed or has not changed for two seconds, by ten seconds at most.
 pub fn watch(file: &Path, changed: impl Fn() + Send + 'static) -> Result<Watch, WatchError> {
     let folder = match file.parent() {
         Some(folder) if folder != Path::new("") => folder.to_owned(),
@@ -60,7 +60,7 @@ pub fn watch(file: &Path, changed: impl Fn() + Send + 'static) -> Result<Watch, 
     let mut watcher = notify::recommended_watcher(move |event: notify::Result<Event>| {
         let change = event.map_or(Some(Change::Elsewhere), |event| change(&event, name.as_deref()));
         if let Some(change) = change {
-            // The thread ends with the watch.
+            // A failure can be ignored: the thread ends with the watch.
             sender.send(change).ok();
         }
     })
@@ -74,19 +74,19 @@ pub fn watch(file: &Path, changed: impl Fn() + Send + 'static) -> Result<Watch, 
     Ok(Watch { _watcher: watcher })
 }
 
-/// What happened in the file's folder.
+/// The kind of a change in the file's folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Change {
-    /// To another file, which may be a link that this one is reached through.
+    /// Another file changed, perhaps a link through which this one is reached.
     Elsewhere,
     /// The file is being written.
     Writing,
-    /// The file is another one, or was closed by who wrote it.
+    /// The file was replaced, removed or closed by its writer.
     Done,
 }
 
-/// What tells that a file is not as it was: its device and number, its length,
-/// and when it was changed last; or why that cannot be said.
+/// The metadata that identifies a version of a file: device and inode, length, times of
+/// modification and status change; or the reason why it cannot be read.
 type Look = Result<(u64, u64, u64, [i64; 4]), io::ErrorKind>;
 
 fn look(file: &Path) -> Look {
@@ -97,7 +97,7 @@ fn look(file: &Path) -> Look {
 
 fn call_back(file: &Path, events: &Receiver<Change>, changed: impl Fn()) {
     let mut last = look(file);
-    // What the caller knows of the file is from before it was watched.
+    // The caller may have read the file before the watch began.
     changed();
     loop {
         let is_ours = match events.recv_timeout(POLL) {
@@ -107,7 +107,7 @@ fn call_back(file: &Path, events: &Receiver<Change>, changed: impl Fn()) {
         };
         let Some(is_ours) = is_ours else { return };
         let now = look(file);
-        // Two changes within a moment may look the same.
+        // Two changes in quick succession may leave the same metadata.
         if is_ours || now != last {
             last = now;
             changed();
@@ -115,8 +115,8 @@ fn call_back(file: &Path, events: &Receiver<Change>, changed: impl Fn()) {
     }
 }
 
-/// Waits until nothing changes any more. Whether the file was among what
-/// changed; nothing where the watch is over.
+/// Waits until the changes stop. Returns whether the file itself was among them, or
+/// `None` if the watch has ended.
 fn settle(events: &Receiver<Change>, first: Change) -> Option<bool> {
     let start = Instant::now();
     let mut is_ours = first != Change::Elsewhere;
@@ -136,8 +136,7 @@ fn settle(events: &Receiver<Change>, first: Change) -> Option<bool> {
     }
 }
 
-/// What an event says. Reading a file is no change: whoever is called back
-/// reads it.
+/// Classifies an event. Reading the file is ignored, because the callback reads it.
 fn change(event: &Event, name: Option<&OsStr>) -> Option<Change> {
     let is_ours = event.paths.iter().any(|path| path.file_name() == name);
     let change = match event.kind {
@@ -161,7 +160,7 @@ mod tests {
     use std::thread;
     use std::time::{Duration, Instant};
 
-    /// Says each time what is in the file.
+    /// Sends the file's content on each call.
     fn watched(file: &Path) -> (super::Watch, Receiver<Option<String>>) {
         let (sender, contents) = mpsc::channel();
         let path = file.to_owned();
@@ -171,7 +170,7 @@ mod tests {
         (watch.unwrap(), contents)
     }
 
-    /// What is said in the end, after all that may be said before.
+    /// Waits for the expected content, after any other contents.
     #[track_caller]
     fn until(contents: &Receiver<Option<String>>, expected: Option<&str>) {
         while contents.recv_timeout(Duration::from_secs(20)).unwrap().as_deref() != expected {}
@@ -199,7 +198,7 @@ mod tests {
         fs::write(&file, "1").unwrap();
         let (_watch, contents) = watched(&file);
         until(&contents, Some("1"));
-        // What was written before the watch began may come with it.
+        // Writes from before the watch began may still be reported.
         while contents.recv_timeout(2 * PATIENCE).is_ok() {}
         for _ in 0..20 {
             fs::write(folder.path().join("log"), "line").unwrap();
@@ -238,7 +237,7 @@ mod tests {
                 thread::sleep(10 * QUIET);
                 sender.send(change).unwrap();
             }
-            // As long as the channel.
+            // Keeps the channel open.
             thread::sleep(10 * QUIET);
         });
         assert_eq!(settle(&events, Change::Writing), Some(true));

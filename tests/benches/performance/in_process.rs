@@ -1,4 +1,4 @@
-//! Without a socket: what a call costs, a hit, and a publication.
+//! The costs of a run, a hit and a publication, without a socket.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -16,17 +16,18 @@ use crate::report::{Report, Target};
 
 const SIZES: [u64; 4] = [10, 700, 5_000, 50_000];
 
-/// The rounds, in each of which the two that are compared take turns.
+/// The number of rounds. In each, the two that are compared take turns.
 const ROUNDS: usize = 9;
 
-/// The calls of an instance that is reused. The module frees no memory; this
-/// many take less than what stays with the process.
+/// The number of calls of a reused instance. The module frees no memory; this many calls
+/// take less than the memory that stays resident between calls.
 const CALLS: u32 = 200;
 
-/// How often the four endpoints are asked, with 100 other paths in between.
+/// The number of requests for each of the four endpoints, with 100 random paths in
+/// between.
 const FLOOD_ROUNDS: usize = 10_000;
 
-/// About how long a round takes for each of the two.
+/// The approximate length of a round for each of the two.
 const ROUND: Duration = Duration::from_millis(40);
 
 pub(crate) fn measure(report: &mut Report, runtime: &Runtime, module: &Module) {
@@ -55,8 +56,7 @@ pub(crate) fn measure(report: &mut Report, runtime: &Runtime, module: &Module) {
     );
 }
 
-/// A fresh instance against `serde_json`, and where it is asked for against an
-/// instance that exists.
+/// Compares a fresh instance with `serde_json`, and for one case with a reused instance.
 fn misses(
     report: &mut Report,
     runtime: &Runtime,
@@ -84,8 +84,8 @@ fn misses(
     report.add(what, (micros(fresh), micros(rendered)), times, target);
     if path == "/chains" && workers == 700 {
         let asked: &'static GuestRequest = Box::leak(Box::new((*asked).clone()));
-        // Of an engine of its own: what it touches is not to be cleared for
-        // the fresh ones.
+        // With an engine of its own, so that the memory that it touches is not reset for
+        // the fresh instances.
         let module = Module::embedded(&engine(&Limits::default())).unwrap();
         let new =
             || runtime.block_on(ReusedInstance::new(&module, asked, snapshot.clone())).unwrap();
@@ -104,7 +104,7 @@ fn misses(
     fresh
 }
 
-/// What is remembered against `serde_json`.
+/// Compares a cached response with `serde_json`.
 fn hits(
     report: &mut Report,
     runtime: &Runtime,
@@ -127,8 +127,8 @@ fn hits(
     report.add(what, (micros(hit), micros(rendered)), times, Target::None);
 }
 
-/// The part of requests for the API that are answered without a run, while a
-/// client asks for a million paths that there are not, to without that client.
+/// Measures the API's hit rate while a client requests a million random paths, relative
+/// to the hit rate without that client.
 fn flood(report: &mut Report, runtime: &Runtime, module: &Module) {
     let publisher = StatePublisher::new();
     relayers::fill(&publisher, 700);
@@ -168,8 +168,8 @@ fn flood(report: &mut Report, runtime: &Runtime, module: &Module) {
     );
 }
 
-/// Publishing a state that differs against cloning and comparing it, which
-/// nobody can do without.
+/// Compares the publication of a changed state with cloning and comparing it, which are
+/// unavoidable.
 fn publications(report: &mut Report, publisher: &StatePublisher, workers: u64) {
     let state = relayers::state(workers);
     let mut turn = workers;
@@ -185,8 +185,8 @@ fn publications(report: &mut Report, publisher: &StatePublisher, workers: u64) {
     report.add(what, (micros(new), micros(same)), times, Target::None);
 }
 
-/// The times of two things, and the ratio of the first to the second: the
-/// medians of some rounds.
+/// Returns the times of both functions, and the ratio of the first to the second, of the
+/// round with the median ratio.
 fn compare(mut one: impl FnMut(), mut other: impl FnMut()) -> (Duration, Duration, f64) {
     let (ones, others) = (turns(&mut one), turns(&mut other));
     let mut rounds: Vec<_> =
@@ -196,9 +196,9 @@ fn compare(mut one: impl FnMut(), mut other: impl FnMut()) -> (Duration, Duratio
     (one, other, ratio(one, other))
 }
 
-/// How often something can be done in a round.
+/// Returns the number of calls that fit into a round.
 fn turns(what: &mut impl FnMut()) -> u32 {
-    // Twice: the first time, caches are cold.
+    // Twice, because caches are cold the first time.
     time(what, 3);
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     let turns = ratio(ROUND, time(what, 3)) as u32;

@@ -1,21 +1,21 @@
-//! What relayer-rest costs, each figure with a baseline of the same run:
-//! `cargo bench -p relayer-rest-tests`.
+//! Measures the costs of relayer-rest, each against a baseline in the same run: `cargo
+//! bench -p relayer-rest-tests`.
 //!
-//! Prints a table, and writes the same as JSON to `target/performance.json`.
-//! `-- misses`, `hits`, `memory`, `starting`, `swapping`, `spinning`, `resetting` or
-//! `publishing` measures only that.
+//! Prints a table, and writes it as JSON to `target/performance.json`. `-- misses`,
+//! `hits`, `memory`, `starting`, `swapping`, `spinning`, `resetting` or `publishing`
+//! measures only that.
 //!
-//! | file | what it measures |
+//! | file | measurement |
 //! |---|---|
 //! | `in_process.rs` | a miss, a hit and a publication, without a socket |
 //! | `sockets.rs` | hits and misses over sockets |
 //! | `memory.rs` | the memory of the command under load |
 //! | `starting.rs` | from the start of the command to its address |
-//! | `swapping.rs` | serving while modules are swapped |
-//! | `spinning.rs` | serving while a module does not come to an end |
-//! | `resetting.rs` | serving while clients cancel requests |
-//! | `publishing.rs` | serving while states are published |
-//! | `relayers.rs` | what is served |
+//! | `swapping.rs` | latency during swaps |
+//! | `spinning.rs` | latency next to endless, short or large runs of modules |
+//! | `resetting.rs` | latency while clients cancel requests |
+//! | `publishing.rs` | latency and memory during publications |
+//! | `relayers.rs` | the served state |
 //! | `native.rs`, `servers.rs` | the baselines |
 //! | `report.rs` | the table |
 

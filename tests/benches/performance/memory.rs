@@ -1,4 +1,4 @@
-//! The memory of the command while it serves the sample under load.
+//! The peak memory of the command while it serves the sample under load.
 
 use std::path::Path;
 use std::time::Duration;

@@ -1,9 +1,9 @@
-//! The baseline: what a relayer would do that has the API built in, with its
-//! state in structs that `serde_json` writes as they are.
+//! The baseline: a relayer with a built-in API, whose state is in structs that
+//! `serde_json` writes directly.
 
 use serde::{Deserialize, Serialize};
 
-/// What is served, in the shape of the JSON.
+/// A response body, in the shape of the JSON.
 #[derive(Serialize)]
 #[serde(untagged)]
 pub(crate) enum Answer {
@@ -69,7 +69,7 @@ pub(crate) struct State {
     workers: Workers,
 }
 
-/// The one kind that the made-up relayers have.
+/// The only kind of workers that the generated relayers have.
 #[derive(Serialize, Deserialize)]
 struct Workers {
     #[serde(rename = "Packet")]
@@ -94,7 +94,7 @@ enum Object {
 }
 
 impl Answer {
-    /// What a module answered to a path, as a relayer would have it.
+    /// Parses a module's response for a path into the structs that a relayer would have.
     pub(crate) fn of(path: &str, json: &[u8]) -> Self {
         let answer = match path {
             "/version" => Self::Version(serde_json::from_slice(json).unwrap()),

@@ -1,6 +1,6 @@
-//! Serving while publishing: how long clients wait for `/chains` on a quiet
-//! server, and on one where a thread publishes 1,000 states of 5,000 workers a
-//! second; and the memory in use after some and after a million publications.
+//! Publications: the latency of `/chains` on a quiet server, and while a thread publishes
+//! 1,000 states of 5,000 workers a second; and the resident memory after 10,000 and after
+//! a million publications.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
@@ -37,8 +37,8 @@ pub(crate) fn measure(report: &mut Report, runtime: &Runtime) {
     report.add(what, (mib(million), mib(some)), growth, Target::AtMost(1.05));
 }
 
-/// The median and the 99th percentile without and with publications, and how
-/// many of these there were a second.
+/// Returns the median and the 99th percentile without and with publications, and the
+/// number of publications a second.
 async fn latencies() -> ((Duration, Duration), (Duration, Duration), u32) {
     let server = TestServer::of_sample().await;
     server.publisher.set_state(state(WORKERS));
@@ -59,7 +59,7 @@ async fn latencies() -> ((Duration, Duration), (Duration, Duration), u32) {
     (quiet, busy, rate)
 }
 
-/// Publishes states that differ, evenly over time.
+/// Publishes changed states at even intervals.
 fn publish(publisher: &StatePublisher, stop: &AtomicBool, count: &AtomicU32) {
     let mut state = state(WORKERS);
     let start = Instant::now();
@@ -78,7 +78,8 @@ fn publish(publisher: &StatePublisher, stop: &AtomicBool, count: &AtomicU32) {
     }
 }
 
-/// The median and the 99th percentile of what some clients wait for `/chains`.
+/// Returns the median and the 99th percentile of the latency of `/chains` for some
+/// clients.
 pub(crate) async fn clients(server: &TestServer) -> (Duration, Duration) {
     let mut clients = Vec::new();
     for _ in 0..CLIENTS {
@@ -102,7 +103,7 @@ pub(crate) async fn clients(server: &TestServer) -> (Duration, Duration) {
     (quantile(&mut times, 0.5), quantile(&mut times, 0.99))
 }
 
-/// The memory after 10,000 publications and after 1,000,000.
+/// Returns the resident memory after 10,000 and after 1,000,000 publications.
 fn memory() -> (u64, u64) {
     let publisher = StatePublisher::new();
     let mut state = state(50);

@@ -1,18 +1,17 @@
-//! Made-up relayers of every size.
+//! Generated relayers of any size.
 
 use std::fmt::Write;
 
 use relayer_rest_host::state::hermes_config::HermesConfig;
 use relayer_rest_host::state::{Object, RelayerState, StatePublisher, Worker};
 
-/// The chains of a professional operator.
+/// The number of chains of a professional operator.
 const CHAINS: u64 = 40;
 
-/// The paths of the API, one of each kind.
+/// The paths of the API, one for each endpoint.
 pub(crate) const PATHS: [&str; 4] = ["/version", "/chains", "/chain/chain-00", "/state"];
 
-/// Publishes a relayer with this many workers for packets, each of a channel
-/// of its own.
+/// Publishes a relayer with this many packet workers, each with a channel of its own.
 pub(crate) fn fill(publisher: &StatePublisher, workers: u64) {
     let mut config =
         String::from("[global]\n[rest]\nenabled = true\nhost = '127.0.0.1'\nport = 3000\n");

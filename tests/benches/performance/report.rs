@@ -4,12 +4,12 @@ use std::fmt::Display;
 
 use serde_json::{Value, json};
 
-/// What a figure should be.
+/// The target of a figure.
 #[derive(Clone, Copy)]
 pub(crate) enum Target {
     AtLeast(f64),
     AtMost(f64),
-    /// It is shown for what it is.
+    /// The figure is only informative.
     None,
 }
 
@@ -20,8 +20,8 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    /// Adds a figure: a ratio, and what it is the ratio of. Prints it, since a
-    /// run takes some minutes.
+    /// Adds a figure: a ratio, and the two values that it relates. Prints it at once,
+    /// since a run takes some minutes.
     pub(crate) fn add(
         &mut self,
         what: impl Display,
@@ -54,13 +54,13 @@ impl Report {
         }));
     }
 
-    /// The figures as JSON, with what they were measured on.
+    /// Returns the figures as JSON, with the machine that they were measured on.
     pub(crate) fn json(self) -> Value {
         json!({ "machine": machine(), "figures": self.figures })
     }
 }
 
-/// The processor, and how many of it there are.
+/// Returns the processor's name and the number of cores.
 pub(crate) fn machine() -> String {
     let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let name = info.lines().find_map(|line| line.strip_prefix("model name")?.split(": ").nth(1));

@@ -1,5 +1,5 @@
-//! `/version` while clients send requests and cancel them at once, and on a quiet
-//! server.
+//! The latency of `/version` on a quiet server, and while clients cancel requests right
+//! after sending them.
 
 use std::net::SocketAddr;
 use std::thread;
@@ -24,16 +24,17 @@ use crate::in_process::micros;
 use crate::report::{Report, Target};
 use crate::spinning::{on_a_thread, watch};
 
-/// How long clients cancel requests: longer than is measured.
+/// The time for which clients cancel requests, longer than the measurement.
 const TIME: Duration = Duration::from_secs(7);
 
-/// The connections of HTTP/2 and what each sends before it cancels all of that; the
-/// clients of HTTP/1, which reset a connection for each request.
+/// The number of HTTP/2 connections, the number of requests that each sends before it
+/// cancels them, and the number of HTTP/1 clients, which reset a connection for each
+/// request.
 const CONNECTIONS: usize = 2;
 const BATCH: usize = 50;
 const CLIENTS: usize = 6;
 
-/// Paths behind which comes a number: one that is cached, one that is fast, and one
+/// Prefixes of paths, which end with a number: a cached response, a fast one, and one
 /// that takes 1.5 ms and depends on the query.
 const TARGETS: [&str; 3] = ["/state?", "/chain/", "/ext/slow/a?"];
 
@@ -49,7 +50,7 @@ pub(crate) fn measure(report: &mut Report, runtime: &Runtime) {
             let mut watched = watch(address, "/version");
             let count = resetting.join().unwrap();
             let rate = f64::from(u32::try_from(count).unwrap_or(u32::MAX)) / TIME.as_secs_f64();
-            // The parts first: the quantile of the whole sorts all times.
+            // The parts first, since the quantile of the whole sorts all times.
             for (what, p99) in [("median of the p99 of parts", p99_of_parts as P99), ("p99", p99)] {
                 let (quiet, watched) = (p99(&mut quiet), p99(&mut watched));
                 let more = (watched.as_secs_f64() - quiet.as_secs_f64()) * 1e3;
@@ -68,8 +69,8 @@ fn p99(times: &mut [Duration]) -> Duration {
     quantile(times, 0.99)
 }
 
-/// The median of the p99 of parts of a quarter of a second: what takes processors from
-/// this machine for a moment is in few of them.
+/// Returns the median p99 of parts of a quarter of a second. Only few parts are affected
+/// when the machine is busy for a moment.
 fn p99_of_parts(times: &mut [Duration]) -> Duration {
     let mut parts: Vec<_> = times.chunks_mut(200).map(|part| quantile(part, 0.99)).collect();
     quantile(&mut parts, 0.5)
@@ -113,7 +114,7 @@ fn reset_streams(address: SocketAddr, target: &'static str) -> usize {
     at_once(CONNECTIONS, reset)
 }
 
-/// Sends a request on a new connection, and resets that.
+/// Sends a request on a new connection, and resets the connection.
 fn reset_connections(address: SocketAddr, target: &'static str) -> usize {
     let reset = move |client: usize| async move {
         let (start, mut count) = (Instant::now(), 0);
@@ -129,7 +130,7 @@ fn reset_connections(address: SocketAddr, target: &'static str) -> usize {
     at_once(CLIENTS, reset)
 }
 
-/// Runs so many of these, and adds up what they return.
+/// Runs this number of clients at once, and returns the sum of their results.
 fn at_once<F: Future<Output = usize> + Send + 'static>(
     clients: usize,
     client: impl Fn(usize) -> F + Send + 'static,

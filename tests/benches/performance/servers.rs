@@ -28,15 +28,15 @@ async fn listen() -> (TcpListener, SocketAddr) {
     (listener, address)
 }
 
-/// A server that answers whatever is asked with what another server answers
-/// to a path: the same bytes and headers, and nothing besides.
+/// Starts a server that responds to all requests with the headers and body of another
+/// server's response for a path.
 pub(crate) async fn bare(other: SocketAddr, path: &str) -> SocketAddr {
     let answer = Client::http1(other).await.get(path).await;
     let mut headers = answer.headers;
-    // These are hyper's.
+    // Hyper sets these itself.
     headers.remove(DATE);
     headers.remove(CONTENT_LENGTH);
-    // Constants: nothing is counted when they are sent.
+    // Constants, so that sending them does not touch reference counts.
     for value in headers.values_mut() {
         *value = HeaderValue::from_static(value.to_str().unwrap().to_owned().leak());
     }
@@ -59,8 +59,8 @@ pub(crate) async fn bare(other: SocketAddr, path: &str) -> SocketAddr {
     address
 }
 
-/// The API as one would build it in: axum, and `serde_json` for each request.
-/// What it serves is what another server answers now.
+/// Starts the API as a relayer would build it in: axum, and `serde_json` for each
+/// request. Its data is that of another server's current responses.
 pub(crate) async fn axum(other: SocketAddr) -> SocketAddr {
     async fn json(State(answer): State<Arc<Answer>>) -> axum::response::Response {
         axum::Json(&*answer).into_response()

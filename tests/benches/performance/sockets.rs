@@ -1,4 +1,4 @@
-//! Over sockets: hits and misses, against servers that have less to do.
+//! Hits and misses over sockets, against servers that do less.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::relayers::{self, PATHS};
 use crate::report::{Report, Target};
 use crate::servers;
 
-/// The rounds, in each of which the servers that are compared take turns.
+/// The number of rounds. In each, the servers that are compared take turns.
 const ROUNDS: usize = 7;
 const ROUND: Duration = Duration::from_millis(800);
 
@@ -68,13 +68,13 @@ fn hits(report: &mut Report, runtime: &Runtime, ours: SocketAddr, path: &str, wo
     let what = format!("hit on {path} with {workers} workers, to axum");
     compare(report, &what, &load, (ours, axum), target);
     if workers == 700 {
-        // What nobody who sends the same bytes with hyper can be above.
+        // The upper bound for any server that sends the same bytes with hyper.
         let what = format!("bare hyper on {path} with {workers} workers, to axum");
         compare(report, &what, &load, (bare, axum), Target::None);
     }
 }
 
-/// What a client gets that takes compressed answers, as browsers do.
+/// Measures a client that accepts compressed responses, as browsers do.
 fn compressed(report: &mut Report, runtime: &Runtime, ours: SocketAddr) {
     let mut load = Load::of("/state", ROUND);
     let axum = runtime.block_on(servers::axum(ours));
@@ -83,8 +83,8 @@ fn compressed(report: &mut Report, runtime: &Runtime, ours: SocketAddr) {
     compare(report, what, &load, (ours, axum), Target::None);
 }
 
-/// A load on all endpoints while the state changes, against one while it does
-/// not.
+/// Compares a load on all endpoints while the state changes with the same load on a
+/// constant state.
 fn changing(report: &mut Report, server: &TestServer) {
     let load = Load { paths: PATHS.map(str::to_owned).to_vec(), ..Load::of("", ROUND) };
     let rounds: Vec<_> = (0..ROUNDS)
@@ -105,7 +105,7 @@ fn changing(report: &mut Report, server: &TestServer) {
     add(report, what, rounds, Target::AtLeast(0.9));
 }
 
-/// Publishes a state that differs, ten times a second.
+/// Publishes a changed state ten times a second.
 fn publish(publisher: &StatePublisher, stop: &AtomicBool) {
     for turn in 1_000_000.. {
         if stop.load(Relaxed) {
@@ -116,7 +116,7 @@ fn publish(publisher: &StatePublisher, stop: &AtomicBool) {
     }
 }
 
-/// Two servers under the same load.
+/// Compares two servers under the same load.
 fn compare(
     report: &mut Report,
     what: &str,
@@ -128,7 +128,7 @@ fn compare(
     add(report, what, rounds, target);
 }
 
-/// Adds the median of the rounds.
+/// Adds the round with the median ratio to the report.
 fn add(report: &mut Report, what: &str, mut rounds: Vec<(Served, Served)>, target: Target) {
     let ratio = |(ours, other): &(Served, Served)| ours.per_second / other.per_second;
     rounds.sort_by(|a, b| ratio(a).total_cmp(&ratio(b)));

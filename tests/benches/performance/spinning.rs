@@ -1,6 +1,6 @@
-//! `/version` of the API while a hundred clients ask an extension that does not
-//! come to an end, and on a quiet server; how late those clients learn that there
-//! is no processor for them, and one alone that its time is over.
+//! The latency of the API on a quiet server, and while a hundred clients use an extension
+//! that never ends; and how late these clients get 503 for lack of a processor, and one
+//! client alone gets 504.
 
 use std::net::SocketAddr;
 use std::thread;
@@ -18,16 +18,16 @@ use tokio::runtime::Runtime;
 use crate::in_process::micros;
 use crate::report::{Report, Target};
 
-/// The clients of the module that spins.
+/// The number of clients of the module that never ends.
 const SPINNING: u32 = 100;
 
-/// The time that the module has.
+/// The time limit of the module.
 const LIMIT: Duration = Duration::from_millis(500);
 
-/// How long a request waits for a processor besides.
+/// The maximum time that a request waits in the queue.
 const WAIT: Duration = Duration::from_millis(500);
 
-/// How long is measured.
+/// The length of a measurement.
 const TIME: Duration = Duration::from_secs(5);
 
 pub(crate) fn measure(report: &mut Report, runtime: &Runtime) {
@@ -59,14 +59,14 @@ fn late(report: &mut Report, what: &str, limit: Duration, times: &mut [Duration]
     report.add(name, (micros(limit + late), micros(limit)), ticks, Target::AtMost(2.0));
 }
 
-/// Guests that are done within two ticks: short enough to run where their
-/// requests come in, and as many as may run at once.
+/// Measures next to guests that end within two ticks: short enough to run on the threads
+/// that accept their requests, and as many as may run at once.
 pub(crate) fn measure_short(report: &mut Report, runtime: &Runtime) {
     let others = (SPINNING, "GET", "/ext/short");
     beside(report, runtime, "/chain/", others, "a module that takes 1.5 ms");
 }
 
-/// Guests that are done at once, and leave much to be done with their answers.
+/// Measures next to guests that end at once, with large responses to process.
 pub(crate) fn measure_large(report: &mut Report, runtime: &Runtime) {
     for path in ["/version", "/chain/"] {
         let others = (8, "HEAD", "/ext/large");
@@ -124,7 +124,7 @@ async fn serve() -> TestServer {
     let spins = component::of_handler("(loop br 0) unreachable");
     let spins = Module::from_bytes(&engine(&limits), "spins", &spins).unwrap().named("spins");
     let mount = Mount::extension("/ext/spins".parse().unwrap(), spins);
-    // It is to go on failing.
+    // The circuit breaker must stay closed.
     let patience = FailurePolicy { faults: 1_000, ..FailurePolicy::default() };
     let mount = mount.with_failure_policy(patience);
     let short = component::that_takes(3_000_000);
@@ -147,8 +147,8 @@ async fn serve() -> TestServer {
     server
 }
 
-/// The times of requests, one a millisecond. Behind a path that ends with `/`
-/// comes a number, and no chain has that as its identifier.
+/// Returns the latencies of requests, one a millisecond. A number is appended to a path
+/// that ends with `/`, and no chain has such an identifier.
 pub(crate) fn watch(address: SocketAddr, path: &'static str) -> Vec<Duration> {
     on_a_thread(async move {
         let mut client = Client::http1(address).await;
@@ -168,13 +168,14 @@ pub(crate) fn watch(address: SocketAddr, path: &'static str) -> Vec<Duration> {
     })
 }
 
-/// What it takes until the clients of the module get 503, and 504.
+/// Returns the times until the clients of the module get 503, and those until they get
+/// 504.
 fn spin(address: SocketAddr, clients: u32) -> [Vec<Duration>; 2] {
     on_a_thread(async move {
         let clients: Vec<_> = (0..clients)
             .map(|number| {
                 tokio::spawn(async move {
-                    // Not all of them at once.
+                    // Spreads the start of the clients over one time limit.
                     tokio::time::sleep(LIMIT * number / clients).await;
                     let mut client = Client::http1(address).await;
                     let (start, mut count) = (Instant::now(), 0);

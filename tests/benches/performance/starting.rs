@@ -1,5 +1,5 @@
-//! From the start of the command to the line with its address, where what it
-//! needs is compiled already.
+//! The time from the start of the command to the line with its address, when its code is
+//! compiled already.
 
 use std::path::Path;
 use std::time::{Duration, Instant};

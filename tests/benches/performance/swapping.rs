@@ -1,5 +1,5 @@
-//! Serving while modules are swapped, one after the other without a pause, each
-//! of them compiled: how long clients wait for `/chains`, and on a quiet server.
+//! The latency of `/chains` on a quiet server, and while modules are compiled and swapped
+//! one after the other without a pause.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -15,7 +15,7 @@ use crate::in_process::{micros, ratio};
 use crate::publishing::clients;
 use crate::report::{Report, Target};
 
-/// The rounds, in each of which the two take turns; the one in the middle counts.
+/// The number of rounds. In each, both take turns; the median round counts.
 const ROUNDS: usize = 3;
 
 pub(crate) fn measure(report: &mut Report, runtime: &Runtime) {
@@ -36,7 +36,7 @@ pub(crate) fn measure(report: &mut Report, runtime: &Runtime) {
     });
 }
 
-/// The median and the 99th percentile on a quiet server and while it swaps.
+/// The median and the 99th percentile on a quiet server and during swaps.
 struct Round {
     quiet: (Duration, Duration),
     busy: (Duration, Duration),

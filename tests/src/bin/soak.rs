@@ -1,15 +1,13 @@
-//! Everything at once, for as long as one likes: good clients and hostile ones,
-//! modules that do what they should not, swaps, a state that changes and a
-//! relayer that goes wrong.
+//! A soak test, for any length of time: good and hostile clients, misbehaving modules,
+//! swaps, a changing state and a faulty relayer, all at once.
 //!
 //! ```console
 //! cargo run --release -p relayer-rest-tests --bin soak -- --minutes 10
 //! ```
 //!
-//! The server is a process of its own. At the end there must not have been a
-//! wrong answer, and its memory, files and threads have to be those that it had
-//! after the first minute. Prints what was counted; the status is 1 where
-//! something is wrong.
+//! The server is a separate process. At the end, no response may have been wrong, and the
+//! server's memory (within a margin), files and threads must not have grown since the
+//! warm-up. Prints the counts; the exit code is 1 if a check fails.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -36,22 +34,22 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-/// What no answer may take longer than: the machine has a lot to do.
+/// The maximum time of a response, on a busy machine.
 const LATE: Duration = Duration::from_secs(5);
 
-/// How long it runs before it is counted.
+/// The time that the load runs before it is counted.
 const WARM_UP: Duration = Duration::from_mins(1);
 
-/// What the server's memory may grow by beyond what it was, as a part of that
-/// and in any case, in bytes.
+/// The growth of the server's memory that is allowed: the greater of this percentage and
+/// this number of bytes.
 const GROWTH: u64 = 5;
 const SLACK: u64 = 8 << 20;
 
-/// The extension that is loaded anew when the settings are read again.
+/// The extension that a reload replaces.
 const RELOADED: &str = "wasi";
 
-/// The extensions that are mounted, and the errors that they may answer with: on
-/// a machine that has a lot to do, each may take too long.
+/// Returns the mounted extensions, and the statuses that they may respond with: on a busy
+/// machine, each may time out.
 fn extensions() -> Vec<(&'static str, Vec<u8>, &'static [u16])> {
     vec![
         ("spin", component::of_handler("(loop br 0) unreachable"), &[504, 503]),
@@ -67,7 +65,7 @@ fn extensions() -> Vec<(&'static str, Vec<u8>, &'static [u16])> {
     ]
 }
 
-/// What is asked of an extension: most do the same on all paths.
+/// Returns the path of a request for an extension. Most behave alike on all paths.
 fn path(name: &str, number: usize) -> String {
     let tried = ["hoard", "exit", "flood", "print", "time", "files", "sockets", "wait"];
     match name {
@@ -76,15 +74,15 @@ fn path(name: &str, number: usize) -> String {
     }
 }
 
-/// What was counted, and what was wrong.
+/// The counts of events, and the failures.
 #[derive(Clone, Default)]
 struct Counts(Arc<Mutex<Counted>>);
 
 #[derive(Default)]
 struct Counted {
-    /// How often there was each.
+    /// The number of each event.
     counts: BTreeMap<String, u64>,
-    /// The first of what was wrong.
+    /// The first failures.
     wrong: Vec<String>,
 }
 
@@ -114,7 +112,7 @@ struct Soak {
 }
 
 fn main() -> ExitCode {
-    // The server is this program, too.
+    // The server is started from this executable, too.
     let args: Vec<String> = std::env::args().skip(1).collect();
     if args.first().is_some_and(|first| first != "--minutes") {
         return relayer_rest_host::cli::run();
@@ -168,7 +166,7 @@ async fn soak(time: Duration) -> bool {
         settings: file.into(),
         end: Instant::now() + WARM_UP.min(time),
     };
-    // What is allocated at first is what is needed.
+    // The warm-up: memory that is allocated now is needed.
     println!("{}", machine());
     run(&soak, &relayer, &modules).await;
     let before = settled(server.id()).await;
@@ -182,8 +180,8 @@ async fn soak(time: Duration) -> bool {
         println!("| {what} | {count} |");
     }
     let most = before.memory + (before.memory * GROWTH / 100).max(SLACK);
-    // Each mount starts its threads for long runs when it has the first of them:
-    // so many, and no more.
+    // Each mount starts its threads for long runs on the first of them, up to the number
+    // of cores.
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let most_long_runs = cores * (1 + extensions().len());
     let more = match more(&before.files, &after.files) {
@@ -220,8 +218,8 @@ fn noted(note: &str) -> Vec<u8> {
     if note.is_empty() { DEFAULT_MODULE.to_vec() } else { component::noted(DEFAULT_MODULE, note) }
 }
 
-/// The settings, with so many places in the queue of one extension. What may be
-/// remembered is little: it is full before anything is counted.
+/// Returns the settings, with this queue length for one extension. The response caches
+/// are so small that they are full before the count begins.
 fn settings(queue: u32) -> String {
     let mut text =
         "[module.limits]\ntime = '2s'\nresponse_cache = '2MiB'\n[http]\nidle = '2s'\nstalled = '3s'\nconnections = 600\n"
@@ -241,7 +239,7 @@ fn settings(queue: u32) -> String {
     text
 }
 
-/// All of it until the end.
+/// Runs all clients until the end.
 async fn run(soak: &Soak, relayer: &Relayer, modules: &[Vec<u8>]) {
     let mut tasks = JoinSet::new();
     for _ in 0..4 {
@@ -265,7 +263,7 @@ async fn run(soak: &Soak, relayer: &Relayer, modules: &[Vec<u8>]) {
     let changes = soak.clone().changes(relayer);
     let ((), ()) = tokio::join!(changes, async {
         while let Some(ended) = tasks.join_next().await {
-            // A good client that loses its connection panics.
+            // A good client panics if it loses its connection.
             if let Err(error) = ended {
                 soak.counts.wrong(&format!("a client did not come to its end: {error}"));
             }
@@ -278,7 +276,7 @@ impl Soak {
         Instant::now() >= self.end
     }
 
-    /// A client; where the server has none, that is wrong.
+    /// Connects a client. A refused connection is a failure.
     async fn client(&self) -> Client {
         Client::http1(self.address).await
     }
@@ -293,7 +291,7 @@ impl Soak {
         if !self.labels.iter().any(|known| known == label) {
             wrong("the module is nobody");
         }
-        // A module that answers 1 to everything may be in service for a moment.
+        // A module that responds with 1 to everything may be active for a moment.
         if answer.text() == "1" && label == self.labels[3] {
             return;
         }
@@ -323,7 +321,7 @@ impl Soak {
         }
     }
 
-    /// Asks for all there is, on connections that are kept.
+    /// Requests all endpoints, on kept connections.
     async fn good(self) {
         const PATHS: [&str; 5] = ["/version", "/chains", "/chain/ibc-0", "/chain/none", "/state"];
         let mut client = self.client().await;
@@ -331,7 +329,7 @@ impl Soak {
             if self.is_over() {
                 return;
             }
-            // As many as there may be on one connection, and a little pause.
+            // The maximum number of requests on a connection, and a short pause.
             if number % 1000 == 999 {
                 client = self.client().await;
             }
@@ -455,7 +453,7 @@ impl Soak {
         }
     }
 
-    /// Swaps modules, good ones and bad ones.
+    /// Swaps modules, valid and faulty ones.
     async fn swaps(self, modules: Vec<Vec<u8>>) {
         let candidate = |bytes: &[u8], dialect| Candidate {
             dialect: Some(dialect),
@@ -485,25 +483,25 @@ impl Soak {
                 }
             }
             if number % 6 == 5 {
-                // Which fails, and is taken out again.
+                // The module traps, and is rolled back.
                 let answer = self.client().await.get(&format!("{TRAP}?{number}")).await;
                 self.counts.add(format!(
                     "requests at which a new module fails: {}",
                     answer.status.as_u16()
                 ));
-                // Whatever became of it.
+                // With or without a rollback before.
                 self.control.swap("/", candidate(&modules[0], Dialect::V0_7)).await.ok();
             }
             sleep(Duration::from_millis(200)).await;
         }
-        // What serves, and what was there before it, are the same at each end: a
-        // module has an image of its memory, which is a file.
+        // The active module and the previous one must be the same at both ends: a module
+        // has a memory image, which is an open file.
         for last in [&modules[1], &modules[2], &modules[0]] {
             self.control.swap("/", candidate(last, Dialect::V0_7)).await.ok();
         }
     }
 
-    /// Reads the settings again: as they were, with one extension anew, and wrong.
+    /// Reloads the settings: unchanged, with one extension changed, and invalid.
     async fn reloads(self) {
         for number in 0_u32.. {
             if self.is_over() {
@@ -530,7 +528,7 @@ impl Soak {
         }
     }
 
-    /// The relayer's state changes, and at times it goes wrong.
+    /// Changes the relayer's state, and makes it faulty at times.
     async fn changes(self, relayer: &Relayer) {
         let faults = [
             Fault::Garbage,
@@ -554,23 +552,23 @@ impl Soak {
     }
 }
 
-/// What a process has.
+/// The resources that a process holds.
 struct Held {
     memory: u64,
-    /// What each open file is.
+    /// The target of each open file.
     files: Vec<String>,
-    /// Those for long runs, and all others.
+    /// The threads for long runs; `threads` counts all others.
     long_runs: usize,
     threads: usize,
 }
 
-/// What the server has when nobody wants anything of it. It asks its relayer all
-/// the time: of the files, the fewest that there are at one of some moments.
+/// Returns the resources of the idle server. The server polls its relayer all the time,
+/// so the open files are the fewest that were seen at several moments.
 async fn settled(process: i32) -> Held {
-    // Threads for what blocks are kept for ten seconds.
+    // Threads for blocking work are kept for ten seconds.
     sleep(Duration::from_secs(12)).await;
     let names = fs::read_dir(format!("/proc/{process}/task")).unwrap().filter_map(|thread| {
-        // One may have ended since.
+        // A thread may have ended since.
         fs::read_to_string(thread.ok()?.path().join("comm")).ok()
     });
     let (long_runs, others): (Vec<_>, Vec<_>) = names.partition(|name| name == "long-runs\n");
@@ -590,7 +588,7 @@ async fn settled(process: i32) -> Held {
 fn open_files(process: i32) -> Vec<String> {
     let links = fs::read_dir(format!("/proc/{process}/fd")).unwrap();
     links
-        // One may have been closed since.
+        // A file may have been closed since.
         .filter_map(|link| fs::read_link(link.ok()?.path()).ok())
         .map(|target| match target.to_str().unwrap_or_default().split_once(":[") {
             Some((kind, _)) => kind.to_owned(),
@@ -599,7 +597,7 @@ fn open_files(process: i32) -> Vec<String> {
         .collect()
 }
 
-/// What there is after, and was not before.
+/// Returns the files that are in `after` and not in `before`.
 fn more(before: &[String], after: &[String]) -> Vec<String> {
     let mut more = after.to_vec();
     for file in before {

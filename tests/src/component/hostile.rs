@@ -1,14 +1,13 @@
-//! Components that try to take more than they may have. Each does so on every
-//! request.
+//! Components that try to exceed their limits, on every request.
 
 use super::of_module;
 
-/// A module with this code as its handler, and more fields before it.
+/// Returns a module with this code as its handler, and further fields before it.
 fn module(memory: &str, fields: &str, code: &str) -> Vec<u8> {
     module_with_allocator(memory, fields, "i32.const 65536", code)
 }
 
-/// The same, which gives out memory by this code.
+/// Returns a module like [`module`], whose allocator is the code `allocate`.
 fn module_with_allocator(memory: &str, fields: &str, allocate: &str, code: &str) -> Vec<u8> {
     of_module(&format!(
         r#"(module
@@ -22,7 +21,7 @@ fn module_with_allocator(memory: &str, fields: &str, allocate: &str, code: &str)
     ))
 }
 
-/// Calls itself without end.
+/// Recurses endlessly.
 #[must_use]
 pub fn recursion() -> Vec<u8> {
     let fields = "(func $f (param i64 i64 i64) (result i32)
@@ -30,7 +29,8 @@ pub fn recursion() -> Vec<u8> {
     module("2", fields, "(call $f (i64.const 1) (i64.const 2) (i64.const 3))")
 }
 
-/// Takes memory page by page, writes to each, and traps where there is no more.
+/// Grows its memory page by page, writes to each page, and traps when the memory cannot
+/// grow any more.
 #[must_use]
 pub fn memory_bomb() -> Vec<u8> {
     let code = "(local $at i32)
@@ -43,7 +43,7 @@ pub fn memory_bomb() -> Vec<u8> {
     module("2", "", code)
 }
 
-/// Lets a table grow, and traps where it does not any more.
+/// Grows a table, and traps when the table cannot grow any more.
 #[must_use]
 pub fn table_bomb() -> Vec<u8> {
     let code = "(loop $more
@@ -54,7 +54,7 @@ pub fn table_bomb() -> Vec<u8> {
     module("2", "(table $t 1 funcref)", code)
 }
 
-/// Answers all of its memory, 3 MiB.
+/// Responds with all of its memory as the body, 3 MiB.
 #[must_use]
 pub fn huge_body() -> Vec<u8> {
     let code = "(i32.store16 (i32.const 0) (i32.const 200))
@@ -64,19 +64,20 @@ pub fn huge_body() -> Vec<u8> {
     module("48", "", code)
 }
 
-/// Answers as many headers as fit into its memory, all of which are one.
+/// Responds with as many headers as fit into its memory, which all share the same bytes.
 #[must_use]
 pub fn endless_headers() -> Vec<u8> {
     headers(30_000, 1)
 }
 
-/// Answers some headers, which are large.
+/// Responds with 100 headers of 1,000 bytes each.
 #[must_use]
 pub fn large_headers() -> Vec<u8> {
     headers(100, 1000)
 }
 
-/// So many headers, with a name of one byte and a value of so many.
+/// Responds with `count` headers, each with a name of one byte and a value of `length`
+/// bytes.
 fn headers(count: u32, length: u32) -> Vec<u8> {
     let code = format!(
         "(local $left i32) (local $at i32)
@@ -98,7 +99,7 @@ fn headers(count: u32, length: u32) -> Vec<u8> {
     module("16", "", &code)
 }
 
-/// Logs for as long as it may run: lines that look like others.
+/// Logs for as long as it may run, with lines that imitate the host's.
 #[must_use]
 pub fn log_flood() -> Vec<u8> {
     let fields = r#"(import "relayer:rest/log@0.1.0" "log" (func $log (param i32 i32 i32)))
@@ -110,7 +111,7 @@ pub fn log_flood() -> Vec<u8> {
     module("2", fields, code)
 }
 
-/// Does a lot that is right, and traps.
+/// Runs correctly for a while, and then traps.
 #[must_use]
 pub fn trap_late() -> Vec<u8> {
     let code = "(local $left i32)
@@ -122,13 +123,13 @@ pub fn trap_late() -> Vec<u8> {
     module("2", "", code)
 }
 
-/// Traps before it is asked.
+/// Traps in the start function.
 #[must_use]
 pub fn trap_in_start() -> Vec<u8> {
     module("2", "(func $start unreachable) (start $start)", "i32.const 0")
 }
 
-/// Wants to log more than it may hand over, before it is asked.
+/// Logs a message above the size limit in the start function.
 #[must_use]
 pub fn greedy_start() -> Vec<u8> {
     let fields = r#"(import "relayer:rest/log@0.1.0" "log" (func $log (param i32 i32 i32)))
@@ -137,19 +138,19 @@ pub fn greedy_start() -> Vec<u8> {
     module("40", fields, "i32.const 0")
 }
 
-/// Does not come to an end before it is asked.
+/// Never ends in the start function.
 #[must_use]
 pub fn spin_in_start() -> Vec<u8> {
     module("2", "(func $start (loop br 0)) (start $start)", "i32.const 0")
 }
 
-/// Does this where it is asked for memory, before it is given its request.
+/// Runs this code when the host allocates memory for the request.
 #[must_use]
 pub fn allocator(allocate: &str) -> Vec<u8> {
     module_with_allocator("2", "", allocate, "unreachable")
 }
 
-/// Traps when its answer is taken.
+/// Traps when the host has read its response.
 #[must_use]
 pub fn trap_after_answer() -> Vec<u8> {
     let fields =

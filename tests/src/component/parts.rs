@@ -1,7 +1,7 @@
-//! Components that consist of more than one core module, written out: what makes
-//! components of modules makes none such.
+//! Components that consist of more than one core module, written by hand: the tool that
+//! makes components from modules cannot make them.
 
-/// The handler's types and its export, as a component has them.
+/// The handler's types and its export, in the text format of components.
 const EXPORT: &str = r#"
     (type $rq (record (field "method" string) (field "path" string)))
     (type $hv (list u8))
@@ -32,7 +32,7 @@ const EXPORT: &str = r#"
         (with "t-hv" (type $hv)) (with "t-hd" (type $hd)) (with "t-rs" (type $rs))))
     (export "relayer:rest/handler@0.1.0" (instance $h))"#;
 
-/// A component that answers 204, and before that has these parts.
+/// Returns a component that responds with 204, with these parts before its main module.
 #[must_use]
 pub fn with_parts(parts: &str) -> Vec<u8> {
     let text = format!(
@@ -49,8 +49,8 @@ pub fn with_parts(parts: &str) -> Vec<u8> {
     wat::parse_str(text).unwrap()
 }
 
-/// Fills a table again and again before it is asked, without a function of its own
-/// that would do it.
+/// Returns a component that fills a table repeatedly while it is instantiated, without a
+/// function of its own that does it.
 #[must_use]
 pub fn that_fills_tables() -> Vec<u8> {
     let fill = format!("(elem (i32.const 0) func {})", "$f ".repeat(20_000)).repeat(4);

@@ -1,9 +1,9 @@
-//! Components that leave something behind in all the places there are, and
-//! that look for it.
+//! Components that leave data behind in all possible places, and that look for it.
 
 use super::of_module;
 
-/// The paths that [`keeper`] knows: by their lengths.
+/// A path of [`keeper`], which distinguishes paths by their lengths: only looks for a
+/// secret.
 pub const READ: &str = "/read";
 /// Leaves a secret.
 pub const WRITE: &str = "/write";
@@ -12,9 +12,9 @@ pub const WRITE_AND_READ: &str = "/write-read";
 /// Leaves a secret, and traps.
 pub const WRITE_AND_TRAP: &str = "/write-trap-";
 
-/// A component that writes to its memory, to what it lets its memory grow by,
-/// to a global and to a table. The status says in which of these it found
-/// something, in this order, as bits from 200 on.
+/// Returns a component that writes to its initial memory, its grown memory, a global and
+/// a table. The status is 200 plus one bit for each of these, in this order, in which it
+/// found something.
 #[must_use]
 pub fn keeper() -> Vec<u8> {
     of_module(
@@ -58,8 +58,8 @@ pub fn keeper() -> Vec<u8> {
     )
 }
 
-/// A component that looks at all of its memory, its table and its global: 201
-/// where there is anything but nothing.
+/// Returns a component that checks all of its memory, its table and its global. The
+/// status is 201 if any of them is not empty, and 200 otherwise.
 #[must_use]
 pub fn looker() -> Vec<u8> {
     of_module(

@@ -1,16 +1,16 @@
-//! Components with many entries in one of their sections. Each answers 204.
+//! Components with many entries in one of their sections. Each responds with 204.
 
 use std::fmt::Write;
 
 use super::parts::with_parts;
 
-/// Makes a component with so many entries of a kind.
+/// Generates a component with this number of entries of a kind.
 pub type Generator = fn(usize) -> Vec<u8>;
 
-/// Makes so many entries of a core module, in text. `$f` is a function.
+/// Generates this number of entries of a core module, as text. `$f` is a function.
 pub type Fields = fn(usize) -> String;
 
-/// The kinds of entries that a core module can have.
+/// The kinds of entries of a core module.
 pub const FIELDS: [(&str, Fields); 23] = [
     ("passive element segments", |n| "(elem func $f)".repeat(n)),
     ("empty passive element segments", |n| "(elem func)".repeat(n)),
@@ -49,7 +49,7 @@ pub const FIELDS: [(&str, Fields); 23] = [
     ("instructions that trap", |n| format!("(func $trap {} unreachable)", "nop ".repeat(n))),
 ];
 
-/// Generators for what components consist of besides the fields of one module.
+/// Generators for the parts of components other than the fields of one module.
 pub const GENERATORS: [(&str, Generator); 10] = [
     ("passive element segments of many instances", |n| module(&"(elem func $f)".repeat(n), 60)),
     ("globals of many instances", |n| module(&"(global (mut i64) i64.const 1)".repeat(n), 60)),
@@ -86,7 +86,7 @@ const LIFTING: &str = r#"(component $lifting
     (export "f" (func $f)))
     (instance $from (instantiate $lifting))"#;
 
-/// A module that imports so many lowered functions, and its instance.
+/// Returns a module that imports this number of lowered functions, and its instance.
 fn calling(count: usize) -> String {
     let imports = numbered(count, |number| format!("(import \"l\" \"{number}\" (func))"));
     let given = numbered(count, |number| format!("(export \"{number}\" (func $l{number}))"));
@@ -97,15 +97,15 @@ fn calling(count: usize) -> String {
     )
 }
 
-/// A component with so many instances of a module with these fields.
+/// Returns a component with this number of instances of a module with these fields.
 #[must_use]
 pub fn module(fields: &str, instances: usize) -> Vec<u8> {
     let instances = "(core instance (instantiate $m))".repeat(instances);
     with_parts(&format!("(core module $m (func $f) {fields}) {instances}"))
 }
 
-/// Functions with names of this kind, which call each other at the start. The last one
-/// traps.
+/// Returns functions whose names begin with `name`, which call each other in the start
+/// function. The last one traps.
 #[must_use]
 pub fn trap_below(name: &str) -> String {
     let called = |function, callee| format!("(func ${name}{function} (call ${name}{callee}))");
@@ -114,8 +114,8 @@ pub fn trap_below(name: &str) -> String {
     format!("{} (func ${name}d unreachable) (start ${name}a)", callers.concat())
 }
 
-/// A module that imports so many things, which another one exports. `{}` is for
-/// their names.
+/// Returns a component in which a module imports this number of items from another one.
+/// `{}` in `export` stands for their names.
 fn importing(count: usize, export: &str, import: &str) -> Vec<u8> {
     let exports = numbered(count, |number| export.replace("{}", &number.to_string()));
     let imports = numbered(count, |number| format!("(import \"e\" \"{number}\" {import})"));

@@ -1,7 +1,7 @@
-// The graph as text: for whoever cannot see it, or has no finger that small.
+// The graph as text, for screen readers and for touch screens.
 
 function drawAsText(model) {
-  // Hundreds of rows that nobody looks at are not made.
+  // Rows are created only if they are visible: there may be hundreds.
   if (!byId('as-text').open) {
     return;
   }

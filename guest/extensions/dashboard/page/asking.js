@@ -1,12 +1,12 @@
-// Asks the server for what is shown, again and again while somebody looks.
+// Polls the server for the data while the page is visible.
 
 // In milliseconds.
 const EVERY = 5000;
 const PATIENCE = 10000;
 const LONGEST = 60000;
 
-// What is asked for lies below the page, with or without a slash at its end,
-// and wherever a proxy has put it.
+// Returns the address of a resource below the page. The page's path may end with a slash
+// or not, and a proxy may have changed it.
 function addressOf(name) {
   const address = new URL(location.href);
   address.pathname = `${address.pathname.replace(/\/+$/, '')}/${name}`;
@@ -17,8 +17,8 @@ function addressOf(name) {
 
 let etag = null;
 
-// With `if-none-match` of our own the browser's cache keeps out of it: what an
-// answer says of its age is what the server says now.
+// The page sends `if-none-match` itself and bypasses the browser's cache, so that the age
+// in a response is the server's current one.
 async function get(name) {
   const headers = name === 'data' && etag !== null ? { 'if-none-match': etag } : {};
   return fetch(addressOf(name), {
@@ -28,7 +28,7 @@ async function get(name) {
   });
 }
 
-// What there is to know: `model` is there where it is new.
+// Requests the data. The result has a `model` only if it is new.
 async function asked() {
   let response;
   try {
@@ -45,7 +45,7 @@ async function asked() {
     const wait = 1000 * (Number(response.headers.get('retry-after')) || 0);
     const { name, msg } = body.result;
     if (name === 'NotReady') {
-      // What comes next is new, though it may be what was there before.
+      // The next state must be loaded, even if it equals the one before.
       etag = null;
       return { what: 'not-ready', message: msg, wait, model: modelOfChains(await chainIds()) };
     }
@@ -75,8 +75,8 @@ async function chainIds() {
 let timer = 0;
 let isAsking = false;
 
-// A page that nobody looks at asks for nothing, and begins again at once when
-// somebody does.
+// Polls while the page is visible: a hidden page sends no requests, and resumes when it
+// becomes visible.
 async function goOn() {
   clearTimeout(timer);
   if (isAsking || document.visibilityState !== 'visible') {

@@ -1,5 +1,4 @@
-// What is known of the chain or the two chains that were chosen; and choosing
-// one from a list.
+// The details of the chosen chain or pair of chains, and the list to choose a chain from.
 
 function drawChosen(model, view) {
   drawChoices(model, view);
@@ -38,7 +37,7 @@ function tellChosen(model, view, chain, pair) {
   return pair === undefined ? 'There are no workers between them.' : words[pair.flow];
 }
 
-// As many in each direction, by kind.
+// Shows the counts of workers in each direction, by kind.
 function drawWays(pair, view) {
   const [there, back] = pair.a === view.chain ? [pair.there, pair.back] : [pair.back, pair.there];
   say(byId('chosen-there'), `${view.chain} → ${view.other}`);
@@ -59,7 +58,7 @@ function drawWays(pair, view) {
 function drawChoices(model, view) {
   const select = byId('chain');
   const ids = model.chains.map((chain) => chain.id);
-  // What the address names is a choice, though there may be no such chain.
+  // The chain in the address is an option even if it does not exist.
   const all = view.chain === '' || ids.includes(view.chain) ? ids : [view.chain, ...ids];
   keep(
     select,
@@ -76,6 +75,6 @@ function drawChoices(model, view) {
 byId('chain').addEventListener('change', () => choose(byId('chain').value, ''));
 byId('all').addEventListener('click', () => {
   choose('', '');
-  // The button is gone.
+  // The button is hidden now, and would lose the focus.
   byId('chain').focus();
 });

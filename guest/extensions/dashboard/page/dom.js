@@ -1,11 +1,11 @@
-// Small helpers for what is on the page. Text is only ever put there as text:
-// most of it comes from chains.
+// Helpers for elements of the page. Text is only ever inserted as text, because most of
+// it comes from chains.
 
 const SVG = 'http://www.w3.org/2000/svg';
 
 const byId = (id) => document.getElementById(id);
 
-// An element with attributes and children, which are elements or texts.
+// Creates an element with attributes and children, which are elements or texts.
 function html(name, attributes = {}, ...children) {
   return filled(document.createElement(name), attributes, children);
 }
@@ -20,8 +20,8 @@ function filled(element, attributes, children) {
   return element;
 }
 
-// Sets attributes, where they are not as they should be: what does not change
-// is not laid out again. Null removes one.
+// Sets the attributes whose values differ, so that unchanged elements are not laid out
+// again. Null removes an attribute.
 function set(element, attributes) {
   for (const [name, value] of Object.entries(attributes)) {
     if (value === null) {
@@ -32,7 +32,7 @@ function set(element, attributes) {
   }
 }
 
-// The same for the text: whoever has selected some of it keeps that.
+// Sets the text if it differs, so that a selection in unchanged text is kept.
 function say(element, text) {
   if (element.textContent !== text) {
     element.textContent = text;
@@ -41,8 +41,8 @@ function say(element, text) {
 
 const kept = new WeakMap();
 
-// Makes the children of an element those of some items. What was there for an
-// item stays there, with the focus that it may have.
+// Makes the children of an element match a list of items. The element of an item is
+// reused, and keeps the focus if it has it.
 function keep(parent, items, key, make, update) {
   const before = kept.get(parent) ?? new Map();
   const now = new Map(items.map((item) => [key(item), before.get(key(item)) ?? make(item)]));
@@ -64,7 +64,7 @@ function keep(parent, items, key, make, update) {
   kept.set(parent, now);
 }
 
-// Children that are not for items, such as a legend, come first and stay.
+// Returns the first child for an item. Other children, such as a legend, come first.
 function firstKept(parent, before) {
   for (const element of before.values()) {
     if (element.parentNode === parent) {

@@ -1,4 +1,4 @@
-// The graph: chains, and a line for each two that workers run between.
+// The graph: chains, and a line for each pair of chains with workers between them.
 
 const canvas = svg('svg', {
   role: 'listbox',
@@ -10,10 +10,10 @@ const counts = svg('g', { 'aria-hidden': 'true' });
 const spots = svg('g', { role: 'group', 'aria-label': 'Chains' });
 canvas.append(lines, counts, spots);
 
-// Up to here there is room to write at each line how many workers it stands for.
+// Up to this number of lines, there is room for a count of workers at each line.
 const MOST_COUNTS = 8;
 
-// Where the keyboard is: a chain, and the other one where it is on a line.
+// The position of the keyboard: a chain, and the other chain if it is on a line.
 let place = { chain: '', other: '' };
 
 function drawGraph(model, view) {
@@ -87,8 +87,7 @@ function drawGraph(model, view) {
   drawLegend(model);
 }
 
-// The chain or line that the keyboard comes to: the one that is chosen, or the
-// one where it was.
+// Returns the chain or line that the keyboard enters: the chosen one, or the last one.
 function placeIn(model, view) {
   for (const { chain, other } of [view, place]) {
     const known = model.chainOf.get(chain);
@@ -109,7 +108,7 @@ function makeLine(pair) {
   );
   line.addEventListener('click', () => choose(pair.a, pair.b, { isToggle: true }));
   line.addEventListener('focus', () => {
-    // From whichever end it was come to.
+    // Keeps the end from which the keyboard came.
     const [chain, other] = place.chain === pair.b ? [pair.b, pair.a] : [pair.a, pair.b];
     place = { chain, other };
   });
@@ -146,7 +145,7 @@ function drawSpot(spot, chain, at, layout, most) {
   });
   say(text, at.text);
   set(circle, { r: fixed(radius) });
-  // As large as there is room for a finger.
+  // The hit area is as large as the room allows, for touch.
   const high = layout.style === 'spokes' ? Math.max(layout.room, 12) : 44;
   const long = layout.widest + radius + 16;
   const left = { start: -radius - 6, middle: -Math.max(long, 44) / 2, end: radius + 6 - long }[
@@ -178,7 +177,7 @@ function drawCounts(model, layout) {
   );
 }
 
-// Shows which lines are those of a chain that is pointed at.
+// Highlights the lines of the chain under the pointer.
 function light(chain, isOn) {
   for (const [key, line] of kept.get(lines) ?? []) {
     line.classList.toggle('lit', isOn && JSON.parse(key).includes(chain));
@@ -198,7 +197,7 @@ function tellChain(model, chain) {
   return `${stateOf(chain)}; lines to ${lines}; ${counted(chain.workers, 'worker')}${kinds}`;
 }
 
-// Only what there is, is explained.
+// The legend explains only the styles that occur.
 function drawLegend(model) {
   const has = (flow) => model.pairs.some((pair) => pair.flow === flow);
   const entries = [
@@ -219,7 +218,7 @@ function drawLegend(model) {
   byId('legend').hidden = shown.length === 0;
 }
 
-// The keyboard goes through the graph as through a list: one stop for all of it.
+// The keyboard moves through the graph as through a list: the graph is one tab stop.
 canvas.addEventListener('keydown', (event) => {
   const { model } = shown;
   const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
@@ -259,7 +258,7 @@ function focusPlace() {
   element?.focus({ preventScroll: true });
 }
 
-// Lines are laid out for the width there is. (What is hidden has none.)
+// Lays the graph out again for a new width. (A hidden element has none.)
 new ResizeObserver(() => {
   if (shown.model !== null && byId('graph').clientWidth > 0) {
     drawGraph(shown.model, shown.view);

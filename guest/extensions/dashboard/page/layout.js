@@ -1,5 +1,5 @@
-// Where chains are drawn: on a circle in the order of their names, so that
-// each is found where one looks for it, and stays there when lines change.
+// The layout of the graph: chains are on a circle in the order of their names, so that
+// they are easy to find and do not move when lines change.
 
 const pen = document.createElement('canvas').getContext('2d');
 
@@ -8,7 +8,7 @@ function widthOf(text, font) {
   return pen.measureText(text).width;
 }
 
-// Identifiers differ at their ends as often as at their beginnings.
+// Shortens a text in the middle: identifiers often differ at their ends.
 function shortened(text, width, font) {
   if (widthOf(text, font) <= width) {
     return text;
@@ -24,8 +24,9 @@ function shortened(text, width, font) {
   return `${letters.slice(0, 2).join('')}…`;
 }
 
-// How labels are put: below, above and beside few chains, around some, and
-// like the spokes of a wheel where there are many or there is little room.
+// Returns the placement of labels: above or below the chains if there are few, around the
+// circle if there are some, and like the spokes of a wheel if there are many or there is
+// little room.
 function styleOf(count, width) {
   if (count <= 4) {
     return 'below';
@@ -53,8 +54,8 @@ function layOut(ids, width) {
   const widest = Math.max(0, ...labels.map((label) => widthOf(label, font)));
   const centre = { x: width / 2, y: height / 2 };
   const radius = radiusOf(style, widest, centre, ids.length);
-  // Two are side by side; more begin at the top. Spokes do so next to it: texts
-  // that stand quite upright are drawn less well.
+  // Two chains are side by side; more begin at the top. Spokes begin next to it, because
+  // browsers render exactly vertical texts less well.
   const start = ids.length === 2 ? Math.PI : -Math.PI / 2 + (style === 'spokes' ? 0.02 : 0);
   const chains = ids.map((id, place) => {
     const angle = start + (place * 2 * Math.PI) / ids.length;
@@ -63,13 +64,13 @@ function layOut(ids, width) {
     const isAlone = ids.length === 1;
     return { id, x: isAlone ? centre.x : x, y, angle, text: labels[place] };
   });
-  // Three are no higher than they have to be.
+  // Centres the chains vertically: three are not symmetric.
   const highest = Math.min(...chains.map((chain) => chain.y));
   const lowest = Math.max(...chains.map((chain) => chain.y));
   for (const chain of chains) {
     chain.y += (height - highest - lowest) / 2;
   }
-  // So much room there is from one to the next.
+  // The approximate distance from one chain to the next.
   const room = ids.length > 1 ? (2 * Math.PI * Math.min(radius.x, radius.y)) / ids.length : height;
   return {
     style,
@@ -98,7 +99,7 @@ function radiusOf(style, widest, centre, count) {
   }
 }
 
-// Where a chain's label is, relative to the chain.
+// Returns the position of a chain's label, relative to the chain.
 function labelOf(layout, chain, radius) {
   const gap = radius + 7;
   const [cos, sin] = [Math.cos(chain.angle), Math.sin(chain.angle)];
@@ -115,7 +116,8 @@ function labelOf(layout, chain, radius) {
   return { x: isLeft ? -gap : gap, y: layout.font / 3, anchor: isLeft ? 'end' : 'start', turn };
 }
 
-// A line bends towards the centre, the more the more of them there are.
+// Returns the path of a line. Lines bend towards the centre, more so if there are many
+// chains.
 function bend(layout, a, b) {
   const share = layout.style === 'spokes' ? 0.62 : layout.style === 'around' ? 0.3 : 0;
   const middle = { x: (a.x + b.x) / 2, y: (a.y + b.y) / 2 };

@@ -1,5 +1,4 @@
-// What is shown, and what changes that: an answer of the server, or whoever
-// looks at the page.
+// The model and the view, and their changes by responses of the server and by the user.
 
 const shown = { model: null, view: viewOfAddress() };
 let confirmed = null;
@@ -32,14 +31,14 @@ function draw() {
   document.body.classList.add('ready');
 }
 
-// Whoever looks wants to see something else.
+// Changes the view on behalf of the user.
 function change(fields, { isStep = false } = {}) {
   shown.view = { ...shown.view, ...fields, page: 0 };
   viewToAddress(shown.view, isStep);
   draw();
 }
 
-// A chain, two of them, or none.
+// Chooses a chain, a pair of chains, or none.
 function choose(chain, other, { isStep = true, isToggle = false } = {}) {
   const { view } = shown;
   const isSame = keyOf(chain, other) === keyOf(view.chain, view.other);
@@ -55,7 +54,7 @@ function takeAddress() {
 addEventListener('hashchange', takeAddress);
 addEventListener('popstate', takeAddress);
 byId('skip').addEventListener('click', (event) => {
-  // The address is what is shown, and no place on the page.
+  // The fragment of the address is the view, not an element of the page.
   event.preventDefault();
   byId('workers').focus();
 });

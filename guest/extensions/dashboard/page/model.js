@@ -1,6 +1,6 @@
-// What the server answers, as the rest of the page has it.
+// Converts the server's responses to the model of the page.
 
-// What the workers of a kind do.
+// Descriptions of the kinds of workers.
 const MEANINGS = {
   Client: 'light clients that are kept up to date',
   Channel: 'channels whose handshake is completed',
@@ -12,14 +12,14 @@ const MEANINGS = {
 
 const inOrder = new Intl.Collator('en', { numeric: true }).compare;
 
-// Counts are written as they are everywhere, in groups of three digits.
+// Formats a count in groups of three digits.
 const number = (count) => count.toLocaleString('en');
 
 function counted(count, one, many = `${one}s`) {
   return `${number(count)} ${count === 1 ? one : many}`;
 }
 
-// Of `/data`.
+// Creates the model from the result of `/data`.
 function modelOf(data) {
   const chains = data.chains.map((chain) => ({
     ...chain,
@@ -53,7 +53,8 @@ function modelOf(data) {
   return modelWith({ isKnown: true, version: data.version, chains, kinds, rows, pairs });
 }
 
-// Of `/chains`, where nothing else is known; of nothing, where those are not.
+// Creates the model from the result of `/chains` while the state is not known. The list
+// is empty if the chains are not known either.
 function modelOfChains(ids) {
   const chains = ids.map((id) => ({
     id,
@@ -90,18 +91,18 @@ function pairOf({ a, b, there, back }, chains, kinds) {
     there: to,
     back: fro,
     workers: total(to) + total(fro),
-    // What its line's width says.
+    // Determines the width of the line.
     channels: sum(['Packet', 'Channel'].flatMap((kind) => [to.get(kind) ?? 0, fro.get(kind) ?? 0])),
     flow: ['none', 'one', 'both'][[to, fro].filter((way) => way.has('Packet')).length],
   };
 }
 
-// Identifiers may have any letters in them.
+// Identifiers may contain any characters, so that a separator would not be unique.
 function keyOf(one, other) {
   return JSON.stringify([one, other].sort());
 }
 
-// How many there are of each name, which may come more than once.
+// Sums the counts of each name, which may occur more than once.
 function tally(counts) {
   const all = new Map();
   for (const [name, count] of counts) {
@@ -113,7 +114,7 @@ function tally(counts) {
 const sum = (counts) => counts.reduce((all, count) => all + count, 0);
 const total = (counts) => sum([...counts.values()]);
 
-// "Client 2, Packet 12": no line breaks between a kind and its number.
+// Formats counts as "Client 2, Packet 12", without line breaks between kind and number.
 function listed(counts) {
   return [...counts].map(([kind, count]) => `${kind}\u00a0${number(count)}`).join(', ');
 }

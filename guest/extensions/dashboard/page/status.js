@@ -1,7 +1,7 @@
-// How good what is shown is: in a few words at the top, and in a sentence where
-// something is wrong.
+// The freshness of the data: in a few words at the top, and in a sentence if something
+// is wrong.
 
-// What was said last: who listens is told what is new, and not every second.
+// The last announced mood: screen readers announce only changes.
 let lastMood = '';
 
 function tell(mood, brief, sentence = '') {
@@ -11,7 +11,7 @@ function tell(mood, brief, sentence = '') {
   set(byId('notice'), { 'data-mood': mood, class: 'notice' });
   say(byId('notice'), sentence);
   if (mood !== lastMood) {
-    // That it is good at the start goes without saying.
+    // A good mood at the start is not announced.
     say(
       byId('announcer'),
       lastMood === '' && mood === 'good' ? '' : sentence || 'Up to date again.',
@@ -72,7 +72,7 @@ function drawSummary(model) {
     const kinds = listed(model.kinds);
     parts.push(counted(model.rows.length, 'worker') + (kinds === '' ? '' : `: ${kinds}`));
   }
-  // Each part is kept in one piece where lines break.
+  // Lines break only between parts.
   keep(
     byId('summary'),
     parts.map((text, at) => ({ text, at })),

@@ -1,8 +1,8 @@
-// The table of workers: filtered, and a page of it at a time, so that
-// thousands are as quick as ten.
+// The table of workers: filtered, and one page at a time, so that thousands of workers
+// are as fast as ten.
 
 const PAGE = 50;
-// Names up to this many letters stay on one line.
+// The maximum length of names that stay on one line, in UTF-16 code units.
 const LONG = 18;
 const COLUMNS = ['kind', 'from', 'to', 'object', 'detail', 'number'];
 
@@ -63,10 +63,10 @@ function tellEmpty(model, view) {
   return isFiltered(view) ? 'No worker is like that.' : 'The relayer has no workers.';
 }
 
-// One choice a kind, each with how many there are of what else was chosen.
+// Shows one option per kind, with its number of workers that match the other filters.
 function drawKinds(model, view, rows) {
   const counts = new Map([...model.kinds.keys()].map((kind) => [kind, 0]));
-  // What the address names is a choice, though there may be none of it.
+  // The kind in the address is an option even if it has no workers.
   if (view.kind !== '' && !counts.has(view.kind)) {
     counts.set(view.kind, 0);
   }

@@ -1,7 +1,7 @@
-// What of it is shown. It stands in the address, so that a view can be shared,
-// and so that the browser's way back leads to the one before.
+// The view: the selected part of the model. It is stored in the address, so that it can
+// be shared, and so that the browser's back button returns to the view before.
 
-// Names in the address, and here.
+// The fields of a view, by their names in the address.
 const IN_ADDRESS = { chain: 'chain', with: 'other', kind: 'kind', find: 'find' };
 
 function viewOfAddress() {
@@ -13,8 +13,8 @@ function viewOfAddress() {
   return view.chain === '' ? { ...view, other: '' } : view;
 }
 
-// Whoever types or goes through the graph does not want to go back through all
-// of that.
+// Only steps are added to the history: the back button must not go through each typed
+// letter or each arrow key in the graph.
 function viewToAddress(view, isStep) {
   const fields = new URLSearchParams();
   for (const [name, field] of Object.entries(IN_ADDRESS)) {
@@ -30,8 +30,8 @@ function viewToAddress(view, isStep) {
   }
 }
 
-// The rows of the chains and the text that were chosen, and of those the ones
-// of the kind.
+// Returns the rows that match the chosen chains and text, and those of the chosen kind
+// among them.
 function rowsOf(model, view) {
   const words = view.find
     .toLowerCase()

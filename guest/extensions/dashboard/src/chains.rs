@@ -1,5 +1,5 @@
-//! `GET /chains`: the configured chains. The page asks for them while the state
-//! is not known.
+//! `GET /chains`: the configured chains. The page requests them while the state is not
+//! known.
 
 use relayer_rest_sdk::{Host, Response};
 

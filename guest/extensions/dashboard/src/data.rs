@@ -1,17 +1,17 @@
-//! `GET /data`: what the page shows.
+//! `GET /data`: the data of the page.
 
 use relayer_rest_sdk::{Host, Response};
 
 use crate::overview::Overview;
 
-/// About how many bytes of JSON a worker takes.
+/// The approximate size of a worker's JSON, in bytes.
 const WORKER_SIZE: usize = 32;
 
 pub(crate) fn data<H: Host>(host: &H) -> Response {
     match host.state() {
         Ok(state) => {
             let components = host.components();
-            // Which chains are configured may not be known while the state is.
+            // The state may be known while the configured chains are not.
             let configured = host.chain_ids().ok();
             let overview = Overview::new(&components, configured.as_deref(), &state);
             Response::success_of_size(&overview, 4096 + state.workers.len() * WORKER_SIZE)
@@ -54,8 +54,8 @@ mod tests {
         let workers = 5_000;
         let chains: Vec<String> = (0..40).map(|chain| format!("chain-{chain}")).collect();
         let mut host = chains.iter().fold(FakeHost::new(), |host, id| host.with_chain(id));
-        // The names are put there by number: the test kit looks through all of
-        // them for each worker.
+        // The state is filled directly beyond 100 workers: `with_worker` searches all
+        // names for each worker.
         for number in 0..100 {
             let channel = format!("channel-{number}");
             host = host.with_worker(&Object::Packet {

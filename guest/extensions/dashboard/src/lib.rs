@@ -1,17 +1,17 @@
-//! A page that shows what a relayer is doing: its chains as a graph, and all of
-//! its workers in a table.
+//! A page that shows the state of a relayer: its chains as a graph, and its workers in a
+//! table.
 //!
 //! | file | job |
 //! |---|---|
-//! | `page.rs` | the page, and what a browser may do with it |
-//! | `data.rs` | what the page shows, when it asks for it |
-//! | `overview.rs` | the JSON of that: small for thousands of workers |
-//! | `chains.rs` | the chains alone, while the rest is not known |
-//! | `lib.rs` | this file: the routes; the only one that knows of WebAssembly |
+//! | `page.rs` | the page, and its content security policy |
+//! | `data.rs` | the data of the page |
+//! | `overview.rs` | the JSON of that data: small for thousands of workers |
+//! | `chains.rs` | the configured chains, while the state is not known |
+//! | `lib.rs` | this file: the routes; the only one that depends on WebAssembly |
 //!
-//! The page itself is in `page/`, and `build.rs` puts it together. It is the
-//! same wherever it is mounted: it asks for its data below the path under which
-//! the browser has got it, so that a proxy may put it elsewhere.
+//! The page itself is in `page/`, and `build.rs` assembles it. It does not depend on the
+//! mount path: it requests its data below the path from which the browser loaded it, so
+//! that a proxy can serve it at another path.
 //!
 //! It needs the grants `version`, `chains` and `state`.
 
@@ -25,14 +25,14 @@ use relayer_rest_sdk::{Host, Request, Response, Route, Router};
 relayer_rest_sdk::module!(answer);
 relayer_rest_sdk::arena!();
 
-/// Answers a request.
+/// Handles a request.
 pub fn answer<H: Host>(host: &H, request: &Request) -> Response {
     let routes = Router::new([
         Route::get("/", |_: &H, _| page::page()),
         Route::get("/data", |host, _| data::data(host)),
         Route::get("/chains", |host, _| chains::chains(host)),
     ]);
-    // What comes from chains is never taken for anything but what it is.
+    // Responses contain names from chains: browsers must not guess another content type.
     routes.respond(host, request).with_header("x-content-type-options", "nosniff")
 }
 

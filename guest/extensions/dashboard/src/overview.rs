@@ -1,8 +1,8 @@
-//! The JSON that the page works on.
+//! The JSON of the page's data.
 //!
-//! A relayer may have thousands of workers, which name the same few chains,
-//! ports and channels. So each text is there once, workers have its place, and
-//! what workers of a kind have is there field by field:
+//! A relayer may have thousands of workers, which name the same few chains, ports and
+//! channels. Each text is therefore listed once, workers refer to it by index, and the
+//! workers of a kind are stored column by column:
 //!
 //! ```json
 //! {
@@ -14,10 +14,9 @@
 //! }
 //! ```
 //!
-//! `from` and `to` are places in `chains`, `object` and `detail` in `names`;
-//! what a worker does not have is null. `there` and `back` count the workers of
-//! a pair of chains from `a` to `b` and from `b` to `a`: places in `workers`, and how
-//! many there are.
+//! `from` and `to` are indices into `chains`, `object` and `detail` into `names`; a field
+//! that a worker does not have is null. `there` and `back` count the workers of a pair of
+//! chains from `a` to `b` and from `b` to `a`, as indices into `workers` with counts.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -28,7 +27,7 @@ use relayer_rest_sdk::contract::{
 };
 use serde::{Serialize, Serializer};
 
-/// What the page shows.
+/// The data of the page.
 #[derive(Serialize)]
 pub(crate) struct Overview<'a> {
     version: Vec<(&'a str, &'a str)>,
@@ -38,11 +37,11 @@ pub(crate) struct Overview<'a> {
     pairs: Vec<Pair>,
 }
 
-/// A chain: one that is configured, connected, or named by a worker.
+/// A chain that is configured, connected, or named by a worker.
 #[derive(Serialize)]
 struct Chain<'a> {
     id: &'a str,
-    /// Nothing where it is not known which chains are.
+    /// None if the configured chains are not known.
     configured: Option<bool>,
     connected: bool,
 }
@@ -58,7 +57,7 @@ struct Group<'a> {
     detail: Vec<Option<u32>>,
 }
 
-/// Two chains that workers run between.
+/// Two chains with workers between them.
 #[derive(Serialize)]
 struct Pair {
     a: u32,
@@ -67,11 +66,11 @@ struct Pair {
     back: Counts,
 }
 
-/// How many workers there are of which kinds, by the kinds' places; there may be
-/// as many kinds as workers.
+/// Counts of workers by kind, an index into `workers`. Kinds without workers are left
+/// out, because there may be as many kinds as workers.
 type Counts = Vec<(usize, u32)>;
 
-/// A worker's number: a text where a browser would round it.
+/// A worker's number: written as a string if a browser would round it.
 struct WorkerId(u64);
 
 impl Serialize for WorkerId {
@@ -143,7 +142,7 @@ impl<'a> Overview<'a> {
 }
 
 impl<'a> Group<'a> {
-    /// Of workers that are all of one kind.
+    /// Creates the group of workers that are all of one kind.
     fn new(workers: &[Worker], tables: &mut Tables<'a>) -> Self {
         let many = || Vec::with_capacity(workers.len());
         let mut group = Group {
@@ -170,13 +169,13 @@ impl<'a> Group<'a> {
     }
 }
 
-/// The texts that are there once, while they are gathered.
+/// The tables of chains and names under construction: each entry occurs once.
 struct Tables<'a> {
     texts: Names<'a>,
     chains: Vec<Chain<'a>>,
     names: Vec<Cow<'a, str>>,
     chain_of_id: BTreeMap<&'a str, u32>,
-    /// By the contract's numbers of names.
+    /// By index of the name in the contract, like `place_of_name`.
     chain_of_name: Vec<Option<u32>>,
     place_of_name: Vec<Option<u32>>,
     place_of_written: BTreeMap<String, u32>,
@@ -233,7 +232,7 @@ fn place_of_last<T>(table: &[T]) -> u32 {
     u32::try_from(table.len() - 1).expect("a module has less memory than that")
 }
 
-/// What of a worker goes into the columns of the table.
+/// A worker's entries in the columns of the table.
 struct Parts {
     from: Option<Name>,
     to: Option<Name>,
@@ -301,8 +300,8 @@ impl Parts {
         }
     }
 
-    /// Of a kind that is not known, fields that are called as those of all known
-    /// kinds are taken for what those are; the rest is told as it is.
+    /// Converts an object of an unknown kind: fields with the names that known kinds use
+    /// for chains are its chains. All fields are listed in the detail.
     fn of_other(other: &OtherObject, texts: Names<'_>) -> Self {
         let chain = |names: &[&str]| {
             other.fields.iter().find_map(|field| match field.value {
@@ -319,7 +318,7 @@ impl Parts {
     }
 }
 
-/// What a worker is set to do, in words.
+/// Describes the settings of a worker.
 fn of_data(data: &WorkerData, texts: Names<'_>) -> String {
     match data {
         WorkerData::Client(client) => {
@@ -427,8 +426,7 @@ mod tests {
         assert_eq!(overview["pairs"], pair);
     }
 
-    /// The names that the test kit has already, so that fields can be made of
-    /// them.
+    /// The chains to which the fields of the unknown kind refer.
     const CHAINS: [&str; 2] = ["a", "b"];
 
     #[test]
@@ -519,7 +517,7 @@ mod tests {
         assert_eq!(*ids, json!([9_007_199_254_740_991_u64, "9007199254740992"]));
     }
 
-    /// A worker for one chain and itself is no line in the graph.
+    /// The graph has no line from a chain to itself.
     #[test]
     fn a_chain_and_itself_are_no_pair() {
         let overview = overview(&FakeHost::new().with_worker(&client("a", "a")));

@@ -2,10 +2,10 @@
 
 use relayer_rest_sdk::Response;
 
-/// What `build.rs` has put together from `page/`.
+/// The page that `build.rs` assembled from `page/`.
 const PAGE: &str = include_str!(concat!(env!("OUT_DIR"), "/page.html"));
 
-/// What the page may do, by the digests of its script and its style.
+/// The content security policy, with the digests of the script and the style.
 const POLICY: &str = include_str!(concat!(env!("OUT_DIR"), "/policy.txt"));
 
 pub(crate) fn page() -> Response {
@@ -26,7 +26,7 @@ mod tests {
         crate::answer(&FakeHost::new(), &Request::get("/"))
     }
 
-    /// The only element of a name: what is in it.
+    /// Returns the content of the only element with this name.
     fn element(name: &str) -> String {
         let page = page();
         let (_, rest) = page.text_body().split_once(&format!("<{name}")).unwrap();
@@ -66,7 +66,7 @@ mod tests {
         assert!(!policy.contains("unsafe"), "{policy}");
     }
 
-    /// The policy forbids all of this; a page that tried it would be broken.
+    /// The policy forbids all of these; a page that used one would be broken.
     #[test]
     fn it_has_nothing_from_elsewhere_and_nothing_inline() {
         let page = page();
@@ -75,12 +75,12 @@ mod tests {
             assert!(!page.contains(forbidden), "{forbidden}");
         }
         assert!(!element("style").contains("url("));
-        // The name of SVG is no address.
+        // The namespace of SVG is not fetched.
         let addresses = page.replace("'http://www.w3.org/2000/svg'", "");
         assert!(!addresses.contains("http://") && !addresses.contains("https://"));
     }
 
-    /// What chains are called is text, whatever is in it.
+    /// Names of chains are always shown as text.
     #[test]
     fn its_script_makes_no_html() {
         let script = element("script");
@@ -90,7 +90,7 @@ mod tests {
         }
     }
 
-    /// It is the same for everybody, so that it is remembered for good.
+    /// It is the same for all requests, so that its cached response stays valid.
     #[test]
     fn it_depends_on_nothing() {
         let elsewhere = FakeHost::not_ready("wait").mounted_at("/a/\"><script>");

@@ -1,4 +1,4 @@
-//! What is looked at, and what is found.
+//! The health checks of a relayer, and their results.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -10,32 +10,33 @@ use relayer_rest_sdk::contract::NotReady;
 
 use crate::escape;
 
-/// One thing that was looked at.
+/// A health check and its result.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Check {
-    /// What it is called: by this it is excluded.
+    /// The name, by which requests exclude it.
     pub(crate) name: Cow<'static, str>,
     pub(crate) found: Result<(), Failure>,
 }
 
-/// What is wrong.
+/// The reason why a check failed.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Failure {
-    /// The host says why something is not known.
+    /// The data is not known, with the host's reason.
     NotReady(String),
-    /// So that nothing can be said of a chain.
+    /// A chain cannot be checked, because the configured chains are not known.
     ChainsNotKnown,
-    /// The same of the state.
+    /// A chain cannot be checked, because the state is not known.
     StateNotKnown,
-    /// There is no such chain.
+    /// The chain is not configured.
     NotConfigured,
-    /// The relayer has no connection to the chain.
+    /// The relayer is not connected to the chain.
     NotConnected,
-    /// The relayer does not answer, since this moment, in nanoseconds.
+    /// The relayer has not confirmed its state since this time, in nanoseconds since
+    /// 1970-01-01T00:00:00Z.
     Unconfirmed(u64),
 }
 
-/// What the host shows of a relayer, as far as it is looked at.
+/// The data of a relayer that the checks use.
 pub(crate) struct Relayer {
     configured: Result<BTreeSet<String>, NotReady>,
     connected: Result<BTreeSet<String>, NotReady>,
@@ -51,28 +52,28 @@ impl Relayer {
         }
     }
 
-    /// The chains that are configured, where they are known.
+    /// Returns the configured chains; empty if they are not known.
     pub(crate) fn configured(&self) -> impl Iterator<Item = &str> {
         self.configured.iter().flatten().map(String::as_str)
     }
 
-    /// Whether the configured chains are known.
+    /// Checks whether the configured chains are known.
     pub(crate) fn chains(&self) -> Check {
         Check::new("chains", known(&self.configured))
     }
 
-    /// Whether it is known what the relayer is doing.
+    /// Checks whether the state is known.
     pub(crate) fn state(&self) -> Check {
         Check::new("state", known(&self.connected))
     }
 
-    /// Whether the relayer has confirmed what is shown.
+    /// Checks whether the relayer has confirmed its state.
     pub(crate) fn confirmed(&self) -> Check {
         let failure = self.unconfirmed_since.map(Failure::Unconfirmed);
         Check::new("confirmed", failure.map_or(Ok(()), Err))
     }
 
-    /// Whether a chain is configured and connected.
+    /// Checks whether a chain is configured and connected.
     pub(crate) fn chain(&self, id: &str) -> Check {
         let found = match (&self.configured, &self.connected) {
             (Err(_), _) => Err(Failure::ChainsNotKnown),

@@ -1,13 +1,13 @@
-//! Texts that somebody else has made, on their way into a line: none of them
-//! ends it, or turns the order in which it is read.
+//! Escapes for texts from clients, chains or the host, so that none of them ends a line
+//! or changes its reading direction.
 
-/// A sentence, with all escaped that does not print.
+/// Escapes the backslashes and the characters of a sentence that are not printable.
 pub(crate) fn sentence(text: &str) -> String {
     escaped(text, |character| matches!(character, '"' | '\''))
 }
 
-/// A name, as one word: its spaces are escaped, too, and what escapes begin
-/// with, so that no two names look the same.
+/// Escapes a name as one word: also its spaces and double quotes. Different names give
+/// different words, because backslashes are escaped.
 pub(crate) fn word(text: &str) -> String {
     escaped(text, |character| character == '\'').replace(' ', "\\u{20}")
 }

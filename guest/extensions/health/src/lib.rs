@@ -1,13 +1,13 @@
-//! Whether a relayer is ready, told as Kubernetes' API server tells it of itself.
+//! Health checks of a relayer, in the format of the Kubernetes API server.
 //!
 //! | file | job |
 //! |---|---|
-//! | `router.rs` | the table of routes, and what answers each |
-//! | `checks.rs` | what is looked at, and what is found |
-//! | `query.rs` | what a request's parameters ask for |
-//! | `report.rs` | from what was found to an answer |
-//! | `escape.rs` | texts that somebody else has made, on their way into a line |
-//! | `lib.rs` | this file: the only one that knows of WebAssembly |
+//! | `router.rs` | the table of routes, and their handlers |
+//! | `checks.rs` | the checks, and their results |
+//! | `query.rs` | the parameters of a request |
+//! | `report.rs` | responses made from the results of checks |
+//! | `escape.rs` | escapes for texts from clients, chains or the host |
+//! | `lib.rs` | this file: the only one that depends on WebAssembly |
 
 mod checks;
 mod escape;
@@ -20,7 +20,7 @@ use relayer_rest_sdk::{Host, Request, Response};
 relayer_rest_sdk::module!(answer);
 relayer_rest_sdk::arena!();
 
-/// Answers a request.
+/// Handles a request.
 pub fn answer<H: Host>(host: &H, request: &Request) -> Response {
     router::answer(host, request)
 }

@@ -1,36 +1,36 @@
-//! What a request's parameters ask for.
+//! The parameters of a request.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use relayer_rest_sdk::Query as Sent;
 
-/// `?verbose`: each check is told of, also where all is well.
+/// `?verbose`: lists each check, even if all pass.
 pub(crate) const VERBOSE: &str = "verbose";
-/// `?exclude=CHECK`: a check is left out.
+/// `?exclude=CHECK`: ignores the result of a check.
 pub(crate) const EXCLUDE: &str = "exclude";
-/// `?chain=ID`: a chain is looked at, and not all that are configured.
+/// `?chain=ID`: checks this chain instead of all configured chains.
 pub(crate) const CHAIN: &str = "chain";
 
-/// What is asked for. What is there more than once counts once.
+/// The parsed parameters. A repeated parameter with the same value counts once.
 #[derive(Debug, Default)]
 pub(crate) struct Query<'a> {
     pub(crate) verbose: bool,
     pub(crate) excluded: BTreeSet<Cow<'a, str>>,
     pub(crate) chains: BTreeSet<Cow<'a, str>>,
-    /// Parameters that have no meaning where they were given.
+    /// Parameters that the endpoint does not support.
     pub(crate) unknown: BTreeSet<Cow<'a, str>>,
-    /// Those that would have.
+    /// Parameters that the endpoint supports.
     pub(crate) known: &'static [&'static str],
 }
 
 impl<'a> Query<'a> {
-    /// Of a request for what has a use for these parameters.
+    /// Parses the query of a request to an endpoint that supports `known`.
     pub(crate) fn new(sent: &'a Sent, known: &'static [&'static str]) -> Self {
         let mut query = Self { known, ..Self::default() };
         for (name, value) in sent.parameters() {
             match known.iter().find(|known| **known == name) {
-                // As it is in Kubernetes: whatever its value is.
+                // As in Kubernetes, its value does not matter.
                 Some(&VERBOSE) => query.verbose = true,
                 Some(&EXCLUDE) => _ = query.excluded.insert(value),
                 Some(&CHAIN) => _ = query.chains.insert(value),

@@ -1,4 +1,4 @@
-//! From what was found to an answer, in Kubernetes' words.
+//! Responses made from the results of checks, in the words of Kubernetes.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -9,8 +9,8 @@ use crate::checks::Check;
 use crate::escape;
 use crate::query::Query;
 
-/// The answer of an endpoint: `ok`, or a line for each check where one fails,
-/// where it is asked for, and where a parameter had no effect.
+/// Returns the response of an endpoint: `ok`, or a line for each check if one fails, if
+/// the request is verbose, or if a parameter had no effect.
 pub(crate) fn report(endpoint: &str, checks: &[Check], query: &Query<'_>) -> Response {
     let (lines, warnings) = (lines(checks, query), warnings(checks, query));
     let ready = checks.iter().all(|check| is_excluded(check, query) || check.found.is_ok());
@@ -22,13 +22,13 @@ pub(crate) fn report(endpoint: &str, checks: &[Check], query: &Query<'_>) -> Res
     if ready { answer(200, text) } else { answer(503, text).with_header("retry-after", "1") }
 }
 
-/// The answer of an endpoint for one thing, which is not there.
+/// Returns 404 for the check of a chain that is not configured.
 pub(crate) fn not_there(endpoint: &str, check: &Check) -> Response {
     answer(404, format!("{}{endpoint} check failed\n", line(check)))
 }
 
-/// A text that is not to be kept by whoever passes it on, nor taken for
-/// anything but a text: there are names in it that others have chosen.
+/// Creates a text response. Caches must not store it, and browsers must not guess another
+/// content type, because it contains names that others have chosen.
 fn answer(status: u16, text: String) -> Response {
     let answer = Response::text(text)
         .with_header("cache-control", "no-store")
@@ -59,7 +59,7 @@ fn is_excluded(check: &Check, query: &Query<'_>) -> bool {
     query.excluded.contains(&check.name)
 }
 
-/// What was asked for and cannot be done.
+/// Returns warnings about exclusions that match no check, and unknown parameters.
 fn warnings(checks: &[Check], query: &Query<'_>) -> String {
     let names: BTreeSet<_> = checks.iter().map(|check| &check.name).collect();
     let mut warnings = Vec::new();

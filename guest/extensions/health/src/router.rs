@@ -1,4 +1,4 @@
-//! Where a request goes.
+//! Routing of requests.
 
 use relayer_rest_sdk::{Host, Params, Query as Sent, Request, Response, Route, Router};
 
@@ -16,7 +16,7 @@ readyz/CHECK     one check: chains, state, confirmed or chain/ID
 ?chain=ID        looks at this chain, not at all that are configured; may come more than once
 ";
 
-/// Answers a request. The host sends HEAD as GET and leaves the body out.
+/// Handles a request. The host passes HEAD as GET and omits the body.
 pub(crate) fn answer<H: Host>(host: &H, request: &Request) -> Response {
     let routes = Router::new([
         Route::get("/", |_, _| Response::text(INDEX)),
@@ -47,7 +47,7 @@ fn readyz<H: Host>(host: &H) -> Response {
     report("readyz", &checks, &query)
 }
 
-/// One check alone.
+/// Runs a single check.
 fn one<H: Host>(host: &H, check: impl Fn(&Relayer) -> Check) -> Response {
     let check = check(&Relayer::read(host));
     if check.found == Err(Failure::NotConfigured) {
@@ -70,12 +70,12 @@ mod tests {
     use relayer_rest_sdk::testing::{FakeHost, chain};
     use relayer_rest_sdk::{Request, Response};
 
-    /// Two chains, both connected.
+    /// Returns a host with two connected chains.
     fn ready() -> FakeHost {
         FakeHost::new().with_chain("ibc-1").with_chain("ibc-0")
     }
 
-    /// Two chains, of which one is connected.
+    /// Returns a host with two chains, one of them connected.
     fn half() -> FakeHost {
         FakeHost::new().with_chain("ibc-0").with_chain_config(chain("ibc-1"))
     }
@@ -87,7 +87,7 @@ mod tests {
         }
     }
 
-    /// The status, the body, and all headers.
+    /// Checks the status, the body and all headers.
     #[track_caller]
     fn check(host: &FakeHost, target: &str, status: u16, body: &str) {
         let answer = get(host, target);

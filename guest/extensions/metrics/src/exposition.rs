@@ -2,34 +2,34 @@
 
 use std::fmt::{self, Display, Formatter, Write};
 
-/// As HTTP names the format.
+/// The content type of the format.
 pub(crate) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// Names and values of labels.
+/// The names and values of labels.
 pub(crate) type Labels<'a, const N: usize> = [(&'static str, &'a str); N];
 
-/// What is written, family after family.
+/// The text of metrics, one family after the other.
 #[derive(Debug, Default)]
 pub(crate) struct Exposition(String);
 
-/// A moment, given in nanoseconds, as Prometheus has it: in seconds. It reads
-/// them as a double, which has no digits beyond the microseconds.
+/// A time in nanoseconds, written in seconds with microseconds. Prometheus parses it as a
+/// double, which has no more digits.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Seconds(pub(crate) u64);
 
-/// A label's value between its quotes.
+/// A label's value, escaped for its quotes.
 struct Escaped<'a>(&'a str);
 
 impl Exposition {
-    /// A gauge that is alone in its family.
+    /// Writes a family of one gauge without labels.
     pub(crate) fn gauge(&mut self, name: &str, help: &str, value: impl Display) {
         self.gauges(name, help, [([], value)]);
     }
 
-    /// A family of gauges, no two of which have the same labels. Where there
-    /// are none, there is no family.
+    /// Writes a family of gauges, or nothing if there are no samples. No two samples may
+    /// have the same labels.
     ///
-    /// The help is written as it is: it has no backslash and no line end.
+    /// The help is not escaped: it must not contain a backslash or a line end.
     pub(crate) fn gauges<'a, const N: usize>(
         &mut self,
         name: &str,
@@ -47,12 +47,11 @@ impl Exposition {
         }
     }
 
-    /// The text.
     pub(crate) fn into_text(self) -> String {
         self.0
     }
 
-    /// A label without a value is to Prometheus as one that is not there.
+    /// Writes the labels that have a value: to Prometheus, an empty label is missing.
     fn labels<const N: usize>(&mut self, labels: Labels<'_, N>) {
         let mut before = '{';
         for (name, value) in labels.into_iter().filter(|(_, value)| !value.is_empty()) {

@@ -2,10 +2,10 @@
 //!
 //! | file | job |
 //! |---|---|
-//! | `metrics.rs` | what is told of the relayer, by which names |
-//! | `workers.rs` | how many workers there are of each kind between each two chains |
+//! | `metrics.rs` | the metrics, and their names |
+//! | `workers.rs` | counts of workers by kind and pair of chains |
 //! | `exposition.rs` | Prometheus' text format |
-//! | `lib.rs` | this file: the only one that knows of WebAssembly |
+//! | `lib.rs` | this file: the only one that depends on WebAssembly |
 
 mod exposition;
 mod metrics;
@@ -16,7 +16,7 @@ use relayer_rest_sdk::{Host, Request, Response, Route, Router};
 relayer_rest_sdk::module!(answer);
 relayer_rest_sdk::arena!();
 
-/// Answers a request. The metrics are at `/`: in all, where the module is mounted.
+/// Handles a request. The metrics are at `/`, which is the mount path itself.
 pub fn answer<H: Host>(host: &H, request: &Request) -> Response {
     let routes = Router::new([Route::get("/", |host: &H, _| metrics::metrics(host))]);
     routes.respond(host, request)

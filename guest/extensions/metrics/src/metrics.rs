@@ -1,7 +1,7 @@
 //! `GET /`: the metrics.
 //!
-//! What is not known is left out, and never makes the answer an error: where the
-//! relayer is down, that is what there is to be seen.
+//! Unknown data is left out and does not make the response an error: the metrics must
+//! also show that the relayer is down.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,27 +1,27 @@
-//! How many workers there are of each kind between each two chains.
+//! Counts of workers by kind and pair of chains.
 //!
-//! A relayer has up to tens of thousands of workers between some hundred pairs
-//! of chains. So they are counted by the numbers of their names; only what was
-//! counted has texts.
+//! A relayer has up to tens of thousands of workers between some hundred pairs of chains.
+//! They are therefore counted by the indices of their names; only the resulting groups
+//! look up texts.
 
 use std::collections::{BTreeMap, HashMap};
 
 use relayer_rest_sdk::contract::{Name, Object, RelayerState};
 use relayer_rest_sdk::{Names, State};
 
-/// Workers that are counted together. In the order of their texts, so that
-/// the same state is always told in the same way.
+/// Workers that are counted together. Ordered by texts, so that the same state always
+/// gives the same output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Group<'a> {
     /// The kind, as the API writes it.
     pub(crate) kind: &'a str,
-    /// The chain that they come from, or are on; empty where they have none.
+    /// The source chain, or the chain of wallets; empty for kinds without one.
     pub(crate) src_chain: &'a str,
-    /// The chain that they go to; empty where they have none.
+    /// The destination chain; empty for kinds without one.
     pub(crate) dst_chain: &'a str,
 }
 
-/// The same by numbers.
+/// A group, by the indices of its names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Numbers {
     Client { src: Name, dst: Name },
@@ -33,7 +33,7 @@ enum Numbers {
     Other { kind: Name },
 }
 
-/// The workers of each group.
+/// Counts the workers of each group.
 pub(crate) fn count(state: &RelayerState) -> BTreeMap<Group<'_>, u64> {
     let mut by_number = HashMap::<Numbers, u64>::new();
     for worker in &state.workers {
@@ -42,7 +42,7 @@ pub(crate) fn count(state: &RelayerState) -> BTreeMap<Group<'_>, u64> {
     let names = State::new(state).names();
     let mut by_text = BTreeMap::new();
     for (numbers, workers) in by_number {
-        // A kind that is not known may have a known one's name.
+        // An unknown kind may have the name of a known kind: both are one group.
         *by_text.entry(numbers.group(names)).or_default() += workers;
     }
     by_text

@@ -1,4 +1,4 @@
-//! A module in JavaScript: npm has what builds it.
+//! The template of modules in JavaScript. The build tools come from npm.
 
 use super::{Template, WORLD, wit};
 

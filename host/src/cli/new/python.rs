@@ -1,4 +1,4 @@
-//! A module in Python: `PyPI` has what builds it.
+//! The template of modules in Python. The build tools come from `PyPI`.
 
 use super::{Template, WORLD, wit};
 

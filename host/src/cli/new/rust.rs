@@ -1,8 +1,8 @@
-//! A module in Rust: cargo alone builds it.
+//! The template of modules in Rust. Cargo is the only build tool.
 
 use super::{Template, wit};
 
-/// What modules are written with.
+/// The files of the SDK.
 const SDK: [(&str, &str); 10] = [
     ("rust-toolchain.toml", include_str!("rust/rust-toolchain.toml")),
     ("sdk/src/response.rs", include_str!("../../../../guest/sdk/src/response.rs")),
@@ -36,7 +36,7 @@ pub(super) fn template(name: &str) -> Template {
     }
 }
 
-/// A manifest that is of no workspace.
+/// Returns the SDK's manifest without references to the workspace.
 fn alone(manifest: &str) -> String {
     let (manifest, _lints) = manifest.split_once("[lints]").unwrap_or((manifest, ""));
     manifest

@@ -1,4 +1,4 @@
-//! What each rule finds, and what it does not.
+//! Tests that each rule finds its faults and no others.
 
 use super::super::dialect::Dialect;
 use super::super::probe::{Exchange, Probe, TestCase};
@@ -9,7 +9,7 @@ use bytes::Bytes;
 use http::header::{ALLOW, CONTENT_TYPE};
 use http::{HeaderValue, Response, StatusCode};
 
-/// All that the dialect's own module answers.
+/// Returns the probes of the dialect's bundled module.
 async fn probes(dialect: Dialect) -> Vec<Probe> {
     let engine = Engine::new(&Limits::default()).unwrap();
     let module = Module::from_bytes(&engine, "own", dialect.component()).unwrap();
@@ -45,8 +45,8 @@ fn text(value: &'static str) -> HeaderValue {
     HeaderValue::from_static(value)
 }
 
-/// What each rule finds: the dialect, the state, the question, what is
-/// changed in its answer, and the rules that are broken then.
+/// Faults, and the rules that find them: the dialect, the state, the test case, the
+/// change to its response, and the rules that the change breaks.
 const ROWS: &[(Dialect, &str, TestCase, Change, &[&str])] = &[
     (V, S, TestCase::Version, |r| *r.body_mut() = "no".into(), &["json", "version-shape"]),
     (V, S, TestCase::Chains, |r| drop(r.headers_mut().remove(CONTENT_TYPE)), &["json"]),
@@ -228,7 +228,7 @@ const ROWS: &[(Dialect, &str, TestCase, Change, &[&str])] = &[
         &["succeeds"],
     ),
     (A, K, TestCase::State, |r| *r.status_mut() = StatusCode::BAD_GATEWAY, &[]),
-    // Another kind of content is no JSON, whatever it begins like.
+    // Another content type is not JSON, even if it begins like JSON.
     (
         A,
         S,
@@ -280,7 +280,7 @@ async fn each_rule_finds_what_it_is_for_and_nothing_else() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    // And every rule is found broken by one of them.
+    // Every rule is broken by at least one row.
     for rule in RULES.iter().filter(|rule| rule.name != ANSWERS) {
         assert!(ROWS.iter().any(|(.., expected)| expected.contains(&rule.name)), "{}", rule.name);
     }

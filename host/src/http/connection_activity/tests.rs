@@ -22,7 +22,7 @@ fn told(liveness: &ConnectionActivity) -> Poll<Closing> {
     liveness.poll_closing(&Context::from_waker(noop_waker_ref()), &mut None)
 }
 
-/// What a connection is told that was silent for some seconds.
+/// Returns how a connection is told to end after some seconds of silence.
 fn told_after(is_asked: bool, seconds: u32) -> Poll<Closing> {
     let clock = Clock::default();
     let liveness = ConnectionActivity::new(clock.clone());
@@ -86,7 +86,7 @@ fn a_client_that_takes_nothing_is_stalled_and_can_make_room() {
     assert_eq!((liveness.held(), liveness.idleness()), (0, Some((false, 0))));
 }
 
-/// A body that comes does not keep the requests whose bodies do not.
+/// Receiving one body does not protect the memory of requests without theirs.
 #[test]
 fn who_sends_little_of_many_bodies_is_stalled() {
     let clock = Clock::default();
@@ -108,7 +108,7 @@ fn who_sends_little_of_many_bodies_is_stalled() {
     drop((bodies, handled));
 }
 
-/// Small responses that are taken do not keep large ones.
+/// Taking small responses does not protect the memory of large ones.
 #[test]
 fn who_takes_little_of_what_is_held_is_stalled() {
     let clock = Clock::default();
@@ -120,7 +120,7 @@ fn who_takes_little_of_what_is_held_is_stalled() {
         small.goes_on(10);
     }
     assert_eq!(liveness.evictable(), Some(STALLED));
-    // It is not closed for its own sake.
+    // It takes some bytes, so it does not time out.
     liveness.close_after(1, 1);
     assert_eq!(told(&liveness), Poll::Pending);
     let enough = send(begin(&liveness), 100);
@@ -142,8 +142,8 @@ fn heads_that_are_not_taken_stall_a_connection_too() {
     assert_eq!(liveness.evictable(), None);
 }
 
-/// Neither requests without end nor one that is being handled hide that nothing
-/// is taken.
+/// Neither endless requests nor one that is being handled hide that the client takes
+/// nothing.
 #[test]
 fn requests_are_no_sign_that_a_client_takes_its_answers() {
     let clock = Clock::default();
@@ -168,7 +168,7 @@ fn who_keeps_all_bodies_back_is_idle() {
     clock.tick();
     let body = one.waits_for_body();
     clock.tick();
-    // It may be on its way.
+    // The body may be in transit.
     assert_eq!(one.idleness(), None);
     clock.tick();
     assert_eq!((one.idleness(), one.silent()), (Some((false, 1)), None));
@@ -202,14 +202,14 @@ fn several_requests_at_once_are_closed_when_none_goes_on() {
     let liveness = Arc::new(ConnectionActivity::new(clock.clone()));
     let (first, second) = (begin(&liveness), begin(&liveness));
     let taken_back = begin(&liveness);
-    // As long as they are handled.
+    // Requests that are being handled keep the connection open.
     assert_eq!(wait(&liveness, 1_000), Poll::Pending);
     drop(taken_back);
     assert_eq!(wait(&liveness, 1_000), Poll::Pending);
     let first = send(first, 1);
     let second = send(second, 2);
     assert_eq!(liveness.held(), 3);
-    // That is no answer which it takes.
+    // The bytes do not belong to a response.
     liveness.goes_on();
     assert_eq!(wait(&liveness, 29), Poll::Pending);
     first.goes_on(1);

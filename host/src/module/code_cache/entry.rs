@@ -1,5 +1,5 @@
-//! The format of an entry: a header with a hash over all of it, then the
-//! compressed code.
+//! The format of an entry: a header with a hash of the entry, then the compressed
+//! artefact.
 
 use std::hash::{Hash, Hasher};
 use std::io;
@@ -9,19 +9,19 @@ use crate::module::artefact::Artefact;
 /// The first bytes of each entry: the format and its version.
 const MAGIC: [u8; 8] = *b"rrcode\0\x01";
 
-/// The header: [`MAGIC`], the lengths of the two parts before they were
-/// compressed, and the hash.
+/// The size of the header: [`MAGIC`], the uncompressed lengths of the two parts, and the
+/// hash.
 const HEADER: usize = LENGTHS + blake3::OUT_LEN;
 const LENGTHS: usize = MAGIC.len() + 2 * size_of::<u64>();
 
-/// The fastest level: starts wait for it.
+/// The fastest level, because starts wait for it.
 const COMPRESSION: i32 = 1;
 
-/// The end of the names of entries.
+/// The suffix of the names of entries.
 const SUFFIX: &str = ".code";
 
-/// Identifies compiled code: the input, and everything else that the output of
-/// the compiler depends on.
+/// Identifies compiled code: the input, and everything else that affects the output of
+/// the compiler.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::module) struct Key(blake3::Hash);
 
@@ -46,7 +46,7 @@ impl Key {
     pub(in crate::module) fn new(engine: &wasmtime::Engine, input: &[u8]) -> Self {
         let mut compiler = Bytes(blake3::Hasher::new());
         engine.precompile_compatibility_hash().hash(&mut compiler);
-        // The encoder of core modules comes with this crate.
+        // The encoder of core modules is part of this crate.
         env!("CARGO_PKG_VERSION").hash(&mut compiler);
         let mut key = blake3::Hasher::new_derive_key("relayer-rest code cache: key");
         key.update(compiler.0.finalize().as_bytes()).update(blake3::hash(input).as_bytes());
@@ -59,7 +59,7 @@ impl Key {
     }
 }
 
-/// Whether [`Key::file_name`] returns such a name.
+/// Returns whether a name has the form of [`Key::file_name`].
 pub(super) fn is_file_name(name: &str) -> bool {
     name.strip_suffix(SUFFIX).is_some_and(|key| blake3::Hash::from_hex(key).is_ok())
 }
@@ -79,7 +79,7 @@ pub(super) fn encode(key: Key, artefact: &Artefact) -> io::Result<Vec<u8>> {
     Ok(entry)
 }
 
-/// Returns the artefact of an entry, after its bytes were verified.
+/// Verifies the bytes of an entry and returns its artefact.
 pub(super) fn decode(key: Key, entry: &[u8]) -> Result<Artefact, Damage> {
     let (header, body) = entry.split_first_chunk::<HEADER>().ok_or(Damage::Header)?;
     let (start, stored) = header.split_at(LENGTHS);
@@ -90,7 +90,7 @@ pub(super) fn decode(key: Key, entry: &[u8]) -> Result<Artefact, Damage> {
     if hash(key, start, body) != *stored {
         return Err(Damage::Hash);
     }
-    // From here on, all is as it was written.
+    // From here on, the bytes are known to be unchanged.
     let (encoded, code) = lengths.split_at(size_of::<u64>());
     let length = |field: &[u8]| {
         let length = u64::from_le_bytes(field.try_into().expect("each field has this length"));
@@ -105,15 +105,15 @@ pub(super) fn decode(key: Key, entry: &[u8]) -> Result<Artefact, Damage> {
     Ok(Artefact { encoded: parts, code })
 }
 
-/// Returns the hash of an entry: of its key, so that no entry is taken for
-/// another one, and of all bytes of the file except for the hash.
+/// Returns the hash of an entry: of its key, so that it is not mistaken for another
+/// entry, and of all bytes of the file except the hash.
 fn hash(key: Key, start: &[u8], body: &[u8]) -> blake3::Hash {
     let mut hasher = blake3::Hasher::new_derive_key("relayer-rest code cache: entry");
     hasher.update(key.0.as_bytes()).update(start).update(body);
     hasher.finalize()
 }
 
-/// Feeds BLAKE3 with what is hashed: 64 bits are too few for a key.
+/// Feeds BLAKE3 with the hashed bytes: 64 bits are too few for a key.
 struct Bytes(blake3::Hasher);
 
 impl Hasher for Bytes {

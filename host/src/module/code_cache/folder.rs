@@ -1,9 +1,9 @@
 //! Opens the code cache's folder, if only this user can change it.
 //!
-//! The server executes what it reads from this folder. Each component of the
-//! path is therefore opened relative to the one before it and checked on the
-//! open descriptor: no other user can exchange a part of the path between the
-//! check and the use, and later accesses go through the descriptor.
+//! The server executes code from this folder. Each component of the path is therefore
+//! opened relative to the one before it and checked on the open descriptor: no other user
+//! can exchange a part of the path between the check and the use, and later accesses go
+//! through the descriptor.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -24,7 +24,7 @@ const SHARED_WRITE: u32 = 0o022;
 const STICKY: u32 = 0o1000;
 const ROOT: u32 = 0;
 
-/// The flags to open a part of the path that need not be readable.
+/// The flags for opening a part of the path that need not be readable.
 #[cfg(target_os = "linux")]
 const TRAVERSE: OFlags = OFlags::PATH.union(FOLDER);
 #[cfg(not(target_os = "linux"))]
@@ -89,7 +89,7 @@ pub(super) fn open(path: &Path) -> Result<OwnedFd, Fault> {
         }
         stat = checked(&folder, &at)?;
     }
-    // Neither root's folder nor one with the sticky bit will do at the end.
+    // The folder itself must be this user's, and not shared even with the sticky bit.
     if stat.st_uid != geteuid().as_raw() {
         return Err(Fault::Owner { path: at, owner: stat.st_uid });
     }
@@ -100,7 +100,7 @@ pub(super) fn open(path: &Path) -> Result<OwnedFd, Fault> {
     readable.map_err(|error| Fault::Io { path: at, source: error.into() })
 }
 
-/// Whether this user owns it, with no write permission for others.
+/// Returns whether this user owns a file and others have no write permission.
 pub(super) fn is_private(stat: &Stat) -> bool {
     stat.st_uid == geteuid().as_raw() && stat.st_mode & SHARED_WRITE == 0
 }
@@ -110,7 +110,7 @@ fn root() -> Result<OwnedFd, Fault> {
         .map_err(|error| Fault::Io { path: "/".into(), source: error.into() })
 }
 
-/// The names in a path, the last one first.
+/// Returns the names in a path, the last one first.
 fn parts(path: &Path) -> Vec<OsString> {
     let names = path.components().rev().filter_map(|part| match part {
         Component::Normal(name) => Some(name.to_owned()),
@@ -153,15 +153,15 @@ fn checked(folder: &OwnedFd, path: &Path) -> Result<Stat, Fault> {
     if !is_trusted(stat.st_uid) {
         return Err(Fault::Owner { path: path.to_owned(), owner: stat.st_uid });
     }
-    // With the sticky bit, as in /tmp, others cannot replace entries of ours.
+    // With the sticky bit, as in /tmp, other users cannot replace our entries.
     if stat.st_mode & SHARED_WRITE != 0 && stat.st_mode & STICKY == 0 {
         return Err(writable(path.to_owned(), &stat));
     }
     Ok(stat)
 }
 
-/// Whether this user trusts the owner of a part of the path: root can do
-/// everything anyway.
+/// Returns whether the owner of a part of the path is trusted: this user, or root, which
+/// can do everything anyway.
 fn is_trusted(owner: u32) -> bool {
     owner == ROOT || owner == geteuid().as_raw()
 }

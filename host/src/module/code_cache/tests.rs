@@ -18,7 +18,7 @@ static ENGINE: LazyLock<wasmtime::Engine> = LazyLock::new(|| {
     wasmtime::Engine::new(&engine::compiling(Reservation::of_bytes(4 << 30))).unwrap()
 });
 
-/// The code of a small component, and its key.
+/// Returns the code of a small component, and its key.
 fn compiled(component: &str) -> (Key, Artefact) {
     let component = wat::parse_str(component).unwrap();
     (Key::new(&ENGINE, &component), Artefact::compile(&ENGINE, "test", &component).unwrap())
@@ -46,7 +46,7 @@ impl Stored {
         Self { _folder: folder, cache, key, artefact, file, content }
     }
 
-    /// Asserts that the entry as it is now is not used, and is replaced.
+    /// Asserts that the present entry is not used, and is replaced.
     fn assert_is_replaced(&self, what: &str) {
         assert_eq!(self.cache.get(self.key), None, "{what}");
         self.cache.put(self.key, &self.artefact);
@@ -71,7 +71,7 @@ fn an_entry_is_returned_as_it_was_stored() {
 fn each_of_more_than_1000_bit_flips_is_detected() {
     let stored = Stored::new();
     let bits = stored.content.len() * 8;
-    // All bits of the header, and some of everywhere.
+    // All bits of the header, and a sample of the others.
     let header = 0..56 * 8;
     let body = (header.end..bits).step_by((bits / 1_200) | 1);
     let mut count = 0;
@@ -158,13 +158,13 @@ fn names(folder: &Path) -> Vec<String> {
     entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
 }
 
-/// Returns what cannot be compressed, the same each time.
+/// Returns incompressible bytes, the same each time.
 fn random(length: usize) -> Vec<u8> {
     let mut random = fastrand::Rng::with_seed(1);
     std::iter::repeat_with(|| random.u8(..)).take(length).collect()
 }
 
-/// Makes a file as old as this.
+/// Sets the age of a file.
 fn age(file: &Path, age: Duration) {
     let file = File::options().append(true).open(file).unwrap();
     file.set_modified(SystemTime::now() - age).unwrap();
@@ -188,7 +188,7 @@ fn entries_that_were_not_used_for_longest_are_removed() {
     cache.put(keys[3], &artefact);
     let is_there: Vec<_> = keys.iter().map(|key| file(*key).exists()).collect();
     assert_eq!(is_there, [true, false, true, true]);
-    // What is larger than the cache displaces nothing.
+    // An entry that is larger than the cache evicts nothing.
     let large = Artefact { encoded: Vec::new(), code: random(35_000) };
     cache.put(Key::new(&ENGINE, b"large"), &large);
     assert_eq!(names(folder.path()).len(), 3);
@@ -207,14 +207,15 @@ fn what_killed_writers_leave_is_removed() {
         age(file, ABANDONED + Duration::from_mins(1));
     }
     stored.cache.put(stored.key, &stored.artefact);
-    // Another process may still write the new one, and the other one is not of the cache.
+    // Another process may still write the new file, and the other file is not the
+    // cache's.
     assert_eq!([&old, &new, &other].map(|file| file.exists()), [false, true, true]);
 }
 
 #[test]
 fn concurrent_users_never_see_part_of_an_entry() {
     let folder = tempfile::tempdir().unwrap();
-    // There is room for one: each evicts the other one's.
+    // There is room for one entry: each user evicts the other one's.
     let open = || CodeCache::with_max_size(folder.path(), 150_000).unwrap();
     let uses = |number: u8| {
         let cache = open();

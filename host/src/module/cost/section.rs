@@ -1,4 +1,4 @@
-//! What each section of a core module costs an instance. The sizes are those of the
+//! The cost of each section of a core module for an instance. The sizes are those of the
 //! engine's own structures, rounded up; `tests/cost` measures that they suffice.
 
 use wasmparser::{
@@ -12,14 +12,14 @@ use crate::module::engine::BACKTRACE_FRAMES;
 /// An instance with its context and its entries in the store.
 const INSTANCE: u64 = 2048;
 const INSTANCE_STEPS: u64 = 100;
-/// A memory and the slot that it has in the pool, without its pages.
+/// A memory and its slot in the pool, without its pages.
 const MEMORY: u64 = 512;
 const MEMORY_STEPS: u64 = 200;
 /// A table, without its elements.
 const TABLE: u64 = 128;
-/// An import: in the context, and in the list that is made for instantiating.
+/// An import: in the context, and in the list for instantiating.
 const IMPORT: u64 = 96;
-/// A reference to a function that can be called from elsewhere.
+/// A reference to a function that can be called from outside its module.
 const FUNCTION: u64 = 32;
 const GLOBAL: u64 = 16;
 const TAG: u64 = 32;
@@ -28,7 +28,7 @@ const SEGMENT: u64 = 128;
 const SEGMENT_STEPS: u64 = 4;
 const SEGMENT_ELEMENT: u64 = 16;
 const DATA_SEGMENT: u64 = 32;
-/// When an instance traps, the engine copies the name of each frame's function: for the
+/// When an instance traps, the engine copies the name of each frame's function, for the
 /// message and for the core dump.
 const NAME_COPIES: u64 = 2 * BACKTRACE_FRAMES as u64;
 
@@ -37,7 +37,7 @@ const NAME_COPIES: u64 = 2 * BACKTRACE_FRAMES as u64;
 pub(super) struct Module {
     cost: InstanceCost,
     functions: u64,
-    /// How many functions can be referred to, at most.
+    /// The maximum number of functions that can be referred to.
     references: u64,
     /// The longest name of a function, in bytes.
     longest_name: u64,
@@ -86,7 +86,7 @@ impl Module {
                 cost.add_host(Kind::Globals, section.count().into(), TAG);
             }
             Payload::GlobalSection(section) => {
-                // Each may be computed by an expression.
+                // An expression may compute each of them.
                 cost.add_steps(size(&section));
                 cost.add_host(Kind::Globals, section.count().into(), GLOBAL);
                 self.refer(size(&section));
@@ -101,7 +101,7 @@ impl Module {
         }
     }
 
-    /// Returns the cost of an instance when the module has been read.
+    /// Returns the cost of an instance, after the module has been read.
     pub(super) fn finish(mut self) -> InstanceCost {
         let references = self.references.min(self.functions);
         self.cost.add_host(Kind::Functions, references, FUNCTION);
@@ -126,7 +126,7 @@ impl Module {
     fn add_data(&mut self, data: &Data<'_>) {
         let (length, range) = (data.data.len() as u64, &data.range);
         self.cost.add_host(Kind::Segments, 1, DATA_SEGMENT);
-        // What is left of the segment computes its offset.
+        // The rest of the segment computes its offset.
         self.cost.add_steps((range.end - range.start).saturating_sub(length));
         if matches!(data.kind, DataKind::Active { .. }) {
             self.cost.data = self.cost.data.saturating_add(length);
@@ -154,7 +154,8 @@ fn each<'a, T: FromReader<'a>>(section: SectionLimited<'a, T>, of: impl FnMut(T)
     section.into_iter().map_while(Result::ok).for_each(of);
 }
 
-/// Returns the bytes of a section: evaluating its expressions takes no more steps.
+/// Returns the size of a section, in bytes: evaluating its expressions takes no more
+/// steps.
 fn size<T>(section: &SectionLimited<'_, T>) -> u64 {
     let range = section.range();
     range.end - range.start
@@ -164,7 +165,7 @@ fn bytes(memory: &MemoryType) -> u64 {
     memory.initial.saturating_mul(1 << memory.page_size_log2.unwrap_or(16).min(16))
 }
 
-/// Returns how many elements of a table are written when it is created.
+/// Returns the number of elements of a table that are written when it is created.
 fn filled(table: &Table<'_>) -> u64 {
     match table.init {
         TableInit::RefNull => 0,

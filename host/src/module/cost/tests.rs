@@ -7,13 +7,13 @@ fn of(text: &str) -> InstanceCost {
     InstanceCost::of(&wat::parse_str(text).unwrap())
 }
 
-/// A component with so many instances of a core module that has this.
+/// Returns the cost of a component with this many instances of a core module with `core`.
 fn with(core: &str, instances: usize) -> InstanceCost {
     let created = "(core instance (instantiate $m))".repeat(instances);
     of(&format!("(component (core module $m (func $f) {core}) {created})"))
 }
 
-/// The same, in a component that is instantiated so many times by another one.
+/// Returns the cost of a component that instantiates the one of [`with`] `times` times.
 fn nested(core: &str, instances: usize, times: usize) -> InstanceCost {
     let created = "(core instance (instantiate $m))".repeat(instances);
     let times = "(instance (instantiate $c))".repeat(times);
@@ -67,7 +67,8 @@ fn modules_are_counted_wherever_they_are_defined() {
     assert_eq!(of(&format!("(component {module} {exported})")).memory, 1 << 16);
 }
 
-/// It may be any of those that the component has, and as often as the engine allows.
+/// The argument may be any module of the component, instantiated as often as the engine
+/// allows.
 #[test]
 fn a_module_that_is_an_argument_counts_as_the_largest() {
     let inner = "(component $c (import \"m\" (core module $m)) (core instance (instantiate $m)))";
@@ -136,7 +137,7 @@ fn passive_segments_are_kept_by_the_host() {
     let cost = with(&"(elem func $f)".repeat(90_000), 62);
     let Err(Excess::Memory(reason)) = cost.check(&limits) else { panic!("{cost:?}") };
     assert!(reason.contains("MiB of them for its passive segments"), "{reason}");
-    // There is a bound whatever the limit is.
+    // The host's data is bounded, even if the limit is higher.
     let limits = Limits { memory: ByteSize::gib(4), ..Limits::default() };
     let Err(Excess::Host(reason)) = cost.check(&limits) else { panic!("{cost:?}") };
     assert!(reason.contains("passive segments"), "{reason}");

@@ -1,5 +1,5 @@
-//! How often a component instantiates each of its modules: components within
-//! components are instantiated once or many times, wherever they are defined.
+//! Counts how often a component instantiates each of its modules: nested components are
+//! instantiated once or many times, regardless of the place of their definition.
 
 use wasmparser::{
     CanonicalFunction, ComponentAlias, ComponentExternalKind, ComponentInstance,
@@ -14,22 +14,22 @@ use super::{InstanceCost, Kind};
 const COMPONENT_INSTANCE: u64 = 512;
 /// A canonical function or a resource type, with its trampoline.
 const CANONICAL: u64 = 160;
-/// An adapter between two components: a core module of the engine's own making.
+/// An adapter between two components: a core module that the engine generates.
 const ADAPTER: u64 = 1024;
 const ADAPTER_STEPS: u64 = 20;
 
-/// A module or a component that can be instantiated; [`None`] if it is an argument
-/// of the component that is being read, and so not known yet.
+/// A module or a component that can be instantiated; [`None`] if it is an argument of the
+/// component that is being read, and therefore unknown.
 type Known = Option<Cost>;
 
-/// A module, or a component with all that it instantiates.
+/// The cost of a module, or of a component with everything that it instantiates.
 #[derive(Debug, Default, Clone, Copy)]
 struct Cost {
     instance: InstanceCost,
-    /// Functions that it exports to other components, and that it calls.
+    /// The numbers of functions that it exports to other components, and that it calls.
     lifted: u64,
     lowered: u64,
-    /// How many modules and components it instantiates that are not known.
+    /// The number of unknown modules and components that it instantiates.
     unknown: u64,
 }
 
@@ -46,7 +46,8 @@ pub(super) fn cost(component: &[u8]) -> InstanceCost {
     let mut walk = Walk::default();
     for payload in Parser::new(0).parse_all(component) {
         let Ok(payload) = payload else {
-            // A component that can be compiled can be read; anything may be left.
+            // A component that can be compiled can be read; if not, its rest may contain
+            // anything.
             walk.largest.has_start = true;
             walk.root.unknown += 1;
             break;
@@ -58,11 +59,11 @@ pub(super) fn cost(component: &[u8]) -> InstanceCost {
 
 #[derive(Default)]
 struct Walk {
-    /// Components that are being read, the innermost last.
+    /// The components that are being read, the innermost last.
     scopes: Vec<Scope>,
     /// The core module that is being read.
     module: Option<Module>,
-    /// The largest core module in each respect.
+    /// The maximum of all core modules in each respect.
     largest: InstanceCost,
     root: Cost,
 }
@@ -140,7 +141,7 @@ impl Walk {
                 }
             }
             Payload::ComponentTypeSection(section) => {
-                // Any of them may be a resource.
+                // Each of them may be a resource.
                 let types = section.count().into();
                 scope.cost.instance.add_host(Kind::Component, types, 32);
             }
@@ -155,7 +156,7 @@ impl Walk {
                 }
             }
             Payload::ComponentExportSection(section) => {
-                // An export is a new name for what is exported.
+                // An export is a new name for the exported item.
                 for export in section.into_iter().map_while(Result::ok) {
                     scope.define(export.kind, |items| known(items, export.index));
                 }
@@ -199,11 +200,11 @@ impl Walk {
         }
         let mut total = self.root.instance;
         if self.root.unknown > 0 {
-            // The engine creates no more core instances than that, of whatever module.
+            // The engine creates no more core instances than this, of any module.
             total.add(&self.largest.times(CORE_INSTANCES.into()));
             total.add_host(Kind::Component, self.root.unknown, ADAPTER);
         }
-        // A function of one component that another one calls goes through an adapter.
+        // A call from one component to a function of another goes through an adapter.
         let adapters = if self.root.lifted > 1 { self.root.lowered } else { 0 };
         total.add_host(Kind::Component, adapters, ADAPTER);
         total.add_steps(adapters.saturating_mul(ADAPTER_STEPS));
@@ -219,7 +220,7 @@ impl Scope {
         }
     }
 
-    /// Adds a module or a component to those that can be instantiated.
+    /// Adds a module or a component to the ones that can be instantiated.
     fn define(&mut self, kind: ComponentExternalKind, item: impl Fn(&[Known]) -> Known) {
         match kind {
             ComponentExternalKind::Module => self.modules.push(item(&self.modules)),

@@ -369,7 +369,7 @@ fn each<'a, T, U: From<&'a T>>(list: &'a [T]) -> Vec<U> {
     list.iter().map(U::from).collect()
 }
 
-/// A span of time as it crosses. One of more than 584 years is cut there.
+/// Returns a duration in nanoseconds, limited to 584 years.
 pub(super) fn nanoseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }

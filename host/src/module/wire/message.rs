@@ -1,4 +1,4 @@
-//! Requests, answers and log lines.
+//! Requests, responses and levels of log lines.
 
 use bytes::Bytes;
 use wasmtime::component::{ComponentType, Lift, Lower};

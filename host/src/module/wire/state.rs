@@ -1,4 +1,4 @@
-//! The relayer's parts, and what it is doing.
+//! The relayer's components and its state.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ pub(in crate::module) struct Component {
     version: String,
 }
 
-/// Something about the relayer, or why it is not known.
+/// A part of the state, or the reason why it is not known.
 pub(in crate::module) type Known<T> = Result<T, NotReady>;
 
 #[derive(ComponentType, Lower)]
@@ -197,7 +197,7 @@ pub(in crate::module) fn relayer_state(state: &state::RelayerState) -> RelayerSt
     RelayerState { chains: chain_ids(&state.chains), names: names.names, workers }
 }
 
-/// Each text that workers refer to, once.
+/// Collects the texts that workers refer to, each of them once.
 #[derive(Default)]
 struct Gathering<'a> {
     names: Names,

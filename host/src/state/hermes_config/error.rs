@@ -1,4 +1,4 @@
-//! What can be wrong with a relayer's configuration file.
+//! Errors in a relayer's configuration file.
 
 use std::io;
 use std::path::PathBuf;
@@ -13,41 +13,41 @@ use crate::toml_text::{Fault, Position, Step, dotted};
 pub struct ConfigError {
     /// The file.
     pub file: PathBuf,
-    /// What is wrong with it. Part of this error's message.
+    /// The problem with the file. Part of this error's message.
     pub problem: Problem,
 }
 
-/// What is wrong with a file.
+/// A problem with a configuration file.
 #[derive(Debug, thiserror::Error)]
 pub enum Problem {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("cannot be read: {0}; check the path and its permissions")]
     Unreadable(io::Error),
-    /// It is not UTF-8.
+    /// The file is not UTF-8.
     #[error("line {line} is not UTF-8 text; is this a TOML file?")]
     NotText {
-        /// The line of the first byte that is not.
+        /// The line of the first byte that is not UTF-8.
         line: usize,
     },
-    /// It is not TOML.
+    /// The file is not TOML.
     #[error("{position}: {message}; the line is not valid TOML: mend it")]
     Syntax {
-        /// Where.
+        /// The position of the problem.
         position: Position,
-        /// What.
+        /// The parser's message.
         message: String,
     },
     /// A value is of the wrong type, out of range or missing.
     #[error("{position}: {place}: {message}")]
     Value {
-        /// Where.
+        /// The position of the value.
         position: Position,
         /// The chain and the key, or the section and the key.
         place: String,
-        /// What.
+        /// The problem with the value.
         message: String,
     },
-    /// Two chains have one identifier.
+    /// Two chains have the same identifier.
     #[error(
         "{position}: chain '{}' is already configured in line {first}; remove one of the two",
         for_log(id.as_str())
@@ -55,9 +55,9 @@ pub enum Problem {
     DuplicateChain {
         /// The identifier.
         id: ChainId,
-        /// Where the second one is.
+        /// The position of the second chain.
         position: Position,
-        /// The line of the first one.
+        /// The line of the first chain.
         first: usize,
     },
 }
@@ -72,7 +72,8 @@ impl Problem {
     }
 }
 
-/// The chain by its identifier where the path leads into one that has it.
+/// Returns the path in dotted form. If it leads into a chain with an identifier, the
+/// identifier stands for the chain.
 fn place(path: &[Step], text: &str) -> String {
     let [Step::Key(section), Step::Index(index), rest @ ..] = path else {
         return dotted(path);

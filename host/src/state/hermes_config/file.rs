@@ -1,4 +1,4 @@
-//! The file's shape: the keys that are read, as they are written.
+//! The file's schema: the keys that are read, before conversion.
 
 use serde::Deserialize;
 use toml::Spanned;
@@ -20,7 +20,7 @@ pub(super) struct Rest {
     pub(super) port: Option<u16>,
 }
 
-/// A chain's identifier, and where it is.
+/// A chain's identifier and its position.
 #[derive(Deserialize)]
 #[serde(transparent)]
 pub(super) struct Id(pub(super) Spanned<String>);

@@ -1,4 +1,4 @@
-//! A chain's shape: the keys that are read, as they are written.
+//! A chain's schema: the keys that are read, before conversion.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
@@ -17,15 +17,15 @@ pub(in crate::state) struct Chain<Id> {
     pub(super) kind: Option<String>,
     pub(super) rpc_addr: Option<UrlText>,
     pub(super) grpc_addr: Option<UrlText>,
-    /// Up to 1.5.
+    /// In versions up to 1.5.
     pub(super) websocket_addr: Option<UrlText>,
-    /// From 1.6 on.
+    /// In versions from 1.6.
     pub(super) event_source: Option<EventSource>,
     pub(super) rpc_timeout: Option<DurationText>,
     pub(super) trusted_node: Option<bool>,
     pub(super) account_prefix: Option<String>,
     pub(super) key_name: Option<String>,
-    /// What a Penumbra chain has for a key's name.
+    /// The name of a Penumbra chain's key.
     pub(super) stub_key_name: Option<String>,
     pub(super) key_store_type: Option<String>,
     pub(super) key_store_folder: Option<String>,
@@ -33,7 +33,7 @@ pub(in crate::state) struct Chain<Id> {
     pub(super) default_gas: Option<u64>,
     pub(super) max_gas: Option<u64>,
     pub(super) genesis_restart: Option<GenesisRestart>,
-    /// Up to 0.15: what is added to 1 for the multiplier.
+    /// In versions up to 0.15: the gas multiplier minus 1.
     pub(super) gas_adjustment: Option<Finite>,
     pub(super) gas_multiplier: Option<Finite>,
     pub(super) fee_granter: Option<String>,

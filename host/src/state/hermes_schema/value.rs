@@ -1,4 +1,4 @@
-//! Values that a file can write in more than one way.
+//! Values that can be written in more than one way.
 
 use std::fmt::{self, Formatter};
 use std::ops::RangeInclusive;
@@ -12,7 +12,7 @@ use url::{Position, Url};
 use crate::state::Ratio;
 use crate::toml_text;
 
-/// A URL, normalized and without its credentials but for a name.
+/// A normalized URL without credentials, except a user name that had a password.
 pub(super) struct UrlText(pub(super) String);
 
 /// A finite number, written as a float or as an integer.
@@ -58,7 +58,7 @@ impl Visitor<'_> for UrlVisitor {
                 SCHEMES.join(", ")
             )));
         }
-        // An unescaped `/` or `#` in a password ends the host too early.
+        // An unescaped `/` or `#` in a password would end the host too early.
         if url[Position::BeforePath..].contains('@') {
             return Err(E::custom(
                 "not a URL of a node: there is an at sign behind its host; \
@@ -71,8 +71,7 @@ impl Visitor<'_> for UrlVisitor {
     }
 }
 
-/// Removes the password; or the name where that is all, since it is a token
-/// then.
+/// Removes the password, or the user name if it stands alone, because it is then a token.
 fn without_secrets(url: &mut Url) -> Result<(), ()> {
     if url.password().is_some() {
         url.set_password(None)
@@ -111,7 +110,7 @@ impl Visitor<'_> for DurationVisitor {
 
     fn visit_str<E: Error>(self, text: &str) -> Result<DurationText, E> {
         let duration = toml_text::duration(text).map_err(E::custom)?;
-        // It crosses to modules as nanoseconds.
+        // Modules receive durations in nanoseconds.
         if u64::try_from(duration.as_nanos()).is_err() {
             return Err(E::custom(format_args!("'{text}' is longer than 584 years")));
         }

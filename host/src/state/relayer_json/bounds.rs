@@ -1,7 +1,8 @@
-//! Bounds on what is kept of a response, and lists that are read up to one.
+//! Bounds on the parts of a response that are kept, and lists that are read up to a
+//! bound.
 //!
-//! A response takes memory proportional to its length, and what is kept of it
-//! is bounded by these besides. All are far above what relayers have.
+//! Memory use is proportional to the length of a response; these bounds further limit the
+//! parts that are kept. All are far above the sizes of real relayers.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Arguments, Formatter};
@@ -13,40 +14,39 @@ use serde::{Deserialize, Deserializer};
 use super::envelope::UnreadField;
 use crate::text::for_log;
 
-/// The longest text anywhere in a response, in bytes as written. A response
-/// with a longer one is rejected before it is parsed: parsers copy and repeat
-/// texts.
+/// The maximum length of any text in a response, in bytes as written. A response with a
+/// longer text is rejected before it is parsed, because parsers copy and repeat texts.
 pub(super) const MAX_TEXT: usize = 64 << 10;
 
-/// The longest name or identifier that is kept, in bytes.
+/// The maximum length of a name or identifier that is kept, in bytes.
 pub(super) const MAX_NAME: usize = 1 << 10;
 
-/// The most chains: those of `/chains`, and the connected ones of `/state`.
+/// The maximum number of chains, in `/chains` and among the connected ones of `/state`.
 pub(super) const MAX_CHAINS: usize = 1000;
 
-/// The largest configuration of a chain, in bytes as written and without the
+/// The maximum size of a chain's configuration, in bytes as written and without the
 /// fields that are left out.
 pub(super) const MAX_CHAIN: usize = 64 << 10;
 
-/// The most fields of a chain that are looked at.
+/// The maximum number of fields of a chain that are read.
 pub(super) const MAX_CHAIN_FIELDS: usize = 256;
 
-/// The most workers.
+/// The maximum number of workers.
 pub(super) const MAX_WORKERS: usize = 500_000;
 
-/// The most fields that are kept of one object of an unknown kind …
+/// The maximum number of fields that are kept of one object of an unknown kind.
 pub(super) const MAX_FIELDS: usize = 64;
 
-/// … and of all of them in one state.
+/// The maximum number of such fields in one state, without the first few of each object.
 pub(super) const MAX_ALL_FIELDS: usize = 500_000;
 
-/// The most names that workers share with each other.
+/// The maximum number of names that workers share with each other.
 pub(super) const MAX_SHARED_NAMES: usize = 1024;
 
-/// The most parts of `/version`.
+/// The maximum number of components in `/version`.
 pub(super) const MAX_COMPONENTS: usize = 100;
 
-/// The most unread fields of one response that are named.
+/// The maximum number of unread fields of one response that are named.
 const MAX_UNREAD: usize = 100;
 
 /// Collects the fields that are left out, each once and up to a bound.

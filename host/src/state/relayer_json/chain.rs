@@ -1,4 +1,4 @@
-//! `/chain/:id`.
+//! Parses `/chain/:id`.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Formatter};
@@ -16,8 +16,7 @@ use super::texts::Text;
 use crate::state::{ChainConfig, hermes_schema};
 use crate::toml_text::Position;
 
-/// A chain's fields, as they are written in the response. Nothing is parsed or
-/// copied yet.
+/// A chain's fields, in the form of the response. Nothing is parsed or copied yet.
 pub(super) struct ChainJson<'de> {
     fields: BTreeMap<Text<'de>, &'de RawValue>,
     has_more: bool,
@@ -53,8 +52,8 @@ impl<'de> Visitor<'de> for ChainVisitor {
     }
 }
 
-/// Reads a chain's fields, each on its own. One that cannot be read is left
-/// out, because other dialects may write it differently.
+/// Parses a chain's fields independently. A field that cannot be read is left out,
+/// because other dialects may write it differently.
 pub(super) fn read(json: ChainJson<'_>) -> Result<Read<ChainConfig>, AnswerError> {
     let ChainJson { mut fields, has_more } = json;
     let mut unread = Unread::default();
@@ -85,7 +84,7 @@ pub(super) fn read(json: ChainJson<'_>) -> Result<Read<ChainConfig>, AnswerError
         let message = format!("only {MAX_CHAIN_FIELDS} fields of a chain are read");
         unread.add(format_args!("(others)"), &message);
     }
-    // Without its identifier it is no chain.
+    // A chain without its identifier is invalid.
     let chain = match id_fault {
         Some(message) => Err(message),
         None => parse::<String>(fields.iter().map(|(key, value)| (&**key, *value)))
@@ -100,8 +99,8 @@ pub(super) fn read(json: ChainJson<'_>) -> Result<Read<ChainConfig>, AnswerError
     }
 }
 
-/// Parses these fields of a chain, or returns the path to the one that cannot
-/// be parsed, and why.
+/// Parses these fields of a chain. Fails with the path of the first field that cannot be
+/// parsed, and the reason.
 fn parse<'de, Id: Deserialize<'de>>(
     fields: impl Iterator<Item = (&'de str, &'de RawValue)>,
 ) -> Result<hermes_schema::Chain<Id>, (String, String)> {

@@ -1,4 +1,4 @@
-//! An answer's envelope, and what can be wrong with an answer.
+//! A response's envelope, and errors in a response.
 
 use serde::Deserialize;
 
@@ -6,7 +6,7 @@ use super::texts;
 use crate::text::for_log;
 use crate::toml_text::{Position, escape_control};
 
-/// What every answer is wrapped in, but for the versions of old relayers.
+/// The envelope of every response, except for the versions of old relayers.
 #[derive(Deserialize)]
 struct Envelope<T> {
     status: String,
@@ -20,25 +20,25 @@ struct Refusal {
     msg: String,
 }
 
-/// An answer that cannot be used.
+/// A response that cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AnswerError {
-    /// It is not what such an answer looks like.
+    /// The response does not have the expected shape.
     #[error("{position}: {field}{message}")]
     Shape {
-        /// Where in the answer.
+        /// The position in the response.
         position: Position,
-        /// The field, followed by a colon; empty where it is not JSON at all.
+        /// The field, followed by a colon; empty if the response is not JSON at all.
         field: String,
-        /// What is wrong.
+        /// The problem.
         message: String,
     },
-    /// It is an error of the relayer's.
+    /// The response is an error reported by the relayer.
     #[error("the relayer answers {name}: {msg}")]
     Refused {
         /// The error's name, such as `ChainConfigNotFound`.
         name: String,
-        /// Its message.
+        /// The error's message.
         msg: String,
     },
 }
@@ -46,13 +46,13 @@ pub enum AnswerError {
 /// A field that could not be read, and is left out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnreadField {
-    /// The field.
+    /// The path of the field.
     pub field: String,
-    /// Why not.
+    /// The reason.
     pub message: String,
 }
 
-/// The result in an envelope.
+/// Parses the result in an envelope.
 pub(super) fn result<'de, T: Deserialize<'de>>(body: &'de [u8]) -> Result<T, AnswerError> {
     texts::check(body)?;
     let error = match parse::<Envelope<T>>(body) {
@@ -72,7 +72,7 @@ pub(super) fn result<'de, T: Deserialize<'de>>(body: &'de [u8]) -> Result<T, Ans
     }
 }
 
-/// What is in no envelope.
+/// Parses a response without an envelope.
 pub(super) fn bare<'de, T: Deserialize<'de>>(body: &'de [u8]) -> Result<T, AnswerError> {
     texts::check(body)?;
     parse(body)
@@ -81,7 +81,8 @@ pub(super) fn bare<'de, T: Deserialize<'de>>(body: &'de [u8]) -> Result<T, Answe
 fn parse<'de, T: Deserialize<'de>>(body: &'de [u8]) -> Result<T, AnswerError> {
     let mut source = serde_json::Deserializer::from_slice(body);
     let value = serde_path_to_error::deserialize(&mut source).map_err(|error| {
-        // What cannot be told of a path is a question mark, at its end.
+        // The parser puts a question mark at the end of a path for parts that it does not
+        // know.
         let path = error.path().to_string();
         let path = for_log(path.trim_end_matches(['.', '?']));
         shape(error.inner(), if path.is_empty() { String::new() } else { format!("{path}: ") })

@@ -1,8 +1,9 @@
-//! `/state`, read in one pass: what is not kept is skipped, and never held.
+//! Parses `/state` in one pass. Parts that are not kept are skipped and never held in
+//! memory.
 //!
 //! | file | job |
 //! |---|---|
-//! | `fields.rs` | the plain fields of an object, whatever its kind |
+//! | `fields.rs` | the plain fields of an object of any kind |
 
 mod fields;
 
@@ -24,7 +25,7 @@ use fields::{FieldError, Fields, FieldsSeed, MaybeFieldsSeed};
 /// The result of `/state`.
 pub(super) struct StateJson(pub(super) Read<RelayerState>);
 
-/// What is known while a state is read.
+/// The progress of parsing a state.
 struct Reading {
     shared_names: HashSet<Name>,
     workers: Vec<Worker>,
@@ -33,7 +34,7 @@ struct Reading {
 }
 
 impl Reading {
-    /// Returns a text that is likely to be repeated, shared if it was seen.
+    /// Returns a text that is likely to be repeated, shared if it occurred before.
     fn shared(&mut self, text: &str) -> Name {
         if let Some(name) = self.shared_names.get(text) {
             return Arc::clone(name);
@@ -162,7 +163,7 @@ impl<'de> Visitor<'de> for WorkersSeed<'_> {
     }
 }
 
-/// Reads a worker, or leaves it out because a name in it is too long.
+/// Reads a worker, or leaves it out if a name in it is too long.
 struct WorkerSeed<'a> {
     reading: &'a mut Reading,
     kind: &'a str,
@@ -202,7 +203,7 @@ impl<'de> Visitor<'de> for WorkerSeed<'_> {
     }
 }
 
-/// Reads what a worker serves.
+/// Reads the object that a worker serves.
 struct ObjectSeed<'a> {
     reading: &'a mut Reading,
     kind: &'a str,
@@ -270,15 +271,15 @@ fn object(fields: &mut Fields<'_>, reading: &mut Reading) -> Result<Object, Fiel
     Ok(object)
 }
 
-/// Returns an object of an unknown kind, with the plain fields that are left.
+/// Returns an object of an unknown kind, with the remaining plain fields.
 fn other(kind: &str, fields: &mut Fields<'_>, reading: &mut Reading) -> OtherObject {
     let plain = fields.take_plain();
     let fields = plain.map(|(name, value)| (reading.shared(&name), value)).collect();
     OtherObject { kind: reading.shared(kind), fields }
 }
 
-/// Reads what a worker is set to do. Data that cannot be shown is no reason not
-/// to show the worker.
+/// Reads a worker's settings. If they cannot be shown, the worker is still shown without
+/// them.
 struct DataSeed<'a> {
     reading: &'a mut Reading,
     kind: &'a str,

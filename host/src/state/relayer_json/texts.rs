@@ -1,5 +1,5 @@
-//! The texts of a response: their length, checked before anything is parsed,
-//! and reading them without a copy.
+//! The texts of a response: checks their length before parsing, and reads them without a
+//! copy.
 
 use std::borrow::Cow;
 use std::fmt::{self, Formatter};
@@ -12,7 +12,7 @@ use super::bounds::MAX_TEXT;
 use super::envelope::AnswerError;
 use crate::toml_text::Position;
 
-/// Rejects a response with a text that is too long. Takes no memory.
+/// Rejects a response with a text that is too long. Allocates no memory.
 pub(super) fn check(body: &[u8]) -> Result<(), AnswerError> {
     let mut start = None;
     let mut bytes = body.iter().enumerate();

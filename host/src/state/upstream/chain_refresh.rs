@@ -1,5 +1,5 @@
-//! The chains, asked for one by one. One that cannot be read is asked for again
-//! later, and holds up no other.
+//! Requests the chains one by one. A chain that cannot be read is retried later and does
+//! not delay the others.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::Duration;
@@ -9,13 +9,13 @@ use tokio::time::Instant;
 use crate::backoff::Backoff;
 use crate::state::{ChainConfig, ChainId, Snapshot};
 
-/// The first and the longest wait before a chain that could not be read is
-/// asked for again.
+/// The first and the maximum delay before a chain that could not be read is requested
+/// again.
 const MIN_WAIT: Duration = Duration::from_millis(500);
 const MAX_WAIT: Duration = Duration::from_mins(1);
 
-/// Chains that were read are published after this time at the latest, although
-/// others are not asked for yet.
+/// Chains that have been read are published after this time at the latest, even if others
+/// have not been requested yet.
 const MAX_UNPUBLISHED: Duration = Duration::from_mins(1);
 
 pub(super) struct ChainRefresh {
@@ -23,9 +23,9 @@ pub(super) struct ChainRefresh {
     ids: Vec<ChainId>,
     to_ask: VecDeque<ChainId>,
     retries: VecDeque<Retry>,
-    /// Chains that were read and are not published yet.
+    /// Chains that have been read but not published yet.
     read: HashMap<ChainId, ChainConfig>,
-    /// The next publication, unless all chains were asked for before.
+    /// The time of the next publication, unless all chains have been requested earlier.
     publish_at: Instant,
     has_news: bool,
     is_first: bool,
@@ -39,7 +39,7 @@ struct Retry {
 }
 
 impl ChainRefresh {
-    /// These chains are to be asked for; `is_first` where none are known yet.
+    /// Starts a refresh of these chains; `is_first` if no chains are known yet.
     pub(super) fn new(mut ids: Vec<ChainId>, is_first: bool, now: Instant) -> Self {
         let mut seen = HashSet::new();
         ids.retain(|id| seen.insert(id.clone()));
@@ -54,37 +54,37 @@ impl ChainRefresh {
         }
     }
 
-    /// Whether the first round, without which no chain is known, goes on.
+    /// Returns whether the first round, before which no chain is known, is in progress.
     pub(super) fn is_first(&self) -> bool {
         self.is_first && !self.is_complete()
     }
 
-    /// Whether each chain was asked for.
+    /// Returns whether each chain has been requested.
     pub(super) fn is_complete(&self) -> bool {
         self.to_ask.is_empty()
     }
 
-    /// The chain to ask for next, if it is time for one.
+    /// Returns the next chain to request, if one is due.
     pub(super) fn next(&self, now: Instant) -> Option<&ChainId> {
         let retry = || self.retries.iter().find(|retry| retry.at <= now).map(|retry| &retry.id);
         self.to_ask.front().or_else(retry)
     }
 
-    /// The chain is configured like this.
+    /// Records the configuration of a chain.
     pub(super) fn found(&mut self, chain: ChainConfig) {
         self.asked(&chain.id);
         self.has_news = true;
         self.read.insert(chain.id.clone(), chain);
     }
 
-    /// There is no such chain any more.
+    /// Removes a chain that the relayer no longer has.
     pub(super) fn not_found(&mut self, id: &ChainId) {
         self.asked(id);
         self.has_news = true;
         self.ids.retain(|other| other != id);
     }
 
-    /// The chain's answer is of no use.
+    /// Schedules a retry of a chain whose response cannot be used.
     pub(super) fn unreadable(&mut self, id: &ChainId, now: Instant) {
         let backoff = self.asked(id).map(|retry| retry.backoff);
         let mut backoff = backoff.unwrap_or_else(|| Backoff::new(MIN_WAIT, MAX_WAIT));
@@ -100,7 +100,7 @@ impl ChainRefresh {
         self.retries.remove(place)
     }
 
-    /// Returns what is to be published now, if anything.
+    /// Returns the publication that is due, if there is one.
     pub(super) fn take_due(&mut self, now: Instant) -> Option<Publication> {
         let is_due = self.is_complete() || now >= self.publish_at;
         if !is_due || !self.has_news {
@@ -119,9 +119,9 @@ pub(super) struct Publication {
 }
 
 impl Publication {
-    /// Returns the chains in their order: one that was not read is as it was
-    /// last known, and left out if it never was. `None` where no chain is known
-    /// of those that there are.
+    /// Returns the chains in their order. A chain that was not read keeps its last known
+    /// configuration, or is left out if there is none. Returns `None` if there are chains
+    /// but none of them is known.
     pub(super) fn chains(mut self, last_known: &Snapshot) -> Option<Vec<ChainConfig>> {
         let is_empty = self.ids.is_empty();
         let known = |id: &ChainId| Some(last_known.chain(id.as_str())?.value().clone());
@@ -148,7 +148,7 @@ mod tests {
         ChainRefresh::new(ids.iter().map(|id| ChainId::from(*id)).collect(), true, now)
     }
 
-    /// The identifiers that are published now.
+    /// Publishes the chains that are due and returns their identifiers.
     fn due(gathering: &mut ChainRefresh, now: Instant, publisher: &StatePublisher) -> Vec<String> {
         let due = gathering.take_due(now);
         let chains = due.and_then(|due| due.chains(&publisher.reader().snapshot()));

@@ -1,4 +1,4 @@
-//! One question to a relayer: GET, within a time and a size.
+//! One GET request to a relayer, within a time limit and a size limit.
 
 use std::time::Duration;
 
@@ -8,23 +8,23 @@ use url::Url;
 
 use crate::text::for_log;
 
-/// A relayer's API, as seen by a client of it.
+/// An HTTP client for a relayer's API.
 pub(super) struct Relayer {
     base: Url,
     client: Client,
     body_limit: usize,
 }
 
-/// No answer, or none of use.
+/// A request without a usable response.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum GetError {
-    /// No answer came.
+    /// The relayer did not respond.
     #[error("{}", with_sources(.0))]
     Unreachable(reqwest::Error),
-    /// The answer was too large.
+    /// The response was too large.
     #[error("the answer is larger than {0} bytes")]
     TooLarge(usize),
-    /// The answer was not one to such a question.
+    /// The status is neither a success nor a client error with a JSON object.
     #[error("the answer's status is {0}")]
     Status(StatusCode),
 }
@@ -40,8 +40,9 @@ impl Relayer {
         Ok(Self { base, client, body_limit })
     }
 
-    /// The body of the answer. An error of the relayer's is an answer, too:
-    /// old ones come with status 200, others with one of their own.
+    /// Returns the body of the response. An error reported by the relayer is a response,
+    /// too: it has status 200 or a client error status, depending on the relayer's
+    /// version.
     pub(super) async fn get(&self, segments: &[&str]) -> Result<Vec<u8>, GetError> {
         let mut url = self.base.clone();
         if let Ok(mut path) = url.path_segments_mut() {
@@ -69,7 +70,7 @@ impl Relayer {
                 return Err(GetError::TooLarge(self.body_limit));
             }
             if body.capacity() - body.len() < chunk.len() {
-                // Not twice the size, as a vector does on its own.
+                // Grows by a quarter instead of doubling, as `Vec` does by default.
                 body.reserve_exact(chunk.len().max(body.len() / 4));
             }
             body.extend_from_slice(&chunk);
@@ -78,7 +79,7 @@ impl Relayer {
     }
 }
 
-/// The URL is left out: it may hold a password.
+/// Omits the URL from the error, because it may contain a password.
 fn unreachable(error: reqwest::Error) -> GetError {
     GetError::Unreachable(error.without_url())
 }

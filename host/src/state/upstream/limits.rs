@@ -1,4 +1,4 @@
-//! What a running relayer may have: the section `[upstream]`.
+//! Limits on the responses of a running relayer: the section `[upstream]`.
 
 use bytesize::ByteSize;
 use serde::Deserialize;
@@ -10,7 +10,7 @@ use crate::toml_text;
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct UpstreamLimits {
-    /// The body of a response, in bytes. Reading one takes up to three times as
+    /// The maximum body of a response, in bytes. Parsing it takes up to three times as
     /// much memory. Default: 64 MiB; 64 KiB to 1 GiB.
     #[serde(deserialize_with = "toml_text::size_field")]
     pub body: ByteSize,

@@ -7,20 +7,20 @@ use tokio::task::spawn_blocking;
 
 use crate::state::StatePublisher;
 
-/// Runs this on a thread that may block.
+/// Runs `work` on a thread that may block.
 pub(super) async fn off_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     match spawn_blocking(work).await {
         Ok(value) => value,
         Err(error) => match error.try_into_panic() {
             Ok(panic) => resume_unwind(panic),
-            // The runtime is shutting down, and will drop this.
+            // The runtime is shutting down and will drop this future.
             Err(_) => std::future::pending().await,
         },
     }
 }
 
-/// Publishes from other threads until it is closed: work that is already
-/// running when its source is dropped publishes nothing afterwards.
+/// A publisher for other threads that can be closed: work that is still running when its
+/// source is dropped publishes nothing afterwards.
 #[derive(Clone)]
 pub(super) struct Gate {
     publisher: StatePublisher,

@@ -1,4 +1,4 @@
-//! What a relayer is asked when, and what becomes of its answers.
+//! Schedules the requests to a relayer and publishes the responses.
 
 use std::time::Duration;
 
@@ -16,36 +16,36 @@ use crate::state::relayer_json::{self, AnswerError, Read, UnreadField};
 use crate::state::{ChainConfig, ChainId, NotReady, Stale, StatePublisher};
 use crate::text::for_log;
 
-/// The first wait after a failure, unless there is more between two polls.
+/// The first delay after a failure, unless the poll interval is longer.
 const MIN_WAIT: Duration = Duration::from_millis(500);
 
-/// The longest: a relayer that is back is to be noticed soon, and one that is
-/// not there is not bothered.
+/// The maximum delay after a failure: a relayer that is back must be noticed soon, but
+/// one that is down must not be flooded with requests.
 const MAX_WAIT: Duration = Duration::from_secs(5);
 
 pub(super) struct Poller {
     settings: Upstream,
     relayer: Relayer,
     publisher: StatePublisher,
-    /// Where other threads publish.
+    /// Publishes from other threads.
     gate: Gate,
-    /// When the relayer last answered.
+    /// The time of the last usable response with a state.
     answered: watch::Sender<Option<Instant>>,
-    /// When versions and chains are asked for again.
+    /// The time of the next refresh of versions and chains.
     refresh_at: Instant,
-    /// When something besides the state is asked for again after a failure.
+    /// The earliest time of the next metadata request after a failure.
     rest_not_before: Instant,
     rest_backoff: Backoff,
-    /// Chains that are being asked for.
+    /// The latest refresh of the chains, which may still be in progress.
     gathering: Option<ChainRefresh>,
     /// The connected chains of the last state.
     connected: Vec<ChainId>,
     reports: Reports,
-    /// What went wrong last, unless it is over.
+    /// The message of the last failure, until the relayer recovers.
     failure: Option<String>,
 }
 
-/// Why a question got no answer of use.
+/// The reason why a request has no usable response.
 #[derive(Debug, thiserror::Error)]
 enum PollError {
     #[error("{endpoint}: {source}")]
@@ -93,15 +93,15 @@ impl Poller {
                     self.succeeded();
                     backoff.reset();
                     let done = self.refresh_metadata().await;
-                    // Until the chains are first known there is no pause
-                    // between them.
+                    // Requests for chains follow without a pause until each has been
+                    // requested once.
                     let first = self.gathering.as_ref().is_some_and(ChainRefresh::is_first);
                     if first && done { Duration::ZERO } else { self.settings.poll }
                 }
                 Err(error) => {
                     self.failed(&error);
                     if matches!(error, PollError::Answer { .. }) {
-                        // It is there, and may know better of other things.
+                        // The relayer responds, so other endpoints may still be usable.
                         self.refresh_metadata().await;
                     }
                     backoff.next()
@@ -111,9 +111,8 @@ impl Poller {
         }
     }
 
-    /// What it is time for besides the state. A failure there is tried again
-    /// later: what the relayer is doing is known all the same. Says whether
-    /// all went well.
+    /// Refreshes versions and chains if they are due. A failure is retried later, because
+    /// it does not affect the state. Returns whether it ran without a failure.
     async fn refresh_metadata(&mut self) -> bool {
         if Instant::now() < self.rest_not_before {
             return false;
@@ -132,7 +131,7 @@ impl Poller {
     }
 
     async fn try_refresh_metadata(&mut self) -> Result<(), PollError> {
-        // What has begun is finished first, however long it takes.
+        // A refresh in progress is completed first, however long it takes.
         let is_done = self.gathering.as_ref().is_none_or(ChainRefresh::is_complete);
         if self.refresh_at <= Instant::now() && is_done {
             if let Err(error) = self.version().await {
@@ -162,7 +161,8 @@ impl Poller {
         let (connected, unread) = self.ask(&["state"], read).await?;
         self.report("/state", unread);
         if connected != self.connected {
-            // Chains came or went: their configurations may have, too.
+            // If the connected chains have changed, the configurations may have changed,
+            // too.
             self.connected = connected;
             self.refresh_at = Instant::now();
         }
@@ -175,8 +175,8 @@ impl Poller {
         Ok(())
     }
 
-    /// One chain of those that are being asked for; all are published at once.
-    /// A chain that cannot be read is a fault of that chain alone.
+    /// Requests the next chain and publishes the chains that are due. A chain that cannot
+    /// be read does not affect the others.
     async fn chain(&mut self) -> Result<(), PollError> {
         let Some(mut gathering) = self.gathering.take() else { return Ok(()) };
         let asked = match gathering.next(Instant::now()).cloned() {
@@ -198,7 +198,7 @@ impl Poller {
         asked
     }
 
-    /// Asks for a chain. An error is one that others may have, too.
+    /// Requests a chain. Returns only errors that may affect other chains, too.
     async fn ask_chain(
         &mut self,
         gathering: &mut ChainRefresh,
@@ -230,7 +230,7 @@ impl Poller {
         Ok(())
     }
 
-    /// Asks for something, and reads the answer on another thread.
+    /// Sends a request and parses the response on another thread.
     async fn ask<T: Send + 'static>(
         &self,
         segments: &[&str],
@@ -248,14 +248,14 @@ impl Poller {
 
     fn succeeded(&mut self) {
         self.answered.send_replace(Some(Instant::now()));
-        // The last answer may have become too old while this one was read.
+        // The previous response may have expired while this one was read.
         self.publisher.set_ready();
         self.publisher.set_stale(None);
         if self.failure.take().is_some() {
             if self.reports.is_allowed() {
                 info!("the relayer answers");
             }
-            // It may have another configuration now.
+            // The relayer may have a different configuration now.
             self.refresh_at = Instant::now();
         }
     }
@@ -294,7 +294,7 @@ impl Drop for Poller {
     }
 }
 
-/// Returns the path as messages have it.
+/// Returns the path in the form used in messages.
 fn endpoint(segments: &[&str]) -> String {
     for_log(&format!("/{}", segments.join("/")))
 }

@@ -1,4 +1,5 @@
-//! Which faults of a relayer go into the log: each once, and so many at most.
+//! Limits the logged faults of a relayer: each is logged once, and their number is
+//! bounded.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher, Hash, RandomState};
@@ -8,17 +9,17 @@ use tracing::warn;
 
 use crate::log_rate::{LogRate, Permit};
 
-/// The most lines in a second.
+/// The maximum number of lines per second.
 const MAX_RATE: u64 = 10;
 
-/// The most faults that are remembered as reported. Beyond, none is reported
-/// until the hour is over, and then all are again.
+/// The maximum number of faults recorded as reported. Beyond it, no fault is reported
+/// until the hour is over; then all are reported again.
 const MAX_FAULTS: usize = 1000;
 
 const HOUR: Duration = Duration::from_hours(1);
 
 pub(super) struct Reports {
-    /// Hashes of faults: a fault's text may be long.
+    /// Hashes of faults, because a fault's text may be long.
     reported: HashSet<u64>,
     hasher: RandomState,
     since: Instant,
@@ -35,7 +36,8 @@ impl Reports {
         }
     }
 
-    /// Returns whether the log does not have a fault yet, and may have it.
+    /// Returns whether to log a fault: it has not been logged yet, and the limits permit
+    /// it.
     pub(super) fn is_new(&mut self, fault: impl Hash) -> bool {
         self.is_new_at(Instant::now(), fault)
     }
@@ -59,12 +61,12 @@ impl Reports {
         true
     }
 
-    /// Forgets a fault that is over, so that it is reported if it comes back.
+    /// Removes a fault that is over, so that it is reported if it recurs.
     pub(super) fn is_over(&mut self, fault: impl Hash) {
         self.reported.remove(&self.hasher.hash_one(fault));
     }
 
-    /// Returns whether one more line may be written now.
+    /// Returns whether one more line may be logged now.
     pub(super) fn is_allowed(&self) -> bool {
         match self.rate.acquire(1) {
             Permit::Granted(left_out) => {

@@ -1,5 +1,5 @@
-//! A module that tries what WASI has: each path tries one thing, and tells what
-//! came of it. Built for `wasm32-wasip2` by the tests.
+//! A module that tries out WASI: each path tries one function and reports the result. The
+//! tests build it for `wasm32-wasip2`.
 
 use std::collections::hash_map::RandomState;
 use std::fmt::Debug;
@@ -15,7 +15,7 @@ use relayer_rest_sdk::{Host, Request, Response};
 
 relayer_rest_sdk::module!(answer);
 
-/// Tries what the first segment of the path says.
+/// Tries the function that the first segment of the path names.
 #[must_use]
 pub fn answer<H: Host>(_: &H, request: &Request) -> Response {
     match request.path.split('/').nth(1).unwrap_or_default() {
@@ -75,7 +75,7 @@ fn failure<T: Debug>(tried: io::Result<T>) -> String {
     }
 }
 
-/// Waits for more and more things at once.
+/// Creates pollables without end.
 #[cfg(target_os = "wasi")]
 fn hoard() -> ! {
     loop {

@@ -1,5 +1,5 @@
-"""What becomes the component: `handle`, with the host that runs it. What is imported
-here has to be in `wit/world.wit`, too."""
+"""The entry point of the component: calls `handle` with the host. Interfaces imported
+here must also be in `wit/world.wit`."""
 
 import sys
 from types import SimpleNamespace
@@ -20,14 +20,14 @@ class Handler(exports.Handler):
             headers = [Header(name, value.encode()) for name, value in response.headers]
             return Response(response.status, headers, response.body)
         except BaseException as thrown:
-            # The host answers 500, and would not know why.
+            # The host returns 500, but is not told the cause.
             print(f"{type(thrown).__name__}: {thrown}{where(thrown)}", file=sys.stderr)
             raise
 
 
 def where(thrown: BaseException) -> str:
-    """The lines that something came through. `traceback` would read the files, and
-    there are none."""
+    """Returns the lines of code that an exception passed. The module `traceback` would
+    read the source files, which the component does not have."""
     lines, trace = [], thrown.__traceback__
     while trace:
         code = trace.tb_frame.f_code

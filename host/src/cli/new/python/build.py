@@ -1,4 +1,4 @@
-"""Builds MODULE, with what `requirements.txt` names, which it installs into `.venv`."""
+"""Builds MODULE, with the tools of `requirements.txt`, which it installs into `.venv`."""
 
 import os
 import subprocess
@@ -12,7 +12,7 @@ BIN = VENV / ("Scripts" if sys.platform == "win32" else "bin")
 
 
 def run(tool: str, *arguments: str) -> None:
-    """Runs a tool of the venv in the folder; where it fails, so does this."""
+    """Runs a tool of the venv in the folder. If it fails, exits with its status."""
     environment = {**os.environ, "VIRTUAL_ENV": str(VENV)}
     status = subprocess.run([BIN / tool, *arguments], cwd=FOLDER, env=environment).returncode
     if status:

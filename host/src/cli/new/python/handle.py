@@ -1,4 +1,4 @@
-"""NAME: answers requests about a relayer, below the path where it is mounted."""
+"""NAME: responds to requests about a relayer, below its mount path."""
 
 from sdk.response import Response, error, success, text
 from sdk.host import Host
@@ -10,14 +10,14 @@ handle = routes.respond
 
 @routes.get("/")
 def all_chains(host: Host, _: Params) -> Response:
-    """The chains, and how many there are."""
+    """Lists the configured chains, with their number."""
     ids = host.chains.ids()
     return text(f"{len(ids)} chains: {', '.join(ids)}\n")
 
 
 @routes.get("/chain/:id")
 def one_chain(host: Host, params: Params) -> Response:
-    """Whether there is such a chain."""
+    """Returns the identifier of a chain, or 404 if it is not configured."""
     chain = host.chains.config(params["id"])
     if chain is None:
         return error(404, "ChainNotFound", f"there is no chain {params['id']}")

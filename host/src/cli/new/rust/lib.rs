@@ -1,12 +1,12 @@
-//! NAME: answers requests about a relayer, below the path where it is mounted.
+//! NAME: responds to requests about a relayer, below its mount path.
 
 use relayer_rest_sdk::{Host, Params, Request, Response, Route, Router};
 
 relayer_rest_sdk::module!(handle);
 relayer_rest_sdk::arena!();
 
-/// Answers a request. What is called of the host is what `grants` have to allow:
-/// here `chains`.
+/// Handles a request. The `grants` of the mount must include the interfaces of the host
+/// that are called: here `chains`.
 pub fn handle<H: Host>(host: &H, request: &Request) -> Response {
     let routes = Router::new([
         Route::get("/", |host: &H, _| chains(host)),
@@ -15,7 +15,7 @@ pub fn handle<H: Host>(host: &H, request: &Request) -> Response {
     routes.respond(host, request)
 }
 
-/// The chains, and how many there are.
+/// Lists the configured chains, with their number.
 fn chains<H: Host>(host: &H) -> Response {
     match host.chain_ids() {
         Ok(ids) => Response::text(format!("{} chains: {}\n", ids.len(), ids.join(", "))),
@@ -23,7 +23,7 @@ fn chains<H: Host>(host: &H) -> Response {
     }
 }
 
-/// Whether there is such a chain.
+/// Returns the identifier of a chain, or 404 if it is not configured.
 fn chain<H: Host>(host: &H, params: Params<'_>) -> Response {
     let id = params.decoded("id").unwrap_or_default();
     match host.chain(&id) {

@@ -10,7 +10,7 @@ use super::super::bounds::{MAX_FIELDS, MAX_NAME, skip_rest};
 use super::super::texts::Text;
 use crate::state::{Name, Value};
 
-/// The fields that are not read yet, in their order.
+/// The fields that have not been read yet, in their order.
 pub(super) struct Fields<'de> {
     fields: Vec<(Text<'de>, Field<'de>)>,
     has_more: bool,
@@ -19,12 +19,12 @@ pub(super) struct Fields<'de> {
 enum Field<'de> {
     Plain(Value),
     Text(Cow<'de, str>),
-    /// Not shown: a list, an object, or a text that is too long.
+    /// A list or an object. Neither it nor a text that is too long is shown.
     Nested,
     TooLong,
 }
 
-/// A field that an object must have.
+/// A problem with a required field.
 pub(super) enum FieldError {
     Missing(&'static str),
     NotText(&'static str),
@@ -57,7 +57,7 @@ impl<'de> Fields<'de> {
         }
     }
 
-    /// Takes all plain fields out.
+    /// Removes and returns all plain fields.
     pub(super) fn take_plain(&mut self) -> impl Iterator<Item = (Text<'de>, Value)> + use<'de> {
         let is_plain = |field: &Field<'_>| matches!(field, Field::Plain(_) | Field::Text(_));
         let (plain, others) =
@@ -71,14 +71,14 @@ impl<'de> Fields<'de> {
         })
     }
 
-    /// Returns the names of the fields that are left.
+    /// Returns the names of the remaining fields.
     pub(super) fn into_names(self) -> Vec<Text<'de>> {
         let others = self.has_more.then_some(Text(Cow::Borrowed("(others)")));
         self.fields.into_iter().map(|(name, _)| name).chain(others).collect()
     }
 }
 
-/// Reads an object's fields, of which so many are left for the whole state.
+/// Reads an object's fields; `left` is the number that the whole state may still have.
 pub(super) struct FieldsSeed<'a> {
     pub(super) left: &'a mut usize,
 }
@@ -91,7 +91,7 @@ impl<'de> DeserializeSeed<'de> for FieldsSeed<'_> {
     }
 }
 
-/// The fields that are known are few, and do not count.
+/// The number of fields per object that do not count: the known kinds have fewer.
 const FREE: usize = 8;
 
 impl<'de> Visitor<'de> for FieldsSeed<'_> {
@@ -124,7 +124,7 @@ impl<'de> Visitor<'de> for FieldsSeed<'_> {
     }
 }
 
-/// Reads an object's fields; `None` for null, and an error for anything else.
+/// Reads an object's fields; returns `None` for null, and an error for any other value.
 pub(super) struct MaybeFieldsSeed<'a>(pub(super) FieldsSeed<'a>);
 
 impl<'de> DeserializeSeed<'de> for MaybeFieldsSeed<'_> {

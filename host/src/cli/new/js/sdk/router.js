@@ -1,11 +1,11 @@
-// From a path to what answers it.
+// Routing of requests by path.
 
 import { error, notReady, withHeader } from "./response.js";
 
-/** What answers requests, of `{ "/a/:b": (host, { b }, request) => answer }`. Of each
- * `:name` one segment of the path is taken, which may not be empty, and
- * percent-decoded. The first route that matches answers. What the host does not know
- * yet is answered with 503 `NotReady`. */
+/** Returns a handler for the routes `{ "/a/:b": (host, { b }, request) => response }`.
+ * Each `:name` matches one segment of the path that is not empty, which is
+ * percent-decoded: to an empty string if that fails. The first route that matches handles
+ * the request. If the host does not have the data yet, the response is 503 `NotReady`. */
 export function routes(table) {
   const all = Object.entries(table).map(([path, get]) => ({ segments: path.split("/"), get }));
   const paths = Object.keys(table).join(", ");

@@ -1,6 +1,7 @@
-// A host made up in a test.
+// Fake hosts for tests.
 
-/** A host that has these chains, in the form of the contract's imports. */
+/** Creates a host with these configured chains, in the format of the contract's
+ * imports. */
 export function fakeHost(...ids) {
   return {
     chains: {
@@ -10,7 +11,7 @@ export function fakeHost(...ids) {
   };
 }
 
-/** A host that knows nothing yet. */
+/** Creates a host that knows neither the chains nor the state. */
 export function notReadyHost(message) {
   const fail = () => {
     throw Object.assign(new Error(message), { payload: { message, retryAfter: 1_000_000_000n } });
@@ -18,7 +19,7 @@ export function notReadyHost(message) {
   return { chains: { ids: fail, config: fail }, state: { current: fail } };
 }
 
-/** A request. */
+/** Creates a GET request. */
 export function get(path) {
   return { method: "GET", path };
 }

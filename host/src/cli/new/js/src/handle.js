@@ -1,22 +1,22 @@
-// NAME: answers requests about a relayer, below the path where it is mounted.
+// NAME: responds to requests about a relayer, below its mount path.
 
 import { error, success, text } from "../sdk/response.js";
 import { routes } from "../sdk/router.js";
 
-/** Answers a request. What is called of the host is what `grants` have to allow:
- * here `chains`. */
+/** Handles a request. The `grants` of the mount must include the interfaces of the host
+ * that are imported: here `chains`. */
 export const handle = routes({
   "/": allChains,
   "/chain/:id": oneChain,
 });
 
-/** The chains, and how many there are. */
+/** Lists the configured chains, with their number. */
 function allChains(host) {
   const ids = host.chains.ids();
   return text(`${ids.length} chains: ${ids.join(", ")}\n`);
 }
 
-/** Whether there is such a chain. */
+/** Returns the identifier of a chain, or 404 if it is not configured. */
 function oneChain(host, { id }) {
   const chain = host.chains.config(id);
   if (!chain) return error(404, "ChainNotFound", `there is no chain ${id}`);

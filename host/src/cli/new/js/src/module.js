@@ -1,5 +1,5 @@
-// What becomes the component: `handle`, with the host that runs it. What is
-// imported here has to be in `wit/world.wit`, too.
+// The entry point of the component: calls `handle` with the host. Interfaces imported
+// here must also be in `wit/world.wit`.
 
 import * as chains from "relayer:rest/chains@0.1.0";
 
@@ -11,7 +11,7 @@ export const handler = {
     try {
       return response(handle({ chains }, request));
     } catch (thrown) {
-      // The host answers 500, and would not know why.
+      // The host returns 500, but is not told the cause.
       console.error(`${thrown}\n${thrown?.stack ?? ""}`);
       throw thrown;
     }

@@ -1,29 +1,30 @@
-"""What the host shows, as far as `wit/world.wit` imports it."""
+"""The interfaces of the host that `wit/world.wit` imports."""
 
 from typing import Any, Protocol
 
 
 class Chains(Protocol):
-    """The chains. What is not known yet raises an exception with a `NotReady`."""
+    """The configured chains. Until they are known, the functions raise an exception
+    whose `value` is a `NotReady`."""
 
     def ids(self) -> list[str]:
-        """The identifiers of the chains."""
+        """Returns the identifiers of the chains."""
         ...
 
     def config(self, id: str) -> Any | None:
-        """The configuration of a chain: `chain-config` in
-        `wit/deps/relayer-rest/types.wit`."""
+        """Returns the configuration of a chain (`chain-config` in
+        `wit/deps/relayer-rest/types.wit`), or `None` if it is not configured."""
         ...
 
 
 class Host(Protocol):
-    """What a module can call, by interface."""
+    """The functions that a module can call, by interface."""
 
     chains: Chains
 
 
 class Request(Protocol):
-    """What is asked."""
+    """A request: its method, and its path relative to the mount path."""
 
     method: str
     path: str

@@ -1,4 +1,4 @@
-"""From a path to what answers it."""
+"""Routing of requests by path."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,15 +12,14 @@ Route = Callable[[Host, Params], Response]
 
 
 class Router:
-    """Some routes; the first that matches answers."""
+    """A table of routes; the first match handles a request."""
 
     def __init__(self) -> None:
         self._routes: list[tuple[str, Route]] = []
 
     def get(self, path: str) -> Callable[[Route], Route]:
-        """What answers a GET of a path such as `/chain/:id`. Of each `:name` one
-        segment of a request's path is taken, which may not be empty, and
-        percent-decoded."""
+        """Adds the handler of GET requests for a path such as `/chain/:id`. Each
+        `:name` matches one segment that is not empty, which is percent-decoded."""
 
         def add(route: Route) -> Route:
             self._routes.append((path, route))
@@ -29,7 +28,8 @@ class Router:
         return add
 
     def respond(self, host: Host, request: Request) -> Response:
-        """Answers a request; what the host does not know yet with 503 `NotReady`."""
+        """Handles a request. If the host does not have the data yet, the response is
+        503 `NotReady`."""
         method, path = request.method, request.path
         for known, route in self._routes:
             params = _match(known, path)

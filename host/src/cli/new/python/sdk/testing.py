@@ -1,4 +1,4 @@
-"""A host made up in a test."""
+"""Fake hosts for tests."""
 
 from types import SimpleNamespace
 from typing import Any, NoReturn, cast
@@ -7,7 +7,7 @@ from .host import Host, Request
 
 
 class Err(Exception):
-    """What a host's functions raise."""
+    """The exception that the functions of a host raise."""
 
     def __init__(self, value: object) -> None:
         super().__init__(value)
@@ -15,13 +15,13 @@ class Err(Exception):
 
 
 def fake_host(*ids: str) -> Host:
-    """A host that has these chains, of which nothing but the identifier is known."""
+    """Creates a host with these configured chains, which have only their identifiers."""
     chains = {id: SimpleNamespace(id=id) for id in ids}
     return _host(lambda: [*ids], chains.get)
 
 
 def not_ready_host(message: str) -> Host:
-    """A host that knows nothing yet."""
+    """Creates a host that does not know the chains yet."""
 
     def fail(*_: object) -> NoReturn:
         raise Err(SimpleNamespace(message=message, retry_after=1_000_000_000))
@@ -30,7 +30,7 @@ def not_ready_host(message: str) -> Host:
 
 
 def get(path: str, method: str = "GET") -> Request:
-    """A request."""
+    """Creates a request."""
     return cast(Request, SimpleNamespace(method=method, path=path))
 
 
