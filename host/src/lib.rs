@@ -106,6 +106,7 @@
 
 mod admission;
 mod backoff;
+mod bounded_json;
 pub mod cache;
 #[cfg(feature = "cli")]
 #[doc(hidden)]

@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use bytesize::ByteSize;
+use relayer_rest_host::conformance::Dialect;
 use relayer_rest_host::module::{Failures, Limits, Module};
-use relayer_rest_host::registry::{FailurePolicy, Mount, Registry};
+use relayer_rest_host::registry::{Candidate, FailurePolicy, Mount, Outcome, Refusal, Registry};
 use relayer_rest_host::state::sample;
 use relayer_rest_tests::client::Client;
 use relayer_rest_tests::component::{self, hostile, parts, sections};
-use relayer_rest_tests::server::{TestServer, engine};
+use relayer_rest_tests::server::{TestServer, candidate, engine};
 use relayer_rest_tests::watcher::Watcher;
 
 /// The number of requests from each client, and of clients for each module.
@@ -27,6 +28,22 @@ async fn a_module_whose_functions_have_huge_names_is_refused() {
         error.contains("32.0 MiB of them for its function names (`wasm-tools strip` removes them)"),
         "{error}"
     );
+}
+
+/// The body has 2 MiB, and its values would take more than 256 MiB.
+#[tokio::test]
+async fn a_candidate_whose_json_has_too_many_values_is_refused() {
+    let server = TestServer::of_sample().await;
+    let json = format!("[{}0]", "[],".repeat(720_000));
+    let headers = [("content-type", &b"application/json"[..])];
+    let component = component::of_response(200, &headers, json.as_bytes());
+    let candidate = Candidate { dialect: Some(Dialect::V0_7), ..candidate(component) };
+    let report = server.swap_as(candidate).await;
+    let Outcome::Refused { reason: Refusal::Dialect, message } = report.outcome else {
+        panic!("{:?}", report.outcome)
+    };
+    assert!(message.contains("JSON of more values than are read (256.0 MiB)"), "{message}");
+    assert_eq!(server.get("/version").await.status, 200);
 }
 
 /// A hostile module, the outcome of its requests, and the counter of its failures.

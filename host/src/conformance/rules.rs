@@ -12,8 +12,13 @@ use super::chain_json;
 use super::dialect::Dialect::{self, Any, V0_7, V1_13};
 use super::probe::{Probe, TestCase, UNKNOWN_CHAIN};
 use super::state_json;
+use crate::bounded_json;
 use crate::state::{ChainConfig, ChainId};
 use crate::text::truncate;
+
+/// The maximum size of the values of a body that is parsed, in bytes: the state of more
+/// than 50,000 workers.
+const MAX_VALUES: u64 = 256 << 20;
 
 /// The name of the rule that every request gets a response.
 pub(super) const ANSWERS: &str = "answers";
@@ -640,11 +645,15 @@ fn is_chain(question: &TestCase) -> bool {
     matches!(question, TestCase::Chain(_))
 }
 
+/// Parses the body of a response.
+fn parse(response: &Response<Bytes>) -> Result<Value, String> {
+    bounded_json::parse(response.body(), MAX_VALUES).map_err(|error| error.to_string())
+}
+
 /// Parses the body of a response of status 200.
 fn success(response: &Response<Bytes>) -> Result<Value, String> {
     match response.status().as_u16() {
-        200 => serde_json::from_slice(response.body())
-            .map_err(|error| format!("the body is not JSON: {error}")),
+        200 => parse(response),
         status => Err(format!("the status is {status} in place of 200")),
     }
 }
@@ -661,9 +670,7 @@ fn result(body: Value) -> Result<Value, String> {
 
 /// Returns the name and the message in an error envelope.
 fn error(response: &Response<Bytes>) -> Result<(String, String), String> {
-    let body = serde_json::from_slice(response.body())
-        .map_err(|error| format!("the body is not JSON: {error}"))?;
-    let envelope = envelope(body)?;
+    let envelope = envelope(parse(response)?)?;
     if envelope["status"] != "error" {
         let status = truncate(&envelope["status"].to_string());
         return Err(format!("the envelope's status is {status} in place of \"error\""));

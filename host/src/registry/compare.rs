@@ -7,6 +7,7 @@ use http::{HeaderMap, HeaderName};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::bounded_json;
 use crate::response::{Response, X_RELAYER_MODULE, X_REQUEST_ID};
 use crate::text::truncate;
 
@@ -16,8 +17,9 @@ const MAX_DIFFERENCES: usize = 8;
 /// The maximum length of a listed value, in characters.
 const MAX_VALUE: usize = 120;
 
-/// The maximum size of a body that is compared as JSON, in bytes.
-const LARGE: usize = 8 << 20;
+/// The maximum size of the values of a body that is compared as JSON, in bytes: a state
+/// of some ten thousand workers.
+const MAX_VALUES: u64 = 64 << 20;
 
 /// A request to which the responses of two modules differ.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -83,11 +85,12 @@ fn headers(
 }
 
 fn body(from: &[u8], to: &[u8], changes: &mut Vec<Change>) {
-    let json = |body: &[u8]| {
-        if body.len() > LARGE { None } else { serde_json::from_slice::<Value>(body).ok() }
-    };
+    let json = |body: &[u8]| bounded_json::parse(body, MAX_VALUES).ok();
     let mut places = Places::default();
-    if let (Some(from), Some(to)) = (json(from), json(to)) {
+    // The second body is parsed only if the first one is JSON.
+    if let Some(from) = json(from)
+        && let Some(to) = json(to)
+    {
         places.compare(&mut String::new(), &from, &to);
     }
     if places.count == 0 {
