@@ -64,6 +64,19 @@ async fn confined(compiler: i32) {
 }
 
 #[tokio::test]
+async fn check_obeys_the_time_limit_of_swaps() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (config, module) = (path("c.toml"), path("hard.wasm"));
+    fs::write(&config, "[swap]\ntime = '300ms'").unwrap();
+    fs::write(&module, component::hard_to_compile(MANY)).unwrap();
+    let program = env!("CARGO_BIN_EXE_relayer-rest-under-test");
+    let ended = command::run(Path::new(program), &["check", "--config", &config, &module]).await;
+    assert_eq!(ended.status, Some(1), "{ended:?}");
+    assert!(ended.stdout.contains("hard.wasm: takes longer than 300ms (swap.time)"), "{ended:?}");
+}
+
+#[tokio::test]
 async fn what_takes_too_long_to_compile_is_stopped() {
     let folder = tempfile::tempdir().unwrap();
     let serving = serve(&folder, "[swap]\ntime = '300ms'").await;

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use bytesize::ByteSize;
 use clap::Args;
 use serde::Serialize;
+use tokio::time::timeout;
 
 use super::compile;
 use super::{Failure, Ran, block_on, print, print_json};
@@ -106,22 +107,33 @@ pub(super) fn run(args: &CheckArgs) -> Result<Ran, Failure> {
         verdict: None,
         module: name.clone(),
     };
+    let too_slow =
+        || format!("module {name}: takes longer than {:?} (swap.time)", config.swap.time);
     let module = match bytes {
         Ok(bytes) => {
             let memory = config.swap.memory;
-            block_on(Module::from_untrusted_bytes(&engine, &name, &bytes, memory))?
+            let module = Module::from_untrusted_bytes(&engine, &name, &bytes, memory);
+            let module = block_on(async { timeout(config.swap.time, module).await })?;
+            module
+                .map_err(|_| too_slow())
+                .and_then(|module| module.map_err(|error| error.to_string()))
         }
-        Err(error) => Err(error),
+        Err(error) => Err(error.to_string()),
     };
     match module {
-        Err(error) => found.error = Some(error.to_string()),
+        Err(error) => found.error = Some(error),
         Ok(module) => {
             found.imports = module.imports();
             found.instance = Some(Instance::new(*module.instance_cost(), limits));
             found.wasi = found.imports.iter().any(|import| import.starts_with("wasi:"));
-            let verdict = block_on(conformance::examine(&module, args.dialect, present))?;
-            found.passes = verdict.passes();
-            found.verdict = Some(verdict);
+            let examined = conformance::examine(&module, args.dialect, present);
+            match block_on(async { timeout(config.swap.time, examined).await })? {
+                Ok(verdict) => {
+                    found.passes = verdict.passes();
+                    found.verdict = Some(verdict);
+                }
+                Err(_) => found.error = Some(too_slow()),
+            }
         }
     }
     if found.error.is_none() && found.size as u64 > config.swap.size.as_u64() {
