@@ -150,6 +150,9 @@ impl Compiler {
             .args(&self.args)
             .arg(memory.as_u64().to_string())
             .arg(reservation.bytes().to_string())
+            // A backtrace of a process without memory needs memory, and never ends.
+            .env_remove("RUST_BACKTRACE")
+            .env_remove("RUST_LIB_BACKTRACE")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
