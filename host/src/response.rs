@@ -201,7 +201,7 @@ impl Response {
         let plain = size_of::<Self>() + request + headers + self.plain.body.len();
         let encoded = match &self.compression {
             Some(_) => {
-                Encoding::ALL.len() * (headers + compression::max_concurrent(&self.plain.body))
+                Encoding::ALL.len() * (headers + compression::max_encoded_size(&self.plain.body))
             }
             None => 0,
         };

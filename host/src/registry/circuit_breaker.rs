@@ -107,7 +107,7 @@ impl Mount {
         let begin = Instant::now();
         let (next, next_trial) = (begin + wait, begin + BETWEEN_TRIALS);
         *outage = Some(CircuitBreaker { reason, next, begin, next_trial, is_tried: false });
-        self.set_open(true);
+        self.set_circuit_open(true);
         // The waiting task holds weak references: mount and module may be gone by then.
         let (mount, failed, state) = (Arc::downgrade(self), Arc::downgrade(failed), state.clone());
         tokio::spawn(probe_until_closed(mount, failed, state, backoff, wait));
@@ -122,7 +122,7 @@ impl Trial {
         let mount = &self.mount;
         if mount.circuit().as_ref().is_some_and(is_over) {
             let backoff = self.failed.backoff(mount.failure_policy());
-            if mount.close(&self.failed, backoff) {
+            if mount.close_circuit(&self.failed, backoff) {
                 info!(mount = %mount.path(), "the extension answers, and is back in service");
             }
         }
@@ -163,7 +163,7 @@ async fn probe_until_closed(
         match found {
             Ok(()) => {
                 drop(outage);
-                if mount.close(&failed, backoff) {
+                if mount.close_circuit(&failed, backoff) {
                     info!(mount = %mount.path(), "the extension answers, and is back in service");
                 }
                 return;

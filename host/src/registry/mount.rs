@@ -38,7 +38,7 @@ pub struct Mount {
     /// The open circuit breaker; `None` while the circuit is closed.
     circuit: Mutex<Option<CircuitBreaker>>,
     /// Whether `circuit` is open, readable without its lock.
-    is_open: AtomicBool,
+    is_circuit_open: AtomicBool,
     history: Mutex<History>,
     candidate: Mutex<Option<CandidateStatus>>,
     reports: LogRate,
@@ -99,7 +99,7 @@ impl Mount {
             failure_policy: FailurePolicy::default(),
             active: ArcSwap::from_pointee(ActiveModule::first(module, is_extension)),
             circuit: Mutex::default(),
-            is_open: AtomicBool::new(false),
+            is_circuit_open: AtomicBool::new(false),
             history: Mutex::default(),
             candidate: Mutex::default(),
             reports: LogRate::new(MAX_REPORTS),
@@ -217,7 +217,7 @@ impl Mount {
         let mut active = self.active.load_full();
         loop {
             let mut trial = None;
-            if self.is_open() {
+            if self.is_circuit_open() {
                 let question = RequestRef::from(&*request);
                 let found = self.cache.find(&active.module, question, &state.peek());
                 if let Some(answer) = found {
@@ -298,12 +298,12 @@ impl Mount {
     }
 
     /// Returns whether the circuit is open.
-    pub(crate) fn is_open(&self) -> bool {
-        self.is_open.load(Relaxed)
+    pub(crate) fn is_circuit_open(&self) -> bool {
+        self.is_circuit_open.load(Relaxed)
     }
 
     pub(super) fn current_circuit(&self) -> Option<CircuitBreaker> {
-        if self.is_open() { self.circuit().clone() } else { None }
+        if self.is_circuit_open() { self.circuit().clone() } else { None }
     }
 
     pub(super) fn circuit(&self) -> MutexGuard<'_, Option<CircuitBreaker>> {
@@ -311,8 +311,8 @@ impl Mount {
     }
 
     /// Must be called with the lock of `circuit` held.
-    pub(super) fn set_open(&self, is_out: bool) {
-        self.is_open.store(is_out, Relaxed);
+    pub(super) fn set_circuit_open(&self, is_open: bool) {
+        self.is_circuit_open.store(is_open, Relaxed);
     }
 
     pub(super) fn failure_policy(&self) -> &FailurePolicy {
@@ -328,12 +328,12 @@ impl Mount {
         let mut outage = self.circuit();
         self.active.store(active);
         *outage = None;
-        self.set_open(false);
+        self.set_circuit_open(false);
     }
 
     /// Closes the circuit of a module. Returns `false`, and changes nothing, if another
     /// module is active by now.
-    pub(super) fn close(&self, failed: &Arc<ActiveModule>, backoff: Backoff) -> bool {
+    pub(super) fn close_circuit(&self, failed: &Arc<ActiveModule>, backoff: Backoff) -> bool {
         let _past = self.history();
         let is_there = Arc::ptr_eq(&self.active(), failed);
         if is_there {

@@ -173,7 +173,7 @@ impl Mount {
         };
         let found = match timeout(self.limits.time, examination.run()).await {
             Ok(Ok(Some(found))) => found,
-            Ok(Ok(None)) if !self.is_open() => return Outcome::Unchanged,
+            Ok(Ok(None)) if !self.is_circuit_open() => return Outcome::Unchanged,
             Ok(Ok(None)) => {
                 return self.look_again(&active, &report.candidate, dry_run, state).await;
             }
@@ -233,7 +233,7 @@ impl Mount {
         let found = timeout(self.limits.time, self.health_check(state)).await;
         let still = match found {
             Ok(Ok(())) if dry_run => return Outcome::DryRun,
-            Ok(Ok(())) if self.close(failed, failed.backoff(self.failure_policy())) => {
+            Ok(Ok(())) if self.close_circuit(failed, failed.backoff(self.failure_policy())) => {
                 return Outcome::PutBack;
             }
             Ok(Ok(())) => return self.changed(name),

@@ -94,7 +94,7 @@ impl Compression {
             let turn = turn.await.map_err(|_| NotMade)?;
             let body = encode(encoding, plain.body.clone(), turn.ok()).await.ok_or(NotMade)?;
             let headers = self.headers(encoding, &plain.headers);
-            let is_shorter = body.len() <= max_concurrent(&plain.body);
+            let is_shorter = body.len() <= max_encoded_size(&plain.body);
             Ok::<_, NotMade>(is_shorter.then_some(Representation { headers, body }))
         });
         made.await.ok().and_then(Option::as_ref).unwrap_or(plain)
@@ -128,7 +128,7 @@ impl Compression {
 
 /// Returns the maximum size in bytes of an encoded body that saves enough. Each encoding
 /// is counted with this size, so that the size of a response is known from the start.
-pub(super) fn max_concurrent(body: &Bytes) -> usize {
+pub(super) fn max_encoded_size(body: &Bytes) -> usize {
     body.len() / 4 * 3
 }
 
