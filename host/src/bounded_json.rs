@@ -36,11 +36,10 @@ fn estimate(text: &[u8]) -> u64 {
             (true, _) if is_escaped => is_escaped = false,
             (true, b'\\') => is_escaped = true,
             (_, b'"') => is_string = !is_string,
-            (true, _) => {}
             (false, b'{') => bytes += OBJECT,
             (false, b'[') => bytes += ARRAY,
             (false, b',') => bytes += MEMBER,
-            (false, _) => {}
+            _ => {}
         }
     }
     bytes

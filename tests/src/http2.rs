@@ -10,13 +10,13 @@ pub const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// The type of a HEADERS frame, which opens a stream.
 pub const HEADERS: u8 = 1;
-/// The type of a WINDOW_UPDATE frame.
+/// The type of a `WINDOW_UPDATE` frame.
 pub const WINDOW_UPDATE: u8 = 8;
 /// The type of a SETTINGS frame.
 pub const SETTINGS: u8 = 4;
 
-/// The flags of HEADERS for a request without a body, in one frame: END_STREAM and
-/// END_HEADERS.
+/// The flags of HEADERS for a request without a body, in one frame: `END_STREAM` and
+/// `END_HEADERS`.
 pub const WHOLE: u8 = 0x5;
 
 /// Builds a frame.

@@ -32,7 +32,7 @@ impl ControlArgs {
     pub(super) fn client(&self) -> Result<ControlClient, Failure> {
         let path = match self.given() {
             Some(path) => path,
-            None => only(running().map_err(|error| unreadable(&error))?)?,
+            None => only(&running().map_err(|error| unreadable(&error))?)?,
         };
         Ok(ControlClient::new(&path))
     }
@@ -57,8 +57,8 @@ impl ControlArgs {
     }
 }
 
-fn only(running: Vec<PathBuf>) -> Result<PathBuf, Failure> {
-    match &running[..] {
+fn only(running: &[PathBuf]) -> Result<PathBuf, Failure> {
+    match running {
         [path] => Ok(path.clone()),
         [] => Err(format!(
             "no server is running: there is no control socket in {}; start one with `relayer-rest serve`, or name its socket with --control PATH",
