@@ -16,7 +16,7 @@ use crate::toml_text;
 pub struct FailurePolicy {
     /// The number of different requests within the time at which failures are too many.
     /// For the rollback of a new module, only requests to which the previous module
-    /// responds count. Default: 5; 1 to 1,000, though no more than 500 are told apart.
+    /// responds count. Default: 5; 1 to 1,000.
     pub faults: u32,
     /// The time window. Default: 10 s; 1 ms to 1 h.
     #[serde(deserialize_with = "toml_text::duration_field")]

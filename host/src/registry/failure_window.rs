@@ -13,7 +13,7 @@ use super::failure_policy::FailurePolicy;
 use crate::module::GuestRequest;
 
 /// The maximum number of kinds of requests that are tracked. More add no information.
-const MAX_KINDS: usize = 512;
+const MAX_KINDS: usize = 1_024;
 
 /// The number of parts of the window in which runs are counted.
 const PARTS: u32 = 10;
