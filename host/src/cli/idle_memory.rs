@@ -3,9 +3,9 @@
 //! The allocator keeps freed memory in arenas, several for each core, and the pool keeps
 //! the memory of its slots. Both make the next request faster, but after an attack they
 //! are gigabytes that nothing uses. So a thread checks the process's memory from time to
-//! time, and returns memory when there is much more than at the start, the amount differs
-//! from that after the last return, and it no longer grows: a server under steady load is
-//! left alone.
+//! time, and returns memory when there is much more than at the start, it no longer grows,
+//! and the amount differs from that after the last return or the last return had an
+//! effect: a server under steady load is left alone.
 
 use std::fs;
 use std::sync::Arc;
@@ -32,26 +32,30 @@ struct Policy {
     start: u64,
     /// The resident bytes after the last return.
     left: u64,
+    /// Whether the last return had an effect: more may have been freed while it ran.
+    had_effect: bool,
     last: u64,
 }
 
 impl Policy {
     fn new(resident: u64) -> Self {
-        Self { start: resident, left: resident, last: resident }
+        Self { start: resident, left: resident, had_effect: false, last: resident }
     }
 
     /// Returns whether memory must be returned now: there is more than at the start, it
-    /// does not grow, and it differs from the amount after the last return.
+    /// does not grow, and it differs from the amount after the last return or that return
+    /// had an effect.
     fn is_due(&mut self, resident: u64) -> bool {
         let grows = resident > self.last.saturating_add(MIN_GROWTH);
         self.last = resident;
         !grows
             && resident > self.start.saturating_add(MIN_GROWTH)
-            && resident.abs_diff(self.left) > MIN_GROWTH
+            && (self.had_effect || resident.abs_diff(self.left) > MIN_GROWTH)
     }
 
     /// Records the resident bytes after a return.
     fn returned(&mut self, resident: u64) {
+        self.had_effect = self.last.saturating_sub(resident) > MIN_GROWTH;
         self.left = resident;
         self.last = resident;
     }
@@ -123,6 +127,11 @@ mod tests {
         assert!(!policy.is_due(500 * MIB));
         assert!(!policy.is_due(900 * MIB));
         assert!(policy.is_due(901 * MIB));
+        // Some memory was freed only after it was looked through.
+        policy.returned(450 * MIB);
+        assert!(policy.is_due(448 * MIB));
+        policy.returned(400 * MIB);
+        assert!(policy.is_due(400 * MIB));
         // The rest is in use, or cannot be returned.
         policy.returned(400 * MIB);
         assert!(!policy.is_due(400 * MIB));
