@@ -631,12 +631,13 @@ async fn a_thousand_swaps_leave_things_as_they_were() {
             let mut http = Client::http1(serving.address()).await;
             assert_eq!(http.get(&format!("/{swap}")).await.status, status);
         }
-        if swap == 9 {
+        // The first ones fill the allocator's arenas.
+        if swap == 99 {
             memory = measure::resident_memory_of(serving.id());
         }
     }
     let after = measure::resident_memory_of(serving.id());
-    assert!(after * 100 <= memory * 105, "{memory} bytes after 10 swaps, {after} after 1,000");
+    assert!(after * 100 <= memory * 105, "{memory} bytes after 100 swaps, {after} after 1,000");
 }
 
 #[tokio::test]
