@@ -131,14 +131,14 @@ async fn an_extension_that_fails_too_often_is_out_of_service_until_it_answers() 
     assert_eq!(http.get("/ext/tool/spare").await.status, 204, "it is remembered");
     let status = mount.status();
     assert_eq!(status.module.runs, runs, "it is not asked");
-    let reason = status.outage.unwrap().reason;
+    let reason = status.circuit.unwrap().reason;
     let start = "it failed 3 times in 4 runs, at last because the module trapped: ";
     assert!(reason.starts_with(start), "{reason}");
     assert_eq!(http.get("/chains").await.status, 200, "the API does not notice");
     // Health checks fail until there is a chain.
     server.publisher.set_chains(vec![chain()]).unwrap();
     http.get_until("/ext/tool", |answer| answer.status == 204).await;
-    while mount.status().outage.is_some() {
+    while mount.status().circuit.is_some() {
         http.get("/ext/tool").await;
     }
     // The circuit breaker trips again, after as many failures as the first time.
@@ -160,7 +160,7 @@ async fn one_request_that_fails_does_not_take_an_extension_out_however_often_it_
         let honest = http.get(&format!("/ext/tool/{number}")).await;
         assert_eq!(honest.status, 200, "{number}");
     }
-    assert_eq!(server.registry.at("/ext/tool").unwrap().status().outage, None);
+    assert_eq!(server.registry.at("/ext/tool").unwrap().status().circuit, None);
 }
 
 /// Failures are rated relative to successes, however many distinct failing requests a
@@ -179,9 +179,9 @@ async fn an_extension_that_fails_at_less_than_its_share_stays_in_service() {
         assert_eq!(http.get(&trap(number)).await.error_name(), "Internal", "{number}");
     }
     let mount = server.registry.at("/ext/tool").unwrap();
-    assert_eq!(mount.status().outage, None);
+    assert_eq!(mount.status().circuit, None);
     assert_eq!(http.get(&trap(149)).await.error_name(), "Internal");
-    assert!(mount.status().outage.is_some());
+    assert!(mount.status().circuit.is_some());
 }
 
 /// While the circuit is open, requests of kinds that the extension is known to respond to
@@ -203,13 +203,13 @@ async fn requests_of_clients_bring_an_extension_back() {
     take_out(&mut http).await;
     let mount = server.registry.at("/ext/tool").unwrap();
     assert_eq!(http.get("/ext/tool/spare").await.status, 204);
-    assert!(mount.status().outage.is_some());
+    assert!(mount.status().circuit.is_some());
     // One of these requests is run, and fails.
     http.get_until("/ext/tool/7", |answer| answer.status == 500).await;
     assert_eq!(http.get("/ext/tool/7").await.error_name(), "ExtensionUnavailable");
     server.publisher.set_chains(vec![chain()]).unwrap();
     http.get_until("/ext/tool/8", |answer| answer.status == 204).await;
-    assert_eq!(mount.status().outage, None);
+    assert_eq!(mount.status().circuit, None);
     assert_eq!(http.get("/ext/tool/0").await.status, 204);
 }
 
@@ -260,7 +260,7 @@ async fn the_same_module_again_ends_an_outage_where_it_answers() {
     assert_eq!(mount.swap(trial, &state).await.outcome, Outcome::DryRun);
     assert_eq!(http.get("/ext/tool/0").await.error_name(), "ExtensionUnavailable");
     assert_eq!(mount.swap(candidate(needy), &state).await.outcome, Outcome::PutBack);
-    assert_eq!(mount.status().outage, None);
+    assert_eq!(mount.status().circuit, None);
     assert_eq!(http.get("/ext/tool/0").await.status, 204);
 }
 

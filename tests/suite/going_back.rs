@@ -26,7 +26,7 @@ async fn a_module_that_fails_like_the_one_before_stays() {
     let status = server.registry.at("/").unwrap().status();
     assert_eq!(status.module.digest, Digest::of(&new).to_string());
     assert_eq!(status.previous, Some(Digest::of(&old).to_string()));
-    assert_eq!(status.barred, []);
+    assert_eq!(status.quarantined, []);
 }
 
 /// Each mount rolls back separately.
@@ -45,7 +45,7 @@ async fn an_extension_goes_back_by_itself() {
     let answer = server.get(&format!("/ext/tool{TRAP}")).await;
     let label = format!("tool@{}", Digest::of(&old).short());
     assert_eq!((answer.status.as_u16(), answer.header("x-relayer-module")), (204, &*label));
-    assert_eq!(mount.status().barred.len(), 1);
+    assert_eq!(mount.status().quarantined.len(), 1);
 }
 
 #[tokio::test]
@@ -62,7 +62,7 @@ async fn a_module_that_was_taken_out_comes_back_where_that_is_asked_for() {
     };
     assert!(message.contains("or have this one again with --force"), "{message}");
     let mount = server.registry.at("/").unwrap();
-    assert_eq!(mount.status().barred.len(), 1);
+    assert_eq!(mount.status().quarantined.len(), 1);
     // The comparison uses the most frequent requests of clients.
     let mut client = server.connect().await;
     for number in 0..500 {
@@ -70,5 +70,5 @@ async fn a_module_that_was_taken_out_comes_back_where_that_is_asked_for() {
     }
     let again = Candidate { force: true, dialect: Some(Dialect::Any), ..candidate(new) };
     assert_eq!(server.swap_as(again).await.outcome, Outcome::Exchanged);
-    assert_eq!(mount.status().barred, []);
+    assert_eq!(mount.status().quarantined, []);
 }

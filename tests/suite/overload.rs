@@ -71,7 +71,7 @@ async fn a_request_that_waits_for_a_processor_for_too_long_is_turned_away() {
     // At most one guest for each processor can have used up its time.
     assert!(timed_out <= processors(), "{timed_out} of {count}");
     let failures = module.failures();
-    assert_eq!((failures.faults(), failures.turned_away), (timed_out as u64, starved as u64));
+    assert_eq!((failures.faults(), failures.overloaded), (timed_out as u64, starved as u64));
 }
 
 /// A single thread serves the sockets, and 300 clients overload the processors.
@@ -110,5 +110,5 @@ async fn probes_are_answered_whatever_else_an_extension_is_asked() {
         client.await.unwrap();
     }
     let status = server.registry.at("/ext/tool").unwrap().status();
-    assert_eq!((status.outage, status.module.failures.faults()), (None, 0));
+    assert_eq!((status.circuit, status.module.failures.faults()), (None, 0));
 }

@@ -552,8 +552,8 @@ async fn a_new_module_that_fails_is_replaced_by_the_one_before_and_barred() {
     assert_eq!(server.get("/a").await.header("x-relayer-module"), label(&old));
     let status = server.registry.at("/").unwrap().status();
     assert_eq!(status.previous, None);
-    assert_eq!(status.barred[0].digest, Digest::of(&new).to_string());
-    assert!(status.barred[0].reason.contains("it failed 1 times in 2 runs"), "{status:?}");
+    assert_eq!(status.quarantined[0].digest, Digest::of(&new).to_string());
+    assert!(status.quarantined[0].reason.contains("it failed 1 times in 2 runs"), "{status:?}");
     let parts = ["was taken out of service before", "trapped", "mend it"];
     check_refused(&server.swap(new.clone()).await, Refusal::Barred, &parts);
     // The failed request is part of the comparison now: another module that fails at it
@@ -593,8 +593,8 @@ async fn a_new_module_that_does_not_end_is_replaced_for_all_who_asked_it() {
         assert_eq!(answer.header("x-relayer-module"), label(&old));
     }
     let status = server.registry.at("/").unwrap().status();
-    assert_eq!(status.barred.len(), 1, "{status:?}");
-    assert!(status.barred[0].reason.contains("took longer than 200ms"), "{status:?}");
+    assert_eq!(status.quarantined.len(), 1, "{status:?}");
+    assert!(status.quarantined[0].reason.contains("took longer than 200ms"), "{status:?}");
 }
 
 /// A rollback in the meantime is not undone.

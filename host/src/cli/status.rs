@@ -73,12 +73,12 @@ fn text(status: &Status) -> Vec<String> {
 
 /// Returns the causes that occurred and their counts, in brackets.
 fn causes(failures: &Failures) -> String {
-    let Failures { trapped, timed_out, invalid, turned_away, host } = *failures;
+    let Failures { trapped, timed_out, invalid, overloaded, host } = *failures;
     let causes = [
         (trapped, "trapped"),
         (timed_out, "took too long"),
         (invalid, "not HTTP"),
-        (turned_away, "turned away"),
+        (overloaded, "turned away"),
         (host, "of the host"),
     ];
     let causes = causes.iter().filter(|(count, _)| *count > 0);
@@ -104,10 +104,10 @@ fn mount(mount: &MountStatus) -> Vec<String> {
                 format!("  DATA OF EARLIER REQUESTS was found in {failed} slots, which are retired")
             }
         },
-        format!("  remembered answers: {}", bytesize::ByteSize::b(mount.remembered)),
+        format!("  remembered answers: {}", bytesize::ByteSize::b(mount.cache_bytes)),
     ];
-    lines.extend(mount.outage.as_ref().map(|outage| {
-        format!("  out of service, looked at again in {} s: {}", outage.next, outage.reason)
+    lines.extend(mount.circuit.as_ref().map(|outage| {
+        format!("  out of service, looked at again in {} s: {}", outage.retry_after, outage.reason)
     }));
     lines.extend(mount.previous.as_ref().map(|digest| format!("  before it: {}", short(digest))));
     lines.extend(
@@ -118,7 +118,7 @@ fn mount(mount: &MountStatus) -> Vec<String> {
     );
     lines.extend(
         mount
-            .barred
+            .quarantined
             .iter()
             .map(|barred| format!("  taken out: {}: {}", short(&barred.digest), barred.reason)),
     );

@@ -216,7 +216,7 @@ impl Module {
     /// Waits for a permit to run a request.
     pub async fn acquire(&self) -> Result<RunPermit, CallError> {
         let Ok(permit) = self.engine().admission.admit().await else {
-            self.stats().turned_away();
+            self.stats().overloaded();
             return Err(CallError::Overloaded);
         };
         Ok(RunPermit { module: self.clone(), is_background: false, _permit: permit })

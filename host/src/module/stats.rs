@@ -17,7 +17,7 @@ struct Counts {
     trapped: AtomicU64,
     timed_out: AtomicU64,
     invalid: AtomicU64,
-    turned_away: AtomicU64,
+    overloaded: AtomicU64,
     host: AtomicU64,
 }
 
@@ -32,7 +32,7 @@ pub struct Failures {
     pub invalid: u64,
     /// The request got no permit, or no processor for too long: 503. This is not the
     /// module's fault.
-    pub turned_away: u64,
+    pub overloaded: u64,
     /// The host failed: 500. This is not the module's fault.
     pub host: u64,
 }
@@ -57,15 +57,15 @@ impl ModuleStats {
             CallError::Trap(_) => &self.0.trapped,
             CallError::Timeout(_) => &self.0.timed_out,
             CallError::Invalid(_) => &self.0.invalid,
-            CallError::Overloaded | CallError::Starved(_) => &self.0.turned_away,
+            CallError::Overloaded | CallError::Starved(_) => &self.0.overloaded,
             CallError::Instantiate(_) | CallError::Host(_) => &self.0.host,
         };
         count.fetch_add(1, Relaxed);
     }
 
     /// Counts a request that got no permit.
-    pub(super) fn turned_away(&self) {
-        self.0.turned_away.fetch_add(1, Relaxed);
+    pub(super) fn overloaded(&self) {
+        self.0.overloaded.fetch_add(1, Relaxed);
     }
 
     pub(super) fn runs(&self) -> u64 {
@@ -73,12 +73,12 @@ impl ModuleStats {
     }
 
     pub(super) fn failures(&self) -> Failures {
-        let Counts { trapped, timed_out, invalid, turned_away, host, .. } = &*self.0;
+        let Counts { trapped, timed_out, invalid, overloaded, host, .. } = &*self.0;
         Failures {
             trapped: trapped.load(Relaxed),
             timed_out: timed_out.load(Relaxed),
             invalid: invalid.load(Relaxed),
-            turned_away: turned_away.load(Relaxed),
+            overloaded: overloaded.load(Relaxed),
             host: host.load(Relaxed),
         }
     }

@@ -21,15 +21,15 @@ pub struct MountStatus {
     /// The active module.
     pub module: ModuleStatus,
     /// The open circuit of an extension; `None` if it is closed.
-    pub outage: Option<CircuitStatus>,
+    pub circuit: Option<CircuitStatus>,
     /// The digest of the previous module, to which `rollback` returns.
     pub previous: Option<String>,
     /// The candidate in deployment.
     pub candidate: Option<CandidateStatus>,
     /// The quarantined modules.
-    pub barred: Vec<QuarantineStatus>,
+    pub quarantined: Vec<QuarantineStatus>,
     /// The size of the cached responses, in bytes.
-    pub remembered: u64,
+    pub cache_bytes: u64,
 }
 
 /// An active module.
@@ -53,7 +53,7 @@ pub struct CircuitStatus {
     /// How the extension failed.
     pub reason: String,
     /// The seconds until the next health check.
-    pub next: u64,
+    pub retry_after: u64,
 }
 
 /// A candidate in deployment.
@@ -78,9 +78,9 @@ impl Mount {
     /// Returns the current status.
     #[must_use]
     pub fn status(&self) -> MountStatus {
-        let past = self.history();
+        let history = self.history();
         let active = self.active();
-        let barred = past.quarantined.iter().map(|(digest, reason)| QuarantineStatus {
+        let quarantined = history.quarantined.iter().map(|(digest, reason)| QuarantineStatus {
             digest: digest.to_string(),
             reason: reason.clone(),
         });
@@ -95,14 +95,14 @@ impl Mount {
                 failures: active.module.failures(),
                 resets: active.module.resets(),
             },
-            outage: self.current_circuit().map(|outage| CircuitStatus {
-                next: outage.retry_after().as_secs(),
-                reason: outage.reason,
+            circuit: self.current_circuit().map(|circuit| CircuitStatus {
+                retry_after: circuit.retry_after().as_secs(),
+                reason: circuit.reason,
             }),
-            previous: past.previous.as_ref().map(|module| module.digest().to_string()),
+            previous: history.previous.as_ref().map(|module| module.digest().to_string()),
             candidate: self.candidate().clone(),
-            barred: barred.collect(),
-            remembered: self.cache().size().as_u64(),
+            quarantined: quarantined.collect(),
+            cache_bytes: self.cache().size().as_u64(),
         }
     }
 }
