@@ -43,10 +43,10 @@ pub struct Verdict {
 pub struct RuleVerdict {
     /// The rule's name.
     pub rule: String,
-    /// The rule's text and its source.
-    pub says: String,
+    /// The requirement and its source.
+    pub description: String,
     /// Whether the rule was checked: a module that fails gets no further requests.
-    pub is_tried: bool,
+    pub tried: bool,
     /// How the module breaks the rule, if it does.
     pub failure: Option<String>,
 }

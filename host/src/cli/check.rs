@@ -182,12 +182,12 @@ fn instance(instance: &Instance) -> String {
 }
 
 fn rule(rule: &RuleVerdict) -> Vec<String> {
-    let mark = match (&rule.failure, rule.is_tried) {
+    let mark = match (&rule.failure, rule.tried) {
         (Some(_), _) => "BROKEN",
         (None, true) => "ok    ",
         (None, false) => "-     ",
     };
-    let mut lines = vec![format!("{mark} {:<18} {}", rule.rule, rule.says)];
+    let mut lines = vec![format!("{mark} {:<18} {}", rule.rule, rule.description)];
     lines.extend(rule.failure.iter().map(|failure| format!("       {failure}")));
     lines
 }
@@ -217,7 +217,7 @@ fn costs(costs: &[Cost], limits: &Limits) -> Vec<String> {
 fn sum(verdict: &Verdict) -> String {
     let (dialect, rules) = (verdict.dialect, verdict.rules.len());
     let broken = verdict.failures().count();
-    let untried = match verdict.rules.iter().filter(|rule| !rule.is_tried).count() {
+    let untried = match verdict.rules.iter().filter(|rule| !rule.tried).count() {
         0 => String::new(),
         untried => format!("; {untried} were not tried, as it fails"),
     };
