@@ -78,7 +78,7 @@ pub use failure_policy::FailurePolicy;
 pub(crate) use mount::RespondError;
 pub use mount::{Mount, NoPreviousModule};
 pub use path::{MountPath, MountPathError};
-pub use report::{Outcome, Refusal, StepTime, SwapReport, SwapStep};
+pub use report::{Outcome, Rejection, StepTime, SwapReport, SwapStep};
 pub use status::{CandidateStatus, CircuitStatus, ModuleStatus, MountStatus, QuarantineStatus};
 pub use swap::{Candidate, Source, SwapLimits};
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use relayer_rest_host::conformance::Dialect;
 use relayer_rest_host::control::ControlClient;
 use relayer_rest_host::module::DEFAULT_MODULE;
-use relayer_rest_host::registry::{Candidate, Outcome, Refusal, SwapReport, SwapStep};
+use relayer_rest_host::registry::{Candidate, Outcome, Rejection, SwapReport, SwapStep};
 use relayer_rest_tests::command::{self, Serving};
 use relayer_rest_tests::component;
 use relayer_rest_tests::measure;
@@ -81,7 +81,7 @@ async fn what_takes_too_long_to_compile_is_stopped() {
     let folder = tempfile::tempdir().unwrap();
     let serving = serve(&folder, "[swap]\ntime = '300ms'").await;
     let report = swap(&serving, component::hard_to_compile(MANY)).await;
-    let Outcome::Refused { reason: Refusal::TooSlow, .. } = report.outcome else {
+    let Outcome::Rejected { reason: Rejection::Timeout, .. } = report.outcome else {
         panic!("{report:?}")
     };
     let client = ControlClient::new(&serving.control);
@@ -125,7 +125,7 @@ async fn what_takes_too_much_memory_to_compile_is_stopped() {
     let folder = tempfile::tempdir().unwrap();
     let serving = serve(&folder, "[swap]\nmemory = '64MiB'").await;
     let report = swap(&serving, component::hard_to_compile(MANY)).await;
-    let Outcome::Refused { reason: Refusal::Invalid, message } = report.outcome else {
+    let Outcome::Rejected { reason: Rejection::Invalid, message } = report.outcome else {
         panic!("{report:?}")
     };
     for part in
@@ -135,14 +135,14 @@ async fn what_takes_too_much_memory_to_compile_is_stopped() {
     }
     // The message about an invalid component is the compiler's own.
     let truncated = swap(&serving, DEFAULT_MODULE[..DEFAULT_MODULE.len() / 2].to_vec()).await;
-    let Outcome::Refused { reason: Refusal::Invalid, message } = truncated.outcome else {
+    let Outcome::Rejected { reason: Rejection::Invalid, message } = truncated.outcome else {
         panic!("{truncated:?}")
     };
     assert!(message.contains("is not a valid component: "), "{message}");
     assert!(message.contains("is out of bounds"), "{message}");
     // The memory suffices for a simpler component.
     let good = component::of_answer(201, "a", b"b");
-    assert_eq!(swap(&serving, good).await.outcome, Outcome::Exchanged);
+    assert_eq!(swap(&serving, good).await.outcome, Outcome::Swapped);
 }
 
 #[tokio::test]

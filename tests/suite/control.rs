@@ -93,7 +93,7 @@ async fn a_running_server_is_given_another_module_and_the_old_one_back() {
     let swap = control(&serving, &["swap", &path, "--sha256", &digest]).await;
     assert_eq!(swap.status, Some(0));
     let steps = swap.stdout.lines().map(|line| line.split(' ').next().unwrap());
-    let expected = ["read", "compile", "probe", "compare", "warm", "exchange", "0", "exchanged:"];
+    let expected = ["read", "compile", "probe", "compare", "warm", "activate", "0", "exchanged:"];
     assert_eq!(steps.collect::<Vec<_>>(), expected);
     assert!(swap.stdout.ends_with(&format!("exchanged: {from} -> {to}\n")), "{}", swap.stdout);
     assert_eq!(label(&serving, "/chains").await, format!("api@{to}"));
@@ -180,7 +180,7 @@ async fn a_module_that_is_refused_is_said_to_be_on_one_screen() {
     let json = control(&serving, &["swap", &path, "--json"]).await;
     assert_eq!(json.status, Some(1));
     let report: SwapReport = serde_json::from_str(&json.stdout).unwrap();
-    assert!(matches!(report.outcome, Outcome::Refused { .. }));
+    assert!(matches!(report.outcome, Outcome::Rejected { .. }));
     let any = control(&serving, &["swap", &path, "--dialect", "any"]).await;
     assert_eq!(any.status, Some(0));
     assert!(any.stdout.contains("  GET /version (not asked by clients yet)\n"));
@@ -231,7 +231,7 @@ async fn json_is_json_and_is_there_or_it_is_said() {
     let refused = control(&serving, &["swap", &large, "--json"]).await;
     assert_eq!(refused.status, Some(1));
     let report: Value = serde_json::from_str(&refused.stdout).unwrap();
-    assert_eq!((&report["outcome"], &report["reason"]), (&"refused".into(), &"too-large".into()));
+    assert_eq!((&report["outcome"], &report["reason"]), (&"rejected".into(), &"too-large".into()));
     assert!(report["message"].as_str().unwrap().starts_with("mount /: module "), "{report}");
     let mut status = std::process::Command::new(program());
     status.args(["status", "--json", "--control"]).arg(&serving.control);
@@ -325,7 +325,7 @@ async fn bad_requests_to_the_socket_get_a_clear_error() {
     assert_eq!((refused.status, refused.stdout), (Some(1), message));
     let refused = raw(&serving, "POST /swap HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
     assert_eq!(refused.0, 409);
-    assert!(refused.1.contains("\"outcome\":\"refused\",\"reason\":\"invalid\""), "{}", refused.1);
+    assert!(refused.1.contains("\"outcome\":\"rejected\",\"reason\":\"invalid\""), "{}", refused.1);
     // The server still responds.
     client(&serving).status().await.unwrap();
 }
@@ -623,10 +623,10 @@ async fn a_thousand_swaps_leave_things_as_they_were() {
     let mut memory = 0;
     for swap in 0..1_000 {
         let report = client.swap("/", any(modules[swap % 2].clone())).await.unwrap();
-        assert_eq!(report.outcome, Outcome::Exchanged);
+        assert_eq!(report.outcome, Outcome::Swapped);
         if swap % 10 == 0 {
             let refused = client.swap("/", any(traps.clone())).await.unwrap();
-            assert!(matches!(refused.outcome, Outcome::Refused { .. }));
+            assert!(matches!(refused.outcome, Outcome::Rejected { .. }));
             let status = if swap % 2 == 0 { 201 } else { 202 };
             let mut http = Client::http1(serving.address()).await;
             assert_eq!(http.get(&format!("/{swap}")).await.status, status);
@@ -647,7 +647,7 @@ async fn a_module_that_fails_is_replaced_and_the_status_says_so() {
     let mut serving = serve(&["--module", &old]).await;
     let new = component::that_traps_later("1");
     let report = client(&serving).swap("/", any(new.clone())).await.unwrap();
-    assert_eq!(report.outcome, Outcome::Exchanged);
+    assert_eq!(report.outcome, Outcome::Swapped);
     assert_eq!(Client::http1(serving.address()).await.get(TRAP).await.status, 204);
     serving.logged("is taken out of service and the one before it put back").await;
     let status = control(&serving, &["status"]).await.stdout;
@@ -715,7 +715,7 @@ async fn what_a_new_module_may_fail_is_a_setting() {
     let serving = serve(&["--module", &old, "--config", &config]).await;
     let new = component::that_traps_later("1");
     let report = client(&serving).swap("/", any(new.clone())).await.unwrap();
-    assert_eq!(report.outcome, Outcome::Exchanged);
+    assert_eq!(report.outcome, Outcome::Swapped);
     let mut http = Client::http1(serving.address()).await;
     for (path, status) in [("x", 500), ("x", 500), ("y", 500), ("z", 204), ("x", 204)] {
         assert_eq!(http.get(&TRAP.replace('x', path)).await.status, status);

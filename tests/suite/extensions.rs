@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytesize::ByteSize;
 use relayer_rest_host::module::{Engine, EngineOptions, Grants, HeaderGrants, Limits, Module};
-use relayer_rest_host::registry::{Candidate, FailurePolicy, Mount, Outcome, Refusal, Registry};
+use relayer_rest_host::registry::{Candidate, FailurePolicy, Mount, Outcome, Registry, Rejection};
 use relayer_rest_host::state::{ChainConfig, ChainKind};
 use relayer_rest_tests::client::{Answer, Client};
 use relayer_rest_tests::command;
@@ -66,13 +66,13 @@ async fn a_candidate_imports_what_its_mount_is_granted() {
     let state = server.publisher.reader();
     let curious = component::that_imports("request", "header", 3);
     let refused = mount.swap(candidate(curious), &state).await.outcome;
-    let Outcome::Refused { reason: Refusal::Invalid, message } = refused else {
+    let Outcome::Rejected { reason: Rejection::Invalid, message } = refused else {
         panic!("{refused:?}")
     };
     let both = "mount /ext/tool: module new.wasm: imports relayer:rest/request@0.1.0, which it is not granted (granted: chains)";
     assert!(message.starts_with(both), "{message}");
     let honest = component::that_imports("chains", "ids", 1);
-    assert_eq!(mount.swap(candidate(honest), &state).await.outcome, Outcome::Exchanged);
+    assert_eq!(mount.swap(candidate(honest), &state).await.outcome, Outcome::Swapped);
 }
 
 /// The mount path is known initially, and after a swap.
@@ -84,10 +84,10 @@ async fn an_extension_is_told_where_it_is() {
     let mount = server.registry.at("/ext/tool").unwrap();
     let other = candidate(component::noted(&telling, "other"));
     let report = mount.swap(other, &server.publisher.reader()).await;
-    assert_eq!(report.outcome, Outcome::Exchanged);
+    assert_eq!(report.outcome, Outcome::Swapped);
     assert_eq!(report.differences, []);
     assert_eq!(server.get("/ext/tool/x").await.text(), "/ext/tool");
-    assert_eq!(server.swap(telling).await.outcome, Outcome::Exchanged);
+    assert_eq!(server.swap(telling).await.outcome, Outcome::Swapped);
     assert_eq!(server.get("/x").await.text(), "/");
 }
 
@@ -228,7 +228,7 @@ async fn a_swap_ends_an_outage() {
     let mount = server.registry.at("/ext/tool").unwrap();
     let mended = candidate(component::of_answer(204, "a", b"b"));
     let report = mount.swap(mended, &server.publisher.reader()).await;
-    assert_eq!(report.outcome, Outcome::Exchanged);
+    assert_eq!(report.outcome, Outcome::Swapped);
     assert_eq!(http.get("/ext/tool/0").await.status, 204);
     // After a rollback to the failed module, the circuit is closed, too.
     mount.rollback().unwrap();
@@ -249,7 +249,7 @@ async fn the_same_module_again_ends_an_outage_where_it_answers() {
     let mount = server.registry.at("/ext/tool").unwrap();
     let state = server.publisher.reader();
     let refused = mount.swap(candidate(needy.clone()), &state).await.outcome;
-    let Outcome::Refused { reason: Refusal::Faults, message } = refused else {
+    let Outcome::Rejected { reason: Rejection::Failures, message } = refused else {
         panic!("{refused:?}")
     };
     let start = "mount /ext/tool: module new.wasm: is out of service, and still fails: GET /: ";
@@ -259,7 +259,7 @@ async fn the_same_module_again_ends_an_outage_where_it_answers() {
     let trial = Candidate { dry_run: true, ..candidate(needy.clone()) };
     assert_eq!(mount.swap(trial, &state).await.outcome, Outcome::DryRun);
     assert_eq!(http.get("/ext/tool/0").await.error_name(), "ExtensionUnavailable");
-    assert_eq!(mount.swap(candidate(needy), &state).await.outcome, Outcome::PutBack);
+    assert_eq!(mount.swap(candidate(needy), &state).await.outcome, Outcome::CircuitClosed);
     assert_eq!(mount.status().circuit, None);
     assert_eq!(http.get("/ext/tool/0").await.status, 204);
 }

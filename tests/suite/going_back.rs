@@ -3,7 +3,7 @@
 use bytesize::ByteSize;
 use relayer_rest_host::conformance::Dialect;
 use relayer_rest_host::module::{Digest, Limits, Module};
-use relayer_rest_host::registry::{Candidate, Mount, Outcome, Refusal, Registry};
+use relayer_rest_host::registry::{Candidate, Mount, Outcome, Registry, Rejection};
 use relayer_rest_tests::component::{self, TRAP};
 use relayer_rest_tests::server::{TestServer, candidate, engine};
 
@@ -17,7 +17,7 @@ async fn a_module_that_fails_like_the_one_before_stays() {
     let old = component::that_traps_later("\"old\"");
     let new = component::that_traps_later("\"new\"");
     let server = server(&old).await;
-    assert_eq!(server.swap(new.clone()).await.outcome, Outcome::Exchanged);
+    assert_eq!(server.swap(new.clone()).await.outcome, Outcome::Swapped);
     for number in 0..20 {
         let trap = TRAP.replace("/x", &format!("{number:02}"));
         assert_eq!(server.get(&trap).await.status, 500);
@@ -41,7 +41,7 @@ async fn an_extension_goes_back_by_itself() {
     let mount = server.registry.at("/ext/tool").unwrap();
     let new = candidate(component::that_traps_later("1"));
     let report = mount.swap(new, &server.publisher.reader()).await;
-    assert_eq!(report.outcome, Outcome::Exchanged);
+    assert_eq!(report.outcome, Outcome::Swapped);
     let answer = server.get(&format!("/ext/tool{TRAP}")).await;
     let label = format!("tool@{}", Digest::of(&old).short());
     assert_eq!((answer.status.as_u16(), answer.header("x-relayer-module")), (204, &*label));
@@ -54,10 +54,10 @@ async fn a_module_that_was_taken_out_comes_back_where_that_is_asked_for() {
     let old = component::of_answer(204, "a", b"b");
     let server = TestServer::of_component(&old, &limits).await;
     let new = component::that_traps_later("1");
-    assert_eq!(server.swap(new.clone()).await.outcome, Outcome::Exchanged);
+    assert_eq!(server.swap(new.clone()).await.outcome, Outcome::Swapped);
     assert_eq!(server.get(TRAP).await.status, 204);
     let refused = server.swap(new.clone()).await.outcome;
-    let Outcome::Refused { reason: Refusal::Barred, message } = refused else {
+    let Outcome::Rejected { reason: Rejection::Quarantined, message } = refused else {
         panic!("{refused:?}")
     };
     assert!(message.contains("or have this one again with --force"), "{message}");
@@ -69,6 +69,6 @@ async fn a_module_that_was_taken_out_comes_back_where_that_is_asked_for() {
         assert_eq!(client.get(&format!("/{}", number % 125)).await.status, 204);
     }
     let again = Candidate { force: true, dialect: Some(Dialect::Any), ..candidate(new) };
-    assert_eq!(server.swap_as(again).await.outcome, Outcome::Exchanged);
+    assert_eq!(server.swap_as(again).await.outcome, Outcome::Swapped);
     assert_eq!(mount.status().quarantined, []);
 }

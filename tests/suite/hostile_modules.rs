@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytesize::ByteSize;
 use relayer_rest_host::conformance::Dialect;
 use relayer_rest_host::module::{Failures, Limits, Module};
-use relayer_rest_host::registry::{Candidate, FailurePolicy, Mount, Outcome, Refusal, Registry};
+use relayer_rest_host::registry::{Candidate, FailurePolicy, Mount, Outcome, Registry, Rejection};
 use relayer_rest_host::state::sample;
 use relayer_rest_tests::client::Client;
 use relayer_rest_tests::component::{self, hostile, parts, sections};
@@ -39,7 +39,7 @@ async fn a_candidate_whose_json_has_too_many_values_is_refused() {
     let component = component::of_response(200, &headers, json.as_bytes());
     let candidate = Candidate { dialect: Some(Dialect::V0_7), ..candidate(component) };
     let report = server.swap_as(candidate).await;
-    let Outcome::Refused { reason: Refusal::Dialect, message } = report.outcome else {
+    let Outcome::Rejected { reason: Rejection::Nonconforming, message } = report.outcome else {
         panic!("{:?}", report.outcome)
     };
     assert!(message.contains("JSON of more values than are read (256.0 MiB)"), "{message}");

@@ -9,7 +9,7 @@ use bytesize::ByteSize;
 use relayer_rest_host::conformance::Dialect;
 use relayer_rest_host::module::{DEFAULT_MODULE, Digest, Limits, Module};
 use relayer_rest_host::registry::{
-    Candidate, Mount, MountPath, Outcome, Refusal, Registry, Source, SwapLimits, SwapReport,
+    Candidate, Mount, MountPath, Outcome, Registry, Rejection, Source, SwapLimits, SwapReport,
     SwapStep,
 };
 use relayer_rest_host::state::{RelayerState, sample};
@@ -31,8 +31,8 @@ fn short(component: &[u8]) -> String {
 }
 
 #[track_caller]
-fn check_refused(report: &SwapReport, expected: Refusal, parts: &[&str]) {
-    let Outcome::Refused { reason, message } = &report.outcome else {
+fn check_rejected(report: &SwapReport, expected: Rejection, parts: &[&str]) {
+    let Outcome::Rejected { reason, message } = &report.outcome else {
         panic!("not refused: {report:?}")
     };
     assert_eq!(*reason, expected, "{message}");
@@ -49,7 +49,7 @@ async fn a_module_is_exchanged_and_every_answer_names_its_own() {
     assert_eq!(server.get("/chains").await.header("x-relayer-module"), old);
     let new = component::noted(DEFAULT_MODULE, "new");
     let report = server.swap_as(candidate(new.clone())).await;
-    assert_eq!(report.outcome, Outcome::Exchanged);
+    assert_eq!(report.outcome, Outcome::Swapped);
     assert_eq!(report.from, Digest::of(DEFAULT_MODULE).to_string());
     assert_eq!(report.to, Some(Digest::of(&new).to_string()));
     let steps: Vec<_> = report.steps.iter().map(|step| step.step).collect();
@@ -59,7 +59,7 @@ async fn a_module_is_exchanged_and_every_answer_names_its_own() {
         SwapStep::Probe,
         SwapStep::Compare,
         SwapStep::Warm,
-        SwapStep::Exchange,
+        SwapStep::Activate,
     ];
     assert_eq!(steps, all);
     assert_eq!(report.differences, []);
@@ -115,7 +115,7 @@ async fn two_hundred_swaps_under_load_are_seen_by_nobody() {
     for swap in 0..200 {
         let (component, _) = &modules[(swap + 1) % 2];
         let report = server.swap(component.clone()).await;
-        assert_eq!(report.outcome, Outcome::Exchanged, "{report:?}");
+        assert_eq!(report.outcome, Outcome::Swapped, "{report:?}");
     }
     done.store(true, Relaxed);
     for client in clients {
@@ -145,7 +145,7 @@ async fn a_request_in_flight_is_finished_by_the_module_that_began_it() {
     }
     let new = component::of_answer(201, "a", b"b");
     let report = mount.swap(candidate(new.clone()), &server.publisher.reader()).await;
-    assert_eq!(report.outcome, Outcome::Exchanged);
+    assert_eq!(report.outcome, Outcome::Swapped);
     assert!(!in_flight.is_finished());
     assert_eq!(
         server.get("/slow").await.header("x-relayer-module"),
@@ -169,7 +169,7 @@ async fn a_trial_changes_nothing_and_lists_what_would_be_different() {
     assert_eq!(report.outcome, Outcome::DryRun);
     assert_eq!(report.compared, 5);
     let asked: Vec<_> =
-        report.differences.iter().map(|one| (one.request.as_str(), one.asked)).collect();
+        report.differences.iter().map(|one| (one.request.as_str(), one.count)).collect();
     assert_eq!(
         asked,
         [
@@ -205,7 +205,7 @@ async fn questions_of_clients_are_compared_where_no_answer_is_remembered() {
     }
     let report = server.swap(component::of_answer(202, "a", b"b")).await;
     let first = &report.differences[0];
-    assert_eq!((first.request.as_str(), first.asked), ("GET /some/where", 3));
+    assert_eq!((first.request.as_str(), first.count), ("GET /some/where", 3));
 }
 
 /// The comparison and the warmed cache use the newest state, not that from before the
@@ -229,7 +229,7 @@ async fn a_candidate_is_compared_on_the_newest_state() {
         }
         let is_in_time = is_probed();
         server.publisher.update_state(|state| state.chains.reverse());
-        assert_eq!(swapping.await.unwrap().outcome, Outcome::Exchanged);
+        assert_eq!(swapping.await.unwrap().outcome, Outcome::Swapped);
         if is_in_time {
             break;
         }
@@ -257,7 +257,7 @@ async fn every_answer_names_its_module() {
         }
     }
     let claims = component::of_answer(200, "x-relayer-module", b"api@000000000000");
-    assert_eq!(server.swap(claims.clone()).await.outcome, Outcome::Exchanged);
+    assert_eq!(server.swap(claims.clone()).await.outcome, Outcome::Swapped);
     let answer = server.get("/").await;
     let labels: Vec<_> = answer.headers.get_all("x-relayer-module").iter().collect();
     assert_eq!(labels, [label(&claims).as_str()]);
@@ -269,9 +269,9 @@ async fn a_module_that_does_not_start_is_refused() {
     let limits = Limits { time: Duration::from_millis(50), ..Limits::default() };
     let server = server(&component::of_answer(204, "a", b"b"), &limits).await;
     let report = server.swap(component::hostile::spin_in_start()).await;
-    check_refused(&report, Refusal::Faults, &["the module took longer than 50ms"]);
+    check_rejected(&report, Rejection::Failures, &["the module took longer than 50ms"]);
     let report = server.swap(component::hostile::trap_in_start()).await;
-    check_refused(&report, Refusal::Faults, &["the module trapped: wasm trap: "]);
+    check_rejected(&report, Rejection::Failures, &["the module trapped: wasm trap: "]);
 }
 
 /// The cause comes first in the message.
@@ -283,7 +283,11 @@ async fn why_a_module_trapped_is_said_and_where() {
         "it wanted 128.0 MiB of memory, where limits.memory is 64.0 MiB; ",
         "in reserve, called by render, called by ",
     ];
-    check_refused(&server.swap(component::that_wants_too_much()).await, Refusal::Faults, &parts);
+    check_rejected(
+        &server.swap(component::that_wants_too_much()).await,
+        Rejection::Failures,
+        &parts,
+    );
 }
 
 /// The message names the mount of an extension.
@@ -297,7 +301,7 @@ async fn an_extension_that_traps_is_refused() {
     let mount = server.registry.at("/ext/tool").unwrap();
     let traps = candidate(component::of_handler("unreachable"));
     let report = mount.swap(traps, &server.publisher.reader()).await;
-    let Outcome::Refused { reason: Refusal::Faults, message } = report.outcome else {
+    let Outcome::Rejected { reason: Rejection::Failures, message } = report.outcome else {
         panic!("{report:?}")
     };
     assert!(message.starts_with("mount /ext/tool: module new.wasm: "), "{message}");
@@ -350,7 +354,7 @@ async fn components_that_cannot_serve_are_refused_and_say_why() {
         let report = server.swap_as(candidate(component)).await;
         let mut all = vec!["module new.wasm: "];
         all.extend(parts);
-        check_refused(&report, Refusal::Invalid, &all);
+        check_rejected(&report, Rejection::Invalid, &all);
         assert_eq!(server.get("/chains").await.header("x-relayer-module"), label(DEFAULT_MODULE));
     }
 }
@@ -381,7 +385,7 @@ async fn imports_beyond_the_contract_are_each_named() {
     let report = server.swap_as(candidate(component)).await;
     let parts =
         ["other:thing/first@1.2.0", "other:thing/second@1.2.0", "it can import relayer:rest/"];
-    check_refused(&report, Refusal::Invalid, &parts);
+    check_rejected(&report, Rejection::Invalid, &parts);
 }
 
 #[tokio::test]
@@ -390,7 +394,7 @@ async fn imports_of_another_version_are_named_with_both() {
     let newer = replace(DEFAULT_MODULE, b"relayer:rest/chains@0.1.0", b"relayer:rest/chains@0.9.0");
     let report = server.swap_as(candidate(newer)).await;
     let part = "relayer:rest/chains@0.9.0 (the host has version 0.1.0)";
-    check_refused(&report, Refusal::Invalid, &[part]);
+    check_rejected(&report, Rejection::Invalid, &[part]);
 }
 
 #[tokio::test]
@@ -402,7 +406,7 @@ async fn a_module_that_fails_when_it_is_asked_is_refused() {
         (component::of_handler("(loop br 0) unreachable"), "took longer than 50ms"),
         (component::of_answer(200, "connection", b"close"), "header connection is the host's"),
     ] {
-        check_refused(&server.swap(component).await, Refusal::Faults, &[part, "GET /version"]);
+        check_rejected(&server.swap(component).await, Rejection::Failures, &[part, "GET /version"]);
     }
     assert_eq!(server.registry.at("/").unwrap().status().candidate, None);
 }
@@ -413,7 +417,7 @@ async fn a_module_that_fails_at_what_clients_ask_is_refused() {
     let server = server(&component::of_answer(204, "a", b"b"), &Limits::default()).await;
     assert_eq!(server.get(TRAP).await.status, 204);
     let report = server.swap(component::that_traps_later("1")).await;
-    check_refused(&report, Refusal::Faults, &[TRAP, "trapped"]);
+    check_rejected(&report, Rejection::Failures, &[TRAP, "trapped"]);
 }
 
 #[tokio::test]
@@ -427,7 +431,7 @@ async fn a_module_that_wants_more_memory_than_it_may_have_is_refused() {
                 (param i32 i32 i32 i32) (result i32) i32.const 0))"#,
     );
     let parts = ["wants more memory than the limit of 64.0 MiB", "raise limits.memory"];
-    check_refused(&server.swap(large).await, Refusal::Invalid, &parts);
+    check_rejected(&server.swap(large).await, Rejection::Invalid, &parts);
 }
 
 #[tokio::test]
@@ -437,7 +441,7 @@ async fn a_module_of_another_dialect_is_refused() {
     let report = server.swap_as(candidate(component)).await;
     let parts =
         ["does not speak the dialect 0.7", "version-entries", "/version: there is no entry"];
-    check_refused(&report, Refusal::Dialect, &parts);
+    check_rejected(&report, Rejection::Nonconforming, &parts);
     assert!(!report.verdict.unwrap().passes());
 }
 
@@ -448,8 +452,8 @@ async fn a_module_with_another_digest_than_was_asked_for_is_refused() {
     let (right, wrong) = (Digest::of(&new), Digest::of(b"other"));
     let with = |sha256| Candidate { sha256: Some(sha256), ..candidate(new.clone()) };
     let report = server.swap_as(with(wrong)).await;
-    check_refused(&report, Refusal::Digest, &[&right.to_string(), &wrong.to_string()]);
-    assert_eq!(server.swap_as(with(right)).await.outcome, Outcome::Exchanged);
+    check_rejected(&report, Rejection::DigestMismatch, &[&right.to_string(), &wrong.to_string()]);
+    assert_eq!(server.swap_as(with(right)).await.outcome, Outcome::Swapped);
 }
 
 #[tokio::test]
@@ -460,7 +464,7 @@ async fn a_file_that_is_not_there_or_too_large_is_refused() {
     let server = TestServer::of_registry(Registry::new(mount)).await;
     let missing = Candidate::new(Source::File("/nowhere/x.wasm".into()));
     let parts = ["module /nowhere/x.wasm: cannot be read: ", "check the path"];
-    check_refused(&server.swap_as(missing).await, Refusal::Unreadable, &parts);
+    check_rejected(&server.swap_as(missing).await, Rejection::Unreadable, &parts);
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), [0; 1025]).unwrap();
     for source in [
@@ -468,7 +472,7 @@ async fn a_file_that_is_not_there_or_too_large_is_refused() {
         Source::Bytes { name: "x".to_owned(), bytes: vec![0; 1025].into() },
     ] {
         let report = server.swap_as(Candidate::new(source)).await;
-        check_refused(&report, Refusal::TooLarge, &["is larger than 1.0 KiB", "swap.size"]);
+        check_rejected(&report, Rejection::TooLarge, &["is larger than 1.0 KiB", "swap.size"]);
     }
 }
 
@@ -488,10 +492,10 @@ async fn a_look_that_takes_too_long_is_given_up_and_one_goes_on_at_a_time() {
     while server.registry.at("/").unwrap().status().candidate.is_none() {
         tokio::task::yield_now().await;
     }
-    check_refused(&server.swap(spins.clone()).await, Refusal::Busy, &["try again"]);
-    check_refused(
+    check_rejected(&server.swap(spins.clone()).await, Rejection::Busy, &["try again"]);
+    check_rejected(
         &first.await.unwrap(),
-        Refusal::TooSlow,
+        Rejection::Timeout,
         &["longer than 300ms", "at the step probe", "swap.time"],
     );
     // The cancelled preflight ends, and the next one can run.
@@ -502,10 +506,10 @@ async fn a_look_that_takes_too_long_is_given_up_and_one_goes_on_at_a_time() {
     // On a busy machine that may be too slow as well, but it gets its turn.
     for _ in 0..100 {
         match server.swap(good.clone()).await.outcome {
-            Outcome::Refused { reason: Refusal::TooSlow | Refusal::Busy, .. } => {
+            Outcome::Rejected { reason: Rejection::Timeout | Rejection::Busy, .. } => {
                 tokio::time::sleep(time).await;
             }
-            outcome => return assert_eq!(outcome, Outcome::Exchanged),
+            outcome => return assert_eq!(outcome, Outcome::Swapped),
         }
     }
     panic!("it took more than 300 ms a hundred times");
@@ -528,7 +532,7 @@ async fn a_module_that_takes_too_long_to_compile_is_given_up() {
             break (server, report);
         }
     };
-    check_refused(&report, Refusal::TooSlow, &["longer than 5ms", "at the step compile"]);
+    check_rejected(&report, Rejection::Timeout, &["longer than 5ms", "at the step compile"]);
     let steps: Vec<_> = report.steps.iter().map(|step| step.step).collect();
     assert_eq!(steps, [SwapStep::Read]);
     let mount = server.registry.at("/").unwrap();
@@ -544,7 +548,7 @@ async fn a_new_module_that_fails_is_replaced_by_the_one_before_and_barred() {
     let old = component::of_answer(204, "a", b"b");
     let server = server(&old, &Limits::default()).await;
     let new = component::that_traps_later("\"new\"");
-    assert_eq!(server.swap(new.clone()).await.outcome, Outcome::Exchanged);
+    assert_eq!(server.swap(new.clone()).await.outcome, Outcome::Swapped);
     assert_eq!(server.get("/a").await.header("x-relayer-module"), label(&new));
     // The client is served nevertheless, by the previous module.
     let answer = server.get(TRAP).await;
@@ -555,13 +559,13 @@ async fn a_new_module_that_fails_is_replaced_by_the_one_before_and_barred() {
     assert_eq!(status.quarantined[0].digest, Digest::of(&new).to_string());
     assert!(status.quarantined[0].reason.contains("it failed 1 times in 2 runs"), "{status:?}");
     let parts = ["was taken out of service before", "trapped", "mend it"];
-    check_refused(&server.swap(new.clone()).await, Refusal::Barred, &parts);
+    check_rejected(&server.swap(new.clone()).await, Rejection::Quarantined, &parts);
     // The failed request is part of the comparison now: another module that fails at it
     // is rejected.
     let other = component::noted(&new, "not mended");
-    check_refused(&server.swap(other).await, Refusal::Faults, &[TRAP]);
+    check_rejected(&server.swap(other).await, Rejection::Failures, &[TRAP]);
     let mended = component::of_answer(200, "a", b"b");
-    assert_eq!(server.swap(mended).await.outcome, Outcome::Exchanged);
+    assert_eq!(server.swap(mended).await.outcome, Outcome::Swapped);
 }
 
 /// The module serves many requests when it fails. All of them get a response, and it is
@@ -577,7 +581,7 @@ async fn a_new_module_that_does_not_end_is_replaced_for_all_who_asked_it() {
     let server = Arc::new(server(&old, &limits).await);
     // It spins on a path that was not requested before.
     let new = component::that_spins_on_spin();
-    assert_eq!(server.swap(new.clone()).await.outcome, Outcome::Exchanged);
+    assert_eq!(server.swap(new.clone()).await.outcome, Outcome::Swapped);
     let clients: Vec<_> = (0..20)
         .map(|number| {
             let server = server.clone();
@@ -603,7 +607,7 @@ async fn a_module_that_was_compared_with_another_than_serves_now_is_refused() {
     let limits = Limits { time: Duration::from_mins(1), ..Limits::default() };
     let server = Arc::new(server(&component::of_answer(201, "a", b"b"), &limits).await);
     let second = component::of_answer(202, "a", b"b");
-    assert_eq!(server.swap(second).await.outcome, Outcome::Exchanged);
+    assert_eq!(server.swap(second).await.outcome, Outcome::Swapped);
     // The preflight takes a second, or more on a busy machine.
     let slow = component::that_takes(10_000_000);
     let swapping = tokio::spawn({
@@ -615,7 +619,7 @@ async fn a_module_that_was_compared_with_another_than_serves_now_is_refused() {
         tokio::task::yield_now().await;
     }
     mount.rollback().unwrap();
-    check_refused(&swapping.await.unwrap(), Refusal::Changed, &["swap again"]);
+    check_rejected(&swapping.await.unwrap(), Rejection::Conflict, &["swap again"]);
     assert_eq!(server.get("/").await.status, 201);
 }
 
@@ -623,7 +627,7 @@ async fn a_module_that_was_compared_with_another_than_serves_now_is_refused() {
 #[tokio::test]
 async fn a_comparison_is_no_part_of_service() {
     let server = server(&component::of_answer(204, "a", b"b"), &Limits::default()).await;
-    assert_eq!(server.swap(component::of_answer(205, "a", b"b")).await.outcome, Outcome::Exchanged);
+    assert_eq!(server.swap(component::of_answer(205, "a", b"b")).await.outcome, Outcome::Swapped);
     let trial = Candidate {
         dialect: Some(Dialect::Any),
         dry_run: true,
@@ -678,7 +682,7 @@ async fn a_module_that_has_served_for_long_may_fail_now_and_then() {
     let old = component::of_answer(204, "a", b"b");
     let server = server(&old, &Limits::default()).await;
     let new = component::that_traps_later("1");
-    assert_eq!(server.swap(new.clone()).await.outcome, Outcome::Exchanged);
+    assert_eq!(server.swap(new.clone()).await.outcome, Outcome::Swapped);
     let mut client = server.connect().await;
     for number in 0..101 {
         assert_eq!(client.get(&format!("/{number}")).await.status, 200);
@@ -704,7 +708,7 @@ async fn a_module_is_put_back_by_hand_and_that_is_undone_in_the_same_way() {
     let error = mount.rollback().unwrap_err().to_string();
     assert!(error.starts_with("mount /: there is no module to go back to"), "{error}");
     let new = component::noted(DEFAULT_MODULE, "new");
-    assert_eq!(server.swap_as(candidate(new.clone())).await.outcome, Outcome::Exchanged);
+    assert_eq!(server.swap_as(candidate(new.clone())).await.outcome, Outcome::Swapped);
     let (old, new) = (Digest::of(DEFAULT_MODULE), Digest::of(&new));
     for (from, digest) in [(new, old), (old, new), (new, old)] {
         assert_eq!(mount.rollback(), Ok((from, digest)));
@@ -719,7 +723,7 @@ async fn answers_of_the_module_before_are_not_the_new_ones() {
     let server = TestServer::of_sample().await;
     let before = server.get("/state").await;
     let new = component::of_response(200, &[("content-type", b"application/json")], b"{}");
-    assert_eq!(server.swap(new).await.outcome, Outcome::Exchanged);
+    assert_eq!(server.swap(new).await.outcome, Outcome::Swapped);
     assert_eq!(server.get("/state").await.body, "{}");
     server.registry.at("/").unwrap().rollback().unwrap();
     assert_eq!(server.get("/state").await.body, before.body);
@@ -755,7 +759,7 @@ async fn an_extension_has_its_mount_and_sees_paths_below_it() {
     let new = component::of_answer(201, "a", b"b");
     let mount = server.registry.at("/ext/tool").unwrap();
     let report = mount.swap(candidate(new), &server.publisher.reader()).await;
-    assert_eq!(report.outcome, Outcome::Exchanged);
+    assert_eq!(report.outcome, Outcome::Swapped);
     assert_eq!(server.get("/ext/tool/chains").await.status, 201);
     assert_eq!(server.get("/chains").await.status, 200);
 }

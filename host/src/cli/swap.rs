@@ -9,7 +9,7 @@ use super::{Failure, Ran, block_on, print, print_json};
 use crate::conformance::{Dialect, Verdict};
 use crate::control::ControlClientError;
 use crate::module::Digest;
-use crate::registry::{Candidate, Difference, Outcome, Refusal, Source, SwapReport};
+use crate::registry::{Candidate, Difference, Outcome, Rejection, Source, SwapReport};
 
 #[derive(Args)]
 pub(super) struct SwapArgs {
@@ -51,7 +51,7 @@ pub(super) fn run(args: &SwapArgs) -> Result<Ran, Failure> {
         Err(ControlClientError::TooLarge(message)) => {
             let message = format!("mount {}: {message}", args.mount);
             if args.json {
-                print_json(&Outcome::Refused { reason: Refusal::TooLarge, message })?;
+                print_json(&Outcome::Rejected { reason: Rejection::TooLarge, message })?;
             } else {
                 print(&[format!("refused: {message}")])?;
             }
@@ -87,14 +87,14 @@ fn text(report: &SwapReport) -> Vec<String> {
     lines.extend(report.differences.iter().flat_map(difference));
     let (from, to) = (short(&report.from), report.to.as_deref().map_or("", short));
     match &report.outcome {
-        Outcome::Exchanged => lines.push(format!("exchanged: {from} -> {to}")),
+        Outcome::Swapped => lines.push(format!("exchanged: {from} -> {to}")),
         Outcome::DryRun => lines.push(format!("nothing was changed: {from} serves; {to} could")),
         Outcome::Unchanged => lines.push(format!("nothing to do: {from} serves already")),
-        Outcome::PutBack => lines.push(format!("back in service: {from}")),
-        Outcome::Refused { message, reason } => {
+        Outcome::CircuitClosed => lines.push(format!("back in service: {from}")),
+        Outcome::Rejected { message, reason } => {
             lines.push(format!("refused: {message}"));
             // The refused module may be the one in service, whose circuit is open.
-            if from != to || *reason != Refusal::Faults {
+            if from != to || *reason != Rejection::Failures {
                 lines.push(format!("{from} goes on to serve"));
             }
         }
@@ -103,7 +103,7 @@ fn text(report: &SwapReport) -> Vec<String> {
 }
 
 fn difference(difference: &Difference) -> Vec<String> {
-    let asked = match difference.asked {
+    let asked = match difference.count {
         0 => "not asked by clients yet".to_owned(),
         1 => "asked once".to_owned(),
         asked => format!("asked {asked} times"),

@@ -11,7 +11,7 @@ use tracing::{debug, warn};
 
 use super::reloadable::settled;
 use crate::module::Digest;
-use crate::registry::{Candidate, Mount, Outcome, Refusal, Source};
+use crate::registry::{Candidate, Mount, Outcome, Rejection, Source};
 use crate::state::StateReader;
 
 /// The time between two attempts while another swap runs.
@@ -76,12 +76,12 @@ impl WatchedModule {
             let report = self.runtime.block_on(self.mount.swap(candidate.clone(), &self.state));
             match report.outcome {
                 // Another swap goes first; its module is then compared with this one.
-                Outcome::Refused { reason: Refusal::Busy | Refusal::Changed, .. } => {
+                Outcome::Rejected { reason: Rejection::Busy | Rejection::Conflict, .. } => {
                     thread::sleep(TURN);
                 }
                 // The digest is not recorded: the next attempt may succeed, when the file
                 // is touched.
-                Outcome::Refused { reason: Refusal::TooSlow | Refusal::Host, .. } => return,
+                Outcome::Rejected { reason: Rejection::Timeout | Rejection::Host, .. } => return,
                 _ => break,
             }
         }

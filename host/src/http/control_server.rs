@@ -55,7 +55,7 @@ struct Control {
 type ControlResponse = Response<Full<Bytes>>;
 
 /// The status and the message of a rejected request.
-struct Rejection(StatusCode, String);
+struct ErrorResponse(StatusCode, String);
 
 impl ControlServer {
     /// Creates a server that controls the mounts of the registry from this socket.
@@ -127,17 +127,17 @@ impl Control {
             ("/reload", &Method::POST) => self.reload(&request).await,
             ("/status", _) => return not_allowed(&method, &path, GET),
             ("/swap" | "/rollback" | "/reload", _) => return not_allowed(&method, &path, POST),
-            _ => Err(Rejection(
+            _ => Err(ErrorResponse(
                 StatusCode::NOT_FOUND,
                 format!(
                     "there is no {path}; there are GET /status, POST /swap, POST /rollback and POST /reload"
                 ),
             )),
         };
-        answered.unwrap_or_else(|Rejection(status, error)| json(status, &Fault { error }))
+        answered.unwrap_or_else(|ErrorResponse(status, error)| json(status, &Fault { error }))
     }
 
-    fn status(&self, request: &Request<Incoming>) -> Result<ControlResponse, Rejection> {
+    fn status(&self, request: &Request<Incoming>) -> Result<ControlResponse, ErrorResponse> {
         let _: [Option<String>; 0] = parameters(request, [])?;
         let mounts = self.registry.mounts().iter().map(|mount| mount.status()).collect();
         let status = Status {
@@ -150,7 +150,7 @@ impl Control {
         Ok(json(StatusCode::OK, &status))
     }
 
-    async fn swap(&self, request: Request<Incoming>) -> Result<ControlResponse, Rejection> {
+    async fn swap(&self, request: Request<Incoming>) -> Result<ControlResponse, ErrorResponse> {
         let [mount, name, sha256, dialect, dry_run, force] =
             parameters(&request, ["mount", "name", "sha256", "dialect", "dry-run", "force"])?;
         let mount = self.mount(mount)?;
@@ -172,56 +172,57 @@ impl Control {
         &self,
         mount: &Mount,
         request: Request<Incoming>,
-    ) -> Result<Bytes, Rejection> {
+    ) -> Result<Bytes, ErrorResponse> {
         let size = mount.swap_limits().size;
         let limit = usize::try_from(size.as_u64()).unwrap_or(usize::MAX);
         let body = Limited::new(request.into_body(), limit).collect();
         match timeout(BODY, body).await {
             Ok(Ok(body)) => Ok(body.to_bytes()),
-            Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => Err(Rejection(
+            Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => Err(ErrorResponse(
                 StatusCode::PAYLOAD_TOO_LARGE,
                 format!("the component is larger than {size}; raise swap.size where that is right"),
             )),
             Ok(Err(error)) => {
                 let message = format!("the component did not come whole: {error}; send it again");
-                Err(Rejection(StatusCode::BAD_REQUEST, message))
+                Err(ErrorResponse(StatusCode::BAD_REQUEST, message))
             }
             Err(_) => {
                 let message = format!("the component did not come within {BODY:?}; send it again");
-                Err(Rejection(StatusCode::REQUEST_TIMEOUT, message))
+                Err(ErrorResponse(StatusCode::REQUEST_TIMEOUT, message))
             }
         }
     }
 
-    fn rollback(&self, request: &Request<Incoming>) -> Result<ControlResponse, Rejection> {
+    fn rollback(&self, request: &Request<Incoming>) -> Result<ControlResponse, ErrorResponse> {
         let [mount] = parameters(request, ["mount"])?;
         let mount = self.mount(mount)?;
-        let (from, to) =
-            mount.rollback().map_err(|error| Rejection(StatusCode::CONFLICT, error.to_string()))?;
+        let (from, to) = mount
+            .rollback()
+            .map_err(|error| ErrorResponse(StatusCode::CONFLICT, error.to_string()))?;
         let (from, to) = (from.to_string(), to.to_string());
         let mount = mount.path().to_string();
         Ok(json(StatusCode::OK, &RolledBack { mount, from, to }))
     }
 
-    async fn reload(&self, request: &Request<Incoming>) -> Result<ControlResponse, Rejection> {
+    async fn reload(&self, request: &Request<Incoming>) -> Result<ControlResponse, ErrorResponse> {
         let _: [Option<String>; 0] = parameters(request, [])?;
         let Some(reload) = &self.reload else {
             let message = "this server has no settings that it could read again".to_owned();
-            return Err(Rejection(StatusCode::CONFLICT, message));
+            return Err(ErrorResponse(StatusCode::CONFLICT, message));
         };
         match reload().await {
             Ok(reloaded) => Ok(json(StatusCode::OK, &reloaded)),
-            Err(error) => Err(Rejection(StatusCode::CONFLICT, error)),
+            Err(error) => Err(ErrorResponse(StatusCode::CONFLICT, error)),
         }
     }
 
-    fn mount(&self, path: Option<String>) -> Result<Arc<Mount>, Rejection> {
+    fn mount(&self, path: Option<String>) -> Result<Arc<Mount>, ErrorResponse> {
         let path = path.unwrap_or_else(|| "/".to_owned());
         self.registry.at(&path).ok_or_else(|| {
             let mounts: Vec<_> =
                 self.registry.mounts().iter().map(|mount| mount.path().to_string()).collect();
             let message = format!("nothing is mounted at {path}; there are {}", mounts.join(", "));
-            Rejection(StatusCode::NOT_FOUND, message)
+            ErrorResponse(StatusCode::NOT_FOUND, message)
         })
     }
 }
@@ -231,11 +232,11 @@ impl Control {
 fn parameters<const N: usize>(
     request: &Request<Incoming>,
     names: [&str; N],
-) -> Result<[Option<String>; N], Rejection> {
+) -> Result<[Option<String>; N], ErrorResponse> {
     let mut values = [const { None }; N];
     let query = request.uri().query().unwrap_or_default();
     for (name, value) in form_urlencoded::parse(query.as_bytes()) {
-        let bad = |what: &str| Rejection(StatusCode::BAD_REQUEST, what.to_owned());
+        let bad = |what: &str| ErrorResponse(StatusCode::BAD_REQUEST, what.to_owned());
         let place = names.iter().position(|known| *known == name).ok_or_else(|| {
             bad(&match names.join(", ") {
                 known if known.is_empty() => {
@@ -251,14 +252,14 @@ fn parameters<const N: usize>(
     Ok(values)
 }
 
-fn parsed<T>(name: &str, value: Option<String>) -> Result<Option<T>, Rejection>
+fn parsed<T>(name: &str, value: Option<String>) -> Result<Option<T>, ErrorResponse>
 where
     T: std::str::FromStr<Err: std::fmt::Display>,
 {
     let parse = |value: String| {
         value
             .parse()
-            .map_err(|error| Rejection(StatusCode::BAD_REQUEST, format!("{name}: {error}")))
+            .map_err(|error| ErrorResponse(StatusCode::BAD_REQUEST, format!("{name}: {error}")))
     };
     value.map(parse).transpose()
 }

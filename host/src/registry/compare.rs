@@ -26,8 +26,8 @@ const MAX_VALUES: u64 = 64 << 20;
 pub struct Difference {
     /// The method and target of the request.
     pub request: String,
-    /// About how often clients made the request, as counted by the cache.
-    pub asked: u64,
+    /// About how often clients sent the request, as counted by the cache.
+    pub count: u64,
     /// The changes in the response.
     pub changes: Vec<Change>,
 }

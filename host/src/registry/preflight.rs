@@ -12,7 +12,7 @@ use tracing::{Instrument, info_span};
 
 use super::active::ActiveModule;
 use super::compare::{self, Change, Difference};
-use super::report::{Refusal, SwapStep};
+use super::report::{Rejection, SwapStep};
 use super::swap::{Candidate, Progress, Source};
 use crate::cache::{RequestRef, RequestStats};
 use crate::conformance::{self, Dialect, Verdict};
@@ -34,7 +34,7 @@ const ALWAYS: [&str; 3] = ["/version", "/chains", "/state"];
 
 /// A candidate that may not serve, and why.
 #[derive(Debug)]
-pub(super) struct Rejected(pub(super) Refusal, pub(super) String);
+pub(super) struct Rejected(pub(super) Rejection, pub(super) String);
 
 /// The findings about a candidate that may serve.
 pub(super) struct PreflightReport {
@@ -90,7 +90,7 @@ impl Preflight {
         let span = info_span!("candidate", mount = %mount.path(), name);
         let found = mount.background.run(self.examine().instrument(span)).await;
         found.map_err(|error| {
-            Rejected(Refusal::Host, format!("the host cannot look at the module: {error}"))
+            Rejected(Rejection::Host, format!("the host cannot look at the module: {error}"))
         })?
     }
 
@@ -131,7 +131,7 @@ impl Preflight {
                 let GuestRequest { method, target, .. } = &*asked.request;
                 let message =
                     format!("{method} {}: {}", truncate(target.as_str()), truncate(&error));
-                self.refused(Refusal::Faults, &taken.name, &message)
+                self.refused(Rejection::Failures, &taken.name, &message)
             })?;
             answer.set_hits(asked.hits);
             differences.extend(difference(&in_service, asked, &answer, &snapshot).await);
@@ -170,7 +170,7 @@ impl Preflight {
                 Err(error) => {
                     let message =
                         format!("cannot be read: {error}; check the path and its permissions");
-                    return Err(self.refused(Refusal::Unreadable, &name, &message));
+                    return Err(self.refused(Rejection::Unreadable, &name, &message));
                 }
             },
         };
@@ -186,7 +186,7 @@ impl Preflight {
                 "has the SHA-256 {digest}, not {wanted} as was asked for; \
                  give the file that was meant, or the digest of this one"
             );
-            return Err(self.refused(Refusal::Digest, &name, &message));
+            return Err(self.refused(Rejection::DigestMismatch, &name, &message));
         }
         let past = self.progress.mount().history();
         if let Some(reason) = past.reason_against(digest)
@@ -196,7 +196,7 @@ impl Preflight {
                 "was taken out of service before: {reason}; \
                  mend it and give the new one, or have this one again with --force"
             );
-            return Err(self.refused(Refusal::Barred, &name, &message));
+            return Err(self.refused(Rejection::Quarantined, &name, &message));
         }
         drop(past);
         Ok(CandidateFile { name, bytes, digest })
@@ -205,7 +205,7 @@ impl Preflight {
     fn too_large(&self, name: &str) -> Rejected {
         let most = self.progress.mount().limits.size;
         let message = format!("is larger than {most}; raise swap.size where that is right");
-        self.refused(Refusal::TooLarge, name, &message)
+        self.refused(Rejection::TooLarge, name, &message)
     }
 
     /// Compiles the candidate and checks it against the contract. Returns `None` if it is
@@ -219,7 +219,9 @@ impl Preflight {
         Module::from_untrusted_bytes(mount.engine(), &taken.name, &taken.bytes, memory)
             .await
             .map(|module| Some(module.named(&mount.name()).mounted_at(mount.path().as_str())))
-            .map_err(|error| Rejected(Refusal::Invalid, format!("mount {}: {error}", mount.path())))
+            .map_err(|error| {
+                Rejected(Rejection::Invalid, format!("mount {}: {error}", mount.path()))
+            })
     }
 
     fn refusal(&self, taken: &CandidateFile, verdict: &Verdict) -> Option<Rejected> {
@@ -227,7 +229,7 @@ impl Preflight {
         let first = failures.next()?;
         let failure = first.failure.as_deref().unwrap_or_default();
         if verdict.has_faults() {
-            return Some(self.refused(Refusal::Faults, &taken.name, failure));
+            return Some(self.refused(Rejection::Failures, &taken.name, failure));
         }
         let message = match failures.count() {
             0 => String::new(),
@@ -239,10 +241,10 @@ impl Preflight {
              `relayer-rest check --dialect {dialect}` shows all, and another --dialect asks for less",
             first.rule
         );
-        Some(self.refused(Refusal::Dialect, &taken.name, &message))
+        Some(self.refused(Rejection::Nonconforming, &taken.name, &message))
     }
 
-    fn refused(&self, refusal: Refusal, name: &str, message: &str) -> Rejected {
+    fn refused(&self, refusal: Rejection, name: &str, message: &str) -> Rejected {
         let mount = self.progress.mount().path();
         Rejected(refusal, format!("mount {mount}: module {name}: {message}"))
     }
@@ -289,5 +291,5 @@ async fn difference(
     };
     let GuestRequest { method, target, .. } = &*asked.request;
     let request = format!("{method} {}", truncate(target.as_str()));
-    (!changes.is_empty()).then_some(Difference { request, asked: asked.hits, changes })
+    (!changes.is_empty()).then_some(Difference { request, count: asked.hits, changes })
 }

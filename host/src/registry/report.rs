@@ -38,19 +38,19 @@ pub struct SwapReport {
 #[serde(tag = "outcome", rename_all = "kebab-case")]
 pub enum Outcome {
     /// The candidate is active.
-    Exchanged,
+    Swapped,
     /// The candidate passed, and is not active because this was a dry run.
     DryRun,
     /// The candidate is the active module.
     Unchanged,
     /// The candidate is the active module, whose circuit was open; it passed its health
     /// check, and the circuit is closed.
-    PutBack,
+    CircuitClosed,
     /// The candidate was rejected; nothing has changed.
-    Refused {
-        /// The kind of the reason.
-        reason: Refusal,
-        /// The reason, and a hint.
+    Rejected {
+        /// The reason.
+        reason: Rejection,
+        /// Details and a hint.
         message: String,
     },
 }
@@ -58,7 +58,7 @@ pub enum Outcome {
 /// The reason why a candidate was rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Refusal {
+pub enum Rejection {
     /// Another deployment is in progress.
     Busy,
     /// The candidate cannot be read.
@@ -66,19 +66,19 @@ pub enum Refusal {
     /// The candidate exceeds the size limit.
     TooLarge,
     /// The candidate does not have the requested digest.
-    Digest,
+    DigestMismatch,
     /// The candidate is quarantined: it failed in service before.
-    Barred,
+    Quarantined,
     /// The candidate is not a component, or does not match the contract.
     Invalid,
     /// The candidate traps, takes too long, or gives a response that HTTP does not allow.
-    Faults,
+    Failures,
     /// The responses of the candidate do not conform to the dialect.
-    Dialect,
+    Nonconforming,
     /// Another module was activated meanwhile.
-    Changed,
+    Conflict,
     /// The preflight took longer than its limit.
-    TooSlow,
+    Timeout,
     /// The host failed.
     Host,
 }
@@ -107,7 +107,7 @@ pub enum SwapStep {
     /// Caches the responses of the candidate.
     Warm,
     /// Activates the candidate.
-    Exchange,
+    Activate,
 }
 
 impl Display for SwapStep {
@@ -118,7 +118,7 @@ impl Display for SwapStep {
             Self::Probe => "probe",
             Self::Compare => "compare",
             Self::Warm => "warm",
-            Self::Exchange => "exchange",
+            Self::Activate => "activate",
         })
     }
 }
@@ -127,6 +127,6 @@ impl SwapReport {
     /// Returns whether the candidate is active, or would be without a dry run.
     #[must_use]
     pub fn is_accepted(&self) -> bool {
-        !matches!(self.outcome, Outcome::Refused { .. })
+        !matches!(self.outcome, Outcome::Rejected { .. })
     }
 }

@@ -1,5 +1,5 @@
 //! Hot-swap: a candidate becomes the active module in six steps: read, compile, probe,
-//! compare, warm, exchange. Only the last step affects the active module, and it is one
+//! compare, warm, activate. Only the last step affects the active module, and it is one
 //! store of a pointer.
 
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ use super::active::ActiveModule;
 use super::failure_policy::check_time;
 use super::mount::Mount;
 use super::preflight::{Preflight, PreflightReport, Rejected};
-use super::report::{Outcome, Refusal, StepTime, SwapReport, SwapStep};
+use super::report::{Outcome, Rejection, StepTime, SwapReport, SwapStep};
 use super::status::CandidateStatus;
 use crate::conformance::{Dialect, Verdict};
 use crate::module::{Digest, LimitError};
@@ -140,7 +140,7 @@ impl Mount {
                 "mount {}: another module is being looked at; try again when that is done",
                 self.path()
             );
-            report.outcome = Outcome::Refused { reason: Refusal::Busy, message };
+            report.outcome = Outcome::Rejected { reason: Rejection::Busy, message };
             return report;
         };
         let progress = Arc::new(progress);
@@ -177,7 +177,7 @@ impl Mount {
             Ok(Ok(None)) => {
                 return self.look_again(&active, &report.candidate, dry_run, state).await;
             }
-            Ok(Err(Rejected(reason, message))) => return Outcome::Refused { reason, message },
+            Ok(Err(Rejected(reason, message))) => return Outcome::Rejected { reason, message },
             Err(_) => {
                 let step = self.candidate().as_ref().map(|candidate| candidate.step);
                 let message = format!(
@@ -188,7 +188,7 @@ impl Mount {
                     self.limits.time,
                     step.map(|step| format!(", and was at the step {step}")).unwrap_or_default(),
                 );
-                return Outcome::Refused { reason: Refusal::TooSlow, message };
+                return Outcome::Rejected { reason: Rejection::Timeout, message };
             }
         };
         let PreflightReport { module, compared, differences, responses: answers } = found;
@@ -204,9 +204,9 @@ impl Mount {
                 self.cache().insert(&module, answer);
             }
         }
-        let _step = progress.begin(SwapStep::Exchange);
+        let _step = progress.begin(SwapStep::Activate);
         if self.exchange(module, &active) {
-            return Outcome::Exchanged;
+            return Outcome::Swapped;
         }
         self.changed(&report.candidate)
     }
@@ -216,7 +216,7 @@ impl Mount {
             "mount {}: another module came into service while {name} was looked at; swap again",
             self.path()
         );
-        Outcome::Refused { reason: Refusal::Changed, message }
+        Outcome::Rejected { reason: Rejection::Conflict, message }
     }
 }
 
@@ -234,7 +234,7 @@ impl Mount {
         let still = match found {
             Ok(Ok(())) if dry_run => return Outcome::DryRun,
             Ok(Ok(())) if self.close_circuit(failed, failed.backoff(self.failure_policy())) => {
-                return Outcome::PutBack;
+                return Outcome::CircuitClosed;
             }
             Ok(Ok(())) => return self.changed(name),
             Ok(Err(reason)) => reason,
@@ -245,7 +245,7 @@ impl Mount {
              mend what it needs, or give another one",
             self.path()
         );
-        Outcome::Refused { reason: Refusal::Faults, message }
+        Outcome::Rejected { reason: Rejection::Failures, message }
     }
 }
 
@@ -322,7 +322,7 @@ fn log(report: &SwapReport) {
     let to = report.to.as_deref().unwrap_or_default();
     let differences = report.differences.len();
     match &report.outcome {
-        Outcome::Refused { message, .. } => warn!("{}", escape_control(message)),
+        Outcome::Rejected { message, .. } => warn!("{}", escape_control(message)),
         outcome => info!(mount, candidate, from, to, differences, ?outcome, "looked at a module"),
     }
 }

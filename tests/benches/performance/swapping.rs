@@ -67,7 +67,7 @@ async fn swap_on(server: Arc<TestServer>, done: Arc<AtomicBool>) -> u32 {
         }
         let note = format!("{swaps}{}", fastrand::u64(..));
         let new = component::noted(DEFAULT_MODULE, &note);
-        assert_eq!(server.swap_as(candidate(new)).await.outcome, Outcome::Exchanged);
+        assert_eq!(server.swap_as(candidate(new)).await.outcome, Outcome::Swapped);
     }
     unreachable!("it ends with the clients")
 }

@@ -476,7 +476,7 @@ impl Soak {
                 Err(error) => self.counts.wrong(&format!("swap: {error}")),
                 Ok(report) => {
                     let outcome = match report.outcome {
-                        Outcome::Refused { reason, .. } => format!("refused: {reason:?}"),
+                        Outcome::Rejected { reason, .. } => format!("refused: {reason:?}"),
                         outcome => format!("{outcome:?}"),
                     };
                     self.counts.add(format!("swaps: {outcome}"));

@@ -15,7 +15,7 @@ struct Envelope<T> {
 
 /// The result of an error.
 #[derive(Deserialize)]
-struct Refusal {
+struct ErrorResult {
     name: String,
     msg: String,
 }
@@ -65,7 +65,7 @@ pub(super) fn result<'de, T: Deserialize<'de>>(body: &'de [u8]) -> Result<T, Ans
         Err(error) => error,
     };
     match serde_json::from_slice(body) {
-        Ok(Envelope { status, result: Refusal { name, msg } }) if status == "error" => {
+        Ok(Envelope { status, result: ErrorResult { name, msg } }) if status == "error" => {
             Err(AnswerError::Refused { name: for_log(&name), msg: for_log(&msg) })
         }
         _ => Err(error),
