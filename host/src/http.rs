@@ -1,5 +1,8 @@
 //! HTTP: the only part that depends on hyper.
 //!
+//! Hyper itself responds to bytes that are not a request (400), and to a target or a head
+//! that exceed its buffers (414, 431), with a bare status and without a request id.
+//!
 //! | file | job |
 //! |---|---|
 //! | `server.rs` | the accept loop and graceful shutdown |
@@ -11,7 +14,6 @@
 //! | `connection_activity.rs` | the activity of each connection, and when it must end |
 //! | `tracked_stream.rs` | a TCP stream that reports progress of its client |
 //! | `cancelled.rs` | a limit of cancelled requests per connection |
-//! | `headless.rs` | responses to input without a valid head, instead of hyper's own |
 //! | `outgoing.rs` | the body of a response, counted until it is sent |
 //! | `send_budget.rs` | the budget of response bytes that clients have not taken yet |
 //! | `send_admission.rs` | admission of responses within that budget |
@@ -37,7 +39,6 @@ mod connection_tally;
 mod control_client;
 mod control_server;
 mod error;
-mod headless;
 mod host;
 mod limits;
 mod outgoing;

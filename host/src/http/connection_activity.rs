@@ -47,15 +47,12 @@ pub(super) struct ConnectionActivity {
     asked: AtomicU8,
     /// Whether the socket accepts no more bytes.
     is_blocked: AtomicBool,
-    /// Whether there was a request of HTTP/1 whose response is not completely written
-    /// yet.
-    owes: AtomicBool,
     closing: AtomicU8,
     /// The second in which connections were evicted for responses of this one without
     /// freeing enough: no more are evicted before the next second.
     evicted_at: AtomicU32,
-    /// Whether the connection is read from after its last response: the client is still
-    /// sending.
+    /// Whether the connection is read from after its last response even if the server
+    /// closes it: the client is still sending.
     lingers: AtomicBool,
     task: AtomicWaker,
 }
@@ -154,7 +151,6 @@ impl ConnectionActivity {
             is_proven: AtomicBool::new(false),
             asked: AtomicU8::new(NEVER),
             is_blocked: AtomicBool::new(false),
-            owes: AtomicBool::new(false),
             closing: AtomicU8::new(OPEN),
             evicted_at: AtomicU32::new(u32::MAX),
             lingers: AtomicBool::new(false),
@@ -166,7 +162,6 @@ impl ConnectionActivity {
     pub(super) fn on_request(&self) {
         self.silent_since.store(BUSY, Relaxed);
         self.asked.store(ONE, Relaxed);
-        self.owes.store(true, Relaxed);
     }
 
     /// Restarts the client's time: it must take the response, and may send the next
@@ -200,15 +195,6 @@ impl ConnectionActivity {
     /// Records that the socket has accepted all bytes.
     pub(super) fn is_flushed(&self) {
         self.is_blocked.store(false, Relaxed);
-        if self.silent_since.load(Relaxed) != BUSY {
-            self.owes.store(false, Relaxed);
-        }
-    }
-
-    /// Returns whether no response to a request of HTTP/1 is pending: hyper writes on its
-    /// own initiative then. Returns false once there was a request of HTTP/2.
-    pub(super) fn no_response_pending(&self) -> bool {
-        self.asked.load(Relaxed) != SEVERAL && !self.owes.load(Relaxed)
     }
 
     /// Returns whether the client does not take the bytes that it was sent.
@@ -386,8 +372,11 @@ impl ConnectionActivity {
         self.lingers.store(true, Relaxed);
     }
 
+    /// Returns whether the connection is read from after its last response. So it is
+    /// unless the server closes it: the client may still be sending a head that hyper
+    /// rejected (RFC 9112, 9.6).
     pub(super) fn lingers(&self) -> bool {
-        self.lingers.load(Relaxed)
+        self.lingers.load(Relaxed) || self.closing.load(Relaxed) == OPEN
     }
 
     /// Completes when the connection is told to end. `registered` is the waker of the

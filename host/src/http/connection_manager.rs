@@ -7,6 +7,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hyper::HeaderMap;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
@@ -18,10 +19,11 @@ use super::connection::{self, Connections};
 use super::connection_activity::ConnectionActivity;
 use super::connection_tally::ConnectionTally;
 use super::error::HostError;
-use super::headless;
 use super::limits::HttpLimits;
+use super::request_id::RequestId;
 use super::roster::{Entry, Peer, Roster};
 use crate::log_rate::{LogRate, Permit};
+use crate::response::X_REQUEST_ID;
 
 /// The maximum number of refused connections that are still read from, and the time for
 /// that.
@@ -133,7 +135,7 @@ impl ConnectionManager {
         }
         // If the response does not fit into the socket's buffer, the client only sees the
         // connection closed.
-        stream.try_write(&headless::answer(HostError::ConnectionsTooMany)).ok();
+        stream.try_write(&refusal()).ok();
         if let Ok(turn) = Arc::clone(&self.leaving).try_acquire_owned() {
             tokio::spawn(async move {
                 timeout(LEAVE, leave(stream)).await.ok();
@@ -143,6 +145,23 @@ impl ConnectionManager {
     }
 }
 
+/// Returns the bytes of the response to a connection that is refused.
+fn refusal() -> Vec<u8> {
+    let id = RequestId::of(&HeaderMap::new());
+    let response = HostError::ConnectionsTooMany.response();
+    let (status, length) = (response.status(), response.body().len());
+    let mut bytes = format!(
+        "HTTP/1.1 {status}\r\nconnection: close\r\ncontent-length: {length}\r\n{X_REQUEST_ID}: {id}\r\n"
+    )
+    .into_bytes();
+    for (name, value) in response.headers() {
+        bytes.extend([name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"].concat());
+    }
+    bytes.extend(b"\r\n");
+    bytes.extend(response.body());
+    bytes
+}
+
 /// Reads from the client until it closes the connection: a client that is still sending
 /// when its connection is closed loses the response.
 async fn leave(mut stream: TcpStream) -> io::Result<()> {
@@ -150,4 +169,22 @@ async fn leave(mut stream: TcpStream) -> io::Result<()> {
     let mut space = [0; 1 << 10];
     while stream.read(&mut space).await? > 0 {}
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::refusal;
+
+    #[test]
+    fn a_refusal_has_the_length_and_headers_of_a_response() {
+        let refusal = String::from_utf8(refusal()).unwrap();
+        let (head, body) = refusal.split_once("\r\n\r\n").unwrap();
+        assert!(head.starts_with("HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\n"));
+        for line in [format!("content-length: {}", body.len()), "retry-after: 1".to_owned()] {
+            assert!(head.lines().any(|known| known == line), "{line}: {head}");
+        }
+        assert!(head.contains("\r\nx-request-id: "), "{head}");
+        let body: serde_json::Value = serde_json::from_str(body).unwrap();
+        assert_eq!(body["result"]["name"], "Overloaded");
+    }
 }

@@ -42,8 +42,6 @@ pub(super) enum HostError {
     HeadersTooMany,
     /// The request's head is too large.
     HeadTooLarge,
-    /// The received bytes are not a valid HTTP request.
-    NotHttp,
     /// The limit of connections is reached, and none is idle.
     ConnectionsTooMany,
     /// The request's body is too large.
@@ -121,9 +119,6 @@ impl HostError {
                 "HeadersTooLarge",
                 "the head of the request is too large",
             ),
-            Self::NotHttp => {
-                (StatusCode::BAD_REQUEST, "BadRequest", "this is no request that HTTP allows")
-            }
             Self::ConnectionsTooMany => (
                 StatusCode::SERVICE_UNAVAILABLE,
                 "Overloaded",

@@ -1,5 +1,5 @@
-//! A TCP stream that reports progress of its client, and replaces responses that hyper
-//! writes on its own initiative.
+//! A TCP stream that reports progress of its client, and is read from until its client
+//! closes it.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -7,13 +7,11 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use bytes::{Buf, Bytes};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep};
 
 use super::connection_activity::ConnectionActivity;
-use super::headless;
 
 /// The time for which a connection is read from whose client is still sending after its
 /// last response.
@@ -31,13 +29,11 @@ pub(super) struct TrackedStream {
     read: usize,
     liveness: Arc<ConnectionActivity>,
     lingering: Option<Pin<Box<Sleep>>>,
-    /// The bytes still to be sent instead of a response of hyper's own.
-    instead: Option<Bytes>,
 }
 
 impl TrackedStream {
     pub(super) fn new(stream: TcpStream, liveness: Arc<ConnectionActivity>) -> Self {
-        Self { stream, read: 0, liveness, lingering: None, instead: None }
+        Self { stream, read: 0, liveness, lingering: None }
     }
 
     /// Reads and discards bytes until their end or for [`LINGER`]: a connection that is
@@ -55,36 +51,6 @@ impl TrackedStream {
                 return Poll::Ready(Ok(()));
             }
         }
-    }
-
-    /// Replaces a response that hyper writes on its own initiative, if there is a better
-    /// one. The client may still be sending the rejected request.
-    fn replace(&mut self, bytes: &[u8]) {
-        if self.instead.is_none()
-            && self.liveness.no_response_pending()
-            && let Some(instead) = headless::instead(bytes)
-        {
-            self.instead = Some(instead.into());
-            self.liveness.linger();
-        }
-    }
-
-    /// Writes the replacement, then reports the `length` replaced bytes as written.
-    fn poll_instead(
-        &mut self,
-        context: &mut Context<'_>,
-        length: usize,
-    ) -> Option<Poll<io::Result<usize>>> {
-        let instead = self.instead.as_mut()?;
-        while !instead.is_empty() {
-            match Pin::new(&mut self.stream).poll_write(context, instead) {
-                Poll::Ready(Ok(0)) => return Some(Poll::Ready(Ok(0))),
-                Poll::Ready(Ok(wrote)) => instead.advance(wrote),
-                unfinished => return Some(unfinished),
-            }
-        }
-        self.instead = None;
-        Some(Poll::Ready(Ok(length)))
     }
 
     fn stream(self: Pin<&mut Self>) -> Pin<&mut TcpStream> {
@@ -131,11 +97,7 @@ impl AsyncWrite for TrackedStream {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        self.replace(bytes);
-        let wrote = match self.poll_instead(context, bytes.len()) {
-            Some(wrote) => wrote,
-            None => self.as_mut().stream().poll_write(context, bytes),
-        };
+        let wrote = self.as_mut().stream().poll_write(context, bytes);
         self.wrote(&wrote);
         wrote
     }
@@ -145,15 +107,7 @@ impl AsyncWrite for TrackedStream {
         context: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        if let Some(first) = slices.first() {
-            self.replace(first);
-        }
-        // Hyper's own responses are in one piece.
-        let wrote = match self.poll_instead(context, slices.first().map_or(0, |first| first.len()))
-        {
-            Some(wrote) => wrote,
-            None => self.as_mut().stream().poll_write_vectored(context, slices),
-        };
+        let wrote = self.as_mut().stream().poll_write_vectored(context, slices);
         self.wrote(&wrote);
         wrote
     }
