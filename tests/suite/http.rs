@@ -1,317 +1,48 @@
-//! Does the server speak HTTP as clients expect?
+//! Connections, messages, and hostile clients.
 
-use http_body_util::{BodyExt, Empty};
-use hyper::{Request, Version};
+mod cancellation;
+mod connections;
+mod limits;
+mod memory;
+mod protocol;
+mod representations;
+mod unsent;
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
 use relayer_rest_host::HttpLimits;
 use relayer_rest_host::module::{Limits, Module};
 use relayer_rest_host::registry::{Mount, Registry};
-use relayer_rest_host::state::{Object, RelayerState, Worker};
-use relayer_rest_tests::client::{Client, raw};
-use relayer_rest_tests::component;
+use relayer_rest_host::state::sample;
+use relayer_rest_tests::client::raw;
 use relayer_rest_tests::server::{TestServer, engine};
-use std::time::{Duration, Instant};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpSocket;
+use tokio::time::timeout;
 
-#[tokio::test]
-async fn a_connection_is_kept_for_the_next_request() {
-    let server = TestServer::of_sample().await;
-    let mut client = server.connect().await;
-    for _ in 0..3 {
-        assert_eq!(client.get("/chains").await.status, 200);
-        assert_eq!(client.get("/nothing").await.status, 404);
-        assert_eq!(client.ask("HEAD", "/state").await.status, 200);
+/// The time that the tests wait for the server to close a connection, much longer than it
+/// takes.
+const SOON: Duration = Duration::from_secs(30);
+
+fn limits() -> HttpLimits {
+    HttpLimits {
+        idle: Duration::from_secs(1),
+        stalled: Duration::from_secs(2),
+        ..HttpLimits::default()
     }
 }
 
-#[tokio::test]
-async fn pipelined_requests_are_answered_in_order() {
-    let server = TestServer::of_sample().await;
-    let requests = "GET /chains HTTP/1.1\r\nhost: x\r\n\r\n\
-                    HEAD /state HTTP/1.1\r\nhost: x\r\n\r\n\
-                    GET /chain/foo HTTP/1.1\r\nhost: x\r\n\r\n\
-                    GET /version HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
-    let answers = raw(server.address, requests.as_bytes()).await;
-    let statuses: Vec<_> = answers.split("HTTP/1.1 ").skip(1).map(|answer| &answer[..3]).collect();
-    assert_eq!(statuses, ["200", "200", "404", "200"]);
-    let chains = answers.find(r#"["ibc-0","ibc-1"]"#).unwrap();
-    let foo = answers.find("chain: foo").unwrap();
-    let version = answers.find("ibc-relayer-rest").unwrap();
-    assert!(chains < foo && foo < version);
-    assert!(!answers.contains("07-tendermint"), "HEAD has no body");
-}
-
-#[tokio::test]
-async fn http2_is_spoken_to_clients_that_know_it() {
-    let server = TestServer::of_sample().await;
-    let mut client = Client::http2(server.address).await;
-    let mut http1 = server.connect().await;
-    for path in ["/version", "/chains", "/chain/ibc-0", "/state", "/nothing"] {
-        let answer = client.get(path).await;
-        assert_eq!(answer.version, Version::HTTP_2);
-        assert_eq!(answer.body, http1.get(path).await.body);
-    }
-    let head = client.ask("HEAD", "/chains").await;
-    assert_eq!((head.status.as_u16(), head.header("content-length")), (200, "47"));
-}
-
-#[tokio::test]
-async fn http_1_0_is_answered_and_closed() {
-    let server = TestServer::of_sample().await;
-    let answer = raw(server.address, b"GET /chains HTTP/1.0\r\n\r\n").await;
-    assert!(answer.starts_with("HTTP/1.0 200 OK\r\n"), "{answer}");
-    assert!(answer.ends_with(r#"["ibc-0","ibc-1"]}"#), "{answer}");
-}
-
-#[tokio::test]
-async fn what_is_not_http_is_refused() {
-    let server = TestServer::of_sample().await;
-    for request in [
-        &b"GET /chains\r\n\r\n"[..],
-        b"hello\r\n\r\n",
-        b"GET /chains HTTP/1.1\r\nbad header\r\n\r\n",
-        b"\x16\x03\x01\x02\x00\x01",
-    ] {
-        let answer = raw(server.address, request).await;
-        assert!(answer.starts_with("HTTP/1.1 400 Bad Request\r\n"), "{answer}");
-    }
-}
-
-#[tokio::test]
-async fn targets_of_every_form_are_answered() {
-    let server = TestServer::of_sample().await;
-    for (line, status) in [
-        ("GET http://example.com/chains HTTP/1.1", "200"),
-        ("GET http://example.com HTTP/1.1", "404"),
-        ("OPTIONS * HTTP/1.1", "404"),
-        ("GET * HTTP/1.1", "400"),
-        ("GET example.com:80 HTTP/1.1", "400"),
-        ("GET chains HTTP/1.1", "400"),
-        ("GET ftp://example.com/chains HTTP/1.1", "421"),
-        ("GET http://user@example.com/chains HTTP/1.1", "400"),
-    ] {
-        let request = format!("{line}\r\nhost: x\r\nconnection: close\r\n\r\n");
-        let answer = raw(server.address, request.as_bytes()).await;
-        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{line}: {answer}");
-        assert!(answer.contains("\r\nx-request-id: "), "{line}: {answer}");
-        assert!(answer.contains(r#""result":"#), "{line}: {answer}");
-    }
-}
-
-/// The host itself refuses tunnels, and does not parse bytes in a tunnel as a request.
-#[tokio::test]
-async fn connect_and_trace_are_refused_before_any_module_is_asked() {
-    let module = component::of_answer(200, "a", b"b");
-    let server = TestServer::of_component(&module, &Limits::default()).await;
-    let body = r#"{"status":"error","result":{"name":"NotImplemented","msg":"CONNECT and TRACE are not implemented"}}"#;
-    for request in [
-        "CONNECT example.com:80 HTTP/1.1\r\nhost: example.com:80\r\n\r\n",
-        "CONNECT / HTTP/1.1\r\nhost: x\r\n\r\n",
-        "TRACE / HTTP/1.1\r\nhost: x\r\n\r\n",
-    ] {
-        let tunnelled = "GET / HTTP/1.1\r\nhost: x\r\n\r\n";
-        let answer = raw(server.address, format!("{request}{tunnelled}").as_bytes()).await;
-        assert!(answer.starts_with("HTTP/1.1 501 Not Implemented\r\n"), "{answer}");
-        assert!(answer.contains("\r\nconnection: close\r\n"), "{answer}");
-        assert!(answer.ends_with(body), "{answer}");
-        assert_eq!(answer.matches("HTTP/1.1 ").count(), 1, "{answer}");
-    }
-    let mut client = Client::http2(server.address).await;
-    let answer = client.ask("TRACE", "/").await;
-    assert_eq!((answer.status.as_u16(), answer.text()), (501, body));
-    let Client::Http2(sender) = &mut client else { unreachable!("it was made so") };
-    let connect = Request::connect("example.com:80").body(Empty::new()).unwrap();
-    let answer = sender.send_request(connect).await.unwrap();
-    assert_eq!(answer.status(), 501);
-    assert_eq!(answer.into_body().collect().await.unwrap().to_bytes(), body);
-    assert_eq!(client.get("/").await.status, 200, "the connection goes on");
-    assert_eq!(server.registry.at("/").unwrap().module().runs(), 1);
-}
-
-#[tokio::test]
-async fn a_request_has_exactly_one_valid_host_in_every_version() {
-    let server = TestServer::of_sample().await;
-    for (head, status) in [
-        ("GET /chains HTTP/1.1\r\n", "400"),
-        ("GET /chains HTTP/1.1\r\nhost:\r\n", "200"),
-        ("GET /chains HTTP/1.1\r\nhost: x:80\r\n", "200"),
-        ("GET /chains HTTP/1.1\r\nhost: x:y\r\n", "400"),
-        ("GET /chains HTTP/1.1\r\nhost: x\r\nhost: x\r\n", "400"),
-        ("GET http://x/chains HTTP/1.1\r\nhost: x\r\nhost: x\r\n", "400"),
-        ("GET http://x:y/chains HTTP/1.1\r\nhost: x\r\n", "400"),
-        ("GET /chains HTTP/1.0\r\n", "200"),
-        ("GET /chains HTTP/1.0\r\nhost: x\r\n", "200"),
-        ("GET /chains HTTP/1.0\r\nhost: x\r\nhost: y\r\n", "400"),
-        ("GET /chains HTTP/1.0\r\nhost: a b\r\n", "400"),
-    ] {
-        let request = format!("{head}connection: close\r\n\r\n");
-        let answer = raw(server.address, request.as_bytes()).await;
-        assert_eq!(answer.split(' ').nth(1), Some(status), "{head}: {answer}");
-    }
-    let mut client = Client::http2(server.address).await;
-    for (host, status) in [("LOCALHOST", 200), ("other", 400)] {
-        let answer = client.ask_with("GET", "/chains", &[("host", host)]).await;
-        assert_eq!(answer.status, status, "{host}");
-    }
-    let twice = [("host", "localhost"), ("host", "localhost")];
-    assert_eq!(client.ask_with("GET", "/chains", &twice).await.status, 400);
-}
-
-#[tokio::test]
-async fn requests_for_hosts_that_are_not_listed_are_misdirected() {
-    let hosts = ["api.example".parse().unwrap(), "127.0.0.1:3000".parse().unwrap()].to_vec();
-    let module = Module::embedded(&engine(&Limits::default())).unwrap();
-    let limits = HttpLimits { hosts, ..HttpLimits::default() };
-    let server = TestServer::with_limits(Registry::new(Mount::api(module)), limits).await;
-    for (head, status) in [
-        ("GET /version HTTP/1.1\r\nhost: API.example.\r\n", "200"),
-        ("GET /version HTTP/1.1\r\nhost: api.example:8080\r\n", "200"),
-        ("GET /version HTTP/1.1\r\nhost: 127.0.0.1:3000\r\n", "200"),
-        ("GET /version HTTP/1.0\r\nhost: api.example\r\n", "200"),
-        ("GET http://api.example/version HTTP/1.1\r\nhost: evil.example\r\n", "200"),
-        ("GET http://evil.example/version HTTP/1.1\r\nhost: api.example\r\n", "421"),
-        ("GET /version HTTP/1.1\r\nhost: evil.example\r\n", "421"),
-        ("GET /version HTTP/1.1\r\nhost: 127.0.0.1\r\n", "421"),
-        ("GET /version HTTP/1.1\r\nhost:\r\n", "421"),
-        ("GET /version HTTP/1.0\r\n", "421"),
-    ] {
-        let request = format!("{head}connection: close\r\n\r\n");
-        let answer = raw(server.address, request.as_bytes()).await;
-        assert_eq!(answer.split(' ').nth(1), Some(status), "{head}: {answer}");
-        let is_refused = answer.ends_with(
-            r#"{"name":"MisdirectedRequest","msg":"the host of the request is not served here"}}"#,
-        );
-        assert_eq!(is_refused, status == "421", "{head}: {answer}");
-    }
-    // The authority of HTTP/2 requests is `localhost`.
-    assert_eq!(Client::http2(server.address).await.get("/version").await.status, 421);
-}
-
-/// RFC 9112, 3.2.2; and HTTP/2, in which the host header is optional.
-#[tokio::test]
-async fn a_module_sees_the_host_of_the_target() {
-    let module = component::that_tells("host");
-    let server = TestServer::of_component(&module, &Limits::default()).await;
-    for (head, host) in [
-        ("GET / HTTP/1.1\r\nhost: one\r\n", "one"),
-        ("GET http://two/ HTTP/1.1\r\nhost: one\r\n", "two"),
-        ("GET http://two/ HTTP/1.0\r\n", "two"),
-    ] {
-        // The second response is a cached one.
-        for _ in 0..2 {
-            let request = format!("{head}connection: close\r\n\r\n");
-            let answer = raw(server.address, request.as_bytes()).await;
-            assert!(answer.ends_with(&format!("\r\n\r\n{host}")), "{head}: {answer}");
-        }
-    }
-    let answer = Client::http2(server.address).await.get("/").await;
-    assert_eq!(answer.text(), "localhost");
-}
-
-/// Covers responses of modules, cached ones, and the host's own.
-#[tokio::test]
-async fn no_answer_is_taken_for_another_type_than_it_says() {
-    let server = TestServer::of_sample().await;
-    for mut client in [server.connect().await, Client::http2(server.address).await] {
-        for (path, headers, status) in [
-            ("/chains", &[][..], 200),
-            ("/chains", &[], 200),
-            ("/chains", &[("if-none-match", "*")], 304),
-            ("/nothing", &[], 404),
-            ("/chains", &[("host", "a b")], 400),
-        ] {
-            let answer = client.ask_with("GET", path, headers).await;
-            let nosniff = answer.header("x-content-type-options");
-            assert_eq!((answer.status.as_u16(), nosniff), (status, "nosniff"));
-        }
-    }
-    let own = component::of_answer(200, "x-content-type-options", b"none");
-    let server = TestServer::of_component(&own, &Limits::default()).await;
-    let answer = server.get("/").await;
-    let values: Vec<_> = answer.headers.get_all("x-content-type-options").iter().collect();
-    assert_eq!(values, ["none"]);
-}
-
-#[tokio::test]
-async fn every_answer_carries_the_request_id() {
-    let server = TestServer::of_sample().await;
-    let mut client = server.connect().await;
-    let kept = client.ask_with("GET", "/chains", &[("x-request-id", "abc-123")]).await;
-    assert_eq!(kept.header("x-request-id"), "abc-123");
-    let made = client.ask_with("GET", "/nothing", &[("x-request-id", "a b")]).await;
-    assert_eq!(made.header("x-request-id").len(), 24);
-}
-
-#[tokio::test]
-async fn a_request_with_a_body_is_answered_like_one_without() {
-    let server = TestServer::of_sample().await;
-    let request = "GET /chains HTTP/1.1\r\nhost: x\r\ncontent-length: 5\r\n\r\nhello\
-                   GET /version HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
-    let answers = raw(server.address, request.as_bytes()).await;
-    assert_eq!(answers.matches("HTTP/1.1 200 OK\r\n").count(), 2, "{answers}");
-    assert!(answers.contains(r#"["ibc-0","ibc-1"]"#), "{answers}");
-    assert!(answers.contains("ibc-relayer-rest"), "{answers}");
-}
-
-#[tokio::test]
-async fn a_server_that_stops_closes_idle_connections_and_ends() {
-    let server = TestServer::of_sample().await;
-    let address = server.address;
-    let mut used = server.connect().await;
-    assert_eq!(used.get("/chains").await.status, 200);
-    let _unused = server.connect().await;
-    server.stop().await.unwrap();
-    let refused = tokio::net::TcpStream::connect(address).await.unwrap_err();
-    assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused);
-}
-
-#[tokio::test]
-async fn clients_that_say_nothing_are_closed() {
-    let server = TestServer::of_sample().await;
-    let beginnings = [&b""[..], b"P", b"PRI * HTTP/2.0\r\n", b"GET /chains HTTP/1.1\r\nhost"];
-    let closed = beginnings.map(|bytes| tokio::spawn(raw(server.address, bytes)));
-    for (closed, bytes) in closed.into_iter().zip(beginnings) {
-        let answer = closed.await.unwrap();
-        assert!(!answer.contains("200 OK"), "{bytes:?}: {answer}");
-    }
-}
-
-/// Starts a server whose /state has 8 MB.
-async fn with_large_state() -> TestServer {
-    let server = TestServer::of_sample().await;
-    let worker = |id| Worker {
-        id,
-        object: Object::Wallet { chain_id: format!("chain-{id}").into() },
-        data: None,
-    };
-    let workers = (0..100_000).map(worker).collect();
-    server.publisher.set_state(RelayerState { chains: Vec::new(), workers });
+async fn server(limits: HttpLimits) -> TestServer {
+    let api = Module::embedded(&engine(&Limits::default())).unwrap();
+    let server = TestServer::with_limits(Registry::new(Mount::api(api)), limits).await;
+    sample(&server.publisher);
     server
 }
 
-#[tokio::test]
-async fn a_client_that_reads_slowly_may_ask_again() {
-    let server = with_large_state().await;
-    let requests = "GET /state HTTP/1.1\r\nhost: x\r\n\r\n\
-                    GET /version HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
-    // Little data is in flight, so that the server waits for the client.
-    let socket = TcpSocket::new_v4().unwrap();
-    socket.set_recv_buffer_size(64 << 10).unwrap();
-    let mut stream = socket.connect(server.address).await.unwrap();
-    stream.write_all(requests.as_bytes()).await.unwrap();
-    let (mut answers, mut part) = (Vec::new(), vec![0; 64 << 10]);
-    let start = Instant::now();
-    loop {
-        // Up to 512 KiB a second, for longer than the timeout of a silent client.
-        if start.elapsed() < Duration::from_secs(13) {
-            tokio::time::sleep(Duration::from_millis(125)).await;
-        }
-        match stream.read(&mut part).await.unwrap() {
-            0 => break,
-            count => answers.extend(&part[..count]),
-        }
-    }
-    let answers = String::from_utf8(answers).unwrap();
-    assert_eq!(answers.matches("HTTP/1.1 200 OK\r\n").count(), 2);
-    assert!(answers.ends_with('}') || answers.ends_with(']'));
+/// Sends bytes, and returns the server's output until it closes the connection.
+async fn said(address: SocketAddr, bytes: &[u8]) -> String {
+    timeout(SOON, raw(address, bytes)).await.unwrap()
+}
+
+fn request(target: &str, headers: &str) -> String {
+    format!("GET {target} HTTP/1.1\r\nhost: x\r\n{headers}\r\n")
 }

@@ -1,36 +1,24 @@
-//! The integration tests. Each file asks one question.
+//! The integration tests.
+//!
+//! | folder | topic |
+//! |---|---|
+//! | `api/` | the responses of the REST API |
+//! | `cache/` | the response cache |
+//! | `cli/` | the command, as a process |
+//! | `docs/` | the documentation, executed |
+//! | `http/` | connections, messages, and hostile clients |
+//! | `sandbox/` | validation, confinement and limits of modules |
+//! | `sources/` | files and running relayers as sources of state |
+//! | `swap/` | swaps, rollbacks and the circuit breaker |
+//!
+//! Each file answers one question.
 
-mod cancelled;
-mod code_cache;
-mod command;
-mod compiling;
-mod contract;
-mod control;
-mod embedding;
-mod endpoints;
-mod extensions;
-mod first_extension;
+mod api;
+mod cache;
+mod cli;
+mod docs;
 mod fuzz;
-mod going_back;
-mod hostile_clients;
-mod hostile_modules;
 mod http;
-mod idle_memory;
-mod isolation;
-mod limits;
-mod modules;
-mod new;
-mod overload;
-mod queries;
-mod readme;
-mod relayer_config;
-mod reloading;
-mod remembering;
-mod representations;
-mod scarce;
+mod sandbox;
 mod sources;
-mod staleness;
-mod state;
-mod swapping;
-mod upstream;
-mod wasi;
+mod swap;

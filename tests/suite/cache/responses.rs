@@ -5,22 +5,12 @@ use std::time::Duration;
 use bytesize::ByteSize;
 use relayer_rest_host::cache::{RequestRef, ResponseCache};
 use relayer_rest_host::module::{Limits, Module};
-use relayer_rest_host::state::{RelayerState, StatePublisher, StateReader, sample};
+use relayer_rest_host::state::{RelayerState, StatePublisher, sample};
 use relayer_rest_tests::client::Answer;
 use relayer_rest_tests::component;
 use relayer_rest_tests::server::{TestServer, engine, request};
 
-/// Limits of one run at a time and no queue: a request that needs another run at the same
-/// time is turned away.
-fn one_run() -> Limits {
-    Limits {
-        time: Duration::from_mins(10),
-        concurrency: 1,
-        queue: 0,
-        queue_wait: Duration::from_mins(10),
-        ..Limits::default()
-    }
-}
+use super::{Asked, one_run};
 
 #[tokio::test]
 async fn what_is_remembered_needs_no_run() {
@@ -43,171 +33,6 @@ async fn what_is_remembered_needs_no_run() {
         assert_eq!(client.ask(method, path).await.status, 503, "{method} {path}");
     }
     spinning.abort();
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn those_who_ask_the_same_at_once_share_a_run() {
-    let server = TestServer::of_component(&component::that_takes(100_000_000), &one_run()).await;
-    let mut clients = Vec::new();
-    for _ in 0..16 {
-        let mut client = server.connect().await;
-        clients.push(tokio::spawn(async move { client.get("/").await }));
-    }
-    for client in clients {
-        assert_eq!(client.await.unwrap().status, 204);
-    }
-}
-
-/// The response depends on more headers than a cache key can have.
-#[tokio::test]
-async fn requests_whose_responses_are_not_cached_do_not_wait_for_each_other() {
-    let component = component::that_reads_headers(17);
-    let limits = Limits { concurrency: 2, ..one_run() };
-    let server = TestServer::of_component(&component, &limits).await;
-    let mut client = server.connect().await;
-    assert_eq!(client.get("/").await.status, 204);
-    let mut other = server.connect().await;
-    let slow = tokio::spawn(async move { other.ask_with("GET", "/", &[("x-10", "1")]).await });
-    while server.registry.at("/").unwrap().status().module.runs < 2 {
-        tokio::task::yield_now().await;
-    }
-    let answer = tokio::time::timeout(Duration::from_secs(30), client.get("/")).await;
-    assert_eq!(answer.expect("it does not wait for the other").status, 204);
-    assert!(!slow.is_finished());
-    slow.abort();
-}
-
-#[tokio::test]
-async fn those_who_share_a_run_share_its_error() {
-    let limits = Limits { time: Duration::from_millis(200), ..one_run() };
-    let component = component::of_handler("(loop br 0) unreachable");
-    let server = TestServer::of_component(&component, &limits).await;
-    let (mut one, mut other) = (server.connect().await, server.connect().await);
-    let (one, other) = tokio::join!(one.get("/"), other.get("/"));
-    assert_eq!((one.status.as_u16(), other.status.as_u16()), (504, 504));
-}
-
-/// A failure applies only to the request that was run: others under the same key have a
-/// run of their own, whose response is cached.
-#[tokio::test]
-async fn those_whose_headers_differ_do_not_share_an_error() {
-    let limits = Limits { time: Duration::from_mins(10), ..one_run() };
-    let limits = Limits { concurrency: 64, ..limits };
-    let asked = Asked::new(Some(&component::that_traps_at_a_header(50_000_000)), &limits);
-    let ask = async |headers: &[(&str, &str)]| {
-        let request = request("GET", "/", headers);
-        let answer = asked.cache.get_or_run(&asked.module, request, &asked.state).await;
-        answer.map(|answer| answer.status().as_u16()).map_err(|error| error.to_string())
-    };
-    let mut hostile = Box::pin(ask(&[("x-mode", "1")]));
-    begin(&mut hostile).await;
-    let mut same = Box::pin(ask(&[("x-mode", "1")]));
-    begin(&mut same).await;
-    assert_eq!(asked.module.runs(), 1);
-    let honest = (0..16).map(|_| ask(&[("user-agent", "honest")]));
-    let (hostile, same, honest) =
-        tokio::join!(hostile, same, futures_util::future::join_all(honest));
-    assert!(hostile.as_ref().is_err_and(|error| error.contains("trapped")), "{hostile:?}");
-    assert_eq!(same, hostile);
-    for honest in honest {
-        assert_eq!(honest, Ok(204));
-    }
-    assert!(asked.remembers("/"));
-    assert_eq!(asked.module.failures().trapped, 1);
-}
-
-/// A cache, with a module and a state to use it with.
-struct Asked {
-    cache: ResponseCache,
-    module: Module,
-    publisher: StatePublisher,
-    state: StateReader,
-}
-
-impl Asked {
-    fn new(component: Option<&[u8]>, limits: &Limits) -> Self {
-        let engine = engine(limits);
-        let module = match component {
-            Some(component) => Module::from_bytes(&engine, "test", component),
-            None => Module::embedded(&engine),
-        };
-        let publisher = StatePublisher::new();
-        sample(&publisher);
-        Self {
-            cache: ResponseCache::new(limits.response_cache),
-            module: module.unwrap(),
-            state: publisher.reader(),
-            publisher,
-        }
-    }
-
-    async fn ask(&self, path: &str) -> u16 {
-        let asked =
-            self.cache.get_or_run(&self.module, request("GET", path, &[]), &self.state).await;
-        asked.map_or(0, |answer| answer.status().as_u16())
-    }
-
-    fn remembers(&self, path: &str) -> bool {
-        let request = request("GET", path, &[]);
-        let snapshot = self.state.snapshot();
-        let question = RequestRef::from(&*request);
-        self.cache.find(&self.module, question, &snapshot).is_some()
-    }
-}
-
-/// Polls a future once, which must not complete.
-async fn begin<T>(future: &mut (impl Future<Output = T> + Unpin)) {
-    tokio::select! {
-        biased;
-        _ = future => panic!("it ended at once"),
-        () = tokio::task::yield_now() => {}
-    }
-}
-
-#[tokio::test]
-async fn a_run_goes_on_as_long_as_anybody_waits_for_it() {
-    let asked = Asked::new(Some(&component::that_takes(400_000_000)), &one_run());
-    let mut first = Box::pin(asked.ask("/"));
-    begin(&mut first).await;
-    let mut second = Box::pin(asked.ask("/"));
-    begin(&mut second).await;
-    assert_eq!(asked.ask("/other").await, 0, "there is a run");
-    drop(first);
-    assert_eq!(asked.ask("/other").await, 0, "there still is");
-    assert_eq!(second.await, 204);
-    assert!(asked.remembers("/"));
-
-    let mut third = Box::pin(asked.ask("/third"));
-    begin(&mut third).await;
-    drop(third);
-    // The run ends at its next yield: in a moment, not in the half second that it would
-    // take.
-    while asked.ask("/other").await == 0 {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
-    assert!(!asked.remembers("/third"), "there is no run that nobody waits for");
-    assert!(!asked.remembers("/third"));
-    assert_eq!(asked.ask("/third").await, 204);
-}
-
-#[tokio::test]
-async fn a_run_that_began_before_a_change_is_not_for_those_who_ask_after_it() {
-    // The second module's response is invalid for two chains: the status would be 600.
-    for (status, answers) in [(200, (202, 201)), (598, (0, 599))] {
-        let component = component::that_counts_chains(100_000_000, status);
-        let limits = Limits {
-            queue_wait: Duration::from_mins(1),
-            time: Duration::from_mins(10),
-            ..Limits::default()
-        };
-        let asked = Asked::new(Some(&component), &limits);
-        let mut before = Box::pin(asked.ask("/"));
-        begin(&mut before).await;
-        asked.publisher.remove_chain(&"ibc-0".into());
-        let after = asked.ask("/");
-        assert_eq!(tokio::join!(before, after), answers);
-        assert!(asked.remembers("/"));
-    }
 }
 
 #[tokio::test]

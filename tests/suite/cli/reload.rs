@@ -290,7 +290,7 @@ async fn settings_that_are_no_file_are_refused() {
 #[tokio::test]
 async fn what_is_wrong_with_other_files_is_said() {
     let setup = Setup::new("");
-    let relayer = include_str!("../fixtures/hermes-1.13.toml");
+    let relayer = include_str!("../../fixtures/hermes-1.13.toml");
     setup.write("hermes.toml", relayer.as_bytes());
     let hermes = setup.folder.path().join("hermes.toml");
     let args = [

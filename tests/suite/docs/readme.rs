@@ -9,7 +9,7 @@ use relayer_rest_host::conformance::{self, Dialect};
 use relayer_rest_host::module::{BUNDLED_EXTENSIONS, Limits, Module};
 use relayer_rest_tests::server::{TestServer, engine};
 
-const README: &str = include_str!("../../README.md");
+const README: &str = include_str!("../../../README.md");
 
 /// Returns the code blocks in a language.
 fn blocks(language: &str) -> Vec<&'static str> {

@@ -19,23 +19,23 @@ async fn chains(config: &str) -> String {
 
 #[tokio::test]
 async fn todays_files_are_read() {
-    insta::assert_snapshot!(chains(include_str!("../fixtures/hermes-1.13.toml")).await);
+    insta::assert_snapshot!(chains(include_str!("../../fixtures/hermes-1.13.toml")).await);
 }
 
 #[tokio::test]
 async fn chains_of_all_kinds_are_read() {
-    insta::assert_snapshot!(chains(include_str!("../fixtures/kinds.toml")).await);
+    insta::assert_snapshot!(chains(include_str!("../../fixtures/kinds.toml")).await);
 }
 
 #[tokio::test]
 async fn operators_ways_of_writing_values_are_read() {
-    insta::assert_snapshot!(chains(include_str!("../fixtures/operator.toml")).await);
+    insta::assert_snapshot!(chains(include_str!("../../fixtures/operator.toml")).await);
 }
 
 #[test]
 fn the_oldest_and_todays_file_agree_on_the_chains() {
-    let old = HermesConfig::parse(include_str!("../fixtures/hermes-0.7.toml")).unwrap();
-    let today = HermesConfig::parse(include_str!("../fixtures/hermes-1.13.toml")).unwrap();
+    let old = HermesConfig::parse(include_str!("../../fixtures/hermes-0.7.toml")).unwrap();
+    let today = HermesConfig::parse(include_str!("../../fixtures/hermes-1.13.toml")).unwrap();
     let ids = |config: &HermesConfig| {
         config.chains.iter().map(|chain| chain.id.to_string()).collect::<Vec<_>>()
     };
@@ -46,7 +46,7 @@ fn the_oldest_and_todays_file_agree_on_the_chains() {
 
 #[tokio::test]
 async fn no_answer_holds_a_password_or_a_key() {
-    let config = include_str!("../fixtures/kinds.toml");
+    let config = include_str!("../../fixtures/kinds.toml");
     assert_eq!(config.matches("hunter2").count(), 4);
     let parsed = HermesConfig::parse(config).unwrap();
     assert!(!format!("{parsed:?}").contains("hunter2"), "a secret is in the state");

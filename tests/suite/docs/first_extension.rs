@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use relayer_rest_tests::cargo::root;
 use tempfile::TempDir;
 
-const DOC: &str = include_str!("../../docs/first-extension.md");
+const DOC: &str = include_str!("../../../docs/first-extension.md");
 
 /// The address in the document.
 const ADDRESS: &str = "127.0.0.1:8000";

@@ -2,7 +2,7 @@
 
 use relayer_rest_tests::server::TestServer;
 
-const CONFIG: &str = include_str!("../fixtures/hermes-0.7.toml");
+const CONFIG: &str = include_str!("../../fixtures/hermes-0.7.toml");
 
 const IBC_0: &str = r#"{"status":"success","result":{"id":"ibc-0","rpc_addr":"http://127.0.0.1:26657/","websocket_addr":"ws://127.0.0.1:26657/websocket","grpc_addr":"http://127.0.0.1:9090/","rpc_timeout":"10s","account_prefix":"cosmos","key_name":"testkey","store_prefix":"ibc","max_gas":3000000,"gas_multiplier":1.1,"max_msg_num":30,"max_tx_size":2097152,"clock_drift":"5s","trusting_period":"14days","trust_threshold":{"numerator":"1","denominator":"3"},"gas_price":{"price":0.001,"denom":"stake"},"packet_filter":{"policy":"allowall"}}}"#;
 
@@ -120,7 +120,7 @@ async fn head_is_get_without_the_body() {
 
 #[tokio::test]
 async fn each_identifier_of_chains_works_as_an_id() {
-    let server = TestServer::of_config(include_str!("../fixtures/kinds.toml")).await;
+    let server = TestServer::of_config(include_str!("../../fixtures/kinds.toml")).await;
     let chains: serde_json::Value =
         serde_json::from_slice(&server.get("/chains").await.body).unwrap();
     let ids = chains["result"].as_array().unwrap();

@@ -1,0 +1,5 @@
+//! The responses of the REST API.
+
+mod endpoints;
+mod mounts;
+mod state;

@@ -1,0 +1,57 @@
+//! Is a request routed to the mount that its path belongs to?
+
+use relayer_rest_host::module::{Limits, Module};
+use relayer_rest_host::registry::{Mount, MountPath, Outcome, Registry};
+use relayer_rest_host::state::sample;
+use relayer_rest_tests::component;
+use relayer_rest_tests::server::{TestServer, candidate, engine};
+
+#[tokio::test]
+async fn an_extension_has_its_mount_and_sees_paths_below_it() {
+    let engine = engine(&Limits::default());
+    // For an unknown path, the embedded module names the path in its response.
+    let extension = Module::embedded(&engine).unwrap().named("tool");
+    let mount = Mount::extension("/ext/tool".parse().unwrap(), extension);
+    let api = Mount::api(Module::embedded(&engine).unwrap());
+    let server = TestServer::of_registry(Registry::new(api).with(mount).unwrap()).await;
+    sample(&server.publisher);
+    for (path, seen, name) in [
+        ("/ext/tool/a/b", "/a/b", "tool"),
+        ("/ext/tool", "/", "tool"),
+        ("/ext/tool?a=b", "/", "tool"),
+        ("/ext/tools", "/ext/tools", "api"),
+        ("/ext", "/ext", "api"),
+    ] {
+        for _ in 0..2 {
+            let answer = server.get(path).await;
+            assert!(answer.text().contains(&format!("nothing is served at {seen};")), "{path}");
+            let label = answer.header("x-relayer-module").to_owned();
+            assert!(label.starts_with(&format!("{name}@")), "{path}: {label}");
+        }
+    }
+    assert_eq!(server.get("/ext/tool/chains").await.body, server.get("/chains").await.body);
+    // Each mount is swapped separately, and an extension does not need a dialect.
+    let new = component::of_answer(201, "a", b"b");
+    let mount = server.registry.at("/ext/tool").unwrap();
+    let report = mount.swap(candidate(new), &server.publisher.reader()).await;
+    assert_eq!(report.outcome, Outcome::Swapped);
+    assert_eq!(server.get("/ext/tool/chains").await.status, 201);
+    assert_eq!(server.get("/chains").await.status, 200);
+}
+
+#[tokio::test]
+async fn mounts_that_overlap_are_refused() {
+    let engine = engine(&Limits::default());
+    let module = Module::embedded(&engine).unwrap();
+    let mount =
+        |path: &str, name| Mount::extension(path.parse().unwrap(), module.clone().named(name));
+    let registry = || Registry::new(Mount::api(module.clone())).with(mount("/ext/a", "a")).unwrap();
+    let error = registry().with(mount("/ext/a/b", "b")).unwrap_err().to_string();
+    assert_eq!(error, "the mounts /ext/a and /ext/a/b overlap; mount one of them elsewhere");
+    let root = Mount::extension(MountPath::root(), module.clone().named("b"));
+    let error = registry().with(root).unwrap_err().to_string();
+    assert!(error.starts_with("\"b\" cannot be mounted at /, where the API is"), "{error}");
+    let error = registry().with(mount("/ext/b", "a")).unwrap_err().to_string();
+    assert_eq!(error, "there are two modules of the name \"a\"; each needs one of its own");
+    registry().with(mount("/ext/b", "b")).unwrap();
+}

@@ -1,0 +1,64 @@
+//! The response cache.
+
+mod consistency;
+mod in_flight;
+mod query;
+mod responses;
+
+use std::time::Duration;
+
+use relayer_rest_host::cache::{RequestRef, ResponseCache};
+use relayer_rest_host::module::{Limits, Module};
+use relayer_rest_host::state::{StatePublisher, StateReader, sample};
+use relayer_rest_tests::server::{engine, request};
+
+/// Limits of one run at a time and no queue: a request that needs another run at the same
+/// time is turned away.
+fn one_run() -> Limits {
+    Limits {
+        time: Duration::from_mins(10),
+        concurrency: 1,
+        queue: 0,
+        queue_wait: Duration::from_mins(10),
+        ..Limits::default()
+    }
+}
+
+/// A cache, with a module and a state to use it with.
+struct Asked {
+    cache: ResponseCache,
+    module: Module,
+    publisher: StatePublisher,
+    state: StateReader,
+}
+
+impl Asked {
+    fn new(component: Option<&[u8]>, limits: &Limits) -> Self {
+        let engine = engine(limits);
+        let module = match component {
+            Some(component) => Module::from_bytes(&engine, "test", component),
+            None => Module::embedded(&engine),
+        };
+        let publisher = StatePublisher::new();
+        sample(&publisher);
+        Self {
+            cache: ResponseCache::new(limits.response_cache),
+            module: module.unwrap(),
+            state: publisher.reader(),
+            publisher,
+        }
+    }
+
+    async fn ask(&self, path: &str) -> u16 {
+        let asked =
+            self.cache.get_or_run(&self.module, request("GET", path, &[]), &self.state).await;
+        asked.map_or(0, |answer| answer.status().as_u16())
+    }
+
+    fn remembers(&self, path: &str) -> bool {
+        let request = request("GET", path, &[]);
+        let snapshot = self.state.snapshot();
+        let question = RequestRef::from(&*request);
+        self.cache.find(&self.module, question, &snapshot).is_some()
+    }
+}

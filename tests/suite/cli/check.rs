@@ -1,0 +1,122 @@
+//! Does `check` show authors all faults of a module?
+
+use std::fs;
+use std::path::Path;
+
+use relayer_rest_host::module::{DEFAULT_MODULE, Digest};
+use relayer_rest_tests::command::{self, Ended};
+use relayer_rest_tests::component;
+use serde_json::Value;
+use tempfile::TempDir;
+
+fn program() -> &'static Path {
+    Path::new(env!("CARGO_BIN_EXE_relayer-rest-under-test"))
+}
+
+fn folder() -> TempDir {
+    tempfile::tempdir().unwrap()
+}
+
+fn file(folder: &TempDir, name: &str, content: impl AsRef<[u8]>) -> String {
+    let path = folder.path().join(name);
+    fs::write(&path, content).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+async fn check(args: &[&str]) -> Ended {
+    let args: Vec<_> = ["check"].iter().chain(args).collect();
+    command::run(program(), &args).await
+}
+
+#[tokio::test]
+async fn a_modules_author_sees_each_rule_and_what_requests_take() {
+    let folder = folder();
+    let good = file(&folder, "good.wasm", DEFAULT_MODULE);
+    let checked = check(&[&good]).await;
+    assert_eq!((checked.status, checked.stderr.as_str()), (Some(0), ""));
+    assert_eq!(checked.stdout.lines().filter(|line| line.starts_with("ok ")).count(), 18);
+    for part in [
+        "\nimports  relayer:rest/types@0.1.0, relayer:rest/version@0.1.0, ",
+        " KiB; at most 32.0 MiB\n",
+        "\ninstance ",
+        " KiB of host memory, ",
+        " of 64.0 MiB (limits.memory)\n",
+        "  GET /chain/no-such-chain (",
+        "  POST /chains (",
+        "\nat most 1s and 64.0 MiB; ",
+    ] {
+        assert!(checked.stdout.contains(part), "{part} is not in: {}", checked.stdout);
+    }
+    assert!(checked.stdout.ends_with("the module speaks the dialect 0.7\n"));
+
+    let other = check(&[&good, "--dialect", "1.13", "--json"]).await;
+    assert_eq!(other.status, Some(1));
+    let found: Value = serde_json::from_str(&other.stdout).unwrap();
+    assert_eq!(found["passes"], false);
+    assert_eq!(found["digest"], Digest::of(DEFAULT_MODULE).to_string());
+    let instance = &found["instance"];
+    let sum = |keys: [&str; 3]| keys.iter().map(|key| instance[key].as_u64().unwrap()).sum::<u64>();
+    assert_eq!(instance["total"], sum(["memory", "tables", "host"]));
+    assert_eq!(instance["limit"], 64 << 20);
+    let broken: Vec<_> = found["verdict"]["rules"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|rule| !rule["failure"].is_null())
+        .map(|rule| rule["rule"].as_str().unwrap())
+        .collect();
+    let expected = [
+        "version-envelope",
+        "chain-fields",
+        "chain-values",
+        "chain-unknown-200",
+        "state-workers",
+        "error-empty",
+    ];
+    assert_eq!(broken, expected);
+    let cost = &found["verdict"]["costs"][0];
+    assert_eq!(cost["request"], "GET /version");
+    assert!(cost["memory"].as_u64().unwrap() >= 65536 && cost["micros"].as_u64().unwrap() > 0);
+}
+
+#[tokio::test]
+async fn an_operators_own_chains_are_asked_for_as_well() {
+    let folder = folder();
+    let good = file(&folder, "good.wasm", DEFAULT_MODULE);
+    let config = file(&folder, "hermes.toml", include_str!("../../fixtures/operator.toml"));
+    let checked = check(&[&good, "--relayer-config", &config, "--json"]).await;
+    assert_eq!(checked.status, Some(0), "{}", checked.stdout);
+    let found: Value = serde_json::from_str(&checked.stdout).unwrap();
+    let costs = found["verdict"]["costs"].as_array().unwrap();
+    let of_present = costs.iter().filter(|cost| cost["state"] == "present");
+    let chains = of_present.filter(|cost| {
+        let request = cost["request"].as_str().unwrap();
+        request.starts_with("GET /chain/") && cost["status"] == 200
+    });
+    assert_eq!(
+        chains.count(),
+        include_str!("../../fixtures/operator.toml").matches("[[chains]]").count()
+    );
+}
+
+#[tokio::test]
+async fn a_module_that_cannot_be_asked_does_not_pass() {
+    let folder = folder();
+    for (name, component, part) in [
+        ("a.wasm", b"no".to_vec(), "is not WebAssembly"),
+        ("b.wasm", component::of_handler("unreachable"), "BROKEN answers"),
+        ("b.wasm", component::of_handler("unreachable"), "\n-      version-shape"),
+        ("c.wasm", component::of_answer(200, "a", b"b"), "BROKEN version-shape"),
+    ] {
+        let path = file(&folder, name, component);
+        let checked = check(&[&path]).await;
+        assert_eq!(checked.status, Some(1));
+        assert!(checked.stdout.contains(part), "{}", checked.stdout);
+    }
+    let missing = check(&["/nowhere/x.wasm", "--json"]).await;
+    assert_eq!(missing.status, Some(1));
+    let found: Value = serde_json::from_str(&missing.stdout).unwrap();
+    assert_eq!((&found["passes"], &found["digest"]), (&Value::Bool(false), &Value::Null));
+    let error = found["error"].as_str().unwrap();
+    assert!(error.starts_with("module /nowhere/x.wasm: cannot be read: "), "{error}");
+}

@@ -1,0 +1,113 @@
+//! Are extensions mounted by the settings?
+
+use std::fs;
+use std::path::Path;
+
+use relayer_rest_host::control::ControlClient;
+use relayer_rest_tests::client::{Answer, Client};
+use relayer_rest_tests::command::{self, Ended, Serving};
+use relayer_rest_tests::component;
+use tempfile::TempDir;
+
+fn program() -> &'static Path {
+    Path::new(env!("CARGO_BIN_EXE_relayer-rest-under-test"))
+}
+
+async fn serve(args: &[&str]) -> Serving {
+    let args: Vec<_> = ["--listen", "127.0.0.1:0"].iter().chain(args).collect();
+    command::serve(program(), &args).await
+}
+
+/// Runs a command that controls a server.
+async fn control(serving: &Serving, args: &[&str]) -> Ended {
+    command::run_for(program(), args, &serving.control).await
+}
+
+fn folder() -> TempDir {
+    tempfile::tempdir().unwrap()
+}
+
+fn file(folder: &TempDir, name: &str, content: impl AsRef<[u8]>) -> String {
+    let path = folder.path().join(name);
+    fs::write(&path, content).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+fn client(serving: &Serving) -> ControlClient {
+    ControlClient::new(&serving.control)
+}
+
+#[tokio::test]
+async fn extensions_are_mounted_by_the_settings() {
+    let folder = folder();
+    file(&folder, "one.wasm", component::of_response(201, &[], b"one"));
+    file(&folder, "two.wasm", component::of_response(202, &[], b"two"));
+    let config = file(
+        &folder,
+        "relayer-rest.toml",
+        "[[extension]]\nname = 'one'\nmodule = 'one.wasm'\n\
+         [[extension]]\nname = 'two'\nmount = '/two'\nmodule = 'two.wasm'\nlimits.memory = '1MiB'\n",
+    );
+    let serving = serve(&["--config", &config]).await;
+    let mut http = Client::http1(serving.address()).await;
+    assert_eq!(http.get("/ext/one/x").await.text(), "one");
+    assert_eq!(http.get("/two").await.text(), "two");
+    assert_eq!(http.get("/chains").await.status, 200);
+    let new = file(&folder, "new.wasm", component::of_response(203, &[], b"new"));
+    let swap = control(&serving, &["swap", &new, "--mount", "/two"]).await;
+    assert_eq!(swap.status, Some(0), "{}", swap.stdout);
+    assert_eq!(http.get("/two").await.text(), "new");
+    let status = client(&serving).status().await.unwrap();
+    let mounts: Vec<_> = status.mounts.iter().map(|mount| mount.mount.as_str()).collect();
+    assert_eq!(mounts, ["/", "/ext/one", "/two"]);
+    let bad = file(
+        &folder,
+        "bad.toml",
+        "[[extension]]\nname = 'one'\nmodule = 'one.wasm'\n\
+         [[extension]]\nname = 'two'\nmount = '/ext/one/two'\nmodule = 'two.wasm'\n",
+    );
+    let ended = command::run(program(), &["--listen", "127.0.0.1:0", "--config", &bad]).await;
+    let message = "the mounts /ext/one and /ext/one/two overlap; mount one of them elsewhere\n";
+    assert!(ended.stderr.ends_with(message), "{}", ended.stderr);
+}
+
+/// Each bundled extension takes a line at the beginning of the settings.
+#[tokio::test]
+async fn extensions_that_come_along_are_mounted_by_their_names() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("rest.toml");
+    let defaults = command::run(program(), &["config", "default"]).await.stdout;
+    let uncommented = |line: &str| match line.strip_prefix("# ") {
+        Some(line) if line.starts_with("extension = [") || line.starts_with("    { name = ") => {
+            line.to_owned()
+        }
+        Some("]") => "]".to_owned(),
+        _ => line.to_owned(),
+    };
+    let settings: Vec<_> = defaults.lines().map(uncommented).collect();
+    fs::write(&config, settings.join("\n")).unwrap();
+    let checked = command::run(program(), &["config", "check", config.to_str().unwrap()]).await;
+    assert_eq!(checked.status, Some(0), "{}{}", checked.stdout, checked.stderr);
+    let args = ["--listen", "127.0.0.1:0", "--config", config.to_str().unwrap()];
+    let serving = command::serve(program(), &args).await;
+    let mut http = Client::http1(serving.address()).await;
+    let found =
+        |answer: &Answer| (answer.status.as_u16(), answer.header("content-type").to_owned());
+    let page = http.get("/ext/dashboard").await;
+    assert_eq!(found(&page), (200, "text/html; charset=utf-8".to_owned()));
+    assert!(page.text().starts_with("<!doctype html>"), "{}", page.text());
+    let data = http.get("/ext/dashboard/data").await;
+    assert_eq!(found(&data), (200, "application/json".to_owned()));
+    assert!(data.text().contains("07-tendermint-1"), "{}", data.text());
+    let health = http.get("/ext/health/readyz?chain=ibc-0").await;
+    assert_eq!((health.status.as_u16(), health.text()), (200, "ok"));
+    let health = http.get("/ext/health/readyz?chain=ibc-2").await;
+    assert_eq!(health.status, 503);
+    assert!(health.text().contains("[-]chain/ibc-2 failed: not configured\n"), "{}", health.text());
+    let metrics = http.get("/ext/metrics").await;
+    assert_eq!(found(&metrics), (200, "text/plain; version=0.0.4; charset=utf-8".to_owned()));
+    let workers = "\nrelayer_workers{kind=\"Client\",src_chain=\"ibc-0\",dst_chain=\"ibc-1\"} 2\n";
+    assert!(metrics.text().contains(workers), "{}", metrics.text());
+    let label = metrics.header("x-relayer-module");
+    assert!(label.starts_with("metrics@"), "{label}");
+}

@@ -1,0 +1,277 @@
+//! Is the log complete, bounded, and safe to read?
+
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use relayer_rest_host::module::Digest;
+use relayer_rest_tests::client::{Answer, Client};
+use relayer_rest_tests::command::{self, Ended, Serving};
+use relayer_rest_tests::component;
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+fn program() -> &'static Path {
+    Path::new(env!("CARGO_BIN_EXE_relayer-rest-under-test"))
+}
+
+async fn serve(args: &[&str]) -> Serving {
+    command::serve(program(), args).await
+}
+
+async fn run(args: &[&str]) -> Ended {
+    command::run(program(), args).await
+}
+
+/// Writes a file, which exists as long as the folder.
+fn file(folder: &TempDir, name: &str, text: impl AsRef<[u8]>) -> String {
+    let path = folder.path().join(name);
+    fs::write(&path, text).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+fn folder() -> TempDir {
+    tempfile::tempdir().unwrap()
+}
+
+fn signal(process: &Serving, signal: Signal) {
+    kill_process(Pid::from_raw(process.id()).unwrap(), signal).unwrap();
+}
+
+/// Checks the status, and the message, which is the last line on stderr.
+#[track_caller]
+fn check_failure(ended: &Ended, status: i32, message: &str) {
+    assert_eq!(ended.status, Some(status), "{ended:?}");
+    assert_eq!(ended.stdout, "", "nothing is served");
+    let last = ended.stderr.lines().last().unwrap();
+    assert!(last.starts_with(&format!("relayer-rest: {message}")), "{last}");
+    assert!(!ended.stderr.contains("panicked"), "{}", ended.stderr);
+}
+
+/// The bound holds for any path of the request and any log lines of the module.
+#[tokio::test]
+async fn what_a_request_writes_to_the_log_is_bounded_as_it_is_written() {
+    // Escaped, each of these bytes takes six.
+    let odd = "(memory.fill (i32.const 1024) (i32.const 27) (i32.const 60000))";
+    let short_lines = "(local $left i32) (local.set $left (i32.const 64))
+        (loop $on (call $log (i32.const 2) (i32.const 64) (i32.const 1))
+            (br_if $on (local.tee $left (i32.sub (local.get $left) (i32.const 1)))))
+        (i32.store16 (i32.const 0) (i32.const 204)) i32.const 0";
+    let odd_line = format!(
+        "{odd} (call $log (i32.const 2) (i32.const 1024) (i32.const 10000))
+        (i32.store16 (i32.const 0) (i32.const 204)) i32.const 0"
+    );
+    let odd_name = format!(
+        "{odd} (i32.store16 (i32.const 0) (i32.const 200))
+        (i32.store (i32.const 4) (i32.const 32)) (i32.store (i32.const 8) (i32.const 1))
+        (i32.store (i32.const 32) (i32.const 1024)) (i32.store (i32.const 36) (i32.const 60000))
+        i32.const 0"
+    );
+    for (module, status, part, most) in [
+        (component::of_handler_that_logs("a", short_lines), 204, "the rest is left out", 16 << 10),
+        (component::of_handler_that_logs("", &odd_line), 204, "the rest is left out", 16 << 10),
+        (component::of_handler(&odd_name), 502, "header name", 1 << 10),
+    ] {
+        let folder = folder();
+        let file = file(&folder, "logs.wasm", &module);
+        let mut process = serve(&["--listen", "127.0.0.1:0", "--module", &file]).await;
+        let path = format!("/{}", "a".repeat(7900));
+        let answer = Client::http1(process.address()).await.get(&path).await;
+        assert_eq!(answer.status, status);
+        process.logged(part).await;
+        let of_it = process.log().lines().filter(|line| line.contains("request{id="));
+        let written: usize = of_it.map(str::len).sum();
+        // The sum includes the line about the excess.
+        assert!((1..most + 600).contains(&written), "{written} bytes: {}", process.log());
+    }
+}
+
+/// A module can neither fill the log nor forge lines in it.
+#[tokio::test]
+async fn a_module_that_floods_the_log_writes_so_much_and_no_lines_of_others() {
+    let folder = folder();
+    let module = component::hostile::log_flood();
+    let file = file(&folder, "flood.wasm", &module);
+    let config = self::file(
+        &folder,
+        "c.toml",
+        "[module.limits]\ntime = '50ms'\nlog = '2000B'\nlog_rate = '3KiB'",
+    );
+    let listen = ["--listen", "127.0.0.1:0", "--module", &file, "--config", &config];
+    let mut process = serve(&listen).await;
+    let mut client = Client::http1(process.address()).await;
+    for number in 0..4 {
+        let id = format!("request-{number}");
+        let answer = client.ask_with("GET", &format!("/{number}"), &[("x-request-id", &id)]).await;
+        assert_eq!(answer.status, 504);
+    }
+    // The number of omitted lines is logged in the next second.
+    tokio::time::sleep(Duration::from_millis(1100)).await;
+    client.get("/later").await;
+    process.logged("lines of the module were left out").await;
+    let log = process.log().to_owned();
+    for part in [
+        "the module logs more than 2.0 KiB for a request (limits.log)",
+        "the module logs more than 3.0 KiB a second (limits.log_rate); lines are left out",
+        "request{id=request-0 method=GET path=\"/0\"}: module: a\\n2026-01-01T00:00:00Z  INFO",
+        &format!("module=\"api@{}\"", Digest::of(&module).short()),
+    ] {
+        assert!(log.contains(part), "{part} is not in: {log}");
+    }
+    let lines = log.lines().filter(|line| line.contains("all is well"));
+    assert!((10..=20).contains(&lines.count()), "{log}");
+    assert!(!log.lines().any(|line| line.starts_with("2026-01-01")), "{log}");
+    assert!(!log.contains(['\u{1b}', '\u{202e}']), "{log}");
+}
+
+/// A module cannot fill the log with empty lines either.
+#[tokio::test]
+async fn lines_without_a_message_count_too() {
+    let folder = folder();
+    let code = "(loop (call $log (i32.const 2) (i32.const 64) (i32.const 0)) br 0) unreachable";
+    let module = component::of_handler_that_logs("", code);
+    let file = file(&folder, "empty.wasm", &module);
+    for (log, most) in [("4KiB", 30), ("0B", 0)] {
+        let config = format!("[module.limits]\ntime = '50ms'\nlog = '{log}'");
+        let config = self::file(&folder, "c.toml", config);
+        let listen = ["--listen", "127.0.0.1:0", "--module", &file, "--config", &config];
+        let mut process = serve(&listen).await;
+        let answer = Client::http1(process.address()).await.get("/").await;
+        assert_eq!(answer.status, 504);
+        process.logged("took longer").await;
+        let lines = process.log().lines().filter(|line| line.contains("INFO request{")).count();
+        assert!(lines <= most && (lines > 0) == (most > 0), "{lines}: {}", process.log());
+    }
+}
+
+/// Returns a component that logs `begun`, runs for this number of rounds, and responds
+/// with 204.
+fn busy(rounds: u64) -> Vec<u8> {
+    component::of_handler_that_logs(
+        "begun",
+        &format!(
+            "(local $round i64)
+             (call $log (i32.const 2) (i32.const 64) (i32.const 5))
+             (loop
+                (local.set $round (i64.add (local.get $round) (i64.const 1)))
+                (br_if 0 (i64.lt_u (local.get $round) (i64.const {rounds}))))
+             (i32.store16 (i32.const 0) (i32.const 204))
+             i32.const 0"
+        ),
+    )
+}
+
+/// Starts a server of a module that never ends, and sends it a request.
+async fn asked_for_ever(folder: &TempDir, args: &[&str]) -> (Serving, JoinHandle<Answer>) {
+    let module = file(folder, "busy.wasm", busy(u64::MAX));
+    let settings = file(folder, "relayer-rest.toml", "[module.limits]\ntime = '1h'");
+    let given = ["--listen", "127.0.0.1:0", "--module", &module, "--config", &settings];
+    let mut process = serve(&[&given, args].concat()).await;
+    let mut client = Client::http1(process.address()).await;
+    let asking = tokio::spawn(async move { client.get("/").await });
+    process.logged("begun").await;
+    (process, asking)
+}
+
+/// A disconnect is not a fault of the server.
+#[tokio::test]
+async fn a_client_that_goes_away_is_no_error_in_the_log() {
+    let folder = folder();
+    let (process, asking) = asked_for_ever(&folder, &[]).await;
+    asking.abort();
+    drop(asking.await);
+    // The server is idle before its grace period ends.
+    signal(&process, Signal::TERM);
+    let log = process.ended().await.stderr;
+    assert!(!log.contains("ERROR") && !log.contains("WARN"), "{log}");
+}
+
+#[tokio::test]
+async fn the_log_has_under_the_requests_id_what_clients_are_not_told() {
+    // Logs a text with a line break and an escape, then traps.
+    let component = component::of_handler_that_logs(
+        r"one\0a\1b[31mtwo",
+        "(call $log (i32.const 3) (i32.const 64) (i32.const 12)) unreachable",
+    );
+    let folder = folder();
+    let module = file(&folder, "api.wasm", component);
+    let process = serve(&["--listen", "127.0.0.1:0", "--module", &module]).await;
+    let mut client = Client::http1(process.address()).await;
+    let answer = client.ask_with("GET", "/", &[("x-request-id", "my-id")]).await;
+    assert_eq!((answer.status.as_u16(), answer.header("x-request-id")), (500, "my-id"));
+    assert!(!answer.text().contains("unreachable"), "{}", answer.text());
+    signal(&process, Signal::TERM);
+    let log = process.ended().await.stderr;
+    let line = |wanted: &str| log.lines().find(|line| line.contains(wanted)).unwrap_or_default();
+    let logged = line("one");
+    assert!(logged.contains("id=my-id") && logged.contains(r"one\n\u{1b}[31mtwo"), "{log}");
+    let trap = line("the module trapped");
+    assert!(trap.contains("id=my-id") && trap.contains("unreachable"), "{log}");
+}
+
+#[tokio::test]
+async fn a_log_that_nobody_reads_ends_nothing() {
+    let folder = folder();
+    let module = file(&folder, "api.wasm", component::of_handler("unreachable"));
+    let mut process = serve(&["--listen", "127.0.0.1:0", "--module", &module]).await;
+    process.close_log();
+    let mut client = Client::http1(process.address()).await;
+    for _ in 0..3 {
+        assert_eq!(client.get("/").await.status, 500);
+    }
+    signal(&process, Signal::TERM);
+    assert_eq!(process.child.wait().await.unwrap().code(), Some(0));
+}
+
+#[tokio::test]
+async fn a_message_is_one_line_whatever_a_file_is_called() {
+    let ended = run(&["--relayer-config", "/nowhere/a\nb\u{1b}[31m.toml"]).await;
+    check_failure(&ended, 2, r"relayer configuration /nowhere/a\nb\u{1b}[31m.toml: cannot be read");
+}
+
+/// Sends HTTP/2 frames that the library logs as a warning each, and returns when the
+/// server has processed all.
+async fn provoke_warnings(address: std::net::SocketAddr, count: u64) {
+    // The payload identifies the last one in the server's acknowledgement.
+    let ping = |flags: u8, number: u64| {
+        let mut frame = vec![0, 0, 8, 6, flags, 0, 0, 0, 0];
+        frame.extend(number.to_be_bytes());
+        frame
+    };
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let mut bytes = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0".to_vec();
+    for number in 0..count {
+        bytes.extend(ping(1, number));
+    }
+    bytes.extend(ping(0, count));
+    stream.write_all(&bytes).await.unwrap();
+    let (mut answer, acknowledged) = (Vec::new(), ping(1, count));
+    while !answer.windows(acknowledged.len()).any(|part| part == acknowledged) {
+        let read = timeout(Duration::from_mins(1), stream.read_buf(&mut answer)).await.unwrap();
+        assert!(read.unwrap() > 0, "the server closed the connection: {answer:?}");
+    }
+}
+
+#[tokio::test]
+async fn clients_cannot_fill_the_log_with_warnings_of_the_http_library() {
+    const COUNT: u64 = 2000;
+    let start = Instant::now();
+    let process = serve(&["--listen", "127.0.0.1:0"]).await;
+    for _ in 0..3 {
+        provoke_warnings(process.address(), COUNT).await;
+    }
+    signal(&process, Signal::TERM);
+    let ended = process.ended().await;
+    let of_h2: Vec<_> = ended.stderr.lines().filter(|line| line.contains("h2")).collect();
+    // Each second has 20 lines, a note that there are more, and one with the number of
+    // omitted lines.
+    let most = (start.elapsed().as_secs() + 2) * 22;
+    assert!((2..=most).contains(&(of_h2.len() as u64)), "{} lines: {of_h2:#?}", of_h2.len());
+    assert!(of_h2.iter().any(|line| line.contains("recv PING ack")), "{of_h2:#?}");
+    let note = "h2 logs more than 20 lines a second; some are left out here";
+    assert!(of_h2.iter().any(|line| line.ends_with(note)), "{of_h2:#?}");
+}

@@ -1,0 +1,6 @@
+//! The documentation, executed.
+
+mod embedding;
+mod first_extension;
+mod new;
+mod readme;

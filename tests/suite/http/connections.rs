@@ -1,0 +1,238 @@
+//! Are connections bounded, and do clients that occupy them leave room for others?
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use relayer_rest_host::HttpLimits;
+use relayer_rest_host::module::{Limits, Module};
+use relayer_rest_host::registry::{Mount, Registry};
+use relayer_rest_tests::client::Client;
+use relayer_rest_tests::component;
+use relayer_rest_tests::server::{TestServer, engine};
+use relayer_rest_tests::watcher::Watcher;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+
+use super::{SOON, limits, request, said, server};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ten_thousand_idle_connections_are_no_more_than_there_may_be() {
+    // The limit of open files may be a few hundred for this process, too.
+    let files = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: files.maximum, ..files }).unwrap();
+    let limits = HttpLimits {
+        connections: 500,
+        connections_per_peer: 400,
+        // Connections are not closed for any other reason.
+        idle: Duration::from_hours(1),
+        stalled: Duration::from_hours(1),
+        ..HttpLimits::default()
+    };
+    let server = server(limits).await;
+    let watcher = Watcher::start(server.address).await;
+    let mut idle = VecDeque::new();
+    for number in 0..10_000 {
+        let mut stream = TcpStream::connect(server.address).await.unwrap();
+        if number % 2 == 0 {
+            stream.write_all(b"GET /ver").await.ok();
+        }
+        idle.push_back(stream);
+        if idle.len() > 1000 {
+            idle.pop_front();
+        }
+        if number % 100 == 0 {
+            sleep(Duration::from_millis(1)).await;
+        }
+    }
+    watcher.stop().await;
+    // The oldest connection was evicted for the newest.
+    let mut byte = [0];
+    let closed = timeout(SOON, idle.front_mut().unwrap().read(&mut byte)).await.unwrap();
+    assert!(matches!(closed, Ok(0) | Err(_)), "{closed:?}");
+    // Some may be about to be accepted, and others about to be evicted for them.
+    let counted = timeout(SOON, async {
+        loop {
+            let mut open = 0;
+            for stream in &mut idle {
+                let read = timeout(Duration::from_millis(1), stream.read(&mut byte)).await;
+                open += usize::from(read.is_err());
+            }
+            if (100..=400).contains(&open) {
+                break;
+            }
+        }
+    });
+    counted.await.expect("no more are open than there may be");
+}
+
+/// If all connections are busy, another one is refused at once, with or without a
+/// request.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connection_that_there_is_no_room_for_gets_503() {
+    let (three, many) = (3, HttpLimits::default().connections);
+    for (connections, connections_per_peer) in [(three, many), (many, three)] {
+        let limits = HttpLimits { connections, connections_per_peer, ..HttpLimits::default() };
+        is_full_with_three(limits).await;
+    }
+}
+
+async fn is_full_with_three(limits: HttpLimits) {
+    let module = Module::from_bytes(
+        &engine(&Limits { time: Duration::from_mins(1), ..Limits::default() }),
+        "spins",
+        &component::of_handler("(loop br 0) unreachable"),
+    );
+    let server = TestServer::with_limits(Registry::new(Mount::api(module.unwrap())), limits).await;
+    let mut busy = Vec::new();
+    for number in 0..3 {
+        let mut stream = TcpStream::connect(server.address).await.unwrap();
+        stream.write_all(request(&format!("/{number}"), "").as_bytes()).await.unwrap();
+        busy.push(stream);
+    }
+    let mount = server.registry.at("/").unwrap();
+    while mount.status().module.runs < 3 {
+        sleep(Duration::from_millis(1)).await;
+    }
+    for asked in [String::new(), request("/version", "")] {
+        let answer = said(server.address, asked.as_bytes()).await;
+        assert!(answer.starts_with("HTTP/1.1 503 Service Unavailable\r\n"), "{answer}");
+        assert!(
+            answer.contains("\r\nretry-after: 1\r\n") && answer.contains("\"Overloaded\""),
+            "{answer}"
+        );
+        assert!(answer.contains("\r\nx-request-id: "), "{answer}");
+    }
+}
+
+/// A connection whose client announces a body and withholds it, or sends it byte by byte,
+/// is evicted for others.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_body_that_does_not_come_keeps_nobody_out() {
+    let limits = HttpLimits {
+        connections: 3,
+        // Connections are not closed for any other reason.
+        idle: Duration::from_hours(1),
+        stalled: Duration::from_hours(1),
+        ..HttpLimits::default()
+    };
+    for pause in [Duration::from_hours(1), Duration::from_millis(100)] {
+        let server = server(limits.clone()).await;
+        let mut waiting = JoinSet::new();
+        for _ in 0..3 {
+            let mut stream = TcpStream::connect(server.address).await.unwrap();
+            let head = "POST /version HTTP/1.1\r\nhost: x\r\ncontent-length: 60000\r\nexpect: 100-continue\r\n\r\n";
+            stream.write_all(head.as_bytes()).await.unwrap();
+            // The server sends 100 Continue: the request is being handled.
+            stream.read_exact(&mut [0; 12]).await.unwrap();
+            waiting.spawn(async move {
+                while stream.write_all(b"a").await.is_ok() {
+                    sleep(pause).await;
+                }
+            });
+        }
+        // Retried, since the bodies may still be on their way.
+        let request = request("/version", "connection: close\r\n");
+        let is_answered = async || {
+            said(server.address, request.as_bytes()).await.starts_with("HTTP/1.1 200 OK\r\n")
+        };
+        let asked = timeout(SOON, async {
+            while !is_answered().await {
+                sleep(Duration::from_millis(10)).await;
+            }
+        });
+        asked.await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn floods_and_resets_are_nobodys_business() {
+    let server = server(limits()).await;
+    let watcher = Watcher::start(server.address).await;
+    let address = server.address;
+    let flood = tokio::spawn(async move {
+        // Thousands of requests whose responses are not read.
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        let requests = request("/state", "").repeat(1000);
+        for _ in 0..20 {
+            if timeout(Duration::from_secs(1), stream.write_all(requests.as_bytes())).await.is_err()
+            {
+                break;
+            }
+        }
+        stream
+    });
+    for number in 0..500 {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        let path = format!("/chain/{number}");
+        stream.write_all(request(&path, "").as_bytes()).await.unwrap();
+        // With unread data, closing is a reset.
+        if number % 2 == 0 {
+            stream.set_zero_linger().unwrap();
+        }
+        drop(stream);
+    }
+    let mut stalled = flood.await.unwrap();
+    sleep(Duration::from_secs(4)).await;
+    // The client read nothing for longer than it may: the connection is closed.
+    let end = timeout(SOON, async {
+        let mut bytes = vec![0; 64 << 10];
+        while matches!(stalled.read(&mut bytes).await, Ok(1..)) {}
+    });
+    end.await.unwrap();
+    watcher.stop().await;
+    let mount = server.registry.at("/").unwrap();
+    assert_eq!(mount.status().module.failures.faults(), 0);
+}
+
+/// A cancelled request does not keep its connection open.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn requests_of_http2_that_are_taken_back_keep_no_connection() {
+    let limits = Limits { time: Duration::from_hours(1), ..Limits::default() };
+    let spins = component::that_spins_on_spin();
+    let module = Module::from_bytes(&engine(&limits), "spins", &spins).unwrap();
+    let server = TestServer::with_limits(Registry::new(Mount::api(module)), self::limits()).await;
+    let mut client = Client::http2(server.address).await;
+    let mount = server.registry.at("/").unwrap();
+    for number in 1..=3 {
+        // The path is as long as `/spin`, so the module never ends.
+        let path = format!("/spi{number}");
+        let asked = client.get(&path);
+        timeout(Duration::from_millis(200), asked).await.unwrap_err();
+    }
+    assert_eq!(mount.status().module.runs, 3);
+    timeout(SOON, client.closed()).await.unwrap();
+}
+
+/// The client sends PINGs all the time, and no requests.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pings_keep_no_connection() {
+    let server = server(limits()).await;
+    let mut client = Client::http2_with_pings(server.address, Duration::from_millis(300)).await;
+    assert_eq!(client.get("/version").await.status, 200);
+    timeout(SOON, client.closed()).await.unwrap();
+}
+
+/// A run that never ends delays it no longer than the grace period.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_is_told_to_stop_is_gone_in_time() {
+    let module = Module::from_bytes(
+        &engine(&Limits { time: Duration::from_hours(1), ..Limits::default() }),
+        "spins",
+        &component::of_handler("(loop br 0) unreachable"),
+    );
+    let registry = Registry::new(Mount::api(module.unwrap()));
+    let grace = Duration::from_millis(300);
+    let server = TestServer::with_grace(registry, grace).await;
+    let mut spinning = TcpStream::connect(server.address).await.unwrap();
+    spinning.write_all(request("/", "").as_bytes()).await.unwrap();
+    let mount = server.registry.at("/").unwrap();
+    while mount.status().module.runs < 1 {
+        sleep(Duration::from_millis(1)).await;
+    }
+    timeout(SOON, server.stop()).await.unwrap().unwrap();
+    let mut byte = [0];
+    assert!(!matches!(spinning.read(&mut byte).await, Ok(1..)));
+}

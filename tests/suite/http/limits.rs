@@ -1,0 +1,185 @@
+//! Are requests that are too large or too slow closed?
+
+use std::time::Duration;
+
+use bytesize::ByteSize;
+use relayer_rest_host::HttpLimits;
+use relayer_rest_tests::client::Client;
+use relayer_rest_tests::watcher::Watcher;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::sleep;
+
+use super::{limits, request, said, server};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_is_too_slow_or_says_half_is_closed() {
+    let server = server(limits()).await;
+    let watcher = Watcher::start(server.address).await;
+    let half = [
+        "",
+        "G",
+        "GET /version HTTP/1.1\r\n",
+        "GET /version HTTP/1.1\r\nhost: x\r\na:",
+        "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+    ];
+    let half =
+        half.map(|bytes| tokio::spawn(async move { said(server.address, bytes.as_bytes()).await }));
+    // Single bytes at intervals count as slow, too.
+    let slow = tokio::spawn(async move {
+        let mut stream = TcpStream::connect(server.address).await.unwrap();
+        for byte in request("/version", "a: b\r\n").bytes() {
+            if stream.write_all(&[byte]).await.is_err() {
+                return;
+            }
+            sleep(Duration::from_millis(200)).await;
+        }
+        panic!("it may take as long as it likes");
+    });
+    for half in half {
+        let answer = half.await.unwrap();
+        assert!(!answer.contains("200 OK"), "{answer}");
+    }
+    slow.await.unwrap();
+    watcher.stop().await;
+}
+
+#[tokio::test]
+async fn what_is_too_large_gets_its_status() {
+    let server = server(HttpLimits {
+        target: ByteSize::b(100),
+        headers: 5,
+        head: ByteSize::kib(8),
+        body: ByteSize::b(10),
+        ..limits()
+    })
+    .await;
+    let watcher = Watcher::start(server.address).await;
+    let long = format!("/{}", "a".repeat(100));
+    let many = "a: b\r\n".repeat(5);
+    let large = format!("a: {}\r\n", "b".repeat(9000));
+    for (request, status, name) in [
+        (request(&long, "connection: close\r\n"), "414 URI Too Long", "UriTooLong"),
+        (request("/version", &many), "431 Request Header Fields Too Large", "HeadersTooLarge"),
+        (request("/version", "content-length: 11\r\n"), "413 Payload Too Large", "PayloadTooLarge"),
+        (
+            request("/version", "transfer-encoding: chunked\r\n") + "b\r\nhello world\r\n0\r\n\r\n",
+            "413 Payload Too Large",
+            "PayloadTooLarge",
+        ),
+        (
+            request("/version", "content-length: 9\r\n") + "hello",
+            "408 Request Timeout",
+            "RequestTimeout",
+        ),
+        (
+            request("/version", "transfer-encoding: chunked\r\n") + "zz\r\n",
+            "400 Bad Request",
+            "BadRequest",
+        ),
+        ("GET / HTTP/1.1\r\nconnection: close\r\n\r\n".to_owned(), "400 Bad Request", "BadRequest"),
+        (request("/", "host: y\r\nconnection: close\r\n"), "400 Bad Request", "BadRequest"),
+    ] {
+        let answer = said(server.address, request.as_bytes()).await;
+        let head = format!("HTTP/1.1 {status}\r\n");
+        assert!(answer.starts_with(&head), "{request}: {answer}");
+        assert!(answer.contains(&format!("\"name\":\"{name}\"")), "{answer}");
+        assert!(answer.contains("x-request-id: ") && answer.contains("\r\ndate: "), "{answer}");
+    }
+    // Hyper responds to these itself, with a bare status.
+    for (request, status) in [
+        (request("/version", &large), "431 Request Header Fields Too Large"),
+        (request(&format!("/{}", "a".repeat(70_000)), ""), "431 Request Header Fields Too Large"),
+        ("what\r\n\r\n".to_owned(), "400 Bad Request"),
+        ("GET / HTTP/3.0\r\n\r\n".to_owned(), "400 Bad Request"),
+        (request("/version", "transfer-encoding: chunked, x\r\n"), "400 Bad Request"),
+    ] {
+        let answer = said(server.address, request.as_bytes()).await;
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status}\r\n")), "{answer}");
+        assert!(
+            answer.contains("connection: close\r\n") && answer.ends_with("\r\n\r\n"),
+            "{answer}"
+        );
+    }
+    // Requests at the limits are served.
+    let most = format!("/{}", "a".repeat(99));
+    let most = request(&most, "content-length: 10\r\nconnection: close\r\na: b\r\nc: d\r\n");
+    let answer = said(server.address, (most + "0123456789").as_bytes()).await;
+    assert!(answer.starts_with("HTTP/1.1 404 "), "{answer}");
+    watcher.stop().await;
+}
+
+/// Bytes after a request that are not a request get a response of their own, after that
+/// of the request.
+#[tokio::test]
+async fn what_follows_a_request_and_is_none_is_told_apart() {
+    let server = server(limits()).await;
+    let answer = said(server.address, (request("/chains", "") + "\0\r\n\r\n").as_bytes()).await;
+    let (first, second) = answer.split_at(answer.rfind("HTTP/1.1 ").unwrap());
+    assert!(first.starts_with("HTTP/1.1 200 OK\r\n") && first.contains("ibc-1"), "{answer}");
+    assert!(second.starts_with("HTTP/1.1 400 Bad Request\r\n"), "{answer}");
+}
+
+/// The response arrives even while the client still sends the head.
+#[tokio::test]
+async fn a_head_without_end_gets_its_answer() {
+    let server = server(limits()).await;
+    let watcher = Watcher::start(server.address).await;
+    for _ in 0..10 {
+        let head = request("/version", &format!("a: {}", "b".repeat(1 << 20)));
+        let answer = said(server.address, head.as_bytes()).await;
+        assert!(answer.starts_with("HTTP/1.1 431 "), "{answer:?}");
+        // It also arrives after other requests of the connection.
+        let answer = said(server.address, (request("/version", "") + &head).as_bytes()).await;
+        assert!(answer.starts_with("HTTP/1.1 200 "), "{answer:?}");
+        assert!(answer.contains("HTTP/1.1 431 "), "{answer:?}");
+    }
+    // A target that fits into the largest head, but not into hyper's limit of a target.
+    let server = self::server(HttpLimits { head: ByteSize::mib(1), ..limits() }).await;
+    let long = request(&format!("/{}", "a".repeat(70_000)), "");
+    let answer = said(server.address, long.as_bytes()).await;
+    assert!(answer.starts_with("HTTP/1.1 414 "), "{answer:?}");
+    watcher.stop().await;
+}
+
+#[tokio::test]
+async fn a_head_of_http2_that_is_too_large_gets_its_answer() {
+    let server = server(HttpLimits { head: ByteSize::kib(8), ..limits() }).await;
+    let watcher = Watcher::start(server.address).await;
+    let mut client = Client::http2(server.address).await;
+    let value = "b".repeat(9 << 10);
+    let answer = client.ask_with("GET", "/version", &[("a", &value)]).await;
+    assert_eq!((answer.status.as_u16(), &*answer.error_name()), (431, "HeadersTooLarge"));
+    assert_eq!(answer.header("x-request-id").len(), 24);
+    let value = "b".repeat(7 << 10);
+    assert_eq!(client.ask_with("GET", "/version", &[("a", &value)]).await.status, 200);
+    watcher.stop().await;
+}
+
+/// The response arrives although the client still sends a body that is too large.
+#[tokio::test]
+async fn who_sends_too_much_gets_the_answer_all_the_same() {
+    let server = server(HttpLimits::default()).await;
+    let watcher = Watcher::start(server.address).await;
+    for _ in 0..20 {
+        let mut stream = TcpStream::connect(server.address).await.unwrap();
+        let (mut reading, mut writing) = stream.split();
+        let head = "POST /state HTTP/1.1\r\nhost: x\r\ncontent-length: 1000000000\r\n\r\n";
+        let send = async {
+            writing.write_all(head.as_bytes()).await.unwrap();
+            let part = vec![b'x'; 64 << 10];
+            while writing.write_all(&part).await.is_ok() {}
+        };
+        let receive = async {
+            let mut answer = vec![0; 1024];
+            let length = reading.read(&mut answer).await.unwrap();
+            String::from_utf8_lossy(&answer[..length]).into_owned()
+        };
+        let answer = tokio::select! {
+            () = send => panic!("the connection is closed before there is an answer"),
+            answer = receive => answer,
+        };
+        assert!(answer.starts_with("HTTP/1.1 413 "), "{answer}");
+    }
+    watcher.stop().await;
+}

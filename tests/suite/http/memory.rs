@@ -1,0 +1,110 @@
+//! Is the memory that clients can occupy bounded, and released?
+
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use relayer_rest_host::control::ControlClient;
+use relayer_rest_tests::command::{self, serve};
+use relayer_rest_tests::{component, http2};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::sleep;
+
+/// HTTP/2 connections, each with the maximum number of requests, all for distinct bodies
+/// that no client reads. The server is a separate process, whose memory is measured.
+#[cfg(target_os = "linux")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn hostile_connections_take_the_limit_and_little_for_each() {
+    const MIB: u64 = 1 << 20;
+    const CONNECTIONS: u64 = 1_024;
+    let files = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: files.maximum, ..files }).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let module = folder.path().join("large.wasm");
+    fs::write(&module, component::of_response(200, &[], &vec![b'a'; 256 << 10])).unwrap();
+    let settings = folder.path().join("settings.toml");
+    let text = "[module]\nfile = 'large.wasm'\ndialect = 'any'\n[module.limits]\nresponse_cache = '1MiB'\n[http]\nunsent = '64MiB'\nidle = '1h'\nstalled = '1h'\n";
+    fs::write(&settings, text).unwrap();
+    let program = Path::new(env!("CARGO_BIN_EXE_relayer-rest-under-test"));
+    let args = ["--listen", "127.0.0.1:0", "--config", settings.to_str().unwrap()];
+    let mut serving = command::serve(program, &args).await;
+    serving.close_log();
+    let (address, process) = (serving.address(), serving.id());
+    let resident = || {
+        let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
+    };
+    let (mut most, mut hostile) = (0, Vec::new());
+    for connection in 0..CONNECTIONS {
+        let paths = (0..100).map(|path| format!("/{connection}/{path}"));
+        hostile.push(http2::stalled(address, paths).await);
+        most = most.max(resident());
+    }
+    let control = ControlClient::new(&serving.control);
+    let runs = async || control.status().await.unwrap().mounts[0].module.runs;
+    let mut known = 0;
+    while known != runs().await {
+        known = runs().await;
+        for _ in 0..100 {
+            most = most.max(resident());
+            sleep(Duration::from_millis(5)).await;
+        }
+    }
+    let status = control.status().await.unwrap();
+    let unsent = status.connections.unwrap().unsent;
+    assert!(unsent > 32 * MIB && unsent <= 64 * MIB, "{status:?}");
+    // The process itself, and the buffers of its connections: 150 MB in a release build,
+    // and more in a build whose futures are not optimised.
+    assert!(most <= 64 * MIB + 225_000_000, "{most} bytes");
+}
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_relayer-rest-under-test");
+
+/// The number of clients. Each requests a distinct body, of which it reads only the
+/// start.
+const CLIENTS: usize = 64;
+const BODY: usize = 6 << 20;
+
+/// Returns the resident bytes of a process.
+fn resident(process: i32) -> u64 {
+    let statm = fs::read_to_string(format!("/proc/{process}/statm")).unwrap();
+    statm.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4096
+}
+
+#[tokio::test]
+async fn memory_is_returned_after_an_attack() {
+    let folder = tempfile::tempdir().unwrap();
+    let module = folder.path().join("large.wasm");
+    fs::write(&module, component::of_response(200, &[], &vec![b'a'; BODY])).unwrap();
+    let module = module.to_str().unwrap();
+    let listen = ["--listen", "127.0.0.1:0", "--module", module, "--dialect", "any"];
+    let serving = serve(Path::new(PROGRAM), &listen).await;
+    let before = resident(serving.id());
+
+    let mut clients = Vec::new();
+    for number in 0..CLIENTS {
+        let mut client = TcpStream::connect(serving.address()).await.unwrap();
+        let request = format!("GET /{number} HTTP/1.1\r\nhost: x\r\n\r\n");
+        client.write_all(request.as_bytes()).await.unwrap();
+        clients.push(client);
+    }
+    for client in &mut clients {
+        client.read_exact(&mut [0; 64]).await.unwrap();
+    }
+    let peak = resident(serving.id());
+    assert!(peak > 4 * before, "{before} {peak}");
+    drop(clients);
+
+    let start = Instant::now();
+    loop {
+        let after = resident(serving.id());
+        if after <= 2 * before {
+            break;
+        }
+        assert!(start.elapsed() < Duration::from_mins(3), "{before} {peak} {after}");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}

@@ -1,0 +1,372 @@
+//! Are other clients safe from those that do not read their responses?
+
+use std::time::Duration;
+
+use bytesize::ByteSize;
+use relayer_rest_host::HttpLimits;
+use relayer_rest_host::module::{Limits, Module};
+use relayer_rest_host::registry::{Mount, Registry};
+use relayer_rest_tests::client::Client;
+use relayer_rest_tests::server::{TestServer, engine};
+use relayer_rest_tests::{component, http2};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpSocket, TcpStream};
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+
+use super::{SOON, limits, request, said, server};
+
+/// The server stops reading from a client that sends requests and reads no responses.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_takes_no_answers_is_asked_for_no_more_questions() {
+    let server = server(limits()).await;
+    let address = server.address;
+    // HEAD responses have no bodies, so that only heads accumulate.
+    let requests = "HEAD /version HTTP/1.1\r\nhost: x\r\n\r\n".repeat(1000);
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let mut written = 0;
+    let is_listened_to = loop {
+        match timeout(Duration::from_secs(1), stream.write_all(requests.as_bytes())).await {
+            Ok(Ok(())) => written += requests.len(),
+            Ok(Err(_)) | Err(_) => break false,
+        }
+        // Much more than the system buffers in both directions.
+        if written > 64 << 20 {
+            break true;
+        }
+    };
+    assert!(!is_listened_to, "{written} bytes of requests were read, and none of the answers");
+    let end = timeout(SOON, async {
+        let mut bytes = vec![0; 64 << 10];
+        while matches!(stream.read(&mut bytes).await, Ok(1..)) {}
+    });
+    end.await.unwrap();
+    // A client that reads gets all responses.
+    let count = 20_000;
+    let stream = TcpStream::connect(address).await.unwrap();
+    let (mut reading, mut writing) = stream.into_split();
+    let asking = tokio::spawn(async move {
+        for _ in 0..count / 1000 {
+            writing.write_all(requests.as_bytes()).await.unwrap();
+        }
+        writing
+    });
+    // It starts to read late.
+    sleep(Duration::from_millis(500)).await;
+    let (mut answers, mut bytes) = (String::new(), vec![0; 64 << 10]);
+    let read = async {
+        while answers.matches("HTTP/1.1 200 OK").count() < count {
+            let some = reading.read(&mut bytes).await.unwrap();
+            assert!(some > 0, "it is closed");
+            answers.push_str(str::from_utf8(&bytes[..some]).unwrap());
+        }
+    };
+    timeout(SOON, read).await.unwrap();
+    drop(asking.await.unwrap());
+}
+
+/// Returns limits under which only a lack of memory closes a connection.
+fn patient(unsent: ByteSize) -> HttpLimits {
+    HttpLimits {
+        unsent,
+        stalled: Duration::from_hours(1),
+        idle: Duration::from_hours(1),
+        ..HttpLimits::default()
+    }
+}
+
+/// Starts a server with a distinct body of this size for each path.
+async fn server_of_bodies(size: usize, limits: HttpLimits) -> TestServer {
+    let body = component::of_response(200, &[], &vec![b'a'; size]);
+    // Modules turn no request away, which is not tested here.
+    let wait = Duration::from_hours(1);
+    let of_module = Limits { queue: 100_000, queue_wait: wait, ..Limits::default() };
+    let module = Module::from_bytes(&engine(&of_module), "large", &body).unwrap();
+    TestServer::with_limits(Registry::new(Mount::api(module)), limits).await
+}
+
+/// Waits until no response is held any more.
+async fn all_released(server: &TestServer) {
+    let released = async {
+        while server.connections.status().unsent > 0 {
+            sleep(Duration::from_millis(1)).await;
+        }
+    };
+    timeout(SOON, released).await.expect("all is released");
+}
+
+/// Stalled clients cannot fill the memory with responses that they do not read.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn stalled_clients_of_http1_make_room_for_others() {
+    let server = server_of_bodies(8 << 20, patient(ByteSize::mib(40))).await;
+    let mut streams = Vec::new();
+    let close = "connection: close\r\n";
+    for number in 0..4 {
+        let mut stream = TcpStream::connect(server.address).await.unwrap();
+        stream.write_all(request(&format!("/{number}"), close).as_bytes()).await.unwrap();
+        while server.connections.status().unsent < (number + 1) * (8 << 20) {
+            sleep(Duration::from_millis(1)).await;
+        }
+        streams.push(stream);
+    }
+    // The limit has room for four. Another response waits until one is evicted.
+    let answer = said(server.address, request("/more", close).as_bytes()).await;
+    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.len() > 8 << 20);
+    assert_eq!(server.connections.status().evicted, 1);
+    let mut whole = 0;
+    for stream in &mut streams {
+        let mut answer = Vec::new();
+        timeout(SOON, stream.read_to_end(&mut answer)).await.unwrap().ok();
+        whole += u32::from(answer.len() > 8 << 20);
+    }
+    assert_eq!(whole, 3);
+    all_released(&server).await;
+}
+
+/// HTTP/2 clients request distinct bodies and read none of them: the account never
+/// exceeds its limit, and an honest client always gets its responses.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn closed_windows_of_http2_hold_no_more_than_the_limit() {
+    let limit = ByteSize::mib(8);
+    let server = server_of_bodies(256 << 10, patient(limit)).await;
+    let (stop, mut stopped) = tokio::sync::oneshot::channel::<()>();
+    let connections = server.connections.clone();
+    let sampling = std::thread::spawn(move || {
+        let mut most = 0;
+        while stopped.try_recv() == Err(tokio::sync::oneshot::error::TryRecvError::Empty) {
+            most = most.max(connections.status().unsent);
+            std::thread::yield_now();
+        }
+        most
+    });
+    let mut honest = server.connect().await;
+    assert_eq!(honest.get("/honest").await.status, 200);
+    let mut hostile = Vec::new();
+    let mut asked = 0;
+    let until_evicted = async {
+        while server.connections.status().evicted == 0 || asked < 50 {
+            if hostile.len() < 60 {
+                let paths = (0..10).map(|path| format!("/{}/{path}", hostile.len()));
+                hostile.push(http2::stalled(server.address, paths).await);
+            }
+            let answer = honest.get(&format!("/honest/{asked}")).await;
+            assert_eq!((answer.status.as_u16(), answer.body.len()), (200, 256 << 10), "{asked}");
+            asked += 1;
+        }
+    };
+    timeout(4 * SOON, until_evicted).await.expect("those that take nothing are closed");
+    stop.send(()).unwrap();
+    let most = sampling.join().unwrap();
+    assert!(most <= limit.as_u64(), "{most} bytes wait for clients");
+    assert!(most > limit.as_u64() / 2, "only {most} bytes waited for clients");
+    drop(hostile);
+    all_released(&server).await;
+}
+
+/// HTTP/2 clients repeatedly read a small part of their responses.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_takes_a_little_does_not_keep_the_memory_of_others() {
+    let server = server_of_bodies(256 << 10, patient(ByteSize::mib(8))).await;
+    let mut honest = server.connect().await;
+    assert_eq!(honest.get("/honest").await.status, 200);
+    let mut hostile = JoinSet::new();
+    for number in 0..4 {
+        let paths = (0..10).map(|path| format!("/{number}/{path}"));
+        let mut stream = http2::stalled(server.address, paths).await;
+        hostile.spawn(async move {
+            let more = 2048_u32.to_be_bytes();
+            let more = [0, 1].map(|stream| http2::frame(http2::WINDOW_UPDATE, 0, stream, &more));
+            let more = more.concat();
+            while stream.write_all(&more).await.is_ok() {
+                sleep(Duration::from_millis(200)).await;
+                stream.try_read(&mut [0; 16 << 10]).ok();
+            }
+        });
+    }
+    let until_evicted = async {
+        let mut number = 0;
+        while server.connections.status().evicted == 0 {
+            number += 1;
+            honest.get(&format!("/honest/{number}")).await;
+        }
+    };
+    timeout(SOON, until_evicted).await.expect("those that take little are closed");
+    assert_eq!(honest.get("/honest").await.status, 200);
+}
+
+/// Connections of one address that read their responses in time, and hold more than all
+/// others together, are evicted for another address.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_address_that_holds_most_makes_room_for_others() {
+    const BODY: u32 = 256 << 10;
+    let server = server_of_bodies(BODY as usize, patient(ByteSize::mib(8))).await;
+    let mut greedy = JoinSet::new();
+    for number in 0..4 {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind("127.0.0.2:0".parse().unwrap()).unwrap();
+        let mut stream = socket.connect(server.address).await.unwrap();
+        greedy.spawn(async move {
+            // The streams have room for their bodies, and the connection for one of them
+            // at a time.
+            let window = [&[0, 4][..], &BODY.to_be_bytes()].concat();
+            let mut bytes =
+                [http2::PREFACE, &http2::frame(http2::SETTINGS, 0, 0, &window)].concat();
+            let more = http2::frame(http2::WINDOW_UPDATE, 0, 0, &BODY.to_be_bytes());
+            for next in 0_u32.. {
+                let headers = http2::request("GET", &format!("/{number}/{next}"));
+                bytes.extend(http2::frame(http2::HEADERS, http2::WHOLE, 2 * next + 1, &headers));
+                if next < 12 {
+                    continue;
+                }
+                bytes.extend(&more);
+                if stream.write_all(&bytes).await.is_err() {
+                    break;
+                }
+                bytes.clear();
+                sleep(Duration::from_millis(100)).await;
+                while stream.try_read(&mut [0; 16 << 10]).is_ok_and(|read| read > 0) {}
+            }
+        });
+    }
+    let full = async {
+        while server.connections.status().unsent < 7 << 20 {
+            sleep(Duration::from_millis(1)).await;
+        }
+    };
+    timeout(SOON, full).await.expect("they fill the memory");
+    let mut honest = server.connect().await;
+    for number in 0..20 {
+        assert_eq!(honest.get(&format!("/honest/{number}")).await.status, 200, "{number}");
+    }
+    assert!(server.connections.status().evicted > 0);
+}
+
+/// The headers of a request take memory only while it is handled.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn requests_that_are_refused_hold_little() {
+    const COUNT: u32 = 50;
+    let server = server(patient(ByteSize::gib(1))).await;
+    // The first request adds a header to the dynamic table, which takes one byte from
+    // then on.
+    let mut headers = [http2::request("GET", "/version"), vec![0x40, 1, b'a', 0]].concat();
+    let mut bytes = [http2::PREFACE, &http2::closed_window()].concat();
+    for number in 0..COUNT {
+        bytes.extend(http2::frame(http2::HEADERS, http2::WHOLE, 2 * number + 1, &headers));
+        headers = [http2::request("GET", "/version"), vec![0xbe; 3_000]].concat();
+    }
+    let mut stream = TcpStream::connect(server.address).await.unwrap();
+    stream.write_all(&bytes).await.unwrap();
+    let all_refused = async {
+        // All responses have a body, and wait for the client.
+        let (least, most) = (u64::from(COUNT) << 10, u64::from(COUNT) << 14);
+        while !(least..most).contains(&server.connections.status().unsent) {
+            sleep(Duration::from_millis(10)).await;
+        }
+    };
+    timeout(SOON, all_refused).await.expect("their headers are released");
+}
+
+/// Clients read their responses, with many requests at a time on each connection.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_honest_connection_of_http2_is_closed() {
+    let server = server(HttpLimits::default()).await;
+    let mut asking = Vec::new();
+    for _ in 0..4 {
+        let Client::Http2(sender) = Client::http2(server.address).await else { unreachable!() };
+        for stream in 0..25 {
+            let mut client = Client::Http2(sender.clone());
+            asking.push(tokio::spawn(async move {
+                let path = if stream % 5 == 0 { "/state" } else { "/version" };
+                for _ in 0..1_000 {
+                    assert_eq!(client.get(path).await.status, 200);
+                }
+            }));
+        }
+    }
+    for asking in asking {
+        asking.await.unwrap();
+    }
+    all_released(&server).await;
+    let status = server.connections.status();
+    assert_eq!((status.accepted, status.refused, status.evicted), (4, 0, 0));
+}
+
+/// The bodies exceed the system's buffers.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_honest_connection_of_http1_is_closed() {
+    let server = server_of_bodies(512 << 10, HttpLimits::default()).await;
+    let mut asking = Vec::new();
+    for number in 0..8 {
+        let mut client = server.connect().await;
+        asking.push(tokio::spawn(async move {
+            for request in 0..200 {
+                let path = format!("/{}", (number + request) % 4);
+                let answer = client.get(&path).await;
+                assert_eq!((answer.status.as_u16(), answer.body.len()), (200, 512 << 10));
+            }
+        }));
+    }
+    for asking in asking {
+        asking.await.unwrap();
+    }
+    all_released(&server).await;
+    let status = server.connections.status();
+    assert_eq!((status.accepted, status.refused, status.evicted), (8, 0, 0));
+}
+
+/// All connections that may be open are stalled: a new one is served nevertheless.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn connections_that_take_nothing_make_room_for_new_ones() {
+    for is_http2 in [true, false] {
+        let limits = HttpLimits { connections: 3, ..patient(ByteSize::gib(1)) };
+        let server = server_of_bodies(8 << 20, limits).await;
+        let mut stalled = Vec::new();
+        for number in 0..3 {
+            let path = format!("/{number}");
+            stalled.push(if is_http2 {
+                http2::stalled(server.address, [path].into_iter()).await
+            } else {
+                let mut stream = TcpStream::connect(server.address).await.unwrap();
+                stream.write_all(request(&path, "").as_bytes()).await.unwrap();
+                stream
+            });
+        }
+        while server.connections.status().unsent < 3 * (8 << 20) {
+            sleep(Duration::from_millis(1)).await;
+        }
+        // Retried, since the stalled clients may be about to read.
+        let head = request("/more", "connection: close\r\n");
+        let answered = async {
+            while !said(server.address, head.as_bytes()).await.starts_with("HTTP/1.1 200 OK\r\n") {
+                sleep(Duration::from_millis(10)).await;
+            }
+        };
+        timeout(SOON, answered).await.expect("one of them makes room");
+        assert_eq!(server.connections.status().evicted, 1, "HTTP/2: {is_http2}");
+        drop(stalled);
+        all_released(&server).await;
+    }
+}
+
+/// A response that an HTTP/2 client does not read is dropped.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answer_of_http2_that_is_not_taken_is_given_up() {
+    let server = server(limits()).await;
+    let mut stream = TcpStream::connect(server.address).await.unwrap();
+    // The initial window of streams is 0 bytes. The headers of the only request are from
+    // the static table: GET, http and /.
+    let settings = [0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 0];
+    let mut bytes = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
+    bytes.extend(settings);
+    bytes.extend([0, 0, 3, 1, 5, 0, 0, 0, 1, 0x82, 0x86, 0x84]);
+    stream.write_all(&bytes).await.unwrap();
+    let mut answer = Vec::new();
+    timeout(SOON, stream.read_to_end(&mut answer)).await.unwrap().ok();
+    // Frames were received, but no data of the response.
+    assert!(!answer.is_empty());
+    assert!(!String::from_utf8_lossy(&answer).contains("nothing is served"));
+    // An idle connection is closed, too.
+    let mut idle = Client::http2(server.address).await;
+    assert_eq!(idle.get("/version").await.status, 200);
+    timeout(SOON, idle.closed()).await.unwrap();
+}

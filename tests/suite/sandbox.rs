@@ -1,0 +1,12 @@
+//! Validation, confinement and limits of modules.
+
+mod code_cache;
+mod compilation;
+mod contract;
+mod grants;
+mod hostile_modules;
+mod isolation;
+mod limits;
+mod overload;
+mod validation;
+mod wasi;

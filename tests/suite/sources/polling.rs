@@ -1,0 +1,120 @@
+//! Is a relayer asked as often as is needed, and no more?
+
+use std::time::{Duration, Instant};
+
+use relayer_rest_host::state::Upstream;
+use relayer_rest_tests::relayer::{Fault, Relayer, Script};
+use relayer_rest_tests::server::TestServer;
+
+/// Returns an upstream with a short poll interval and a short timeout.
+fn upstream(relayer: &Relayer) -> Upstream {
+    Upstream {
+        poll: Duration::from_millis(5),
+        timeout: Duration::from_millis(300),
+        body_limit: 1 << 20,
+        ..Upstream::new(&relayer.url()).unwrap()
+    }
+}
+
+#[tokio::test]
+async fn a_relayer_that_takes_its_time_is_asked_one_thing_at_a_time() {
+    let tick = Duration::from_millis(500);
+    let relayer = Relayer::start(Script { tick, ..Script::of_1_13() }).await;
+    let upstream = Upstream { timeout: Duration::from_secs(10), ..upstream(&relayer) };
+    let server = TestServer::of_upstream(upstream).await;
+    let mut client = server.connect().await;
+    client.get_until("/state", |answer| answer.status == 200).await;
+    // The state is polled first, so a single response was enough.
+    assert!(relayer.seen().paths.values().sum::<u32>() <= 2, "{:?}", relayer.seen());
+    client.get_until("/chains", |answer| answer.status == 200).await;
+    assert_eq!(relayer.seen().most_at_once, 1);
+}
+
+/// Checks that the relayer's state was not requested more often than the poll interval
+/// allows.
+#[track_caller]
+fn check_pace(relayer: &Relayer, start: Instant, poll: Duration) {
+    let asked = relayer.seen().paths["/state"];
+    // Once at the start, and once more for each of the two chains at first.
+    let most = start.elapsed().div_duration_f64(poll) + 3.0;
+    assert!(f64::from(asked) <= most, "{asked} times in {:?}", start.elapsed());
+}
+
+#[tokio::test]
+async fn chains_are_asked_for_rarely_and_the_state_often() {
+    let (start, poll) = (Instant::now(), Duration::from_millis(10));
+    let relayer = Relayer::start(Script::of_0_7()).await;
+    let server = TestServer::of_upstream(Upstream { poll, ..upstream(&relayer) }).await;
+    let asked = |path: &str| relayer.seen().paths.get(path).copied().unwrap_or_default();
+    server.connect().await.get_until("/chains", |_| asked("/state") > 50).await;
+    check_pace(&relayer, start, poll);
+    assert!(asked("/chains") <= 2 && asked("/chain/ibc-0") <= 2 && asked("/version") <= 2);
+}
+
+#[tokio::test]
+async fn a_chain_that_cannot_be_read_is_no_reason_to_hurry() {
+    let (start, poll) = (Instant::now(), Duration::from_millis(50));
+    let relayer = Relayer::start(Script::of_0_7()).await;
+    relayer.change(|script| script.broken_chain = Some("ibc-1".to_owned()));
+    let server = TestServer::of_upstream(Upstream { poll, ..upstream(&relayer) }).await;
+    let asked = |path: &str| relayer.seen().paths.get(path).copied().unwrap_or_default();
+    server.connect().await.get_until("/chains", |_| asked("/chain/ibc-1") == 2).await;
+    check_pace(&relayer, start, poll);
+}
+
+#[tokio::test]
+async fn a_relayer_that_goes_wrong_is_asked_less_and_less() {
+    let relayer = Relayer::start(Script::of_0_7()).await;
+    let server = TestServer::of_upstream(upstream(&relayer)).await;
+    let mut client = server.connect().await;
+    client.get_until("/chains", |answer| answer.status == 200).await;
+    let start = Instant::now();
+    relayer.change(|script| script.fault = Some(Fault::Status500));
+    client.get_until("/state", |answer| answer.headers.contains_key("age")).await;
+    let asked = || relayer.seen().paths["/state"];
+    let before = asked();
+    client.get_until("/state", |_| asked() >= before + 2).await;
+    // Delays of half a second and one second, each shortened by at most half.
+    assert!(start.elapsed() >= Duration::from_millis(700), "{:?}", start.elapsed());
+}
+
+#[tokio::test]
+async fn chains_are_asked_for_again_after_a_while() {
+    let relayer = Relayer::start(Script::of_0_7()).await;
+    let refresh = Duration::from_millis(50);
+    let server = TestServer::of_upstream(Upstream { refresh, ..upstream(&relayer) }).await;
+    let mut client = server.connect().await;
+    client.get_until("/chain/ibc-0", |answer| answer.status == 200).await;
+    relayer.change(|script| script.chains[0]["max_gas"] = 7.into());
+    client.get_until("/chain/ibc-0", |answer| answer.text().contains(r#""max_gas":7,"#)).await;
+}
+
+#[tokio::test]
+async fn a_relayer_that_comes_back_is_asked_for_its_chains() {
+    let relayer = Relayer::start(Script::of_1_13()).await;
+    let server = TestServer::of_upstream(upstream(&relayer)).await;
+    let mut client = server.connect().await;
+    client.get_until("/chain/ibc-0", |answer| answer.status == 200).await;
+    let gone = relayer.go().await;
+    client.get_until("/state", |answer| answer.headers.contains_key("age")).await;
+    let relayer = gone.come_back();
+    relayer.change(|script| script.chains[0]["max_gas"] = 7.into());
+    client.get_until("/chain/ibc-0", |answer| answer.text().contains(r#""max_gas":7,"#)).await;
+}
+
+#[tokio::test]
+async fn a_chain_that_is_refused_for_now_is_asked_for_again() {
+    let relayer = Relayer::start(Script::of_0_7()).await;
+    relayer.change(|script| script.refused_chain = Some("ibc-1".to_owned()));
+    let server = TestServer::of_upstream(upstream(&relayer)).await;
+    let mut client = server.connect().await;
+    let asked = || relayer.seen().paths.get("/chain/ibc-1").copied().unwrap_or_default();
+    client.get_until("/chains", |_| asked() > 0).await;
+    let chains = r#"{"status":"success","result":["ibc-0"]}"#;
+    client.get_until("/chains", |answer| answer.text() == chains).await;
+    assert_eq!(client.get("/chain/ibc-0").await.status, 200);
+    assert_eq!(client.get("/chain/ibc-1").await.status, 404);
+    relayer.change(|script| script.refused_chain = None);
+    let chains = r#"{"status":"success","result":["ibc-0","ibc-1"]}"#;
+    client.get_until("/chains", |answer| answer.text() == chains).await;
+}

@@ -1,0 +1,150 @@
+//! Is a candidate compared on the requests of clients and the newest state, without an
+//! effect on service?
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytesize::ByteSize;
+use relayer_rest_host::conformance::Dialect;
+use relayer_rest_host::module::{DEFAULT_MODULE, Limits};
+use relayer_rest_host::registry::{Candidate, Outcome, SwapStep};
+use relayer_rest_tests::component;
+use relayer_rest_tests::server::{TestServer, candidate};
+
+use super::{label, server};
+
+#[tokio::test]
+async fn a_trial_changes_nothing_and_lists_what_would_be_different() {
+    let server = TestServer::of_sample().await;
+    for _ in 0..3 {
+        server.get("/chain/ibc-0").await;
+    }
+    server.get("/version").await;
+    let answers = component::of_response(203, &[("x-new", b"1")], b"[1]");
+    let trial = Candidate { dialect: Some(Dialect::Any), dry_run: true, ..candidate(answers) };
+    let report = server.swap_as(trial).await;
+    assert_eq!(report.outcome, Outcome::DryRun);
+    assert_eq!(report.compared, 5);
+    let asked: Vec<_> =
+        report.differences.iter().map(|one| (one.request.as_str(), one.count)).collect();
+    assert_eq!(
+        asked,
+        [
+            ("GET /chain/ibc-0", 3),
+            ("GET /version", 1),
+            ("GET /chains", 0),
+            ("GET /state", 0),
+            ("GET /chain/ibc-1", 0),
+        ]
+    );
+    let changes = &report.differences[0].changes;
+    let change = |place: usize| {
+        let change = &changes[place];
+        (change.what.as_str(), change.from.as_deref(), change.to.as_deref())
+    };
+    assert_eq!(change(0), ("status", Some("200"), Some("203")));
+    assert_eq!(change(1), ("header content-type", Some("application/json"), None));
+    assert_eq!(change(2), ("header x-new", None, Some("1")));
+    assert_eq!(changes[3].what, "body");
+    assert_eq!(changes[3].to.as_deref(), Some("[1]"));
+    assert_eq!(changes.len(), 4);
+    assert_eq!(server.get("/chains").await.header("x-relayer-module"), label(DEFAULT_MODULE));
+    assert_eq!(server.registry.at("/").unwrap().status().previous, None);
+}
+
+/// Requests are known even if responses are not cached.
+#[tokio::test]
+async fn questions_of_clients_are_compared_where_no_answer_is_remembered() {
+    let limits = Limits { response_cache: ByteSize::b(0), ..Limits::default() };
+    let server = server(&component::of_answer(201, "a", b"b"), &limits).await;
+    for _ in 0..3 {
+        server.get("/some/where?a=b").await;
+    }
+    let report = server.swap(component::of_answer(202, "a", b"b")).await;
+    let first = &report.differences[0];
+    assert_eq!((first.request.as_str(), first.count), ("GET /some/where", 3));
+}
+
+/// The comparison and the warmed cache use the newest state, not that from before the
+/// candidate was compiled and probed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_candidate_is_compared_on_the_newest_state() {
+    let server = Arc::new(TestServer::of_sample().await);
+    let mount = server.registry.at("/").unwrap();
+    for number in 0.. {
+        let new = component::noted(DEFAULT_MODULE, &number.to_string());
+        let swapping = tokio::spawn({
+            let (server, new) = (server.clone(), new.clone());
+            async move { server.swap_as(candidate(new)).await }
+        });
+        let is_probed = || {
+            let candidate = mount.status().candidate;
+            candidate.is_some_and(|candidate| candidate.step == SwapStep::Probe)
+        };
+        while !is_probed() && !swapping.is_finished() {
+            tokio::task::yield_now().await;
+        }
+        let is_in_time = is_probed();
+        server.publisher.update_state(|state| state.chains.reverse());
+        assert_eq!(swapping.await.unwrap().outcome, Outcome::Swapped);
+        if is_in_time {
+            break;
+        }
+    }
+    assert_eq!(server.get("/state").await.status, 200);
+    assert_eq!(mount.status().module.runs, 0);
+}
+
+/// Requests of clients are repeated with the headers that the module read.
+#[tokio::test]
+async fn questions_of_clients_are_asked_again_with_their_headers() {
+    let server = server(&component::that_counts(), &Limits::default()).await;
+    let headers = [("x-count", "1"), ("x-other", "2")];
+    assert_eq!(server.connect().await.ask_with("GET", "/a", &headers).await.status, 201);
+    let new = component::of_answer(200, "x-a", b"b");
+    let report = server.swap(new).await;
+    let difference = report.differences.iter().find(|one| one.request == "GET /a").unwrap();
+    assert_eq!(difference.changes[0].from.as_deref(), Some("201"));
+}
+
+/// The runs of a comparison do not count towards the active module.
+#[tokio::test]
+async fn a_comparison_is_no_part_of_service() {
+    let server = server(&component::of_answer(204, "a", b"b"), &Limits::default()).await;
+    assert_eq!(server.swap(component::of_answer(205, "a", b"b")).await.outcome, Outcome::Swapped);
+    let trial = Candidate {
+        dialect: Some(Dialect::Any),
+        dry_run: true,
+        ..candidate(component::of_answer(206, "a", b"b"))
+    };
+    let report = server.swap_as(trial).await;
+    assert_eq!((report.outcome, report.compared), (Outcome::DryRun, 5));
+    let module = server.registry.at("/").unwrap().status().module;
+    assert_eq!((module.runs, module.failures.faults()), (0, 0));
+}
+
+/// Preflights have a permit of their own.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_candidate_takes_no_place_of_a_client() {
+    let limits = Limits {
+        concurrency: 1,
+        queue: 0,
+        time: Duration::from_mins(1),
+        response_cache: ByteSize::b(0),
+        ..Limits::default()
+    };
+    let server = Arc::new(server(&component::of_answer(204, "a", b"b"), &limits).await);
+    let swapping = tokio::spawn({
+        let server = server.clone();
+        async move { server.swap(component::of_handler("(loop br 0) unreachable")).await }
+    });
+    let mount = server.registry.at("/").unwrap();
+    while mount.status().candidate.is_none_or(|candidate| candidate.step != SwapStep::Probe) {
+        tokio::task::yield_now().await;
+    }
+    for _ in 0..20 {
+        assert_eq!(server.get("/").await.status, 204);
+    }
+    assert!(!swapping.is_finished());
+    swapping.abort();
+}

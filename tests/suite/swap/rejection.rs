@@ -1,0 +1,274 @@
+//! Are unsuitable modules rejected, with the reason?
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytesize::ByteSize;
+use relayer_rest_host::module::{DEFAULT_MODULE, Digest, Limits, Module};
+use relayer_rest_host::registry::{
+    Candidate, Mount, Outcome, Registry, Rejection, Source, SwapLimits, SwapStep,
+};
+use relayer_rest_tests::component::{self, TRAP};
+use relayer_rest_tests::server::{TestServer, candidate, engine};
+
+use super::{check_rejected, label, server};
+
+/// The start function may never end.
+#[tokio::test]
+async fn a_module_that_does_not_start_is_refused() {
+    let limits = Limits { time: Duration::from_millis(50), ..Limits::default() };
+    let server = server(&component::of_answer(204, "a", b"b"), &limits).await;
+    let report = server.swap(component::hostile::spin_in_start()).await;
+    check_rejected(&report, Rejection::Failures, &["the module took longer than 50ms"]);
+    let report = server.swap(component::hostile::trap_in_start()).await;
+    check_rejected(&report, Rejection::Failures, &["the module trapped: wasm trap: "]);
+}
+
+/// The cause comes first in the message.
+#[tokio::test]
+async fn why_a_module_trapped_is_said_and_where() {
+    let server = server(&component::of_answer(204, "a", b"b"), &Limits::default()).await;
+    let parts = [
+        "the module trapped: wasm trap: wasm `unreachable` instruction executed; ",
+        "it wanted 128.0 MiB of memory, where limits.memory is 64.0 MiB; ",
+        "in reserve, called by render, called by ",
+    ];
+    check_rejected(
+        &server.swap(component::that_wants_too_much()).await,
+        Rejection::Failures,
+        &parts,
+    );
+}
+
+/// The message names the mount of an extension.
+#[tokio::test]
+async fn an_extension_that_traps_is_refused() {
+    let engine = engine(&Limits::default());
+    let tool = Module::embedded(&engine).unwrap().named("tool");
+    let mount = Mount::extension("/ext/tool".parse().unwrap(), tool);
+    let api = Mount::api(Module::embedded(&engine).unwrap());
+    let server = TestServer::of_registry(Registry::new(api).with(mount).unwrap()).await;
+    let mount = server.registry.at("/ext/tool").unwrap();
+    let traps = candidate(component::of_handler("unreachable"));
+    let report = mount.swap(traps, &server.publisher.reader()).await;
+    let Outcome::Rejected { reason: Rejection::Failures, message } = report.outcome else {
+        panic!("{report:?}")
+    };
+    assert!(message.starts_with("mount /ext/tool: module new.wasm: "), "{message}");
+}
+
+#[tokio::test]
+async fn components_that_cannot_serve_are_refused_and_say_why() {
+    let server = TestServer::of_sample().await;
+    let world = |import: &str| {
+        component::of_world(
+            &format!(
+                "package other:rest@0.1.0;
+                 world api-module {{ {import} }}"
+            ),
+            r#"(module (memory (export "memory") 1)
+                (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32) i32.const 0))"#,
+        )
+    };
+    let whole = component::of_handler("unreachable");
+    let newer = String::from_utf8_lossy(&component::of_handler("unreachable")).into_owned();
+    assert!(newer.contains("relayer:rest/handler@0.1.0"));
+    let newer = replace(&whole, b"relayer:rest/handler@0.1.0", b"relayer:rest/handler@0.9.0");
+    for (component, parts) in [
+        (b"no".to_vec(), vec!["is not WebAssembly"]),
+        (wat::parse_str("(module)").unwrap(), vec!["is a core module"]),
+        (whole[..whole.len() / 2].to_vec(), vec!["is not a valid component"]),
+        (world(""), vec!["does not export relayer:rest/handler@0.1.0", "api-module"]),
+        (newer, vec!["exports relayer:rest/handler@0.9.0", "relayer:rest/handler@0.1.0"]),
+    ] {
+        let report = server.swap_as(candidate(component)).await;
+        let mut all = vec!["module new.wasm: "];
+        all.extend(parts);
+        check_rejected(&report, Rejection::Invalid, &all);
+        assert_eq!(server.get("/chains").await.header("x-relayer-module"), label(DEFAULT_MODULE));
+    }
+}
+
+fn replace(bytes: &[u8], from: &[u8], to: &[u8]) -> Vec<u8> {
+    assert_eq!(from.len(), to.len());
+    let mut bytes = bytes.to_vec();
+    let places: Vec<_> =
+        (0..bytes.len() - from.len()).filter(|place| bytes[*place..].starts_with(from)).collect();
+    for place in places {
+        bytes[place..place + from.len()].copy_from_slice(to);
+    }
+    bytes
+}
+
+#[tokio::test]
+async fn imports_beyond_the_contract_are_each_named() {
+    let server = TestServer::of_sample().await;
+    let component = component::of_world(
+        "package other:thing@1.2.0;
+         interface first { f: func(); }
+         interface second { g: func(); }
+         world w { import first; import second; }",
+        r#"(module
+            (import "other:thing/first@1.2.0" "f" (func))
+            (import "other:thing/second@1.2.0" "g" (func)))"#,
+    );
+    let report = server.swap_as(candidate(component)).await;
+    let parts =
+        ["other:thing/first@1.2.0", "other:thing/second@1.2.0", "it can import relayer:rest/"];
+    check_rejected(&report, Rejection::Invalid, &parts);
+}
+
+#[tokio::test]
+async fn imports_of_another_version_are_named_with_both() {
+    let server = TestServer::of_sample().await;
+    let newer = replace(DEFAULT_MODULE, b"relayer:rest/chains@0.1.0", b"relayer:rest/chains@0.9.0");
+    let report = server.swap_as(candidate(newer)).await;
+    let part = "relayer:rest/chains@0.9.0 (the host has version 0.1.0)";
+    check_rejected(&report, Rejection::Invalid, &[part]);
+}
+
+#[tokio::test]
+async fn a_module_that_fails_when_it_is_asked_is_refused() {
+    let limits = Limits { time: Duration::from_millis(50), ..Limits::default() };
+    let server = server(&component::of_answer(200, "a", b"b"), &limits).await;
+    for (component, part) in [
+        (component::of_handler("unreachable"), "trapped"),
+        (component::of_handler("(loop br 0) unreachable"), "took longer than 50ms"),
+        (component::of_answer(200, "connection", b"close"), "header connection is the host's"),
+    ] {
+        check_rejected(&server.swap(component).await, Rejection::Failures, &[part, "GET /version"]);
+    }
+    assert_eq!(server.registry.at("/").unwrap().status().candidate, None);
+}
+
+/// The module passes the probe, whose requests are the same for all modules.
+#[tokio::test]
+async fn a_module_that_fails_at_what_clients_ask_is_refused() {
+    let server = server(&component::of_answer(204, "a", b"b"), &Limits::default()).await;
+    assert_eq!(server.get(TRAP).await.status, 204);
+    let report = server.swap(component::that_traps_later("1")).await;
+    check_rejected(&report, Rejection::Failures, &[TRAP, "trapped"]);
+}
+
+#[tokio::test]
+async fn a_module_that_wants_more_memory_than_it_may_have_is_refused() {
+    let server = server(&component::of_answer(200, "a", b"b"), &Limits::default()).await;
+    let large = component::of_module(
+        r#"(module
+            (memory (export "memory") 1025)
+            (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32) i32.const 0)
+            (func (export "relayer:rest/handler@0.1.0#handle")
+                (param i32 i32 i32 i32) (result i32) i32.const 0))"#,
+    );
+    let parts = ["wants more memory than the limit of 64.0 MiB", "raise limits.memory"];
+    check_rejected(&server.swap(large).await, Rejection::Invalid, &parts);
+}
+
+#[tokio::test]
+async fn a_module_of_another_dialect_is_refused() {
+    let server = TestServer::of_sample().await;
+    let component = component::of_response(200, &[("content-type", b"application/json")], b"[]");
+    let report = server.swap_as(candidate(component)).await;
+    let parts =
+        ["does not speak the dialect 0.7", "version-entries", "/version: there is no entry"];
+    check_rejected(&report, Rejection::Nonconforming, &parts);
+    assert!(!report.verdict.unwrap().passes());
+}
+
+#[tokio::test]
+async fn a_module_with_another_digest_than_was_asked_for_is_refused() {
+    let server = TestServer::of_sample().await;
+    let new = component::noted(DEFAULT_MODULE, "new");
+    let (right, wrong) = (Digest::of(&new), Digest::of(b"other"));
+    let with = |sha256| Candidate { sha256: Some(sha256), ..candidate(new.clone()) };
+    let report = server.swap_as(with(wrong)).await;
+    check_rejected(&report, Rejection::DigestMismatch, &[&right.to_string(), &wrong.to_string()]);
+    assert_eq!(server.swap_as(with(right)).await.outcome, Outcome::Swapped);
+}
+
+#[tokio::test]
+async fn a_file_that_is_not_there_or_too_large_is_refused() {
+    let module = Module::embedded(&engine(&Limits::default())).unwrap();
+    let limits = SwapLimits { size: ByteSize::kib(1), ..SwapLimits::default() };
+    let mount = Mount::api(module).with_swap_limits(limits);
+    let server = TestServer::of_registry(Registry::new(mount)).await;
+    let missing = Candidate::new(Source::File("/nowhere/x.wasm".into()));
+    let parts = ["module /nowhere/x.wasm: cannot be read: ", "check the path"];
+    check_rejected(&server.swap_as(missing).await, Rejection::Unreadable, &parts);
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), [0; 1025]).unwrap();
+    for source in [
+        Source::File(file.path().to_owned()),
+        Source::Bytes { name: "x".to_owned(), bytes: vec![0; 1025].into() },
+    ] {
+        let report = server.swap_as(Candidate::new(source)).await;
+        check_rejected(&report, Rejection::TooLarge, &["is larger than 1.0 KiB", "swap.size"]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_look_that_takes_too_long_is_given_up_and_one_goes_on_at_a_time() {
+    let limits = Limits { time: Duration::from_mins(1), ..Limits::default() };
+    let module =
+        Module::from_bytes(&engine(&limits), "old", &component::of_answer(200, "a", b"b")).unwrap();
+    let time = Duration::from_millis(300);
+    let mount = Mount::api(module).with_swap_limits(SwapLimits { time, ..SwapLimits::default() });
+    let server = Arc::new(TestServer::of_registry(Registry::new(mount)).await);
+    let spins = component::of_handler("(loop br 0) unreachable");
+    let first = tokio::spawn({
+        let (server, spins) = (server.clone(), spins.clone());
+        async move { server.swap(spins).await }
+    });
+    while server.registry.at("/").unwrap().status().candidate.is_none() {
+        tokio::task::yield_now().await;
+    }
+    check_rejected(&server.swap(spins.clone()).await, Rejection::Busy, &["try again"]);
+    check_rejected(
+        &first.await.unwrap(),
+        Rejection::Timeout,
+        &["longer than 300ms", "at the step probe", "swap.time"],
+    );
+    // The cancelled preflight ends, and the next one can run.
+    while server.registry.at("/").unwrap().status().candidate.is_some() {
+        tokio::task::yield_now().await;
+    }
+    let good = component::of_answer(201, "a", b"b");
+    // On a busy machine that may be too slow as well, but it gets its turn.
+    for _ in 0..100 {
+        match server.swap(good.clone()).await.outcome {
+            Outcome::Rejected { reason: Rejection::Timeout | Rejection::Busy, .. } => {
+                tokio::time::sleep(time).await;
+            }
+            outcome => return assert_eq!(outcome, Outcome::Swapped),
+        }
+    }
+    panic!("it took more than 300 ms a hundred times");
+}
+
+/// A compilation in this process cannot be cancelled: the next candidate waits for it,
+/// but not for long.
+#[tokio::test]
+async fn a_module_that_takes_too_long_to_compile_is_given_up() {
+    let module = Module::embedded(&engine(&Limits::default())).unwrap();
+    let limits = SwapLimits { time: Duration::from_millis(5), ..SwapLimits::default() };
+    let mut attempts = 0..100;
+    let (server, report) = loop {
+        attempts.next().expect("one of a hundred is at the step compile");
+        let mount = Mount::api(module.clone()).with_swap_limits(limits.clone());
+        let server = TestServer::of_registry(Registry::new(mount)).await;
+        let report = server.swap_as(candidate(component::noted(DEFAULT_MODULE, "new"))).await;
+        // On a busy machine the time can be over before the compilation.
+        if !report.steps.is_empty() {
+            break (server, report);
+        }
+    };
+    check_rejected(&report, Rejection::Timeout, &["longer than 5ms", "at the step compile"]);
+    let steps: Vec<_> = report.steps.iter().map(|step| step.step).collect();
+    assert_eq!(steps, [SwapStep::Read]);
+    let mount = server.registry.at("/").unwrap();
+    assert_eq!(mount.status().candidate.unwrap().step, SwapStep::Compile);
+    while mount.status().candidate.is_some() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert_eq!(server.get("/version").await.header("x-relayer-module"), label(DEFAULT_MODULE));
+}

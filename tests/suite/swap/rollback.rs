@@ -1,0 +1,185 @@
+//! Is a module rolled back if, and only if, that helps?
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytesize::ByteSize;
+use relayer_rest_host::conformance::Dialect;
+use relayer_rest_host::module::{DEFAULT_MODULE, Digest, Limits, Module};
+use relayer_rest_host::registry::{Candidate, Mount, Outcome, Registry, Rejection};
+use relayer_rest_tests::component::{self, TRAP};
+use relayer_rest_tests::server::{TestServer, candidate, engine};
+
+use super::{check_rejected, label, server};
+
+#[tokio::test]
+async fn a_new_module_that_fails_is_replaced_by_the_one_before_and_barred() {
+    let old = component::of_answer(204, "a", b"b");
+    let server = server(&old, &Limits::default()).await;
+    let new = component::that_traps_later("\"new\"");
+    assert_eq!(server.swap(new.clone()).await.outcome, Outcome::Swapped);
+    assert_eq!(server.get("/a").await.header("x-relayer-module"), label(&new));
+    // The client is served nevertheless, by the previous module.
+    let answer = server.get(TRAP).await;
+    assert_eq!((answer.status.as_u16(), answer.header("x-relayer-module")), (204, &*label(&old)));
+    assert_eq!(server.get("/a").await.header("x-relayer-module"), label(&old));
+    let status = server.registry.at("/").unwrap().status();
+    assert_eq!(status.previous, None);
+    assert_eq!(status.quarantined[0].digest, Digest::of(&new).to_string());
+    assert!(status.quarantined[0].reason.contains("it failed 1 times in 2 runs"), "{status:?}");
+    let parts = ["was taken out of service before", "trapped", "mend it"];
+    check_rejected(&server.swap(new.clone()).await, Rejection::Quarantined, &parts);
+    // The failed request is part of the comparison now: another module that fails at it
+    // is rejected.
+    let other = component::noted(&new, "not mended");
+    check_rejected(&server.swap(other).await, Rejection::Failures, &[TRAP]);
+    let mended = component::of_answer(200, "a", b"b");
+    assert_eq!(server.swap(mended).await.outcome, Outcome::Swapped);
+}
+
+/// The module serves many requests when it fails. All of them get a response, and it is
+/// rolled back once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_new_module_that_does_not_end_is_replaced_for_all_who_asked_it() {
+    let old = component::of_answer(204, "a", b"b");
+    let limits = Limits {
+        time: Duration::from_millis(200),
+        queue_wait: Duration::from_mins(1),
+        ..Limits::default()
+    };
+    let server = Arc::new(server(&old, &limits).await);
+    // It spins on a path that was not requested before.
+    let new = component::that_spins_on_spin();
+    assert_eq!(server.swap(new.clone()).await.outcome, Outcome::Swapped);
+    let clients: Vec<_> = (0..20)
+        .map(|number| {
+            let server = server.clone();
+            // Distinct paths of the same length, so that each takes a run.
+            let ask =
+                async move { server.get(&format!("/spi{}", char::from(b'a' + number))).await };
+            tokio::spawn(ask)
+        })
+        .collect();
+    for client in clients {
+        let answer = client.await.unwrap();
+        assert_eq!(answer.status, 204);
+        assert_eq!(answer.header("x-relayer-module"), label(&old));
+    }
+    let status = server.registry.at("/").unwrap().status();
+    assert_eq!(status.quarantined.len(), 1, "{status:?}");
+    assert!(status.quarantined[0].reason.contains("took longer than 200ms"), "{status:?}");
+}
+
+/// The first module has no previous one to roll back to.
+#[tokio::test]
+async fn a_module_without_one_before_fails_and_stays() {
+    let component = component::that_traps_later("1");
+    let server = server(&component, &Limits::default()).await;
+    for _ in 0..10 {
+        let answer = server.get(TRAP).await;
+        assert_eq!(answer.status, 500);
+        assert_eq!(answer.header("x-relayer-module"), label(&component));
+    }
+}
+
+#[tokio::test]
+async fn a_module_that_has_served_for_long_may_fail_now_and_then() {
+    let old = component::of_answer(204, "a", b"b");
+    let server = server(&old, &Limits::default()).await;
+    let new = component::that_traps_later("1");
+    assert_eq!(server.swap(new.clone()).await.outcome, Outcome::Swapped);
+    let mut client = server.connect().await;
+    for number in 0..101 {
+        assert_eq!(client.get(&format!("/{number}")).await.status, 200);
+    }
+    // Repetitions of one request count once, since a single client can send any number of
+    // them.
+    for number in 0..20 {
+        assert_eq!(client.get(&format!("{TRAP}?{number}")).await.status, 500);
+    }
+    let trap = |number: u8| TRAP.replace('x', &number.to_string());
+    for number in 0..3 {
+        assert_eq!(client.get(&trap(number)).await.status, 500);
+    }
+    // Five distinct failures that the previous module does not have are too many.
+    assert_eq!(client.get(&trap(3)).await.status, 204);
+    assert_eq!(client.get("/a").await.header("x-relayer-module"), label(&old));
+}
+
+#[tokio::test]
+async fn a_module_is_put_back_by_hand_and_that_is_undone_in_the_same_way() {
+    let server = TestServer::of_sample().await;
+    let mount = server.registry.at("/").unwrap();
+    let error = mount.rollback().unwrap_err().to_string();
+    assert!(error.starts_with("mount /: there is no module to go back to"), "{error}");
+    let new = component::noted(DEFAULT_MODULE, "new");
+    assert_eq!(server.swap_as(candidate(new.clone())).await.outcome, Outcome::Swapped);
+    let (old, new) = (Digest::of(DEFAULT_MODULE), Digest::of(&new));
+    for (from, digest) in [(new, old), (old, new), (new, old)] {
+        assert_eq!(mount.rollback(), Ok((from, digest)));
+        let label = format!("api@{}", digest.short());
+        assert_eq!(server.get("/chains").await.header("x-relayer-module"), label);
+    }
+}
+
+/// If the previous module fails at the same requests, the new one is not to blame.
+#[tokio::test]
+async fn a_module_that_fails_like_the_one_before_stays() {
+    let old = component::that_traps_later("\"old\"");
+    let new = component::that_traps_later("\"new\"");
+    let server = server(&old, &Limits::default()).await;
+    assert_eq!(server.swap(new.clone()).await.outcome, Outcome::Swapped);
+    for number in 0..20 {
+        let trap = TRAP.replace("/x", &format!("{number:02}"));
+        assert_eq!(server.get(&trap).await.status, 500);
+        assert_eq!(server.get(TRAP).await.status, 500);
+    }
+    let status = server.registry.at("/").unwrap().status();
+    assert_eq!(status.module.digest, Digest::of(&new).to_string());
+    assert_eq!(status.previous, Some(Digest::of(&old).to_string()));
+    assert_eq!(status.quarantined, []);
+}
+
+/// Each mount rolls back separately.
+#[tokio::test]
+async fn an_extension_goes_back_by_itself() {
+    let engine = engine(&Limits::default());
+    let old = component::of_answer(204, "a", b"b");
+    let tool = Module::from_bytes(&engine, "tool", &old).unwrap().named("tool");
+    let api = Mount::api(Module::embedded(&engine).unwrap());
+    let mount = Mount::extension("/ext/tool".parse().unwrap(), tool);
+    let server = TestServer::of_registry(Registry::new(api).with(mount).unwrap()).await;
+    let mount = server.registry.at("/ext/tool").unwrap();
+    let new = candidate(component::that_traps_later("1"));
+    let report = mount.swap(new, &server.publisher.reader()).await;
+    assert_eq!(report.outcome, Outcome::Swapped);
+    let answer = server.get(&format!("/ext/tool{TRAP}")).await;
+    let label = format!("tool@{}", Digest::of(&old).short());
+    assert_eq!((answer.status.as_u16(), answer.header("x-relayer-module")), (204, &*label));
+    assert_eq!(mount.status().quarantined.len(), 1);
+}
+
+#[tokio::test]
+async fn a_module_that_was_taken_out_comes_back_where_that_is_asked_for() {
+    let limits = Limits { response_cache: ByteSize::b(0), ..Limits::default() };
+    let old = component::of_answer(204, "a", b"b");
+    let server = TestServer::of_component(&old, &limits).await;
+    let new = component::that_traps_later("1");
+    assert_eq!(server.swap(new.clone()).await.outcome, Outcome::Swapped);
+    assert_eq!(server.get(TRAP).await.status, 204);
+    let refused = server.swap(new.clone()).await.outcome;
+    let Outcome::Rejected { reason: Rejection::Quarantined, message } = refused else {
+        panic!("{refused:?}")
+    };
+    assert!(message.contains("or have this one again with --force"), "{message}");
+    let mount = server.registry.at("/").unwrap();
+    assert_eq!(mount.status().quarantined.len(), 1);
+    // The comparison uses the most frequent requests of clients.
+    let mut client = server.connect().await;
+    for number in 0..500 {
+        assert_eq!(client.get(&format!("/{}", number % 125)).await.status, 204);
+    }
+    let again = Candidate { force: true, dialect: Some(Dialect::Any), ..candidate(new) };
+    assert_eq!(server.swap_as(again).await.outcome, Outcome::Swapped);
+    assert_eq!(mount.status().quarantined, []);
+}
