@@ -7,6 +7,7 @@
 //! | file | job |
 //! |---|---|
 //! | `key.rs` | the cache key of a request |
+//! | `recorded.rs` | a response and the request that it was derived from |
 //! | `entries.rs` | cached responses by key, bounded in bytes |
 //! | `hot_requests.rs` | counts of requests whose responses are not cached |
 //! | `in_flight.rs` | single-flight: runs that concurrent requests share |
@@ -15,6 +16,7 @@ mod entries;
 mod hot_requests;
 mod in_flight;
 mod key;
+mod recorded;
 
 use std::sync::Arc;
 
@@ -23,8 +25,8 @@ use futures_util::FutureExt;
 use tokio::task::JoinSet;
 use tracing::{Instrument, Span};
 
-use crate::module::{CallError, GuestRequest, Module};
-use crate::response::Response;
+use crate::module::{CallError, GuestRequest, Module, RunPermit};
+use crate::response::CompressionPermits;
 use crate::state::{Generation, Snapshot, StateReader};
 use entries::{Entries, Miss};
 pub use hot_requests::RequestStats;
@@ -32,6 +34,7 @@ use hot_requests::{HotRequests, hottest};
 pub use in_flight::Outcome;
 use in_flight::{InFlight, Role, RunResult};
 pub use key::RequestRef;
+pub use recorded::RecordedResponse;
 
 /// The maximum number of runs that a request joins as a follower before it gets a run of
 /// its own.
@@ -43,6 +46,7 @@ pub struct ResponseCache {
     /// `None` if the capacity is 0: nothing is cached.
     storage: Option<Arc<Storage>>,
     hot_requests: Arc<HotRequests>,
+    permits: CompressionPermits,
 }
 
 struct Storage {
@@ -60,6 +64,7 @@ impl ResponseCache {
         Self {
             storage: (capacity > 0).then(|| Arc::new(storage(capacity))),
             hot_requests: Arc::default(),
+            permits: CompressionPermits::default(),
         }
     }
 
@@ -70,7 +75,7 @@ impl ResponseCache {
         module: &Module,
         request_ref: RequestRef<'_>,
         snapshot: &Snapshot,
-    ) -> Option<Arc<Response>> {
+    ) -> Option<Arc<RecordedResponse>> {
         self.storage.as_ref()?.entries.find(module.digest(), request_ref, snapshot).ok()
     }
 
@@ -99,7 +104,9 @@ impl ResponseCache {
                 Err(Miss::Pass) => break,
             };
             let (run, role) = storage.in_flight.join(&key, || {
-                let run = run(Arc::clone(storage), module.clone(), request.clone(), state.clone());
+                let permits = self.permits.clone();
+                let (module, state) = (module.clone(), state.clone());
+                let run = run(Arc::clone(storage), module, Arc::clone(&request), state, permits);
                 task(run.instrument(Span::current()), arrival, Arc::clone(&request)).boxed()
             });
             let is_leader = role == Role::Leader;
@@ -142,16 +149,21 @@ impl ResponseCache {
         request: Arc<GuestRequest>,
         state: &StateReader,
     ) -> Outcome {
-        let response = alone(module, request, state).await?;
+        let response = alone(module, request, state, &self.permits).await?;
         self.hot_requests.count(module.digest(), &response);
         Ok(response)
     }
 
     /// Caches a module's response under its request, and replaces any older one.
-    pub fn insert(&self, module: &Module, response: &Arc<Response>) {
+    pub fn insert(&self, module: &Module, response: &Arc<RecordedResponse>) {
         if let Some(storage) = &self.storage {
             storage.entries.insert(module.digest(), RequestRef::from(response.request()), response);
         }
+    }
+
+    /// Returns the permits to compress responses.
+    pub(crate) fn compression_permits(&self) -> &CompressionPermits {
+        &self.permits
     }
 
     /// Returns at most `count` requests to a module, the most frequent first.
@@ -181,13 +193,25 @@ impl ResponseCache {
 }
 
 /// Runs the module for one request.
-async fn alone(module: &Module, request: Arc<GuestRequest>, state: &StateReader) -> Outcome {
-    let place = module.acquire().await?;
+async fn alone(
+    module: &Module,
+    request: Arc<GuestRequest>,
+    state: &StateReader,
+    permits: &CompressionPermits,
+) -> Outcome {
+    let permit = RunPermit::acquire(module).await?;
     let snapshot = state.snapshot();
     let generation = snapshot.generation();
-    let (of, asked) = (module.clone(), Arc::clone(&request));
-    let make = move |response| Response::new(&of, RequestRef::from(&*asked), response, generation);
-    place.execute_then(request, snapshot, make).await.map(Arc::new).map_err(Into::into)
+    let make = {
+        let module = module.clone();
+        let request = Arc::clone(&request);
+        let permits = permits.clone();
+        move |response| {
+            let request_ref = RequestRef::from(&*request);
+            RecordedResponse::new(&module, request_ref, response, generation, &permits)
+        }
+    };
+    permit.execute_then(request, snapshot, make).await.map(Arc::new).map_err(Into::into)
 }
 
 /// Runs in a task of its own, so that waiters are woken when the run has ended and not
@@ -216,6 +240,7 @@ async fn run(
     module: Module,
     request: Arc<GuestRequest>,
     state: StateReader,
+    permits: CompressionPermits,
 ) -> RunResult {
     let request_ref = RequestRef::from(&*request);
     let started_on = state.peek().generation();
@@ -224,7 +249,7 @@ async fn run(
     if let Ok(response) = found {
         return RunResult { response: Ok(response), started_on, request };
     }
-    let response = alone(&module, Arc::clone(&request), &state).await;
+    let response = alone(&module, Arc::clone(&request), &state, &permits).await;
     if let Ok(response) = &response {
         storage.entries.insert(module.digest(), request_ref, response);
     }

@@ -16,6 +16,7 @@ mod new;
 mod reload;
 mod reloadable;
 mod serve;
+mod serve_error;
 mod signals;
 mod sources;
 mod status;
@@ -38,7 +39,8 @@ use config::ConfigCommand;
 use module::ModuleArgs;
 use new::NewArgs;
 use reload::ReloadArgs;
-use serve::{ServeArgs, ServeError};
+use serve::ServeArgs;
+use serve_error::ServeError;
 use status::{RollbackArgs, StatusArgs};
 use swap::SwapArgs;
 

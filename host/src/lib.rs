@@ -104,7 +104,6 @@
 //! | a setting | `config.rs`, `config/default.toml` |
 //! | a command | a file in `cli/` |
 
-mod admission;
 mod backoff;
 mod bounded_json;
 pub mod cache;

@@ -7,8 +7,12 @@
 //! | file | job |
 //! |---|---|
 //! | `limits.rs` | the limits of modules |
-//! | `engine.rs` | the compiler, and the pool of instances |
-//! | `compiler.rs` | compiled code, from the cache or a separate process |
+//! | `engine.rs` | the engine, and the pool of instances |
+//! | `options.rs` | the options of an engine |
+//! | `engine_config.rs` | the engine's configuration, derived from the limits |
+//! | `admission.rs` | admits runs, lets them wait, or rejects them |
+//! | `compiled.rs` | obtains compiled code: from the cache, or from the compiler |
+//! | `compiler.rs` | the compiler process |
 //! | `artefact.rs` | compiled code before it is loaded |
 //! | `code_cache.rs` | compiled code on disk, verified |
 //! | `address_space.rs` | the address space that memories reserve |
@@ -22,33 +26,40 @@
 //! | `load_error.rs` | the reasons that a module cannot be loaded, with hints |
 //! | `digest.rs` | the version of a component |
 //! | `import_check.rs` | checks imports and exports against the contract |
-//! | `call.rs` | runs one request: its permit, its instance and its time |
+//! | `request.rs` | a request to a module |
+//! | `run_permit.rs` | runs one request: its permit, its instance and its time |
+//! | `call_error.rs` | the reasons that a run has no response |
 //! | `guest_time.rs` | the processor time of guests, and their turns |
 //! | `slow_guest_pool.rs` | threads for guests that run for longer than a tick |
 //! | `slow_targets.rs` | the targets whose guests start on those threads |
-//! | `instance.rs` | one instance: its store, its creation, and calls of its handler |
+//! | `info.rs` | the part of a module that its instances need |
+//! | `store.rs` | the data of an instance's store |
+//! | `instance.rs` | one instance: its creation, and calls of its handler |
 //! | `response.rs` | validates a module's response |
 //! | `set_cookie.rs` | confines a module's cookies to its mount |
 //! | `guest_log.rs` | the log lines of an instance, within bounds |
 //! | `limiter.rs` | the memory and tables of an instance |
 //! | `stats.rs` | counts runs and failures of a module |
 //! | `host_functions.rs` | the contract's host functions |
-//! | `wasi.rs` | WASI's host functions, if a mount has them |
+//! | `wasi.rs`, `wasi_interfaces.rs` | WASI, if a mount has it |
 //! | `read_set.rs` | the data that an instance can read, and the record of its reads |
 //! | `verify.rs` | checks that slots are reset between requests |
 //! | `reused.rs` | an instance for many requests, for benchmarks |
 //! | `wire.rs` | the contract's types, as they cross to a module |
 
 mod address_space;
+mod admission;
 mod artefact;
-mod call;
+mod call_error;
 mod code_cache;
+mod compiled;
 mod compiler;
 mod componentize;
 mod contract;
 mod cost;
 mod digest;
 mod engine;
+mod engine_config;
 mod epoch_ticker;
 mod grants;
 mod guest_log;
@@ -56,40 +67,49 @@ mod guest_time;
 mod header_grants;
 mod host_functions;
 mod import_check;
+mod info;
 mod instance;
 mod limiter;
 mod limits;
 mod load;
 mod load_error;
+mod options;
 mod read_set;
+mod request;
 mod response;
 mod reused;
+mod run_permit;
 mod set_cookie;
 mod slow_guest_pool;
 mod slow_targets;
 mod stats;
+mod store;
 mod verify;
 mod wasi;
+mod wasi_interfaces;
 mod wire;
 
-pub use call::{CallError, GuestRequest, GuestResponse, RunPermit};
+pub use call_error::CallError;
 pub use code_cache::{CodeCache, CodeCacheError};
 pub use compiler::{Compiler, compile};
+pub(crate) use componentize::MAX_COMPONENT_SIZE;
 pub use contract::{CONTRACT_PACKAGE, CONTRACT_VERSION};
 pub use cost::InstanceCost;
 pub use digest::{Digest, DigestError};
-pub use engine::{Engine, EngineError, EngineOptions};
+pub use engine::{Engine, EngineError};
 pub use grants::{Grants, UnknownGrant};
 pub use header_grants::{HeaderGrantError, HeaderGrants};
 pub use import_check::ForbiddenImport;
 pub use limits::{LimitError, Limits};
-pub(crate) use load::MAX_COMPONENT_SIZE;
 pub use load::{API, Module};
 pub use load_error::LoadError;
+pub use options::EngineOptions;
 pub use read_set::ReadSet;
+pub use request::GuestRequest;
 pub use response::InvalidResponse;
 #[doc(hidden)]
 pub use reused::ReusedInstance;
+pub use run_permit::{GuestResponse, RunPermit};
 pub use set_cookie::CookieError;
 pub use stats::Failures;
 pub use verify::ResetStatus;

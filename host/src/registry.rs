@@ -37,23 +37,32 @@
 //! | file | job |
 //! |---|---|
 //! | `path.rs` | mount paths, and which requests they match |
-//! | `mount.rs` | a mount: runs its module, and rolls back to the previous one |
-//! | `active.rs` | the active module, and the history of a mount's modules |
+//! | `mount.rs` | a mount: the service of its modules, and their deployment |
+//! | `service.rs` | serves requests, rolls back, and trips the circuit breaker |
+//! | `slot.rs` | the active module, the previous one, and the quarantined ones |
+//! | `active.rs` | the active module and its failures |
 //! | `failure_policy.rs` | how many failures are too many |
 //! | `failure_window.rs` | failures within a time window, rated against all requests |
 //! | `circuit_breaker.rs` | stops running an extension that fails at most requests |
 //! | `swap.rs` | hot-swap: from a candidate to the active module |
+//! | `candidate.rs` | a module to deploy, and the limits for its deployment |
+//! | `deployment.rs` | one deployment at a time, and its progress |
 //! | `preflight.rs` | checks of a candidate before it serves |
 //! | `background_worker.rs` | the thread for preflights and health checks |
 //! | `health_check.rs` | health checks of the active module |
+//! | `run.rs` | runs that no client waits for |
 //! | `compare.rs` | differences between the responses of two modules |
 //! | `report.rs` | the report of a swap |
 //! | `status.rs` | the status of a mount |
+//!
+//! Locks are acquired in this order: deployment, history, circuit, failure window.
 
 mod active;
 mod background_worker;
+mod candidate;
 mod circuit_breaker;
 mod compare;
+mod deployment;
 mod failure_policy;
 mod failure_window;
 mod health_check;
@@ -61,6 +70,9 @@ mod mount;
 mod path;
 mod preflight;
 mod report;
+mod run;
+mod service;
+mod slot;
 mod status;
 mod swap;
 
@@ -71,16 +83,16 @@ use arc_swap::{ArcSwap, Guard};
 use crate::module::API;
 
 pub use active::ActiveModule;
-#[cfg(feature = "cli")]
-pub(crate) use background_worker::BackgroundWorker;
+pub use background_worker::BackgroundWorker;
+pub use candidate::{Candidate, Source, SwapLimits};
 pub use compare::{Change, Difference};
+pub use deployment::CandidateStatus;
 pub use failure_policy::FailurePolicy;
-pub(crate) use mount::RespondError;
 pub use mount::{Mount, NoPreviousModule};
 pub use path::{MountPath, MountPathError};
 pub use report::{Outcome, Rejection, StepTime, SwapReport, SwapStep};
-pub use status::{CandidateStatus, CircuitStatus, ModuleStatus, MountStatus, QuarantineStatus};
-pub use swap::{Candidate, Source, SwapLimits};
+pub(crate) use service::RespondError;
+pub use status::{CircuitStatus, ModuleStatus, MountStatus, QuarantineStatus};
 
 /// The mounts, which can be replaced as a whole while the server runs.
 #[derive(Debug)]

@@ -11,24 +11,19 @@ mod background;
 mod compression;
 mod encoding;
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, ETAG, VARY, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 
-use crate::cache::RequestRef;
-use crate::module::{GuestRequest, GuestResponse, Module, ReadSet};
+use crate::module::{GuestResponse, Module, ReadSet};
 use crate::state::Generation;
 use compression::Compression;
-pub(crate) use compression::CompressionPermits;
+pub use compression::CompressionPermits;
 pub use encoding::Encoding;
 
-/// A module's response, the request, and the recorded reads that it was derived from.
+/// A module's response, and the recorded reads that it was derived from.
 #[derive(Debug)]
 pub struct Response {
-    request: GuestRequest,
-    hits: AtomicU64,
     has_own_etag: bool,
     status: StatusCode,
     plain: Representation,
@@ -57,24 +52,25 @@ pub(crate) const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-i
 pub(crate) const NOSNIFF: HeaderValue = HeaderValue::from_static("nosniff");
 
 impl Response {
-    /// Creates the response that this module gave to a request, on a snapshot of this
-    /// generation.
+    /// Creates the response that this module gave to a request with this method, on a
+    /// snapshot of this generation.
     ///
     /// Its headers include an empty `x-request-id`, to be replaced in each outgoing copy:
     /// a copied map of headers has no capacity for another one.
     #[must_use]
     pub fn new(
         module: &Module,
-        request_ref: RequestRef<'_>,
-        answer: GuestResponse,
+        method: &Method,
+        response: GuestResponse,
         generation: Generation,
+        permits: &CompressionPermits,
     ) -> Self {
-        let GuestResponse { response, reads, .. } = answer;
+        let GuestResponse { response, reads, .. } = response;
         let (head, body) = response.into_parts();
         let (status, mut headers) = (head.status, head.headers);
         let has_own_etag = headers.contains_key(ETAG);
         // It identifies the representation that GET returns: none is set for other methods.
-        let own_etag = status.is_success() && !has_own_etag && *request_ref.method == Method::GET;
+        let own_etag = status.is_success() && !has_own_etag && *method == Method::GET;
         if own_etag {
             headers.insert(ETAG, etag(status, &headers, &body));
         }
@@ -92,14 +88,11 @@ impl Response {
         }
         headers.insert(X_RELAYER_MODULE, module.label().clone());
         headers.insert(X_REQUEST_ID, HeaderValue::from_static(""));
-        let compression =
-            Compression::of(&mut headers, &body, own_etag, module.engine().compressing());
+        let compression = Compression::new(&mut headers, &body, own_etag, permits);
         // Without spare capacity, each copy would grow when one of its headers is
         // replaced.
         headers.reserve(1);
         Self {
-            request: request_ref.recorded(&reads),
-            hits: AtomicU64::new(1),
             has_own_etag,
             status,
             plain: Representation { headers, body },
@@ -109,35 +102,9 @@ impl Response {
         }
     }
 
-    /// Returns the request with only the headers that were read, and with the query only
-    /// if it was read.
-    #[must_use]
-    pub fn request(&self) -> &GuestRequest {
-        &self.request
-    }
-
-    /// Returns about how often the response was requested. Concurrent requests may not
-    /// all be counted.
-    #[must_use]
-    pub fn hits(&self) -> u64 {
-        self.hits.load(Relaxed)
-    }
-
-    /// Sets the hits of a response that was made in advance: how often its request was
-    /// made before.
-    pub(crate) fn set_hits(&self, times: u64) {
-        self.hits.store(times, Relaxed);
-    }
-
     /// Returns whether the module set the `etag` itself.
     pub(crate) fn has_own_etag(&self) -> bool {
         self.has_own_etag
-    }
-
-    /// Adds hits.
-    pub(crate) fn count(&self, times: u64) {
-        // Not an atomic exchange, because this is done for every hit.
-        self.hits.store(self.hits.load(Relaxed).saturating_add(times), Relaxed);
     }
 
     /// Returns the status.
@@ -192,13 +159,8 @@ impl Response {
     /// Returns the maximum size of the response in bytes, with all its encodings.
     #[must_use]
     pub fn size(&self) -> usize {
-        const VALUE: usize = size_of::<HeaderName>() + size_of::<HeaderValue>() + 32;
-        let header =
-            |(name, value): (&HeaderName, &HeaderValue)| VALUE + name.as_str().len() + value.len();
-        let headers: usize = self.plain.headers.iter().map(header).sum();
-        let request: usize = self.request.headers.iter().map(header).sum();
-        let request = request + self.request.target.as_str().len();
-        let plain = size_of::<Self>() + request + headers + self.plain.body.len();
+        let headers = headers_size(&self.plain.headers);
+        let plain = size_of::<Self>() + headers + self.plain.body.len();
         let encoded = match &self.compression {
             Some(_) => {
                 Encoding::ALL.len() * (headers + compression::max_encoded_size(&self.plain.body))
@@ -207,6 +169,12 @@ impl Response {
         };
         plain + encoded + self.reads.size()
     }
+}
+
+/// Returns the size of headers in memory, in bytes.
+pub(crate) fn headers_size(headers: &HeaderMap) -> usize {
+    const VALUE: usize = size_of::<HeaderName>() + size_of::<HeaderValue>() + 32;
+    headers.iter().map(|(name, value)| VALUE + name.as_str().len() + value.len()).sum()
 }
 
 /// Returns a strong validator: a hash of the status, the headers and the body.

@@ -4,7 +4,7 @@
 use std::thread;
 
 use bytesize::ByteSize;
-use relayer_rest_host::module::{CallError, Limits, Module};
+use relayer_rest_host::module::{CallError, Limits, Module, RunPermit};
 use relayer_rest_host::state::StatePublisher;
 use relayer_rest_tests::component::secrets;
 use relayer_rest_tests::measure::resident_memory;
@@ -13,7 +13,7 @@ use relayer_rest_tests::server::{engine, request};
 /// Runs a request, and returns whether it succeeds.
 async fn ask(module: &Module, path: &str) -> Result<(), CallError> {
     let snapshot = StatePublisher::new().reader().snapshot();
-    let place = module.acquire().await?;
+    let place = RunPermit::acquire(module).await?;
     place.execute(request("GET", path, &[]), snapshot).await.map(drop)
 }
 

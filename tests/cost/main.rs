@@ -4,7 +4,7 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use relayer_rest_host::module::{Engine, Limits, LoadError, Module};
+use relayer_rest_host::module::{Engine, Limits, LoadError, Module, RunPermit};
 use relayer_rest_host::state::StatePublisher;
 use relayer_rest_tests::component::sections::{FIELDS, GENERATORS, module};
 use relayer_rest_tests::fuzz::sections;
@@ -46,7 +46,7 @@ fn taken(engine: &Engine, component: &[u8]) -> Result<(Module, Taken), LoadError
     let snapshot = StatePublisher::new().reader().snapshot();
     let mut taken = Taken { host: 0, memory: 0, besides: BESIDES };
     for _ in 0..2 {
-        let place = runtime.block_on(module.acquire()).unwrap();
+        let place = runtime.block_on(RunPermit::acquire(&module)).unwrap();
         let request = request("GET", "/", &[]);
         let mut answer = None;
         taken.host = ALLOCATED.peak_of(|| {

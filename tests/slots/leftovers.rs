@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytesize::ByteSize;
-use relayer_rest_host::module::{CallError, Limits, Module};
+use relayer_rest_host::module::{CallError, Limits, Module, RunPermit};
 use relayer_rest_host::state::StatePublisher;
 use relayer_rest_tests::component;
 use relayer_rest_tests::server::{engine, request};
@@ -53,7 +53,8 @@ fn keeper() -> Vec<u8> {
 
 async fn ask(module: &Module, path: &str) -> Result<u16, CallError> {
     let snapshot = StatePublisher::new().reader().snapshot();
-    let answer = module.acquire().await?.execute(request("GET", path, &[]), snapshot).await?;
+    let answer =
+        RunPermit::acquire(module).await?.execute(request("GET", path, &[]), snapshot).await?;
     Ok(answer.response.status().as_u16())
 }
 

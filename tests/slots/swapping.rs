@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use bytesize::ByteSize;
-use relayer_rest_host::module::{CallError, Limits, Module};
+use relayer_rest_host::module::{CallError, Limits, Module, RunPermit};
 use relayer_rest_host::state::StatePublisher;
 use relayer_rest_tests::component;
 use relayer_rest_tests::server::{engine, request};
@@ -142,7 +142,7 @@ fn no_request_reads_what_another_wrote_while_the_system_swaps() {
                     let module = module.clone();
                     tokio::spawn(async move {
                         let snapshot = StatePublisher::new().reader().snapshot();
-                        let place = module.acquire().await?;
+                        let place = RunPermit::acquire(&module).await?;
                         place.execute(request("GET", "/", &[]), snapshot).await.map(drop)
                     })
                 })

@@ -17,7 +17,7 @@ use relayer_rest_api::Dialect;
 use relayer_rest_host::config::Config;
 use relayer_rest_host::conformance;
 use relayer_rest_host::control::{ControlServer, ControlSocket};
-use relayer_rest_host::module::{DEFAULT_MODULE, Limits, Module};
+use relayer_rest_host::module::{DEFAULT_MODULE, Limits, Module, RunPermit};
 use relayer_rest_host::state::hermes_config::HermesConfig;
 use relayer_rest_host::state::{StateReader, read_answer};
 use relayer_rest_sdk::Request;
@@ -256,7 +256,11 @@ fn answer(path: &str, state: &StateReader) -> Vec<u8> {
     });
     let (runtime, module) = &*MODULE;
     let answer = runtime.block_on(async {
-        module.acquire().await.unwrap().execute(request("GET", path, &[]), state.snapshot()).await
+        RunPermit::acquire(module)
+            .await
+            .unwrap()
+            .execute(request("GET", path, &[]), state.snapshot())
+            .await
     });
     answer.unwrap_or_else(|error| panic!("{path}: {error}")).response.into_body().to_vec()
 }

@@ -10,8 +10,8 @@ use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 
 use super::hot_requests::RequestStats;
 use super::key::{CacheKey, CacheKeyRef, Inputs, RequestRef};
+use super::recorded::RecordedResponse;
 use crate::module::Digest;
-use crate::response::Response;
 use crate::state::Snapshot;
 
 /// The typical size of a cached chain or error, in bytes. The library needs an estimate
@@ -28,7 +28,7 @@ pub(super) struct Entries(Cache<CacheKey, Entry, Size>);
 
 #[derive(Clone)]
 enum Entry {
-    Response(Arc<Response>),
+    Response(Arc<RecordedResponse>),
     /// The response depends on these inputs: it is cached under the key with the values
     /// that the request has for them.
     Varies(Arc<Inputs>),
@@ -80,7 +80,7 @@ impl Entries {
         module: Digest,
         request_ref: RequestRef<'_>,
         snapshot: &Snapshot,
-    ) -> Result<Arc<Response>, Miss> {
+    ) -> Result<Arc<RecordedResponse>, Miss> {
         let key = CacheKeyRef::new(module, request_ref);
         let current = |entry| match entry {
             Some(Entry::Response(response))
@@ -111,7 +111,7 @@ impl Entries {
         &self,
         module: Digest,
         request_ref: RequestRef<'_>,
-        response: &Arc<Response>,
+        response: &Arc<RecordedResponse>,
     ) {
         let key = CacheKeyRef::new(module, request_ref);
         let before = self.0.peek(&key);

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use quick_cache::sync::Cache;
 
 use super::key::{CacheKey, CacheKeyRef, RequestRef};
+use super::recorded::RecordedResponse;
 use crate::module::{Digest, GuestRequest};
-use crate::response::Response;
 
 /// The maximum number of requests that are counted.
 const MAX_REQUESTS: usize = 256;
@@ -27,7 +27,7 @@ pub struct RequestStats {
     /// About how often the request was made.
     pub hits: u64,
     /// The cached response, which may be out of date.
-    pub response: Option<Arc<Response>>,
+    pub response: Option<Arc<RecordedResponse>>,
 }
 
 pub(super) struct HotRequests(Cache<CacheKey, Arc<Entry>>);
@@ -45,7 +45,7 @@ impl Default for HotRequests {
 
 impl HotRequests {
     /// Counts the request of a response that is not cached.
-    pub(super) fn count(&self, module: Digest, answer: &Response) {
+    pub(super) fn count(&self, module: Digest, answer: &RecordedResponse) {
         let request = answer.request();
         if request.target.as_str().len() > MAX_TARGET || request.headers.len() > MAX_HEADERS {
             return;

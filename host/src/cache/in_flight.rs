@@ -10,12 +10,12 @@ use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared, WeakShared};
 
 use super::key::CacheKey;
+use super::recorded::RecordedResponse;
 use crate::module::{CallError, GuestRequest};
-use crate::response::Response;
 use crate::state::Generation;
 
 /// The result of a run: a response, or why there is none.
-pub type Outcome = Result<Arc<Response>, Arc<CallError>>;
+pub type Outcome = Result<Arc<RecordedResponse>, Arc<CallError>>;
 
 /// The result of a shared run, and the snapshot generation it started on.
 #[derive(Clone)]

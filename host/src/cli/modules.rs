@@ -10,7 +10,7 @@ use tracing::{info, warn};
 
 use super::mount_spec::MountSpec;
 use super::reloadable::settled;
-use super::serve::ServeError;
+use super::serve_error::ServeError;
 use super::watched_module::WatchedModule;
 use crate::HttpLimits;
 use crate::config::Config;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::compile;
 use super::reloadable::settled;
-use super::serve::ServeError;
+use super::serve_error::ServeError;
 use crate::config::Config;
 use crate::conformance::Dialect;
 use crate::files;

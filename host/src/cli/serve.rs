@@ -15,19 +15,15 @@ use super::address::Address;
 use super::code_cache::CodeCacheArgs;
 use super::control::{self, ControlArgs};
 use super::modules::{CliOverrides, Modules};
+use super::serve_error::ServeError;
 use super::sources::{SourceArgs, Sources};
 use super::{Failure, Ran, descriptors, idle_memory, signals};
 use crate::Server;
-use crate::config::{self, Config};
+use crate::config::Config;
 use crate::conformance::Dialect;
-use crate::control::{ControlError, Reload};
-use crate::module::{CodeCacheError, EngineError, LoadError};
+use crate::control::Reload;
 use crate::priority;
-use crate::registry::{MountError, MountPath};
-use crate::state::hermes_config;
-use crate::state::{
-    NotReady, StateFileError, StatePublisher, StateReader, Upstream, UpstreamUrlError, WatchError,
-};
+use crate::state::{NotReady, StatePublisher, StateReader, Upstream};
 use crate::toml_text;
 
 #[derive(Args)]
@@ -64,60 +60,6 @@ pub(super) struct ServeArgs {
     /// Do without a control socket: no status, swap or rollback.
     #[arg(long, conflicts_with = "control")]
     no_control: bool,
-}
-
-/// The reason why a server cannot start, or cannot reload.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum ServeError {
-    #[error("relayer configuration {}: {state}; set `enabled = true` in the section [rest] to serve the API", file.display())]
-    Disabled { file: PathBuf, state: &'static str },
-    #[error(transparent)]
-    RelayerConfig(#[from] hermes_config::ConfigError),
-    #[error(transparent)]
-    StateFile(#[from] StateFileError),
-    #[error("--upstream: {0}")]
-    Upstream(#[from] UpstreamUrlError),
-    #[error(
-        "--upstream is where this would listen itself, on {address}; choose another address with --listen"
-    )]
-    UpstreamIsHere { address: String },
-    #[error(transparent)]
-    Config(#[from] config::ConfigError),
-    #[error(transparent)]
-    Engine(#[from] EngineError),
-    #[error(transparent)]
-    CodeCache(#[from] CodeCacheError),
-    #[error(transparent)]
-    Module(#[from] LoadError),
-    #[error("extension {name}, mounted at {path}: {error}")]
-    Extension { name: String, path: MountPath, error: Box<LoadError> },
-    #[error("{error}")]
-    Mount { error: MountError },
-    #[error("mount {path}: module {module}: {reason}")]
-    Unfit { path: MountPath, module: String, reason: String },
-    #[error("mount {0}: a module is being looked at; try again when that is done")]
-    Busy(MountPath),
-    #[error("mount {0}: another module came into service meanwhile; try again")]
-    Changed(MountPath),
-    #[error("cannot read the settings: {0}")]
-    Reading(tokio::task::JoinError),
-    #[error("--watch: {0}")]
-    Watch(WatchError),
-    #[error(transparent)]
-    Control(#[from] ControlError),
-    #[error("cannot listen on {address}: {source}; {}", hint(source))]
-    Listen { address: String, source: io::Error },
-    #[error("--max-stale is not more than --poll: no state would be shown for long; raise it")]
-    MaxStale,
-    #[error("cannot start: {0}")]
-    Start(io::Error),
-}
-
-impl ServeError {
-    /// Returns the exit status of the process.
-    pub(super) fn status(&self) -> u8 {
-        if matches!(self, Self::Disabled { .. }) { 3 } else { 2 }
-    }
 }
 
 pub(super) fn run(args: &ServeArgs) -> Result<Ran, Failure> {
@@ -259,19 +201,6 @@ async fn listen(address: &Address) -> Result<TcpListener, ServeError> {
         let address = if is_host { address.to_string() } else { "the host".to_owned() };
         ServeError::Listen { address, source }
     })
-}
-
-/// Returns the remedy for an address that cannot be listened on.
-fn hint(error: &io::Error) -> &'static str {
-    match error.kind() {
-        io::ErrorKind::AddrInUse => {
-            "another program listens there: stop it, or choose another address with --listen"
-        }
-        io::ErrorKind::PermissionDenied => {
-            "ports below 1024 need privileges: choose another with --listen"
-        }
-        _ => "choose an address of this machine with --listen",
-    }
 }
 
 /// Prints the only line on stdout, from which on clients can connect.

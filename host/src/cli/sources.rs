@@ -8,7 +8,7 @@ use clap::Args;
 use tracing::{info, warn};
 
 use super::reloadable::Reloadable;
-use super::serve::ServeError;
+use super::serve_error::ServeError;
 use crate::files::MAX_TEXT;
 use crate::state::hermes_config::{HermesConfig, Rest};
 use crate::state::{

@@ -9,7 +9,7 @@ use http::{HeaderMap, Method, Response};
 use serde::{Deserialize, Serialize};
 
 use super::states::State;
-use crate::module::{CallError, GuestRequest, GuestResponse, Module};
+use crate::module::{CallError, GuestRequest, GuestResponse, Module, RunPermit};
 use crate::state::{ChainConfig, Known, Snapshot};
 
 /// The maximum number of chains that are requested: a relayer may have many.
@@ -228,7 +228,7 @@ pub(crate) async fn answer(
     request: &Arc<GuestRequest>,
     snapshot: &Arc<Snapshot>,
 ) -> (Result<GuestResponse, CallError>, Duration) {
-    match module.acquire_background().await {
+    match RunPermit::acquire_background(module).await {
         Ok(place) => {
             let start = Instant::now();
             let answer = place.execute(Arc::clone(request), Arc::clone(snapshot)).await;

@@ -18,10 +18,10 @@ use super::cancelled::Cancelled;
 use super::connection_activity::{Closing, ConnectionActivity, Handling, Sending};
 use super::error::HostError;
 use super::limits::HttpLimits;
-use super::outgoing::{Held, Outgoing};
+use super::outgoing::{Held, HttpResponse, Outgoing};
 use super::request_check;
 use super::send_admission::SendAdmission;
-use super::service::{HttpResponse, Service};
+use super::service::Service;
 use super::tracked_stream::TrackedStream;
 use crate::response::{X_RELAYER_MODULE, X_REQUEST_ID};
 

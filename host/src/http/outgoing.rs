@@ -32,6 +32,9 @@ pub(super) struct Held {
     _request: Option<RequestMemory>,
 }
 
+/// The response to a client.
+pub(super) type HttpResponse = hyper::Response<Outgoing>;
+
 /// A body that was not handed to hyper completely.
 pub(super) struct Outgoing {
     left: Bytes,

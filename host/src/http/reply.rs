@@ -11,8 +11,7 @@ use hyper::{Method, Request, StatusCode};
 use super::accept_encoding;
 use super::conditional::{self, Outcome};
 use super::error::HostError;
-use super::outgoing::Outgoing;
-use super::service::HttpResponse;
+use super::outgoing::{HttpResponse, Outgoing};
 use crate::response::{Encoding, Representation, Response, X_RELAYER_MODULE};
 use crate::state::Stale;
 

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use futures_util::future::Either;
 use hyper::http::uri::PathAndQuery;
-use hyper::{Method, Request, Response};
+use hyper::{Method, Request};
 use tracing::{Instrument, debug, info_span};
 
 use super::error::HostError;
 use super::host;
-use super::outgoing::Outgoing;
+use super::outgoing::HttpResponse;
 use super::reply;
 use super::report;
 use super::request_id::RequestId;
@@ -26,8 +26,6 @@ pub(super) struct Service {
     registry: Arc<Registry>,
     state: StateReader,
 }
-
-pub(super) type HttpResponse = Response<Outgoing>;
 
 impl Service {
     pub(super) fn new(registry: Arc<Registry>, state: StateReader) -> Self {

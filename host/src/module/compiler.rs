@@ -1,10 +1,5 @@
-//! Obtains compiled code: from the code cache, or from the compiler.
-//!
-//! A running compilation cannot be stopped, and a component of some hundred kilobytes can
-//! be made to take gigabytes and minutes. Components that are not bundled with the host
-//! are therefore compiled in a separate process, with or without a code cache: a process
-//! can be stopped, and affects no other one when it runs out of memory. It returns the
-//! code over a pipe.
+//! The compiler process: a command that compiles one component with bounded memory, and
+//! returns the code over a pipe.
 
 use std::ffi::OsString;
 use std::fs;
@@ -21,10 +16,8 @@ use tokio::process::{Child, Command};
 
 use super::address_space::Reservation;
 use super::artefact::Artefact;
-use super::code_cache::{CodeCache, Key};
-use super::componentize;
-use super::engine::{self, Engine};
-use super::load::MAX_COMPONENT_SIZE;
+use super::componentize::MAX_COMPONENT_SIZE;
+use super::engine_config;
 use super::load_error::LoadError;
 
 /// The maximum length of a compiler's message, in bytes.
@@ -43,60 +36,6 @@ pub struct Compiler {
 /// A compiler process, which is killed when this is dropped.
 struct Process(Child);
 
-/// The entry of an input in the engine's code cache, if the engine has one.
-struct Slot<'a>(Option<(&'a CodeCache, Key)>);
-
-/// Returns the code of a component that can be trusted to compile within
-/// bounds. Without an entry in the code cache, it is compiled on this thread.
-pub(super) fn compile_here(
-    engine: &Engine,
-    name: &str,
-    input: &[u8],
-) -> Result<Artefact, LoadError> {
-    let slot = Slot::new(engine, input);
-    match slot.get() {
-        Some(artefact) => Ok(artefact),
-        None => Ok(slot.put(Artefact::compile(&engine.wasmtime, name, input)?)),
-    }
-}
-
-/// Returns the code of any component. Without an entry in the code cache, the engine's
-/// compiler compiles it in at most this much memory. Dropping the future stops it.
-pub(super) async fn compile_apart(
-    engine: &Engine,
-    name: &str,
-    input: &[u8],
-    memory: ByteSize,
-) -> Result<Artefact, LoadError> {
-    let Some(compiler) = &engine.options.compiler else {
-        return compile_here(engine, name, input);
-    };
-    componentize::check(name, input)?;
-    let slot = Slot::new(engine, input);
-    match slot.get() {
-        Some(artefact) => Ok(artefact),
-        None => Ok(slot.put(compiler.compile(name, input, memory, engine.reservation).await?)),
-    }
-}
-
-impl<'a> Slot<'a> {
-    fn new(engine: &'a Engine, input: &[u8]) -> Self {
-        let cache = engine.options.code_cache.as_ref();
-        Self(cache.map(|cache| (cache, Key::new(&engine.wasmtime, input))))
-    }
-
-    fn get(&self) -> Option<Artefact> {
-        self.0.and_then(|(cache, key)| cache.get(key))
-    }
-
-    fn put(&self, artefact: Artefact) -> Artefact {
-        if let Some((cache, key)) = self.0 {
-            cache.put(key, &artefact);
-        }
-        artefact
-    }
-}
-
 impl Compiler {
     /// Creates a compiler from a command that compiles for this process, with bounded
     /// time and memory. It must be of the same build. Its last arguments are two numbers
@@ -108,7 +47,9 @@ impl Compiler {
         Self { program, args }
     }
 
-    async fn compile(
+    /// Compiles an input in at most this much memory, for memories that reserve this
+    /// address space. Dropping the future stops the process.
+    pub(super) async fn compile(
         &self,
         name: &str,
         input: &[u8],
@@ -207,8 +148,9 @@ pub fn compile(
     confine(memory)?;
     let mut bytes = Vec::new();
     input.take(MAX_COMPONENT_SIZE + 1).read_to_end(&mut bytes)?;
-    let reason = match wasmtime::Engine::new(&engine::compiling(Reservation::of_bytes(reservation)))
-    {
+    let reason = match wasmtime::Engine::new(&engine_config::compiling(Reservation::of_bytes(
+        reservation,
+    ))) {
         Ok(engine) => match Artefact::compile(&engine, "", &bytes) {
             Ok(artefact) => return artefact.write(&mut output).map(|()| true),
             Err(LoadError::Invalid { reason, .. } | LoadError::Encode { reason, .. }) => reason,
@@ -234,56 +176,4 @@ fn confine(memory: ByteSize) -> io::Result<()> {
     rustix::process::setrlimit(Resource::Core, most(0))?;
     rustix::process::setrlimit(Resource::Data, most(memory.as_u64()))?;
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{Compiler, LoadError};
-    use crate::module::{DEFAULT_MODULE, Engine, EngineOptions, Limits, Module};
-    use bytesize::ByteSize;
-    use std::path::Path;
-
-    /// Loads a module with a shell script as the compiler, and returns the error.
-    async fn load(program: &str, script: &str) -> LoadError {
-        let args = vec!["-c".into(), script.into()];
-        let compiler = Some(Compiler::new(Path::new(program).into(), args));
-        let engine = EngineOptions { compiler, ..(&Limits::default()).into() };
-        let engine = Engine::with(engine).unwrap();
-        let memory = ByteSize::mib(1);
-        Module::from_untrusted_bytes(&engine, "m", DEFAULT_MODULE, memory).await.unwrap_err()
-    }
-
-    #[tokio::test]
-    async fn what_a_compiler_returns_is_bounded_and_complete() {
-        for (script, part) in [
-            // It is stopped, because its output is endless.
-            ("cat /dev/zero", "gave up"),
-            ("cat >&2 /dev/zero", "gave up"),
-            ("true", "incomplete"),
-            ("cat > /dev/null; head -c 100 /dev/zero", "incomplete"),
-            ("echo reason >&2; exit 3", "reason (exit status: 3)"),
-            ("kill -9 $$", "signal: 9"),
-        ] {
-            let error = load("/bin/sh", script).await;
-            assert!(matches!(error, LoadError::Compiler { .. }), "{script}: {error}");
-            assert!(error.to_string().contains(part), "{script}: {error}");
-        }
-        let error = load("/bin/sh", "cat > /dev/null; echo reason; exit 1").await;
-        let LoadError::Invalid { reason, .. } = error else { panic!("{error}") };
-        assert_eq!(reason, "reason");
-        // Output that is not code is not executed.
-        let error = load("/bin/sh", "cat > /dev/null; head -c 16 /dev/zero").await;
-        assert!(matches!(error, LoadError::Invalid { .. }), "{error}");
-    }
-
-    #[tokio::test]
-    async fn without_its_compiler_an_engine_compiles_nothing() {
-        let error = load("/nowhere/compiler", "").await;
-        assert!(matches!(error, LoadError::NoCompiler { .. }), "{error}");
-        assert!(
-            error
-                .to_string()
-                .contains("the compiler /nowhere/compiler cannot be started: No such file")
-        );
-    }
 }

@@ -9,6 +9,9 @@ use wit_component::ComponentEncoder;
 
 use super::load_error::LoadError;
 
+/// The maximum size of a component, in bytes.
+pub(crate) const MAX_COMPONENT_SIZE: u64 = 1 << 30;
+
 /// The prefix of the names of sections with that declaration.
 const NOTE: &str = "component-type";
 

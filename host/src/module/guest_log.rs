@@ -2,9 +2,9 @@
 
 use tracing::{Level, warn};
 
-use super::call::GuestRequest;
+use super::info::ModuleInfo;
 use super::limits::bytes;
-use super::load::Module;
+use super::request::GuestRequest;
 use super::wire;
 use crate::log_rate::Permit;
 use crate::text::{escape_control_within, quote_for_log};
@@ -22,32 +22,32 @@ pub(super) struct GuestLog {
 }
 
 impl GuestLog {
-    pub(super) fn new(module: &Module, request: &GuestRequest) -> Self {
+    pub(super) fn new(module: &ModuleInfo, request: &GuestRequest) -> Self {
         // Each line has the start of the whole path, escaped.
-        let prefix = if module.is_api() { 0 } else { module.mount().len() };
+        let prefix = if module.is_api() { 0 } else { module.mount.len() };
         let path = quote_for_log(request.target.path()).chars();
         let path: usize = path.map(|character| character.escape_debug().len()).sum();
         let line = LINE + quote_for_log(request.method.as_str()).len() + prefix + path;
-        Self { left: bytes(module.limits().log), line, is_over: false }
+        Self { left: bytes(module.limits.log), line, is_over: false }
     }
 
     /// Writes a line, in the current span.
-    pub(super) fn write(&mut self, module: &Module, level: wire::Level, message: &str) {
+    pub(super) fn write(&mut self, module: &ModuleInfo, level: wire::Level, message: &str) {
         if self.is_over || !is_enabled(level) {
             return;
         }
-        let label = module.label().to_str().unwrap_or_default();
+        let label = module.label();
         // Counts the line in full: the escaped message, and the rest of the line.
         let (written, is_whole) =
             escape_control_within(message, self.left.saturating_sub(self.line));
         let cost = written.len() + self.line;
-        match module.engine().log_rate.acquire(cost as u64) {
+        match module.log_rate.acquire(cost as u64) {
             Permit::Granted(0) => {}
             Permit::Granted(left_out) => {
                 warn!(module = label, "{left_out} lines of the module were left out");
             }
             Permit::LimitReached => {
-                let rate = module.limits().log_rate;
+                let rate = module.limits.log_rate;
                 return warn!(
                     module = label,
                     "the module logs more than {rate} a second (limits.log_rate); lines are left out"
@@ -62,7 +62,7 @@ impl GuestLog {
         }
         if !has_room || !is_whole {
             self.is_over = true;
-            let most = module.limits().log;
+            let most = module.limits.log;
             warn!(
                 module = label,
                 "the module logs more than {most} for a request (limits.log); the rest is left out"

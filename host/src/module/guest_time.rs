@@ -21,7 +21,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::yield_now;
 use tokio::time::sleep_until;
 
-use super::call::CallError;
+use super::call_error::CallError;
 use super::epoch_ticker::TICK;
 
 /// A guest that has used this much time needs a turn to continue. Guests that need little

@@ -6,7 +6,7 @@ use wasmtime::component::Component;
 use wasmtime::component::types::ComponentItem;
 
 use super::contract::{CONTRACT_PACKAGE, CONTRACT_VERSION, HANDLER, IMPORTS, interface};
-use super::wasi;
+use super::wasi_interfaces;
 
 /// An import that a module may not have.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -71,8 +71,8 @@ pub(super) fn imports(component: &Component, has_wasi: bool) -> Vec<ForbiddenImp
                 }));
             }
             (Ok(_), _) => offences.push(ForbiddenImport::Unknown { import: name.to_owned() }),
-            (Err(_), _) if has_wasi && wasi::is_defined(name) => {}
-            (Err(_), _) if wasi::is_defined(name) => {
+            (Err(_), _) if has_wasi && wasi_interfaces::is_defined(name) => {}
+            (Err(_), _) if wasi_interfaces::is_defined(name) => {
                 offences.push(ForbiddenImport::Wasi { import: name.to_owned() });
             }
             (Err(offence), _) => offences.push(offence),

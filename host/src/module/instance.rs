@@ -9,16 +9,19 @@ use wasmtime::component::types::ComponentItem;
 use wasmtime::component::{ComponentExportIndex, InstancePre, TypedFunc};
 use wasmtime::{FrameInfo, Store, Trap, UpdateDeadline, WasmBacktrace};
 
-use super::call::{CallError, GuestRequest};
+use super::call_error::CallError;
 use super::contract::HANDLER;
-use super::cost::Placement;
+use super::cost::{InstanceCost, Placement};
 use super::guest_log::GuestLog;
 use super::guest_time::GuestTime;
-use super::limiter::Limiter;
+use super::info::ModuleInfo;
+use super::limiter::{Limiter, Peaks};
 use super::limits::{Limits, bytes};
-use super::load::Module;
+use super::options::EngineOptions;
 use super::read_set::TrackedSnapshot;
+use super::request::GuestRequest;
 use super::response::{HeaderRules, InvalidResponse, response};
+use super::store::StoreData;
 use super::wasi::Wasi;
 use super::wire;
 use crate::state::Snapshot;
@@ -37,17 +40,6 @@ const MAX_HANDLES: usize = 2_000;
 
 /// A number of ticks that is never reached.
 const NO_TICK: u64 = 1 << 40;
-
-/// The data of an instance's store, which its imports use.
-pub(super) struct StoreData {
-    pub(super) view: TrackedSnapshot,
-    pub(super) span: Span,
-    pub(super) module: Module,
-    pub(super) log: GuestLog,
-    pub(super) limiter: Limiter,
-    /// Present if its mount has WASI. Boxed, because few mounts do.
-    pub(super) wasi: Option<Box<Wasi>>,
-}
 
 type Params<'a> = (wire::Request<'a>,);
 type Results = (wire::Response,);
@@ -72,7 +64,29 @@ pub(super) fn handler(
     }
 }
 
-impl Module {
+/// Creates the instances of a module, and calls them.
+#[derive(Clone)]
+pub(super) struct Instantiator {
+    pub(super) engine: wasmtime::Engine,
+    pub(super) options: Arc<EngineOptions>,
+    pub(super) peaks: Arc<Peaks>,
+    pub(super) pre: InstancePre<StoreData>,
+    /// The index of the exported handler.
+    pub(super) handler: ComponentExportIndex,
+    pub(super) cost: InstanceCost,
+    pub(super) info: Arc<ModuleInfo>,
+}
+
+impl Instantiator {
+    /// Returns the placement of new instances. Host functions of WASI may have to wait,
+    /// which requires a fiber.
+    pub(super) fn placement(&self) -> Placement {
+        match self.cost.placement() {
+            Placement::Inline if self.options.wasi => Placement::Fiber,
+            placement => placement,
+        }
+    }
+
     /// Creates the store of an instance for one request.
     pub(super) fn store(
         &self,
@@ -81,23 +95,19 @@ impl Module {
         snapshot: Arc<Snapshot>,
         span: Span,
     ) -> Store<StoreData> {
-        let has_wasi = self.engine().options.wasi;
-        let wasi = || Wasi::new(self, &request, &span, snapshot.changed().time);
+        let limits = &self.options.limits;
+        let wasi = || Wasi::new(&self.info, &request, &span, snapshot.changed().time);
         let call = StoreData {
-            wasi: has_wasi.then(|| Box::new(wasi())),
-            log: GuestLog::new(self, &request),
+            wasi: self.options.wasi.then(|| Box::new(wasi())),
+            log: GuestLog::new(&self.info, &request),
             view: TrackedSnapshot::new(snapshot, request),
             span,
-            limiter: Limiter::new(
-                self.limits(),
-                self.instance_cost().host_bytes(),
-                &self.engine().peaks,
-            ),
-            module: self.clone(),
+            limiter: Limiter::new(limits, self.cost.host_bytes(), &self.peaks),
+            module: Arc::clone(&self.info),
         };
-        let mut store = Store::new(&self.engine().wasmtime, call);
+        let mut store = Store::new(&self.engine, call);
         store.limiter(|call| &mut call.limiter);
-        store.set_hostcall_fuel(most_crossing(self.limits()));
+        store.set_hostcall_fuel(most_crossing(limits));
         store.set_max_component_handles(MAX_HANDLES);
         store.epoch_deadline_callback(move |_| {
             Ok(if time.is_over() {
@@ -118,12 +128,12 @@ impl Module {
         // told to yield: the first tick must come afterwards.
         let instance = if self.placement() == Placement::Inline {
             store.set_epoch_deadline(NO_TICK);
-            self.pre().instantiate(&mut *store)
+            self.pre.instantiate(&mut *store)
         } else {
             store.set_epoch_deadline(1);
             // Boxed, because it is rare and large: it would enlarge the future of every
             // request.
-            Box::pin(self.pre().instantiate_async(&mut *store)).await
+            Box::pin(self.pre.instantiate_async(&mut *store)).await
         };
         let instance = instance.map_err(|error| {
             // A trap in its own code and a refused growth are the module's fault.
@@ -138,7 +148,7 @@ impl Module {
             })
         })?;
         store.set_epoch_deadline(1);
-        instance.get_typed_func(store, self.handler()).map_err(CallError::Instantiate)
+        instance.get_typed_func(store, self.handler).map_err(CallError::Instantiate)
     }
 
     /// Calls the handler and checks its response.
@@ -157,11 +167,10 @@ impl Module {
             CallError::Trap(cause(&error, store.data()))
         };
         let answer = called.map_err(|error| self.failed(error, store, trapped))?;
-        let options = self.engine().options();
         let allowed = HeaderRules {
-            limits: &options.limits,
-            headers: &options.headers,
-            mount: self.mount_path(),
+            limits: &self.options.limits,
+            headers: &self.options.headers,
+            mount: &self.info.mount,
         };
         response(answer, &allowed).map_err(CallError::Invalid)
     }
@@ -185,7 +194,7 @@ impl Module {
         otherwise: impl FnOnce(wasmtime::Error) -> CallError,
     ) -> CallError {
         match error.downcast_ref::<Trap>() {
-            Some(Trap::Interrupt) => CallError::Timeout(self.limits().time),
+            Some(Trap::Interrupt) => CallError::Timeout(self.options.limits.time),
             Some(_) => CallError::Trap(cause(&error, store.data())),
             None => otherwise(error),
         }

@@ -7,16 +7,18 @@ use std::sync::Arc;
 use bytesize::ByteSize;
 use http::HeaderValue;
 use tokio::sync::OnceCell;
-use wasmtime::component::{Component, ComponentExportIndex, InstancePre};
+use wasmtime::component::Component;
 
 use super::DEFAULT_MODULE;
 use super::artefact::Artefact;
-use super::compiler;
-use super::cost::{Excess, InstanceCost, Placement};
+use super::compiled;
+use super::componentize::MAX_COMPONENT_SIZE;
+use super::cost::{Excess, InstanceCost};
 use super::digest::Digest;
 use super::engine::Engine;
 use super::import_check;
-use super::instance::{self, StoreData};
+use super::info::{self, ModuleInfo};
+use super::instance::{self, Instantiator};
 use super::limits::Limits;
 use super::load_error::LoadError;
 use super::stats::{Failures, ModuleStats};
@@ -30,20 +32,11 @@ pub struct Module(Arc<Parts>);
 #[derive(Clone)]
 struct Parts {
     engine: Engine,
-    pre: InstancePre<StoreData>,
-    handler: ComponentExportIndex,
-    cost: InstanceCost,
-    placement: Placement,
-    name: Arc<str>,
-    mount: Arc<str>,
+    instances: Instantiator,
     digest: Digest,
-    label: HeaderValue,
-    tally: ModuleStats,
+    stats: ModuleStats,
     initial_image: Arc<OnceCell<InitialImage>>,
 }
-
-/// The maximum size of a component, in bytes.
-pub(crate) const MAX_COMPONENT_SIZE: u64 = 1 << 30;
 
 /// The name of the module that serves the API.
 pub const API: &str = "api";
@@ -72,14 +65,14 @@ impl Module {
         bytes: &[u8],
         memory: ByteSize,
     ) -> Result<Self, LoadError> {
-        let artefact = compiler::compile_apart(engine, name, bytes, memory).await?;
+        let artefact = compiled::compile_apart(engine, name, bytes, memory).await?;
         Self::from_artefact(engine, name, bytes, &artefact)
     }
 
     /// Compiles and checks a component, or a core module with a note of its world, as
     /// `cargo build` produces it. Messages refer to it as `name`.
     pub fn from_bytes(engine: &Engine, name: &str, bytes: &[u8]) -> Result<Self, LoadError> {
-        let artefact = compiler::compile_here(engine, name, bytes)?;
+        let artefact = compiled::compile_here(engine, name, bytes)?;
         Self::from_artefact(engine, name, bytes, &artefact)
     }
 
@@ -131,17 +124,27 @@ impl Module {
             .map_err(|error| LoadError::Image { name: name(), reason: format!("{error:#}") })?;
         let handler = instance::handler(&pre, &handler).map_err(misfit)?;
         let digest = Digest::of(bytes);
-        Ok(Self(Arc::new(Parts {
-            engine: engine.clone(),
+        let info = ModuleInfo {
+            name: API.into(),
+            mount: "/".into(),
+            label: info::label(API, digest),
+            limits: engine.limits().clone(),
+            log_rate: Arc::clone(&engine.log_rate),
+        };
+        let instances = Instantiator {
+            engine: engine.wasmtime.clone(),
+            options: Arc::clone(&engine.options),
+            peaks: Arc::clone(&engine.peaks),
             pre,
             handler,
             cost,
-            placement: placement(&cost, engine.options.wasi),
-            name: API.into(),
-            mount: "/".into(),
+            info: Arc::new(info),
+        };
+        Ok(Self(Arc::new(Parts {
+            engine: engine.clone(),
+            instances,
             digest,
-            label: label(API, digest),
-            tally: ModuleStats::default(),
+            stats: ModuleStats::default(),
             initial_image: Arc::default(),
         })))
     }
@@ -153,60 +156,57 @@ impl Module {
     /// Panics if the name has characters that a header cannot have.
     #[must_use]
     pub fn named(self, name: &str) -> Self {
-        let label = label(name, self.digest());
-        Self(Arc::new(Parts { name: name.into(), label, ..Arc::unwrap_or_clone(self.0) }))
+        let digest = self.digest();
+        self.with_info(|info| info.named(name, digest))
     }
 
     /// Returns the same module, which is told that it is mounted at this path.
     #[must_use]
-    pub(crate) fn mounted_at(self, path: &str) -> Self {
-        Self(Arc::new(Parts { mount: path.into(), ..Arc::unwrap_or_clone(self.0) }))
+    pub fn mounted_at(self, path: &str) -> Self {
+        self.with_info(|info| ModuleInfo { mount: path.into(), ..info })
     }
 
-    /// Returns whether it serves the API.
-    pub(super) fn is_api(&self) -> bool {
-        &*self.0.mount == "/"
+    fn with_info(self, change: impl FnOnce(ModuleInfo) -> ModuleInfo) -> Self {
+        let mut parts = Arc::unwrap_or_clone(self.0);
+        let info = Arc::unwrap_or_clone(parts.instances.info);
+        parts.instances.info = Arc::new(change(info));
+        Self(Arc::new(parts))
     }
 
     /// Returns the path of its mount.
-    pub(super) fn mount_path(&self) -> &str {
-        &self.0.mount
-    }
-
-    /// Returns the mount path that the module is told.
-    pub(super) fn mount(&self) -> Arc<str> {
-        Arc::clone(&self.0.mount)
+    pub(super) fn mount(&self) -> &str {
+        &self.0.instances.info.mount
     }
 
     /// Returns the module's name.
     #[must_use]
     pub fn name(&self) -> &str {
-        &self.0.name
+        &self.0.instances.info.name
     }
 
     /// Returns the value of `x-relayer-module` in each of its responses: `NAME@DIGEST`,
     /// with the first 12 digits of the digest.
     #[must_use]
     pub fn label(&self) -> &HeaderValue {
-        &self.0.label
+        &self.0.instances.info.label
     }
 
     /// Returns the same module, with new counters.
     #[must_use]
     pub fn afresh(self) -> Self {
-        Self(Arc::new(Parts { tally: ModuleStats::default(), ..Arc::unwrap_or_clone(self.0) }))
+        Self(Arc::new(Parts { stats: ModuleStats::default(), ..Arc::unwrap_or_clone(self.0) }))
     }
 
     /// Returns the number of runs of this module and of all its clones.
     #[must_use]
     pub fn runs(&self) -> u64 {
-        self.0.tally.runs()
+        self.0.stats.runs()
     }
 
     /// Returns how often it failed to respond, by cause.
     #[must_use]
     pub fn failures(&self) -> Failures {
-        self.0.tally.failures()
+        self.0.stats.failures()
     }
 
     /// Returns how often it trapped, took too long or returned an invalid response.
@@ -218,7 +218,7 @@ impl Module {
     /// Returns the names of the interfaces that it imports.
     #[must_use]
     pub fn imports(&self) -> Vec<String> {
-        imports(self.0.pre.component())
+        imports(self.0.instances.pre.component())
     }
 
     /// Returns the engine that runs it.
@@ -239,23 +239,15 @@ impl Module {
         self.0.digest
     }
 
-    pub(super) fn pre(&self) -> &InstancePre<StoreData> {
-        &self.0.pre
-    }
-
-    /// Returns the index of its exported handler.
-    pub(super) fn handler(&self) -> ComponentExportIndex {
-        self.0.handler
+    /// Returns the creator of its instances.
+    pub(super) fn instances(&self) -> &Instantiator {
+        &self.0.instances
     }
 
     /// Returns the cost of creating an instance.
     #[must_use]
     pub fn instance_cost(&self) -> &InstanceCost {
-        &self.0.cost
-    }
-
-    pub(super) fn placement(&self) -> Placement {
-        self.0.placement
+        &self.0.instances.cost
     }
 
     /// Returns the checks of slots that its engine has made.
@@ -270,7 +262,7 @@ impl Module {
     }
 
     pub(super) fn stats(&self) -> &ModuleStats {
-        &self.0.tally
+        &self.0.stats
     }
 }
 
@@ -281,23 +273,9 @@ fn is_too_much(reason: &str) -> bool {
         && ["limit", "configured maximum"].iter().any(|text| reason.contains(text))
 }
 
-/// Returns the placement of new instances. Host functions of WASI may have to wait, which
-/// requires a fiber.
-fn placement(cost: &InstanceCost, has_wasi: bool) -> Placement {
-    match cost.placement() {
-        Placement::Inline if has_wasi => Placement::Fiber,
-        placement => placement,
-    }
-}
-
 fn imports(component: &Component) -> Vec<String> {
     let imports = component.component_type();
     imports.imports(component.engine()).map(|(name, _)| name.to_owned()).collect()
-}
-
-fn label(name: &str, digest: Digest) -> HeaderValue {
-    HeaderValue::try_from(format!("{name}@{}", digest.short()))
-        .expect("a module's name is what a header can have")
 }
 
 impl Debug for Module {

@@ -10,7 +10,7 @@ use std::time::SystemTime;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use super::call::GuestRequest;
+use super::request::GuestRequest;
 use crate::state::{
     ChainConfig, ChainId, Component, Generation, Known, RelayerState, Snapshot, Stale, Versioned,
 };

@@ -7,10 +7,12 @@ use http::Response;
 use tracing::Span;
 use wasmtime::Store;
 
-use super::call::{CallError, GuestRequest};
+use super::call_error::CallError;
 use super::guest_time::GuestTime;
-use super::instance::{Handle, StoreData};
+use super::instance::Handle;
 use super::load::Module;
+use super::request::GuestRequest;
+use super::store::StoreData;
 use crate::state::Snapshot;
 
 /// An existing instance, to measure the cost of a call alone. Not for serving: data that
@@ -32,14 +34,15 @@ impl ReusedInstance {
         snapshot: Arc<Snapshot>,
     ) -> Result<Self, CallError> {
         let time = GuestTime::start(module.limits().time, None, false);
-        let mut store = module.store(time, Arc::new(request.clone()), snapshot, Span::none());
-        let handle = module.instantiate(&mut store).await?;
+        let mut store =
+            module.instances().store(time, Arc::new(request.clone()), snapshot, Span::none());
+        let handle = module.instances().instantiate(&mut store).await?;
         Ok(Self { module: module.clone(), store, handle, request })
     }
 
     /// Handles the request once.
     pub async fn handle(&mut self) -> Result<Response<Bytes>, CallError> {
         let _running = self.module.engine().ticker.run();
-        self.module.call(&mut self.store, &self.handle, self.request).await
+        self.module.instances().call(&mut self.store, &self.handle, self.request).await
     }
 }

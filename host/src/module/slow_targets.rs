@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 
-use super::call::GuestRequest;
+use super::request::GuestRequest;
 
 /// The processor time of a run, in microseconds, above which its target is slow:
 /// sixty guests that are each just short of a tick delay the sockets as much as one

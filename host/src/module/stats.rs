@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use serde::{Deserialize, Serialize};
 
-use super::call::CallError;
+use super::call_error::CallError;
 
 /// Counters that the clones of a module share.
 #[derive(Debug, Clone, Default)]

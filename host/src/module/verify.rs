@@ -21,6 +21,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use http::uri::PathAndQuery;
 use http::{HeaderMap, Method};
 use serde::{Deserialize, Serialize};
+use tokio::sync::OnceCell;
 use tracing::{Span, error, warn};
 use wasm_encoder::{
     BlockType, CodeSection, ExportKind, ExportSection, Function, FunctionSection, RefType,
@@ -28,17 +29,15 @@ use wasm_encoder::{
 };
 use wasmtime::{AsContextMut, Memory, Store, UpdateDeadline, Val, WasmCoreDump};
 
-use super::call::{CallError, GuestRequest};
+use super::call_error::CallError;
+use super::engine_config::SPARE_SLOTS;
 use super::guest_time::GuestTime;
-use super::instance::StoreData;
+use super::instance::Instantiator;
 use super::limiter::Limiter;
-use super::load::Module;
 use super::read_set::ReadSet;
+use super::request::GuestRequest;
+use super::store::StoreData;
 use crate::state::Snapshot;
-
-/// The slots of the pool in excess of concurrent requests. When this many have been
-/// retired, nothing runs any more.
-pub(super) const SPARE_SLOTS: u32 = 4;
 
 /// The name under which the probe exports its function.
 const PROBE: &str = "find";
@@ -140,23 +139,24 @@ impl ResetVerifier {
         let compile = || wasmtime::Module::new(engine, probe(elements)).ok();
         self.probe.get_or_init(compile).as_ref()
     }
-}
 
-impl Module {
-    /// Checks the slots that the next instance will have. Returns when they are clean, or
-    /// cannot be checked.
-    pub(super) async fn verify_reset(
+    /// Checks the slots that the module's next instance will have. Returns when they are
+    /// clean, or cannot be checked. `reference` is the module's initial image, once it is
+    /// known.
+    pub(super) async fn verify(
         &self,
+        instances: &Instantiator,
+        reference: &OnceCell<InitialImage>,
         snapshot: &Arc<Snapshot>,
         time: &Arc<GuestTime>,
     ) -> Result<(), CallError> {
-        let verifier = &self.engine().verifier;
+        let inspector = Inspector { instances, snapshot, time };
         loop {
-            verifier.check_slots()?;
+            self.check_slots()?;
             // The tables are first: an instance of the module would occupy these slots.
-            let found = match self.probe_tables() {
+            let found = match self.probe_tables(instances) {
                 Some(store) => Some((Retired::Probe(store), Residue::Table)),
-                None => match self.inspect(snapshot, time).await {
+                None => match inspector.inspect(reference).await {
                     None => return Ok(()),
                     Some((store, found)) => {
                         found.err().map(|found| (Retired::Module(store), found))
@@ -164,48 +164,75 @@ impl Module {
                 },
             };
             let Some((slot, residue)) = found else {
-                verifier.passed.fetch_add(1, Relaxed);
+                self.passed.fetch_add(1, Relaxed);
                 return Ok(());
             };
-            verifier.failed.fetch_add(1, Relaxed);
+            self.failed.fetch_add(1, Relaxed);
             error!(
-                module = self.label().to_str().unwrap_or_default(),
+                module = instances.info.label(),
                 "isolation: {residue}: data of an earlier request was left in a slot, which is retired; report this as a security issue"
             );
-            verifier.retire(slot)?;
+            self.retire(slot)?;
         }
     }
 
+    /// Probes as many tables of the pool as an instance has. Returns the store of a probe
+    /// whose table has an element, if there is one.
+    fn probe_tables(&self, instances: &Instantiator) -> Option<Store<()>> {
+        let tables = instances.pre.component().resources_required()?.num_tables;
+        // All probes exist at once: a dropped one would leave its slot to the next.
+        let probes: Vec<_> = (0..tables).map_while(|_| self.probe_table(instances)).collect();
+        probes.into_iter().find_map(|(store, is_empty)| (!is_empty).then_some(store))
+    }
+
+    /// Returns a probe, and whether its table is empty.
+    fn probe_table(&self, instances: &Instantiator) -> Option<(Store<()>, bool)> {
+        let Instantiator { engine, options, peaks, .. } = instances;
+        let elements = options.limits.table;
+        let module = self.probe(engine, elements)?;
+        let mut store = Store::new(engine, ());
+        store.set_epoch_deadline(u64::MAX / 2);
+        let instance = wasmtime::Instance::new(&mut store, module, &[]).ok()?;
+        let find = instance.get_typed_func::<u32, u32>(&mut store, PROBE).ok()?;
+        let peak = peaks.table.load(Relaxed);
+        let count = u32::try_from(peak).unwrap_or(u32::MAX).min(elements);
+        let is_empty = find.call(&mut store, count).ok()? == 0;
+        Some((store, is_empty))
+    }
+}
+
+/// Inspects fresh instances of a module.
+struct Inspector<'a> {
+    instances: &'a Instantiator,
+    snapshot: &'a Arc<Snapshot>,
+    time: &'a Arc<GuestTime>,
+}
+
+impl Inspector<'_> {
     /// Compares a fresh instance with the initial image. Returns `None` if that is not
     /// possible: if no slot is free, or if the initial data depends on the state.
     async fn inspect(
         &self,
-        snapshot: &Arc<Snapshot>,
-        time: &Arc<GuestTime>,
+        reference: &OnceCell<InitialImage>,
     ) -> Option<(Store<StoreData>, Result<(), Residue>)> {
-        let (mut store, dump) = self.interrupted(snapshot, time).await?;
+        let (mut store, dump) = self.interrupted().await?;
         let found = InitialImage::new(&mut store, &dump);
-        let agreed = || self.agreed_image(&found, snapshot, time);
-        let reference = self.initial_image().get_or_try_init(agreed).await.ok()?;
+        let agreed = || self.agreed_image(&found);
+        let reference = reference.get_or_try_init(agreed).await.ok()?;
         let result = reference.compare(&found);
         // Later instances get the bytes beyond the initial ones when they grow.
-        let peak = self.engine().peaks.memory.load(Relaxed);
+        let peak = self.instances.peaks.memory.load(Relaxed);
         let result = result.and_then(|()| check_growth(&mut store, &dump, peak));
         Some((store, result))
     }
 
     /// Returns the image on which two of three slots agree: the first one may have data
     /// of an earlier module. The slots of all three are in use at the same time.
-    async fn agreed_image(
-        &self,
-        first: &InitialImage,
-        snapshot: &Arc<Snapshot>,
-        time: &Arc<GuestTime>,
-    ) -> Result<InitialImage, Undecided> {
+    async fn agreed_image(&self, first: &InitialImage) -> Result<InitialImage, Undecided> {
         let mut images = vec![first.clone()];
         let mut stores = Vec::new();
         while images.len() < 3 {
-            let (mut store, dump) = self.interrupted(snapshot, time).await.ok_or(Undecided)?;
+            let (mut store, dump) = self.interrupted().await.ok_or(Undecided)?;
             let image = InitialImage::new(&mut store, &dump);
             if images.contains(&image) {
                 return Ok(image);
@@ -214,7 +241,7 @@ impl Module {
             images.push(image);
         }
         warn!(
-            module = self.label().to_str().unwrap_or_default(),
+            module = self.instances.info.label(),
             "isolation is not checked: three instances began with different data; either the module begins with random data, or a slot has data of an earlier request"
         );
         Err(Undecided)
@@ -222,50 +249,23 @@ impl Module {
 
     /// Interrupts an instance before its first instruction. Returns its store and the
     /// engine's core dump.
-    async fn interrupted(
-        &self,
-        snapshot: &Arc<Snapshot>,
-        time: &Arc<GuestTime>,
-    ) -> Option<(Store<StoreData>, WasmCoreDump)> {
+    async fn interrupted(&self) -> Option<(Store<StoreData>, WasmCoreDump)> {
         let target = PathAndQuery::from_static("/");
         let request =
             Arc::new(GuestRequest { method: Method::GET, target, headers: HeaderMap::new() });
-        let snapshot = Arc::clone(snapshot);
-        let time = Arc::clone(time);
-        let mut store = self.store(time, Arc::clone(&request), snapshot, Span::none());
-        let handle = self.instantiate(&mut store).await.ok()?;
+        let snapshot = Arc::clone(self.snapshot);
+        let time = Arc::clone(self.time);
+        let instances = self.instances;
+        let mut store = instances.store(time, Arc::clone(&request), snapshot, Span::none());
+        let handle = instances.instantiate(&mut store).await.ok()?;
         if *store.data().view.reads() != ReadSet::default() {
             return None;
         }
         store.epoch_deadline_callback(|_| Ok(UpdateDeadline::Interrupt));
         store.set_epoch_deadline(0);
-        let error = self.enter(&mut store, &handle, &request).await.err()?;
+        let error = instances.enter(&mut store, &handle, &request).await.err()?;
         let dump = error.downcast::<WasmCoreDump>().ok()?;
         Some((store, dump))
-    }
-
-    /// Probes as many tables of the pool as an instance has. Returns the store of a probe
-    /// whose table has an element, if there is one.
-    fn probe_tables(&self) -> Option<Store<()>> {
-        let tables = self.pre().component().resources_required()?.num_tables;
-        // All probes exist at once: a dropped one would leave its slot to the next.
-        let probes: Vec<_> = (0..tables).map_while(|_| self.probe_table()).collect();
-        probes.into_iter().find_map(|(store, is_empty)| (!is_empty).then_some(store))
-    }
-
-    /// Returns a probe, and whether its table is empty.
-    fn probe_table(&self) -> Option<(Store<()>, bool)> {
-        let engine = self.engine();
-        let elements = engine.limits().table;
-        let module = engine.verifier.probe(&engine.wasmtime, elements)?;
-        let mut store = Store::new(&engine.wasmtime, ());
-        store.set_epoch_deadline(u64::MAX / 2);
-        let instance = wasmtime::Instance::new(&mut store, module, &[]).ok()?;
-        let find = instance.get_typed_func::<u32, u32>(&mut store, PROBE).ok()?;
-        let peak = engine.peaks.table.load(Relaxed);
-        let count = u32::try_from(peak).unwrap_or(u32::MAX).min(elements);
-        let is_empty = find.call(&mut store, count).ok()? == 0;
-        Some((store, is_empty))
     }
 }
 

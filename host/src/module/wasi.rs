@@ -12,6 +12,8 @@
 //! | stdout, stderr | lines of the log, as `info` and as `warn` |
 //! | stdin | at its end |
 
+pub(super) mod host_functions;
+
 use std::mem::take;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,28 +24,15 @@ use rand::SeedableRng;
 use rand::rngs::StdRng;
 use tokio::io::AsyncWrite;
 use tracing::Span;
-use wasmtime::StoreContextMut;
-use wasmtime::component::{Linker, Resource, ResourceTable};
+use wasmtime::component::ResourceTable;
 use wasmtime_wasi::cli::{IsTerminal, StdoutStream};
-use wasmtime_wasi::p2::{
-    self, DynPollable, OutputStream, Pollable, StreamError, StreamResult, subscribe,
-};
-use wasmtime_wasi::{
-    HostMonotonicClock, HostWallClock, WasiCtx, WasiCtxBuilder, WasiCtxView, WasiView, async_trait,
-};
+use wasmtime_wasi::p2::{OutputStream, Pollable, StreamError, StreamResult};
+use wasmtime_wasi::{HostMonotonicClock, HostWallClock, WasiCtx, WasiCtxBuilder, async_trait};
 
-use super::call::GuestRequest;
 use super::guest_log::GuestLog;
-use super::instance::StoreData;
-use super::load::Module;
+use super::info::ModuleInfo;
+use super::request::GuestRequest;
 use super::wire::Level;
-
-/// The packages of which a module may import every interface that the host's WASI has.
-const PACKAGES: [&str; 6] =
-    ["wasi:cli/", "wasi:clocks/", "wasi:filesystem/", "wasi:io/", "wasi:random/", "wasi:sockets/"];
-
-/// The interface, by the name that the library defines it under.
-const MONOTONIC_CLOCK: &str = "wasi:clocks/monotonic-clock@0.2.12";
 
 /// The seed of all random numbers.
 const SEED: u64 = 0x0072_656c_6179_6572;
@@ -82,20 +71,17 @@ struct Lines(Arc<Mutex<Printed>>);
 
 struct Printed {
     level: Level,
-    module: Module,
+    module: Arc<ModuleInfo>,
     span: Span,
     log: Arc<Mutex<GuestLog>>,
     begun: Vec<u8>,
 }
 
-/// A pollable that is always ready.
-struct Ready;
-
 impl Wasi {
     /// Creates the WASI part for one request of a module, on a relayer that last changed
     /// at this time.
     pub(super) fn new(
-        module: &Module,
+        module: &Arc<ModuleInfo>,
         request: &GuestRequest,
         span: &Span,
         changed: SystemTime,
@@ -132,46 +118,6 @@ impl Wasi {
     }
 }
 
-impl WasiView for StoreData {
-    fn ctx(&mut self) -> WasiCtxView<'_> {
-        let wasi = self.wasi.as_mut().expect("only where it has WASI is it linked");
-        WasiCtxView { ctx: &mut wasi.context, table: &mut wasi.table }
-    }
-}
-
-/// Returns whether [`define`] defines an import, judging by its name.
-pub(super) fn is_defined(import: &str) -> bool {
-    let is_version = import.split_once('@').is_some_and(|(_, version)| version.starts_with("0.2."));
-    is_version && PACKAGES.iter().any(|package| import.starts_with(package))
-}
-
-/// Defines the functions of WASI.
-pub(super) fn define(linker: &mut Linker<StoreData>) -> wasmtime::Result<()> {
-    p2::add_to_linker_async(linker)?;
-    // The library's own functions wait for as long as the module requests.
-    linker.allow_shadowing(true);
-    let mut root = linker.root();
-    let mut clock = root.instance(MONOTONIC_CLOCK)?;
-    for name in ["subscribe-instant", "subscribe-duration"] {
-        clock.func_wrap(name, |mut store: StoreContextMut<'_, StoreData>, (_,): (u64,)| {
-            Ok((at_once(store.data_mut().ctx().table)?,))
-        })?;
-    }
-    linker.allow_shadowing(false);
-    Ok(())
-}
-
-/// Returns a pollable that is ready at once.
-fn at_once(table: &mut ResourceTable) -> wasmtime::Result<Resource<DynPollable>> {
-    let ready = table.push(Ready)?;
-    subscribe(table, ready)
-}
-
-#[async_trait]
-impl Pollable for Ready {
-    async fn ready(&mut self) {}
-}
-
 impl HostWallClock for Time {
     fn resolution(&self) -> Duration {
         Duration::from_nanos(1)
@@ -194,10 +140,15 @@ impl HostMonotonicClock for FixedClock {
 }
 
 impl Lines {
-    fn new(level: Level, module: &Module, span: &Span, log: &Arc<Mutex<GuestLog>>) -> Self {
+    fn new(
+        level: Level,
+        module: &Arc<ModuleInfo>,
+        span: &Span,
+        log: &Arc<Mutex<GuestLog>>,
+    ) -> Self {
         Self(Arc::new(Mutex::new(Printed {
             level,
-            module: module.clone(),
+            module: Arc::clone(module),
             span: span.clone(),
             log: Arc::clone(log),
             begun: Vec::new(),

@@ -1,19 +1,23 @@
-//! The active module of a mount, and the history of its modules.
+//! The active module of a mount, and its failures.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
-use super::circuit_breaker::MAX_WAIT;
+use super::circuit_breaker::Experience;
 use super::failure_policy::FailurePolicy;
 use super::failure_window::{Baseline, FailureWindow, RequestKind, Runs};
 use crate::backoff::Backoff;
-use crate::module::{Digest, Module};
+use crate::module::Module;
+
+/// The maximum time between two health checks of a failing module. The backoff of a
+/// module that has been in service for longer starts again.
+const MAX_WAIT: Duration = Duration::from_mins(5);
 
 /// A module that is, or was, active.
 #[derive(Debug)]
 pub struct ActiveModule {
-    pub(super) module: Module,
-    pub(super) since: SystemTime,
+    module: Module,
+    since: SystemTime,
     /// Its failures; `None` if they have no consequences.
     window: Option<Mutex<FailureWindow>>,
     probation: Probation,
@@ -30,28 +34,20 @@ pub(super) enum Probation {
     Known,
 }
 
-/// The previous module of a mount, and the quarantined ones.
-#[derive(Debug, Default)]
-pub(super) struct History {
-    pub(super) previous: Option<Module>,
-    /// The modules that were replaced because they failed, and how they failed.
-    pub(super) quarantined: Vec<(Digest, String)>,
-}
-
 impl ActiveModule {
     /// Creates the entry of a module that was there from the start, or in service before.
     /// Failures have consequences only for an extension, whose circuit breaker may trip.
     pub(super) fn first(module: Module, is_extension: bool) -> Self {
-        let active = Self::of(module, Probation::Known);
+        let active = Self::new(module, Probation::Known);
         if is_extension { active } else { Self { window: None, ..active } }
     }
 
     /// Creates the entry of a module whose circuit was open.
     pub(super) fn back(&self, backoff: Backoff) -> Self {
-        Self { backoff: Some(backoff), ..Self::of(self.module.clone(), self.probation) }
+        Self { backoff: Some(backoff), ..Self::new(self.module.clone(), self.probation) }
     }
 
-    pub(super) fn of(module: Module, probation: Probation) -> Self {
+    pub(super) fn new(module: Module, probation: Probation) -> Self {
         Self {
             since: SystemTime::now(),
             window: Some(Mutex::default()),
@@ -75,6 +71,12 @@ impl ActiveModule {
     #[must_use]
     pub fn module(&self) -> &Module {
         &self.module
+    }
+
+    /// Returns when it was activated.
+    #[must_use]
+    pub fn since(&self) -> SystemTime {
+        self.since
     }
 
     /// Returns the number of its runs since it was activated.
@@ -125,15 +127,15 @@ impl ActiveModule {
         window.is_some_and(|window| window.is_failing(self.counts(), budget, Instant::now()))
     }
 
-    /// Returns whether the module fails at requests of this kind.
-    pub(super) fn is_known_to_fail(&self, kind: RequestKind, budget: &FailurePolicy) -> bool {
-        let window = self.window();
-        window.is_some_and(|window| window.is_known_to_fail(kind, budget, Instant::now()))
-    }
-
-    /// Returns whether the module responds to requests of this kind.
-    pub(super) fn is_known_to_answer(&self, kind: RequestKind) -> bool {
-        self.window().is_some_and(|window| window.is_known_to_be_answered(kind))
+    /// Returns the module's earlier responses to requests of this kind.
+    pub(super) fn experience(&self, kind: RequestKind, policy: &FailurePolicy) -> Experience {
+        match self.window() {
+            Some(window) if window.is_known_to_fail(kind, policy, Instant::now()) => {
+                Experience::Fails
+            }
+            Some(window) if window.is_known_to_be_answered(kind) => Experience::Responds,
+            _ => Experience::Unknown,
+        }
     }
 
     fn counts(&self) -> Runs {
@@ -143,13 +145,5 @@ impl ActiveModule {
     fn window(&self) -> Option<MutexGuard<'_, FailureWindow>> {
         // Nothing that panics is done while it is held.
         Some(self.window.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-}
-
-impl History {
-    /// Returns why a module is quarantined.
-    pub(super) fn reason_against(&self, digest: Digest) -> Option<&str> {
-        let barred = self.quarantined.iter().find(|(barred, _)| *barred == digest);
-        barred.map(|(_, reason)| reason.as_str())
     }
 }

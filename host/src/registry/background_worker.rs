@@ -18,14 +18,14 @@ type Work = Box<dyn FnOnce(&Runtime) + Send>;
 
 /// A thread that is started on demand, and ends when this is dropped.
 #[derive(Default)]
-pub(crate) struct BackgroundWorker {
+pub struct BackgroundWorker {
     thread: Mutex<Option<Sender<Work>>>,
 }
 
 impl BackgroundWorker {
     /// Runs `work` after the jobs submitted before. It is cancelled when the returned
     /// future is dropped.
-    pub(crate) async fn run<T: Send + 'static>(
+    pub async fn run<T: Send + 'static>(
         &self,
         work: impl Future<Output = T> + Send + 'static,
     ) -> io::Result<T> {

@@ -1,28 +1,45 @@
 //! Health checks of the active module, apart from the requests of clients.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::uri::PathAndQuery;
 use http::{HeaderMap, Method};
+use tokio::time::timeout;
 use tracing::{Instrument, info_span};
 
-use super::mount::Mount;
-use super::preflight;
-use crate::conformance;
-use crate::module::GuestRequest;
+use super::background_worker::BackgroundWorker;
+use super::path::MountPath;
+use super::run;
+use crate::cache::ResponseCache;
+use crate::conformance::{self, Dialect};
+use crate::module::{GuestRequest, Module};
 use crate::state::StateReader;
 use crate::text::{escape_control, truncate};
 
 /// The maximum number of counted client requests in a health check.
 const MAX_REQUESTS: usize = 20;
 
-impl Mount {
-    /// Checks the active module: whether the API's speaks its dialect, or whether an
-    /// extension's responds on any relayer. Returns the first failure as an error.
-    /// Clients are not affected, and the runs are not counted.
-    pub async fn examine(self: &Arc<Self>, state: &StateReader) -> Result<(), String> {
-        let (module, present) = (self.module().afresh(), Some(state.snapshot()));
-        let dialect = (!self.is_extension()).then_some(self.dialect);
+/// Checks the modules of a mount. Clients are not affected, and the runs are not counted.
+pub(super) struct HealthCheck<'a> {
+    pub(super) mount: &'a MountPath,
+    pub(super) cache: &'a ResponseCache,
+    pub(super) background: &'a BackgroundWorker,
+    /// The maximum time of a check.
+    pub(super) time: Duration,
+}
+
+impl HealthCheck<'_> {
+    /// Checks whether a module of the API speaks its dialect, or, without a dialect,
+    /// whether an extension's responds on any relayer. Returns the first failure as an
+    /// error.
+    pub(super) async fn conformance(
+        &self,
+        module: Module,
+        dialect: Option<Dialect>,
+        state: &StateReader,
+    ) -> Result<(), String> {
+        let (module, present) = (module.afresh(), Some(state.snapshot()));
         self.in_background(async move {
             let verdict = match dialect {
                 Some(dialect) => conformance::examine(&module, dialect, present).await,
@@ -35,34 +52,36 @@ impl Mount {
         .await
     }
 
-    /// Runs the active module on `/` and on the most frequent requests of clients.
-    /// Returns an error if one of the runs fails.
-    pub(super) async fn health_check(self: &Arc<Self>, state: &StateReader) -> Result<(), String> {
-        let (module, snapshot) = (self.module().afresh(), state.snapshot());
-        let questions = self.cache().hottest(&module, MAX_REQUESTS);
-        self.in_background(async move {
-            let questions = questions.iter().map(|asked| Arc::clone(&asked.request));
-            for question in std::iter::once(Arc::new(root())).chain(questions) {
-                let answer = preflight::of(&module, &question, &snapshot).await;
-                answer.map_err(|error| {
-                    format!("{} {}: {error}", question.method, question.target.path())
+    /// Runs a module on `/` and on the most frequent requests of clients. Returns an
+    /// error if one of the runs fails, or if they take too long.
+    pub(super) async fn run(&self, module: Module, state: &StateReader) -> Result<(), String> {
+        let (module, snapshot) = (module.afresh(), state.snapshot());
+        let requests = self.cache.hottest(&module, MAX_REQUESTS);
+        let permits = self.cache.compression_permits().clone();
+        let check = self.in_background(async move {
+            let requests = requests.iter().map(|stats| Arc::clone(&stats.request));
+            for request in std::iter::once(Arc::new(root())).chain(requests) {
+                let response = run::in_background(&module, &request, &snapshot, &permits).await;
+                response.map_err(|error| {
+                    format!("{} {}: {error}", request.method, request.target.path())
                 })?;
             }
             Ok(())
-        })
-        .await
+        });
+        let result = timeout(self.time, check).await;
+        result.unwrap_or_else(|_| Err(format!("it takes longer than {:?} to look at", self.time)))
     }
 
     /// Runs a check on the mount's background thread.
     async fn in_background(
         &self,
-        look: impl Future<Output = Result<(), String>> + Send + 'static,
+        check: impl Future<Output = Result<(), String>> + Send + 'static,
     ) -> Result<(), String> {
-        let look = look.instrument(info_span!("look", mount = %self.path()));
-        let found = self.background.run(look).await;
-        let found =
-            found.map_err(|error| format!("the host cannot look at the module: {error}"))?;
-        found.map_err(|reason| escape_control(&truncate(&reason)))
+        let check = check.instrument(info_span!("look", mount = %self.mount));
+        let result = self.background.run(check).await;
+        let result =
+            result.map_err(|error| format!("the host cannot look at the module: {error}"))?;
+        result.map_err(|reason| escape_control(&truncate(&reason)))
     }
 }
 

@@ -11,14 +11,16 @@ use http::{HeaderMap, Method};
 use tracing::{Instrument, info_span};
 
 use super::active::ActiveModule;
+use super::candidate::{Candidate, Source, SwapLimits};
 use super::compare::{self, Change, Difference};
+use super::deployment::Progress;
 use super::report::{Rejection, SwapStep};
-use super::swap::{Candidate, Progress, Source};
-use crate::cache::{RequestRef, RequestStats};
+use super::run;
+use super::service::ModuleService;
+use crate::cache::{RecordedResponse, RequestRef, RequestStats};
 use crate::conformance::{self, Dialect, Verdict};
 use crate::files;
 use crate::module::{Digest, GuestRequest, Module};
-use crate::response::Response;
 use crate::state::{Snapshot, StateReader};
 use crate::text::{escape_control, truncate};
 
@@ -42,11 +44,13 @@ pub(super) struct PreflightReport {
     pub(super) compared: usize,
     pub(super) differences: Vec<Difference>,
     /// Its responses to the compared requests.
-    pub(super) responses: Vec<Arc<Response>>,
+    pub(super) responses: Vec<Arc<RecordedResponse>>,
 }
 
 /// The preflight of a candidate.
 pub(super) struct Preflight {
+    pub(super) service: Arc<ModuleService>,
+    pub(super) limits: SwapLimits,
     pub(super) progress: Arc<Progress>,
     pub(super) candidate: Candidate,
     pub(super) dialect: Dialect,
@@ -83,12 +87,12 @@ impl Preflight {
     /// candidate is the active module. The preflight is cancelled when the returned
     /// future is dropped; but a compilation in this process, for lack of a code cache
     /// with a compiler, runs to its end.
-    pub(super) async fn run(self) -> Result<Option<PreflightReport>, Rejected> {
-        let mount = Arc::clone(&self.progress.mount);
+    pub(super) async fn start(self) -> Result<Option<PreflightReport>, Rejected> {
+        let service = Arc::clone(&self.service);
         // Tells its log lines apart from those of the active module.
         let name = escape_control(&truncate(&self.candidate.source.name()));
-        let span = info_span!("candidate", mount = %mount.path(), name);
-        let found = mount.background.run(self.examine().instrument(span)).await;
+        let span = info_span!("candidate", mount = %service.path, name);
+        let found = service.background.run(self.examine().instrument(span)).await;
         found.map_err(|error| {
             Rejected(Rejection::Host, format!("the host cannot look at the module: {error}"))
         })?
@@ -122,43 +126,44 @@ impl Preflight {
         let _step = self.progress.begin(SwapStep::Compare);
         // Its counters are separate, so that the comparison does not count as requests of
         // clients.
-        let in_service = self.active.module().clone().afresh();
-        let (mut differences, mut answers, mut bytes) = (Vec::new(), Vec::new(), 0);
+        let active = self.active.module().clone().afresh();
+        let mut differences = Vec::new();
+        let mut responses = Vec::new();
+        let mut bytes = 0;
         // The most frequent requests now, on the state as of now.
         let snapshot = self.state.snapshot();
         for asked in &self.requests(&snapshot) {
-            let answer = of(&module, &asked.request, &snapshot).await.map_err(|error| {
+            let response = self.run(&module, &asked.request, &snapshot).await.map_err(|error| {
                 let GuestRequest { method, target, .. } = &*asked.request;
                 let message =
                     format!("{method} {}: {}", truncate(target.as_str()), truncate(&error));
                 self.refused(Rejection::Failures, &taken.name, &message)
             })?;
-            answer.set_hits(asked.hits);
-            differences.extend(difference(&in_service, asked, &answer, &snapshot).await);
-            bytes += answer.plain().body.len();
-            answers.push(answer);
+            response.set_hits(asked.hits);
+            differences.extend(self.difference(&active, asked, &response, &snapshot).await);
+            bytes += response.plain().body.len();
+            responses.push(response);
             if bytes > MAX_BYTES {
                 break;
             }
         }
-        let compared = answers.len();
-        Ok(Some(PreflightReport { module, compared, differences, responses: answers }))
+        let compared = responses.len();
+        Ok(Some(PreflightReport { module, compared, differences, responses }))
     }
 
     fn requests(&self, snapshot: &Snapshot) -> Vec<RequestStats> {
-        let mount = self.progress.mount();
-        let questions = mount.cache().hottest(self.active.module(), MAX_REQUESTS);
-        if self.is_api() { and_always(questions, snapshot) } else { questions }
+        let requests = self.service.cache.hottest(self.active.module(), MAX_REQUESTS);
+        if self.is_api() { and_always(requests, snapshot) } else { requests }
     }
 
     fn is_api(&self) -> bool {
-        self.progress.mount().path().as_str() == "/"
+        !self.service.is_extension()
     }
 
     /// Reads the candidate, and checks its size, its digest and whether it is
     /// quarantined.
     fn take(&self) -> Result<CandidateFile, Rejected> {
-        let most = self.progress.mount().limits.size;
+        let most = self.limits.size;
         let name = self.candidate.source.name();
         let bytes = match &self.candidate.source {
             Source::Bytes { bytes, .. } => bytes.clone(),
@@ -188,8 +193,7 @@ impl Preflight {
             );
             return Err(self.refused(Rejection::DigestMismatch, &name, &message));
         }
-        let past = self.progress.mount().history();
-        if let Some(reason) = past.reason_against(digest)
+        if let Some(reason) = self.service.slot.reason_against(digest)
             && !self.candidate.force
         {
             let message = format!(
@@ -198,12 +202,11 @@ impl Preflight {
             );
             return Err(self.refused(Rejection::Quarantined, &name, &message));
         }
-        drop(past);
         Ok(CandidateFile { name, bytes, digest })
     }
 
     fn too_large(&self, name: &str) -> Rejected {
-        let most = self.progress.mount().limits.size;
+        let most = self.limits.size;
         let message = format!("is larger than {most}; raise swap.size where that is right");
         self.refused(Rejection::TooLarge, name, &message)
     }
@@ -214,14 +217,12 @@ impl Preflight {
         if taken.digest == self.active.module().digest() {
             return Ok(None);
         }
-        let mount = self.progress.mount();
-        let memory = mount.limits.memory;
-        Module::from_untrusted_bytes(mount.engine(), &taken.name, &taken.bytes, memory)
+        let ModuleService { engine, path, .. } = &*self.service;
+        let name = self.active.module().name();
+        Module::from_untrusted_bytes(engine, &taken.name, &taken.bytes, self.limits.memory)
             .await
-            .map(|module| Some(module.named(&mount.name()).mounted_at(mount.path().as_str())))
-            .map_err(|error| {
-                Rejected(Rejection::Invalid, format!("mount {}: {error}", mount.path()))
-            })
+            .map(|module| Some(module.named(name).mounted_at(path.as_str())))
+            .map_err(|error| Rejected(Rejection::Invalid, format!("mount {path}: {error}")))
     }
 
     fn refusal(&self, taken: &CandidateFile, verdict: &Verdict) -> Option<Rejected> {
@@ -245,51 +246,47 @@ impl Preflight {
     }
 
     fn refused(&self, refusal: Rejection, name: &str, message: &str) -> Rejected {
-        let mount = self.progress.mount().path();
+        let mount = &self.service.path;
         Rejected(refusal, format!("mount {mount}: module {name}: {message}"))
     }
-}
 
-/// Runs a module on a snapshot, in the background.
-pub(super) async fn of(
-    module: &Module,
-    question: &Arc<GuestRequest>,
-    snapshot: &Arc<Snapshot>,
-) -> Result<Arc<Response>, String> {
-    let (answer, _) = conformance::answer(module, question, snapshot).await;
-    let answer = answer.map_err(|error| error.to_string())?;
-    Ok(Arc::new(Response::new(
-        module,
-        RequestRef::from(&**question),
-        answer,
-        snapshot.generation(),
-    )))
-}
+    /// Returns how the candidate's response differs from that of the active module.
+    async fn difference(
+        &self,
+        active: &Module,
+        asked: &RequestStats,
+        response: &Arc<RecordedResponse>,
+        snapshot: &Arc<Snapshot>,
+    ) -> Option<Difference> {
+        let request_ref = RequestRef::from(&*asked.request);
+        let is_current = |response: &&Arc<RecordedResponse>| {
+            response.reads().is_valid_for(snapshot, request_ref.query, request_ref.headers)
+        };
+        let before = match asked.response.as_ref().filter(is_current) {
+            Some(response) => Ok(Arc::clone(response)),
+            None => self.run(active, &asked.request, snapshot).await,
+        };
+        let changes = match before {
+            Ok(before) => compare::changes(&before, response),
+            Err(error) => vec![Change {
+                what: "status".to_owned(),
+                from: Some(format!("no answer: {}", truncate(&error))),
+                to: Some(response.status().as_u16().to_string()),
+            }],
+        };
+        let GuestRequest { method, target, .. } = &*asked.request;
+        let request = format!("{method} {}", truncate(target.as_str()));
+        (!changes.is_empty()).then_some(Difference { request, count: asked.hits, changes })
+    }
 
-/// Returns how the candidate's response differs from that of the active module.
-async fn difference(
-    in_service: &Module,
-    asked: &RequestStats,
-    answer: &Arc<Response>,
-    snapshot: &Arc<Snapshot>,
-) -> Option<Difference> {
-    let question = RequestRef::from(&*asked.request);
-    let is_current = |answer: &&Arc<Response>| {
-        answer.reads().is_valid_for(snapshot, question.query, question.headers)
-    };
-    let before = match asked.response.as_ref().filter(is_current) {
-        Some(answer) => Ok(Arc::clone(answer)),
-        None => of(in_service, &asked.request, snapshot).await,
-    };
-    let changes = match before {
-        Ok(before) => compare::changes(&before, answer),
-        Err(error) => vec![Change {
-            what: "status".to_owned(),
-            from: Some(format!("no answer: {}", truncate(&error))),
-            to: Some(answer.status().as_u16().to_string()),
-        }],
-    };
-    let GuestRequest { method, target, .. } = &*asked.request;
-    let request = format!("{method} {}", truncate(target.as_str()));
-    (!changes.is_empty()).then_some(Difference { request, count: asked.hits, changes })
+    /// Runs a module on a snapshot.
+    async fn run(
+        &self,
+        module: &Module,
+        request: &Arc<GuestRequest>,
+        snapshot: &Arc<Snapshot>,
+    ) -> Result<Arc<RecordedResponse>, String> {
+        let permits = self.service.cache.compression_permits();
+        run::in_background(module, request, snapshot, permits).await
+    }
 }

@@ -1,11 +1,8 @@
 //! The status of a mount, for the control server.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use serde::{Deserialize, Serialize};
 
-use super::mount::Mount;
-use super::report::SwapStep;
+use super::deployment::CandidateStatus;
 use crate::conformance::Dialect;
 use crate::module::{Failures, ResetStatus};
 
@@ -56,15 +53,6 @@ pub struct CircuitStatus {
     pub retry_after: u64,
 }
 
-/// A candidate in deployment.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CandidateStatus {
-    /// Its name, such as its file.
-    pub name: String,
-    /// The current step of its deployment.
-    pub step: SwapStep,
-}
-
 /// A quarantined module.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QuarantineStatus {
@@ -72,41 +60,4 @@ pub struct QuarantineStatus {
     pub digest: String,
     /// How it failed.
     pub reason: String,
-}
-
-impl Mount {
-    /// Returns the current status.
-    #[must_use]
-    pub fn status(&self) -> MountStatus {
-        let history = self.history();
-        let active = self.active();
-        let quarantined = history.quarantined.iter().map(|(digest, reason)| QuarantineStatus {
-            digest: digest.to_string(),
-            reason: reason.clone(),
-        });
-        MountStatus {
-            name: active.module.name().to_owned(),
-            mount: self.path().to_string(),
-            dialect: self.dialect,
-            module: ModuleStatus {
-                digest: active.module.digest().to_string(),
-                since: seconds(active.since),
-                runs: active.runs(),
-                failures: active.module.failures(),
-                resets: active.module.resets(),
-            },
-            circuit: self.current_circuit().map(|circuit| CircuitStatus {
-                retry_after: circuit.retry_after().as_secs(),
-                reason: circuit.reason,
-            }),
-            previous: history.previous.as_ref().map(|module| module.digest().to_string()),
-            candidate: self.candidate().clone(),
-            quarantined: quarantined.collect(),
-            cache_bytes: self.cache().size().as_u64(),
-        }
-    }
-}
-
-fn seconds(time: SystemTime) -> u64 {
-    time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }

@@ -37,7 +37,7 @@ struct NotMade;
 /// wait and leave the processors to requests. Mounts do not share permits, so that none
 /// waits for the bodies of another.
 #[derive(Debug, Clone)]
-pub(crate) struct CompressionPermits(Arc<Semaphore>);
+pub struct CompressionPermits(Arc<Semaphore>);
 
 impl Default for CompressionPermits {
     fn default() -> Self {
@@ -51,17 +51,17 @@ pub(super) struct Compression {
     encoded: [OnceCell<Option<Representation>>; Encoding::ALL.len()],
     /// Whether the validator was set by the host, not by the module.
     own_etag: bool,
-    turns: CompressionPermits,
+    permits: CompressionPermits,
 }
 
 impl Compression {
     /// Returns the encodings of a response, none of them made yet, if it is worth
     /// compressing. Adds `accept-encoding` to `vary`.
-    pub(super) fn of(
+    pub(super) fn new(
         headers: &mut HeaderMap,
         body: &Bytes,
         own_etag: bool,
-        turns: &CompressionPermits,
+        permits: &CompressionPermits,
     ) -> Option<Self> {
         if body.len() <= MIN_SIZE || !is_worth_it(headers) {
             return None;
@@ -70,7 +70,7 @@ impl Compression {
         if !list(headers, VARY.as_str()).any(varies) {
             headers.append(VARY, HeaderValue::from_static("accept-encoding"));
         }
-        Some(Self { encoded: Default::default(), own_etag, turns: turns.clone() })
+        Some(Self { encoded: Default::default(), own_etag, permits: permits.clone() })
     }
 
     /// Returns the result of [`Self::make`] if the encoding was already made.
@@ -90,7 +90,7 @@ impl Compression {
         plain: &'a Representation,
     ) -> &'a Representation {
         let made = self.encoded[encoding as usize].get_or_try_init(|| async {
-            let turn = timeout(PATIENCE, Arc::clone(&self.turns.0).acquire_owned());
+            let turn = timeout(PATIENCE, Arc::clone(&self.permits.0).acquire_owned());
             let turn = turn.await.map_err(|_| NotMade)?;
             let body = encode(encoding, plain.body.clone(), turn.ok()).await.ok_or(NotMade)?;
             let headers = self.headers(encoding, &plain.headers);

@@ -5,13 +5,15 @@
 //! |---|---|
 //! | `bounds.rs` | bounds on the parts of a response that are kept |
 //! | `texts.rs` | the texts of a response |
-//! | `envelope.rs` | a response's envelope, and errors in a response |
+//! | `envelope.rs` | a response's envelope |
+//! | `error.rs` | errors in a response |
 //! | `chain.rs` | `/chain/:id` |
 //! | `state.rs` | `/state` |
 
 mod bounds;
 mod chain;
 mod envelope;
+mod error;
 mod state;
 mod texts;
 
@@ -20,7 +22,7 @@ use serde::Deserialize;
 use super::{ChainConfig, ChainId, Component, RelayerState};
 use bounds::{FirstOf, MAX_CHAINS, MAX_COMPONENTS, MAX_NAME, Unread};
 use envelope::result;
-pub use envelope::{AnswerError, UnreadField};
+pub use error::{AnswerError, UnreadField};
 use texts::Text;
 
 use crate::toml_text::Position;

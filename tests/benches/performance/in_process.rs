@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use relayer_rest_host::cache::{RequestRef, ResponseCache};
-use relayer_rest_host::module::{GuestRequest, Limits, Module, ReusedInstance};
+use relayer_rest_host::module::{GuestRequest, Limits, Module, ReusedInstance, RunPermit};
 use relayer_rest_host::state::{Snapshot, StatePublisher};
 use relayer_rest_tests::server::{engine, request};
 use tokio::runtime::Runtime;
@@ -67,12 +67,15 @@ fn misses(
 ) -> Duration {
     let asked = request("GET", path, &[]);
     let miss = || {
-        let asked =
-            async { module.acquire().await?.execute(asked.clone(), snapshot.clone()).await };
+        let asked = async {
+            RunPermit::acquire(module).await?.execute(asked.clone(), snapshot.clone()).await
+        };
         black_box(runtime.block_on(asked).unwrap());
     };
     let answer = runtime
-        .block_on(async { module.acquire().await?.execute(asked.clone(), snapshot.clone()).await })
+        .block_on(async {
+            RunPermit::acquire(module).await?.execute(asked.clone(), snapshot.clone()).await
+        })
         .unwrap();
     let native = Answer::of(path, answer.response.body());
     let (fresh, rendered, times) = compare(miss, || drop(black_box(native.render())));

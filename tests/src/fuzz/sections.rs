@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use arbitrary::{Arbitrary, Unstructured};
 use bytesize::ByteSize;
-use relayer_rest_host::module::{CallError, Engine, Limits, Module};
+use relayer_rest_host::module::{CallError, Engine, Limits, Module, RunPermit};
 use relayer_rest_host::state::StatePublisher;
 use tokio::runtime::{Builder, Runtime};
 use wasm_smith::{Config, Module as CoreModule};
@@ -53,7 +53,7 @@ fn check(component: &[u8]) {
     let snapshot = StatePublisher::new().reader().snapshot();
     let start = Instant::now();
     let answer = runtime.block_on(async {
-        let place = module.acquire().await.unwrap();
+        let place = RunPermit::acquire(&module).await.unwrap();
         place.execute(request("GET", "/", &[]), Arc::clone(&snapshot)).await
     });
     assert!(start.elapsed() < PATIENCE, "it takes {:?}", start.elapsed());

@@ -8,8 +8,8 @@ use std::thread;
 use bytesize::ByteSize;
 use fastrand::Rng;
 use relayer_rest_host::cache::{RequestRef, ResponseCache};
-use relayer_rest_host::module::{GuestRequest, Limits, Module};
-use relayer_rest_host::response::Response;
+use relayer_rest_host::module::{GuestRequest, Limits, Module, RunPermit};
+use relayer_rest_host::response::{CompressionPermits, Response};
 use relayer_rest_host::state::{
     ChainConfig, ChainKind, Component, NotReady, Object, RelayerState, Snapshot, StatePublisher,
     StateReader, Worker,
@@ -72,9 +72,10 @@ fn random_request(random: &mut Rng) -> Arc<GuestRequest> {
 
 /// Returns a module's response on a snapshot, from a new run.
 async fn plain(module: &Module, request: &Arc<GuestRequest>, snapshot: &Arc<Snapshot>) -> Response {
-    let place = module.acquire().await.unwrap();
+    let place = RunPermit::acquire(module).await.unwrap();
     let answer = place.execute(request.clone(), snapshot.clone()).await.unwrap();
-    Response::new(module, RequestRef::from(&**request), answer, snapshot.generation())
+    let permits = CompressionPermits::default();
+    Response::new(module, &request.method, answer, snapshot.generation(), &permits)
 }
 
 /// Returns the part of a response that a client sees.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body_util::Empty;
 use hyper::Request;
-use relayer_rest_host::module::{GuestRequest, Limits, Module};
+use relayer_rest_host::module::{GuestRequest, Limits, Module, RunPermit};
 use relayer_rest_host::registry::Mount;
 use relayer_rest_host::state::StatePublisher;
 use relayer_rest_tests::client::Client;
@@ -37,7 +37,9 @@ async fn runs_of_a_target_whose_runs_were_cancelled_start_elsewhere() {
         let mut cancelled = 0;
         while elsewhere() == 0 {
             let slow = request("GET", &format!("/slow?{cancelled}"), &[]);
-            let mut run = Box::pin(module.acquire().await.unwrap().execute(slow, snapshot.clone()));
+            let mut run = Box::pin(
+                RunPermit::acquire(&module).await.unwrap().execute(slow, snapshot.clone()),
+            );
             tokio::select! {
                 biased;
                 _ = &mut run => panic!("the run is long"),
@@ -52,7 +54,7 @@ async fn runs_of_a_target_whose_runs_were_cancelled_start_elsewhere() {
         // Runs of unknown targets may start elsewhere until the targets are known.
         loop {
             let before = elsewhere();
-            let place = module.acquire().await.unwrap();
+            let place = RunPermit::acquire(&module).await.unwrap();
             place.execute(fast(), snapshot.clone()).await.unwrap();
             if elsewhere() == before {
                 break;

@@ -1,7 +1,7 @@
 //! Is data of a request left for the next one, of any module, after a success or a trap?
 
 use bytesize::ByteSize;
-use relayer_rest_host::module::{CallError, Limits, Module};
+use relayer_rest_host::module::{CallError, Limits, Module, RunPermit};
 use relayer_rest_host::state::StatePublisher;
 use relayer_rest_tests::component::secrets;
 use relayer_rest_tests::server::{engine, request};
@@ -19,7 +19,8 @@ fn one_slot() -> Limits {
 /// Returns the status of a module's response.
 async fn ask(module: &Module, path: &str) -> Result<u16, CallError> {
     let snapshot = StatePublisher::new().reader().snapshot();
-    let answer = module.acquire().await?.execute(request("GET", path, &[]), snapshot).await?;
+    let answer =
+        RunPermit::acquire(module).await?.execute(request("GET", path, &[]), snapshot).await?;
     Ok(answer.response.status().as_u16())
 }
 

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use bytesize::ByteSize;
-use relayer_rest_host::module::{Engine, Limits, Module};
+use relayer_rest_host::module::{Engine, Limits, Module, RunPermit};
 use relayer_rest_host::registry::{Mount, Registry};
 use relayer_rest_host::state::{StatePublisher, sample};
 use relayer_rest_tests::client::Answer;
@@ -37,7 +37,7 @@ async fn small_answers_of_the_api_take_two_pages_of_memory() {
     let module = Module::embedded(&engine(&Limits::default())).unwrap();
     for path in ["/version", "/chains", "/state"] {
         let asked = request("GET", path, &[]);
-        let place = module.acquire().await.unwrap();
+        let place = RunPermit::acquire(&module).await.unwrap();
         let answer = place.execute(asked, publisher.reader().snapshot()).await.unwrap();
         assert_eq!(answer.response.status(), 200, "{path}");
         // The total includes a table, which is small.

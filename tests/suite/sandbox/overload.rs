@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use bytesize::ByteSize;
 use futures_util::future::join_all;
-use relayer_rest_host::module::{CallError, Limits, Module};
+use relayer_rest_host::module::{CallError, Limits, Module, RunPermit};
 use relayer_rest_host::registry::{Mount, Registry};
 use relayer_rest_host::state::StatePublisher;
 use relayer_rest_tests::client::Client;
@@ -33,9 +33,9 @@ async fn ask(module: &Module, count: usize) -> Vec<Result<(), CallError>> {
     let runs = (0..count).map(|number| {
         let (module, snapshot) = (module.clone(), Arc::clone(&snapshot));
         let request = request("GET", &format!("/{number}"), &[]);
-        tokio::spawn(
-            async move { module.acquire().await?.execute(request, snapshot).await.map(drop) },
-        )
+        tokio::spawn(async move {
+            RunPermit::acquire(&module).await?.execute(request, snapshot).await.map(drop)
+        })
     });
     join_all(runs).await.into_iter().map(Result::unwrap).collect()
 }

@@ -12,10 +12,10 @@ use tempfile::TempDir;
 use super::entry::is_file_name;
 use super::{ABANDONED, Artefact, CodeCache, Key, MAX_SIZE, TEMPORARY};
 use crate::module::address_space::Reservation;
-use crate::module::engine;
+use crate::module::engine_config;
 
 static ENGINE: LazyLock<wasmtime::Engine> = LazyLock::new(|| {
-    wasmtime::Engine::new(&engine::compiling(Reservation::of_bytes(4 << 30))).unwrap()
+    wasmtime::Engine::new(&engine_config::compiling(Reservation::of_bytes(4 << 30))).unwrap()
 });
 
 /// Returns the code of a small component, and its key.

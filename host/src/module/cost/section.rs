@@ -7,7 +7,7 @@ use wasmparser::{
 };
 
 use super::{ELEMENT_BYTES, InstanceCost, Kind};
-use crate::module::engine::BACKTRACE_FRAMES;
+use crate::module::engine_config::BACKTRACE_FRAMES;
 
 /// An instance with its context and its entries in the store.
 const INSTANCE: u64 = 2048;

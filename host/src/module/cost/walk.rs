@@ -6,7 +6,7 @@ use wasmparser::{
     ComponentOuterAliasKind, ComponentTypeRef, Instance, Parser, Payload,
 };
 
-use super::super::engine::CORE_INSTANCES;
+use super::super::engine_config::CORE_INSTANCES;
 use super::section::Module;
 use super::{InstanceCost, Kind};
 

@@ -11,7 +11,7 @@ use std::marker::PhantomData;
 use serde::de::{IgnoredAny, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
-use super::envelope::UnreadField;
+use super::error::UnreadField;
 use crate::text::for_log;
 
 /// The maximum length of any text in a response, in bytes as written. A response with a

@@ -11,7 +11,8 @@ use serde_json::value::RawValue;
 
 use super::Read;
 use super::bounds::{MAX_CHAIN, MAX_CHAIN_FIELDS, MAX_NAME, Unread};
-use super::envelope::{AnswerError, message};
+use super::envelope::message;
+use super::error::AnswerError;
 use super::texts::Text;
 use crate::state::{ChainConfig, hermes_schema};
 use crate::toml_text::Position;

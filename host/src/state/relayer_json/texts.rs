@@ -9,7 +9,7 @@ use serde::de::{Error, Visitor};
 use serde::{Deserialize, Deserializer};
 
 use super::bounds::MAX_TEXT;
-use super::envelope::AnswerError;
+use super::error::AnswerError;
 use crate::toml_text::Position;
 
 /// Rejects a response with a text that is too long. Allocates no memory.

@@ -3,35 +3,23 @@
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::FutureExt;
-use http::uri::PathAndQuery;
-use http::{HeaderMap, Method, Response};
+use http::Response;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::yield_now;
 use tracing::Span;
 
+use super::call_error::CallError;
 use super::cost::Placement;
 use super::guest_time::GuestTime;
-use super::instance::StoreData;
 use super::load::Module;
 use super::read_set::ReadSet;
-use super::response::InvalidResponse;
+use super::request::GuestRequest;
 use super::slow_targets::Measured;
+use super::store::StoreData;
 use crate::state::Snapshot;
-
-/// A request to a module.
-#[derive(Debug, Clone)]
-pub struct GuestRequest {
-    /// The method.
-    pub method: Method,
-    /// The path as the client sent it, with the query.
-    pub target: PathAndQuery,
-    /// The headers, which the module can read by name.
-    pub headers: HeaderMap,
-}
 
 /// A module's response, with its recorded reads.
 #[derive(Debug)]
@@ -52,54 +40,25 @@ pub struct RunPermit {
     _permit: OwnedSemaphorePermit,
 }
 
-/// The reason that a run has no response to send. Details are for the log: clients do not
-/// get them.
-#[derive(Debug, thiserror::Error)]
-pub enum CallError {
-    /// The instance could not be created.
-    #[error("the module could not be instantiated: {0:#}")]
-    Instantiate(wasmtime::Error),
-    /// The module trapped: it has a bug, or was refused memory. Contains the cause and
-    /// the location.
-    #[error("the module trapped: {0}")]
-    Trap(String),
-    /// The module exceeded its limit of processor time.
-    #[error("the module took longer than {0:?}")]
-    Timeout(Duration),
-    /// The request waited too long for a processor and was cancelled after this time: the
-    /// machine is busy with others.
-    #[error("turned away after {0:?}: the processors are busy with other requests")]
-    Starved(Duration),
-    /// The queue was full, or the request waited in it for too long.
-    #[error("turned away: too many requests are being handled")]
-    Overloaded,
-    /// The host failed while the module ran: a bug in the host.
-    #[error("the host failed: {0}; this is a bug, please report it")]
-    Host(String),
-    /// The response violates HTTP, a limit or the module's grants.
-    #[error("the module's answer is invalid: {0}")]
-    Invalid(InvalidResponse),
-}
-
-impl CallError {
-    /// Returns whether the failure is the module's fault.
-    #[must_use]
-    pub fn is_fault(&self) -> bool {
-        match self {
-            Self::Trap(_) | Self::Timeout(_) | Self::Invalid(_) => true,
-            Self::Instantiate(_) | Self::Overloaded | Self::Starved(_) | Self::Host(_) => false,
-        }
-    }
-
-    /// Returns whether there are too many requests: neither the module nor the host has
-    /// failed.
-    #[must_use]
-    pub fn is_overload(&self) -> bool {
-        matches!(self, Self::Overloaded | Self::Starved(_))
-    }
-}
-
 impl RunPermit {
+    /// Waits for a permit to run a request on this module.
+    pub async fn acquire(module: &Module) -> Result<Self, CallError> {
+        let Ok(permit) = module.engine().admission.admit().await else {
+            module.stats().overloaded();
+            return Err(CallError::Overloaded);
+        };
+        Ok(Self { module: module.clone(), is_background: false, _permit: permit })
+    }
+
+    /// Waits for the permit that is reserved for background runs, such as preflights:
+    /// clients never use it, and background runs use none of theirs. Their waits for a
+    /// processor do not count.
+    pub async fn acquire_background(module: &Module) -> Result<Self, CallError> {
+        let permit = module.engine().admission.admit_background().await;
+        let permit = permit.map_err(|_| CallError::Overloaded)?;
+        Ok(Self { module: module.clone(), is_background: true, _permit: permit })
+    }
+
     /// Runs the module on a fresh instance and this snapshot. Logs go to the current
     /// span.
     ///
@@ -140,9 +99,9 @@ impl RunPermit {
         let (long_runs, limits) = (&module.engine().slow_guests, module.limits());
         let (targets, is_aside) = (&module.engine().slow_targets, self.is_background);
         let turns = (!is_aside).then(|| long_runs.turns());
-        let creates_slowly = module.placement() == Placement::Aside;
+        let creates_slowly = module.instances().placement() == Placement::Aside;
         let time = GuestTime::start(limits.time, turns, creates_slowly);
-        let target = targets.target(module.mount_path(), &request);
+        let target = targets.target(module.mount(), &request);
         let is_verified = module.engine().verifier.is_due();
         // The guest may continue on another thread, which does not have this span.
         let span = Span::current();
@@ -195,11 +154,14 @@ impl RunPermit {
         if is_verified {
             // Boxed, because it is rare and large: it would enlarge the future of every
             // request.
-            Box::pin(module.verify_reset(&snapshot, &time)).await?;
+            let instances = module.instances();
+            let image = module.initial_image();
+            Box::pin(module.engine().verifier.verify(instances, image, &snapshot, &time)).await?;
         }
-        let mut store = module.store(Arc::clone(&time), Arc::clone(&request), snapshot, span);
-        let handle = module.instantiate(&mut store).await?;
-        let response = module.call(&mut store, &handle, &request).await?;
+        let instances = module.instances();
+        let mut store = instances.store(Arc::clone(&time), Arc::clone(&request), snapshot, span);
+        let handle = instances.instantiate(&mut store).await?;
+        let response = instances.call(&mut store, &handle, &request).await?;
         if time.is_over() {
             return Err(CallError::Timeout(module.limits().time));
         }
@@ -209,25 +171,5 @@ impl RunPermit {
         }
         let (reads, memory) = (view.into_reads(), limiter.peak_memory());
         Ok(make(GuestResponse { response, reads, memory }))
-    }
-}
-
-impl Module {
-    /// Waits for a permit to run a request.
-    pub async fn acquire(&self) -> Result<RunPermit, CallError> {
-        let Ok(permit) = self.engine().admission.admit().await else {
-            self.stats().overloaded();
-            return Err(CallError::Overloaded);
-        };
-        Ok(RunPermit { module: self.clone(), is_background: false, _permit: permit })
-    }
-
-    /// Waits for the permit that is reserved for background runs, such as preflights:
-    /// clients never use it, and background runs use none of theirs. Their waits for a
-    /// processor do not count.
-    pub(crate) async fn acquire_background(&self) -> Result<RunPermit, CallError> {
-        let permit =
-            self.engine().admission.admit_background().await.map_err(|_| CallError::Overloaded)?;
-        Ok(RunPermit { module: self.clone(), is_background: true, _permit: permit })
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
-use crate::module::Limits;
+use super::limits::Limits;
 
 /// Limits of the number of running requests, of the number of waiting requests, and of
 /// their wait.
@@ -61,8 +61,7 @@ impl Admission {
 
 #[cfg(test)]
 mod tests {
-    use super::{Admission, Overloaded};
-    use crate::module::Limits;
+    use super::{Admission, Limits, Overloaded};
     use std::time::Duration;
 
     fn admission(queue: u32, queue_wait: Duration) -> Admission {

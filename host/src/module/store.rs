@@ -1,0 +1,81 @@
+//! The data of an instance's store: all that its host functions can use.
+
+use std::sync::{Arc, PoisonError};
+
+use http::HeaderName;
+use tracing::Span;
+
+use super::guest_log::GuestLog;
+use super::info::ModuleInfo;
+use super::limiter::Limiter;
+use super::read_set::TrackedSnapshot;
+use super::wasi::Wasi;
+use super::wire;
+
+/// The data of an instance's store, which its imports use.
+pub(super) struct StoreData {
+    pub(super) view: TrackedSnapshot,
+    pub(super) span: Span,
+    pub(super) module: Arc<ModuleInfo>,
+    pub(super) log: GuestLog,
+    pub(super) limiter: Limiter,
+    /// Present if its mount has WASI. Boxed, because few mounts do.
+    pub(super) wasi: Option<Box<Wasi>>,
+}
+
+impl StoreData {
+    pub(super) fn components(&mut self) -> Arc<Vec<wire::Component>> {
+        self.view.components().lowered(|components| wire::components(components))
+    }
+
+    pub(super) fn chain_ids(&mut self) -> Arc<wire::Known<Vec<Arc<str>>>> {
+        self.view.chain_ids().lowered(|ids| wire::known(ids, |ids| wire::chain_ids(ids)))
+    }
+
+    pub(super) fn chain(&mut self, id: &str) -> wire::Known<Option<Arc<wire::ChainConfig>>> {
+        let chain = self.view.chain(id);
+        wire::known(&chain, |chain| {
+            chain.map(|chain| chain.lowered(|chain| wire::ChainConfig::from(chain)))
+        })
+    }
+
+    pub(super) fn state(&mut self) -> Arc<wire::Known<wire::RelayerState>> {
+        self.view.status().lowered(|status| wire::known(status, wire::relayer_state))
+    }
+
+    pub(super) fn changed(&mut self) -> u64 {
+        wire::timestamp(self.view.changed())
+    }
+
+    pub(super) fn unconfirmed_since(&mut self) -> Option<u64> {
+        self.view.unconfirmed_since().map(wire::timestamp)
+    }
+
+    pub(super) fn header(&mut self, name: &str) -> Vec<Vec<u8>> {
+        // No header has an invalid name.
+        let Ok(name) = HeaderName::from_bytes(name.as_bytes()) else { return Vec::new() };
+        self.view.header(&name).iter().map(|value| value.as_bytes().to_vec()).collect()
+    }
+
+    pub(super) fn query(&mut self) -> Option<String> {
+        self.view.query().map(str::to_owned)
+    }
+
+    /// Returns the path of the mount. All cached responses of a mount share it, so this
+    /// read is not recorded.
+    pub(super) fn mount(&mut self) -> Arc<str> {
+        Arc::clone(&self.module.mount)
+    }
+
+    pub(super) fn log(&mut self, level: wire::Level, message: &str) {
+        let _span = self.span.enter();
+        match &self.wasi {
+            // Output to stdout and stderr counts as well.
+            Some(wasi) => {
+                let mut log = wasi.log().lock().unwrap_or_else(PoisonError::into_inner);
+                log.write(&self.module, level, message);
+            }
+            None => self.log.write(&self.module, level, message),
+        }
+    }
+}
