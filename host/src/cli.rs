@@ -1,4 +1,15 @@
 //! The command line: one file per command, and their helpers.
+//!
+//! | file | job |
+//! |---|---|
+//! | `serve.rs` | `serve`: from the options to a running server |
+//! | `swap.rs`, `status.rs`, `reload.rs` | `swap`, `status`, `rollback`, `reload`: requests to a running server |
+//! | `check.rs`, `config.rs`, `new.rs`, `module.rs` | the commands without a server |
+//! | `compile.rs` | `compile`: the process that compiles a module |
+//! | `address.rs`, `code_cache.rs`, `control.rs`, `sources.rs` | groups of options, and their values |
+//! | `mount_spec.rs`, `modules.rs` | the mounts of a server, from settings and options |
+//! | `reloadable.rs`, `watched_module.rs` | files that are read again, and modules that are swapped in, when they change |
+//! | `log.rs`, `signals.rs`, `descriptors.rs`, `idle_memory.rs` | the process: its log, signals, open files and memory |
 
 mod address;
 mod check;

@@ -103,6 +103,15 @@
 //! | a source of state | a file in `state/` that fills a [`state::StatePublisher`], and `cli/sources.rs` |
 //! | a setting | `config.rs`, `config/default.toml` |
 //! | a command | a file in `cli/` |
+//!
+//! # Helpers
+//!
+//! | job | files |
+//! |---|---|
+//! | growing delays, and limits of log lines | `backoff.rs`, `log_rate.rs` |
+//! | reading files and TOML, and JSON within bounds | `files.rs`, `toml_text.rs`, `bounded_json.rs` |
+//! | texts for messages and logs | `text.rs` |
+//! | checks that threads can be created | `threads.rs` |
 
 mod backoff;
 mod bounded_json;

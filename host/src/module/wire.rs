@@ -4,6 +4,12 @@
 //! linker checks that when a module is loaded. The types of the state are separate, so
 //! they are independent of this form; their values are converted once for each content
 //! and shared by all requests.
+//!
+//! | file | job |
+//! |---|---|
+//! | `chain.rs` | the configuration of a chain |
+//! | `message.rs` | requests, responses and log levels |
+//! | `state.rs` | components, the relayer's state and its readiness |
 #![allow(unsafe_code, reason = "the derives implement unsafe traits")]
 
 mod chain;
