@@ -1,6 +1,29 @@
-//! The documentation, executed.
+//! Are the README and the docs correct? Their commands are run, and their tables, JSON and
+//! links are compared with the code.
+//!
+//! Tables between `<!-- generated: NAME -->` and `<!-- end -->` are made from the code:
+//! with `UPDATE_DOCS=1` in the environment, these tests write them.
+//!
+//! | file | job |
+//! |---|---|
+//! | `readme.rs` | `README.md` |
+//! | `api.rs`, `configuration.rs`, `embedding.rs`, `extensions.rs`, `first_extension.rs`, `modules.rs`, `operations.rs` | the page of this name |
+//! | `new.rs` | the modules that `relayer-rest new` creates, and their README |
+//! | `files.rs` | the map of files, and the tables of files |
+//! | `links.rs` | links and file names in all pages |
+//! | `page.rs` | the parts of a page |
+//! | `reader.rs` | a reader, with a terminal |
 
+mod api;
+mod configuration;
 mod embedding;
+mod extensions;
+mod files;
 mod first_extension;
+mod links;
+mod modules;
 mod new;
+mod operations;
+mod page;
+mod reader;
 mod readme;

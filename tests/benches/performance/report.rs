@@ -30,7 +30,7 @@ impl Report {
         target: Target,
     ) {
         if self.figures.is_empty() {
-            println!("| what | measured | baseline | ratio | target | |");
+            println!("| measurement | measured | baseline | ratio | target | |");
             println!("|---|---|---|---|---|---|");
         }
         let (wanted, holds) = match target {

@@ -34,7 +34,7 @@ pub(crate) fn measure(report: &mut Report, runtime: &Runtime) {
     let server = runtime.block_on(serve());
     let mut alone = spin(server.address, 1);
     late(report, "how late a 504 comes to one client alone", LIMIT, &mut alone[1]);
-    for (what, path) in [("remembered", "/version"), ("not remembered", "/chain/")] {
+    for (what, path) in [("cached", "/version"), ("uncached", "/chain/")] {
         let mut quiet = watch(server.address, path);
         let spinning = thread::spawn(move || spin(server.address, SPINNING));
         thread::sleep(Duration::from_millis(100));
@@ -91,8 +91,8 @@ fn beside(
     let (quiet, watched) = (quantile(&mut quiet, 0.99), quantile(&mut watched, 0.99));
     let more = (watched.as_secs_f64() - quiet.as_secs_f64()) * 1e3;
     let name = format!(
-        "p99 of {path}, {}remembered, with {clients} clients on {what}; ms more than quiet",
-        if path.ends_with('/') { "not " } else { "" }
+        "p99 of {path}, {}cached, with {clients} clients on {what}; ms more than quiet",
+        if path.ends_with('/') { "un" } else { "" }
     );
     report.add(name, (micros(watched), micros(quiet)), more, Target::AtMost(5.0));
 }

@@ -175,7 +175,7 @@ async fn soak(time: Duration) -> bool {
     run(&soak, &relayer, &modules).await;
     let after = settled(server.id()).await;
     let Counted { counts, wrong } = std::mem::take(&mut *soak.counts.0.lock().unwrap());
-    println!("\n| what | count |\n|---|---|");
+    println!("\n| event | count |\n|---|---|");
     for (what, count) in &counts {
         println!("| {what} | {count} |");
     }

@@ -1,6 +1,48 @@
-//! Does the example of a relayer that serves its own state run?
+//! Do the example of a relayer that serves its own state, and the code in
+//! docs/embedding.md and README.md, compile and run?
 
+use std::error::Error;
+use std::future::ready;
 use std::process::Command;
+
+use relayer_rest_host::Server;
+use relayer_rest_host::module::{Engine, Limits, Module};
+use relayer_rest_host::state::{ChainConfig, ChainKind, RelayerState, StatePublisher};
+use tokio::net::TcpListener;
+
+use super::page::Page;
+
+/// Contains the code of the pages.
+async fn embedded() -> Result<(), Box<dyn Error>> {
+    let chains = vec![ChainConfig::new("ibc-0", ChainKind::CosmosSdk)];
+    let (ids, workers) = (vec!["ibc-0".into()], Vec::new());
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    let shutdown = ready(());
+
+    let publisher = StatePublisher::new(); // cheap to clone, usable from any thread
+    publisher.set_chains(chains)?; // until then, /chains is 503 NotReady
+    publisher.set_state(RelayerState { chains: ids, workers });
+    let engine = Engine::new(&Limits::default())?;
+    let server = Server::new(Module::embedded(&engine)?, publisher.reader());
+    server.serve(listener, shutdown).await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_code_runs() {
+    embedded().await.unwrap();
+}
+
+#[test]
+fn the_code_is_that_of_the_pages() {
+    let code = include_str!("embedding.rs");
+    for (path, language) in [("README.md", "rust,ignore"), ("docs/embedding.md", "rust")] {
+        let page = Page::read(path);
+        let lines = page.block(language, "StatePublisher").lines();
+        let lines: Vec<_> = lines.map(|line| format!("    {line}\n")).collect();
+        assert!(code.contains(&lines.concat()), "{path}");
+    }
+}
 
 #[test]
 fn the_example_runs_and_shows_what_the_relayer_does() {
