@@ -1,8 +1,7 @@
 //! A relayer that serves its own state: `cargo run --example embedded`.
 //!
-//! A thread of the relayer adds and removes workers, as it would while it
-//! relays; the API is served beside it. The example asks its own API what the
-//! relayer is doing, shows the answers, and ends.
+//! A thread of the relayer adds and removes workers, as it would while it relays; the API
+//! is served beside it. The example requests its own API, prints the responses, and ends.
 
 use std::error::Error;
 use std::thread;
@@ -18,8 +17,8 @@ use tokio::sync::oneshot;
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    // What the relayer knows goes into a publisher. It is cheap to clone, and
-    // can be used from any thread, in or out of async code.
+    // The relayer's data goes into a publisher. It is cheap to clone, and can be used
+    // from any thread, in or out of async code.
     let publisher = StatePublisher::new();
     publisher.set_components(vec![Component {
         name: "ibc-relayer".to_owned(),
@@ -30,8 +29,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         ChainConfig::new("ibc-1", ChainKind::CosmosSdk),
     ])?;
 
-    // The API is a module in a sandbox; this is the one that comes with the
-    // crate.
+    // The API is a module in a sandbox; this is the bundled one.
     let engine = Engine::new(&Limits::default())?;
     let server = Server::new(Module::embedded(&engine)?, publisher.reader());
     let listener = TcpListener::bind("127.0.0.1:0").await?;
@@ -51,7 +49,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The relayer: a thread that starts workers, each of which it publishes.
+/// Runs the relayer: a thread that starts workers, and publishes each.
 async fn relay(publisher: StatePublisher) -> Result<(), Box<dyn Error>> {
     let (done, started) = oneshot::channel();
     thread::spawn(move || {
@@ -80,7 +78,7 @@ async fn relay(publisher: StatePublisher) -> Result<(), Box<dyn Error>> {
     Ok(started.await?)
 }
 
-/// The body of the answer to a GET.
+/// Returns the body of the response to a GET.
 async fn get(address: impl ToSocketAddrs, path: &str) -> Result<String, Box<dyn Error>> {
     let mut stream = TcpStream::connect(address).await?;
     let request = format!("GET {path} HTTP/1.1\r\nhost: relayer\r\nconnection: close\r\n\r\n");

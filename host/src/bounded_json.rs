@@ -5,8 +5,8 @@
 
 use serde_json::Value;
 
-/// Upper bounds of what values take, in bytes: an object with its first field, a further
-/// field or element, and an array.
+/// Upper bounds of the memory of values, in bytes: an object with its first field, a
+/// further field or element, and an array.
 const OBJECT: u64 = 448;
 const MEMBER: u64 = 128;
 const ARRAY: u64 = 256;
@@ -27,7 +27,7 @@ pub(crate) fn parse(text: &[u8], limit: u64) -> Result<Value, JsonError> {
     Ok(serde_json::from_slice(text)?)
 }
 
-/// Returns an upper bound of what the values of a text take, in bytes. Of a text that is
+/// Returns an upper bound of the memory of the values of a text, in bytes. If the text is
 /// not JSON, it bounds the values up to the error.
 fn estimate(text: &[u8]) -> u64 {
     let (mut bytes, mut is_string, mut is_escaped) = (text.len() as u64, false, false);

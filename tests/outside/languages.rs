@@ -1,4 +1,4 @@
-//! Can an author who writes JavaScript or Python get from nothing to a mounted module?
+//! Can an author create, build and mount a module in JavaScript or Python?
 //! Takes node with npm, python3 with venv, and their registries.
 
 use std::fs;

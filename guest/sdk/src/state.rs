@@ -133,7 +133,7 @@ impl<'a> Names<'a> {
     /// Returns the text with this index.
     ///
     /// # Panics
-    /// Panics if there is no text with this index.
+    /// Panics if no text has this index.
     #[must_use]
     pub fn text(&self, name: contract::Name) -> &'a str {
         let name = name as usize;

@@ -9,13 +9,7 @@ use std::process::{Command, Stdio};
 use relayer_rest_tests::cargo::root;
 use tempfile::TempDir;
 
-<<<<<<<< HEAD:tests/suite/docs/first_extension.rs
-const DOC: &str = include_str!("../../../docs/first-extension.md");
-
-/// The address in the document.
-========
 /// The address in the docs.
->>>>>>>> abb0127 (Move the documentation from the README to pages, and test each):tests/suite/docs/reader.rs
 const ADDRESS: &str = "127.0.0.1:8000";
 
 /// A reader of a page, with a terminal.
