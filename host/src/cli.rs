@@ -2,7 +2,7 @@
 //!
 //! | file | job |
 //! |---|---|
-//! | `serve.rs` | `serve`: from the options to a running server |
+//! | `serve.rs`, `serve_error.rs` | `serve`: from the options to a running server, and the reasons why it cannot start |
 //! | `swap.rs`, `status.rs`, `reload.rs` | `swap`, `status`, `rollback`, `reload`: requests to a running server |
 //! | `check.rs`, `config.rs`, `new.rs`, `module.rs` | the commands without a server |
 //! | `compile.rs` | `compile`: the process that compiles a module |

@@ -58,8 +58,8 @@
 //! | select the active module; roll back or trip the circuit breaker if it fails | `registry/mount.rs`, `registry/circuit_breaker.rs`, `registry/failure_window.rs` |
 //! | look up the response cache | `cache.rs`, `cache/entries.rs` |
 //! | join the in-flight run for the same key (single-flight) | `cache/in_flight.rs` |
-//! | acquire a run permit, or refuse the request (503 on overload, 429 after too many cancellations) | `module/call.rs`, `admission.rs`, `http/cancelled.rs` |
-//! | run the module on a fresh instance | `module/call.rs`, `module/instance.rs` |
+//! | acquire a run permit, or refuse the request (503 on overload, 429 after too many cancellations) | `module/run_permit.rs`, `module/admission.rs`, `http/cancelled.rs` |
+//! | run the module on a fresh instance | `module/run_permit.rs`, `module/instance.rs` |
 //! | allocate its slot from the pool; verify the reset of slots from time to time | `module/engine.rs`, `module/address_space.rs`, `module/verify.rs` |
 //! | move a slow guest to threads of a lower priority | `module/slow_targets.rs`, `module/guest_time.rs`, `module/slow_guest_pool.rs`, `priority.rs` |
 //! | serve the guest's reads of the snapshot, and record them | `module/host_functions.rs`, `module/read_set.rs`, `state/snapshot.rs` |

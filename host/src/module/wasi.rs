@@ -11,6 +11,8 @@
 //! | random numbers | from a fixed seed, the same for each request: no secrets |
 //! | stdout, stderr | lines of the log, as `info` and as `warn` |
 //! | stdin | at its end |
+//!
+//! The functions are defined in `host_functions.rs`.
 
 pub(super) mod host_functions;
 
