@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use relayer_rest_host::module::{BundledExtension, Limits, Module};
-use relayer_rest_host::registry::{Mount, Registry};
+use relayer_rest_host::registry::Mount;
 use relayer_rest_host::state::{
     ChainConfig, ChainKind, NotReady, Object, OtherObject, RelayerState, Stale, Value, Worker,
 };
@@ -21,9 +21,8 @@ fn dashboard(name: &str, path: &str) -> Mount {
 }
 
 async fn server() -> TestServer {
-    let api = Mount::api(Module::embedded(&engine(&Limits::default())).unwrap());
-    let registry = Registry::new(api).with(dashboard("dashboard", "/ext/dashboard")).unwrap();
-    TestServer::of_registry(registry.with(dashboard("other", "/a/b")).unwrap()).await
+    let server = TestServer::builder().extension(dashboard("dashboard", "/ext/dashboard"));
+    server.extension(dashboard("other", "/a/b")).without_state().start().await
 }
 
 fn address(server: &TestServer, hash: &str) -> String {

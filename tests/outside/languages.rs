@@ -6,11 +6,8 @@ use std::path::Path;
 use std::process::Command;
 
 use relayer_rest_tests::client::Client;
-use relayer_rest_tests::command;
-
-fn program() -> &'static Path {
-    Path::new(env!("CARGO_BIN_EXE_relayer-rest-under-test"))
-}
+use relayer_rest_tests::folder::Folder;
+use relayer_rest_tests::program::Program;
 
 /// Runs a command line as authors would.
 #[track_caller]
@@ -25,10 +22,10 @@ fn run(folder: &Path, line: &str) {
 
 /// Follows the steps that `new` prints, from the new folder to a mounted module.
 async fn author(language: &str, source: &str, before: &str, after: &str) {
-    let folder = tempfile::tempdir().unwrap();
-    let mine = folder.path().join("my-tool");
+    let folder = Folder::new();
+    let mine = folder.join("my-tool");
     let new = ["new", "--lang", language, mine.to_str().unwrap()];
-    let ended = command::run(program(), &new).await;
+    let ended = Program::new(&new).run().await;
     assert_eq!(ended.status, Some(0), "{}", ended.stderr);
     let steps: Vec<_> = ended.stdout.lines().skip(2).map(str::trim).collect();
     let [test, build, check] = &steps[..] else { panic!("{}", ended.stdout) };
@@ -36,7 +33,7 @@ async fn author(language: &str, source: &str, before: &str, after: &str) {
     run(&mine, build);
     let module = mine.join(check.rsplit(' ').next().unwrap());
     let check = ["check", "--dialect", "any", module.to_str().unwrap()];
-    let ended = command::run(program(), &check).await;
+    let ended = Program::new(&check).run().await;
     assert_eq!(ended.status, Some(0), "{}{}", ended.stdout, ended.stderr);
     let needs = "\nas an extension it needs grants = [\"chains\"], wasi = true\n";
     assert!(ended.stdout.contains(needs), "{}", ended.stdout);
@@ -47,7 +44,7 @@ async fn author(language: &str, source: &str, before: &str, after: &str) {
     let config = mine.join("relayer-rest.toml");
     fs::write(&config, settings).unwrap();
     let args = ["--listen", "127.0.0.1:0", "--config", config.to_str().unwrap()];
-    let mut serving = command::serve(program(), &args).await;
+    let mut serving = Program::new(&args).start().await;
     let mut http = Client::http1(serving.address()).await;
     assert_eq!(http.get("/ext/my-tool/").await.text(), "2 chains: ibc-0, ibc-1\n");
     http.get("/ext/my-tool/chain/ibc%2D0")
@@ -57,7 +54,7 @@ async fn author(language: &str, source: &str, before: &str, after: &str) {
     assert_eq!(http.get("/ext/my-tool/other").await.error_name(), "NotFound");
     assert_eq!(http.ask("POST", "/ext/my-tool/").await.error_name(), "MethodNotAllowed");
     // Cached responses take no run.
-    let status = command::run_for(program(), &["status", "--json"], &serving.control).await;
+    let status = serving.control(&["status", "--json"]).await;
     let runs = |stdout: &str| {
         let status: serde_json::Value = serde_json::from_str(stdout).unwrap();
         let mounts = status["mounts"].as_array().unwrap();
@@ -66,7 +63,7 @@ async fn author(language: &str, source: &str, before: &str, after: &str) {
     };
     let before_again = runs(&status.stdout);
     assert_eq!(http.get("/ext/my-tool/").await.status, 200);
-    let status = command::run_for(program(), &["status", "--json"], &serving.control).await;
+    let status = serving.control(&["status", "--json"]).await;
     assert_eq!(runs(&status.stdout), before_again);
 
     // Swaps in the next version, which prints.
@@ -75,7 +72,7 @@ async fn author(language: &str, source: &str, before: &str, after: &str) {
     fs::write(mine.join(source), first.replace(before, after)).unwrap();
     run(&mine, build);
     let swap = ["swap", "--mount", "/ext/my-tool", module.to_str().unwrap()];
-    let ended = command::run_for(program(), &swap, &serving.control).await;
+    let ended = serving.control(&swap).await;
     assert_eq!(ended.status, Some(0), "{}{}", ended.stdout, ended.stderr);
     let mut http = Client::http1(serving.address()).await;
     assert_eq!(http.get("/ext/my-tool/").await.text(), "2 of them\n");

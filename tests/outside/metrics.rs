@@ -3,13 +3,12 @@
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-use relayer_rest_host::module::{BundledExtension, Limits, Module};
-use relayer_rest_host::registry::{Mount, Registry};
+use relayer_rest_host::module::{BundledExtension, Limits};
 use relayer_rest_host::state::sample;
 use relayer_rest_sdk::contract::Component;
 use relayer_rest_sdk::testing::{FakeHost, chain};
 use relayer_rest_sdk::{Object, Request};
-use relayer_rest_tests::server::{TestServer, engine};
+use relayer_rest_tests::server::{TestServer, engine, extension};
 
 /// Runs `promtool check metrics`, and returns whether it succeeds, and its output.
 fn promtool(metrics: &[u8]) -> (bool, String) {
@@ -80,10 +79,8 @@ fn promtool_has_nothing_to_say() {
 async fn promtool_has_nothing_to_say_of_what_is_served() {
     let included = BundledExtension::of("metrics").unwrap();
     let fenced = engine(&Limits::default()).with_grants(included.granted());
-    let metrics = Module::from_bytes(&fenced, "metrics", included.component).unwrap();
-    let metrics = Mount::extension("/ext/metrics".parse().unwrap(), metrics.named("metrics"));
-    let api = Mount::api(Module::embedded(&engine(&Limits::default())).unwrap());
-    let server = TestServer::of_registry(Registry::new(api).with(metrics).unwrap()).await;
+    let metrics = extension("/ext/metrics", &fenced, included.component);
+    let server = TestServer::builder().extension(metrics).without_state().start().await;
     for is_known in [false, true] {
         if is_known {
             sample(&server.publisher);

@@ -136,7 +136,7 @@ pub fn router(data: &[u8]) {
 pub fn http_request(data: &[u8]) {
     static SERVER: LazyLock<(Runtime, SocketAddr)> = LazyLock::new(|| {
         let runtime = Runtime::new().unwrap();
-        let server = runtime.block_on(TestServer::of_sample());
+        let server = runtime.block_on(TestServer::start());
         let address = server.address;
         // It serves until the process ends.
         std::mem::forget(server);
@@ -156,7 +156,7 @@ pub fn http_request(data: &[u8]) {
 pub fn http2(data: &[u8]) {
     static SERVER: LazyLock<(Runtime, TestServer)> = LazyLock::new(|| {
         let runtime = Runtime::new().unwrap();
-        let server = runtime.block_on(TestServer::of_sample());
+        let server = runtime.block_on(TestServer::start());
         (runtime, server)
     });
     let (runtime, server) = &*SERVER;
@@ -207,7 +207,7 @@ pub fn control(data: &[u8]) {
         let folder = tempfile::tempdir().unwrap().keep();
         let path = folder.join("c.sock");
         runtime.block_on(async {
-            let server = TestServer::of_sample().await;
+            let server = TestServer::start().await;
             let socket = ControlSocket::bind(&path).unwrap();
             let state = server.publisher.reader();
             let control = ControlServer::new(socket, Arc::clone(&server.registry), state);

@@ -6,7 +6,9 @@
 //! | `client.rs` | one connection to it, HTTP/1.1 or HTTP/2, or raw bytes |
 //! | `http2.rs` | hand-made HTTP/2 frames, which no library would send |
 //! | `cargo.rs` | builds of modules |
-//! | `command.rs` | the command, as a process |
+//! | `program.rs` | the command, as a process |
+//! | `folder.rs` | a temporary folder |
+//! | `wait.rs` | waiting for conditions, with one deadline |
 //! | `relayer.rs` | a scripted relayer, healthy or faulty |
 //! | `heap.rs` | a counting allocator |
 //! | `measure.rs` | quantiles and memory use, for benchmarks |
@@ -23,13 +25,15 @@
 
 pub mod cargo;
 pub mod client;
-pub mod command;
 pub mod component;
+pub mod folder;
 pub mod fuzz;
 pub mod heap;
 pub mod http2;
 pub mod load;
 pub mod measure;
+pub mod program;
 pub mod relayer;
 pub mod server;
+pub mod wait;
 pub mod watcher;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use hyper::header::HeaderName;
 use relayer_rest_host::conformance::Dialect;
 use relayer_rest_host::control::ConnectionTally;
-use relayer_rest_host::module::{Engine, GuestRequest, Limits, Module};
+use relayer_rest_host::module::{Digest, Engine, GuestRequest, Limits, Module};
 use relayer_rest_host::registry::{Candidate, Mount, Registry, Source, SwapReport};
 use relayer_rest_host::state::hermes_config::HermesConfig;
 use relayer_rest_host::state::{StatePublisher, Upstream, sample};
@@ -18,8 +18,8 @@ use tokio::task::JoinHandle;
 
 use crate::client::{Answer, Client};
 
-/// The embedded module, compiled once for all tests.
-static EMBEDDED: LazyLock<Module> =
+/// The bundled module, compiled once for all tests.
+static BUNDLED: LazyLock<Module> =
     LazyLock::new(|| Module::embedded(&engine(&Limits::default())).unwrap());
 
 /// Creates an engine with these limits.
@@ -39,10 +39,36 @@ pub fn request(method: &str, target: &str, headers: &[(&str, &str)]) -> Arc<Gues
     Arc::new(GuestRequest { method, target, headers })
 }
 
+/// Creates an extension, whose name is the last segment of its path.
+#[must_use]
+pub fn extension(path: &str, engine: &Engine, component: &[u8]) -> Mount {
+    let name = path.rsplit('/').next().unwrap();
+    let module = Module::from_bytes(engine, name, component).unwrap().named(name);
+    Mount::extension(path.parse().unwrap(), module)
+}
+
 /// Wraps a component for a swap.
 #[must_use]
 pub fn candidate(component: Vec<u8>) -> Candidate {
     Candidate::new(Source::Bytes { name: "new.wasm".to_owned(), bytes: component.into() })
+}
+
+/// Wraps a component of any dialect for a swap.
+#[must_use]
+pub fn any_dialect(component: Vec<u8>) -> Candidate {
+    Candidate { dialect: Some(Dialect::Any), ..candidate(component) }
+}
+
+/// Returns the short digest of a component, as in messages.
+#[must_use]
+pub fn short(component: &[u8]) -> String {
+    Digest::of(component).short()
+}
+
+/// Returns the `x-relayer-module` header of a component that serves the API.
+#[must_use]
+pub fn label(component: &[u8]) -> String {
+    format!("api@{}", short(component))
 }
 
 /// A server, which runs until it is dropped or told to stop.
@@ -59,84 +85,155 @@ pub struct TestServer {
     serving: JoinHandle<()>,
 }
 
-impl TestServer {
-    /// Starts a server with the embedded module and the sample state.
-    pub async fn of_sample() -> Self {
-        let server = Self::of_nothing().await;
-        sample(&server.publisher);
-        server
+/// The settings of a server: by default the bundled module, with default limits, and the
+/// sample state.
+#[must_use]
+pub struct Builder {
+    api: Api,
+    limits: Limits,
+    extensions: Vec<Mount>,
+    http: HttpLimits,
+    grace: Option<Duration>,
+    state: State,
+}
+
+/// The module of the API.
+enum Api {
+    Bundled,
+    Component(Vec<u8>),
+    Mount(Mount),
+}
+
+/// The source of the state.
+enum State {
+    Sample,
+    Unknown,
+    Config(String),
+    Upstream(Upstream),
+}
+
+impl Builder {
+    /// Sets the component of the API.
+    pub fn component(self, component: &[u8]) -> Self {
+        Self { api: Api::Component(component.to_owned()), ..self }
     }
 
-    /// Starts a server with the embedded module and the chains of a relayer's
-    /// configuration.
-    pub async fn of_config(text: &str) -> Self {
-        let server = Self::of_nothing().await;
-        let config = HermesConfig::parse(text).unwrap();
-        server.publisher.set_chains(config.chains).unwrap();
-        server
+    /// Sets the limits of the API's module.
+    pub fn limits(self, limits: &Limits) -> Self {
+        Self { limits: limits.clone(), ..self }
     }
 
-    /// Starts a server with the embedded module and no state.
-    pub async fn of_nothing() -> Self {
-        Self::of_module(EMBEDDED.clone()).await
+    /// Sets the module of the API, which has limits already.
+    pub fn module(self, module: Module) -> Self {
+        self.mount(Mount::api(module))
     }
 
-    /// Starts a server with a component under these limits, and the sample state.
-    pub async fn of_component(component: &[u8], limits: &Limits) -> Self {
-        let module = Module::from_bytes(&engine(limits), "test", component).unwrap();
-        let server = Self::of_module(module).await;
-        sample(&server.publisher);
-        server
+    /// Sets the mount of the API, which has a module already.
+    pub fn mount(self, mount: Mount) -> Self {
+        Self { api: Api::Mount(mount), ..self }
     }
 
-    /// Starts a server with a module and no state.
-    pub async fn of_module(module: Module) -> Self {
-        Self::of_registry(Registry::new(Mount::api(module))).await
+    /// Adds an extension.
+    pub fn extension(mut self, mount: Mount) -> Self {
+        self.extensions.push(mount);
+        self
     }
 
-    /// Starts a server with these mounts and no state.
-    pub async fn of_registry(registry: Registry) -> Self {
-        Self::of(registry, |server| server).await
+    /// Sets the limits on clients.
+    pub fn http(self, http: HttpLimits) -> Self {
+        Self { http, ..self }
     }
 
-    /// Starts a server with these mounts, these limits on clients, and no state.
-    pub async fn with_limits(registry: Registry, limits: HttpLimits) -> Self {
-        Self::of(registry, |server| server.with_limits(limits)).await
+    /// Sets the grace period for shutdown.
+    pub fn grace(self, grace: Duration) -> Self {
+        Self { grace: Some(grace), ..self }
     }
 
-    /// Starts a server with these mounts, this grace period for shutdown, and no state.
-    pub async fn with_grace(registry: Registry, grace: Duration) -> Self {
-        Self::of(registry, |server| server.with_grace(grace)).await
+    /// Leaves the state unknown.
+    pub fn without_state(self) -> Self {
+        Self { state: State::Unknown, ..self }
     }
 
-    async fn of(registry: Registry, set: impl FnOnce(Server) -> Server) -> Self {
-        let registry = Arc::new(registry);
+    /// Serves the chains of a relayer's configuration, and leaves the rest unknown.
+    pub fn relayer_config(self, text: &str) -> Self {
+        Self { state: State::Config(text.to_owned()), ..self }
+    }
+
+    /// Serves the state of an upstream relayer.
+    pub fn upstream(self, upstream: Upstream) -> Self {
+        Self { state: State::Upstream(upstream), ..self }
+    }
+
+    /// Starts the server.
+    pub async fn start(self) -> TestServer {
+        let api = match self.api {
+            Api::Bundled if self.limits == Limits::default() => Mount::api(BUNDLED.clone()),
+            Api::Bundled => Mount::api(Module::embedded(&engine(&self.limits)).unwrap()),
+            Api::Component(component) => {
+                let module = Module::from_bytes(&engine(&self.limits), "test", &component);
+                Mount::api(module.unwrap())
+            }
+            Api::Mount(mount) => mount,
+        };
+        let add = |registry: Registry, mount| registry.with(mount).unwrap();
+        let registry = Arc::new(self.extensions.into_iter().fold(Registry::new(api), add));
         let publisher = StatePublisher::new();
+        match self.state {
+            State::Sample => sample(&publisher),
+            State::Unknown => {}
+            State::Config(text) => {
+                publisher.set_chains(HermesConfig::parse(&text).unwrap().chains).unwrap();
+            }
+            State::Upstream(upstream) => {
+                tokio::spawn(upstream.run(publisher.clone()));
+            }
+        }
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel();
-        let server = set(Server::of(Arc::clone(&registry), publisher.reader()));
+        let server = Server::of(Arc::clone(&registry), publisher.reader()).with_limits(self.http);
+        let server = match self.grace {
+            Some(grace) => server.with_grace(grace),
+            None => server,
+        };
         let connections = server.connections();
         let serving = tokio::spawn(server.serve(listener, async { drop(stopped.await) }));
-        Self { address, publisher, registry, connections, stop, serving }
+        TestServer { address, publisher, registry, connections, stop, serving }
+    }
+}
+
+impl TestServer {
+    /// Returns the settings of a server, to be changed and started.
+    pub fn builder() -> Builder {
+        Builder {
+            api: Api::Bundled,
+            limits: Limits::default(),
+            extensions: Vec::new(),
+            http: HttpLimits::default(),
+            grace: None,
+            state: State::Sample,
+        }
     }
 
-    /// Starts a server with the embedded module and the state of an upstream relayer.
-    pub async fn of_upstream(upstream: Upstream) -> Self {
-        let server = Self::of_nothing().await;
-        tokio::spawn(upstream.run(server.publisher.clone()));
-        server
+    /// Starts a server with the bundled module and the sample state.
+    pub async fn start() -> Self {
+        Self::builder().start().await
+    }
+
+    /// Returns the mount of the API.
+    #[must_use]
+    pub fn api(&self) -> Arc<Mount> {
+        self.registry.at("/").unwrap()
     }
 
     /// Swaps the API's module for a component, in any dialect.
     pub async fn swap(&self, component: Vec<u8>) -> SwapReport {
-        let dialect = Some(Dialect::Any);
-        self.swap_as(Candidate { dialect, ..candidate(component) }).await
+        self.swap_as(any_dialect(component)).await
     }
 
     /// Swaps the API's module for a candidate.
     pub async fn swap_as(&self, candidate: Candidate) -> SwapReport {
-        self.registry.at("/").unwrap().swap(candidate, &self.publisher.reader()).await
+        self.api().swap(candidate, &self.publisher.reader()).await
     }
 
     /// Opens a new HTTP/1.1 connection.

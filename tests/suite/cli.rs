@@ -10,3 +10,50 @@ mod resources;
 mod serve;
 mod shutdown;
 mod watch;
+
+use relayer_rest_tests::client::Answer;
+use relayer_rest_tests::component;
+use relayer_rest_tests::folder::Folder;
+use relayer_rest_tests::program::{Ended, Program, Serving};
+use tokio::task::JoinHandle;
+
+/// Checks the status, and the message, which is the last line on stderr.
+#[track_caller]
+fn check_failure(ended: &Ended, status: i32, message: &str) {
+    assert_eq!(ended.status, Some(status), "{ended:?}");
+    assert_eq!(ended.stdout, "", "nothing is served");
+    let last = ended.stderr.lines().last().unwrap();
+    assert!(last.starts_with(&format!("relayer-rest: {message}")), "{last}");
+    assert!(!ended.stderr.contains("panicked"), "{}", ended.stderr);
+}
+
+/// Returns a component that logs `begun`, runs for this number of rounds, and responds
+/// with 204.
+fn busy(rounds: u64) -> Vec<u8> {
+    component::of_handler_that_logs(
+        "begun",
+        &format!(
+            "(local $round i64)
+             (call $log (i32.const 2) (i32.const 64) (i32.const 5))
+             (loop
+                (local.set $round (i64.add (local.get $round) (i64.const 1)))
+                (br_if 0 (i64.lt_u (local.get $round) (i64.const {rounds}))))
+             (i32.store16 (i32.const 0) (i32.const 204))
+             i32.const 0"
+        ),
+    )
+}
+
+/// Starts a server of a module that never ends, with these arguments, and sends it a
+/// request.
+async fn spinning(args: &[&str]) -> (Serving, JoinHandle<Answer>) {
+    let folder = Folder::new();
+    let module = folder.write("busy.wasm", busy(u64::MAX));
+    let settings = folder.write("relayer-rest.toml", "[module.limits]\ntime = '1h'");
+    let program = Program::server().args(["--module", &module, "--config", &settings]);
+    let mut process = program.args(args).start().await;
+    let mut client = process.connect().await;
+    let asking = tokio::spawn(async move { client.get("/").await });
+    process.logged("begun").await;
+    (process, asking)
+}

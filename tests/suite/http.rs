@@ -12,11 +12,8 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use relayer_rest_host::HttpLimits;
-use relayer_rest_host::module::{Limits, Module};
-use relayer_rest_host::registry::{Mount, Registry};
-use relayer_rest_host::state::sample;
 use relayer_rest_tests::client::raw;
-use relayer_rest_tests::server::{TestServer, engine};
+use relayer_rest_tests::server::TestServer;
 use tokio::time::timeout;
 
 /// The time that the tests wait for the server to close a connection, much longer than it
@@ -32,10 +29,7 @@ fn limits() -> HttpLimits {
 }
 
 async fn server(limits: HttpLimits) -> TestServer {
-    let api = Module::embedded(&engine(&Limits::default())).unwrap();
-    let server = TestServer::with_limits(Registry::new(Mount::api(api)), limits).await;
-    sample(&server.publisher);
-    server
+    TestServer::builder().http(limits).start().await
 }
 
 /// Sends bytes, and returns the server's output until it closes the connection.

@@ -13,7 +13,7 @@ use relayer_rest_tests::server::TestServer;
 
 /// Starts a server with a component under these limits, and the sample state.
 async fn server(component: &[u8], limits: &Limits) -> TestServer {
-    TestServer::of_component(component, limits).await
+    TestServer::builder().component(component).limits(limits).start().await
 }
 
 /// Returns the `x-relayer-module` header of a component that serves the API.

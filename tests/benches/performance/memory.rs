@@ -1,11 +1,10 @@
 //! The peak memory of the command while it serves the sample under load.
 
-use std::path::Path;
 use std::time::Duration;
 
-use relayer_rest_tests::command;
 use relayer_rest_tests::load::Load;
 use relayer_rest_tests::measure::peak_memory_of;
+use relayer_rest_tests::program::Program;
 use tokio::runtime::Runtime;
 
 use crate::report::{Report, Target};
@@ -13,8 +12,7 @@ use crate::report::{Report, Target};
 const MOST: u64 = 40 << 20;
 
 pub(crate) fn measure(report: &mut Report, runtime: &Runtime) {
-    let program = Path::new(env!("CARGO_BIN_EXE_relayer-rest-under-test"));
-    let serving = runtime.block_on(command::serve(program, &["serve", "--listen", "127.0.0.1:0"]));
+    let serving = runtime.block_on(Program::server().start());
     let paths = ["/version", "/chains", "/chain/ibc-0", "/state"].map(str::to_owned).to_vec();
     let load = Load { paths, connections: 64, ..Load::of("", Duration::from_secs(5)) };
     let served = load.run(serving.address());

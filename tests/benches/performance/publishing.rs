@@ -3,7 +3,8 @@
 //! a million publications.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -40,7 +41,7 @@ pub(crate) fn measure(report: &mut Report, runtime: &Runtime) {
 /// Returns the median and the 99th percentile without and with publications, and the
 /// number of publications a second.
 async fn latencies() -> ((Duration, Duration), (Duration, Duration), u32) {
-    let server = TestServer::of_sample().await;
+    let server = TestServer::start().await;
     server.publisher.set_state(state(WORKERS));
     clients(&server).await;
     let quiet = clients(&server).await;

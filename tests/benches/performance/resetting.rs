@@ -8,13 +8,11 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use http_body_util::Empty;
 use hyper::Request;
-use relayer_rest_host::module::{Limits, Module};
-use relayer_rest_host::registry::{Mount, Registry};
-use relayer_rest_host::state::sample;
+use relayer_rest_host::module::Limits;
 use relayer_rest_tests::client::Client;
 use relayer_rest_tests::component;
 use relayer_rest_tests::measure::quantile;
-use relayer_rest_tests::server::{TestServer, engine};
+use relayer_rest_tests::server::{TestServer, engine, extension};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::runtime::Runtime;
@@ -79,14 +77,9 @@ fn p99_of_parts(times: &mut [Duration]) -> Duration {
 type Reset = fn(SocketAddr, &'static str) -> usize;
 
 async fn serve() -> TestServer {
-    let api = Module::embedded(&engine(&Limits::default())).unwrap();
     let slow = component::that_tells_its_query_after(3_000_000);
-    let slow = Module::from_bytes(&engine(&Limits::default()), "slow", &slow).unwrap();
-    let slow = Mount::extension("/ext/slow".parse().unwrap(), slow.named("slow"));
-    let registry = Registry::new(Mount::api(api)).with(slow).unwrap();
-    let server = TestServer::of_registry(registry).await;
-    sample(&server.publisher);
-    server
+    let slow = extension("/ext/slow", &engine(&Limits::default()), &slow);
+    TestServer::builder().extension(slow).start().await
 }
 
 /// Sends requests, and resets their streams half a millisecond later.

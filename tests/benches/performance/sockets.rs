@@ -2,7 +2,8 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
 use std::time::Duration;
 
@@ -30,7 +31,8 @@ pub(crate) fn measure(report: &mut Report, runtime: &Runtime) {
     };
     let remembers = module(Limits::default().response_cache);
     for workers in SIZES {
-        let server = runtime.block_on(TestServer::of_module(remembers.clone()));
+        let server = runtime
+            .block_on(TestServer::builder().module(remembers.clone()).without_state().start());
         relayers::fill(&server.publisher, workers);
         for path in PATHS {
             if workers != 700 && path != "/state" {
@@ -44,7 +46,7 @@ pub(crate) fn measure(report: &mut Report, runtime: &Runtime) {
         }
     }
     let forgets = module(ByteSize::b(0));
-    let server = runtime.block_on(TestServer::of_module(forgets));
+    let server = runtime.block_on(TestServer::builder().module(forgets).without_state().start());
     relayers::fill(&server.publisher, 700);
     for path in ["/chains", "/state"] {
         let axum = runtime.block_on(servers::axum(server.address));

@@ -7,12 +7,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use relayer_rest_host::module::{Limits, Module};
-use relayer_rest_host::registry::{FailurePolicy, Mount, Registry};
-use relayer_rest_host::state::sample;
+use relayer_rest_host::registry::FailurePolicy;
 use relayer_rest_tests::client::Client;
 use relayer_rest_tests::component;
 use relayer_rest_tests::measure::quantile;
-use relayer_rest_tests::server::{TestServer, engine};
+use relayer_rest_tests::server::{TestServer, engine, extension};
 use tokio::runtime::Runtime;
 
 use crate::in_process::micros;
@@ -122,14 +121,12 @@ async fn serve() -> TestServer {
     let api = Module::embedded(&engine(&Limits::default())).unwrap();
     let limits = Limits { time: LIMIT, queue_wait: WAIT, concurrency: 256, ..Limits::default() };
     let spins = component::of_handler("(loop br 0) unreachable");
-    let spins = Module::from_bytes(&engine(&limits), "spins", &spins).unwrap().named("spins");
-    let mount = Mount::extension("/ext/spins".parse().unwrap(), spins);
+    let mount = extension("/ext/spins", &engine(&limits), &spins);
     // The circuit breaker must stay closed.
     let patience = FailurePolicy { faults: 1_000, ..FailurePolicy::default() };
     let mount = mount.with_failure_policy(patience);
     let short = component::that_takes(3_000_000);
-    let short = Module::from_bytes(&engine(&Limits::default()), "short", &short).unwrap();
-    let short = Mount::extension("/ext/short".parse().unwrap(), short.named("short"));
+    let short = extension("/ext/short", &engine(&Limits::default()), &short);
     let large = component::of_handler(
         "(drop (memory.grow (i32.const 512)))
         (i32.store16 (i32.const 0) (i32.const 200))
@@ -137,14 +134,9 @@ async fn serve() -> TestServer {
         (i32.store (i32.const 16) (i32.const 33554432))
         i32.const 0",
     );
-    let large = Module::from_bytes(&engine(&Limits::default()), "large", &large).unwrap();
-    let large = Mount::extension("/ext/large".parse().unwrap(), large.named("large"));
-    let mounts = [mount, short, large];
-    let api = Registry::new(Mount::api(api));
-    let registry = mounts.into_iter().fold(api, |all, mount| all.with(mount).unwrap());
-    let server = TestServer::of_registry(registry).await;
-    sample(&server.publisher);
-    server
+    let large = extension("/ext/large", &engine(&Limits::default()), &large);
+    let server = TestServer::builder().module(api).extension(mount).extension(short);
+    server.extension(large).start().await
 }
 
 /// Returns the latencies of requests, one a millisecond. A number is appended to a path

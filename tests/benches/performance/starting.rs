@@ -1,11 +1,10 @@
 //! The time from the start of the command to the line with its address, when its code is
 //! compiled already.
 
-use std::path::Path;
 use std::time::{Duration, Instant};
 
-use relayer_rest_tests::command;
 use relayer_rest_tests::measure::quantile;
+use relayer_rest_tests::program::Program;
 use tokio::runtime::Runtime;
 
 use crate::in_process::{micros, ratio};
@@ -15,13 +14,11 @@ const STARTS: usize = 25;
 const MOST: Duration = Duration::from_millis(50);
 
 pub(crate) fn measure(report: &mut Report, runtime: &Runtime) {
-    let program = Path::new(env!("CARGO_BIN_EXE_relayer-rest-under-test"));
     let folder = tempfile::tempdir().unwrap();
     let cache = folder.path().to_str().unwrap();
     let start = |more: &[&str]| {
-        let args = [&["--listen", "127.0.0.1:0"], more].concat();
         let start = Instant::now();
-        drop(runtime.block_on(command::serve(program, &args)));
+        drop(runtime.block_on(Program::server().args(more).start()));
         start.elapsed()
     };
     let kept = ["--code-cache", cache];

@@ -2,7 +2,8 @@
 //! one after the other without a pause.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use relayer_rest_host::module::DEFAULT_MODULE;
@@ -20,7 +21,7 @@ const ROUNDS: usize = 3;
 
 pub(crate) fn measure(report: &mut Report, runtime: &Runtime) {
     runtime.block_on(async {
-        let server = Arc::new(TestServer::of_sample().await);
+        let server = Arc::new(TestServer::start().await);
         clients(&server).await;
         let mut rounds = Vec::new();
         for _ in 0..ROUNDS {

@@ -24,9 +24,9 @@ use relayer_rest_host::module::{DEFAULT_MODULE, Digest};
 use relayer_rest_host::registry::{Candidate, Outcome, Source};
 use relayer_rest_tests::cargo::wasi_guest;
 use relayer_rest_tests::client::{Answer, Client};
-use relayer_rest_tests::command;
 use relayer_rest_tests::component::{self, TRAP, hostile};
 use relayer_rest_tests::measure;
+use relayer_rest_tests::program::Program;
 use relayer_rest_tests::relayer::{Fault, Relayer, Script, state};
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -150,7 +150,7 @@ async fn soak(time: Duration) -> bool {
     ]
     .map(str::to_owned);
     let program = std::env::current_exe().unwrap();
-    let mut server = command::serve(&program, &args).await;
+    let mut server = Program::at(program, &args).start().await;
     server.close_log();
     let modules: Vec<Vec<u8>> = ["", "a", "b"]
         .iter()
@@ -160,7 +160,7 @@ async fn soak(time: Duration) -> bool {
     let labels = modules.iter().map(|module| format!("api@{}", Digest::of(module).short()));
     let mut soak = Soak {
         address: server.address(),
-        control: ControlClient::new(&server.control),
+        control: server.control_client(),
         counts: Counts::default(),
         labels: Arc::new(labels.collect()),
         settings: file.into(),

@@ -19,7 +19,7 @@ const SAMPLE_STATE: &str = concat!(
 
 #[tokio::test]
 async fn version_is_a_bare_array_of_the_relayer_and_the_api() {
-    let server = TestServer::of_sample().await;
+    let server = TestServer::start().await;
     let version = env!("CARGO_PKG_VERSION");
     let body = format!(
         r#"[{{"name":"ibc-relayer","version":"{version}"}},{{"name":"ibc-relayer-rest","version":"{version}"}}]"#
@@ -29,41 +29,41 @@ async fn version_is_a_bare_array_of_the_relayer_and_the_api() {
 
 #[tokio::test]
 async fn chains_lists_the_identifiers_of_the_configuration() {
-    let server = TestServer::of_config(CONFIG).await;
+    let server = TestServer::builder().relayer_config(CONFIG).start().await;
     let body = r#"{"status":"success","result":["ibc-0","ibc-1"]}"#;
     server.get("/chains").await.check(200, body);
 }
 
 #[tokio::test]
 async fn chain_shows_the_configuration_of_each_chain() {
-    let server = TestServer::of_config(CONFIG).await;
+    let server = TestServer::builder().relayer_config(CONFIG).start().await;
     server.get("/chain/ibc-0").await.check(200, IBC_0);
     server.get("/chain/ibc-1").await.check(200, IBC_1);
 }
 
 #[tokio::test]
 async fn state_shows_the_chains_and_the_workers() {
-    let server = TestServer::of_sample().await;
+    let server = TestServer::start().await;
     server.get("/state").await.check(200, SAMPLE_STATE);
 }
 
 #[tokio::test]
 async fn identifiers_are_percent_decoded() {
-    let server = TestServer::of_config(CONFIG).await;
+    let server = TestServer::builder().relayer_config(CONFIG).start().await;
     server.get("/chain/ibc%2D0").await.check(200, IBC_0);
     server.get("/chain/%69%62%63-0").await.check(200, IBC_0);
 }
 
 #[tokio::test]
 async fn a_query_string_is_ignored() {
-    let server = TestServer::of_config(CONFIG).await;
+    let server = TestServer::builder().relayer_config(CONFIG).start().await;
     server.get("/chain/ibc-0?x=/chain/ibc-1").await.check(200, IBC_0);
     server.get("/chains?").await.check(200, r#"{"status":"success","result":["ibc-0","ibc-1"]}"#);
 }
 
 #[tokio::test]
 async fn an_unknown_chain_is_not_found() {
-    let server = TestServer::of_sample().await;
+    let server = TestServer::start().await;
     for (path, id) in [("/chain/foo", "foo"), ("/chain/ibc-0%2F", "ibc-0/"), ("/chain/%22", "\\\"")]
     {
         let msg = format!("could not find configuration for chain: {id}");
@@ -73,7 +73,7 @@ async fn an_unknown_chain_is_not_found() {
 
 #[tokio::test]
 async fn an_unknown_path_is_not_found() {
-    let server = TestServer::of_sample().await;
+    let server = TestServer::start().await;
     for path in
         ["/", "/chain", "/chain/", "/chains/", "/version/", "/state/x", "/chain/ibc-0/", "//chains"]
     {
@@ -85,14 +85,14 @@ async fn an_unknown_path_is_not_found() {
 
 #[tokio::test]
 async fn an_identifier_that_is_not_utf8_is_invalid() {
-    let server = TestServer::of_sample().await;
+    let server = TestServer::start().await;
     let msg = "the chain identifier '%ff%fe' is not UTF-8 when percent-decoded";
     server.get("/chain/%ff%fe").await.check_error(400, "InvalidChainId", msg);
 }
 
 #[tokio::test]
 async fn other_methods_are_not_allowed_on_known_paths() {
-    let server = TestServer::of_sample().await;
+    let server = TestServer::start().await;
     for path in ["/version", "/chains", "/chain/ibc-0", "/chain/foo", "/state"] {
         for method in ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "BREW"] {
             let answer = server.connect().await.ask(method, path).await;
@@ -107,7 +107,7 @@ async fn other_methods_are_not_allowed_on_known_paths() {
 
 #[tokio::test]
 async fn head_is_get_without_the_body() {
-    let server = TestServer::of_sample().await;
+    let server = TestServer::start().await;
     for path in ["/version", "/chains", "/chain/ibc-0", "/chain/foo", "/state", "/nothing"] {
         let get = server.get(path).await;
         let head = server.connect().await.ask("HEAD", path).await;
@@ -120,7 +120,10 @@ async fn head_is_get_without_the_body() {
 
 #[tokio::test]
 async fn each_identifier_of_chains_works_as_an_id() {
-    let server = TestServer::of_config(include_str!("../../fixtures/kinds.toml")).await;
+    let server = TestServer::builder()
+        .relayer_config(include_str!("../../fixtures/kinds.toml"))
+        .start()
+        .await;
     let chains: serde_json::Value =
         serde_json::from_slice(&server.get("/chains").await.body).unwrap();
     let ids = chains["result"].as_array().unwrap();

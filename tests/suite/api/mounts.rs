@@ -1,20 +1,15 @@
 //! Is a request routed to the mount that its path belongs to?
 
-use relayer_rest_host::module::{Limits, Module};
+use relayer_rest_host::module::{DEFAULT_MODULE, Limits, Module};
 use relayer_rest_host::registry::{Mount, MountPath, Outcome, Registry};
-use relayer_rest_host::state::sample;
 use relayer_rest_tests::component;
-use relayer_rest_tests::server::{TestServer, candidate, engine};
+use relayer_rest_tests::server::{TestServer, candidate, engine, extension};
 
 #[tokio::test]
 async fn an_extension_has_its_mount_and_sees_paths_below_it() {
-    let engine = engine(&Limits::default());
-    // For an unknown path, the embedded module names the path in its response.
-    let extension = Module::embedded(&engine).unwrap().named("tool");
-    let mount = Mount::extension("/ext/tool".parse().unwrap(), extension);
-    let api = Mount::api(Module::embedded(&engine).unwrap());
-    let server = TestServer::of_registry(Registry::new(api).with(mount).unwrap()).await;
-    sample(&server.publisher);
+    // For an unknown path, the bundled module names the path in its response.
+    let tool = extension("/ext/tool", &engine(&Limits::default()), DEFAULT_MODULE);
+    let server = TestServer::builder().extension(tool).start().await;
     for (path, seen, name) in [
         ("/ext/tool/a/b", "/a/b", "tool"),
         ("/ext/tool", "/", "tool"),

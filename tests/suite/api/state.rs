@@ -11,7 +11,7 @@ use tokio::sync::oneshot::error::TryRecvError;
 
 #[tokio::test]
 async fn before_the_state_is_known_it_is_not_ready() {
-    let server = TestServer::of_nothing().await;
+    let server = TestServer::builder().without_state().start().await;
     for path in ["/state", "/chains", "/chain/ibc-0"] {
         let answer = server.get(path).await;
         answer.check_error(503, "NotReady", "the relayer's state is not known yet");
@@ -22,7 +22,7 @@ async fn before_the_state_is_known_it_is_not_ready() {
 
 #[tokio::test]
 async fn no_chains_are_not_the_same_as_chains_that_are_not_known() {
-    let server = TestServer::of_nothing().await;
+    let server = TestServer::builder().without_state().start().await;
     server.publisher.set_chains(Vec::new()).unwrap();
     server.get("/chains").await.check(200, r#"{"status":"success","result":[]}"#);
     assert_eq!(server.get("/chain/ibc-0").await.status, 404);
@@ -33,7 +33,7 @@ async fn no_chains_are_not_the_same_as_chains_that_are_not_known() {
 
 #[tokio::test]
 async fn a_reason_not_to_be_ready_is_told() {
-    let server = TestServer::of_sample().await;
+    let server = TestServer::start().await;
     let reason = NotReady { message: "gone".into(), retry_after: Duration::from_millis(2500) };
     server.publisher.set_not_ready(reason);
     let answer = server.get("/state").await;
@@ -44,7 +44,7 @@ async fn a_reason_not_to_be_ready_is_told() {
 
 #[tokio::test]
 async fn the_relayers_version_is_shown_where_it_is_known() {
-    let server = TestServer::of_sample().await;
+    let server = TestServer::start().await;
     let component = Component { name: "ibc-relayer".into(), version: "1.13.1+abc".into() };
     server.publisher.set_components(vec![component]);
     let version = env!("CARGO_PKG_VERSION");
@@ -56,7 +56,7 @@ async fn the_relayers_version_is_shown_where_it_is_known() {
 
 #[tokio::test]
 async fn changes_are_seen_by_the_next_request() {
-    let server = TestServer::of_sample().await;
+    let server = TestServer::start().await;
     let mut client = server.connect().await;
     server.publisher.set_chain(ChainConfig::new("new", ChainKind::Namada));
     client
@@ -74,7 +74,7 @@ async fn changes_are_seen_by_the_next_request() {
 
 #[tokio::test]
 async fn workers_of_every_kind_are_shown_in_order() {
-    let server = TestServer::of_nothing().await;
+    let server = TestServer::builder().without_state().start().await;
     let other = OtherObject {
         kind: "Future".into(),
         fields: vec![
@@ -150,7 +150,7 @@ async fn workers_of_every_kind_are_shown_in_order() {
 
 #[tokio::test]
 async fn a_state_of_fifty_thousand_workers_is_shown_whole() {
-    let server = TestServer::of_nothing().await;
+    let server = TestServer::builder().without_state().start().await;
     let workers = (0..50_000)
         .map(|id| Worker {
             id,
@@ -168,7 +168,7 @@ async fn a_state_of_fifty_thousand_workers_is_shown_whole() {
 
 #[tokio::test]
 async fn requests_see_whole_states_while_others_are_published() {
-    let server = TestServer::of_nothing().await;
+    let server = TestServer::builder().without_state().start().await;
     let state = |workers: u64| RelayerState {
         chains: vec![format!("chain-{workers}").into()],
         workers: (0..workers)

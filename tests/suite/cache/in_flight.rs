@@ -10,7 +10,11 @@ use super::{Asked, one_run};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn those_who_ask_the_same_at_once_share_a_run() {
-    let server = TestServer::of_component(&component::that_takes(100_000_000), &one_run()).await;
+    let server = TestServer::builder()
+        .component(&component::that_takes(100_000_000))
+        .limits(&one_run())
+        .start()
+        .await;
     let mut clients = Vec::new();
     for _ in 0..16 {
         let mut client = server.connect().await;
@@ -26,7 +30,7 @@ async fn those_who_ask_the_same_at_once_share_a_run() {
 async fn requests_whose_responses_are_not_cached_do_not_wait_for_each_other() {
     let component = component::that_reads_headers(17);
     let limits = Limits { concurrency: 2, ..one_run() };
-    let server = TestServer::of_component(&component, &limits).await;
+    let server = TestServer::builder().component(&component).limits(&limits).start().await;
     let mut client = server.connect().await;
     assert_eq!(client.get("/").await.status, 204);
     let mut other = server.connect().await;
@@ -44,7 +48,7 @@ async fn requests_whose_responses_are_not_cached_do_not_wait_for_each_other() {
 async fn those_who_share_a_run_share_its_error() {
     let limits = Limits { time: Duration::from_millis(200), ..one_run() };
     let component = component::of_handler("(loop br 0) unreachable");
-    let server = TestServer::of_component(&component, &limits).await;
+    let server = TestServer::builder().component(&component).limits(&limits).start().await;
     let (mut one, mut other) = (server.connect().await, server.connect().await);
     let (one, other) = tokio::join!(one.get("/"), other.get("/"));
     assert_eq!((one.status.as_u16(), other.status.as_u16()), (504, 504));

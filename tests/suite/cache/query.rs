@@ -123,7 +123,7 @@ async fn requests_at_once_get_the_answer_to_their_own_query() {
 #[tokio::test]
 async fn a_client_gets_the_answer_to_its_query() {
     let component = component::that_tells_its_query();
-    let server = TestServer::of_component(&component, &Limits::default()).await;
+    let server = TestServer::builder().component(&component).start().await;
     let mut client = server.connect().await;
     for _ in 0..2 {
         for query in ["a=1", "a=2", "%20&", ""] {

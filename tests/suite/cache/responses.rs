@@ -14,7 +14,11 @@ use super::{Asked, one_run};
 
 #[tokio::test]
 async fn what_is_remembered_needs_no_run() {
-    let server = TestServer::of_component(&component::that_spins_on_spin(), &one_run()).await;
+    let server = TestServer::builder()
+        .component(&component::that_spins_on_spin())
+        .limits(&one_run())
+        .start()
+        .await;
     let mut client = server.connect().await;
     for path in ["/", "/a", "/a?b"] {
         assert_eq!(client.get(path).await.status, 204);
@@ -91,7 +95,7 @@ async fn what_the_host_says_in_the_modules_place_is_not_remembered() {
 
 #[tokio::test]
 async fn answers_that_depend_on_headers_are_told_apart() {
-    let server = TestServer::of_component(&component::that_counts(), &Limits::default()).await;
+    let server = TestServer::builder().component(&component::that_counts()).start().await;
     let mut client = server.connect().await;
     let values = [("x-count", ""), ("x-count", "a"), ("x-count", "b")];
     for _ in 0..3 {
@@ -166,7 +170,11 @@ async fn an_answer_that_is_too_large_is_not_remembered() {
 async fn to_remember_nothing_changes_nothing_but_speed() {
     async fn server(response_cache: ByteSize) -> TestServer {
         let limits = Limits { response_cache, ..Limits::default() };
-        let server = TestServer::of_module(Module::embedded(&engine(&limits)).unwrap()).await;
+        let server = TestServer::builder()
+            .module(Module::embedded(&engine(&limits)).unwrap())
+            .without_state()
+            .start()
+            .await;
         sample(&server.publisher);
         server
     }

@@ -1,37 +1,20 @@
 //! Does `check` show authors all faults of a module?
 
-use std::fs;
-use std::path::Path;
-
 use relayer_rest_host::module::{DEFAULT_MODULE, Digest};
-use relayer_rest_tests::command::{self, Ended};
 use relayer_rest_tests::component;
+use relayer_rest_tests::folder::Folder;
+use relayer_rest_tests::program::{Ended, Program};
 use serde_json::Value;
-use tempfile::TempDir;
-
-fn program() -> &'static Path {
-    Path::new(env!("CARGO_BIN_EXE_relayer-rest-under-test"))
-}
-
-fn folder() -> TempDir {
-    tempfile::tempdir().unwrap()
-}
-
-fn file(folder: &TempDir, name: &str, content: impl AsRef<[u8]>) -> String {
-    let path = folder.path().join(name);
-    fs::write(&path, content).unwrap();
-    path.to_str().unwrap().to_owned()
-}
 
 async fn check(args: &[&str]) -> Ended {
     let args: Vec<_> = ["check"].iter().chain(args).collect();
-    command::run(program(), &args).await
+    Program::new(&args).run().await
 }
 
 #[tokio::test]
 async fn a_modules_author_sees_each_rule_and_what_requests_take() {
-    let folder = folder();
-    let good = file(&folder, "good.wasm", DEFAULT_MODULE);
+    let folder = Folder::new();
+    let good = folder.write("good.wasm", DEFAULT_MODULE);
     let checked = check(&[&good]).await;
     assert_eq!((checked.status, checked.stderr.as_str()), (Some(0), ""));
     assert_eq!(checked.stdout.lines().filter(|line| line.starts_with("ok ")).count(), 18);
@@ -81,9 +64,9 @@ async fn a_modules_author_sees_each_rule_and_what_requests_take() {
 
 #[tokio::test]
 async fn an_operators_own_chains_are_asked_for_as_well() {
-    let folder = folder();
-    let good = file(&folder, "good.wasm", DEFAULT_MODULE);
-    let config = file(&folder, "hermes.toml", include_str!("../../fixtures/operator.toml"));
+    let folder = Folder::new();
+    let good = folder.write("good.wasm", DEFAULT_MODULE);
+    let config = folder.write("hermes.toml", include_str!("../../fixtures/operator.toml"));
     let checked = check(&[&good, "--relayer-config", &config, "--json"]).await;
     assert_eq!(checked.status, Some(0), "{}", checked.stdout);
     let found: Value = serde_json::from_str(&checked.stdout).unwrap();
@@ -101,14 +84,14 @@ async fn an_operators_own_chains_are_asked_for_as_well() {
 
 #[tokio::test]
 async fn a_module_that_cannot_be_asked_does_not_pass() {
-    let folder = folder();
+    let folder = Folder::new();
     for (name, component, part) in [
         ("a.wasm", b"no".to_vec(), "is not WebAssembly"),
         ("b.wasm", component::of_handler("unreachable"), "BROKEN answers"),
         ("b.wasm", component::of_handler("unreachable"), "\n-      version-shape"),
         ("c.wasm", component::of_answer(200, "a", b"b"), "BROKEN version-shape"),
     ] {
-        let path = file(&folder, name, component);
+        let path = folder.write(name, component);
         let checked = check(&[&path]).await;
         assert_eq!(checked.status, Some(1));
         assert!(checked.stdout.contains(part), "{}", checked.stdout);

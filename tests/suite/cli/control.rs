@@ -1,102 +1,59 @@
 //! Do the verbs that control a running server do and print what they should?
 
 use std::fs;
-use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
-use relayer_rest_host::conformance::Dialect;
-use relayer_rest_host::control::{ConnectionStatus, ControlClient};
+use relayer_rest_host::control::ConnectionStatus;
 use relayer_rest_host::module::{DEFAULT_MODULE, Digest, MODULE_1_13};
-use relayer_rest_host::registry::{Candidate, Outcome, SwapReport};
-use relayer_rest_tests::client::Client;
-use relayer_rest_tests::command::{self, Ended, Serving};
+use relayer_rest_host::registry::{Outcome, SwapReport};
 use relayer_rest_tests::component::{self, TRAP};
-use relayer_rest_tests::server::candidate;
+use relayer_rest_tests::folder::Folder;
+use relayer_rest_tests::program::{Ended, Program};
+use relayer_rest_tests::server::{any_dialect, short};
 use serde_json::Value;
-use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-fn program() -> &'static Path {
-    Path::new(env!("CARGO_BIN_EXE_relayer-rest-under-test"))
-}
-
-async fn serve(args: &[&str]) -> Serving {
-    let args: Vec<_> = ["--listen", "127.0.0.1:0"].iter().chain(args).collect();
-    command::serve(program(), &args).await
-}
-
-/// Runs a command that controls a server.
-async fn control(serving: &Serving, args: &[&str]) -> Ended {
-    command::run_for(program(), args, &serving.control).await
-}
-
-fn folder() -> TempDir {
-    tempfile::tempdir().unwrap()
-}
-
-fn file(folder: &TempDir, name: &str, content: impl AsRef<[u8]>) -> String {
-    let path = folder.path().join(name);
-    fs::write(&path, content).unwrap();
-    path.to_str().unwrap().to_owned()
-}
-
-fn short(component: &[u8]) -> String {
-    Digest::of(component).short()
-}
-
-async fn label(serving: &Serving, path: &str) -> String {
-    Client::http1(serving.address()).await.get(path).await.header("x-relayer-module").to_owned()
-}
-
-fn client(serving: &Serving) -> ControlClient {
-    ControlClient::new(&serving.control)
-}
-
-fn any(component: Vec<u8>) -> Candidate {
-    Candidate { dialect: Some(Dialect::Any), ..candidate(component) }
-}
-
 #[tokio::test]
 async fn a_running_server_is_given_another_module_and_the_old_one_back() {
-    let folder = folder();
+    let folder = Folder::new();
     let new = component::noted(DEFAULT_MODULE, "new");
-    let path = file(&folder, "new.wasm", &new);
+    let path = folder.write("new.wasm", &new);
     let (from, to) = (short(DEFAULT_MODULE), short(&new));
-    let serving = serve(&[]).await;
+    let serving = Program::server().start().await;
 
-    let trial = control(&serving, &["swap", &path, "--dry-run"]).await;
+    let trial = serving.control(&["swap", &path, "--dry-run"]).await;
     let said = format!(
         "0 of 5 requests are answered differently\nnothing was changed: {from} serves; {to} could\n"
     );
     assert_eq!((trial.status, trial.stderr.as_str()), (Some(0), ""));
     assert!(trial.stdout.ends_with(&said), "{}", trial.stdout);
-    assert_eq!(label(&serving, "/chains").await, format!("api@{from}"));
+    assert_eq!(serving.label("/chains").await, format!("api@{from}"));
 
     let digest = Digest::of(&new).to_string();
-    let swap = control(&serving, &["swap", &path, "--sha256", &digest]).await;
+    let swap = serving.control(&["swap", &path, "--sha256", &digest]).await;
     assert_eq!(swap.status, Some(0));
     let steps = swap.stdout.lines().map(|line| line.split(' ').next().unwrap());
     let expected = ["read", "compile", "probe", "compare", "warm", "activate", "0", "exchanged:"];
     assert_eq!(steps.collect::<Vec<_>>(), expected);
     assert!(swap.stdout.ends_with(&format!("exchanged: {from} -> {to}\n")), "{}", swap.stdout);
-    assert_eq!(label(&serving, "/chains").await, format!("api@{to}"));
+    assert_eq!(serving.label("/chains").await, format!("api@{to}"));
 
-    let again = control(&serving, &["swap", &path]).await;
+    let again = serving.control(&["swap", &path]).await;
     assert_eq!(again.status, Some(0));
     assert!(again.stdout.ends_with(&format!("nothing to do: {to} serves already\n")));
 
-    let back = control(&serving, &["rollback"]).await;
+    let back = serving.control(&["rollback"]).await;
     assert_eq!((back.status, back.stdout), (Some(0), format!("rolled back: {to} -> {from}\n")));
     for _ in 0..2 {
-        let back = control(&serving, &["rollback", "--json"]).await;
+        let back = serving.control(&["rollback", "--json"]).await;
         let back: Value = serde_json::from_str(&back.stdout).unwrap();
         assert_eq!(back["mount"], "/");
     }
-    assert_eq!(label(&serving, "/chains").await, format!("api@{from}"));
+    assert_eq!(serving.label("/chains").await, format!("api@{from}"));
 
-    let status = control(&serving, &["status"]).await;
+    let status = serving.control(&["status"]).await;
     assert_eq!(status.status, Some(0));
     for part in [
         &format!("process {}, knows what the relayer is doing", serving.id()),
@@ -105,7 +62,7 @@ async fn a_running_server_is_given_another_module_and_the_old_one_back() {
     ] {
         assert!(status.stdout.contains(part), "{part} is not in: {}", status.stdout);
     }
-    let status = control(&serving, &["status", "--json"]).await;
+    let status = serving.control(&["status", "--json"]).await;
     let status: Value = serde_json::from_str(&status.stdout).unwrap();
     assert_eq!(status["mounts"][0]["previous"], digest);
     assert_eq!(status["mounts"][0]["module"]["digest"], Digest::of(DEFAULT_MODULE).to_string());
@@ -114,11 +71,12 @@ async fn a_running_server_is_given_another_module_and_the_old_one_back() {
 /// The counters include waiting, closed and refused connections.
 #[tokio::test]
 async fn the_status_counts_the_connections_of_clients() {
-    let folder = folder();
-    file(&folder, "spins.wasm", component::that_spins_on_spin());
+    let folder = Folder::new();
+    folder.write("spins.wasm", component::that_spins_on_spin());
     let settings = "[module]\nfile = 'spins.wasm'\ndialect = 'any'\nlimits.time = '1min'\n[http]\nconnections = 2\n";
-    let serving = serve(&["--config", &file(&folder, "c.toml", settings)]).await;
-    let client = ControlClient::new(&serving.control);
+    let serving =
+        Program::server().args(["--config", &folder.write("c.toml", settings)]).start().await;
+    let client = serving.control_client();
     let status = async || client.status().await.unwrap();
     let counted = async |open, accepted, refused| {
         let expected = ConnectionStatus { open, accepted, refused, evicted: 0, unsent: 0 };
@@ -144,16 +102,16 @@ async fn the_status_counts_the_connections_of_clients() {
     let mut one_more = TcpStream::connect(serving.address()).await.unwrap();
     one_more.read_to_end(&mut Vec::new()).await.unwrap();
     counted(2, 3, 1).await;
-    let said = control(&serving, &["status"]).await.stdout;
+    let said = serving.control(&["status"]).await.stdout;
     assert!(said.contains("\nconnections: 2 open, 3 accepted, 1 refused, 0 evicted; 0 B not taken by clients\n/  api@"), "{said}");
 }
 
 #[tokio::test]
 async fn a_module_that_is_refused_is_said_to_be_on_one_screen() {
-    let folder = folder();
-    let path = file(&folder, "new.wasm", component::of_answer(200, "a", b"b"));
-    let serving = serve(&[]).await;
-    let swap = control(&serving, &["swap", &path]).await;
+    let folder = Folder::new();
+    let path = folder.write("new.wasm", component::of_answer(200, "a", b"b"));
+    let serving = Program::server().start().await;
+    let swap = serving.control(&["swap", &path]).await;
     assert_eq!(swap.status, Some(1));
     for part in [
         "\nrule version-shape: on the state 'sample': /version: the body is not JSON",
@@ -162,11 +120,11 @@ async fn a_module_that_is_refused_is_said_to_be_on_one_screen() {
     ] {
         assert!(swap.stdout.contains(part), "{part} is not in: {}", swap.stdout);
     }
-    let json = control(&serving, &["swap", &path, "--json"]).await;
+    let json = serving.control(&["swap", &path, "--json"]).await;
     assert_eq!(json.status, Some(1));
     let report: SwapReport = serde_json::from_str(&json.stdout).unwrap();
     assert!(matches!(report.outcome, Outcome::Rejected { .. }));
-    let any = control(&serving, &["swap", &path, "--dialect", "any"]).await;
+    let any = serving.control(&["swap", &path, "--dialect", "any"]).await;
     assert_eq!(any.status, Some(0));
     assert!(any.stdout.contains("  GET /version (not asked by clients yet)\n"));
     assert!(any.stdout.contains("\n    header content-type: application/json -> nothing\n"));
@@ -174,9 +132,9 @@ async fn a_module_that_is_refused_is_said_to_be_on_one_screen() {
 
 #[tokio::test]
 async fn what_cannot_be_done_is_said_in_a_line() {
-    let folder = folder();
-    let serving = serve(&[]).await;
-    let nowhere = folder.path().join("nowhere.sock");
+    let folder = Folder::new();
+    let serving = Program::server().start().await;
+    let nowhere = folder.join("nowhere.sock");
     let nowhere = nowhere.to_str().unwrap();
     let long = format!("/{}", "a".repeat(70_000));
     for (args, message) in [
@@ -201,7 +159,7 @@ async fn what_cannot_be_done_is_said_in_a_line() {
             "the mount and the file's name are longer than a request can be; give shorter ones".to_owned(),
         ),
     ] {
-        let ended = control(&serving, &args).await;
+        let ended = serving.control(&args).await;
         assert_eq!(ended.stderr, format!("relayer-rest: {message}\n"));
         assert_eq!((ended.status, ended.stdout.as_str()), (Some(2), ""));
     }
@@ -210,16 +168,16 @@ async fn what_cannot_be_done_is_said_in_a_line() {
 /// `--json` prints JSON for a failure, too, and a failed write to stdout is reported.
 #[tokio::test]
 async fn json_is_json_and_is_there_or_it_is_said() {
-    let folder = folder();
-    let large = file(&folder, "large.wasm", vec![0; (32 << 20) + 1]);
-    let serving = serve(&[]).await;
-    let refused = control(&serving, &["swap", &large, "--json"]).await;
+    let folder = Folder::new();
+    let large = folder.write("large.wasm", vec![0; (32 << 20) + 1]);
+    let serving = Program::server().start().await;
+    let refused = serving.control(&["swap", &large, "--json"]).await;
     assert_eq!(refused.status, Some(1));
     let report: Value = serde_json::from_str(&refused.stdout).unwrap();
     assert_eq!((&report["outcome"], &report["reason"]), (&"rejected".into(), &"too-large".into()));
     assert!(report["message"].as_str().unwrap().starts_with("mount /: module "), "{report}");
-    let mut status = std::process::Command::new(program());
-    status.args(["status", "--json", "--control"]).arg(&serving.control);
+    let mut status = std::process::Command::new(Program::path());
+    status.args(["status", "--json", "--control"]).arg(&serving.socket);
     let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
     let ended = status.stdout(full).stderr(Stdio::piped()).output().unwrap();
     assert_eq!(ended.status.code(), Some(2));
@@ -229,15 +187,15 @@ async fn json_is_json_and_is_there_or_it_is_said() {
 
 #[tokio::test]
 async fn a_module_that_fails_is_replaced_and_the_status_says_so() {
-    let folder = folder();
-    let old = file(&folder, "old.wasm", component::of_answer(204, "a", b"b"));
-    let mut serving = serve(&["--module", &old]).await;
+    let folder = Folder::new();
+    let old = folder.write("old.wasm", component::of_answer(204, "a", b"b"));
+    let mut serving = Program::server().args(["--module", &old]).start().await;
     let new = component::that_traps_later("1");
-    let report = client(&serving).swap("/", any(new.clone())).await.unwrap();
+    let report = serving.control_client().swap("/", any_dialect(new.clone())).await.unwrap();
     assert_eq!(report.outcome, Outcome::Swapped);
-    assert_eq!(Client::http1(serving.address()).await.get(TRAP).await.status, 204);
+    assert_eq!(serving.connect().await.get(TRAP).await.status, 204);
     serving.logged("is taken out of service and the one before it put back").await;
-    let status = control(&serving, &["status"]).await.stdout;
+    let status = serving.control(&["status"]).await.stdout;
     let taken_out = format!("  taken out: {}: it failed 1 times in 1 runs", short(&new));
     assert!(status.contains(&taken_out), "{status}");
 }
@@ -245,23 +203,23 @@ async fn a_module_that_fails_is_replaced_and_the_status_says_so() {
 /// The use case of a swap: an operator's tools expect today's relayer.
 #[tokio::test]
 async fn the_dialect_is_changed_while_it_serves() {
-    let folder = folder();
-    let path = folder.path().join("api-1.13.wasm");
+    let folder = Folder::new();
+    let path = folder.join("api-1.13.wasm");
     let path = path.to_str().unwrap();
-    let serving = serve(&[]).await;
-    let written = control(&serving, &["module", path, "--dialect", "1.13"]).await;
+    let serving = Program::server().start().await;
+    let written = serving.control(&["module", path, "--dialect", "1.13"]).await;
     let digest = Digest::of(MODULE_1_13).to_string();
     assert_eq!((written.status, written.stdout), (Some(0), format!("{digest}  {path}\n")));
-    let neither = control(&serving, &["module", path, "--dialect", "any"]).await;
+    let neither = serving.control(&["module", path, "--dialect", "any"]).await;
     let message = "relayer-rest: --dialect: a module speaks 0.7 or 1.13; choose one of the two\n";
     assert_eq!((neither.status, neither.stderr.as_str()), (Some(2), message));
-    let refused = control(&serving, &["swap", path]).await;
+    let refused = serving.control(&["swap", path]).await;
     assert_eq!(refused.status, Some(1));
     assert!(refused.stdout.contains("\nrule version-shape: "), "{}", refused.stdout);
-    let swap = control(&serving, &["swap", path, "--dialect", "1.13"]).await;
+    let swap = serving.control(&["swap", path, "--dialect", "1.13"]).await;
     assert_eq!(swap.status, Some(0), "{}", swap.stdout);
     assert!(swap.stdout.contains("\n4 of 5 requests are answered differently\n"));
-    let mut http = Client::http1(serving.address()).await;
+    let mut http = serving.connect().await;
     let version = http.get("/version").await;
     assert!(version.text().starts_with(r#"{"status":"success","result":[{"name":"ibc-relayer","#));
     let unknown = http.get("/chain/foo").await;
@@ -271,30 +229,30 @@ async fn the_dialect_is_changed_while_it_serves() {
 
 #[tokio::test]
 async fn each_dialect_has_a_module_that_speaks_it_and_not_the_other() {
-    let folder = folder();
+    let folder = Folder::new();
     let modules = [("0.7", DEFAULT_MODULE), ("1.13", MODULE_1_13)];
     for (spoken, component) in modules {
-        let path = file(&folder, spoken, component);
+        let path = folder.write(spoken, component);
         for (dialect, _) in modules {
             let checked = check(&[&path, "--dialect", dialect]).await;
             let expected = i32::from(dialect != spoken);
             assert_eq!(checked.status, Some(expected), "{}", checked.stdout);
         }
-        let serving = serve(&["--dialect", spoken]).await;
-        assert_eq!(label(&serving, "/").await, format!("api@{}", short(component)));
+        let serving = Program::server().args(["--dialect", spoken]).start().await;
+        assert_eq!(serving.label("/").await, format!("api@{}", short(component)));
     }
 }
 
 #[tokio::test]
 async fn what_a_new_module_may_fail_is_a_setting() {
-    let folder = folder();
-    let old = file(&folder, "old.wasm", component::of_answer(204, "a", b"b"));
-    let config = file(&folder, "c.toml", "[module.budget]\nfaults = 3\nfirst = 0\nwithin = '1h'");
-    let serving = serve(&["--module", &old, "--config", &config]).await;
+    let folder = Folder::new();
+    let old = folder.write("old.wasm", component::of_answer(204, "a", b"b"));
+    let config = folder.write("c.toml", "[module.budget]\nfaults = 3\nfirst = 0\nwithin = '1h'");
+    let serving = Program::server().args(["--module", &old, "--config", &config]).start().await;
     let new = component::that_traps_later("1");
-    let report = client(&serving).swap("/", any(new.clone())).await.unwrap();
+    let report = serving.control_client().swap("/", any_dialect(new.clone())).await.unwrap();
     assert_eq!(report.outcome, Outcome::Swapped);
-    let mut http = Client::http1(serving.address()).await;
+    let mut http = serving.connect().await;
     for (path, status) in [("x", 500), ("x", 500), ("y", 500), ("z", 204), ("x", 204)] {
         assert_eq!(http.get(&TRAP.replace('x', path)).await.status, status);
     }
@@ -302,5 +260,5 @@ async fn what_a_new_module_may_fail_is_a_setting() {
 
 async fn check(args: &[&str]) -> Ended {
     let args: Vec<_> = ["check"].iter().chain(args).collect();
-    command::run(program(), &args).await
+    Program::new(&args).run().await
 }

@@ -1,72 +1,39 @@
 //! Are extensions mounted by the settings?
 
 use std::fs;
-use std::path::Path;
 
-use relayer_rest_host::control::ControlClient;
-use relayer_rest_tests::client::{Answer, Client};
-use relayer_rest_tests::command::{self, Ended, Serving};
+use relayer_rest_tests::client::Answer;
 use relayer_rest_tests::component;
-use tempfile::TempDir;
-
-fn program() -> &'static Path {
-    Path::new(env!("CARGO_BIN_EXE_relayer-rest-under-test"))
-}
-
-async fn serve(args: &[&str]) -> Serving {
-    let args: Vec<_> = ["--listen", "127.0.0.1:0"].iter().chain(args).collect();
-    command::serve(program(), &args).await
-}
-
-/// Runs a command that controls a server.
-async fn control(serving: &Serving, args: &[&str]) -> Ended {
-    command::run_for(program(), args, &serving.control).await
-}
-
-fn folder() -> TempDir {
-    tempfile::tempdir().unwrap()
-}
-
-fn file(folder: &TempDir, name: &str, content: impl AsRef<[u8]>) -> String {
-    let path = folder.path().join(name);
-    fs::write(&path, content).unwrap();
-    path.to_str().unwrap().to_owned()
-}
-
-fn client(serving: &Serving) -> ControlClient {
-    ControlClient::new(&serving.control)
-}
+use relayer_rest_tests::folder::Folder;
+use relayer_rest_tests::program::Program;
 
 #[tokio::test]
 async fn extensions_are_mounted_by_the_settings() {
-    let folder = folder();
-    file(&folder, "one.wasm", component::of_response(201, &[], b"one"));
-    file(&folder, "two.wasm", component::of_response(202, &[], b"two"));
-    let config = file(
-        &folder,
-        "relayer-rest.toml",
+    let folder = Folder::new();
+    folder.write("one.wasm", component::of_response(201, &[], b"one"));
+    folder.write("two.wasm", component::of_response(202, &[], b"two"));
+    let config = folder.write("relayer-rest.toml",
         "[[extension]]\nname = 'one'\nmodule = 'one.wasm'\n\
          [[extension]]\nname = 'two'\nmount = '/two'\nmodule = 'two.wasm'\nlimits.memory = '1MiB'\n",
     );
-    let serving = serve(&["--config", &config]).await;
-    let mut http = Client::http1(serving.address()).await;
+    let serving = Program::server().args(["--config", &config]).start().await;
+    let mut http = serving.connect().await;
     assert_eq!(http.get("/ext/one/x").await.text(), "one");
     assert_eq!(http.get("/two").await.text(), "two");
     assert_eq!(http.get("/chains").await.status, 200);
-    let new = file(&folder, "new.wasm", component::of_response(203, &[], b"new"));
-    let swap = control(&serving, &["swap", &new, "--mount", "/two"]).await;
+    let new = folder.write("new.wasm", component::of_response(203, &[], b"new"));
+    let swap = serving.control(&["swap", &new, "--mount", "/two"]).await;
     assert_eq!(swap.status, Some(0), "{}", swap.stdout);
     assert_eq!(http.get("/two").await.text(), "new");
-    let status = client(&serving).status().await.unwrap();
+    let status = serving.control_client().status().await.unwrap();
     let mounts: Vec<_> = status.mounts.iter().map(|mount| mount.mount.as_str()).collect();
     assert_eq!(mounts, ["/", "/ext/one", "/two"]);
-    let bad = file(
-        &folder,
+    let bad = folder.write(
         "bad.toml",
         "[[extension]]\nname = 'one'\nmodule = 'one.wasm'\n\
          [[extension]]\nname = 'two'\nmount = '/ext/one/two'\nmodule = 'two.wasm'\n",
     );
-    let ended = command::run(program(), &["--listen", "127.0.0.1:0", "--config", &bad]).await;
+    let ended = Program::server().args(["--config", &bad]).run().await;
     let message = "the mounts /ext/one and /ext/one/two overlap; mount one of them elsewhere\n";
     assert!(ended.stderr.ends_with(message), "{}", ended.stderr);
 }
@@ -74,9 +41,9 @@ async fn extensions_are_mounted_by_the_settings() {
 /// Each bundled extension takes a line at the beginning of the settings.
 #[tokio::test]
 async fn extensions_that_come_along_are_mounted_by_their_names() {
-    let folder = tempfile::tempdir().unwrap();
-    let config = folder.path().join("rest.toml");
-    let defaults = command::run(program(), &["config", "default"]).await.stdout;
+    let folder = Folder::new();
+    let config = folder.join("rest.toml");
+    let defaults = Program::new(["config", "default"]).run().await.stdout;
     let uncommented = |line: &str| match line.strip_prefix("# ") {
         Some(line) if line.starts_with("extension = [") || line.starts_with("    { name = ") => {
             line.to_owned()
@@ -86,11 +53,11 @@ async fn extensions_that_come_along_are_mounted_by_their_names() {
     };
     let settings: Vec<_> = defaults.lines().map(uncommented).collect();
     fs::write(&config, settings.join("\n")).unwrap();
-    let checked = command::run(program(), &["config", "check", config.to_str().unwrap()]).await;
+    let checked = Program::new(["config", "check", config.to_str().unwrap()]).run().await;
     assert_eq!(checked.status, Some(0), "{}{}", checked.stdout, checked.stderr);
-    let args = ["--listen", "127.0.0.1:0", "--config", config.to_str().unwrap()];
-    let serving = command::serve(program(), &args).await;
-    let mut http = Client::http1(serving.address()).await;
+    let args = ["--config", config.to_str().unwrap()];
+    let serving = Program::server().args(args).start().await;
+    let mut http = serving.connect().await;
     let found =
         |answer: &Answer| (answer.status.as_u16(), answer.header("content-type").to_owned());
     let page = http.get("/ext/dashboard").await;

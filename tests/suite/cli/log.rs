@@ -1,56 +1,17 @@
 //! Is the log complete, bounded, and safe to read?
 
-use std::fs;
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use relayer_rest_host::module::Digest;
-use relayer_rest_tests::client::{Answer, Client};
-use relayer_rest_tests::command::{self, Ended, Serving};
 use relayer_rest_tests::component;
-use rustix::process::{Pid, Signal, kill_process};
-use tempfile::TempDir;
+use relayer_rest_tests::folder::Folder;
+use relayer_rest_tests::program::Program;
+use rustix::process::Signal;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-fn program() -> &'static Path {
-    Path::new(env!("CARGO_BIN_EXE_relayer-rest-under-test"))
-}
-
-async fn serve(args: &[&str]) -> Serving {
-    command::serve(program(), args).await
-}
-
-async fn run(args: &[&str]) -> Ended {
-    command::run(program(), args).await
-}
-
-/// Writes a file, which exists as long as the folder.
-fn file(folder: &TempDir, name: &str, text: impl AsRef<[u8]>) -> String {
-    let path = folder.path().join(name);
-    fs::write(&path, text).unwrap();
-    path.to_str().unwrap().to_owned()
-}
-
-fn folder() -> TempDir {
-    tempfile::tempdir().unwrap()
-}
-
-fn signal(process: &Serving, signal: Signal) {
-    kill_process(Pid::from_raw(process.id()).unwrap(), signal).unwrap();
-}
-
-/// Checks the status, and the message, which is the last line on stderr.
-#[track_caller]
-fn check_failure(ended: &Ended, status: i32, message: &str) {
-    assert_eq!(ended.status, Some(status), "{ended:?}");
-    assert_eq!(ended.stdout, "", "nothing is served");
-    let last = ended.stderr.lines().last().unwrap();
-    assert!(last.starts_with(&format!("relayer-rest: {message}")), "{last}");
-    assert!(!ended.stderr.contains("panicked"), "{}", ended.stderr);
-}
+use super::{check_failure, spinning};
 
 /// The bound holds for any path of the request and any log lines of the module.
 #[tokio::test]
@@ -76,11 +37,11 @@ async fn what_a_request_writes_to_the_log_is_bounded_as_it_is_written() {
         (component::of_handler_that_logs("", &odd_line), 204, "the rest is left out", 16 << 10),
         (component::of_handler(&odd_name), 502, "header name", 1 << 10),
     ] {
-        let folder = folder();
-        let file = file(&folder, "logs.wasm", &module);
-        let mut process = serve(&["--listen", "127.0.0.1:0", "--module", &file]).await;
+        let folder = Folder::new();
+        let file = folder.write("logs.wasm", &module);
+        let mut process = Program::server().args(["--module", &file]).start().await;
         let path = format!("/{}", "a".repeat(7900));
-        let answer = Client::http1(process.address()).await.get(&path).await;
+        let answer = process.connect().await.get(&path).await;
         assert_eq!(answer.status, status);
         process.logged(part).await;
         let of_it = process.log().lines().filter(|line| line.contains("request{id="));
@@ -93,17 +54,14 @@ async fn what_a_request_writes_to_the_log_is_bounded_as_it_is_written() {
 /// A module can neither fill the log nor forge lines in it.
 #[tokio::test]
 async fn a_module_that_floods_the_log_writes_so_much_and_no_lines_of_others() {
-    let folder = folder();
+    let folder = Folder::new();
     let module = component::hostile::log_flood();
-    let file = file(&folder, "flood.wasm", &module);
-    let config = self::file(
-        &folder,
-        "c.toml",
-        "[module.limits]\ntime = '50ms'\nlog = '2000B'\nlog_rate = '3KiB'",
-    );
-    let listen = ["--listen", "127.0.0.1:0", "--module", &file, "--config", &config];
-    let mut process = serve(&listen).await;
-    let mut client = Client::http1(process.address()).await;
+    let file = folder.write("flood.wasm", &module);
+    let config =
+        folder.write("c.toml", "[module.limits]\ntime = '50ms'\nlog = '2000B'\nlog_rate = '3KiB'");
+    let args = ["--module", &file, "--config", &config];
+    let mut process = Program::server().args(args).start().await;
+    let mut client = process.connect().await;
     for number in 0..4 {
         let id = format!("request-{number}");
         let answer = client.ask_with("GET", &format!("/{number}"), &[("x-request-id", &id)]).await;
@@ -131,16 +89,16 @@ async fn a_module_that_floods_the_log_writes_so_much_and_no_lines_of_others() {
 /// A module cannot fill the log with empty lines either.
 #[tokio::test]
 async fn lines_without_a_message_count_too() {
-    let folder = folder();
+    let folder = Folder::new();
     let code = "(loop (call $log (i32.const 2) (i32.const 64) (i32.const 0)) br 0) unreachable";
     let module = component::of_handler_that_logs("", code);
-    let file = file(&folder, "empty.wasm", &module);
+    let file = folder.write("empty.wasm", &module);
     for (log, most) in [("4KiB", 30), ("0B", 0)] {
         let config = format!("[module.limits]\ntime = '50ms'\nlog = '{log}'");
-        let config = self::file(&folder, "c.toml", config);
-        let listen = ["--listen", "127.0.0.1:0", "--module", &file, "--config", &config];
-        let mut process = serve(&listen).await;
-        let answer = Client::http1(process.address()).await.get("/").await;
+        let config = folder.write("c.toml", config);
+        let args = ["--module", &file, "--config", &config];
+        let mut process = Program::server().args(args).start().await;
+        let answer = process.connect().await.get("/").await;
         assert_eq!(answer.status, 504);
         process.logged("took longer").await;
         let lines = process.log().lines().filter(|line| line.contains("INFO request{")).count();
@@ -148,44 +106,14 @@ async fn lines_without_a_message_count_too() {
     }
 }
 
-/// Returns a component that logs `begun`, runs for this number of rounds, and responds
-/// with 204.
-fn busy(rounds: u64) -> Vec<u8> {
-    component::of_handler_that_logs(
-        "begun",
-        &format!(
-            "(local $round i64)
-             (call $log (i32.const 2) (i32.const 64) (i32.const 5))
-             (loop
-                (local.set $round (i64.add (local.get $round) (i64.const 1)))
-                (br_if 0 (i64.lt_u (local.get $round) (i64.const {rounds}))))
-             (i32.store16 (i32.const 0) (i32.const 204))
-             i32.const 0"
-        ),
-    )
-}
-
-/// Starts a server of a module that never ends, and sends it a request.
-async fn asked_for_ever(folder: &TempDir, args: &[&str]) -> (Serving, JoinHandle<Answer>) {
-    let module = file(folder, "busy.wasm", busy(u64::MAX));
-    let settings = file(folder, "relayer-rest.toml", "[module.limits]\ntime = '1h'");
-    let given = ["--listen", "127.0.0.1:0", "--module", &module, "--config", &settings];
-    let mut process = serve(&[&given, args].concat()).await;
-    let mut client = Client::http1(process.address()).await;
-    let asking = tokio::spawn(async move { client.get("/").await });
-    process.logged("begun").await;
-    (process, asking)
-}
-
 /// A disconnect is not a fault of the server.
 #[tokio::test]
 async fn a_client_that_goes_away_is_no_error_in_the_log() {
-    let folder = folder();
-    let (process, asking) = asked_for_ever(&folder, &[]).await;
+    let (process, asking) = spinning(&[]).await;
     asking.abort();
     drop(asking.await);
     // The server is idle before its grace period ends.
-    signal(&process, Signal::TERM);
+    process.signal(Signal::TERM);
     let log = process.ended().await.stderr;
     assert!(!log.contains("ERROR") && !log.contains("WARN"), "{log}");
 }
@@ -197,14 +125,14 @@ async fn the_log_has_under_the_requests_id_what_clients_are_not_told() {
         r"one\0a\1b[31mtwo",
         "(call $log (i32.const 3) (i32.const 64) (i32.const 12)) unreachable",
     );
-    let folder = folder();
-    let module = file(&folder, "api.wasm", component);
-    let process = serve(&["--listen", "127.0.0.1:0", "--module", &module]).await;
-    let mut client = Client::http1(process.address()).await;
+    let folder = Folder::new();
+    let module = folder.write("api.wasm", component);
+    let process = Program::server().args(["--module", &module]).start().await;
+    let mut client = process.connect().await;
     let answer = client.ask_with("GET", "/", &[("x-request-id", "my-id")]).await;
     assert_eq!((answer.status.as_u16(), answer.header("x-request-id")), (500, "my-id"));
     assert!(!answer.text().contains("unreachable"), "{}", answer.text());
-    signal(&process, Signal::TERM);
+    process.signal(Signal::TERM);
     let log = process.ended().await.stderr;
     let line = |wanted: &str| log.lines().find(|line| line.contains(wanted)).unwrap_or_default();
     let logged = line("one");
@@ -215,21 +143,21 @@ async fn the_log_has_under_the_requests_id_what_clients_are_not_told() {
 
 #[tokio::test]
 async fn a_log_that_nobody_reads_ends_nothing() {
-    let folder = folder();
-    let module = file(&folder, "api.wasm", component::of_handler("unreachable"));
-    let mut process = serve(&["--listen", "127.0.0.1:0", "--module", &module]).await;
+    let folder = Folder::new();
+    let module = folder.write("api.wasm", component::of_handler("unreachable"));
+    let mut process = Program::server().args(["--module", &module]).start().await;
     process.close_log();
-    let mut client = Client::http1(process.address()).await;
+    let mut client = process.connect().await;
     for _ in 0..3 {
         assert_eq!(client.get("/").await.status, 500);
     }
-    signal(&process, Signal::TERM);
+    process.signal(Signal::TERM);
     assert_eq!(process.child.wait().await.unwrap().code(), Some(0));
 }
 
 #[tokio::test]
 async fn a_message_is_one_line_whatever_a_file_is_called() {
-    let ended = run(&["--relayer-config", "/nowhere/a\nb\u{1b}[31m.toml"]).await;
+    let ended = Program::new(["--relayer-config", "/nowhere/a\nb\u{1b}[31m.toml"]).run().await;
     check_failure(&ended, 2, r"relayer configuration /nowhere/a\nb\u{1b}[31m.toml: cannot be read");
 }
 
@@ -260,11 +188,11 @@ async fn provoke_warnings(address: std::net::SocketAddr, count: u64) {
 async fn clients_cannot_fill_the_log_with_warnings_of_the_http_library() {
     const COUNT: u64 = 2000;
     let start = Instant::now();
-    let process = serve(&["--listen", "127.0.0.1:0"]).await;
+    let process = Program::server().start().await;
     for _ in 0..3 {
         provoke_warnings(process.address(), COUNT).await;
     }
-    signal(&process, Signal::TERM);
+    process.signal(Signal::TERM);
     let ended = process.ended().await;
     let of_h2: Vec<_> = ended.stderr.lines().filter(|line| line.contains("h2")).collect();
     // Each second has 20 lines, a note that there are more, and one with the number of

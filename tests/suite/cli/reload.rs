@@ -1,25 +1,19 @@
 //! Does a running server reload its settings, all of them or none?
 
 use std::fs;
-use std::path::{Path, PathBuf};
 
 use relayer_rest_host::config::DEFAULT;
 use relayer_rest_host::module::{DEFAULT_MODULE, Digest};
-use relayer_rest_tests::client::Client;
-use relayer_rest_tests::command::{self, Ended, Serving};
 use relayer_rest_tests::component;
+use relayer_rest_tests::folder::Folder;
+use relayer_rest_tests::program::{Ended, Program, Serving};
 use rustix::process::{Pid, Signal, kill_process};
-use tempfile::TempDir;
-
-fn program() -> &'static Path {
-    Path::new(env!("CARGO_BIN_EXE_relayer-rest-under-test"))
-}
 
 /// A folder with modules that respond with 201 and 202, one that traps and one that reads
 /// the chains, and with the settings.
 struct Setup {
-    folder: TempDir,
-    settings: PathBuf,
+    folder: Folder,
+    settings: String,
 }
 
 const ONE: &str = "[[extension]]\nname = 'one'\nmodule = 'one.wasm'\n";
@@ -31,8 +25,8 @@ fn answering(status: u16) -> Vec<u8> {
 
 impl Setup {
     fn new(settings: &str) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let setup = Self { settings: folder.path().join("relayer-rest.toml"), folder };
+        let folder = Folder::new();
+        let setup = Self { settings: folder.path("relayer-rest.toml"), folder };
         setup.write("one.wasm", &answering(201));
         setup.write("two.wasm", &answering(202));
         setup.write("trap.wasm", &component::of_handler("unreachable"));
@@ -42,10 +36,7 @@ impl Setup {
     }
 
     fn write(&self, name: &str, bytes: &[u8]) {
-        // Written and renamed, so that no reader sees half of the file.
-        let new = self.folder.path().join("new");
-        fs::write(&new, bytes).unwrap();
-        fs::rename(new, self.folder.path().join(name)).unwrap();
+        self.folder.replace(name, bytes);
     }
 
     fn set(&self, settings: &str) {
@@ -53,17 +44,16 @@ impl Setup {
     }
 
     async fn serve(&self) -> Serving {
-        let settings = self.settings.to_str().unwrap();
-        command::serve(program(), &["--listen", "127.0.0.1:0", "--config", settings]).await
+        Program::server().args(["--config", &self.settings]).start().await
     }
 }
 
 async fn reload(serving: &Serving) -> Ended {
-    command::run_for(program(), &["reload"], &serving.control).await
+    serving.control(&["reload"]).await
 }
 
 async fn statuses(serving: &Serving, paths: &[&str]) -> Vec<u16> {
-    let mut http = Client::http1(serving.address()).await;
+    let mut http = serving.connect().await;
     let mut statuses = Vec::new();
     for path in paths {
         statuses.push(http.get(path).await.status.as_u16());
@@ -109,9 +99,9 @@ async fn what_is_as_it_was_stays() {
     let setup = Setup::new(&format!("{ONE}{TWO}"));
     let serving = setup.serve().await;
     setup.write("other.wasm", &answering(203));
-    let other = setup.folder.path().join("other.wasm");
+    let other = setup.folder.join("other.wasm");
     let swap = ["swap", "--mount", "/ext/one", other.to_str().unwrap()];
-    let ended = command::run_for(program(), &swap, &serving.control).await;
+    let ended = serving.control(&swap).await;
     assert_eq!(ended.status, Some(0), "{}", ended.stdout);
     setup.write("two.wasm", &answering(204));
     let ended = reload(&serving).await;
@@ -119,7 +109,7 @@ async fn what_is_as_it_was_stays() {
     assert_eq!(statuses(&serving, &PATHS).await, [200, 203, 204, 404]);
     // A rollback returns to the replaced module.
     let back = ["rollback", "--mount", "/ext/two"];
-    let ended = command::run_for(program(), &back, &serving.control).await;
+    let ended = serving.control(&back).await;
     assert_eq!(ended.status, Some(0), "{}", ended.stderr);
     assert_eq!(statuses(&serving, &PATHS).await, [200, 203, 202, 404]);
 }
@@ -130,9 +120,9 @@ async fn a_file_that_is_as_it_was_once_is_served_again() {
     let setup = Setup::new(ONE);
     let serving = setup.serve().await;
     setup.write("other.wasm", &answering(203));
-    let other = setup.folder.path().join("other.wasm");
+    let other = setup.folder.join("other.wasm");
     let swap = ["swap", "--mount", "/ext/one", other.to_str().unwrap()];
-    command::run_for(program(), &swap, &serving.control).await;
+    serving.control(&swap).await;
     setup.write("one.wasm", &answering(203));
     let ended = reload(&serving).await;
     assert_eq!(ended.stdout, "as it was  /, /ext/one\n");
@@ -147,7 +137,7 @@ async fn a_file_that_is_as_it_was_once_is_served_again() {
 async fn a_module_that_is_too_large_is_said_to_be() {
     let setup = Setup::new(&format!("[swap]\nsize = '2KiB'\n{ONE}"));
     setup.write("large.wasm", &component::of_response(201, &[], &[b'a'; 4096]));
-    let settings = setup.settings.to_str().unwrap();
+    let settings = &setup.settings;
     let large = format!("[swap]\nsize = '2KiB'\n{}", ONE.replace("one.wasm", "large.wasm"));
     let serving = setup.serve().await;
     setup.set(&large);
@@ -155,10 +145,10 @@ async fn a_module_that_is_too_large_is_said_to_be() {
     let ended = reload(&serving).await;
     assert!(ended.status == Some(1) && ended.stdout.contains(said), "{ended:?}");
     let check = ["config", "check", settings];
-    let ended = command::run(program(), &check).await;
+    let ended = Program::new(&check).run().await;
     assert!(ended.status == Some(1) && ended.stdout.contains(said), "{ended:?}");
     let start = ["--listen", "127.0.0.1:0", "--config", settings];
-    let ended = command::run(program(), &start).await;
+    let ended = Program::new(&start).run().await;
     assert!(ended.status == Some(2) && ended.stderr.contains(said), "{ended:?}");
 }
 
@@ -169,7 +159,7 @@ async fn settings_that_are_wrong_change_nothing() {
     let other = answering(203);
     let digest = Digest::of(&other);
     let (one, wanted) = (Digest::of(&answering(201)), "0".repeat(64));
-    let folder = setup.folder.path().display();
+    let folder = setup.folder.as_path().display();
     for (settings, reason) in [
         ("[[extension", format!("configuration {folder}/relayer-rest.toml: line 5, column 12: ")),
         (
@@ -232,11 +222,11 @@ async fn there_is_no_way_back_to_other_limits() {
     assert_eq!(ended.stdout, "as it was  /\nreplaced   /ext/one\n");
     let trap = format!("/ext/one{}", component::TRAP);
     assert_eq!(statuses(&serving, &[&trap]).await, [500]);
-    let status = command::run_for(program(), &["status"], &serving.control).await.stdout;
+    let status = serving.control(&["status"]).await.stdout;
     let label = format!("/ext/one  one@{}", Digest::of(&other).short());
     assert!(status.contains(&label) && !status.contains("before it"), "{status}");
     let back = ["rollback", "--mount", "/ext/one"];
-    let ended = command::run_for(program(), &back, &serving.control).await;
+    let ended = serving.control(&back).await;
     assert_eq!(ended.status, Some(2), "{}", ended.stdout);
 }
 
@@ -292,16 +282,16 @@ async fn what_is_wrong_with_other_files_is_said() {
     let setup = Setup::new("");
     let relayer = include_str!("../../fixtures/hermes-1.13.toml");
     setup.write("hermes.toml", relayer.as_bytes());
-    let hermes = setup.folder.path().join("hermes.toml");
+    let hermes = setup.folder.join("hermes.toml");
     let args = [
         "--listen",
         "127.0.0.1:0",
         "--config",
-        setup.settings.to_str().unwrap(),
+        &setup.settings,
         "--relayer-config",
         hermes.to_str().unwrap(),
     ];
-    let serving = command::serve(program(), &args).await;
+    let serving = Program::new(&args).start().await;
     fs::write(&hermes, "[rest").unwrap();
     for _ in 0..2 {
         let ended = reload(&serving).await;
@@ -331,19 +321,19 @@ async fn sighup_reads_the_settings_again() {
 #[tokio::test]
 async fn files_are_watched_after_a_reload() {
     let setup = Setup::new(ONE);
-    let settings = setup.settings.to_str().unwrap();
-    let args = ["--listen", "127.0.0.1:0", "--watch", "--config", settings];
-    let serving = command::serve(program(), &args).await;
+    let settings = &setup.settings;
+    let args = ["--watch", "--config", settings];
+    let serving = Program::server().args(args).start().await;
     setup.set(TWO);
     assert_eq!(reload(&serving).await.status, Some(0));
     setup.write("two.wasm", &answering(204));
-    let mut http = Client::http1(serving.address()).await;
+    let mut http = serving.connect().await;
     http.get_until("/ext/two", |answer| answer.status == 204).await;
     // A reload without a change does not undo a swap.
     setup.write("other.wasm", &answering(203));
-    let other = setup.folder.path().join("other.wasm");
+    let other = setup.folder.join("other.wasm");
     let swap = ["swap", "--mount", "/ext/two", other.to_str().unwrap()];
-    let ended = command::run_for(program(), &swap, &serving.control).await;
+    let ended = serving.control(&swap).await;
     assert_eq!(ended.status, Some(0), "{}", ended.stdout);
     assert_eq!(reload(&serving).await.stdout, "as it was  /, /ext/two\n");
     tokio::time::sleep(std::time::Duration::from_secs(3)).await;
@@ -353,8 +343,8 @@ async fn files_are_watched_after_a_reload() {
 #[tokio::test]
 async fn a_file_is_checked_before_a_server_reads_it() {
     let setup = Setup::new(&format!("{ONE}{TWO}"));
-    let settings = setup.settings.to_str().unwrap();
-    let check = async || command::run(program(), &["config", "check", settings]).await;
+    let settings = &setup.settings;
+    let check = async || Program::new(["config", "check", settings]).run().await;
     let ended = check().await;
     assert_eq!(ended.status, Some(0), "{}", ended.stderr);
     let lines: Vec<_> = ended.stdout.lines().collect();
@@ -373,7 +363,7 @@ async fn a_file_is_checked_before_a_server_reads_it() {
     let message = "line 2, column 8: http.idle is 1ms; it can be 1s to 1h\n";
     assert!(ended.stderr.ends_with(message), "{}", ended.stderr);
     // The printed default settings are valid, too.
-    let ended = command::run(program(), &["config", "default"]).await;
+    let ended = Program::new(["config", "default"]).run().await;
     assert_eq!((ended.status, &*ended.stdout), (Some(0), DEFAULT));
     setup.set(&ended.stdout);
     assert_eq!(check().await.status, Some(0));

@@ -1,79 +1,58 @@
 //! Does the server start, or explain why not, if the system is short of resources?
 
-use std::ffi::OsStr;
-use std::fs;
 use std::io::{BufRead, BufReader, Write};
-use std::path::Path;
 
 use relayer_rest_tests::client::Client;
-use relayer_rest_tests::command::{self, Ended, Serving};
+use relayer_rest_tests::folder::Folder;
+use relayer_rest_tests::program::Program;
 use rustix::pipe::fcntl_getpipe_size;
 use rustix::process::{Pid, Signal, kill_process};
-use tempfile::TempDir;
 
-const PROGRAM: &str = env!("CARGO_BIN_EXE_relayer-rest-under-test");
-
-const SERVE: [&str; 4] = ["serve", "--listen", "127.0.0.1:0", "--no-code-cache"];
-
-/// Returns a shell's arguments to set a limit and then execute the command.
-fn limited<'a>(limit: &'a str, args: &[&'a str]) -> Vec<&'a str> {
-    [&["-c", limit, PROGRAM], args].concat()
-}
-
-async fn run<S: AsRef<OsStr>>(program: &str, args: &[S]) -> Ended {
-    command::run(Path::new(program), args).await
-}
-
-async fn serve<S: AsRef<OsStr>>(program: &str, args: &[S]) -> Serving {
-    command::serve(Path::new(program), args).await
+/// Returns a server that compiles its module after this line of a shell script, which
+/// limits its resources.
+fn limited(script: &str) -> Program {
+    Program::server().args(["--no-code-cache"]).after(script)
 }
 
 /// Checks that the server responds, and stops on a signal.
-async fn check_serves(process: Serving) {
-    let mut client = Client::http1(process.address()).await;
-    assert_eq!(client.get("/version").await.status, 200);
-    kill_process(Pid::from_raw(process.id()).unwrap(), Signal::TERM).unwrap();
-    let ended = process.ended().await;
-    assert_eq!(ended.status, Some(0), "{ended:?}");
+async fn check_serves(program: Program) {
+    let process = program.start().await;
+    assert_eq!(process.connect().await.get("/version").await.status, 200);
+    process.stop().await;
 }
 
 #[tokio::test]
 async fn little_address_space_is_enough_for_the_default_limits() {
     for kib in ["67108864", "25165824"] {
-        let limit = format!("ulimit -v {kib}; exec \"$0\" \"$@\"");
-        check_serves(serve("/bin/sh", &limited(&limit, &SERVE)).await).await;
+        check_serves(limited(&format!("ulimit -v {kib}"))).await;
     }
 }
 
 #[tokio::test]
 async fn too_little_address_space_is_an_error_whose_advice_works() {
-    let limit = "ulimit -v 8388608; exec \"$0\" \"$@\"";
-    let ended = run("/bin/sh", &limited(limit, &SERVE)).await;
+    let limit = "ulimit -v 8388608";
+    let ended = limited(limit).run().await;
     assert_eq!(ended.status, Some(2), "{ended:?}");
     let message = ended.stderr.lines().last().unwrap();
     let expected = "64 instances of 64.0 MiB reserve 13.6 GiB of address space: lower limits.concurrency, limits.memory or limits.table, or raise the limit of the process (ulimit -v, ulimit -d)";
     assert!(message.contains(expected), "{message}");
-    let folder = TempDir::new().unwrap();
+    let folder = Folder::new();
     for (name, settings) in [("concurrency", "concurrency = 8"), ("memory", "memory = \"4MiB\"")] {
-        let file = folder.path().join(name);
-        fs::write(&file, format!("[module.limits]\n{settings}\n")).unwrap();
-        let args = [&SERVE[..], &["--config", file.to_str().unwrap()]].concat();
-        check_serves(serve("/bin/sh", &limited(limit, &args)).await).await;
+        let file = folder.write(name, format!("[module.limits]\n{settings}\n"));
+        check_serves(limited(limit).args(["--config", &file])).await;
     }
 }
 
 /// The task runtime panics at an invalid number of threads.
 #[tokio::test]
 async fn an_invalid_number_of_threads_in_the_environment_has_no_effect() {
-    let environment = "TOKIO_WORKER_THREADS=0 exec \"$0\" \"$@\"";
-    check_serves(serve("/bin/sh", &limited(environment, &SERVE)).await).await;
+    check_serves(limited("export TOKIO_WORKER_THREADS=0")).await;
 }
 
 /// The image of a module's memory is an in-memory file.
 #[tokio::test]
 async fn no_room_for_the_image_of_a_module_is_an_error() {
-    let limit = "ulimit -f 0; exec \"$0\" \"$@\"";
-    let ended = run("/bin/sh", &limited(limit, &SERVE)).await;
+    let ended = limited("ulimit -f 0").run().await;
     assert_eq!(ended.status, Some(2), "{ended:?}");
     let message = ended.stderr.lines().last().unwrap();
     assert!(message.contains("cannot write the image of its memory: "), "{message}");
@@ -85,8 +64,8 @@ async fn no_room_for_the_image_of_a_module_is_an_error() {
 async fn a_pipe_that_is_full_keeps_nobody_waiting() {
     let (reader, mut writer) = std::io::pipe().unwrap();
     writer.write_all(&vec![0; fcntl_getpipe_size(&writer).unwrap()]).unwrap();
-    let mut child = std::process::Command::new(PROGRAM)
-        .args([&SERVE[..], &["--no-control"]].concat())
+    let mut child = std::process::Command::new(Program::path())
+        .args(["--listen", "127.0.0.1:0", "--no-code-cache", "--no-control"])
         .stdout(writer)
         .stderr(std::process::Stdio::piped())
         .spawn()
@@ -108,8 +87,8 @@ async fn a_process_without_threads_ends_with_an_error() {
     // With none, with only the log's, and with some of the others.
     for threads in [0, 1, 2, 4] {
         let kib = (6 + 8 * threads) << 20;
-        let limit = format!("ulimit -v {kib}; RUST_MIN_STACK=8589934592 exec \"$0\" \"$@\"");
-        let ended = run("/bin/sh", &limited(&limit, &SERVE)).await;
+        let limit = format!("export RUST_MIN_STACK=8589934592; ulimit -v {kib}");
+        let ended = limited(&limit).run().await;
         assert_eq!(ended.status, Some(2), "{threads}: {ended:?}");
         let message = ended.stderr.lines().last().unwrap();
         assert!(

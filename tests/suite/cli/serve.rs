@@ -1,73 +1,36 @@
 //! Does the command behave as documented?
 
-use std::fs;
 use std::net::TcpListener;
-use std::path::Path;
 
-use relayer_rest_tests::client::Client;
-use relayer_rest_tests::command::{self, Ended, Serving};
 use relayer_rest_tests::component;
-use rustix::process::{Pid, Signal, kill_process};
-use tempfile::TempDir;
+use relayer_rest_tests::folder::Folder;
+use relayer_rest_tests::program::Program;
+use rustix::process::Signal;
 
-fn program() -> &'static Path {
-    Path::new(env!("CARGO_BIN_EXE_relayer-rest-under-test"))
-}
-
-fn folder() -> TempDir {
-    tempfile::tempdir().unwrap()
-}
-
-fn file(folder: &TempDir, name: &str, content: impl AsRef<[u8]>) -> String {
-    let path = folder.path().join(name);
-    fs::write(&path, content).unwrap();
-    path.to_str().unwrap().to_owned()
-}
+use super::check_failure;
 
 #[tokio::test]
 async fn a_code_cache_that_is_no_folder_is_rejected() {
-    let folder = folder();
-    let bad = file(&folder, "no-folder", "text");
-    let ended = command::run(program(), &["--listen", "127.0.0.1:0", "--code-cache", &bad]).await;
+    let folder = Folder::new();
+    let bad = folder.write("no-folder", "text");
+    let ended = Program::server().args(["--code-cache", &bad]).run().await;
     assert_eq!(ended.status, Some(2));
     assert!(ended.stderr.contains("choose a folder of your own"), "{}", ended.stderr);
 }
 
 const CONFIG: &str = include_str!("../../fixtures/hermes-0.7.toml");
 
-async fn serve(args: &[&str]) -> Serving {
-    command::serve(program(), args).await
-}
-
-async fn run(args: &[&str]) -> Ended {
-    command::run(program(), args).await
-}
-
-fn signal(process: &Serving, signal: Signal) {
-    kill_process(Pid::from_raw(process.id()).unwrap(), signal).unwrap();
-}
-
-/// Checks the status, and the message, which is the last line on stderr.
-#[track_caller]
-fn check_failure(ended: &Ended, status: i32, message: &str) {
-    assert_eq!(ended.status, Some(status), "{ended:?}");
-    assert_eq!(ended.stdout, "", "nothing is served");
-    let last = ended.stderr.lines().last().unwrap();
-    assert!(last.starts_with(&format!("relayer-rest: {message}")), "{last}");
-    assert!(!ended.stderr.contains("panicked"), "{}", ended.stderr);
-}
-
 #[tokio::test]
 async fn without_a_configuration_the_sample_is_served() {
     for args in [&["--listen", "127.0.0.1:0"][..], &["serve", "--listen", "127.0.0.1:0"]] {
-        let process = serve(args).await;
-        let mut client = Client::http1(process.address()).await;
+        let process = Program::new(args).start().await;
+        let mut client = process.connect().await;
         client
             .get("/chains")
             .await
             .check(200, r#"{"status":"success","result":["ibc-0","ibc-1"]}"#);
         assert!(client.get("/state").await.text().contains("07-tendermint-1"));
-        signal(&process, Signal::TERM);
+        process.signal(Signal::TERM);
         let ended = process.ended().await;
         assert_eq!((ended.status, ended.stdout.as_str()), (Some(0), ""), "{}", ended.stderr);
     }
@@ -76,74 +39,73 @@ async fn without_a_configuration_the_sample_is_served() {
 #[tokio::test]
 async fn a_relayers_configuration_is_served_where_it_says() {
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let folder = folder();
+    let folder = Folder::new();
     let config =
-        file(&folder, "config.toml", CONFIG.replace("port = 3000", &format!("port = {free}")));
-    let process = serve(&["serve", "--relayer-config", &config]).await;
+        folder.write("config.toml", CONFIG.replace("port = 3000", &format!("port = {free}")));
+    let process = Program::new(["serve", "--relayer-config", &config]).start().await;
     assert_eq!(process.line, format!("http://127.0.0.1:{free}"));
-    let mut client = Client::http1(process.address()).await;
+    let mut client = process.connect().await;
     assert_eq!(client.get("/chain/ibc-1").await.status, 200);
-    signal(&process, Signal::TERM);
+    process.signal(Signal::TERM);
     assert_eq!(process.ended().await.status, Some(0));
 }
 
 #[tokio::test]
 async fn listen_overrides_the_relayers_host_and_port() {
-    let folder = folder();
-    let config = file(
-        &folder,
-        "config.toml",
-        CONFIG.replace("'127.0.0.1'\nport = 3000", "'192.0.2.1'\nport = 1"),
-    );
+    let folder = Folder::new();
+    let config = folder
+        .write("config.toml", CONFIG.replace("'127.0.0.1'\nport = 3000", "'192.0.2.1'\nport = 1"));
     // The test uses IPv6 if the machine has it.
     let host = TcpListener::bind("[::1]:0").map_or("127.0.0.1", |_| "[::1]");
-    let process = serve(&["--relayer-config", &config, "--listen", &format!("{host}:0")]).await;
+    let process =
+        Program::new(["--relayer-config", &config, "--listen", &format!("{host}:0")]).start().await;
     assert!(process.line.starts_with(&format!("http://{host}:")), "{}", process.line);
     assert_ne!(process.address().port(), 0);
-    assert_eq!(Client::http1(process.address()).await.get("/chains").await.status, 200);
+    assert_eq!(process.connect().await.get("/chains").await.status, 200);
 }
 
 #[tokio::test]
 async fn with_a_configuration_alone_the_state_is_not_ready() {
-    let folder = folder();
-    let config = file(&folder, "config.toml", CONFIG);
-    let process = serve(&["--relayer-config", &config, "--listen", "127.0.0.1:0"]).await;
-    let answer = Client::http1(process.address()).await.get("/state").await;
+    let folder = Folder::new();
+    let config = folder.write("config.toml", CONFIG);
+    let process =
+        Program::new(["--relayer-config", &config, "--listen", "127.0.0.1:0"]).start().await;
+    let answer = process.connect().await.get("/state").await;
     let msg = "the relayer's state is not known: its configuration file tells the chains, not the \
         workers; start with --upstream URL or --state FILE to give them";
     answer.check_error(503, "NotReady", msg);
     assert_eq!(answer.header("retry-after"), "60");
-    signal(&process, Signal::TERM);
+    process.signal(Signal::TERM);
     let ended = process.ended().await;
     assert!(ended.stderr.contains("/state answers 503 NotReady: "), "{}", ended.stderr);
 }
 
 #[tokio::test]
 async fn an_api_that_is_switched_off_ends_with_3() {
-    let folder = folder();
+    let folder = Folder::new();
     for (name, text, state) in [
         ("false.toml", "[rest]\nenabled = false", "`enabled` in the section [rest] is false"),
         ("missing.toml", "[rest]\nport = 1", "`enabled` in the section [rest] is missing"),
         ("no-rest.toml", "[[chains]]\nid = 'a'", "`enabled` in the section [rest] is missing"),
         ("empty.toml", "", "`enabled` in the section [rest] is missing"),
     ] {
-        let config = file(&folder, name, text);
+        let config = folder.write(name, text);
         for listen in [None, Some("127.0.0.1:0")] {
             let mut args = vec!["--relayer-config", &config];
             args.extend(listen.iter().flat_map(|address| ["--listen", address]));
             let message = format!(
                 "relayer configuration {config}: {state}; set `enabled = true` in the section [rest] to serve the API"
             );
-            check_failure(&run(&args).await, 3, &message);
+            check_failure(&Program::new(&args).run().await, 3, &message);
         }
     }
 }
 
 #[tokio::test]
 async fn a_configuration_that_cannot_be_used_ends_with_2() {
-    let folder = folder();
+    let folder = Folder::new();
     let chain = "[rest]\nenabled = true\n[[chains]]\nid = 'ibc-0'\n";
-    let missing = folder.path().join("missing.toml");
+    let missing = folder.join("missing.toml");
     for (text, message) in [
         (include_str!("../../fixtures/malformed.toml").to_owned(), "line 9, column "),
         (
@@ -191,19 +153,20 @@ async fn a_configuration_that_cannot_be_used_ends_with_2() {
             "line 3, column 1: chains[0]: missing field `id`",
         ),
     ] {
-        let config = file(&folder, "config.toml", &text);
-        let ended = run(&["--relayer-config", &config, "--listen", "127.0.0.1:0"]).await;
+        let config = folder.write("config.toml", &text);
+        let ended =
+            Program::new(["--relayer-config", &config, "--listen", "127.0.0.1:0"]).run().await;
         check_failure(&ended, 2, &format!("relayer configuration {config}: {message}"));
         assert!(!ended.stderr.contains("hunter2"), "a URL may hold a password");
     }
-    let ended = run(&["--relayer-config", missing.to_str().unwrap()]).await;
+    let ended = Program::new(["--relayer-config", missing.to_str().unwrap()]).run().await;
     check_failure(
         &ended,
         2,
         &format!("relayer configuration {}: cannot be read: ", missing.display()),
     );
-    let config = file(&folder, "latin1.toml", b"a = 1\nb = '\xe9'");
-    let ended = run(&["--relayer-config", &config]).await;
+    let config = folder.write("latin1.toml", b"a = 1\nb = '\xe9'");
+    let ended = Program::new(["--relayer-config", &config]).run().await;
     check_failure(&ended, 2, &format!("relayer configuration {config}: line 2 is not UTF-8 text"));
 }
 
@@ -211,7 +174,7 @@ async fn a_configuration_that_cannot_be_used_ends_with_2() {
 async fn an_address_in_use_ends_with_2() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
-    let ended = run(&["--listen", &address]).await;
+    let ended = Program::new(["--listen", &address]).run().await;
     check_failure(&ended, 2, &format!("cannot listen on {address}: "));
     assert!(ended.stderr.contains("another program listens there"), "{}", ended.stderr);
 }
@@ -219,45 +182,49 @@ async fn an_address_in_use_ends_with_2() {
 #[tokio::test]
 async fn an_address_that_is_none_ends_with_2() {
     for listen in ["127.0.0.1", "127.0.0.1:port", ":3000"] {
-        let ended = run(&["--listen", listen]).await;
+        let ended = Program::new(["--listen", listen]).run().await;
         assert_eq!(ended.status, Some(2), "{ended:?}");
         assert!(ended.stderr.contains("--listen <HOST:PORT>"), "{}", ended.stderr);
     }
-    check_failure(&run(&["--listen", "192.0.2.1:0"]).await, 2, "cannot listen on 192.0.2.1:0: ");
+    check_failure(
+        &Program::new(["--listen", "192.0.2.1:0"]).run().await,
+        2,
+        "cannot listen on 192.0.2.1:0: ",
+    );
 }
 
 #[tokio::test]
 async fn a_module_in_a_file_is_served() {
-    let folder = folder();
-    let module = file(&folder, "api.wasm", component::of_answer(299, "x-made-by", b"hand"));
-    let process = serve(&["--listen", "127.0.0.1:0", "--module", &module]).await;
-    assert_eq!(Client::http1(process.address()).await.get("/").await.status, 299);
+    let folder = Folder::new();
+    let module = folder.write("api.wasm", component::of_answer(299, "x-made-by", b"hand"));
+    let process = Program::server().args(["--module", &module]).start().await;
+    assert_eq!(process.connect().await.get("/").await.status, 299);
 }
 
 #[tokio::test]
 async fn a_module_that_is_refused_ends_with_2() {
-    let folder = folder();
-    let module = file(&folder, "api.wasm", "not wasm");
-    let ended = run(&["--listen", "127.0.0.1:0", "--module", &module]).await;
+    let folder = Folder::new();
+    let module = folder.write("api.wasm", "not wasm");
+    let ended = Program::server().args(["--module", &module]).run().await;
     check_failure(&ended, 2, &format!("module {module}: is not WebAssembly"));
 }
 
 #[tokio::test]
 async fn the_settings_name_the_module_and_its_limits() {
-    let folder = folder();
-    file(&folder, "api.wasm", component::of_handler("(loop br 0) unreachable"));
+    let folder = Folder::new();
+    folder.write("api.wasm", component::of_handler("(loop br 0) unreachable"));
     let text = "[module]\nfile = 'api.wasm'\n[module.limits]\ntime = '20ms'\n";
-    let config = file(&folder, "relayer-rest.toml", text);
-    let process = serve(&["--listen", "127.0.0.1:0", "--config", &config]).await;
-    let answer = Client::http1(process.address()).await.get("/").await;
+    let config = folder.write("relayer-rest.toml", text);
+    let process = Program::server().args(["--config", &config]).start().await;
+    let answer = process.connect().await.get("/").await;
     answer.check_error(504, "Timeout", "the request took too long to handle");
 }
 
 #[tokio::test]
 async fn settings_that_cannot_be_used_end_with_2() {
-    let folder = folder();
-    let config = file(&folder, "relayer-rest.toml", "[module]\npath = 'x'");
-    let ended = run(&["--config", &config]).await;
+    let folder = Folder::new();
+    let config = folder.write("relayer-rest.toml", "[module]\npath = 'x'");
+    let ended = Program::new(["--config", &config]).run().await;
     check_failure(
         &ended,
         2,
@@ -268,13 +235,13 @@ async fn settings_that_cannot_be_used_end_with_2() {
 /// Endless files are rejected, too.
 #[tokio::test]
 async fn settings_that_are_no_text_end_with_2() {
-    let folder = folder();
-    let latin = file(&folder, "latin.toml", b"[module]\n# \xe9");
+    let folder = Folder::new();
+    let latin = folder.write("latin.toml", b"[module]\n# \xe9");
     for (config, message) in [
         (latin.as_str(), "line 2, column 3: it is not UTF-8; save it as such"),
         ("/dev/zero", "cannot be read: it is larger than 4.0 MiB; "),
     ] {
-        let ended = run(&["--config", config]).await;
+        let ended = Program::new(["--config", config]).run().await;
         check_failure(&ended, 2, &format!("configuration {config}: {message}"));
     }
 }
@@ -282,7 +249,7 @@ async fn settings_that_are_no_text_end_with_2() {
 #[tokio::test]
 async fn options_that_say_two_things_are_refused() {
     for options in [["--control=c", "--no-control"], ["--code-cache=c", "--no-code-cache"]] {
-        let ended = run(&options).await;
+        let ended = Program::new(&options).run().await;
         assert_eq!(ended.status, Some(2));
         assert!(ended.stderr.contains("cannot be used with"), "{}", ended.stderr);
     }
@@ -290,7 +257,7 @@ async fn options_that_say_two_things_are_refused() {
 
 #[tokio::test]
 async fn help_and_version_are_shown() {
-    let help = run(&["--help"]).await;
+    let help = Program::new(["--help"]).run().await;
     assert_eq!(help.status, Some(0));
     for option in [
         "serve",
@@ -301,6 +268,6 @@ async fn help_and_version_are_shown() {
     ] {
         assert!(help.stdout.contains(option), "{option}: {}", help.stdout);
     }
-    let version = run(&["--version"]).await;
+    let version = Program::new(["--version"]).run().await;
     assert_eq!(version.stdout, format!("relayer-rest {}\n", env!("CARGO_PKG_VERSION")));
 }

@@ -1,69 +1,27 @@
 //! Does the command end when it is told to?
 
 use std::fs;
-use std::path::Path;
 
-use relayer_rest_tests::client::{Answer, Client};
-use relayer_rest_tests::command::{self, Serving};
-use relayer_rest_tests::component;
+use relayer_rest_tests::folder::Folder;
+use relayer_rest_tests::program::Program;
 use rustix::process::{Pid, Signal, kill_process};
-use tempfile::TempDir;
-use tokio::task::JoinHandle;
 
-fn program() -> &'static Path {
-    Path::new(env!("CARGO_BIN_EXE_relayer-rest-under-test"))
-}
-
-async fn serve(args: &[&str]) -> Serving {
-    command::serve(program(), args).await
-}
-
-/// Writes a file, which exists as long as the folder.
-fn file(folder: &TempDir, name: &str, text: impl AsRef<[u8]>) -> String {
-    let path = folder.path().join(name);
-    fs::write(&path, text).unwrap();
-    path.to_str().unwrap().to_owned()
-}
-
-fn folder() -> TempDir {
-    tempfile::tempdir().unwrap()
-}
-
-fn signal(process: &Serving, signal: Signal) {
-    kill_process(Pid::from_raw(process.id()).unwrap(), signal).unwrap();
-}
-
-/// Returns a component that logs `begun`, runs for this number of rounds, and responds
-/// with 204.
-fn busy(rounds: u64) -> Vec<u8> {
-    component::of_handler_that_logs(
-        "begun",
-        &format!(
-            "(local $round i64)
-             (call $log (i32.const 2) (i32.const 64) (i32.const 5))
-             (loop
-                (local.set $round (i64.add (local.get $round) (i64.const 1)))
-                (br_if 0 (i64.lt_u (local.get $round) (i64.const {rounds}))))
-             (i32.store16 (i32.const 0) (i32.const 204))
-             i32.const 0"
-        ),
-    )
-}
+use super::{busy, spinning};
 
 #[tokio::test]
 async fn the_process_ends_with_0_after_requests_in_flight() {
-    let folder = folder();
-    let module = file(&folder, "slow.wasm", busy(200_000_000));
-    let settings = file(&folder, "relayer-rest.toml", "[module.limits]\ntime = '60s'");
+    let folder = Folder::new();
+    let module = folder.write("slow.wasm", busy(200_000_000));
+    let settings = folder.write("relayer-rest.toml", "[module.limits]\ntime = '10min'");
     for number in [Signal::TERM, Signal::INT] {
-        // A busy machine may need more than the default of 10 s.
-        let args = ["--listen", "127.0.0.1:0", "--module", &module, "--config", &settings];
-        let mut process = serve(&[&args[..], &["--grace", "1min"]].concat()).await;
-        let idle = Client::http1(process.address()).await;
-        let mut client = Client::http1(process.address()).await;
+        // A busy machine may need more than the default.
+        let args = ["--module", &module, "--config", &settings, "--grace", "10min"];
+        let mut process = Program::server().args(args).start().await;
+        let idle = process.connect().await;
+        let mut client = process.connect().await;
         let answer = tokio::spawn(async move { client.get("/").await });
         process.logged("begun").await;
-        signal(&process, number);
+        process.signal(number);
         process.logged("requests in flight are finished").await;
         assert_eq!(answer.await.unwrap().status, 204);
         let ended = process.ended().await;
@@ -72,23 +30,10 @@ async fn the_process_ends_with_0_after_requests_in_flight() {
     }
 }
 
-/// Starts a server of a module that never ends, and sends it a request.
-async fn asked_for_ever(folder: &TempDir, args: &[&str]) -> (Serving, JoinHandle<Answer>) {
-    let module = file(folder, "busy.wasm", busy(u64::MAX));
-    let settings = file(folder, "relayer-rest.toml", "[module.limits]\ntime = '1h'");
-    let given = ["--listen", "127.0.0.1:0", "--module", &module, "--config", &settings];
-    let mut process = serve(&[&given, args].concat()).await;
-    let mut client = Client::http1(process.address()).await;
-    let asking = tokio::spawn(async move { client.get("/").await });
-    process.logged("begun").await;
-    (process, asking)
-}
-
 #[tokio::test]
 async fn what_does_not_end_is_dropped_when_the_time_for_that_is_over() {
-    let folder = folder();
-    let (process, asking) = asked_for_ever(&folder, &["--grace", "200ms"]).await;
-    signal(&process, Signal::TERM);
+    let (process, asking) = spinning(&["--grace", "200ms"]).await;
+    process.signal(Signal::TERM);
     let ended = process.ended().await;
     assert_eq!(ended.status, Some(0), "{}", ended.stderr);
     let message = "1 connections are not done after 200ms and are dropped";
@@ -99,8 +44,7 @@ async fn what_does_not_end_is_dropped_when_the_time_for_that_is_over() {
 
 #[tokio::test]
 async fn a_signal_while_it_starts_ends_it_with_0() {
-    let program = program().to_owned();
-    let mut child = std::process::Command::new(program)
+    let mut child = std::process::Command::new(Program::path())
         .args(["--listen", "127.0.0.1:0"])
         .stdout(std::process::Stdio::null())
         .stderr(std::process::Stdio::piped())
@@ -118,12 +62,12 @@ async fn a_signal_while_it_starts_ends_it_with_0() {
 /// Settings can come from a pipe.
 #[tokio::test]
 async fn a_signal_while_a_pipe_is_read_ends_it_with_0() {
-    let folder = folder();
+    let folder = Folder::new();
     for option in ["--config", "--relayer-config"] {
-        let pipe = folder.path().join(option);
+        let pipe = folder.join(option);
         let made = std::process::Command::new("mkfifo").arg(&pipe).status().unwrap();
         assert!(made.success());
-        let mut child = std::process::Command::new(program())
+        let mut child = std::process::Command::new(Program::path())
             .args(["--listen", "127.0.0.1:0", option])
             .arg(&pipe)
             .spawn()

@@ -2,47 +2,19 @@
 
 use std::fs;
 use std::io::Write;
-use std::path::Path;
 use std::time::Duration;
 
 use relayer_rest_host::module::{DEFAULT_MODULE, Digest};
-use relayer_rest_tests::client::Client;
-use relayer_rest_tests::command::{self, Serving};
 use relayer_rest_tests::component;
-use tempfile::TempDir;
-
-fn program() -> &'static Path {
-    Path::new(env!("CARGO_BIN_EXE_relayer-rest-under-test"))
-}
-
-async fn serve(args: &[&str]) -> Serving {
-    let args: Vec<_> = ["--listen", "127.0.0.1:0"].iter().chain(args).collect();
-    command::serve(program(), &args).await
-}
-
-fn folder() -> TempDir {
-    tempfile::tempdir().unwrap()
-}
-
-fn file(folder: &TempDir, name: &str, content: impl AsRef<[u8]>) -> String {
-    let path = folder.path().join(name);
-    fs::write(&path, content).unwrap();
-    path.to_str().unwrap().to_owned()
-}
-
-fn short(component: &[u8]) -> String {
-    Digest::of(component).short()
-}
-
-async fn label(serving: &Serving, path: &str) -> String {
-    Client::http1(serving.address()).await.get(path).await.header("x-relayer-module").to_owned()
-}
+use relayer_rest_tests::folder::Folder;
+use relayer_rest_tests::program::Program;
+use relayer_rest_tests::server::short;
 
 #[tokio::test]
 async fn a_file_that_changes_is_swapped_in_when_it_is_good() {
-    let folder = folder();
-    let path = file(&folder, "api.wasm", DEFAULT_MODULE);
-    let mut serving = serve(&["--module", &path, "--watch"]).await;
+    let folder = Folder::new();
+    let path = folder.write("api.wasm", DEFAULT_MODULE);
+    let mut serving = Program::server().args(["--module", &path, "--watch"]).start().await;
     let new = component::noted(DEFAULT_MODULE, "new");
     // Invalid files are rejected: another dialect, a truncated component, an empty file.
     for (broken, part) in [
@@ -52,7 +24,7 @@ async fn a_file_that_changes_is_swapped_in_when_it_is_good() {
     ] {
         fs::write(&path, broken).unwrap();
         serving.logged(part).await;
-        assert_eq!(label(&serving, "/chains").await, format!("api@{}", short(DEFAULT_MODULE)));
+        assert_eq!(serving.label("/chains").await, format!("api@{}", short(DEFAULT_MODULE)));
     }
     // The file is written in parts, as by a linker, and swapped in when it is complete.
     let refused = serving.log().matches("WARN").count();
@@ -64,37 +36,37 @@ async fn a_file_that_changes_is_swapped_in_when_it_is_good() {
     drop(file);
     serving.logged("exchanged the module").await;
     assert_eq!(serving.log().matches("WARN").count(), refused, "{}", serving.log());
-    assert_eq!(label(&serving, "/chains").await, format!("api@{}", short(&new)));
+    assert_eq!(serving.label("/chains").await, format!("api@{}", short(&new)));
     // The file is replaced by a rename, as by an installer.
     let third = component::noted(DEFAULT_MODULE, "third");
-    let beside = folder.path().join("api.wasm.tmp");
+    let beside = folder.join("api.wasm.tmp");
     fs::write(&beside, &third).unwrap();
     fs::rename(&beside, &path).unwrap();
     serving.logged("exchanged the module").await;
-    assert_eq!(label(&serving, "/chains").await, format!("api@{}", short(&third)));
+    assert_eq!(serving.label("/chains").await, format!("api@{}", short(&third)));
 }
 
 /// A changed file must have the digest that the settings require.
 #[tokio::test]
 async fn a_file_that_changes_has_to_be_the_one_that_is_wanted() {
-    let folder = folder();
-    let path = file(&folder, "api.wasm", DEFAULT_MODULE);
+    let folder = Folder::new();
+    let path = folder.write("api.wasm", DEFAULT_MODULE);
     let wanted = Digest::of(DEFAULT_MODULE);
     let config = format!("[module]\nfile = 'api.wasm'\nsha256 = '{wanted}'\n");
-    let config = file(&folder, "c.toml", config);
-    let mut serving = serve(&["--config", &config, "--watch"]).await;
+    let config = folder.write("c.toml", config);
+    let mut serving = Program::server().args(["--config", &config, "--watch"]).start().await;
     fs::write(&path, component::noted(DEFAULT_MODULE, "new")).unwrap();
     serving.logged(&format!(", not {wanted} as was asked for")).await;
-    assert_eq!(label(&serving, "/chains").await, format!("api@{}", short(DEFAULT_MODULE)));
+    assert_eq!(serving.label("/chains").await, format!("api@{}", short(DEFAULT_MODULE)));
 }
 
 /// The file may change right after it was read at the start.
 #[tokio::test]
 async fn a_file_that_changes_while_the_server_starts_is_swapped_in() {
-    let folder = folder();
-    let path = file(&folder, "api.wasm", DEFAULT_MODULE);
+    let folder = Folder::new();
+    let path = folder.write("api.wasm", DEFAULT_MODULE);
     let args = ["--listen", "127.0.0.1:0", "--module", &path, "--watch", "--no-code-cache"];
-    let control = folder.path().join("c.sock");
+    let control = folder.join("c.sock");
     // The socket exists when the module has been read, or is about to be.
     let mut replaced = tokio::spawn({
         let (path, control) = (path.clone(), control.clone());
@@ -106,11 +78,11 @@ async fn a_file_that_changes_while_the_server_starts_is_swapped_in() {
             fs::write(path, component::noted(DEFAULT_MODULE, "new")).unwrap();
         }
     });
-    let serving = command::serve_at(program(), &args, control).await;
+    let serving = Program::new(&args).socket(control).start().await;
     (&mut replaced).await.unwrap();
     let new = format!("api@{}", short(&component::noted(DEFAULT_MODULE, "new")));
     for _ in 0..1000 {
-        if label(&serving, "/chains").await == new {
+        if serving.label("/chains").await == new {
             return;
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
@@ -122,10 +94,11 @@ async fn a_file_that_changes_while_the_server_starts_is_swapped_in() {
 /// touched.
 #[tokio::test]
 async fn a_file_that_took_too_long_is_tried_again_when_it_is_touched() {
-    let folder = folder();
-    let path = file(&folder, "api.wasm", component::of_answer(204, "a", b"b"));
-    let config = file(&folder, "c.toml", "[module]\ndialect = 'any'\n[swap]\ntime = '5s'");
-    let mut serving = serve(&["--module", &path, "--watch", "--config", &config]).await;
+    let folder = Folder::new();
+    let path = folder.write("api.wasm", component::of_answer(204, "a", b"b"));
+    let config = folder.write("c.toml", "[module]\ndialect = 'any'\n[swap]\ntime = '5s'");
+    let mut serving =
+        Program::server().args(["--module", &path, "--watch", "--config", &config]).start().await;
     for _ in 0..2 {
         fs::write(&path, component::hard_to_compile(16_000)).unwrap();
         serving.logged("takes longer than 5s to look at").await;
@@ -134,10 +107,10 @@ async fn a_file_that_took_too_long_is_tried_again_when_it_is_touched() {
 
 #[tokio::test]
 async fn a_file_that_changes_is_left_alone_where_nobody_asked_for_more() {
-    let folder = folder();
-    let path = file(&folder, "api.wasm", DEFAULT_MODULE);
-    let serving = serve(&["--module", &path]).await;
+    let folder = Folder::new();
+    let path = folder.write("api.wasm", DEFAULT_MODULE);
+    let serving = Program::server().args(["--module", &path]).start().await;
     fs::write(&path, component::noted(DEFAULT_MODULE, "new")).unwrap();
     tokio::time::sleep(Duration::from_millis(700)).await;
-    assert_eq!(label(&serving, "/chains").await, format!("api@{}", short(DEFAULT_MODULE)));
+    assert_eq!(serving.label("/chains").await, format!("api@{}", short(DEFAULT_MODULE)));
 }

@@ -17,7 +17,7 @@ fn page() -> Page {
 #[tokio::test]
 async fn the_examples_are_the_responses_on_the_sample() {
     let page = page();
-    let server = TestServer::of_sample().await;
+    let server = TestServer::start().await;
     let mut client = server.connect().await;
     let mut paths = Vec::new();
     for example in page.block("console", "$ curl").split("$ curl http://127.0.0.1:3000").skip(1) {
@@ -30,7 +30,7 @@ async fn the_examples_are_the_responses_on_the_sample() {
 
 #[tokio::test]
 async fn the_paths_are_served() {
-    let server = TestServer::of_sample().await;
+    let server = TestServer::start().await;
     for row in page().table("# The API") {
         let path = code(&row[0]).replace(":id", "ibc-0");
         assert_eq!(server.get(&path).await.status, 200, "{path}");
@@ -83,7 +83,8 @@ fn the_errors_of_the_host_are_listed() {
 
 #[tokio::test]
 async fn the_errors_of_the_module_are_as_listed() {
-    let (ready, unready) = (TestServer::of_sample().await, TestServer::of_nothing().await);
+    let (ready, unready) =
+        (TestServer::start().await, TestServer::builder().without_state().start().await);
     let mut sent = Vec::new();
     for (server, method, path) in [
         (&ready, "GET", "/chain/%ff"),

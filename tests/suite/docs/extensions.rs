@@ -4,12 +4,10 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use relayer_rest_host::config::Config;
-use relayer_rest_host::module::{BUNDLED_EXTENSIONS, BundledExtension, Grants, Limits, Module};
-use relayer_rest_host::registry::{Mount, Registry};
-use relayer_rest_host::state::sample;
+use relayer_rest_host::module::{BUNDLED_EXTENSIONS, BundledExtension, Grants, Limits};
 use relayer_rest_sdk::testing::FakeHost;
 use relayer_rest_sdk::{Object, Request};
-use relayer_rest_tests::server::{TestServer, engine};
+use relayer_rest_tests::server::{TestServer, engine, extension};
 
 use super::page::{Page, code};
 
@@ -84,12 +82,8 @@ fn the_queries_are_about_metrics_that_exist() {
 async fn the_health_endpoints_are_served() {
     let bundled = BundledExtension::of("health").unwrap();
     let engine_of_health = engine(&Limits::default()).with_grants(bundled.granted());
-    let health = Module::from_bytes(&engine_of_health, "health", bundled.component).unwrap();
-    let health = health.named("health");
-    let health = Mount::extension("/ext/health".parse().unwrap(), health);
-    let api = Mount::api(Module::embedded(&engine(&Limits::default())).unwrap());
-    let server = TestServer::of_registry(Registry::new(api).with(health).unwrap()).await;
-    sample(&server.publisher);
+    let health = extension("/ext/health", &engine_of_health, bundled.component);
+    let server = TestServer::builder().extension(health).start().await;
     let page = page();
     let mut paths: Vec<_> =
         page.table("## Health").iter().map(|row| code(&row[0]).replace(":id", "ibc-0")).collect();

@@ -71,7 +71,7 @@ async fn the_module_builds_and_is_served() {
     let module = Module::from_bytes(&engine, "hello", &component).unwrap();
     let verdict = conformance::examine(&module, Dialect::Any, None).await;
     assert!(verdict.passes(), "{verdict:?}");
-    let server = TestServer::of_component(&component, &Limits::default()).await;
+    let server = TestServer::builder().component(&component).start().await;
     let answer = server.get("/a/path?query").await;
     assert_eq!(answer.text(), "/a/path of ibc-0, ibc-1\n");
     assert_eq!(answer.header("content-type"), "text/plain");

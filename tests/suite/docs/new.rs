@@ -5,11 +5,8 @@ use std::path::Path;
 
 use relayer_rest_tests::cargo::{self, root};
 use relayer_rest_tests::client::Client;
-use relayer_rest_tests::command;
-
-fn program() -> &'static Path {
-    Path::new(env!("CARGO_BIN_EXE_relayer-rest-under-test"))
-}
+use relayer_rest_tests::folder::Folder;
+use relayer_rest_tests::program::Program;
 
 /// Runs cargo in an author's folder.
 fn cargo(folder: &Path, args: &[&str]) {
@@ -18,15 +15,15 @@ fn cargo(folder: &Path, args: &[&str]) {
 
 #[tokio::test]
 async fn a_new_module_is_tested_built_checked_mounted_and_answers() {
-    let folder = tempfile::tempdir().unwrap();
-    let mine = folder.path().join("my-tool");
+    let folder = Folder::new();
+    let mine = folder.join("my-tool");
     let new = ["new", mine.to_str().unwrap()];
-    let ended = command::run(program(), &new).await;
+    let ended = Program::new(&new).run().await;
     assert_eq!(ended.status, Some(0), "{}", ended.stderr);
     let module = "target/wasm32-unknown-unknown/release/my_tool.wasm";
     let last = format!("  relayer-rest check --dialect any {module}\n");
     assert!(ended.stdout.ends_with(&last), "{}", ended.stdout);
-    let again = command::run(program(), &new).await;
+    let again = Program::new(&new).run().await;
     assert_eq!(again.status, Some(2));
     assert!(again.stderr.contains("my-tool is there already"), "{}", again.stderr);
 
@@ -35,7 +32,7 @@ async fn a_new_module_is_tested_built_checked_mounted_and_answers() {
     cargo(&mine, &["module"]);
     let module = mine.join(module);
     let check = ["check", "--dialect", "any", module.to_str().unwrap()];
-    let ended = command::run(program(), &check).await;
+    let ended = Program::new(&check).run().await;
     assert_eq!(ended.status, Some(0), "{}{}", ended.stdout, ended.stderr);
     // It imports no more interfaces than it calls.
     let imports = ended.stdout.lines().find(|line| line.starts_with("imports")).unwrap();
@@ -48,8 +45,8 @@ async fn a_new_module_is_tested_built_checked_mounted_and_answers() {
     let settings = readme.split("```toml\n").nth(1).unwrap().split("```").next().unwrap();
     fs::write(mine.join("relayer-rest.toml"), settings).unwrap();
     let config = mine.join("relayer-rest.toml");
-    let args = ["--listen", "127.0.0.1:0", "--config", config.to_str().unwrap()];
-    let serving = command::serve(program(), &args).await;
+    let args = ["--config", config.to_str().unwrap()];
+    let serving = Program::server().args(args).start().await;
     let mut http = Client::http1(serving.address()).await;
     assert_eq!(http.get("/ext/my-tool/").await.text(), "2 chains: ibc-0, ibc-1\n");
     assert_eq!(http.get("/ext/my-tool/chain/ibc%2D0").await.status, 200);
@@ -59,19 +56,19 @@ async fn a_new_module_is_tested_built_checked_mounted_and_answers() {
     fs::write(mine.join("src/lib.rs"), source.replace("{} chains: ", "{} of them: ")).unwrap();
     cargo(&mine, &["module"]);
     let swap = ["swap", "--mount", "/ext/my-tool", module.to_str().unwrap()];
-    let ended = command::run_for(program(), &swap, &serving.control).await;
+    let ended = serving.control(&swap).await;
     assert_eq!(ended.status, Some(0), "{}{}", ended.stdout, ended.stderr);
     assert_eq!(http.get("/ext/my-tool/").await.text(), "2 of them: ibc-0, ibc-1\n");
 }
 
 #[tokio::test]
 async fn a_name_that_cannot_be_one_is_refused() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = Folder::new();
     for name in ["My-Tool", "1tool", "tool_2", "..", "api", "test"] {
-        let path = folder.path().join(name);
-        let ended = command::run(program(), &["new", path.to_str().unwrap()]).await;
+        let path = folder.join(name);
+        let ended = Program::new(["new", path.to_str().unwrap()]).run().await;
         assert_eq!(ended.status, Some(2), "{name}");
         assert!(ended.stderr.contains("is no name of a module"), "{}", ended.stderr);
     }
-    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    assert_eq!(fs::read_dir(folder.as_path()).unwrap().count(), 0);
 }

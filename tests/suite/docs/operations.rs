@@ -1,9 +1,8 @@
 //! Does docs/operations.md have the options, commands and requests of the command?
 
 use std::fmt::Write;
-use std::path::Path;
 
-use relayer_rest_tests::command;
+use relayer_rest_tests::program::Program;
 use serde_json::Value;
 
 use super::page::{Page, code};
@@ -16,8 +15,7 @@ struct Item {
 }
 
 async fn help(args: &[&str]) -> String {
-    let program = Path::new(env!("CARGO_BIN_EXE_relayer-rest-under-test"));
-    let ended = command::run(program, &[args, &["-h"]].concat()).await;
+    let ended = Program::new(args).args(["-h"]).run().await;
     assert_eq!(ended.status, Some(0), "{args:?}: {}", ended.stderr);
     ended.stdout
 }

@@ -3,18 +3,19 @@
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use relayer_rest_tests::cargo::root;
-use tempfile::TempDir;
+use relayer_rest_tests::folder::Folder;
+use relayer_rest_tests::program::Program;
 
 /// The address in the docs.
 const ADDRESS: &str = "127.0.0.1:8000";
 
 /// A reader of a page, with a terminal.
 pub(super) struct Reader {
-    home: TempDir,
+    home: Folder,
     folder: PathBuf,
     /// The replacement for [`ADDRESS`].
     address: String,
@@ -23,13 +24,12 @@ pub(super) struct Reader {
 
 impl Reader {
     pub(super) fn new() -> Self {
-        let home = tempfile::tempdir().unwrap();
-        let command = home.path().join("relayer-rest");
-        let program = Path::new(env!("CARGO_BIN_EXE_relayer-rest-under-test"));
-        std::os::unix::fs::symlink(program, command).unwrap();
+        let home = Folder::new();
+        let command = home.join("relayer-rest");
+        std::os::unix::fs::symlink(Program::path(), command).unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
-        Self { folder: home.path().to_owned(), home, address, server: None }
+        Self { folder: home.as_path().to_owned(), home, address, server: None }
     }
 
     /// Follows a page: writes its files, and runs its commands, whose output follows them.
@@ -91,9 +91,9 @@ impl Reader {
         shell
             .args(["-c", &script])
             .current_dir(&self.folder)
-            .env("PATH", format!("{}:{path}", self.home.path().display()))
-            .env("RELAYER_REST_CONTROL", self.home.path().join("control"))
-            .env("RELAYER_REST_CODE_CACHE", self.home.path().join("cache"))
+            .env("PATH", format!("{}:{path}", self.home.as_path().display()))
+            .env("RELAYER_REST_CONTROL", self.home.join("control"))
+            .env("RELAYER_REST_CODE_CACHE", self.home.join("cache"))
             .env("CARGO_NET_OFFLINE", "true")
             .env("CARGO_TERM_QUIET", if line == "cargo module" { "true" } else { "false" })
             .env("RUST_LOG", "off")

@@ -20,7 +20,7 @@ async fn the_quick_start_shows_the_response() {
     let page = readme();
     let example = page.block("console", "$ curl http://127.0.0.1:3000/chains");
     let (_, body) = example.trim_end().split_once('\n').unwrap();
-    assert_eq!(TestServer::of_sample().await.get("/chains").await.text(), body);
+    assert_eq!(TestServer::start().await.get("/chains").await.text(), body);
 }
 
 #[test]

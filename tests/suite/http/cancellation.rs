@@ -66,7 +66,11 @@ async fn runs_of_a_target_whose_runs_were_cancelled_start_elsewhere() {
 #[tokio::test]
 async fn a_connection_that_cancels_all_the_time_gets_no_more_runs() {
     let limits = Limits { time: Duration::from_mins(10), ..Limits::default() };
-    let server = TestServer::of_component(&component::that_spins_on_spin(), &limits).await;
+    let server = TestServer::builder()
+        .component(&component::that_spins_on_spin())
+        .limits(&limits)
+        .start()
+        .await;
     let mut client = Client::http2(server.address).await;
     assert_eq!(client.get("/cached").await.status, 204);
     let mut round = 0;

@@ -4,11 +4,10 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use relayer_rest_host::HttpLimits;
-use relayer_rest_host::module::{Limits, Module};
-use relayer_rest_host::registry::{Mount, Registry};
+use relayer_rest_host::module::Limits;
 use relayer_rest_tests::client::Client;
 use relayer_rest_tests::component;
-use relayer_rest_tests::server::{TestServer, engine};
+use relayer_rest_tests::server::TestServer;
 use relayer_rest_tests::watcher::Watcher;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -80,12 +79,10 @@ async fn a_connection_that_there_is_no_room_for_gets_503() {
 }
 
 async fn is_full_with_three(limits: HttpLimits) {
-    let module = Module::from_bytes(
-        &engine(&Limits { time: Duration::from_mins(1), ..Limits::default() }),
-        "spins",
-        &component::of_handler("(loop br 0) unreachable"),
-    );
-    let server = TestServer::with_limits(Registry::new(Mount::api(module.unwrap())), limits).await;
+    let spins = component::of_handler("(loop br 0) unreachable");
+    let of_module = Limits { time: Duration::from_hours(1), ..Limits::default() };
+    let server = TestServer::builder().component(&spins).limits(&of_module).http(limits);
+    let server = server.start().await;
     let mut busy = Vec::new();
     for number in 0..3 {
         let mut stream = TcpStream::connect(server.address).await.unwrap();
@@ -192,8 +189,8 @@ async fn floods_and_resets_are_nobodys_business() {
 async fn requests_of_http2_that_are_taken_back_keep_no_connection() {
     let limits = Limits { time: Duration::from_hours(1), ..Limits::default() };
     let spins = component::that_spins_on_spin();
-    let module = Module::from_bytes(&engine(&limits), "spins", &spins).unwrap();
-    let server = TestServer::with_limits(Registry::new(Mount::api(module)), self::limits()).await;
+    let server = TestServer::builder().component(&spins).limits(&limits).http(self::limits());
+    let server = server.start().await;
     let mut client = Client::http2(server.address).await;
     let mount = server.registry.at("/").unwrap();
     for number in 1..=3 {
@@ -218,14 +215,11 @@ async fn pings_keep_no_connection() {
 /// A run that never ends delays it no longer than the grace period.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_is_told_to_stop_is_gone_in_time() {
-    let module = Module::from_bytes(
-        &engine(&Limits { time: Duration::from_hours(1), ..Limits::default() }),
-        "spins",
-        &component::of_handler("(loop br 0) unreachable"),
-    );
-    let registry = Registry::new(Mount::api(module.unwrap()));
+    let spins = component::of_handler("(loop br 0) unreachable");
+    let limits = Limits { time: Duration::from_hours(1), ..Limits::default() };
     let grace = Duration::from_millis(300);
-    let server = TestServer::with_grace(registry, grace).await;
+    let server = TestServer::builder().component(&spins).limits(&limits).grace(grace);
+    let server = server.start().await;
     let mut spinning = TcpStream::connect(server.address).await.unwrap();
     spinning.write_all(request("/", "").as_bytes()).await.unwrap();
     let mount = server.registry.at("/").unwrap();

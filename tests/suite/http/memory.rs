@@ -1,11 +1,10 @@
 //! Is the memory that clients can occupy bounded, and released?
 
 use std::fs;
-use std::path::Path;
 use std::time::{Duration, Instant};
 
-use relayer_rest_host::control::ControlClient;
-use relayer_rest_tests::command::{self, serve};
+use relayer_rest_tests::folder::Folder;
+use relayer_rest_tests::program::Program;
 use relayer_rest_tests::{component, http2};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -21,15 +20,11 @@ async fn hostile_connections_take_the_limit_and_little_for_each() {
     const CONNECTIONS: u64 = 1_024;
     let files = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: files.maximum, ..files }).unwrap();
-    let folder = tempfile::tempdir().unwrap();
-    let module = folder.path().join("large.wasm");
-    fs::write(&module, component::of_response(200, &[], &vec![b'a'; 256 << 10])).unwrap();
-    let settings = folder.path().join("settings.toml");
+    let folder = Folder::new();
+    folder.write("large.wasm", component::of_response(200, &[], &vec![b'a'; 256 << 10]));
     let text = "[module]\nfile = 'large.wasm'\ndialect = 'any'\n[module.limits]\nresponse_cache = '1MiB'\n[http]\nunsent = '64MiB'\nidle = '1h'\nstalled = '1h'\n";
-    fs::write(&settings, text).unwrap();
-    let program = Path::new(env!("CARGO_BIN_EXE_relayer-rest-under-test"));
-    let args = ["--listen", "127.0.0.1:0", "--config", settings.to_str().unwrap()];
-    let mut serving = command::serve(program, &args).await;
+    let settings = folder.write("settings.toml", text);
+    let mut serving = Program::server().args(["--config", &settings]).start().await;
     serving.close_log();
     let (address, process) = (serving.address(), serving.id());
     let resident = || {
@@ -43,7 +38,7 @@ async fn hostile_connections_take_the_limit_and_little_for_each() {
         hostile.push(http2::stalled(address, paths).await);
         most = most.max(resident());
     }
-    let control = ControlClient::new(&serving.control);
+    let control = serving.control_client();
     let runs = async || control.status().await.unwrap().mounts[0].module.runs;
     let mut known = 0;
     while known != runs().await {
@@ -61,8 +56,6 @@ async fn hostile_connections_take_the_limit_and_little_for_each() {
     assert!(most <= 64 * MIB + 225_000_000, "{most} bytes");
 }
 
-const PROGRAM: &str = env!("CARGO_BIN_EXE_relayer-rest-under-test");
-
 /// The number of clients. Each requests a distinct body, of which it reads only the
 /// start.
 const CLIENTS: usize = 64;
@@ -76,12 +69,9 @@ fn resident(process: i32) -> u64 {
 
 #[tokio::test]
 async fn memory_is_returned_after_an_attack() {
-    let folder = tempfile::tempdir().unwrap();
-    let module = folder.path().join("large.wasm");
-    fs::write(&module, component::of_response(200, &[], &vec![b'a'; BODY])).unwrap();
-    let module = module.to_str().unwrap();
-    let listen = ["--listen", "127.0.0.1:0", "--module", module, "--dialect", "any"];
-    let serving = serve(Path::new(PROGRAM), &listen).await;
+    let folder = Folder::new();
+    let module = folder.write("large.wasm", component::of_response(200, &[], &vec![b'a'; BODY]));
+    let serving = Program::server().args(["--module", &module, "--dialect", "any"]).start().await;
     let before = resident(serving.id());
 
     let mut clients = Vec::new();

@@ -1,21 +1,20 @@
 //! Does the server speak HTTP as clients expect?
 
+use std::time::{Duration, Instant};
+
 use http_body_util::{BodyExt, Empty};
 use hyper::{Request, Version};
 use relayer_rest_host::HttpLimits;
-use relayer_rest_host::module::{Limits, Module};
-use relayer_rest_host::registry::{Mount, Registry};
 use relayer_rest_host::state::{Object, RelayerState, Worker};
 use relayer_rest_tests::client::{Client, raw};
 use relayer_rest_tests::component;
-use relayer_rest_tests::server::{TestServer, engine};
-use std::time::{Duration, Instant};
+use relayer_rest_tests::server::TestServer;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpSocket;
 
 #[tokio::test]
 async fn a_connection_is_kept_for_the_next_request() {
-    let server = TestServer::of_sample().await;
+    let server = TestServer::start().await;
     let mut client = server.connect().await;
     for _ in 0..3 {
         assert_eq!(client.get("/chains").await.status, 200);
@@ -26,7 +25,7 @@ async fn a_connection_is_kept_for_the_next_request() {
 
 #[tokio::test]
 async fn pipelined_requests_are_answered_in_order() {
-    let server = TestServer::of_sample().await;
+    let server = TestServer::start().await;
     let requests = "GET /chains HTTP/1.1\r\nhost: x\r\n\r\n\
                     HEAD /state HTTP/1.1\r\nhost: x\r\n\r\n\
                     GET /chain/foo HTTP/1.1\r\nhost: x\r\n\r\n\
@@ -43,7 +42,7 @@ async fn pipelined_requests_are_answered_in_order() {
 
 #[tokio::test]
 async fn http2_is_spoken_to_clients_that_know_it() {
-    let server = TestServer::of_sample().await;
+    let server = TestServer::start().await;
     let mut client = Client::http2(server.address).await;
     let mut http1 = server.connect().await;
     for path in ["/version", "/chains", "/chain/ibc-0", "/state", "/nothing"] {
@@ -57,7 +56,7 @@ async fn http2_is_spoken_to_clients_that_know_it() {
 
 #[tokio::test]
 async fn http_1_0_is_answered_and_closed() {
-    let server = TestServer::of_sample().await;
+    let server = TestServer::start().await;
     let answer = raw(server.address, b"GET /chains HTTP/1.0\r\n\r\n").await;
     assert!(answer.starts_with("HTTP/1.0 200 OK\r\n"), "{answer}");
     assert!(answer.ends_with(r#"["ibc-0","ibc-1"]}"#), "{answer}");
@@ -65,7 +64,7 @@ async fn http_1_0_is_answered_and_closed() {
 
 #[tokio::test]
 async fn what_is_not_http_is_refused() {
-    let server = TestServer::of_sample().await;
+    let server = TestServer::start().await;
     for request in [
         &b"GET /chains\r\n\r\n"[..],
         b"hello\r\n\r\n",
@@ -79,7 +78,7 @@ async fn what_is_not_http_is_refused() {
 
 #[tokio::test]
 async fn targets_of_every_form_are_answered() {
-    let server = TestServer::of_sample().await;
+    let server = TestServer::start().await;
     for (line, status) in [
         ("GET http://example.com/chains HTTP/1.1", "200"),
         ("GET http://example.com HTTP/1.1", "404"),
@@ -102,7 +101,7 @@ async fn targets_of_every_form_are_answered() {
 #[tokio::test]
 async fn connect_and_trace_are_refused_before_any_module_is_asked() {
     let module = component::of_answer(200, "a", b"b");
-    let server = TestServer::of_component(&module, &Limits::default()).await;
+    let server = TestServer::builder().component(&module).start().await;
     let body = r#"{"status":"error","result":{"name":"NotImplemented","msg":"CONNECT and TRACE are not implemented"}}"#;
     for request in [
         "CONNECT example.com:80 HTTP/1.1\r\nhost: example.com:80\r\n\r\n",
@@ -130,7 +129,7 @@ async fn connect_and_trace_are_refused_before_any_module_is_asked() {
 
 #[tokio::test]
 async fn a_request_has_exactly_one_valid_host_in_every_version() {
-    let server = TestServer::of_sample().await;
+    let server = TestServer::start().await;
     for (head, status) in [
         ("GET /chains HTTP/1.1\r\n", "400"),
         ("GET /chains HTTP/1.1\r\nhost:\r\n", "200"),
@@ -160,9 +159,8 @@ async fn a_request_has_exactly_one_valid_host_in_every_version() {
 #[tokio::test]
 async fn requests_for_hosts_that_are_not_listed_are_misdirected() {
     let hosts = ["api.example".parse().unwrap(), "127.0.0.1:3000".parse().unwrap()].to_vec();
-    let module = Module::embedded(&engine(&Limits::default())).unwrap();
     let limits = HttpLimits { hosts, ..HttpLimits::default() };
-    let server = TestServer::with_limits(Registry::new(Mount::api(module)), limits).await;
+    let server = TestServer::builder().http(limits).start().await;
     for (head, status) in [
         ("GET /version HTTP/1.1\r\nhost: API.example.\r\n", "200"),
         ("GET /version HTTP/1.1\r\nhost: api.example:8080\r\n", "200"),
@@ -191,7 +189,7 @@ async fn requests_for_hosts_that_are_not_listed_are_misdirected() {
 #[tokio::test]
 async fn a_module_sees_the_host_of_the_target() {
     let module = component::that_tells("host");
-    let server = TestServer::of_component(&module, &Limits::default()).await;
+    let server = TestServer::builder().component(&module).start().await;
     for (head, host) in [
         ("GET / HTTP/1.1\r\nhost: one\r\n", "one"),
         ("GET http://two/ HTTP/1.1\r\nhost: one\r\n", "two"),
@@ -211,7 +209,7 @@ async fn a_module_sees_the_host_of_the_target() {
 /// Covers responses of modules, cached ones, and the host's own.
 #[tokio::test]
 async fn no_answer_is_taken_for_another_type_than_it_says() {
-    let server = TestServer::of_sample().await;
+    let server = TestServer::start().await;
     for mut client in [server.connect().await, Client::http2(server.address).await] {
         for (path, headers, status) in [
             ("/chains", &[][..], 200),
@@ -226,7 +224,7 @@ async fn no_answer_is_taken_for_another_type_than_it_says() {
         }
     }
     let own = component::of_answer(200, "x-content-type-options", b"none");
-    let server = TestServer::of_component(&own, &Limits::default()).await;
+    let server = TestServer::builder().component(&own).start().await;
     let answer = server.get("/").await;
     let values: Vec<_> = answer.headers.get_all("x-content-type-options").iter().collect();
     assert_eq!(values, ["none"]);
@@ -234,7 +232,7 @@ async fn no_answer_is_taken_for_another_type_than_it_says() {
 
 #[tokio::test]
 async fn every_answer_carries_the_request_id() {
-    let server = TestServer::of_sample().await;
+    let server = TestServer::start().await;
     let mut client = server.connect().await;
     let kept = client.ask_with("GET", "/chains", &[("x-request-id", "abc-123")]).await;
     assert_eq!(kept.header("x-request-id"), "abc-123");
@@ -244,7 +242,7 @@ async fn every_answer_carries_the_request_id() {
 
 #[tokio::test]
 async fn a_request_with_a_body_is_answered_like_one_without() {
-    let server = TestServer::of_sample().await;
+    let server = TestServer::start().await;
     let request = "GET /chains HTTP/1.1\r\nhost: x\r\ncontent-length: 5\r\n\r\nhello\
                    GET /version HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
     let answers = raw(server.address, request.as_bytes()).await;
@@ -255,7 +253,7 @@ async fn a_request_with_a_body_is_answered_like_one_without() {
 
 #[tokio::test]
 async fn a_server_that_stops_closes_idle_connections_and_ends() {
-    let server = TestServer::of_sample().await;
+    let server = TestServer::start().await;
     let address = server.address;
     let mut used = server.connect().await;
     assert_eq!(used.get("/chains").await.status, 200);
@@ -267,7 +265,7 @@ async fn a_server_that_stops_closes_idle_connections_and_ends() {
 
 #[tokio::test]
 async fn clients_that_say_nothing_are_closed() {
-    let server = TestServer::of_sample().await;
+    let server = TestServer::start().await;
     let beginnings = [&b""[..], b"P", b"PRI * HTTP/2.0\r\n", b"GET /chains HTTP/1.1\r\nhost"];
     let closed = beginnings.map(|bytes| tokio::spawn(raw(server.address, bytes)));
     for (closed, bytes) in closed.into_iter().zip(beginnings) {
@@ -278,7 +276,7 @@ async fn clients_that_say_nothing_are_closed() {
 
 /// Starts a server whose /state has 8 MB.
 async fn with_large_state() -> TestServer {
-    let server = TestServer::of_sample().await;
+    let server = TestServer::start().await;
     let worker = |id| Worker {
         id,
         object: Object::Wallet { chain_id: format!("chain-{id}").into() },

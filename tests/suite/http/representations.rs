@@ -3,7 +3,6 @@
 
 use std::io::Read;
 
-use relayer_rest_host::module::Limits;
 use relayer_rest_host::state::{Object, RelayerState, Worker};
 use relayer_rest_tests::client::{Answer, Client};
 use relayer_rest_tests::component;
@@ -44,7 +43,7 @@ async fn ask(client: &mut Client, method: &str, path: &str, headers: &[(&str, &s
 
 #[tokio::test]
 async fn large_bodies_are_compressed_for_those_who_take_it() {
-    let server = TestServer::of_sample().await;
+    let server = TestServer::start().await;
     server.publisher.set_state(many_workers());
     let mut client = server.connect().await;
     let plain = ask(&mut client, "GET", "/state", &[]).await;
@@ -70,7 +69,7 @@ async fn large_bodies_are_compressed_for_those_who_take_it() {
 
 #[tokio::test]
 async fn small_bodies_are_sent_as_they_are() {
-    let server = TestServer::of_sample().await;
+    let server = TestServer::start().await;
     let mut client = server.connect().await;
     let answer = ask(&mut client, "GET", "/chains", &[("accept-encoding", "gzip")]).await;
     assert_eq!((answer.header("content-encoding"), answer.header("vary")), ("", ""));
@@ -92,7 +91,7 @@ async fn what_is_no_text_or_has_an_encoding_is_sent_as_it_is() {
         (&[("content-type", b"text/plain"), ("cache-control", b"public, no-transform")], ""),
     ] {
         let component = component::of_response(200, headers, &body);
-        let server = TestServer::of_component(&component, &Limits::default()).await;
+        let server = TestServer::builder().component(&component).start().await;
         let mut client = server.connect().await;
         let answer = ask(&mut client, "GET", "/", &[("accept-encoding", "gzip")]).await;
         assert_eq!(answer.header("content-encoding"), encoding, "{headers:?}");
@@ -101,7 +100,7 @@ async fn what_is_no_text_or_has_an_encoding_is_sent_as_it_is() {
 
 #[tokio::test]
 async fn a_client_that_has_the_answer_gets_it_no_second_time() {
-    let server = TestServer::of_sample().await;
+    let server = TestServer::start().await;
     server.publisher.set_state(many_workers());
     let mut client = server.connect().await;
     for path in ["/version", "/chains", "/chain/ibc-0", "/state"] {
@@ -131,7 +130,7 @@ async fn a_client_that_has_the_answer_gets_it_no_second_time() {
 
 #[tokio::test]
 async fn a_client_whose_answer_is_old_gets_the_new_one() {
-    let server = TestServer::of_sample().await;
+    let server = TestServer::start().await;
     let mut client = server.connect().await;
     let before = client.get("/state").await;
     server.publisher.set_state(many_workers());
@@ -147,7 +146,7 @@ async fn a_client_whose_answer_is_old_gets_the_new_one() {
 
 #[tokio::test]
 async fn errors_have_no_validator_and_are_told_each_time() {
-    let server = TestServer::of_sample().await;
+    let server = TestServer::start().await;
     let mut client = server.connect().await;
     for (method, path, status) in
         [("GET", "/nothing", 404), ("GET", "/chain/none", 404), ("POST", "/state", 405)]
@@ -168,7 +167,7 @@ async fn a_module_s_own_headers_win() {
         ("access-control-allow-origin", b"*"),
     ];
     let component = component::of_response(200, headers, &[b'x'; 4096]);
-    let server = TestServer::of_component(&component, &Limits::default()).await;
+    let server = TestServer::builder().component(&component).start().await;
     let mut client = server.connect().await;
     let plain = ask(&mut client, "GET", "/", &[]).await;
     assert_eq!(plain.header("etag"), "\"mine\"");
@@ -189,7 +188,7 @@ async fn a_module_s_own_headers_win() {
 /// Starts a server whose module always responds with these headers.
 async fn with_headers(status: u16, headers: &[(&str, &[u8])]) -> TestServer {
     let component = component::of_response(status, headers, &[b'x'; 4096]);
-    TestServer::of_component(&component, &Limits::default()).await
+    TestServer::builder().component(&component).start().await
 }
 
 const BEFORE: &str = "Sun, 06 Nov 1994 08:49:36 GMT";
@@ -236,7 +235,7 @@ async fn preconditions_count_in_their_order() {
 
 #[tokio::test]
 async fn a_failed_precondition_is_an_error_without_the_answer() {
-    let server = TestServer::of_sample().await;
+    let server = TestServer::start().await;
     let mut client = server.connect().await;
     let headers = [("if-match", "\"other\""), ("accept-encoding", "gzip")];
     let answer = ask(&mut client, "GET", "/chains", &headers).await;
@@ -253,7 +252,7 @@ async fn a_failed_precondition_is_an_error_without_the_answer() {
 #[tokio::test]
 async fn preconditions_of_what_fails_anyway_are_ignored() {
     let false_ones = [("if-match", "\"other\""), ("if-unmodified-since", BEFORE)];
-    let server = TestServer::of_sample().await;
+    let server = TestServer::start().await;
     let mut client = server.connect().await;
     for (method, path, status) in [("GET", "/nothing", 404), ("POST", "/state", 405)] {
         assert_eq!(ask(&mut client, method, path, &false_ones).await.status, status);
@@ -269,7 +268,7 @@ async fn preconditions_of_what_fails_anyway_are_ignored() {
 /// Each encoding has a validator of its own, which differs from all others.
 #[tokio::test]
 async fn a_validator_is_that_of_one_encoding() {
-    let server = TestServer::of_sample().await;
+    let server = TestServer::start().await;
     server.publisher.set_state(many_workers());
     let mut client = server.connect().await;
     let (gzip, plain) = (("accept-encoding", "gzip"), ("accept-encoding", "identity"));
@@ -314,7 +313,7 @@ async fn the_host_makes_validators_for_get_only() {
 
 #[tokio::test]
 async fn a_part_of_an_answer_is_all_of_it() {
-    let server = TestServer::of_sample().await;
+    let server = TestServer::start().await;
     let mut client = server.connect().await;
     let whole = ask(&mut client, "GET", "/chains", &[]).await;
     assert_eq!(ask(&mut client, "GET", "/chains", &[("range", "bytes=0-3")]).await, whole);

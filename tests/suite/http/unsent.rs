@@ -4,10 +4,9 @@ use std::time::Duration;
 
 use bytesize::ByteSize;
 use relayer_rest_host::HttpLimits;
-use relayer_rest_host::module::{Limits, Module};
-use relayer_rest_host::registry::{Mount, Registry};
+use relayer_rest_host::module::Limits;
 use relayer_rest_tests::client::Client;
-use relayer_rest_tests::server::{TestServer, engine};
+use relayer_rest_tests::server::TestServer;
 use relayer_rest_tests::{component, http2};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
@@ -81,8 +80,7 @@ async fn server_of_bodies(size: usize, limits: HttpLimits) -> TestServer {
     // Modules turn no request away, which is not tested here.
     let wait = Duration::from_hours(1);
     let of_module = Limits { queue: 100_000, queue_wait: wait, ..Limits::default() };
-    let module = Module::from_bytes(&engine(&of_module), "large", &body).unwrap();
-    TestServer::with_limits(Registry::new(Mount::api(module)), limits).await
+    TestServer::builder().component(&body).limits(&of_module).http(limits).start().await
 }
 
 /// Waits until no response is held any more.

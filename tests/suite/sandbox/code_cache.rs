@@ -6,18 +6,16 @@ use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 
 use relayer_rest_host::conformance::Dialect;
-use relayer_rest_host::control::ControlClient;
 use relayer_rest_host::registry::{Candidate, Outcome, Rejection};
 use relayer_rest_tests::client::Client;
-use relayer_rest_tests::command::{self, Ended, Serving};
-use relayer_rest_tests::component;
-use relayer_rest_tests::measure;
+use relayer_rest_tests::folder::Folder;
+use relayer_rest_tests::program::{Program, Serving};
 use relayer_rest_tests::server::candidate;
-use rustix::process::{Pid, Signal, geteuid, kill_process};
-use tempfile::TempDir;
+use relayer_rest_tests::{component, measure};
+use rustix::process::geteuid;
 
-const PROGRAM: &str = env!("CARGO_BIN_EXE_relayer-rest-under-test");
-const LISTEN: [&str; 2] = ["--listen", "127.0.0.1:0"];
+/// Starts a program in a mount namespace.
+const OWN_MOUNTS: &[&str] = &["unshare", "--mount"];
 
 /// The settings of a server with a module that is not bundled.
 const SETTINGS: &str = "[swap]\nmemory = '64MiB'\n[[extension]]\nname = 'a'\nmodule = 'a.wasm'\n";
@@ -25,36 +23,16 @@ const SETTINGS: &str = "[swap]\nmemory = '64MiB'\n[[extension]]\nname = 'a'\nmod
 /// The message about an entry that is not used.
 const NOT_USED: &str = " is not used: ";
 
-/// Starts the command from a shell that runs this script first.
-async fn serve_after(script: &str, args: &[&str]) -> Serving {
-    let script = format!("{script}\nexec \"$0\" \"$@\"");
-    let args = [&["-ec", &script, PROGRAM], &LISTEN[..], args].concat();
-    command::serve(Path::new("/bin/sh"), &args).await
-}
-
-async fn run_after(script: &str, args: &[&str]) -> Ended {
-    let script = format!("{script}\nexec \"$0\" \"$@\"");
-    let args = [&["-ec", &script, PROGRAM], &LISTEN[..], args].concat();
-    command::run(Path::new("/bin/sh"), &args).await
-}
-
-async fn end(serving: Serving) -> Ended {
-    kill_process(Pid::from_raw(serving.id()).unwrap(), Signal::TERM).unwrap();
-    serving.ended().await
-}
-
 async fn get(serving: &Serving, path: &str) -> (u16, String) {
     let response = Client::http1(serving.address()).await.get(path).await;
     (response.status.as_u16(), String::from_utf8_lossy(&response.body).into_owned())
 }
 
 /// Creates a folder with the settings and the module.
-fn folder() -> (TempDir, String) {
-    let folder = tempfile::tempdir().unwrap();
-    let config = folder.path().join("c.toml");
-    fs::write(&config, SETTINGS).unwrap();
-    fs::write(folder.path().join("a.wasm"), component::of_answer(201, "a", b"b")).unwrap();
-    let config = config.to_str().unwrap().to_owned();
+fn folder() -> (Folder, String) {
+    let folder = Folder::new();
+    folder.write("a.wasm", component::of_answer(201, "a", b"b"));
+    let config = folder.write("c.toml", SETTINGS);
     (folder, config)
 }
 
@@ -71,10 +49,9 @@ type Damage = Box<dyn Fn(&mut Vec<u8>)>;
 #[tokio::test]
 async fn a_second_start_uses_the_code_of_the_first_one() {
     let (folder, config) = folder();
-    let cache = folder.path().join("cache");
-    let args = [&LISTEN[..], &["--config", &config, "--code-cache", cache.to_str().unwrap()]];
-    let args = args.concat();
-    end(command::serve(Path::new(PROGRAM), &args).await).await;
+    let cache = folder.join("cache");
+    let program = Program::server().args(["--config", &config, "--code-cache"]).args([&cache]);
+    program.clone().start().await.stop().await;
     let stored = entries(&cache);
     assert_eq!(stored.len(), 2, "the API and the extension");
     // The entries must still be the same files, since recompiled code would replace them.
@@ -85,9 +62,9 @@ async fn a_second_start_uses_the_code_of_the_first_one() {
         stored.iter().map(inode).collect::<Vec<_>>()
     };
     let before = inodes();
-    let serving = command::serve(Path::new(PROGRAM), &args).await;
+    let serving = program.clone().start().await;
     assert_eq!(get(&serving, "/ext/a").await.0, 201);
-    let ended = end(serving).await;
+    let ended = serving.stop().await;
     assert!(!ended.stderr.contains(NOT_USED), "{}", ended.stderr);
     assert_eq!(entries(&cache), stored);
     assert_eq!(inodes(), before);
@@ -96,12 +73,11 @@ async fn a_second_start_uses_the_code_of_the_first_one() {
 #[tokio::test]
 async fn damaged_entries_are_compiled_again() {
     let (folder, config) = folder();
-    let cache = folder.path().join("cache");
-    let args = [&LISTEN[..], &["--config", &config, "--code-cache", cache.to_str().unwrap()]];
-    let args = args.concat();
-    let serving = command::serve(Path::new(PROGRAM), &args).await;
+    let cache = folder.join("cache");
+    let program = Program::server().args(["--config", &config, "--code-cache"]).args([&cache]);
+    let serving = program.clone().start().await;
     let chains = get(&serving, "/chains").await;
-    end(serving).await;
+    serving.stop().await;
     let stored = entries(&cache);
     let flip = |number: usize| {
         move |code: &mut Vec<u8>| {
@@ -128,20 +104,20 @@ async fn damaged_entries_are_compiled_again() {
             damage(&mut code);
             fs::write(path, code).unwrap();
         }
-        let serving = command::serve(Path::new(PROGRAM), &args).await;
+        let serving = program.clone().start().await;
         assert_eq!(get(&serving, "/chains").await, chains);
         assert_eq!(get(&serving, "/ext/a").await.0, 201);
-        let ended = end(serving).await;
+        let ended = serving.stop().await;
         assert_eq!(ended.stderr.matches(NOT_USED).count(), 2, "{}", ended.stderr);
         assert_eq!(entries(&cache), stored);
     }
     // An entry of another component is not used.
     fs::write(&stored[0].0, &stored[1].1).unwrap();
     fs::write(&stored[1].0, &stored[0].1).unwrap();
-    let serving = command::serve(Path::new(PROGRAM), &args).await;
+    let serving = program.clone().start().await;
     assert_eq!(get(&serving, "/chains").await, chains);
     assert_eq!(get(&serving, "/ext/a").await.0, 201);
-    assert_eq!(end(serving).await.stderr.matches(NOT_USED).count(), 2);
+    assert_eq!(serving.stop().await.stderr.matches(NOT_USED).count(), 2);
     assert_eq!(entries(&cache), stored);
 }
 
@@ -153,7 +129,7 @@ async fn assert_compiles_apart(what: &str, mut serving: Serving, message: Option
     assert_eq!(get(&serving, "/ext/a").await.0, 201, "{what}");
     fs::write(format!("/proc/{}/clear_refs", serving.id()), "5").unwrap();
     let before = measure::peak_memory_of(serving.id());
-    let client = ControlClient::new(&serving.control);
+    let client = serving.control_client();
     let any = |component| Candidate { dialect: Some(Dialect::Any), ..candidate(component) };
     // It takes more than 200 MB.
     let report = client.swap("/", any(component::hard_to_compile(6_000))).await.unwrap();
@@ -166,29 +142,33 @@ async fn assert_compiles_apart(what: &str, mut serving: Serving, message: Option
     let report = client.swap("/", any(component::of_answer(202, "a", b"c"))).await.unwrap();
     assert_eq!(report.outcome, Outcome::Swapped, "{what}");
     assert_eq!(get(&serving, "/").await.0, 202, "{what}");
-    assert_eq!(end(serving).await.status, Some(0), "{what}");
+    assert_eq!(serving.stop().await.status, Some(0), "{what}");
 }
 
 #[tokio::test]
 async fn compiling_is_bounded_without_a_code_cache() {
     let (_folder, config) = folder();
-    let config = ["--config", &config];
-    let serving = serve_after("", &[&config[..], &["--no-code-cache"]].concat()).await;
-    assert_compiles_apart("no cache", serving, None).await;
-    let script = "unset HOME XDG_CACHE_HOME RELAYER_REST_CODE_CACHE";
-    let serving = serve_after(script, &config).await;
-    assert_compiles_apart("no home", serving, Some("neither XDG_CACHE_HOME nor HOME")).await;
+    let program = Program::server().args(["--config", &config]);
+    let uncached = program.clone().args(["--no-code-cache"]);
+    assert_compiles_apart("no cache", uncached.start().await, None).await;
+    let homeless = program.after("unset HOME XDG_CACHE_HOME RELAYER_REST_CODE_CACHE");
+    assert_compiles_apart(
+        "no home",
+        homeless.start().await,
+        Some("neither XDG_CACHE_HOME nor HOME"),
+    )
+    .await;
 }
 
 #[tokio::test]
 async fn compiling_is_bounded_where_code_cannot_be_stored() {
     let (folder, config) = folder();
-    let cache = folder.path().join("cache");
-    let args = ["--config", &config, "--code-cache", cache.to_str().unwrap()];
+    let cache = folder.join("cache");
+    let program = Program::server().args(["--config", &config, "--code-cache"]).args([&cache]);
     let not_stored = Some("compiled code is not stored");
     // The limit has room for the extension's code, and for memory images.
-    let serving = serve_after("prlimit --pid $$ --fsize=100000:100000", &args).await;
-    assert_compiles_apart("small files only", serving, not_stored).await;
+    let limited = program.clone().after("prlimit --pid $$ --fsize=100000:100000");
+    assert_compiles_apart("small files only", limited.start().await, not_stored).await;
     assert!(entries(&cache).iter().all(|(_, code)| code.len() <= 100_000));
     if geteuid().is_root() {
         let mount = format!("mount -t tmpfs -o mode=700,size=16k none '{}'", cache.display());
@@ -196,13 +176,15 @@ async fn compiling_is_bounded_where_code_cannot_be_stored() {
             ("a full disk", mount.clone()),
             ("a read-only disk", format!("{mount}\nmount -o remount,ro '{}'", cache.display())),
         ] {
-            let Some(serving) = serve_in_own_mounts(&script, &args).await else { return };
-            assert_compiles_apart(what, serving, not_stored).await;
+            if !has_own_mounts().await {
+                return;
+            }
+            let program = program.clone().after(&script).launched_by(OWN_MOUNTS);
+            assert_compiles_apart(what, program.start().await, not_stored).await;
         }
     } else {
         fs::set_permissions(&cache, Permissions::from_mode(0o500)).unwrap();
-        let serving = serve_after("", &args).await;
-        assert_compiles_apart("a read-only folder", serving, not_stored).await;
+        assert_compiles_apart("a read-only folder", program.start().await, not_stored).await;
     }
 }
 
@@ -216,15 +198,6 @@ async fn has_own_mounts() -> bool {
     is_allowed
 }
 
-async fn serve_in_own_mounts(script: &str, args: &[&str]) -> Option<Serving> {
-    if !has_own_mounts().await {
-        return None;
-    }
-    let script = format!("{script}\nexec \"$0\" \"$@\"");
-    let args = [&["--mount", "/bin/sh", "-ec", &script, PROGRAM], &LISTEN[..], args].concat();
-    Some(command::serve(Path::new("unshare"), &args).await)
-}
-
 /// A module that cannot be compiled in a separate process is not compiled at all.
 #[tokio::test]
 async fn without_a_compiler_no_module_is_compiled() {
@@ -232,10 +205,9 @@ async fn without_a_compiler_no_module_is_compiled() {
         return;
     }
     let (_folder, config) = folder();
-    let script = "mount -t tmpfs none /proc\nexec \"$0\" \"$@\"";
-    let args = [&["--mount", "/bin/sh", "-ec", script, PROGRAM], &LISTEN[..]].concat();
-    let args = [&args[..], &["--no-code-cache", "--config", &config]].concat();
-    let ended = command::run(Path::new("unshare"), &args).await;
+    let program = Program::server().args(["--no-code-cache", "--config", &config]);
+    let program = program.after("mount -t tmpfs none /proc").launched_by(OWN_MOUNTS);
+    let ended = program.run().await;
     assert_eq!(ended.status, Some(2), "{}", ended.stderr);
     for part in
         ["a.wasm: cannot be compiled: the compiler ", " cannot be started: ", "/proc has to be"]
@@ -246,8 +218,8 @@ async fn without_a_compiler_no_module_is_compiled() {
 
 #[tokio::test]
 async fn folders_that_others_can_change_are_rejected() {
-    let folder = tempfile::tempdir().unwrap();
-    let caches = folder.path().join("caches");
+    let folder = Folder::new();
+    let caches = folder.join("caches");
     let cache = caches.join("relayer-rest");
     fs::create_dir_all(&cache).unwrap();
     let chmod = |path: &Path, mode| {
@@ -257,7 +229,7 @@ async fn folders_that_others_can_change_are_rejected() {
         let path = cache.to_str().unwrap();
         let by_variable = format!("export RELAYER_REST_CODE_CACHE='{path}'");
         for (script, args) in [("", &["--code-cache", path][..]), (&by_variable, &[])] {
-            let ended = run_after(script, args).await;
+            let ended = Program::server().args(args).after(script).run().await;
             assert_eq!(ended.status, Some(2), "{}", ended.stderr);
             for part in ["relayer-rest: code cache ", message, "choose a folder of your own"] {
                 assert!(ended.stderr.contains(part), "{part} is not in: {}", ended.stderr);
@@ -266,10 +238,10 @@ async fn folders_that_others_can_change_are_rejected() {
         // The default folder was not requested, so the server runs without it.
         let caches = caches.display();
         let default = format!("unset RELAYER_REST_CODE_CACHE; export XDG_CACHE_HOME='{caches}'");
-        let mut serving = serve_after(&default, &[]).await;
+        let mut serving = Program::server().after(&default).start().await;
         serving.logged("compiled modules are not kept: code cache ").await;
         assert_eq!(get(&serving, "/chains").await.0, 200);
-        let ended = end(serving).await;
+        let ended = serving.stop().await;
         assert!(ended.stderr.contains(message), "{message} is not in: {}", ended.stderr);
         assert_eq!(entries(&cache), []);
     };

@@ -1,40 +1,32 @@
 //! Can a module that is hard to compile harm the server?
 
 use std::fs;
-use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
-use relayer_rest_host::conformance::Dialect;
 use relayer_rest_host::control::ControlClient;
 use relayer_rest_host::module::DEFAULT_MODULE;
-use relayer_rest_host::registry::{Candidate, Outcome, Rejection, SwapReport, SwapStep};
-use relayer_rest_tests::command::{self, Serving};
-use relayer_rest_tests::component;
-use relayer_rest_tests::measure;
-use relayer_rest_tests::server::candidate;
+use relayer_rest_host::registry::{Outcome, Rejection, SwapReport, SwapStep};
+use relayer_rest_tests::folder::Folder;
+use relayer_rest_tests::program::{Program, Serving};
+use relayer_rest_tests::server::{any_dialect, candidate};
+use relayer_rest_tests::{component, measure};
 use rustix::process::{Pid, Signal, kill_process};
-use tempfile::TempDir;
 use tokio::process::Command;
 use tokio::time::sleep;
-
-const PROGRAM: &str = env!("CARGO_BIN_EXE_relayer-rest-under-test");
 
 /// A number of blocks that takes many seconds to compile on any machine.
 const MANY: usize = 16_000;
 
 /// Starts a server with these settings, and with a code cache of its own.
-async fn serve(folder: &TempDir, settings: &str) -> Serving {
-    let (config, cache) = (folder.path().join("c.toml"), folder.path().join("cache"));
-    fs::write(&config, settings).unwrap();
-    let (config, cache) = (config.to_str().unwrap(), cache.to_str().unwrap());
-    let args = ["--listen", "127.0.0.1:0", "--config", config, "--code-cache", cache];
-    command::serve(Path::new(PROGRAM), &args).await
+async fn serve(folder: &Folder, settings: &str) -> Serving {
+    let config = folder.write("c.toml", settings);
+    let args = ["--config", &config, "--code-cache", &folder.path("cache")];
+    Program::server().args(args).start().await
 }
 
 async fn swap(serving: &Serving, component: Vec<u8>) -> SwapReport {
-    let candidate = Candidate { dialect: Some(Dialect::Any), ..candidate(component) };
-    ControlClient::new(&serving.control).swap("/", candidate).await.unwrap()
+    serving.control_client().swap("/", any_dialect(component)).await.unwrap()
 }
 
 /// Returns the child processes of a process, including dead ones that are not reaped.
@@ -65,26 +57,23 @@ async fn confined(compiler: i32) {
 
 #[tokio::test]
 async fn check_obeys_the_time_limit_of_swaps() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
-    let (config, module) = (path("c.toml"), path("hard.wasm"));
-    fs::write(&config, "[swap]\ntime = '300ms'").unwrap();
-    fs::write(&module, component::hard_to_compile(MANY)).unwrap();
-    let program = env!("CARGO_BIN_EXE_relayer-rest-under-test");
-    let ended = command::run(Path::new(program), &["check", "--config", &config, &module]).await;
+    let folder = Folder::new();
+    let config = folder.write("c.toml", "[swap]\ntime = '300ms'");
+    let module = folder.write("hard.wasm", component::hard_to_compile(MANY));
+    let ended = Program::new(["check", "--config", &config, &module]).run().await;
     assert_eq!(ended.status, Some(1), "{ended:?}");
     assert!(ended.stdout.contains("hard.wasm: takes longer than 300ms (swap.time)"), "{ended:?}");
 }
 
 #[tokio::test]
 async fn what_takes_too_long_to_compile_is_stopped() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = Folder::new();
     let serving = serve(&folder, "[swap]\ntime = '300ms'").await;
     let report = swap(&serving, component::hard_to_compile(MANY)).await;
     let Outcome::Rejected { reason: Rejection::Timeout, .. } = report.outcome else {
         panic!("{report:?}")
     };
-    let client = ControlClient::new(&serving.control);
+    let client = serving.control_client();
     while client.status().await.unwrap().mounts[0].candidate.is_some() {
         sleep(Duration::from_millis(10)).await;
     }
@@ -95,10 +84,9 @@ async fn what_takes_too_long_to_compile_is_stopped() {
 /// instead of hanging or dying because of a module.
 #[tokio::test]
 async fn what_is_hard_to_compile_keeps_no_server_from_saying_so() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = |name| folder.path().join(name).to_str().unwrap().to_owned();
-    fs::write(path("hard.wasm"), component::hard_to_compile(MANY)).unwrap();
-    let (config, cache) = (path("c.toml"), path("cache"));
+    let folder = Folder::new();
+    folder.write("hard.wasm", component::hard_to_compile(MANY));
+    let cache = folder.path("cache");
     for (bound, parts) in [
         ("time = '300ms'", ["takes longer than 300ms to look at", "raise swap.time"]),
         ("memory = '64MiB'", ["which may have 64.0 MiB of memory", "raise swap.memory"]),
@@ -106,11 +94,11 @@ async fn what_is_hard_to_compile_keeps_no_server_from_saying_so() {
         for module in
             ["[module]\nfile = 'hard.wasm'", "[[extension]]\nname = 'a'\nmodule = 'hard.wasm'"]
         {
-            fs::write(&config, format!("[swap]\n{bound}\n{module}\n")).unwrap();
-            let args = ["--listen", "127.0.0.1:0", "--config", &config, "--code-cache", &cache];
-            let started = command::run(Path::new(PROGRAM), &args).await;
+            let config = folder.write("c.toml", format!("[swap]\n{bound}\n{module}\n"));
+            let args = ["--config", &config, "--code-cache", &cache];
+            let started = Program::server().args(args).run().await;
             assert_eq!(started.status, Some(2), "{}", started.stderr);
-            let checked = command::run(Path::new(PROGRAM), &["config", "check", &config]).await;
+            let checked = Program::new(["config", "check", &config]).run().await;
             assert_eq!(checked.status, Some(1), "{}", checked.stderr);
             for part in parts {
                 assert!(started.stderr.contains(part), "{part} is not in: {}", started.stderr);
@@ -122,7 +110,7 @@ async fn what_is_hard_to_compile_keeps_no_server_from_saying_so() {
 
 #[tokio::test]
 async fn what_takes_too_much_memory_to_compile_is_stopped() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = Folder::new();
     let serving = serve(&folder, "[swap]\nmemory = '64MiB'").await;
     let report = swap(&serving, component::hard_to_compile(MANY)).await;
     let Outcome::Rejected { reason: Rejection::Invalid, message } = report.outcome else {
@@ -147,7 +135,7 @@ async fn what_takes_too_much_memory_to_compile_is_stopped() {
 
 #[tokio::test]
 async fn the_memory_that_compiling_takes_is_not_the_servers() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = Folder::new();
     let serving = serve(&folder, "").await;
     // Resets the peak.
     fs::write(format!("/proc/{}/clear_refs", serving.id()), "5").unwrap();
@@ -162,9 +150,9 @@ async fn the_memory_that_compiling_takes_is_not_the_servers() {
 
 #[tokio::test]
 async fn what_compiles_is_gone_with_the_server() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = Folder::new();
     let serving = serve(&folder, "").await;
-    let control = serving.control.clone();
+    let control = serving.socket.clone();
     let swapping = tokio::spawn(async move {
         let candidate = candidate(component::hard_to_compile(MANY));
         ControlClient::new(&control).swap("/", candidate).await
@@ -200,9 +188,9 @@ async fn what_compiles_is_gone_with_the_server() {
 /// A swap is cancelled when its client disconnects.
 #[tokio::test]
 async fn a_client_that_leaves_stops_what_it_asked_for() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = Folder::new();
     let serving = serve(&folder, "").await;
-    let client = ControlClient::new(&serving.control);
+    let client = serving.control_client();
     let swapping = tokio::spawn({
         let client = client.clone();
         async move { client.swap("/", candidate(component::hard_to_compile(MANY))).await }
@@ -223,7 +211,7 @@ async fn a_client_that_leaves_stops_what_it_asked_for() {
 
 #[tokio::test]
 async fn candidates_are_looked_at_with_less_priority() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = Folder::new();
     let serving = serve(&folder, "").await;
     swap(&serving, component::of_answer(201, "a", b"b")).await;
     let threads = fs::read_dir(format!("/proc/{}/task", serving.id())).unwrap();
@@ -237,12 +225,11 @@ async fn candidates_are_looked_at_with_less_priority() {
 /// The signal arrives before the server listens.
 #[tokio::test]
 async fn a_server_that_is_told_to_end_while_it_starts_does_so() {
-    let folder = tempfile::tempdir().unwrap();
-    let module = folder.path().join("hard.wasm");
-    fs::write(&module, component::hard_to_compile(MANY)).unwrap();
-    let mut serve = Command::new(PROGRAM);
+    let folder = Folder::new();
+    let module = folder.write("hard.wasm", component::hard_to_compile(MANY));
+    let mut serve = Command::new(Program::path());
     serve.args(["--listen", "127.0.0.1:0", "--no-control", "--module"]).arg(module);
-    serve.arg("--code-cache").arg(folder.path().join("cache")).kill_on_drop(true);
+    serve.arg("--code-cache").arg(folder.join("cache")).kill_on_drop(true);
     let mut serve = serve.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let number = serve.id().unwrap().try_into().unwrap();
     while children(number).is_empty() {
@@ -258,10 +245,9 @@ async fn a_server_that_is_told_to_end_while_it_starts_does_so() {
 /// A user waits for `check`, possibly on a busy machine.
 #[tokio::test]
 async fn check_compiles_with_the_priority_it_has() {
-    let folder = tempfile::tempdir().unwrap();
-    let module = folder.path().join("hard.wasm");
-    fs::write(&module, component::hard_to_compile(MANY)).unwrap();
-    let mut check = Command::new(PROGRAM);
+    let folder = Folder::new();
+    let module = folder.write("hard.wasm", component::hard_to_compile(MANY));
+    let mut check = Command::new(Program::path());
     check.args(["check", "--dialect", "any"]).arg(module).kill_on_drop(true);
     let mut check = check.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     let number = check.id().unwrap().try_into().unwrap();

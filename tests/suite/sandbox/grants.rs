@@ -1,9 +1,9 @@
 //! Which imports and headers may an extension have?
 
 use relayer_rest_host::module::{Engine, EngineOptions, Grants, HeaderGrants, Limits, Module};
-use relayer_rest_host::registry::{Mount, Outcome, Registry, Rejection};
+use relayer_rest_host::registry::{Mount, Outcome, Rejection};
 use relayer_rest_tests::component;
-use relayer_rest_tests::server::{TestServer, candidate, engine};
+use relayer_rest_tests::server::{TestServer, candidate, engine, extension};
 
 /// Each interface that can be granted, with a function in it and the function's number of
 /// `i32` parameters.
@@ -38,22 +38,20 @@ fn each_grant_is_withheld_and_given() {
     }
 }
 
-fn extension(path: &str, grants: &[&str], component: &[u8]) -> Mount {
+fn tool(grants: &[&str], component: &[u8]) -> Mount {
     let engine = engine(&Limits::default()).with_grants(Grants::of(grants).unwrap());
-    let module = Module::from_bytes(&engine, "tool", component).unwrap().named("tool");
-    Mount::extension(path.parse().unwrap(), module)
+    extension("/ext/tool", &engine, component)
 }
 
 async fn server(extension: Mount) -> TestServer {
-    let api = Mount::api(Module::embedded(&engine(&Limits::default())).unwrap());
-    TestServer::of_registry(Registry::new(api).with(extension).unwrap()).await
+    TestServer::builder().extension(extension).without_state().start().await
 }
 
 /// The grants apply to candidates, too.
 #[tokio::test]
 async fn a_candidate_imports_what_its_mount_is_granted() {
     let plain = component::of_answer(204, "a", b"b");
-    let server = server(extension("/ext/tool", &["chains"], &plain)).await;
+    let server = server(tool(&["chains"], &plain)).await;
     let mount = server.registry.at("/ext/tool").unwrap();
     let state = server.publisher.reader();
     let curious = component::that_imports("request", "header", 3);
@@ -71,7 +69,7 @@ async fn a_candidate_imports_what_its_mount_is_granted() {
 #[tokio::test]
 async fn an_extension_is_told_where_it_is() {
     let telling = component::that_tells_its_mount();
-    let server = server(extension("/ext/tool", &["mount"], &telling)).await;
+    let server = server(tool(&["mount"], &telling)).await;
     assert_eq!(server.get("/ext/tool/x").await.text(), "/ext/tool");
     let mount = server.registry.at("/ext/tool").unwrap();
     let other = candidate(component::noted(&telling, "other"));
@@ -119,10 +117,10 @@ async fn headers_with_effect_beyond_the_mount_need_a_grant() {
 #[tokio::test]
 async fn the_api_needs_a_grant_as_well() {
     let component = component::of_answer(200, "clear-site-data", b"\"*\"");
-    let server = TestServer::of_component(&component, &Limits::default()).await;
+    let server = TestServer::builder().component(&component).start().await;
     assert_eq!(server.get("/").await.status, 502);
     let component = component::of_answer(200, "set-cookie", b"a=b; Path=/");
-    let server = TestServer::of_component(&component, &Limits::default()).await;
+    let server = TestServer::builder().component(&component).start().await;
     assert_eq!(server.get("/").await.header("set-cookie"), "a=b; Path=/");
 }
 

@@ -5,11 +5,10 @@ use std::time::Duration;
 use bytesize::ByteSize;
 use relayer_rest_host::conformance::Dialect;
 use relayer_rest_host::module::{Failures, Limits, Module};
-use relayer_rest_host::registry::{Candidate, FailurePolicy, Mount, Outcome, Registry, Rejection};
-use relayer_rest_host::state::sample;
+use relayer_rest_host::registry::{Candidate, FailurePolicy, Outcome, Rejection};
 use relayer_rest_tests::client::Client;
 use relayer_rest_tests::component::{self, hostile, parts, sections};
-use relayer_rest_tests::server::{TestServer, candidate, engine};
+use relayer_rest_tests::server::{TestServer, candidate, engine, extension};
 use relayer_rest_tests::watcher::Watcher;
 
 /// The number of requests from each client, and of clients for each module.
@@ -33,7 +32,7 @@ async fn a_module_whose_functions_have_huge_names_is_refused() {
 /// The body has 2 MiB, and its values would take more than 256 MiB.
 #[tokio::test]
 async fn a_candidate_whose_json_has_too_many_values_is_refused() {
-    let server = TestServer::of_sample().await;
+    let server = TestServer::start().await;
     let json = format!("[{}0]", "[],".repeat(720_000));
     let headers = [("content-type", &b"application/json"[..])];
     let component = component::of_response(200, &headers, json.as_bytes());
@@ -107,17 +106,14 @@ async fn what_a_module_does_fails_its_own_requests_only() {
         queue_wait: Duration::from_mins(1),
         ..Limits::default()
     };
-    let api = Module::embedded(&engine(&Limits::default())).unwrap();
-    let mut registry = Registry::new(Mount::api(api));
+    let mut server = TestServer::builder();
     let cases = cases();
     for case in &cases {
-        let module = Module::from_bytes(&engine(&limits(case.answer)), case.name, &case.component);
-        let path = format!("/ext/{}", case.name).parse().unwrap();
-        let mount = Mount::extension(path, module.unwrap().named(case.name));
-        registry = registry.with(mount.with_failure_policy(patience())).unwrap();
+        let path = format!("/ext/{}", case.name);
+        let mount = extension(&path, &engine(&limits(case.answer)), &case.component);
+        server = server.extension(mount.with_failure_policy(patience()));
     }
-    let server = TestServer::of_registry(registry).await;
-    sample(&server.publisher);
+    let server = server.start().await;
     let watcher = Watcher::start(server.address).await;
     let mut asking = Vec::new();
     for case in &cases {

@@ -5,11 +5,10 @@ use std::time::Duration;
 
 use bytesize::ByteSize;
 use relayer_rest_host::module::{Engine, Limits, Module, RunPermit};
-use relayer_rest_host::registry::{Mount, Registry};
 use relayer_rest_host::state::{StatePublisher, sample};
 use relayer_rest_tests::client::Answer;
 use relayer_rest_tests::component;
-use relayer_rest_tests::server::{TestServer, engine, request};
+use relayer_rest_tests::server::{TestServer, engine, extension, request};
 use tokio::task::JoinHandle;
 
 const INTERNAL: &str =
@@ -18,7 +17,7 @@ const BAD: &str =
     "the answer to the request is not valid HTTP; the log has the cause under this x-request-id";
 
 async fn answer_of(component: &[u8], limits: &Limits) -> Answer {
-    TestServer::of_component(component, limits).await.get("/chains").await
+    TestServer::builder().component(component).limits(limits).start().await.get("/chains").await
 }
 
 #[tokio::test]
@@ -202,10 +201,9 @@ async fn a_module_that_does_not_start_times_out_and_holds_up_nobody() {
     );
     let limits = Limits { time: Duration::from_millis(100), ..patient() };
     let engine = engine(&limits);
-    let api = Mount::api(Module::from_bytes(&engine, "spins", &component).unwrap());
-    let other = Module::from_bytes(&engine, "other", &component::of_answer(204, "a", b"b"));
-    let other = Mount::extension("/other".parse().unwrap(), other.unwrap().named("other"));
-    let server = TestServer::of_registry(Registry::new(api).with(other).unwrap()).await;
+    let api = Module::from_bytes(&engine, "spins", &component).unwrap();
+    let other = extension("/other", &engine, &component::of_answer(204, "a", b"b"));
+    let server = TestServer::builder().module(api).extension(other).start().await;
     let mut client = server.connect().await;
     let spinning = tokio::spawn(async move { client.get("/").await });
     // The only thread is free while the module spins.
@@ -228,7 +226,7 @@ fn one_at_a_time() -> Limits {
 #[tokio::test]
 async fn requests_beyond_the_limit_are_turned_away() {
     let component = component::of_handler("(loop br 0) unreachable");
-    let server = TestServer::of_component(&component, &one_at_a_time()).await;
+    let server = TestServer::builder().component(&component).limits(&one_at_a_time()).start().await;
     let (mut one, mut other) = (server.connect().await, server.connect().await);
     // The first request spins; the other one is turned away.
     let answer = tokio::select! {
@@ -248,7 +246,11 @@ async fn spin(server: &TestServer) -> JoinHandle<()> {
 
 #[tokio::test]
 async fn a_client_that_goes_away_leaves_its_place() {
-    let server = TestServer::of_component(&component::that_spins_on_spin(), &one_at_a_time()).await;
+    let server = TestServer::builder()
+        .component(&component::that_spins_on_spin())
+        .limits(&one_at_a_time())
+        .start()
+        .await;
     let mut client = server.connect().await;
     for _ in 0..3 {
         let spinning = spin(&server).await;
@@ -262,14 +264,18 @@ async fn a_client_that_goes_away_leaves_its_place() {
 async fn modules_that_spin_give_way_to_others() {
     // More instances than threads.
     let limits = Limits { concurrency: 8, ..one_at_a_time() };
-    let server = TestServer::of_component(&component::that_spins_on_spin(), &limits).await;
+    let server = TestServer::builder()
+        .component(&component::that_spins_on_spin())
+        .limits(&limits)
+        .start()
+        .await;
     let mut spinning = Vec::new();
     for _ in 0..8 {
         spinning.push(spin(&server).await);
     }
     let mut client = server.connect().await;
     client.get_until("/", |answer| answer.status == 503).await;
-    let other = TestServer::of_sample().await;
+    let other = TestServer::start().await;
     for _ in 0..20 {
         assert_eq!(other.get("/chains").await.status, 200);
     }
@@ -284,8 +290,8 @@ async fn servers_of_one_engine_share_its_places() {
     let module =
         Module::from_bytes(&engine(&one_at_a_time()), "test", &component::that_spins_on_spin())
             .unwrap();
-    let one = TestServer::of_module(module.clone()).await;
-    let other = TestServer::of_module(module).await;
+    let one = TestServer::builder().module(module.clone()).start().await;
+    let other = TestServer::builder().module(module).start().await;
     let spinning = spin(&one).await;
     let answer = other.connect().await.get_until("/", |answer| answer.status == 503).await;
     answer.check_error(503, "Overloaded", "too many requests are being handled; try again");
@@ -352,7 +358,7 @@ async fn nothing_is_left_of_the_request_before() {
                 i32.const 4096))"#,
     );
     let limits = Limits { concurrency: 1, response_cache: ByteSize::b(0), ..Limits::default() };
-    let server = TestServer::of_component(&component, &limits).await;
+    let server = TestServer::builder().component(&component).limits(&limits).start().await;
     let mut client = server.connect().await;
     for _ in 0..10 {
         assert_eq!(client.get("/").await.status, 201);

@@ -7,11 +7,10 @@ use std::time::{Duration, Instant};
 use bytesize::ByteSize;
 use futures_util::future::join_all;
 use relayer_rest_host::module::{CallError, Limits, Module, RunPermit};
-use relayer_rest_host::registry::{Mount, Registry};
 use relayer_rest_host::state::StatePublisher;
 use relayer_rest_tests::client::Client;
 use relayer_rest_tests::component;
-use relayer_rest_tests::server::{TestServer, engine, request};
+use relayer_rest_tests::server::{TestServer, engine, extension, request};
 
 fn limits() -> Limits {
     Limits {
@@ -77,12 +76,10 @@ async fn a_request_that_waits_for_a_processor_for_too_long_is_turned_away() {
 /// A single thread serves the sockets, and 300 clients overload the processors.
 #[tokio::test]
 async fn probes_are_answered_whatever_else_an_extension_is_asked() {
-    let api = Module::embedded(&engine(&Limits::default())).unwrap();
     let limits = Limits { time: Duration::from_millis(150), ..Limits::default() };
     let component = component::that_takes_but_at_livez(40_000_000);
-    let tool = Module::from_bytes(&engine(&limits), "tool", &component).unwrap().named("tool");
-    let tool = Mount::extension("/ext/tool".parse().unwrap(), tool);
-    let server = TestServer::of_registry(Registry::new(Mount::api(api)).with(tool).unwrap()).await;
+    let tool = extension("/ext/tool", &engine(&limits), &component);
+    let server = TestServer::builder().extension(tool).start().await;
     let mut probe = server.connect().await;
     assert_eq!(probe.get("/ext/tool/livez").await.status, 204);
     let address = server.address;

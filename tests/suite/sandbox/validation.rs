@@ -137,7 +137,7 @@ fn a_digest_is_the_sha256_of_the_component() {
 #[tokio::test]
 async fn a_module_of_someone_else_is_served() {
     let component = component::of_answer(203, "x-made-by", b"hand");
-    let server = TestServer::of_component(&component, &Limits::default()).await;
+    let server = TestServer::builder().component(&component).start().await;
     let answer = server.get("/anything").await;
     assert_eq!((answer.status.as_u16(), answer.header("x-made-by")), (203, "hand"));
     assert!(answer.body.is_empty());
@@ -146,7 +146,7 @@ async fn a_module_of_someone_else_is_served() {
 #[tokio::test]
 async fn a_module_can_ask_for_headers_by_name() {
     let component = component::that_counts();
-    let server = TestServer::of_component(&component, &Limits::default()).await;
+    let server = TestServer::builder().component(&component).start().await;
     let mut client = server.connect().await;
     for (headers, status) in [
         (&[][..], 200),
@@ -170,7 +170,7 @@ async fn what_is_not_a_number_has_the_same_bits_everywhere() {
                 (i32.const 0x7fc00000))))
          i32.const 0",
     );
-    let server = TestServer::of_component(&component, &Limits::default()).await;
+    let server = TestServer::builder().component(&component).start().await;
     assert_eq!(server.get("/").await.status, 204);
 }
 

@@ -4,13 +4,13 @@ use std::fs;
 use std::time::{Duration, UNIX_EPOCH};
 
 use relayer_rest_host::module::{Engine, EngineOptions, Grants, Limits, Module};
-use relayer_rest_host::registry::{Mount, Registry};
 use relayer_rest_host::state::{ChainConfig, ChainKind};
 use relayer_rest_tests::cargo::wasi_guest;
 use relayer_rest_tests::client::Client;
-use relayer_rest_tests::command;
 use relayer_rest_tests::component;
-use relayer_rest_tests::server::{TestServer, engine};
+use relayer_rest_tests::folder::Folder;
+use relayer_rest_tests::program::Program;
+use relayer_rest_tests::server::{TestServer, engine, extension};
 use relayer_rest_tests::watcher::Watcher;
 
 /// Creates an engine with WASI, whose modules may import nothing of the contract.
@@ -25,10 +25,8 @@ fn with_wasi() -> Engine {
 }
 
 async fn server() -> TestServer {
-    let api = Mount::api(Module::embedded(&engine(&Limits::default())).unwrap());
-    let guest = Module::from_bytes(&with_wasi(), "guest", wasi_guest()).unwrap().named("guest");
-    let guest = Mount::extension("/ext/guest".parse().unwrap(), guest);
-    TestServer::of_registry(Registry::new(api).with(guest).unwrap()).await
+    let guest = extension("/ext/guest", &with_wasi(), wasi_guest());
+    TestServer::builder().extension(guest).without_state().start().await
 }
 
 #[test]
@@ -131,18 +129,17 @@ async fn random_numbers_are_the_same_for_each_request() {
 /// WASI is enabled in the settings, and output is written to the log.
 #[tokio::test]
 async fn what_is_printed_is_logged() {
-    let program = env!("CARGO_BIN_EXE_relayer-rest-under-test").as_ref();
-    let folder = tempfile::tempdir().unwrap();
-    let (module, config) = (folder.path().join("guest.wasm"), folder.path().join("rest.toml"));
+    let folder = Folder::new();
+    let (module, config) = (folder.join("guest.wasm"), folder.join("rest.toml"));
     fs::write(&module, wasi_guest()).unwrap();
     let settings = "[[extension]]\nname = 'guest'\nmodule = 'guest.wasm'\n";
     fs::write(&config, settings).unwrap();
     let checked = ["config", "check", config.to_str().unwrap()];
-    let ended = command::run(program, &checked).await;
+    let ended = Program::new(&checked).run().await;
     assert_eq!(ended.status, Some(1));
     assert!(ended.stdout.contains("write wasi = true into"), "{}", ended.stdout);
     let needs = ["check", "--dialect", "any", module.to_str().unwrap()];
-    let ended = command::run(program, &needs).await;
+    let ended = Program::new(&needs).run().await;
     assert_eq!(ended.status, Some(0), "{}{}", ended.stdout, ended.stderr);
     let line = "\nas an extension it needs grants = [], wasi = true\n";
     assert!(ended.stdout.contains(line), "{}", ended.stdout);
@@ -152,8 +149,8 @@ async fn what_is_printed_is_logged() {
         format!("{settings}wasi = true\nlimits.log = '4KiB'\nlimits.queue_wait = '1min'\n"),
     )
     .unwrap();
-    let args = ["--listen", "127.0.0.1:0", "--config", config.to_str().unwrap()];
-    let mut serving = command::serve(program, &args).await;
+    let args = ["--config", config.to_str().unwrap()];
+    let mut serving = Program::server().args(args).start().await;
     let mut http = Client::http1(serving.address()).await;
     // The pool for slow guests is covered, too.
     for number in 0..4 {
@@ -177,7 +174,7 @@ async fn what_is_printed_is_logged() {
     told(" WARN ", "three, and no end");
     // The API's module may use WASI, too.
     fs::write(&config, "[module]\nfile = 'guest.wasm'\nwasi = true\ndialect = 'any'\n").unwrap();
-    let ended = command::run(program, &checked).await;
+    let ended = Program::new(&checked).run().await;
     assert_eq!(ended.status, Some(0), "{}{}", ended.stdout, ended.stderr);
     // Output has the same bounds as other log lines.
     assert_eq!(http.get("/ext/guest/flood").await.status, 504);

@@ -2,66 +2,25 @@
 //! again?
 
 use std::fs;
-use std::path::Path;
 use std::time::Duration;
 
 use relayer_rest_tests::client::Client;
-use relayer_rest_tests::command::{self, Ended, Serving};
+use relayer_rest_tests::folder::Folder;
+use relayer_rest_tests::program::{Ended, Program, Serving};
 use relayer_rest_tests::relayer::{Relayer, Script, state};
-use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, prlimit};
+use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, prlimit};
 use serde_json::{Value, json};
-use tempfile::TempDir;
 
 const CONFIG: &str = include_str!("../../fixtures/hermes-0.7.toml");
 
-struct Files {
-    folder: TempDir,
-}
-
-impl Files {
-    fn new() -> Self {
-        Self { folder: tempfile::tempdir().unwrap() }
-    }
-
-    fn path(&self, name: &str) -> String {
-        self.folder.path().join(name).to_str().unwrap().to_owned()
-    }
-
-    /// Writes a file in place.
-    fn write(&self, name: &str, text: &str) -> String {
-        let path = self.path(name);
-        fs::write(&path, text).unwrap();
-        path
-    }
-
-    /// Replaces a file by a rename, as editors do.
-    fn replace(&self, name: &str, text: &str) {
-        let new = self.write(&format!("{name}.new"), text);
-        fs::rename(new, self.path(name)).unwrap();
-    }
-}
-
 async fn serve(args: &[&str]) -> (Serving, Client) {
-    let program = Path::new(env!("CARGO_BIN_EXE_relayer-rest-under-test"));
-    let args = [&["--listen", "127.0.0.1:0"], args].concat();
-    let process = command::serve(program, &args).await;
-    let client = Client::http1(process.address()).await;
+    let process = Program::server().args(args).start().await;
+    let client = process.connect().await;
     (process, client)
 }
 
 async fn run(args: &[&str]) -> Ended {
-    command::run(Path::new(env!("CARGO_BIN_EXE_relayer-rest-under-test")), args).await
-}
-
-fn signal(process: &Serving, signal: Signal) {
-    kill_process(Pid::from_raw(process.id()).unwrap(), signal).unwrap();
-}
-
-async fn end(process: Serving) -> Ended {
-    signal(&process, Signal::TERM);
-    let ended = process.ended().await;
-    assert_eq!(ended.status, Some(0), "{}", ended.stderr);
-    ended
+    Program::new(args).run().await
 }
 
 fn success(result: &Value) -> String {
@@ -81,14 +40,14 @@ async fn a_running_relayer_is_served() {
     let names = threads.map(|thread| thread.unwrap().path().join("comm"));
     let mut names = names.map(|comm| std::fs::read_to_string(comm).unwrap_or_default());
     assert!(names.any(|name| name.trim() == "upstream"));
-    end(process).await;
+    process.stop().await;
 }
 
 #[tokio::test]
 async fn chains_can_come_from_a_file_and_the_state_from_the_relayer() {
     let relayer = Relayer::start(Script::of_0_7()).await;
-    let files = Files::new();
-    let config = files.write("config.toml", &CONFIG.replace("'ibc-1'", "'other'"));
+    let files = Folder::new();
+    let config = files.write("config.toml", CONFIG.replace("'ibc-1'", "'other'"));
     let args = ["--relayer-config", &config, "--upstream", &relayer.url(), "--poll", "10ms"];
     let (process, mut client) = serve(&args).await;
     client.get("/chains").await.check(200, r#"{"status":"success","result":["ibc-0","other"]}"#);
@@ -99,7 +58,7 @@ async fn chains_can_come_from_a_file_and_the_state_from_the_relayer() {
     client.get_until("/state", |answer| answer.headers.contains_key("age")).await;
     assert_ne!(client.get("/version").await.header("warning"), "");
     assert_eq!(client.get("/chains").await.header("warning"), "", "the file is as it was");
-    end(process).await;
+    process.stop().await;
 }
 
 #[tokio::test]
@@ -113,7 +72,7 @@ async fn a_field_that_cannot_be_read_is_reported_once() {
     let asked = |path: &str| relayer.seen().paths.get(path).copied().unwrap_or_default();
     client.get_until("/chains", |answer| answer.status == 200 && asked("/state") > 20).await;
     assert!(client.get("/chain/ibc-0").await.text().contains(r#""max_gas":null"#));
-    let log = end(process).await.stderr;
+    let log = process.stop().await.stderr;
     let lines = |wanted: &[&str]| {
         log.lines().filter(|line| wanted.iter().all(|text| line.contains(text))).count()
     };
@@ -144,7 +103,7 @@ async fn what_a_relayer_says_does_not_fill_the_log() {
         let before = asked("/state");
         client.get_until("/version", |_| asked("/state") > before + 1).await;
     }
-    let log = end(process).await.stderr;
+    let log = process.stop().await.stderr;
     assert!(log.contains(r"\u{202e}"), "{log}");
     let is_plain = |character: char| character == '\n' || !character.is_control();
     assert!(
@@ -164,7 +123,7 @@ async fn a_relayer_that_is_gone_is_reported_once_and_when_it_is_back() {
     client.get_until("/state", |answer| answer.status == 503).await;
     let _relayer = gone.come_back();
     client.get_until("/state", |answer| answer.status == 200).await;
-    let log = end(process).await.stderr;
+    let log = process.stop().await.stderr;
     assert!(log.matches("the relayer does not answer as it should: /").count() <= 2, "{log}");
     assert!(log.contains("the relayer has not answered for 50ms"), "{log}");
     assert!(log.contains("the relayer answers"), "{log}");
@@ -172,75 +131,75 @@ async fn a_relayer_that_is_gone_is_reported_once_and_when_it_is_back() {
 
 #[tokio::test]
 async fn a_state_file_is_served_and_read_again_when_it_changes() {
-    let files = Files::new();
+    let files = Folder::new();
     let config = files.write("config.toml", CONFIG);
     let first = state(&["ibc-0", "ibc-1"], 1, true);
-    let file = files.write("state.json", &first.to_string());
+    let file = files.write("state.json", first.to_string());
     let (mut process, mut client) = serve(&["--relayer-config", &config, "--state", &file]).await;
     let shown = |clients| success(&state(&["ibc-0", "ibc-1"], clients, false));
     client.get("/state").await.check(200, &shown(1));
 
-    files.write("state.json", &state(&["ibc-0", "ibc-1"], 2, true).to_string());
+    files.write("state.json", state(&["ibc-0", "ibc-1"], 2, true).to_string());
     client.get_until("/state", |answer| answer.text() == shown(2)).await;
 
     // A response that was saved from a relayer, with its envelope.
-    files.replace("state.json", &success(&state(&["ibc-0", "ibc-1"], 3, true)));
+    files.replace("state.json", success(&state(&["ibc-0", "ibc-1"], 3, true)));
     client.get_until("/state", |answer| answer.text() == shown(3)).await;
 
     files.write("state.json", "{\"chains\": [],\n  \"workers\": [1]}");
     process.logged(&format!("state file {file}: line 2, column 13: workers: invalid type")).await;
     client.get("/state").await.check(200, &shown(3));
 
-    files.replace("state.json", &state(&["ibc-0", "ibc-1"], 4, true).to_string());
+    files.replace("state.json", state(&["ibc-0", "ibc-1"], 4, true).to_string());
     client.get_until("/state", |answer| answer.text() == shown(4)).await;
 
     fs::remove_file(&file).unwrap();
     process.logged(&format!("state file {file}: cannot be read: ")).await;
     client.get("/state").await.check(200, &shown(4));
-    end(process).await;
+    process.stop().await;
 }
 
 /// Clients can exhaust the file descriptors. A change must not be lost by that.
 #[tokio::test]
 async fn a_change_that_comes_while_the_system_is_short_is_seen_later() {
-    let files = Files::new();
+    let files = Folder::new();
     let config = files.write("config.toml", CONFIG);
-    let file = files.write("state.json", &state(&["ibc-0"], 1, true).to_string());
+    let file = files.write("state.json", state(&["ibc-0"], 1, true).to_string());
     let (mut process, mut client) = serve(&["--relayer-config", &config, "--state", &file]).await;
     let pid = Some(Pid::from_raw(process.id()).unwrap());
     let limit = getrlimit(Resource::Nofile);
     let none = Rlimit { current: Some(3), ..limit };
     prlimit(pid, Resource::Nofile, none).unwrap();
-    files.replace("state.json", &state(&["ibc-0"], 2, true).to_string());
+    files.replace("state.json", state(&["ibc-0"], 2, true).to_string());
     process.logged("cannot be read for now; trying until it can").await;
     prlimit(pid, Resource::Nofile, limit).unwrap();
     let shown = success(&state(&["ibc-0"], 2, false));
     client.get_until("/state", |answer| answer.text() == shown).await;
-    end(process).await;
+    process.stop().await;
 }
 
 #[tokio::test]
 async fn a_relayers_configuration_is_read_again_when_it_changes() {
-    let files = Files::new();
+    let files = Folder::new();
     let config = files.write("config.toml", CONFIG);
     let (mut process, mut client) = serve(&["--relayer-config", &config]).await;
     let new = "[[chains]]\nid = 'new'\n";
-    files.write("config.toml", &format!("{CONFIG}\n{new}"));
+    files.write("config.toml", format!("{CONFIG}\n{new}"));
     client.get_until("/chains", |answer| answer.text().contains("new")).await;
     assert_eq!(client.get("/chain/new").await.status, 200);
 
-    files.write("config.toml", &CONFIG.replace("max_gas = 3000000", "max_gas = 'lots'"));
+    files.write("config.toml", CONFIG.replace("max_gas = 3000000", "max_gas = 'lots'"));
     process.logged("chain 'ibc-0': max_gas: invalid type: string \"lots\"").await;
     assert_eq!(client.get("/chain/new").await.status, 200);
-    files.replace("config.toml", &CONFIG.replace("max_gas = 3000000", "max_gas = 7"));
+    files.replace("config.toml", CONFIG.replace("max_gas = 3000000", "max_gas = 7"));
     client.get_until("/chain/ibc-0", |answer| answer.text().contains(r#""max_gas":7,"#)).await;
     assert_eq!(client.get("/chain/new").await.status, 404);
-    end(process).await;
+    process.stop().await;
 }
 
 #[tokio::test]
 async fn half_a_configuration_changes_nothing() {
-    let files = Files::new();
+    let files = Folder::new();
     let config = files.write("config.toml", CONFIG);
     let (mut process, mut client) = serve(&["--relayer-config", &config]).await;
     for half in ["", "[rest]\nenabled = false", &CONFIG[..CONFIG.find("[rest]").unwrap()]] {
@@ -250,56 +209,56 @@ async fn half_a_configuration_changes_nothing() {
             .get("/chains")
             .await
             .check(200, r#"{"status":"success","result":["ibc-0","ibc-1"]}"#);
-        files.write("config.toml", &format!("{CONFIG}\n"));
+        files.write("config.toml", format!("{CONFIG}\n"));
         files.write("config.toml", CONFIG);
     }
-    end(process).await;
+    process.stop().await;
 }
 
 #[tokio::test]
 async fn other_files_in_the_folder_are_nobodys_business() {
-    let files = Files::new();
+    let files = Folder::new();
     let config = files.write("config.toml", CONFIG);
     let unread = r#"{"chains":[],"workers":{"Wallet":[{"id":1,"object":{"type":"Wallet","chain_id":"a","new":1}}]}}"#;
     let file = files.write("state.json", unread);
     let (mut process, _) = serve(&["--relayer-config", &config, "--state", &file]).await;
     files.write("other.txt", "x");
-    files.write("config.toml", &CONFIG.replace("'ibc-1'", "'new'"));
+    files.write("config.toml", CONFIG.replace("'ibc-1'", "'new'"));
     process.logged("read again").await;
-    let log = end(process).await.stderr;
+    let log = process.stop().await.stderr;
     assert_eq!(log.matches("read again").count(), 1, "{log}");
     assert_eq!(log.matches("fields are left out").count(), 1, "{log}");
 }
 
 #[tokio::test]
 async fn sighup_reads_files_again_that_cannot_be_seen_to_change() {
-    let (files, elsewhere) = (Files::new(), Files::new());
+    let (files, elsewhere) = (Folder::new(), Folder::new());
     let target = elsewhere.write("target.toml", CONFIG);
     let config = files.path("config.toml");
     std::os::unix::fs::symlink(&target, &config).unwrap();
     let (process, mut client) = serve(&["--relayer-config", &config]).await;
 
     elsewhere.write("target.toml", "[[chains]]\nid = 7");
-    signal(&process, Signal::HUP);
-    elsewhere.write("target.toml", &CONFIG.replace("'ibc-1'", "'new'"));
-    signal(&process, Signal::HUP);
+    process.signal(Signal::HUP);
+    elsewhere.write("target.toml", CONFIG.replace("'ibc-1'", "'new'"));
+    process.signal(Signal::HUP);
     client
         .get_until("/chains", |answer| {
             // Both signals may have been delivered as one, before the file was repaired.
-            signal(&process, Signal::HUP);
+            process.signal(Signal::HUP);
             answer.text() == r#"{"status":"success","result":["ibc-0","new"]}"#
         })
         .await;
-    end(process).await;
+    process.stop().await;
 }
 
 #[tokio::test]
 async fn files_change_under_load_without_a_wrong_answer() {
-    let files = Files::new();
+    let files = Folder::new();
     let configs = [CONFIG.to_owned(), CONFIG.replace("'ibc-1'", "'new'")];
     let states = [1, 50].map(|clients| state(&["ibc-0", "ibc-1"], clients, false));
     let config = files.write("config.toml", &configs[0]);
-    let file = files.write("state.json", &states[0].to_string());
+    let file = files.write("state.json", states[0].to_string());
     let (process, _) = serve(&["--relayer-config", &config, "--state", &file]).await;
 
     let (stop, stopped) = tokio::sync::watch::channel(false);
@@ -333,13 +292,13 @@ async fn files_change_under_load_without_a_wrong_answer() {
         })
         .collect();
 
-    let mut client = Client::http1(process.address()).await;
+    let mut client = process.connect().await;
     for turn in 1..10 {
         let (new, broken) = (turn % 2, turn % 3);
         files.write("config.toml", ["[[chains", "[[chains]]", ""][broken]);
         files.write("state.json", ["{", "{}", ""][broken]);
         files.replace("config.toml", &configs[new]);
-        files.write("state.json", &states[new].to_string());
+        files.write("state.json", states[new].to_string());
         let shown = success(&states[new]);
         client.get_until("/state", |answer| answer.text() == shown).await;
         let id = ["ibc-1", "new"][new];
@@ -349,12 +308,12 @@ async fn files_change_under_load_without_a_wrong_answer() {
     for client in clients {
         assert_eq!(client.await.unwrap(), [true; 2]);
     }
-    end(process).await;
+    process.stop().await;
 }
 
 #[tokio::test]
 async fn sources_that_cannot_be_used_end_with_2() {
-    let files = Files::new();
+    let files = Folder::new();
     let config = files.write("config.toml", CONFIG);
     let broken = files.write("state.json", "{\"chains\":[],\n\"workers\":7}");
     for (args, message) in [
@@ -383,5 +342,5 @@ async fn it_ends_in_time_while_a_relayer_hangs() {
     let relayer = Relayer::start(Script { fault, ..Script::of_0_7() }).await;
     let (process, mut client) = serve(&["--upstream", &relayer.url()]).await;
     client.get_until("/version", |_| !relayer.seen().paths.is_empty()).await;
-    tokio::time::timeout(Duration::from_secs(5), end(process)).await.unwrap();
+    tokio::time::timeout(Duration::from_secs(5), process.stop()).await.unwrap();
 }

@@ -5,7 +5,7 @@ use relayer_rest_tests::server::TestServer;
 
 /// Returns the responses of `/chain/:id` for all chains, one a line.
 async fn chains(config: &str) -> String {
-    let server = TestServer::of_config(config).await;
+    let server = TestServer::builder().relayer_config(config).start().await;
     let mut client = server.connect().await;
     let mut lines = Vec::new();
     for chain in HermesConfig::parse(config).unwrap().chains {

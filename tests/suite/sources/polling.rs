@@ -21,7 +21,7 @@ async fn a_relayer_that_takes_its_time_is_asked_one_thing_at_a_time() {
     let tick = Duration::from_millis(500);
     let relayer = Relayer::start(Script { tick, ..Script::of_1_13() }).await;
     let upstream = Upstream { timeout: Duration::from_secs(10), ..upstream(&relayer) };
-    let server = TestServer::of_upstream(upstream).await;
+    let server = TestServer::builder().upstream(upstream).start().await;
     let mut client = server.connect().await;
     client.get_until("/state", |answer| answer.status == 200).await;
     // The state is polled first, so a single response was enough.
@@ -44,7 +44,8 @@ fn check_pace(relayer: &Relayer, start: Instant, poll: Duration) {
 async fn chains_are_asked_for_rarely_and_the_state_often() {
     let (start, poll) = (Instant::now(), Duration::from_millis(10));
     let relayer = Relayer::start(Script::of_0_7()).await;
-    let server = TestServer::of_upstream(Upstream { poll, ..upstream(&relayer) }).await;
+    let server =
+        TestServer::builder().upstream(Upstream { poll, ..upstream(&relayer) }).start().await;
     let asked = |path: &str| relayer.seen().paths.get(path).copied().unwrap_or_default();
     server.connect().await.get_until("/chains", |_| asked("/state") > 50).await;
     check_pace(&relayer, start, poll);
@@ -56,7 +57,8 @@ async fn a_chain_that_cannot_be_read_is_no_reason_to_hurry() {
     let (start, poll) = (Instant::now(), Duration::from_millis(50));
     let relayer = Relayer::start(Script::of_0_7()).await;
     relayer.change(|script| script.broken_chain = Some("ibc-1".to_owned()));
-    let server = TestServer::of_upstream(Upstream { poll, ..upstream(&relayer) }).await;
+    let server =
+        TestServer::builder().upstream(Upstream { poll, ..upstream(&relayer) }).start().await;
     let asked = |path: &str| relayer.seen().paths.get(path).copied().unwrap_or_default();
     server.connect().await.get_until("/chains", |_| asked("/chain/ibc-1") == 2).await;
     check_pace(&relayer, start, poll);
@@ -65,7 +67,7 @@ async fn a_chain_that_cannot_be_read_is_no_reason_to_hurry() {
 #[tokio::test]
 async fn a_relayer_that_goes_wrong_is_asked_less_and_less() {
     let relayer = Relayer::start(Script::of_0_7()).await;
-    let server = TestServer::of_upstream(upstream(&relayer)).await;
+    let server = TestServer::builder().upstream(upstream(&relayer)).start().await;
     let mut client = server.connect().await;
     client.get_until("/chains", |answer| answer.status == 200).await;
     let start = Instant::now();
@@ -82,7 +84,8 @@ async fn a_relayer_that_goes_wrong_is_asked_less_and_less() {
 async fn chains_are_asked_for_again_after_a_while() {
     let relayer = Relayer::start(Script::of_0_7()).await;
     let refresh = Duration::from_millis(50);
-    let server = TestServer::of_upstream(Upstream { refresh, ..upstream(&relayer) }).await;
+    let server =
+        TestServer::builder().upstream(Upstream { refresh, ..upstream(&relayer) }).start().await;
     let mut client = server.connect().await;
     client.get_until("/chain/ibc-0", |answer| answer.status == 200).await;
     relayer.change(|script| script.chains[0]["max_gas"] = 7.into());
@@ -92,7 +95,7 @@ async fn chains_are_asked_for_again_after_a_while() {
 #[tokio::test]
 async fn a_relayer_that_comes_back_is_asked_for_its_chains() {
     let relayer = Relayer::start(Script::of_1_13()).await;
-    let server = TestServer::of_upstream(upstream(&relayer)).await;
+    let server = TestServer::builder().upstream(upstream(&relayer)).start().await;
     let mut client = server.connect().await;
     client.get_until("/chain/ibc-0", |answer| answer.status == 200).await;
     let gone = relayer.go().await;
@@ -106,7 +109,7 @@ async fn a_relayer_that_comes_back_is_asked_for_its_chains() {
 async fn a_chain_that_is_refused_for_now_is_asked_for_again() {
     let relayer = Relayer::start(Script::of_0_7()).await;
     relayer.change(|script| script.refused_chain = Some("ibc-1".to_owned()));
-    let server = TestServer::of_upstream(upstream(&relayer)).await;
+    let server = TestServer::builder().upstream(upstream(&relayer)).start().await;
     let mut client = server.connect().await;
     let asked = || relayer.seen().paths.get("/chain/ibc-1").copied().unwrap_or_default();
     client.get_until("/chains", |_| asked() > 0).await;

@@ -26,7 +26,7 @@ fn success(result: &Value) -> String {
 async fn what_an_old_relayer_answers_is_what_is_served() {
     let script = Script::of_0_7();
     let relayer = Relayer::start(script.clone()).await;
-    let server = TestServer::of_upstream(upstream(&relayer)).await;
+    let server = TestServer::builder().upstream(upstream(&relayer)).start().await;
     let mut client = server.connect().await;
     client.get_until("/chains", |answer| answer.status == 200).await;
     client.get("/chains").await.check(200, r#"{"status":"success","result":["ibc-0","ibc-1"]}"#);
@@ -46,7 +46,7 @@ async fn what_an_old_relayer_answers_is_what_is_served() {
 async fn what_todays_relayer_answers_is_served_in_the_old_shape() {
     let old = Script::of_0_7();
     let relayer = Relayer::start(Script::of_1_13()).await;
-    let server = TestServer::of_upstream(upstream(&relayer)).await;
+    let server = TestServer::builder().upstream(upstream(&relayer)).start().await;
     let mut client = server.connect().await;
     client.get_until("/chains", |answer| answer.status == 200).await;
     client.get("/state").await.check(200, &success(&old.state));
@@ -60,7 +60,7 @@ async fn what_todays_relayer_answers_is_served_in_the_old_shape() {
 #[tokio::test]
 async fn until_the_relayer_answers_nothing_is_made_up() {
     let relayer = Relayer::start(Script { fault: Some(Fault::Hangs), ..Script::of_0_7() }).await;
-    let server = TestServer::of_upstream(upstream(&relayer)).await;
+    let server = TestServer::builder().upstream(upstream(&relayer)).start().await;
     let mut client = server.connect().await;
     let unanswered = |answer: &relayer_rest_tests::client::Answer| {
         answer.text().contains("the relayer has not answered yet")
@@ -86,7 +86,7 @@ async fn workers_of_all_kinds_are_shown_as_the_relayer_has_them() {
     });
     let state = json!({"chains": ["a", "b"], "workers": workers});
     let relayer = Relayer::start(Script { state: state.clone(), ..Script::of_0_7() }).await;
-    let server = TestServer::of_upstream(upstream(&relayer)).await;
+    let server = TestServer::builder().upstream(upstream(&relayer)).start().await;
     let answer = server.connect().await.get_until("/state", |answer| answer.status == 200).await;
     answer.check(200, &success(&state));
 }
@@ -94,7 +94,7 @@ async fn workers_of_all_kinds_are_shown_as_the_relayer_has_them() {
 #[tokio::test]
 async fn a_relayer_that_goes_wrong_leaves_what_it_said_last() {
     let relayer = Relayer::start(Script::of_0_7()).await;
-    let server = TestServer::of_upstream(upstream(&relayer)).await;
+    let server = TestServer::builder().upstream(upstream(&relayer)).start().await;
     let mut client = server.connect().await;
     client.get_until("/chains", |answer| answer.status == 200).await;
     for (clients, fault) in [
@@ -128,7 +128,7 @@ async fn a_relayer_that_is_gone_is_shown_until_that_is_too_old() {
     let script = Script::of_0_7();
     let relayer = Relayer::start(script.clone()).await;
     let upstream = Upstream { max_stale: Duration::from_millis(700), ..upstream(&relayer) };
-    let server = TestServer::of_upstream(upstream).await;
+    let server = TestServer::builder().upstream(upstream).start().await;
     let mut client = server.connect().await;
     client.get_until("/chains", |answer| answer.status == 200).await;
     let gone = relayer.go().await;
@@ -149,7 +149,7 @@ async fn a_relayer_that_is_gone_is_shown_until_that_is_too_old() {
 #[tokio::test]
 async fn chains_that_come_and_go_are_shown() {
     let relayer = Relayer::start(Script::of_0_7()).await;
-    let server = TestServer::of_upstream(upstream(&relayer)).await;
+    let server = TestServer::builder().upstream(upstream(&relayer)).start().await;
     let mut client = server.connect().await;
     client.get_until("/chains", |answer| answer.status == 200).await;
     relayer.change(|script| {
@@ -174,7 +174,7 @@ async fn chains_that_come_and_go_are_shown() {
 async fn a_chain_that_the_relayer_lists_and_does_not_have_is_left_out() {
     let relayer = Relayer::start(Script::of_0_7()).await;
     relayer.change(|script| script.chains.push(json!({"id": "not/a/path"})));
-    let server = TestServer::of_upstream(upstream(&relayer)).await;
+    let server = TestServer::builder().upstream(upstream(&relayer)).start().await;
     let answer = server.connect().await.get_until("/chains", |answer| answer.status == 200).await;
     answer.check(200, r#"{"status":"success","result":["ibc-0","ibc-1"]}"#);
 }
@@ -183,7 +183,7 @@ async fn a_chain_that_the_relayer_lists_and_does_not_have_is_left_out() {
 async fn a_chain_that_cannot_be_read_holds_up_no_state() {
     let relayer = Relayer::start(Script::of_0_7()).await;
     relayer.change(|script| script.broken_chain = Some("ibc-1".to_owned()));
-    let server = TestServer::of_upstream(upstream(&relayer)).await;
+    let server = TestServer::builder().upstream(upstream(&relayer)).start().await;
     let mut client = server.connect().await;
     let asked = || relayer.seen().paths.get("/state").copied().unwrap_or_default();
     let answer = client.get_until("/state", |answer| answer.status == 200 && asked() > 20).await;
@@ -198,7 +198,7 @@ async fn a_chain_that_cannot_be_read_holds_up_no_state() {
 #[tokio::test]
 async fn a_chain_that_becomes_unreadable_stays_as_it_was() {
     let relayer = Relayer::start(Script::of_0_7()).await;
-    let server = TestServer::of_upstream(upstream(&relayer)).await;
+    let server = TestServer::builder().upstream(upstream(&relayer)).start().await;
     let mut client = server.connect().await;
     client.get_until("/chains", |answer| answer.status == 200).await;
     let before = client.get("/chain/ibc-1").await;
@@ -230,7 +230,7 @@ async fn hostile_answers_hide_themselves_only() {
             script.bodies.insert("/version".to_owned(), body);
         });
         let limit = Upstream { body_limit: 16 << 20, ..upstream(&relayer) };
-        let server = TestServer::of_upstream(limit).await;
+        let server = TestServer::builder().upstream(limit).start().await;
         let mut client = server.connect().await;
         let chains = r#"{"status":"success","result":["ibc-1"]}"#;
         client.get_until("/chains", |answer| answer.text() == chains).await;
@@ -253,7 +253,7 @@ async fn identifiers_that_no_path_can_have_are_left_out() {
         let path = "/chain/a%E2%80%AEb".to_owned();
         script.bodies.insert(path, success(&chain).into_bytes().into());
     });
-    let server = TestServer::of_upstream(upstream(&relayer)).await;
+    let server = TestServer::builder().upstream(upstream(&relayer)).start().await;
     let mut client = server.connect().await;
     let chains = success(&json!(["ibc-0", "a\u{202e}b"]));
     client
@@ -275,7 +275,7 @@ async fn of_very_many_chains_a_bounded_number_is_asked_for() {
     relayer.change(|script| {
         drop(script.bodies.insert("/chains".to_owned(), body.into_bytes().into()));
     });
-    let server = TestServer::of_upstream(upstream(&relayer)).await;
+    let server = TestServer::builder().upstream(upstream(&relayer)).start().await;
     // None of them exists, so the list is empty when all have been requested.
     let empty = r#"{"status":"success","result":[]}"#;
     server.connect().await.get_until("/chains", |answer| answer.text() == empty).await;

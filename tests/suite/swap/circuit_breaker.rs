@@ -3,22 +3,20 @@
 use std::time::Duration;
 
 use bytesize::ByteSize;
-use relayer_rest_host::module::{Grants, Limits, Module};
-use relayer_rest_host::registry::{Candidate, FailurePolicy, Mount, Outcome, Registry, Rejection};
+use relayer_rest_host::module::{Grants, Limits};
+use relayer_rest_host::registry::{Candidate, FailurePolicy, Mount, Outcome, Rejection};
 use relayer_rest_host::state::{ChainConfig, ChainKind};
 use relayer_rest_tests::client::Client;
 use relayer_rest_tests::component::{self, TRAP};
-use relayer_rest_tests::server::{TestServer, candidate, engine};
+use relayer_rest_tests::server::{TestServer, candidate, engine, extension};
 
-fn extension(path: &str, grants: &[&str], component: &[u8]) -> Mount {
+fn tool(grants: &[&str], component: &[u8]) -> Mount {
     let engine = engine(&Limits::default()).with_grants(Grants::of(grants).unwrap());
-    let module = Module::from_bytes(&engine, "tool", component).unwrap().named("tool");
-    Mount::extension(path.parse().unwrap(), module)
+    extension("/ext/tool", &engine, component)
 }
 
 async fn server(extension: Mount) -> TestServer {
-    let api = Mount::api(Module::embedded(&engine(&Limits::default())).unwrap());
-    TestServer::of_registry(Registry::new(api).with(extension).unwrap()).await
+    TestServer::builder().extension(extension).without_state().start().await
 }
 
 fn chain() -> ChainConfig {
@@ -40,7 +38,7 @@ async fn take_out(http: &mut Client) {
 
 #[tokio::test]
 async fn an_extension_that_fails_too_often_is_out_of_service_until_it_answers() {
-    let tool = extension("/ext/tool", &["chains"], &component::that_needs_a_chain());
+    let tool = tool(&["chains"], &component::that_needs_a_chain());
     let server = server(tool.with_failure_policy(budget())).await;
     server.publisher.set_chains(Vec::new()).unwrap();
     let mount = server.registry.at("/ext/tool").unwrap();
@@ -82,7 +80,7 @@ async fn an_extension_that_fails_too_often_is_out_of_service_until_it_answers() 
 async fn one_request_that_fails_does_not_take_an_extension_out_however_often_it_comes() {
     let component = component::that_traps_later("1");
     let budget = FailurePolicy { within: Duration::from_hours(1), ..budget() };
-    let server = server(extension("/ext/tool", &[], &component).with_failure_policy(budget)).await;
+    let server = server(tool(&[], &component).with_failure_policy(budget)).await;
     let mut http = server.connect().await;
     for number in 0..50 {
         let answer = http.get(&format!("/ext/tool{TRAP}?{number}")).await;
@@ -99,7 +97,7 @@ async fn one_request_that_fails_does_not_take_an_extension_out_however_often_it_
 async fn an_extension_that_fails_at_less_than_its_share_stays_in_service() {
     let component = component::that_traps_later("1");
     let budget = FailurePolicy { within: Duration::from_hours(1), ..budget() };
-    let server = server(extension("/ext/tool", &[], &component).with_failure_policy(budget)).await;
+    let server = server(tool(&[], &component).with_failure_policy(budget)).await;
     let mut http = server.connect().await;
     for number in 100..150 {
         assert_eq!(http.get(&format!("/ext/tool/{number}")).await.status, 200);
@@ -122,8 +120,7 @@ async fn requests_of_clients_bring_an_extension_back() {
     let limits = Limits { response_cache: ByteSize::b(0), ..Limits::default() };
     let engine = engine(&limits).with_grants(Grants::of(&["chains"]).unwrap());
     let needy = component::that_needs_a_chain();
-    let tool = Module::from_bytes(&engine, "tool", &needy).unwrap().named("tool");
-    let tool = Mount::extension("/ext/tool".parse().unwrap(), tool);
+    let tool = extension("/ext/tool", &engine, &needy);
     // No health check runs during the test.
     let budget = FailurePolicy { within: Duration::from_hours(1), ..budget() };
     let server = server(tool.with_failure_policy(budget)).await;
@@ -146,7 +143,7 @@ async fn requests_of_clients_bring_an_extension_back() {
 /// A swap closes the circuit breaker.
 #[tokio::test]
 async fn a_swap_ends_an_outage() {
-    let tool = extension("/ext/tool", &["chains"], &component::that_needs_a_chain());
+    let tool = tool(&["chains"], &component::that_needs_a_chain());
     let budget = FailurePolicy { within: Duration::from_hours(1), ..budget() };
     let server = server(tool.with_failure_policy(budget)).await;
     server.publisher.set_chains(Vec::new()).unwrap();
@@ -171,8 +168,7 @@ async fn a_swap_ends_an_outage() {
 async fn the_same_module_again_ends_an_outage_where_it_answers() {
     let needy = component::that_needs_a_chain();
     let budget = FailurePolicy { within: Duration::from_hours(1), ..budget() };
-    let server =
-        server(extension("/ext/tool", &["chains"], &needy).with_failure_policy(budget)).await;
+    let server = server(tool(&["chains"], &needy).with_failure_policy(budget)).await;
     server.publisher.set_chains(Vec::new()).unwrap();
     let mut http = server.connect().await;
     take_out(&mut http).await;
@@ -197,7 +193,7 @@ async fn the_same_module_again_ends_an_outage_where_it_answers() {
 /// Failures that are far enough apart do not trip the circuit breaker.
 #[tokio::test]
 async fn an_extension_may_fail_now_and_then() {
-    let tool = extension("/ext/tool", &["chains"], &component::that_needs_a_chain());
+    let tool = tool(&["chains"], &component::that_needs_a_chain());
     let budget = FailurePolicy { within: Duration::from_millis(1), ..budget() };
     let server = server(tool.with_failure_policy(budget)).await;
     server.publisher.set_chains(Vec::new()).unwrap();

@@ -15,7 +15,7 @@ use super::{label, server};
 
 #[tokio::test]
 async fn a_trial_changes_nothing_and_lists_what_would_be_different() {
-    let server = TestServer::of_sample().await;
+    let server = TestServer::start().await;
     for _ in 0..3 {
         server.get("/chain/ibc-0").await;
     }
@@ -69,7 +69,7 @@ async fn questions_of_clients_are_compared_where_no_answer_is_remembered() {
 /// candidate was compiled and probed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_candidate_is_compared_on_the_newest_state() {
-    let server = Arc::new(TestServer::of_sample().await);
+    let server = Arc::new(TestServer::start().await);
     let mount = server.registry.at("/").unwrap();
     for number in 0.. {
         let new = component::noted(DEFAULT_MODULE, &number.to_string());

@@ -1,64 +1,19 @@
 //! Do many swaps, and swaps that are cut short, leave the server as it was?
 
-use std::fs;
-use std::path::Path;
-
-use relayer_rest_host::conformance::Dialect;
-use relayer_rest_host::control::ControlClient;
-use relayer_rest_host::module::{DEFAULT_MODULE, Digest};
-use relayer_rest_host::registry::{Candidate, Outcome, SwapStep};
-use relayer_rest_tests::client::Client;
-use relayer_rest_tests::command::{self, Serving};
-use relayer_rest_tests::server::candidate;
+use relayer_rest_host::module::DEFAULT_MODULE;
+use relayer_rest_host::registry::{Outcome, SwapStep};
+use relayer_rest_tests::folder::Folder;
+use relayer_rest_tests::program::Program;
+use relayer_rest_tests::server::{any_dialect, candidate, short};
 use relayer_rest_tests::{component, measure};
-use rustix::process::{Pid, Signal, kill_process};
-use tempfile::TempDir;
-
-fn program() -> &'static Path {
-    Path::new(env!("CARGO_BIN_EXE_relayer-rest-under-test"))
-}
-
-async fn serve(args: &[&str]) -> Serving {
-    let args: Vec<_> = ["--listen", "127.0.0.1:0"].iter().chain(args).collect();
-    command::serve(program(), &args).await
-}
-
-fn folder() -> TempDir {
-    tempfile::tempdir().unwrap()
-}
-
-fn file(folder: &TempDir, name: &str, content: impl AsRef<[u8]>) -> String {
-    let path = folder.path().join(name);
-    fs::write(&path, content).unwrap();
-    path.to_str().unwrap().to_owned()
-}
-
-fn short(component: &[u8]) -> String {
-    Digest::of(component).short()
-}
-
-async fn label(serving: &Serving, path: &str) -> String {
-    Client::http1(serving.address()).await.get(path).await.header("x-relayer-module").to_owned()
-}
-
-fn kill(serving: &Serving, signal: Signal) {
-    kill_process(Pid::from_raw(serving.id()).unwrap(), signal).unwrap();
-}
-
-fn client(serving: &Serving) -> ControlClient {
-    ControlClient::new(&serving.control)
-}
-
-fn any(component: Vec<u8>) -> Candidate {
-    Candidate { dialect: Some(Dialect::Any), ..candidate(component) }
-}
+use rustix::process::Signal;
 
 #[tokio::test]
 async fn a_process_that_is_killed_while_it_swaps_starts_again_and_serves() {
-    let folder = folder();
-    let control = folder.path().join("c.sock");
+    let folder = Folder::new();
+    let control = folder.join("c.sock");
     let new = component::noted(DEFAULT_MODULE, "new");
-    let module = file(&folder, "api.wasm", DEFAULT_MODULE);
+    let module = folder.write("api.wasm", DEFAULT_MODULE);
     let (without, with) = (["--no-code-cache"].as_slice(), [].as_slice());
     for (step, cache) in [
         (SwapStep::Compile, without),
@@ -68,8 +23,8 @@ async fn a_process_that_is_killed_while_it_swaps_starts_again_and_serves() {
     ] {
         let args = ["--listen", "127.0.0.1:0", "--module", &module];
         let args = [&args[..], cache].concat();
-        let serving = command::serve_at(program(), &args, control.clone()).await;
-        let client = client(&serving);
+        let serving = Program::new(&args).socket(control.clone()).start().await;
+        let client = serving.control_client();
         let is_there = async || {
             let status = client.status().await.unwrap();
             status.mounts[0].candidate.as_ref().is_some_and(|candidate| candidate.step == step)
@@ -80,7 +35,7 @@ async fn a_process_that_is_killed_while_it_swaps_starts_again_and_serves() {
             // long runs.
             let swap = match step {
                 SwapStep::Compile => candidate(component::noted(&new, &count.to_string())),
-                _ => any(component::that_takes(60_000_000)),
+                _ => any_dialect(component::that_takes(60_000_000)),
             };
             let swapping = tokio::spawn({
                 let client = client.clone();
@@ -93,13 +48,13 @@ async fn a_process_that_is_killed_while_it_swaps_starts_again_and_serves() {
             }
             count += 1;
         };
-        kill(&serving, Signal::KILL);
+        serving.signal(Signal::KILL);
         serving.ended().await;
         drop(swapping.await.unwrap());
-        let serving = command::serve_at(program(), &args, control.clone()).await;
-        assert_eq!(label(&serving, "/state").await, format!("api@{}", short(DEFAULT_MODULE)));
-        assert_eq!(Client::http1(serving.address()).await.get("/state").await.status, 200);
-        kill(&serving, Signal::TERM);
+        let serving = Program::new(&args).socket(control.clone()).start().await;
+        assert_eq!(serving.label("/state").await, format!("api@{}", short(DEFAULT_MODULE)));
+        assert_eq!(serving.connect().await.get("/state").await.status, 200);
+        serving.signal(Signal::TERM);
         assert_eq!(serving.ended().await.status, Some(0));
     }
 }
@@ -107,26 +62,27 @@ async fn a_process_that_is_killed_while_it_swaps_starts_again_and_serves() {
 /// A replaced module's memory and permits are released.
 #[tokio::test]
 async fn a_thousand_swaps_leave_things_as_they_were() {
-    let folder = folder();
+    let folder = Folder::new();
     // One permit: if a swap leaks it, the next request is not served.
-    let config = file(&folder, "c.toml", "[module.limits]\nconcurrency = 1\nqueue_wait = '1min'");
-    let cache = folder.path().join("cache");
+    let config = folder.write("c.toml", "[module.limits]\nconcurrency = 1\nqueue_wait = '1min'");
+    let cache = folder.join("cache");
     let cache = cache.to_str().unwrap();
-    let mut serving = serve(&["--config", &config, "--code-cache", cache]).await;
+    let mut serving =
+        Program::server().args(["--config", &config, "--code-cache", cache]).start().await;
     // The log of a thousand swaps would fill its pipe.
     serving.close_log();
-    let client = client(&serving);
+    let client = serving.control_client();
     let modules = [201, 202].map(|status| component::of_answer(status, "a", b"b"));
     let traps = component::of_handler("unreachable");
     let mut memory = 0;
     for swap in 0..1_000 {
-        let report = client.swap("/", any(modules[swap % 2].clone())).await.unwrap();
+        let report = client.swap("/", any_dialect(modules[swap % 2].clone())).await.unwrap();
         assert_eq!(report.outcome, Outcome::Swapped);
         if swap % 10 == 0 {
-            let refused = client.swap("/", any(traps.clone())).await.unwrap();
+            let refused = client.swap("/", any_dialect(traps.clone())).await.unwrap();
             assert!(matches!(refused.outcome, Outcome::Rejected { .. }));
             let status = if swap % 2 == 0 { 201 } else { 202 };
-            let mut http = Client::http1(serving.address()).await;
+            let mut http = serving.connect().await;
             assert_eq!(http.get(&format!("/{swap}")).await.status, status);
         }
         // The first ones fill the allocator's arenas.

@@ -5,17 +5,17 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Duration;
 
-use relayer_rest_host::module::{DEFAULT_MODULE, Digest, Limits, Module};
-use relayer_rest_host::registry::{Mount, Outcome, Registry, Rejection, SwapStep};
+use relayer_rest_host::module::{DEFAULT_MODULE, Digest, Limits};
+use relayer_rest_host::registry::{Outcome, Rejection, SwapStep};
 use relayer_rest_host::state::RelayerState;
 use relayer_rest_tests::component;
-use relayer_rest_tests::server::{TestServer, candidate, engine};
+use relayer_rest_tests::server::{TestServer, candidate, engine, extension};
 
 use super::{check_rejected, label, server, short};
 
 #[tokio::test]
 async fn a_module_is_exchanged_and_every_answer_names_its_own() {
-    let server = TestServer::of_sample().await;
+    let server = TestServer::start().await;
     let old = label(DEFAULT_MODULE);
     assert_eq!(server.get("/chains").await.header("x-relayer-module"), old);
     let new = component::noted(DEFAULT_MODULE, "new");
@@ -102,10 +102,8 @@ async fn a_request_in_flight_is_finished_by_the_module_that_began_it() {
     let engine = engine(&limits);
     // It takes some seconds, and only the client's request runs it.
     let old = component::that_takes(4_000_000_000);
-    let slow = Module::from_bytes(&engine, "old", &old).unwrap().named("slow");
-    let slow = Mount::extension("/slow".parse().unwrap(), slow);
-    let api = Mount::api(Module::embedded(&engine).unwrap());
-    let server = Arc::new(TestServer::of_registry(Registry::new(api).with(slow).unwrap()).await);
+    let slow = extension("/slow", &engine, &old);
+    let server = Arc::new(TestServer::builder().extension(slow).start().await);
     let mount = server.registry.at("/slow").unwrap();
     let in_flight = tokio::spawn({
         let server = server.clone();
@@ -130,7 +128,7 @@ async fn a_request_in_flight_is_finished_by_the_module_that_began_it() {
 /// Holds for each form of a response, and even if the module sets the header itself.
 #[tokio::test]
 async fn every_answer_names_its_module() {
-    let server = TestServer::of_sample().await;
+    let server = TestServer::start().await;
     let mut client = server.connect().await;
     let etag = client.get("/chains").await.header("etag").to_owned();
     for (method, path, headers, status) in [
@@ -154,7 +152,7 @@ async fn every_answer_names_its_module() {
 
 #[tokio::test]
 async fn the_module_in_service_is_no_candidate() {
-    let server = TestServer::of_sample().await;
+    let server = TestServer::start().await;
     let report = server.swap_as(candidate(DEFAULT_MODULE.to_vec())).await;
     assert_eq!(report.outcome, Outcome::Unchanged);
     assert!(server.registry.at("/").unwrap().rollback().is_err());
@@ -185,7 +183,7 @@ async fn a_module_that_was_compared_with_another_than_serves_now_is_refused() {
 /// Cached responses are not used for another module.
 #[tokio::test]
 async fn answers_of_the_module_before_are_not_the_new_ones() {
-    let server = TestServer::of_sample().await;
+    let server = TestServer::start().await;
     let before = server.get("/state").await;
     let new = component::of_response(200, &[("content-type", b"application/json")], b"{}");
     assert_eq!(server.swap(new).await.outcome, Outcome::Swapped);

@@ -6,10 +6,10 @@ use std::time::Duration;
 use bytesize::ByteSize;
 use relayer_rest_host::module::{DEFAULT_MODULE, Digest, Limits, Module};
 use relayer_rest_host::registry::{
-    Candidate, Mount, Outcome, Registry, Rejection, Source, SwapLimits, SwapStep,
+    Candidate, Mount, Outcome, Rejection, Source, SwapLimits, SwapStep,
 };
 use relayer_rest_tests::component::{self, TRAP};
-use relayer_rest_tests::server::{TestServer, candidate, engine};
+use relayer_rest_tests::server::{TestServer, candidate, engine, extension};
 
 use super::{check_rejected, label, server};
 
@@ -43,11 +43,8 @@ async fn why_a_module_trapped_is_said_and_where() {
 /// The message names the mount of an extension.
 #[tokio::test]
 async fn an_extension_that_traps_is_refused() {
-    let engine = engine(&Limits::default());
-    let tool = Module::embedded(&engine).unwrap().named("tool");
-    let mount = Mount::extension("/ext/tool".parse().unwrap(), tool);
-    let api = Mount::api(Module::embedded(&engine).unwrap());
-    let server = TestServer::of_registry(Registry::new(api).with(mount).unwrap()).await;
+    let tool = extension("/ext/tool", &engine(&Limits::default()), DEFAULT_MODULE);
+    let server = TestServer::builder().extension(tool).start().await;
     let mount = server.registry.at("/ext/tool").unwrap();
     let traps = candidate(component::of_handler("unreachable"));
     let report = mount.swap(traps, &server.publisher.reader()).await;
@@ -59,7 +56,7 @@ async fn an_extension_that_traps_is_refused() {
 
 #[tokio::test]
 async fn components_that_cannot_serve_are_refused_and_say_why() {
-    let server = TestServer::of_sample().await;
+    let server = TestServer::start().await;
     let world = |import: &str| {
         component::of_world(
             &format!(
@@ -102,7 +99,7 @@ fn replace(bytes: &[u8], from: &[u8], to: &[u8]) -> Vec<u8> {
 
 #[tokio::test]
 async fn imports_beyond_the_contract_are_each_named() {
-    let server = TestServer::of_sample().await;
+    let server = TestServer::start().await;
     let component = component::of_world(
         "package other:thing@1.2.0;
          interface first { f: func(); }
@@ -120,7 +117,7 @@ async fn imports_beyond_the_contract_are_each_named() {
 
 #[tokio::test]
 async fn imports_of_another_version_are_named_with_both() {
-    let server = TestServer::of_sample().await;
+    let server = TestServer::start().await;
     let newer = replace(DEFAULT_MODULE, b"relayer:rest/chains@0.1.0", b"relayer:rest/chains@0.9.0");
     let report = server.swap_as(candidate(newer)).await;
     let part = "relayer:rest/chains@0.9.0 (the host has version 0.1.0)";
@@ -166,7 +163,7 @@ async fn a_module_that_wants_more_memory_than_it_may_have_is_refused() {
 
 #[tokio::test]
 async fn a_module_of_another_dialect_is_refused() {
-    let server = TestServer::of_sample().await;
+    let server = TestServer::start().await;
     let component = component::of_response(200, &[("content-type", b"application/json")], b"[]");
     let report = server.swap_as(candidate(component)).await;
     let parts =
@@ -177,7 +174,7 @@ async fn a_module_of_another_dialect_is_refused() {
 
 #[tokio::test]
 async fn a_module_with_another_digest_than_was_asked_for_is_refused() {
-    let server = TestServer::of_sample().await;
+    let server = TestServer::start().await;
     let new = component::noted(DEFAULT_MODULE, "new");
     let (right, wrong) = (Digest::of(&new), Digest::of(b"other"));
     let with = |sha256| Candidate { sha256: Some(sha256), ..candidate(new.clone()) };
@@ -191,7 +188,7 @@ async fn a_file_that_is_not_there_or_too_large_is_refused() {
     let module = Module::embedded(&engine(&Limits::default())).unwrap();
     let limits = SwapLimits { size: ByteSize::kib(1), ..SwapLimits::default() };
     let mount = Mount::api(module).with_swap_limits(limits);
-    let server = TestServer::of_registry(Registry::new(mount)).await;
+    let server = TestServer::builder().mount(mount).start().await;
     let missing = Candidate::new(Source::File("/nowhere/x.wasm".into()));
     let parts = ["module /nowhere/x.wasm: cannot be read: ", "check the path"];
     check_rejected(&server.swap_as(missing).await, Rejection::Unreadable, &parts);
@@ -213,7 +210,7 @@ async fn a_look_that_takes_too_long_is_given_up_and_one_goes_on_at_a_time() {
         Module::from_bytes(&engine(&limits), "old", &component::of_answer(200, "a", b"b")).unwrap();
     let time = Duration::from_millis(300);
     let mount = Mount::api(module).with_swap_limits(SwapLimits { time, ..SwapLimits::default() });
-    let server = Arc::new(TestServer::of_registry(Registry::new(mount)).await);
+    let server = Arc::new(TestServer::builder().mount(mount).start().await);
     let spins = component::of_handler("(loop br 0) unreachable");
     let first = tokio::spawn({
         let (server, spins) = (server.clone(), spins.clone());
@@ -255,7 +252,7 @@ async fn a_module_that_takes_too_long_to_compile_is_given_up() {
     let (server, report) = loop {
         attempts.next().expect("one of a hundred is at the step compile");
         let mount = Mount::api(module.clone()).with_swap_limits(limits.clone());
-        let server = TestServer::of_registry(Registry::new(mount)).await;
+        let server = TestServer::builder().mount(mount).start().await;
         let report = server.swap_as(candidate(component::noted(DEFAULT_MODULE, "new"))).await;
         // On a busy machine the time can be over before the compilation.
         if !report.steps.is_empty() {

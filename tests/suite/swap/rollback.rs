@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use bytesize::ByteSize;
 use relayer_rest_host::conformance::Dialect;
-use relayer_rest_host::module::{DEFAULT_MODULE, Digest, Limits, Module};
-use relayer_rest_host::registry::{Candidate, Mount, Outcome, Registry, Rejection};
+use relayer_rest_host::module::{DEFAULT_MODULE, Digest, Limits};
+use relayer_rest_host::registry::{Candidate, Outcome, Rejection};
 use relayer_rest_tests::component::{self, TRAP};
-use relayer_rest_tests::server::{TestServer, candidate, engine};
+use relayer_rest_tests::server::{TestServer, candidate, engine, extension};
 
 use super::{check_rejected, label, server};
 
@@ -108,7 +108,7 @@ async fn a_module_that_has_served_for_long_may_fail_now_and_then() {
 
 #[tokio::test]
 async fn a_module_is_put_back_by_hand_and_that_is_undone_in_the_same_way() {
-    let server = TestServer::of_sample().await;
+    let server = TestServer::start().await;
     let mount = server.registry.at("/").unwrap();
     let error = mount.rollback().unwrap_err().to_string();
     assert!(error.starts_with("mount /: there is no module to go back to"), "{error}");
@@ -145,10 +145,8 @@ async fn a_module_that_fails_like_the_one_before_stays() {
 async fn an_extension_goes_back_by_itself() {
     let engine = engine(&Limits::default());
     let old = component::of_answer(204, "a", b"b");
-    let tool = Module::from_bytes(&engine, "tool", &old).unwrap().named("tool");
-    let api = Mount::api(Module::embedded(&engine).unwrap());
-    let mount = Mount::extension("/ext/tool".parse().unwrap(), tool);
-    let server = TestServer::of_registry(Registry::new(api).with(mount).unwrap()).await;
+    let tool = extension("/ext/tool", &engine, &old);
+    let server = TestServer::builder().extension(tool).start().await;
     let mount = server.registry.at("/ext/tool").unwrap();
     let new = candidate(component::that_traps_later("1"));
     let report = mount.swap(new, &server.publisher.reader()).await;
@@ -163,7 +161,7 @@ async fn an_extension_goes_back_by_itself() {
 async fn a_module_that_was_taken_out_comes_back_where_that_is_asked_for() {
     let limits = Limits { response_cache: ByteSize::b(0), ..Limits::default() };
     let old = component::of_answer(204, "a", b"b");
-    let server = TestServer::of_component(&old, &limits).await;
+    let server = TestServer::builder().component(&old).limits(&limits).start().await;
     let new = component::that_traps_later("1");
     assert_eq!(server.swap(new.clone()).await.outcome, Outcome::Swapped);
     assert_eq!(server.get(TRAP).await.status, 204);

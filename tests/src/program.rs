@@ -1,0 +1,276 @@
+//! The command, as a process.
+
+use std::ffi::{OsStr, OsString};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+use relayer_rest_host::control::ControlClient;
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
+use tokio::process::{Child, ChildStderr, ChildStdout, Command};
+
+use crate::client::Client;
+use crate::wait::within;
+
+/// The command with its arguments, before it is started.
+#[derive(Debug, Clone)]
+pub struct Program {
+    path: PathBuf,
+    args: Vec<OsString>,
+    launcher: Vec<String>,
+    socket: PathBuf,
+    variables: Vec<(&'static str, OsString)>,
+}
+
+/// A running server.
+pub struct Serving {
+    /// The process.
+    pub child: Child,
+    /// The first line of its output, without the line end.
+    pub line: String,
+    /// The path of its control socket.
+    pub socket: PathBuf,
+    path: PathBuf,
+    stdout: BufReader<ChildStdout>,
+    stderr: Option<BufReader<ChildStderr>>,
+    log: String,
+}
+
+/// The result of a process that has ended.
+#[derive(Debug)]
+pub struct Ended {
+    /// The exit code, if there is one.
+    pub status: Option<i32>,
+    /// The output on stdout.
+    pub stdout: String,
+    /// The output on stderr.
+    pub stderr: String,
+}
+
+/// Returns a path for a control socket: the tests must not touch a user's socket.
+fn new_socket() -> PathBuf {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let number = COUNT.fetch_add(1, Relaxed);
+    std::env::temp_dir().join(format!("relayer-rest-{}-{number}.sock", std::process::id()))
+}
+
+impl Program {
+    /// Returns the command with these arguments.
+    #[must_use]
+    pub fn new(args: impl IntoIterator<Item: AsRef<OsStr>>) -> Self {
+        Self::at(Self::path(), args)
+    }
+
+    /// Returns the command that serves on a free port.
+    #[must_use]
+    pub fn server() -> Self {
+        Self::new(["--listen", "127.0.0.1:0"])
+    }
+
+    /// Returns another executable of the command, with these arguments.
+    #[must_use]
+    pub fn at(path: PathBuf, args: impl IntoIterator<Item: AsRef<OsStr>>) -> Self {
+        let program = Self {
+            path,
+            args: Vec::new(),
+            launcher: Vec::new(),
+            socket: new_socket(),
+            variables: Vec::new(),
+        };
+        program.args(args)
+    }
+
+    /// Returns the path of the command, which cargo builds next to the tests.
+    #[must_use]
+    pub fn path() -> PathBuf {
+        let test = std::env::current_exe().unwrap();
+        let is_deps = |folder: &&Path| !folder.ends_with("deps");
+        let folder = test.ancestors().skip(1).find(is_deps).unwrap();
+        folder.join("relayer-rest-under-test")
+    }
+
+    /// Adds arguments.
+    #[must_use]
+    pub fn args(mut self, args: impl IntoIterator<Item: AsRef<OsStr>>) -> Self {
+        self.args.extend(args.into_iter().map(|arg| arg.as_ref().to_owned()));
+        self
+    }
+
+    /// Sets the control socket.
+    #[must_use]
+    pub fn socket(mut self, path: impl Into<PathBuf>) -> Self {
+        self.socket = path.into();
+        self
+    }
+
+    /// Sets an environment variable.
+    #[must_use]
+    pub fn env(mut self, name: &'static str, value: impl Into<OsString>) -> Self {
+        self.variables.push((name, value.into()));
+        self
+    }
+
+    /// Starts the command from a shell that runs this script first.
+    #[must_use]
+    pub fn after(self, script: &str) -> Self {
+        self.launched_by(&["/bin/sh", "-ec", &format!("{script}\nexec \"$0\" \"$@\"")])
+    }
+
+    /// Starts the command through another program, which gets it as its last arguments.
+    #[must_use]
+    pub fn launched_by(mut self, launcher: &[&str]) -> Self {
+        self.launcher.splice(..0, launcher.iter().map(|word| (*word).to_owned()));
+        self
+    }
+
+    /// Returns the command for a test that starts it by itself.
+    #[must_use]
+    pub fn command(&self) -> Command {
+        let words = self.launcher.iter().map(AsRef::as_ref);
+        let mut words =
+            words.chain([self.path.as_os_str()]).chain(self.args.iter().map(AsRef::as_ref));
+        let mut command = Command::new(words.next().unwrap());
+        command.args(words).stdin(Stdio::null()).env_remove("RUST_LOG").kill_on_drop(true);
+        command.env("RELAYER_REST_CONTROL", &self.socket);
+        // Not in `target/`: a checkout may be writable by a group, which a code cache must
+        // not be.
+        let user = rustix::process::geteuid().as_raw();
+        let cache = std::env::temp_dir().join(format!("relayer-rest-tests-{user}"));
+        command.env("RELAYER_REST_CODE_CACHE", cache);
+        command.envs(self.variables.iter().cloned());
+        command
+    }
+
+    /// Runs the command until it ends.
+    pub async fn run(self) -> Ended {
+        let ended = within(&format!("the end of {:?}", self.args), self.command().output()).await;
+        ended.unwrap().into()
+    }
+
+    /// Starts the command, and waits until it prints the address that it listens on.
+    ///
+    /// # Panics
+    ///
+    /// Panics if it ends before.
+    pub async fn start(self) -> Serving {
+        let mut command = self.command();
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut stdout = BufReader::new(child.stdout.take().unwrap());
+        let mut line = String::new();
+        let awaited = format!("the address of {:?}", self.args);
+        within(&awaited, stdout.read_line(&mut line)).await.unwrap();
+        if line.pop() != Some('\n') {
+            let ended = Ended::from(child.wait_with_output().await.unwrap());
+            panic!("instead of {awaited}: {ended:?}");
+        }
+        let stderr = child.stderr.take().map(BufReader::new);
+        let (path, socket) = (self.path, self.socket);
+        Serving { child, line, socket, path, stdout, stderr, log: String::new() }
+    }
+}
+
+impl Serving {
+    /// Returns the address that it listens on.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.line.strip_prefix("http://").unwrap().parse().unwrap()
+    }
+
+    /// Returns the process id.
+    #[must_use]
+    pub fn id(&self) -> i32 {
+        self.child.id().unwrap().try_into().unwrap()
+    }
+
+    /// Opens a new HTTP/1.1 connection.
+    pub async fn connect(&self) -> Client {
+        Client::http1(self.address()).await
+    }
+
+    /// Returns the header that names the module of a response.
+    pub async fn label(&self, path: &str) -> String {
+        self.connect().await.get(path).await.header("x-relayer-module").to_owned()
+    }
+
+    /// Returns a client of its control socket.
+    #[must_use]
+    pub fn control_client(&self) -> ControlClient {
+        ControlClient::new(&self.socket)
+    }
+
+    /// Runs a command that controls this server.
+    pub async fn control(&self, args: &[&str]) -> Ended {
+        Program::at(self.path.clone(), args).socket(&self.socket).run().await
+    }
+
+    /// Sends a signal to the process.
+    pub fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_raw(self.id()).unwrap(), signal).unwrap();
+    }
+
+    /// Returns the lines of the log that were read so far.
+    #[must_use]
+    pub fn log(&self) -> &str {
+        &self.log
+    }
+
+    /// Stops reading the log.
+    pub fn close_log(&mut self) {
+        self.stderr = None;
+    }
+
+    /// Waits until the log has a line with this text, after the lines that were read so
+    /// far.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the log ends before.
+    pub async fn logged(&mut self, text: &str) {
+        let awaited = format!("a line with {text:?} in the log");
+        loop {
+            let start = self.log.len();
+            let stderr = self.stderr.as_mut().unwrap();
+            let read = within(&awaited, stderr.read_line(&mut self.log)).await.unwrap();
+            assert!(read > 0, "the log ends before {awaited}: {}", self.log);
+            if self.log[start..].contains(text) {
+                return;
+            }
+        }
+    }
+
+    /// Waits until the process ends. `stdout` is the output after the first line.
+    pub async fn ended(mut self) -> Ended {
+        let mut rest = String::new();
+        let awaited = "the end of the server";
+        within(awaited, self.stdout.read_to_string(&mut rest)).await.unwrap();
+        if let Some(mut stderr) = self.stderr {
+            within(awaited, stderr.read_to_string(&mut self.log)).await.unwrap();
+        }
+        let status = within(awaited, self.child.wait()).await.unwrap().code();
+        Ended { status, stdout: rest, stderr: self.log }
+    }
+
+    /// Stops the server, and checks that it ends with 0.
+    ///
+    /// # Panics
+    ///
+    /// Panics if it ends with another status.
+    pub async fn stop(self) -> Ended {
+        self.signal(Signal::TERM);
+        let ended = self.ended().await;
+        assert_eq!(ended.status, Some(0), "{}", ended.stderr);
+        ended
+    }
+}
+
+impl From<Output> for Ended {
+    fn from(output: Output) -> Self {
+        Self {
+            status: output.status.code(),
+            stdout: String::from_utf8(output.stdout).unwrap(),
+            stderr: String::from_utf8(output.stderr).unwrap(),
+        }
+    }
+}

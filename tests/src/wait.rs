@@ -1,0 +1,45 @@
+//! Waiting for conditions. No test waits for a fixed time.
+
+use std::time::Duration;
+
+use tokio::time::{sleep, timeout};
+
+/// The deadline of all waits: far more than any awaited event takes, even if other
+/// programs keep all processors busy.
+pub const DEADLINE: Duration = Duration::from_mins(3);
+
+/// The interval at which a condition is checked.
+const INTERVAL: Duration = Duration::from_millis(1);
+
+/// Waits for a future.
+///
+/// # Panics
+///
+/// Panics if it does not complete before the [`DEADLINE`]. `awaited` says what it was.
+pub async fn within<T>(awaited: &str, future: impl Future<Output = T>) -> T {
+    let ended = timeout(DEADLINE, future).await;
+    ended.unwrap_or_else(|_| panic!("not within {DEADLINE:?}: {awaited}"))
+}
+
+/// Waits until a condition holds.
+///
+/// # Panics
+///
+/// Panics if it does not hold before the [`DEADLINE`]. `awaited` describes it.
+pub async fn until(awaited: &str, mut condition: impl FnMut() -> bool) {
+    until_async(awaited, async || condition()).await;
+}
+
+/// Waits until an asynchronous condition holds.
+///
+/// # Panics
+///
+/// Panics if it does not hold before the [`DEADLINE`]. `awaited` describes it.
+pub async fn until_async(awaited: &str, mut condition: impl AsyncFnMut() -> bool) {
+    let holds = async {
+        while !condition().await {
+            sleep(INTERVAL).await;
+        }
+    };
+    within(awaited, holds).await;
+}
