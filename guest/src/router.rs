@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn today_an_unknown_chain_is_an_error_of_status_200() {
+    fn an_unknown_chain_is_an_error_with_status_200_in_1_13() {
         check_error(
             &ask_in(Dialect::V1_13, "GET", "/chain/foo"),
             200,
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn today_what_http_refuses_has_no_body() {
+    fn http_errors_have_no_body_in_1_13() {
         let unknown = ask_in(Dialect::V1_13, "GET", "/nothing");
         assert_eq!((unknown.status, unknown.headers, unknown.body), (404, vec![], vec![]));
         let refused = ask_in(Dialect::V1_13, "POST", "/chains");
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn an_identifier_that_is_not_utf8_is_refused() {
+    fn an_identifier_that_is_not_utf8_is_invalid() {
         check_error(
             &get("/chain/%FF"),
             400,
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_percent_sign_that_encodes_nothing_stands_for_itself() {
+    fn a_percent_sign_that_encodes_nothing_is_kept() {
         check_error(
             &get("/chain/100%"),
             404,
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_paths_say_which_are_known() {
+    fn errors_for_unknown_paths_list_the_known_ones() {
         for path in ["/", "", "/chain", "/chain/", "/chains/", "/chain/a/b", "/Version", "//chains"]
         {
             let msg = format!(
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn other_methods_are_refused_on_known_paths_only() {
+    fn other_methods_are_not_allowed_on_known_paths() {
         let answer = ask("POST", "/chain/ibc-0");
         check_error(
             &answer,
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn every_answer_is_json() {
+    fn every_response_is_json() {
         for path in ["/chains", "/chain/%FF", "/nothing"] {
             let answer = get(path);
             assert_eq!(answer.header("content-type"), Some("application/json"));

@@ -18,7 +18,7 @@ mod tests {
     use relayer_rest_sdk::testing::FakeHost;
 
     #[test]
-    fn what_is_not_known_says_so() {
+    fn unknown_data_is_reported_as_not_ready() {
         let host = FakeHost::not_ready("wait");
         for dialect in [Dialect::V0_7, Dialect::V1_13] {
             for path in ["/chains", "/chain/a", "/state"] {

@@ -36,7 +36,7 @@ mod tests {
     const MAX_DELAY: Duration = Duration::from_secs(5);
 
     #[test]
-    fn waits_double_up_to_the_longest_and_vary() {
+    fn waits_double_up_to_the_maximum_and_vary() {
         let mut backoff = Backoff::new(Duration::from_secs(1), MAX_DELAY);
         for whole in [1, 2, 4, 5, 5] {
             let wait = backoff.next();

@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn brackets_in_strings_do_not_count() {
+    fn brackets_in_strings_are_not_counted() {
         assert_eq!(estimate(br#""{[,\"{[,""#), 10);
     }
 }

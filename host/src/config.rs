@@ -325,7 +325,7 @@ mod tests {
 
     #[test]
     #[allow(clippy::too_many_lines, reason = "it is a table")]
-    fn what_is_wrong_is_named_with_its_place() {
+    fn errors_name_the_position_and_the_key() {
         for (text, message) in [
             (
                 "[modul]",
@@ -467,7 +467,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_of_hosts_has_a_bound() {
+    fn the_list_of_hosts_is_bounded() {
         let text = |count: usize| format!("[http]\nhosts = [{}]", "'a',".repeat(count));
         assert_eq!(Config::parse(&text(256)).unwrap().http.hosts.len(), 256);
         let error = Config::parse(&text(257)).unwrap_err().to_string();
@@ -507,7 +507,7 @@ mod tests {
     }
 
     #[test]
-    fn each_setting_is_in_what_is_printed() {
+    fn each_setting_is_printed() {
         // The error for an unknown key lists the known keys.
         for name in ["module", "module.limits", "module.budget", "swap", "http", "[extension]"] {
             let fault = Config::parse(&format!("[{name}]\nunknown = 1")).unwrap_err();

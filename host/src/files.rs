@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pipe_that_takes_the_place_of_a_file_does_not_block() {
+    fn a_pipe_instead_of_a_file_does_not_block() {
         let folder = tempfile::tempdir().unwrap();
         let [file, pipe, target] = ["file", "pipe", "target"].map(|name| folder.path().join(name));
         std::fs::write(&file, "content").unwrap();
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_end_is_not_read() {
+    fn endless_files_are_not_read() {
         for path in ["/dev/zero", "/"] {
             let error = read(Path::new(path), 10).unwrap_err().to_string();
             assert_eq!(error, "it is not a regular file");

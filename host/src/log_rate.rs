@@ -68,7 +68,7 @@ mod tests {
     use std::time::Instant;
 
     #[test]
-    fn there_is_so_much_a_second_and_what_is_left_out_is_counted() {
+    fn lines_beyond_the_rate_are_counted() {
         let (rate, start) = (LogRate::new(10), Instant::now());
         let ask = |seconds: u32, cost| rate.acquire_at(start + SECOND * (1 + seconds), cost);
         assert_eq!([ask(0, 6), ask(0, 4)], [Permit::Granted(0); 2]);

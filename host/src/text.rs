@@ -63,7 +63,7 @@ mod tests {
     };
 
     #[test]
-    fn a_line_stays_one() {
+    fn control_characters_are_escaped_on_one_line() {
         assert_eq!(escape_control("a\r\n\u{1b}[1m\u{202e}\"é\""), r#"a\r\n\u{1b}[1m\u{202e}"é""#);
     }
 
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_has_room_for_what_is_written_of_it() {
+    fn escaped_text_ends_with_a_whole_character_within_its_limit() {
         let within = |most| escape_control_within("a\u{1b}é", most);
         assert_eq!(within(9), (r"a\u{1b}é".to_owned(), true));
         assert_eq!(within(8), (r"a\u{1b}".to_owned(), false));
@@ -86,13 +86,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shown_of_a_request_is_short() {
+    fn requests_are_truncated_in_messages() {
         assert_eq!(quote_for_log("/version"), "/version");
         assert_eq!(quote_for_log(&"é".repeat(500)), "é".repeat(MAX_QUOTED / 2));
     }
 
     #[test]
-    fn what_is_long_is_cut() {
+    fn long_texts_are_truncated() {
         assert_eq!(truncate_at("äöü", 3), "äöü");
         assert_eq!(truncate_at("äöü", 2), "äö… (6 bytes)");
         assert_eq!(truncate(&"a".repeat(MAX_LINE)), "a".repeat(MAX_LINE));

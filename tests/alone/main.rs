@@ -19,7 +19,7 @@ async fn ask(module: &Module, path: &str) -> Result<(), CallError> {
 
 /// Half of the requests trap.
 #[test]
-fn many_requests_leave_no_memory_behind() {
+fn memory_does_not_grow_over_many_requests() {
     const THREADS: usize = 2;
     const ROUNDS: usize = 20;
     const ALL: u64 = 250_000;

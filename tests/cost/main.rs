@@ -70,7 +70,7 @@ fn to_usize(size: u64) -> usize {
 }
 
 #[test]
-fn instances_take_no_more_than_their_limit_whatever_their_sections() {
+fn instances_with_any_sections_stay_within_their_limit() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let limits = Limits { table: 100_000, time: PATIENCE, ..sections::limits() };
     let engine = engine(&limits);
@@ -108,7 +108,7 @@ fn instances_take_no_more_than_their_limit_whatever_their_sections() {
 
 /// Covers generated components with sections of several kinds.
 #[test]
-fn generated_components_take_no_more_than_their_limit() {
+fn generated_components_stay_within_their_limit() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let mut random = fastrand::Rng::with_seed(7);
     check_generated(60, || {
@@ -123,7 +123,7 @@ fn generated_components_take_no_more_than_their_limit() {
 
 /// Covers components of `wasm-smith` with sections of all kinds.
 #[test]
-fn components_of_wasm_smith_take_no_more_than_their_limit() {
+fn components_of_wasm_smith_stay_within_their_limit() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let mut random = fastrand::Rng::with_seed(7);
     check_generated(200, || {

@@ -70,7 +70,7 @@ fn workers(count: usize) -> String {
 
 /// One test, because allocations of other threads would be counted.
 #[test]
-fn memory_is_proportional() {
+fn memory_is_proportional_to_the_response() {
     reading_an_answer_takes_memory_proportional_to_it();
     the_inputs_of_fuzzing_take_no_more_memory();
 }

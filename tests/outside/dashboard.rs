@@ -151,7 +151,7 @@ const FAINT: &str = "
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs chromium and chromedriver: apt-get install chromium chromium-driver"]
-async fn what_is_chosen_filters_the_table_and_stands_in_the_address() {
+async fn the_selection_filters_the_table_and_is_in_the_address() {
     let relayer = Relayer::of_size(25, 400);
     let (_server, browser) = looking_at(&relayer, "").await;
     browser.click(&spot("osmosis-1")).await;
@@ -214,7 +214,7 @@ fn address_of(address: &str, hash: &str) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs chromium and chromedriver: apt-get install chromium chromium-driver"]
-async fn the_keyboard_is_enough() {
+async fn the_dashboard_can_be_used_with_the_keyboard_alone() {
     let (_server, browser) = looking_at(&Relayer::of_size(8, 90), "").await;
     // The link to the table, the list of chains, and the graph, which is a single tab
     // stop.
@@ -245,7 +245,7 @@ async fn the_keyboard_is_enough() {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs chromium and chromedriver: apt-get install chromium chromium-driver"]
-async fn a_change_appears_and_leaves_everything_where_it_was() {
+async fn a_change_appears_and_keeps_the_view() {
     let relayer = Relayer::of_size(25, 400);
     let (server, browser) = looking_at(&relayer, "#chain=cosmoshub-4").await;
     browser.type_into("#find", "new").await;
@@ -282,7 +282,7 @@ async fn a_change_appears_and_leaves_everything_where_it_was() {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs chromium and chromedriver: apt-get install chromium chromium-driver"]
-async fn what_is_not_known_is_said_in_words() {
+async fn an_unknown_state_is_described_in_words() {
     let server = server().await;
     let browser = Browser::start().await;
     browser.look(Screen::Desktop, "light").await;
@@ -319,7 +319,7 @@ async fn what_is_not_known_is_said_in_words() {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs chromium and chromedriver: apt-get install chromium chromium-driver"]
-async fn what_is_old_is_shown_and_said_to_be() {
+async fn a_stale_state_is_shown_with_a_warning() {
     let (server, browser) = looking_at(&Relayer::of_size(2, 10), "").await;
     assert_eq!(browser.text(NOTICE).await, "");
     let since = Instant::now().checked_sub(Duration::from_secs(30)).unwrap();
@@ -338,7 +338,7 @@ async fn what_is_old_is_shown_and_said_to_be() {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs chromium and chromedriver: apt-get install chromium chromium-driver"]
-async fn a_server_that_is_gone_is_said_to_be() {
+async fn an_unreachable_server_is_reported() {
     let (server, browser) = looking_at(&Relayer::of_size(2, 10), "").await;
     server.stop().await.unwrap();
     browser.wait(&format!("{NOTICE}.startsWith('The server does not answer. This is of ')")).await;
@@ -352,7 +352,7 @@ async fn a_server_that_is_gone_is_said_to_be() {
 /// requests.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs chromium and chromedriver: apt-get install chromium chromium-driver"]
-async fn what_has_not_changed_is_not_sent_again() {
+async fn unchanged_data_is_not_sent_again() {
     let (_server, browser) = looking_at(&Relayer::of_size(2, 10), "").await;
     let asked = "return performance.getEntriesByType('resource').filter(entry => entry.name.endsWith('/data'))";
     browser.wait(&format!("{asked}.length === 2")).await;
@@ -374,7 +374,7 @@ async fn what_has_not_changed_is_not_sent_again() {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs chromium and chromedriver: apt-get install chromium chromium-driver"]
-async fn it_works_wherever_it_is_mounted() {
+async fn the_dashboard_works_at_any_mount() {
     let (server, browser) = looking_at(&Relayer::of_size(2, 10), "").await;
     for path in ["/ext/dashboard", "/ext/dashboard/", "/ext/dashboard?a=b", "/a/b", "/a/b/#find=x"]
     {
@@ -386,7 +386,7 @@ async fn it_works_wherever_it_is_mounted() {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs chromium and chromedriver: apt-get install chromium chromium-driver"]
-async fn light_and_dark_differ() {
+async fn the_light_and_dark_themes_differ() {
     let (_server, browser) = looking_at(&Relayer::of_size(2, 10), "").await;
     let colours = "const { backgroundColor, color } = getComputedStyle(document.body);
         return `${backgroundColor} ${color}`";
@@ -398,7 +398,7 @@ async fn light_and_dark_differ() {
 /// Names of chains and workers are always shown as text.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs chromium and chromedriver: apt-get install chromium chromium-driver"]
-async fn names_are_texts() {
+async fn names_are_shown_as_plain_text() {
     const NAME: &str = "<img src=x onerror=document.title=1>'\"&amp;";
     let long = "long-".repeat(50);
     let other = OtherObject {
@@ -452,7 +452,7 @@ async fn names_are_texts() {
 /// Typing a letter is fast even with thousands of workers.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs chromium and chromedriver: apt-get install chromium chromium-driver"]
-async fn thousands_of_workers_are_quick() {
+async fn thousands_of_workers_are_shown_quickly() {
     let (_server, browser) = looking_at(&Relayer::of_size(40, 5_000), "").await;
     let took = browser
         .run(

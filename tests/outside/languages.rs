@@ -81,7 +81,7 @@ async fn author(language: &str, source: &str, before: &str, after: &str) {
 
 #[tokio::test]
 #[ignore = "needs node 20 and npm, with the npm registry"]
-async fn a_new_module_in_javascript_is_tested_built_checked_mounted_and_answers() {
+async fn a_new_javascript_module_passes_its_tests_and_serves_when_mounted() {
     let before = "return text(`${ids.length} chains: ${ids.join(\", \")}\\n`);";
     let after = "console.log(\"counting\");\n  return text(`${ids.length} of them\\n`);";
     author("js", "src/handle.js", before, after).await;
@@ -89,7 +89,7 @@ async fn a_new_module_in_javascript_is_tested_built_checked_mounted_and_answers(
 
 #[tokio::test]
 #[ignore = "needs python3 with venv, and PyPI"]
-async fn a_new_module_in_python_is_tested_built_checked_mounted_and_answers() {
+async fn a_new_python_module_passes_its_tests_and_serves_when_mounted() {
     let before = r#"return text(f"{len(ids)} chains: {', '.join(ids)}\n")"#;
     let after = "print(\"counting\")\n    return text(f\"{len(ids)} of them\\n\")";
     author("python", "handle.py", before, after).await;

@@ -58,7 +58,7 @@ fn full(chains: [&str; 2], name: &str) -> FakeHost {
 
 #[test]
 #[ignore = "needs promtool: apt install prometheus"]
-fn promtool_has_nothing_to_say() {
+fn the_metrics_pass_promtool() {
     for mut host in [FakeHost::new(), full(["ibc-0", "ibc-1"], "name"), FakeHost::not_ready("wait")]
     {
         check(&host);
@@ -76,7 +76,7 @@ fn promtool_has_nothing_to_say() {
 /// Covers the bundled component over HTTP, as Prometheus gets it.
 #[tokio::test]
 #[ignore = "needs promtool: apt install prometheus"]
-async fn promtool_has_nothing_to_say_of_what_is_served() {
+async fn the_served_metrics_pass_promtool() {
     let included = BundledExtension::of("metrics").unwrap();
     let fenced = engine(&Limits::default()).with_grants(included.granted());
     let metrics = extension("/ext/metrics", &fenced, included.component);
@@ -95,7 +95,7 @@ async fn promtool_has_nothing_to_say_of_what_is_served() {
 
 #[test]
 #[ignore = "needs promtool: apt install prometheus"]
-fn promtool_would_say_it() {
+fn promtool_rejects_invalid_metrics() {
     let (passes, said) = promtool(b"# HELP a_total It is.\n# TYPE a_total gauge\na_total 1\n");
     assert!(!passes && said.contains("a_total"), "{said}");
     let (passes, said) = promtool(b"a{b=\"c\nd\"} 1\n");

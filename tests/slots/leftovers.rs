@@ -106,7 +106,7 @@ fn limits() -> Limits {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn data_that_is_left_in_a_slot_reaches_no_client_and_retires_the_slot() {
+async fn leftover_data_reaches_no_client_and_retires_the_slot() {
     let _alone = ALONE.lock().await;
     let module = Module::from_bytes(&engine(&limits()), "keeps", &keeper()).unwrap();
     assert_eq!(ask(&module, "/").await.unwrap(), 200);
@@ -143,7 +143,7 @@ async fn data_that_is_left_in_a_slot_reaches_no_client_and_retires_the_slot() {
 
 /// The first check can only compare with other slots.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn data_that_is_left_in_a_slot_before_the_first_check_is_found() {
+async fn leftover_data_is_found_by_the_first_check() {
     let _alone = ALONE.lock().await;
     let limits = Limits { verify_reset: 2, ..limits() };
     let (module, start) = loop {
@@ -161,7 +161,7 @@ async fn data_that_is_left_in_a_slot_before_the_first_check_is_found() {
 
 /// The next module has not yet grown as far as the previous one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn data_that_is_left_in_a_slot_is_found_by_the_next_module() {
+async fn leftover_data_is_found_by_the_next_module() {
     let _alone = ALONE.lock().await;
     let engine = engine(&limits());
     let module = Module::from_bytes(&engine, "keeps", &keeper()).unwrap();
@@ -179,7 +179,7 @@ async fn data_that_is_left_in_a_slot_is_found_by_the_next_module() {
 }
 
 #[tokio::test]
-async fn one_in_so_many_runs_is_verified() {
+async fn one_in_n_runs_is_verified() {
     let limits = Limits { verify_reset: 10, ..limits() };
     let module = Module::from_bytes(&engine(&limits), "keeps", &keeper()).unwrap();
     for _ in 0..29 {

@@ -109,7 +109,7 @@ fn page_out() {
 
 #[test]
 #[ignore = "needs root and a swap file"]
-fn no_request_reads_what_another_wrote_while_the_system_swaps() {
+fn requests_never_read_data_of_others_while_the_system_swaps() {
     let swap = match SwapFile::on() {
         Ok(swap) => swap,
         Err(refused) => return eprintln!("SKIPPED: the system refuses a swap file: {refused}"),

@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_query_is_told_from_none() {
+    fn an_empty_query_differs_from_no_query() {
         let (none, empty) = (FakeHost::new(), FakeHost::new().with_query(""));
         let (none, empty) = (Query::read(&none), Query::read(&empty));
         assert_eq!((none.text(), empty.text()), (None, Some("")));

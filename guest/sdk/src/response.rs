@@ -179,7 +179,7 @@ mod tests {
     use crate::contract::NotReady;
 
     #[test]
-    fn what_is_not_known_says_when_to_ask_again() {
+    fn not_ready_responses_have_retry_after() {
         for (nanoseconds, seconds) in
             [(0, "1"), (1, "1"), (2_000_000_000, "2"), (u64::MAX, "18446744074")]
         {

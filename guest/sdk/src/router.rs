@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn other_methods_are_refused_where_there_is_a_route() {
+    fn other_methods_are_not_allowed_on_known_routes() {
         let answer = ROUTES.respond(&(), &Request::new("POST", "/"));
         assert_eq!((answer.status, answer.header("allow")), (405, Some("GET, HEAD")));
         assert_eq!(ROUTES.respond(&(), &Request::new("POST", "/b")).status, 404);

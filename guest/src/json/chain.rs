@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_chain_does_not_have_is_null() {
+    fn missing_fields_are_null() {
         let pulled = ChainConfig {
             event_source: Some(EventSource::Pull(PullSource {
                 interval: 1_000_000_000,

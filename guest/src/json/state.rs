@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn without_workers_the_map_is_empty() {
+    fn a_state_without_workers_has_an_empty_map() {
         assert_eq!(json(&[], Vec::new()), r#"{"chains":["a","b"],"workers":{}}"#);
     }
 
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn today_workers_have_their_data() {
+    fn workers_of_1_13_have_their_data() {
         let client = ClientObject { dst_chain_id: 0, dst_client_id: 1, src_chain_id: 2 };
         let objects = vec![Object::Client(client), Object::Wallet(WalletObject { chain_id: 0 })];
         assert_eq!(
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_kinds_stand_under_their_names_with_their_fields() {
+    fn unknown_kinds_are_written_under_their_names_with_their_fields() {
         let values = [
             Value::Null,
             Value::Boolean(true),

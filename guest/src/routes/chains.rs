@@ -30,7 +30,7 @@ mod tests {
     }
 
     #[test]
-    fn no_chains_are_an_empty_array() {
+    fn an_empty_list_of_chains_is_an_empty_array() {
         check(&FakeHost::new(), r#"{"status":"success","result":[]}"#);
     }
 }

@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_else_is_refused() {
+    fn other_addresses_are_rejected() {
         for text in [
             "",
             "3000",

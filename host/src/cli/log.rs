@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn libraries_have_so_many_lines_a_second_each() {
+    fn each_library_has_a_limit_of_lines_per_second() {
         const EVENTS: usize = 1000;
         let lines = Lines::default();
         let writer = lines.clone();

@@ -159,7 +159,7 @@ mod tests {
     use std::path::{Path, PathBuf};
 
     #[test]
-    fn a_name_is_what_a_crate_and_an_extension_can_have() {
+    fn a_name_is_valid_for_a_crate_and_an_extension() {
         for (name, is) in [
             ("a", true),
             ("a-1", true),
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn all_of_the_contract_is_given() {
+    fn the_template_contains_the_whole_contract() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../wit");
         for entry in fs::read_dir(folder).unwrap() {
             let name = entry.unwrap().file_name().into_string().unwrap();
@@ -193,7 +193,7 @@ mod tests {
     /// Each file of a language is in its template, and letters that occur by chance are
     /// not replaced.
     #[test]
-    fn all_files_are_given() {
+    fn the_template_contains_all_files() {
         let templates = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/cli/new");
         for (language, folder) in Language::value_variants().iter().zip(["rust", "js", "python"]) {
             let template = language.template("my-tool");

@@ -72,7 +72,7 @@ mod tests {
     use hyper::header::ACCEPT_ENCODING;
 
     #[test]
-    fn the_client_chooses_and_else_the_server() {
+    fn the_clients_preference_comes_before_the_servers() {
         for (values, encoding) in [
             (&[][..], None),
             (&[""], None),

@@ -82,7 +82,7 @@ mod tests {
     use std::sync::atomic::Ordering::Relaxed;
 
     #[test]
-    fn requests_that_complete_cost_nothing() {
+    fn completed_requests_are_not_counted() {
         let cancelled = Arc::new(Cancelled::new());
         for _ in 0..10_000 {
             cancelled.pending().complete();
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn cancelled_requests_add_up_to_too_much() {
+    fn cancelled_requests_add_up_to_the_limit() {
         let cancelled = Arc::new(Cancelled::new());
         for _ in 0..200 {
             drop(cancelled.pending());
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn debt_is_paid_off_with_time() {
+    fn cancelled_requests_are_forgotten_with_time() {
         let mut cancelled = Cancelled::new();
         cancelled.paid_off.store(u64::MAX, Relaxed);
         assert!(cancelled.is_too_much());

@@ -138,7 +138,7 @@ mod tests {
     const AFTER: &str = "Sunday, 06-Nov-94 08:49:38 GMT";
 
     #[test]
-    fn each_precondition_alone() {
+    fn each_precondition_is_evaluated_alone() {
         for (field, value, expected) in [
             ("if-match", "\"a\"", [Proceed; 2]),
             ("if-match", "\"b\", \"a\"", [Proceed; 2]),
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_that_are_not_valid_have_no_effect() {
+    fn invalid_fields_have_no_effect() {
         for field in ["if-match", "if-none-match"] {
             for value in ["", "a", "\"a", "'a'", "w/\"a\"", "x, \"a\""] {
                 assert_eq!(outcomes(&[(field, value)]), [Proceed; 2], "{field}: {value}");
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_without_validators_matches_any_only() {
+    fn a_response_without_validators_matches_only_any() {
         for (field, value, expected) in [
             ("if-match", "*", Proceed),
             ("if-match", "\"a\"", Failed),
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_weak_validator_is_never_the_same() {
+    fn a_weak_validator_never_matches_strongly() {
         let answer = headers(&[("etag", "W/\"a\"")]);
         for tag in ["\"a\"", "W/\"a\""] {
             let outcome = |field| evaluate(&Method::GET, &headers(&[(field, tag)]), &answer);
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_validator_is_known_where_it_is_in_the_list() {
+    fn a_validator_in_the_list_matches() {
         for values in [
             &[&b"\"a\""[..]][..],
             &[b"W/\"a\""],
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn any_other_is_not() {
+    fn a_validator_that_is_not_in_the_list_does_not_match() {
         for values in [
             &[][..],
             &[&b""[..]],
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_validator_may_have_commas_in_it() {
+    fn a_validator_can_contain_commas() {
         assert!(known(Some(b"\"a,b\""), &[b"\"x\", \"a,b\""]));
         assert!(!known(Some(b"\"b\""), &[b"\"a,\"b\""]));
     }

@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_has_hosts_only() {
+    fn a_list_contains_only_hosts() {
         for text in [
             "",
             " a",
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn the_authority_takes_the_place_of_the_host_header() {
+    fn the_authority_replaces_the_host_header() {
         for hosts in [&[][..], &[&b"b"[..]], &[b"a:1"]] {
             let mut request = request(Version::HTTP_11, "http://a:1/", hosts);
             settle(&mut request);

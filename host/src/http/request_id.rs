@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sane_id_is_kept() {
+    fn a_valid_id_is_kept() {
         for sane in ["1", "8f6b2c1e-9d1a-4a51", "a_b.c:d", &"x".repeat(128)] {
             assert_eq!(id(sane.as_bytes()), sane);
         }
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn made_ids_differ() {
+    fn generated_ids_differ() {
         let headers = HeaderMap::new();
         assert_ne!(RequestId::of(&headers).to_string(), RequestId::of(&headers).to_string());
     }

@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_peer_that_holds_most_makes_room_for_others() {
+    async fn the_peer_that_holds_most_is_evicted_for_others() {
         let roster = Roster::new(ConnectionTally::default());
         let (small, _held) = held_by(&roster, 1, 1, 10).await;
         let (large, _held) = held_by(&roster, 1, 2, 30).await;

@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_response_gets_in_if_stalled_connections_share_all_bodies() {
+    async fn a_response_is_admitted_if_stalled_connections_share_all_bodies() {
         let roster = Arc::new(Roster::new(ConnectionTally::default()));
         let limit = ByteSize::mib(1);
         let admission = Arc::new(SendAdmission::new(Arc::default(), roster, limit));

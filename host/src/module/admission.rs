@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_request_that_finds_no_place_to_wait_is_turned_away_at_once() {
+    async fn a_request_is_rejected_at_once_if_the_queue_is_full() {
         let admission = admission(0, Duration::MAX);
         let _running = admission.admit().await.unwrap();
         assert_eq!(admission.admit().await.map(drop), Err(Overloaded));
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_request_that_waits_gets_the_next_place() {
+    async fn a_waiting_request_gets_the_next_permit() {
         let admission = admission(1, Duration::MAX);
         let running = admission.admit().await.unwrap();
         let (waited, ()) = tokio::join!(admission.admit(), async { drop(running) });
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_request_that_stops_waiting_leaves_its_place() {
+    async fn a_cancelled_request_leaves_the_queue() {
         let admission = admission(1, Duration::MAX);
         let running = admission.admit().await.unwrap();
         tokio::select! {

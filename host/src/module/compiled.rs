@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_a_compiler_returns_is_bounded_and_complete() {
+    async fn the_output_of_a_compiler_is_bounded_and_complete() {
         for (script, part) in [
             // It is stopped, because its output is endless.
             ("cat /dev/zero", "gave up"),
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn without_its_compiler_an_engine_compiles_nothing() {
+    async fn an_engine_without_its_compiler_compiles_nothing() {
         let error = load("/nowhere/compiler", "").await;
         assert!(matches!(error, LoadError::NoCompiler { .. }), "{error}");
         assert!(

@@ -59,7 +59,7 @@ mod tests {
     use super::{LoadError, component};
 
     #[test]
-    fn what_is_noted_wrongly_is_refused() {
+    fn invalid_metadata_is_rejected() {
         // A core module with an empty section of that name.
         let mut module = b"\0asm\x01\0\0\0".to_vec();
         assert!(matches!(component("a", &module), Err(LoadError::CoreModule { .. })));

@@ -131,7 +131,7 @@ mod tests {
     use bytesize::ByteSize;
 
     #[test]
-    fn instances_come_from_a_pool_that_has_the_limits() {
+    fn instances_come_from_a_pool_with_the_limits() {
         let limits = Limits { concurrency: 3, memory: ByteSize::mib(7), ..Limits::default() };
         let engine = Engine::new(&limits).unwrap().wasmtime;
         let pool = engine.get_pooling_config().expect("the allocator is a pool");
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn guests_can_be_interrupted_and_compute_the_same_everywhere() {
+    fn guests_are_interruptible_and_deterministic() {
         let engine = Engine::new(&Limits::default()).unwrap().wasmtime;
         assert!(engine.get_epoch_interruption());
         assert_eq!(engine.get_cranelift_nan_canonicalization(), Some(true));

@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_imported_and_not_granted_is_found_whatever_its_version() {
+    fn imports_without_a_grant_are_found_in_any_version() {
         let imports = ["relayer:rest/types@0.1.0", "relayer:rest/state@0.1.7"].map(str::to_owned);
         assert_eq!(Grants::of(&["chains"]).unwrap().lack(&imports), ["state"]);
         assert_eq!(Grants::none().lack(&imports), ["state"]);

@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn only_time_on_a_processor_counts() {
+    async fn only_time_on_a_processor_is_counted() {
         let time = GuestTime::start(20 * TICK, None, false);
         let mut guest = time.meter({
             let time = Arc::clone(&time);
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn the_time_of_a_thread_is_known_to_others() {
+    fn the_time_of_a_thread_is_visible_to_others() {
         let before = time_of(gettid().as_raw_nonzero().get());
         work(Duration::from_millis(100));
         let used = time_of(gettid().as_raw_nonzero().get()).saturating_sub(before);
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_guest_that_only_waits_is_starved_and_one_that_works_is_timed_out() {
+    async fn a_waiting_guest_is_starved_and_a_working_one_times_out() {
         let time = GuestTime::start(TICK, None, false);
         thread::sleep(2 * TICK);
         let time = GuestTime { limit: 3 * TICK, ..Arc::into_inner(time).unwrap() };
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_guest_that_waits_for_something_else_than_a_processor_is_timed_out() {
+    async fn a_guest_that_waits_for_no_processor_times_out() {
         let time = GuestTime::start(5 * TICK, None, false);
         let mut guest = time.meter(std::future::pending::<()>());
         let error = tokio::select! {
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn guests_that_run_long_end_one_after_the_other_and_short_ones_do_not_wait() {
+    async fn long_guests_end_in_turn_and_short_ones_do_not_wait() {
         let turns = Arc::new(Semaphore::new(1));
         let order = Mutex::new(Vec::new());
         let run = async |name, ticks| {
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_guest_that_does_not_end_does_not_keep_the_others_waiting() {
+    async fn an_endless_guest_does_not_block_the_others() {
         let turns = Arc::new(Semaphore::new(1));
         let run = async |ticks| {
             let time = GuestTime::start(Duration::MAX, Some(Arc::clone(&turns)), true);

@@ -281,7 +281,7 @@ mod tests {
 
     /// Names that a module invents are not kept.
     #[test]
-    fn long_names_of_nothing_are_not_recorded() {
+    fn long_names_that_match_nothing_are_not_recorded() {
         let long = "a".repeat(super::MAX_READ + 1);
         let publisher = publisher();
         publisher.set_chain(chain(&long));
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn what_reads_nothing_stays_current() {
+    fn a_run_that_reads_nothing_stays_valid() {
         let publisher = publisher();
         let nothing = reads(&publisher, |_| {});
         publisher.set_chain(chain("c"));
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn each_read_is_of_its_slice_and_of_no_other() {
+    fn each_read_depends_only_on_its_slice() {
         type Change = fn(&StatePublisher);
         type Read = fn(&mut TrackedSnapshot);
         let parts: [(Read, Change); 5] = [
@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn moments_are_read_too() {
+    fn times_are_recorded_too() {
         let publisher = publisher();
         let changed = reads(&publisher, |view| _ = view.changed());
         let unconfirmed = reads(&publisher, |view| assert!(view.unconfirmed_since().is_none()));
@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn the_absence_of_a_chain_is_read_too() {
+    fn the_absence_of_a_chain_is_recorded_too() {
         let publisher = publisher();
         let absent = reads(&publisher, |view| assert!(view.chain("c").unwrap().is_none()));
         publisher.set_chain(chain("d"));
@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chain_that_went_and_came_back_is_another_one() {
+    fn a_chain_that_was_removed_and_added_is_a_new_one() {
         let publisher = publisher();
         let there = reads(&publisher, |view| assert!(view.chain("a").unwrap().is_some()));
         publisher.remove_chain(&"a".into());
@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_are_read_with_their_values() {
+    fn headers_are_recorded_with_their_values() {
         let name = HeaderName::from_static("accept");
         let with = |values: &[&'static str]| {
             let mut headers = HeaderMap::new();
@@ -461,7 +461,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_is_bounded_and_then_good_for_nothing() {
+    fn a_record_beyond_its_bound_is_never_valid() {
         let publisher = publisher();
         let many = |count| {
             reads(&publisher, |view| {

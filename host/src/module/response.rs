@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_valid_answer_is_taken_as_it_is() {
+    fn a_valid_response_is_unchanged() {
         let answer = answer(raw(404, &[("X-A", b"1"), ("x-a", b"\xff")])).unwrap();
         assert_eq!(answer.status(), 404);
         assert_eq!(answer.headers().get_all("x-a").iter().count(), 2);
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_more_than_it_may_be_is_refused() {
+    fn responses_beyond_the_limits_are_rejected() {
         let limits = Limits {
             headers: 3,
             header_size: ByteSize::b(27),
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn what_http_does_not_allow_is_refused() {
+    fn responses_that_are_not_valid_http_are_rejected() {
         let host_header =
             |name: &'static str| InvalidResponse::HostHeader(HeaderName::from_static(name));
         for (status, headers, expected) in [

@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn any_other_path_becomes_that_of_the_mount() {
+    fn any_other_path_is_replaced_by_the_mounts() {
         let long = format!("a=b; Path=/ext/x/{}", "y".repeat(1024));
         for (cookie, expected) in [
             ("a=b", "a=b; Path=/ext/x"),
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn cookies_of_other_hosts_and_of_the_root_are_refused() {
+    fn cookies_of_other_hosts_and_of_the_root_are_rejected() {
         for mount in ["/ext/x", "/"] {
             for cookie in ["a=b; Domain=example.com", "a=b;\tdomain", "a=b; Path=/ext/x;DOMAIN = "]
             {

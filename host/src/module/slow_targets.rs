@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_target_starts_elsewhere_and_a_fast_one_does_not() {
+    fn a_slow_target_starts_in_the_pool_and_a_fast_one_inline() {
         let targets = SlowTargets::new();
         let (fast, slow) = (target(2), target(4));
         targets.record(fast, FAST, Run::Completed);
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_target_that_is_fast_again_starts_here_again() {
+    fn a_target_that_is_fast_again_starts_inline_again() {
         let targets = SlowTargets::new();
         targets.record(target(2), SLOW, Run::Completed);
         for _ in 0..32 {
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn slow_targets_without_an_entry_make_others_without_one_start_elsewhere() {
+    fn slow_targets_without_an_entry_move_others_without_one_to_the_pool() {
         let targets = SlowTargets::new();
         let elsewhere = |from: u64| (from..from + 100).filter(|n| targets.is_slow(target(*n)));
         assert_eq!(elsewhere(100).count(), 0);
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn fast_targets_push_a_slow_one_out_only_after_many_collisions() {
+    fn fast_targets_replace_a_slow_one_only_after_many_collisions() {
         let targets = SlowTargets::new();
         let colliding = |number: u64| Target(number << 33 | 2);
         targets.record(target(2), SLOW, Run::Completed);
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_is_dropped_is_recorded_and_one_that_never_began_is_not() {
+    fn a_dropped_run_is_recorded_only_if_it_started() {
         let targets = Arc::new(SlowTargets::new());
         let run = async {
             spin();

@@ -372,7 +372,7 @@ mod tests {
     use super::{InitialImage, ResetVerifier, Residue, probe};
 
     #[test]
-    fn one_in_so_many_runs_is_checked() {
+    fn one_in_n_runs_is_checked() {
         let due = |every| {
             let verifier = ResetVerifier::new(every);
             (0..6).map(|_| verifier.is_due()).collect::<Vec<_>>()

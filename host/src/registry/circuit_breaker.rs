@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_open_circuit_refuses_requests_that_fail_until_the_health_check() {
+    async fn an_open_circuit_rejects_failing_requests_until_the_health_check() {
         let breaker = open();
         assert_eq!(breaker.try_half_open(Experience::Fails).unwrap_err(), WAIT);
         advance(WAIT / 2).await;

@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn json_differs_in_places() {
+    fn json_is_compared_by_position() {
         check(
             r#"{"a":[1,2,{"b":3}],"gone":true,"x/~y":0}"#,
             r#"{"a":[1,"2",{"b":4},5],"new":null,"x/~y":1}"#,
@@ -203,13 +203,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_json_or_written_in_another_way_differs_as_a_whole() {
+    fn other_bodies_are_compared_as_a_whole() {
         check("a", "[1]", &[("body", Some("a"), Some("[1]"))]);
         check("[1]", "[ 1]", &[("body", Some("[1]"), Some("[ 1]"))]);
     }
 
     #[test]
-    fn of_many_differences_some_are_listed() {
+    fn a_bounded_number_of_differences_is_listed() {
         let list =
             |start: u32| serde_json::to_string(&(start..start + 20).collect::<Vec<_>>()).unwrap();
         let mut changes = Vec::new();
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn long_values_are_cut() {
+    fn long_values_are_truncated() {
         assert_eq!(text(&[b'a'; 120]), "a".repeat(120));
         assert_eq!(text("ä".repeat(120).as_bytes()), "ä".repeat(120));
         assert_eq!(text("ä".repeat(500).as_bytes()), format!("{}… (1000 bytes)", "ä".repeat(120)));

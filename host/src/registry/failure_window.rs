@@ -233,20 +233,20 @@ mod tests {
     }
 
     #[test]
-    fn a_module_that_fails_at_all_that_it_is_asked_is_failing_after_few_requests() {
+    fn a_module_that_fails_every_request_is_failing_after_a_few() {
         let mut asked = Asked::new();
         let found: Vec<_> = (0..6).map(|kind| asked.fails(kind)).collect();
         assert_eq!(found, [false, false, false, false, true, true]);
     }
 
     #[test]
-    fn one_kind_of_request_is_one_however_often_it_comes() {
+    fn repetitions_of_one_kind_of_request_count_once() {
         let mut asked = Asked::new();
         assert!((0..10_000).all(|_| !asked.fails(1)));
     }
 
     #[test]
-    fn queries_and_headers_make_no_other_kind_but_methods_and_paths_do() {
+    fn methods_and_paths_distinguish_kinds_and_queries_and_headers_do_not() {
         let kind = |request| RequestKind::of(&request);
         let page = kind(request("GET", "/a", None));
         assert_eq!(page, kind(request("GET", "/a?1", None)));
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kind_that_is_also_answered_is_not_held_against_the_module() {
+    fn a_kind_that_also_succeeds_is_not_counted() {
         let mut asked = Asked::new();
         for kind in 0..10 {
             asked.answers(kind);
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_answered_before_the_failures_counts_and_what_is_long_ago_does_not() {
+    fn recent_successes_are_counted_and_old_ones_are_not() {
         let mut asked = Asked::new();
         for turn in 0..90 {
             asked.seconds = f64::from(turn) / 10.0;
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn a_module_that_fails_from_now_on_is_failing_when_its_last_answers_are_long_ago() {
+    fn a_module_that_starts_to_fail_is_failing_once_its_successes_are_old() {
         let mut asked = Asked::new();
         for kind in 0..5 {
             asked.answers(kind);
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_that_are_far_apart_are_none_of_that() {
+    fn failures_that_are_far_apart_are_tolerated() {
         let mut asked = Asked::new();
         for kind in 0..100 {
             asked.seconds += 2.6;
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kind_is_compared_with_the_module_before_once() {
+    fn a_kind_is_compared_with_the_previous_module_once() {
         let mut asked = Asked::new();
         assert!(!asked.window.wants_comparison(RequestKind(1)));
         asked.fails(1);
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_is_bounded() {
+    fn the_window_is_bounded() {
         let mut asked = Asked::new();
         for kind in 0..10_000 {
             asked.answers(kind);

@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn the_paths_of_the_api_are_taken() {
+    fn the_paths_of_the_api_are_reserved() {
         for text in ["/version", "/chains", "/chain", "/chain/x", "/state/workers"] {
             let error = text.parse::<MountPath>().unwrap_err();
             assert_eq!(error, MountPathError::OfTheApi(text.to_owned()));
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mount_takes_what_is_below_it() {
+    fn a_mount_matches_the_paths_below_it() {
         let mount = path("/ext/a");
         for (request, relative) in
             [("/ext/a", "/"), ("/ext/a/", "/"), ("/ext/a/b?c", "/b?c"), ("/ext/a?c", "/?c")]
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn mounts_overlap_where_one_is_below_the_other() {
+    fn mounts_overlap_if_one_is_below_the_other() {
         assert!(path("/a").overlaps(&path("/a")));
         assert!(path("/a").overlaps(&path("/a/b")));
         assert!(path("/a/b").overlaps(&path("/a")));

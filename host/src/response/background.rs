@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn all_that_is_submitted_runs_at_once() {
+    async fn submitted_work_runs_concurrently() {
         let barrier = Arc::new(Barrier::new(3));
         let wait = || {
             let barrier = Arc::clone(&barrier);
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn work_that_panics_has_no_result() {
+    async fn panicking_work_has_no_result() {
         assert_eq!(run(|| panic!("as the test wants it")).await, None::<()>);
         assert_eq!(run(|| 1).await, Some(1));
     }

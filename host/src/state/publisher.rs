@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn a_generation_changes_when_the_content_does_and_only_then() {
+    fn a_generation_changes_only_with_its_content() {
         let publisher = StatePublisher::new();
         publisher.set_chains(vec![chain("a"), chain("b")]).unwrap();
         let before = publisher.reader().snapshot();
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn what_changed_last_says_when() {
+    fn the_last_change_has_a_time() {
         let publisher = StatePublisher::new();
         let changed = || publisher.reader().snapshot().changed();
         let first = changed();
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_confirmed_has_one_moment() {
+    fn an_unconfirmed_state_has_one_time() {
         let publisher = StatePublisher::new();
         let since = || publisher.reader().snapshot().unconfirmed_since();
         assert_eq!(since(), None);
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chain_that_comes_back_is_of_a_new_generation() {
+    fn a_chain_that_returns_has_a_new_generation() {
         let publisher = StatePublisher::new();
         publisher.set_chain(chain("a"));
         let before = publisher.reader().snapshot().chain("a").unwrap().generation();
@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn a_snapshot_stays_as_it_is_while_others_are_published() {
+    fn a_snapshot_is_unchanged_while_others_are_published() {
         let publisher = StatePublisher::new();
         let before = publisher.reader().snapshot();
         publisher.set_state(RelayerState { chains: vec!["a".into()], workers: vec![wallet(1)] });
@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_known_counts_again_when_it_is_ready() {
+    fn the_last_known_state_is_valid_again_once_ready() {
         let publisher = StatePublisher::new();
         let state = RelayerState { chains: vec!["a".into()], workers: vec![wallet(1)] };
         let status = || publisher.reader().snapshot().status().value().clone();
@@ -403,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn generations_of_the_state_and_the_parts_change_with_them_only() {
+    fn generations_of_the_state_and_its_parts_change_only_with_them() {
         let publisher = StatePublisher::new();
         let parts =
             |version: &str| vec![Component { name: "ibc-relayer".into(), version: version.into() }];
@@ -445,7 +445,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_in_an_update_changes_nothing_and_blocks_nobody() {
+    fn a_panic_in_an_update_changes_nothing_and_blocks_no_reader() {
         let publisher = StatePublisher::new();
         publisher.set_state(RelayerState { chains: Vec::new(), workers: vec![wallet(1)] });
         let other = publisher.clone();

@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn kinds_come_in_the_order_in_which_a_relayer_lists_them() {
+    fn kinds_are_in_the_order_of_the_relayer() {
         let other =
             |kind: &str| Object::Other(OtherObject { kind: kind.into(), fields: Vec::new() });
         let query = Object::CrossChainQuery {
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_in_parts_are_compared_as_if_they_were_whole() {
+    fn split_texts_are_compared_like_whole_ones() {
         let texts = [
             ["", "", ""],
             ["a", "", ""],

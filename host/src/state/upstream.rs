@@ -131,7 +131,7 @@ mod tests {
     use super::Upstream;
 
     #[test]
-    fn only_urls_of_an_api_are_taken() {
+    fn only_urls_of_an_api_are_accepted() {
         for url in ["http://127.0.0.1:3000", "http://relayer:80/base/", "http://[::1]:3000"] {
             Upstream::new(url).unwrap();
         }

@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_seen_at_first_and_whenever_it_changes() {
+    fn a_file_is_reported_initially_and_at_each_change() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("a");
         let (_watch, contents) = watched(&file);
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_beside_it_is_no_change() {
+    fn changes_of_other_files_are_not_reported() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("a");
         fs::write(&file, "1").unwrap();
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_through_links_and_other_folders_are_seen() {
+    fn changes_through_links_and_other_folders_are_reported() {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name);
         for release in ["1", "2"] {
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn who_writes_is_waited_for() {
+    fn a_file_is_reported_once_its_writer_has_finished() {
         let (sender, events) = mpsc::channel();
         let start = Instant::now();
         let writer = thread::spawn(move || {

@@ -6,7 +6,7 @@ use relayer_rest_tests::component;
 use relayer_rest_tests::server::{TestServer, candidate, engine, extension};
 
 #[tokio::test]
-async fn an_extension_has_its_mount_and_sees_paths_below_it() {
+async fn an_extension_serves_the_paths_below_its_mount() {
     // For an unknown path, the bundled module names the path in its response.
     let tool = extension("/ext/tool", &engine(&Limits::default()), DEFAULT_MODULE);
     let server = TestServer::builder().extension(tool).start().await;
@@ -35,7 +35,7 @@ async fn an_extension_has_its_mount_and_sees_paths_below_it() {
 }
 
 #[tokio::test]
-async fn mounts_that_overlap_are_refused() {
+async fn overlapping_mounts_are_rejected() {
     let engine = engine(&Limits::default());
     let module = Module::embedded(&engine).unwrap();
     let mount =

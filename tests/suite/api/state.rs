@@ -10,7 +10,7 @@ use relayer_rest_tests::server::TestServer;
 use tokio::sync::oneshot::error::TryRecvError;
 
 #[tokio::test]
-async fn before_the_state_is_known_it_is_not_ready() {
+async fn an_unknown_state_is_not_ready() {
     let server = TestServer::builder().without_state().start().await;
     for path in ["/state", "/chains", "/chain/ibc-0"] {
         let answer = server.get(path).await;
@@ -21,7 +21,7 @@ async fn before_the_state_is_known_it_is_not_ready() {
 }
 
 #[tokio::test]
-async fn no_chains_are_not_the_same_as_chains_that_are_not_known() {
+async fn an_empty_list_of_chains_differs_from_an_unknown_one() {
     let server = TestServer::builder().without_state().start().await;
     server.publisher.set_chains(Vec::new()).unwrap();
     server.get("/chains").await.check(200, r#"{"status":"success","result":[]}"#);
@@ -32,7 +32,7 @@ async fn no_chains_are_not_the_same_as_chains_that_are_not_known() {
 }
 
 #[tokio::test]
-async fn a_reason_not_to_be_ready_is_told() {
+async fn the_reason_for_not_ready_is_in_the_response() {
     let server = TestServer::start().await;
     let reason = NotReady { message: "gone".into(), retry_after: Duration::from_millis(2500) };
     server.publisher.set_not_ready(reason);
@@ -43,7 +43,7 @@ async fn a_reason_not_to_be_ready_is_told() {
 }
 
 #[tokio::test]
-async fn the_relayers_version_is_shown_where_it_is_known() {
+async fn the_relayers_version_is_shown_once_known() {
     let server = TestServer::start().await;
     let component = Component { name: "ibc-relayer".into(), version: "1.13.1+abc".into() };
     server.publisher.set_components(vec![component]);
@@ -55,7 +55,7 @@ async fn the_relayers_version_is_shown_where_it_is_known() {
 }
 
 #[tokio::test]
-async fn changes_are_seen_by_the_next_request() {
+async fn changes_are_visible_to_the_next_request() {
     let server = TestServer::start().await;
     let mut client = server.connect().await;
     server.publisher.set_chain(ChainConfig::new("new", ChainKind::Namada));
@@ -149,7 +149,7 @@ async fn workers_of_every_kind_are_shown_in_order() {
 }
 
 #[tokio::test]
-async fn a_state_of_fifty_thousand_workers_is_shown_whole() {
+async fn a_state_of_fifty_thousand_workers_is_shown_completely() {
     let server = TestServer::builder().without_state().start().await;
     let workers = (0..50_000)
         .map(|id| Worker {
@@ -167,7 +167,7 @@ async fn a_state_of_fifty_thousand_workers_is_shown_whole() {
 }
 
 #[tokio::test]
-async fn requests_see_whole_states_while_others_are_published() {
+async fn requests_see_consistent_states_during_publications() {
     let server = TestServer::builder().without_state().start().await;
     let state = |workers: u64| RelayerState {
         chains: vec![format!("chain-{workers}").into()],

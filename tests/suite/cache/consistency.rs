@@ -100,7 +100,7 @@ async fn ask(
 
 /// Each hit clones the headers, and replaces one of them.
 #[tokio::test]
-async fn copies_of_headers_need_not_grow() {
+async fn copies_of_headers_have_spare_capacity() {
     let module = Module::embedded(&engine(&Limits::default())).unwrap();
     let publisher = StatePublisher::new();
     publisher.set_components(vec![]);
@@ -113,7 +113,7 @@ async fn copies_of_headers_need_not_grow() {
 }
 
 #[test]
-fn no_answer_is_older_than_its_question() {
+fn responses_are_never_older_than_their_requests() {
     let engine = engine(&Limits::default());
     let modules = [
         Module::embedded(&engine),

@@ -9,7 +9,7 @@ use relayer_rest_tests::server::{TestServer, request};
 use super::{Asked, one_run};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn those_who_ask_the_same_at_once_share_a_run() {
+async fn concurrent_requests_for_one_key_share_a_run() {
     let server = TestServer::builder()
         .component(&component::that_takes(100_000_000))
         .limits(&one_run())
@@ -27,7 +27,7 @@ async fn those_who_ask_the_same_at_once_share_a_run() {
 
 /// The response depends on more headers than a cache key can have.
 #[tokio::test]
-async fn requests_whose_responses_are_not_cached_do_not_wait_for_each_other() {
+async fn requests_with_uncacheable_responses_do_not_wait_for_each_other() {
     let component = component::that_reads_headers(17);
     let limits = Limits { concurrency: 2, ..one_run() };
     let server = TestServer::builder().component(&component).limits(&limits).start().await;
@@ -45,7 +45,7 @@ async fn requests_whose_responses_are_not_cached_do_not_wait_for_each_other() {
 }
 
 #[tokio::test]
-async fn those_who_share_a_run_share_its_error() {
+async fn requests_that_share_a_run_share_its_error() {
     let limits = Limits { time: Duration::from_millis(200), ..one_run() };
     let component = component::of_handler("(loop br 0) unreachable");
     let server = TestServer::builder().component(&component).limits(&limits).start().await;
@@ -57,7 +57,7 @@ async fn those_who_share_a_run_share_its_error() {
 /// A failure applies only to the request that was run: others under the same key have a
 /// run of their own, whose response is cached.
 #[tokio::test]
-async fn those_whose_headers_differ_do_not_share_an_error() {
+async fn requests_with_different_headers_do_not_share_an_error() {
     let limits = Limits { time: Duration::from_mins(10), ..one_run() };
     let limits = Limits { concurrency: 64, ..limits };
     let asked = Asked::new(Some(&component::that_traps_at_a_header(50_000_000)), &limits);
@@ -93,7 +93,7 @@ async fn begin<T>(future: &mut (impl Future<Output = T> + Unpin)) {
 }
 
 #[tokio::test]
-async fn a_run_goes_on_as_long_as_anybody_waits_for_it() {
+async fn a_run_is_cancelled_with_its_last_waiter() {
     let asked = Asked::new(Some(&component::that_takes(400_000_000)), &one_run());
     let mut first = Box::pin(asked.ask("/"));
     begin(&mut first).await;
@@ -119,7 +119,7 @@ async fn a_run_goes_on_as_long_as_anybody_waits_for_it() {
 }
 
 #[tokio::test]
-async fn a_run_that_began_before_a_change_is_not_for_those_who_ask_after_it() {
+async fn a_run_started_before_a_change_is_not_shared_with_later_requests() {
     // The second module's response is invalid for two chains: the status would be 600.
     for (status, answers) in [(200, (202, 201)), (598, (0, 599))] {
         let component = component::that_counts_chains(100_000_000, status);

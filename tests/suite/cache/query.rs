@@ -54,7 +54,7 @@ fn expected(target: &str) -> (u16, String) {
 }
 
 #[tokio::test]
-async fn targets_that_differ_in_an_unread_query_share_one_run_and_one_entry() {
+async fn targets_that_differ_in_an_unread_query_share_a_run_and_an_entry() {
     let cached = Cached::new(&component::that_takes(1));
     assert_eq!(cached.get("/a?1").await.0, 204);
     let size = cached.cache.size();
@@ -88,7 +88,7 @@ async fn a_query_that_is_read_has_a_run_and_an_entry_of_its_own() {
 
 /// Only a call of the function counts, not its import.
 #[tokio::test]
-async fn a_module_that_could_read_the_query_and_does_not_is_run_once() {
+async fn a_module_that_imports_the_query_and_does_not_read_it_runs_once() {
     let cached = Cached::new(&component::that_tells_its_query());
     for target in ["/spare?1", "/spare", "/spare?2"] {
         assert_eq!(cached.get(target).await, expected(target));
@@ -99,7 +99,7 @@ async fn a_module_that_could_read_the_query_and_does_not_is_run_once() {
 /// Whether the first run for a path reads the query is not known in advance: requests
 /// share the run, and get runs of their own if it turns out that it did.
 #[tokio::test(flavor = "multi_thread")]
-async fn requests_at_once_get_the_answer_to_their_own_query() {
+async fn concurrent_requests_get_the_response_to_their_own_query() {
     let mut random = fastrand::Rng::with_seed(11);
     for _ in 0..20 {
         let component = component::that_tells_its_query_after(random.u32(1..1_000_000));
@@ -121,7 +121,7 @@ async fn requests_at_once_get_the_answer_to_their_own_query() {
 }
 
 #[tokio::test]
-async fn a_client_gets_the_answer_to_its_query() {
+async fn a_client_gets_the_response_to_its_query() {
     let component = component::that_tells_its_query();
     let server = TestServer::builder().component(&component).start().await;
     let mut client = server.connect().await;

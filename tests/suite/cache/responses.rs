@@ -13,7 +13,7 @@ use relayer_rest_tests::server::{TestServer, engine, request};
 use super::{Asked, one_run};
 
 #[tokio::test]
-async fn what_is_remembered_needs_no_run() {
+async fn cached_responses_need_no_run() {
     let server = TestServer::builder()
         .component(&component::that_spins_on_spin())
         .limits(&one_run())
@@ -40,7 +40,7 @@ async fn what_is_remembered_needs_no_run() {
 }
 
 #[tokio::test]
-async fn all_that_is_kept_of_a_request_counts() {
+async fn all_kept_parts_of_a_request_count_towards_the_size() {
     let asked = Asked::new(Some(&component::that_counts()), &Limits::default());
     let (long, size) = ("X".repeat(10_000), || asked.cache.size().as_u64());
     for (method, target, headers) in [
@@ -59,7 +59,7 @@ async fn all_that_is_kept_of_a_request_counts() {
 const ENDPOINTS: [&str; 4] = ["/version", "/chains", "/chain/ibc-0", "/state"];
 
 #[tokio::test]
-async fn a_change_makes_only_what_was_made_of_it_forgotten() {
+async fn a_change_invalidates_only_responses_derived_from_it() {
     let asked = Asked::new(None, &Limits::default());
     for path in ENDPOINTS.into_iter().chain(["/chain/none", "/nothing"]) {
         assert!(!asked.remembers(path), "{path}");
@@ -83,7 +83,7 @@ async fn a_change_makes_only_what_was_made_of_it_forgotten() {
 }
 
 #[tokio::test]
-async fn what_the_host_says_in_the_modules_place_is_not_remembered() {
+async fn errors_of_the_host_are_not_cached() {
     let limits = Limits { time: Duration::from_millis(10), ..Limits::default() };
     for code in ["unreachable", "(loop br 0) unreachable"] {
         let asked = Asked::new(Some(&component::of_handler(code)), &limits);
@@ -94,7 +94,7 @@ async fn what_the_host_says_in_the_modules_place_is_not_remembered() {
 }
 
 #[tokio::test]
-async fn answers_that_depend_on_headers_are_told_apart() {
+async fn responses_that_depend_on_headers_are_distinguished() {
     let server = TestServer::builder().component(&component::that_counts()).start().await;
     let mut client = server.connect().await;
     let values = [("x-count", ""), ("x-count", "a"), ("x-count", "b")];
@@ -108,7 +108,7 @@ async fn answers_that_depend_on_headers_are_told_apart() {
 }
 
 #[tokio::test]
-async fn what_depends_on_headers_is_remembered_for_each_of_them() {
+async fn responses_are_cached_for_each_value_of_the_headers_read() {
     let asked = Asked::new(Some(&component::that_counts()), &Limits::default());
     let snapshot = asked.state.snapshot();
     let remembered = |headers: &[(&str, &str)]| {
@@ -131,7 +131,7 @@ async fn what_depends_on_headers_is_remembered_for_each_of_them() {
 }
 
 #[tokio::test]
-async fn a_flood_of_other_paths_fills_no_memory_and_pushes_nothing_out() {
+async fn a_flood_of_other_paths_stays_within_the_limit_and_evicts_no_endpoint() {
     let limits = Limits { response_cache: ByteSize::kib(256), ..Limits::default() };
     let asked = Asked::new(None, &limits);
     for path in ENDPOINTS {
@@ -156,7 +156,7 @@ async fn a_flood_of_other_paths_fills_no_memory_and_pushes_nothing_out() {
 }
 
 #[tokio::test]
-async fn an_answer_that_is_too_large_is_not_remembered() {
+async fn responses_that_are_too_large_are_not_cached() {
     let limits = Limits { response_cache: ByteSize::kib(16), ..Limits::default() };
     let body = vec![b'x'; 20 << 10];
     let asked = Asked::new(Some(&component::of_response(200, &[], &body)), &limits);
@@ -167,7 +167,7 @@ async fn an_answer_that_is_too_large_is_not_remembered() {
 
 /// All responses are the same with and without a cache.
 #[tokio::test]
-async fn to_remember_nothing_changes_nothing_but_speed() {
+async fn responses_are_the_same_without_a_cache() {
     async fn server(response_cache: ByteSize) -> TestServer {
         let limits = Limits { response_cache, ..Limits::default() };
         let server = TestServer::builder()
@@ -235,7 +235,7 @@ fn comparable(mut answer: Answer) -> Answer {
 }
 
 #[tokio::test]
-async fn caches_are_of_one_module_each() {
+async fn cached_responses_belong_to_one_module() {
     let modules = [component::of_answer(200, "a", b"b"), component::of_answer(201, "a", b"b")];
     let engine = engine(&Limits::default());
     let modules = modules.map(|bytes| Module::from_bytes(&engine, "test", &bytes).unwrap());

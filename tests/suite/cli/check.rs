@@ -12,7 +12,7 @@ async fn check(args: &[&str]) -> Ended {
 }
 
 #[tokio::test]
-async fn a_modules_author_sees_each_rule_and_what_requests_take() {
+async fn check_shows_each_rule_and_the_cost_of_requests() {
     let folder = Folder::new();
     let good = folder.write("good.wasm", DEFAULT_MODULE);
     let checked = check(&[&good]).await;
@@ -63,7 +63,7 @@ async fn a_modules_author_sees_each_rule_and_what_requests_take() {
 }
 
 #[tokio::test]
-async fn an_operators_own_chains_are_asked_for_as_well() {
+async fn check_requests_the_chains_of_an_operator() {
     let folder = Folder::new();
     let good = folder.write("good.wasm", DEFAULT_MODULE);
     let config = folder.write("hermes.toml", include_str!("../../fixtures/operator.toml"));
@@ -83,7 +83,7 @@ async fn an_operators_own_chains_are_asked_for_as_well() {
 }
 
 #[tokio::test]
-async fn a_module_that_cannot_be_asked_does_not_pass() {
+async fn modules_that_cannot_serve_do_not_pass() {
     let folder = Folder::new();
     for (name, component, part) in [
         ("a.wasm", b"no".to_vec(), "is not WebAssembly"),

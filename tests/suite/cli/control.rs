@@ -16,7 +16,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 #[tokio::test]
-async fn a_running_server_is_given_another_module_and_the_old_one_back() {
+async fn a_module_is_swapped_and_rolled_back() {
     let folder = Folder::new();
     let new = component::noted(DEFAULT_MODULE, "new");
     let path = folder.write("new.wasm", &new);
@@ -70,7 +70,7 @@ async fn a_running_server_is_given_another_module_and_the_old_one_back() {
 
 /// The counters include waiting, closed and refused connections.
 #[tokio::test]
-async fn the_status_counts_the_connections_of_clients() {
+async fn status_counts_the_connections_of_clients() {
     let folder = Folder::new();
     folder.write("spins.wasm", component::that_spins_on_spin());
     let settings = "[module]\nfile = 'spins.wasm'\ndialect = 'any'\nlimits.time = '1min'\n[http]\nconnections = 2\n";
@@ -107,7 +107,7 @@ async fn the_status_counts_the_connections_of_clients() {
 }
 
 #[tokio::test]
-async fn a_module_that_is_refused_is_said_to_be_on_one_screen() {
+async fn a_rejection_is_shown_on_one_screen() {
     let folder = Folder::new();
     let path = folder.write("new.wasm", component::of_answer(200, "a", b"b"));
     let serving = Program::server().start().await;
@@ -131,7 +131,7 @@ async fn a_module_that_is_refused_is_said_to_be_on_one_screen() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_done_is_said_in_a_line() {
+async fn failures_are_reported_in_one_line() {
     let folder = Folder::new();
     let serving = Program::server().start().await;
     let nowhere = folder.join("nowhere.sock");
@@ -167,7 +167,7 @@ async fn what_cannot_be_done_is_said_in_a_line() {
 
 /// `--json` prints JSON for a failure, too, and a failed write to stdout is reported.
 #[tokio::test]
-async fn json_is_json_and_is_there_or_it_is_said() {
+async fn json_output_is_valid_and_failed_writes_are_reported() {
     let folder = Folder::new();
     let large = folder.write("large.wasm", vec![0; (32 << 20) + 1]);
     let serving = Program::server().start().await;
@@ -186,7 +186,7 @@ async fn json_is_json_and_is_there_or_it_is_said() {
 }
 
 #[tokio::test]
-async fn a_module_that_fails_is_replaced_and_the_status_says_so() {
+async fn status_shows_the_rollback_of_a_failing_module() {
     let folder = Folder::new();
     let old = folder.write("old.wasm", component::of_answer(204, "a", b"b"));
     let mut serving = Program::server().args(["--module", &old]).start().await;
@@ -202,7 +202,7 @@ async fn a_module_that_fails_is_replaced_and_the_status_says_so() {
 
 /// The use case of a swap: an operator's tools expect today's relayer.
 #[tokio::test]
-async fn the_dialect_is_changed_while_it_serves() {
+async fn the_dialect_of_a_running_server_can_be_changed() {
     let folder = Folder::new();
     let path = folder.join("api-1.13.wasm");
     let path = path.to_str().unwrap();
@@ -228,7 +228,7 @@ async fn the_dialect_is_changed_while_it_serves() {
 }
 
 #[tokio::test]
-async fn each_dialect_has_a_module_that_speaks_it_and_not_the_other() {
+async fn each_bundled_module_conforms_to_its_dialect_only() {
     let folder = Folder::new();
     let modules = [("0.7", DEFAULT_MODULE), ("1.13", MODULE_1_13)];
     for (spoken, component) in modules {
@@ -244,7 +244,7 @@ async fn each_dialect_has_a_module_that_speaks_it_and_not_the_other() {
 }
 
 #[tokio::test]
-async fn what_a_new_module_may_fail_is_a_setting() {
+async fn the_failure_budget_of_a_new_module_is_a_setting() {
     let folder = Folder::new();
     let old = folder.write("old.wasm", component::of_answer(204, "a", b"b"));
     let config = folder.write("c.toml", "[module.budget]\nfaults = 3\nfirst = 0\nwithin = '1h'");

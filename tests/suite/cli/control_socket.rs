@@ -13,7 +13,7 @@ use rustix::process::Signal;
 
 /// Empty variables are treated as unset.
 #[tokio::test]
-async fn an_empty_variable_is_none() {
+async fn empty_variables_count_as_unset() {
     let folder = Folder::new();
     let ended = tokio::process::Command::new(Program::path())
         .args(["status"])
@@ -41,7 +41,7 @@ fn raw(serving: &Serving, request: &str) -> (u16, String) {
 }
 
 #[tokio::test]
-async fn bad_requests_to_the_socket_get_a_clear_error() {
+async fn invalid_requests_get_a_clear_error() {
     let folder = Folder::new();
     let config = folder.write("c.toml", "[swap]\nsize = '1KiB'");
     let serving = Program::server().args(["--config", &config]).start().await;
@@ -100,7 +100,7 @@ async fn bad_requests_to_the_socket_get_a_clear_error() {
 }
 
 #[tokio::test]
-async fn the_socket_refuses_tunnels_and_large_heads() {
+async fn tunnels_and_large_heads_are_rejected() {
     let serving = Program::server().start().await;
     let tunnel = "CONNECT x:80 HTTP/1.1\r\nhost: x\r\n\r\nGET /status HTTP/1.1\r\nhost: x\r\n\r\n";
     let error = r#"{"error":"CONNECT is not implemented"}"#.to_owned();
@@ -116,7 +116,7 @@ async fn the_socket_refuses_tunnels_and_large_heads() {
 }
 
 #[tokio::test]
-async fn the_socket_is_its_owners_and_goes_with_the_process() {
+async fn the_socket_is_private_and_removed_at_exit() {
     let serving = Program::server().start().await;
     let mode = fs::metadata(&serving.socket).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
@@ -127,7 +127,7 @@ async fn the_socket_is_its_owners_and_goes_with_the_process() {
 }
 
 #[tokio::test]
-async fn a_socket_that_nobody_listens_on_is_taken_over_and_one_in_use_is_not() {
+async fn an_abandoned_socket_is_replaced_and_one_in_use_is_not() {
     let folder = Folder::new();
     let path = folder.join("c.sock");
     drop(UnixListener::bind(&path).unwrap());
@@ -154,7 +154,7 @@ async fn a_socket_that_nobody_listens_on_is_taken_over_and_one_in_use_is_not() {
 
 /// Any user with read access to a folder can lock it.
 #[tokio::test]
-async fn who_locks_the_folder_does_not_keep_the_server_from_starting() {
+async fn a_lock_on_the_folder_does_not_prevent_a_start() {
     let folder = Folder::new();
     let lock = fs::File::open(folder.as_path()).unwrap();
     flock(&lock, FlockOperation::LockExclusive).unwrap();
@@ -163,7 +163,7 @@ async fn who_locks_the_folder_does_not_keep_the_server_from_starting() {
 }
 
 #[tokio::test]
-async fn what_is_no_socket_is_left_alone() {
+async fn files_that_are_not_sockets_are_unchanged() {
     let folder = Folder::new();
     let path = folder.write("important", "text");
     let long = folder.join("x".repeat(120));
@@ -180,7 +180,7 @@ async fn what_is_no_socket_is_left_alone() {
 }
 
 #[tokio::test]
-async fn a_server_without_a_socket_serves() {
+async fn a_server_serves_without_a_socket() {
     let serving = Program::server().args(["--no-control"]).start().await;
     assert!(!serving.socket.exists());
     assert_eq!(serving.connect().await.get("/version").await.status, 200);
@@ -217,7 +217,7 @@ async fn the_only_running_server_is_found() {
 }
 
 #[tokio::test]
-async fn two_servers_of_one_user_run_side_by_side() {
+async fn two_servers_of_one_user_have_distinct_sockets() {
     let runtime = Folder::new();
     let start = || with_defaults(&runtime, Program::server()).start();
     let servers = [start().await, start().await];

@@ -40,7 +40,7 @@ async fn extensions_are_mounted_by_the_settings() {
 
 /// Each bundled extension takes a line at the beginning of the settings.
 #[tokio::test]
-async fn extensions_that_come_along_are_mounted_by_their_names() {
+async fn bundled_extensions_are_mounted_by_their_names() {
     let folder = Folder::new();
     let config = folder.join("rest.toml");
     let defaults = Program::new(["config", "default"]).run().await.stdout;

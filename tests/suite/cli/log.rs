@@ -15,7 +15,7 @@ use super::{check_failure, spinning};
 
 /// The bound holds for any path of the request and any log lines of the module.
 #[tokio::test]
-async fn what_a_request_writes_to_the_log_is_bounded_as_it_is_written() {
+async fn the_log_of_a_request_is_bounded_after_escaping() {
     // Escaped, each of these bytes takes six.
     let odd = "(memory.fill (i32.const 1024) (i32.const 27) (i32.const 60000))";
     let short_lines = "(local $left i32) (local.set $left (i32.const 64))
@@ -53,7 +53,7 @@ async fn what_a_request_writes_to_the_log_is_bounded_as_it_is_written() {
 
 /// A module can neither fill the log nor forge lines in it.
 #[tokio::test]
-async fn a_module_that_floods_the_log_writes_so_much_and_no_lines_of_others() {
+async fn a_module_can_neither_flood_the_log_nor_forge_lines() {
     let folder = Folder::new();
     let module = component::hostile::log_flood();
     let file = folder.write("flood.wasm", &module);
@@ -88,7 +88,7 @@ async fn a_module_that_floods_the_log_writes_so_much_and_no_lines_of_others() {
 
 /// A module cannot fill the log with empty lines either.
 #[tokio::test]
-async fn lines_without_a_message_count_too() {
+async fn empty_lines_are_bounded_too() {
     let folder = Folder::new();
     let code = "(loop (call $log (i32.const 2) (i32.const 64) (i32.const 0)) br 0) unreachable";
     let module = component::of_handler_that_logs("", code);
@@ -108,7 +108,7 @@ async fn lines_without_a_message_count_too() {
 
 /// A disconnect is not a fault of the server.
 #[tokio::test]
-async fn a_client_that_goes_away_is_no_error_in_the_log() {
+async fn a_disconnect_of_a_client_is_not_logged_as_an_error() {
     let (process, asking) = spinning(&[]).await;
     asking.abort();
     drop(asking.await);
@@ -119,7 +119,7 @@ async fn a_client_that_goes_away_is_no_error_in_the_log() {
 }
 
 #[tokio::test]
-async fn the_log_has_under_the_requests_id_what_clients_are_not_told() {
+async fn the_cause_of_an_error_is_logged_under_the_request_id() {
     // Logs a text with a line break and an escape, then traps.
     let component = component::of_handler_that_logs(
         r"one\0a\1b[31mtwo",
@@ -142,7 +142,7 @@ async fn the_log_has_under_the_requests_id_what_clients_are_not_told() {
 }
 
 #[tokio::test]
-async fn a_log_that_nobody_reads_ends_nothing() {
+async fn a_closed_log_does_not_stop_the_server() {
     let folder = Folder::new();
     let module = folder.write("api.wasm", component::of_handler("unreachable"));
     let mut process = Program::server().args(["--module", &module]).start().await;
@@ -156,7 +156,7 @@ async fn a_log_that_nobody_reads_ends_nothing() {
 }
 
 #[tokio::test]
-async fn a_message_is_one_line_whatever_a_file_is_called() {
+async fn messages_are_one_line_for_any_file_name() {
     let ended = Program::new(["--relayer-config", "/nowhere/a\nb\u{1b}[31m.toml"]).run().await;
     check_failure(&ended, 2, r"relayer configuration /nowhere/a\nb\u{1b}[31m.toml: cannot be read");
 }
@@ -185,7 +185,7 @@ async fn provoke_warnings(address: std::net::SocketAddr, count: u64) {
 }
 
 #[tokio::test]
-async fn clients_cannot_fill_the_log_with_warnings_of_the_http_library() {
+async fn warnings_of_the_http_library_are_rate_limited() {
     const COUNT: u64 = 2000;
     let start = Instant::now();
     let process = Program::server().start().await;

@@ -64,7 +64,7 @@ async fn statuses(serving: &Serving, paths: &[&str]) -> Vec<u16> {
 const PATHS: [&str; 4] = ["/chains", "/ext/one", "/ext/two", "/two"];
 
 #[tokio::test]
-async fn what_the_settings_say_now_is_served() {
+async fn a_reload_applies_the_current_settings() {
     let setup = Setup::new(ONE);
     let serving = setup.serve().await;
     assert_eq!(statuses(&serving, &PATHS).await, [200, 201, 404, 404]);
@@ -95,7 +95,7 @@ async fn what_the_settings_say_now_is_served() {
 /// An unchanged mount stays, even if a module was swapped in since. A mount whose file
 /// has changed is replaced.
 #[tokio::test]
-async fn what_is_as_it_was_stays() {
+async fn unchanged_mounts_stay() {
     let setup = Setup::new(&format!("{ONE}{TWO}"));
     let serving = setup.serve().await;
     setup.write("other.wasm", &answering(203));
@@ -116,7 +116,7 @@ async fn what_is_as_it_was_stays() {
 
 /// The file's present content counts, not an earlier one.
 #[tokio::test]
-async fn a_file_that_is_as_it_was_once_is_served_again() {
+async fn a_file_with_its_earlier_content_is_reloaded() {
     let setup = Setup::new(ONE);
     let serving = setup.serve().await;
     setup.write("other.wasm", &answering(203));
@@ -134,7 +134,7 @@ async fn a_file_that_is_as_it_was_once_is_served_again() {
 
 /// The message is the same at the start, for `config check` and for a reload.
 #[tokio::test]
-async fn a_module_that_is_too_large_is_said_to_be() {
+async fn oversized_modules_are_rejected_with_the_same_message() {
     let setup = Setup::new(&format!("[swap]\nsize = '2KiB'\n{ONE}"));
     setup.write("large.wasm", &component::of_response(201, &[], &[b'a'; 4096]));
     let settings = &setup.settings;
@@ -153,7 +153,7 @@ async fn a_module_that_is_too_large_is_said_to_be() {
 }
 
 #[tokio::test]
-async fn settings_that_are_wrong_change_nothing() {
+async fn invalid_settings_change_nothing() {
     let setup = Setup::new(ONE);
     let serving = setup.serve().await;
     let other = answering(203);
@@ -211,7 +211,7 @@ async fn settings_that_are_wrong_change_nothing() {
 
 /// Neither a failure nor a command rolls back to other limits than those in the settings.
 #[tokio::test]
-async fn there_is_no_way_back_to_other_limits() {
+async fn a_rollback_never_restores_other_limits() {
     let setup = Setup::new("[[extension]]\nname = 'one'\nmodule = 'later.wasm'\n");
     setup.write("later.wasm", &component::that_traps_later("1"));
     let serving = setup.serve().await;
@@ -232,7 +232,7 @@ async fn there_is_no_way_back_to_other_limits() {
 
 /// A reload does not load a quarantined module.
 #[tokio::test]
-async fn a_module_that_was_taken_out_is_not_loaded_again() {
+async fn quarantined_modules_are_not_reloaded() {
     let old = component::that_traps_later("1");
     let setup = Setup::new(ONE);
     let serving = setup.serve().await;
@@ -249,7 +249,7 @@ async fn a_module_that_was_taken_out_is_not_loaded_again() {
 }
 
 #[tokio::test]
-async fn extensions_can_take_each_others_names() {
+async fn extensions_can_exchange_their_mounts() {
     let setup = Setup::new(&format!("{ONE}mount = '/x'\n{TWO}mount = '/y'\n"));
     let serving = setup.serve().await;
     setup.set(&format!("{ONE}mount = '/y'\n{TWO}mount = '/x'\n"));
@@ -260,7 +260,7 @@ async fn extensions_can_take_each_others_names() {
 
 /// A file that cannot be read does not block a reload.
 #[tokio::test]
-async fn settings_that_are_no_file_are_refused() {
+async fn settings_that_are_not_a_regular_file_are_rejected() {
     let setup = Setup::new(ONE);
     let serving = setup.serve().await;
     fs::remove_file(&setup.settings).unwrap();
@@ -278,7 +278,7 @@ async fn settings_that_are_no_file_are_refused() {
 
 /// The relayer's own file is separate, and its errors are reported.
 #[tokio::test]
-async fn what_is_wrong_with_other_files_is_said() {
+async fn errors_in_other_files_are_reported() {
     let setup = Setup::new("");
     let relayer = include_str!("../../fixtures/hermes-1.13.toml");
     setup.write("hermes.toml", relayer.as_bytes());
@@ -303,7 +303,7 @@ async fn what_is_wrong_with_other_files_is_said() {
 }
 
 #[tokio::test]
-async fn sighup_reads_the_settings_again() {
+async fn sighup_reloads_the_settings() {
     let setup = Setup::new(ONE);
     let mut serving = setup.serve().await;
     let pid = Pid::from_raw(serving.id()).unwrap();
@@ -341,7 +341,7 @@ async fn files_are_watched_after_a_reload() {
 }
 
 #[tokio::test]
-async fn a_file_is_checked_before_a_server_reads_it() {
+async fn config_check_reports_the_same_errors_as_a_reload() {
     let setup = Setup::new(&format!("{ONE}{TWO}"));
     let settings = &setup.settings;
     let check = async || Program::new(["config", "check", settings]).run().await;

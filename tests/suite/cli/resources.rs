@@ -22,7 +22,7 @@ async fn check_serves(program: Program) {
 }
 
 #[tokio::test]
-async fn little_address_space_is_enough_for_the_default_limits() {
+async fn the_default_limits_fit_into_little_address_space() {
     for kib in ["67108864", "25165824"] {
         check_serves(limited(&format!("ulimit -v {kib}"))).await;
     }
@@ -51,7 +51,7 @@ async fn an_invalid_number_of_threads_in_the_environment_has_no_effect() {
 
 /// The image of a module's memory is an in-memory file.
 #[tokio::test]
-async fn no_room_for_the_image_of_a_module_is_an_error() {
+async fn a_lack_of_room_for_a_memory_image_is_an_error() {
     let ended = limited("ulimit -f 0").run().await;
     assert_eq!(ended.status, Some(2), "{ended:?}");
     let message = ended.stderr.lines().last().unwrap();
@@ -61,7 +61,7 @@ async fn no_room_for_the_image_of_a_module_is_an_error() {
 
 /// The process that started the server may read only the log.
 #[tokio::test]
-async fn a_pipe_that_is_full_keeps_nobody_waiting() {
+async fn a_full_pipe_does_not_block_the_server() {
     let (reader, mut writer) = std::io::pipe().unwrap();
     writer.write_all(&vec![0; fcntl_getpipe_size(&writer).unwrap()]).unwrap();
     let mut child = std::process::Command::new(Program::path())

@@ -10,7 +10,7 @@ use rustix::process::Signal;
 use super::check_failure;
 
 #[tokio::test]
-async fn a_code_cache_that_is_no_folder_is_rejected() {
+async fn a_code_cache_that_is_not_a_folder_is_rejected() {
     let folder = Folder::new();
     let bad = folder.write("no-folder", "text");
     let ended = Program::server().args(["--code-cache", &bad]).run().await;
@@ -21,7 +21,7 @@ async fn a_code_cache_that_is_no_folder_is_rejected() {
 const CONFIG: &str = include_str!("../../fixtures/hermes-0.7.toml");
 
 #[tokio::test]
-async fn without_a_configuration_the_sample_is_served() {
+async fn the_sample_is_served_without_a_configuration() {
     for args in [&["--listen", "127.0.0.1:0"][..], &["serve", "--listen", "127.0.0.1:0"]] {
         let process = Program::new(args).start().await;
         let mut client = process.connect().await;
@@ -37,7 +37,7 @@ async fn without_a_configuration_the_sample_is_served() {
 }
 
 #[tokio::test]
-async fn a_relayers_configuration_is_served_where_it_says() {
+async fn the_address_comes_from_the_relayers_configuration() {
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let folder = Folder::new();
     let config =
@@ -65,7 +65,7 @@ async fn listen_overrides_the_relayers_host_and_port() {
 }
 
 #[tokio::test]
-async fn with_a_configuration_alone_the_state_is_not_ready() {
+async fn the_state_is_not_ready_with_a_configuration_alone() {
     let folder = Folder::new();
     let config = folder.write("config.toml", CONFIG);
     let process =
@@ -81,7 +81,7 @@ async fn with_a_configuration_alone_the_state_is_not_ready() {
 }
 
 #[tokio::test]
-async fn an_api_that_is_switched_off_ends_with_3() {
+async fn a_disabled_api_ends_with_3() {
     let folder = Folder::new();
     for (name, text, state) in [
         ("false.toml", "[rest]\nenabled = false", "`enabled` in the section [rest] is false"),
@@ -102,7 +102,7 @@ async fn an_api_that_is_switched_off_ends_with_3() {
 }
 
 #[tokio::test]
-async fn a_configuration_that_cannot_be_used_ends_with_2() {
+async fn an_invalid_relayer_configuration_ends_with_2() {
     let folder = Folder::new();
     let chain = "[rest]\nenabled = true\n[[chains]]\nid = 'ibc-0'\n";
     let missing = folder.join("missing.toml");
@@ -180,7 +180,7 @@ async fn an_address_in_use_ends_with_2() {
 }
 
 #[tokio::test]
-async fn an_address_that_is_none_ends_with_2() {
+async fn an_invalid_address_ends_with_2() {
     for listen in ["127.0.0.1", "127.0.0.1:port", ":3000"] {
         let ended = Program::new(["--listen", listen]).run().await;
         assert_eq!(ended.status, Some(2), "{ended:?}");
@@ -202,7 +202,7 @@ async fn a_module_in_a_file_is_served() {
 }
 
 #[tokio::test]
-async fn a_module_that_is_refused_ends_with_2() {
+async fn an_invalid_module_ends_with_2() {
     let folder = Folder::new();
     let module = folder.write("api.wasm", "not wasm");
     let ended = Program::server().args(["--module", &module]).run().await;
@@ -221,7 +221,7 @@ async fn the_settings_name_the_module_and_its_limits() {
 }
 
 #[tokio::test]
-async fn settings_that_cannot_be_used_end_with_2() {
+async fn invalid_settings_end_with_2() {
     let folder = Folder::new();
     let config = folder.write("relayer-rest.toml", "[module]\npath = 'x'");
     let ended = Program::new(["--config", &config]).run().await;
@@ -234,7 +234,7 @@ async fn settings_that_cannot_be_used_end_with_2() {
 
 /// Endless files are rejected, too.
 #[tokio::test]
-async fn settings_that_are_no_text_end_with_2() {
+async fn settings_that_are_not_text_end_with_2() {
     let folder = Folder::new();
     let latin = folder.write("latin.toml", b"[module]\n# \xe9");
     for (config, message) in [
@@ -247,7 +247,7 @@ async fn settings_that_are_no_text_end_with_2() {
 }
 
 #[tokio::test]
-async fn options_that_say_two_things_are_refused() {
+async fn contradictory_options_are_rejected() {
     for options in [["--control=c", "--no-control"], ["--code-cache=c", "--no-code-cache"]] {
         let ended = Program::new(&options).run().await;
         assert_eq!(ended.status, Some(2));

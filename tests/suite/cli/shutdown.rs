@@ -9,7 +9,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use super::{busy, spinning};
 
 #[tokio::test]
-async fn the_process_ends_with_0_after_requests_in_flight() {
+async fn requests_in_flight_are_completed_before_the_exit() {
     let folder = Folder::new();
     let module = folder.write("slow.wasm", busy(200_000_000));
     let settings = folder.write("relayer-rest.toml", "[module.limits]\ntime = '10min'");
@@ -31,7 +31,7 @@ async fn the_process_ends_with_0_after_requests_in_flight() {
 }
 
 #[tokio::test]
-async fn what_does_not_end_is_dropped_when_the_time_for_that_is_over() {
+async fn endless_requests_are_dropped_after_the_grace_period() {
     let (process, asking) = spinning(&["--grace", "200ms"]).await;
     process.signal(Signal::TERM);
     let ended = process.ended().await;
@@ -43,7 +43,7 @@ async fn what_does_not_end_is_dropped_when_the_time_for_that_is_over() {
 }
 
 #[tokio::test]
-async fn a_signal_while_it_starts_ends_it_with_0() {
+async fn a_signal_during_the_start_ends_the_process_with_0() {
     let mut child = std::process::Command::new(Program::path())
         .args(["--listen", "127.0.0.1:0"])
         .stdout(std::process::Stdio::null())
@@ -61,7 +61,7 @@ async fn a_signal_while_it_starts_ends_it_with_0() {
 
 /// Settings can come from a pipe.
 #[tokio::test]
-async fn a_signal_while_a_pipe_is_read_ends_it_with_0() {
+async fn a_signal_while_reading_a_pipe_ends_the_process_with_0() {
     let folder = Folder::new();
     for option in ["--config", "--relayer-config"] {
         let pipe = folder.join(option);

@@ -11,7 +11,7 @@ use relayer_rest_tests::program::Program;
 use relayer_rest_tests::server::short;
 
 #[tokio::test]
-async fn a_file_that_changes_is_swapped_in_when_it_is_good() {
+async fn a_changed_file_is_swapped_in_if_it_is_valid() {
     let folder = Folder::new();
     let path = folder.write("api.wasm", DEFAULT_MODULE);
     let mut serving = Program::server().args(["--module", &path, "--watch"]).start().await;
@@ -48,7 +48,7 @@ async fn a_file_that_changes_is_swapped_in_when_it_is_good() {
 
 /// A changed file must have the digest that the settings require.
 #[tokio::test]
-async fn a_file_that_changes_has_to_be_the_one_that_is_wanted() {
+async fn a_changed_file_must_have_the_required_digest() {
     let folder = Folder::new();
     let path = folder.write("api.wasm", DEFAULT_MODULE);
     let wanted = Digest::of(DEFAULT_MODULE);
@@ -62,7 +62,7 @@ async fn a_file_that_changes_has_to_be_the_one_that_is_wanted() {
 
 /// The file may change right after it was read at the start.
 #[tokio::test]
-async fn a_file_that_changes_while_the_server_starts_is_swapped_in() {
+async fn a_file_that_changes_during_the_start_is_swapped_in() {
     let folder = Folder::new();
     let path = folder.write("api.wasm", DEFAULT_MODULE);
     let args = ["--listen", "127.0.0.1:0", "--module", &path, "--watch", "--no-code-cache"];
@@ -93,7 +93,7 @@ async fn a_file_that_changes_while_the_server_starts_is_swapped_in() {
 /// A module that was rejected for a temporary reason is tried again when its file is
 /// touched.
 #[tokio::test]
-async fn a_file_that_took_too_long_is_tried_again_when_it_is_touched() {
+async fn a_file_that_took_too_long_is_tried_again_when_touched() {
     let folder = Folder::new();
     let path = folder.write("api.wasm", component::of_answer(204, "a", b"b"));
     let config = folder.write("c.toml", "[module]\ndialect = 'any'\n[swap]\ntime = '5s'");
@@ -106,7 +106,7 @@ async fn a_file_that_took_too_long_is_tried_again_when_it_is_touched() {
 }
 
 #[tokio::test]
-async fn a_file_that_changes_is_left_alone_where_nobody_asked_for_more() {
+async fn a_changed_file_is_ignored_without_watch() {
     let folder = Folder::new();
     let path = folder.write("api.wasm", DEFAULT_MODULE);
     let serving = Program::server().args(["--module", &path]).start().await;

@@ -45,7 +45,7 @@ fn the_code_is_that_of_the_pages() {
 }
 
 #[test]
-fn the_example_runs_and_shows_what_the_relayer_does() {
+fn the_example_shows_the_relayers_state() {
     let output = Command::new(env!("CARGO_BIN_EXE_embedded-under-test")).output().unwrap();
     let (stdout, stderr) =
         (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));

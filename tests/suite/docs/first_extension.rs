@@ -4,7 +4,7 @@ use super::page::Page;
 use super::reader::Reader;
 
 #[test]
-fn the_first_extension_is_as_it_is_written() {
+fn the_first_extension_works_as_written() {
     let page = Page::read("docs/first-extension.md");
     assert_eq!(Reader::new().follow(&page.text), (20, 3));
 }

@@ -14,7 +14,7 @@ fn cargo(folder: &Path, args: &[&str]) {
 }
 
 #[tokio::test]
-async fn a_new_module_is_tested_built_checked_mounted_and_answers() {
+async fn a_new_module_passes_its_tests_and_serves_when_mounted() {
     let folder = Folder::new();
     let mine = folder.join("my-tool");
     let new = ["new", mine.to_str().unwrap()];
@@ -62,7 +62,7 @@ async fn a_new_module_is_tested_built_checked_mounted_and_answers() {
 }
 
 #[tokio::test]
-async fn a_name_that_cannot_be_one_is_refused() {
+async fn invalid_names_are_rejected() {
     let folder = Folder::new();
     for name in ["My-Tool", "1tool", "tool_2", "..", "api", "test"] {
         let path = folder.join(name);

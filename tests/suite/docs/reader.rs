@@ -145,7 +145,7 @@ fn is_as_shown(text: &str, shown: &str) -> bool {
 }
 
 #[test]
-fn what_is_shown_is_compared() {
+fn output_is_compared_with_the_page() {
     for (text, shown, expected) in [
         ("a\nb\n", "a\nb\n", true),
         ("a\nb\n", "a\n", false),

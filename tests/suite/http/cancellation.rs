@@ -30,7 +30,7 @@ fn fast() -> Arc<GuestRequest> {
 /// that thread's time was spent on cancelled runs of a target, its runs start elsewhere,
 /// for any query. Runs of a fast target do not.
 #[tokio::test]
-async fn runs_of_a_target_whose_runs_were_cancelled_start_elsewhere() {
+async fn targets_with_cancelled_runs_start_in_the_pool() {
     for module in modules(&component::that_takes_on_slow(400_000_000)) {
         let snapshot = StatePublisher::new().reader().snapshot();
         let elsewhere = || module.engine().runs_started_elsewhere();
@@ -64,7 +64,7 @@ async fn runs_of_a_target_whose_runs_were_cancelled_start_elsewhere() {
 }
 
 #[tokio::test]
-async fn a_connection_that_cancels_all_the_time_gets_no_more_runs() {
+async fn connections_that_cancel_too_many_requests_get_429() {
     let limits = Limits { time: Duration::from_mins(10), ..Limits::default() };
     let server = TestServer::builder()
         .component(&component::that_spins_on_spin())

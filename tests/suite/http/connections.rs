@@ -18,7 +18,7 @@ use tokio::time::{sleep, timeout};
 use super::{SOON, limits, request, said, server};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn ten_thousand_idle_connections_are_no_more_than_there_may_be() {
+async fn idle_connections_beyond_the_limit_are_evicted() {
     // The limit of open files may be a few hundred for this process, too.
     let files = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: files.maximum, ..files }).unwrap();
@@ -70,7 +70,7 @@ async fn ten_thousand_idle_connections_are_no_more_than_there_may_be() {
 /// If all connections are busy, another one is refused at once, with or without a
 /// request.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_connection_that_there_is_no_room_for_gets_503() {
+async fn connections_beyond_the_limit_get_503() {
     let (three, many) = (3, HttpLimits::default().connections);
     for (connections, connections_per_peer) in [(three, many), (many, three)] {
         let limits = HttpLimits { connections, connections_per_peer, ..HttpLimits::default() };
@@ -107,7 +107,7 @@ async fn is_full_with_three(limits: HttpLimits) {
 /// A connection whose client announces a body and withholds it, or sends it byte by byte,
 /// is evicted for others.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_body_that_does_not_come_keeps_nobody_out() {
+async fn connections_that_withhold_a_body_are_evicted() {
     let limits = HttpLimits {
         connections: 3,
         // Connections are not closed for any other reason.
@@ -145,7 +145,7 @@ async fn a_body_that_does_not_come_keeps_nobody_out() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn floods_and_resets_are_nobodys_business() {
+async fn floods_and_resets_affect_no_other_client() {
     let server = server(limits()).await;
     let watcher = Watcher::start(server.address).await;
     let address = server.address;
@@ -186,7 +186,7 @@ async fn floods_and_resets_are_nobodys_business() {
 
 /// A cancelled request does not keep its connection open.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn requests_of_http2_that_are_taken_back_keep_no_connection() {
+async fn cancelled_http2_requests_do_not_keep_a_connection_open() {
     let limits = Limits { time: Duration::from_hours(1), ..Limits::default() };
     let spins = component::that_spins_on_spin();
     let server = TestServer::builder().component(&spins).limits(&limits).http(self::limits());
@@ -205,7 +205,7 @@ async fn requests_of_http2_that_are_taken_back_keep_no_connection() {
 
 /// The client sends PINGs all the time, and no requests.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn pings_keep_no_connection() {
+async fn pings_do_not_keep_a_connection_open() {
     let server = server(limits()).await;
     let mut client = Client::http2_with_pings(server.address, Duration::from_millis(300)).await;
     assert_eq!(client.get("/version").await.status, 200);
@@ -214,7 +214,7 @@ async fn pings_keep_no_connection() {
 
 /// A run that never ends delays it no longer than the grace period.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_is_told_to_stop_is_gone_in_time() {
+async fn a_stopping_server_ends_within_its_grace_period() {
     let spins = component::of_handler("(loop br 0) unreachable");
     let limits = Limits { time: Duration::from_hours(1), ..Limits::default() };
     let grace = Duration::from_millis(300);

@@ -13,7 +13,7 @@ use tokio::time::sleep;
 use super::{limits, request, said, server};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_is_too_slow_or_says_half_is_closed() {
+async fn slow_or_partial_requests_are_closed() {
     let server = server(limits()).await;
     let watcher = Watcher::start(server.address).await;
     let half = [
@@ -45,7 +45,7 @@ async fn who_is_too_slow_or_says_half_is_closed() {
 }
 
 #[tokio::test]
-async fn what_is_too_large_gets_its_status() {
+async fn oversized_requests_get_their_status() {
     let server = server(HttpLimits {
         target: ByteSize::b(100),
         headers: 5,
@@ -112,7 +112,7 @@ async fn what_is_too_large_gets_its_status() {
 /// Bytes after a request that are not a request get a response of their own, after that
 /// of the request.
 #[tokio::test]
-async fn what_follows_a_request_and_is_none_is_told_apart() {
+async fn bytes_after_a_request_get_a_response_of_their_own() {
     let server = server(limits()).await;
     let answer = said(server.address, (request("/chains", "") + "\0\r\n\r\n").as_bytes()).await;
     let (first, second) = answer.split_at(answer.rfind("HTTP/1.1 ").unwrap());
@@ -122,7 +122,7 @@ async fn what_follows_a_request_and_is_none_is_told_apart() {
 
 /// The response arrives even while the client still sends the head.
 #[tokio::test]
-async fn a_head_without_end_gets_its_answer() {
+async fn an_endless_head_gets_431() {
     let server = server(limits()).await;
     let watcher = Watcher::start(server.address).await;
     for _ in 0..10 {
@@ -143,7 +143,7 @@ async fn a_head_without_end_gets_its_answer() {
 }
 
 #[tokio::test]
-async fn a_head_of_http2_that_is_too_large_gets_its_answer() {
+async fn an_oversized_http2_head_gets_431() {
     let server = server(HttpLimits { head: ByteSize::kib(8), ..limits() }).await;
     let watcher = Watcher::start(server.address).await;
     let mut client = Client::http2(server.address).await;
@@ -158,7 +158,7 @@ async fn a_head_of_http2_that_is_too_large_gets_its_answer() {
 
 /// The response arrives although the client still sends a body that is too large.
 #[tokio::test]
-async fn who_sends_too_much_gets_the_answer_all_the_same() {
+async fn a_client_that_still_sends_an_oversized_body_gets_413() {
     let server = server(HttpLimits::default()).await;
     let watcher = Watcher::start(server.address).await;
     for _ in 0..20 {

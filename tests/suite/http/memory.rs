@@ -15,7 +15,7 @@ use tokio::time::sleep;
 /// that no client reads. The server is a separate process, whose memory is measured.
 #[cfg(target_os = "linux")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn hostile_connections_take_the_limit_and_little_for_each() {
+async fn hostile_connections_take_little_memory_beyond_the_limit() {
     const MIB: u64 = 1 << 20;
     const CONNECTIONS: u64 = 1_024;
     let files = getrlimit(Resource::Nofile);

@@ -24,7 +24,7 @@ async fn a_connection_is_kept_for_the_next_request() {
 }
 
 #[tokio::test]
-async fn pipelined_requests_are_answered_in_order() {
+async fn pipelined_requests_get_responses_in_order() {
     let server = TestServer::start().await;
     let requests = "GET /chains HTTP/1.1\r\nhost: x\r\n\r\n\
                     HEAD /state HTTP/1.1\r\nhost: x\r\n\r\n\
@@ -41,7 +41,7 @@ async fn pipelined_requests_are_answered_in_order() {
 }
 
 #[tokio::test]
-async fn http2_is_spoken_to_clients_that_know_it() {
+async fn http2_is_served_with_prior_knowledge() {
     let server = TestServer::start().await;
     let mut client = Client::http2(server.address).await;
     let mut http1 = server.connect().await;
@@ -55,7 +55,7 @@ async fn http2_is_spoken_to_clients_that_know_it() {
 }
 
 #[tokio::test]
-async fn http_1_0_is_answered_and_closed() {
+async fn http_1_0_requests_get_a_response_and_are_closed() {
     let server = TestServer::start().await;
     let answer = raw(server.address, b"GET /chains HTTP/1.0\r\n\r\n").await;
     assert!(answer.starts_with("HTTP/1.0 200 OK\r\n"), "{answer}");
@@ -63,7 +63,7 @@ async fn http_1_0_is_answered_and_closed() {
 }
 
 #[tokio::test]
-async fn what_is_not_http_is_refused() {
+async fn bytes_that_are_not_http_get_400() {
     let server = TestServer::start().await;
     for request in [
         &b"GET /chains\r\n\r\n"[..],
@@ -77,7 +77,7 @@ async fn what_is_not_http_is_refused() {
 }
 
 #[tokio::test]
-async fn targets_of_every_form_are_answered() {
+async fn targets_of_every_form_get_a_response() {
     let server = TestServer::start().await;
     for (line, status) in [
         ("GET http://example.com/chains HTTP/1.1", "200"),
@@ -99,7 +99,7 @@ async fn targets_of_every_form_are_answered() {
 
 /// The host itself refuses tunnels, and does not parse bytes in a tunnel as a request.
 #[tokio::test]
-async fn connect_and_trace_are_refused_before_any_module_is_asked() {
+async fn connect_and_trace_get_501_without_a_run() {
     let module = component::of_answer(200, "a", b"b");
     let server = TestServer::builder().component(&module).start().await;
     let body = r#"{"status":"error","result":{"name":"NotImplemented","msg":"CONNECT and TRACE are not implemented"}}"#;
@@ -128,7 +128,7 @@ async fn connect_and_trace_are_refused_before_any_module_is_asked() {
 }
 
 #[tokio::test]
-async fn a_request_has_exactly_one_valid_host_in_every_version() {
+async fn requests_need_exactly_one_valid_host_in_every_version() {
     let server = TestServer::start().await;
     for (head, status) in [
         ("GET /chains HTTP/1.1\r\n", "400"),
@@ -208,7 +208,7 @@ async fn a_module_sees_the_host_of_the_target() {
 
 /// Covers responses of modules, cached ones, and the host's own.
 #[tokio::test]
-async fn no_answer_is_taken_for_another_type_than_it_says() {
+async fn every_response_disables_content_sniffing() {
     let server = TestServer::start().await;
     for mut client in [server.connect().await, Client::http2(server.address).await] {
         for (path, headers, status) in [
@@ -231,7 +231,7 @@ async fn no_answer_is_taken_for_another_type_than_it_says() {
 }
 
 #[tokio::test]
-async fn every_answer_carries_the_request_id() {
+async fn every_response_has_the_request_id() {
     let server = TestServer::start().await;
     let mut client = server.connect().await;
     let kept = client.ask_with("GET", "/chains", &[("x-request-id", "abc-123")]).await;
@@ -241,7 +241,7 @@ async fn every_answer_carries_the_request_id() {
 }
 
 #[tokio::test]
-async fn a_request_with_a_body_is_answered_like_one_without() {
+async fn a_request_with_a_body_is_served_like_one_without() {
     let server = TestServer::start().await;
     let request = "GET /chains HTTP/1.1\r\nhost: x\r\ncontent-length: 5\r\n\r\nhello\
                    GET /version HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
@@ -252,7 +252,7 @@ async fn a_request_with_a_body_is_answered_like_one_without() {
 }
 
 #[tokio::test]
-async fn a_server_that_stops_closes_idle_connections_and_ends() {
+async fn a_stopping_server_closes_idle_connections() {
     let server = TestServer::start().await;
     let address = server.address;
     let mut used = server.connect().await;
@@ -264,7 +264,7 @@ async fn a_server_that_stops_closes_idle_connections_and_ends() {
 }
 
 #[tokio::test]
-async fn clients_that_say_nothing_are_closed() {
+async fn silent_connections_are_closed() {
     let server = TestServer::start().await;
     let beginnings = [&b""[..], b"P", b"PRI * HTTP/2.0\r\n", b"GET /chains HTTP/1.1\r\nhost"];
     let closed = beginnings.map(|bytes| tokio::spawn(raw(server.address, bytes)));
@@ -288,7 +288,7 @@ async fn with_large_state() -> TestServer {
 }
 
 #[tokio::test]
-async fn a_client_that_reads_slowly_may_ask_again() {
+async fn a_slow_reader_can_send_another_request() {
     let server = with_large_state().await;
     let requests = "GET /state HTTP/1.1\r\nhost: x\r\n\r\n\
                     GET /version HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";

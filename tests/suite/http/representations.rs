@@ -42,7 +42,7 @@ async fn ask(client: &mut Client, method: &str, path: &str, headers: &[(&str, &s
 }
 
 #[tokio::test]
-async fn large_bodies_are_compressed_for_those_who_take_it() {
+async fn large_bodies_are_compressed_for_clients_that_accept_it() {
     let server = TestServer::start().await;
     server.publisher.set_state(many_workers());
     let mut client = server.connect().await;
@@ -68,7 +68,7 @@ async fn large_bodies_are_compressed_for_those_who_take_it() {
 }
 
 #[tokio::test]
-async fn small_bodies_are_sent_as_they_are() {
+async fn small_bodies_are_not_compressed() {
     let server = TestServer::start().await;
     let mut client = server.connect().await;
     let answer = ask(&mut client, "GET", "/chains", &[("accept-encoding", "gzip")]).await;
@@ -76,7 +76,7 @@ async fn small_bodies_are_sent_as_they_are() {
 }
 
 #[tokio::test]
-async fn what_is_no_text_or_has_an_encoding_is_sent_as_it_is() {
+async fn encoded_and_binary_bodies_are_not_compressed() {
     let body = [b'x'; 4096];
     for (headers, encoding) in [
         (&[("content-type", &b"text/html; charset=utf-8"[..])][..], "gzip"),
@@ -99,7 +99,7 @@ async fn what_is_no_text_or_has_an_encoding_is_sent_as_it_is() {
 }
 
 #[tokio::test]
-async fn a_client_that_has_the_answer_gets_it_no_second_time() {
+async fn a_client_with_the_current_response_gets_304() {
     let server = TestServer::start().await;
     server.publisher.set_state(many_workers());
     let mut client = server.connect().await;
@@ -129,7 +129,7 @@ async fn a_client_that_has_the_answer_gets_it_no_second_time() {
 }
 
 #[tokio::test]
-async fn a_client_whose_answer_is_old_gets_the_new_one() {
+async fn a_client_with_an_outdated_response_gets_the_new_one() {
     let server = TestServer::start().await;
     let mut client = server.connect().await;
     let before = client.get("/state").await;
@@ -145,7 +145,7 @@ async fn a_client_whose_answer_is_old_gets_the_new_one() {
 }
 
 #[tokio::test]
-async fn errors_have_no_validator_and_are_told_each_time() {
+async fn errors_have_no_validator() {
     let server = TestServer::start().await;
     let mut client = server.connect().await;
     for (method, path, status) in
@@ -158,7 +158,7 @@ async fn errors_have_no_validator_and_are_told_each_time() {
 }
 
 #[tokio::test]
-async fn a_module_s_own_headers_win() {
+async fn headers_of_the_module_take_precedence() {
     let headers: &[(&str, &[u8])] = &[
         ("content-type", b"text/plain"),
         ("etag", b"\"mine\""),
@@ -196,7 +196,7 @@ const MODIFIED: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
 
 /// RFC 9110, 13.2.2.
 #[tokio::test]
-async fn preconditions_count_in_their_order() {
+async fn preconditions_are_evaluated_in_order() {
     let server =
         with_headers(200, &[("etag", b"\"a\""), ("last-modified", MODIFIED.as_bytes())]).await;
     let mut http1 = server.connect().await;
@@ -234,7 +234,7 @@ async fn preconditions_count_in_their_order() {
 }
 
 #[tokio::test]
-async fn a_failed_precondition_is_an_error_without_the_answer() {
+async fn a_failed_precondition_gets_412_without_the_response() {
     let server = TestServer::start().await;
     let mut client = server.connect().await;
     let headers = [("if-match", "\"other\""), ("accept-encoding", "gzip")];
@@ -250,7 +250,7 @@ async fn a_failed_precondition_is_an_error_without_the_answer() {
 
 /// RFC 9110, 13.2.1.
 #[tokio::test]
-async fn preconditions_of_what_fails_anyway_are_ignored() {
+async fn preconditions_of_failing_requests_are_ignored() {
     let false_ones = [("if-match", "\"other\""), ("if-unmodified-since", BEFORE)];
     let server = TestServer::start().await;
     let mut client = server.connect().await;
@@ -267,7 +267,7 @@ async fn preconditions_of_what_fails_anyway_are_ignored() {
 
 /// Each encoding has a validator of its own, which differs from all others.
 #[tokio::test]
-async fn a_validator_is_that_of_one_encoding() {
+async fn a_validator_belongs_to_one_encoding() {
     let server = TestServer::start().await;
     server.publisher.set_state(many_workers());
     let mut client = server.connect().await;
@@ -302,7 +302,7 @@ async fn a_validator_is_that_of_one_encoding() {
 
 /// The validator of a response to POST would be that of another representation.
 #[tokio::test]
-async fn the_host_makes_validators_for_get_only() {
+async fn validators_are_generated_for_get_only() {
     let server = with_headers(200, &[]).await;
     let mut client = server.connect().await;
     for (method, has_etag) in [("GET", true), ("HEAD", true), ("POST", false), ("PUT", false)] {
@@ -312,7 +312,7 @@ async fn the_host_makes_validators_for_get_only() {
 }
 
 #[tokio::test]
-async fn a_part_of_an_answer_is_all_of_it() {
+async fn range_requests_get_the_complete_response() {
     let server = TestServer::start().await;
     let mut client = server.connect().await;
     let whole = ask(&mut client, "GET", "/chains", &[]).await;

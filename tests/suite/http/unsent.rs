@@ -17,7 +17,7 @@ use super::{SOON, limits, request, said, server};
 
 /// The server stops reading from a client that sends requests and reads no responses.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_takes_no_answers_is_asked_for_no_more_questions() {
+async fn clients_that_read_no_responses_are_not_read_from() {
     let server = server(limits()).await;
     let address = server.address;
     // HEAD responses have no bodies, so that only heads accumulate.
@@ -95,7 +95,7 @@ async fn all_released(server: &TestServer) {
 
 /// Stalled clients cannot fill the memory with responses that they do not read.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn stalled_clients_of_http1_make_room_for_others() {
+async fn stalled_http1_clients_are_evicted_for_others() {
     let server = server_of_bodies(8 << 20, patient(ByteSize::mib(40))).await;
     let mut streams = Vec::new();
     let close = "connection: close\r\n";
@@ -124,7 +124,7 @@ async fn stalled_clients_of_http1_make_room_for_others() {
 /// HTTP/2 clients request distinct bodies and read none of them: the account never
 /// exceeds its limit, and an honest client always gets its responses.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn closed_windows_of_http2_hold_no_more_than_the_limit() {
+async fn closed_http2_windows_hold_no_more_than_the_limit() {
     let limit = ByteSize::mib(8);
     let server = server_of_bodies(256 << 10, patient(limit)).await;
     let (stop, mut stopped) = tokio::sync::oneshot::channel::<()>();
@@ -163,7 +163,7 @@ async fn closed_windows_of_http2_hold_no_more_than_the_limit() {
 
 /// HTTP/2 clients repeatedly read a small part of their responses.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_takes_a_little_does_not_keep_the_memory_of_others() {
+async fn clients_that_read_little_are_evicted_for_others() {
     let server = server_of_bodies(256 << 10, patient(ByteSize::mib(8))).await;
     let mut honest = server.connect().await;
     assert_eq!(honest.get("/honest").await.status, 200);
@@ -195,7 +195,7 @@ async fn who_takes_a_little_does_not_keep_the_memory_of_others() {
 /// Connections of one address that read their responses in time, and hold more than all
 /// others together, are evicted for another address.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_address_that_holds_most_makes_room_for_others() {
+async fn the_address_that_holds_most_is_evicted_for_others() {
     const BODY: u32 = 256 << 10;
     let server = server_of_bodies(BODY as usize, patient(ByteSize::mib(8))).await;
     let mut greedy = JoinSet::new();
@@ -241,7 +241,7 @@ async fn an_address_that_holds_most_makes_room_for_others() {
 
 /// The headers of a request take memory only while it is handled.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn requests_that_are_refused_hold_little() {
+async fn rejected_requests_hold_little_memory() {
     const COUNT: u32 = 50;
     let server = server(patient(ByteSize::gib(1))).await;
     // The first request adds a header to the dynamic table, which takes one byte from
@@ -266,7 +266,7 @@ async fn requests_that_are_refused_hold_little() {
 
 /// Clients read their responses, with many requests at a time on each connection.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_honest_connection_of_http2_is_closed() {
+async fn honest_http2_connections_stay_open() {
     let server = server(HttpLimits::default()).await;
     let mut asking = Vec::new();
     for _ in 0..4 {
@@ -291,7 +291,7 @@ async fn no_honest_connection_of_http2_is_closed() {
 
 /// The bodies exceed the system's buffers.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_honest_connection_of_http1_is_closed() {
+async fn honest_http1_connections_stay_open() {
     let server = server_of_bodies(512 << 10, HttpLimits::default()).await;
     let mut asking = Vec::new();
     for number in 0..8 {
@@ -314,7 +314,7 @@ async fn no_honest_connection_of_http1_is_closed() {
 
 /// All connections that may be open are stalled: a new one is served nevertheless.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn connections_that_take_nothing_make_room_for_new_ones() {
+async fn stalled_connections_are_evicted_for_new_ones() {
     for is_http2 in [true, false] {
         let limits = HttpLimits { connections: 3, ..patient(ByteSize::gib(1)) };
         let server = server_of_bodies(8 << 20, limits).await;
@@ -348,7 +348,7 @@ async fn connections_that_take_nothing_make_room_for_new_ones() {
 
 /// A response that an HTTP/2 client does not read is dropped.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_answer_of_http2_that_is_not_taken_is_given_up() {
+async fn unread_http2_responses_are_dropped() {
     let server = server(limits()).await;
     let mut stream = TcpStream::connect(server.address).await.unwrap();
     // The initial window of streams is 0 bytes. The headers of the only request are from

@@ -47,7 +47,7 @@ fn entries(cache: &Path) -> Vec<(PathBuf, Vec<u8>)> {
 type Damage = Box<dyn Fn(&mut Vec<u8>)>;
 
 #[tokio::test]
-async fn a_second_start_uses_the_code_of_the_first_one() {
+async fn compiled_code_is_reused_by_the_next_start() {
     let (folder, config) = folder();
     let cache = folder.join("cache");
     let program = Program::server().args(["--config", &config, "--code-cache"]).args([&cache]);
@@ -146,7 +146,7 @@ async fn assert_compiles_apart(what: &str, mut serving: Serving, message: Option
 }
 
 #[tokio::test]
-async fn compiling_is_bounded_without_a_code_cache() {
+async fn compilation_is_bounded_without_a_code_cache() {
     let (_folder, config) = folder();
     let program = Program::server().args(["--config", &config]);
     let uncached = program.clone().args(["--no-code-cache"]);
@@ -161,7 +161,7 @@ async fn compiling_is_bounded_without_a_code_cache() {
 }
 
 #[tokio::test]
-async fn compiling_is_bounded_where_code_cannot_be_stored() {
+async fn compilation_is_bounded_if_code_cannot_be_stored() {
     let (folder, config) = folder();
     let cache = folder.join("cache");
     let program = Program::server().args(["--config", &config, "--code-cache"]).args([&cache]);
@@ -200,7 +200,7 @@ async fn has_own_mounts() -> bool {
 
 /// A module that cannot be compiled in a separate process is not compiled at all.
 #[tokio::test]
-async fn without_a_compiler_no_module_is_compiled() {
+async fn modules_are_rejected_if_the_compiler_cannot_start() {
     if !has_own_mounts().await {
         return;
     }
@@ -217,7 +217,7 @@ async fn without_a_compiler_no_module_is_compiled() {
 }
 
 #[tokio::test]
-async fn folders_that_others_can_change_are_rejected() {
+async fn folders_writable_by_others_are_rejected() {
     let folder = Folder::new();
     let caches = folder.join("caches");
     let cache = caches.join("relayer-rest");

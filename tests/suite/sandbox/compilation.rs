@@ -66,7 +66,7 @@ async fn check_obeys_the_time_limit_of_swaps() {
 }
 
 #[tokio::test]
-async fn what_takes_too_long_to_compile_is_stopped() {
+async fn compilations_beyond_the_time_limit_are_stopped() {
     let folder = Folder::new();
     let serving = serve(&folder, "[swap]\ntime = '300ms'").await;
     let report = swap(&serving, component::hard_to_compile(MANY)).await;
@@ -83,7 +83,7 @@ async fn what_takes_too_long_to_compile_is_stopped() {
 /// The bounds of a swap apply at the start, too: a restart must fail with a message
 /// instead of hanging or dying because of a module.
 #[tokio::test]
-async fn what_is_hard_to_compile_keeps_no_server_from_saying_so() {
+async fn a_start_fails_with_a_message_if_a_module_is_hard_to_compile() {
     let folder = Folder::new();
     folder.write("hard.wasm", component::hard_to_compile(MANY));
     let cache = folder.path("cache");
@@ -109,7 +109,7 @@ async fn what_is_hard_to_compile_keeps_no_server_from_saying_so() {
 }
 
 #[tokio::test]
-async fn what_takes_too_much_memory_to_compile_is_stopped() {
+async fn compilations_beyond_the_memory_limit_are_stopped() {
     let folder = Folder::new();
     let serving = serve(&folder, "[swap]\nmemory = '64MiB'").await;
     let report = swap(&serving, component::hard_to_compile(MANY)).await;
@@ -134,7 +134,7 @@ async fn what_takes_too_much_memory_to_compile_is_stopped() {
 }
 
 #[tokio::test]
-async fn the_memory_that_compiling_takes_is_not_the_servers() {
+async fn compilations_take_no_memory_of_the_server() {
     let folder = Folder::new();
     let serving = serve(&folder, "").await;
     // Resets the peak.
@@ -149,7 +149,7 @@ async fn the_memory_that_compiling_takes_is_not_the_servers() {
 }
 
 #[tokio::test]
-async fn what_compiles_is_gone_with_the_server() {
+async fn the_compiler_dies_with_the_server() {
     let folder = Folder::new();
     let serving = serve(&folder, "").await;
     let control = serving.socket.clone();
@@ -187,7 +187,7 @@ async fn what_compiles_is_gone_with_the_server() {
 
 /// A swap is cancelled when its client disconnects.
 #[tokio::test]
-async fn a_client_that_leaves_stops_what_it_asked_for() {
+async fn a_swap_is_cancelled_when_its_client_disconnects() {
     let folder = Folder::new();
     let serving = serve(&folder, "").await;
     let client = serving.control_client();
@@ -210,7 +210,7 @@ async fn a_client_that_leaves_stops_what_it_asked_for() {
 }
 
 #[tokio::test]
-async fn candidates_are_looked_at_with_less_priority() {
+async fn preflights_run_at_a_lower_priority() {
     let folder = Folder::new();
     let serving = serve(&folder, "").await;
     swap(&serving, component::of_answer(201, "a", b"b")).await;
@@ -224,7 +224,7 @@ async fn candidates_are_looked_at_with_less_priority() {
 
 /// The signal arrives before the server listens.
 #[tokio::test]
-async fn a_server_that_is_told_to_end_while_it_starts_does_so() {
+async fn a_signal_during_a_compilation_ends_the_start() {
     let folder = Folder::new();
     let module = folder.write("hard.wasm", component::hard_to_compile(MANY));
     let mut serve = Command::new(Program::path());
@@ -244,7 +244,7 @@ async fn a_server_that_is_told_to_end_while_it_starts_does_so() {
 
 /// A user waits for `check`, possibly on a busy machine.
 #[tokio::test]
-async fn check_compiles_with_the_priority_it_has() {
+async fn check_compiles_with_its_own_priority() {
     let folder = Folder::new();
     let module = folder.write("hard.wasm", component::hard_to_compile(MANY));
     let mut check = Command::new(Program::path());

@@ -8,7 +8,7 @@ use wit_component::WitPrinter;
 /// A change here affects all existing modules: a released version only grows, by new
 /// functions and interfaces.
 #[test]
-fn the_contract_is_as_it_was() {
+fn the_contract_is_unchanged() {
     let (resolve, package) = component::contract();
     let mut printer = WitPrinter::default();
     printer.emit_docs(false);
@@ -17,7 +17,7 @@ fn the_contract_is_as_it_was() {
 }
 
 #[test]
-fn the_contracts_name_is_the_one_that_the_host_goes_by() {
+fn the_contracts_name_is_that_of_the_host() {
     let (resolve, package) = component::contract();
     let name = resolve.packages[package].name.to_string();
     assert_eq!(name, format!("{CONTRACT_PACKAGE}@{CONTRACT_VERSION}"));

@@ -49,7 +49,7 @@ async fn server(extension: Mount) -> TestServer {
 
 /// The grants apply to candidates, too.
 #[tokio::test]
-async fn a_candidate_imports_what_its_mount_is_granted() {
+async fn a_candidate_is_limited_to_the_grants_of_its_mount() {
     let plain = component::of_answer(204, "a", b"b");
     let server = server(tool(&["chains"], &plain)).await;
     let mount = server.registry.at("/ext/tool").unwrap();
@@ -67,7 +67,7 @@ async fn a_candidate_imports_what_its_mount_is_granted() {
 
 /// The mount path is known initially, and after a swap.
 #[tokio::test]
-async fn an_extension_is_told_where_it_is() {
+async fn an_extension_knows_its_mount() {
     let telling = component::that_tells_its_mount();
     let server = server(tool(&["mount"], &telling)).await;
     assert_eq!(server.get("/ext/tool/x").await.text(), "/ext/tool");
@@ -115,7 +115,7 @@ async fn headers_with_effect_beyond_the_mount_need_a_grant() {
 
 /// The API's module shares the origin with the extensions.
 #[tokio::test]
-async fn the_api_needs_a_grant_as_well() {
+async fn the_api_needs_a_header_grant_too() {
     let component = component::of_answer(200, "clear-site-data", b"\"*\"");
     let server = TestServer::builder().component(&component).start().await;
     assert_eq!(server.get("/").await.status, 502);

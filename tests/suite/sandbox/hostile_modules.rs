@@ -17,7 +17,7 @@ const CLIENTS: usize = 6;
 
 /// The engine copies the names of the functions in a backtrace at each trap.
 #[tokio::test]
-async fn a_module_whose_functions_have_huge_names_is_refused() {
+async fn modules_with_huge_function_names_are_rejected() {
     let component = |length| sections::module(&sections::trap_below(&"n".repeat(length)), 1);
     let load =
         |length| Module::from_bytes(&engine(&Limits::default()), "names", &component(length));
@@ -31,7 +31,7 @@ async fn a_module_whose_functions_have_huge_names_is_refused() {
 
 /// The body has 2 MiB, and its values would take more than 256 MiB.
 #[tokio::test]
-async fn a_candidate_whose_json_has_too_many_values_is_refused() {
+async fn candidates_with_too_many_json_values_are_rejected() {
     let server = TestServer::start().await;
     let json = format!("[{}0]", "[],".repeat(720_000));
     let headers = [("content-type", &b"application/json"[..])];
@@ -95,7 +95,7 @@ fn patience() -> FailurePolicy {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_module_does_fails_its_own_requests_only() {
+async fn hostile_modules_fail_only_their_own_requests() {
     let limits = |answer: (u16, &str)| Limits {
         // All modules compete for the processors, and many never end.
         time: if answer.0 == 504 { Duration::from_millis(200) } else { Duration::from_mins(1) },

@@ -25,7 +25,7 @@ async fn ask(module: &Module, path: &str) -> Result<u16, CallError> {
 }
 
 #[tokio::test]
-async fn what_is_written_in_a_request_is_not_there_in_the_next() {
+async fn data_of_a_request_is_gone_in_the_next_one() {
     let engine = engine(&one_slot());
     let keeps = Module::from_bytes(&engine, "keeps", &secrets::keeper()).unwrap();
     // Data that a request writes is found in the same request.
@@ -38,7 +38,7 @@ async fn what_is_written_in_a_request_is_not_there_in_the_next() {
 }
 
 #[tokio::test]
-async fn what_is_written_before_a_trap_is_not_there_in_the_next_request() {
+async fn data_written_before_a_trap_is_gone_in_the_next_request() {
     let engine = engine(&one_slot());
     let keeps = Module::from_bytes(&engine, "keeps", &secrets::keeper()).unwrap();
     for _ in 0..100 {
@@ -49,7 +49,7 @@ async fn what_is_written_before_a_trap_is_not_there_in_the_next_request() {
 }
 
 #[tokio::test]
-async fn what_one_module_writes_is_not_there_for_another() {
+async fn data_of_one_module_is_not_visible_to_another() {
     let engine = engine(&one_slot());
     let keeps = Module::from_bytes(&engine, "keeps", &secrets::keeper()).unwrap();
     let looks = Module::from_bytes(&engine, "looks", &secrets::looker()).unwrap();

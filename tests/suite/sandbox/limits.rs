@@ -21,7 +21,7 @@ async fn answer_of(component: &[u8], limits: &Limits) -> Answer {
 }
 
 #[tokio::test]
-async fn a_module_that_traps_is_an_internal_error() {
+async fn a_trap_is_an_internal_error() {
     let answer = answer_of(&component::of_handler("unreachable"), &Limits::default()).await;
     answer.check_error(500, "Internal", INTERNAL);
     assert_eq!(answer.header("x-request-id").len(), 24);
@@ -30,7 +30,7 @@ async fn a_module_that_traps_is_an_internal_error() {
 /// The host clears all of an instance's memory after each request
 /// (`docs/decisions/008-reset.md`).
 #[tokio::test]
-async fn small_answers_of_the_api_take_two_pages_of_memory() {
+async fn small_responses_of_the_api_take_two_pages_of_memory() {
     let publisher = StatePublisher::new();
     sample(&publisher);
     let module = Module::embedded(&engine(&Limits::default())).unwrap();
@@ -45,7 +45,7 @@ async fn small_answers_of_the_api_take_two_pages_of_memory() {
 }
 
 #[tokio::test]
-async fn a_module_that_gives_a_pointer_to_nowhere_is_an_internal_error() {
+async fn an_invalid_pointer_is_an_internal_error() {
     for pointer in ["i32.const -4", "i32.const 262143", "i32.const 1"] {
         let answer = answer_of(&component::of_handler(pointer), &Limits::default()).await;
         answer.check_error(500, "Internal", INTERNAL);
@@ -53,7 +53,7 @@ async fn a_module_that_gives_a_pointer_to_nowhere_is_an_internal_error() {
 }
 
 #[tokio::test]
-async fn a_module_that_recurses_without_end_is_an_internal_error() {
+async fn endless_recursion_is_an_internal_error() {
     let component = component::of_module(
         r#"(module
             (memory (export "memory") 1)
@@ -69,7 +69,7 @@ async fn a_module_that_recurses_without_end_is_an_internal_error() {
 
 /// A module can call as deep as its configured stack allows, no more and no less.
 #[tokio::test]
-async fn a_module_calls_as_deep_as_its_stack_is() {
+async fn calls_are_as_deep_as_the_configured_stack_allows() {
     // 10,000 calls of some tens of bytes each, then 204.
     let component = component::of_module(
         r#"(module
@@ -93,7 +93,7 @@ async fn a_module_calls_as_deep_as_its_stack_is() {
 
 /// The number of a table's elements is bounded, at the start and when it grows.
 #[tokio::test]
-async fn a_module_is_refused_elements_beyond_its_limit() {
+async fn table_elements_beyond_the_limit_are_refused() {
     let growing = |start: u32| {
         component::of_module(&format!(
             r#"(module
@@ -160,7 +160,7 @@ async fn handles_to_resources_are_bounded() {
 }
 
 #[tokio::test]
-async fn a_module_is_refused_memory_beyond_its_limit() {
+async fn memory_beyond_the_limit_is_refused() {
     // Traps if the memory can grow by 4 MiB, and responds with 204 otherwise.
     let component = component::of_handler(
         "(i32.ne (memory.grow (i32.const 64)) (i32.const -1))
@@ -181,7 +181,7 @@ fn patient() -> Limits {
 }
 
 #[tokio::test]
-async fn a_module_that_takes_too_long_times_out() {
+async fn requests_beyond_the_time_limit_time_out() {
     let limits = Limits { time: Duration::from_millis(20), ..patient() };
     let answer = answer_of(&component::of_handler("(loop br 0) unreachable"), &limits).await;
     answer.check_error(504, "Timeout", "the request took too long to handle");
@@ -189,7 +189,7 @@ async fn a_module_that_takes_too_long_times_out() {
 
 /// The start function runs within the time limit, and yields, too.
 #[tokio::test]
-async fn a_module_that_does_not_start_times_out_and_holds_up_nobody() {
+async fn an_endless_start_function_times_out_and_delays_no_other_module() {
     let component = component::of_module(
         r#"(module
             (memory (export "memory") 1)
@@ -224,7 +224,7 @@ fn one_at_a_time() -> Limits {
 }
 
 #[tokio::test]
-async fn requests_beyond_the_limit_are_turned_away() {
+async fn requests_beyond_the_concurrency_limit_get_503() {
     let component = component::of_handler("(loop br 0) unreachable");
     let server = TestServer::builder().component(&component).limits(&one_at_a_time()).start().await;
     let (mut one, mut other) = (server.connect().await, server.connect().await);
@@ -245,7 +245,7 @@ async fn spin(server: &TestServer) -> JoinHandle<()> {
 }
 
 #[tokio::test]
-async fn a_client_that_goes_away_leaves_its_place() {
+async fn a_disconnected_client_releases_its_permit() {
     let server = TestServer::builder()
         .component(&component::that_spins_on_spin())
         .limits(&one_at_a_time())
@@ -261,7 +261,7 @@ async fn a_client_that_goes_away_leaves_its_place() {
 }
 
 #[tokio::test]
-async fn modules_that_spin_give_way_to_others() {
+async fn spinning_modules_yield_to_others() {
     // More instances than threads.
     let limits = Limits { concurrency: 8, ..one_at_a_time() };
     let server = TestServer::builder()
@@ -286,7 +286,7 @@ async fn modules_that_spin_give_way_to_others() {
 }
 
 #[tokio::test]
-async fn servers_of_one_engine_share_its_places() {
+async fn servers_of_one_engine_share_its_permits() {
     let module =
         Module::from_bytes(&engine(&one_at_a_time()), "test", &component::that_spins_on_spin())
             .unwrap();
@@ -299,7 +299,7 @@ async fn servers_of_one_engine_share_its_places() {
 }
 
 #[test]
-fn limits_out_of_range_are_refused_by_the_engine() {
+fn limits_out_of_range_are_rejected() {
     for limits in [
         Limits { memory: ByteSize::kib(1), ..Limits::default() },
         Limits { time: Duration::MAX, ..Limits::default() },
@@ -314,7 +314,7 @@ fn limits_out_of_range_are_refused_by_the_engine() {
 }
 
 #[test]
-fn a_module_that_wants_more_memory_from_the_start_is_refused() {
+fn a_module_with_too_much_initial_memory_is_rejected() {
     let limits = Limits { memory: ByteSize::mib(1), ..Limits::default() };
     let component = component::of_response(204, &[], &vec![b'x'; 1 << 20]);
     let refused = Module::from_bytes(&engine(&limits), "large", &component);
@@ -325,7 +325,7 @@ fn a_module_that_wants_more_memory_from_the_start_is_refused() {
 }
 
 #[tokio::test]
-async fn an_answer_that_is_not_http_is_a_bad_module_response() {
+async fn an_invalid_response_is_a_bad_module_response() {
     for (status, header, value) in [
         (99, "a", &b"b"[..]),
         (100, "a", b"b"),
@@ -342,7 +342,7 @@ async fn an_answer_that_is_not_http_is_a_bad_module_response() {
 }
 
 #[tokio::test]
-async fn nothing_is_left_of_the_request_before() {
+async fn instances_start_from_their_initial_state() {
     // Responds with a status in memory, after adding 1 to it.
     let component = component::of_module(
         r#"(module

@@ -41,7 +41,7 @@ async fn ask(module: &Module, count: usize) -> Vec<Result<(), CallError>> {
 
 /// With 40 guests for each processor, each has to wait for 40 times as long as one alone.
 #[tokio::test]
-async fn the_time_in_which_a_guest_waits_for_a_processor_is_not_its_own() {
+async fn time_spent_waiting_for_a_processor_is_not_counted() {
     let component = component::that_takes(20_000_000);
     let module = |limits: &Limits| Module::from_bytes(&engine(limits), "slow", &component).unwrap();
     let start = Instant::now();
@@ -56,7 +56,7 @@ async fn the_time_in_which_a_guest_waits_for_a_processor_is_not_its_own() {
 }
 
 #[tokio::test]
-async fn a_request_that_waits_for_a_processor_for_too_long_is_turned_away() {
+async fn requests_that_wait_too_long_for_a_processor_get_rejected() {
     let limits =
         Limits { time: Duration::from_millis(500), queue_wait: Duration::ZERO, ..limits() };
     let component = component::of_handler("(loop br 0) unreachable");
@@ -75,7 +75,7 @@ async fn a_request_that_waits_for_a_processor_for_too_long_is_turned_away() {
 
 /// A single thread serves the sockets, and 300 clients overload the processors.
 #[tokio::test]
-async fn probes_are_answered_whatever_else_an_extension_is_asked() {
+async fn health_probes_succeed_under_overload() {
     let limits = Limits { time: Duration::from_millis(150), ..Limits::default() };
     let component = component::that_takes_but_at_livez(40_000_000);
     let tool = extension("/ext/tool", &engine(&limits), &component);

@@ -12,7 +12,7 @@ fn refusal(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn what_is_not_webassembly_is_refused() {
+fn files_that_are_not_webassembly_are_rejected() {
     for bytes in [&b""[..], b"\0as", b"hello, world", b"\0asm\x01\0", b"\x7fELF\x02\x01\x01\0"] {
         assert_eq!(
             refusal(bytes),
@@ -22,7 +22,7 @@ fn what_is_not_webassembly_is_refused() {
 }
 
 #[test]
-fn a_core_module_is_refused() {
+fn a_core_module_is_rejected() {
     assert_eq!(
         refusal(b"\0asm\x01\0\0\0"),
         "module x.wasm: is a core module, not a component, and has no note of the contract; build it with relayer-rest-sdk or wit-bindgen, or make a component of it with `wasm-tools component new`"
@@ -30,7 +30,7 @@ fn a_core_module_is_refused() {
 }
 
 #[test]
-fn a_truncated_component_is_refused() {
+fn a_truncated_component_is_rejected() {
     for length in [8, 9, 100, DEFAULT_MODULE.len() / 2, DEFAULT_MODULE.len() - 1] {
         let message = refusal(&DEFAULT_MODULE[..length]);
         let expected = if length == 8 { "does not export" } else { "is not a valid component" };
@@ -39,7 +39,7 @@ fn a_truncated_component_is_refused() {
 }
 
 #[test]
-fn a_component_without_the_handler_is_refused() {
+fn a_component_without_the_handler_is_rejected() {
     assert_eq!(
         refusal(&wat::parse_str("(component)").unwrap()),
         "module x.wasm: does not export relayer:rest/handler@0.1.0, which the world api-module asks for"
@@ -47,7 +47,7 @@ fn a_component_without_the_handler_is_refused() {
 }
 
 #[test]
-fn a_handler_of_another_version_is_refused() {
+fn a_handler_of_another_version_is_rejected() {
     let wit = "package relayer:rest@0.9.0;
         interface handler { handle: func(); }
         world w { export handler; }";
@@ -59,7 +59,7 @@ fn a_handler_of_another_version_is_refused() {
 }
 
 #[test]
-fn a_handler_of_another_type_is_refused() {
+fn a_handler_of_another_type_is_rejected() {
     let wit = "package relayer:rest@0.1.0;
         interface handler { handle: func(path: string) -> string; }
         world w { export handler; }";
@@ -99,7 +99,7 @@ fn each_import_beyond_the_contract_is_named() {
 }
 
 #[test]
-fn an_import_of_another_type_is_refused() {
+fn an_import_of_another_type_is_rejected() {
     let text = r#"(component
         (import "relayer:rest/chains@0.1.0" (instance $chains
             (export "ids" (func (result (list u8))))))
@@ -115,7 +115,7 @@ fn an_import_of_another_type_is_refused() {
 }
 
 #[test]
-fn a_file_that_is_not_there_is_named() {
+fn a_missing_file_is_named() {
     let limits = Limits { concurrency: 1, ..Limits::default() };
     let missing = std::path::Path::new("/nowhere/x.wasm");
     let message = Module::from_file(&engine(&limits), missing).unwrap_err().to_string();
@@ -135,7 +135,7 @@ fn a_digest_is_the_sha256_of_the_component() {
 }
 
 #[tokio::test]
-async fn a_module_of_someone_else_is_served() {
+async fn a_third_party_module_is_served() {
     let component = component::of_answer(203, "x-made-by", b"hand");
     let server = TestServer::builder().component(&component).start().await;
     let answer = server.get("/anything").await;
@@ -144,7 +144,7 @@ async fn a_module_of_someone_else_is_served() {
 }
 
 #[tokio::test]
-async fn a_module_can_ask_for_headers_by_name() {
+async fn a_module_can_read_headers_by_name() {
     let component = component::that_counts();
     let server = TestServer::builder().component(&component).start().await;
     let mut client = server.connect().await;
@@ -159,7 +159,7 @@ async fn a_module_can_ask_for_headers_by_name() {
 }
 
 #[tokio::test]
-async fn what_is_not_a_number_has_the_same_bits_everywhere() {
+async fn nan_has_the_same_bits_on_every_machine() {
     // Responds with 204 if 0/0 has the bits of the canonical NaN, which is not the result
     // on every processor.
     let component = component::of_handler(
@@ -176,7 +176,7 @@ async fn what_is_not_a_number_has_the_same_bits_everywhere() {
 
 /// The parts of a component are bounded, and the message names the limit to raise.
 #[test]
-fn what_consists_of_too_much_is_refused() {
+fn components_with_too_many_parts_are_rejected() {
     let of_tables = |count: usize, size: u32| {
         let tables = format!("(table {size} funcref)").repeat(count);
         component::of_module(&format!(

@@ -30,7 +30,7 @@ async fn server() -> TestServer {
 }
 
 #[test]
-fn wasi_is_refused_where_a_mount_does_not_say_so() {
+fn wasi_is_rejected_unless_the_mount_enables_it() {
     let refused = Module::from_bytes(&engine(&Limits::default()), "guest", wasi_guest());
     let message = refused.unwrap_err().to_string();
     let start = "module guest: imports what a module cannot have: wasi:";
@@ -43,7 +43,7 @@ fn wasi_is_refused_where_a_mount_does_not_say_so() {
 
 /// WASI is only provided in part: other interfaces of it are rejected.
 #[test]
-fn what_wasi_does_not_have_is_refused_with_it() {
+fn other_wasi_interfaces_are_rejected() {
     let fetching = wat::parse_str(
         r#"(component (import "wasi:http/types@0.2.6" (instance (export "f" (func)))))"#,
     );
@@ -67,7 +67,7 @@ fn what_wasi_does_not_have_is_refused_with_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_of_wasi_leads_outside() {
+async fn wasi_gives_no_access_to_the_system() {
     let server = server().await;
     let watcher = Watcher::start(server.address).await;
     let mut http = server.connect().await;
@@ -95,7 +95,7 @@ async fn nothing_of_wasi_leads_outside() {
 /// The clock stands still, and reading it counts as a read: a response is valid until the
 /// state changes.
 #[tokio::test]
-async fn the_time_is_when_the_relayer_last_changed() {
+async fn the_clock_is_the_time_of_the_last_change() {
     let server = server().await;
     let runs = || server.registry.at("/ext/guest").unwrap().status().module.runs;
     let now = || {
@@ -128,7 +128,7 @@ async fn random_numbers_are_the_same_for_each_request() {
 
 /// WASI is enabled in the settings, and output is written to the log.
 #[tokio::test]
-async fn what_is_printed_is_logged() {
+async fn output_is_logged() {
     let folder = Folder::new();
     let (module, config) = (folder.join("guest.wasm"), folder.join("rest.toml"));
     fs::write(&module, wasi_guest()).unwrap();

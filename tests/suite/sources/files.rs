@@ -44,7 +44,7 @@ async fn a_running_relayer_is_served() {
 }
 
 #[tokio::test]
-async fn chains_can_come_from_a_file_and_the_state_from_the_relayer() {
+async fn chains_from_a_file_combine_with_the_state_of_a_relayer() {
     let relayer = Relayer::start(Script::of_0_7()).await;
     let files = Folder::new();
     let config = files.write("config.toml", CONFIG.replace("'ibc-1'", "'other'"));
@@ -62,7 +62,7 @@ async fn chains_can_come_from_a_file_and_the_state_from_the_relayer() {
 }
 
 #[tokio::test]
-async fn a_field_that_cannot_be_read_is_reported_once() {
+async fn an_unreadable_field_is_reported_once() {
     let relayer = Relayer::start(Script::of_0_7()).await;
     relayer.change(|script| {
         script.chains[0]["max_gas"] = "lots".into();
@@ -86,7 +86,7 @@ async fn a_field_that_cannot_be_read_is_reported_once() {
 
 /// Each poll returns a different long name, and a different long error.
 #[tokio::test]
-async fn what_a_relayer_says_does_not_fill_the_log() {
+async fn responses_of_a_relayer_cannot_fill_the_log() {
     let relayer = Relayer::start(Script::of_0_7()).await;
     let (process, mut client) = serve(&["--upstream", &relayer.url(), "--poll", "1ms"]).await;
     client.get_until("/chains", |answer| answer.status == 200).await;
@@ -114,7 +114,7 @@ async fn what_a_relayer_says_does_not_fill_the_log() {
 }
 
 #[tokio::test]
-async fn a_relayer_that_is_gone_is_reported_once_and_when_it_is_back() {
+async fn an_unreachable_relayer_is_reported_once_and_at_its_return() {
     let relayer = Relayer::start(Script::of_0_7()).await;
     let (process, mut client) =
         serve(&["--upstream", &relayer.url(), "--poll", "1ms", "--max-stale", "50ms"]).await;
@@ -130,7 +130,7 @@ async fn a_relayer_that_is_gone_is_reported_once_and_when_it_is_back() {
 }
 
 #[tokio::test]
-async fn a_state_file_is_served_and_read_again_when_it_changes() {
+async fn a_state_file_is_reread_when_it_changes() {
     let files = Folder::new();
     let config = files.write("config.toml", CONFIG);
     let first = state(&["ibc-0", "ibc-1"], 1, true);
@@ -161,7 +161,7 @@ async fn a_state_file_is_served_and_read_again_when_it_changes() {
 
 /// Clients can exhaust the file descriptors. A change must not be lost by that.
 #[tokio::test]
-async fn a_change_that_comes_while_the_system_is_short_is_seen_later() {
+async fn a_change_during_a_shortage_of_descriptors_is_read_later() {
     let files = Folder::new();
     let config = files.write("config.toml", CONFIG);
     let file = files.write("state.json", state(&["ibc-0"], 1, true).to_string());
@@ -179,7 +179,7 @@ async fn a_change_that_comes_while_the_system_is_short_is_seen_later() {
 }
 
 #[tokio::test]
-async fn a_relayers_configuration_is_read_again_when_it_changes() {
+async fn a_relayer_configuration_is_reread_when_it_changes() {
     let files = Folder::new();
     let config = files.write("config.toml", CONFIG);
     let (mut process, mut client) = serve(&["--relayer-config", &config]).await;
@@ -198,7 +198,7 @@ async fn a_relayers_configuration_is_read_again_when_it_changes() {
 }
 
 #[tokio::test]
-async fn half_a_configuration_changes_nothing() {
+async fn a_partial_configuration_changes_nothing() {
     let files = Folder::new();
     let config = files.write("config.toml", CONFIG);
     let (mut process, mut client) = serve(&["--relayer-config", &config]).await;
@@ -216,7 +216,7 @@ async fn half_a_configuration_changes_nothing() {
 }
 
 #[tokio::test]
-async fn other_files_in_the_folder_are_nobodys_business() {
+async fn other_files_in_the_folder_are_ignored() {
     let files = Folder::new();
     let config = files.write("config.toml", CONFIG);
     let unread = r#"{"chains":[],"workers":{"Wallet":[{"id":1,"object":{"type":"Wallet","chain_id":"a","new":1}}]}}"#;
@@ -231,7 +231,7 @@ async fn other_files_in_the_folder_are_nobodys_business() {
 }
 
 #[tokio::test]
-async fn sighup_reads_files_again_that_cannot_be_seen_to_change() {
+async fn sighup_rereads_files_that_cannot_be_watched() {
     let (files, elsewhere) = (Folder::new(), Folder::new());
     let target = elsewhere.write("target.toml", CONFIG);
     let config = files.path("config.toml");
@@ -253,7 +253,7 @@ async fn sighup_reads_files_again_that_cannot_be_seen_to_change() {
 }
 
 #[tokio::test]
-async fn files_change_under_load_without_a_wrong_answer() {
+async fn files_change_under_load_without_a_wrong_response() {
     let files = Folder::new();
     let configs = [CONFIG.to_owned(), CONFIG.replace("'ibc-1'", "'new'")];
     let states = [1, 50].map(|clients| state(&["ibc-0", "ibc-1"], clients, false));
@@ -312,7 +312,7 @@ async fn files_change_under_load_without_a_wrong_answer() {
 }
 
 #[tokio::test]
-async fn sources_that_cannot_be_used_end_with_2() {
+async fn unusable_sources_end_with_2() {
     let files = Folder::new();
     let config = files.write("config.toml", CONFIG);
     let broken = files.write("state.json", "{\"chains\":[],\n\"workers\":7}");
@@ -337,7 +337,7 @@ async fn sources_that_cannot_be_used_end_with_2() {
 }
 
 #[tokio::test]
-async fn it_ends_in_time_while_a_relayer_hangs() {
+async fn the_server_ends_while_a_relayer_hangs() {
     let fault = Some(relayer_rest_tests::relayer::Fault::Hangs);
     let relayer = Relayer::start(Script { fault, ..Script::of_0_7() }).await;
     let (process, mut client) = serve(&["--upstream", &relayer.url()]).await;

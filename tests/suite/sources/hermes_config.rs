@@ -18,7 +18,7 @@ async fn chains(config: &str) -> String {
 }
 
 #[tokio::test]
-async fn todays_files_are_read() {
+async fn files_of_1_13_are_read() {
     insta::assert_snapshot!(chains(include_str!("../../fixtures/hermes-1.13.toml")).await);
 }
 
@@ -28,12 +28,12 @@ async fn chains_of_all_kinds_are_read() {
 }
 
 #[tokio::test]
-async fn operators_ways_of_writing_values_are_read() {
+async fn values_are_read_in_every_notation_of_operators() {
     insta::assert_snapshot!(chains(include_str!("../../fixtures/operator.toml")).await);
 }
 
 #[test]
-fn the_oldest_and_todays_file_agree_on_the_chains() {
+fn files_of_0_7_and_1_13_agree_on_the_chains() {
     let old = HermesConfig::parse(include_str!("../../fixtures/hermes-0.7.toml")).unwrap();
     let today = HermesConfig::parse(include_str!("../../fixtures/hermes-1.13.toml")).unwrap();
     let ids = |config: &HermesConfig| {
@@ -45,7 +45,7 @@ fn the_oldest_and_todays_file_agree_on_the_chains() {
 }
 
 #[tokio::test]
-async fn no_answer_holds_a_password_or_a_key() {
+async fn responses_contain_no_password_or_key() {
     let config = include_str!("../../fixtures/kinds.toml");
     assert_eq!(config.matches("hunter2").count(), 4);
     let parsed = HermesConfig::parse(config).unwrap();

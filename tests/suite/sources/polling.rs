@@ -17,7 +17,7 @@ fn upstream(relayer: &Relayer) -> Upstream {
 }
 
 #[tokio::test]
-async fn a_relayer_that_takes_its_time_is_asked_one_thing_at_a_time() {
+async fn a_slow_relayer_gets_one_request_at_a_time() {
     let tick = Duration::from_millis(500);
     let relayer = Relayer::start(Script { tick, ..Script::of_1_13() }).await;
     let upstream = Upstream { timeout: Duration::from_secs(10), ..upstream(&relayer) };
@@ -41,7 +41,7 @@ fn check_pace(relayer: &Relayer, start: Instant, poll: Duration) {
 }
 
 #[tokio::test]
-async fn chains_are_asked_for_rarely_and_the_state_often() {
+async fn chains_are_requested_rarely_and_the_state_often() {
     let (start, poll) = (Instant::now(), Duration::from_millis(10));
     let relayer = Relayer::start(Script::of_0_7()).await;
     let server =
@@ -53,7 +53,7 @@ async fn chains_are_asked_for_rarely_and_the_state_often() {
 }
 
 #[tokio::test]
-async fn a_chain_that_cannot_be_read_is_no_reason_to_hurry() {
+async fn an_unreadable_chain_does_not_increase_the_rate() {
     let (start, poll) = (Instant::now(), Duration::from_millis(50));
     let relayer = Relayer::start(Script::of_0_7()).await;
     relayer.change(|script| script.broken_chain = Some("ibc-1".to_owned()));
@@ -65,7 +65,7 @@ async fn a_chain_that_cannot_be_read_is_no_reason_to_hurry() {
 }
 
 #[tokio::test]
-async fn a_relayer_that_goes_wrong_is_asked_less_and_less() {
+async fn a_faulty_relayer_is_polled_less_and_less() {
     let relayer = Relayer::start(Script::of_0_7()).await;
     let server = TestServer::builder().upstream(upstream(&relayer)).start().await;
     let mut client = server.connect().await;
@@ -81,7 +81,7 @@ async fn a_relayer_that_goes_wrong_is_asked_less_and_less() {
 }
 
 #[tokio::test]
-async fn chains_are_asked_for_again_after_a_while() {
+async fn chains_are_refreshed_at_intervals() {
     let relayer = Relayer::start(Script::of_0_7()).await;
     let refresh = Duration::from_millis(50);
     let server =
@@ -93,7 +93,7 @@ async fn chains_are_asked_for_again_after_a_while() {
 }
 
 #[tokio::test]
-async fn a_relayer_that_comes_back_is_asked_for_its_chains() {
+async fn chains_are_refreshed_when_the_relayer_returns() {
     let relayer = Relayer::start(Script::of_1_13()).await;
     let server = TestServer::builder().upstream(upstream(&relayer)).start().await;
     let mut client = server.connect().await;
@@ -106,7 +106,7 @@ async fn a_relayer_that_comes_back_is_asked_for_its_chains() {
 }
 
 #[tokio::test]
-async fn a_chain_that_is_refused_for_now_is_asked_for_again() {
+async fn a_temporarily_refused_chain_is_requested_again() {
     let relayer = Relayer::start(Script::of_0_7()).await;
     relayer.change(|script| script.refused_chain = Some("ibc-1".to_owned()));
     let server = TestServer::builder().upstream(upstream(&relayer)).start().await;

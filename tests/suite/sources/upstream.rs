@@ -23,7 +23,7 @@ fn success(result: &Value) -> String {
 }
 
 #[tokio::test]
-async fn what_an_old_relayer_answers_is_what_is_served() {
+async fn responses_of_0_7_are_served_unchanged() {
     let script = Script::of_0_7();
     let relayer = Relayer::start(script.clone()).await;
     let server = TestServer::builder().upstream(upstream(&relayer)).start().await;
@@ -43,7 +43,7 @@ async fn what_an_old_relayer_answers_is_what_is_served() {
 }
 
 #[tokio::test]
-async fn what_todays_relayer_answers_is_served_in_the_old_shape() {
+async fn responses_of_1_13_are_served_in_the_shape_of_0_7() {
     let old = Script::of_0_7();
     let relayer = Relayer::start(Script::of_1_13()).await;
     let server = TestServer::builder().upstream(upstream(&relayer)).start().await;
@@ -58,7 +58,7 @@ async fn what_todays_relayer_answers_is_served_in_the_old_shape() {
 }
 
 #[tokio::test]
-async fn until_the_relayer_answers_nothing_is_made_up() {
+async fn the_state_is_not_ready_until_the_relayer_responds() {
     let relayer = Relayer::start(Script { fault: Some(Fault::Hangs), ..Script::of_0_7() }).await;
     let server = TestServer::builder().upstream(upstream(&relayer)).start().await;
     let mut client = server.connect().await;
@@ -74,7 +74,7 @@ async fn until_the_relayer_answers_nothing_is_made_up() {
 }
 
 #[tokio::test]
-async fn workers_of_all_kinds_are_shown_as_the_relayer_has_them() {
+async fn workers_of_all_kinds_are_served_unchanged() {
     let workers = json!({
         "Client": [{"id": 1, "object": {"type": "Client", "dst_chain_id": "b", "dst_client_id": "07-tendermint-0", "src_chain_id": "a"}}],
         "Channel": [{"id": 2, "object": {"type": "Channel", "dst_chain_id": "b", "src_chain_id": "a", "src_channel_id": "channel-0", "src_port_id": "transfer"}}],
@@ -92,7 +92,7 @@ async fn workers_of_all_kinds_are_shown_as_the_relayer_has_them() {
 }
 
 #[tokio::test]
-async fn a_relayer_that_goes_wrong_leaves_what_it_said_last() {
+async fn a_faulty_relayer_leaves_the_last_state_in_place() {
     let relayer = Relayer::start(Script::of_0_7()).await;
     let server = TestServer::builder().upstream(upstream(&relayer)).start().await;
     let mut client = server.connect().await;
@@ -124,7 +124,7 @@ async fn a_relayer_that_goes_wrong_leaves_what_it_said_last() {
 }
 
 #[tokio::test]
-async fn a_relayer_that_is_gone_is_shown_until_that_is_too_old() {
+async fn the_state_of_an_unreachable_relayer_is_served_up_to_its_maximum_age() {
     let script = Script::of_0_7();
     let relayer = Relayer::start(script.clone()).await;
     let upstream = Upstream { max_stale: Duration::from_millis(700), ..upstream(&relayer) };
@@ -147,7 +147,7 @@ async fn a_relayer_that_is_gone_is_shown_until_that_is_too_old() {
 }
 
 #[tokio::test]
-async fn chains_that_come_and_go_are_shown() {
+async fn added_and_removed_chains_are_followed() {
     let relayer = Relayer::start(Script::of_0_7()).await;
     let server = TestServer::builder().upstream(upstream(&relayer)).start().await;
     let mut client = server.connect().await;
@@ -171,7 +171,7 @@ async fn chains_that_come_and_go_are_shown() {
 }
 
 #[tokio::test]
-async fn a_chain_that_the_relayer_lists_and_does_not_have_is_left_out() {
+async fn a_listed_chain_that_does_not_exist_is_left_out() {
     let relayer = Relayer::start(Script::of_0_7()).await;
     relayer.change(|script| script.chains.push(json!({"id": "not/a/path"})));
     let server = TestServer::builder().upstream(upstream(&relayer)).start().await;
@@ -180,7 +180,7 @@ async fn a_chain_that_the_relayer_lists_and_does_not_have_is_left_out() {
 }
 
 #[tokio::test]
-async fn a_chain_that_cannot_be_read_holds_up_no_state() {
+async fn an_unreadable_chain_does_not_delay_the_state() {
     let relayer = Relayer::start(Script::of_0_7()).await;
     relayer.change(|script| script.broken_chain = Some("ibc-1".to_owned()));
     let server = TestServer::builder().upstream(upstream(&relayer)).start().await;
@@ -196,7 +196,7 @@ async fn a_chain_that_cannot_be_read_holds_up_no_state() {
 }
 
 #[tokio::test]
-async fn a_chain_that_becomes_unreadable_stays_as_it_was() {
+async fn a_chain_that_becomes_unreadable_keeps_its_last_state() {
     let relayer = Relayer::start(Script::of_0_7()).await;
     let server = TestServer::builder().upstream(upstream(&relayer)).start().await;
     let mut client = server.connect().await;
@@ -217,7 +217,7 @@ async fn a_chain_that_becomes_unreadable_stays_as_it_was() {
 /// A hostile response of one endpoint must not affect the server, nor the freshness of
 /// its state.
 #[tokio::test]
-async fn hostile_answers_hide_themselves_only() {
+async fn hostile_responses_hide_only_themselves() {
     let long = "A\u{202e}".repeat(1 << 20);
     let error = json!({"status": "error", "result": {"name": "X", "msg": long}}).to_string();
     let deep = format!(r#"{{"status":"success","result":{}"#, "[".repeat(1 << 20));
@@ -242,7 +242,7 @@ async fn hostile_answers_hide_themselves_only() {
 }
 
 #[tokio::test]
-async fn identifiers_that_no_path_can_have_are_left_out() {
+async fn identifiers_that_cannot_be_in_a_path_are_left_out() {
     let relayer = Relayer::start(Script::of_0_7()).await;
     let long = "x".repeat(5000);
     let ids = json!(["..", ".", "", "ibc-0", "a\u{202e}b", long]);
@@ -268,7 +268,7 @@ async fn identifiers_that_no_path_can_have_are_left_out() {
 }
 
 #[tokio::test]
-async fn of_very_many_chains_a_bounded_number_is_asked_for() {
+async fn a_bounded_number_of_chains_is_requested() {
     let relayer = Relayer::start(Script::of_0_7()).await;
     let ids: Vec<_> = (0..20_000).map(|id| format!("c{id}")).collect();
     let body = success(&json!(ids));
@@ -285,7 +285,7 @@ async fn of_very_many_chains_a_bounded_number_is_asked_for() {
 
 /// The only blocking thread is occupied, so no response can be parsed until it is free.
 #[test]
-fn answers_are_read_off_the_runtimes_threads() {
+fn responses_are_parsed_off_the_runtimes_threads() {
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     let runtime = runtime.enable_all().max_blocking_threads(1).build().unwrap();
     runtime.block_on(async {

@@ -37,7 +37,7 @@ async fn take_out(http: &mut Client) {
 }
 
 #[tokio::test]
-async fn an_extension_that_fails_too_often_is_out_of_service_until_it_answers() {
+async fn the_circuit_opens_after_failures_and_closes_after_a_health_check() {
     let tool = tool(&["chains"], &component::that_needs_a_chain());
     let server = server(tool.with_failure_policy(budget())).await;
     server.publisher.set_chains(Vec::new()).unwrap();
@@ -77,7 +77,7 @@ async fn an_extension_that_fails_too_often_is_out_of_service_until_it_answers() 
 
 /// A client that repeats one request fails only its own requests.
 #[tokio::test]
-async fn one_request_that_fails_does_not_take_an_extension_out_however_often_it_comes() {
+async fn repetitions_of_one_failing_request_do_not_open_the_circuit() {
     let component = component::that_traps_later("1");
     let budget = FailurePolicy { within: Duration::from_hours(1), ..budget() };
     let server = server(tool(&[], &component).with_failure_policy(budget)).await;
@@ -94,7 +94,7 @@ async fn one_request_that_fails_does_not_take_an_extension_out_however_often_it_
 /// Failures are rated relative to successes, however many distinct failing requests a
 /// client makes up.
 #[tokio::test]
-async fn an_extension_that_fails_at_less_than_its_share_stays_in_service() {
+async fn the_circuit_stays_closed_below_the_failure_rate() {
     let component = component::that_traps_later("1");
     let budget = FailurePolicy { within: Duration::from_hours(1), ..budget() };
     let server = server(tool(&[], &component).with_failure_policy(budget)).await;
@@ -116,7 +116,7 @@ async fn an_extension_that_fails_at_less_than_its_share_stays_in_service() {
 /// are run. Now and then another one is run as well (half-open), and closes the circuit
 /// if it succeeds.
 #[tokio::test]
-async fn requests_of_clients_bring_an_extension_back() {
+async fn a_successful_trial_request_closes_the_circuit() {
     let limits = Limits { response_cache: ByteSize::b(0), ..Limits::default() };
     let engine = engine(&limits).with_grants(Grants::of(&["chains"]).unwrap());
     let needy = component::that_needs_a_chain();
@@ -142,7 +142,7 @@ async fn requests_of_clients_bring_an_extension_back() {
 
 /// A swap closes the circuit breaker.
 #[tokio::test]
-async fn a_swap_ends_an_outage() {
+async fn a_swap_closes_the_circuit() {
     let tool = tool(&["chains"], &component::that_needs_a_chain());
     let budget = FailurePolicy { within: Duration::from_hours(1), ..budget() };
     let server = server(tool.with_failure_policy(budget)).await;
@@ -165,7 +165,7 @@ async fn a_swap_ends_an_outage() {
 /// A swap to the same module closes the circuit without a wait, once the module's
 /// dependencies are repaired.
 #[tokio::test]
-async fn the_same_module_again_ends_an_outage_where_it_answers() {
+async fn a_swap_to_the_same_module_closes_the_circuit_if_it_passes() {
     let needy = component::that_needs_a_chain();
     let budget = FailurePolicy { within: Duration::from_hours(1), ..budget() };
     let server = server(tool(&["chains"], &needy).with_failure_policy(budget)).await;
@@ -192,7 +192,7 @@ async fn the_same_module_again_ends_an_outage_where_it_answers() {
 
 /// Failures that are far enough apart do not trip the circuit breaker.
 #[tokio::test]
-async fn an_extension_may_fail_now_and_then() {
+async fn failures_that_are_far_apart_do_not_open_the_circuit() {
     let tool = tool(&["chains"], &component::that_needs_a_chain());
     let budget = FailurePolicy { within: Duration::from_millis(1), ..budget() };
     let server = server(tool.with_failure_policy(budget)).await;

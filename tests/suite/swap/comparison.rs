@@ -14,7 +14,7 @@ use relayer_rest_tests::server::{TestServer, candidate};
 use super::{label, server};
 
 #[tokio::test]
-async fn a_trial_changes_nothing_and_lists_what_would_be_different() {
+async fn a_dry_run_lists_the_differences_and_changes_nothing() {
     let server = TestServer::start().await;
     for _ in 0..3 {
         server.get("/chain/ibc-0").await;
@@ -54,7 +54,7 @@ async fn a_trial_changes_nothing_and_lists_what_would_be_different() {
 
 /// Requests are known even if responses are not cached.
 #[tokio::test]
-async fn questions_of_clients_are_compared_where_no_answer_is_remembered() {
+async fn requests_of_clients_are_compared_without_a_cache() {
     let limits = Limits { response_cache: ByteSize::b(0), ..Limits::default() };
     let server = server(&component::of_answer(201, "a", b"b"), &limits).await;
     for _ in 0..3 {
@@ -68,7 +68,7 @@ async fn questions_of_clients_are_compared_where_no_answer_is_remembered() {
 /// The comparison and the warmed cache use the newest state, not that from before the
 /// candidate was compiled and probed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_candidate_is_compared_on_the_newest_state() {
+async fn candidates_are_compared_on_the_newest_state() {
     let server = Arc::new(TestServer::start().await);
     let mount = server.registry.at("/").unwrap();
     for number in 0.. {
@@ -97,7 +97,7 @@ async fn a_candidate_is_compared_on_the_newest_state() {
 
 /// Requests of clients are repeated with the headers that the module read.
 #[tokio::test]
-async fn questions_of_clients_are_asked_again_with_their_headers() {
+async fn requests_of_clients_are_repeated_with_their_headers() {
     let server = server(&component::that_counts(), &Limits::default()).await;
     let headers = [("x-count", "1"), ("x-other", "2")];
     assert_eq!(server.connect().await.ask_with("GET", "/a", &headers).await.status, 201);
@@ -109,7 +109,7 @@ async fn questions_of_clients_are_asked_again_with_their_headers() {
 
 /// The runs of a comparison do not count towards the active module.
 #[tokio::test]
-async fn a_comparison_is_no_part_of_service() {
+async fn comparisons_do_not_count_towards_the_active_module() {
     let server = server(&component::of_answer(204, "a", b"b"), &Limits::default()).await;
     assert_eq!(server.swap(component::of_answer(205, "a", b"b")).await.outcome, Outcome::Swapped);
     let trial = Candidate {
@@ -125,7 +125,7 @@ async fn a_comparison_is_no_part_of_service() {
 
 /// Preflights have a permit of their own.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_candidate_takes_no_place_of_a_client() {
+async fn preflights_take_no_permits_of_clients() {
     let limits = Limits {
         concurrency: 1,
         queue: 0,

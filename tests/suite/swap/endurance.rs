@@ -9,7 +9,7 @@ use relayer_rest_tests::{component, measure};
 use rustix::process::Signal;
 
 #[tokio::test]
-async fn a_process_that_is_killed_while_it_swaps_starts_again_and_serves() {
+async fn a_process_killed_during_a_swap_starts_again() {
     let folder = Folder::new();
     let control = folder.join("c.sock");
     let new = component::noted(DEFAULT_MODULE, "new");
@@ -61,7 +61,7 @@ async fn a_process_that_is_killed_while_it_swaps_starts_again_and_serves() {
 
 /// A replaced module's memory and permits are released.
 #[tokio::test]
-async fn a_thousand_swaps_leave_things_as_they_were() {
+async fn many_swaps_leak_neither_memory_nor_permits() {
     let folder = Folder::new();
     // One permit: if a swap leaks it, the next request is not served.
     let config = folder.write("c.toml", "[module.limits]\nconcurrency = 1\nqueue_wait = '1min'");

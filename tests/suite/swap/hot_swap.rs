@@ -14,7 +14,7 @@ use relayer_rest_tests::server::{TestServer, candidate, engine, extension};
 use super::{check_rejected, label, server, short};
 
 #[tokio::test]
-async fn a_module_is_exchanged_and_every_answer_names_its_own() {
+async fn a_swapped_module_serves_and_is_named_in_responses() {
     let server = TestServer::start().await;
     let old = label(DEFAULT_MODULE);
     assert_eq!(server.get("/chains").await.header("x-relayer-module"), old);
@@ -42,7 +42,7 @@ async fn a_module_is_exchanged_and_every_answer_names_its_own() {
 
 /// The host's own responses name the module, too.
 #[tokio::test]
-async fn an_error_in_a_modules_place_names_the_module() {
+async fn errors_of_the_host_name_the_module() {
     let component = component::of_handler("unreachable");
     let server = server(&component, &Limits::default()).await;
     let answer = server.get("/").await;
@@ -51,7 +51,7 @@ async fn an_error_in_a_modules_place_names_the_module() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_hundred_swaps_under_load_are_seen_by_nobody() {
+async fn swaps_under_load_lose_no_request() {
     const CLIENTS: usize = 6;
     let body = |letter: &str| format!("\"{}\"", letter.repeat(3_000));
     let modules = ["a", "b"].map(|letter| {
@@ -97,7 +97,7 @@ async fn two_hundred_swaps_under_load_are_seen_by_nobody() {
 
 /// The old module completes its requests, however long they take.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_request_in_flight_is_finished_by_the_module_that_began_it() {
+async fn requests_in_flight_are_completed_by_the_old_module() {
     let limits = Limits { time: Duration::from_mins(1), ..Limits::default() };
     let engine = engine(&limits);
     // It takes some seconds, and only the client's request runs it.
@@ -127,7 +127,7 @@ async fn a_request_in_flight_is_finished_by_the_module_that_began_it() {
 
 /// Holds for each form of a response, and even if the module sets the header itself.
 #[tokio::test]
-async fn every_answer_names_its_module() {
+async fn every_form_of_response_names_its_module() {
     let server = TestServer::start().await;
     let mut client = server.connect().await;
     let etag = client.get("/chains").await.header("etag").to_owned();
@@ -151,7 +151,7 @@ async fn every_answer_names_its_module() {
 }
 
 #[tokio::test]
-async fn the_module_in_service_is_no_candidate() {
+async fn the_active_module_is_not_swapped_again() {
     let server = TestServer::start().await;
     let report = server.swap_as(candidate(DEFAULT_MODULE.to_vec())).await;
     assert_eq!(report.outcome, Outcome::Unchanged);
@@ -160,7 +160,7 @@ async fn the_module_in_service_is_no_candidate() {
 
 /// A rollback in the meantime is not undone.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_module_that_was_compared_with_another_than_serves_now_is_refused() {
+async fn a_swap_conflicts_with_a_rollback_during_its_preflight() {
     let limits = Limits { time: Duration::from_mins(1), ..Limits::default() };
     let server = Arc::new(server(&component::of_answer(201, "a", b"b"), &limits).await);
     let second = component::of_answer(202, "a", b"b");
@@ -182,7 +182,7 @@ async fn a_module_that_was_compared_with_another_than_serves_now_is_refused() {
 
 /// Cached responses are not used for another module.
 #[tokio::test]
-async fn answers_of_the_module_before_are_not_the_new_ones() {
+async fn cached_responses_are_not_used_for_another_module() {
     let server = TestServer::start().await;
     let before = server.get("/state").await;
     let new = component::of_response(200, &[("content-type", b"application/json")], b"{}");

@@ -15,7 +15,7 @@ use super::{check_rejected, label, server};
 
 /// The start function may never end.
 #[tokio::test]
-async fn a_module_that_does_not_start_is_refused() {
+async fn modules_with_a_failing_start_function_are_rejected() {
     let limits = Limits { time: Duration::from_millis(50), ..Limits::default() };
     let server = server(&component::of_answer(204, "a", b"b"), &limits).await;
     let report = server.swap(component::hostile::spin_in_start()).await;
@@ -26,7 +26,7 @@ async fn a_module_that_does_not_start_is_refused() {
 
 /// The cause comes first in the message.
 #[tokio::test]
-async fn why_a_module_trapped_is_said_and_where() {
+async fn the_message_about_a_trap_names_cause_and_place() {
     let server = server(&component::of_answer(204, "a", b"b"), &Limits::default()).await;
     let parts = [
         "the module trapped: wasm trap: wasm `unreachable` instruction executed; ",
@@ -42,7 +42,7 @@ async fn why_a_module_trapped_is_said_and_where() {
 
 /// The message names the mount of an extension.
 #[tokio::test]
-async fn an_extension_that_traps_is_refused() {
+async fn a_trapping_extension_is_rejected_with_its_mount() {
     let tool = extension("/ext/tool", &engine(&Limits::default()), DEFAULT_MODULE);
     let server = TestServer::builder().extension(tool).start().await;
     let mount = server.registry.at("/ext/tool").unwrap();
@@ -55,7 +55,7 @@ async fn an_extension_that_traps_is_refused() {
 }
 
 #[tokio::test]
-async fn components_that_cannot_serve_are_refused_and_say_why() {
+async fn unsuitable_components_are_rejected_with_a_reason() {
     let server = TestServer::start().await;
     let world = |import: &str| {
         component::of_world(
@@ -98,7 +98,7 @@ fn replace(bytes: &[u8], from: &[u8], to: &[u8]) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn imports_beyond_the_contract_are_each_named() {
+async fn each_import_beyond_the_contract_is_named() {
     let server = TestServer::start().await;
     let component = component::of_world(
         "package other:thing@1.2.0;
@@ -125,7 +125,7 @@ async fn imports_of_another_version_are_named_with_both() {
 }
 
 #[tokio::test]
-async fn a_module_that_fails_when_it_is_asked_is_refused() {
+async fn modules_that_fail_test_requests_are_rejected() {
     let limits = Limits { time: Duration::from_millis(50), ..Limits::default() };
     let server = server(&component::of_answer(200, "a", b"b"), &limits).await;
     for (component, part) in [
@@ -140,7 +140,7 @@ async fn a_module_that_fails_when_it_is_asked_is_refused() {
 
 /// The module passes the probe, whose requests are the same for all modules.
 #[tokio::test]
-async fn a_module_that_fails_at_what_clients_ask_is_refused() {
+async fn modules_that_fail_requests_of_clients_are_rejected() {
     let server = server(&component::of_answer(204, "a", b"b"), &Limits::default()).await;
     assert_eq!(server.get(TRAP).await.status, 204);
     let report = server.swap(component::that_traps_later("1")).await;
@@ -148,7 +148,7 @@ async fn a_module_that_fails_at_what_clients_ask_is_refused() {
 }
 
 #[tokio::test]
-async fn a_module_that_wants_more_memory_than_it_may_have_is_refused() {
+async fn modules_with_too_much_initial_memory_are_rejected() {
     let server = server(&component::of_answer(200, "a", b"b"), &Limits::default()).await;
     let large = component::of_module(
         r#"(module
@@ -162,7 +162,7 @@ async fn a_module_that_wants_more_memory_than_it_may_have_is_refused() {
 }
 
 #[tokio::test]
-async fn a_module_of_another_dialect_is_refused() {
+async fn modules_of_another_dialect_are_rejected() {
     let server = TestServer::start().await;
     let component = component::of_response(200, &[("content-type", b"application/json")], b"[]");
     let report = server.swap_as(candidate(component)).await;
@@ -173,7 +173,7 @@ async fn a_module_of_another_dialect_is_refused() {
 }
 
 #[tokio::test]
-async fn a_module_with_another_digest_than_was_asked_for_is_refused() {
+async fn modules_with_another_digest_are_rejected() {
     let server = TestServer::start().await;
     let new = component::noted(DEFAULT_MODULE, "new");
     let (right, wrong) = (Digest::of(&new), Digest::of(b"other"));
@@ -184,7 +184,7 @@ async fn a_module_with_another_digest_than_was_asked_for_is_refused() {
 }
 
 #[tokio::test]
-async fn a_file_that_is_not_there_or_too_large_is_refused() {
+async fn missing_and_oversized_files_are_rejected() {
     let module = Module::embedded(&engine(&Limits::default())).unwrap();
     let limits = SwapLimits { size: ByteSize::kib(1), ..SwapLimits::default() };
     let mount = Mount::api(module).with_swap_limits(limits);
@@ -204,7 +204,7 @@ async fn a_file_that_is_not_there_or_too_large_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_look_that_takes_too_long_is_given_up_and_one_goes_on_at_a_time() {
+async fn a_preflight_beyond_the_time_limit_is_cancelled() {
     let limits = Limits { time: Duration::from_mins(1), ..Limits::default() };
     let module =
         Module::from_bytes(&engine(&limits), "old", &component::of_answer(200, "a", b"b")).unwrap();
@@ -245,7 +245,7 @@ async fn a_look_that_takes_too_long_is_given_up_and_one_goes_on_at_a_time() {
 /// A compilation in this process cannot be cancelled: the next candidate waits for it,
 /// but not for long.
 #[tokio::test]
-async fn a_module_that_takes_too_long_to_compile_is_given_up() {
+async fn a_compilation_beyond_the_time_limit_is_abandoned() {
     let module = Module::embedded(&engine(&Limits::default())).unwrap();
     let limits = SwapLimits { time: Duration::from_millis(5), ..SwapLimits::default() };
     let mut attempts = 0..100;

@@ -13,7 +13,7 @@ use relayer_rest_tests::server::{TestServer, candidate, engine, extension};
 use super::{check_rejected, label, server};
 
 #[tokio::test]
-async fn a_new_module_that_fails_is_replaced_by_the_one_before_and_barred() {
+async fn a_failing_new_module_is_rolled_back_and_quarantined() {
     let old = component::of_answer(204, "a", b"b");
     let server = server(&old, &Limits::default()).await;
     let new = component::that_traps_later("\"new\"");
@@ -40,7 +40,7 @@ async fn a_new_module_that_fails_is_replaced_by_the_one_before_and_barred() {
 /// The module serves many requests when it fails. All of them get a response, and it is
 /// rolled back once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_new_module_that_does_not_end_is_replaced_for_all_who_asked_it() {
+async fn an_endless_new_module_is_rolled_back_for_all_waiting_clients() {
     let old = component::of_answer(204, "a", b"b");
     let limits = Limits {
         time: Duration::from_millis(200),
@@ -72,7 +72,7 @@ async fn a_new_module_that_does_not_end_is_replaced_for_all_who_asked_it() {
 
 /// The first module has no previous one to roll back to.
 #[tokio::test]
-async fn a_module_without_one_before_fails_and_stays() {
+async fn a_module_without_a_previous_one_is_not_rolled_back() {
     let component = component::that_traps_later("1");
     let server = server(&component, &Limits::default()).await;
     for _ in 0..10 {
@@ -83,7 +83,7 @@ async fn a_module_without_one_before_fails_and_stays() {
 }
 
 #[tokio::test]
-async fn a_module_that_has_served_for_long_may_fail_now_and_then() {
+async fn a_module_after_its_probation_may_fail_occasionally() {
     let old = component::of_answer(204, "a", b"b");
     let server = server(&old, &Limits::default()).await;
     let new = component::that_traps_later("1");
@@ -107,7 +107,7 @@ async fn a_module_that_has_served_for_long_may_fail_now_and_then() {
 }
 
 #[tokio::test]
-async fn a_module_is_put_back_by_hand_and_that_is_undone_in_the_same_way() {
+async fn a_manual_rollback_can_be_undone() {
     let server = TestServer::start().await;
     let mount = server.registry.at("/").unwrap();
     let error = mount.rollback().unwrap_err().to_string();
@@ -124,7 +124,7 @@ async fn a_module_is_put_back_by_hand_and_that_is_undone_in_the_same_way() {
 
 /// If the previous module fails at the same requests, the new one is not to blame.
 #[tokio::test]
-async fn a_module_that_fails_like_the_one_before_stays() {
+async fn a_module_that_fails_like_the_previous_one_stays() {
     let old = component::that_traps_later("\"old\"");
     let new = component::that_traps_later("\"new\"");
     let server = server(&old, &Limits::default()).await;
@@ -142,7 +142,7 @@ async fn a_module_that_fails_like_the_one_before_stays() {
 
 /// Each mount rolls back separately.
 #[tokio::test]
-async fn an_extension_goes_back_by_itself() {
+async fn extensions_are_rolled_back_separately() {
     let engine = engine(&Limits::default());
     let old = component::of_answer(204, "a", b"b");
     let tool = extension("/ext/tool", &engine, &old);
@@ -158,7 +158,7 @@ async fn an_extension_goes_back_by_itself() {
 }
 
 #[tokio::test]
-async fn a_module_that_was_taken_out_comes_back_where_that_is_asked_for() {
+async fn a_manual_rollback_can_restore_a_quarantined_module() {
     let limits = Limits { response_cache: ByteSize::b(0), ..Limits::default() };
     let old = component::of_answer(204, "a", b"b");
     let server = TestServer::builder().component(&old).limits(&limits).start().await;

@@ -31,7 +31,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_says_so() {
+    fn unknown_data_is_reported_as_not_ready() {
         let host = FakeHost::not_ready("wait");
         for path in ["/data", "/chains"] {
             let answer = get(&host, path);
@@ -42,7 +42,7 @@ mod tests {
     }
 
     #[test]
-    fn the_chains_are_known_before_the_state_is() {
+    fn chains_are_shown_before_the_state_is_known() {
         let mut host = FakeHost::new().with_chain("b").with_chain("a");
         host.state = FakeHost::not_ready("wait").state;
         assert_eq!(get(&host, "/data").status, 503);
@@ -50,7 +50,7 @@ mod tests {
     }
 
     #[test]
-    fn thousands_of_workers_are_small() {
+    fn data_of_thousands_of_workers_is_small() {
         let workers = 5_000;
         let chains: Vec<String> = (0..40).map(|chain| format!("chain-{chain}")).collect();
         let mut host = chains.iter().fold(FakeHost::new(), |host, id| host.with_chain(id));

@@ -43,7 +43,7 @@ mod tests {
     use relayer_rest_sdk::testing::FakeHost;
 
     #[test]
-    fn nothing_else_is_there() {
+    fn other_paths_are_not_found() {
         let unknown = answer(&FakeHost::new(), &Request::get("/style.css"));
         assert_eq!(unknown.status, 404);
         let msg = "nothing is served at /style.css; there are /, /data, /chains";
@@ -53,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn no_browser_guesses_what_an_answer_is() {
+    fn content_types_are_not_sniffed() {
         for (host, path) in [
             (FakeHost::new(), "/"),
             (FakeHost::new(), "/data"),

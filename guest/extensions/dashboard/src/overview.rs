@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn a_relayer_without_anything_has_nothing() {
+    fn an_empty_relayer_has_an_empty_overview() {
         let expected = json!({
             "version": [["ibc-relayer", "1.2.3"]], "chains": [], "names": [], "workers": [],
             "pairs": [],
@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_has_its_place() {
+    fn workers_of_every_kind_are_listed() {
         let host = ["a", "b"]
             .into_iter()
             .fold(FakeHost::new(), FakeHost::with_chain)
@@ -430,7 +430,7 @@ mod tests {
     const CHAINS: [&str; 2] = ["a", "b"];
 
     #[test]
-    fn of_a_kind_that_is_not_known_all_fields_are_told() {
+    fn workers_of_unknown_kinds_are_listed_with_all_fields() {
         let names = ["src_chain_id", "dst_chain_id", "a", "b", "</script>", "n"];
         let mut host = CHAINS.into_iter().fold(FakeHost::new(), FakeHost::with_chain);
         for name in names {
@@ -468,7 +468,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_worker_is_set_to_do_is_told() {
+    fn settings_of_workers_are_listed() {
         let mut host = FakeHost::new();
         for _ in 0..4 {
             host = host.with_worker(&client("a", "b"));
@@ -487,7 +487,7 @@ mod tests {
     }
 
     #[test]
-    fn chains_are_those_that_are_configured_connected_or_named() {
+    fn chains_are_those_configured_connected_or_named_by_workers() {
         let mut host = FakeHost::new().with_chain("b").with_worker(&client("b", "named"));
         host = host.with_chain_config(relayer_rest_sdk::testing::chain("a"));
         host.state.as_mut().unwrap().chains.push("c".into());
@@ -506,7 +506,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_that_a_browser_would_round_are_texts() {
+    fn numbers_beyond_the_precision_of_browsers_are_strings() {
         let mut host = FakeHost::new();
         for _ in 0..2 {
             host = host.with_worker(&Object::Wallet { chain_id: "a" });
@@ -519,7 +519,7 @@ mod tests {
 
     /// The graph has no line from a chain to itself.
     #[test]
-    fn a_chain_and_itself_are_no_pair() {
+    fn a_chain_and_itself_are_not_a_pair() {
         let overview = overview(&FakeHost::new().with_worker(&client("a", "a")));
         assert_eq!(overview["pairs"], json!([]));
         assert_eq!(overview["workers"][0]["from"], json!([0]));

@@ -36,7 +36,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_a_page() {
+    fn the_page_is_html() {
         let page = page();
         assert_eq!(page.status, 200);
         assert_eq!(page.header("content-type"), Some("text/html; charset=utf-8"));
@@ -45,7 +45,7 @@ mod tests {
     }
 
     #[test]
-    fn only_its_own_script_runs_and_only_its_own_style_counts() {
+    fn the_policy_allows_only_the_pages_own_script_and_style() {
         let page = page();
         let policy = page.header("content-security-policy").unwrap();
         let rules: Vec<&str> = policy.split("; ").collect();
@@ -68,7 +68,7 @@ mod tests {
 
     /// The policy forbids all of these; a page that used one would be broken.
     #[test]
-    fn it_has_nothing_from_elsewhere_and_nothing_inline() {
+    fn the_page_has_neither_external_nor_inline_resources() {
         let page = page();
         let page = page.text_body().to_ascii_lowercase();
         for forbidden in ["src=", "rel=\"stylesheet", "@import", " style=", " onclick=", "<base"] {
@@ -82,7 +82,7 @@ mod tests {
 
     /// Names of chains are always shown as text.
     #[test]
-    fn its_script_makes_no_html() {
+    fn the_script_creates_no_html_from_text() {
         let script = element("script");
         for forbidden in ["innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval("]
         {
@@ -92,13 +92,13 @@ mod tests {
 
     /// It is the same for all requests, so that its cached response stays valid.
     #[test]
-    fn it_depends_on_nothing() {
+    fn the_page_is_the_same_for_every_state_and_mount() {
         let elsewhere = FakeHost::not_ready("wait").mounted_at("/a/\"><script>");
         assert_eq!(crate::answer(&elsewhere, &Request::get("/")), page());
     }
 
     #[test]
-    fn it_is_small() {
+    fn the_page_is_small() {
         let size = page().body.len();
         assert!(size < 64 << 10, "{size}");
     }

@@ -29,14 +29,14 @@ mod tests {
     use super::{sentence, word};
 
     #[test]
-    fn a_line_stays_one() {
+    fn names_stay_on_one_line() {
         let text = "é it's\r\n\0\u{1b}[1m \u{85}\u{2028}\u{202e}\"\\";
         assert_eq!(sentence(text), r#"é it's\r\n\0\u{1b}[1m \u{85}\u{2028}\u{202e}"\\"#);
         assert_eq!(word(text), r#"é\u{20}it's\r\n\0\u{1b}[1m\u{20}\u{85}\u{2028}\u{202e}\"\\"#);
     }
 
     #[test]
-    fn names_stay_different() {
+    fn different_names_stay_different() {
         assert_eq!(word("a b"), r"a\u{20}b");
         assert_eq!(word(r"a\u{20}b"), r"a\\u{20}b");
         assert_eq!(word("ibc-0"), "ibc-0");

@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn parameters_are_decoded_and_may_come_often() {
+    fn parameters_are_decoded_and_can_be_repeated() {
         check("", false, [&[]; 3]);
         check("verbose", true, [&[]; 3]);
         check("verbose=0&verbose", true, [&[]; 3]);
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_use_for_a_parameter_does_not_know_it() {
+    fn unknown_parameters_are_reported() {
         let sent = Sent::read(&FakeHost::new().with_query("chain=a&verbose"));
         let query = Query::new(&sent, &[VERBOSE]);
         assert!(query.verbose && query.chains.is_empty());

@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn it_lives_whatever_the_relayer_does() {
+    fn livez_succeeds_in_every_state_of_the_relayer() {
         for host in [ready(), half(), FakeHost::not_ready("wait")] {
             check(&host, "/livez", 200, "ok");
             check(&host, "/livez?verbose", 200, "livez check passed\n");
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn where_all_is_well_one_word_is_enough() {
+    fn a_healthy_relayer_is_reported_in_one_word() {
         check(&ready(), "/readyz", 200, "ok");
         check(&ready(), "/readyz?", 200, "ok");
         check(&FakeHost::new(), "/readyz", 200, "ok");
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fails_is_named() {
+    fn failed_checks_are_named() {
         let lines = "[+]chains ok\n[+]state ok\n[+]confirmed ok\n\
                      [+]chain/ibc-0 ok\n[-]chain/ibc-1 failed: not connected\nreadyz check failed\n";
         check(&half(), "/readyz", 503, lines);
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_not_ready() {
+    fn an_unknown_state_is_not_ready() {
         check(
             &FakeHost::not_ready("wait, it's \"new\"\r\n[+]state ok"),
             "/readyz",
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_confirmed_is_not_ready() {
+    fn an_unconfirmed_state_is_not_ready() {
         let mut host = ready();
         host.unconfirmed_since = Some(1_767_225_661_999_999_999);
         let confirmed = "[-]confirmed failed: not since 2026-01-01T00:01:01Z\n";
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn checks_can_be_left_out() {
+    fn checks_can_be_excluded() {
         check(&half(), "/readyz?exclude=chain/ibc-1", 200, "ok");
         check(&half(), "/readyz?exclude=chain%2Fibc-1&exclude=state", 200, "ok");
         check(
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn chains_can_be_chosen() {
+    fn chains_can_be_selected() {
         check(&half(), "/readyz?chain=ibc-0", 200, "ok");
         check(
             &half(),
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_misspelt_is_seen() {
+    fn unknown_checks_and_parameters_are_reported() {
         let lines = "[+]chains ok\n[+]state ok\n[+]confirmed ok\n\
                      [+]chain/ibc-0 ok\n[+]chain/ibc-1 ok\n";
         let excluded = "warn: some health checks cannot be excluded: no matches for";
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn each_check_can_be_asked_for_alone() {
+    fn each_check_can_be_requested_alone() {
         for (target, body) in [
             ("/readyz/chains", "ok"),
             ("/readyz/state", "ok"),
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chain_that_is_not_configured_is_not_there() {
+    fn a_chain_that_is_not_configured_is_not_found() {
         for (target, name) in [
             ("/readyz/chain/ibc-9", "ibc-9"),
             ("/readyz/chain/ibc-9?verbose", "ibc-9"),
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn no_name_makes_a_line_of_its_own() {
+    fn names_cannot_add_lines() {
         let odd = "a\n[+]chain/b ok\r\u{202e}\\\"";
         let host = FakeHost::new().with_chain_config(chain(odd)).with_chain("ü/'");
         let name = r#"chain/a\n[+]chain/b\u{20}ok\r\u{202e}\\\""#;
@@ -325,14 +325,14 @@ mod tests {
     }
 
     #[test]
-    fn the_root_says_what_there_is() {
+    fn the_root_lists_the_endpoints() {
         let answer = get(&FakeHost::not_ready("wait"), "/");
         assert_eq!((answer.status, answer.text_body()), (200, INDEX));
         assert_eq!(answer.headers, [("content-type", "text/plain; charset=utf-8".into())]);
     }
 
     #[test]
-    fn there_is_nothing_else() {
+    fn other_paths_are_not_found() {
         let there_are = "/, /livez, /readyz, /readyz/chains, /readyz/state, /readyz/confirmed, \
                          /readyz/chain/:id";
         for path in ["/healthz", "/readyz/", "/readyz/ping", "/readyz/chain/", "/readyz/chain/a/b"]

@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_family_has_its_head_once() {
+    fn a_family_has_one_head() {
         check(
             &[([("a", "1"), ("b", "2")], 3), ([("a", ""), ("b", "2")], 4), ([("a", ""); 2], 5)],
             "# HELP a_b What it is.\n# TYPE a_b gauge\na_b{a=\"1\",b=\"2\"} 3\na_b{b=\"2\"} 4\na_b 5\n",
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn values_of_labels_are_escaped() {
+    fn label_values_are_escaped() {
         for (value, escaped) in [
             (r"\", r"\\"),
             ("\"", r#"\""#),
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn moments_have_microseconds() {
+    fn timestamps_have_microseconds() {
         for (nanoseconds, expected) in [
             (0, "0.000000"),
             (1_999, "0.000001"),

@@ -29,14 +29,14 @@ mod tests {
     use relayer_rest_sdk::testing::FakeHost;
 
     #[test]
-    fn parameters_change_nothing() {
+    fn parameters_are_ignored() {
         let get = |host| answer(&host, &Request::get("/"));
         assert_eq!(get(FakeHost::new()).status, 200);
         assert_eq!(get(FakeHost::new().with_query("name[]=up")), get(FakeHost::new()));
     }
 
     #[test]
-    fn there_is_nothing_else() {
+    fn other_paths_are_not_found() {
         for path in ["/metrics", "", "//", "*"] {
             let refused = answer(&FakeHost::new(), &Request::get(path));
             let msg = format!("nothing is served at {path}; there are /");

@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn all_that_is_known_is_told() {
+    fn all_known_facts_are_exported() {
         let packet = |channel| Object::Packet {
             dst_chain_id: "ibc-1",
             src_chain_id: "ibc-0",
@@ -166,7 +166,7 @@ relayer_snapshot_changed_timestamp_seconds 1767225600.000000
 ";
 
     #[test]
-    fn what_is_not_known_is_left_out() {
+    fn unknown_facts_are_left_out() {
         check(
             &FakeHost::not_ready("wait"),
             &format!(
@@ -221,7 +221,7 @@ relayer_chain_connected{{chain=\"ibc-0\"}} 1
     }
 
     #[test]
-    fn what_is_not_confirmed_says_since_when() {
+    fn an_unconfirmed_state_has_its_time() {
         let mut host = FakeHost::not_ready("wait");
         host.unconfirmed_since = Some(1_767_225_601_500_000_000);
         check(
@@ -241,7 +241,7 @@ relayer_snapshot_unconfirmed_since_timestamp_seconds 1767225601.500000
     }
 
     #[test]
-    fn names_of_others_are_escaped_and_told_once() {
+    fn foreign_names_are_escaped_and_exported_once() {
         let odd = "a\\b\"c\nrelayer_chains 9";
         let mut host = FakeHost::new()
             .with_chain(odd)

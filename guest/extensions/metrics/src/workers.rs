@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn workers_are_counted_by_kind_and_chains_in_the_order_of_the_texts() {
+    fn workers_are_counted_by_kind_and_chains_in_alphabetical_order() {
         check(
             &[
                 packet("b", "a", "channel-0"),
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_the_same_texts_is_counted_together() {
+    fn workers_with_the_same_labels_are_counted_together() {
         let other = Object::Other { kind: "Packet", fields: &[] };
         check(&[packet("", "", "channel-0"), other], &[("Packet", "", "", 2)]);
     }

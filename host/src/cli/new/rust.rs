@@ -55,7 +55,7 @@ mod tests {
     use std::path::Path;
 
     #[test]
-    fn all_that_there_is_of_the_sdk_is_given() {
+    fn the_template_contains_the_whole_sdk() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../guest/sdk/src");
         for entry in fs::read_dir(folder).unwrap() {
             let name = entry.unwrap().file_name().into_string().unwrap();

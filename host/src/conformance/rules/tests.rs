@@ -260,7 +260,7 @@ const K: &str = "nothing known yet";
 const NULL: &str = r#"{"status":"success","result":null}"#;
 
 #[tokio::test]
-async fn each_rule_finds_what_it_is_for_and_nothing_else() {
+async fn each_rule_finds_its_violation_and_no_other() {
     let mut wrong = Vec::new();
     for dialect in [V, N, A] {
         let mut probes = probes(dialect).await;
@@ -287,7 +287,7 @@ async fn each_rule_finds_what_it_is_for_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn what_is_not_answered_is_not_held_against_other_rules() {
+async fn missing_responses_violate_no_other_rules() {
     let mut probes = probes(V).await;
     probes[0].asked[0].outcome = Err("it trapped".into());
     assert_eq!(broken(V, &probes[..1]), [ANSWERS]);

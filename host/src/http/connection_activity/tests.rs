@@ -38,7 +38,7 @@ fn told_after(is_asked: bool, seconds: u32) -> Poll<Closing> {
 }
 
 #[test]
-fn a_client_that_is_silent_is_closed_in_order_and_one_that_takes_nothing_at_once() {
+fn a_silent_connection_is_closed_in_order_and_a_stalled_one_at_once() {
     for (is_asked, seconds, expected) in [
         (true, 9, Poll::Pending),
         (true, 10, Poll::Ready(Closing::InOrder)),
@@ -52,7 +52,7 @@ fn a_client_that_is_silent_is_closed_in_order_and_one_that_takes_nothing_at_once
 }
 
 #[test]
-fn a_client_that_takes_some_of_its_answer_has_its_time_anew() {
+fn a_client_that_reads_part_of_its_response_restarts_its_time() {
     let clock = Clock::default();
     let liveness = Arc::new(ConnectionActivity::new(clock.clone()));
     liveness.on_request();
@@ -66,7 +66,7 @@ fn a_client_that_takes_some_of_its_answer_has_its_time_anew() {
 }
 
 #[test]
-fn a_client_that_takes_nothing_is_stalled_and_can_make_room() {
+fn a_client_that_reads_nothing_is_stalled_and_can_be_evicted() {
     let clock = Clock::default();
     let liveness = Arc::new(ConnectionActivity::new(clock.clone()));
     liveness.on_request();
@@ -88,7 +88,7 @@ fn a_client_that_takes_nothing_is_stalled_and_can_make_room() {
 
 /// Receiving one body does not protect the memory of requests without theirs.
 #[test]
-fn who_sends_little_of_many_bodies_is_stalled() {
+fn a_client_that_sends_little_of_many_bodies_is_stalled() {
     let clock = Clock::default();
     let liveness = Arc::new(ConnectionActivity::new(clock.clone()));
     let budget = Arc::new(SendBudget::default());
@@ -110,7 +110,7 @@ fn who_sends_little_of_many_bodies_is_stalled() {
 
 /// Taking small responses does not protect the memory of large ones.
 #[test]
-fn who_takes_little_of_what_is_held_is_stalled() {
+fn a_client_that_reads_little_of_its_responses_is_stalled() {
     let clock = Clock::default();
     let liveness = Arc::new(ConnectionActivity::new(clock.clone()));
     let _untaken = send(begin(&liveness), 99 * PROGRESS_SHARE);
@@ -129,7 +129,7 @@ fn who_takes_little_of_what_is_held_is_stalled() {
 }
 
 #[test]
-fn heads_that_are_not_taken_stall_a_connection_too() {
+fn unread_heads_stall_a_connection_too() {
     let clock = Clock::default();
     let liveness = Arc::new(ConnectionActivity::new(clock.clone()));
     liveness.on_request();
@@ -145,7 +145,7 @@ fn heads_that_are_not_taken_stall_a_connection_too() {
 /// Neither endless requests nor one that is being handled hide that the client takes
 /// nothing.
 #[test]
-fn requests_are_no_sign_that_a_client_takes_its_answers() {
+fn requests_are_not_a_sign_that_a_client_reads_its_responses() {
     let clock = Clock::default();
     let liveness = Arc::new(ConnectionActivity::new(clock.clone()));
     let _first = send(begin(&liveness), 1);
@@ -160,7 +160,7 @@ fn requests_are_no_sign_that_a_client_takes_its_answers() {
 }
 
 #[test]
-fn who_keeps_all_bodies_back_is_idle() {
+fn a_client_that_withholds_all_bodies_is_idle() {
     let clock = Clock::default();
     let one = Arc::new(ConnectionActivity::new(clock.clone()));
     one.on_request();
@@ -192,7 +192,7 @@ fn who_keeps_all_bodies_back_is_idle() {
 }
 
 #[test]
-fn several_requests_at_once_are_closed_when_none_goes_on() {
+fn concurrent_requests_are_closed_when_none_progresses() {
     let clock = Clock::default();
     let wait = |liveness: &ConnectionActivity, seconds| {
         (0..=seconds).for_each(|_| clock.tick());

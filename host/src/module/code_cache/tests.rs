@@ -126,7 +126,7 @@ fn an_entry_under_the_name_of_another_one_is_not_used() {
 }
 
 #[test]
-fn what_is_no_private_file_is_not_used() {
+fn only_private_files_are_used() {
     let stored = Stored::new();
     let chmod = |mode| fs::set_permissions(&stored.file, Permissions::from_mode(mode)).unwrap();
     for mode in [0o620, 0o602] {
@@ -171,7 +171,7 @@ fn age(file: &Path, age: Duration) {
 }
 
 #[test]
-fn entries_that_were_not_used_for_longest_are_removed() {
+fn the_least_recently_used_entries_are_removed() {
     let folder = tempfile::tempdir().unwrap();
     let artefact = Artefact { encoded: Vec::new(), code: random(10_000) };
     // There is room for three.
@@ -195,7 +195,7 @@ fn entries_that_were_not_used_for_longest_are_removed() {
 }
 
 #[test]
-fn what_killed_writers_leave_is_removed() {
+fn leftovers_of_killed_writers_are_removed() {
     let stored = Stored::new();
     let path = |name: &str| stored.cache.folder().join(name);
     let (old, new, other) =

@@ -56,7 +56,7 @@ fn memories_are_summed_over_instances() {
 }
 
 #[test]
-fn modules_are_counted_wherever_they_are_defined() {
+fn modules_are_counted_at_any_depth() {
     let module = "(core module $m (memory 1))";
     let outer = "(component $c (alias outer $o $m (core module $n))
         (core instance (instantiate $n)) (core instance (instantiate $n)))";
@@ -93,7 +93,7 @@ fn components_that_double_each_other_do_not_overflow() {
 }
 
 #[test]
-fn what_cannot_be_read_counts_as_slow() {
+fn unreadable_components_count_as_slow() {
     let cost = InstanceCost::of(&DEFAULT_MODULE[..DEFAULT_MODULE.len() / 2]);
     assert!(cost.core_instances == 0 || cost.placement() != Placement::Inline, "{cost:?}");
     assert_ne!(with("(start $f)", 1).placement(), Placement::Inline);
@@ -147,7 +147,7 @@ fn passive_segments_are_kept_by_the_host() {
 }
 
 #[test]
-fn only_functions_that_can_be_referred_to_count() {
+fn only_referenced_functions_are_counted() {
     let functions = "(func)".repeat(1_000);
     let exported = (0..1_000).map(|number| format!("(func (export \"{number}\"))"));
     let exported = exported.collect::<String>();
@@ -156,7 +156,7 @@ fn only_functions_that_can_be_referred_to_count() {
 }
 
 #[test]
-fn tables_count_by_their_initial_size() {
+fn tables_are_counted_by_their_initial_size() {
     assert_eq!(with("(table 20000 funcref)", 4).tables, 640_000);
     assert!(with("(table 10000000 funcref)", 1).check(&Limits::default()).is_err());
 }

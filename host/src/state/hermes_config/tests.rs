@@ -25,7 +25,7 @@ fn an_empty_file_has_no_chains_and_serves_nothing() {
 }
 
 #[test]
-fn what_a_cosmos_chain_does_not_set_has_the_relayers_default() {
+fn unset_fields_of_a_cosmos_chain_have_the_relayers_defaults() {
     for kind in ["", "type = 'CosmosSdk'", "type = 'Namada'"] {
         let chain = chain(kind);
         assert_eq!(chain.rpc_timeout, Some(Duration::from_secs(10)));
@@ -58,7 +58,7 @@ fn a_penumbra_chain_has_a_filter_and_no_gas_or_prefixes() {
 }
 
 #[test]
-fn a_kind_that_is_not_known_keeps_its_name_and_what_it_sets() {
+fn an_unknown_kind_keeps_its_name_and_its_fields() {
     let chain = chain("type = 'Future'\nmax_gas = 7\nsomething = { new = true }");
     assert_eq!(chain.kind, ChainKind::Other("Future".into()));
     assert_eq!((chain.max_gas, chain.gas_multiplier), (Some(7), None));
@@ -143,7 +143,7 @@ fn urls_are_normalized_and_lose_their_secrets() {
 }
 
 #[test]
-fn what_is_no_url_of_a_node_is_refused_and_not_repeated() {
+fn invalid_urls_are_rejected_and_not_repeated() {
     for text in [
         "user:hunter2@host:26657",
         "hunter2.example:9090",
@@ -180,7 +180,7 @@ fn what_is_no_url_of_a_node_is_refused_and_not_repeated() {
 }
 
 #[test]
-fn a_chain_without_an_identifier_is_refused() {
+fn a_chain_without_an_identifier_is_rejected() {
     for (text, expected) in [
         (
             "[[chains]]\nid = ''",
@@ -193,7 +193,7 @@ fn a_chain_without_an_identifier_is_refused() {
 }
 
 #[test]
-fn durations_that_cannot_cross_are_refused() {
+fn durations_beyond_the_contract_are_rejected() {
     assert!(refusal("clock_drift = '600years'").contains("clock_drift: '600years' is longer than"));
     assert!(
         refusal("clock_drift = 5")
@@ -203,7 +203,7 @@ fn durations_that_cannot_cross_are_refused() {
 }
 
 #[test]
-fn todays_fields_are_read() {
+fn the_fields_of_1_13_are_read() {
     let chain = chain(
         "key_store_folder = '/keys'\ngenesis_restart = { restart_height = 7 }\nfee_granter = 'f'\n\
          max_grpc_decoding_size = '32MiB'\nmemo_overwrite = ''\ncompat_mode = '0.38'\n\

@@ -49,7 +49,7 @@ fn chains_of_both_dialects_are_read() {
 }
 
 #[test]
-fn fields_that_cannot_be_read_are_left_out_and_named() {
+fn unreadable_fields_are_left_out_and_named() {
     let body = json!({"status": "success", "result": {
         "id": "c", "max_gas": "lots", "rpc_timeout": {"secs": 1, "nanos": 0},
         "gas_price": {"price": true, "denom": "a"}, "max_msg_num": 30, "new": [1],
@@ -121,7 +121,7 @@ fn fields_beyond_a_known_kind_are_named() {
 }
 
 #[test]
-fn an_answer_that_is_not_one_names_the_place() {
+fn errors_in_responses_name_the_position() {
     for (body, expected) in [
         ("", "line 1, column 0: EOF while parsing a value"),
         ("<html>", "line 1, column 1: expected value"),

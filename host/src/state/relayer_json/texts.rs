@@ -82,7 +82,7 @@ mod tests {
     use super::{MAX_TEXT, check};
 
     #[test]
-    fn a_text_may_be_so_long_and_no_longer() {
+    fn texts_have_a_maximum_length() {
         let body = |length| format!("{{\n \"a\\\"\": \"{}\"}}", "x".repeat(length));
         check(body(MAX_TEXT).as_bytes()).unwrap();
         let message = check(body(MAX_TEXT + 1).as_bytes()).unwrap_err().to_string();

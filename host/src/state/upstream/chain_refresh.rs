@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unreadable_chain_holds_up_no_other_and_is_asked_for_again() {
+    fn an_unreadable_chain_delays_no_other_and_is_requested_again() {
         let (now, publisher) = (Instant::now(), StatePublisher::new());
         let mut gathering = gathering(&["a", "b", "c"], now);
         gathering.found(chain("a"));
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chain_that_becomes_unreadable_stays_as_it_was_last_known() {
+    fn a_chain_that_becomes_unreadable_keeps_its_last_known_state() {
         let (now, publisher) = (Instant::now(), StatePublisher::new());
         let known = ChainConfig { max_gas: Some(7), ..chain("b") };
         publisher.set_chains(vec![chain("a"), known]).unwrap();
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn no_chain_is_listed_if_none_could_be_read_and_all_are_absent() {
+    fn chains_stay_unknown_until_one_is_readable_or_all_are_absent() {
         let (now, publisher) = (Instant::now(), StatePublisher::new());
         let mut gathering = gathering(&["a"], now);
         gathering.unreadable(&"a".into(), now);
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn many_chains_are_published_while_others_are_asked_for() {
+    fn many_chains_are_published_while_others_are_requested() {
         let (now, publisher) = (Instant::now(), StatePublisher::new());
         let mut gathering = gathering(&["a", "b", "c"], now);
         gathering.found(chain("a"));

@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_published_through_a_gate_that_is_closed() {
+    fn a_closed_gate_publishes_nothing() {
         let publisher = StatePublisher::new();
         let gate = Gate::new(publisher.clone());
         gate.close();

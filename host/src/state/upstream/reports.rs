@@ -92,7 +92,7 @@ mod tests {
     use std::time::Instant;
 
     #[test]
-    fn a_fault_is_reported_once_and_again_after_it_was_over() {
+    fn a_fault_is_reported_again_only_after_it_was_over() {
         let mut reports = Reports::new();
         assert_eq!([(); 3].map(|()| reports.is_new("a")), [true, false, false]);
         assert!(reports.is_new("b"));
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_that_the_rate_leaves_out_is_reported_later() {
+    fn a_fault_beyond_the_rate_is_reported_later() {
         let mut reports = Reports { rate: LogRate::new(0), ..Reports::new() };
         assert!(!reports.is_new("a"));
         reports.rate = LogRate::new(MAX_RATE);
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn so_many_faults_are_remembered() {
+    fn a_bounded_number_of_faults_is_tracked() {
         let mut reports = Reports { rate: LogRate::new(u64::MAX), ..Reports::new() };
         let now = Instant::now();
         let faults = 0..10 * MAX_FAULTS;

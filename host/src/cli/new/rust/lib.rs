@@ -40,7 +40,7 @@ mod tests {
     use relayer_rest_sdk::testing::FakeHost;
 
     #[test]
-    fn chains_are_told() {
+    fn chains_are_listed() {
         let host = FakeHost::new().with_chain("ibc-0").with_chain("ibc-1");
         let answer = handle(&host, &Request::get("/"));
         assert_eq!(answer.text_body(), "2 chains: ibc-0, ibc-1\n");
@@ -49,7 +49,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_yet_is_said() {
+    fn unknown_chains_are_reported_as_not_ready() {
         let answer = handle(&FakeHost::not_ready("wait"), &Request::get("/"));
         assert_eq!((answer.status, answer.header("retry-after")), (503, Some("1")));
     }
