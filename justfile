@@ -29,7 +29,7 @@ run *ARGS:
 
 # Build the command for release, into target/package
 package:
-    cargo install --path host --locked --no-track --force --root target/package
+    cargo install --path host/cli --locked --no-track --force --root target/package
 
 # Run all the checks of CI
 ci:

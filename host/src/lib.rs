@@ -50,89 +50,95 @@
 //!
 //! | step | files |
 //! |---|---|
-//! | accept a connection within the limits, and detect HTTP/1.1 or HTTP/2 | `http/server.rs`, `http/connection_manager.rs`, `http/connection.rs` |
-//! | close a connection whose client is idle or stalled, or evict it for a new one | `http/connection_activity.rs`, `http/tracked_stream.rs`, `http/roster.rs` |
-//! | validate the request before routing: `Host` header and size limits | `http/request_check.rs`, `http/host.rs`, `http/limits.rs` |
-//! | assign the request id and the log span | `http/service.rs`, `http/request_id.rs` |
-//! | route to the mount: the API's or an extension's | `registry.rs`, `registry/path.rs` |
-//! | select the active module; roll back or trip the circuit breaker if it fails | `registry/mount.rs`, `registry/circuit_breaker.rs`, `registry/failure_window.rs` |
-//! | look up the response cache | `cache.rs`, `cache/entries.rs` |
-//! | join the in-flight run for the same key (single-flight) | `cache/in_flight.rs` |
-//! | acquire a run permit, or refuse the request (503 on overload, 429 after too many cancellations) | `module/run_permit.rs`, `module/admission.rs`, `http/cancelled.rs` |
-//! | run the module on a fresh instance | `module/run_permit.rs`, `module/instance.rs` |
-//! | allocate its slot from the pool; verify the reset of slots from time to time | `module/engine.rs`, `module/address_space.rs`, `module/verify.rs` |
-//! | move a slow guest to threads of a lower priority | `module/slow_targets.rs`, `module/guest_time.rs`, `module/slow_guest_pool.rs`, `priority.rs` |
-//! | serve the guest's reads of the snapshot, and record them | `module/host_functions.rs`, `module/read_set.rs`, `state/snapshot.rs` |
-//! | validate the response: no headers or cookies with effects beyond the mount | `module/response.rs`, `module/header_grants.rs`, `module/set_cookie.rs` |
-//! | add `etag`, `vary` and `cache-control` | `response.rs` |
-//! | evaluate preconditions and compress the body for the client | `http/reply.rs`, `http/conditional.rs`, `http/accept_encoding.rs`, `response/compression.rs`, `response/background.rs` |
-//! | make an error response if the module gives none | `http/error.rs` |
-//! | send the response within the budget of unsent bytes | `http/send_admission.rs`, `http/send_budget.rs` |
-//! | release idle memory to the system after load | `cli/idle_memory.rs` |
+//! | accept a connection within the limits, and detect HTTP/1.1 or HTTP/2 | `server/src/http/server.rs`, `server/src/http/connection_manager.rs`, `server/src/http/connection.rs` |
+//! | close a connection whose client is idle or stalled, or evict it for a new one | `server/src/http/connection_activity.rs`, `server/src/http/tracked_stream.rs`, `server/src/http/roster.rs` |
+//! | validate the request before routing: `Host` header and size limits | `server/src/http/request_check.rs`, `server/src/http/host.rs`, `server/src/http/limits.rs` |
+//! | assign the request id and the log span | `server/src/http/service.rs`, `server/src/http/request_id.rs` |
+//! | route to the mount: the API's or an extension's | `server/src/registry.rs`, `server/src/registry/path.rs` |
+//! | select the active module; roll back or trip the circuit breaker if it fails | `server/src/registry/mount.rs`, `server/src/registry/circuit_breaker.rs`, `server/src/registry/failure_window.rs` |
+//! | look up the response cache | `server/src/cache.rs`, `server/src/cache/entries.rs` |
+//! | join the in-flight run for the same key (single-flight) | `server/src/cache/in_flight.rs` |
+//! | acquire a run permit, or refuse the request (503 on overload, 429 after too many cancellations) | `sandbox/src/run_permit.rs`, `sandbox/src/admission.rs`, `server/src/http/cancelled.rs` |
+//! | run the module on a fresh instance | `sandbox/src/run_permit.rs`, `sandbox/src/instance.rs` |
+//! | allocate its slot from the pool; verify the reset of slots from time to time | `sandbox/src/engine.rs`, `sandbox/src/address_space.rs`, `sandbox/src/verify.rs` |
+//! | move a slow guest to threads of a lower priority | `sandbox/src/slow_targets.rs`, `sandbox/src/guest_time.rs`, `sandbox/src/slow_guest_pool.rs`, `common/src/priority.rs` |
+//! | serve the guest's reads of the snapshot, and record them | `sandbox/src/host_functions.rs`, `sandbox/src/read_set.rs`, `state/src/snapshot.rs` |
+//! | validate the response: no headers or cookies with effects beyond the mount | `sandbox/src/response.rs`, `sandbox/src/header_grants.rs`, `sandbox/src/set_cookie.rs` |
+//! | add `etag`, `vary` and `cache-control` | `server/src/response.rs` |
+//! | evaluate preconditions and compress the body for the client | `server/src/http/reply.rs`, `server/src/http/conditional.rs`, `server/src/http/accept_encoding.rs`, `server/src/response/compression.rs`, `server/src/response/background.rs` |
+//! | make an error response if the module gives none | `server/src/http/error.rs` |
+//! | send the response within the budget of unsent bytes | `server/src/http/send_admission.rs`, `server/src/http/send_budget.rs` |
+//! | release idle memory to the system after load | `cli/src/idle_memory.rs` |
 //!
 //! # Deployment
 //!
 //! | step | files |
 //! |---|---|
-//! | receive a candidate: over the control socket, from a changed file, or by a call | `http/control_server.rs`, `cli/modules.rs`, `registry/swap.rs` |
-//! | preflight: read it, compile it in a process of its own, and check it against the contract | `registry/preflight.rs`, `module/compiler.rs`, `module/code_cache.rs`, `module/componentize.rs`, `module/load.rs`, `module/import_check.rs`, `module/grants.rs`, `module/cost.rs` |
-//! | probe its conformance to the dialect | `conformance.rs`, `conformance/` |
-//! | compare its responses to clients' requests with those of the active module | `registry/compare.rs` |
-//! | activate it (hot-swap) | `registry/mount.rs` |
-//! | roll back if it fails | `registry/mount.rs`, `registry/failure_policy.rs` |
+//! | receive a candidate: over the control socket, from a changed file, or by a call | `server/src/control/server.rs`, `server/src/reload/modules.rs`, `server/src/registry/swap.rs` |
+//! | preflight: read it, compile it in a process of its own, and check it against the contract | `server/src/registry/preflight.rs`, `sandbox/src/compiler.rs`, `sandbox/src/code_cache.rs`, `sandbox/src/componentize.rs`, `sandbox/src/module.rs`, `sandbox/src/import_check.rs`, `sandbox/src/grants.rs`, `sandbox/src/cost.rs` |
+//! | probe its conformance to the dialect | `conformance/src/lib.rs` |
+//! | compare its responses to clients' requests with those of the active module | `server/src/registry/compare.rs` |
+//! | activate it (hot-swap) | `server/src/registry/mount.rs` |
+//! | roll back if it fails | `server/src/registry/mount.rs`, `server/src/registry/failure_policy.rs` |
 //!
 //! # Reload
 //!
 //! | step | files |
 //! |---|---|
-//! | receive a signal or a control request | `cli/signals.rs`, `http/control_server.rs` |
-//! | read the settings, and derive the mounts from them | `config.rs`, `cli/mount_spec.rs` |
-//! | load new or changed modules, and check them | `cli/modules.rs`, `registry/health_check.rs` |
-//! | replace all mounts at once | `registry.rs` |
+//! | receive a signal or a control request | `cli/src/signals.rs`, `server/src/control/server.rs` |
+//! | read the settings, and derive the mounts from them | `server/src/config.rs`, `server/src/reload/mount_spec.rs` |
+//! | load new or changed modules, and check them | `server/src/reload/modules.rs`, `server/src/registry/health_check.rs` |
+//! | replace all mounts at once | `server/src/registry.rs` |
 //!
 //! # Where to add things
 //!
 //! | addition | files |
 //! |---|---|
 //! | an endpoint | a module: `guest/src/router.rs` |
-//! | state that modules can read | `wit/`, `module/contract.rs`, `module/read_set.rs`, `module/host_functions.rs` |
-//! | a rule of a dialect | `conformance/rules.rs` |
-//! | a control verb | `control.rs`, `http/control_server.rs`, and a file in `cli/` |
-//! | a limit | `module/limits.rs`, or `http/limits.rs` for clients |
-//! | an encoding of bodies | `response/encoding.rs` |
-//! | a source of state | a file in `state/` that fills a [`state::StatePublisher`], and `cli/sources.rs` |
-//! | a setting | `config.rs`, `config/default.toml` |
-//! | a command | a file in `cli/` |
+//! | state that modules can read | `wit/`, `sandbox/src/contract.rs`, `sandbox/src/read_set.rs`, `sandbox/src/host_functions.rs` |
+//! | a rule of a dialect | `conformance/src/rules.rs` |
+//! | a control verb | `server/src/control.rs`, `server/src/control/server.rs`, and a file in `cli/src/` |
+//! | a limit | `sandbox/src/limits.rs`, or `server/src/http/limits.rs` for clients |
+//! | an encoding of bodies | `server/src/response/encoding.rs` |
+//! | a source of state | a file in `sources/src/` that fills a [`state::StatePublisher`], and `cli/src/sources.rs` |
+//! | a setting | `server/src/config.rs`, `server/src/config/default.toml` |
+//! | a command | a file in `cli/src/` |
 //!
-//! # Helpers
+//! # Crates
 //!
-//! | job | files |
+//! A crate depends only on the ones above it; `deny.toml` keeps wasmtime in `sandbox`,
+//! hyper in `server` and clap in `cli`.
+//!
+//! | crate | job |
 //! |---|---|
-//! | growing delays, and limits of log lines | `backoff.rs`, `log_rate.rs` |
-//! | reading files and TOML, and JSON within bounds | `files.rs`, `toml_text.rs`, `bounded_json.rs` |
-//! | texts for messages and logs | `text.rs` |
-//! | checks that threads can be created | `threads.rs` |
+//! | `common` | texts, files, limits and priorities, for the other crates |
+//! | `state` | the relayer's state: versioned snapshots and their publisher |
+//! | `sources` | sources of the state: configuration, state file, running relayer, sample |
+//! | `modules` | the bundled components, built from `guest/` |
+//! | `sandbox` | loads modules and runs them |
+//! | `conformance` | dialects, and tests that a module speaks them |
+//! | `server` | connections, cache, mounts, swaps, reload and control |
+//! | `cli` | the command `relayer-rest` |
 
-mod backoff;
-mod bounded_json;
-pub mod cache;
-#[cfg(feature = "cli")]
-#[doc(hidden)]
-pub mod cli;
-pub mod config;
-pub mod conformance;
-pub mod control;
-mod files;
-mod http;
-mod log_rate;
-pub mod module;
-mod priority;
-pub mod registry;
-pub mod response;
-pub mod state;
-mod text;
-mod threads;
-mod toml_text;
+pub use relayer_rest_common::Position;
+pub use relayer_rest_conformance as conformance;
+#[cfg(feature = "control")]
+pub use relayer_rest_server::control;
+pub use relayer_rest_server::{
+    AllowedHost, AllowedHostError, ConnectionStatus, ConnectionTally, HttpLimits, Server, cache,
+    config, registry, reload, response,
+};
 
-pub use http::{AllowedHost, AllowedHostError, HttpLimits, Server};
-pub use toml_text::Position;
+/// Modules: bundled components, and their sandbox.
+pub mod module {
+    pub use relayer_rest_modules::{
+        BUNDLED_EXTENSIONS, BundledExtension, DEFAULT_MODULE, MODULE_1_13,
+    };
+    pub use relayer_rest_sandbox::*;
+}
+
+/// The relayer's state, and its sources.
+pub mod state {
+    pub use relayer_rest_sources::*;
+    pub use relayer_rest_state::*;
+}

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use relayer_rest_host::module::{BundledExtension, Limits, Module};
+use relayer_rest_host::module::{BundledExtension, Grants, Limits, Module};
 use relayer_rest_host::registry::Mount;
 use relayer_rest_host::state::{
     ChainConfig, ChainKind, NotReady, Object, OtherObject, RelayerState, Stale, Value, Worker,
@@ -14,8 +14,8 @@ use crate::browser::{Browser, DOWN, ENTER, ESCAPE, RIGHT, Screen, TAB};
 use crate::relayers::Relayer;
 
 fn dashboard(name: &str, path: &str) -> Mount {
-    let included = BundledExtension::of("dashboard").unwrap();
-    let engine = engine(&Limits::default()).with_grants(included.granted());
+    let included = BundledExtension::named("dashboard").unwrap();
+    let engine = engine(&Limits::default()).with_grants(Grants::from(&included));
     let module = Module::from_bytes(&engine, "dashboard", included.component).unwrap().named(name);
     Mount::extension(path.parse().unwrap(), module)
 }

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-use relayer_rest_host::module::{BundledExtension, Limits};
+use relayer_rest_host::module::{BundledExtension, Grants, Limits};
 use relayer_rest_host::state::sample;
 use relayer_rest_sdk::contract::Component;
 use relayer_rest_sdk::testing::{FakeHost, chain};
@@ -77,8 +77,8 @@ fn the_metrics_pass_promtool() {
 #[tokio::test]
 #[ignore = "needs promtool: apt install prometheus"]
 async fn the_served_metrics_pass_promtool() {
-    let included = BundledExtension::of("metrics").unwrap();
-    let fenced = engine(&Limits::default()).with_grants(included.granted());
+    let included = BundledExtension::named("metrics").unwrap();
+    let fenced = engine(&Limits::default()).with_grants(Grants::from(&included));
     let metrics = extension("/ext/metrics", &fenced, included.component);
     let server = TestServer::builder().extension(metrics).without_state().start().await;
     for is_known in [false, true] {

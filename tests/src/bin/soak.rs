@@ -115,7 +115,7 @@ fn main() -> ExitCode {
     // The server is started from this executable, too.
     let args: Vec<String> = std::env::args().skip(1).collect();
     if args.first().is_some_and(|first| first != "--minutes") {
-        return relayer_rest_host::cli::run();
+        return relayer_rest_cli::run();
     }
     let minutes = args.get(1).and_then(|minutes| minutes.parse::<f64>().ok()).unwrap_or(10.0);
     let runtime = tokio::runtime::Runtime::new().unwrap();

@@ -1,0 +1,231 @@
+//! `relayer-rest check`: checks a module before its author publishes it.
+
+use std::path::PathBuf;
+
+use bytesize::ByteSize;
+use clap::Args;
+use relayer_rest_common::files;
+use relayer_rest_conformance as conformance;
+use relayer_rest_conformance::{Cost, Dialect, RuleVerdict, Verdict};
+use relayer_rest_sandbox::{
+    Digest, Engine, EngineOptions, Grants, InstanceCost, Limits, LoadError, MAX_COMPONENT_SIZE,
+    Module,
+};
+use relayer_rest_server::config::Config;
+use relayer_rest_sources::hermes_config::HermesConfig;
+use relayer_rest_state::{RelayerState, StatePublisher};
+use serde::Serialize;
+use tokio::time::timeout;
+
+use super::compile;
+use super::{Failure, Ran, block_on, print, print_json};
+
+#[derive(Args)]
+pub(super) struct CheckArgs {
+    /// The component.
+    file: PathBuf,
+    /// The dialect that it is to speak: 0.7, 1.13 or any.
+    #[arg(long, value_name = "NAME", default_value = "0.7")]
+    dialect: Dialect,
+    /// A relayer's configuration: its chains are asked for, too.
+    #[arg(long, value_name = "FILE")]
+    relayer_config: Option<PathBuf>,
+    /// The settings of relayer-rest, for the limits of its module.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Print what was found as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// The report of the command.
+#[derive(Serialize)]
+struct Found {
+    module: String,
+    digest: Option<Digest>,
+    /// The size of the component, in bytes.
+    size: usize,
+    /// The interfaces that it imports.
+    imports: Vec<String>,
+    /// Whether some of them belong to WASI, which a mount must allow.
+    wasi: bool,
+    /// The cost of creating an instance.
+    instance: Option<Instance>,
+    passes: bool,
+    /// The reason why the module is refused, apart from its verdict.
+    error: Option<String>,
+    verdict: Option<Verdict>,
+}
+
+/// The cost of creating an instance, in bytes, and its limit.
+#[derive(Serialize)]
+struct Instance {
+    #[serde(flatten)]
+    cost: InstanceCost,
+    total: u64,
+    limit: u64,
+}
+
+impl Instance {
+    fn new(cost: InstanceCost, limits: &Limits) -> Self {
+        Self { total: cost.total(), limit: limits.memory.as_u64(), cost }
+    }
+}
+
+pub(super) fn run(args: &CheckArgs) -> Result<Ran, Failure> {
+    let config = args.config.as_deref().map(Config::read).transpose()?;
+    let config = config.unwrap_or_default();
+    let present = args
+        .relayer_config
+        .as_deref()
+        .map(|file| {
+            let publisher = StatePublisher::new();
+            let config = HermesConfig::read(file)?;
+            let ids = config.chains.iter().map(|chain| chain.id.clone()).collect();
+            publisher.set_chains(config.chains).expect("what was read has each chain once");
+            publisher.set_state(RelayerState { chains: ids, workers: Vec::new() });
+            Ok::<_, Failure>(publisher.reader().snapshot())
+        })
+        .transpose()?;
+    // WASI and all grants are allowed here; the report lists the ones that a mount must
+    // allow.
+    let limits = &config.module.limits;
+    let compiler = Some(compile::compiler());
+    let headers = config.module.headers.clone();
+    let options = EngineOptions { headers, wasi: true, compiler, ..limits.into() };
+    let engine = Engine::with(options)?;
+    let name = args.file.display().to_string();
+    let bytes = files::read(&args.file, MAX_COMPONENT_SIZE)
+        .map_err(|source| LoadError::Unreadable { file: args.file.clone(), source });
+    let mut found = Found {
+        digest: bytes.as_ref().ok().map(|bytes| Digest::of(bytes)),
+        size: bytes.as_ref().map_or(0, Vec::len),
+        imports: Vec::new(),
+        wasi: false,
+        instance: None,
+        passes: false,
+        error: None,
+        verdict: None,
+        module: name.clone(),
+    };
+    let too_slow =
+        || format!("module {name}: takes longer than {:?} (swap.time)", config.swap.time);
+    let module = match bytes {
+        Ok(bytes) => {
+            let memory = config.swap.memory;
+            let module = Module::from_untrusted_bytes(&engine, &name, &bytes, memory);
+            let module = block_on(async { timeout(config.swap.time, module).await })?;
+            module
+                .map_err(|_| too_slow())
+                .and_then(|module| module.map_err(|error| error.to_string()))
+        }
+        Err(error) => Err(error.to_string()),
+    };
+    match module {
+        Err(error) => found.error = Some(error),
+        Ok(module) => {
+            found.imports = module.imports();
+            found.instance = Some(Instance::new(*module.instance_cost(), limits));
+            found.wasi = found.imports.iter().any(|import| import.starts_with("wasi:"));
+            let examined = conformance::examine(&module, args.dialect, present);
+            match block_on(async { timeout(config.swap.time, examined).await })? {
+                Ok(verdict) => {
+                    found.passes = verdict.passes();
+                    found.verdict = Some(verdict);
+                }
+                Err(_) => found.error = Some(too_slow()),
+            }
+        }
+    }
+    if found.error.is_none() && found.size as u64 > config.swap.size.as_u64() {
+        let most = config.swap.size;
+        found.error = Some(format!("module {name}: is larger than {most}; a server refuses it"));
+        found.passes = false;
+    }
+    if args.json {
+        print_json(&found)?;
+    } else {
+        print(&text(&found, &config))?;
+    }
+    Ok(if found.passes { Ran::Done } else { Ran::Refused })
+}
+
+fn text(found: &Found, config: &Config) -> Vec<String> {
+    let digest = found.digest.map(|digest| digest.to_string()).unwrap_or_default();
+    let mut lines = vec![format!("module {} {digest}", found.module)];
+    let (size, most) = (ByteSize::b(found.size as u64), config.swap.size);
+    lines.push(format!("size     {size}; at most {most}"));
+    lines.extend(found.instance.as_ref().map(instance));
+    if let Some(verdict) = &found.verdict {
+        lines.push(format!("imports  {}", found.imports.join(", ")));
+        let grants = Grants::needed(&found.imports).as_setting();
+        let wasi = if found.wasi { ", wasi = true" } else { "" };
+        lines.push(format!("as an extension it needs {grants}{wasi}"));
+        lines.push(String::new());
+        lines.extend(verdict.rules.iter().flat_map(rule));
+        lines.push(String::new());
+        lines.extend(costs(&verdict.costs, &config.module.limits));
+        lines.push(String::new());
+        lines.push(sum(verdict));
+    }
+    lines.extend(found.error.clone());
+    lines
+}
+
+fn instance(instance: &Instance) -> String {
+    let size = ByteSize::b;
+    let Instance { cost, total, limit } = instance;
+    let (host, memory, tables) = (size(cost.host_bytes()), size(cost.memory), size(cost.tables));
+    let (total, limit) = (size(*total), size(*limit));
+    format!(
+        "instance {host} of host memory, {memory} of initial memory, {tables} of tables: {total} of {limit} (limits.memory)"
+    )
+}
+
+fn rule(rule: &RuleVerdict) -> Vec<String> {
+    let mark = match (&rule.failure, rule.tried) {
+        (Some(_), _) => "BROKEN",
+        (None, true) => "ok    ",
+        (None, false) => "-     ",
+    };
+    let mut lines = vec![format!("{mark} {:<18} {}", rule.rule, rule.description)];
+    lines.extend(rule.failure.iter().map(|failure| format!("       {failure}")));
+    lines
+}
+
+/// Lists each request once, with its cost on the state on which it took longest.
+fn costs(costs: &[Cost], limits: &Limits) -> Vec<String> {
+    let mut worst: Vec<&Cost> = Vec::new();
+    for cost in costs {
+        match worst.iter_mut().find(|known| known.request == cost.request) {
+            Some(known) if known.micros < cost.micros => *known = cost,
+            Some(_) => {}
+            None => worst.push(cost),
+        }
+    }
+    let mut lines =
+        vec![format!("{:>10} {:>12} {:>12}  request (on the state)", "time", "memory", "body")];
+    lines.extend(worst.iter().map(|cost| {
+        let Cost { micros, memory, body, request, state, .. } = cost;
+        let memory = memory.map_or("-".to_owned(), |memory| format!("{} KiB", memory / 1024));
+        format!("{micros:>7} µs {memory:>12} {body:>10} B  {request} ({state})")
+    }));
+    let (time, memory) = (limits.time, limits.memory);
+    lines.push(format!("at most {time:?} and {memory}; on the states where each took longest"));
+    lines
+}
+
+fn sum(verdict: &Verdict) -> String {
+    let (dialect, rules) = (verdict.dialect, verdict.rules.len());
+    let broken = verdict.failures().count();
+    let untried = match verdict.rules.iter().filter(|rule| !rule.tried).count() {
+        0 => String::new(),
+        untried => format!("; {untried} were not tried, as it fails"),
+    };
+    match broken {
+        0 => format!("the module speaks the dialect {dialect}"),
+        _ => format!(
+            "the module does not speak the dialect {dialect}: {broken} of {rules} rules are broken{untried}; an extension need not, with --dialect any"
+        ),
+    }
+}

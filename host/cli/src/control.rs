@@ -1,0 +1,94 @@
+//! The control socket: its option, its client and the server's side.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use clap::Args;
+use relayer_rest_server::control::{
+    ConnectionTally, ControlClient, ControlError, ControlServer, ControlSocket, Reload,
+    default_folder, default_path, running,
+};
+use relayer_rest_server::registry::Registry;
+use relayer_rest_state::StateReader;
+use tokio::task::JoinHandle;
+use tracing::{info, warn};
+
+use super::{Failure, path_from_env};
+
+/// Where a server is controlled.
+#[derive(Args)]
+pub(super) struct ControlArgs {
+    /// The control socket of the server. Default: `$RELAYER_REST_CONTROL`, or `ADDRESS.sock`
+    /// in `$XDG_RUNTIME_DIR/relayer-rest` or else in `/tmp/relayer-rest-UID`, where the
+    /// other commands look for the running server.
+    #[arg(long, value_name = "PATH")]
+    control: Option<PathBuf>,
+}
+
+impl ControlArgs {
+    /// Returns a client of the server that this names, or of the only one that runs.
+    pub(super) fn client(&self) -> Result<ControlClient, Failure> {
+        let path = match self.given() {
+            Some(path) => path,
+            None => only(&running().map_err(|error| unreadable(&error))?)?,
+        };
+        Ok(ControlClient::new(&path))
+    }
+
+    fn given(&self) -> Option<PathBuf> {
+        self.control.clone().or_else(|| path_from_env("RELAYER_REST_CONTROL"))
+    }
+
+    /// Listens on the socket, by default on the one of a server with this address. A
+    /// default socket that cannot be created is left out with a warning.
+    pub(super) fn bind(&self, address: SocketAddr) -> Result<Option<ControlSocket>, ControlError> {
+        let given = self.given();
+        let path = given.clone().unwrap_or_else(|| default_path(address));
+        match ControlSocket::bind(&path) {
+            Ok(socket) => Ok(Some(socket)),
+            Err(error @ ControlError::Io { .. }) if given.is_none() => {
+                warn!("{error}; until then there is no status, swap, rollback or reload");
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+fn only(running: &[PathBuf]) -> Result<PathBuf, Failure> {
+    match running {
+        [path] => Ok(path.clone()),
+        [] => Err(format!(
+            "no server is running: there is no control socket in {}; start one with `relayer-rest serve`, or name its socket with --control PATH",
+            default_folder().display()
+        )
+        .into()),
+        several => {
+            let paths: Vec<_> = several.iter().map(|path| path.display().to_string()).collect();
+            let paths = paths.join(", ");
+            Err(format!("several servers are running; choose one with --control PATH: {paths}").into())
+        }
+    }
+}
+
+fn unreadable(error: &io::Error) -> Failure {
+    let folder = default_folder();
+    format!("control sockets {}: {error}; name a socket with --control PATH", folder.display())
+        .into()
+}
+
+/// Serves the socket until the task is aborted.
+pub(super) fn serve(
+    socket: ControlSocket,
+    registry: &Arc<Registry>,
+    state: &StateReader,
+    connections: ConnectionTally,
+    reload: Reload,
+) -> JoinHandle<()> {
+    info!(socket = %socket.path().display(), "controlled here");
+    let server = ControlServer::new(socket, Arc::clone(registry), state.clone());
+    let server = server.with_connections(connections).with_reload(reload);
+    tokio::spawn(server.serve())
+}

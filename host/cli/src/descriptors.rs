@@ -1,0 +1,31 @@
+//! The limit on files and sockets that the process may have open.
+
+use relayer_rest_server::HttpLimits;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tracing::{debug, warn};
+
+/// Descriptors for other uses than connections: a number for the process, and one for
+/// each mount, with a reserve for reloads.
+const OTHERS: u64 = 128;
+const OF_A_MOUNT: u64 = 8;
+
+/// Raises the limit of open files as far as is necessary and allowed, because it is low
+/// by default. Returns limits with no more connections than it permits.
+pub(super) fn bounded(limits: HttpLimits, mounts: usize) -> HttpLimits {
+    let others = OTHERS + OF_A_MOUNT * mounts as u64;
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    let wanted = u64::from(limits.connections) + others;
+    let allowed = maximum.unwrap_or(wanted).min(wanted).max(current.unwrap_or(wanted));
+    if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: Some(allowed), maximum }) {
+        debug!(%error, "the limit of open files stays as it is");
+    }
+    let most = getrlimit(Resource::Nofile).current.unwrap_or(wanted).saturating_sub(others).max(1);
+    if most >= u64::from(limits.connections) {
+        return limits;
+    }
+    warn!(
+        "no more than {most} connections, in place of {} (http.connections): the system allows no more open files; raise its limit (ulimit -n)",
+        limits.connections
+    );
+    HttpLimits { connections: u32::try_from(most).unwrap_or(u32::MAX), ..limits }
+}

@@ -1,0 +1,146 @@
+//! Returns memory to the system after load.
+//!
+//! The allocator keeps freed memory in arenas, several for each core, and the pool keeps
+//! the memory of its slots. Both make the next request faster, but after an attack they
+//! are gigabytes that nothing uses. So a thread checks the process's memory from time to
+//! time, and returns memory when there is much more than at the start, it no longer grows,
+//! and the amount differs from that after the last return or the last return had an
+//! effect: a server under steady load is left alone.
+
+use std::fs;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use bytesize::ByteSize;
+use relayer_rest_common::priority;
+use relayer_rest_server::registry::Registry;
+use tracing::{debug, info, warn};
+
+/// The time between two checks.
+const INTERVAL: Duration = Duration::from_secs(10);
+
+/// The minimum growth that is worth the work, in bytes. The work takes some milliseconds,
+/// in which the allocator is locked.
+const MIN_GROWTH: u64 = 8 << 20;
+
+/// Decides when memory is returned, from the resident bytes at each check.
+#[derive(Debug)]
+struct Policy {
+    /// The resident bytes at the start.
+    start: u64,
+    /// The resident bytes after the last return.
+    left: u64,
+    /// Whether the last return had an effect: more may have been freed while it ran.
+    had_effect: bool,
+    last: u64,
+}
+
+impl Policy {
+    fn new(resident: u64) -> Self {
+        Self { start: resident, left: resident, had_effect: false, last: resident }
+    }
+
+    /// Returns whether memory must be returned now: there is more than at the start, it
+    /// does not grow, and it differs from the amount after the last return or that return
+    /// had an effect.
+    fn is_due(&mut self, resident: u64) -> bool {
+        let grows = resident > self.last.saturating_add(MIN_GROWTH);
+        self.last = resident;
+        !grows
+            && resident > self.start.saturating_add(MIN_GROWTH)
+            && (self.had_effect || resident.abs_diff(self.left) > MIN_GROWTH)
+    }
+
+    /// Records the resident bytes after a return.
+    fn returned(&mut self, resident: u64) {
+        self.had_effect = self.last.saturating_sub(resident) > MIN_GROWTH;
+        self.left = resident;
+        self.last = resident;
+    }
+}
+
+/// Checks the memory of this process until the registry is dropped.
+pub(super) fn watch(registry: &Arc<Registry>) {
+    let registry = Arc::downgrade(registry);
+    let watching = move || {
+        priority::lower_thread();
+        let mut policy = Policy::new(resident());
+        loop {
+            thread::sleep(INTERVAL);
+            let Some(registry) = registry.upgrade() else { return };
+            let before = resident();
+            if !policy.is_due(before) {
+                continue;
+            }
+            for mount in registry.mounts().iter() {
+                mount.release_idle_memory();
+            }
+            trim_allocator();
+            let after = resident();
+            policy.returned(after);
+            let returned = before.saturating_sub(after);
+            if returned >= MIN_GROWTH {
+                let (returned, left) = (ByteSize::b(returned), ByteSize::b(after));
+                info!(%returned, %left, "returned memory to the system");
+            } else {
+                debug!(returned, "no memory to return");
+            }
+        }
+    };
+    if let Err(error) = thread::Builder::new().name("idle-memory".to_owned()).spawn(watching) {
+        warn!(%error, "memory is not returned after load: the system has no thread for it");
+    }
+}
+
+/// Returns the resident bytes of this process, or 0 if the system does not report them.
+fn resident() -> u64 {
+    let statm = fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages = statm.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok());
+    pages.unwrap_or(0).saturating_mul(rustix::param::page_size() as u64)
+}
+
+/// Returns the free pages of all arenas. Other allocators return theirs themselves.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+#[allow(unsafe_code, reason = "the call is one of the C library")]
+fn trim_allocator() {
+    // SAFETY: it may be called at any time, on any thread.
+    unsafe { libc::malloc_trim(0) };
+}
+
+#[cfg(not(all(target_os = "linux", target_env = "gnu")))]
+fn trim_allocator() {}
+
+#[cfg(test)]
+mod tests {
+    use super::{MIN_GROWTH, Policy};
+
+    const MIB: u64 = 1 << 20;
+
+    #[test]
+    fn memory_is_returned_when_it_has_grown_and_grows_no_more() {
+        let mut policy = Policy::new(20 * MIB);
+        assert!(!policy.is_due(20 * MIB));
+        assert!(!policy.is_due(20 * MIB + MIN_GROWTH));
+        // While memory grows, it is in use.
+        assert!(!policy.is_due(500 * MIB));
+        assert!(!policy.is_due(900 * MIB));
+        assert!(policy.is_due(901 * MIB));
+        // Some memory was freed only after it was looked through.
+        policy.returned(450 * MIB);
+        assert!(policy.is_due(448 * MIB));
+        policy.returned(400 * MIB);
+        assert!(policy.is_due(400 * MIB));
+        // The rest is in use, or cannot be returned.
+        policy.returned(400 * MIB);
+        assert!(!policy.is_due(400 * MIB));
+        assert!(!policy.is_due(395 * MIB));
+        assert!(!policy.is_due(450 * MIB));
+        assert!(policy.is_due(440 * MIB));
+        policy.returned(440 * MIB);
+        // Clients have disconnected, and their memory is in the arenas.
+        assert!(policy.is_due(60 * MIB));
+        policy.returned(30 * MIB);
+        assert!(!policy.is_due(25 * MIB));
+    }
+}

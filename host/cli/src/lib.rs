@@ -1,0 +1,191 @@
+//! The command line: one file per command, and their helpers.
+//!
+//! | file | job |
+//! |---|---|
+//! | `serve.rs`, `serve_error.rs` | `serve`: from the options to a running server, and the reasons why it cannot start |
+//! | `swap.rs`, `status.rs`, `reload.rs` | `swap`, `status`, `rollback`, `reload`: requests to a running server |
+//! | `check.rs`, `config.rs`, `new.rs`, `module.rs` | the commands without a server |
+//! | `compile.rs` | `compile`: the process that compiles a module |
+//! | `address.rs`, `code_cache.rs`, `control.rs`, `sources.rs` | groups of options, and their values |
+//! | `log.rs`, `signals.rs`, `descriptors.rs`, `idle_memory.rs` | the process: its log, signals, open files and memory |
+
+mod address;
+mod check;
+mod code_cache;
+mod compile;
+mod config;
+mod control;
+mod descriptors;
+mod idle_memory;
+mod log;
+mod module;
+mod new;
+mod reload;
+mod serve;
+mod serve_error;
+mod signals;
+mod sources;
+mod status;
+mod swap;
+
+use std::env;
+use std::error::Error;
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::thread::available_parallelism;
+
+use clap::{Parser, Subcommand};
+use relayer_rest_common::text::escape_control;
+use relayer_rest_common::threads;
+use serde::Serialize;
+
+use check::CheckArgs;
+use compile::CompileArgs;
+use config::ConfigCommand;
+use module::ModuleArgs;
+use new::NewArgs;
+use reload::ReloadArgs;
+use serve::ServeArgs;
+use serve_error::ServeError;
+use status::{RollbackArgs, StatusArgs};
+use swap::SwapArgs;
+
+/// The number of threads besides the workers of a runtime: log, blocking work, engine,
+/// files, upstream.
+const FURTHER_THREADS: usize = 5;
+
+/// Serves a relayer's REST API from a sandboxed WebAssembly module.
+#[derive(Parser)]
+#[command(name = "relayer-rest", version, args_conflicts_with_subcommands = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    serve: ServeArgs,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Serve the API. This is what is done without a subcommand.
+    Serve(Box<ServeArgs>),
+    /// Give a running server another module.
+    Swap(SwapArgs),
+    /// Show what a running server serves.
+    Status(StatusArgs),
+    /// Put the module back that a running server had before.
+    Rollback(RollbackArgs),
+    /// Have a running server read its settings again.
+    Reload(ReloadArgs),
+    /// The settings of relayer-rest itself.
+    #[command(subcommand)]
+    Config(ConfigCommand),
+    /// Find out whether a module can serve, without a server.
+    Check(CheckArgs),
+    /// Make a folder with a module of one's own: it builds, has a test, and can
+    /// be mounted.
+    New(NewArgs),
+    /// Write the module that comes with relayer-rest to a file.
+    Module(ModuleArgs),
+    /// Compile a module for the process that started this.
+    #[command(name = compile::NAME, hide = true)]
+    Compile(CompileArgs),
+}
+
+/// The result of a command that could be run.
+enum Ran {
+    Done,
+    /// The input was rejected, and the reason was printed.
+    Refused,
+}
+
+/// The reason why a command could not be run.
+type Failure = Box<dyn Error>;
+
+/// Runs the command line. The exit status is 0 on success, 1 if a module or a reload is
+/// refused, 2 if the command cannot be run, and 3 if the relayer's configuration has the
+/// API switched off.
+#[must_use]
+pub fn run() -> ExitCode {
+    let cli = Cli::parse();
+    if let Err(error) = cli.ensure_threads() {
+        return cannot(&Failure::from(format!(
+            "cannot start: no thread can be created: {error}; raise the limit of processes (ulimit -u, or pids.max of its control group)"
+        )));
+    }
+    let log = log::start();
+    let result = match &cli.command {
+        None => serve::run(&cli.serve),
+        Some(Command::Serve(args)) => serve::run(args),
+        Some(Command::Swap(args)) => swap::run(args),
+        Some(Command::Status(args)) => status::run(args),
+        Some(Command::Rollback(args)) => status::rollback(args),
+        Some(Command::Reload(args)) => reload::run(args),
+        Some(Command::Config(command)) => config::run(command),
+        Some(Command::Check(args)) => check::run(args),
+        Some(Command::New(args)) => new::run(args),
+        Some(Command::Module(args)) => module::run(args),
+        Some(Command::Compile(args)) => compile::run(args),
+    };
+    // The last message comes after all log lines.
+    drop(log);
+    match result {
+        Ok(Ran::Done) => ExitCode::SUCCESS,
+        Ok(Ran::Refused) => ExitCode::from(1),
+        Err(failure) => cannot(&failure),
+    }
+}
+
+impl Cli {
+    /// Checks that the threads can be created which are needed from the start: for the
+    /// log, for a runtime with its workers, for engines and for files.
+    fn ensure_threads(&self) -> io::Result<()> {
+        let workers = match self.command {
+            None | Some(Command::Serve(_)) => available_parallelism().map_or(1, Into::into),
+            _ => 0,
+        };
+        threads::ensure(workers + FURTHER_THREADS)
+    }
+}
+
+/// Prints the reason why a command could not be run, and returns the exit status.
+fn cannot(failure: &Failure) -> ExitCode {
+    // The message is one line, even if a file's name or keys have line breaks. If stderr
+    // is closed, the status must suffice.
+    let message = escape_control(&failure.to_string());
+    drop(writeln!(io::stderr(), "relayer-rest: {message}"));
+    let of_serve = failure.downcast_ref::<ServeError>();
+    ExitCode::from(of_serve.map_or(2, ServeError::status))
+}
+
+/// Returns a path from the environment, if the variable is set and not empty.
+fn path_from_env(name: &str) -> Option<PathBuf> {
+    env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from)
+}
+
+/// Runs a future to completion.
+fn block_on<T>(future: impl Future<Output = T>) -> Result<T, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    Ok(runtime.block_on(future))
+}
+
+/// Prints lines, with their control characters escaped.
+fn print(lines: &[impl AsRef<str>]) -> io::Result<()> {
+    let lines: Vec<_> = lines.iter().map(|line| escape_control(line.as_ref())).collect();
+    print_text(&lines.join("\n"))
+}
+
+fn print_json(value: &impl Serialize) -> io::Result<()> {
+    print_text(&serde_json::to_string_pretty(value).expect("its keys are texts"))
+}
+
+/// Prints text. A closed stdout is not an error; any other failure to write is.
+fn print_text(text: &str) -> io::Result<()> {
+    match writeln!(io::stdout(), "{text}") {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(io::Error::new(
+            error.kind(),
+            format!("stdout: {error}; make room, or write elsewhere"),
+        )),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,160 @@
+//! The log: lines on stderr. `RUST_LOG` sets the level; by default `info`.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::io::{self, IsTerminal};
+use std::sync::{Mutex, PoisonError};
+
+use relayer_rest_common::log_rate::{LogRate, Permit};
+use tracing::{Event, Level, Metadata, Subscriber};
+use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
+use tracing_subscriber::registry::LookupSpan;
+
+/// The number of lines that wait if the log is read slowly or not at all. Further lines
+/// are lost: nothing waits for the log.
+const WAITING: usize = 4096;
+
+/// The maximum number of lines of each library per second: clients can provoke warnings
+/// of the HTTP library as often as they like.
+const MAX_LIBRARY_LINES: u64 = 20;
+
+/// Starts the log. Dropping the guard writes the waiting lines, if the log is read.
+pub(super) fn start() -> WorkerGuard {
+    let (writer, guard) =
+        NonBlockingBuilder::default().buffered_lines_limit(WAITING).finish(io::stderr());
+    let filter =
+        EnvFilter::builder().with_default_directive(LevelFilter::INFO.into()).from_env_lossy();
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(writer)
+        .with_ansi(io::stderr().is_terminal())
+        // A closed stderr must not end a request, and omitted lines are errors of their
+        // format.
+        .log_internal_errors(false)
+        .map_event_format(RateLimited::new)
+        .init();
+    guard
+}
+
+/// A format that omits lines of libraries which log too many.
+struct RateLimited<F> {
+    format: F,
+    /// By the name of the library; there are few.
+    rates: Mutex<HashMap<&'static str, LogRate>>,
+}
+
+impl<F> RateLimited<F> {
+    fn new(format: F) -> Self {
+        Self { format, rates: Mutex::default() }
+    }
+
+    fn ask(&self, library: &'static str) -> Permit {
+        let mut rates = self.rates.lock().unwrap_or_else(PoisonError::into_inner);
+        rates.entry(library).or_insert_with(|| LogRate::new(MAX_LIBRARY_LINES)).acquire(1)
+    }
+}
+
+impl<S, N, F> FormatEvent<S, N> for RateLimited<F>
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+    F: FormatEvent<S, N>,
+{
+    fn format_event(
+        &self,
+        context: &FmtContext<'_, S, N>,
+        mut writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
+        if let Some(library) = library(event.metadata()) {
+            match self.ask(library) {
+                Permit::Granted(0) => {}
+                Permit::Granted(count) => {
+                    note(&mut writer, &format!("{count} lines of {library} were left out here"))?;
+                }
+                Permit::LimitReached => {
+                    let message = format!(
+                        "{library} logs more than {MAX_LIBRARY_LINES} lines a second; some are left out here"
+                    );
+                    return note(&mut writer, &message);
+                }
+                // An event whose format is an error is not written.
+                Permit::Denied => return Err(fmt::Error),
+            }
+        }
+        self.format.format_event(context, writer, event)
+    }
+}
+
+/// Returns the library of an event whose rate is limited. `debug` and `trace` are not:
+/// they are written only when `RUST_LOG` asks for them.
+fn library(metadata: &Metadata<'static>) -> Option<&'static str> {
+    const OWN: [&str; 2] = [env!("CARGO_CRATE_NAME"), "module"];
+    let name = metadata.target().split("::").next().unwrap_or_default();
+    (*metadata.level() <= Level::INFO && !OWN.contains(&name)).then_some(name)
+}
+
+/// Writes a line of this module.
+fn note(writer: &mut Writer<'_>, message: &str) -> fmt::Result {
+    SystemTime.format_time(writer)?;
+    writeln!(writer, "  WARN {}: {message}", module_path!())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{MAX_LIBRARY_LINES, RateLimited};
+    use std::io::{self, Write};
+    use std::sync::{Arc, Mutex};
+    use std::time::Instant;
+
+    #[derive(Clone, Default)]
+    struct Lines(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Lines {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn each_library_has_a_limit_of_lines_per_second() {
+        const EVENTS: usize = 1000;
+        let lines = Lines::default();
+        let writer = lines.clone();
+        let subscriber = tracing_subscriber::fmt()
+            .with_writer(move || writer.clone())
+            .with_ansi(false)
+            .with_max_level(tracing::Level::DEBUG)
+            .log_internal_errors(false)
+            .map_event_format(RateLimited::new)
+            .finish();
+        let start = Instant::now();
+        tracing::subscriber::with_default(subscriber, || {
+            for _ in 0..EVENTS {
+                tracing::warn!(target: "flooding::part", "flood");
+                tracing::debug!(target: "flooding::part", "wanted");
+                tracing::info!(target: "module", "guest");
+                tracing::info!("own");
+            }
+            tracing::warn!(target: "another", "heard");
+        });
+        let windows = start.elapsed().as_secs() + 2;
+        let lines = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+        let count = |text: &str| lines.lines().filter(|line| line.ends_with(text)).count();
+        let flood = count("WARN flooding::part: flood") as u64;
+        assert!((1..=windows * MAX_LIBRARY_LINES).contains(&flood), "{flood} in {windows} s");
+        let notes = count("flooding logs more than 20 lines a second; some are left out here");
+        assert!((1..=windows).contains(&(notes as u64)), "{notes} in {windows} s");
+        assert_eq!([count(": wanted"), count(": guest"), count(": own")], [EVENTS; 3]);
+        assert_eq!(count("WARN another: heard"), 1);
+    }
+}

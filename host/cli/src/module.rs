@@ -1,0 +1,37 @@
+//! `relayer-rest module`: writes a bundled component to a file.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use clap::Args;
+use relayer_rest_conformance::Dialect;
+use relayer_rest_sandbox::Digest;
+
+use super::{Failure, Ran, print};
+
+#[derive(Args)]
+pub(super) struct ModuleArgs {
+    /// The file to write.
+    file: PathBuf,
+    /// The dialect that the module speaks: 0.7 or 1.13.
+    #[arg(long, value_name = "NAME", default_value = "0.7")]
+    dialect: Dialect,
+}
+
+pub(super) fn run(args: &ModuleArgs) -> Result<Ran, Failure> {
+    if args.dialect == Dialect::Any {
+        return Err("--dialect: a module speaks 0.7 or 1.13; choose one of the two".into());
+    }
+    let component = args.dialect.component();
+    let written = File::create_new(&args.file).and_then(|mut file| file.write_all(component));
+    written.map_err(|error| {
+        let file = args.file.display();
+        if error.kind() == io::ErrorKind::AlreadyExists {
+            return format!("{file}: is there already; choose another name, or remove it");
+        }
+        format!("{file}: cannot be written: {error}; check the path and its permissions")
+    })?;
+    print(&[format!("{}  {}", Digest::of(component), args.file.display())])?;
+    Ok(Ran::Done)
+}

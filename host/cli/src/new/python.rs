@@ -1,0 +1,27 @@
+//! The template of modules in Python. The build tools come from `PyPI`.
+
+use super::{Template, WORLD, wit};
+
+pub(super) fn template(name: &str) -> Template {
+    Template {
+        module: format!("{name}.wasm"),
+        files: &[
+            ("requirements.txt", include_str!("../../templates/python/requirements.txt")),
+            ("README.md", include_str!("../../templates/python/README.md")),
+            ("build.py", include_str!("../../templates/python/build.py")),
+            ("handle.py", include_str!("../../templates/python/handle.py")),
+            ("app.py", include_str!("../../templates/python/app.py")),
+            ("tests/__init__.py", ""),
+            ("tests/test_handle.py", include_str!("../../templates/python/tests/test_handle.py")),
+            ("wit/world.wit", WORLD),
+            ("sdk/__init__.py", ""),
+            ("sdk/response.py", include_str!("../../templates/python/sdk/response.py")),
+            ("sdk/host.py", include_str!("../../templates/python/sdk/host.py")),
+            ("sdk/router.py", include_str!("../../templates/python/sdk/router.py")),
+            ("sdk/testing.py", include_str!("../../templates/python/sdk/testing.py")),
+            (".gitignore", "/.venv\n/.types\n/*.wasm\n__pycache__\n"),
+        ],
+        as_is: wit("wit/deps/relayer-rest"),
+        steps: &["python3 -m unittest", "python3 build.py"],
+    }
+}

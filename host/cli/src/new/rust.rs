@@ -1,0 +1,70 @@
+//! The template of modules in Rust. Cargo is the only build tool.
+
+use super::{Template, wit};
+
+/// The files of the SDK.
+const SDK: [(&str, &str); 10] = [
+    ("rust-toolchain.toml", include_str!("../../templates/rust/rust-toolchain.toml")),
+    ("sdk/src/response.rs", include_str!("../../sdk/response.rs")),
+    ("sdk/src/arena.rs", include_str!("../../sdk/arena.rs")),
+    ("sdk/src/host.rs", include_str!("../../sdk/host.rs")),
+    ("sdk/src/lib.rs", include_str!("../../sdk/lib.rs")),
+    ("sdk/src/query.rs", include_str!("../../sdk/query.rs")),
+    ("sdk/src/request.rs", include_str!("../../sdk/request.rs")),
+    ("sdk/src/router.rs", include_str!("../../sdk/router.rs")),
+    ("sdk/src/state.rs", include_str!("../../sdk/state.rs")),
+    ("sdk/src/testing.rs", include_str!("../../sdk/testing.rs")),
+];
+
+const SDK_MANIFEST: &str = include_str!("../../sdk.toml");
+
+pub(super) fn template(name: &str) -> Template {
+    let mut as_is: Vec<_> = SDK.map(|(file, text)| (file.to_owned(), text.to_owned())).into();
+    as_is.push(("sdk/Cargo.toml".to_owned(), alone(SDK_MANIFEST)));
+    as_is.extend(wit("sdk/wit"));
+    Template {
+        module: format!("target/wasm32-unknown-unknown/release/{}.wasm", name.replace('-', "_")),
+        files: &[
+            ("Cargo.toml", include_str!("../../templates/rust/manifest.toml")),
+            (".cargo/config.toml", include_str!("../../templates/rust/config.toml")),
+            ("src/lib.rs", include_str!("../../templates/rust/lib.rs")),
+            ("README.md", include_str!("../../templates/rust/README.md")),
+            (".gitignore", "/target\n"),
+        ],
+        as_is,
+        steps: &["cargo test", "cargo module"],
+    }
+}
+
+/// Returns the SDK's manifest without references to the workspace.
+fn alone(manifest: &str) -> String {
+    let (manifest, _lints) = manifest.split_once("[lints]").unwrap_or((manifest, ""));
+    manifest
+        .replace("version.workspace = true\nedition", "version = \"VERSION\"\nedition")
+        .replace("VERSION", env!("CARGO_PKG_VERSION"))
+        .replace("edition.workspace = true", "edition = \"2024\"")
+        .replace("rust-version.workspace = true\n", "")
+        .replace("license.workspace = true", "license = \"Apache-2.0 OR MIT\"")
+        .replace("publish.workspace = true", "publish = false")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{SDK, SDK_MANIFEST, alone};
+    use std::fs;
+    use std::path::Path;
+
+    #[test]
+    fn the_template_contains_the_whole_sdk() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("sdk");
+        for entry in fs::read_dir(folder).unwrap() {
+            let name = entry.unwrap().file_name().into_string().unwrap();
+            assert!(SDK.iter().any(|(file, _)| *file == format!("sdk/src/{name}")), "{name}");
+        }
+        assert!(!alone(SDK_MANIFEST).contains("workspace"));
+        let (_, toolchain) = SDK[0];
+        let channel = toolchain.lines().nth(1).unwrap();
+        assert!(include_str!("../../../../rust-toolchain.toml").contains(channel), "{channel}");
+        assert!(alone(SDK_MANIFEST).contains("wit-bindgen"));
+    }
+}

@@ -1,0 +1,40 @@
+//! `relayer-rest reload`: makes a running server read its settings again.
+
+use clap::Args;
+use relayer_rest_server::control::ControlClientError;
+use relayer_rest_server::reload::Reloaded;
+
+use super::control::ControlArgs;
+use super::{Failure, Ran, block_on, print, print_json};
+
+#[derive(Args)]
+pub(super) struct ReloadArgs {
+    /// Print the report as JSON.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    control: ControlArgs,
+}
+
+pub(super) fn run(args: &ReloadArgs) -> Result<Ran, Failure> {
+    let client = args.control.client()?;
+    match block_on(client.reload())? {
+        Ok(reloaded) if args.json => print_json(&reloaded)?,
+        Ok(reloaded) => print(&text(&reloaded))?,
+        Err(ControlClientError::Refused(reason)) => {
+            print(&[format!("refused, and nothing has changed: {reason}")])?;
+            return Ok(Ran::Refused);
+        }
+        Err(error) => return Err(error.into()),
+    }
+    Ok(Ran::Done)
+}
+
+fn text(reloaded: &Reloaded) -> Vec<String> {
+    let Reloaded { kept, replaced, added, removed, notes } = reloaded;
+    let parts =
+        [("as it was", kept), ("replaced", replaced), ("added", added), ("removed", removed)];
+    let parts = parts.iter().filter(|(_, mounts)| !mounts.is_empty());
+    let mounts = parts.map(|(what, mounts)| format!("{what:<9}  {}", mounts.join(", ")));
+    mounts.chain(notes.iter().cloned()).collect()
+}

@@ -1,0 +1,216 @@
+//! `relayer-rest serve`: from the command line to a running server.
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread::{self, available_parallelism};
+use std::time::Duration;
+
+use clap::Args;
+use relayer_rest_common::priority;
+use relayer_rest_common::toml_text;
+use relayer_rest_conformance::Dialect;
+use relayer_rest_server::Server;
+use relayer_rest_server::config::Config;
+use relayer_rest_server::control::Reload;
+use relayer_rest_server::reload::{ModuleOverrides, Modules};
+use relayer_rest_sources::Upstream;
+use relayer_rest_state::{NotReady, StatePublisher, StateReader};
+use tokio::net::TcpListener;
+use tokio::runtime::Builder;
+use tracing::{error, info};
+
+use super::address::Address;
+use super::code_cache::CodeCacheArgs;
+use super::compile;
+use super::control::{self, ControlArgs};
+use super::serve_error::ServeError;
+use super::sources::{SourceArgs, Sources};
+use super::{Failure, Ran, descriptors, idle_memory, signals};
+
+#[derive(Args)]
+pub(super) struct ServeArgs {
+    #[command(flatten)]
+    sources: SourceArgs,
+    /// Where to listen, in place of the relayer's `[rest]` host and port. Port
+    /// 0 picks a free one.
+    #[arg(long, value_name = "HOST:PORT")]
+    listen: Option<Address>,
+    /// The module that serves the API, in place of the one that comes with
+    /// relayer-rest.
+    #[arg(long, value_name = "FILE.wasm")]
+    module: Option<PathBuf>,
+    /// The dialect of the API: 0.7, as it is specified, or 1.13, as today's
+    /// relayer answers. Modules that are swapped in have to speak it. Default:
+    /// 0.7.
+    #[arg(long, value_name = "NAME")]
+    dialect: Option<Dialect>,
+    /// The settings of relayer-rest itself.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Swap a module when its file changes, where the new one is good.
+    #[arg(long)]
+    watch: bool,
+    /// How long requests in flight have when the server is told to end: 0s to
+    /// 1h.
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = grace)]
+    grace: Duration,
+    #[command(flatten)]
+    code_cache: CodeCacheArgs,
+    #[command(flatten)]
+    control: ControlArgs,
+    /// Do without a control socket: no status, swap or rollback.
+    #[arg(long, conflicts_with = "control")]
+    no_control: bool,
+}
+
+pub(super) fn run(args: &ServeArgs) -> Result<Ran, Failure> {
+    // The builder's default is an environment variable, which may be invalid.
+    let runtime = Builder::new_multi_thread()
+        .worker_threads(available_parallelism().map_or(1, Into::into))
+        .enable_all()
+        .build()
+        .map_err(ServeError::Start)?;
+    let served = runtime.block_on(serve(args));
+    // No client waits for the remaining tasks.
+    runtime.shutdown_background();
+    served?;
+    Ok(Ran::Done)
+}
+
+async fn serve(args: &ServeArgs) -> Result<(), ServeError> {
+    // Signals are caught first, so that a server can be stopped while it starts.
+    let mut shutdown = Box::pin(signals::shutdown().map_err(ServeError::Start)?);
+    let hangup = signals::Hangup::catch().map_err(ServeError::Start)?;
+    let publisher = StatePublisher::new();
+    let files = {
+        let (config, sources) = (args.config.clone(), args.sources.clone());
+        let publisher = publisher.clone();
+        // These files can be pipes that nothing is written to.
+        tokio::task::spawn_blocking(move || open(config.as_deref(), &sources, &publisher))
+    };
+    let (config, mut sources) = tokio::select! {
+        opened = files => opened.map_err(ServeError::Reading)??,
+        () = &mut shutdown => return Ok(()),
+    };
+    let address = args
+        .listen
+        .clone()
+        .unwrap_or_else(|| Address { host: sources.rest.host.clone(), port: sources.rest.port });
+    if let Some(upstream) = &sources.upstream
+        && address.is_of(&upstream.url)
+    {
+        return Err(ServeError::UpstreamIsHere { address: address.to_string() });
+    }
+    let origin = ModuleOverrides {
+        module: args.module.clone(),
+        dialect: args.dialect,
+        config: args.config.clone(),
+        code_cache: args.code_cache.open()?,
+        compiler: Some(compile::compiler()),
+        watch: args.watch,
+    };
+    let modules = tokio::select! {
+        loaded = Modules::load(origin, &config) => Arc::new(loaded?),
+        () = &mut shutdown => return Ok(()),
+    };
+    let limits = descriptors::bounded(config.http.clone(), config.extension.len() + 1);
+    let listener = listen(&address).await?;
+    let address = listener.local_addr().map_err(ServeError::Start)?;
+    let socket = if args.no_control { None } else { args.control.bind(address)? };
+    if let Some(upstream) = sources.upstream.take() {
+        poll(upstream, publisher.clone()).map_err(ServeError::Start)?;
+    }
+    let (registry, state) = (&modules.registry, publisher.reader());
+    modules.watch(&state).await?;
+    let reload = reload(&sources, &modules, &state);
+    hangup.reload(Arc::clone(&reload));
+    let server =
+        Server::of(Arc::clone(registry), state.clone()).with_limits(limits).with_grace(args.grace);
+    let control =
+        socket.map(|socket| control::serve(socket, registry, &state, server.connections(), reload));
+    idle_memory::watch(registry);
+    announce(&listener).map_err(ServeError::Start)?;
+    server.serve(listener, shutdown).await;
+    if let Some(control) = control {
+        // This also removes its socket.
+        control.abort();
+        control.await.ok();
+    }
+    Ok(())
+}
+
+/// Reads the settings, and opens the sources of the state.
+fn open(
+    config: Option<&Path>,
+    sources: &SourceArgs,
+    publisher: &StatePublisher,
+) -> Result<(Config, Sources), ServeError> {
+    let config = config.map(Config::read).transpose()?.unwrap_or_default();
+    let sources = sources.open(publisher, &config.upstream)?;
+    Ok((config, sources))
+}
+
+/// Returns the function that reads all files again.
+fn reload(sources: &Sources, modules: &Arc<Modules>, state: &StateReader) -> Reload {
+    let (files, modules, state) = (sources.reloads.clone(), Arc::clone(modules), state.clone());
+    Arc::new(move || {
+        let (files, modules, state) = (files.clone(), Arc::clone(&modules), state.clone());
+        Box::pin(async move {
+            let mut reloaded = modules.reload(&state).await.map_err(|error| error.to_string())?;
+            // An error in one file does not keep the others from being read.
+            let read = move || files.iter().filter_map(|read| read().err()).collect::<Vec<_>>();
+            let faults = tokio::task::spawn_blocking(read).await;
+            reloaded.notes.extend(faults.map_err(|error| error.to_string())?);
+            Ok(reloaded)
+        })
+    })
+}
+
+fn grace(text: &str) -> Result<Duration, String> {
+    let time = toml_text::duration(text)?;
+    if time > Duration::from_hours(1) {
+        return Err("it can be 0s to 1h".to_owned());
+    }
+    Ok(time)
+}
+
+/// Polls the relayer for as long as the server runs. Its responses are read on a thread
+/// of a lower priority: clients come first, regardless of the responses.
+fn poll(upstream: Upstream, publisher: StatePublisher) -> io::Result<()> {
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let polling = async move {
+        let polling = tokio::spawn(upstream.run(publisher.clone()));
+        if let Err(error) = polling.await {
+            error!("asking the relayer has failed: {error}; restart to have it asked again");
+            publisher.set_not_ready(NotReady {
+                message: "the relayer is not asked any more; the log has the cause".to_owned(),
+                ..NotReady::default()
+            });
+        }
+    };
+    let poll = move || {
+        priority::lower_thread();
+        runtime.block_on(polling);
+    };
+    thread::Builder::new().name("upstream".to_owned()).spawn(poll)?;
+    Ok(())
+}
+
+async fn listen(address: &Address) -> Result<TcpListener, ServeError> {
+    TcpListener::bind((address.host.as_str(), address.port)).await.map_err(|source| {
+        // A URL given instead of a host may contain a password.
+        let is_host = !address.host.contains('@');
+        let address = if is_host { address.to_string() } else { "the host".to_owned() };
+        ServeError::Listen { address, source }
+    })
+}
+
+/// Prints the only line on stdout, from which on clients can connect.
+fn announce(listener: &TcpListener) -> io::Result<()> {
+    let address = listener.local_addr()?;
+    info!(%address, "listening");
+    // A full pipe must not block the server, and a closed stdout is not an error.
+    tokio::task::spawn_blocking(move || drop(writeln!(io::stdout(), "http://{address}")));
+    Ok(())
+}

@@ -1,0 +1,64 @@
+//! The reasons why a server cannot start, or cannot reload.
+
+use std::io;
+use std::path::PathBuf;
+
+use relayer_rest_sandbox::CodeCacheError;
+use relayer_rest_server::config;
+use relayer_rest_server::control::ControlError;
+use relayer_rest_server::reload::ReloadError;
+use relayer_rest_sources::hermes_config;
+use relayer_rest_sources::{StateFileError, UpstreamUrlError};
+
+/// The reason why a server cannot start, or cannot reload.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ServeError {
+    #[error("relayer configuration {}: {state}; set `enabled = true` in the section [rest] to serve the API", file.display())]
+    Disabled { file: PathBuf, state: &'static str },
+    #[error(transparent)]
+    RelayerConfig(#[from] hermes_config::ConfigError),
+    #[error(transparent)]
+    StateFile(#[from] StateFileError),
+    #[error("--upstream: {0}")]
+    Upstream(#[from] UpstreamUrlError),
+    #[error(
+        "--upstream is where this would listen itself, on {address}; choose another address with --listen"
+    )]
+    UpstreamIsHere { address: String },
+    #[error(transparent)]
+    Config(#[from] config::ConfigError),
+    #[error(transparent)]
+    CodeCache(#[from] CodeCacheError),
+    #[error(transparent)]
+    Modules(#[from] ReloadError),
+    #[error("cannot read the settings: {0}")]
+    Reading(tokio::task::JoinError),
+    #[error(transparent)]
+    Control(#[from] ControlError),
+    #[error("cannot listen on {address}: {source}; {}", hint(source))]
+    Listen { address: String, source: io::Error },
+    #[error("--max-stale is not more than --poll: no state would be shown for long; raise it")]
+    MaxStale,
+    #[error("cannot start: {0}")]
+    Start(io::Error),
+}
+
+impl ServeError {
+    /// Returns the exit status of the process.
+    pub(super) fn status(&self) -> u8 {
+        if matches!(self, Self::Disabled { .. }) { 3 } else { 2 }
+    }
+}
+
+/// Returns the remedy for an address that cannot be listened on.
+fn hint(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => {
+            "another program listens there: stop it, or choose another address with --listen"
+        }
+        io::ErrorKind::PermissionDenied => {
+            "ports below 1024 need privileges: choose another with --listen"
+        }
+        _ => "choose an address of this machine with --listen",
+    }
+}

@@ -1,0 +1,187 @@
+//! The sources of the state: their options, and opening them.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Args;
+use relayer_rest_common::files::MAX_TEXT;
+use relayer_rest_common::text::for_log;
+use relayer_rest_common::toml_text;
+use relayer_rest_sources::Reloadable;
+use relayer_rest_sources::hermes_config::{HermesConfig, Rest};
+use relayer_rest_sources::{
+    MAX_STATE_FILE, Upstream, UpstreamLimits, Watch, sample, state_of_file, watch,
+};
+use relayer_rest_state::{ChainKind, NotReady, StatePublisher};
+use tracing::{info, warn};
+
+use super::serve_error::ServeError;
+
+#[derive(Args, Clone)]
+pub(super) struct SourceArgs {
+    /// The relayer's own configuration file: its chains, and where to serve.
+    #[arg(long, value_name = "FILE")]
+    relayer_config: Option<PathBuf>,
+    /// A running relayer's REST API: what it is doing; and its chains, where
+    /// there is no --relayer-config.
+    #[arg(long, value_name = "URL", conflicts_with = "state")]
+    upstream: Option<String>,
+    /// What the relayer is doing, in a JSON file: the result of /state. Read
+    /// again when it changes.
+    #[arg(long, value_name = "FILE", requires = "relayer_config")]
+    state: Option<PathBuf>,
+    /// The time between two questions to the relayer.
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = time, requires = "upstream", conflicts_with = "state")]
+    poll: Duration,
+    /// How old a state may be to be shown, once the relayer does not answer.
+    #[arg(long, value_name = "TIME", default_value = "5min", value_parser = time, requires = "upstream", conflicts_with = "state")]
+    max_stale: Duration,
+}
+
+/// Reads a source again.
+pub(super) type ReadAgain = Arc<dyn Fn() -> Result<(), String> + Send + Sync>;
+
+/// Sources that have been read once.
+pub(super) struct Sources {
+    /// The relayer's section `[rest]`: the address to listen on.
+    pub(super) rest: Rest,
+    /// The relayer to poll.
+    pub(super) upstream: Option<Upstream>,
+    /// The functions that read the files again.
+    pub(super) reloads: Vec<ReadAgain>,
+    /// The watchers that call them when the files change.
+    watches: Vec<Watch>,
+}
+
+/// The message if only a configuration file is given: the state is not known.
+const NO_SOURCE: &str = "the relayer's state is not known: its configuration file tells the \
+    chains, not the workers; start with --upstream URL or --state FILE to give them";
+
+impl SourceArgs {
+    /// Opens the sources, and publishes the state that is known at once.
+    pub(super) fn open(
+        &self,
+        publisher: &StatePublisher,
+        limits: &UpstreamLimits,
+    ) -> Result<Sources, ServeError> {
+        let mut sources = Sources {
+            rest: Rest::default(),
+            upstream: self.upstream(limits)?,
+            reloads: Vec::new(),
+            watches: Vec::new(),
+        };
+        match &self.relayer_config {
+            Some(file) => sources.relayer_config(file, publisher)?,
+            None if sources.upstream.is_some() => {}
+            None => {
+                info!("no --relayer-config and no --upstream: serving the sample relayer");
+                sample(publisher);
+            }
+        }
+        if let Some(file) = &self.state {
+            sources.state_file(file, publisher)?;
+        } else if self.relayer_config.is_some() && sources.upstream.is_none() {
+            warn!("/state answers 503 NotReady: {NO_SOURCE}");
+            publisher.set_not_ready(NotReady {
+                message: NO_SOURCE.to_owned(),
+                // Only a restart with other arguments changes this.
+                retry_after: Duration::from_mins(1),
+            });
+        }
+        Ok(sources)
+    }
+
+    fn upstream(&self, limits: &UpstreamLimits) -> Result<Option<Upstream>, ServeError> {
+        let Some(url) = &self.upstream else { return Ok(None) };
+        let chains = self.relayer_config.is_none();
+        let (poll, max_stale) = (self.poll, self.max_stale);
+        if max_stale <= poll {
+            return Err(ServeError::MaxStale);
+        }
+        let body_limit = usize::try_from(limits.body.as_u64()).unwrap_or(usize::MAX);
+        Ok(Some(Upstream { poll, max_stale, body_limit, chains, ..Upstream::new(url)? }))
+    }
+}
+
+impl Sources {
+    fn relayer_config(
+        &mut self,
+        file: &Path,
+        publisher: &StatePublisher,
+    ) -> Result<(), ServeError> {
+        let config = HermesConfig::read(file)?;
+        let disabled = |state| ServeError::Disabled { file: file.to_owned(), state };
+        match config.rest.enabled {
+            Some(true) => {}
+            Some(false) => return Err(disabled("`enabled` in the section [rest] is false")),
+            None => return Err(disabled("`enabled` in the section [rest] is missing")),
+        }
+        info!(file = %file.display(), chains = config.chains.len(), "read the relayer's configuration");
+        for chain in &config.chains {
+            if let ChainKind::Other(kind) = &chain.kind {
+                let (chain, kind) = (for_log(chain.id.as_str()), for_log(kind));
+                warn!(%chain, kind, "a kind of chain that is not known: only what the file says of it is shown");
+            }
+        }
+        self.rest = config.rest;
+        let rest = self.rest.clone();
+        let apply = move |publisher: &StatePublisher, config: HermesConfig| {
+            if config.rest.enabled != Some(true) {
+                return Err("`enabled` in the section [rest] is not true any more".to_owned());
+            }
+            if config.rest != rest {
+                warn!("the section [rest] has changed: it counts from the next start on");
+            }
+            publisher.set_chains(config.chains).map_err(|error| error.to_string())
+        };
+        self.reload_on_change(Reloadable::open(
+            file,
+            MAX_TEXT,
+            publisher,
+            HermesConfig::of_file,
+            apply,
+        )?);
+        Ok(())
+    }
+
+    fn state_file(&mut self, file: &Path, publisher: &StatePublisher) -> Result<(), ServeError> {
+        let apply = |publisher: &StatePublisher, state| {
+            publisher.set_state(state);
+            Ok(())
+        };
+        self.reload_on_change(Reloadable::open(
+            file,
+            MAX_STATE_FILE,
+            publisher,
+            state_of_file,
+            apply,
+        )?);
+        Ok(())
+    }
+
+    fn reload_on_change<T, E>(&mut self, reloadable: Reloadable<T, E>)
+    where
+        T: Clone + PartialEq + Send + 'static,
+        E: std::fmt::Display + 'static,
+    {
+        let reloadable = Arc::new(reloadable);
+        let reload: ReadAgain = Arc::new({
+            let reloadable = Arc::clone(&reloadable);
+            move || reloadable.reload()
+        });
+        self.reloads.push(Arc::clone(&reload));
+        match watch(reloadable.file(), move || drop(reload())) {
+            Ok(watch) => self.watches.push(watch),
+            Err(error) => warn!("{error}; send SIGHUP when it has changed"),
+        }
+    }
+}
+
+fn time(text: &str) -> Result<Duration, String> {
+    let time = toml_text::duration(text)?;
+    if !(Duration::from_millis(1)..=Duration::from_hours(24)).contains(&time) {
+        return Err("it can be 1ms to 24h".to_owned());
+    }
+    Ok(time)
+}

@@ -1,0 +1,126 @@
+//! `relayer-rest status` and `relayer-rest rollback`.
+
+use std::time::{Duration, UNIX_EPOCH};
+
+use bytesize::ByteSize;
+use clap::Args;
+use relayer_rest_sandbox::Failures;
+use relayer_rest_server::control::{ConnectionStatus, Status};
+use relayer_rest_server::registry::MountStatus;
+
+use super::control::ControlArgs;
+use super::swap::short;
+use super::{Failure, Ran, block_on, print, print_json};
+
+#[derive(Args)]
+pub(super) struct StatusArgs {
+    /// Print it as JSON.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    control: ControlArgs,
+}
+
+#[derive(Args)]
+pub(super) struct RollbackArgs {
+    /// The mount.
+    #[arg(long, value_name = "PATH", default_value = "/")]
+    mount: String,
+    /// Print what was done as JSON.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    control: ControlArgs,
+}
+
+pub(super) fn run(args: &StatusArgs) -> Result<Ran, Failure> {
+    let status = block_on(args.control.client()?.status())??;
+    if args.json {
+        print_json(&status)?;
+    } else {
+        print(&text(&status))?;
+    }
+    Ok(Ran::Done)
+}
+
+pub(super) fn rollback(args: &RollbackArgs) -> Result<Ran, Failure> {
+    let client = args.control.client()?;
+    let done = block_on(client.rollback(&args.mount))??;
+    if args.json {
+        print_json(&done)?;
+    } else {
+        print(&[format!("rolled back: {} -> {}", short(&done.from), short(&done.to))])?;
+    }
+    Ok(Ran::Done)
+}
+
+fn text(status: &Status) -> Vec<String> {
+    let ready = if status.ready { "knows" } else { "does not know" };
+    let mut lines = vec![format!(
+        "relayer-rest {}, process {}, {ready} what the relayer is doing",
+        status.version, status.pid
+    )];
+    lines.extend(status.connections.map(|connections| {
+        let ConnectionStatus { open, accepted, refused, evicted, unsent } = connections;
+        let unsent = ByteSize::b(unsent);
+        format!(
+            "connections: {open} open, {accepted} accepted, {refused} refused, {evicted} evicted; {unsent} not taken by clients"
+        )
+    }));
+    lines.extend(status.mounts.iter().flat_map(mount));
+    lines
+}
+
+/// Returns the causes that occurred and their counts, in brackets.
+fn causes(failures: &Failures) -> String {
+    let Failures { trapped, timed_out, invalid, overloaded, host } = *failures;
+    let causes = [
+        (trapped, "trapped"),
+        (timed_out, "took too long"),
+        (invalid, "not HTTP"),
+        (overloaded, "turned away"),
+        (host, "of the host"),
+    ];
+    let causes = causes.iter().filter(|(count, _)| *count > 0);
+    let causes: Vec<_> = causes.map(|(count, cause)| format!("{count} {cause}")).collect();
+    if causes.is_empty() { String::new() } else { format!(" ({})", causes.join(", ")) }
+}
+
+fn mount(mount: &MountStatus) -> Vec<String> {
+    let module = &mount.module;
+    let since = humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_secs(module.since));
+    let mut lines = vec![
+        format!("{}  {}@{}", mount.mount, mount.name, short(&module.digest)),
+        format!("  swaps are to speak the dialect {}", mount.dialect),
+        format!(
+            "  in service since {since}: {} runs, {} failures{}",
+            module.runs,
+            module.failures.faults(),
+            causes(&module.failures)
+        ),
+        match module.resets.failed {
+            0 => format!("  {} slots checked: no data of earlier requests", module.resets.passed),
+            failed => {
+                format!("  DATA OF EARLIER REQUESTS was found in {failed} slots, which are retired")
+            }
+        },
+        format!("  remembered answers: {}", bytesize::ByteSize::b(mount.cache_bytes)),
+    ];
+    lines.extend(mount.circuit.as_ref().map(|outage| {
+        format!("  out of service, looked at again in {} s: {}", outage.retry_after, outage.reason)
+    }));
+    lines.extend(mount.previous.as_ref().map(|digest| format!("  before it: {}", short(digest))));
+    lines.extend(
+        mount
+            .candidate
+            .as_ref()
+            .map(|candidate| format!("  looked at now: {} ({})", candidate.name, candidate.step)),
+    );
+    lines.extend(
+        mount
+            .quarantined
+            .iter()
+            .map(|barred| format!("  taken out: {}: {}", short(&barred.digest), barred.reason)),
+    );
+    lines
+}

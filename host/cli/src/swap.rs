@@ -1,0 +1,131 @@
+//! `relayer-rest swap`: replaces the module of a running server.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use relayer_rest_conformance::{Dialect, Verdict};
+use relayer_rest_sandbox::Digest;
+use relayer_rest_server::control::ControlClientError;
+use relayer_rest_server::registry::{
+    Candidate, Difference, Outcome, Rejection, Source, SwapReport,
+};
+
+use super::control::ControlArgs;
+use super::{Failure, Ran, block_on, print, print_json};
+
+#[derive(Args)]
+pub(super) struct SwapArgs {
+    /// The component that is to serve.
+    file: PathBuf,
+    /// The mount that it is to serve.
+    #[arg(long, value_name = "PATH", default_value = "/")]
+    mount: String,
+    /// The SHA-256 that the component has to have.
+    #[arg(long, value_name = "DIGEST")]
+    sha256: Option<Digest>,
+    /// The dialect that it has to speak: 0.7, 1.13 or any. Default: that of
+    /// the server's settings.
+    #[arg(long, value_name = "NAME")]
+    dialect: Option<Dialect>,
+    /// Look at the component and show what would be different; change nothing.
+    #[arg(long)]
+    dry_run: bool,
+    /// Take the component even where it was taken out of service before.
+    #[arg(long)]
+    force: bool,
+    /// Print the report as JSON.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    control: ControlArgs,
+}
+
+pub(super) fn run(args: &SwapArgs) -> Result<Ran, Failure> {
+    let candidate = Candidate {
+        source: Source::File(args.file.clone()),
+        sha256: args.sha256,
+        dialect: args.dialect,
+        dry_run: args.dry_run,
+        force: args.force,
+    };
+    let client = args.control.client()?;
+    let report = match block_on(client.swap(&args.mount, candidate))? {
+        Err(ControlClientError::TooLarge(message)) => {
+            let message = format!("mount {}: {message}", args.mount);
+            if args.json {
+                print_json(&Outcome::Rejected { reason: Rejection::TooLarge, message })?;
+            } else {
+                print(&[format!("refused: {message}")])?;
+            }
+            return Ok(Ran::Refused);
+        }
+        report => report?,
+    };
+    if args.json {
+        print_json(&report)?;
+    } else {
+        print(&text(&report))?;
+    }
+    Ok(if report.is_accepted() { Ran::Done } else { Ran::Refused })
+}
+
+fn text(report: &SwapReport) -> Vec<String> {
+    let mut lines = Vec::new();
+    for step in &report.steps {
+        lines.push(format!("{:<10}{:>10.1} ms", step.step.to_string(), step.millis));
+    }
+    // A single broken rule is the reason that is given below.
+    let broken: Vec<_> = report.verdict.iter().flat_map(Verdict::failures).collect();
+    if broken.len() > 1 {
+        for failed in broken {
+            let failure = failed.failure.as_deref().unwrap_or_default();
+            lines.push(format!("rule {}: {failure}", failed.rule));
+        }
+    }
+    if report.compared > 0 {
+        let (different, compared) = (report.differences.len(), report.compared);
+        lines.push(format!("{different} of {compared} requests are answered differently"));
+    }
+    lines.extend(report.differences.iter().flat_map(difference));
+    let (from, to) = (short(&report.from), report.to.as_deref().map_or("", short));
+    match &report.outcome {
+        Outcome::Swapped => lines.push(format!("exchanged: {from} -> {to}")),
+        Outcome::DryRun => lines.push(format!("nothing was changed: {from} serves; {to} could")),
+        Outcome::Unchanged => lines.push(format!("nothing to do: {from} serves already")),
+        Outcome::CircuitClosed => lines.push(format!("back in service: {from}")),
+        Outcome::Rejected { message, reason } => {
+            lines.push(format!("refused: {message}"));
+            // The refused module may be the one in service, whose circuit is open.
+            if from != to || *reason != Rejection::Failures {
+                lines.push(format!("{from} goes on to serve"));
+            }
+        }
+    }
+    lines
+}
+
+fn difference(difference: &Difference) -> Vec<String> {
+    let asked = match difference.count {
+        0 => "not asked by clients yet".to_owned(),
+        1 => "asked once".to_owned(),
+        asked => format!("asked {asked} times"),
+    };
+    let mut lines = vec![format!("  {} ({asked})", difference.request)];
+    for change in &difference.changes {
+        let shown = |value: &Option<String>| match value.as_deref() {
+            None => "nothing".to_owned(),
+            Some("") => "an empty text".to_owned(),
+            Some(value) => value.to_owned(),
+        };
+        lines.push(match (&change.from, &change.to) {
+            (None, None) => format!("    {}", change.what),
+            (from, to) => format!("    {}: {} -> {}", change.what, shown(from), shown(to)),
+        });
+    }
+    lines
+}
+
+/// Returns the start of a digest, which identifies a module in practice.
+pub(super) fn short(digest: &str) -> &str {
+    digest.get(..12).unwrap_or(digest)
+}

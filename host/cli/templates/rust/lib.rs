@@ -1,0 +1,56 @@
+//! NAME: responds to requests about a relayer, below its mount path.
+
+use relayer_rest_sdk::{Host, Params, Request, Response, Route, Router};
+
+relayer_rest_sdk::module!(handle);
+relayer_rest_sdk::arena!();
+
+/// Handles a request. The `grants` of the mount must include the interfaces of the host
+/// that are called: here `chains`.
+pub fn handle<H: Host>(host: &H, request: &Request) -> Response {
+    let routes = Router::new([
+        Route::get("/", |host: &H, _| chains(host)),
+        Route::get("/chain/:id", |host, params| chain(host, params)),
+    ]);
+    routes.respond(host, request)
+}
+
+/// Lists the configured chains, with their number.
+fn chains<H: Host>(host: &H) -> Response {
+    match host.chain_ids() {
+        Ok(ids) => Response::text(format!("{} chains: {}\n", ids.len(), ids.join(", "))),
+        Err(reason) => Response::not_ready(&reason),
+    }
+}
+
+/// Returns the identifier of a chain, or 404 if it is not configured.
+fn chain<H: Host>(host: &H, params: Params<'_>) -> Response {
+    let id = params.decoded("id").unwrap_or_default();
+    match host.chain(&id) {
+        Ok(Some(chain)) => Response::success(chain.id),
+        Ok(None) => Response::error(404, "ChainNotFound", &format!("there is no chain {id}")),
+        Err(reason) => Response::not_ready(&reason),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use relayer_rest_sdk::Request;
+    use relayer_rest_sdk::testing::FakeHost;
+    use super::handle;
+
+    #[test]
+    fn chains_are_listed() {
+        let host = FakeHost::new().with_chain("ibc-0").with_chain("ibc-1");
+        let answer = handle(&host, &Request::get("/"));
+        assert_eq!(answer.text_body(), "2 chains: ibc-0, ibc-1\n");
+        assert_eq!(handle(&host, &Request::get("/chain/ibc-1")).status, 200);
+        assert_eq!(handle(&host, &Request::get("/chain/ibc-2")).status, 404);
+    }
+
+    #[test]
+    fn unknown_chains_are_reported_as_not_ready() {
+        let answer = handle(&FakeHost::not_ready("wait"), &Request::get("/"));
+        assert_eq!((answer.status, answer.header("retry-after")), (503, Some("1")));
+    }
+}

@@ -1,0 +1,28 @@
+//! Texts, files, limits and priorities, for the other crates of relayer-rest.
+//!
+//! | file | job |
+//! |---|---|
+//! | `backoff.rs` | exponential backoff with jitter |
+//! | `bounded_json.rs` | parses JSON in bounded memory |
+//! | `files.rs` | reads files up to a size, without waiting for writers of pipes |
+//! | `limit_error.rs` | a limit that is out of its range |
+//! | `log_rate.rs` | rate limits for log messages |
+//! | `priority.rs` | lowers the priority of a thread |
+//! | `stable_file.rs` | reads a file once it no longer changes |
+//! | `text.rs` | truncates and escapes texts of others |
+//! | `threads.rs` | checks that the process can start threads |
+//! | `toml_text.rs` | sizes, times and errors in TOML files |
+
+pub mod backoff;
+pub mod bounded_json;
+pub mod files;
+mod limit_error;
+pub mod log_rate;
+pub mod priority;
+pub mod stable_file;
+pub mod text;
+pub mod threads;
+pub mod toml_text;
+
+pub use limit_error::LimitError;
+pub use toml_text::Position;

@@ -1,0 +1,13 @@
+//! A limit that is out of its range.
+
+/// A limit that is out of its range.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{key} is {value}; it can be {range}")]
+pub struct LimitError {
+    /// The limit's key.
+    pub key: &'static str,
+    /// Its value.
+    pub value: String,
+    /// The valid values.
+    pub range: &'static str,
+}

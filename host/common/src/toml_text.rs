@@ -1,0 +1,241 @@
+//! Parses TOML, with the line, the column and the key of each error.
+
+use std::fmt::{self, Display, Formatter};
+use std::time::Duration;
+
+use bytesize::ByteSize;
+use serde::de::{DeserializeOwned, Error};
+use serde::{Deserialize, Deserializer};
+use serde_path_to_error::{Path, Segment};
+use toml::de::{DeTable, DeValue};
+
+use crate::text::{escape_control as escaped, truncate_at};
+
+/// A position in a text. Both numbers start at 1; columns count characters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Position {
+    /// The line.
+    pub line: usize,
+    /// The column.
+    pub column: usize,
+}
+
+/// The maximum length of an error's message, in characters: it quotes the text.
+const MAX_MESSAGE: usize = 1000;
+
+/// The maximum length of a key in a path, in characters.
+const MAX_KEY: usize = 100;
+
+/// An error in a text, with its position.
+#[derive(Debug)]
+pub struct Fault {
+    /// The position, if it is known.
+    pub position: Option<Position>,
+    /// The keys and array indices that lead to the value.
+    pub path: Vec<Step>,
+    /// The description of the error.
+    pub message: String,
+}
+
+/// A step from a value to one inside it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Step {
+    /// A key of a table.
+    Key(String),
+    /// A place in an array, from 0.
+    Index(usize),
+}
+
+/// Parses a text into a typed value.
+pub fn parse<T: DeserializeOwned>(text: &str) -> Result<T, Fault> {
+    let located = |error: &toml::de::Error, path: Vec<Step>| Fault {
+        position: match path.last() {
+            // The parser's span is that of the whole array.
+            Some(Step::Index(_)) => Some(Position::of_value(text, &path)),
+            _ => error.span().map(|span| Position::of(text, span.start)),
+        },
+        path,
+        message: escaped(&truncate_at(&escape_control(error.message()), MAX_MESSAGE)),
+    };
+    let source = toml::Deserializer::parse(text).map_err(|error| located(&error, Vec::new()))?;
+    serde_path_to_error::deserialize(source)
+        .map_err(|error| located(error.inner(), steps(error.path())))
+}
+
+/// Parses a duration; the error describes the syntax.
+pub fn duration(text: &str) -> Result<Duration, String> {
+    humantime::parse_duration(text).map_err(|error| {
+        format!(
+            "'{text}' is not a duration ({error}); expected one such as '500ms', '10s' or '14days'"
+        )
+    })
+}
+
+/// Deserializes a duration from a field of a file.
+pub fn duration_field<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+    duration(&String::deserialize(deserializer)?).map_err(D::Error::custom)
+}
+
+/// Deserializes a size from a field of a file.
+pub fn size_field<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ByteSize, D::Error> {
+    size(&String::deserialize(deserializer)?).map_err(D::Error::custom)
+}
+
+/// Parses a size; the error describes the syntax.
+pub fn size(text: &str) -> Result<ByteSize, String> {
+    text.parse().map_err(|error| {
+        format!("'{text}' is not a size ({error}); expected one such as '64MiB' or '500kB'")
+    })
+}
+
+impl Position {
+    /// Returns the position of a byte of the text.
+    #[must_use]
+    pub fn of(text: &str, offset: usize) -> Self {
+        let before = text.get(..offset).unwrap_or(text);
+        let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
+        Self {
+            line: before.matches('\n').count() + 1,
+            column: before[line_start..].chars().count() + 1,
+        }
+    }
+}
+
+impl Position {
+    /// Returns the position of the value at this path, or of its last parent that exists;
+    /// line 1, column 1 if there is none.
+    #[must_use]
+    pub fn of_value(text: &str, path: &[Step]) -> Self {
+        let Ok(table) = DeTable::parse(text) else { return Self { line: 1, column: 1 } };
+        let mut start = 0;
+        let mut value: Option<&DeValue> = None;
+        for step in path {
+            let next = match (step, value) {
+                (Step::Key(key), None) => table.get_ref().get(key.as_str()),
+                (Step::Key(key), Some(DeValue::Table(table))) => table.get(key.as_str()),
+                (Step::Index(index), Some(DeValue::Array(array))) => array.get(*index),
+                _ => None,
+            };
+            let Some(next) = next else { break };
+            (start, value) = (next.span().start, Some(next.get_ref()));
+        }
+        Self::of(text, start)
+    }
+}
+
+impl Display for Position {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "line {}, column {}", self.line, self.column)
+    }
+}
+
+/// Returns the notation of a path: `chains[2].gas_price.price`. Keys are quoted if
+/// necessary.
+#[must_use]
+pub fn dotted(path: &[Step]) -> String {
+    let mut text = String::new();
+    for step in path {
+        match step {
+            Step::Key(key) => {
+                if !text.is_empty() {
+                    text.push('.');
+                }
+                let is_bare = |byte: u8| byte.is_ascii_alphanumeric() || b"_-".contains(&byte);
+                if (1..=MAX_KEY).contains(&key.len()) && key.bytes().all(is_bare) {
+                    text.push_str(key);
+                } else {
+                    let key = truncate_at(key, MAX_KEY);
+                    let escaped = key.escape_debug();
+                    text.extend(['"'].into_iter().chain(escaped).chain(['"']));
+                }
+            }
+            Step::Index(index) => {
+                text.push('[');
+                text.push_str(&index.to_string());
+                text.push(']');
+            }
+        }
+    }
+    text
+}
+
+/// Returns the steps of a path, without the parser's own entries for spans.
+fn steps(path: &Path) -> Vec<Step> {
+    path.iter()
+        .filter_map(|segment| match segment {
+            Segment::Map { key } if key.starts_with("$__") => None,
+            Segment::Map { key } => Some(Step::Key(key.clone())),
+            Segment::Seq { index } => Some(Step::Index(*index)),
+            Segment::Enum { .. } | Segment::Unknown => None,
+        })
+        .collect()
+}
+
+/// Returns a message in one line. If it contains an `@`, removes the text between its
+/// first and its last quote: that may be a URL with a password, in the wrong field.
+pub fn escape_control(message: &str) -> String {
+    let message = message.lines().map(str::trim).collect::<Vec<_>>().join("; ");
+    let message: String = message.chars().filter(|character| !character.is_control()).collect();
+    let Some(at) = message.find('@') else { return message };
+    let quote = ['"', '\'', '`'];
+    let start = message[..at].find(quote).map_or(0, |start| start + 1);
+    let end = message[at..].rfind(quote).map_or(message.len(), |end| at + end);
+    format!("{}…{}", &message[..start], &message[end..])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Position, Step, dotted, parse};
+    use serde::Deserialize;
+
+    #[derive(Debug, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Outer {
+        #[expect(dead_code, reason = "only the fault matters")]
+        inner: Vec<Inner>,
+    }
+
+    #[derive(Debug, Deserialize)]
+    struct Inner {
+        #[expect(dead_code, reason = "only the fault matters")]
+        number: u8,
+    }
+
+    #[test]
+    fn a_wrong_type_names_its_place_and_its_key() {
+        let fault =
+            parse::<Outer>("[[inner]]\nnumber = 1\n[[inner]]\n  number = 'ü'\n").unwrap_err();
+        assert_eq!(fault.position, Some(Position { line: 4, column: 12 }));
+        assert_eq!(dotted(&fault.path), "inner[1].number");
+        assert_eq!(fault.message, "invalid type: string \"ü\", expected u8");
+    }
+
+    #[test]
+    fn a_wrong_element_of_an_array_names_its_own_place() {
+        let fault = parse::<std::collections::BTreeMap<String, Vec<u8>>>("a = [\n 1,\n 'x',\n]");
+        let fault = fault.unwrap_err();
+        assert_eq!(fault.position, Some(Position { line: 3, column: 2 }));
+        assert_eq!(dotted(&fault.path), "a[1]");
+    }
+
+    #[test]
+    fn broken_syntax_names_its_place() {
+        let fault = parse::<Outer>("inner = [\n  ü").unwrap_err();
+        assert_eq!(fault.position.map(|position| position.line), Some(2));
+        assert!(fault.path.is_empty());
+    }
+
+    /// A key must not be able to forge a line.
+    #[test]
+    fn keys_that_need_quotes_have_them() {
+        let steps = ["a-1", "", "b c", "d\n\"e"].map(|key| Step::Key(key.to_owned()));
+        assert_eq!(dotted(&steps), "a-1.\"\".\"b c\".\"d\\n\\\"e\"");
+    }
+
+    #[test]
+    fn an_unknown_key_names_its_place() {
+        let fault = parse::<Outer>("inner = []\nother = 1").unwrap_err();
+        assert_eq!(fault.position, Some(Position { line: 2, column: 1 }));
+        assert!(fault.message.starts_with("unknown field `other`"), "{}", fault.message);
+    }
+}

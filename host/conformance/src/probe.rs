@@ -1,0 +1,240 @@
+//! Runs the test cases on a module and a state, and records the responses.
+
+use std::fmt::Write;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use http::uri::PathAndQuery;
+use http::{HeaderMap, Method, Response};
+use relayer_rest_sandbox::{CallError, GuestRequest, GuestResponse, Module, RunPermit};
+use relayer_rest_state::{ChainConfig, Known, Snapshot};
+use serde::{Deserialize, Serialize};
+
+use super::states::State;
+
+/// The maximum number of chains that are requested: a relayer may have many.
+const MAX_CHAINS: usize = 50;
+
+/// A chain that no relayer has.
+pub(super) const UNKNOWN_CHAIN: &str = "no-such-chain";
+
+/// A path that the API does not have.
+pub(super) const UNKNOWN_PATH: &str = "/no/such/path";
+
+/// Methods that would change something, on existing paths.
+const REJECTED_METHODS: [(&str, &str); 7] = [
+    ("POST", "/version"),
+    ("POST", "/chains"),
+    ("PUT", "/chains"),
+    ("PATCH", "/chains"),
+    ("DELETE", "/chains"),
+    ("POST", "/chain/no-such-chain"),
+    ("POST", "/state"),
+];
+
+/// A query without a meaning.
+const WITH_QUERY: &str = "/chains?a=b&page=2";
+
+/// A path at which relayers from 1.7 on take a command, which is not part of the API.
+const COMMAND: &str = "/clear_packets";
+
+/// Unusual targets that clients should not request, but may.
+const ODD: [&str; 8] = [
+    "/",
+    "//",
+    "/chain/",
+    "/chain/%FF",
+    "/chain/%00%0A%22",
+    "/state?a=%&b",
+    "/chain/../version",
+    "/%F0%9F%A6%80/%",
+];
+
+/// The maximum size of all response bodies on one state, in bytes.
+const MAX_BYTES: usize = 64 << 20;
+
+/// The cost of a request.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Cost {
+    /// The name of the state.
+    pub state: String,
+    /// The request: its method and target.
+    pub request: String,
+    /// The response's status; `None` without a response.
+    pub status: Option<u16>,
+    /// The length of the body, in bytes.
+    pub body: usize,
+    /// The time from the call to the response, in microseconds.
+    pub micros: u64,
+    /// The peak memory of the instance, in bytes; `None` without a response.
+    pub memory: Option<usize>,
+}
+
+/// A state, and a module's responses on it.
+pub(super) struct Probe {
+    pub(super) state: State,
+    pub(super) asked: Vec<Exchange>,
+}
+
+/// A test case and its response, or the reason for its absence.
+pub(super) struct Exchange {
+    pub(super) question: TestCase,
+    pub(super) outcome: Result<Response<bytes::Bytes>, String>,
+    cost: Cost,
+}
+
+/// A test case: one request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum TestCase {
+    Version,
+    Chains,
+    /// An existing chain, by its index among the identifiers.
+    Chain(usize),
+    UnknownChain,
+    State,
+    UnknownPath,
+    /// The chains, with a query.
+    WithQuery,
+    /// A method that the API does not have, on a path that it has.
+    Refused(&'static str, &'static str),
+    /// A command, which the API does not have.
+    Command,
+    Odd(&'static str),
+}
+
+impl Probe {
+    /// Runs the test cases, until one of them fails.
+    pub(super) async fn of(module: &Module, state: State) -> Self {
+        let chains = state.chains().as_ref().map_or(0, Vec::len).min(MAX_CHAINS);
+        let mut questions = vec![TestCase::Version, TestCase::Chains, TestCase::State];
+        questions.extend((0..chains).map(TestCase::Chain));
+        questions.extend([TestCase::WithQuery, TestCase::UnknownChain, TestCase::UnknownPath]);
+        questions
+            .extend(REJECTED_METHODS.map(|(method, target)| TestCase::Refused(method, target)));
+        questions.push(TestCase::Command);
+        questions.extend(ODD.map(TestCase::Odd));
+        let (mut asked, mut bytes) = (Vec::new(), 0);
+        for question in questions {
+            let mut one = ask(module, &state, question).await;
+            bytes += one.cost.body;
+            if bytes > MAX_BYTES {
+                let most = bytesize::ByteSize::b(MAX_BYTES as u64);
+                one.outcome = Err(format!("the answers on one state have more than {most}"));
+            }
+            let is_over = one.outcome.is_err();
+            asked.push(one);
+            if is_over {
+                break;
+            }
+        }
+        Self { state, asked }
+    }
+
+    pub(super) fn into_costs(self) -> impl Iterator<Item = Cost> {
+        self.asked.into_iter().map(|asked| asked.cost)
+    }
+
+    /// Returns the responses to the test cases for which `is` holds.
+    pub(super) fn answers<'a>(
+        &'a self,
+        is: impl Fn(&TestCase) -> bool + 'a,
+    ) -> impl Iterator<Item = (&'a TestCase, &'a Response<bytes::Bytes>)> {
+        let answered = |asked: &'a Exchange| Some((&asked.question, asked.outcome.as_ref().ok()?));
+        self.asked.iter().filter_map(answered).filter(move |(question, _)| is(question))
+    }
+}
+
+impl State {
+    /// Returns the chains in their order, if they are known.
+    pub(super) fn chains(&self) -> Known<Vec<&ChainConfig>> {
+        let snapshot = &self.snapshot;
+        let ids = snapshot.chain_ids().value().as_ref().map_err(Clone::clone)?;
+        Ok(ids.iter().filter_map(|id| Some(snapshot.chain(id.as_str())?.value())).collect())
+    }
+}
+
+impl TestCase {
+    pub(super) fn target(&self, state: &State) -> String {
+        match self {
+            Self::Version => "/version".to_owned(),
+            Self::Chains => "/chains".to_owned(),
+            Self::WithQuery => WITH_QUERY.to_owned(),
+            Self::Command => COMMAND.to_owned(),
+            Self::Chain(place) => {
+                let id =
+                    state.chains().ok().and_then(|chains| Some(chains.get(*place)?.id.clone()));
+                chain_target(id.as_ref().map_or("", |id| id.as_str()))
+            }
+            Self::UnknownChain => format!("/chain/{UNKNOWN_CHAIN}"),
+            Self::State => "/state".to_owned(),
+            Self::UnknownPath => UNKNOWN_PATH.to_owned(),
+            Self::Refused(_, target) | Self::Odd(target) => (*target).to_owned(),
+        }
+    }
+
+    pub(super) fn method(&self) -> Method {
+        match self {
+            Self::Refused(method, _) => {
+                Method::from_bytes(method.as_bytes()).expect("the methods are valid")
+            }
+            Self::Command => Method::POST,
+            _ => Method::GET,
+        }
+    }
+}
+
+/// Returns the target of a chain's configuration.
+#[must_use]
+pub fn chain_target(id: &str) -> String {
+    format!("/chain/{}", encoded(id))
+}
+
+/// Percent-encodes a text as a segment of a path.
+fn encoded(text: &str) -> String {
+    let mut segment = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            segment.push(byte.into());
+        } else {
+            write!(segment, "%{byte:02X}").expect("writing to a text succeeds");
+        }
+    }
+    segment
+}
+
+async fn ask(module: &Module, state: &State, question: TestCase) -> Exchange {
+    let (method, target) = (question.method(), question.target(state));
+    let request = Arc::new(GuestRequest {
+        method: method.clone(),
+        target: PathAndQuery::try_from(&target).expect("the targets are valid"),
+        headers: HeaderMap::new(),
+    });
+    let (outcome, time) = answer(module, &request, &state.snapshot).await;
+    let memory = outcome.as_ref().ok().map(|answer| answer.memory);
+    let outcome = outcome.map(|answer| answer.response).map_err(|error| error.to_string());
+    let cost = Cost {
+        state: state.name.to_owned(),
+        request: format!("{method} {target}"),
+        status: outcome.as_ref().ok().map(|response| response.status().as_u16()),
+        body: outcome.as_ref().map_or(0, |response| response.body().len()),
+        micros: u64::try_from(time.as_micros()).unwrap_or(u64::MAX),
+        memory,
+    };
+    Exchange { question, outcome, cost }
+}
+
+/// Calls a module, and returns its response and the time that it took.
+pub async fn answer(
+    module: &Module,
+    request: &Arc<GuestRequest>,
+    snapshot: &Arc<Snapshot>,
+) -> (Result<GuestResponse, CallError>, Duration) {
+    match RunPermit::acquire_background(module).await {
+        Ok(place) => {
+            let start = Instant::now();
+            let answer = place.execute(Arc::clone(request), Arc::clone(snapshot)).await;
+            (answer, start.elapsed())
+        }
+        Err(error) => (Err(error), Duration::ZERO),
+    }
+}

@@ -1,0 +1,81 @@
+//! Builds `guest/` for WebAssembly, in each dialect and with the bundled extensions,
+//! converts the modules into components, and writes these to the folder from which
+//! `src/lib.rs` embeds them.
+
+use std::env;
+use std::error::Error;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use wit_component::ComponentEncoder;
+
+/// The components, each with its package and the package's features.
+const MODULES: [(&str, &str, &str); 5] = [
+    ("module.wasm", "relayer-rest-api", ""),
+    ("module-1.13.wasm", "relayer-rest-api", "dialect-1-13"),
+    ("dashboard.wasm", "relayer-rest-dashboard", ""),
+    ("health.wasm", "relayer-rest-health", ""),
+    ("metrics.wasm", "relayer-rest-metrics", ""),
+];
+const TARGET: &str = "wasm32-unknown-unknown";
+const PROFILE: &str = "module";
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let manifest = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?);
+    let root =
+        manifest.ancestors().nth(2).ok_or("the crate is two folders below the workspace's")?;
+    for input in [".cargo", "guest", "wit", "Cargo.toml", "Cargo.lock", "rust-toolchain.toml"] {
+        println!("cargo:rerun-if-changed={}", root.join(input).display());
+    }
+    let out = PathBuf::from(env::var("OUT_DIR")?);
+    // Above TARGET/PROFILE/build/PACKAGE/out, so that a build for one profile of the host
+    // is reused for the next. Cargo locks a target folder, so the module needs its own.
+    let target = out.ancestors().nth(4).unwrap_or(&out).join("module");
+    for (name, package, features) in MODULES {
+        let module = build(root, &target, package, features)?;
+        let component =
+            ComponentEncoder::default().module(&fs::read(module)?)?.validate(true).encode()?;
+        fs::write(out.join(name), component)?;
+    }
+    Ok(())
+}
+
+/// Builds a module, independently of the settings of the host's build.
+fn build(
+    root: &Path,
+    target: &Path,
+    package: &str,
+    features: &str,
+) -> Result<PathBuf, Box<dyn Error>> {
+    let mut cargo = Command::new(env::var("CARGO")?);
+    cargo.current_dir(root).args(["build", "--locked", "--package", package, "--lib"]);
+    cargo.args(["--target", TARGET, "--profile", PROFILE, "--features", features]);
+    cargo.arg("--target-dir").arg(target);
+    for (name, _) in env::vars_os() {
+        let name = name.to_string_lossy().into_owned();
+        let of_the_host = name.starts_with("CARGO_FEATURE_") || name.starts_with("CARGO_CFG_");
+        if of_the_host || HOST_ONLY.contains(&name.as_str()) {
+            cargo.env_remove(name);
+        }
+    }
+    let status = cargo.status()?;
+    if !status.success() {
+        let message = format!(
+            "the package {package} in guest/ does not build ({status}); \
+             if the target is missing, `rustup target add {TARGET}` adds it"
+        );
+        return Err(message.into());
+    }
+    Ok(target.join(TARGET).join(PROFILE).join(package.replace('-', "_")).with_extension("wasm"))
+}
+
+/// Settings of the host's build that must not reach the module's.
+const HOST_ONLY: [&str; 6] = [
+    "CARGO_ENCODED_RUSTFLAGS",
+    "RUSTFLAGS",
+    "RUSTC_WORKSPACE_WRAPPER",
+    "RUSTC_WRAPPER",
+    "CARGO_BUILD_TARGET",
+    "CARGO_TARGET_DIR",
+];

@@ -1,0 +1,106 @@
+//! Admission control: requests run, wait or are rejected.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::timeout;
+
+use super::limits::Limits;
+
+/// Limits of the number of running requests, of the number of waiting requests, and of
+/// their wait.
+pub(crate) struct Admission {
+    running: Arc<Semaphore>,
+    waiting: Semaphore,
+    aside: Arc<Semaphore>,
+    wait: Duration,
+}
+
+/// The queue is full, or the request waited in it for too long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Overloaded;
+
+impl Admission {
+    pub(crate) fn new(limits: &Limits) -> Self {
+        Self {
+            running: Arc::new(Semaphore::new(limits.concurrency as usize)),
+            waiting: Semaphore::new(limits.queue as usize),
+            aside: Arc::new(Semaphore::new(1)),
+            wait: limits.queue_wait,
+        }
+    }
+
+    /// Acquires all of the `concurrency` permits and the background permit, if nothing
+    /// runs; requests wait until these permits are dropped.
+    pub(crate) fn try_hold_all(&self, concurrency: u32) -> Option<[OwnedSemaphorePermit; 2]> {
+        let aside = Arc::clone(&self.aside).try_acquire_owned().ok()?;
+        let running = Arc::clone(&self.running).try_acquire_many_owned(concurrency).ok()?;
+        Some([aside, running])
+    }
+
+    /// Waits for the background permit, which clients do not use, without a limit of
+    /// time.
+    pub(crate) async fn admit_background(&self) -> Result<OwnedSemaphorePermit, Overloaded> {
+        Arc::clone(&self.aside).acquire_owned().await.map_err(|_| Overloaded)
+    }
+
+    /// Waits for a permit to run, which is released when it is dropped.
+    pub(crate) async fn admit(&self) -> Result<OwnedSemaphorePermit, Overloaded> {
+        if let Ok(place) = Arc::clone(&self.running).try_acquire_owned() {
+            return Ok(place);
+        }
+        let _waiting = self.waiting.try_acquire().map_err(|_| Overloaded)?;
+        match timeout(self.wait, Arc::clone(&self.running).acquire_owned()).await {
+            Ok(Ok(place)) => Ok(place),
+            Ok(Err(_)) | Err(_) => Err(Overloaded),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Admission, Limits, Overloaded};
+    use std::time::Duration;
+
+    fn admission(queue: u32, queue_wait: Duration) -> Admission {
+        Admission::new(&Limits { concurrency: 1, queue, queue_wait, ..Limits::default() })
+    }
+
+    #[tokio::test]
+    async fn a_request_is_rejected_at_once_if_the_queue_is_full() {
+        let admission = admission(0, Duration::MAX);
+        let _running = admission.admit().await.unwrap();
+        assert_eq!(admission.admit().await.map(drop), Err(Overloaded));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_waits_for_a_bounded_time() {
+        let admission = admission(1, Duration::from_secs(1));
+        let _running = admission.admit().await.unwrap();
+        let start = tokio::time::Instant::now();
+        assert_eq!(admission.admit().await.map(drop), Err(Overloaded));
+        assert_eq!(start.elapsed(), Duration::from_secs(1));
+    }
+
+    #[tokio::test]
+    async fn a_waiting_request_gets_the_next_permit() {
+        let admission = admission(1, Duration::MAX);
+        let running = admission.admit().await.unwrap();
+        let (waited, ()) = tokio::join!(admission.admit(), async { drop(running) });
+        waited.map(drop).unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_cancelled_request_leaves_the_queue() {
+        let admission = admission(1, Duration::MAX);
+        let running = admission.admit().await.unwrap();
+        tokio::select! {
+            biased;
+            _ = admission.admit() => unreachable!("the only place is taken"),
+            () = async {} => {}
+        }
+        let (waited, ()) = tokio::join!(admission.admit(), async { drop(running) });
+        waited.map(drop).unwrap();
+    }
+}

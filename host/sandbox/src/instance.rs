@@ -1,0 +1,238 @@
+//! One instance: its store, its creation, and calls of its handler.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::Response;
+use relayer_rest_common::text::{escape_control, truncate, truncate_at};
+use relayer_rest_state::Snapshot;
+use tracing::Span;
+use wasmtime::component::types::ComponentItem;
+use wasmtime::component::{ComponentExportIndex, InstancePre, TypedFunc};
+use wasmtime::{FrameInfo, Store, Trap, UpdateDeadline, WasmBacktrace};
+
+use super::call_error::CallError;
+use super::contract::HANDLER;
+use super::cost::{InstanceCost, Placement};
+use super::guest_log::GuestLog;
+use super::guest_time::GuestTime;
+use super::info::ModuleInfo;
+use super::limiter::{Limiter, Peaks};
+use super::limits::{Limits, bytes};
+use super::options::EngineOptions;
+use super::read_set::TrackedSnapshot;
+use super::request::GuestRequest;
+use super::response::{HeaderRules, InvalidResponse, response};
+use super::store::StoreData;
+use super::wasi::Wasi;
+use super::wire;
+
+/// The maximum length of a function's name in a message, in characters.
+const MAX_FRAME_NAME: usize = 60;
+
+/// The bytes that may cross beyond the limits, so that a response slightly above a limit
+/// gets an exact error.
+const CROSSING_SLACK: usize = 64 << 10;
+
+/// The maximum number of resource handles that an instance has at once: WASI's limit, and
+/// as many borrowed ones again. The engine keeps some tens of bytes for each.
+const MAX_HANDLES: usize = 2_000;
+
+/// A number of ticks that is never reached.
+const NO_TICK: u64 = 1 << 40;
+
+type Params<'a> = (wire::Request<'a>,);
+type Results = (wire::Response,);
+
+/// The handler of an instance.
+pub(super) type Handle<'a> = TypedFunc<Params<'a>, Results>;
+
+/// Finds the handler and checks that its types are those of the contract.
+pub(super) fn handler(
+    pre: &InstancePre<StoreData>,
+    interface: &str,
+) -> wasmtime::Result<ComponentExportIndex> {
+    let component = pre.component();
+    let missing = || wasmtime::format_err!("{interface} has no function {}", HANDLER.1);
+    let (_, instance) = component.get_export(None, interface).ok_or_else(missing)?;
+    match component.get_export(Some(&instance), HANDLER.1).ok_or_else(missing)? {
+        (ComponentItem::ComponentFunc(function), index) => {
+            function.typecheck::<Params<'_>, Results>(&pre.instance_type())?;
+            Ok(index)
+        }
+        _ => Err(missing()),
+    }
+}
+
+/// Creates the instances of a module, and calls them.
+#[derive(Clone)]
+pub(super) struct Instantiator {
+    pub(super) engine: wasmtime::Engine,
+    pub(super) options: Arc<EngineOptions>,
+    pub(super) peaks: Arc<Peaks>,
+    pub(super) pre: InstancePre<StoreData>,
+    /// The index of the exported handler.
+    pub(super) handler: ComponentExportIndex,
+    pub(super) cost: InstanceCost,
+    pub(super) info: Arc<ModuleInfo>,
+}
+
+impl Instantiator {
+    /// Returns the placement of new instances. Host functions of WASI may have to wait,
+    /// which requires a fiber.
+    pub(super) fn placement(&self) -> Placement {
+        match self.cost.placement() {
+            Placement::Inline if self.options.wasi => Placement::Fiber,
+            placement => placement,
+        }
+    }
+
+    /// Creates the store of an instance for one request.
+    pub(super) fn store(
+        &self,
+        time: Arc<GuestTime>,
+        request: Arc<GuestRequest>,
+        snapshot: Arc<Snapshot>,
+        span: Span,
+    ) -> Store<StoreData> {
+        let limits = &self.options.limits;
+        let wasi = || Wasi::new(&self.info, &request, &span, snapshot.changed().time);
+        let call = StoreData {
+            wasi: self.options.wasi.then(|| Box::new(wasi())),
+            log: GuestLog::new(&self.info, &request),
+            view: TrackedSnapshot::new(snapshot, request),
+            span,
+            limiter: Limiter::new(limits, self.cost.host_bytes(), &self.peaks),
+            module: Arc::clone(&self.info),
+        };
+        let mut store = Store::new(&self.engine, call);
+        store.limiter(|call| &mut call.limiter);
+        store.set_hostcall_fuel(most_crossing(limits));
+        store.set_max_component_handles(MAX_HANDLES);
+        store.epoch_deadline_callback(move |_| {
+            Ok(if time.is_over() {
+                UpdateDeadline::Interrupt
+            } else {
+                UpdateDeadline::YieldCustom(1, Box::pin(Arc::clone(&time).give_way()))
+            })
+        });
+        store
+    }
+
+    /// Creates an instance and returns its handler.
+    pub(super) async fn instantiate<'a>(
+        &self,
+        store: &mut Store<StoreData>,
+    ) -> Result<Handle<'a>, CallError> {
+        // Without guest code to run, this needs no fiber to yield from, and must not be
+        // told to yield: the first tick must come afterwards.
+        let instance = if self.placement() == Placement::Inline {
+            store.set_epoch_deadline(NO_TICK);
+            self.pre.instantiate(&mut *store)
+        } else {
+            store.set_epoch_deadline(1);
+            // Boxed, because it is rare and large: it would enlarge the future of every
+            // request.
+            Box::pin(self.pre.instantiate_async(&mut *store)).await
+        };
+        let instance = instance.map_err(|error| {
+            // A trap in its own code and a refused growth are the module's fault.
+            let is_its_own = error.downcast_ref::<WasmBacktrace>().is_some()
+                || store.data().limiter.refusal().is_some();
+            self.failed(error, store, |error| {
+                if is_its_own {
+                    CallError::Trap(cause(&error, store.data()))
+                } else {
+                    CallError::Instantiate(error)
+                }
+            })
+        })?;
+        store.set_epoch_deadline(1);
+        instance.get_typed_func(store, self.handler).map_err(CallError::Instantiate)
+    }
+
+    /// Calls the handler and checks its response.
+    pub(super) async fn call<'a>(
+        &self,
+        store: &mut Store<StoreData>,
+        handle: &Handle<'a>,
+        request: &'a GuestRequest,
+    ) -> Result<Response<Bytes>, CallError> {
+        let called = self.enter(store, handle, request).await;
+        let trapped = |error: wasmtime::Error| {
+            let is_answer = error.downcast_ref::<WasmBacktrace>().is_none();
+            if is_answer && is_too_much(&error) {
+                return CallError::Invalid(InvalidResponse::TooLarge);
+            }
+            CallError::Trap(cause(&error, store.data()))
+        };
+        let answer = called.map_err(|error| self.failed(error, store, trapped))?;
+        let allowed = HeaderRules {
+            limits: &self.options.limits,
+            headers: &self.options.headers,
+            mount: &self.info.mount,
+        };
+        response(answer, &allowed).map_err(CallError::Invalid)
+    }
+
+    /// Calls the handler, and returns its unchecked response or the engine's error.
+    pub(super) async fn enter<'a>(
+        &self,
+        store: &mut Store<StoreData>,
+        handle: &Handle<'a>,
+        request: &'a GuestRequest,
+    ) -> wasmtime::Result<wire::Response> {
+        let request =
+            wire::Request { method: request.method.as_str(), path: request.target.path() };
+        handle.call_async(&mut *store, (request,)).await.map(|(response,)| response)
+    }
+
+    fn failed(
+        &self,
+        error: wasmtime::Error,
+        store: &Store<StoreData>,
+        otherwise: impl FnOnce(wasmtime::Error) -> CallError,
+    ) -> CallError {
+        match error.downcast_ref::<Trap>() {
+            Some(Trap::Interrupt) => CallError::Timeout(self.options.limits.time),
+            Some(_) => CallError::Trap(cause(&error, store.data())),
+            None => otherwise(error),
+        }
+    }
+}
+
+/// Returns the maximum size of one transfer from an instance, in bytes: the largest
+/// response, or a line for the log. Strings that overlap in its memory are copied one by
+/// one, so its memory is not a bound.
+fn most_crossing(limits: &Limits) -> usize {
+    let headers = limits.headers as usize * size_of::<wire::Header>();
+    let answer = bytes(limits.body) + bytes(limits.header_size) + headers;
+    answer.max(bytes(limits.log)) + CROSSING_SLACK
+}
+
+/// Returns whether the transfer was larger than that. The engine has no type for this
+/// error.
+fn is_too_much(error: &wasmtime::Error) -> bool {
+    error.root_cause().to_string().contains("fuel allocated for hostcalls has been exhausted")
+}
+
+/// Describes why a module trapped, which growth it was refused before, and the location.
+fn cause(error: &wasmtime::Error, call: &StoreData) -> String {
+    let mut cause = vec![escape_control(&truncate(&error.root_cause().to_string()))];
+    cause.extend(call.limiter.refusal());
+    let backtrace = error.downcast_ref::<WasmBacktrace>();
+    let frames: Vec<_> = backtrace.iter().flat_map(|trace| trace.frames()).map(name).collect();
+    if let [innermost, callers @ ..] = &frames[..] {
+        let callers = callers.iter().map(|caller| format!(", called by {caller}"));
+        cause.push(format!("in {innermost}{}", callers.collect::<String>()));
+    }
+    cause.join("; ")
+}
+
+/// Returns the name of a frame's function, from the component's debug information.
+fn name(frame: &FrameInfo) -> String {
+    match frame.func_name() {
+        Some(name) => escape_control(&truncate_at(name, MAX_FRAME_NAME)),
+        None => format!("function {}", frame.func_index()),
+    }
+}

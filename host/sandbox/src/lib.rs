@@ -1,0 +1,116 @@
+//! Loads modules and runs them. The only part that depends on wasmtime.
+//!
+//! A module is a component of the world `api-module` in `wit/`. Each request is handled
+//! by a fresh instance, which sees the request and one snapshot of the relayer's state,
+//! and nothing else: no clock, no randomness, no files, even if it may import WASI.
+//!
+//! | file | job |
+//! |---|---|
+//! | `limits.rs` | the limits of modules |
+//! | `engine.rs` | the engine, and the pool of instances |
+//! | `options.rs` | the options of an engine |
+//! | `engine_config.rs` | the engine's configuration, derived from the limits |
+//! | `admission.rs` | admits runs, lets them wait, or rejects them |
+//! | `compiled.rs` | obtains compiled code: from the cache, or from the compiler |
+//! | `compiler.rs` | the compiler process |
+//! | `artefact.rs` | compiled code before it is loaded |
+//! | `code_cache.rs` | compiled code on disk, verified |
+//! | `address_space.rs` | the address space that memories reserve |
+//! | `epoch_ticker.rs` | interrupts guests that run long |
+//! | `contract.rs` | the names in the contract |
+//! | `grants.rs` | the interfaces that a mount's modules may import |
+//! | `header_grants.rs` | the response headers beyond the mount that they may set |
+//! | `componentize.rs` | encodes core modules as components |
+//! | `module.rs` | loads and checks modules |
+//! | `cost.rs` | the cost of creating an instance, read from its component |
+//! | `load_error.rs` | the reasons that a module cannot be loaded, with hints |
+//! | `digest.rs` | the version of a component |
+//! | `import_check.rs` | checks imports and exports against the contract |
+//! | `request.rs` | a request to a module |
+//! | `run_permit.rs` | runs one request: its permit, its instance and its time |
+//! | `call_error.rs` | the reasons that a run has no response |
+//! | `guest_time.rs` | the processor time of guests, and their turns |
+//! | `slow_guest_pool.rs` | threads for guests that run for longer than a tick |
+//! | `slow_targets.rs` | the targets whose guests start on those threads |
+//! | `info.rs` | the part of a module that its instances need |
+//! | `store.rs` | the data of an instance's store |
+//! | `instance.rs` | one instance: its creation, and calls of its handler |
+//! | `response.rs` | validates a module's response |
+//! | `set_cookie.rs` | confines a module's cookies to its mount |
+//! | `guest_log.rs` | the log lines of an instance, within bounds |
+//! | `limiter.rs` | the memory and tables of an instance |
+//! | `stats.rs` | counts runs and failures of a module |
+//! | `host_functions.rs` | the contract's host functions |
+//! | `wasi.rs`, `wasi_functions.rs`, `wasi_interfaces.rs` | WASI, if a mount has it |
+//! | `read_set.rs` | the data that an instance can read, and the record of its reads |
+//! | `verify.rs` | checks that slots are reset between requests |
+//! | `reused.rs` | an instance for many requests, for benchmarks |
+//! | `wire.rs` | the contract's types, as they cross to a module |
+
+mod address_space;
+mod admission;
+mod artefact;
+mod call_error;
+mod code_cache;
+mod compiled;
+mod compiler;
+mod componentize;
+mod contract;
+mod cost;
+mod digest;
+mod engine;
+mod engine_config;
+mod epoch_ticker;
+mod grants;
+mod guest_log;
+mod guest_time;
+mod header_grants;
+mod host_functions;
+mod import_check;
+mod info;
+mod instance;
+mod limiter;
+mod limits;
+mod load_error;
+mod module;
+mod options;
+mod read_set;
+mod request;
+mod response;
+mod reused;
+mod run_permit;
+mod set_cookie;
+mod slow_guest_pool;
+mod slow_targets;
+mod stats;
+mod store;
+mod verify;
+mod wasi;
+mod wasi_functions;
+mod wasi_interfaces;
+mod wire;
+
+pub use call_error::CallError;
+pub use code_cache::{CodeCache, CodeCacheError};
+pub use compiler::{Compiler, compile};
+pub use componentize::MAX_COMPONENT_SIZE;
+pub use contract::{CONTRACT_PACKAGE, CONTRACT_VERSION};
+pub use cost::InstanceCost;
+pub use digest::{Digest, DigestError};
+pub use engine::{Engine, EngineError};
+pub use grants::{Grants, UnknownGrant};
+pub use header_grants::{HeaderGrantError, HeaderGrants};
+pub use import_check::ForbiddenImport;
+pub use limits::Limits;
+pub use load_error::LoadError;
+pub use module::{API, Module};
+pub use options::EngineOptions;
+pub use read_set::ReadSet;
+pub use request::GuestRequest;
+pub use response::InvalidResponse;
+#[doc(hidden)]
+pub use reused::ReusedInstance;
+pub use run_permit::{GuestResponse, RunPermit};
+pub use set_cookie::CookieError;
+pub use stats::Failures;
+pub use verify::ResetStatus;

@@ -1,0 +1,285 @@
+//! Loading: from a component's bytes to a module that can run, or the reason why not.
+
+use std::fmt::{self, Debug, Formatter};
+use std::path::Path;
+use std::sync::Arc;
+
+use bytesize::ByteSize;
+use http::HeaderValue;
+use relayer_rest_common::files;
+use relayer_rest_modules::DEFAULT_MODULE;
+use tokio::sync::OnceCell;
+use wasmtime::component::Component;
+
+use super::artefact::Artefact;
+use super::compiled;
+use super::componentize::MAX_COMPONENT_SIZE;
+use super::cost::{Excess, InstanceCost};
+use super::digest::Digest;
+use super::engine::Engine;
+use super::import_check;
+use super::info::{self, ModuleInfo};
+use super::instance::{self, Instantiator};
+use super::limits::Limits;
+use super::load_error::LoadError;
+use super::stats::{Failures, ModuleStats};
+use super::verify::{InitialImage, ResetStatus};
+
+/// A loaded component that handles requests. Cheap to clone.
+#[derive(Clone)]
+pub struct Module(Arc<Parts>);
+
+#[derive(Clone)]
+struct Parts {
+    engine: Engine,
+    instances: Instantiator,
+    digest: Digest,
+    stats: ModuleStats,
+    initial_image: Arc<OnceCell<InitialImage>>,
+}
+
+/// The name of the module that serves the API.
+pub const API: &str = "api";
+
+impl Module {
+    /// Loads the module that is bundled with this crate.
+    pub fn embedded(engine: &Engine) -> Result<Self, LoadError> {
+        Self::from_bytes(engine, "embedded", DEFAULT_MODULE)
+    }
+
+    /// Reads, compiles and checks a component from a file. Takes some tens of
+    /// milliseconds, on the calling thread.
+    pub fn from_file(engine: &Engine, file: &Path) -> Result<Self, LoadError> {
+        let bytes = files::read(file, MAX_COMPONENT_SIZE)
+            .map_err(|source| LoadError::Unreadable { file: file.to_owned(), source })?;
+        Self::from_bytes(engine, &file.display().to_string(), &bytes)
+    }
+
+    /// Compiles and checks an untrusted component. The engine's compiler compiles it in a
+    /// process of its own, with at most this much memory; that process is stopped when
+    /// the returned future is dropped. Without a compiler, the component is compiled in
+    /// this process, as by [`Module::from_bytes`].
+    pub async fn from_untrusted_bytes(
+        engine: &Engine,
+        name: &str,
+        bytes: &[u8],
+        memory: ByteSize,
+    ) -> Result<Self, LoadError> {
+        let artefact = compiled::compile_apart(engine, name, bytes, memory).await?;
+        Self::from_artefact(engine, name, bytes, &artefact)
+    }
+
+    /// Compiles and checks a component, or a core module with a note of its world, as
+    /// `cargo build` produces it. Messages refer to it as `name`.
+    pub fn from_bytes(engine: &Engine, name: &str, bytes: &[u8]) -> Result<Self, LoadError> {
+        let artefact = compiled::compile_here(engine, name, bytes)?;
+        Self::from_artefact(engine, name, bytes, &artefact)
+    }
+
+    fn from_artefact(
+        engine: &Engine,
+        name: &str,
+        bytes: &[u8],
+        artefact: &Artefact,
+    ) -> Result<Self, LoadError> {
+        let name = || name.to_owned();
+        let component = artefact.load(&engine.wasmtime).map_err(|error| {
+            let reason = format!("{error:#}");
+            let name = name();
+            if reason.contains("memory minimum") || reason.contains("minimum byte size") {
+                LoadError::Memory { name, limit: engine.limits().memory, reason }
+            } else if is_too_much(&reason) {
+                LoadError::TooMuch { name, reason }
+            } else {
+                LoadError::Invalid { name, reason }
+            }
+        })?;
+        let cost = InstanceCost::of(artefact.component(bytes));
+        cost.check(engine.limits()).map_err(|excess| match excess {
+            Excess::Memory(reason) => {
+                LoadError::Memory { name: name(), limit: engine.limits().memory, reason }
+            }
+            Excess::Host(reason) => LoadError::TooMuch { name: name(), reason },
+        })?;
+        let offences = import_check::imports(&component, engine.options.wasi);
+        if !offences.is_empty() {
+            return Err(LoadError::Imports { name: name(), offences });
+        }
+        let imports: Vec<_> = imports(&component);
+        let lacking = engine.grants().lack(&imports);
+        if !lacking.is_empty() {
+            let granted = engine.grants().clone();
+            return Err(LoadError::NotGranted { name: name(), lacking, granted });
+        }
+        let handler = import_check::handler(&component)
+            .map_err(|found| LoadError::NoHandler { name: name(), found })?;
+        let misfit = |error: wasmtime::Error| LoadError::Types {
+            name: name(),
+            reason: format!("{error:#}"),
+        };
+        let pre = engine.linker.instantiate_pre(&component).map_err(misfit)?;
+        // An error here would otherwise occur in the first request.
+        component
+            .initialize_copy_on_write_image()
+            .map_err(|error| LoadError::Image { name: name(), reason: format!("{error:#}") })?;
+        let handler = instance::handler(&pre, &handler).map_err(misfit)?;
+        let digest = Digest::of(bytes);
+        let info = ModuleInfo {
+            name: API.into(),
+            mount: "/".into(),
+            label: info::label(API, digest),
+            limits: engine.limits().clone(),
+            log_rate: Arc::clone(&engine.log_rate),
+        };
+        let instances = Instantiator {
+            engine: engine.wasmtime.clone(),
+            options: Arc::clone(&engine.options),
+            peaks: Arc::clone(&engine.peaks),
+            pre,
+            handler,
+            cost,
+            info: Arc::new(info),
+        };
+        Ok(Self(Arc::new(Parts {
+            engine: engine.clone(),
+            instances,
+            digest,
+            stats: ModuleStats::default(),
+            initial_image: Arc::default(),
+        })))
+    }
+
+    /// Returns the same module under another name than [`API`], such as the name of an
+    /// extension: some letters, digits and `-_.`.
+    ///
+    /// # Panics
+    /// Panics if the name has characters that a header cannot have.
+    #[must_use]
+    pub fn named(self, name: &str) -> Self {
+        let digest = self.digest();
+        self.with_info(|info| info.named(name, digest))
+    }
+
+    /// Returns the same module, which is told that it is mounted at this path.
+    #[must_use]
+    pub fn mounted_at(self, path: &str) -> Self {
+        self.with_info(|info| ModuleInfo { mount: path.into(), ..info })
+    }
+
+    fn with_info(self, change: impl FnOnce(ModuleInfo) -> ModuleInfo) -> Self {
+        let mut parts = Arc::unwrap_or_clone(self.0);
+        let info = Arc::unwrap_or_clone(parts.instances.info);
+        parts.instances.info = Arc::new(change(info));
+        Self(Arc::new(parts))
+    }
+
+    /// Returns the path of its mount.
+    pub(super) fn mount(&self) -> &str {
+        &self.0.instances.info.mount
+    }
+
+    /// Returns the module's name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.0.instances.info.name
+    }
+
+    /// Returns the value of `x-relayer-module` in each of its responses: `NAME@DIGEST`,
+    /// with the first 12 digits of the digest.
+    #[must_use]
+    pub fn label(&self) -> &HeaderValue {
+        &self.0.instances.info.label
+    }
+
+    /// Returns the same module, with new counters.
+    #[must_use]
+    pub fn afresh(self) -> Self {
+        Self(Arc::new(Parts { stats: ModuleStats::default(), ..Arc::unwrap_or_clone(self.0) }))
+    }
+
+    /// Returns the number of runs of this module and of all its clones.
+    #[must_use]
+    pub fn runs(&self) -> u64 {
+        self.0.stats.runs()
+    }
+
+    /// Returns how often it failed to respond, by cause.
+    #[must_use]
+    pub fn failures(&self) -> Failures {
+        self.0.stats.failures()
+    }
+
+    /// Returns how often it trapped, took too long or returned an invalid response.
+    #[must_use]
+    pub fn faults(&self) -> u64 {
+        self.failures().faults()
+    }
+
+    /// Returns the names of the interfaces that it imports.
+    #[must_use]
+    pub fn imports(&self) -> Vec<String> {
+        imports(self.0.instances.pre.component())
+    }
+
+    /// Returns the engine that runs it.
+    #[must_use]
+    pub fn engine(&self) -> &Engine {
+        &self.0.engine
+    }
+
+    /// Returns the limits of its instances.
+    #[must_use]
+    pub fn limits(&self) -> &Limits {
+        self.0.engine.limits()
+    }
+
+    /// Returns the module's version: the digest of its bytes.
+    #[must_use]
+    pub fn digest(&self) -> Digest {
+        self.0.digest
+    }
+
+    /// Returns the creator of its instances.
+    pub(super) fn instances(&self) -> &Instantiator {
+        &self.0.instances
+    }
+
+    /// Returns the cost of creating an instance.
+    #[must_use]
+    pub fn instance_cost(&self) -> &InstanceCost {
+        &self.0.instances.cost
+    }
+
+    /// Returns the checks of slots that its engine has made.
+    #[must_use]
+    pub fn resets(&self) -> ResetStatus {
+        self.0.engine.verifier.status()
+    }
+
+    /// Returns the initial image of its instances, once it is known.
+    pub(super) fn initial_image(&self) -> &OnceCell<InitialImage> {
+        &self.0.initial_image
+    }
+
+    pub(super) fn stats(&self) -> &ModuleStats {
+        &self.0.stats
+    }
+}
+
+/// Returns whether the engine's pool has no room for a component. The engine has no error
+/// type for that.
+fn is_too_much(reason: &str) -> bool {
+    reason.contains("exceeds the")
+        && ["limit", "configured maximum"].iter().any(|text| reason.contains(text))
+}
+
+fn imports(component: &Component) -> Vec<String> {
+    let imports = component.component_type();
+    imports.imports(component.engine()).map(|(name, _)| name.to_owned()).collect()
+}
+
+impl Debug for Module {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Module").field("digest", &self.digest()).finish_non_exhaustive()
+    }
+}

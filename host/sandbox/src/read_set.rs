@@ -1,0 +1,481 @@
+//! Tracked reads: the state that an instance reads, and the record of these reads.
+//!
+//! A module sees the state, the request's headers and the query only through
+//! [`TrackedSnapshot`], which records every read. Its fields are private, so an import
+//! cannot bypass the record. The record is a [`ReadSet`]: a response is valid for as long
+//! as the same reads return the same values.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+use relayer_rest_state::{
+    ChainConfig, ChainId, Component, Generation, Known, RelayerState, Snapshot, Stale, Versioned,
+};
+
+use super::request::GuestRequest;
+
+/// The maximum number of chains, and of headers, in a record. A module that reads more of
+/// them one by one is not worth a longer record.
+const MAX_READS: usize = 64;
+
+/// The maximum length of the name of an absent chain or header in a record, in bytes: a
+/// module may invent any number of names of megabytes each.
+const MAX_READ: usize = 256;
+
+/// A request's headers, its query and one snapshot of the state, as far as a module can
+/// see them, and the record of its reads.
+pub(super) struct TrackedSnapshot {
+    snapshot: Arc<Snapshot>,
+    request: Arc<GuestRequest>,
+    reads: ReadSet,
+}
+
+/// The reads from which a response was derived, besides the request's method and path.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ReadSet {
+    components: Option<Generation>,
+    chain_ids: Option<Generation>,
+    chains: Vec<(ChainId, Option<Generation>)>,
+    status: Option<Generation>,
+    changed: Option<Generation>,
+    unconfirmed: Option<Unconfirmed>,
+    headers: Vec<(HeaderName, Vec<HeaderValue>)>,
+    query: Option<QueryRead>,
+    /// Whether reads were left out of the record.
+    more: bool,
+}
+
+/// The query at the time it was read; none if the target had no `?`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct QueryRead(Option<Box<str>>);
+
+/// The time since which the state was unconfirmed when the module read it, if it was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Unconfirmed {
+    since: Option<SystemTime>,
+}
+
+impl TrackedSnapshot {
+    pub(super) fn new(snapshot: Arc<Snapshot>, request: Arc<GuestRequest>) -> Self {
+        Self { snapshot, request, reads: ReadSet::default() }
+    }
+
+    /// Returns the record of the reads so far.
+    pub(super) fn reads(&self) -> &ReadSet {
+        &self.reads
+    }
+
+    /// Returns the record of all reads.
+    pub(super) fn into_reads(self) -> ReadSet {
+        self.reads
+    }
+
+    pub(super) fn components(&mut self) -> &Versioned<Vec<Component>> {
+        let components = self.snapshot.components();
+        self.reads.components = Some(components.generation());
+        components
+    }
+
+    pub(super) fn chain_ids(&mut self) -> &Versioned<Known<Vec<ChainId>>> {
+        let ids = self.snapshot.chain_ids();
+        self.reads.chain_ids = Some(ids.generation());
+        ids
+    }
+
+    /// Returns a chain, or `None` if it is absent. Returns an error if the chains are not
+    /// known.
+    pub(super) fn chain(&mut self, id: &str) -> Known<Option<&Versioned<ChainConfig>>> {
+        if let Err(reason) = self.snapshot.chain_ids().value() {
+            self.reads.chain_ids = Some(self.snapshot.chain_ids().generation());
+            return Err(reason.clone());
+        }
+        let chain = self.snapshot.chain(id);
+        let ReadSet { chains, more, .. } = &mut self.reads;
+        if chain.is_none() && id.len() > MAX_READ {
+            *more = true;
+        } else if chains.iter().all(|(known, _)| known.as_str() != id) {
+            let read = || (ChainId::from(id), chain.map(Versioned::generation));
+            record(chains, more, read);
+        }
+        Ok(chain)
+    }
+
+    pub(super) fn status(&mut self) -> &Versioned<Known<RelayerState>> {
+        let status = self.snapshot.status();
+        self.reads.status = Some(status.generation());
+        status
+    }
+
+    /// Returns when any part of the visible state last changed.
+    pub(super) fn changed(&mut self) -> SystemTime {
+        let changed = self.snapshot.changed();
+        self.reads.changed = Some(changed.generation);
+        changed.time
+    }
+
+    /// Returns since when the visible state has been unconfirmed, if it should be
+    /// confirmed.
+    pub(super) fn unconfirmed_since(&mut self) -> Option<SystemTime> {
+        let since = self.snapshot.unconfirmed_since();
+        self.reads.unconfirmed = Some(Unconfirmed { since });
+        since
+    }
+
+    /// Returns the values of a header, or none if the request does not have it.
+    pub(super) fn header(&mut self, name: &HeaderName) -> Vec<HeaderValue> {
+        let values: Vec<_> = self.request.headers.get_all(name).iter().cloned().collect();
+        let ReadSet { headers, more, .. } = &mut self.reads;
+        if values.is_empty() && name.as_str().len() > MAX_READ {
+            *more = true;
+        } else if headers.iter().all(|(known, _)| known != name) {
+            record(headers, more, || (name.clone(), values.iter().map(copied).collect()));
+        }
+        values
+    }
+
+    /// Returns the request's query, and records that it was read.
+    pub(super) fn query(&mut self) -> Option<&str> {
+        let query = self.request.target.query();
+        self.reads.query.get_or_insert_with(|| QueryRead(query.map(Into::into)));
+        query
+    }
+}
+
+/// Copies a value into memory of its own: a request's values share the buffer that was
+/// read from its connection, and would keep all of it.
+fn copied(value: &HeaderValue) -> HeaderValue {
+    HeaderValue::from_bytes(value.as_bytes()).expect("a value has the bytes of one")
+}
+
+fn record<T>(reads: &mut Vec<T>, more: &mut bool, read: impl FnOnce() -> T) {
+    if reads.len() < MAX_READS {
+        reads.push(read());
+    } else {
+        *more = true;
+    }
+}
+
+impl ReadSet {
+    /// Returns whether the same reads would return the same values now, and all of them
+    /// are recorded. Snapshots must be from one publisher.
+    #[must_use]
+    pub fn is_valid_for(
+        &self,
+        snapshot: &Snapshot,
+        query: Option<&str>,
+        headers: &HeaderMap,
+    ) -> bool {
+        let same = |read: Option<Generation>, now| read.is_none_or(|read| read == now);
+        // If no chain was read, it makes no difference whether the chains are known.
+        let chains_known = self.chains.is_empty() || snapshot.chain_ids().value().is_ok();
+        self.matches_request(query, headers)
+            && same(self.components, snapshot.components().generation())
+            && same(self.chain_ids, snapshot.chain_ids().generation())
+            && same(self.status, snapshot.status().generation())
+            && same(self.changed, snapshot.changed().generation)
+            && self.unconfirmed.is_none_or(|read| read.since == snapshot.unconfirmed_since())
+            && chains_known
+            && self
+                .chains
+                .iter()
+                .all(|(id, read)| snapshot.chain(id.as_str()).map(Versioned::generation) == *read)
+    }
+
+    /// Returns whether the reads of the query and of headers would return the same values
+    /// for a request with this query and these headers, and all reads are recorded.
+    #[must_use]
+    pub fn matches_request(&self, query: Option<&str>, headers: &HeaderMap) -> bool {
+        !self.more
+            && self.query.as_ref().is_none_or(|QueryRead(read)| read.as_deref() == query)
+            && self.headers.iter().all(|(name, read)| headers.get_all(name).iter().eq(read))
+    }
+
+    /// Returns whether the query was read, whether the request had one or not.
+    #[must_use]
+    pub fn has_query(&self) -> bool {
+        self.query.is_some()
+    }
+
+    /// Returns the query that was read; none if it was not read or the request
+    /// had none.
+    #[must_use]
+    pub fn query(&self) -> Option<&str> {
+        self.query.as_ref().and_then(|QueryRead(read)| read.as_deref())
+    }
+
+    /// Returns whether the record has all reads.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        !self.more
+    }
+
+    /// Returns whether any of the reads is no longer confirmed by its source.
+    #[must_use]
+    pub fn touch(&self, stale: Stale) -> bool {
+        let chains = self.chain_ids.is_some() || !self.chains.is_empty();
+        self.components.is_some() || self.status.is_some() || (stale.chains && chains)
+    }
+
+    /// Returns the headers that were read, with their values; none if a request did not
+    /// have the header.
+    pub fn header_values(&self) -> impl Iterator<Item = (&HeaderName, &[HeaderValue])> {
+        self.headers.iter().map(|(name, values)| (name, values.as_slice()))
+    }
+
+    /// Returns the size of the record, in bytes.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        let chains = self.chains.iter().map(|(id, _)| size_of_val(id) + id.as_str().len());
+        let values = self.headers.iter().flat_map(|(_, values)| values);
+        let headers = values.map(|value| size_of_val(value) + value.len());
+        let names = self.headers.iter().map(|read| size_of_val(read) + read.0.as_str().len());
+        let query = self.query().map_or(0, str::len);
+        let headers = headers.sum::<usize>() + names.sum::<usize>();
+        size_of::<Self>() + chains.sum::<usize>() + headers + query
+    }
+
+    /// Returns the headers that were read, on which the response varies.
+    pub fn headers(&self) -> impl Iterator<Item = &HeaderName> {
+        self.headers.iter().map(|(name, _)| name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{GuestRequest, MAX_READS, ReadSet, Stale, TrackedSnapshot};
+    use http::uri::PathAndQuery;
+    use http::{HeaderMap, HeaderName, Method};
+    use relayer_rest_state::{
+        ChainConfig, ChainKind, Component, NotReady, RelayerState, StatePublisher,
+    };
+    use std::sync::Arc;
+    use std::time::Instant;
+
+    fn request(headers: HeaderMap) -> Arc<GuestRequest> {
+        let target = PathAndQuery::from_static("/");
+        Arc::new(GuestRequest { method: Method::GET, target, headers })
+    }
+
+    fn chain(id: &str) -> ChainConfig {
+        ChainConfig::new(id, ChainKind::CosmosSdk)
+    }
+
+    /// A relayer with two chains.
+    fn publisher() -> StatePublisher {
+        let publisher = StatePublisher::new();
+        publisher.set_chains(vec![chain("a"), chain("b")]).unwrap();
+        publisher
+    }
+
+    fn reads(publisher: &StatePublisher, read: impl FnOnce(&mut TrackedSnapshot)) -> ReadSet {
+        let mut view =
+            TrackedSnapshot::new(publisher.reader().snapshot(), request(HeaderMap::new()));
+        read(&mut view);
+        view.into_reads()
+    }
+
+    #[track_caller]
+    fn check(publisher: &StatePublisher, reads: &ReadSet, current: bool) {
+        let snapshot = publisher.reader().snapshot();
+        assert_eq!(reads.is_valid_for(&snapshot, None, &HeaderMap::new()), current);
+    }
+
+    /// Names that a module invents are not kept.
+    #[test]
+    fn long_names_that_match_nothing_are_not_recorded() {
+        let long = "a".repeat(super::MAX_READ + 1);
+        let publisher = publisher();
+        publisher.set_chain(chain(&long));
+        let known = reads(&publisher, |view| drop(view.chain(&long).map(|_| ())));
+        assert!(known.is_complete() && known.size() > long.len());
+        let chain = reads(&publisher, |view| drop(view.chain(&long[1..]).map(|_| ())));
+        assert!(chain.is_complete());
+        let absent = format!("{long}b");
+        let absent = reads(&publisher, |view| drop(view.chain(&absent).map(|_| ())));
+        assert!(!absent.is_complete() && absent.size() < long.len());
+        let name = HeaderName::from_bytes(long.as_bytes()).unwrap();
+        let header = reads(&publisher, |view| drop(view.header(&name)));
+        assert!(!header.is_complete() && header.size() < long.len());
+    }
+
+    #[test]
+    fn a_run_that_reads_nothing_stays_valid() {
+        let publisher = publisher();
+        let nothing = reads(&publisher, |_| {});
+        publisher.set_chain(chain("c"));
+        publisher.set_state(RelayerState::default());
+        publisher.set_components(Vec::new());
+        check(&publisher, &nothing, true);
+    }
+
+    #[test]
+    fn each_read_depends_only_on_its_slice() {
+        type Change = fn(&StatePublisher);
+        type Read = fn(&mut TrackedSnapshot);
+        let parts: [(Read, Change); 5] = [
+            (
+                |view| drop(view.components().clone()),
+                |publisher| {
+                    publisher
+                        .set_components(vec![Component { name: "n".into(), version: "v".into() }]);
+                },
+            ),
+            (|view| drop(view.chain_ids().clone()), |publisher| publisher.set_chain(chain("c"))),
+            (
+                |view| drop(view.chain("a").map(|_| ())),
+                |publisher| {
+                    publisher.set_chain(ChainConfig { max_gas: Some(1), ..chain("a") });
+                },
+            ),
+            (
+                |view| drop(view.chain("b").map(|_| ())),
+                |publisher| {
+                    publisher.set_chain(ChainConfig { max_gas: Some(1), ..chain("b") });
+                },
+            ),
+            (
+                |view| drop(view.status().clone()),
+                |publisher| {
+                    publisher.set_state(RelayerState::default());
+                },
+            ),
+        ];
+        for (changed, (_, change)) in parts.iter().enumerate() {
+            let publisher = publisher();
+            let records = parts.map(|(read, _)| reads(&publisher, read));
+            for record in &records {
+                check(&publisher, record, true);
+            }
+            change(&publisher);
+            for (read, record) in records.iter().enumerate() {
+                check(&publisher, record, read != changed);
+            }
+        }
+    }
+
+    #[test]
+    fn times_are_recorded_too() {
+        let publisher = publisher();
+        let changed = reads(&publisher, |view| _ = view.changed());
+        let unconfirmed = reads(&publisher, |view| assert!(view.unconfirmed_since().is_none()));
+        publisher.set_stale(None);
+        check(&publisher, &changed, true);
+        publisher.set_stale(Some(Stale { since: Instant::now(), chains: true }));
+        check(&publisher, &changed, true);
+        check(&publisher, &unconfirmed, false);
+        let since = reads(&publisher, |view| assert!(view.unconfirmed_since().is_some()));
+        check(&publisher, &since, true);
+        publisher.set_chain(chain("c"));
+        check(&publisher, &changed, false);
+        check(&publisher, &since, true);
+        publisher.set_stale(None);
+        check(&publisher, &since, false);
+    }
+
+    #[test]
+    fn the_absence_of_a_chain_is_recorded_too() {
+        let publisher = publisher();
+        let absent = reads(&publisher, |view| assert!(view.chain("c").unwrap().is_none()));
+        publisher.set_chain(chain("d"));
+        check(&publisher, &absent, true);
+        publisher.set_chain(chain("c"));
+        check(&publisher, &absent, false);
+    }
+
+    #[test]
+    fn a_chain_that_was_removed_and_added_is_a_new_one() {
+        let publisher = publisher();
+        let there = reads(&publisher, |view| assert!(view.chain("a").unwrap().is_some()));
+        publisher.remove_chain(&"a".into());
+        check(&publisher, &there, false);
+        publisher.set_chain(chain("a"));
+        check(&publisher, &there, false);
+    }
+
+    #[test]
+    fn chains_that_are_not_known_are_not_absent() {
+        let unknown = StatePublisher::new();
+        let not_ready = reads(&unknown, |view| assert!(view.chain("a").is_err()));
+        check(&unknown, &not_ready, true);
+        unknown.set_chains(Vec::new()).unwrap();
+        check(&unknown, &not_ready, false);
+
+        let absent = reads(&unknown, |view| assert!(view.chain("a").unwrap().is_none()));
+        unknown.set_chains_not_ready(NotReady::default());
+        check(&unknown, &absent, false);
+    }
+
+    #[test]
+    fn headers_are_recorded_with_their_values() {
+        let name = HeaderName::from_static("accept");
+        let with = |values: &[&'static str]| {
+            let mut headers = HeaderMap::new();
+            for value in values {
+                headers.append(&name, value.parse().unwrap());
+            }
+            headers
+        };
+        let snapshot = StatePublisher::new().reader().snapshot();
+        for (read, others) in [
+            (&["a"][..], [&[][..], &["b"], &["a", "b"]]),
+            (&[], [&["a"], &[""], &["a", "a"]]),
+            (&["a", "b"], [&["a"], &["b", "a"], &[]]),
+        ] {
+            let mut view = TrackedSnapshot::new(snapshot.clone(), request(with(read)));
+            assert_eq!(view.header(&name), read);
+            let reads = view.into_reads();
+            assert_eq!(reads.headers().collect::<Vec<_>>(), [&name]);
+            let mut headers = with(read);
+            headers.insert("other", "x".parse().unwrap());
+            assert!(reads.is_valid_for(&snapshot, None, &headers));
+            for other in others {
+                assert!(!reads.is_valid_for(&snapshot, None, &with(other)), "{read:?} {other:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_query_is_recorded_only_if_it_is_read() {
+        const TARGETS: [&str; 4] = ["/", "/?", "/?a", "/?b"];
+        let snapshot = StatePublisher::new().reader().snapshot();
+        let headers = HeaderMap::new();
+        for target in TARGETS.map(PathAndQuery::from_static) {
+            let view = || {
+                let (method, target, headers) = (Method::GET, target.clone(), HeaderMap::new());
+                TrackedSnapshot::new(
+                    snapshot.clone(),
+                    Arc::new(GuestRequest { method, target, headers }),
+                )
+            };
+            let unread = view().into_reads();
+            assert!(!unread.has_query());
+            let mut view = view();
+            assert_eq!(view.query(), target.query());
+            let read = view.into_reads();
+            assert!(read.has_query() && read.query() == target.query());
+            for other in TARGETS.map(PathAndQuery::from_static) {
+                assert!(unread.is_valid_for(&snapshot, other.query(), &headers));
+                let is_same = read.is_valid_for(&snapshot, other.query(), &headers);
+                assert_eq!(is_same, target == other, "{target} {other}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_record_beyond_its_bound_is_never_valid() {
+        let publisher = publisher();
+        let many = |count| {
+            reads(&publisher, |view| {
+                for id in 0..count {
+                    view.chain(&id.to_string()).unwrap();
+                    view.chain(&id.to_string()).unwrap();
+                }
+            })
+        };
+        check(&publisher, &many(MAX_READS), true);
+        let too_many = many(100 * MAX_READS);
+        check(&publisher, &too_many, false);
+        assert_eq!(too_many.chains.len(), MAX_READS);
+    }
+}

@@ -1,0 +1,175 @@
+//! Runs one request: its permit, its instance and its time.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::Poll;
+
+use bytes::Bytes;
+use futures_util::FutureExt;
+use http::Response;
+use relayer_rest_state::Snapshot;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::task::yield_now;
+use tracing::Span;
+
+use super::call_error::CallError;
+use super::cost::Placement;
+use super::guest_time::GuestTime;
+use super::module::Module;
+use super::read_set::ReadSet;
+use super::request::GuestRequest;
+use super::slow_targets::Measured;
+use super::store::StoreData;
+
+/// A module's response, with its recorded reads.
+#[derive(Debug)]
+pub struct GuestResponse {
+    /// The response.
+    pub response: Response<Bytes>,
+    /// The recorded reads that the response depends on.
+    pub reads: ReadSet,
+    /// The peak size of the instance's memories and tables, in bytes.
+    pub memory: usize,
+}
+
+/// A permit for one of the concurrent runs.
+pub struct RunPermit {
+    module: Module,
+    /// The run has its thread to itself, and no client waits for it.
+    is_background: bool,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl RunPermit {
+    /// Waits for a permit to run a request on this module.
+    pub async fn acquire(module: &Module) -> Result<Self, CallError> {
+        let Ok(permit) = module.engine().admission.admit().await else {
+            module.stats().overloaded();
+            return Err(CallError::Overloaded);
+        };
+        Ok(Self { module: module.clone(), is_background: false, _permit: permit })
+    }
+
+    /// Waits for the permit that is reserved for background runs, such as preflights:
+    /// clients never use it, and background runs use none of theirs. Their waits for a
+    /// processor do not count.
+    pub async fn acquire_background(module: &Module) -> Result<Self, CallError> {
+        let permit = module.engine().admission.admit_background().await;
+        let permit = permit.map_err(|_| CallError::Overloaded)?;
+        Ok(Self { module: module.clone(), is_background: true, _permit: permit })
+    }
+
+    /// Runs the module on a fresh instance and this snapshot. Logs go to the current
+    /// span.
+    ///
+    /// A guest that runs for longer than a tick continues on other threads. Dropping the
+    /// future cancels the guest, at the latest when it next yields.
+    pub async fn execute(
+        self,
+        request: Arc<GuestRequest>,
+        snapshot: Arc<Snapshot>,
+    ) -> Result<GuestResponse, CallError> {
+        self.execute_then(request, snapshot, |answer| answer).await
+    }
+
+    /// Like [`RunPermit::execute`], but also applies `make` to the response on the thread
+    /// of the guest, so that long work there does not block the thread of the socket.
+    pub async fn execute_then<T: Send + 'static>(
+        self,
+        request: Arc<GuestRequest>,
+        snapshot: Arc<Snapshot>,
+        make: impl FnOnce(GuestResponse) -> T + Send + 'static,
+    ) -> Result<T, CallError> {
+        let module = self.module.clone();
+        module.stats().run();
+        let answer = self.run(&module, request, snapshot, make).await;
+        if let Err(error) = &answer {
+            module.stats().fault(error);
+        }
+        answer
+    }
+
+    async fn run<T: Send + 'static>(
+        self,
+        module: &Module,
+        request: Arc<GuestRequest>,
+        snapshot: Arc<Snapshot>,
+        make: impl FnOnce(GuestResponse) -> T + Send + 'static,
+    ) -> Result<T, CallError> {
+        let (long_runs, limits) = (&module.engine().slow_guests, module.limits());
+        let (targets, is_aside) = (&module.engine().slow_targets, self.is_background);
+        let turns = (!is_aside).then(|| long_runs.turns());
+        let creates_slowly = module.instances().placement() == Placement::Aside;
+        let time = GuestTime::start(limits.time, turns, creates_slowly);
+        let target = targets.target(module.mount(), &request);
+        let is_verified = module.engine().verifier.is_due();
+        // The guest may continue on another thread, which does not have this span.
+        let span = Span::current();
+        let guest = self.execute_on_fresh_instance(
+            request,
+            snapshot,
+            Arc::clone(&time),
+            span,
+            is_verified,
+            make,
+        );
+        let guest = time.meter(guest);
+        if is_aside {
+            // A background run already has its own thread.
+            return guest.await;
+        }
+        // The time of a reset check is not the target's.
+        let target = (!is_verified).then_some(target);
+        let mut guest = Measured::new(targets, target, guest);
+        let starts_elsewhere =
+            is_verified || creates_slowly || target.is_some_and(|target| targets.is_slow(target));
+        if starts_elsewhere || long_runs.is_full() {
+            long_runs.count_start();
+        } else {
+            // The first tick may come soon after the guest started.
+            for _ in 0..2 {
+                let turn = poll_fn(|context| Poll::Ready(guest.poll_unpin(context))).await;
+                if let Poll::Ready(answer) = turn {
+                    return answer;
+                }
+                yield_now().await;
+            }
+            guest.record();
+        }
+        long_runs.finish(guest, time.end(limits.queue_wait)).await.unwrap_or_else(Err)
+    }
+
+    async fn execute_on_fresh_instance<T>(
+        self,
+        request: Arc<GuestRequest>,
+        snapshot: Arc<Snapshot>,
+        time: Arc<GuestTime>,
+        span: Span,
+        is_verified: bool,
+        make: impl FnOnce(GuestResponse) -> T,
+    ) -> Result<T, CallError> {
+        let module = &self.module;
+        module.engine().verifier.check_slots()?;
+        let _running = module.engine().ticker.run();
+        if is_verified {
+            // Boxed, because it is rare and large: it would enlarge the future of every
+            // request.
+            let instances = module.instances();
+            let image = module.initial_image();
+            Box::pin(module.engine().verifier.verify(instances, image, &snapshot, &time)).await?;
+        }
+        let instances = module.instances();
+        let mut store = instances.store(Arc::clone(&time), Arc::clone(&request), snapshot, span);
+        let handle = instances.instantiate(&mut store).await?;
+        let response = instances.call(&mut store, &handle, &request).await?;
+        if time.is_over() {
+            return Err(CallError::Timeout(module.limits().time));
+        }
+        let StoreData { mut view, limiter, wasi, .. } = store.into_data();
+        if wasi.is_some_and(|wasi| wasi.has_read_time()) {
+            view.changed();
+        }
+        let (reads, memory) = (view.into_reads(), limiter.peak_memory());
+        Ok(make(GuestResponse { response, reads, memory }))
+    }
+}

@@ -1,0 +1,256 @@
+//! Cached responses, and runs that concurrent requests share.
+//!
+//! A module is a pure function of the request and of its recorded reads. So a response is
+//! valid for all equal requests until the state that it was derived from changes, and
+//! concurrent requests with the same key can share one run of the module.
+//!
+//! | file | job |
+//! |---|---|
+//! | `key.rs` | the cache key of a request |
+//! | `recorded.rs` | a response and the request that it was derived from |
+//! | `entries.rs` | cached responses by key, bounded in bytes |
+//! | `hot_requests.rs` | counts of requests whose responses are not cached |
+//! | `in_flight.rs` | single-flight: runs that concurrent requests share |
+
+mod entries;
+mod hot_requests;
+mod in_flight;
+mod key;
+mod recorded;
+
+use std::sync::Arc;
+
+use bytesize::ByteSize;
+use futures_util::FutureExt;
+use tokio::task::JoinSet;
+use tracing::{Instrument, Span};
+
+use crate::response::CompressionPermits;
+use entries::{Entries, Miss};
+pub use hot_requests::RequestStats;
+use hot_requests::{HotRequests, hottest};
+pub use in_flight::Outcome;
+use in_flight::{InFlight, Role, RunResult};
+pub use key::RequestRef;
+pub use recorded::RecordedResponse;
+use relayer_rest_sandbox::{CallError, GuestRequest, Module, RunPermit};
+use relayer_rest_state::{Generation, Snapshot, StateReader};
+
+/// The maximum number of runs that a request joins as a follower before it gets a run of
+/// its own.
+const MAX_JOINS: u32 = 4;
+
+/// Caches the responses of modules. Cheap to clone.
+#[derive(Clone)]
+pub struct ResponseCache {
+    /// `None` if the capacity is 0: nothing is cached.
+    storage: Option<Arc<Storage>>,
+    hot_requests: Arc<HotRequests>,
+    permits: CompressionPermits,
+}
+
+struct Storage {
+    entries: Entries,
+    in_flight: Arc<InFlight>,
+}
+
+impl ResponseCache {
+    /// Creates a cache with a capacity in bytes. With 0, nothing is cached.
+    #[must_use]
+    pub fn new(capacity: ByteSize) -> Self {
+        let storage =
+            |capacity| Storage { entries: Entries::new(capacity), in_flight: Arc::default() };
+        let capacity = capacity.as_u64();
+        Self {
+            storage: (capacity > 0).then(|| Arc::new(storage(capacity))),
+            hot_requests: Arc::default(),
+            permits: CompressionPermits::default(),
+        }
+    }
+
+    /// Returns the cached response to a request if it is valid for this snapshot.
+    #[must_use]
+    pub fn find(
+        &self,
+        module: &Module,
+        request_ref: RequestRef<'_>,
+        snapshot: &Snapshot,
+    ) -> Option<Arc<RecordedResponse>> {
+        self.storage.as_ref()?.entries.find(module.digest(), request_ref, snapshot).ok()
+    }
+
+    /// Returns a response that is valid for a snapshot no older than the request: a
+    /// cached one, the result of a shared run, or that of a run of its own.
+    ///
+    /// # Errors
+    /// Returns an error if the module gives no response. Errors are not cached. The error
+    /// of a shared run is passed on to identical requests only, except overload, which is
+    /// passed on to all waiters: a request under the same key whose query or headers
+    /// differ has one run of its own.
+    pub async fn get_or_run(
+        &self,
+        module: &Module,
+        request: Arc<GuestRequest>,
+        state: &StateReader,
+    ) -> Outcome {
+        let Some(storage) = &self.storage else { return self.alone(module, request, state).await };
+        let request_ref = RequestRef::from(&*request);
+        let arrival = state.peek().generation();
+        for _ in 0..MAX_JOINS {
+            let found = storage.entries.find(module.digest(), request_ref, &state.peek());
+            let key = match found {
+                Ok(response) => return Ok(response),
+                Err(Miss::Shared(key)) => key,
+                Err(Miss::Pass) => break,
+            };
+            let (run, role) = storage.in_flight.join(&key, || {
+                let permits = self.permits.clone();
+                let (module, state) = (module.clone(), state.clone());
+                let run = run(Arc::clone(storage), module, Arc::clone(&request), state, permits);
+                task(run.instrument(Span::current()), arrival, Arc::clone(&request)).boxed()
+            });
+            let is_leader = role == Role::Leader;
+            let result = run.await;
+            let response = match &result.response {
+                Ok(response) => Arc::clone(response),
+                Err(_) if !is_leader && !result.applies_to(&request) => break,
+                // A run that failed on a snapshot older than this request may succeed
+                // now.
+                Err(_) if !is_leader && result.started_on < arrival => continue,
+                Err(error) => return Err(Arc::clone(error)),
+            };
+            let reads = response.reads();
+            let is_fresh = || {
+                response.generation() >= arrival
+                    || reads.is_valid_for(&state.peek(), request_ref.query, request_ref.headers)
+            };
+            if is_leader && !reads.is_complete() {
+                self.hot_requests.count(module.digest(), &response);
+            }
+            if is_leader
+                || (reads.matches_request(request_ref.query, request_ref.headers) && is_fresh())
+            {
+                return Ok(response);
+            }
+            if !reads.is_complete() {
+                break;
+            }
+        }
+        let response = self.alone(module, request.clone(), state).await?;
+        // Otherwise the next requests would also have to wait for the failure of another.
+        storage.entries.insert(module.digest(), request_ref, &response);
+        Ok(response)
+    }
+
+    /// Runs the module for one request; the run is not shared.
+    async fn alone(
+        &self,
+        module: &Module,
+        request: Arc<GuestRequest>,
+        state: &StateReader,
+    ) -> Outcome {
+        let response = alone(module, request, state, &self.permits).await?;
+        self.hot_requests.count(module.digest(), &response);
+        Ok(response)
+    }
+
+    /// Caches a module's response under its request, and replaces any older one.
+    pub fn insert(&self, module: &Module, response: &Arc<RecordedResponse>) {
+        if let Some(storage) = &self.storage {
+            storage.entries.insert(module.digest(), RequestRef::from(response.request()), response);
+        }
+    }
+
+    /// Returns the permits to compress responses.
+    pub(crate) fn compression_permits(&self) -> &CompressionPermits {
+        &self.permits
+    }
+
+    /// Returns at most `count` requests to a module, the most frequent first.
+    #[must_use]
+    pub fn hottest(&self, module: &Module, count: usize) -> Vec<RequestStats> {
+        let mut stats = Vec::new();
+        if let Some(storage) = &self.storage {
+            storage.entries.add(module.digest(), &mut stats);
+        }
+        self.hot_requests.add(module.digest(), &mut stats);
+        hottest(stats, count)
+    }
+
+    /// Drops responses that were requested only once.
+    pub(crate) fn release_unused(&self) {
+        if let Some(storage) = &self.storage {
+            storage.entries.release_unused();
+        }
+    }
+
+    /// Returns the number of bytes in use.
+    #[must_use]
+    pub fn size(&self) -> ByteSize {
+        ByteSize::b(self.storage.as_ref().map_or(0, |storage| storage.entries.size()))
+    }
+}
+
+/// Runs the module for one request.
+async fn alone(
+    module: &Module,
+    request: Arc<GuestRequest>,
+    state: &StateReader,
+    permits: &CompressionPermits,
+) -> Outcome {
+    let permit = RunPermit::acquire(module).await?;
+    let snapshot = state.snapshot();
+    let generation = snapshot.generation();
+    let make = {
+        let module = module.clone();
+        let request = Arc::clone(&request);
+        let permits = permits.clone();
+        move |response| {
+            let request_ref = RequestRef::from(&*request);
+            RecordedResponse::new(&module, request_ref, response, generation, &permits)
+        }
+    };
+    permit.execute_then(request, snapshot, make).await.map(Arc::new).map_err(Into::into)
+}
+
+/// Runs in a task of its own, so that waiters are woken when the run has ended and not
+/// before, and so that a panic is an error for all of them. The task is aborted when the
+/// last waiter is dropped.
+async fn task(
+    run: impl Future<Output = RunResult> + Send + 'static,
+    started_on: Generation,
+    request: Arc<GuestRequest>,
+) -> RunResult {
+    let mut tasks = JoinSet::new();
+    tasks.spawn(run);
+    match tasks.join_next().await {
+        Some(Ok(result)) => result,
+        Some(Err(error)) => {
+            let response = Err(Arc::new(CallError::Host(error.to_string())));
+            RunResult { response, started_on, request }
+        }
+        None => unreachable!("there is one"),
+    }
+}
+
+/// Runs the module for all waiters. The response is cached before they continue.
+async fn run(
+    storage: Arc<Storage>,
+    module: Module,
+    request: Arc<GuestRequest>,
+    state: StateReader,
+    permits: CompressionPermits,
+) -> RunResult {
+    let request_ref = RequestRef::from(&*request);
+    let started_on = state.peek().generation();
+    // Another run may have completed since the last lookup.
+    let found = storage.entries.find(module.digest(), request_ref, &state.peek());
+    if let Ok(response) = found {
+        return RunResult { response: Ok(response), started_on, request };
+    }
+    let response = alone(&module, Arc::clone(&request), &state, &permits).await;
+    if let Ok(response) = &response {
+        storage.entries.insert(module.digest(), request_ref, response);
+    }
+    RunResult { response, started_on, request }
+}

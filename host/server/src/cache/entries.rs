@@ -1,0 +1,170 @@
+//! Cached responses by key, bounded in bytes.
+//!
+//! The library's eviction policy resists scans: requests that are made once do not evict
+//! the responses to requests that are made again and again.
+
+use std::sync::Arc;
+
+use quick_cache::sync::{Cache, DefaultLifecycle};
+use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
+use relayer_rest_sandbox::Digest;
+use relayer_rest_state::Snapshot;
+
+use super::hot_requests::RequestStats;
+use super::key::{CacheKey, CacheKeyRef, Inputs, RequestRef};
+use super::recorded::RecordedResponse;
+
+/// The typical size of a cached chain or error, in bytes. The library needs an estimate
+/// of the number of entries.
+const TYPICAL_SIZE: u64 = 2048;
+
+/// The library's overhead for an entry, in bytes.
+const OVERHEAD: usize = 128;
+
+/// The maximum number of headers in a key. Responses that depend on more are not cached.
+const MAX_HEADERS: usize = 16;
+
+pub(super) struct Entries(Cache<CacheKey, Entry, Size>);
+
+#[derive(Clone)]
+enum Entry {
+    Response(Arc<RecordedResponse>),
+    /// The response depends on these inputs: it is cached under the key with the values
+    /// that the request has for them.
+    Varies(Arc<Inputs>),
+    /// The responses are not cached, because not all of their reads are recorded or
+    /// because they depend on too many headers. Requests do not share runs.
+    Pass,
+}
+
+/// Why no cached response is returned.
+pub(super) enum Miss {
+    /// Requests under this key can share a run.
+    Shared(CacheKey),
+    Pass,
+}
+
+#[derive(Clone)]
+struct Size;
+
+impl Weighter<CacheKey, Entry> for Size {
+    fn weight(&self, key: &CacheKey, entry: &Entry) -> u64 {
+        let entry = match entry {
+            Entry::Response(response) => response.size(),
+            Entry::Varies(inputs) => inputs.size(),
+            Entry::Pass => 0,
+        };
+        (OVERHEAD + key.size() + entry) as u64
+    }
+}
+
+impl Entries {
+    pub(super) fn new(capacity: u64) -> Self {
+        let count = usize::try_from(capacity / TYPICAL_SIZE).unwrap_or(usize::MAX).max(16);
+        let options = OptionsBuilder::new()
+            .weight_capacity(capacity)
+            .estimated_items_capacity(count)
+            // The capacity is divided among shards: with more than one, a response larger
+            // than its shard's part would not fit.
+            .shards(1)
+            .build()
+            .expect("all that has to be set is set");
+        let lifecycle = DefaultLifecycle::default();
+        Self(Cache::with_options(options, Size, DefaultHashBuilder::default(), lifecycle))
+    }
+
+    /// Returns the cached response if it is valid for the snapshot; otherwise, how to run
+    /// the module.
+    pub(super) fn find(
+        &self,
+        module: Digest,
+        request_ref: RequestRef<'_>,
+        snapshot: &Snapshot,
+    ) -> Result<Arc<RecordedResponse>, Miss> {
+        let key = CacheKeyRef::new(module, request_ref);
+        let current = |entry| match entry {
+            Some(Entry::Response(response))
+                if response.reads().is_valid_for(
+                    snapshot,
+                    request_ref.query,
+                    request_ref.headers,
+                ) =>
+            {
+                response.count(1);
+                Some(response)
+            }
+            _ => None,
+        };
+        match self.0.get(&key) {
+            Some(Entry::Varies(inputs)) => {
+                let values = inputs.encode(request_ref);
+                let key = key.with(&values);
+                current(self.0.get(&key)).ok_or_else(|| Miss::Shared(key.key()))
+            }
+            Some(Entry::Pass) => Err(Miss::Pass),
+            entry => current(entry).ok_or_else(|| Miss::Shared(key.key())),
+        }
+    }
+
+    /// Caches a response, and replaces any older one.
+    pub(super) fn insert(
+        &self,
+        module: Digest,
+        request_ref: RequestRef<'_>,
+        response: &Arc<RecordedResponse>,
+    ) {
+        let key = CacheKeyRef::new(module, request_ref);
+        let before = self.0.peek(&key);
+        let known = match &before {
+            Some(Entry::Varies(inputs)) => Arc::clone(inputs),
+            _ => Arc::default(),
+        };
+        let inputs = known.and(response.reads());
+        if !response.reads().is_complete() || inputs.header_count() > MAX_HEADERS {
+            // Other requests may have responses that can be cached.
+            if before.is_none() {
+                self.0.insert(key.key(), Entry::Pass);
+            }
+            return;
+        }
+        let entry = Entry::Response(Arc::clone(response));
+        let insert = |key: CacheKeyRef<'_>| {
+            if let Some(Entry::Response(before)) = self.0.peek(&key) {
+                response.count(before.hits());
+            }
+            self.0.insert(key.key(), entry);
+        };
+        if inputs.are_none() {
+            return insert(key);
+        }
+        let values = inputs.encode(request_ref);
+        if inputs != *known {
+            self.0.insert(key.key(), Entry::Varies(inputs.into()));
+        }
+        insert(key.with(&values));
+    }
+
+    /// Adds the requests to a module whose responses are cached.
+    pub(super) fn add(&self, module: Digest, stats: &mut Vec<RequestStats>) {
+        stats.extend(self.0.iter().filter_map(|(key, entry)| match entry {
+            Entry::Response(response) if key.module() == module => Some(RequestStats {
+                request: Arc::new(response.request().clone()),
+                hits: response.hits(),
+                response: Some(response),
+            }),
+            _ => None,
+        }));
+    }
+
+    /// Drops responses that were requested only once.
+    pub(super) fn release_unused(&self) {
+        self.0.retain(|_, entry| match entry {
+            Entry::Response(response) => response.hits() > 1,
+            Entry::Varies(_) | Entry::Pass => true,
+        });
+    }
+
+    pub(super) fn size(&self) -> u64 {
+        self.0.weight()
+    }
+}

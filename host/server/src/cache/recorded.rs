@@ -1,0 +1,75 @@
+//! A response and the request that it was derived from.
+
+use std::ops::Deref;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use relayer_rest_sandbox::{GuestRequest, GuestResponse, Module};
+use relayer_rest_state::Generation;
+
+use super::key::RequestRef;
+use crate::response::{CompressionPermits, Response, headers_size};
+
+/// A response, its recorded request, and its hits.
+#[derive(Debug)]
+pub struct RecordedResponse {
+    request: GuestRequest,
+    hits: AtomicU64,
+    response: Response,
+}
+
+impl RecordedResponse {
+    /// Creates the response of a module to a request, on a snapshot of this generation.
+    #[must_use]
+    pub fn new(
+        module: &Module,
+        request_ref: RequestRef<'_>,
+        response: GuestResponse,
+        generation: Generation,
+        permits: &CompressionPermits,
+    ) -> Self {
+        let request = request_ref.recorded(&response.reads);
+        let response = Response::new(module, request_ref.method, response, generation, permits);
+        Self { request, hits: AtomicU64::new(1), response }
+    }
+
+    /// Returns the request with only the headers that were read, and with the query only
+    /// if it was read.
+    #[must_use]
+    pub fn request(&self) -> &GuestRequest {
+        &self.request
+    }
+
+    /// Returns about how often the response was requested. Concurrent requests may not
+    /// all be counted.
+    #[must_use]
+    pub fn hits(&self) -> u64 {
+        self.hits.load(Relaxed)
+    }
+
+    /// Sets the hits of a response that was made in advance: how often its request was
+    /// made before.
+    pub(crate) fn set_hits(&self, times: u64) {
+        self.hits.store(times, Relaxed);
+    }
+
+    /// Adds hits.
+    pub(crate) fn count(&self, times: u64) {
+        // Not an atomic exchange, because this is done for every hit.
+        self.hits.store(self.hits.load(Relaxed).saturating_add(times), Relaxed);
+    }
+
+    /// Returns the maximum size in bytes, with the request and all encodings.
+    #[must_use]
+    pub(super) fn size(&self) -> usize {
+        let request = headers_size(&self.request.headers) + self.request.target.as_str().len();
+        size_of::<Self>() - size_of::<Response>() + request + self.response.size()
+    }
+}
+
+impl Deref for RecordedResponse {
+    type Target = Response;
+
+    fn deref(&self) -> &Response {
+        &self.response
+    }
+}

@@ -1,0 +1,534 @@
+//! The settings of `relayer-rest` itself, which do not belong in the relayer's file.
+//! Every key is documented with its meaning, unit and default.
+//!
+//! | file | job |
+//! |---|---|
+//! | `extension.rs` | the sections `[[extension]]` |
+//! | `default.toml` | all settings as a file, with their defaults |
+
+mod extension;
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use relayer_rest_common::LimitError;
+use relayer_rest_common::files;
+use relayer_rest_common::{
+    toml_text,
+    toml_text::{Position, Step, dotted},
+};
+use relayer_rest_conformance::Dialect;
+use relayer_rest_modules::BUNDLED_EXTENSIONS;
+use relayer_rest_sandbox::{Digest, HeaderGrants, Limits};
+use relayer_rest_sources::UpstreamLimits;
+use serde::Deserialize;
+
+use crate::HttpLimits;
+use crate::{
+    registry,
+    registry::{FailurePolicy, MountError, MountPath, SwapLimits},
+};
+
+pub use extension::{ExtensionConfig, ExtensionName};
+
+/// A settings file that documents each key and contains its default, commented out.
+pub const DEFAULT: &str = include_str!("config/default.toml");
+
+/// The content of the file given with `--config FILE`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// The section `[module]`: the module that serves the API.
+    pub module: ModuleConfig,
+    /// The sections `[[extension]]`: additional modules. Default: none.
+    pub extension: Vec<ExtensionConfig>,
+    /// The section `[http]`: limits on clients.
+    pub http: HttpLimits,
+    /// The section `[upstream]`: limits on the relayer behind `--upstream`.
+    pub upstream: UpstreamLimits,
+    /// The section `[swap]`: limits on the preflight of a module.
+    pub swap: SwapLimits,
+}
+
+/// The module that serves the API.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ModuleConfig {
+    /// The component, relative to the folder of the configuration file. Default: the
+    /// bundled module of the dialect.
+    pub file: Option<PathBuf>,
+    /// The SHA-256 of the component, in hexadecimal digits. A component with another
+    /// digest is not loaded, neither at the start nor when the file changes. Manual swaps
+    /// are not checked against it. Default: any.
+    pub sha256: Option<Digest>,
+    /// The dialect of the API: `0.7`, `1.13` or `any`. It selects the bundled module, and
+    /// applies to modules that are swapped in unless the swap names another. Default:
+    /// `0.7`.
+    pub dialect: Dialect,
+    /// Whether the module may also import WASI, which gives it no access to the outside.
+    /// Default: false.
+    pub wasi: bool,
+    /// The response headers with effects beyond its mount that the module may set, such
+    /// as `strict-transport-security`, or `set-cookie` for cookies of any path and
+    /// domain. Default: none.
+    pub headers: HeaderGrants,
+    /// The section `[module.limits]`: limits on the module.
+    pub limits: Limits,
+    /// The section `[module.budget]`: the failures that a module may have after a swap.
+    pub budget: FailurePolicy,
+}
+
+/// A configuration that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// The file cannot be read.
+    #[error("configuration {}: cannot be read: {source}; check the path and its permissions", file.display())]
+    Unreadable {
+        /// The file.
+        file: PathBuf,
+        /// The reason.
+        source: io::Error,
+    },
+    /// The content is not a valid configuration.
+    #[error("configuration {}: {problem}", file.display())]
+    Invalid {
+        /// The file.
+        file: PathBuf,
+        /// The problem with the content.
+        problem: Problem,
+    },
+}
+
+/// A problem with a configuration.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Problem {
+    /// The text is not TOML, or a key is unknown or of a wrong type.
+    #[error("{position}: {}{message}", place(key))]
+    Text {
+        /// The position of the problem.
+        position: Position,
+        /// The key, if the problem is in a value.
+        key: String,
+        /// The problem.
+        message: String,
+    },
+    /// A limit is out of its range.
+    #[error("{position}: {section}.{error}")]
+    Limit {
+        /// The position of the value.
+        position: Position,
+        /// The section of the limit.
+        section: String,
+        /// The key of the limit, its value and its range.
+        error: LimitError,
+    },
+    /// An extension cannot be mounted next to the others.
+    #[error("{position}: {key}: {error}")]
+    Mount {
+        /// The position of the value.
+        position: Position,
+        /// The key.
+        key: String,
+        /// The reason.
+        error: MountError,
+    },
+}
+
+impl Config {
+    /// Reads a file. Paths in it become relative to the current folder.
+    pub fn read(file: &Path) -> Result<Self, ConfigError> {
+        Self::of_content(file, files::read_any(file, files::MAX_TEXT))
+    }
+
+    /// Parses the content of a file, or reports why it could not be read.
+    pub fn of_content(file: &Path, content: io::Result<Vec<u8>>) -> Result<Self, ConfigError> {
+        let bytes =
+            content.map_err(|source| ConfigError::Unreadable { file: file.to_owned(), source })?;
+        let invalid = |problem| ConfigError::Invalid { file: file.to_owned(), problem };
+        let text = str::from_utf8(&bytes).map_err(|error| {
+            let before = String::from_utf8_lossy(&bytes[..error.valid_up_to()]);
+            invalid(Problem::Text {
+                position: Position::of(&before, before.len()),
+                key: String::new(),
+                message: "it is not UTF-8; save it as such".to_owned(),
+            })
+        })?;
+        let mut config = Self::parse(text).map_err(invalid)?;
+        let folder = file.parent().unwrap_or(Path::new(""));
+        config.module.file = config.module.file.map(|module| folder.join(module));
+        for extension in &mut config.extension {
+            extension.module = extension.module.take().map(|module| folder.join(module));
+        }
+        Ok(config)
+    }
+
+    /// Reads the text of a file.
+    pub fn parse(text: &str) -> Result<Self, Problem> {
+        let config: Self = toml_text::parse(text).map_err(|fault| Problem::Text {
+            position: fault.position.unwrap_or(Position { line: 1, column: 1 }),
+            key: dotted(&fault.path),
+            message: fault.message,
+        })?;
+        config.check_limits(text)?;
+        config.check_mounts(text)?;
+        config.check_included(text)?;
+        Ok(config)
+    }
+
+    /// Checks that each extension without a file is bundled.
+    fn check_included(&self, text: &str) -> Result<(), Problem> {
+        let mut extensions = self.extension.iter().enumerate();
+        let Some((place, extension)) = extensions
+            .find(|(_, extension)| extension.module.is_none() && extension.bundled().is_none())
+        else {
+            return Ok(());
+        };
+        let key = |key: &str| Step::Key(key.to_owned());
+        let path = [key("extension"), Step::Index(place), key("name")];
+        let name = extension.name.as_str();
+        let known: Vec<_> = BUNDLED_EXTENSIONS.iter().map(|bundled| bundled.name).collect();
+        let key = dotted(&path[..2]);
+        let known = known.join(", ");
+        Err(Problem::Text {
+            position: Position::of_value(text, &path),
+            key,
+            message: format!(
+                "no extension {name:?} comes along (there are {known}); write its file as module"
+            ),
+        })
+    }
+
+    fn check_limits(&self, text: &str) -> Result<(), Problem> {
+        let key = |key: &str| Step::Key(key.to_owned());
+        let mut sections = Vec::new();
+        let ModuleConfig { limits, budget, .. } = &self.module;
+        sections.push((vec![key("module"), key("limits")], limits.check()));
+        sections.push((vec![key("module"), key("budget")], budget.check()));
+        for (place, extension) in self.extension.iter().enumerate() {
+            let ExtensionConfig { limits, budget, .. } = extension;
+            let section = |name| vec![key("extension"), Step::Index(place), key(name)];
+            sections.push((section("limits"), limits.check()));
+            sections.push((section("budget"), budget.check()));
+        }
+        sections.push((vec![key("http")], self.http.check()));
+        sections.push((vec![key("upstream")], self.upstream.check()));
+        sections.push((vec![key("swap")], self.swap.check()));
+        for (mut path, checked) in sections {
+            let Err(error) = checked else { continue };
+            let section = dotted(&path);
+            path.push(key(error.key));
+            let position = Position::of_value(text, &path);
+            return Err(Problem::Limit { position, section, error });
+        }
+        Ok(())
+    }
+
+    /// Checks that the names and the mounts of the extensions do not conflict.
+    fn check_mounts(&self, text: &str) -> Result<(), Problem> {
+        let mut mounted: Vec<(&str, MountPath)> = Vec::new();
+        for (place, extension) in self.extension.iter().enumerate() {
+            let (name, path) = (extension.name.as_str(), extension.path());
+            let known = mounted.iter().map(|(name, path)| (*name, path));
+            registry::check_conflicts(known, name, &path).map_err(|error| {
+                let key = if matches!(error, MountError::Name(_)) { "name" } else { "mount" };
+                let extension = Step::Key("extension".to_owned());
+                let path = [extension, Step::Index(place), Step::Key(key.to_owned())];
+                let position = Position::of_value(text, &path);
+                Problem::Mount { position, key: dotted(&path), error }
+            })?;
+            mounted.push((name, path));
+        }
+        Ok(())
+    }
+}
+
+fn place(key: &str) -> String {
+    if key.is_empty() { String::new() } else { format!("{key}: ") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Config, DEFAULT, Dialect, HttpLimits};
+    use bytesize::ByteSize;
+    use relayer_rest_modules::BUNDLED_EXTENSIONS;
+    use relayer_rest_sandbox::{Grants, HeaderGrants};
+    use std::path::Path;
+    use std::time::Duration;
+
+    #[test]
+    fn an_empty_file_is_the_default() {
+        assert_eq!(Config::parse("").unwrap(), Config::default());
+    }
+
+    #[test]
+    fn every_key_is_read() {
+        let digest = "0a".repeat(32);
+        let text = "[module]\nfile = 'api.wasm'\nsha256 = '".to_owned()
+            + &digest
+            + "'\ndialect = '1.13'\nwasi = true\nheaders = ['Alt-Svc', 'set-cookie']\n[module.limits]\nmemory = '16MiB'\ntime = '250ms'\n\
+             concurrency = 8\nqueue = 9\nqueue_wait = '2s'\nresponse_cache = '0B'\n\
+             stack = '1MiB'\ntable = 5\nbody = '2MiB'\nheaders = 6\nheader_size = '3KiB'\n\
+             log = '4KiB'\nlog_rate = '5KiB'\nverify_reset = 11\n\
+             [module.budget]\nfaults = 1\nwithin = '1min'\nfailure_rate = 60\nfirst = 2\n\
+             [[extension]]\nname = 'a'\nmount = '/b'\nmodule = 'c.wasm'\n\
+             headers = ['nel']\ngrants = ['state', 'chains']\nsha256 = '"
+            + &digest
+            + "'\n\
+             [extension.limits]\nqueue = 3\n[extension.budget]\nfirst = 4\n\
+             [[extension]]\nname = 'd'\nmodule = 'e.wasm'\nwasi = true\n\
+             [swap]\nsize = '1MiB'\ntime = '2s'\nmemory = '3GiB'\n\
+             [http]\nconnections = 7\nconnections_per_peer = 6\nidle = '3s'\nstalled = '4s'\nunsent = '2GiB'\n\
+             target = '1KiB'\nheaders = 50\nhead = '9KiB'\nbody = '0B'\nhosts = ['a', '[::1]:2']\n\
+             [upstream]\nbody = '3MiB'\n";
+        let config = Config::parse(&text).unwrap();
+        let digest = Some(digest.parse().unwrap());
+        assert_eq!(config.module.sha256, digest);
+        assert_eq!((config.extension[0].sha256, config.extension[1].sha256), (digest, None));
+        assert_eq!(config.extension[0].granted(), Grants::of(&["chains", "state"]).unwrap());
+        assert_eq!(config.extension[1].granted(), Grants::none());
+        let [first, second] = &config.extension[..] else { panic!("{config:?}") };
+        assert_eq!(config.module.headers, HeaderGrants::new(&["alt-svc", "set-cookie"]).unwrap());
+        assert_eq!(first.headers, HeaderGrants::new(&["nel"]).unwrap());
+        assert_eq!(second.headers, HeaderGrants::default());
+        assert_eq!([config.module.wasi, first.wasi, second.wasi], [true, false, true]);
+        assert_eq!((first.name.as_str(), first.path().as_str()), ("a", "/b"));
+        assert_eq!(first.module.as_deref(), Some(Path::new("c.wasm")));
+        assert_eq!((first.limits.queue, first.budget.first), (3, 4));
+        assert_eq!(second.path().as_str(), "/ext/d");
+        assert_eq!(config.swap.size, ByteSize::mib(1));
+        assert_eq!(config.swap.time, Duration::from_secs(2));
+        assert_eq!(config.swap.memory, ByteSize::gib(3));
+        let budget = &config.module.budget;
+        assert_eq!((budget.faults, budget.failure_rate, budget.first), (1, 60, 2));
+        assert_eq!(budget.within, Duration::from_mins(1));
+        let limits = config.module.limits;
+        assert_eq!(config.module.dialect, Dialect::V1_13);
+        assert_eq!(config.module.file.as_deref(), Some(Path::new("api.wasm")));
+        assert_eq!(limits.memory, ByteSize::mib(16));
+        assert_eq!(limits.time, Duration::from_millis(250));
+        assert_eq!((limits.concurrency, limits.queue), (8, 9));
+        assert_eq!(limits.queue_wait, Duration::from_secs(2));
+        assert_eq!(limits.response_cache, ByteSize::b(0));
+        assert_eq!((limits.stack, limits.body), (ByteSize::mib(1), ByteSize::mib(2)));
+        assert_eq!((limits.table, limits.headers), (5, 6));
+        assert_eq!(limits.verify_reset, 11);
+        assert_eq!(limits.header_size, ByteSize::kib(3));
+        assert_eq!((limits.log, limits.log_rate), (ByteSize::kib(4), ByteSize::kib(5)));
+        let http = HttpLimits {
+            connections: 7,
+            connections_per_peer: 6,
+            idle: Duration::from_secs(3),
+            stalled: Duration::from_secs(4),
+            unsent: ByteSize::gib(2),
+            target: ByteSize::kib(1),
+            headers: 50,
+            head: ByteSize::kib(9),
+            body: ByteSize::b(0),
+            hosts: ["A.", "[0::1]:2"].map(|host| host.parse().unwrap()).to_vec(),
+        };
+        assert_eq!(config.http, http);
+        assert_eq!(config.upstream.body, ByteSize::mib(3));
+    }
+
+    #[test]
+    #[allow(clippy::too_many_lines, reason = "it is a table")]
+    fn errors_name_the_position_and_the_key() {
+        for (text, message) in [
+            (
+                "[modul]",
+                "line 1, column 2: modul: unknown field `modul`, expected one of `module`, `extension`, `http`, `upstream`, `swap`",
+            ),
+            (
+                "[module.limits]\nmemory = true",
+                "line 2, column 10: module.limits.memory: invalid type: boolean `true`",
+            ),
+            (
+                "[module.limits]\n\nqueue = -1",
+                "line 3, column 9: module.limits.queue: invalid value",
+            ),
+            (
+                "[module]\ndialect = '2'",
+                "line 2, column 11: module.dialect: there is no dialect \"2\"",
+            ),
+            ("[[extension]]\nmodule = 'm'", "line 1, column 1: extension[0]: missing field `name`"),
+            (
+                "[[extension]]\nname = 'A'\nmodule = 'm'",
+                "line 2, column 8: extension[0].name: \"A\" is not a name of 1 to 64",
+            ),
+            (
+                "[[extension]]\nname = 'api'\nmodule = 'm'",
+                "line 2, column 8: extension[0].name: the name api is that of the module",
+            ),
+            (
+                "[[extension]]\nname = 'a'\nmodule = 'm'\nmount = '/state/x'",
+                "line 4, column 9: extension[0].mount: /state/x is the API's own",
+            ),
+            (
+                "[module.budget]\nfaults = 0",
+                "line 2, column 10: module.budget.faults is 0; it can be 1 to 1000",
+            ),
+            (
+                "[module.budget]\nfailure_rate = 101",
+                "line 2, column 16: module.budget.failure_rate is 101; it can be 1 to 100",
+            ),
+            (
+                "[[extension]]\nname = 'a'\nmodule = 'm'\nlimits.queue = 1000001",
+                "line 4, column 16: extension[0].limits.queue is 1000001; it can be 0 to 1000000",
+            ),
+            ("[http]\nidle = '1ms'", "line 2, column 8: http.idle is 1ms; it can be 1s to 1h"),
+            ("[http]\nheaders = 101", "line 2, column 11: http.headers is 101; it can be 1 to 100"),
+            (
+                "[http]\nhosts = [\n  'a',\n  'http://b',\n]",
+                "line 4, column 3: http.hosts[1]: \"http://b\" is not a host; expected a name or an address",
+            ),
+            (
+                "[http]\nhead = '1KiB'",
+                "line 2, column 8: http.head is 1.0 KiB; it can be 8KiB to 1MiB",
+            ),
+            (
+                "[module.limits]\nstack = '1KiB'",
+                "line 2, column 9: module.limits.stack is 1.0 KiB; it can be",
+            ),
+            (
+                "[module.limits]\ntable = 0",
+                "line 2, column 9: module.limits.table is 0; it can be 1 to 10000000",
+            ),
+            (
+                "[upstream]\nbody = '63KiB'",
+                "line 2, column 8: upstream.body is 63.0 KiB; it can be 64KiB to 1GiB",
+            ),
+            ("[swap]\ntime = '0s'", "line 2, column 8: swap.time is 0ns; it can be 1ms to 1h"),
+            (
+                "[swap]\nmemory = '1MiB'",
+                "line 2, column 10: swap.memory is 1.0 MiB; it can be 64MiB to 64GiB",
+            ),
+            ("[module", "line 1, column 8: "),
+            (
+                "[[extension]]\nname = 'a'\nmodule = 'm'\ngrants = ['state', 'files']",
+                "line 4, column 10: extension[0].grants: there is no interface \"files\" to grant; there are version,",
+            ),
+            (
+                "[module]\nheaders = ['alt-svc', 'etag']",
+                "line 2, column 23: module.headers[1]: header etag needs no grant, every module may set it",
+            ),
+            (
+                "[[extension]]\nname = 'a'\nmodule = 'm'\nheaders = ['connection']",
+                "line 4, column 12: extension[0].headers[0]: header connection is the host's to set",
+            ),
+            (
+                "[[extension]]\nname = 'a'\nmodule = 'm'\nsha256 = '12'",
+                "line 4, column 10: extension[0].sha256: \"12\" is not a SHA-256",
+            ),
+            (
+                "[[extension]]\nname = 'a'\nmodule = 'm'\n[[extension]]\nname = 'a'\nmodule = 'm'",
+                "line 5, column 8: extension[1].name: there are two modules of the name \"a\"",
+            ),
+            (
+                "[[extension]]\nname = 'a'\nmodule = 'm'\n[[extension]]\nname = 'b'\nmodule = 'm'\nmount = '/ext/a/b'",
+                "line 7, column 9: extension[1].mount: the mounts /ext/a and /ext/a/b overlap",
+            ),
+            (
+                "[[extension]]\nname = 'metrics'\n[[extension]]\nname = 'metric'",
+                "line 4, column 8: extension[1]: no extension \"metric\" comes along (there are dashboard, health, metrics); write its file as module",
+            ),
+            (
+                "[[extension]]\nname = 'a'\nmodule = 'm'\nmount = '/'",
+                "line 4, column 9: extension[0].mount: \"a\" cannot be mounted at /",
+            ),
+            (
+                "[module.limits]\nmemory = '64 bananas'",
+                "line 2, column 10: module.limits.memory: '64 bananas' is not a size",
+            ),
+            (
+                "[module.limits]\ntime = '1 fortnight'",
+                "line 2, column 8: module.limits.time: '1 fortnight' is not a duration",
+            ),
+            (
+                "[module.limits]\nmemory = '1KiB'",
+                "line 2, column 10: module.limits.memory is 1.0 KiB; it can be",
+            ),
+            (
+                "[module.limits]\ntime = '1us'",
+                "line 2, column 8: module.limits.time is 1µs; it can be 1ms to 1h",
+            ),
+            (
+                "[module.limits]\ntime = '300000000000years'",
+                "line 2, column 8: module.limits.time is ",
+            ),
+            (
+                "[module.limits]\nqueue_wait = '2h'",
+                "line 2, column 14: module.limits.queue_wait is 7200s; it can be",
+            ),
+            (
+                "[module.limits]\nresponse_cache = '65GiB'",
+                "line 2, column 18: module.limits.response_cache is 65.0 GiB; it can be 0B to 64GiB",
+            ),
+            (
+                "[module.limits]\nconcurrency = 0",
+                "line 2, column 15: module.limits.concurrency is 0; it can be",
+            ),
+        ] {
+            let problem = Config::parse(text).unwrap_err().to_string();
+            assert!(problem.starts_with(message), "{text}: {problem}");
+        }
+    }
+
+    #[test]
+    fn the_list_of_hosts_is_bounded() {
+        let text = |count: usize| format!("[http]\nhosts = [{}]", "'a',".repeat(count));
+        assert_eq!(Config::parse(&text(256)).unwrap().http.hosts.len(), 256);
+        let error = Config::parse(&text(257)).unwrap_err().to_string();
+        let expected = "line 2, column 9: http.hosts is 257 entries; it can be up to 256 entries";
+        assert_eq!(error, expected);
+    }
+
+    /// Returns the settings and section headings that are commented out.
+    fn uncommented() -> String {
+        let is_setting = |line: &&str| line.starts_with(['[', ']']) || line.contains(" = ");
+        let lines = DEFAULT.lines().filter_map(|line| line.strip_prefix("# ")).filter(is_setting);
+        lines.collect::<Vec<_>>().join("\n")
+    }
+
+    #[test]
+    fn the_printed_defaults_are_the_defaults() {
+        assert_eq!(Config::parse(DEFAULT).unwrap(), Config::default());
+        let text = uncommented();
+        let (given, extension) = text.split_once("[[extension]]").unwrap();
+        let mut config = Config::parse(given).unwrap();
+        // These have no default that a file could contain.
+        assert!(config.module.file.take().is_some() && config.module.sha256.take().is_some());
+        let included = std::mem::take(&mut config.extension);
+        let included: Vec<_> = included.iter().map(|extension| extension.name.as_str()).collect();
+        assert!(included.into_iter().eq(BUNDLED_EXTENSIONS.iter().map(|bundled| bundled.name)));
+        assert_eq!(config, Config::default());
+        let extension = format!("[[extension]]{extension}");
+        let [extension] = &Config::parse(&extension).unwrap().extension[..] else { panic!() };
+        assert_eq!(extension.path().as_str(), "/ext/hello");
+    }
+
+    /// Returns the lines of a section.
+    fn section(name: &str) -> String {
+        let text = format!("\n{}", uncommented());
+        let (_, rest) = text.split_once(&format!("\n[{name}]")).unwrap();
+        rest.split("\n[").next().unwrap().trim_start_matches(']').to_owned()
+    }
+
+    #[test]
+    fn each_setting_is_printed() {
+        // The error for an unknown key lists the known keys.
+        for name in ["module", "module.limits", "module.budget", "swap", "http", "[extension]"] {
+            let fault = Config::parse(&format!("[{name}]\nunknown = 1")).unwrap_err();
+            let known = fault.to_string();
+            let known: Vec<_> = known.split('`').skip(3).step_by(2).collect();
+            assert!(known.len() > 2, "{fault}");
+            let lines = section(name);
+            let sections = uncommented();
+            for key in known {
+                let is_there = lines.contains(&format!("\n{key} = "))
+                    || sections.contains(&format!(".{key}]\n"))
+                    || sections.ends_with(&format!(".{key}]"));
+                assert!(is_there, "{name} has {key}");
+            }
+        }
+    }
+}

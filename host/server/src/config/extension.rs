@@ -1,0 +1,106 @@
+//! The sections `[[extension]]`.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use relayer_rest_modules::BundledExtension;
+use relayer_rest_sandbox::{API, Digest, Grants, HeaderGrants, Limits};
+use serde::Deserialize;
+
+use crate::registry::{FailurePolicy, MountPath};
+
+/// An extension: a module that serves requests below a path of its own.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ExtensionConfig {
+    /// The name: at most 64 small letters, digits and `-`, unique among the extensions.
+    pub name: ExtensionName,
+    /// The path of the mount. Default: `/ext/NAME`.
+    pub mount: Option<MountPath>,
+    /// The component, relative to the folder of the configuration file. Default: the
+    /// bundled extension of this name.
+    pub module: Option<PathBuf>,
+    /// The SHA-256 of the component, in hexadecimal digits. A component with another
+    /// digest is not loaded, neither at the start nor when the file changes. Manual swaps
+    /// are not checked against it. Default: any.
+    pub sha256: Option<Digest>,
+    /// The interfaces of the contract that the extension may import: `version`, `chains`,
+    /// `state`, `snapshot`, `request`, `query`, `mount` and `log`. Default: none, or the
+    /// required ones for a bundled extension.
+    pub grants: Option<Grants>,
+    /// Whether the extension may also import WASI, which gives it no access to the
+    /// outside. Default: false.
+    #[serde(default)]
+    pub wasi: bool,
+    /// The response headers with effects beyond its mount that the extension may set,
+    /// such as `service-worker-allowed`, or `set-cookie` for cookies of any path and
+    /// domain. Default: none.
+    #[serde(default)]
+    pub headers: HeaderGrants,
+    /// The section `[extension.limits]`: limits on the extension.
+    #[serde(default)]
+    pub limits: Limits,
+    /// The section `[extension.budget]`: the failures that the extension may have. Beyond
+    /// them, its circuit breaker opens until it responds again.
+    #[serde(default)]
+    pub budget: FailurePolicy,
+}
+
+/// The name of an extension.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub struct ExtensionName(String);
+
+impl FromStr for ExtensionName {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        name.to_owned().try_into()
+    }
+}
+
+impl TryFrom<String> for ExtensionName {
+    type Error = String;
+
+    fn try_from(name: String) -> Result<Self, String> {
+        let is_plain = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-');
+        if name == API {
+            Err(format!("the name {API} is that of the module that serves the API"))
+        } else if (1..=64).contains(&name.len()) && name.bytes().all(is_plain) {
+            Ok(Self(name))
+        } else {
+            Err(format!("{name:?} is not a name of 1 to 64 small letters, digits and -"))
+        }
+    }
+}
+
+impl ExtensionName {
+    /// Returns the name as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl ExtensionConfig {
+    /// Returns the interfaces that the extension may import.
+    #[must_use]
+    pub fn granted(&self) -> Grants {
+        self.grants.clone().unwrap_or_else(|| match self.bundled() {
+            Some(bundled) => Grants::from(&bundled),
+            None => Grants::none(),
+        })
+    }
+
+    /// Returns the bundled extension of this name, if no file is given.
+    #[must_use]
+    pub fn bundled(&self) -> Option<BundledExtension> {
+        if self.module.is_some() { None } else { BundledExtension::named(self.name.as_str()) }
+    }
+
+    /// Returns the path of the mount.
+    #[must_use]
+    pub fn path(&self) -> MountPath {
+        self.mount.clone().unwrap_or_else(|| MountPath::of_extension(self.name.as_str()))
+    }
+}

@@ -1,0 +1,211 @@
+//! The client of a running server's control socket.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full};
+use hyper::client::conn::http1;
+use hyper::header::HOST;
+use hyper::{Method, Request, StatusCode, Uri};
+use hyper_util::rt::TokioIo;
+use relayer_rest_common::files;
+use relayer_rest_sandbox::MAX_COMPONENT_SIZE;
+use serde::de::DeserializeOwned;
+use tokio::net::UnixStream;
+use tokio::time::timeout;
+use url::form_urlencoded;
+
+use super::{Fault, RolledBack, Status, default_folder};
+use crate::registry::{Candidate, Source, SwapReport};
+use crate::reload::Reloaded;
+
+/// The time in which a server must respond to a request that it handles immediately.
+const AT_ONCE: Duration = Duration::from_secs(10);
+
+/// A client of a server's control socket.
+#[derive(Debug, Clone)]
+pub struct ControlClient {
+    path: PathBuf,
+}
+
+/// A control request that failed.
+#[derive(Debug, thiserror::Error)]
+pub enum ControlClientError {
+    /// Connecting to the socket failed.
+    #[error(
+        "control socket {}: {source}; {}",
+        path.display(),
+        hint(source)
+    )]
+    Connect {
+        /// The socket.
+        path: PathBuf,
+        /// The cause.
+        source: io::Error,
+    },
+    /// Another user listens on the socket.
+    #[error("control socket {}: another user listens there, and may say what is not so; name the socket with --control PATH where it is the right one", path.display())]
+    Stranger {
+        /// The socket.
+        path: PathBuf,
+    },
+    /// The component is larger than the server accepts.
+    #[error("{0}")]
+    TooLarge(String),
+    /// The server rejected the request.
+    #[error("{0}")]
+    Refused(String),
+    /// The connection failed.
+    #[error("control socket {}: the server does not answer: {message}; its log may say why", path.display())]
+    Connection {
+        /// The socket.
+        path: PathBuf,
+        /// The cause.
+        message: String,
+    },
+    /// The component cannot be read.
+    #[error("module {}: cannot be read: {source}; check the path and its permissions", file.display())]
+    Unreadable {
+        /// The file.
+        file: PathBuf,
+        /// The cause.
+        source: io::Error,
+    },
+}
+
+fn hint(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
+            "no relayer-rest is controlled there: is it running, and with the same --control?"
+        }
+        io::ErrorKind::PermissionDenied => "only the user who runs relayer-rest may control it",
+        _ => "check the path that --control gives",
+    }
+}
+
+impl ControlClient {
+    /// Creates a client of the server that listens on this socket.
+    #[must_use]
+    pub fn new(path: &Path) -> Self {
+        Self { path: path.to_owned() }
+    }
+
+    /// Returns the server's status.
+    pub async fn status(&self) -> Result<Status, ControlClientError> {
+        self.at_once(self.ask(Method::GET, "/status", &[], Bytes::new())).await
+    }
+
+    /// Swaps the module of a mount. A rejection is a report, not an error.
+    pub async fn swap(
+        &self,
+        mount: &str,
+        candidate: Candidate,
+    ) -> Result<SwapReport, ControlClientError> {
+        let (name, bytes) = match candidate.source {
+            Source::Bytes { name, bytes } => (name, bytes),
+            Source::File(file) => {
+                let bytes = files::read(&file, MAX_COMPONENT_SIZE).map_err(|source| {
+                    ControlClientError::Unreadable { file: file.clone(), source }
+                })?;
+                (file.display().to_string(), bytes.into())
+            }
+        };
+        let sha256 = candidate.sha256.map(|digest| digest.to_string());
+        let dialect = candidate.dialect.map(|dialect| dialect.to_string());
+        let parameters = [
+            ("mount", Some(mount)),
+            ("name", Some(&name)),
+            ("sha256", sha256.as_deref()),
+            ("dialect", dialect.as_deref()),
+            ("dry-run", candidate.dry_run.then_some("true")),
+            ("force", candidate.force.then_some("true")),
+        ];
+        self.ask(Method::POST, "/swap", &parameters, bytes).await.map_err(|error| match error {
+            ControlClientError::TooLarge(message) => {
+                ControlClientError::TooLarge(format!("module {name}: {message}"))
+            }
+            error => error,
+        })
+    }
+
+    /// Rolls a mount back to its previous module.
+    pub async fn rollback(&self, mount: &str) -> Result<RolledBack, ControlClientError> {
+        let parameters = [("mount", Some(mount))];
+        self.at_once(self.ask(Method::POST, "/rollback", &parameters, Bytes::new())).await
+    }
+
+    /// Reloads the server's settings.
+    pub async fn reload(&self) -> Result<Reloaded, ControlClientError> {
+        self.ask(Method::POST, "/reload", &[], Bytes::new()).await
+    }
+
+    /// Sends a request that the server handles immediately, with a timeout of
+    /// [`AT_ONCE`].
+    async fn at_once<T>(
+        &self,
+        asked: impl Future<Output = Result<T, ControlClientError>>,
+    ) -> Result<T, ControlClientError> {
+        timeout(AT_ONCE, asked).await.unwrap_or_else(|_| {
+            let message = format!("nothing came within {AT_ONCE:?}");
+            Err(ControlClientError::Connection { path: self.path.clone(), message })
+        })
+    }
+
+    async fn ask<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &str,
+        parameters: &[(&str, Option<&str>)],
+        body: Bytes,
+    ) -> Result<T, ControlClientError> {
+        let stream = UnixStream::connect(&self.path)
+            .await
+            .map_err(|source| ControlClientError::Connect { path: self.path.clone(), source })?;
+        // A socket outside of the default folder was chosen by the user. The default
+        // folder may be in one that other users can write to, such as `/tmp`, and theirs
+        // if they create it first.
+        let server = stream.peer_cred().map(|peer| peer.uid());
+        let is_trusted = |uid| uid == 0 || uid == rustix::process::geteuid().as_raw();
+        if self.path.starts_with(default_folder()) && !server.is_ok_and(is_trusted) {
+            return Err(ControlClientError::Stranger { path: self.path.clone() });
+        }
+        let target = Uri::try_from(target(path, parameters)).map_err(|_| {
+            let most = "the mount and the file's name are longer than a request can be";
+            ControlClientError::Refused(format!("{most}; give shorter ones"))
+        })?;
+        let asked = async {
+            let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
+            tokio::spawn(connection);
+            let request = Request::builder()
+                .method(method)
+                .uri(target)
+                .header(HOST, "control")
+                .body(Full::new(body))
+                .expect("its parts are valid");
+            let response = sender.send_request(request).await?;
+            let status = response.status();
+            Ok::<_, hyper::Error>((status, response.into_body().collect().await?.to_bytes()))
+        };
+        let fault =
+            |message: String| ControlClientError::Connection { path: self.path.clone(), message };
+        let (status, body) = asked.await.map_err(|error| fault(error.to_string()))?;
+        if status != StatusCode::OK
+            && let Ok(Fault { error }) = serde_json::from_slice(&body)
+        {
+            return Err(match status {
+                StatusCode::PAYLOAD_TOO_LARGE => ControlClientError::TooLarge(error),
+                _ => ControlClientError::Refused(error),
+            });
+        }
+        serde_json::from_slice(&body)
+            .map_err(|error| fault(format!("its answer is not of this version: {error}")))
+    }
+}
+
+fn target(path: &str, parameters: &[(&str, Option<&str>)]) -> String {
+    let given = parameters.iter().filter_map(|(name, value)| Some((name, (*value)?)));
+    let query = form_urlencoded::Serializer::new(String::new()).extend_pairs(given).finish();
+    if query.is_empty() { path.to_owned() } else { format!("{path}?{query}") }
+}

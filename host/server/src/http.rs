@@ -1,0 +1,55 @@
+//! The API over HTTP: connections, requests and responses.
+//!
+//! Hyper itself responds to bytes that are not a request (400), and to a target or a head
+//! that exceed its buffers (414, 431), with a bare status and without a request id.
+//!
+//! | file | job |
+//! |---|---|
+//! | `server.rs` | the accept loop and graceful shutdown |
+//! | `limits.rs` | limits of connections and requests |
+//! | `connection_manager.rs` | accepts connections up to their limits |
+//! | `roster.rs` | the open connections, and eviction |
+//! | `connection.rs` | one connection |
+//! | `connection_tally.rs` | counters of connections |
+//! | `connection_activity.rs` | the activity of each connection, and when it must end |
+//! | `tracked_stream.rs` | a TCP stream that reports progress of its client |
+//! | `cancelled.rs` | a limit of cancelled requests per connection |
+//! | `outgoing.rs` | the body of a response, counted until it is sent |
+//! | `send_budget.rs` | the budget of response bytes that clients have not taken yet |
+//! | `send_admission.rs` | admission of responses within that budget |
+//! | `request_check.rs` | checks of requests before routing |
+//! | `host.rs` | checks of the `Host` header |
+//! | `service.rs` | one request, from its head to its response |
+//! | `reply.rs` | the HTTP response for one client |
+//! | `conditional.rs` | preconditions (304 and 412) |
+//! | `accept_encoding.rs` | content negotiation of the encoding |
+//! | `request_id.rs` | request ids |
+//! | `report.rs` | log messages for failed requests |
+//! | `error.rs` | error responses of the host |
+
+mod accept_encoding;
+mod cancelled;
+mod conditional;
+mod connection;
+mod connection_activity;
+mod connection_manager;
+mod connection_tally;
+mod error;
+mod host;
+mod limits;
+mod outgoing;
+mod reply;
+mod report;
+mod request_check;
+mod request_id;
+mod roster;
+mod send_admission;
+mod send_budget;
+mod server;
+mod service;
+mod tracked_stream;
+
+pub use connection_tally::{ConnectionStatus, ConnectionTally};
+pub use host::{AllowedHost, AllowedHostError};
+pub use limits::HttpLimits;
+pub use server::Server;

@@ -1,0 +1,190 @@
+//! Accepts connections up to their limits, and closes connections that are silent for too
+//! long.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::HeaderMap;
+use relayer_rest_common::log_rate::{LogRate, Permit};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+use tracing::warn;
+
+use super::connection::{self, Connections};
+use super::connection_activity::ConnectionActivity;
+use super::connection_tally::ConnectionTally;
+use super::error::HostError;
+use super::limits::HttpLimits;
+use super::request_id::RequestId;
+use super::roster::{Entry, Peer, Roster};
+use crate::response::X_REQUEST_ID;
+
+/// The maximum number of refused connections that are still read from, and the time for
+/// that.
+const MAX_DRAINING: usize = 32;
+const LEAVE: Duration = Duration::from_secs(1);
+
+pub(super) struct ConnectionManager {
+    limits: HttpLimits,
+    connections: Connections,
+    roster: Arc<Roster>,
+    tasks: JoinSet<()>,
+    peers: HashMap<Peer, u32>,
+    count: u64,
+    tally: ConnectionTally,
+    refusals: LogRate,
+    /// Permits of refused connections that are still read from.
+    leaving: Arc<Semaphore>,
+}
+
+impl ConnectionManager {
+    pub(super) fn new(
+        limits: HttpLimits,
+        connections: Connections,
+        roster: Arc<Roster>,
+        tally: ConnectionTally,
+    ) -> Self {
+        Self {
+            limits,
+            connections,
+            roster,
+            tasks: JoinSet::new(),
+            peers: HashMap::new(),
+            count: 0,
+            tally,
+            refusals: LogRate::new(1),
+            leaving: Arc::new(Semaphore::new(MAX_DRAINING)),
+        }
+    }
+
+    /// Serves a connection if there is room, or if an idle connection can be evicted for
+    /// it.
+    pub(super) fn add(&mut self, stream: TcpStream, address: IpAddr) {
+        let peer = Peer::from(address);
+        let of_peer = self.peers.get(&peer).copied().unwrap_or_default();
+        // Evicting a connection of this peer makes room in the server, too.
+        let has_room = if of_peer >= self.limits.connections_per_peer {
+            self.roster.evict_idlest(|known| known.peer == peer)
+        } else {
+            self.tasks.len() < self.limits.connections as usize
+                || self.roster.evict_idlest(|_| true)
+        };
+        if !has_room {
+            return self.refuse(stream);
+        }
+        let liveness = Arc::new(ConnectionActivity::new(self.roster.clock().clone()));
+        let serve = connection::serve(stream, self.connections.clone(), Arc::clone(&liveness));
+        let counted = self.tally.accepted();
+        let task = self.tasks.spawn(async move {
+            serve.await;
+            drop(counted);
+        });
+        *self.peers.entry(peer).or_default() += 1;
+        self.count += 1;
+        self.roster.insert(task.id(), Entry { liveness, peer, number: self.count });
+    }
+
+    /// Waits until a connection has ended; if there are none, forever.
+    pub(super) async fn ended(&mut self) {
+        let id = match self.tasks.join_next_with_id().await {
+            Some(Ok((id, ()))) => id,
+            Some(Err(error)) => error.id(),
+            None => return std::future::pending().await,
+        };
+        if let Some(Entry { peer, .. }) = self.roster.remove(id)
+            && let Some(count) = self.peers.get_mut(&peer)
+        {
+            *count -= 1;
+            if *count == 0 {
+                self.peers.remove(&peer);
+            }
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.tasks.len()
+    }
+
+    /// Advances the clock by a second, and closes connections whose clients were silent
+    /// or stalled for too long.
+    pub(super) fn tick(&self) {
+        self.roster.clock().tick();
+        let seconds = |time: Duration| u32::try_from(time.as_secs()).unwrap_or(u32::MAX);
+        self.roster.close_after(seconds(self.limits.idle), seconds(self.limits.stalled));
+    }
+
+    /// Tells all connections to end.
+    pub(super) fn close_all(&self) {
+        self.roster.close_all();
+    }
+
+    fn refuse(&self, stream: TcpStream) {
+        self.tally.refused();
+        if let Permit::Granted(before) = self.refusals.acquire(1) {
+            let HttpLimits { connections, connections_per_peer, .. } = self.limits;
+            warn!(
+                before,
+                "a connection is refused: there are {connections}, or {connections_per_peer} of one peer, and none is idle (http.connections, http.connections_per_peer)"
+            );
+        }
+        // If the response does not fit into the socket's buffer, the client only sees the
+        // connection closed.
+        stream.try_write(&refusal()).ok();
+        if let Ok(turn) = Arc::clone(&self.leaving).try_acquire_owned() {
+            tokio::spawn(async move {
+                timeout(LEAVE, leave(stream)).await.ok();
+                drop(turn);
+            });
+        }
+    }
+}
+
+/// Returns the bytes of the response to a connection that is refused.
+fn refusal() -> Vec<u8> {
+    let id = RequestId::of(&HeaderMap::new());
+    let response = HostError::ConnectionsTooMany.response();
+    let (status, length) = (response.status(), response.body().len());
+    let mut bytes = format!(
+        "HTTP/1.1 {status}\r\nconnection: close\r\ncontent-length: {length}\r\n{X_REQUEST_ID}: {id}\r\n"
+    )
+    .into_bytes();
+    for (name, value) in response.headers() {
+        bytes.extend([name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"].concat());
+    }
+    bytes.extend(b"\r\n");
+    bytes.extend(response.body());
+    bytes
+}
+
+/// Reads from the client until it closes the connection: a client that is still sending
+/// when its connection is closed loses the response.
+async fn leave(mut stream: TcpStream) -> io::Result<()> {
+    stream.shutdown().await?;
+    let mut space = [0; 1 << 10];
+    while stream.read(&mut space).await? > 0 {}
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::refusal;
+
+    #[test]
+    fn a_refusal_has_the_length_and_headers_of_a_response() {
+        let refusal = String::from_utf8(refusal()).unwrap();
+        let (head, body) = refusal.split_once("\r\n\r\n").unwrap();
+        assert!(head.starts_with("HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\n"));
+        for line in [format!("content-length: {}", body.len()), "retry-after: 1".to_owned()] {
+            assert!(head.lines().any(|known| known == line), "{line}: {head}");
+        }
+        assert!(head.contains("\r\nx-request-id: "), "{head}");
+        let body: serde_json::Value = serde_json::from_str(body).unwrap();
+        assert_eq!(body["result"]["name"], "Overloaded");
+    }
+}

@@ -1,0 +1,83 @@
+//! Counters of a server's connections, for its status.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use serde::{Deserialize, Serialize};
+
+use super::send_budget::SendBudget;
+
+/// The connections of clients.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ConnectionStatus {
+    /// The connections that are open now.
+    pub open: u64,
+    /// The connections that have been served since the start.
+    pub accepted: u64,
+    /// The connections that were refused for lack of room.
+    pub refused: u64,
+    /// Connections that were closed to make room for others.
+    #[serde(default)]
+    pub evicted: u64,
+    /// Bytes of responses that clients have not taken yet.
+    #[serde(default)]
+    pub unsent: u64,
+}
+
+/// The counters of a server's connections. Cheap to clone.
+#[derive(Debug, Clone, Default)]
+pub struct ConnectionTally(Arc<Counts>);
+
+#[derive(Debug, Default)]
+struct Counts {
+    open: AtomicU64,
+    accepted: AtomicU64,
+    refused: AtomicU64,
+    evicted: AtomicU64,
+    budget: Arc<SendBudget>,
+}
+
+/// A connection that counts as open until this is dropped.
+pub(super) struct Counted(Arc<Counts>);
+
+impl ConnectionTally {
+    /// Returns the current counts.
+    #[must_use]
+    pub fn status(&self) -> ConnectionStatus {
+        let Counts { open, accepted, refused, evicted, budget } = &*self.0;
+        ConnectionStatus {
+            open: open.load(Relaxed),
+            accepted: accepted.load(Relaxed),
+            refused: refused.load(Relaxed),
+            evicted: evicted.load(Relaxed),
+            unsent: budget.used() as u64,
+        }
+    }
+
+    /// Counts an accepted connection, which is open until the return value is dropped.
+    pub(super) fn accepted(&self) -> Counted {
+        self.0.accepted.fetch_add(1, Relaxed);
+        self.0.open.fetch_add(1, Relaxed);
+        Counted(Arc::clone(&self.0))
+    }
+
+    pub(super) fn refused(&self) {
+        self.0.refused.fetch_add(1, Relaxed);
+    }
+
+    /// Counts a connection that is closed to make room.
+    pub(super) fn evicted(&self) {
+        self.0.evicted.fetch_add(1, Relaxed);
+    }
+
+    /// Returns the budget of the responses of all connections.
+    pub(super) fn budget(&self) -> &Arc<SendBudget> {
+        &self.0.budget
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.open.fetch_sub(1, Relaxed);
+    }
+}

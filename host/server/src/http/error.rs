@@ -1,0 +1,202 @@
+//! The error responses of the host, which it sends when there is none from a module. They
+//! have the form of the API's own errors and do not disclose internals: the log has the
+//! cause under the request's id.
+
+use bytes::Bytes;
+use hyper::header::{CONNECTION, CONTENT_TYPE, HeaderValue, RETRY_AFTER, X_CONTENT_TYPE_OPTIONS};
+use hyper::{Response, StatusCode};
+use relayer_rest_sandbox::CallError;
+
+use crate::registry::RespondError;
+use crate::response::NOSNIFF;
+
+/// The reason for a response of the host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum HostError {
+    /// The module trapped or could not be instantiated, or the host failed.
+    Internal,
+    /// The module's response violates HTTP, a limit or its grants.
+    BadModuleResponse,
+    /// The module exceeded its limit of processor time.
+    Timeout,
+    /// Too many requests are being handled.
+    Overloaded,
+    /// The client has cancelled too many requests of this connection.
+    CancelledTooMany,
+    /// The extension failed too often: its circuit is open for at least this many
+    /// seconds.
+    ExtensionUnavailable(u32),
+    /// The request has no host, several, or an invalid one.
+    BadHost,
+    /// The request's host is not one that is served.
+    Misdirected,
+    /// The request's target is not a path.
+    BadTarget,
+    /// The request's method is not implemented for any target.
+    NotImplemented,
+    /// A precondition of the request is false.
+    PreconditionFailed,
+    /// The request's target is too long.
+    TargetTooLong,
+    /// The request has too many headers.
+    HeadersTooMany,
+    /// The request's head is too large.
+    HeadTooLarge,
+    /// The limit of connections is reached, and none is idle.
+    ConnectionsTooMany,
+    /// The request's body is too large.
+    BodyTooLarge,
+    /// The request's body violates HTTP.
+    BadBody,
+    /// The request's body was not received in time.
+    RequestTimeout,
+}
+
+impl HostError {
+    fn parts(self) -> (StatusCode, &'static str, &'static str) {
+        match self {
+            Self::Internal => (
+                StatusCode::INTERNAL_SERVER_ERROR,
+                "Internal",
+                "the request could not be handled; the log has the cause under this x-request-id",
+            ),
+            Self::BadModuleResponse => (
+                StatusCode::BAD_GATEWAY,
+                "BadModuleResponse",
+                "the answer to the request is not valid HTTP; the log has the cause under this x-request-id",
+            ),
+            Self::Timeout => {
+                (StatusCode::GATEWAY_TIMEOUT, "Timeout", "the request took too long to handle")
+            }
+            Self::Overloaded => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "Overloaded",
+                "too many requests are being handled; try again",
+            ),
+            Self::CancelledTooMany => (
+                StatusCode::TOO_MANY_REQUESTS,
+                "TooManyCancelled",
+                "too many requests of this connection were cancelled; wait for the answers to those before",
+            ),
+            Self::ExtensionUnavailable(_) => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "ExtensionUnavailable",
+                "this extension failed too often and is out of service for now; try again later",
+            ),
+            Self::BadHost => {
+                (StatusCode::BAD_REQUEST, "BadRequest", "exactly one valid Host header is required")
+            }
+            Self::Misdirected => (
+                StatusCode::MISDIRECTED_REQUEST,
+                "MisdirectedRequest",
+                "the host of the request is not served here",
+            ),
+            Self::BadTarget => (
+                StatusCode::BAD_REQUEST,
+                "BadRequest",
+                "the target of the request is not a path that begins with /",
+            ),
+            Self::NotImplemented => (
+                StatusCode::NOT_IMPLEMENTED,
+                "NotImplemented",
+                "CONNECT and TRACE are not implemented",
+            ),
+            Self::PreconditionFailed => (
+                StatusCode::PRECONDITION_FAILED,
+                "PreconditionFailed",
+                "a precondition of the request is false",
+            ),
+            Self::TargetTooLong => {
+                (StatusCode::URI_TOO_LONG, "UriTooLong", "the target of the request is too long")
+            }
+            Self::HeadersTooMany => (
+                StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+                "HeadersTooLarge",
+                "the request has too many headers",
+            ),
+            Self::HeadTooLarge => (
+                StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+                "HeadersTooLarge",
+                "the head of the request is too large",
+            ),
+            Self::ConnectionsTooMany => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "Overloaded",
+                "too many connections are open, all of them busy; try again",
+            ),
+            Self::BodyTooLarge => (
+                StatusCode::PAYLOAD_TOO_LARGE,
+                "PayloadTooLarge",
+                "the body of the request is too large; no request needs one",
+            ),
+            Self::BadBody => (
+                StatusCode::BAD_REQUEST,
+                "BadRequest",
+                "the body of the request is not what HTTP allows; no request needs one",
+            ),
+            Self::RequestTimeout => (
+                StatusCode::REQUEST_TIMEOUT,
+                "RequestTimeout",
+                "the body of the request did not come; no request needs one",
+            ),
+        }
+    }
+
+    /// Returns whether the bytes that follow on the connection may not be a request: the
+    /// rest of this request, or data for the tunnel that the client requested.
+    pub(super) fn ends_connection(self) -> bool {
+        matches!(
+            self,
+            Self::BodyTooLarge | Self::BadBody | Self::RequestTimeout | Self::NotImplemented
+        )
+    }
+
+    pub(super) fn status(self) -> StatusCode {
+        self.parts().0
+    }
+
+    pub(super) fn name(self) -> &'static str {
+        self.parts().1
+    }
+
+    pub(super) fn response(self) -> Response<Bytes> {
+        let (status, name, msg) = self.parts();
+        let body = format!(r#"{{"status":"error","result":{{"name":"{name}","msg":"{msg}"}}}}"#);
+        let mut response = Response::new(Bytes::from(body));
+        *response.status_mut() = status;
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        headers.insert(X_CONTENT_TYPE_OPTIONS, NOSNIFF);
+        let retry_after = match self {
+            Self::Overloaded | Self::ConnectionsTooMany | Self::CancelledTooMany => Some(1),
+            Self::ExtensionUnavailable(seconds) => Some(seconds),
+            _ => None,
+        };
+        if let Some(seconds) = retry_after {
+            headers.insert(RETRY_AFTER, seconds.into());
+        }
+        if self.ends_connection() {
+            headers.insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+        response
+    }
+}
+
+impl From<&RespondError> for HostError {
+    fn from(cause: &RespondError) -> Self {
+        match cause {
+            RespondError::Failed(error) => match **error {
+                CallError::Instantiate(_) | CallError::Trap(_) | CallError::Host(_) => {
+                    Self::Internal
+                }
+                CallError::Timeout(_) => Self::Timeout,
+                CallError::Overloaded | CallError::Starved(_) => Self::Overloaded,
+                CallError::Invalid(_) => Self::BadModuleResponse,
+            },
+            RespondError::OutOfService { retry_after } => {
+                let seconds = retry_after.as_millis().div_ceil(1_000).max(1);
+                Self::ExtensionUnavailable(u32::try_from(seconds).unwrap_or(u32::MAX))
+            }
+        }
+    }
+}

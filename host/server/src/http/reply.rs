@@ -1,0 +1,105 @@
+//! The HTTP response for one client: encoded or not, without a body if the client has it
+//! already, or an error if a precondition is false.
+
+use bytes::Bytes;
+use hyper::header::{
+    AGE, CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE,
+    HeaderMap, HeaderName, HeaderValue, WARNING,
+};
+use hyper::{Method, Request, StatusCode};
+use relayer_rest_state::Stale;
+
+use super::accept_encoding;
+use super::conditional::{self, Outcome};
+use super::error::HostError;
+use super::outgoing::{HttpResponse, Outgoing};
+use crate::response::{Encoding, Representation, Response, X_RELAYER_MODULE};
+
+/// The headers that describe a body, which responses with 304 do not have.
+const OF_A_BODY: [HeaderName; 4] =
+    [CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_RANGE, CONTENT_TYPE];
+
+/// Returns the encoding that a client prefers, if the response is compressible.
+pub(super) fn encoding(answer: &Response, headers: &HeaderMap) -> Option<Encoding> {
+    if answer.is_compressible() { accept_encoding::preferred(headers) } else { None }
+}
+
+/// Returns the HTTP response to a request, from a module's response in the chosen
+/// encoding.
+pub(super) fn reply<B>(
+    answer: &Response,
+    representation: &Representation,
+    request: &Request<B>,
+    stale: Option<Stale>,
+) -> HttpResponse {
+    let Representation { headers, body } = representation;
+    let is_success = answer.status().is_success();
+    // RFC 9110, 13.2.1: preconditions apply if the response would be a success.
+    let outcome = if is_success {
+        conditional::evaluate(request.method(), request.headers(), headers)
+    } else {
+        Outcome::Proceed
+    };
+    let mut response = match outcome {
+        Outcome::Proceed => response(answer.status(), headers.clone(), body, request),
+        Outcome::NotModified => {
+            response(StatusCode::NOT_MODIFIED, not_modified(headers), &Bytes::new(), request)
+        }
+        Outcome::Failed => {
+            let mut response = of_host(HostError::PreconditionFailed, request);
+            let label = headers.get(X_RELAYER_MODULE).cloned();
+            response.headers_mut().extend(label.map(|label| (X_RELAYER_MODULE, label)));
+            return response;
+        }
+    };
+    if let Some(stale) = stale
+        && is_success
+        && answer.reads().touch(stale)
+    {
+        add_age(response.headers_mut(), stale);
+    }
+    response
+}
+
+/// Returns the HTTP response to a request that failed with an error of the host.
+pub(super) fn of_host<B>(error: HostError, request: &Request<B>) -> HttpResponse {
+    let (head, body) = error.response().into_parts();
+    response(head.status, head.headers, &body, request)
+}
+
+/// Returns an HTTP response, without the body if HTTP does not allow one.
+fn response<B>(
+    status: StatusCode,
+    headers: HeaderMap,
+    body: &Bytes,
+    request: &Request<B>,
+) -> HttpResponse {
+    let has_body = !matches!(
+        status,
+        StatusCode::NO_CONTENT | StatusCode::RESET_CONTENT | StatusCode::NOT_MODIFIED
+    );
+    let is_head = *request.method() == Method::HEAD;
+    let sent = if has_body && !is_head { body.clone() } else { Bytes::new() };
+    let mut response = hyper::Response::new(Outgoing::new(sent));
+    *response.status_mut() = status;
+    *response.headers_mut() = headers;
+    if has_body && is_head {
+        response.headers_mut().insert(CONTENT_LENGTH, body.len().into());
+    }
+    response
+}
+
+/// Returns the headers of a response that the client has already.
+fn not_modified(headers: &HeaderMap) -> HeaderMap {
+    let mut headers = headers.clone();
+    for name in OF_A_BODY {
+        headers.remove(name);
+    }
+    headers
+}
+
+/// Adds the age of a response that was derived from stale state.
+fn add_age(headers: &mut HeaderMap, stale: Stale) {
+    headers.insert(AGE, stale.since.elapsed().as_secs().into());
+    headers.insert(WARNING, HeaderValue::from_static("110 - \"Response is Stale\""));
+}

@@ -1,0 +1,279 @@
+//! The open connections by their tasks, and eviction.
+
+use std::cmp::Reverse;
+use std::collections::HashMap;
+use std::iter;
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+
+use bytesize::ByteSize;
+use relayer_rest_common::log_rate::{LogRate, Permit};
+use tokio::task::Id;
+use tracing::warn;
+
+use super::connection_activity::{Clock, ConnectionActivity};
+use super::connection_tally::ConnectionTally;
+
+/// The open connections.
+pub(super) struct Roster {
+    known: Mutex<HashMap<Id, Entry>>,
+    clock: Clock,
+    tally: ConnectionTally,
+    evictions: LogRate,
+}
+
+pub(super) struct Entry {
+    pub(super) liveness: Arc<ConnectionActivity>,
+    pub(super) peer: Peer,
+    /// Increases in the order in which connections are accepted.
+    pub(super) number: u64,
+}
+
+/// A client by its address: for IPv6 by its network of 64 bits, since a client can have
+/// all addresses of one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Peer(IpAddr);
+
+impl From<IpAddr> for Peer {
+    fn from(address: IpAddr) -> Self {
+        Self(match address.to_canonical() {
+            IpAddr::V6(address) => {
+                Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << 64)).into()
+            }
+            address @ IpAddr::V4(_) => address,
+        })
+    }
+}
+
+impl Roster {
+    pub(super) fn new(tally: ConnectionTally) -> Self {
+        Self { known: Mutex::default(), clock: Clock::default(), tally, evictions: LogRate::new(1) }
+    }
+
+    pub(super) fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    pub(super) fn insert(&self, id: Id, known: Entry) {
+        self.known().insert(id, known);
+    }
+
+    pub(super) fn remove(&self, id: Id) -> Option<Entry> {
+        self.known().remove(&id)
+    }
+
+    /// Closes the connections whose clients were silent for `idle` seconds, or took
+    /// nothing of their responses for `stalled` seconds.
+    pub(super) fn close_after(&self, idle: u32, stalled: u32) {
+        self.known().values().for_each(|known| known.liveness.close_after(idle, stalled));
+    }
+
+    /// Tells all connections to end.
+    pub(super) fn close_all(&self) {
+        self.known().values().for_each(|known| known.liveness.close());
+    }
+
+    /// Closes the idlest connection that `is` accepts, and returns whether there was one:
+    /// an unused one, or else the one that has been idle or stalled for longest.
+    pub(super) fn evict_idlest(&self, is: impl Fn(&Entry) -> bool) -> bool {
+        let known = self.known();
+        let idle = known
+            .values()
+            .filter(|known| is(known))
+            .filter_map(|known| Some((known.liveness.idleness()?, known)));
+        let idlest = idle.max_by_key(|(idleness, known)| (*idleness, Reverse(known.number)));
+        if let Some((_, known)) = idlest {
+            self.close(known);
+        }
+        idlest.is_some()
+    }
+
+    /// Closes stalled connections until the connections that are being closed hold
+    /// `excess` bytes: the longest-stalled first, and of two equally stalled ones the one
+    /// that holds more. If that is not enough, closes connections of a peer that holds
+    /// more than all others, unless it is the requester's.
+    pub(super) fn evict(&self, excess: usize, requester: &ConnectionActivity) {
+        if !requester.may_evict() {
+            return;
+        }
+        let known = match self.known.try_lock() {
+            Ok(known) => known,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            // Another task holds the lock, and may be evicting.
+            Err(TryLockError::WouldBlock) => return,
+        };
+        let mut freed = 0_usize;
+        let mut stalled = Vec::new();
+        for known in known.values() {
+            let held = known.liveness.reserved();
+            if held > 0 && known.liveness.is_closed_at_once() {
+                freed += held;
+            } else if held > 0
+                && let Some(seconds) = known.liveness.evictable()
+            {
+                stalled.push((Reverse(seconds), Reverse(held), known.number, known));
+            }
+        }
+        stalled.sort_unstable_by_key(|(seconds, held, number, _)| (*seconds, *held, *number));
+        let stalled = stalled.into_iter().map(|(_, Reverse(held), _, known)| (held, known));
+        let greediest = iter::once_with(|| greediest(known.values(), requester)).flatten();
+        let mut closed = 0_u32;
+        for (held, known) in stalled.chain(greediest) {
+            if freed >= excess {
+                break;
+            }
+            if !known.liveness.is_closed_at_once() {
+                self.close(known);
+                freed += held;
+                closed += 1;
+            }
+        }
+        if freed < excess {
+            requester.has_evicted_too_little();
+        }
+        if closed > 0
+            && let Permit::Granted(before) = self.evictions.acquire(1)
+        {
+            warn!(
+                closed,
+                before,
+                "connections evicted: {} wait for clients; the longest-stalled are closed, or those of an address that holds more than all others (http.unsent)",
+                ByteSize::b(self.tally.status().unsent)
+            );
+        }
+    }
+
+    fn close(&self, known: &Entry) {
+        self.tally.evicted();
+        known.liveness.close_at_once();
+    }
+
+    fn known(&self) -> MutexGuard<'_, HashMap<Id, Entry>> {
+        // Nothing that panics is done while it is held.
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Returns the connections of a peer that holds more than all others together, in
+/// descending order of the bytes that they hold; none if it is the requester's peer.
+fn greediest<'a>(
+    known: impl Iterator<Item = &'a Entry> + Clone,
+    requester: &ConnectionActivity,
+) -> Vec<(usize, &'a Entry)> {
+    let mut peers = HashMap::<Peer, usize>::new();
+    for known in known.clone() {
+        *peers.entry(known.peer).or_default() += known.liveness.reserved();
+    }
+    let total: usize = peers.values().sum();
+    let own = known.clone().find(|known| std::ptr::eq(Arc::as_ptr(&known.liveness), requester));
+    let is_greedy = |peer: Peer| {
+        own.is_some_and(|own| own.peer != peer)
+            && peers.get(&peer).is_some_and(|held| *held > total / 2)
+    };
+    let mut greedy: Vec<_> = known
+        .filter(|known| is_greedy(known.peer))
+        .map(|known| (known.liveness.reserved(), known))
+        .filter(|(held, _)| *held > 0)
+        .collect();
+    greedy.sort_unstable_by_key(|(held, known)| (Reverse(*held), known.number));
+    greedy
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Entry, Peer, Roster};
+    use crate::http::connection_activity::{ConnectionActivity, Sending};
+    use crate::http::connection_tally::ConnectionTally;
+    use std::net::IpAddr;
+    use std::sync::Arc;
+
+    #[test]
+    fn a_peer_is_an_address_or_a_network() {
+        let peer = |address: &str| Peer::from(address.parse::<IpAddr>().unwrap());
+        assert_eq!(peer("::ffff:10.0.0.1"), peer("10.0.0.1"));
+        assert_ne!(peer("10.0.0.2"), peer("10.0.0.1"));
+        assert_eq!(peer("2001:db8:1:2::1"), peer("2001:db8:1:2:ffff::"));
+        assert_ne!(peer("2001:db8:1:2::1"), peer("2001:db8:1:3::1"));
+    }
+
+    /// Adds a connection of a peer that holds this many bytes.
+    async fn held_by(
+        roster: &Roster,
+        peer: u8,
+        number: u64,
+        bytes: usize,
+    ) -> (Arc<ConnectionActivity>, Sending) {
+        let liveness = Arc::new(ConnectionActivity::new(roster.clock().clone()));
+        let sending = Sending::new(&liveness, bytes);
+        let peer = Peer::from(IpAddr::from([127, 0, 0, peer]));
+        let task = tokio::spawn(async {});
+        let known = Entry { liveness: Arc::clone(&liveness), peer, number };
+        roster.insert(task.id(), known);
+        task.await.unwrap();
+        (liveness, sending)
+    }
+
+    async fn holding(
+        roster: &Roster,
+        number: u64,
+        bytes: usize,
+    ) -> (Arc<ConnectionActivity>, Sending) {
+        held_by(roster, 1, number, bytes).await
+    }
+
+    #[tokio::test]
+    async fn the_peer_that_holds_most_is_evicted_for_others() {
+        let roster = Roster::new(ConnectionTally::default());
+        let (small, _held) = held_by(&roster, 1, 1, 10).await;
+        let (large, _held) = held_by(&roster, 1, 2, 30).await;
+        let (other, _held) = held_by(&roster, 2, 3, 35).await;
+        let closed = || [&small, &large, &other].map(|liveness| liveness.is_closed_at_once());
+        // All are healthy. Nothing is evicted for the peer itself, or for an unknown
+        // requester.
+        roster.evict(1, &large);
+        roster.evict(1, &ConnectionActivity::new(roster.clock().clone()));
+        assert_eq!(closed(), [false; 3]);
+        roster.evict(1, &other);
+        assert_eq!(closed(), [false, true, false]);
+        roster.clock().tick();
+        roster.evict(1_000, &other);
+        assert_eq!(closed(), [true, true, false]);
+        // This peer holds more than all others now.
+        roster.clock().tick();
+        roster.evict(1_000, &other);
+        assert!(!other.is_closed_at_once());
+    }
+
+    #[tokio::test]
+    async fn the_longest_stalled_are_evicted_first_and_a_healthy_one_never() {
+        let tally = ConnectionTally::default();
+        let roster = Roster::new(tally.clone());
+        let seconds = |count| (0..count).for_each(|_| roster.clock().tick());
+        let (oldest, _held) = holding(&roster, 1, 10).await;
+        let (healthy, taking) = holding(&roster, 2, 1_000).await;
+        seconds(1);
+        let (small, _held) = holding(&roster, 3, 20).await;
+        let (large, _held) = holding(&roster, 4, 30).await;
+        seconds(3);
+        let (new, _held) = holding(&roster, 5, 1_000).await;
+        taking.goes_on(40);
+        let closed = || {
+            [&oldest, &small, &large, &healthy, &new].map(|liveness| liveness.is_closed_at_once())
+        };
+        let requester = ConnectionActivity::new(roster.clock().clone());
+        roster.evict(5, &requester);
+        assert_eq!(closed(), [true, false, false, false, false]);
+        // Connections that are being closed count as released.
+        roster.evict(10, &requester);
+        assert_eq!(closed(), [true, false, false, false, false]);
+        roster.evict(40, &requester);
+        assert_eq!(closed(), [true, false, true, false, false]);
+        roster.evict(10_000, &requester);
+        assert_eq!(closed(), [true, true, true, false, false]);
+        assert_eq!(tally.status().evicted, 3);
+        seconds(3);
+        taking.goes_on(40);
+        roster.evict(10_000, &requester);
+        assert_eq!(closed(), [true, true, true, false, true]);
+    }
+}

@@ -1,0 +1,163 @@
+//! The accept loop and graceful shutdown.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use hyper_util::server::conn::auto::Builder;
+use relayer_rest_sandbox::Module;
+use relayer_rest_state::StateReader;
+use tokio::net::TcpListener;
+use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
+use tracing::warn;
+
+use super::connection::Connections;
+use super::connection_manager::ConnectionManager;
+use super::connection_tally::ConnectionTally;
+use super::limits::HttpLimits;
+use super::roster::Roster;
+use super::send_admission::SendAdmission;
+use super::service::Service;
+use crate::registry::{Mount, Registry};
+
+/// The interval of the clock, and of the checks for silent clients.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// The time without received frames after which an HTTP/2 connection is sent a ping, and
+/// the time that its acknowledgement may take.
+const HTTP2_SILENCE: Duration = Duration::from_secs(20);
+const HTTP2_PONG: Duration = Duration::from_secs(10);
+
+/// The default grace period of requests in flight after a shutdown begins.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// The maximum of concurrent streams of an HTTP/2 connection, and the bytes that hyper
+/// buffers for each before its client takes them.
+const STREAMS: u32 = 100;
+const STREAM_BUFFER: usize = 64 << 10;
+
+/// The numbers of streams that its client resets before they are handled, and of streams
+/// that are reset because of its errors, above which hyper closes a connection.
+/// Well-behaved clients have few of both.
+const PENDING_RESETS: usize = 20;
+const ERROR_RESETS: usize = 100;
+
+/// The pause after a failure to accept, such as too many open files.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// A server of all mounts, on the current state.
+pub struct Server {
+    service: Arc<Service>,
+    limits: HttpLimits,
+    grace: Duration,
+    tally: ConnectionTally,
+}
+
+impl Server {
+    /// Creates a server of this module's API, on the state that the reader receives.
+    #[must_use]
+    pub fn new(module: Module, state: StateReader) -> Self {
+        Self::of(Arc::new(Registry::new(Mount::api(module))), state)
+    }
+
+    /// Creates a server of all mounts of the registry, on the state that the reader
+    /// receives. Later changes of the registry take effect immediately.
+    #[must_use]
+    pub fn of(registry: Arc<Registry>, state: StateReader) -> Self {
+        let service = Arc::new(Service::new(registry, state));
+        let tally = ConnectionTally::default();
+        Self { service, limits: HttpLimits::default(), grace: GRACE, tally }
+    }
+
+    /// Sets the limits of connections and requests.
+    #[must_use]
+    pub fn with_limits(self, limits: HttpLimits) -> Self {
+        Self { limits, ..self }
+    }
+
+    /// Sets the grace period of requests in flight after a shutdown begins. Default:
+    /// 10 s.
+    #[must_use]
+    pub fn with_grace(self, grace: Duration) -> Self {
+        Self { grace, ..self }
+    }
+
+    /// Returns the counters of the server's connections, for the status on a control
+    /// socket.
+    #[must_use]
+    pub fn connections(&self) -> ConnectionTally {
+        self.tally.clone()
+    }
+
+    /// Serves the listener's connections until `shutdown` completes. Then it closes idle
+    /// connections and completes requests in flight; connections that are not done within
+    /// the grace period are dropped.
+    pub async fn serve(self, listener: TcpListener, shutdown: impl Future<Output = ()>) {
+        let roster = Arc::new(Roster::new(self.tally.clone()));
+        let budget = Arc::clone(self.tally.budget());
+        let admission = SendAdmission::new(budget, Arc::clone(&roster), self.limits.unsent);
+        let connections = Connections {
+            service: self.service,
+            builder: builder(&self.limits),
+            limits: Arc::new(self.limits.clone()),
+            admission: Arc::new(admission),
+        };
+        let mut open = ConnectionManager::new(self.limits, connections, roster, self.tally);
+        let mut looks = interval(LOOK);
+        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut shutdown = std::pin::pin!(shutdown);
+        loop {
+            tokio::select! {
+                biased;
+                () = &mut shutdown => break,
+                () = open.ended() => {}
+                _ = looks.tick() => open.tick(),
+                accepted = listener.accept() => match accepted {
+                    Ok((stream, address)) => open.add(stream, address.ip()),
+                    Err(error) => pause(&error).await,
+                },
+            }
+        }
+        drop(listener);
+        open.close_all();
+        let finished = async {
+            while open.len() > 0 {
+                open.ended().await;
+            }
+        };
+        if timeout(self.grace, finished).await.is_err() {
+            let count = open.len();
+            warn!("{count} connections are not done after {:?} and are dropped", self.grace);
+        }
+    }
+}
+
+fn builder(limits: &HttpLimits) -> Builder<TokioExecutor> {
+    let head = usize::try_from(limits.head.as_u64()).unwrap_or(usize::MAX);
+    let mut builder = Builder::new(TokioExecutor::new());
+    builder.http1().max_buf_size(head);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .keep_alive_interval(HTTP2_SILENCE)
+        .keep_alive_timeout(HTTP2_PONG)
+        // Twice the limit, so that the host responds to heads slightly above it: hyper's
+        // response is a bare status.
+        .max_header_list_size(u32::try_from(2 * head).unwrap_or(u32::MAX))
+        .max_concurrent_streams(STREAMS)
+        .max_pending_accept_reset_streams(PENDING_RESETS)
+        .max_local_error_reset_streams(ERROR_RESETS)
+        .max_send_buf_size(STREAM_BUFFER);
+    builder
+}
+
+/// Pauses after a failure to accept. A connection that failed before it was accepted
+/// causes none: that is its client's problem.
+async fn pause(error: &io::Error) {
+    use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
+    if !matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset) {
+        warn!(%error, "cannot accept a connection; trying again");
+        sleep(ACCEPT_PAUSE).await;
+    }
+}

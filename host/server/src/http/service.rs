@@ -1,0 +1,142 @@
+//! One request, from its head to its response.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use futures_util::future::Either;
+use hyper::http::uri::PathAndQuery;
+use hyper::{Method, Request};
+use relayer_rest_common::text::quote_for_log;
+use relayer_rest_sandbox::GuestRequest;
+use relayer_rest_state::StateReader;
+use tracing::{Instrument, debug, info_span};
+
+use super::error::HostError;
+use super::host;
+use super::outgoing::HttpResponse;
+use super::reply;
+use super::report;
+use super::request_id::RequestId;
+use crate::cache::RequestRef;
+use crate::registry::{Mount, Registry, RespondError};
+use crate::response::{X_RELAYER_MODULE, X_REQUEST_ID};
+
+/// The registry and the state that requests are served from.
+pub(super) struct Service {
+    registry: Arc<Registry>,
+    state: StateReader,
+}
+
+impl Service {
+    pub(super) fn new(registry: Arc<Registry>, state: StateReader) -> Self {
+        Self { registry, state }
+    }
+
+    /// Responds to a request. Its body is not needed: the API only reads.
+    ///
+    /// A cached response is returned immediately, without a future that keeps the
+    /// request: the connection can use its memory for the next one. An uncached request
+    /// of a client that has cancelled too many requests gets 429.
+    pub(super) fn answer<B>(
+        self: &Arc<Self>,
+        mut request: Request<B>,
+        has_cancelled_too_many: bool,
+    ) -> Either<HttpResponse, impl Future<Output = HttpResponse> + use<B>> {
+        let id = RequestId::of(request.headers());
+        host::settle(&mut request);
+        match self.cached(&request, &id) {
+            Some(response) => Either::Left(identified(response, id)),
+            None if has_cancelled_too_many => {
+                Either::Left(Self::refuse(HostError::CancelledTooMany, &request))
+            }
+            None => Either::Right(Arc::clone(self).ask(request, id)),
+        }
+    }
+
+    /// Returns the response to a request that is refused.
+    pub(super) fn refuse<B>(error: HostError, request: &Request<B>) -> HttpResponse {
+        let id = RequestId::of(request.headers());
+        let (status, name) = (error.status().as_u16(), error.name());
+        debug!(%id, status, name, "refused");
+        identified(reply::of_host(error, request), id)
+    }
+
+    /// Returns the response if it is cached in the encoding that the client prefers.
+    fn cached<B>(&self, request: &Request<B>, id: &RequestId) -> Option<HttpResponse> {
+        let mounts = self.registry.now();
+        let mount = mounts.route(request.uri().path());
+        let snapshot = self.state.peek();
+        let target = target(mount, request);
+        let question = question(request, &target);
+        let answer = mount.cache().find(mount.active().module(), question, &snapshot)?;
+        let representation = answer.made(reply::encoding(&answer, request.headers()))?;
+        let (status, path) = (answer.status().as_u16(), request.uri().path());
+        debug!(%id, method = %request.method(), path, status, "remembered");
+        Some(reply::reply(&answer, representation, request, snapshot.stale()))
+    }
+
+    /// Returns the module's response, or an error response of the host if there is none.
+    async fn ask<B>(self: Arc<Self>, request: Request<B>, id: RequestId) -> HttpResponse {
+        let request = request.map(drop);
+        let path = request.uri().path();
+        let (method, start) = (quote_for_log(request.method().as_str()), quote_for_log(path));
+        let span = info_span!("request", %id, method = %method, path = start);
+        let mount = Arc::clone(self.registry.now().route(path));
+        let asked = mount.respond(module_request(&mount, &request), &self.state);
+        let response = match asked.instrument(span.clone()).await {
+            (_, Ok(answer)) => {
+                let encoding = reply::encoding(&answer, request.headers());
+                let representation = answer.encoded(encoding).await;
+                reply::reply(&answer, representation, &request, self.state.peek().stale())
+            }
+            (active, Err(cause)) => {
+                if let RespondError::Failed(cause) = &cause {
+                    span.in_scope(|| report::fault(mount.reports(), active.module(), cause));
+                }
+                let mut response = reply::of_host(HostError::from(&cause), &request);
+                let label = active.module().label().clone();
+                response.headers_mut().insert(X_RELAYER_MODULE, label);
+                response
+            }
+        };
+        span.in_scope(|| debug!(status = response.status().as_u16(), "answered"));
+        identified(response, id)
+    }
+}
+
+fn identified(mut response: HttpResponse, id: RequestId) -> HttpResponse {
+    response.headers_mut().insert(X_REQUEST_ID, id.into_header());
+    response
+}
+
+/// Returns the target of a request as its module sees it.
+fn target<'a, B>(mount: &Mount, request: &'a Request<B>) -> Cow<'a, str> {
+    let target = request.uri().path_and_query().map_or("/", PathAndQuery::as_str);
+    mount.path().strip_prefix(target)
+}
+
+/// Returns the request that the cache looks up. HEAD becomes GET, since the module's
+/// response is the same.
+fn question<'a, B>(request: &'a Request<B>, target: &'a str) -> RequestRef<'a> {
+    static GET: Method = Method::GET;
+    let method = if *request.method() == Method::HEAD { &GET } else { request.method() };
+    let (path, query) = match target.split_once('?') {
+        Some((path, query)) => (path, Some(query)),
+        None => (target, None),
+    };
+    RequestRef { method, path, query, headers: request.headers() }
+}
+
+/// Returns the request that the module handles, with owned parts.
+fn module_request<B>(mount: &Mount, request: &Request<B>) -> Arc<GuestRequest> {
+    let target = target(mount, request);
+    let RequestRef { method, headers, .. } = question(request, &target);
+    let (method, headers) = (method.clone(), headers.clone());
+    let whole = request.uri().path_and_query();
+    let target = match whole {
+        Some(whole) if whole.as_str() == target => whole.clone(),
+        // A part of a target that begins with a slash is a target, too.
+        _ => PathAndQuery::try_from(&*target).unwrap_or(PathAndQuery::from_static("/")),
+    };
+    Arc::new(GuestRequest { method, target, headers })
+}

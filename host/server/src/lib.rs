@@ -1,0 +1,24 @@
+//! Serves a relayer's API over HTTP: connections, cache, mounts and control.
+//!
+//! | folder | job |
+//! |---|---|
+//! | `http/` | connections, requests and responses |
+//! | `cache/` | cached responses, and runs that concurrent requests share |
+//! | `response/` | a module's response: its headers and its encodings |
+//! | `registry/` | mounts: which module serves which requests, swaps and roll-backs |
+//! | `reload/` | deploys the modules that the settings name |
+//! | `config/` | the settings |
+//! | `control/` | the control socket |
+
+pub mod cache;
+pub mod config;
+#[cfg(feature = "control")]
+pub mod control;
+mod http;
+pub mod registry;
+pub mod reload;
+pub mod response;
+
+pub use http::{
+    AllowedHost, AllowedHostError, ConnectionStatus, ConnectionTally, HttpLimits, Server,
+};

@@ -1,0 +1,219 @@
+//! Mounts: which module serves which requests.
+//!
+//! The API is mounted at `/`, and each extension at a path prefix of its own. A mount has
+//! an active module, the previous one, and at most one candidate in deployment.
+//!
+//! A program that embeds the host hot-swaps a module by a call:
+//!
+//! ```
+//! use std::sync::Arc;
+//!
+//! use relayer_rest_conformance::Dialect;
+//! use relayer_rest_modules::MODULE_1_13;
+//! use relayer_rest_sandbox::{Engine, Limits, Module};
+//! use relayer_rest_server::Server;
+//! use relayer_rest_server::registry::{Candidate, Mount, Registry, Source};
+//! use relayer_rest_state::StatePublisher;
+//!
+//! # #[tokio::main]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let publisher = StatePublisher::new();
+//! let engine = Engine::new(&Limits::default())?;
+//! let registry = Arc::new(Registry::new(Mount::api(Module::embedded(&engine)?)));
+//! let server = Server::of(Arc::clone(&registry), publisher.reader());
+//! // … and while it serves:
+//! let name = "today's".to_owned();
+//! let new = Candidate {
+//!     dialect: Some(Dialect::V1_13),
+//!     ..Candidate::new(Source::Bytes { name, bytes: MODULE_1_13.into() })
+//! };
+//! let api = registry.at("/").expect("the API is always there");
+//! let report = api.swap(new, &publisher.reader()).await;
+//! assert!(report.is_accepted(), "{:?}", report.outcome);
+//! # drop(server);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! | file | job |
+//! |---|---|
+//! | `path.rs` | mount paths, and which requests they match |
+//! | `mount.rs` | a mount: the service of its modules, and their deployment |
+//! | `service.rs` | serves requests, rolls back, and trips the circuit breaker |
+//! | `slot.rs` | the active module, the previous one, and the quarantined ones |
+//! | `active.rs` | the active module and its failures |
+//! | `failure_policy.rs` | how many failures are too many |
+//! | `failure_window.rs` | failures within a time window, rated against all requests |
+//! | `circuit_breaker.rs` | stops running an extension that fails at most requests |
+//! | `swap.rs` | hot-swap: from a candidate to the active module |
+//! | `candidate.rs` | a module to deploy, and the limits for its deployment |
+//! | `deployment.rs` | one deployment at a time, and its progress |
+//! | `preflight.rs` | checks of a candidate before it serves |
+//! | `background_worker.rs` | the thread for preflights and health checks |
+//! | `health_check.rs` | health checks of the active module |
+//! | `run.rs` | runs that no client waits for |
+//! | `compare.rs` | differences between the responses of two modules |
+//! | `report.rs` | the report of a swap |
+//! | `status.rs` | the status of a mount |
+//!
+//! Locks are acquired in this order: deployment, history, circuit, failure window.
+
+mod active;
+mod background_worker;
+mod candidate;
+mod circuit_breaker;
+mod compare;
+mod deployment;
+mod failure_policy;
+mod failure_window;
+mod health_check;
+mod mount;
+mod path;
+mod preflight;
+mod report;
+mod run;
+mod service;
+mod slot;
+mod status;
+mod swap;
+
+use std::sync::Arc;
+
+use arc_swap::{ArcSwap, Guard};
+use relayer_rest_sandbox::API;
+
+pub use active::ActiveModule;
+pub use background_worker::BackgroundWorker;
+pub use candidate::{Candidate, Source, SwapLimits};
+pub use compare::{Change, Difference};
+pub use deployment::CandidateStatus;
+pub use failure_policy::FailurePolicy;
+pub use mount::{Mount, NoPreviousModule};
+pub use path::{MountPath, MountPathError};
+pub use report::{Outcome, Rejection, StepTime, SwapReport, SwapStep};
+pub(crate) use service::RespondError;
+pub use status::{CircuitStatus, ModuleStatus, MountStatus, QuarantineStatus};
+
+/// The mounts, which can be replaced as a whole while the server runs.
+#[derive(Debug)]
+pub struct Registry(ArcSwap<Mounts>);
+
+/// The mounts at one moment: the API, and extensions.
+#[derive(Debug, Clone)]
+pub struct Mounts {
+    api: Arc<Mount>,
+    extensions: Vec<Arc<Mount>>,
+}
+
+/// The reason why a mount cannot be added.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum MountError {
+    /// Another mount has that name.
+    #[error("there are two modules of the name {0:?}; each needs one of its own")]
+    Name(String),
+    /// The path is `/`, which is the API's.
+    #[error(
+        "{0:?} cannot be mounted at /, where the API is; mount it elsewhere, such as at /ext/{0}"
+    )]
+    OfTheApi(String),
+    /// Some requests would match another mount, too.
+    #[error("the mounts {0} and {1} overlap; mount one of them elsewhere")]
+    Overlap(MountPath, MountPath),
+}
+
+impl Registry {
+    /// Creates a registry with the API alone.
+    #[must_use]
+    pub fn new(api: Mount) -> Self {
+        Self::of(Mounts::new(api))
+    }
+
+    /// Creates a registry with these mounts.
+    #[must_use]
+    pub fn of(mounts: Mounts) -> Self {
+        Self(ArcSwap::from_pointee(mounts))
+    }
+
+    /// Adds an extension.
+    pub fn with(self, extension: Mount) -> Result<Self, MountError> {
+        let mounts = Arc::unwrap_or_clone(self.0.into_inner());
+        mounts.with(extension).map(Self::of)
+    }
+
+    /// Replaces all mounts. Requests in flight are finished by the mounts that they began
+    /// on.
+    pub fn exchange(&self, mounts: Mounts) {
+        self.0.store(Arc::new(mounts));
+    }
+
+    /// Returns the current mounts.
+    #[must_use]
+    pub fn mounts(&self) -> Arc<Mounts> {
+        self.0.load_full()
+    }
+
+    /// Returns the mount at a path.
+    #[must_use]
+    pub fn at(&self, path: &str) -> Option<Arc<Mount>> {
+        self.now().iter().find(|mount| mount.path().as_str() == path).cloned()
+    }
+
+    /// Returns the current mounts, borrowed for a short time.
+    pub(crate) fn now(&self) -> Guard<Arc<Mounts>> {
+        self.0.load()
+    }
+}
+
+impl Mounts {
+    /// Creates mounts with the API alone.
+    #[must_use]
+    pub fn new(api: impl Into<Arc<Mount>>) -> Self {
+        Self { api: api.into(), extensions: Vec::new() }
+    }
+
+    /// Adds an extension.
+    pub fn with(mut self, extension: impl Into<Arc<Mount>>) -> Result<Self, MountError> {
+        let extension = extension.into();
+        let names: Vec<_> = self.iter().map(|mount| mount.name()).collect();
+        let mounted = names.iter().map(String::as_str).zip(self.iter().map(|mount| mount.path()));
+        check_conflicts(mounted, &extension.name(), extension.path())?;
+        self.extensions.push(extension);
+        Ok(self)
+    }
+
+    /// Returns each mount, the API's first.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<Mount>> {
+        std::iter::once(&self.api).chain(&self.extensions)
+    }
+
+    /// Returns the mount that serves this path: an extension's, or the API's.
+    pub(crate) fn route(&self, path: &str) -> &Arc<Mount> {
+        let extension = self.extensions.iter().find(|mount| mount.path().matches(path));
+        extension.unwrap_or(&self.api)
+    }
+}
+
+/// Returns an error if an extension cannot be mounted beside these, given by name and
+/// path.
+pub(crate) fn check_conflicts<'a>(
+    mounted: impl IntoIterator<Item = (&'a str, &'a MountPath)>,
+    name: &str,
+    path: &MountPath,
+) -> Result<(), MountError> {
+    if name == API {
+        return Err(MountError::Name(name.to_owned()));
+    }
+    if *path == MountPath::root() {
+        return Err(MountError::OfTheApi(name.to_owned()));
+    }
+    for (other, at) in mounted {
+        if other == name {
+            return Err(MountError::Name(name.to_owned()));
+        }
+        // The API serves the requests that match no extension.
+        if *at != MountPath::root() && at.overlaps(path) {
+            return Err(MountError::Overlap(at.clone(), path.clone()));
+        }
+    }
+    Ok(())
+}

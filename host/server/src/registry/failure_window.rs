@@ -1,0 +1,359 @@
+//! The failures of a module within a time window, rated against all its runs and all
+//! kinds of its requests.
+//!
+//! The kind of a request is its method and path. The query and the headers do not count,
+//! or one client could turn one failing request into any number of them.
+
+use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasher, RandomState};
+use std::sync::LazyLock;
+use std::time::Instant;
+
+use relayer_rest_sandbox::GuestRequest;
+
+use super::failure_policy::FailurePolicy;
+
+/// The maximum number of kinds of requests that are tracked. More add no information.
+const MAX_KINDS: usize = 1_024;
+
+/// The number of parts of the window in which runs are counted.
+const PARTS: u32 = 10;
+
+/// The hash keys of this process, so that a client cannot make two kinds collide.
+static HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+
+/// The method and path of a request, hashed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct RequestKind(u64);
+
+/// The runs of a module since it became active, and how many of them failed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Runs {
+    pub(super) all: u64,
+    pub(super) failed: u64,
+}
+
+/// The runs and failures of a module within the window of its failure policy.
+#[derive(Debug, Default)]
+pub(super) struct FailureWindow {
+    kinds: HashMap<RequestKind, KindHistory>,
+    /// The counts at the beginning of each part of the window.
+    parts: VecDeque<(Instant, Runs)>,
+}
+
+/// The results of one kind of requests.
+#[derive(Debug, Clone, Copy, Default)]
+struct KindHistory {
+    /// When the module last responded to one, and when it last failed at one.
+    answered: Option<Instant>,
+    failed: Option<Instant>,
+    /// The result of the previous module for a request at which this one failed.
+    before: Option<Baseline>,
+}
+
+/// The result of the previous module for a request at which this one fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Baseline {
+    Answers,
+    Fails,
+}
+
+impl RequestKind {
+    pub(super) fn of(request: &GuestRequest) -> Self {
+        Self(HASHER.hash_one((&request.method, request.target.path())))
+    }
+}
+
+impl FailureWindow {
+    /// Records a response, which `runs` includes.
+    pub(super) fn answered(
+        &mut self,
+        kind: RequestKind,
+        runs: Runs,
+        budget: &FailurePolicy,
+        now: Instant,
+    ) {
+        let all = runs.all.saturating_sub(1);
+        self.advance(Runs { all, ..runs }, budget, now);
+        if let Some(seen) = self.history_of(kind) {
+            seen.answered = Some(now);
+        }
+    }
+
+    /// Records a failure, which `runs` includes.
+    pub(super) fn failed(
+        &mut self,
+        kind: RequestKind,
+        runs: Runs,
+        budget: &FailurePolicy,
+        now: Instant,
+    ) {
+        let (all, failed) = (runs.all.saturating_sub(1), runs.failed.saturating_sub(1));
+        self.advance(Runs { all, failed }, budget, now);
+        if let Some(seen) = self.history_of(kind) {
+            seen.failed = Some(now);
+        }
+    }
+
+    /// Returns whether the previous module should be run for comparison: as far as is
+    /// known, it has not been compared on this kind yet.
+    pub(super) fn wants_comparison(&self, kind: RequestKind) -> bool {
+        self.kinds.get(&kind).is_some_and(|seen| seen.before.is_none())
+    }
+
+    /// Records the result of the previous module.
+    pub(super) fn compared(&mut self, kind: RequestKind, before: Baseline) {
+        if let Some(seen) = self.kinds.get_mut(&kind) {
+            seen.before = Some(before);
+        }
+    }
+
+    /// Returns the number of kinds at which the module fails and the previous one
+    /// responds.
+    pub(super) fn regressions(&self) -> usize {
+        self.kinds.values().filter(|seen| seen.before == Some(Baseline::Answers)).count()
+    }
+
+    /// Returns whether the module fails at most of its requests: at enough kinds of
+    /// requests, at a large enough share of all kinds, and in a large enough share of all
+    /// runs.
+    pub(super) fn is_failing(&self, runs: Runs, budget: &FailurePolicy, now: Instant) -> bool {
+        let failing = self.kinds.values().filter(|seen| seen.is_failing(budget, now)).count();
+        let since = self.parts.front().map_or(Runs::default(), |(_, runs)| *runs);
+        let failed = runs.failed.saturating_sub(since.failed);
+        failing >= budget.faults as usize
+            && budget.is_rate_reached(failing as u64, self.kinds.len() as u64)
+            && budget.is_rate_reached(failed, runs.all.saturating_sub(since.all))
+    }
+
+    /// Returns whether the module has failed at requests of this kind and responded to
+    /// none within the window.
+    pub(super) fn is_known_to_fail(
+        &self,
+        kind: RequestKind,
+        budget: &FailurePolicy,
+        now: Instant,
+    ) -> bool {
+        self.kinds.get(&kind).is_some_and(|seen| seen.is_failing(budget, now))
+    }
+
+    /// Returns whether the module has responded to the last request of this kind.
+    pub(super) fn is_known_to_be_answered(&self, kind: RequestKind) -> bool {
+        self.kinds.get(&kind).is_some_and(|seen| seen.answered > seen.failed)
+    }
+
+    /// Begins a new part of the window if it is time, and drops old parts and kinds.
+    fn advance(&mut self, runs: Runs, budget: &FailurePolicy, now: Instant) {
+        let part = budget.within / PARTS;
+        if self.parts.back().is_some_and(|(start, _)| now.duration_since(*start) < part) {
+            return;
+        }
+        self.parts.push_back((now, runs));
+        // The first part is the one in which the window begins.
+        let is_over = |start: &Instant| now.duration_since(*start) > budget.within;
+        while self.parts.get(1).is_some_and(|(start, _)| is_over(start)) {
+            self.parts.pop_front();
+        }
+        if self.parts.len() == 2 && self.parts.front().is_some_and(|(start, _)| is_over(start)) {
+            self.parts.pop_front();
+        }
+        self.kinds.retain(|_, seen| {
+            is_recent(seen.answered, budget, now) || is_recent(seen.failed, budget, now)
+        });
+    }
+
+    fn history_of(&mut self, kind: RequestKind) -> Option<&mut KindHistory> {
+        if self.kinds.len() >= MAX_KINDS && !self.kinds.contains_key(&kind) {
+            return None;
+        }
+        Some(self.kinds.entry(kind).or_default())
+    }
+}
+
+impl KindHistory {
+    /// Returns whether the module has failed and not responded within the window.
+    fn is_failing(&self, budget: &FailurePolicy, now: Instant) -> bool {
+        is_recent(self.failed, budget, now) && !is_recent(self.answered, budget, now)
+    }
+}
+
+fn is_recent(time: Option<Instant>, budget: &FailurePolicy, now: Instant) -> bool {
+    time.is_some_and(|time| now.duration_since(time) <= budget.within)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Baseline, FailurePolicy, FailureWindow, MAX_KINDS, RequestKind, Runs};
+    use relayer_rest_sandbox::GuestRequest;
+    use std::time::{Duration, Instant};
+
+    /// The window and the runs of a module, and a clock.
+    struct Asked {
+        window: FailureWindow,
+        runs: Runs,
+        start: Instant,
+        seconds: f64,
+    }
+
+    impl Asked {
+        fn new() -> Self {
+            let (window, runs) = (FailureWindow::default(), Runs::default());
+            Self { window, runs, start: Instant::now(), seconds: 0.0 }
+        }
+
+        fn now(&self) -> Instant {
+            self.start + Duration::from_secs_f64(self.seconds)
+        }
+
+        fn answers(&mut self, kind: u64) {
+            self.runs.all += 1;
+            self.window.answered(
+                RequestKind(kind),
+                self.runs,
+                &FailurePolicy::default(),
+                self.now(),
+            );
+        }
+
+        /// Records a failure, and returns whether the module is failing then.
+        fn fails(&mut self, kind: u64) -> bool {
+            (self.runs.all, self.runs.failed) = (self.runs.all + 1, self.runs.failed + 1);
+            let budget = FailurePolicy::default();
+            self.window.failed(RequestKind(kind), self.runs, &budget, self.now());
+            self.window.is_failing(self.runs, &budget, self.now())
+        }
+    }
+
+    fn request(method: &str, target: &str, header: Option<&str>) -> GuestRequest {
+        let header = header.map(|value| (http::header::ACCEPT, value.parse().unwrap()));
+        GuestRequest {
+            method: method.parse().unwrap(),
+            target: target.parse().unwrap(),
+            headers: header.into_iter().collect(),
+        }
+    }
+
+    #[test]
+    fn a_module_that_fails_every_request_is_failing_after_a_few() {
+        let mut asked = Asked::new();
+        let found: Vec<_> = (0..6).map(|kind| asked.fails(kind)).collect();
+        assert_eq!(found, [false, false, false, false, true, true]);
+    }
+
+    #[test]
+    fn repetitions_of_one_kind_of_request_count_once() {
+        let mut asked = Asked::new();
+        assert!((0..10_000).all(|_| !asked.fails(1)));
+    }
+
+    #[test]
+    fn methods_and_paths_distinguish_kinds_and_queries_and_headers_do_not() {
+        let kind = |request| RequestKind::of(&request);
+        let page = kind(request("GET", "/a", None));
+        assert_eq!(page, kind(request("GET", "/a?1", None)));
+        assert_eq!(page, kind(request("GET", "/a", Some("x"))));
+        assert_ne!(page, kind(request("POST", "/a", None)));
+        assert_ne!(page, kind(request("GET", "/b", None)));
+    }
+
+    #[test]
+    fn failures_are_rated_against_runs() {
+        let mut asked = Asked::new();
+        for _ in 0..20 {
+            asked.answers(100);
+        }
+        assert!((0..19).all(|kind| !asked.fails(kind)));
+        assert!(asked.fails(19), "20 of 40");
+    }
+
+    #[test]
+    fn failures_are_rated_against_kinds_of_requests() {
+        let mut asked = Asked::new();
+        for kind in 100..110 {
+            asked.answers(kind);
+        }
+        // One client can cause any number of runs.
+        assert!((0..1_000).all(|turn| !asked.fails(turn % 9)));
+        assert!(asked.fails(9));
+    }
+
+    #[test]
+    fn a_kind_that_also_succeeds_is_not_counted() {
+        let mut asked = Asked::new();
+        for kind in 0..10 {
+            asked.answers(kind);
+        }
+        assert!((0..100).all(|turn| !asked.fails(turn % 10)));
+        let budget = FailurePolicy::default();
+        assert!(!asked.window.is_known_to_fail(RequestKind(0), &budget, asked.now()));
+    }
+
+    #[test]
+    fn recent_successes_are_counted_and_old_ones_are_not() {
+        let mut asked = Asked::new();
+        for turn in 0..90 {
+            asked.seconds = f64::from(turn) / 10.0;
+            asked.answers(100);
+        }
+        assert!((0..20).all(|kind| !asked.fails(kind)), "20 of 110 within 10 s");
+        // By now, the responses are outside the window.
+        asked.seconds = 60.0;
+        let found: Vec<_> = (0..5).map(|kind| asked.fails(kind)).collect();
+        assert_eq!(found, [false, false, false, false, true]);
+    }
+
+    #[test]
+    fn a_module_that_starts_to_fail_is_failing_once_its_successes_are_old() {
+        let mut asked = Asked::new();
+        for kind in 0..5 {
+            asked.answers(kind);
+        }
+        let mut is_failing = false;
+        for turn in 0..40 {
+            asked.seconds = 0.1 + f64::from(turn) / 2.0;
+            for kind in 0..5 {
+                is_failing = asked.fails(kind);
+            }
+            assert_eq!(is_failing, asked.seconds > 10.0, "{} s", asked.seconds);
+        }
+    }
+
+    #[test]
+    fn failures_that_are_far_apart_are_tolerated() {
+        let mut asked = Asked::new();
+        for kind in 0..100 {
+            asked.seconds += 2.6;
+            assert!(!asked.fails(kind));
+        }
+    }
+
+    #[test]
+    fn a_kind_is_compared_with_the_previous_module_once() {
+        let mut asked = Asked::new();
+        assert!(!asked.window.wants_comparison(RequestKind(1)));
+        asked.fails(1);
+        assert!(asked.window.wants_comparison(RequestKind(1)));
+        asked.window.compared(RequestKind(1), Baseline::Fails);
+        asked.fails(1);
+        assert!(!asked.window.wants_comparison(RequestKind(1)));
+        assert_eq!(asked.window.regressions(), 0);
+        asked.fails(2);
+        asked.window.compared(RequestKind(2), Baseline::Answers);
+        assert_eq!(asked.window.regressions(), 1);
+    }
+
+    #[test]
+    fn the_window_is_bounded() {
+        let mut asked = Asked::new();
+        for kind in 0..10_000 {
+            asked.answers(kind);
+        }
+        assert_eq!(asked.window.kinds.len(), MAX_KINDS);
+        for _ in 0..1_000 {
+            asked.seconds += 0.5;
+            asked.answers(1);
+        }
+        assert!(asked.window.parts.len() <= 12, "{}", asked.window.parts.len());
+        assert_eq!(asked.window.kinds.len(), 1);
+    }
+}

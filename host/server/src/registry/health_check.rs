@@ -1,0 +1,92 @@
+//! Health checks of the active module, apart from the requests of clients.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::uri::PathAndQuery;
+use http::{HeaderMap, Method};
+use relayer_rest_common::text::{escape_control, truncate};
+use relayer_rest_conformance as conformance;
+use relayer_rest_conformance::Dialect;
+use relayer_rest_sandbox::{GuestRequest, Module};
+use relayer_rest_state::StateReader;
+use tokio::time::timeout;
+use tracing::{Instrument, info_span};
+
+use super::background_worker::BackgroundWorker;
+use super::path::MountPath;
+use super::run;
+use crate::cache::ResponseCache;
+
+/// The maximum number of counted client requests in a health check.
+const MAX_REQUESTS: usize = 20;
+
+/// Checks the modules of a mount. Clients are not affected, and the runs are not counted.
+pub(super) struct HealthCheck<'a> {
+    pub(super) mount: &'a MountPath,
+    pub(super) cache: &'a ResponseCache,
+    pub(super) background: &'a BackgroundWorker,
+    /// The maximum time of a check.
+    pub(super) time: Duration,
+}
+
+impl HealthCheck<'_> {
+    /// Checks whether a module of the API speaks its dialect, or, without a dialect,
+    /// whether an extension's responds on any relayer. Returns the first failure as an
+    /// error.
+    pub(super) async fn conformance(
+        &self,
+        module: Module,
+        dialect: Option<Dialect>,
+        state: &StateReader,
+    ) -> Result<(), String> {
+        let (module, present) = (module.afresh(), Some(state.snapshot()));
+        self.in_background(async move {
+            let verdict = match dialect {
+                Some(dialect) => conformance::examine(&module, dialect, present).await,
+                None => conformance::examine_extension(&module, present).await,
+            };
+            let Some(failed) = verdict.failures().next() else { return Ok(()) };
+            let failure = failed.failure.as_deref().unwrap_or_default();
+            Err(format!("rule {}: {failure}", failed.rule))
+        })
+        .await
+    }
+
+    /// Runs a module on `/` and on the most frequent requests of clients. Returns an
+    /// error if one of the runs fails, or if they take too long.
+    pub(super) async fn run(&self, module: Module, state: &StateReader) -> Result<(), String> {
+        let (module, snapshot) = (module.afresh(), state.snapshot());
+        let requests = self.cache.hottest(&module, MAX_REQUESTS);
+        let permits = self.cache.compression_permits().clone();
+        let check = self.in_background(async move {
+            let requests = requests.iter().map(|stats| Arc::clone(&stats.request));
+            for request in std::iter::once(Arc::new(root())).chain(requests) {
+                let response = run::in_background(&module, &request, &snapshot, &permits).await;
+                response.map_err(|error| {
+                    format!("{} {}: {error}", request.method, request.target.path())
+                })?;
+            }
+            Ok(())
+        });
+        let result = timeout(self.time, check).await;
+        result.unwrap_or_else(|_| Err(format!("it takes longer than {:?} to look at", self.time)))
+    }
+
+    /// Runs a check on the mount's background thread.
+    async fn in_background(
+        &self,
+        check: impl Future<Output = Result<(), String>> + Send + 'static,
+    ) -> Result<(), String> {
+        let check = check.instrument(info_span!("look", mount = %self.mount));
+        let result = self.background.run(check).await;
+        let result =
+            result.map_err(|error| format!("the host cannot look at the module: {error}"))?;
+        result.map_err(|reason| escape_control(&truncate(&reason)))
+    }
+}
+
+fn root() -> GuestRequest {
+    let (method, target) = (Method::GET, PathAndQuery::from_static("/"));
+    GuestRequest { method, target, headers: HeaderMap::new() }
+}

@@ -1,0 +1,286 @@
+//! A mount: a path, the service of its modules, and their deployment.
+
+use std::fmt::{self, Debug, Formatter};
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use arc_swap::Guard;
+use relayer_rest_common::log_rate::LogRate;
+use relayer_rest_conformance::Dialect;
+use relayer_rest_sandbox::{Digest, Engine, GuestRequest, Module};
+use relayer_rest_state::StateReader;
+use tokio::sync::OwnedMutexGuard;
+use tracing::info;
+
+use super::active::ActiveModule;
+use super::background_worker::BackgroundWorker;
+use super::candidate::{Candidate, SwapLimits};
+use super::deployment::Deployment;
+use super::failure_policy::FailurePolicy;
+use super::path::MountPath;
+use super::report::SwapReport;
+use super::service::{ModuleService, RespondError};
+use super::slot::ModuleSlot;
+use super::status::{CircuitStatus, ModuleStatus, MountStatus, QuarantineStatus};
+use super::swap::Swap;
+use crate::cache::{RecordedResponse, ResponseCache};
+
+/// A path, and the modules that serve the requests for it and below it.
+pub struct Mount {
+    service: Arc<ModuleService>,
+    deployment: Arc<Deployment>,
+    dialect: Dialect,
+    limits: SwapLimits,
+    /// Limits the logged failures.
+    reports: LogRate,
+}
+
+/// The maximum number of failed requests of a mount that are logged each second: a client
+/// may cause any number. All are counted.
+const MAX_REPORTS: u64 = 20;
+
+/// A mount has no previous module to roll back to.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "mount {mount}: there is no module to go back to: {active} has been in service since the start, or was put back"
+)]
+pub struct NoPreviousModule {
+    mount: MountPath,
+    active: String,
+}
+
+impl Mount {
+    /// Creates the mount of the API, served by this module.
+    #[must_use]
+    pub fn api(module: Module) -> Self {
+        Self::new(MountPath::root(), module, Dialect::default())
+    }
+
+    /// Creates the mount of an extension: a module with a name of its own. Its responses
+    /// may be any that HTTP allows.
+    #[must_use]
+    pub fn extension(path: MountPath, module: Module) -> Self {
+        Self::new(path, module, Dialect::Any)
+    }
+
+    fn new(path: MountPath, module: Module, dialect: Dialect) -> Self {
+        let limits = SwapLimits::default();
+        let is_extension = path != MountPath::root();
+        let module = module.mounted_at(path.as_str());
+        let service = ModuleService {
+            path,
+            engine: module.engine().clone(),
+            cache: ResponseCache::new(module.limits().response_cache),
+            failure_policy: FailurePolicy::default(),
+            slot: ModuleSlot::new(ActiveModule::first(module, is_extension)),
+            background: BackgroundWorker::default(),
+            check_time: limits.time,
+        };
+        Self {
+            service: Arc::new(service),
+            deployment: Arc::default(),
+            dialect,
+            limits,
+            reports: LogRate::new(MAX_REPORTS),
+        }
+    }
+
+    /// Sets the dialect that candidates must speak if they do not name another.
+    #[must_use]
+    pub fn with_dialect(mut self, dialect: Dialect) -> Self {
+        self.dialect = dialect;
+        self
+    }
+
+    /// Sets the limits for swaps.
+    ///
+    /// # Panics
+    /// Panics if the mount has served requests.
+    #[must_use]
+    pub fn with_swap_limits(mut self, limits: SwapLimits) -> Self {
+        self.configure(|service| service.check_time = limits.time);
+        self.limits = limits;
+        self
+    }
+
+    /// Sets the failure policy for its modules.
+    ///
+    /// # Panics
+    /// Panics if the mount has served requests.
+    #[must_use]
+    pub fn with_failure_policy(mut self, policy: FailurePolicy) -> Self {
+        self.configure(|service| service.failure_policy = policy);
+        self
+    }
+
+    /// Returns this mount as the successor of another with the same engine. The other's
+    /// module is its previous one: if its own fails, it rolls back to that.
+    ///
+    /// # Panics
+    /// Panics if the mount has served requests.
+    #[must_use]
+    pub fn in_place_of(mut self, other: &Self) -> Self {
+        let slot = ModuleSlot::succeeding(self.module(), &other.service.slot);
+        self.configure(|service| service.slot = slot);
+        self
+    }
+
+    fn configure(&mut self, change: impl FnOnce(&mut ModuleService)) {
+        let service = Arc::get_mut(&mut self.service);
+        change(service.expect("a mount is configured before it serves"));
+    }
+
+    /// Returns why a module is quarantined, if it was in service here and failed too
+    /// often.
+    #[must_use]
+    pub fn reason_against(&self, digest: Digest) -> Option<String> {
+        self.service.slot.reason_against(digest)
+    }
+
+    /// Keeps deployments away until the returned guard is dropped. Returns [`None`] if
+    /// one is in progress.
+    #[must_use]
+    pub fn try_lock_deployment(&self) -> Option<OwnedMutexGuard<()>> {
+        self.deployment.try_lock()
+    }
+
+    /// Returns the name of its modules.
+    #[must_use]
+    pub fn name(&self) -> String {
+        self.active().module().name().to_owned()
+    }
+
+    /// Returns its path.
+    #[must_use]
+    pub fn path(&self) -> &MountPath {
+        &self.service.path
+    }
+
+    /// Returns the active module.
+    #[must_use]
+    pub fn module(&self) -> Module {
+        self.active().module().clone()
+    }
+
+    /// Returns the active module, borrowed for a short time.
+    pub(crate) fn active(&self) -> Guard<Arc<ActiveModule>> {
+        self.service.slot.load()
+    }
+
+    /// Returns the limits for swaps.
+    #[must_use]
+    pub fn swap_limits(&self) -> &SwapLimits {
+        &self.limits
+    }
+
+    /// Returns the engine of its modules.
+    #[must_use]
+    pub fn engine(&self) -> &Engine {
+        &self.service.engine
+    }
+
+    /// Returns its response cache.
+    #[must_use]
+    pub fn cache(&self) -> &ResponseCache {
+        &self.service.cache
+    }
+
+    /// Releases unused memory: slots without an instance, and responses that were
+    /// requested only once.
+    pub fn release_idle_memory(&self) {
+        self.service.cache.release_unused();
+        self.service.engine.release_idle_memory();
+    }
+
+    /// Returns the limit of logged failures. Each mount has its own, so that one that
+    /// fails all the time does not suppress the failures of others.
+    pub(crate) fn reports(&self) -> &LogRate {
+        &self.reports
+    }
+
+    /// Returns the response to a request, and the one module that it comes from.
+    pub(crate) async fn respond(
+        &self,
+        request: Arc<GuestRequest>,
+        state: &StateReader,
+    ) -> (Arc<ActiveModule>, Result<Arc<RecordedResponse>, RespondError>) {
+        self.service.respond(request, state).await
+    }
+
+    /// Runs the preflight of a candidate, and activates it if it passes. If it does not,
+    /// or if the returned future is dropped before it completes, nothing changes. `state`
+    /// must be the one that the mount's server reads, or the cached responses of the new
+    /// module may be of another relayer.
+    pub async fn swap(&self, candidate: Candidate, state: &StateReader) -> SwapReport {
+        let swap = Swap {
+            service: &self.service,
+            deployment: &self.deployment,
+            limits: &self.limits,
+            dialect: candidate.dialect.unwrap_or(self.dialect),
+            state,
+        };
+        swap.run(candidate).await
+    }
+
+    /// Checks the active module: whether the API's speaks its dialect, or whether an
+    /// extension's responds on any relayer. Returns the first failure as an error.
+    /// Clients are not affected, and the runs are not counted.
+    pub async fn examine(&self, state: &StateReader) -> Result<(), String> {
+        let dialect = (!self.service.is_extension()).then_some(self.dialect);
+        self.service.health_check().conformance(self.module(), dialect, state).await
+    }
+
+    /// Rolls back to the previous module. A second call undoes the first. Returns the
+    /// digests of the module that was active and of the one that is active now.
+    pub fn rollback(&self) -> Result<(Digest, Digest), NoPreviousModule> {
+        let entry = |module| self.service.known(module);
+        let Some((old, new)) = self.service.slot.roll_back(entry) else {
+            let active = self.active().module().digest().short();
+            return Err(NoPreviousModule { mount: self.path().clone(), active });
+        };
+        let (from, to) = (old.module().digest(), new.module().digest());
+        info!(mount = %self.path(), from = ?old.module().label(), to = %to.short(), "rolled back");
+        Ok((from, to))
+    }
+
+    /// Returns the current status.
+    #[must_use]
+    pub fn status(&self) -> MountStatus {
+        let active = self.active();
+        let slot = &self.service.slot;
+        let circuit = slot.circuit.current().map(|circuit| CircuitStatus {
+            retry_after: circuit.retry_after().as_secs(),
+            reason: circuit.reason,
+        });
+        let quarantined = slot.quarantined().into_iter();
+        let quarantined = quarantined
+            .map(|(digest, reason)| QuarantineStatus { digest: digest.to_string(), reason });
+        MountStatus {
+            name: active.module().name().to_owned(),
+            mount: self.path().to_string(),
+            dialect: self.dialect,
+            module: ModuleStatus {
+                digest: active.module().digest().to_string(),
+                since: seconds(active.since()),
+                runs: active.runs(),
+                failures: active.module().failures(),
+                resets: active.module().resets(),
+            },
+            circuit,
+            previous: slot.previous().map(|module| module.digest().to_string()),
+            candidate: self.deployment.candidate().clone(),
+            quarantined: quarantined.collect(),
+            cache_bytes: self.cache().size().as_u64(),
+        }
+    }
+}
+
+fn seconds(time: SystemTime) -> u64 {
+    time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+impl Debug for Mount {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Mount").field("path", self.path()).finish_non_exhaustive()
+    }
+}

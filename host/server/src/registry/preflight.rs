@@ -1,0 +1,293 @@
+//! Preflight: checks a candidate before it serves, on a thread of its own that leaves the
+//! processors to requests.
+
+use std::collections::HashSet;
+use std::io;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::uri::PathAndQuery;
+use http::{HeaderMap, Method};
+use relayer_rest_common::files;
+use relayer_rest_common::text::{escape_control, truncate};
+use relayer_rest_conformance as conformance;
+use relayer_rest_conformance::{Dialect, Verdict};
+use relayer_rest_sandbox::{Digest, GuestRequest, Module};
+use relayer_rest_state::{Snapshot, StateReader};
+use tracing::{Instrument, info_span};
+
+use super::active::ActiveModule;
+use super::candidate::{Candidate, Source, SwapLimits};
+use super::compare::{self, Change, Difference};
+use super::deployment::Progress;
+use super::report::{Rejection, SwapStep};
+use super::run;
+use super::service::ModuleService;
+use crate::cache::{RecordedResponse, RequestRef, RequestStats};
+
+/// The maximum number of counted client requests that a candidate is run on.
+const MAX_REQUESTS: usize = 100;
+
+/// The maximum size of a candidate's responses that are kept for the cache, in bytes;
+/// once it is exceeded, the candidate is not run on more requests.
+const MAX_BYTES: usize = 64 << 20;
+
+/// The requests that a candidate for the API is run on in any case.
+const ALWAYS: [&str; 3] = ["/version", "/chains", "/state"];
+
+/// A candidate that may not serve, and why.
+#[derive(Debug)]
+pub(super) struct Rejected(pub(super) Rejection, pub(super) String);
+
+/// The findings about a candidate that may serve.
+pub(super) struct PreflightReport {
+    pub(super) module: Module,
+    pub(super) compared: usize,
+    pub(super) differences: Vec<Difference>,
+    /// Its responses to the compared requests.
+    pub(super) responses: Vec<Arc<RecordedResponse>>,
+}
+
+/// The preflight of a candidate.
+pub(super) struct Preflight {
+    pub(super) service: Arc<ModuleService>,
+    pub(super) limits: SwapLimits,
+    pub(super) progress: Arc<Progress>,
+    pub(super) candidate: Candidate,
+    pub(super) dialect: Dialect,
+    pub(super) active: Arc<ActiveModule>,
+    pub(super) state: StateReader,
+}
+
+/// The bytes of a candidate, from the first step.
+struct CandidateFile {
+    name: String,
+    bytes: Bytes,
+    digest: Digest,
+}
+
+/// Adds the requests that every candidate for the API is run on, unless they are there
+/// already: [`ALWAYS`], and one for each of the first [`MAX_REQUESTS`] chains.
+fn and_always(mut questions: Vec<RequestStats>, snapshot: &Snapshot) -> Vec<RequestStats> {
+    let known = questions.iter().filter(|asked| asked.request.method == Method::GET);
+    let known: HashSet<_> = known.map(|asked| asked.request.target.to_string()).collect();
+    let chains = snapshot.chain_ids().value().as_ref().map_or(&[][..], |ids| ids);
+    let chains = chains.iter().take(MAX_REQUESTS).map(|id| conformance::chain_target(id.as_str()));
+    let always = ALWAYS.into_iter().map(str::to_owned).chain(chains);
+    let new = always.filter(|target| !known.contains(target));
+    questions.extend(new.filter_map(|target| {
+        let target = PathAndQuery::try_from(target).ok()?;
+        let question = GuestRequest { method: Method::GET, target, headers: HeaderMap::new() };
+        Some(RequestStats { request: Arc::new(question), hits: 0, response: None })
+    }));
+    questions
+}
+
+impl Preflight {
+    /// Runs the preflight on the mount's background thread. Returns `None` if the
+    /// candidate is the active module. The preflight is cancelled when the returned
+    /// future is dropped; but a compilation in this process, for lack of a code cache
+    /// with a compiler, runs to its end.
+    pub(super) async fn start(self) -> Result<Option<PreflightReport>, Rejected> {
+        let service = Arc::clone(&self.service);
+        // Tells its log lines apart from those of the active module.
+        let name = escape_control(&truncate(&self.candidate.source.name()));
+        let span = info_span!("candidate", mount = %service.path, name);
+        let found = service.background.run(self.examine().instrument(span)).await;
+        found.map_err(|error| {
+            Rejected(Rejection::Host, format!("the host cannot look at the module: {error}"))
+        })?
+    }
+
+    async fn examine(self) -> Result<Option<PreflightReport>, Rejected> {
+        let taken = {
+            let _step = self.progress.begin(SwapStep::Read);
+            self.take()?
+        };
+        let module = {
+            let _step = self.progress.begin(SwapStep::Compile);
+            match self.compile(&taken).await? {
+                Some(module) => module,
+                None => return Ok(None),
+            }
+        };
+        let verdict = {
+            let _step = self.progress.begin(SwapStep::Probe);
+            let present = Some(self.state.snapshot());
+            if self.is_api() {
+                conformance::examine(&module, self.dialect, present).await
+            } else {
+                conformance::examine_extension(&module, present).await
+            }
+        };
+        self.progress.judged(&verdict);
+        if let Some(refused) = self.refusal(&taken, &verdict) {
+            return Err(refused);
+        }
+        let _step = self.progress.begin(SwapStep::Compare);
+        // Its counters are separate, so that the comparison does not count as requests of
+        // clients.
+        let active = self.active.module().clone().afresh();
+        let mut differences = Vec::new();
+        let mut responses = Vec::new();
+        let mut bytes = 0;
+        // The most frequent requests now, on the state as of now.
+        let snapshot = self.state.snapshot();
+        for asked in &self.requests(&snapshot) {
+            let response = self.run(&module, &asked.request, &snapshot).await.map_err(|error| {
+                let GuestRequest { method, target, .. } = &*asked.request;
+                let message =
+                    format!("{method} {}: {}", truncate(target.as_str()), truncate(&error));
+                self.refused(Rejection::Failures, &taken.name, &message)
+            })?;
+            response.set_hits(asked.hits);
+            differences.extend(self.difference(&active, asked, &response, &snapshot).await);
+            bytes += response.plain().body.len();
+            responses.push(response);
+            if bytes > MAX_BYTES {
+                break;
+            }
+        }
+        let compared = responses.len();
+        Ok(Some(PreflightReport { module, compared, differences, responses }))
+    }
+
+    fn requests(&self, snapshot: &Snapshot) -> Vec<RequestStats> {
+        let requests = self.service.cache.hottest(self.active.module(), MAX_REQUESTS);
+        if self.is_api() { and_always(requests, snapshot) } else { requests }
+    }
+
+    fn is_api(&self) -> bool {
+        !self.service.is_extension()
+    }
+
+    /// Reads the candidate, and checks its size, its digest and whether it is
+    /// quarantined.
+    fn take(&self) -> Result<CandidateFile, Rejected> {
+        let most = self.limits.size;
+        let name = self.candidate.source.name();
+        let bytes = match &self.candidate.source {
+            Source::Bytes { bytes, .. } => bytes.clone(),
+            Source::File(file) => match files::read(file, most.as_u64()) {
+                Ok(bytes) => bytes.into(),
+                Err(error) if error.kind() == io::ErrorKind::FileTooLarge => {
+                    return Err(self.too_large(&name));
+                }
+                Err(error) => {
+                    let message =
+                        format!("cannot be read: {error}; check the path and its permissions");
+                    return Err(self.refused(Rejection::Unreadable, &name, &message));
+                }
+            },
+        };
+        if bytes.len() as u64 > most.as_u64() {
+            return Err(self.too_large(&name));
+        }
+        let digest = Digest::of(&bytes);
+        self.progress.read(digest);
+        if let Some(wanted) = self.candidate.sha256
+            && wanted != digest
+        {
+            let message = format!(
+                "has the SHA-256 {digest}, not {wanted} as was asked for; \
+                 give the file that was meant, or the digest of this one"
+            );
+            return Err(self.refused(Rejection::DigestMismatch, &name, &message));
+        }
+        if let Some(reason) = self.service.slot.reason_against(digest)
+            && !self.candidate.force
+        {
+            let message = format!(
+                "was taken out of service before: {reason}; \
+                 mend it and give the new one, or have this one again with --force"
+            );
+            return Err(self.refused(Rejection::Quarantined, &name, &message));
+        }
+        Ok(CandidateFile { name, bytes, digest })
+    }
+
+    fn too_large(&self, name: &str) -> Rejected {
+        let most = self.limits.size;
+        let message = format!("is larger than {most}; raise swap.size where that is right");
+        self.refused(Rejection::TooLarge, name, &message)
+    }
+
+    /// Compiles the candidate and checks it against the contract. Returns `None` if it is
+    /// the active module.
+    async fn compile(&self, taken: &CandidateFile) -> Result<Option<Module>, Rejected> {
+        if taken.digest == self.active.module().digest() {
+            return Ok(None);
+        }
+        let ModuleService { engine, path, .. } = &*self.service;
+        let name = self.active.module().name();
+        Module::from_untrusted_bytes(engine, &taken.name, &taken.bytes, self.limits.memory)
+            .await
+            .map(|module| Some(module.named(name).mounted_at(path.as_str())))
+            .map_err(|error| Rejected(Rejection::Invalid, format!("mount {path}: {error}")))
+    }
+
+    fn refusal(&self, taken: &CandidateFile, verdict: &Verdict) -> Option<Rejected> {
+        let mut failures = verdict.failures();
+        let first = failures.next()?;
+        let failure = first.failure.as_deref().unwrap_or_default();
+        if verdict.has_faults() {
+            return Some(self.refused(Rejection::Failures, &taken.name, failure));
+        }
+        let message = match failures.count() {
+            0 => String::new(),
+            more => format!(", and breaks {more} more rules"),
+        };
+        let dialect = self.dialect;
+        let message = format!(
+            "does not speak the dialect {dialect}: rule {}: {failure}{message}; \
+             `relayer-rest check --dialect {dialect}` shows all, and another --dialect asks for less",
+            first.rule
+        );
+        Some(self.refused(Rejection::Nonconforming, &taken.name, &message))
+    }
+
+    fn refused(&self, refusal: Rejection, name: &str, message: &str) -> Rejected {
+        let mount = &self.service.path;
+        Rejected(refusal, format!("mount {mount}: module {name}: {message}"))
+    }
+
+    /// Returns how the candidate's response differs from that of the active module.
+    async fn difference(
+        &self,
+        active: &Module,
+        asked: &RequestStats,
+        response: &Arc<RecordedResponse>,
+        snapshot: &Arc<Snapshot>,
+    ) -> Option<Difference> {
+        let request_ref = RequestRef::from(&*asked.request);
+        let is_current = |response: &&Arc<RecordedResponse>| {
+            response.reads().is_valid_for(snapshot, request_ref.query, request_ref.headers)
+        };
+        let before = match asked.response.as_ref().filter(is_current) {
+            Some(response) => Ok(Arc::clone(response)),
+            None => self.run(active, &asked.request, snapshot).await,
+        };
+        let changes = match before {
+            Ok(before) => compare::changes(&before, response),
+            Err(error) => vec![Change {
+                what: "status".to_owned(),
+                from: Some(format!("no answer: {}", truncate(&error))),
+                to: Some(response.status().as_u16().to_string()),
+            }],
+        };
+        let GuestRequest { method, target, .. } = &*asked.request;
+        let request = format!("{method} {}", truncate(target.as_str()));
+        (!changes.is_empty()).then_some(Difference { request, count: asked.hits, changes })
+    }
+
+    /// Runs a module on a snapshot.
+    async fn run(
+        &self,
+        module: &Module,
+        request: &Arc<GuestRequest>,
+        snapshot: &Arc<Snapshot>,
+    ) -> Result<Arc<RecordedResponse>, String> {
+        let permits = self.service.cache.compression_permits();
+        run::in_background(module, request, snapshot, permits).await
+    }
+}

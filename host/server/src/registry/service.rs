@@ -1,0 +1,237 @@
+//! Serves requests with the active module, and rolls back to the previous one or trips
+//! the circuit breaker if it fails.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use relayer_rest_common::backoff::Backoff;
+use relayer_rest_common::text::{escape_control, truncate};
+use relayer_rest_sandbox::{CallError, Engine, GuestRequest, Module};
+use relayer_rest_state::StateReader;
+use tokio::time::sleep;
+use tracing::{error, info, warn};
+
+use super::active::ActiveModule;
+use super::background_worker::BackgroundWorker;
+use super::circuit_breaker::{CircuitBreaker, Trial};
+use super::failure_policy::FailurePolicy;
+use super::failure_window::{Baseline, RequestKind};
+use super::health_check::HealthCheck;
+use super::path::MountPath;
+use super::slot::ModuleSlot;
+use crate::cache::{RecordedResponse, RequestRef, ResponseCache};
+
+/// A path, and the module that serves the requests for it and below it.
+pub(super) struct ModuleService {
+    pub(super) path: MountPath,
+    pub(super) engine: Engine,
+    pub(super) cache: ResponseCache,
+    pub(super) failure_policy: FailurePolicy,
+    pub(super) slot: ModuleSlot,
+    pub(super) background: BackgroundWorker,
+    /// The maximum time of a health check.
+    pub(super) check_time: Duration,
+}
+
+/// Why a mount has no response of a module.
+#[derive(Debug)]
+pub(crate) enum RespondError {
+    /// The run failed, or was refused because of overload.
+    Failed(Arc<CallError>),
+    /// The circuit is open, for this long at least.
+    OutOfService { retry_after: Duration },
+}
+
+impl ModuleService {
+    pub(super) fn is_extension(&self) -> bool {
+        self.path != MountPath::root()
+    }
+
+    /// Returns the entry of a module that was there from the start, or in service before.
+    pub(super) fn known(&self, module: Module) -> ActiveModule {
+        ActiveModule::first(module, self.is_extension())
+    }
+
+    pub(super) fn circuit(&self) -> &Arc<CircuitBreaker> {
+        &self.slot.circuit
+    }
+
+    pub(super) fn health_check(&self) -> HealthCheck<'_> {
+        let Self { path, cache, background, check_time, .. } = self;
+        HealthCheck { mount: path, cache, background, time: *check_time }
+    }
+
+    /// Returns the response to a request, and the one module that it comes from.
+    ///
+    /// If a new module fails, the previous one is run on the same request, to compare:
+    /// reading has no effect, so this costs nothing but time. The mount rolls back if the
+    /// previous module responds to requests at which the new one fails too often; if it
+    /// fails at the same ones, the new module is not to blame. The circuit breaker of an
+    /// extension trips if it fails at most of its requests.
+    pub(super) async fn respond(
+        self: &Arc<Self>,
+        request: Arc<GuestRequest>,
+        state: &StateReader,
+    ) -> (Arc<ActiveModule>, Result<Arc<RecordedResponse>, RespondError>) {
+        let kind = RequestKind::of(&request);
+        let mut active = self.slot.load_full();
+        loop {
+            let mut trial = None;
+            if self.circuit().is_open() {
+                let request_ref = RequestRef::from(&*request);
+                let cached = self.cache.find(active.module(), request_ref, &state.peek());
+                if let Some(response) = cached {
+                    return (active, Ok(response));
+                }
+                let experience = active.experience(kind, &self.failure_policy);
+                trial = match self.circuit().try_half_open(experience) {
+                    Ok(trial) => trial,
+                    Err(retry_after) => {
+                        return (active, Err(RespondError::OutOfService { retry_after }));
+                    }
+                };
+            }
+            match self.cache.get_or_run(active.module(), Arc::clone(&request), state).await {
+                Ok(response) => {
+                    active.answered(kind, &self.failure_policy);
+                    if trial.as_ref().is_some_and(Trial::closes) {
+                        self.close_circuit(&active, active.backoff(&self.failure_policy));
+                    }
+                    return (active, Ok(response));
+                }
+                Err(cause) => {
+                    if cause.is_fault() {
+                        self.failed(&active, kind, &cause, &request, state).await;
+                    }
+                    if self.has_gone_back(&active) {
+                        active = self.slot.load_full();
+                        continue;
+                    }
+                    return (active, Err(RespondError::Failed(cause)));
+                }
+            }
+        }
+    }
+
+    /// Handles a failure: compares with the previous module, rolls back, or trips the
+    /// circuit breaker.
+    async fn failed(
+        self: &Arc<Self>,
+        failed: &Arc<ActiveModule>,
+        kind: RequestKind,
+        cause: &CallError,
+        request: &Arc<GuestRequest>,
+        state: &StateReader,
+    ) {
+        if !self.slot.is_active(failed) {
+            return;
+        }
+        let previous = self.slot.previous();
+        if failed.failed(kind, &self.failure_policy)
+            && let Some(previous) = previous
+        {
+            let before = match self.cache.get_or_run(&previous, Arc::clone(request), state).await {
+                Ok(_) => Some(Baseline::Answers),
+                Err(cause) if cause.is_fault() => Some(Baseline::Fails),
+                // It was overloaded or the host failed, which says nothing about the
+                // module.
+                Err(_) => None,
+            };
+            if before.is_some_and(|before| failed.compared(kind, before, &self.failure_policy)) {
+                return self.try_automatic_rollback(failed, cause);
+            }
+        }
+        if self.is_extension() && failed.is_failing(&self.failure_policy) {
+            self.trip(failed, cause, state);
+        }
+    }
+
+    /// Returns whether a rollback replaced this module because it failed.
+    fn has_gone_back(&self, failed: &Arc<ActiveModule>) -> bool {
+        !self.slot.is_active(failed) && self.slot.reason_against(failed.module().digest()).is_some()
+    }
+
+    /// Closes the circuit of a module that responds again. Returns `false`, and changes
+    /// nothing, if another module is active by now.
+    pub(super) fn close_circuit(&self, failed: &Arc<ActiveModule>, backoff: Backoff) -> bool {
+        let is_closed = self.slot.renew(failed, failed.back(backoff));
+        if is_closed {
+            info!(mount = %self.path, "the extension answers, and is back in service");
+        }
+        is_closed
+    }
+
+    /// Quarantines a module and rolls back to the previous one, if the failed module is
+    /// still active.
+    fn try_automatic_rollback(&self, failed: &Arc<ActiveModule>, cause: &CallError) {
+        let reason = reason(failed, cause);
+        let rolled_back = self.slot.quarantine(failed, reason.clone(), |module| self.known(module));
+        if let Some(active) = rolled_back {
+            error!(
+                mount = %self.path,
+                module = ?failed.module().label(),
+                previous = ?active.module().label(),
+                "the module is taken out of service and the one before it put back: {reason}"
+            );
+        }
+    }
+
+    /// Opens the circuit of an extension that failed too often. Does nothing if it is
+    /// open already, or if another module is active.
+    fn trip(self: &Arc<Self>, failed: &Arc<ActiveModule>, cause: &CallError, state: &StateReader) {
+        let mut backoff = failed.backoff(&self.failure_policy);
+        let wait = backoff.next_delay();
+        let reason = reason(failed, cause);
+        if !self.circuit().trip_if(|| self.slot.is_active(failed), reason.clone(), wait) {
+            return;
+        }
+        error!(
+            mount = %self.path,
+            module = ?failed.module().label(),
+            "the extension is taken out of service, and looked at again in {wait:?}: {reason}"
+        );
+        // The waiting task holds weak references: mount and module may be gone by then.
+        let service = Arc::downgrade(self);
+        let failed = Arc::downgrade(failed);
+        tokio::spawn(probe_until_closed(service, failed, state.clone(), backoff, wait));
+    }
+}
+
+/// Runs health checks until the module passes one, or until another module is active.
+async fn probe_until_closed(
+    service: Weak<ModuleService>,
+    failed: Weak<ActiveModule>,
+    state: StateReader,
+    mut backoff: Backoff,
+    mut wait: Duration,
+) {
+    loop {
+        sleep(wait).await;
+        let Some((service, failed)) = service.upgrade().zip(failed.upgrade()) else { return };
+        if !service.slot.is_active(&failed) {
+            return;
+        }
+        match service.health_check().run(failed.module().clone(), &state).await {
+            Ok(()) => {
+                service.close_circuit(&failed, backoff);
+                return;
+            }
+            Err(reason) => {
+                wait = backoff.next_delay();
+                // Another module may have been activated meanwhile, which closed the
+                // circuit.
+                if !service.circuit().postpone_if(|| service.slot.is_active(&failed), wait) {
+                    return;
+                }
+                warn!(mount = %service.path, "the extension still fails, and is looked at again in {wait:?}: {reason}");
+            }
+        }
+    }
+}
+
+/// Describes how a module failed.
+fn reason(failed: &ActiveModule, cause: &CallError) -> String {
+    let (runs, faults) = (failed.runs(), failed.faults());
+    let cause = escape_control(&truncate(&cause.to_string()));
+    format!("it failed {faults} times in {runs} runs, at last because {cause}")
+}

@@ -1,0 +1,63 @@
+//! The status of a mount, for the control server.
+
+use relayer_rest_conformance::Dialect;
+use relayer_rest_sandbox::{Failures, ResetStatus};
+use serde::{Deserialize, Serialize};
+
+use super::deployment::CandidateStatus;
+
+/// The current status of a mount.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MountStatus {
+    /// The name of its modules.
+    pub name: String,
+    /// Its path.
+    pub mount: String,
+    /// The dialect that candidates must speak if they do not name another.
+    pub dialect: Dialect,
+    /// The active module.
+    pub module: ModuleStatus,
+    /// The open circuit of an extension; `None` if it is closed.
+    pub circuit: Option<CircuitStatus>,
+    /// The digest of the previous module, to which `rollback` returns.
+    pub previous: Option<String>,
+    /// The candidate in deployment.
+    pub candidate: Option<CandidateStatus>,
+    /// The quarantined modules.
+    pub quarantined: Vec<QuarantineStatus>,
+    /// The size of the cached responses, in bytes.
+    pub cache_bytes: u64,
+}
+
+/// An active module.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ModuleStatus {
+    /// Its digest.
+    pub digest: String,
+    /// When it was activated, in seconds since 1970.
+    pub since: u64,
+    /// How often clients caused a run; cached responses do not count.
+    pub runs: u64,
+    /// The number of its failures, by cause.
+    pub failures: Failures,
+    /// The checks that the slots of its instances are reset.
+    pub resets: ResetStatus,
+}
+
+/// An open circuit: an extension is out of service because it failed too often.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CircuitStatus {
+    /// How the extension failed.
+    pub reason: String,
+    /// The seconds until the next health check.
+    pub retry_after: u64,
+}
+
+/// A quarantined module.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QuarantineStatus {
+    /// Its digest.
+    pub digest: String,
+    /// How it failed.
+    pub reason: String,
+}

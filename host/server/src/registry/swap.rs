@@ -1,0 +1,162 @@
+//! Hot-swap: a candidate becomes the active module in six steps: read, compile, probe,
+//! compare, warm, activate. Only the last step affects the active module, and it is one
+//! store of a pointer.
+
+use std::sync::Arc;
+
+use relayer_rest_common::text::escape_control;
+use relayer_rest_conformance::Dialect;
+use relayer_rest_state::StateReader;
+use tokio::time::timeout;
+use tracing::{info, warn};
+
+use super::active::ActiveModule;
+use super::candidate::{Candidate, SwapLimits};
+use super::deployment::{Deployment, Progress};
+use super::preflight::{Preflight, PreflightReport, Rejected};
+use super::report::{Outcome, Rejection, SwapReport, SwapStep};
+use super::service::ModuleService;
+
+/// A swap of a mount's module.
+pub(super) struct Swap<'a> {
+    pub(super) service: &'a Arc<ModuleService>,
+    pub(super) deployment: &'a Arc<Deployment>,
+    pub(super) limits: &'a SwapLimits,
+    pub(super) dialect: Dialect,
+    pub(super) state: &'a StateReader,
+}
+
+impl Swap<'_> {
+    /// Runs the preflight of a candidate, and activates it if it passes.
+    pub(super) async fn run(self, candidate: Candidate) -> SwapReport {
+        let name = candidate.source.name();
+        let active = self.service.slot.load_full();
+        let mut report = SwapReport {
+            mount: self.service.path.to_string(),
+            candidate: name.clone(),
+            from: active.module().digest().to_string(),
+            to: None,
+            dialect: self.dialect,
+            outcome: Outcome::Unchanged,
+            steps: Vec::new(),
+            verdict: None,
+            compared: 0,
+            differences: Vec::new(),
+        };
+        let Some(progress) = Progress::start(self.deployment, name) else {
+            let message = format!(
+                "mount {}: another module is being looked at; try again when that is done",
+                self.service.path
+            );
+            report.outcome = Outcome::Rejected { reason: Rejection::Busy, message };
+            return report;
+        };
+        let progress = Arc::new(progress);
+        report.outcome = self.deploy(candidate, &progress, &mut report).await;
+        let findings = progress.found();
+        report.to = findings.digest.map(|digest| digest.to_string());
+        report.verdict.clone_from(&findings.verdict);
+        report.steps.clone_from(&findings.steps);
+        drop(findings);
+        log(&report);
+        report
+    }
+
+    async fn deploy(
+        &self,
+        candidate: Candidate,
+        progress: &Arc<Progress>,
+        report: &mut SwapReport,
+    ) -> Outcome {
+        let dry_run = candidate.dry_run;
+        let active = self.service.slot.load_full();
+        let preflight = Preflight {
+            service: Arc::clone(self.service),
+            limits: self.limits.clone(),
+            progress: Arc::clone(progress),
+            candidate,
+            dialect: self.dialect,
+            active: Arc::clone(&active),
+            state: self.state.clone(),
+        };
+        let found = match timeout(self.limits.time, preflight.start()).await {
+            Ok(Ok(Some(found))) => found,
+            Ok(Ok(None)) if !self.service.circuit().is_open() => return Outcome::Unchanged,
+            Ok(Ok(None)) => {
+                return self.check_now(&active, &report.candidate, dry_run).await;
+            }
+            Ok(Err(Rejected(reason, message))) => return Outcome::Rejected { reason, message },
+            Err(_) => {
+                let step = self.deployment.candidate().as_ref().map(|candidate| candidate.step);
+                let message = format!(
+                    "mount {}: module {} takes longer than {:?} to look at{}; \
+                     raise swap.time where that is right",
+                    self.service.path,
+                    report.candidate,
+                    self.limits.time,
+                    step.map(|step| format!(", and was at the step {step}")).unwrap_or_default(),
+                );
+                return Outcome::Rejected { reason: Rejection::Timeout, message };
+            }
+        };
+        let PreflightReport { module, compared, differences, responses } = found;
+        (report.compared, report.differences) = (compared, differences);
+        if dry_run {
+            return Outcome::DryRun;
+        }
+        {
+            let _step = progress.begin(SwapStep::Warm);
+            // Like all cached responses, they are valid until the state that they were
+            // derived from changes.
+            for response in &responses {
+                self.service.cache.insert(&module, response);
+            }
+        }
+        let _step = progress.begin(SwapStep::Activate);
+        let Some(new) = self.service.slot.exchange(module, &active) else {
+            return self.changed(&report.candidate);
+        };
+        let (from, to) = (active.module().label(), new.module().label());
+        info!(mount = %self.service.path, ?from, ?to, "exchanged the module");
+        Outcome::Swapped
+    }
+
+    fn changed(&self, name: &str) -> Outcome {
+        let message = format!(
+            "mount {}: another module came into service while {name} was looked at; swap again",
+            self.service.path
+        );
+        Outcome::Rejected { reason: Rejection::Conflict, message }
+    }
+
+    /// Runs the health check of a module whose circuit is open, instead of at its next
+    /// time.
+    async fn check_now(&self, failed: &Arc<ActiveModule>, name: &str, dry_run: bool) -> Outcome {
+        let backoff = failed.backoff(&self.service.failure_policy);
+        let module = failed.module().clone();
+        let still = match self.service.health_check().run(module, self.state).await {
+            Ok(()) if dry_run => return Outcome::DryRun,
+            Ok(()) if self.service.close_circuit(failed, backoff) => {
+                return Outcome::CircuitClosed;
+            }
+            Ok(()) => return self.changed(name),
+            Err(reason) => reason,
+        };
+        let message = format!(
+            "mount {}: module {name}: is out of service, and still fails: {still}; \
+             mend what it needs, or give another one",
+            self.service.path
+        );
+        Outcome::Rejected { reason: Rejection::Failures, message }
+    }
+}
+
+fn log(report: &SwapReport) {
+    let SwapReport { mount, candidate, from, .. } = report;
+    let to = report.to.as_deref().unwrap_or_default();
+    let differences = report.differences.len();
+    match &report.outcome {
+        Outcome::Rejected { message, .. } => warn!("{}", escape_control(message)),
+        outcome => info!(mount, candidate, from, to, differences, ?outcome, "looked at a module"),
+    }
+}

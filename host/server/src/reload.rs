@@ -1,0 +1,35 @@
+//! Deploys the modules that the settings name: at the start, when the settings are
+//! reloaded, and when a watched file changes.
+//!
+//! | file | job |
+//! |---|---|
+//! | `modules.rs` | loads all modules, and reloads the changed ones, all or none |
+//! | `mount_spec.rs` | the specification of a mount, from the settings |
+//! | `watched_module.rs` | swaps a module when its file changes |
+//! | `error.rs` | the reasons why modules cannot be loaded or reloaded |
+
+mod error;
+mod modules;
+mod mount_spec;
+mod watched_module;
+
+use serde::{Deserialize, Serialize};
+
+pub use error::ReloadError;
+pub use modules::{ModuleOverrides, Modules};
+pub use mount_spec::MountSpec;
+
+/// A completed reload of the settings.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reloaded {
+    /// The paths of unchanged mounts. A module that was swapped in stays.
+    pub kept: Vec<String>,
+    /// The paths of the mounts whose settings or file have changed.
+    pub replaced: Vec<String>,
+    /// The paths of new mounts.
+    pub added: Vec<String>,
+    /// The paths of the mounts that were removed.
+    pub removed: Vec<String>,
+    /// Further remarks.
+    pub notes: Vec<String>,
+}

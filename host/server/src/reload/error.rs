@@ -1,0 +1,64 @@
+//! The reasons why modules cannot be loaded or reloaded.
+
+use std::io;
+
+use relayer_rest_sandbox::{EngineError, LoadError};
+use relayer_rest_sources::WatchError;
+
+use crate::config::ConfigError;
+use crate::registry::{MountError, MountPath};
+
+/// The reason why the modules of the settings cannot be loaded or reloaded.
+#[derive(Debug, thiserror::Error)]
+pub enum ReloadError {
+    /// The settings cannot be used.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The engine cannot be set up.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    /// The module of the API cannot be loaded.
+    #[error(transparent)]
+    Module(#[from] LoadError),
+    /// The module of an extension cannot be loaded.
+    #[error("extension {name}, mounted at {path}: {error}")]
+    Extension {
+        /// The name of the extension.
+        name: String,
+        /// Its path.
+        path: MountPath,
+        /// The reason.
+        error: Box<LoadError>,
+    },
+    /// An extension cannot be mounted.
+    #[error("{error}")]
+    Mount {
+        /// The reason.
+        error: MountError,
+    },
+    /// A module was rejected.
+    #[error("mount {path}: module {module}: {reason}")]
+    Unfit {
+        /// The path of its mount.
+        path: MountPath,
+        /// The name of its file.
+        module: String,
+        /// The reason.
+        reason: String,
+    },
+    /// Another deployment is in progress.
+    #[error("mount {0}: a module is being looked at; try again when that is done")]
+    Busy(MountPath),
+    /// Another module was activated meanwhile.
+    #[error("mount {0}: another module came into service meanwhile; try again")]
+    Changed(MountPath),
+    /// The task that reads the settings failed.
+    #[error("cannot read the settings: {0}")]
+    Reading(tokio::task::JoinError),
+    /// A file cannot be watched.
+    #[error("--watch: {0}")]
+    Watch(WatchError),
+    /// A thread cannot be started.
+    #[error("cannot start: {0}")]
+    Start(io::Error),
+}

@@ -1,0 +1,206 @@
+//! The specification of a mount, from the settings and the command line.
+
+use std::borrow::Cow;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use relayer_rest_common::{files, stable_file};
+use relayer_rest_conformance::Dialect;
+use relayer_rest_modules::BundledExtension;
+use relayer_rest_sandbox::{
+    API, CodeCache, Compiler, Digest, Engine, EngineError, EngineOptions, Grants, HeaderGrants,
+    Limits, LoadError, Module,
+};
+use tokio::time::timeout;
+
+use super::error::ReloadError;
+use crate::config::Config;
+use crate::registry::{FailurePolicy, Mount, MountPath, SwapLimits};
+
+/// A mount, as the settings specify it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MountSpec {
+    /// The name of its modules.
+    pub name: String,
+    /// Its path.
+    pub path: MountPath,
+    /// The file of its module; none for a bundled module.
+    pub file: Option<PathBuf>,
+    /// The digest that the module must have.
+    pub sha256: Option<Digest>,
+    grants: Grants,
+    headers: HeaderGrants,
+    wasi: bool,
+    dialect: Dialect,
+    limits: Limits,
+    budget: FailurePolicy,
+    /// The limits for swaps.
+    pub swap: SwapLimits,
+}
+
+impl MountSpec {
+    /// Returns all mounts, the API's first.
+    pub fn all(config: &Config, module: Option<&Path>, dialect: Option<Dialect>) -> Vec<Self> {
+        let api = Self {
+            name: API.to_owned(),
+            path: MountPath::root(),
+            file: module.map(Path::to_owned).or_else(|| config.module.file.clone()),
+            // This digest is of the file in the settings.
+            sha256: config.module.sha256.filter(|_| module.is_none()),
+            grants: Grants::all(),
+            headers: config.module.headers.clone(),
+            wasi: config.module.wasi,
+            dialect: dialect.unwrap_or(config.module.dialect),
+            limits: config.module.limits.clone(),
+            budget: config.module.budget.clone(),
+            swap: config.swap.clone(),
+        };
+        let extensions = config.extension.iter().map(|extension| Self {
+            name: extension.name.as_str().to_owned(),
+            path: extension.path(),
+            file: extension.module.clone(),
+            sha256: extension.sha256,
+            grants: extension.granted(),
+            headers: extension.headers.clone(),
+            wasi: extension.wasi,
+            dialect: Dialect::Any,
+            limits: extension.limits.clone(),
+            budget: extension.budget.clone(),
+            swap: config.swap.clone(),
+        });
+        std::iter::once(api).chain(extensions).collect()
+    }
+
+    /// Creates the engine that runs its module.
+    pub fn engine(
+        &self,
+        code_cache: Option<CodeCache>,
+        compiler: Option<Compiler>,
+    ) -> Result<Engine, EngineError> {
+        Engine::with(EngineOptions {
+            limits: self.limits.clone(),
+            grants: self.grants.clone(),
+            headers: self.headers.clone(),
+            wasi: self.wasi,
+            code_cache,
+            compiler,
+        })
+    }
+
+    /// Reads the component, and checks its digest.
+    pub fn read(&self) -> Result<Cow<'static, [u8]>, ReloadError> {
+        self.read_by(|file| files::read(file, self.swap.size.as_u64()))
+    }
+
+    /// Reads the component as [`MountSpec::read`] does, from a file that may still be
+    /// written.
+    pub fn read_when_stable(&self) -> Result<Cow<'static, [u8]>, ReloadError> {
+        self.read_by(|file| stable_file::read(file, self.swap.size.as_u64()))
+    }
+
+    fn read_by(
+        &self,
+        read: impl Fn(&Path) -> io::Result<Vec<u8>>,
+    ) -> Result<Cow<'static, [u8]>, ReloadError> {
+        let bytes = match &self.file {
+            None => Cow::Borrowed(self.bundled()),
+            Some(file) => Cow::Owned(read(file).map_err(|source| match source.kind() {
+                io::ErrorKind::FileTooLarge => {
+                    let most = self.swap.size;
+                    self.rejected(format!(
+                        "it is larger than {most}; raise swap.size where that is right"
+                    ))
+                }
+                _ => self.fault(LoadError::Unreadable { file: file.clone(), source }),
+            })?),
+        };
+        let digest = Digest::of(&bytes);
+        match self.sha256 {
+            Some(wanted) if wanted != digest => {
+                let name = self.name_of_file();
+                Err(self.fault(LoadError::Digest { name, digest, wanted }))
+            }
+            _ => Ok(bytes),
+        }
+    }
+
+    /// Returns the bundled component.
+    fn bundled(&self) -> &'static [u8] {
+        if self.is_api() {
+            return self.dialect.component();
+        }
+        let included = BundledExtension::named(&self.name);
+        included.expect("the settings name a file where none comes along").component
+    }
+
+    /// Loads its module, compiled within the bounds of the mount. A bundled module needs
+    /// no bounds.
+    pub async fn load(&self, engine: &Engine, bytes: &[u8]) -> Result<Module, ReloadError> {
+        let name = self.name_of_file();
+        let module = if self.file.is_none() {
+            Module::from_bytes(engine, &name, bytes)
+        } else {
+            let module = Module::from_untrusted_bytes(engine, &name, bytes, self.swap.memory);
+            timeout(self.swap.time, module).await.map_err(|_| self.too_slow())?
+        };
+        module.map_err(|error| self.fault(error))
+    }
+
+    /// Creates a mount with this module.
+    #[must_use]
+    pub fn mount(&self, module: Module) -> Mount {
+        let module = module.named(&self.name);
+        let mount = if self.is_api() {
+            Mount::api(module).with_dialect(self.dialect)
+        } else {
+            Mount::extension(self.path.clone(), module)
+        };
+        mount.with_failure_policy(self.budget.clone()).with_swap_limits(self.swap.clone())
+    }
+
+    /// Returns the name of its module's file in messages.
+    #[must_use]
+    pub fn name_of_file(&self) -> String {
+        self.file.as_ref().map_or("embedded".to_owned(), |file| file.display().to_string())
+    }
+
+    /// Returns the error for a module that cannot be loaded, with its mount.
+    #[must_use]
+    pub fn fault(&self, error: LoadError) -> ReloadError {
+        if self.is_api() {
+            return ReloadError::Module(error);
+        }
+        ReloadError::Extension {
+            name: self.name.clone(),
+            path: self.path.clone(),
+            error: error.into(),
+        }
+    }
+
+    /// Returns the error for a quarantined module.
+    #[must_use]
+    pub fn quarantined(&self, reason: &str) -> ReloadError {
+        self.rejected(format!(
+            "it was taken out of service before: {reason}; mend it and give the new one, or have this one again with `relayer-rest swap --force`"
+        ))
+    }
+
+    /// Returns the error for a check that takes too long.
+    #[must_use]
+    pub fn too_slow(&self) -> ReloadError {
+        let time = self.swap.time;
+        self.rejected(format!(
+            "it takes longer than {time:?} to look at; raise swap.time where that is right"
+        ))
+    }
+
+    /// Returns the error for a rejected module.
+    #[must_use]
+    pub fn rejected(&self, reason: String) -> ReloadError {
+        ReloadError::Unfit { path: self.path.clone(), module: self.name_of_file(), reason }
+    }
+
+    fn is_api(&self) -> bool {
+        self.path == MountPath::root()
+    }
+}

@@ -1,0 +1,90 @@
+//! Swaps a module when its file changes.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use bytes::Bytes;
+use relayer_rest_common::stable_file;
+use relayer_rest_sandbox::Digest;
+use relayer_rest_state::StateReader;
+use tokio::runtime::Handle;
+use tracing::{debug, warn};
+
+use crate::registry::{Candidate, Mount, Outcome, Rejection, Source};
+
+/// The time between two attempts while another swap runs.
+const TURN: Duration = Duration::from_millis(500);
+
+pub(super) struct WatchedModule {
+    mount: Arc<Mount>,
+    file: PathBuf,
+    /// The digest that the settings require.
+    sha256: Option<Digest>,
+    state: StateReader,
+    runtime: Handle,
+    /// The digest of the last content that was handled, which is not tried again.
+    last: Mutex<Digest>,
+}
+
+impl WatchedModule {
+    /// Watches the file of the module in service.
+    pub(super) fn new(
+        mount: &Arc<Mount>,
+        file: &Path,
+        sha256: Option<Digest>,
+        state: &StateReader,
+    ) -> Self {
+        Self {
+            last: Mutex::new(mount.module().digest()),
+            mount: Arc::clone(mount),
+            file: file.to_owned(),
+            sha256,
+            state: state.clone(),
+            runtime: Handle::current(),
+        }
+    }
+
+    /// Returns the digest of the last content that was handled.
+    pub(super) fn seen(&self) -> Digest {
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Swaps in the module in the file, if it has changed. This blocks, so it must not be
+    /// called in a task.
+    pub(super) fn look(&self) {
+        let (mount, name) = (self.mount.path(), self.file.display().to_string());
+        let most = self.mount.swap_limits().size;
+        let bytes = match stable_file::read(&self.file, most.as_u64()) {
+            Ok(bytes) => Bytes::from(bytes),
+            Err(error) => {
+                return warn!(
+                    %mount,
+                    "module {name}: cannot be read: {error}; it may have {most} (swap.size), and is tried again when it changes"
+                );
+            }
+        };
+        let digest = Digest::of(&bytes);
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        if *last == digest {
+            return debug!(%mount, file = name, %digest, "the module's file is as it was");
+        }
+        let source = Source::Bytes { name, bytes };
+        let candidate = Candidate { sha256: self.sha256, ..Candidate::new(source) };
+        loop {
+            let report = self.runtime.block_on(self.mount.swap(candidate.clone(), &self.state));
+            match report.outcome {
+                // Another swap goes first; its module is then compared with this one.
+                Outcome::Rejected { reason: Rejection::Busy | Rejection::Conflict, .. } => {
+                    thread::sleep(TURN);
+                }
+                // The digest is not recorded: the next attempt may succeed, when the file
+                // is touched.
+                Outcome::Rejected { reason: Rejection::Timeout | Rejection::Host, .. } => return,
+                _ => break,
+            }
+        }
+        *last = digest;
+    }
+}

@@ -1,0 +1,36 @@
+//! Sources of a relayer's state. Each fills a
+//! [`StatePublisher`](relayer_rest_state::StatePublisher).
+//!
+//! | file | job |
+//! |---|---|
+//! | `upstream.rs` | source: a running relayer, polled over its own API |
+//! | `upstream_limits.rs` | limits on the responses of a running relayer |
+//! | `state_file.rs` | source: a file with a relayer's state |
+//! | `hermes_config.rs` | source: the relayer's configuration file |
+//! | `sample.rs` | source: a sample relayer for experiments |
+//! | `reloadable.rs` | a file that is read again when it changes |
+//! | `watch.rs` | watches files for changes |
+//! | `hermes_schema.rs` | a chain in the relayer's own format, in files and responses |
+//! | `relayer_json.rs` | parses the relayer's own responses |
+
+pub mod hermes_config;
+mod hermes_schema;
+mod relayer_json;
+mod reloadable;
+mod sample;
+mod state_file;
+#[cfg(feature = "upstream")]
+mod upstream;
+mod upstream_limits;
+mod watch;
+
+#[doc(hidden)]
+pub use relayer_json::read_answer;
+pub use relayer_json::{AnswerError, UnreadField};
+pub use reloadable::Reloadable;
+pub use sample::sample;
+pub use state_file::{MAX_STATE_FILE, StateFileError, of_file as state_of_file, read_state_file};
+#[cfg(feature = "upstream")]
+pub use upstream::{Upstream, UpstreamUrlError};
+pub use upstream_limits::UpstreamLimits;
+pub use watch::{Watch, WatchError, watch};

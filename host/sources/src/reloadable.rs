@@ -1,0 +1,111 @@
+//! A file that is read again when it changes, and takes effect only if it is valid.
+
+use std::fmt::Display;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use relayer_rest_common::{files, stable_file};
+use relayer_rest_state::StatePublisher;
+use tracing::{error, info};
+
+/// Parses a file's content.
+type Parse<T, E> = fn(&Path, io::Result<Vec<u8>>) -> Result<T, E>;
+
+/// Applies a parsed value, or returns the reason why it cannot.
+type Apply<T> = Box<dyn Fn(&StatePublisher, T) -> Result<(), String> + Send + Sync>;
+
+/// A file, and the value that was last read from it.
+pub struct Reloadable<T, E> {
+    file: PathBuf,
+    /// The maximum size of the file, in bytes.
+    most: u64,
+    publisher: StatePublisher,
+    parse: Parse<T, E>,
+    apply: Apply<T>,
+    last: Mutex<Last<T>>,
+}
+
+/// The result of the last read.
+struct Last<T> {
+    content: Result<blake3::Hash, io::ErrorKind>,
+    value: Option<T>,
+    /// The problem with the content.
+    fault: Option<String>,
+}
+
+impl<T: Clone + PartialEq, E: Display> Reloadable<T, E> {
+    /// Reads the file for the first time, and applies it.
+    pub fn open(
+        file: &Path,
+        most: u64,
+        publisher: &StatePublisher,
+        parse: Parse<T, E>,
+        apply: impl Fn(&StatePublisher, T) -> Result<(), String> + Send + Sync + 'static,
+    ) -> Result<Self, E> {
+        let content = files::read_any(file, most);
+        let last = digest(&content);
+        let value = parse(file, content)?;
+        if let Err(message) = apply(publisher, value.clone()) {
+            error!(file = %file.display(), "{message}");
+        }
+        Ok(Self {
+            file: file.to_owned(),
+            most,
+            publisher: publisher.clone(),
+            parse,
+            apply: Box::new(apply),
+            last: Mutex::new(Last { content: last, value: Some(value), fault: None }),
+        })
+    }
+
+    /// Returns the path of the file.
+    pub fn file(&self) -> &Path {
+        &self.file
+    }
+
+    /// Reads the file again, and applies it if it has changed. If it is invalid, the
+    /// previous value stays in effect, and the reason is returned.
+    pub fn reload(&self) -> Result<(), String> {
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let content = stable_file::read(&self.file, self.most);
+        let seen = digest(&content);
+        if seen == last.content {
+            return last.fault.clone().map_or(Ok(()), Err);
+        }
+        last.content = seen;
+        last.fault = None;
+        let value = match (self.parse)(&self.file, content) {
+            Ok(value) => value,
+            Err(error) => {
+                let message = format!("{error}; what was read before stays");
+                error!("{message}");
+                last.fault = Some(message.clone());
+                return Err(message);
+            }
+        };
+        if last.value.as_ref() == Some(&value) {
+            return Ok(());
+        }
+        let file = self.file.display();
+        match (self.apply)(&self.publisher, value.clone()) {
+            Ok(()) => {
+                info!(%file, "read again");
+                last.value = Some(value);
+                Ok(())
+            }
+            Err(message) => {
+                error!(%file, "{message}; what was read before stays");
+                let message = format!("{file}: {message}; what was read before stays");
+                last.fault = Some(message.clone());
+                Err(message)
+            }
+        }
+    }
+}
+
+/// Returns a digest to compare a file's content with: the content itself would stay in
+/// memory.
+fn digest(content: &io::Result<Vec<u8>>) -> Result<blake3::Hash, io::ErrorKind> {
+    content.as_ref().map(|content| blake3::hash(content)).map_err(io::Error::kind)
+}

@@ -1,7 +1,0 @@
-//! The `relayer-rest` command.
-
-use std::process::ExitCode;
-
-fn main() -> ExitCode {
-    relayer_rest_host::cli::run()
-}

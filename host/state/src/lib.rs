@@ -1,0 +1,27 @@
+//! A relayer's state: versioned snapshots, from their publisher to the requests.
+//!
+//! A source publishes state through a [`StatePublisher`]; a request reads a single
+//! [`Snapshot`] from a [`StateReader`].
+//!
+//! | file | job |
+//! |---|---|
+//! | `chain.rs` | a chain and its configuration |
+//! | `relayer.rs` | the state of a relayer: chains and workers, and their order |
+//! | `snapshot.rs` | a snapshot of a relayer: versioned values, each with its generation |
+//! | `publisher.rs` | publishes snapshots and gives access to the current one |
+
+mod chain;
+mod publisher;
+mod relayer;
+mod snapshot;
+
+pub use chain::{
+    AddressType, ChainConfig, ChainId, ChainKind, ChannelFilter, ChannelMinFees, DynamicGasPrice,
+    EventSource, ExcludedSequences, ExtensionOption, FilterPolicy, GasPrice, MinFee, PacketFilter,
+    Ratio,
+};
+pub use publisher::{DuplicateChain, StatePublisher, StateReader};
+pub use relayer::{
+    Component, Name, NotReady, Object, OtherObject, RelayerState, Value, Worker, WorkerData,
+};
+pub use snapshot::{Changed, Generation, Known, Snapshot, Stale, Versioned};

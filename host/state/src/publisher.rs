@@ -1,0 +1,460 @@
+//! Publishes state from a source to the requests.
+
+use std::collections::HashMap;
+use std::ops::Deref;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
+
+use arc_swap::ArcSwap;
+use relayer_rest_common::text::for_log;
+
+use super::relayer::{Component, NotReady, RelayerState};
+use super::snapshot::{Changed, Generation, Snapshot, Stale, Versioned};
+use super::{ChainConfig, ChainId};
+
+/// Publishes the state of a relayer. Cheap to clone; works from any thread, in or out of
+/// async code.
+///
+/// Each call publishes one new snapshot with one atomic swap. Readers never wait, for
+/// writers or for each other; writers wait only for other writers. Unchanged content
+/// keeps its generation.
+///
+/// In a new publisher, neither the chains nor the state are known.
+///
+/// ```
+/// use relayer_rest_state::{Object, StatePublisher, Worker};
+///
+/// let publisher = StatePublisher::new();
+///
+/// // A relayer's thread has a clone, and says what it starts and stops.
+/// let relayer = std::thread::spawn({
+///     let publisher = publisher.clone();
+///     move || {
+///         publisher.update_state(|state| {
+///             state.chains.push("ibc-0".into());
+///             let object = Object::Wallet { chain_id: "ibc-0".into() };
+///             state.workers.push(Worker { id: 1, object, data: None });
+///         });
+///         publisher.update_state(|state| state.workers.retain(|worker| worker.id != 1));
+///     }
+/// });
+/// relayer.join().unwrap();
+///
+/// let snapshot = publisher.reader().snapshot();
+/// let state = snapshot.status().value().as_ref().unwrap();
+/// assert_eq!((state.chains.len(), state.workers.len()), (1, 0));
+/// ```
+#[derive(Debug, Clone)]
+pub struct StatePublisher {
+    shared: Arc<Shared>,
+}
+
+/// Gives requests access to the current snapshot.
+#[derive(Debug, Clone)]
+pub struct StateReader {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    current: ArcSwap<Snapshot>,
+    /// The generation of the newest snapshot. Locked while a writer derives a new
+    /// snapshot from the current one.
+    newest: Mutex<Generation>,
+}
+
+/// An error for two chains with the same identifier.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("chain '{}' is configured twice; give each chain an identifier of its own", for_log(.0.as_str()))]
+pub struct DuplicateChain(pub ChainId);
+
+impl Default for StatePublisher {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl StatePublisher {
+    /// Creates a publisher whose chains and state are not known yet.
+    #[must_use]
+    pub fn new() -> Self {
+        let shared = Shared {
+            current: ArcSwap::from_pointee(Snapshot::empty()),
+            newest: Mutex::new(Generation(0)),
+        };
+        Self { shared: Arc::new(shared) }
+    }
+
+    /// Returns a reader of the published snapshots.
+    #[must_use]
+    pub fn reader(&self) -> StateReader {
+        StateReader { shared: Arc::clone(&self.shared) }
+    }
+
+    /// Sets the versions of the relayer's components. `ibc-relayer` must be first.
+    pub fn set_components(&self, components: Vec<Component>) {
+        self.publish(|snapshot, next| {
+            snapshot.components = snapshot.components.with(components, next);
+        });
+    }
+
+    /// Sets all chains, in their order.
+    ///
+    /// # Errors
+    /// Returns an error if two chains have the same identifier; then nothing is
+    /// published.
+    pub fn set_chains(&self, chains: Vec<ChainConfig>) -> Result<(), DuplicateChain> {
+        let mut by_id = HashMap::with_capacity(chains.len());
+        let ids: Vec<ChainId> = chains.iter().map(|chain| chain.id.clone()).collect();
+        for chain in chains {
+            if let Some(first) = by_id.insert(chain.id.clone(), chain) {
+                return Err(DuplicateChain(first.id));
+            }
+        }
+        self.publish(|snapshot, next| {
+            snapshot.chains = by_id
+                .into_iter()
+                .map(|(id, chain)| {
+                    let slice = match snapshot.chains.get(&id) {
+                        Some(before) => before.with(chain, next),
+                        None => Versioned::new(chain, next),
+                    };
+                    (id, slice)
+                })
+                .collect();
+            snapshot.chain_ids = snapshot.chain_ids.with(Ok(ids), next);
+        });
+        Ok(())
+    }
+
+    /// Marks the chains as not known, with the reason.
+    pub fn set_chains_not_ready(&self, reason: NotReady) {
+        self.publish(|snapshot, next| {
+            snapshot.chains.clear();
+            snapshot.chain_ids = snapshot.chain_ids.with(Err(reason), next);
+        });
+    }
+
+    /// Adds a chain after the others, or replaces the chain with the same identifier.
+    pub fn set_chain(&self, chain: ChainConfig) {
+        self.publish(|snapshot, next| {
+            if let Some(slice) = snapshot.chains.get_mut(&chain.id) {
+                *slice = slice.with(chain, next);
+                return;
+            }
+            let mut ids = snapshot.chain_ids.value().clone().unwrap_or_default();
+            ids.push(chain.id.clone());
+            snapshot.chain_ids = Versioned::new(Ok(ids), next);
+            snapshot.chains.insert(chain.id.clone(), Versioned::new(chain, next));
+        });
+    }
+
+    /// Removes the chain with this identifier, if there is one.
+    pub fn remove_chain(&self, id: &ChainId) {
+        self.publish(|snapshot, next| {
+            if snapshot.chains.remove(id).is_some() {
+                let mut ids = snapshot.chain_ids.value().clone().unwrap_or_default();
+                ids.retain(|other| other != id);
+                snapshot.chain_ids = Versioned::new(Ok(ids), next);
+            }
+        });
+    }
+
+    /// Sets the relayer's state and marks it as known and up to date.
+    pub fn set_state(&self, mut state: RelayerState) {
+        state.sort();
+        self.publish(|snapshot, next| {
+            snapshot.status = snapshot.status.with(Ok(state), next);
+            snapshot.before_not_ready = None;
+            snapshot.set_stale(None);
+        });
+    }
+
+    /// Updates the relayer's state, starting from the empty state if it is not known.
+    ///
+    /// Other writers wait while `update` runs, so it must not publish anything itself.
+    pub fn update_state(&self, update: impl FnOnce(&mut RelayerState)) {
+        self.publish(|snapshot, next| {
+            let mut state = snapshot.status.value().clone().unwrap_or_default();
+            update(&mut state);
+            state.sort();
+            snapshot.status = snapshot.status.with(Ok(state), next);
+        });
+    }
+
+    /// Marks the relayer's state as not known. The last known state is kept for
+    /// [`StatePublisher::set_ready`].
+    pub fn set_not_ready(&self, reason: NotReady) {
+        self.publish(|snapshot, next| {
+            if snapshot.status.value().is_ok() {
+                snapshot.before_not_ready = Some(snapshot.status.clone());
+            }
+            snapshot.status = snapshot.status.with(Err(reason), next);
+        });
+    }
+
+    /// Restores the last known state of the relayer, or sets the empty state if there is
+    /// none. Does nothing if the state is known.
+    pub fn set_ready(&self) {
+        self.publish(|snapshot, next| {
+            if snapshot.status.value().is_err() {
+                snapshot.status = match snapshot.before_not_ready.take() {
+                    Some(before) => Versioned::new(before.value().clone(), next),
+                    None => Versioned::new(Ok(RelayerState::default()), next),
+                };
+            }
+        });
+    }
+
+    /// Marks the published content as stale, so that responses carry its age; `None`
+    /// marks it as up to date.
+    pub fn set_stale(&self, stale: Option<Stale>) {
+        self.publish(|snapshot, _| snapshot.set_stale(stale));
+    }
+
+    /// Publishes the current snapshot with a change. New values in it get the given
+    /// generation.
+    fn publish(&self, change: impl FnOnce(&mut Snapshot, Generation)) {
+        // A panic in a caller's closure publishes nothing, so a poisoned lock guards a
+        // consistent value.
+        let mut newest = self.shared.newest.lock().unwrap_or_else(PoisonError::into_inner);
+        let next = Generation(newest.0 + 1);
+        let mut snapshot = Snapshot::clone(&self.shared.current.load());
+        snapshot.generation = next;
+        change(&mut snapshot, next);
+        if snapshot.has(next) {
+            snapshot.changed = Changed { generation: next, time: SystemTime::now() };
+        }
+        self.shared.current.store(Arc::new(snapshot));
+        *newest = next;
+    }
+}
+
+impl StateReader {
+    /// Returns the current snapshot.
+    #[must_use]
+    pub fn snapshot(&self) -> Arc<Snapshot> {
+        self.shared.current.load_full()
+    }
+
+    /// Borrows the current snapshot: cheaper than [`Self::snapshot`], but must not be
+    /// kept.
+    #[must_use]
+    pub fn peek(&self) -> impl Deref<Target = Arc<Snapshot>> {
+        self.shared.current.load()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{DuplicateChain, Stale, StatePublisher, SystemTime};
+    use crate::{ChainConfig, ChainKind, Component, NotReady, Object, RelayerState, Worker};
+    use std::time::Instant;
+
+    fn chain(id: &str) -> ChainConfig {
+        ChainConfig::new(id, ChainKind::CosmosSdk)
+    }
+
+    fn ids(publisher: &StatePublisher) -> Vec<String> {
+        let snapshot = publisher.reader().snapshot();
+        let ids = snapshot.chain_ids().value().as_ref().unwrap();
+        ids.iter().map(ToString::to_string).collect()
+    }
+
+    fn wallet(id: u64) -> Worker {
+        Worker { id, object: Object::Wallet { chain_id: "a".into() }, data: None }
+    }
+
+    #[test]
+    fn a_generation_changes_only_with_its_content() {
+        let publisher = StatePublisher::new();
+        publisher.set_chains(vec![chain("a"), chain("b")]).unwrap();
+        let before = publisher.reader().snapshot();
+        publisher.set_chains(vec![chain("a"), chain("b")]).unwrap();
+        let same = publisher.reader().snapshot();
+        let changed = ChainConfig { max_gas: Some(1), ..chain("b") };
+        publisher.set_chains(vec![chain("a"), changed]).unwrap();
+        let after = publisher.reader().snapshot();
+
+        let generation = |snapshot: &super::Snapshot, id| snapshot.chain(id).unwrap().generation();
+        assert_eq!(before.chain_ids().generation(), same.chain_ids().generation());
+        assert_eq!(generation(&before, "b"), generation(&same, "b"));
+        assert_eq!(before.chain_ids().generation(), after.chain_ids().generation());
+        assert_eq!(generation(&before, "a"), generation(&after, "a"));
+        assert!(generation(&before, "b") < generation(&after, "b"));
+    }
+
+    #[test]
+    fn the_last_change_has_a_time() {
+        let publisher = StatePublisher::new();
+        let changed = || publisher.reader().snapshot().changed();
+        let first = changed();
+        let publications: [fn(&StatePublisher); 6] = [
+            |publisher| publisher.set_chains(vec![chain("a"), chain("b")]).unwrap(),
+            |publisher| publisher.set_chain(ChainConfig { max_gas: Some(1), ..chain("a") }),
+            |publisher| publisher.set_state(RelayerState::default()),
+            |publisher| publisher.set_components(Vec::new()),
+            |publisher| publisher.remove_chain(&"a".into()),
+            |publisher| publisher.set_not_ready(NotReady::default()),
+        ];
+        for publish in publications {
+            let before = changed();
+            publish(&publisher);
+            let after = changed();
+            assert!(before.generation < after.generation && before.time <= after.time);
+            publish(&publisher);
+            publisher.set_stale(None);
+            assert_eq!(changed(), after);
+        }
+        assert!(first.time.elapsed().is_ok());
+    }
+
+    #[test]
+    fn an_unconfirmed_state_has_one_time() {
+        let publisher = StatePublisher::new();
+        let since = || publisher.reader().snapshot().unconfirmed_since();
+        assert_eq!(since(), None);
+        let now = Instant::now();
+        publisher.set_stale(Some(Stale { since: now, chains: true }));
+        let first = since().unwrap();
+        assert!(first <= SystemTime::now());
+        publisher.set_stale(Some(Stale { since: now, chains: true }));
+        assert_eq!(since(), Some(first));
+        publisher.set_stale(None);
+        assert_eq!(since(), None);
+    }
+
+    #[test]
+    fn a_new_state_is_never_shown_as_stale() {
+        let publisher = StatePublisher::new();
+        publisher.set_stale(Some(Stale { since: Instant::now(), chains: true }));
+        publisher.set_state(RelayerState::default());
+        let snapshot = publisher.reader().snapshot();
+        assert_eq!((snapshot.stale(), snapshot.unconfirmed_since()), (None, None));
+    }
+
+    #[test]
+    fn a_chain_that_returns_has_a_new_generation() {
+        let publisher = StatePublisher::new();
+        publisher.set_chain(chain("a"));
+        let before = publisher.reader().snapshot().chain("a").unwrap().generation();
+        publisher.remove_chain(&"a".into());
+        publisher.set_chain(chain("a"));
+        let after = publisher.reader().snapshot().chain("a").unwrap().generation();
+        assert!(before < after);
+    }
+
+    #[test]
+    fn chains_keep_their_order() {
+        let publisher = StatePublisher::new();
+        publisher.set_chains(vec![chain("b"), chain("a")]).unwrap();
+        publisher.set_chain(chain("c"));
+        publisher.set_chain(ChainConfig { max_gas: Some(1), ..chain("b") });
+        assert_eq!(ids(&publisher), ["b", "a", "c"]);
+        publisher.remove_chain(&"a".into());
+        publisher.remove_chain(&"unknown".into());
+        assert_eq!(ids(&publisher), ["b", "c"]);
+        assert!(publisher.reader().snapshot().chain("a").is_none());
+    }
+
+    #[test]
+    fn two_chains_of_one_identifier_change_nothing() {
+        let publisher = StatePublisher::new();
+        publisher.set_chain(chain("a"));
+        let refused = publisher.set_chains(vec![chain("b"), chain("b")]);
+        assert_eq!(refused, Err(DuplicateChain("b".into())));
+        assert_eq!(ids(&publisher), ["a"]);
+    }
+
+    #[test]
+    fn a_snapshot_is_unchanged_while_others_are_published() {
+        let publisher = StatePublisher::new();
+        let before = publisher.reader().snapshot();
+        publisher.set_state(RelayerState { chains: vec!["a".into()], workers: vec![wallet(1)] });
+        publisher.update_state(|state| state.workers.clear());
+        let after = publisher.reader().snapshot();
+        assert_eq!(before.status().value(), &Err(NotReady::default()));
+        let state = after.status().value().clone().unwrap();
+        assert_eq!(state, RelayerState { chains: vec!["a".into()], workers: Vec::new() });
+    }
+
+    #[test]
+    fn the_last_known_state_is_valid_again_once_ready() {
+        let publisher = StatePublisher::new();
+        let state = RelayerState { chains: vec!["a".into()], workers: vec![wallet(1)] };
+        let status = || publisher.reader().snapshot().status().value().clone();
+        publisher.set_ready();
+        assert_eq!(status(), Ok(RelayerState::default()));
+        publisher.set_state(state.clone());
+        for _ in 0..2 {
+            publisher.set_not_ready(NotReady::default());
+            publisher.set_not_ready(NotReady { message: "again".into(), ..NotReady::default() });
+            assert!(status().is_err());
+            publisher.set_ready();
+            publisher.set_ready();
+            assert_eq!(status(), Ok(state.clone()));
+        }
+    }
+
+    #[test]
+    fn publishers_and_readers_can_be_used_from_any_thread() {
+        fn check<T: Clone + Send + Sync + 'static>() {}
+        check::<StatePublisher>();
+        check::<super::StateReader>();
+    }
+
+    #[test]
+    fn generations_of_the_state_and_its_parts_change_only_with_them() {
+        let publisher = StatePublisher::new();
+        let parts =
+            |version: &str| vec![Component { name: "ibc-relayer".into(), version: version.into() }];
+        let state = |id| RelayerState { chains: Vec::new(), workers: vec![wallet(id)] };
+        let generations = || {
+            let snapshot = publisher.reader().snapshot();
+            (snapshot.components().generation(), snapshot.status().generation())
+        };
+        publisher.set_components(parts("1"));
+        publisher.set_state(state(1));
+        let before = generations();
+        publisher.set_components(parts("1"));
+        publisher.set_state(state(1));
+        publisher.update_state(|_| {});
+        publisher.set_stale(None);
+        assert_eq!(generations(), before);
+        publisher.set_state(state(2));
+        let state_changed = generations();
+        assert!(state_changed.0 == before.0 && state_changed.1 > before.1);
+        publisher.set_components(parts("2"));
+        let both_changed = generations();
+        assert!(both_changed.0 > before.0 && both_changed.1 == state_changed.1);
+    }
+
+    #[test]
+    fn published_state_is_sorted() {
+        let publisher = StatePublisher::new();
+        publisher.set_state(RelayerState {
+            chains: vec!["b".into(), "a".into()],
+            workers: vec![
+                Worker { id: 1, object: Object::Wallet { chain_id: "b".into() }, data: None },
+                wallet(2),
+            ],
+        });
+        let snapshot = publisher.reader().snapshot();
+        let state = snapshot.status().value().as_ref().unwrap();
+        assert_eq!(state.chains, ["a".into(), "b".into()]);
+        assert_eq!(state.workers[0].id, 2);
+    }
+
+    #[test]
+    fn a_panic_in_an_update_changes_nothing_and_blocks_no_reader() {
+        let publisher = StatePublisher::new();
+        publisher.set_state(RelayerState { chains: Vec::new(), workers: vec![wallet(1)] });
+        let other = publisher.clone();
+        std::thread::spawn(move || other.update_state(|_| panic!("as the test wants it")))
+            .join()
+            .unwrap_err();
+        publisher.update_state(|state| state.workers.push(wallet(2)));
+        let snapshot = publisher.reader().snapshot();
+        assert_eq!(snapshot.status().value().as_ref().unwrap().workers.len(), 2);
+    }
+}

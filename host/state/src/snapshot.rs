@@ -1,0 +1,202 @@
+//! A snapshot of a relayer.
+
+use std::any::Any;
+use std::collections::HashMap;
+use std::sync::{Arc, OnceLock};
+use std::time::{Instant, SystemTime};
+
+use super::relayer::{Component, NotReady, RelayerState};
+use super::{ChainConfig, ChainId};
+
+/// The number of a publication; it only increases.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Generation(pub(super) u64);
+
+/// A part of the state that changes as a whole, with the generation of its last change.
+/// Cheap to clone.
+#[derive(Debug)]
+pub struct Versioned<T> {
+    content: Arc<Content<T>>,
+}
+
+#[derive(Debug)]
+struct Content<T> {
+    value: T,
+    generation: Generation,
+    derived: OnceLock<Arc<dyn Any + Send + Sync>>,
+}
+
+impl<T> Versioned<T> {
+    pub(super) fn new(value: T, generation: Generation) -> Self {
+        Self { content: Arc::new(Content { value, generation, derived: OnceLock::new() }) }
+    }
+
+    /// Returns the content.
+    #[must_use]
+    pub fn value(&self) -> &T {
+        &self.content.value
+    }
+
+    /// Returns the generation, which changes if and only if the content changes.
+    #[must_use]
+    pub fn generation(&self) -> Generation {
+        self.content.generation
+    }
+
+    /// Returns the content in the form in which modules receive it. The form is made on
+    /// first use and kept as long as the content.
+    ///
+    /// # Panics
+    /// Panics if another type was used before: each content has only one form.
+    pub fn lowered<D: Send + Sync + 'static>(&self, make: impl FnOnce(&T) -> D) -> Arc<D> {
+        let derived = &self.content.derived;
+        if derived.get().is_none() {
+            // Concurrent callers each make one instead of waiting, and the first one is
+            // kept.
+            let form: Arc<dyn Any + Send + Sync> = Arc::new(make(self.value()));
+            derived.set(form).ok();
+        }
+        let form = derived.get().expect("it is set by now");
+        Arc::clone(form).downcast().expect("a content has one derived form")
+    }
+}
+
+impl<T> Clone for Versioned<T> {
+    fn clone(&self) -> Self {
+        Self { content: Arc::clone(&self.content) }
+    }
+}
+
+impl<T: PartialEq> Versioned<T> {
+    /// Returns this version if `value` equals its content, or else a new one.
+    pub(super) fn with(&self, value: T, generation: Generation) -> Self {
+        if *self.value() == value { self.clone() } else { Self::new(value, generation) }
+    }
+}
+
+/// A fact about the relayer, or the reason why it is not known.
+pub type Known<T> = Result<T, NotReady>;
+
+/// An immutable snapshot of a relayer. Successive snapshots share their unchanged values.
+#[derive(Debug, Clone)]
+pub struct Snapshot {
+    pub(super) generation: Generation,
+    pub(super) changed: Changed,
+    pub(super) components: Versioned<Vec<Component>>,
+    pub(super) chain_ids: Versioned<Known<Vec<ChainId>>>,
+    pub(super) chains: HashMap<ChainId, Versioned<ChainConfig>>,
+    pub(super) status: Versioned<Known<RelayerState>>,
+    /// The last known status, while the status is not known.
+    pub(super) before_not_ready: Option<Versioned<Known<RelayerState>>>,
+    pub(super) stale: Option<Stale>,
+    /// The time in `stale` on the wall clock.
+    pub(super) unconfirmed_since: Option<SystemTime>,
+}
+
+/// The last change of a published value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Changed {
+    /// The generation of the change: no published value has a newer one.
+    pub generation: Generation,
+    /// The time of the change.
+    pub time: SystemTime,
+}
+
+/// Marks content that its source no longer confirms.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stale {
+    /// The time of the last confirmation.
+    pub since: Instant,
+    /// Whether the chains are from the same source.
+    pub chains: bool,
+}
+
+impl Snapshot {
+    /// Returns the first snapshot, in which nothing is known. The version of this crate
+    /// stands in for the relayer's.
+    pub(super) fn empty() -> Self {
+        let start = Generation(0);
+        Self {
+            generation: start,
+            changed: Changed { generation: start, time: SystemTime::now() },
+            components: Versioned::new(
+                vec![Component {
+                    name: "ibc-relayer".to_owned(),
+                    version: env!("CARGO_PKG_VERSION").to_owned(),
+                }],
+                start,
+            ),
+            chain_ids: Versioned::new(Err(NotReady::default()), start),
+            chains: HashMap::new(),
+            status: Versioned::new(Err(NotReady::default()), start),
+            before_not_ready: None,
+            stale: None,
+            unconfirmed_since: None,
+        }
+    }
+
+    pub(super) fn set_stale(&mut self, stale: Option<Stale>) {
+        if self.stale != stale {
+            self.stale = stale;
+            let before = |stale: Stale| SystemTime::now().checked_sub(stale.since.elapsed());
+            self.unconfirmed_since = stale.and_then(before);
+        }
+    }
+
+    /// Returns the generation, which increases with each publication, even if no value
+    /// changes.
+    #[must_use]
+    pub fn generation(&self) -> Generation {
+        self.generation
+    }
+
+    /// Returns the last change of a published value.
+    #[must_use]
+    pub fn changed(&self) -> Changed {
+        self.changed
+    }
+
+    /// Returns the relayer's components, `ibc-relayer` first.
+    #[must_use]
+    pub fn components(&self) -> &Versioned<Vec<Component>> {
+        &self.components
+    }
+
+    /// Returns the identifiers of the configured chains, in their order.
+    #[must_use]
+    pub fn chain_ids(&self) -> &Versioned<Known<Vec<ChainId>>> {
+        &self.chain_ids
+    }
+
+    /// Returns a chain's configuration.
+    #[must_use]
+    pub fn chain(&self, id: &str) -> Option<&Versioned<ChainConfig>> {
+        self.chains.get(id)
+    }
+
+    /// Returns the staleness of the content, if its source no longer confirms it.
+    #[must_use]
+    pub fn stale(&self) -> Option<Stale> {
+        self.stale
+    }
+
+    /// Returns the time of [`Self::stale`] on the wall clock.
+    #[must_use]
+    pub fn unconfirmed_since(&self) -> Option<SystemTime> {
+        self.unconfirmed_since
+    }
+
+    /// Returns whether any value in the snapshot has this generation.
+    pub(super) fn has(&self, generation: Generation) -> bool {
+        self.components.generation() == generation
+            || self.chain_ids.generation() == generation
+            || self.status.generation() == generation
+            || self.chains.values().any(|chain| chain.generation() == generation)
+    }
+
+    /// Returns the relayer's state, sorted.
+    #[must_use]
+    pub fn status(&self) -> &Versioned<Known<RelayerState>> {
+        &self.status
+    }
+}
