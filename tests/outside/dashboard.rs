@@ -172,7 +172,7 @@ async fn the_selection_filters_the_table_and_is_in_the_address() {
     assert_eq!(browser.text(HASH).await, "#chain=osmosis-1&kind=Client&find=ICAHOST+channel");
     assert_eq!(
         browser.text("return document.querySelector('#empty').innerText").await,
-        "No worker is like that."
+        "No worker matches."
     );
     // A shared address shows the same view.
     let shared = browser.text("return location.href").await;
@@ -287,18 +287,18 @@ async fn an_unknown_state_is_described_in_words() {
     let browser = Browser::start().await;
     browser.look(Screen::Desktop, "light").await;
     browser.open(&address(&server, "")).await;
-    let why = "What the relayer is doing is not known: the relayer's state is not known yet.";
+    let why = "The state of the relayer is not known: the relayer's state is not known yet.";
     assert_eq!(browser.text(NOTICE).await, why);
     assert_eq!(
         browser.text("return document.querySelector('#no-chains').innerText").await,
-        "Which chains there are is not known."
+        "The chains are not known."
     );
     // The chains are shown once they are known, the rest afterwards.
     server.publisher.set_chains(Relayer::of_size(8, 90).chains).unwrap();
     browser.wait(&format!("{SPOTS} === 8")).await;
     assert_eq!(
         browser.text("return document.querySelector('#empty').innerText").await,
-        "Which workers there are is not known."
+        "The workers are not known."
     );
     browser.picture("not-ready").await;
     Relayer::of_size(8, 90).publish(&server.publisher);
@@ -308,7 +308,7 @@ async fn an_unknown_state_is_described_in_words() {
     let reason = NotReady { message: "gone <b>".into(), retry_after: Duration::from_secs(1) };
     server.publisher.set_not_ready(reason);
     browser.wait(&format!("{ROWS} === 0")).await;
-    assert_eq!(browser.text(NOTICE).await, "What the relayer is doing is not known: gone <b>.");
+    assert_eq!(browser.text(NOTICE).await, "The state of the relayer is not known: gone <b>.");
     server.publisher.set_ready();
     browser.wait(&format!("{ROWS} === 50")).await;
     // Only Chromium's own notes about error responses are expected.
@@ -325,9 +325,7 @@ async fn a_stale_state_is_shown_with_a_warning() {
     let since = Instant::now().checked_sub(Duration::from_secs(30)).unwrap();
     server.publisher.set_stale(Some(Stale { since, chains: true }));
     browser
-        .wait(&format!(
-            "{NOTICE}.startsWith('The relayer does not answer the server. This is what it said 3')"
-        ))
+        .wait(&format!("{NOTICE}.startsWith('The relayer does not respond. This is its state 3')"))
         .await;
     assert_eq!(browser.count(ROWS).await, 10);
     browser.picture("old").await;
@@ -341,10 +339,12 @@ async fn a_stale_state_is_shown_with_a_warning() {
 async fn an_unreachable_server_is_reported() {
     let (server, browser) = looking_at(&Relayer::of_size(2, 10), "").await;
     server.stop().await.unwrap();
-    browser.wait(&format!("{NOTICE}.startsWith('The server does not answer. This is of ')")).await;
+    browser
+        .wait(&format!("{NOTICE}.startsWith('The server does not respond. This is the state at ')"))
+        .await;
     assert_eq!(browser.count(ROWS).await, 10, "what was known stays");
     let told = "return document.querySelector('#announcer').textContent";
-    assert!(browser.text(told).await.starts_with("The server does not answer."));
+    assert!(browser.text(told).await.starts_with("The server does not respond."));
     browser.picture("gone").await;
 }
 
@@ -439,7 +439,7 @@ async fn names_are_shown_as_plain_text() {
     assert_eq!(browser.text(COUNT).await, "1 of 3 workers");
     browser.open(&address(&server, "#chain=no%20such%20chain&kind=none")).await;
     let chosen = "return document.querySelector('#chosen-text').innerText";
-    assert_eq!(browser.text(chosen).await, "There is no such chain.");
+    assert_eq!(browser.text(chosen).await, "Unknown chain.");
     for screen in [Screen::Desktop, Screen::Tablet, Screen::Phone] {
         browser.look(screen, "light").await;
         browser.open(&address(&server, "")).await;

@@ -56,7 +56,7 @@ async function asked() {
     return isAnswer
       ? {
           what: 'refused',
-          message: `${response.status}, which this page does not understand; try to load it again`,
+          message: `${response.status}, unexpected; reload this page`,
         }
       : { what: 'silent' };
   }

@@ -20,14 +20,14 @@ function tellChosen(model, view, chain, pair) {
   if (view.other === '') {
     if (chain === undefined) {
       return model.isKnown
-        ? 'There is no such chain.'
-        : 'Whether there is such a chain is not known.';
+        ? 'Unknown chain.'
+        : 'The chains are not known.';
     }
     const text = tellChain(model, chain);
     return `${text[0].toUpperCase()}${text.slice(1)}.`;
   }
   if (!model.isKnown) {
-    return 'Which workers there are is not known.';
+    return 'The workers are not known.';
   }
   const words = {
     both: 'There are Packet workers in both directions.',

@@ -27,7 +27,7 @@ function drawGraph(model, view) {
   byId('as-text').hidden = model.chains.length === 0;
   say(
     byId('no-chains'),
-    model.isKnown ? 'The relayer has no chains.' : 'Which chains there are is not known.',
+    model.isKnown ? 'The relayer has no chains.' : 'The chains are not known.',
   );
   set(canvas, { width, height: layout.height, viewBox: `0 0 ${width} ${layout.height}` });
   canvas.classList.toggle('some', model.chainOf.has(view.chain));

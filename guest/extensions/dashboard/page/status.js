@@ -31,32 +31,32 @@ function tellFreshness(answer, confirmed) {
       tell(
         'old',
         `${span(answer.age)} old`,
-        `The relayer does not answer the server. This is what it said ${span(answer.age)} ago.`,
+        `The relayer does not respond. This is its state ${span(answer.age)} ago.`,
       );
       break;
     case 'not-ready':
       tell(
         'not-ready',
         'Not known',
-        `What the relayer is doing is not known: ${answer.message.replace(/\.$/, '')}.`,
+        `The state of the relayer is not known: ${answer.message.replace(/\.$/, '')}.`,
       );
       break;
     case 'refused':
       tell(
         'refused',
-        'Not up to date',
-        `The server answers: ${answer.message}. ${asOf(confirmed)}`,
+        'Outdated',
+        `The server responded: ${answer.message}. ${asOf(confirmed)}`,
       );
       break;
     default:
-      tell('silent', 'No answer', `The server does not answer. ${asOf(confirmed)}`);
+      tell('silent', 'No response', `The server does not respond. ${asOf(confirmed)}`);
   }
 }
 
 function asOf(confirmed) {
   return confirmed === null
-    ? 'The page goes on asking.'
-    : `This is of ${clock(confirmed)}; the page goes on asking.`;
+    ? 'Retrying.'
+    : `This is the state at ${clock(confirmed)}; retrying.`;
 }
 
 function span(seconds) {

@@ -58,9 +58,9 @@ function tellCount(model, view, count) {
 
 function tellEmpty(model, view) {
   if (!model.isKnown) {
-    return 'Which workers there are is not known.';
+    return 'The workers are not known.';
   }
-  return isFiltered(view) ? 'No worker is like that.' : 'The relayer has no workers.';
+  return isFiltered(view) ? 'No worker matches.' : 'The relayer has no workers.';
 }
 
 // Shows one option per kind, with its number of workers that match the other filters.

@@ -70,9 +70,9 @@ fn warnings(checks: &[Check], query: &Query<'_>) -> String {
     }
     let unknown = quoted(query.unknown.iter());
     if !unknown.is_empty() {
-        let warning = "some parameters are not known:";
+        let warning = "unknown parameters:";
         let known = query.known.join(", ");
-        warnings.push(format!("warn: {warning} {unknown}; there are {known}\n"));
+        warnings.push(format!("warn: {warning} {unknown}; expected {known}\n"));
     }
     warnings.concat()
 }

@@ -7,13 +7,13 @@ use crate::query::{CHAIN, EXCLUDE, Query, VERBOSE};
 use crate::report::{self, report};
 
 const INDEX: &str = "\
-livez            this answers
+livez            this module responds
 readyz           the relayer is known, confirmed and connected to its chains
 readyz/CHECK     one check: chains, state, confirmed or chain/ID
 
-?verbose         a line for each check, also where all is well
-?exclude=CHECK   leaves a check out; may come more than once
-?chain=ID        looks at this chain, not at all that are configured; may come more than once
+?verbose         list all checks, also if all pass
+?exclude=CHECK   exclude a check; repeatable
+?chain=ID        check this chain instead of all configured ones; repeatable
 ";
 
 /// Handles a request. The host passes HEAD as GET and omits the body.
@@ -223,7 +223,7 @@ mod tests {
         let lines = "[+]chains ok\n[+]state ok\n[+]confirmed ok\n\
                      [+]chain/ibc-0 ok\n[+]chain/ibc-1 ok\n";
         let excluded = "warn: some health checks cannot be excluded: no matches for";
-        let unknown = "warn: some parameters are not known:";
+        let unknown = "warn: unknown parameters:";
         check(
             &ready(),
             "/readyz?exclude=ibc-1&exclude=a%0Ab",
@@ -235,7 +235,7 @@ mod tests {
             "/readyz?exlude=state&%22=1",
             200,
             &format!(
-                "{lines}{unknown} \"\\\"\",\"exlude\"; there are verbose, exclude, chain\n\
+                "{lines}{unknown} \"\\\"\",\"exlude\"; expected verbose, exclude, chain\n\
                  readyz check passed\n"
             ),
         );
@@ -246,23 +246,21 @@ mod tests {
             &format!(
                 "[-]chains failed: not known: wait\n[-]state failed: not known: wait\n\
                  [+]confirmed ok\n{excluded} \"chain/ibc-1\"\n\
-                 {unknown} \"Chain\"; there are verbose, exclude, chain\nreadyz check failed\n"
+                 {unknown} \"Chain\"; expected verbose, exclude, chain\nreadyz check failed\n"
             ),
         );
         check(
             &ready(),
             "/readyz/state?exclude=state",
             200,
-            &format!(
-                "[+]state ok\n{unknown} \"exclude\"; there are verbose\nreadyz check passed\n"
-            ),
+            &format!("[+]state ok\n{unknown} \"exclude\"; expected verbose\nreadyz check passed\n"),
         );
         check(
             &ready(),
             "/livez?exclude=state&chain=a",
             200,
             &format!(
-                "{excluded} \"state\"\n{unknown} \"chain\"; there are verbose, exclude\n\
+                "{excluded} \"state\"\n{unknown} \"chain\"; expected verbose, exclude\n\
                  livez check passed\n"
             ),
         );

@@ -18,22 +18,22 @@ pub(crate) fn metrics<H: Host>(host: &H) -> Response {
         components.iter().map(|part| (&*part.name, &*part.version)).collect();
     text.gauges(
         "relayer_component_info",
-        "A part of the relayer and the version it reports.",
+        "The version of a component of the relayer.",
         components.into_iter().map(|(name, version)| ([("name", name), ("version", version)], 1)),
     );
 
     text.gauge(
         "relayer_chains_ready",
-        "Whether it is known which chains are configured.",
+        "Whether the configured chains are known.",
         u8::from(chains.is_ok()),
     );
     text.gauge(
         "relayer_state_ready",
-        "Whether it is known which chains are connected and which workers are active.",
+        "Whether the connected chains and the active workers are known.",
         u8::from(state.is_ok()),
     );
     if let Ok(chains) = &chains {
-        text.gauge("relayer_chains", "Chains that are configured.", chains.len());
+        text.gauge("relayer_chains", "The number of configured chains.", chains.len());
     }
     if let Ok(state) = &state {
         let configured = chains.iter().flatten().map(|id| (&**id, 0));
@@ -46,7 +46,7 @@ pub(crate) fn metrics<H: Host>(host: &H) -> Response {
         );
         text.gauges(
             "relayer_workers",
-            "Active workers by kind and by the chains that they are between; a wallet is on src_chain.",
+            "The number of active workers by kind and by chains; a wallet has src_chain only.",
             workers::count(state).into_iter().map(|(group, workers)| {
                 let labels = [
                     ("kind", group.kind),
@@ -60,19 +60,19 @@ pub(crate) fn metrics<H: Host>(host: &H) -> Response {
 
     text.gauge(
         "relayer_snapshot_changed_timestamp_seconds",
-        "When anything that is shown of the relayer last changed; time() minus this is for how long it has been so.",
+        "The Unix time of the last change of the exported state.",
         Seconds(host.changed()),
     );
     let unconfirmed_since = host.unconfirmed_since();
     text.gauge(
         "relayer_snapshot_confirmed",
-        "Whether the relayer confirms what is shown: 0 while it does not answer.",
+        "Whether the exported state is confirmed: 0 while the relayer does not respond.",
         u8::from(unconfirmed_since.is_none()),
     );
     if let Some(since) = unconfirmed_since {
         text.gauge(
             "relayer_snapshot_unconfirmed_since_timestamp_seconds",
-            "Since when the relayer has not confirmed what is shown; there only while it does not.",
+            "The Unix time since which the relayer has not responded; absent while it responds.",
             Seconds(since),
         );
     }
@@ -116,17 +116,17 @@ mod tests {
         host.changed += 1_234_567;
         check(
             &host,
-            r#"# HELP relayer_component_info A part of the relayer and the version it reports.
+            r#"# HELP relayer_component_info The version of a component of the relayer.
 # TYPE relayer_component_info gauge
 relayer_component_info{name="ibc",version="0.1.0"} 1
 relayer_component_info{name="ibc-relayer",version="1.2.3"} 1
-# HELP relayer_chains_ready Whether it is known which chains are configured.
+# HELP relayer_chains_ready Whether the configured chains are known.
 # TYPE relayer_chains_ready gauge
 relayer_chains_ready 1
-# HELP relayer_state_ready Whether it is known which chains are connected and which workers are active.
+# HELP relayer_state_ready Whether the connected chains and the active workers are known.
 # TYPE relayer_state_ready gauge
 relayer_state_ready 1
-# HELP relayer_chains Chains that are configured.
+# HELP relayer_chains The number of configured chains.
 # TYPE relayer_chains gauge
 relayer_chains 3
 # HELP relayer_chain_connected Whether the relayer is connected to the chain.
@@ -135,33 +135,33 @@ relayer_chain_connected{chain="far"} 0
 relayer_chain_connected{chain="ibc-0"} 1
 relayer_chain_connected{chain="ibc-1"} 1
 relayer_chain_connected{chain="unheard-of"} 1
-# HELP relayer_workers Active workers by kind and by the chains that they are between; a wallet is on src_chain.
+# HELP relayer_workers The number of active workers by kind and by chains; a wallet has src_chain only.
 # TYPE relayer_workers gauge
 relayer_workers{kind="Packet",src_chain="ibc-0",dst_chain="ibc-1"} 2
 relayer_workers{kind="Sweep"} 1
 relayer_workers{kind="Wallet",src_chain="ibc-0"} 1
-# HELP relayer_snapshot_changed_timestamp_seconds When anything that is shown of the relayer last changed; time() minus this is for how long it has been so.
+# HELP relayer_snapshot_changed_timestamp_seconds The Unix time of the last change of the exported state.
 # TYPE relayer_snapshot_changed_timestamp_seconds gauge
 relayer_snapshot_changed_timestamp_seconds 1767225600.001234
-# HELP relayer_snapshot_confirmed Whether the relayer confirms what is shown: 0 while it does not answer.
+# HELP relayer_snapshot_confirmed Whether the exported state is confirmed: 0 while the relayer does not respond.
 # TYPE relayer_snapshot_confirmed gauge
 relayer_snapshot_confirmed 1
 "#,
         );
     }
 
-    const HEAD: &str = r#"# HELP relayer_component_info A part of the relayer and the version it reports.
+    const HEAD: &str = r#"# HELP relayer_component_info The version of a component of the relayer.
 # TYPE relayer_component_info gauge
 relayer_component_info{name="ibc-relayer",version="1.2.3"} 1
-# HELP relayer_chains_ready Whether it is known which chains are configured.
+# HELP relayer_chains_ready Whether the configured chains are known.
 # TYPE relayer_chains_ready gauge
 "#;
 
     const TAIL: &str = "\
-# HELP relayer_snapshot_changed_timestamp_seconds When anything that is shown of the relayer last changed; time() minus this is for how long it has been so.
+# HELP relayer_snapshot_changed_timestamp_seconds The Unix time of the last change of the exported state.
 # TYPE relayer_snapshot_changed_timestamp_seconds gauge
 relayer_snapshot_changed_timestamp_seconds 1767225600.000000
-# HELP relayer_snapshot_confirmed Whether the relayer confirms what is shown: 0 while it does not answer.
+# HELP relayer_snapshot_confirmed Whether the exported state is confirmed: 0 while the relayer does not respond.
 # TYPE relayer_snapshot_confirmed gauge
 ";
 
@@ -171,7 +171,7 @@ relayer_snapshot_changed_timestamp_seconds 1767225600.000000
             &FakeHost::not_ready("wait"),
             &format!(
                 "{HEAD}relayer_chains_ready 0
-# HELP relayer_state_ready Whether it is known which chains are connected and which workers are active.
+# HELP relayer_state_ready Whether the connected chains and the active workers are known.
 # TYPE relayer_state_ready gauge
 relayer_state_ready 0
 {TAIL}relayer_snapshot_confirmed 1
@@ -188,10 +188,10 @@ relayer_state_ready 0
             &host,
             &format!(
                 "{HEAD}relayer_chains_ready 1
-# HELP relayer_state_ready Whether it is known which chains are connected and which workers are active.
+# HELP relayer_state_ready Whether the connected chains and the active workers are known.
 # TYPE relayer_state_ready gauge
 relayer_state_ready 0
-# HELP relayer_chains Chains that are configured.
+# HELP relayer_chains The number of configured chains.
 # TYPE relayer_chains gauge
 relayer_chains 1
 {TAIL}relayer_snapshot_confirmed 1
@@ -208,7 +208,7 @@ relayer_chains 1
             &host,
             &format!(
                 "{HEAD}relayer_chains_ready 0
-# HELP relayer_state_ready Whether it is known which chains are connected and which workers are active.
+# HELP relayer_state_ready Whether the connected chains and the active workers are known.
 # TYPE relayer_state_ready gauge
 relayer_state_ready 1
 # HELP relayer_chain_connected Whether the relayer is connected to the chain.
@@ -228,11 +228,11 @@ relayer_chain_connected{{chain=\"ibc-0\"}} 1
             &host,
             &format!(
                 "{HEAD}relayer_chains_ready 0
-# HELP relayer_state_ready Whether it is known which chains are connected and which workers are active.
+# HELP relayer_state_ready Whether the connected chains and the active workers are known.
 # TYPE relayer_state_ready gauge
 relayer_state_ready 0
 {TAIL}relayer_snapshot_confirmed 0
-# HELP relayer_snapshot_unconfirmed_since_timestamp_seconds Since when the relayer has not confirmed what is shown; there only while it does not.
+# HELP relayer_snapshot_unconfirmed_since_timestamp_seconds The Unix time since which the relayer has not responded; absent while it responds.
 # TYPE relayer_snapshot_unconfirmed_since_timestamp_seconds gauge
 relayer_snapshot_unconfirmed_since_timestamp_seconds 1767225601.500000
 "
@@ -253,22 +253,22 @@ relayer_snapshot_unconfirmed_since_timestamp_seconds 1767225601.500000
         check(
             &host,
             &format!(
-                r#"# HELP relayer_component_info A part of the relayer and the version it reports.
+                r#"# HELP relayer_component_info The version of a component of the relayer.
 # TYPE relayer_component_info gauge
 relayer_component_info{{name="a\\b\"c\nrelayer_chains 9",version="a\\b\"c\nrelayer_chains 9"}} 1
-# HELP relayer_chains_ready Whether it is known which chains are configured.
+# HELP relayer_chains_ready Whether the configured chains are known.
 # TYPE relayer_chains_ready gauge
 relayer_chains_ready 1
-# HELP relayer_state_ready Whether it is known which chains are connected and which workers are active.
+# HELP relayer_state_ready Whether the connected chains and the active workers are known.
 # TYPE relayer_state_ready gauge
 relayer_state_ready 1
-# HELP relayer_chains Chains that are configured.
+# HELP relayer_chains The number of configured chains.
 # TYPE relayer_chains gauge
 relayer_chains 2
 # HELP relayer_chain_connected Whether the relayer is connected to the chain.
 # TYPE relayer_chain_connected gauge
 relayer_chain_connected{{chain="a\\b\"c\nrelayer_chains 9"}} 1
-# HELP relayer_workers Active workers by kind and by the chains that they are between; a wallet is on src_chain.
+# HELP relayer_workers The number of active workers by kind and by chains; a wallet has src_chain only.
 # TYPE relayer_workers gauge
 relayer_workers 1
 relayer_workers{{kind="Wallet",src_chain="a\\b\"c\nrelayer_chains 9"}} 1
