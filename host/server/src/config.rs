@@ -269,7 +269,7 @@ mod tests {
              concurrency = 8\nqueue = 9\nqueue_wait = '2s'\nresponse_cache = '0B'\n\
              stack = '1MiB'\ntable = 5\nbody = '2MiB'\nheaders = 6\nheader_size = '3KiB'\n\
              log = '4KiB'\nlog_rate = '5KiB'\nverify_reset = 11\n\
-             [module.budget]\nfaults = 1\nwithin = '1min'\nfailure_rate = 60\nfirst = 2\n\
+             [module.budget]\nfailures = 1\nwindow = '1min'\nfailure_rate = 60\nprobation = 2\n\
              [[extension]]\nname = 'a'\nmount = '/b'\nmodule = 'c.wasm'\n\
              headers = ['nel']\ngrants = ['state', 'chains']\nsha256 = '"
             + &digest
@@ -293,14 +293,14 @@ mod tests {
         assert_eq!([config.module.wasi, first.wasi, second.wasi], [true, false, true]);
         assert_eq!((first.name.as_str(), first.path().as_str()), ("a", "/b"));
         assert_eq!(first.module.as_deref(), Some(Path::new("c.wasm")));
-        assert_eq!((first.limits.queue, first.budget.first), (3, 4));
+        assert_eq!((first.limits.queue, first.budget.probation), (3, 4));
         assert_eq!(second.path().as_str(), "/ext/d");
         assert_eq!(config.swap.size, ByteSize::mib(1));
         assert_eq!(config.swap.time, Duration::from_secs(2));
         assert_eq!(config.swap.memory, ByteSize::gib(3));
         let budget = &config.module.budget;
-        assert_eq!((budget.faults, budget.failure_rate, budget.first), (1, 60, 2));
-        assert_eq!(budget.within, Duration::from_mins(1));
+        assert_eq!((budget.failures, budget.failure_rate, budget.probation), (1, 60, 2));
+        assert_eq!(budget.window, Duration::from_mins(1));
         let limits = config.module.limits;
         assert_eq!(config.module.dialect, Dialect::V1_13);
         assert_eq!(config.module.file.as_deref(), Some(Path::new("api.wasm")));
@@ -364,8 +364,8 @@ mod tests {
                 "line 4, column 9: extension[0].mount: /state/x is the API's own",
             ),
             (
-                "[module.budget]\nfaults = 0",
-                "line 2, column 10: module.budget.faults is 0; it can be 1 to 1000",
+                "[module.budget]\nfailures = 0",
+                "line 2, column 12: module.budget.failures: 0 is out of range; expected 1 to 1000",
             ),
             (
                 "[module.budget]\nfailure_rate = 101",

@@ -123,7 +123,7 @@ async fn serve() -> TestServer {
     let spins = component::of_handler("(loop br 0) unreachable");
     let mount = extension("/ext/spins", &engine(&limits), &spins);
     // The circuit breaker must stay closed.
-    let patience = FailurePolicy { faults: 1_000, ..FailurePolicy::default() };
+    let patience = FailurePolicy { failures: 1_000, ..FailurePolicy::default() };
     let mount = mount.with_failure_policy(patience);
     let short = component::that_takes(3_000_000);
     let short = extension("/ext/short", &engine(&Limits::default()), &short);

@@ -91,7 +91,7 @@ fn cases() -> Vec<Case> {
 
 /// Returns a policy under which the circuit breaker stays closed.
 fn patience() -> FailurePolicy {
-    FailurePolicy { faults: 1_000, within: Duration::from_millis(1), ..FailurePolicy::default() }
+    FailurePolicy { failures: 1_000, window: Duration::from_millis(1), ..FailurePolicy::default() }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -64,7 +64,7 @@ impl ActiveModule {
         let is_long_ago = self.since.elapsed().is_ok_and(|time| time > MAX_WAIT);
         match &self.backoff {
             Some(backoff) if !is_long_ago => backoff.clone(),
-            _ => Backoff::new(budget.within, MAX_WAIT),
+            _ => Backoff::new(budget.window, MAX_WAIT),
         }
     }
 
@@ -118,8 +118,8 @@ impl ActiveModule {
     ) -> bool {
         let Some(mut window) = self.window() else { return false };
         window.compared(kind, before);
-        let is_new = before == Baseline::Answers && self.runs() <= budget.first;
-        is_new || window.regressions() >= budget.faults as usize
+        let is_new = before == Baseline::Answers && self.runs() <= budget.probation;
+        is_new || window.regressions() >= budget.failures as usize
     }
 
     /// Returns whether the module fails at most of its requests.

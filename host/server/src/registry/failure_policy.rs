@@ -13,34 +13,34 @@ use serde::Deserialize;
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct FailurePolicy {
-    /// The number of different requests within the time at which failures are too many.
+    /// The number of different requests within the window at which failures are too many.
     /// For the rollback of a new module, only requests to which the previous module
     /// responds count. Default: 5; 1 to 1,000.
-    pub faults: u32,
+    pub failures: u32,
     /// The time window. Default: 10 s; 1 ms to 1 h.
     #[serde(deserialize_with = "toml_text::duration_field")]
-    pub within: Duration,
-    /// The percentage of all runs within the time, and of all different requests, that
+    pub window: Duration,
+    /// The percentage of all runs within the window, and of all different requests, that
     /// must fail for the circuit breaker of an extension to trip. Default: 50; 1 to 100.
     pub failure_rate: u32,
-    /// A single failure among this many first runs is too many if the previous module
-    /// responds. Default: 100.
-    pub first: u64,
+    /// The number of first runs of a new module among which a single failure is too many,
+    /// if the previous module responds. Default: 100.
+    pub probation: u64,
 }
 
 impl Default for FailurePolicy {
     fn default() -> Self {
-        Self { faults: 5, within: Duration::from_secs(10), failure_rate: 50, first: 100 }
+        Self { failures: 5, window: Duration::from_secs(10), failure_rate: 50, probation: 100 }
     }
 }
 
 impl FailurePolicy {
     /// Returns an error if a value is out of its range.
     pub fn check(&self) -> Result<(), LimitError> {
-        if !(1..=1_000).contains(&self.faults) {
+        if !(1..=1_000).contains(&self.failures) {
             return Err(LimitError {
-                key: "faults",
-                value: self.faults.to_string(),
+                key: "failures",
+                value: self.failures.to_string(),
                 range: "1 to 1000",
             });
         }
@@ -51,7 +51,7 @@ impl FailurePolicy {
                 range: "1 to 100",
             });
         }
-        check_time("within", self.within)
+        check_time("window", self.window)
     }
 
     /// Returns whether the failed share of all is at least `failure_rate` percent.

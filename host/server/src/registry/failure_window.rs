@@ -121,7 +121,7 @@ impl FailureWindow {
         let failing = self.kinds.values().filter(|seen| seen.is_failing(budget, now)).count();
         let since = self.parts.front().map_or(Runs::default(), |(_, runs)| *runs);
         let failed = runs.failed.saturating_sub(since.failed);
-        failing >= budget.faults as usize
+        failing >= budget.failures as usize
             && budget.is_rate_reached(failing as u64, self.kinds.len() as u64)
             && budget.is_rate_reached(failed, runs.all.saturating_sub(since.all))
     }
@@ -144,13 +144,13 @@ impl FailureWindow {
 
     /// Begins a new part of the window if it is time, and drops old parts and kinds.
     fn advance(&mut self, runs: Runs, budget: &FailurePolicy, now: Instant) {
-        let part = budget.within / PARTS;
+        let part = budget.window / PARTS;
         if self.parts.back().is_some_and(|(start, _)| now.duration_since(*start) < part) {
             return;
         }
         self.parts.push_back((now, runs));
         // The first part is the one in which the window begins.
-        let is_over = |start: &Instant| now.duration_since(*start) > budget.within;
+        let is_over = |start: &Instant| now.duration_since(*start) > budget.window;
         while self.parts.get(1).is_some_and(|(start, _)| is_over(start)) {
             self.parts.pop_front();
         }
@@ -178,7 +178,7 @@ impl KindHistory {
 }
 
 fn is_recent(time: Option<Instant>, budget: &FailurePolicy, now: Instant) -> bool {
-    time.is_some_and(|time| now.duration_since(time) <= budget.within)
+    time.is_some_and(|time| now.duration_since(time) <= budget.window)
 }
 
 #[cfg(test)]
