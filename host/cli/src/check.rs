@@ -22,18 +22,18 @@ use super::{Failure, Ran, block_on, print, print_json};
 
 #[derive(Args)]
 pub(super) struct CheckArgs {
-    /// The component.
+    /// Component to check
     file: PathBuf,
-    /// The dialect that it is to speak: 0.7, 1.13 or any.
+    /// Dialect of the API that it must conform to: 0.7, 1.13 or any
     #[arg(long, value_name = "NAME", default_value = "0.7")]
     dialect: Dialect,
-    /// A relayer's configuration: its chains are asked for, too.
+    /// Configuration of a relayer whose chains are requested, too
     #[arg(long, value_name = "FILE")]
     relayer_config: Option<PathBuf>,
-    /// The settings of relayer-rest, for the limits of its module.
+    /// Settings of relayer-rest with the limits to check against
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Print what was found as JSON.
+    /// Print the report as JSON
     #[arg(long)]
     json: bool,
 }

@@ -11,12 +11,12 @@ use super::path_from_env;
 
 #[derive(Args)]
 pub(super) struct CodeCacheArgs {
-    /// The folder for compiled modules, which only this user may be able to
-    /// change. Default: `$RELAYER_REST_CODE_CACHE`, or `relayer-rest` in
-    /// `$XDG_CACHE_HOME` or else in `~/.cache`.
+    /// Folder for compiled modules, writable by this user only
+    /// [default: `$RELAYER_REST_CODE_CACHE`, or `relayer-rest` in
+    /// `$XDG_CACHE_HOME` or `~/.cache`]
     #[arg(long, value_name = "DIR")]
     code_cache: Option<PathBuf>,
-    /// Compile modules at each start.
+    /// Compile the modules at each start
     #[arg(long, conflicts_with = "code_cache")]
     no_code_cache: bool,
 }

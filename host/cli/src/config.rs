@@ -12,13 +12,12 @@ use super::{Failure, Ran, block_on, print, print_text};
 
 #[derive(Subcommand)]
 pub(super) enum ConfigCommand {
-    /// Find out whether a server could use a file, and the modules that it
-    /// names.
+    /// Check a file, and load the modules that it names
     Check {
-        /// The file.
+        /// File to check
         file: PathBuf,
     },
-    /// Print a file that has each setting with its meaning and its default.
+    /// Print a file with all settings, their meanings and defaults
     Default,
 }
 

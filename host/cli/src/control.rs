@@ -17,12 +17,12 @@ use tracing::{info, warn};
 
 use super::{Failure, path_from_env};
 
-/// Where a server is controlled.
+/// The control socket of a server.
 #[derive(Args)]
 pub(super) struct ControlArgs {
-    /// The control socket of the server. Default: `$RELAYER_REST_CONTROL`, or `ADDRESS.sock`
-    /// in `$XDG_RUNTIME_DIR/relayer-rest` or else in `/tmp/relayer-rest-UID`, where the
-    /// other commands look for the running server.
+    /// Control socket of the server [default: `$RELAYER_REST_CONTROL`, or
+    /// `ADDRESS.sock` in `$XDG_RUNTIME_DIR/relayer-rest` or
+    /// `/tmp/relayer-rest-UID`, where other commands find a running server]
     #[arg(long, value_name = "PATH")]
     control: Option<PathBuf>,
 }

@@ -55,7 +55,7 @@ use swap::SwapArgs;
 /// files, upstream.
 const FURTHER_THREADS: usize = 5;
 
-/// Serves a relayer's REST API from a sandboxed WebAssembly module.
+/// Serve a relayer's REST API from a sandboxed WebAssembly module
 #[derive(Parser)]
 #[command(name = "relayer-rest", version, args_conflicts_with_subcommands = true)]
 struct Cli {
@@ -67,27 +67,26 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Serve the API. This is what is done without a subcommand.
+    /// Serve the API (the default command)
     Serve(Box<ServeArgs>),
-    /// Give a running server another module.
+    /// Swap the module of a running server
     Swap(SwapArgs),
-    /// Show what a running server serves.
+    /// Show the modules and connections of a running server
     Status(StatusArgs),
-    /// Put the module back that a running server had before.
+    /// Roll back to the previous module
     Rollback(RollbackArgs),
-    /// Have a running server read its settings again.
+    /// Reload the settings and files of a running server
     Reload(ReloadArgs),
-    /// The settings of relayer-rest itself.
+    /// Check settings, or print the defaults
     #[command(subcommand)]
     Config(ConfigCommand),
-    /// Find out whether a module can serve, without a server.
+    /// Check a module without a server
     Check(CheckArgs),
-    /// Make a folder with a module of one's own: it builds, has a test, and can
-    /// be mounted.
+    /// Create a folder with the source of a new module
     New(NewArgs),
-    /// Write the module that comes with relayer-rest to a file.
+    /// Write the bundled module to a file
     Module(ModuleArgs),
-    /// Compile a module for the process that started this.
+    /// Compile a module for the parent process
     #[command(name = compile::NAME, hide = true)]
     Compile(CompileArgs),
 }

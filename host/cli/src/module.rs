@@ -12,9 +12,9 @@ use super::{Failure, Ran, print};
 
 #[derive(Args)]
 pub(super) struct ModuleArgs {
-    /// The file to write.
+    /// File to write
     file: PathBuf,
-    /// The dialect that the module speaks: 0.7 or 1.13.
+    /// Dialect of the API: 0.7 or 1.13
     #[arg(long, value_name = "NAME", default_value = "0.7")]
     dialect: Dialect,
 }

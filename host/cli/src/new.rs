@@ -21,10 +21,10 @@ use super::{Failure, Ran, print};
 
 #[derive(Args)]
 pub(super) struct NewArgs {
-    /// The folder to make; its name is the module's: small letters, digits and
-    /// -, a letter first.
+    /// Folder to create, and name of the module: lowercase letters, digits and
+    /// -, beginning with a letter
     folder: PathBuf,
-    /// The language that the module is written in.
+    /// Language of the module
     #[arg(long, value_enum, default_value = "rust")]
     lang: Language,
 }
@@ -32,11 +32,11 @@ pub(super) struct NewArgs {
 /// A language that modules can be written in.
 #[derive(Clone, Copy, ValueEnum)]
 enum Language {
-    /// Rust: small and fast; needs cargo.
+    /// Rust: small and fast; requires cargo
     Rust,
-    /// JavaScript: some 12 MB; needs node and npm.
+    /// JavaScript: about 12 MB; requires node and npm
     Js,
-    /// Python: some 18 MB; needs Python and its venv.
+    /// Python: about 18 MB; requires Python with venv
     Python,
 }
 

@@ -9,7 +9,7 @@ use super::{Failure, Ran, block_on, print, print_json};
 
 #[derive(Args)]
 pub(super) struct ReloadArgs {
-    /// Print the report as JSON.
+    /// Print the report as JSON
     #[arg(long)]
     json: bool,
     #[command(flatten)]

@@ -32,34 +32,31 @@ use super::{Failure, Ran, descriptors, idle_memory, signals};
 pub(super) struct ServeArgs {
     #[command(flatten)]
     sources: SourceArgs,
-    /// Where to listen, in place of the relayer's `[rest]` host and port. Port
-    /// 0 picks a free one.
+    /// Address to listen on, instead of host and port in the relayer's
+    /// `[rest]`; port 0 selects a free port
     #[arg(long, value_name = "HOST:PORT")]
     listen: Option<Address>,
-    /// The module that serves the API, in place of the one that comes with
-    /// relayer-rest.
+    /// Module that serves the API, instead of the bundled one
     #[arg(long, value_name = "FILE.wasm")]
     module: Option<PathBuf>,
-    /// The dialect of the API: 0.7, as it is specified, or 1.13, as today's
-    /// relayer answers. Modules that are swapped in have to speak it. Default:
-    /// 0.7.
+    /// Dialect of the API, to which swapped-in modules must conform: 0.7, as
+    /// specified, 1.13, as in current relayers, or any [default: 0.7]
     #[arg(long, value_name = "NAME")]
     dialect: Option<Dialect>,
-    /// The settings of relayer-rest itself.
+    /// Settings of relayer-rest
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Swap a module when its file changes, where the new one is good.
+    /// Swap a module when its file changes, if the new one passes all checks
     #[arg(long)]
     watch: bool,
-    /// How long requests in flight have when the server is told to end: 0s to
-    /// 1h.
+    /// Grace period for requests in flight at shutdown, 0s to 1h
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = grace)]
     grace: Duration,
     #[command(flatten)]
     code_cache: CodeCacheArgs,
     #[command(flatten)]
     control: ControlArgs,
-    /// Do without a control socket: no status, swap or rollback.
+    /// Disable the control socket: no status, swap, rollback or reload
     #[arg(long, conflicts_with = "control")]
     no_control: bool,
 }

@@ -20,21 +20,21 @@ use super::serve_error::ServeError;
 
 #[derive(Args, Clone)]
 pub(super) struct SourceArgs {
-    /// The relayer's own configuration file: its chains, and where to serve.
+    /// The relayer's configuration file, for its chains and the address
     #[arg(long, value_name = "FILE")]
     relayer_config: Option<PathBuf>,
-    /// A running relayer's REST API: what it is doing; and its chains, where
-    /// there is no --relayer-config.
+    /// REST API of a running relayer, for its state, and for its chains unless
+    /// --relayer-config is given
     #[arg(long, value_name = "URL", conflicts_with = "state")]
     upstream: Option<String>,
-    /// What the relayer is doing, in a JSON file: the result of /state. Read
-    /// again when it changes.
+    /// JSON file with the relayer's state, the result of /state; reloaded when
+    /// it changes
     #[arg(long, value_name = "FILE", requires = "relayer_config")]
     state: Option<PathBuf>,
-    /// The time between two questions to the relayer.
+    /// Interval between polls of the relayer
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = time, requires = "upstream", conflicts_with = "state")]
     poll: Duration,
-    /// How old a state may be to be shown, once the relayer does not answer.
+    /// Maximum age of the last known state while the relayer is unreachable
     #[arg(long, value_name = "TIME", default_value = "5min", value_parser = time, requires = "upstream", conflicts_with = "state")]
     max_stale: Duration,
 }

@@ -14,7 +14,7 @@ use super::{Failure, Ran, block_on, print, print_json};
 
 #[derive(Args)]
 pub(super) struct StatusArgs {
-    /// Print it as JSON.
+    /// Print the status as JSON
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -23,10 +23,10 @@ pub(super) struct StatusArgs {
 
 #[derive(Args)]
 pub(super) struct RollbackArgs {
-    /// The mount.
+    /// Path of the mount
     #[arg(long, value_name = "PATH", default_value = "/")]
     mount: String,
-    /// Print what was done as JSON.
+    /// Print the result as JSON
     #[arg(long)]
     json: bool,
     #[command(flatten)]

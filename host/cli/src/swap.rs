@@ -15,25 +15,25 @@ use super::{Failure, Ran, block_on, print, print_json};
 
 #[derive(Args)]
 pub(super) struct SwapArgs {
-    /// The component that is to serve.
+    /// Component to swap in
     file: PathBuf,
-    /// The mount that it is to serve.
+    /// Path of the mount
     #[arg(long, value_name = "PATH", default_value = "/")]
     mount: String,
-    /// The SHA-256 that the component has to have.
+    /// Expected SHA-256 digest of the component
     #[arg(long, value_name = "DIGEST")]
     sha256: Option<Digest>,
-    /// The dialect that it has to speak: 0.7, 1.13 or any. Default: that of
-    /// the server's settings.
+    /// Dialect of the API that it must conform to: 0.7, 1.13 or any
+    /// [default: the server's]
     #[arg(long, value_name = "NAME")]
     dialect: Option<Dialect>,
-    /// Look at the component and show what would be different; change nothing.
+    /// Show which responses would change, without swapping
     #[arg(long)]
     dry_run: bool,
-    /// Take the component even where it was taken out of service before.
+    /// Accept a quarantined component
     #[arg(long)]
     force: bool,
-    /// Print the report as JSON.
+    /// Print the report as JSON
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -89,13 +89,17 @@ fn text(report: &SwapReport) -> Vec<String> {
     lines.extend(report.differences.iter().flat_map(difference));
     let (from, to) = (short(&report.from), report.to.as_deref().map_or("", short));
     match &report.outcome {
-        Outcome::Swapped => lines.push(format!("exchanged: {from} -> {to}")),
-        Outcome::DryRun => lines.push(format!("nothing was changed: {from} serves; {to} could")),
-        Outcome::Unchanged => lines.push(format!("nothing to do: {from} serves already")),
-        Outcome::CircuitClosed => lines.push(format!("back in service: {from}")),
+        Outcome::Swapped => lines.push(format!("swapped: {from} -> {to}")),
+        // The circuit of this module is open.
+        Outcome::DryRun if from == to => {
+            lines.push(format!("dry run: the circuit of {from} would close"));
+        }
+        Outcome::DryRun => lines.push(format!("dry run: {to} would replace {from}")),
+        Outcome::Unchanged => lines.push(format!("unchanged: {from} is active already")),
+        Outcome::CircuitClosed => lines.push(format!("circuit closed: {from}")),
         Outcome::Rejected { message, reason } => {
-            lines.push(format!("refused: {message}"));
-            // The refused module may be the one in service, whose circuit is open.
+            lines.push(format!("rejected: {message}"));
+            // The rejected module may be the active one, whose circuit is open.
             if from != to || *reason != Rejection::Failures {
                 lines.push(format!("{from} goes on to serve"));
             }
