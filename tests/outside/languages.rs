@@ -35,7 +35,7 @@ async fn author(language: &str, source: &str, before: &str, after: &str) {
     let check = ["check", "--dialect", "any", module.to_str().unwrap()];
     let ended = Program::new(&check).run().await;
     assert_eq!(ended.status, Some(0), "{}{}", ended.stdout, ended.stderr);
-    let needs = "\nas an extension it needs grants = [\"chains\"], wasi = true\n";
+    let needs = "\nneeds    grants = [\"chains\"], wasi = true (as an extension)\n";
     assert!(ended.stdout.contains(needs), "{}", ended.stdout);
 
     // Mounts it as its README says.

@@ -109,7 +109,7 @@ pub(super) fn run(args: &CheckArgs) -> Result<Ran, Failure> {
         module: name.clone(),
     };
     let too_slow =
-        || format!("module {name}: takes longer than {:?} (swap.time)", config.swap.time);
+        || format!("module {name}: no result within {:?}; raise swap.time", config.swap.time);
     let module = match bytes {
         Ok(bytes) => {
             let memory = config.swap.memory;
@@ -139,7 +139,9 @@ pub(super) fn run(args: &CheckArgs) -> Result<Ran, Failure> {
     }
     if found.error.is_none() && found.size as u64 > config.swap.size.as_u64() {
         let most = config.swap.size;
-        found.error = Some(format!("module {name}: is larger than {most}; a server refuses it"));
+        found.error = Some(format!(
+            "module {name}: larger than {most}; raise swap.size, or servers reject it"
+        ));
         found.passes = false;
     }
     if args.json {
@@ -154,13 +156,13 @@ fn text(found: &Found, config: &Config) -> Vec<String> {
     let digest = found.digest.map(|digest| digest.to_string()).unwrap_or_default();
     let mut lines = vec![format!("module {} {digest}", found.module)];
     let (size, most) = (ByteSize::b(found.size as u64), config.swap.size);
-    lines.push(format!("size     {size}; at most {most}"));
+    lines.push(format!("size     {size} of {most} (swap.size)"));
     lines.extend(found.instance.as_ref().map(instance));
     if let Some(verdict) = &found.verdict {
         lines.push(format!("imports  {}", found.imports.join(", ")));
         let grants = Grants::needed(&found.imports).as_setting();
         let wasi = if found.wasi { ", wasi = true" } else { "" };
-        lines.push(format!("as an extension it needs {grants}{wasi}"));
+        lines.push(format!("needs    {grants}{wasi} (as an extension)"));
         lines.push(String::new());
         lines.extend(verdict.rules.iter().flat_map(rule));
         lines.push(String::new());
@@ -178,13 +180,13 @@ fn instance(instance: &Instance) -> String {
     let (host, memory, tables) = (size(cost.host_bytes()), size(cost.memory), size(cost.tables));
     let (total, limit) = (size(*total), size(*limit));
     format!(
-        "instance {host} of host memory, {memory} of initial memory, {tables} of tables: {total} of {limit} (limits.memory)"
+        "instance {total} of {limit} (limits.memory): {memory} of initial memory, {tables} of tables, {host} of host data"
     )
 }
 
 fn rule(rule: &RuleVerdict) -> Vec<String> {
     let mark = match (&rule.failure, rule.tried) {
-        (Some(_), _) => "BROKEN",
+        (Some(_), _) => "FAILED",
         (None, true) => "ok    ",
         (None, false) => "-     ",
     };
@@ -204,14 +206,16 @@ fn costs(costs: &[Cost], limits: &Limits) -> Vec<String> {
         }
     }
     let mut lines =
-        vec![format!("{:>10} {:>12} {:>12}  request (on the state)", "time", "memory", "body")];
+        vec![format!("{:>10} {:>12} {:>12}  request (state)", "time", "memory", "body")];
     lines.extend(worst.iter().map(|cost| {
         let Cost { micros, memory, body, request, state, .. } = cost;
         let memory = memory.map_or("-".to_owned(), |memory| format!("{} KiB", memory / 1024));
         format!("{micros:>7} µs {memory:>12} {body:>10} B  {request} ({state})")
     }));
     let (time, memory) = (limits.time, limits.memory);
-    lines.push(format!("at most {time:?} and {memory}; on the states where each took longest"));
+    lines.push(format!(
+        "limits: {time:?} and {memory}; each request on the state where it took longest"
+    ));
     lines
 }
 
@@ -220,12 +224,12 @@ fn sum(verdict: &Verdict) -> String {
     let broken = verdict.failures().count();
     let untried = match verdict.rules.iter().filter(|rule| !rule.tried).count() {
         0 => String::new(),
-        untried => format!("; {untried} were not tried, as it fails"),
+        untried => format!("; {untried} not tested after the failure"),
     };
     match broken {
-        0 => format!("the module speaks the dialect {dialect}"),
+        0 => format!("the module conforms to dialect {dialect}"),
         _ => format!(
-            "the module does not speak the dialect {dialect}: {broken} of {rules} rules are broken{untried}; an extension need not, with --dialect any"
+            "the module does not conform to dialect {dialect}: {broken} of {rules} rules failed{untried}; for an extension, use --dialect any"
         ),
     }
 }

@@ -34,12 +34,12 @@ impl CodeCacheArgs {
         }
         let Some(folder) = default_folder() else {
             warn!(
-                "compiled modules are not kept: neither XDG_CACHE_HOME nor HOME names a folder; choose one with --code-cache DIR, or do without with --no-code-cache"
+                "no code cache: neither XDG_CACHE_HOME nor HOME is an absolute path; choose a folder with --code-cache DIR, or use --no-code-cache"
             );
             return Ok(None);
         };
         let opened = CodeCache::open(&folder);
-        Ok(opened.inspect_err(|error| warn!("compiled modules are not kept: {error}")).ok())
+        Ok(opened.inspect_err(|error| warn!("no code cache: {error}")).ok())
     }
 }
 

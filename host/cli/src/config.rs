@@ -46,7 +46,7 @@ fn check(config: &Config) -> Result<Ran, Failure> {
             }
             Err(error) => {
                 ran = Ran::Refused;
-                format!("WRONG   {path}  {error}")
+                format!("FAILED  {path}  {error}")
             }
         });
     }

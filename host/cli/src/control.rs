@@ -49,7 +49,7 @@ impl ControlArgs {
         match ControlSocket::bind(&path) {
             Ok(socket) => Ok(Some(socket)),
             Err(error @ ControlError::Io { .. }) if given.is_none() => {
-                warn!("{error}; until then there is no status, swap, rollback or reload");
+                warn!("{error}; until then status, swap, rollback and reload are unavailable");
                 Ok(None)
             }
             Err(error) => Err(error),
@@ -68,7 +68,7 @@ fn only(running: &[PathBuf]) -> Result<PathBuf, Failure> {
         several => {
             let paths: Vec<_> = several.iter().map(|path| path.display().to_string()).collect();
             let paths = paths.join(", ");
-            Err(format!("several servers are running; choose one with --control PATH: {paths}").into())
+            Err(format!("several servers are running: {paths}; choose one with --control PATH").into())
         }
     }
 }
@@ -87,7 +87,7 @@ pub(super) fn serve(
     connections: ConnectionTally,
     reload: Reload,
 ) -> JoinHandle<()> {
-    info!(socket = %socket.path().display(), "controlled here");
+    info!(socket = %socket.path().display(), "control socket ready");
     let server = ControlServer::new(socket, Arc::clone(registry), state.clone());
     let server = server.with_connections(connections).with_reload(reload);
     tokio::spawn(server.serve())

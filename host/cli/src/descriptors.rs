@@ -17,15 +17,16 @@ pub(super) fn bounded(limits: HttpLimits, mounts: usize) -> HttpLimits {
     let wanted = u64::from(limits.connections) + others;
     let allowed = maximum.unwrap_or(wanted).min(wanted).max(current.unwrap_or(wanted));
     if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: Some(allowed), maximum }) {
-        debug!(%error, "the limit of open files stays as it is");
+        debug!(%error, "cannot raise the limit of open files");
     }
     let most = getrlimit(Resource::Nofile).current.unwrap_or(wanted).saturating_sub(others).max(1);
     if most >= u64::from(limits.connections) {
         return limits;
     }
     warn!(
-        "no more than {most} connections, in place of {} (http.connections): the system allows no more open files; raise its limit (ulimit -n)",
-        limits.connections
+        connections = most,
+        configured = limits.connections,
+        "fewer connections than http.connections: the system allows no more open files; raise its limit (ulimit -n)"
     );
     HttpLimits { connections: u32::try_from(most).unwrap_or(u32::MAX), ..limits }
 }

@@ -82,14 +82,14 @@ pub(super) fn watch(registry: &Arc<Registry>) {
             let returned = before.saturating_sub(after);
             if returned >= MIN_GROWTH {
                 let (returned, left) = (ByteSize::b(returned), ByteSize::b(after));
-                info!(%returned, %left, "returned memory to the system");
+                info!(%returned, %left, "memory returned to the system");
             } else {
                 debug!(returned, "no memory to return");
             }
         }
     };
     if let Err(error) = thread::Builder::new().name("idle-memory".to_owned()).spawn(watching) {
-        warn!(%error, "memory is not returned after load: the system has no thread for it");
+        warn!(%error, "cannot return memory after load: no thread can be created");
     }
 }
 

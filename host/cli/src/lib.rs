@@ -183,7 +183,7 @@ fn print_text(text: &str) -> io::Result<()> {
     match writeln!(io::stdout(), "{text}") {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(io::Error::new(
             error.kind(),
-            format!("stdout: {error}; make room, or write elsewhere"),
+            format!("stdout: {error}; free some space, or redirect the output"),
         )),
         _ => Ok(()),
     }

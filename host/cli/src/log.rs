@@ -75,11 +75,11 @@ where
             match self.ask(library) {
                 Permit::Granted(0) => {}
                 Permit::Granted(count) => {
-                    note(&mut writer, &format!("{count} lines of {library} were left out here"))?;
+                    note(&mut writer, &format!("{count} log lines of {library} omitted"))?;
                 }
                 Permit::LimitReached => {
                     let message = format!(
-                        "{library} logs more than {MAX_LIBRARY_LINES} lines a second; some are left out here"
+                        "{library} logs more than {MAX_LIBRARY_LINES} lines a second; omitting lines"
                     );
                     return note(&mut writer, &message);
                 }
@@ -152,7 +152,7 @@ mod tests {
         let count = |text: &str| lines.lines().filter(|line| line.ends_with(text)).count();
         let flood = count("WARN flooding::part: flood") as u64;
         assert!((1..=windows * MAX_LIBRARY_LINES).contains(&flood), "{flood} in {windows} s");
-        let notes = count("flooding logs more than 20 lines a second; some are left out here");
+        let notes = count("flooding logs more than 20 lines a second; omitting lines");
         assert!((1..=windows).contains(&(notes as u64)), "{notes} in {windows} s");
         assert_eq!([count(": wanted"), count(": guest"), count(": own")], [EVENTS; 3]);
         assert_eq!(count("WARN another: heard"), 1);

@@ -21,14 +21,14 @@ pub(super) struct ModuleArgs {
 
 pub(super) fn run(args: &ModuleArgs) -> Result<Ran, Failure> {
     if args.dialect == Dialect::Any {
-        return Err("--dialect: a module speaks 0.7 or 1.13; choose one of the two".into());
+        return Err("--dialect: no module is bundled for any; choose 0.7 or 1.13".into());
     }
     let component = args.dialect.component();
     let written = File::create_new(&args.file).and_then(|mut file| file.write_all(component));
     written.map_err(|error| {
         let file = args.file.display();
         if error.kind() == io::ErrorKind::AlreadyExists {
-            return format!("{file}: is there already; choose another name, or remove it");
+            return format!("{file}: already exists; choose another name, or remove it");
         }
         format!("{file}: cannot be written: {error}; check the path and its permissions")
     })?;

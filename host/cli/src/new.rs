@@ -67,12 +67,12 @@ const WIT: [(&str, &str); 4] = [
 #[derive(Debug, thiserror::Error)]
 enum NewError {
     #[error(
-        "{0:?} is no name of a module: 1 to 64 small letters, digits and -, a letter first, and no word that Rust or the settings keep for themselves; give another folder"
+        "{0:?} is not a valid module name; use 1 to 64 lowercase letters, digits and -, beginning with a letter, and no name that Rust or the settings reserve"
     )]
     Name(String),
-    #[error("{} is there already; give another folder, or remove it", .0.display())]
+    #[error("{}: already exists; choose another folder, or remove it", .0.display())]
     Exists(PathBuf),
-    #[error("{}: cannot be written: {source}; choose a folder that can be", path.display())]
+    #[error("{}: cannot be written: {source}; choose a writable folder", path.display())]
     Write { path: PathBuf, source: io::Error },
 }
 
@@ -93,7 +93,7 @@ pub(super) fn run(args: &NewArgs) -> Result<Ran, Failure> {
         write(&folder.join(file), &text)?;
     }
     let folder = folder.display();
-    let mut lines = vec![format!("made {folder}; what comes next:"), format!("  cd {folder}")];
+    let mut lines = vec![format!("created {folder}; next steps:"), format!("  cd {folder}")];
     lines.extend(steps.iter().map(|step| format!("  {step}")));
     lines.push(format!("  relayer-rest check --dialect any {module}"));
     print(&lines)?;

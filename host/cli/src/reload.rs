@@ -22,7 +22,7 @@ pub(super) fn run(args: &ReloadArgs) -> Result<Ran, Failure> {
         Ok(reloaded) if args.json => print_json(&reloaded)?,
         Ok(reloaded) => print(&text(&reloaded))?,
         Err(ControlClientError::Refused(reason)) => {
-            print(&[format!("refused, and nothing has changed: {reason}")])?;
+            print(&[format!("rejected, nothing has changed: {reason}")])?;
             return Ok(Ran::Refused);
         }
         Err(error) => return Err(error.into()),
@@ -33,7 +33,7 @@ pub(super) fn run(args: &ReloadArgs) -> Result<Ran, Failure> {
 fn text(reloaded: &Reloaded) -> Vec<String> {
     let Reloaded { kept, replaced, added, removed, notes } = reloaded;
     let parts =
-        [("as it was", kept), ("replaced", replaced), ("added", added), ("removed", removed)];
+        [("unchanged", kept), ("replaced", replaced), ("added", added), ("removed", removed)];
     let parts = parts.iter().filter(|(_, mounts)| !mounts.is_empty());
     let mounts = parts.map(|(what, mounts)| format!("{what:<9}  {}", mounts.join(", ")));
     mounts.chain(notes.iter().cloned()).collect()

@@ -167,7 +167,7 @@ fn reload(sources: &Sources, modules: &Arc<Modules>, state: &StateReader) -> Rel
 fn grace(text: &str) -> Result<Duration, String> {
     let time = toml_text::duration(text)?;
     if time > Duration::from_hours(1) {
-        return Err("it can be 0s to 1h".to_owned());
+        return Err("expected 0s to 1h".to_owned());
     }
     Ok(time)
 }
@@ -179,9 +179,9 @@ fn poll(upstream: Upstream, publisher: StatePublisher) -> io::Result<()> {
     let polling = async move {
         let polling = tokio::spawn(upstream.run(publisher.clone()));
         if let Err(error) = polling.await {
-            error!("asking the relayer has failed: {error}; restart to have it asked again");
+            error!(%error, "polling the relayer ended; restart to resume it");
             publisher.set_not_ready(NotReady {
-                message: "the relayer is not asked any more; the log has the cause".to_owned(),
+                message: "the relayer is no longer polled; the log has the cause".to_owned(),
                 ..NotReady::default()
             });
         }

@@ -22,7 +22,7 @@ pub(super) enum ServeError {
     #[error("--upstream: {0}")]
     Upstream(#[from] UpstreamUrlError),
     #[error(
-        "--upstream is where this would listen itself, on {address}; choose another address with --listen"
+        "--upstream: {address} is the address of this server itself; choose another with --listen"
     )]
     UpstreamIsHere { address: String },
     #[error(transparent)]
@@ -37,7 +37,7 @@ pub(super) enum ServeError {
     Control(#[from] ControlError),
     #[error("cannot listen on {address}: {source}; {}", hint(source))]
     Listen { address: String, source: io::Error },
-    #[error("--max-stale is not more than --poll: no state would be shown for long; raise it")]
+    #[error("--max-stale: not longer than --poll, so each state would expire before the next; raise it")]
     MaxStale,
     #[error("cannot start: {0}")]
     Start(io::Error),
@@ -54,10 +54,10 @@ impl ServeError {
 fn hint(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::AddrInUse => {
-            "another program listens there: stop it, or choose another address with --listen"
+            "stop the program that listens there, or choose another address with --listen"
         }
         io::ErrorKind::PermissionDenied => {
-            "ports below 1024 need privileges: choose another with --listen"
+            "choose a port from 1024 on with --listen: others need privileges"
         }
         _ => "choose an address of this machine with --listen",
     }

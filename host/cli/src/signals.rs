@@ -19,7 +19,7 @@ pub(super) fn shutdown() -> io::Result<impl Future<Output = ()>> {
             _ = interrupt.recv() => "SIGINT",
             _ = terminate.recv() => "SIGTERM",
         };
-        info!("{name}: no new connections; requests in flight are finished");
+        info!(signal = name, "shutting down; requests in flight are completed");
     })
 }
 
@@ -36,10 +36,13 @@ impl Hangup {
     pub(super) fn reload(mut self, reload: Reload) {
         tokio::spawn(async move {
             while self.0.recv().await.is_some() {
-                info!("SIGHUP: reading files again");
+                info!(signal = "SIGHUP", "reloading settings and files");
                 // A panic is in the log; the next signal is another attempt.
                 if let Ok(Err(error)) = tokio::spawn(reload()).await {
-                    error!("{}; what was read before stays", escape_control(&error));
+                    error!(
+                        "reload rejected: {}; the previous settings stay in effect",
+                        escape_control(&error)
+                    );
                 }
             }
         });

@@ -55,8 +55,8 @@ pub(super) struct Sources {
 }
 
 /// The message if only a configuration file is given: the state is not known.
-const NO_SOURCE: &str = "the relayer's state is not known: its configuration file tells the \
-    chains, not the workers; start with --upstream URL or --state FILE to give them";
+const NO_SOURCE: &str = "the relayer's state is not known: its configuration file has the \
+    chains, not the workers; start with --upstream URL or --state FILE";
 
 impl SourceArgs {
     /// Opens the sources, and publishes the state that is known at once.
@@ -75,14 +75,16 @@ impl SourceArgs {
             Some(file) => sources.relayer_config(file, publisher)?,
             None if sources.upstream.is_some() => {}
             None => {
-                info!("no --relayer-config and no --upstream: serving the sample relayer");
+                info!(
+                    "serving the sample relayer: neither --relayer-config nor --upstream is given"
+                );
                 sample(publisher);
             }
         }
         if let Some(file) = &self.state {
             sources.state_file(file, publisher)?;
         } else if self.relayer_config.is_some() && sources.upstream.is_none() {
-            warn!("/state answers 503 NotReady: {NO_SOURCE}");
+            warn!("/state is 503 NotReady: {NO_SOURCE}");
             publisher.set_not_ready(NotReady {
                 message: NO_SOURCE.to_owned(),
                 // Only a restart with other arguments changes this.
@@ -117,21 +119,21 @@ impl Sources {
             Some(false) => return Err(disabled("`enabled` in the section [rest] is false")),
             None => return Err(disabled("`enabled` in the section [rest] is missing")),
         }
-        info!(file = %file.display(), chains = config.chains.len(), "read the relayer's configuration");
+        info!(file = %file.display(), chains = config.chains.len(), "relayer configuration loaded");
         for chain in &config.chains {
             if let ChainKind::Other(kind) = &chain.kind {
                 let (chain, kind) = (for_log(chain.id.as_str()), for_log(kind));
-                warn!(%chain, kind, "a kind of chain that is not known: only what the file says of it is shown");
+                warn!(%chain, kind, "unknown kind of chain; only the fields in the file are served");
             }
         }
         self.rest = config.rest;
         let rest = self.rest.clone();
         let apply = move |publisher: &StatePublisher, config: HermesConfig| {
             if config.rest.enabled != Some(true) {
-                return Err("`enabled` in the section [rest] is not true any more".to_owned());
+                return Err("`enabled` in the section [rest] is no longer true".to_owned());
             }
             if config.rest != rest {
-                warn!("the section [rest] has changed: it counts from the next start on");
+                warn!("the section [rest] has changed; restart to apply it");
             }
             publisher.set_chains(config.chains).map_err(|error| error.to_string())
         };
@@ -173,7 +175,7 @@ impl Sources {
         self.reloads.push(Arc::clone(&reload));
         match watch(reloadable.file(), move || drop(reload())) {
             Ok(watch) => self.watches.push(watch),
-            Err(error) => warn!("{error}; send SIGHUP when it has changed"),
+            Err(error) => warn!("{error}; send SIGHUP after each change"),
         }
     }
 }
@@ -181,7 +183,7 @@ impl Sources {
 fn time(text: &str) -> Result<Duration, String> {
     let time = toml_text::duration(text)?;
     if !(Duration::from_millis(1)..=Duration::from_hours(24)).contains(&time) {
-        return Err("it can be 1ms to 24h".to_owned());
+        return Err("expected 1ms to 24h".to_owned());
     }
     Ok(time)
 }

@@ -55,16 +55,16 @@ pub(super) fn rollback(args: &RollbackArgs) -> Result<Ran, Failure> {
 }
 
 fn text(status: &Status) -> Vec<String> {
-    let ready = if status.ready { "knows" } else { "does not know" };
+    let state = if status.ready { "known" } else { "not known" };
     let mut lines = vec![format!(
-        "relayer-rest {}, process {}, {ready} what the relayer is doing",
+        "relayer-rest {}, process {}, relayer state {state}",
         status.version, status.pid
     )];
     lines.extend(status.connections.map(|connections| {
         let ConnectionStatus { open, accepted, refused, evicted, unsent } = connections;
         let unsent = ByteSize::b(unsent);
         format!(
-            "connections: {open} open, {accepted} accepted, {refused} refused, {evicted} evicted; {unsent} not taken by clients"
+            "connections: {open} open, {accepted} accepted, {refused} refused, {evicted} evicted; {unsent} unsent"
         )
     }));
     lines.extend(status.mounts.iter().flat_map(mount));
@@ -76,10 +76,10 @@ fn causes(failures: &Failures) -> String {
     let Failures { trapped, timed_out, invalid, overloaded, host } = *failures;
     let causes = [
         (trapped, "trapped"),
-        (timed_out, "took too long"),
-        (invalid, "not HTTP"),
-        (overloaded, "turned away"),
-        (host, "of the host"),
+        (timed_out, "timed out"),
+        (invalid, "invalid"),
+        (overloaded, "overloaded"),
+        (host, "host errors"),
     ];
     let causes = causes.iter().filter(|(count, _)| *count > 0);
     let causes: Vec<_> = causes.map(|(count, cause)| format!("{count} {cause}")).collect();
@@ -91,36 +91,41 @@ fn mount(mount: &MountStatus) -> Vec<String> {
     let since = humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_secs(module.since));
     let mut lines = vec![
         format!("{}  {}@{}", mount.mount, mount.name, short(&module.digest)),
-        format!("  swaps are to speak the dialect {}", mount.dialect),
+        format!("  dialect {}", mount.dialect),
         format!(
-            "  in service since {since}: {} runs, {} failures{}",
+            "  active since {since}: {} runs, {} failures{}",
             module.runs,
             module.failures.faults(),
             causes(&module.failures)
         ),
         match module.resets.failed {
-            0 => format!("  {} slots checked: no data of earlier requests", module.resets.passed),
+            0 => format!(
+                "  isolation: {} slots checked, no data of earlier requests",
+                module.resets.passed
+            ),
             failed => {
-                format!("  DATA OF EARLIER REQUESTS was found in {failed} slots, which are retired")
+                format!(
+                    "  ISOLATION FAILURE: data of earlier requests in {failed} slots, which are retired"
+                )
             }
         },
-        format!("  remembered answers: {}", bytesize::ByteSize::b(mount.cache_bytes)),
+        format!("  cached responses: {}", bytesize::ByteSize::b(mount.cache_bytes)),
     ];
-    lines.extend(mount.circuit.as_ref().map(|outage| {
-        format!("  out of service, looked at again in {} s: {}", outage.retry_after, outage.reason)
+    lines.extend(mount.circuit.as_ref().map(|circuit| {
+        format!("  circuit open, next probe in {} s: {}", circuit.retry_after, circuit.reason)
     }));
-    lines.extend(mount.previous.as_ref().map(|digest| format!("  before it: {}", short(digest))));
+    lines.extend(mount.previous.as_ref().map(|digest| format!("  previous: {}", short(digest))));
     lines.extend(
         mount
             .candidate
             .as_ref()
-            .map(|candidate| format!("  looked at now: {} ({})", candidate.name, candidate.step)),
+            .map(|candidate| format!("  candidate: {} (step {})", candidate.name, candidate.step)),
     );
     lines.extend(
         mount
             .quarantined
             .iter()
-            .map(|barred| format!("  taken out: {}: {}", short(&barred.digest), barred.reason)),
+            .map(|module| format!("  quarantined: {}: {}", short(&module.digest), module.reason)),
     );
     lines
 }

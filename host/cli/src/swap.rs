@@ -55,7 +55,7 @@ pub(super) fn run(args: &SwapArgs) -> Result<Ran, Failure> {
             if args.json {
                 print_json(&Outcome::Rejected { reason: Rejection::TooLarge, message })?;
             } else {
-                print(&[format!("refused: {message}")])?;
+                print(&[format!("rejected: {message}")])?;
             }
             return Ok(Ran::Refused);
         }
@@ -84,7 +84,7 @@ fn text(report: &SwapReport) -> Vec<String> {
     }
     if report.compared > 0 {
         let (different, compared) = (report.differences.len(), report.compared);
-        lines.push(format!("{different} of {compared} requests are answered differently"));
+        lines.push(format!("{different} of {compared} requests have different responses"));
     }
     lines.extend(report.differences.iter().flat_map(difference));
     let (from, to) = (short(&report.from), report.to.as_deref().map_or("", short));
@@ -101,7 +101,7 @@ fn text(report: &SwapReport) -> Vec<String> {
             lines.push(format!("rejected: {message}"));
             // The rejected module may be the active one, whose circuit is open.
             if from != to || *reason != Rejection::Failures {
-                lines.push(format!("{from} goes on to serve"));
+                lines.push(format!("{from} stays active"));
             }
         }
     }
@@ -109,16 +109,16 @@ fn text(report: &SwapReport) -> Vec<String> {
 }
 
 fn difference(difference: &Difference) -> Vec<String> {
-    let asked = match difference.count {
-        0 => "not asked by clients yet".to_owned(),
-        1 => "asked once".to_owned(),
-        asked => format!("asked {asked} times"),
+    let count = match difference.count {
+        0 => "not sent by clients".to_owned(),
+        1 => "sent once".to_owned(),
+        count => format!("sent {count} times"),
     };
-    let mut lines = vec![format!("  {} ({asked})", difference.request)];
+    let mut lines = vec![format!("  {} ({count})", difference.request)];
     for change in &difference.changes {
         let shown = |value: &Option<String>| match value.as_deref() {
-            None => "nothing".to_owned(),
-            Some("") => "an empty text".to_owned(),
+            None => "(absent)".to_owned(),
+            Some("") => "(empty)".to_owned(),
             Some(value) => value.to_owned(),
         };
         lines.push(match (&change.from, &change.to) {

@@ -18,7 +18,7 @@ pub enum JsonError {
     #[error("the body is not JSON: {0}")]
     Syntax(#[from] serde_json::Error),
     /// Its values would take more than the limit.
-    #[error("the body is JSON of more values than are read ({0})")]
+    #[error("the body is too complex: its JSON values exceed {0}")]
     TooLarge(bytesize::ByteSize),
 }
 

@@ -18,7 +18,7 @@ pub fn read(file: &Path, limit: u64) -> io::Result<Vec<u8>> {
     let flags = i32::try_from(OFlags::NONBLOCK.bits()).map_err(io::Error::other)?;
     let file = OpenOptions::new().read(true).custom_flags(flags).open(file)?;
     if !file.metadata()?.is_file() {
-        return Err(io::Error::other("it is not a regular file"));
+        return Err(io::Error::other("not a regular file"));
     }
     read_up_to(file, limit)
 }
@@ -33,7 +33,7 @@ fn read_up_to(file: File, limit: u64) -> io::Result<Vec<u8>> {
     let mut content = Vec::new();
     file.take(limit.saturating_add(1)).read_to_end(&mut content)?;
     if content.len() as u64 > limit {
-        let message = format!("it is larger than {}", bytesize::ByteSize::b(limit));
+        let message = format!("larger than {}", bytesize::ByteSize::b(limit));
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, message));
     }
     Ok(content)
@@ -70,7 +70,7 @@ mod tests {
             for _ in 0..20_000 {
                 match read(&path, 10) {
                     Ok(content) => assert_eq!(content, b"content"),
-                    Err(error) => assert_eq!(error.to_string(), "it is not a regular file"),
+                    Err(error) => assert_eq!(error.to_string(), "not a regular file"),
                 }
             }
             done.send(()).unwrap();
@@ -92,10 +92,10 @@ mod tests {
     fn endless_files_are_not_read() {
         for path in ["/dev/zero", "/"] {
             let error = read(Path::new(path), 10).unwrap_err().to_string();
-            assert_eq!(error, "it is not a regular file");
+            assert_eq!(error, "not a regular file");
         }
         let error = read_any(Path::new("/dev/zero"), 1000).unwrap_err();
-        assert_eq!(error.to_string(), "it is larger than 1000 B");
+        assert_eq!(error.to_string(), "larger than 1000 B");
         assert_eq!(read(Path::new("/nowhere"), 10).unwrap_err().kind(), ErrorKind::NotFound);
     }
 }

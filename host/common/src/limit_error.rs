@@ -2,7 +2,7 @@
 
 /// A limit that is out of its range.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{key} is {value}; it can be {range}")]
+#[error("{key}: {value} is out of range; expected {range}")]
 pub struct LimitError {
     /// The limit's key.
     pub key: &'static str,

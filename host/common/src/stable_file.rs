@@ -34,7 +34,7 @@ pub fn read(file: &Path, most: u64) -> io::Result<Vec<u8>> {
             Err(error) if passes(&error) => {
                 if !std::mem::replace(&mut is_said, true) {
                     let file = file.display();
-                    warn!(%file, %error, "cannot be read for now; trying until it can");
+                    warn!(%file, %error, "cannot read the file for now; retrying");
                 }
                 thread::sleep(RETRY);
             }

@@ -20,7 +20,7 @@ pub enum Dialect {
 
 /// An error for an unknown dialect.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("there is no dialect {0:?}; there are 0.7, 1.13 and any")]
+#[error("unknown dialect {0:?}; expected 0.7, 1.13 or any")]
 pub struct DialectError(String);
 
 impl Dialect {

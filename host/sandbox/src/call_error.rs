@@ -20,16 +20,16 @@ pub enum CallError {
     Timeout(Duration),
     /// The request waited too long for a processor and was cancelled after this time: the
     /// machine is busy with others.
-    #[error("turned away after {0:?}: the processors are busy with other requests")]
+    #[error("no processor available for {0:?}: they are busy with other requests")]
     Starved(Duration),
     /// The queue was full, or the request waited in it for too long.
-    #[error("turned away: too many requests are being handled")]
+    #[error("overloaded: too many requests are being handled")]
     Overloaded,
     /// The host failed while the module ran: a bug in the host.
     #[error("the host failed: {0}; this is a bug, please report it")]
     Host(String),
     /// The response violates HTTP, a limit or the module's grants.
-    #[error("the module's answer is invalid: {0}")]
+    #[error("the module's response is invalid: {0}")]
     Invalid(InvalidResponse),
 }
 

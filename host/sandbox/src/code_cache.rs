@@ -57,7 +57,7 @@ struct Folder {
 /// The reason that a folder cannot be used as the code cache.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "code cache {}: {fault}; choose a folder of your own with --code-cache DIR, or do without with --no-code-cache",
+    "code cache {}: {fault}; choose another folder with --code-cache DIR, or use --no-code-cache",
     folder.display()
 )]
 pub struct CodeCacheError {
@@ -97,8 +97,9 @@ impl CodeCache {
             Ok(artefact) => Some(artefact),
             Err(Damage::Io(error)) if error.kind() == ErrorKind::NotFound => None,
             Err(reason) => {
-                let (folder, entry) = (self.0.path.display(), key.file_name());
-                warn!("code cache {folder}: entry {entry} is not used: {reason}; compiling again");
+                let folder = self.0.path.display();
+                let entry = key.file_name();
+                warn!(%folder, entry, %reason, "cached code rejected; recompiling");
                 None
             }
         }
@@ -110,7 +111,9 @@ impl CodeCache {
         if let Err(error) = self.0.write(key, artefact).and_then(|()| self.0.evict(key)) {
             let folder = self.0.path.display();
             warn!(
-                "code cache {folder}: compiled code is not stored: {error}; make the folder writable, or do without with --no-code-cache"
+                %folder,
+                %error,
+                "cannot store compiled code; make the folder writable, or use --no-code-cache"
             );
         }
     }
@@ -146,13 +149,12 @@ impl Folder {
         let content = entry::encode(key, artefact)?;
         let length = content.len() as u64;
         if length > self.max_size {
-            let error =
-                format!("its {length} bytes are more than the {} there may be", self.max_size);
+            let error = format!("its {length} bytes exceed the maximum of {}", self.max_size);
             return Err(io::Error::new(ErrorKind::FileTooLarge, error));
         }
         // Writing more would raise a signal that ends the process.
         if getrlimit(Resource::Fsize).current.is_some_and(|limit| length > limit) {
-            let error = "it is larger than a file may be (ulimit -f)";
+            let error = "it exceeds the limit of file sizes (ulimit -f)";
             return Err(io::Error::new(ErrorKind::FileTooLarge, error));
         }
         let name = format!("{TEMPORARY}{:016x}", fastrand::u64(..));

@@ -90,8 +90,8 @@ mod tests {
     async fn the_output_of_a_compiler_is_bounded_and_complete() {
         for (script, part) in [
             // It is stopped, because its output is endless.
-            ("cat /dev/zero", "gave up"),
-            ("cat >&2 /dev/zero", "gave up"),
+            ("cat /dev/zero", "the compiler failed"),
+            ("cat >&2 /dev/zero", "the compiler failed"),
             ("true", "incomplete"),
             ("cat > /dev/null; head -c 100 /dev/zero", "incomplete"),
             ("echo reason >&2; exit 3", "reason (exit status: 3)"),
@@ -114,9 +114,7 @@ mod tests {
         let error = load("/nowhere/compiler", "").await;
         assert!(matches!(error, LoadError::NoCompiler { .. }), "{error}");
         assert!(
-            error
-                .to_string()
-                .contains("the compiler /nowhere/compiler cannot be started: No such file")
+            error.to_string().contains("cannot start the compiler /nowhere/compiler: No such file")
         );
     }
 }

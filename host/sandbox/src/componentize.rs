@@ -50,7 +50,7 @@ fn encode(module: &[u8]) -> Result<Vec<u8>, String> {
     match encoded {
         Ok(Ok(component)) => Ok(component),
         Ok(Err(error)) => Err(format!("{error:#}")),
-        Err(_) => Err("what it says of itself makes the encoder fail".to_owned()),
+        Err(_) => Err("its metadata makes the encoder fail".to_owned()),
     }
 }
 

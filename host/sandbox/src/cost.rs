@@ -123,11 +123,11 @@ impl InstanceCost {
         let size = ByteSize::b;
         let host = self.host_bytes();
         let (kind, bytes) = self.largest();
-        let largest = format!("{} of them for its {kind}", size(bytes));
+        let largest = format!("including {} for its {kind}", size(bytes));
         if ByteSize::b(self.total()) > limits.memory {
             let (total, memory, tables) = (self.total(), self.memory, self.tables);
             return Err(Excess::Memory(format!(
-                "an instance begins with {}: memories of {}, tables of {} and {} on the host, {largest}",
+                "a new instance takes {}: {} of memories, {} of tables and {} of host data, {largest}",
                 size(total),
                 size(memory),
                 size(tables),
@@ -137,7 +137,7 @@ impl InstanceCost {
         if host > MAX_HOST_BYTES {
             let most = size(MAX_HOST_BYTES);
             return Err(Excess::Host(format!(
-                "an instance takes {} on the host, {largest}, which exceeds the limit of {most}",
+                "a new instance takes {} of host data, {largest}; the maximum is {most}",
                 size(host),
             )));
         }

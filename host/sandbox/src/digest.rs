@@ -13,7 +13,9 @@ pub struct Digest([u8; 32]);
 
 /// A text that is not a digest.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is not a SHA-256: 64 hexadecimal digits, as `sha256sum` prints them")]
+#[error(
+    "{0:?} is not a SHA-256 digest; expected 64 hexadecimal digits, as `sha256sum` prints them"
+)]
 pub struct DigestError(String);
 
 impl FromStr for Digest {

@@ -48,7 +48,7 @@ pub enum EngineError {
     Limits(#[from] LimitError),
     /// The engine could not be set up on this machine.
     #[error(
-        "cannot set up the module engine: {reason:#}; {concurrency} instances of {memory} reserve {address_space} of address space: lower limits.concurrency, limits.memory or limits.table, or raise the limit of the process (ulimit -v, ulimit -d)"
+        "module engine: {reason:#}; {concurrency} instances of {memory} reserve {address_space} of address space: lower limits.concurrency, limits.memory or limits.table, or raise the limit of the process (ulimit -v, ulimit -d)"
     )]
     Setup {
         /// The cause.

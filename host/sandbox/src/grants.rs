@@ -15,7 +15,7 @@ pub struct Grants(Vec<&'static str>);
 
 /// A name that is not an interface of the contract.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("there is no interface {0:?} to grant; there are {known}", known = Grants::all())]
+#[error("unknown interface {0:?}; expected one of {known}", known = Grants::all())]
 pub struct UnknownGrant(String);
 
 impl Grants {
@@ -114,7 +114,7 @@ mod tests {
         let unknown = Grants::of(&["types"]).unwrap_err().to_string();
         assert_eq!(
             unknown,
-            r#"there is no interface "types" to grant; there are version, chains, state, snapshot, request, query, mount, log"#
+            r#"unknown interface "types"; expected one of version, chains, state, snapshot, request, query, mount, log"#
         );
     }
 

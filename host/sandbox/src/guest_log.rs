@@ -43,14 +43,15 @@ impl GuestLog {
         let cost = written.len() + self.line;
         match module.log_rate.acquire(cost as u64) {
             Permit::Granted(0) => {}
-            Permit::Granted(left_out) => {
-                warn!(module = label, "{left_out} lines of the module were left out");
+            Permit::Granted(omitted) => {
+                warn!(module = label, omitted, "log lines of the module omitted");
             }
             Permit::LimitReached => {
                 let rate = module.limits.log_rate;
                 return warn!(
                     module = label,
-                    "the module logs more than {rate} a second (limits.log_rate); lines are left out"
+                    limit = %rate,
+                    "the module exceeds its log rate (limits.log_rate); omitting lines"
                 );
             }
             Permit::Denied => return,
@@ -65,7 +66,8 @@ impl GuestLog {
             let most = module.limits.log;
             warn!(
                 module = label,
-                "the module logs more than {most} for a request (limits.log); the rest is left out"
+                limit = %most,
+                "the module exceeds its log of one request (limits.log); omitting the rest"
             );
         }
     }

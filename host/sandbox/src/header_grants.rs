@@ -95,10 +95,10 @@ pub enum HeaderGrantError {
     #[error("{0:?} is not a header name; expected one such as \"strict-transport-security\"")]
     NotAName(String),
     /// No module may set the header.
-    #[error("header {0} is the host's to set and cannot be granted; remove it here")]
+    #[error("header {0} is reserved for the host and cannot be granted; remove it")]
     OfTheHost(HeaderName),
     /// Every module may set the header.
-    #[error("header {0} needs no grant, every module may set it; remove it here")]
+    #[error("header {0} needs no grant; remove it")]
     Unrestricted(HeaderName),
 }
 
@@ -179,8 +179,8 @@ mod tests {
         for (name, message) in [
             ("a b", "\"a b\" is not a header name; expected one such as"),
             ("x-a\n", "\"x-a\\n\" is not a header name"),
-            ("Connection", "header connection is the host's to set and cannot be granted"),
-            ("etag", "header etag needs no grant, every module may set it; remove it here"),
+            ("Connection", "header connection is reserved for the host and cannot be granted"),
+            ("etag", "header etag needs no grant; remove it"),
         ] {
             let error = HeaderGrants::new(&[name]).unwrap_err().to_string();
             assert!(error.starts_with(message), "{error}");

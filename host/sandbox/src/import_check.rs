@@ -38,7 +38,7 @@ pub enum ForbiddenImport {
 impl Display for ForbiddenImport {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Wasi { import } => write!(f, "{import} (of WASI)"),
+            Self::Wasi { import } => write!(f, "{import} (WASI)"),
             Self::Unknown { import } => write!(f, "{import} (not in the contract)"),
             Self::Version { import } => {
                 write!(f, "{import} (the host has version {CONTRACT_VERSION})")
@@ -46,7 +46,7 @@ impl Display for ForbiddenImport {
             Self::Function { import, function } => {
                 write!(
                     f,
-                    "{import} function {function} (the host's version {CONTRACT_VERSION} does not have it)"
+                    "{import} function {function} (not in the host's version {CONTRACT_VERSION})"
                 )
             }
         }

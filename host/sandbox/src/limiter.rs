@@ -66,11 +66,11 @@ impl Limiter {
         Some(match self.refused? {
             Denied::Memory(wanted) => {
                 let (wanted, most) = (size(wanted), size(self.memory));
-                format!("it wanted {wanted} of memory, where limits.memory is {most}")
+                format!("it requested {wanted} of memory, but limits.memory is {most}")
             }
             Denied::Table(wanted) => {
                 let most = self.table;
-                format!("it wanted {wanted} elements in a table, where limits.table is {most}")
+                format!("it requested {wanted} elements in a table, but limits.table is {most}")
             }
         })
     }

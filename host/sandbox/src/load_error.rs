@@ -23,7 +23,7 @@ pub enum LoadError {
     },
     /// The input is not WebAssembly.
     #[error(
-        "module {name}: is not WebAssembly: a component starts with the bytes 00 61 73 6d 0d 00 01 00"
+        "module {name}: not WebAssembly; a component starts with the bytes 00 61 73 6d 0d 00 01 00"
     )]
     NotWasm {
         /// The module.
@@ -31,7 +31,7 @@ pub enum LoadError {
     },
     /// The input is a core module without a note of the contract.
     #[error(
-        "module {name}: is a core module, not a component, and has no note of the contract; build it with relayer-rest-sdk or wit-bindgen, or make a component of it with `wasm-tools component new`"
+        "module {name}: a core module without metadata of the contract, not a component; build it with relayer-rest-sdk or wit-bindgen, or convert it with `wasm-tools component new`"
     )]
     CoreModule {
         /// The module.
@@ -39,7 +39,7 @@ pub enum LoadError {
     },
     /// The input is a core module that cannot be made into a component.
     #[error(
-        "module {name}: no component can be made of this core module: {reason}; build it against this host's wit/"
+        "module {name}: this core module cannot be converted to a component: {reason}; build it against this host's wit/"
     )]
     Encode {
         /// The module.
@@ -48,7 +48,7 @@ pub enum LoadError {
         reason: String,
     },
     /// The input is not a valid component.
-    #[error("module {name}: is not a valid component: {reason}")]
+    #[error("module {name}: not a valid component: {reason}; rebuild it, or copy it again")]
     Invalid {
         /// The module.
         name: String,
@@ -57,7 +57,7 @@ pub enum LoadError {
     },
     /// The compiler did not finish.
     #[error(
-        "module {name}: cannot be compiled: the compiler, which may have {limit} of memory, gave up: {reason}; raise swap.memory where the module is right to need more"
+        "module {name}: cannot be compiled: the compiler failed with at most {limit} of memory: {reason}; raise swap.memory if the module needs more"
     )]
     Compiler {
         /// The module.
@@ -69,7 +69,7 @@ pub enum LoadError {
     },
     /// The compiler cannot be run.
     #[error(
-        "module {name}: cannot be compiled: the compiler {} cannot be started: {source}; check that this program can be executed (/proc has to be mounted for /proc/self/exe) and that this user may start more processes (ulimit -u)",
+        "module {name}: cannot be compiled: cannot start the compiler {}: {source}; check that this program can be executed (/proc/self/exe needs a mounted /proc) and that this user may start more processes (ulimit -u)",
         program.display()
     )]
     NoCompiler {
@@ -82,7 +82,7 @@ pub enum LoadError {
     },
     /// Instances need more initial memory than the limit allows.
     #[error(
-        "module {name}: wants more memory than the limit of {limit}: {reason}; raise limits.memory in the settings"
+        "module {name}: needs more memory than the limit of {limit}: {reason}; raise limits.memory in the settings"
     )]
     Memory {
         /// The module.
@@ -93,7 +93,7 @@ pub enum LoadError {
         reason: String,
     },
     /// The component exceeds another bound of modules.
-    #[error("module {name}: asks for more than a module may have: {reason}{}", advice(reason))]
+    #[error("module {name}: exceeds a limit of modules: {reason}{}", advice(reason))]
     TooMuch {
         /// The module.
         name: String,
@@ -102,7 +102,7 @@ pub enum LoadError {
     },
     /// The component imports items that are not in the contract.
     #[error(
-        "module {name}: imports what a module cannot have: {}; it can import {}{}",
+        "module {name}: forbidden imports: {}; allowed are {}{}",
         list(offences),
         import_check::allowed(),
         wasi(offences)
@@ -115,7 +115,7 @@ pub enum LoadError {
     },
     /// The component imports interfaces that its mount is not granted.
     #[error(
-        "module {name}: imports {}, which it is not granted (granted: {granted}); where it may, write {} into its [[extension]]",
+        "module {name}: imports without a grant: {} (granted: {granted}); to grant them, set {} in its [[extension]]",
         interfaces(lacking), granted.and(lacking).as_setting()
     )]
     NotGranted {
@@ -128,7 +128,7 @@ pub enum LoadError {
     },
     /// The component does not have the expected digest.
     #[error(
-        "module {name}: has the SHA-256 {digest}, not {wanted} as was asked for; give the file that was meant, or the digest of this one"
+        "module {name}: SHA-256 mismatch: expected {wanted}, found {digest}; give the expected file, or the digest of this one"
     )]
     Digest {
         /// The module.
@@ -139,7 +139,7 @@ pub enum LoadError {
         wanted: Digest,
     },
     /// The component does not export the handler.
-    #[error("module {name}: does not export {}, which the world api-module asks for{}", interface(HANDLER.0), instead(found.as_deref()))]
+    #[error("module {name}: does not export {}, which the world api-module requires{}; build it against this host's wit/", interface(HANDLER.0), instead(found.as_deref()))]
     NoHandler {
         /// The module.
         name: String,
@@ -148,7 +148,7 @@ pub enum LoadError {
     },
     /// The initial image of the component's memory cannot be written to a file in memory.
     #[error(
-        "module {name}: cannot write the image of its memory: {reason}; raise the limits of the process on files (ulimit -f, ulimit -n; LimitFSIZE and LimitNOFILE of systemd)"
+        "module {name}: cannot write the image of its memory: {reason}; raise the limits of the process on files (ulimit -f, ulimit -n; systemd: LimitFSIZE, LimitNOFILE)"
     )]
     Image {
         /// The module.
@@ -158,7 +158,7 @@ pub enum LoadError {
     },
     /// The component's types do not match the contract.
     #[error(
-        "module {name}: does not fit the contract, version {CONTRACT_VERSION}: {reason}; build it against this host's wit/"
+        "module {name}: does not match the contract, version {CONTRACT_VERSION}: {reason}; build it against this host's wit/"
     )]
     Types {
         /// The module.
@@ -179,7 +179,7 @@ fn advice(reason: &str) -> &'static str {
     if reason.contains("table index") {
         "; raise limits.table in the settings"
     } else {
-        "; that cannot be raised: link it into fewer parts"
+        "; this limit is fixed: link the module into fewer parts"
     }
 }
 
@@ -188,7 +188,7 @@ fn list(offences: &[ForbiddenImport]) -> String {
 }
 
 fn instead(found: Option<&str>) -> String {
-    found.map(|found| format!("; it exports {found}")).unwrap_or_default()
+    found.map(|found| format!(", but {found}")).unwrap_or_default()
 }
 
 /// Returns remedies for imports that are not in the contract.
@@ -197,10 +197,10 @@ fn wasi(offences: &[ForbiddenImport]) -> String {
     let is_of_http = |offence: &ForbiddenImport| matches!(offence, ForbiddenImport::Unknown { import } if import.starts_with("wasi:http/"));
     let mut advice = String::new();
     if offences.iter().any(is_of_http) {
-        advice += "; nothing can be fetched: build it without wasi:http, as with componentize-js --disable http fetch-event";
+        advice += "; modules cannot send HTTP requests: build it without wasi:http, such as with componentize-js --disable http fetch-event";
     }
     if offences.iter().any(is_of_wasi) {
-        advice += "; where it may import WASI, write wasi = true into its [[extension]], or into [module]";
+        advice += "; to allow WASI, set wasi = true in its [[extension]], or in [module]";
     }
     advice
 }

@@ -23,7 +23,7 @@ pub enum InvalidResponse {
     #[error("the value of header {0} has a byte that HTTP does not allow")]
     HeaderValue(HeaderName),
     /// There are more headers than the limit allows.
-    #[error("there are {count} headers; the most are {limit} (limits.headers)")]
+    #[error("it has {count} headers; the maximum is {limit} (limits.headers)")]
     TooManyHeaders {
         /// The number of headers.
         count: usize,
@@ -31,7 +31,7 @@ pub enum InvalidResponse {
         limit: u32,
     },
     /// The headers are larger than the limit allows.
-    #[error("the headers have {size}; the most is {limit} (limits.header_size)")]
+    #[error("the headers have {size}; the maximum is {limit} (limits.header_size)")]
     LargeHeaders {
         /// The bytes of their names and values.
         size: ByteSize,
@@ -39,7 +39,7 @@ pub enum InvalidResponse {
         limit: ByteSize,
     },
     /// The body is larger than the limit allows.
-    #[error("the body has {size}; the most is {limit} (limits.body)")]
+    #[error("the body has {size}; the maximum is {limit} (limits.body)")]
     LargeBody {
         /// The size of the body.
         size: ByteSize,
@@ -47,10 +47,10 @@ pub enum InvalidResponse {
         limit: ByteSize,
     },
     /// The response is much larger than the limits allow, and was not read.
-    #[error("it is much larger than limits.body, limits.headers and limits.header_size allow")]
+    #[error("it far exceeds limits.body, limits.headers and limits.header_size")]
     TooLarge,
     /// Only the host may set this header.
-    #[error("header {0} is the host's to set")]
+    #[error("header {0} is reserved for the host")]
     HostHeader(HeaderName),
     /// A header affects more than the mount, and is not granted.
     #[error(
@@ -65,7 +65,7 @@ pub enum InvalidResponse {
     },
     /// A cookie affects more than the mount, and is not granted.
     #[error(
-        "header set-cookie affects more than the mount {mount}: the cookie {error}; remove that, or grant it with headers = [\"set-cookie\"] in {}",
+        "header set-cookie affects more than the mount {mount}: the cookie {error}; remove it, or grant it with headers = [\"set-cookie\"] in {}",
         section(mount)
     )]
     Cookie {

@@ -170,7 +170,8 @@ impl ResetVerifier {
             self.failed.fetch_add(1, Relaxed);
             error!(
                 module = instances.info.label(),
-                "isolation: {residue}: data of an earlier request was left in a slot, which is retired; report this as a security issue"
+                %residue,
+                "isolation failure: data of an earlier request found in a slot, which is retired; report this as a security issue"
             );
             self.retire(slot)?;
         }
@@ -242,7 +243,7 @@ impl Inspector<'_> {
         }
         warn!(
             module = self.instances.info.label(),
-            "isolation is not checked: three instances began with different data; either the module begins with random data, or a slot has data of an earlier request"
+            "isolation not checked: three new instances have different data; either the module starts with random data, or a slot has data of an earlier request"
         );
         Err(Undecided)
     }
@@ -331,7 +332,7 @@ fn bits(value: &Val) -> Option<u128> {
 
 fn no_slot_left() -> CallError {
     CallError::Host(format!(
-        "isolation: data of earlier requests was left in {SPARE_SLOTS} slots; nothing runs here until a restart"
+        "isolation failure: data of earlier requests found in {SPARE_SLOTS} slots; no module runs here until a restart"
     ))
 }
 

@@ -150,7 +150,7 @@ impl Config {
             invalid(Problem::Text {
                 position: Position::of(&before, before.len()),
                 key: String::new(),
-                message: "it is not UTF-8; save it as such".to_owned(),
+                message: "not UTF-8; save the file as UTF-8".to_owned(),
             })
         })?;
         let mut config = Self::parse(text).map_err(invalid)?;
@@ -193,7 +193,7 @@ impl Config {
             position: Position::of_value(text, &path),
             key,
             message: format!(
-                "no extension {name:?} comes along (there are {known}); write its file as module"
+                "no bundled extension {name:?}; expected one of {known}, or the file as module"
             ),
         })
     }
@@ -274,7 +274,7 @@ mod tests {
              headers = ['nel']\ngrants = ['state', 'chains']\nsha256 = '"
             + &digest
             + "'\n\
-             [extension.limits]\nqueue = 3\n[extension.budget]\nfirst = 4\n\
+             [extension.limits]\nqueue = 3\n[extension.budget]\nprobation = 4\n\
              [[extension]]\nname = 'd'\nmodule = 'e.wasm'\nwasi = true\n\
              [swap]\nsize = '1MiB'\ntime = '2s'\nmemory = '3GiB'\n\
              [http]\nconnections = 7\nconnections_per_peer = 6\nidle = '3s'\nstalled = '4s'\nunsent = '2GiB'\n\
@@ -346,10 +346,7 @@ mod tests {
                 "[module.limits]\n\nqueue = -1",
                 "line 3, column 9: module.limits.queue: invalid value",
             ),
-            (
-                "[module]\ndialect = '2'",
-                "line 2, column 11: module.dialect: there is no dialect \"2\"",
-            ),
+            ("[module]\ndialect = '2'", "line 2, column 11: module.dialect: unknown dialect \"2\""),
             ("[[extension]]\nmodule = 'm'", "line 1, column 1: extension[0]: missing field `name`"),
             (
                 "[[extension]]\nname = 'A'\nmodule = 'm'",
@@ -369,43 +366,52 @@ mod tests {
             ),
             (
                 "[module.budget]\nfailure_rate = 101",
-                "line 2, column 16: module.budget.failure_rate is 101; it can be 1 to 100",
+                "line 2, column 16: module.budget.failure_rate: 101 is out of range; expected 1 to 100",
             ),
             (
                 "[[extension]]\nname = 'a'\nmodule = 'm'\nlimits.queue = 1000001",
-                "line 4, column 16: extension[0].limits.queue is 1000001; it can be 0 to 1000000",
+                "line 4, column 16: extension[0].limits.queue: 1000001 is out of range; expected 0 to 1000000",
             ),
-            ("[http]\nidle = '1ms'", "line 2, column 8: http.idle is 1ms; it can be 1s to 1h"),
-            ("[http]\nheaders = 101", "line 2, column 11: http.headers is 101; it can be 1 to 100"),
+            (
+                "[http]\nidle = '1ms'",
+                "line 2, column 8: http.idle: 1ms is out of range; expected 1s to 1h",
+            ),
+            (
+                "[http]\nheaders = 101",
+                "line 2, column 11: http.headers: 101 is out of range; expected 1 to 100",
+            ),
             (
                 "[http]\nhosts = [\n  'a',\n  'http://b',\n]",
                 "line 4, column 3: http.hosts[1]: \"http://b\" is not a host; expected a name or an address",
             ),
             (
                 "[http]\nhead = '1KiB'",
-                "line 2, column 8: http.head is 1.0 KiB; it can be 8KiB to 1MiB",
+                "line 2, column 8: http.head: 1.0 KiB is out of range; expected 8KiB to 1MiB",
             ),
             (
                 "[module.limits]\nstack = '1KiB'",
-                "line 2, column 9: module.limits.stack is 1.0 KiB; it can be",
+                "line 2, column 9: module.limits.stack: 1.0 KiB is out of range; expected",
             ),
             (
                 "[module.limits]\ntable = 0",
-                "line 2, column 9: module.limits.table is 0; it can be 1 to 10000000",
+                "line 2, column 9: module.limits.table: 0 is out of range; expected 1 to 10000000",
             ),
             (
                 "[upstream]\nbody = '63KiB'",
-                "line 2, column 8: upstream.body is 63.0 KiB; it can be 64KiB to 1GiB",
+                "line 2, column 8: upstream.body: 63.0 KiB is out of range; expected 64KiB to 1GiB",
             ),
-            ("[swap]\ntime = '0s'", "line 2, column 8: swap.time is 0ns; it can be 1ms to 1h"),
+            (
+                "[swap]\ntime = '0s'",
+                "line 2, column 8: swap.time: 0ns is out of range; expected 1ms to 1h",
+            ),
             (
                 "[swap]\nmemory = '1MiB'",
-                "line 2, column 10: swap.memory is 1.0 MiB; it can be 64MiB to 64GiB",
+                "line 2, column 10: swap.memory: 1.0 MiB is out of range; expected 64MiB to 64GiB",
             ),
             ("[module", "line 1, column 8: "),
             (
                 "[[extension]]\nname = 'a'\nmodule = 'm'\ngrants = ['state', 'files']",
-                "line 4, column 10: extension[0].grants: there is no interface \"files\" to grant; there are version,",
+                "line 4, column 10: extension[0].grants: unknown interface \"files\"; expected one of version,",
             ),
             (
                 "[module]\nheaders = ['alt-svc', 'etag']",
@@ -413,7 +419,7 @@ mod tests {
             ),
             (
                 "[[extension]]\nname = 'a'\nmodule = 'm'\nheaders = ['connection']",
-                "line 4, column 12: extension[0].headers[0]: header connection is the host's to set",
+                "line 4, column 12: extension[0].headers[0]: header connection is reserved for the host",
             ),
             (
                 "[[extension]]\nname = 'a'\nmodule = 'm'\nsha256 = '12'",
@@ -421,15 +427,15 @@ mod tests {
             ),
             (
                 "[[extension]]\nname = 'a'\nmodule = 'm'\n[[extension]]\nname = 'a'\nmodule = 'm'",
-                "line 5, column 8: extension[1].name: there are two modules of the name \"a\"",
+                "line 5, column 8: extension[1].name: duplicate name \"a\"",
             ),
             (
                 "[[extension]]\nname = 'a'\nmodule = 'm'\n[[extension]]\nname = 'b'\nmodule = 'm'\nmount = '/ext/a/b'",
-                "line 7, column 9: extension[1].mount: the mounts /ext/a and /ext/a/b overlap",
+                "line 7, column 9: extension[1].mount: mounts /ext/a and /ext/a/b overlap",
             ),
             (
                 "[[extension]]\nname = 'metrics'\n[[extension]]\nname = 'metric'",
-                "line 4, column 8: extension[1]: no extension \"metric\" comes along (there are dashboard, health, metrics); write its file as module",
+                "line 4, column 8: extension[1]: no bundled extension \"metric\"; expected one of dashboard, health, metrics, or the file as module",
             ),
             (
                 "[[extension]]\nname = 'a'\nmodule = 'm'\nmount = '/'",
@@ -445,11 +451,11 @@ mod tests {
             ),
             (
                 "[module.limits]\nmemory = '1KiB'",
-                "line 2, column 10: module.limits.memory is 1.0 KiB; it can be",
+                "line 2, column 10: module.limits.memory: 1.0 KiB is out of range; expected",
             ),
             (
                 "[module.limits]\ntime = '1us'",
-                "line 2, column 8: module.limits.time is 1µs; it can be 1ms to 1h",
+                "line 2, column 8: module.limits.time: 1µs is out of range; expected 1ms to 1h",
             ),
             (
                 "[module.limits]\ntime = '300000000000years'",
@@ -457,15 +463,15 @@ mod tests {
             ),
             (
                 "[module.limits]\nqueue_wait = '2h'",
-                "line 2, column 14: module.limits.queue_wait is 7200s; it can be",
+                "line 2, column 14: module.limits.queue_wait: 7200s is out of range; expected",
             ),
             (
                 "[module.limits]\nresponse_cache = '65GiB'",
-                "line 2, column 18: module.limits.response_cache is 65.0 GiB; it can be 0B to 64GiB",
+                "line 2, column 18: module.limits.response_cache: 65.0 GiB is out of range; expected 0B to 64GiB",
             ),
             (
                 "[module.limits]\nconcurrency = 0",
-                "line 2, column 15: module.limits.concurrency is 0; it can be",
+                "line 2, column 15: module.limits.concurrency: 0 is out of range; expected",
             ),
         ] {
             let problem = Config::parse(text).unwrap_err().to_string();
@@ -478,7 +484,8 @@ mod tests {
         let text = |count: usize| format!("[http]\nhosts = [{}]", "'a',".repeat(count));
         assert_eq!(Config::parse(&text(256)).unwrap().http.hosts.len(), 256);
         let error = Config::parse(&text(257)).unwrap_err().to_string();
-        let expected = "line 2, column 9: http.hosts is 257 entries; it can be up to 256 entries";
+        let expected =
+            "line 2, column 9: http.hosts: 257 entries is out of range; expected up to 256 entries";
         assert_eq!(error, expected);
     }
 

@@ -109,15 +109,13 @@ pub struct Mounts {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum MountError {
     /// Another mount has that name.
-    #[error("there are two modules of the name {0:?}; each needs one of its own")]
+    #[error("duplicate name {0:?}; give each module a unique name")]
     Name(String),
-    /// The path is `/`, which is the API's.
-    #[error(
-        "{0:?} cannot be mounted at /, where the API is; mount it elsewhere, such as at /ext/{0}"
-    )]
+    /// The path is `/`, which is reserved for the API.
+    #[error("extension {0:?}: / is reserved for the API; mount it elsewhere, such as at /ext/{0}")]
     OfTheApi(String),
     /// Some requests would match another mount, too.
-    #[error("the mounts {0} and {1} overlap; mount one of them elsewhere")]
+    #[error("mounts {0} and {1} overlap; mount one of them elsewhere")]
     Overlap(MountPath, MountPath),
 }
 

@@ -77,7 +77,7 @@ impl HermesConfig {
             let chain = raw.config_with_defaults();
             if chain.id.as_str().is_empty() {
                 let place = format!("chains[{place}]: id");
-                let message = "is empty; give the chain its identifier".to_owned();
+                let message = "is empty; set the identifier of the chain".to_owned();
                 let position = Position::of(text, offset);
                 return Err(Problem::Value { position, place, message });
             }

@@ -88,7 +88,7 @@ pub(super) fn version(body: &[u8]) -> Result<Vec<Component>, AnswerError> {
         _ => Err(AnswerError::Shape {
             position: Position { line: 1, column: 1 },
             field: String::new(),
-            message: format!("there is no version of {RELAYER} of at most {MAX_NAME} bytes"),
+            message: format!("no version of {RELAYER} of at most {MAX_NAME} bytes"),
         }),
     }
 }
@@ -107,12 +107,13 @@ fn usable_ids(
     unread: &mut Unread,
 ) -> Vec<ChainId> {
     if ids.has_more {
-        unread.add(format_args!("{field}"), &format!("only {MAX_CHAINS} chains are read"));
+        unread
+            .add(format_args!("{field}"), &format!("only the first {MAX_CHAINS} chains are read"));
     }
     let mut usable = Vec::with_capacity(ids.elements.len());
     for id in ids.elements {
         if matches!(&*id, "" | "." | "..") || id.len() > MAX_NAME {
-            let message = "is not an identifier that can be part of a path";
+            let message = "not an identifier that can be part of a path";
             unread.add(format_args!("{field}: '{}'", &*id), message);
         } else {
             usable.push(ChainId::from(&*id));

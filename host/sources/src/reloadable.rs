@@ -78,7 +78,7 @@ impl<T: Clone + PartialEq, E: Display> Reloadable<T, E> {
         let value = match (self.parse)(&self.file, content) {
             Ok(value) => value,
             Err(error) => {
-                let message = format!("{error}; what was read before stays");
+                let message = format!("{error}; the previous content stays in effect");
                 error!("{message}");
                 last.fault = Some(message.clone());
                 return Err(message);
@@ -90,13 +90,13 @@ impl<T: Clone + PartialEq, E: Display> Reloadable<T, E> {
         let file = self.file.display();
         match (self.apply)(&self.publisher, value.clone()) {
             Ok(()) => {
-                info!(%file, "read again");
+                info!(%file, "file reloaded");
                 last.value = Some(value);
                 Ok(())
             }
             Err(message) => {
-                error!(%file, "{message}; what was read before stays");
-                let message = format!("{file}: {message}; what was read before stays");
+                error!(%file, "{message}; the previous content stays in effect");
+                let message = format!("{file}: {message}; the previous content stays in effect");
                 last.fault = Some(message.clone());
                 Err(message)
             }

@@ -57,7 +57,7 @@ pub fn of_file(file: &Path, content: io::Result<Vec<u8>>) -> Result<RelayerState
         let named = named.map(|UnreadField { field, message }| format!("{field}: {message}"));
         let fields = named.collect::<Vec<_>>().join(", ");
         let file = for_log(&file.display().to_string());
-        warn!(file, count = unread.len(), "fields are left out: {fields}");
+        warn!(file, count = unread.len(), fields, "fields omitted");
     }
     Ok(value)
 }

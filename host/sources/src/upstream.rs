@@ -64,7 +64,7 @@ impl Upstream {
     pub fn new(url: &str) -> Result<Self, UpstreamUrlError> {
         let url = Url::parse(url).map_err(|error| UpstreamUrlError(error.to_string()))?;
         if url.scheme() != "http" || !url.has_host() {
-            return Err(UpstreamUrlError(format!("the scheme is {}", url.scheme())));
+            return Err(UpstreamUrlError(format!("unsupported scheme {}", url.scheme())));
         }
         Ok(Self {
             url,
@@ -84,9 +84,12 @@ impl Upstream {
         let enough = self.max_stale > self.poll;
         let max_stale = if enough { self.max_stale } else { self.poll + self.timeout };
         let expire = expire(answered.subscribe(), max_stale, publisher.clone());
-        let Ok(poller) = Poller::new(self, publisher, answered) else {
-            warn!("the relayer cannot be asked: this system cannot make HTTP requests");
-            return;
+        let poller = match Poller::new(self, publisher, answered) {
+            Ok(poller) => poller,
+            Err(error) => {
+                warn!(%error, "cannot poll the relayer: no HTTP client can be created");
+                return;
+            }
         };
         tokio::join!(poller.run(), expire);
     }
@@ -109,7 +112,7 @@ async fn expire(
                 },
                 () = sleep_until(last + max_stale) => {
                     let for_long = humantime::format_duration(max_stale);
-                    warn!("the relayer has not answered for {for_long}: /state answers 503 NotReady");
+                    warn!(max_stale = %for_long, "state expired: the relayer is unreachable; /state is 503 NotReady");
                     publisher.set_not_ready(NotReady {
                         message: format!("the relayer has not answered for {for_long}"),
                         ..NotReady::default()

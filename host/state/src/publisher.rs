@@ -65,7 +65,7 @@ struct Shared {
 
 /// An error for two chains with the same identifier.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("chain '{}' is configured twice; give each chain an identifier of its own", for_log(.0.as_str()))]
+#[error("chain '{}' is configured twice; give each chain a unique identifier", for_log(.0.as_str()))]
 pub struct DuplicateChain(pub ChainId);
 
 impl Default for StatePublisher {

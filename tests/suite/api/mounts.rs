@@ -42,11 +42,11 @@ async fn overlapping_mounts_are_rejected() {
         |path: &str, name| Mount::extension(path.parse().unwrap(), module.clone().named(name));
     let registry = || Registry::new(Mount::api(module.clone())).with(mount("/ext/a", "a")).unwrap();
     let error = registry().with(mount("/ext/a/b", "b")).unwrap_err().to_string();
-    assert_eq!(error, "the mounts /ext/a and /ext/a/b overlap; mount one of them elsewhere");
+    assert_eq!(error, "mounts /ext/a and /ext/a/b overlap; mount one of them elsewhere");
     let root = Mount::extension(MountPath::root(), module.clone().named("b"));
     let error = registry().with(root).unwrap_err().to_string();
-    assert!(error.starts_with("\"b\" cannot be mounted at /, where the API is"), "{error}");
+    assert!(error.starts_with("extension \"b\": / is reserved for the API"), "{error}");
     let error = registry().with(mount("/ext/b", "a")).unwrap_err().to_string();
-    assert_eq!(error, "there are two modules of the name \"a\"; each needs one of its own");
+    assert_eq!(error, "duplicate name \"a\"; give each module a unique name");
     registry().with(mount("/ext/b", "b")).unwrap();
 }

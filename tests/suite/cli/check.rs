@@ -20,17 +20,17 @@ async fn check_shows_each_rule_and_the_cost_of_requests() {
     assert_eq!(checked.stdout.lines().filter(|line| line.starts_with("ok ")).count(), 18);
     for part in [
         "\nimports  relayer:rest/types@0.1.0, relayer:rest/version@0.1.0, ",
-        " KiB; at most 32.0 MiB\n",
+        " KiB of 32.0 MiB (swap.size)\n",
         "\ninstance ",
-        " KiB of host memory, ",
-        " of 64.0 MiB (limits.memory)\n",
+        " KiB of host data\n",
+        " of 64.0 MiB (limits.memory): ",
         "  GET /chain/no-such-chain (",
         "  POST /chains (",
-        "\nat most 1s and 64.0 MiB; ",
+        "\nlimits: 1s and 64.0 MiB; ",
     ] {
         assert!(checked.stdout.contains(part), "{part} is not in: {}", checked.stdout);
     }
-    assert!(checked.stdout.ends_with("the module speaks the dialect 0.7\n"));
+    assert!(checked.stdout.ends_with("the module conforms to dialect 0.7\n"));
 
     let other = check(&[&good, "--dialect", "1.13", "--json"]).await;
     assert_eq!(other.status, Some(1));
@@ -86,10 +86,10 @@ async fn check_requests_the_chains_of_an_operator() {
 async fn modules_that_cannot_serve_do_not_pass() {
     let folder = Folder::new();
     for (name, component, part) in [
-        ("a.wasm", b"no".to_vec(), "is not WebAssembly"),
-        ("b.wasm", component::of_handler("unreachable"), "BROKEN answers"),
+        ("a.wasm", b"no".to_vec(), "not WebAssembly"),
+        ("b.wasm", component::of_handler("unreachable"), "FAILED answers"),
         ("b.wasm", component::of_handler("unreachable"), "\n-      version-shape"),
-        ("c.wasm", component::of_answer(200, "a", b"b"), "BROKEN version-shape"),
+        ("c.wasm", component::of_answer(200, "a", b"b"), "FAILED version-shape"),
     ] {
         let path = folder.write(name, component);
         let checked = check(&[&path]).await;

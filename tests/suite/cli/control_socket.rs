@@ -50,30 +50,30 @@ async fn invalid_requests_get_a_clear_error() {
             "GET /",
             "",
             404,
-            "there is no /; there are GET /status, POST /swap, POST /rollback and POST /reload",
+            "unknown path /; expected GET /status, POST /swap, POST /rollback or POST /reload",
         ),
-        ("POST /status", "", 405, "POST is not allowed on /status; GET is"),
-        ("GET /rollback", "", 405, "GET is not allowed on /rollback; POST is"),
-        ("GET /status?a=b", "", 400, "there is no parameter a; there are none"),
-        ("POST /rollback?mount=/&mount=/", "", 400, "the parameter mount is there twice"),
+        ("POST /status", "", 405, "method POST is not allowed on /status; use GET"),
+        ("GET /rollback", "", 405, "method GET is not allowed on /rollback; use POST"),
+        ("GET /status?a=b", "", 400, "unknown parameter a; expected none"),
+        ("POST /rollback?mount=/&mount=/", "", 400, "duplicate parameter mount; give it once"),
         (
             "POST /swap?sha256=12",
             "",
             400,
-            "sha256: \"12\" is not a SHA-256: 64 hexadecimal digits, as `sha256sum` prints them",
+            "sha256: \"12\" is not a SHA-256 digest; expected 64 hexadecimal digits, as `sha256sum` prints them",
         ),
         (
             "POST /swap?dialect=2",
             "",
             400,
-            "dialect: there is no dialect \"2\"; there are 0.7, 1.13 and any",
+            "dialect: unknown dialect \"2\"; expected 0.7, 1.13 or any",
         ),
-        ("POST /swap?mount=/x", "", 404, "nothing is mounted at /x; there are /"),
+        ("POST /swap?mount=/x", "", 404, "unknown mount /x; expected one of /"),
         (
             "POST /swap",
             &"x".repeat(1025),
             413,
-            "the component is larger than 1.0 KiB; raise swap.size where that is right",
+            "the component is larger than 1.0 KiB; raise swap.size",
         ),
     ] {
         let length = body.len();
@@ -89,7 +89,7 @@ async fn invalid_requests_get_a_clear_error() {
     let huge = folder.write("huge.wasm", [0; 2048]);
     let refused = serving.control(&["swap", &huge]).await;
     let message = format!(
-        "refused: mount /: module {huge}: the component is larger than 1.0 KiB; raise swap.size where that is right\n"
+        "rejected: mount /: module {huge}: the component is larger than 1.0 KiB; raise swap.size\n"
     );
     assert_eq!((refused.status, refused.stdout), (Some(1), message));
     let refused = raw(&serving, "POST /swap HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
@@ -135,7 +135,7 @@ async fn an_abandoned_socket_is_replaced_and_one_in_use_is_not() {
     first.control_client().status().await.unwrap();
     let refused = Program::server().socket(&path).run().await;
     let message = format!(
-        "relayer-rest: control socket {}: another server is controlled there; choose another with --control PATH, or do without with --no-control\n",
+        "relayer-rest: control socket {}: another server uses it; choose another with --control PATH, or use --no-control\n",
         path.display()
     );
     assert!(refused.stderr.ends_with(&message), "{}", refused.stderr);
@@ -168,7 +168,7 @@ async fn files_that_are_not_sockets_are_unchanged() {
     let path = folder.write("important", "text");
     let long = folder.join("x".repeat(120));
     for (path, part) in [
-        (PathBuf::from(&path), "this is no socket, and it is left alone"),
+        (PathBuf::from(&path), "the path exists and is not a socket"),
         (long, "the path is longer than 107 bytes"),
         (folder.join("no/folder"), "choose a path in a folder of your own"),
     ] {
@@ -228,7 +228,7 @@ async fn two_servers_of_one_user_have_distinct_sockets() {
         assert_eq!(ended.status, Some(2), "{verb}");
         let [one, other] = sockets.each_ref().map(|socket| socket.display());
         let expected = format!(
-            "relayer-rest: several servers are running; choose one with --control PATH: {one}, {other}\n"
+            "relayer-rest: several servers are running: {one}, {other}; choose one with --control PATH\n"
         );
         assert_eq!(ended.stderr, expected, "{verb}");
     }

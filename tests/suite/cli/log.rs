@@ -33,8 +33,8 @@ async fn the_log_of_a_request_is_bounded_after_escaping() {
         i32.const 0"
     );
     for (module, status, part, most) in [
-        (component::of_handler_that_logs("a", short_lines), 204, "the rest is left out", 16 << 10),
-        (component::of_handler_that_logs("", &odd_line), 204, "the rest is left out", 16 << 10),
+        (component::of_handler_that_logs("a", short_lines), 204, "omitting the rest", 16 << 10),
+        (component::of_handler_that_logs("", &odd_line), 204, "omitting the rest", 16 << 10),
         (component::of_handler(&odd_name), 502, "header name", 1 << 10),
     ] {
         let folder = Folder::new();
@@ -70,11 +70,11 @@ async fn a_module_can_neither_flood_the_log_nor_forge_lines() {
     // The number of omitted lines is logged in the next second.
     tokio::time::sleep(Duration::from_millis(1100)).await;
     client.get("/later").await;
-    process.logged("lines of the module were left out").await;
+    process.logged("log lines of the module omitted").await;
     let log = process.log().to_owned();
     for part in [
-        "the module logs more than 2.0 KiB for a request (limits.log)",
-        "the module logs more than 3.0 KiB a second (limits.log_rate); lines are left out",
+        "the module exceeds its log of one request (limits.log); omitting the rest",
+        "the module exceeds its log rate (limits.log_rate); omitting lines",
         "request{id=request-0 method=GET path=\"/0\"}: module: a\\n2026-01-01T00:00:00Z  INFO",
         &format!("module=\"api@{}\"", Digest::of(&module).short()),
     ] {
@@ -200,6 +200,6 @@ async fn warnings_of_the_http_library_are_rate_limited() {
     let most = (start.elapsed().as_secs() + 2) * 22;
     assert!((2..=most).contains(&(of_h2.len() as u64)), "{} lines: {of_h2:#?}", of_h2.len());
     assert!(of_h2.iter().any(|line| line.contains("recv PING ack")), "{of_h2:#?}");
-    let note = "h2 logs more than 20 lines a second; some are left out here";
+    let note = "h2 logs more than 20 lines a second; omitting lines";
     assert!(of_h2.iter().any(|line| line.ends_with(note)), "{of_h2:#?}");
 }

@@ -69,20 +69,20 @@ async fn a_reload_applies_the_current_settings() {
     let serving = setup.serve().await;
     assert_eq!(statuses(&serving, &PATHS).await, [200, 201, 404, 404]);
     let ended = reload(&serving).await;
-    assert_eq!((ended.status, &*ended.stdout), (Some(0), "as it was  /, /ext/one\n"));
+    assert_eq!((ended.status, &*ended.stdout), (Some(0), "unchanged  /, /ext/one\n"));
     // The settings have an additional extension, and one with other limits.
     setup.set(&format!("{ONE}limits.memory = '1MiB'\n{TWO}[http]\nidle = '3s'\n"));
     let ended = reload(&serving).await;
     assert_eq!(
         ended.stdout,
-        "as it was  /\nreplaced   /ext/one\nadded      /ext/two\n\
-         [http] has changed: it counts from the next start on\n"
+        "unchanged  /\nreplaced   /ext/one\nadded      /ext/two\n\
+         [http] has changed; restart to apply it\n"
     );
     assert_eq!(statuses(&serving, &PATHS).await, [200, 201, 202, 404]);
     // One extension moves to another mount, and one is removed.
     setup.set(&format!("{TWO}mount = '/two'\n"));
     let ended = reload(&serving).await;
-    assert_eq!(ended.stdout, "as it was  /\nadded      /two\nremoved    /ext/one, /ext/two\n");
+    assert_eq!(ended.stdout, "unchanged  /\nadded      /two\nremoved    /ext/one, /ext/two\n");
     assert_eq!(statuses(&serving, &PATHS).await, [200, 404, 404, 202]);
     // Another module for the API.
     setup.write("api.wasm", &component::noted(DEFAULT_MODULE, "mine"));
@@ -105,7 +105,7 @@ async fn unchanged_mounts_stay() {
     assert_eq!(ended.status, Some(0), "{}", ended.stdout);
     setup.write("two.wasm", &answering(204));
     let ended = reload(&serving).await;
-    assert_eq!(ended.stdout, "as it was  /, /ext/one\nreplaced   /ext/two\n");
+    assert_eq!(ended.stdout, "unchanged  /, /ext/one\nreplaced   /ext/two\n");
     assert_eq!(statuses(&serving, &PATHS).await, [200, 203, 204, 404]);
     // A rollback returns to the replaced module.
     let back = ["rollback", "--mount", "/ext/two"];
@@ -125,10 +125,10 @@ async fn a_file_with_its_earlier_content_is_reloaded() {
     serving.control(&swap).await;
     setup.write("one.wasm", &answering(203));
     let ended = reload(&serving).await;
-    assert_eq!(ended.stdout, "as it was  /, /ext/one\n");
+    assert_eq!(ended.stdout, "unchanged  /, /ext/one\n");
     setup.write("one.wasm", &answering(201));
     let ended = reload(&serving).await;
-    assert_eq!(ended.stdout, "as it was  /\nreplaced   /ext/one\n");
+    assert_eq!(ended.stdout, "unchanged  /\nreplaced   /ext/one\n");
     assert_eq!(statuses(&serving, &["/ext/one"]).await, [201]);
 }
 
@@ -141,7 +141,7 @@ async fn oversized_modules_are_rejected_with_the_same_message() {
     let large = format!("[swap]\nsize = '2KiB'\n{}", ONE.replace("one.wasm", "large.wasm"));
     let serving = setup.serve().await;
     setup.set(&large);
-    let said = "it is larger than 2.0 KiB; raise swap.size where that is right";
+    let said = "larger than 2.0 KiB; raise swap.size";
     let ended = reload(&serving).await;
     assert!(ended.status == Some(1) && ended.stdout.contains(said), "{ended:?}");
     let check = ["config", "check", settings];
@@ -181,7 +181,7 @@ async fn invalid_settings_change_nothing() {
         (
             "[[extension]]\nname = 'two'\nmodule = 'reads.wasm'\n",
             format!(
-                "extension two, mounted at /ext/two: module {folder}/reads.wasm: imports relayer:rest/chains@0.1.0, which it is not granted (granted: nothing); where it may, write grants = [\"chains\"] into its [[extension]]\n"
+                "extension two, mounted at /ext/two: module {folder}/reads.wasm: imports without a grant: relayer:rest/chains@0.1.0 (granted: nothing); to grant them, set grants = [\"chains\"] in its [[extension]]\n"
             ),
         ),
         (
@@ -194,7 +194,7 @@ async fn invalid_settings_change_nothing() {
         setup.write("one.wasm", &other);
         setup.set(&format!("{ONE}sha256 = '{digest}'\n{settings}"));
         let ended = reload(&serving).await;
-        let start = format!("refused, and nothing has changed: {reason}");
+        let start = format!("rejected, nothing has changed: {reason}");
         assert!(ended.stdout.starts_with(&start), "{settings}: {}", ended.stdout);
         assert_eq!(ended.status, Some(1));
         assert_eq!(statuses(&serving, &PATHS).await, [200, 201, 404, 404], "{settings}");
@@ -202,8 +202,8 @@ async fn invalid_settings_change_nothing() {
     setup.set(&format!("{ONE}sha256 = '{wanted}'\n"));
     let ended = reload(&serving).await;
     let reason = format!(
-        "one.wasm: has the SHA-256 {digest}, not {wanted} as was asked for; \
-         give the file that was meant, or the digest of this one\n"
+        "one.wasm: SHA-256 mismatch: expected {wanted}, found {digest}; \
+         give the expected file, or the digest of this one\n"
     );
     assert!(ended.stdout.ends_with(&reason), "{}", ended.stdout);
     assert_ne!(one, digest);
@@ -219,12 +219,12 @@ async fn a_rollback_never_restores_other_limits() {
     setup.write("later.wasm", &other);
     setup.set("[[extension]]\nname = 'one'\nmodule = 'later.wasm'\nlimits.memory = '2MiB'\n");
     let ended = reload(&serving).await;
-    assert_eq!(ended.stdout, "as it was  /\nreplaced   /ext/one\n");
+    assert_eq!(ended.stdout, "unchanged  /\nreplaced   /ext/one\n");
     let trap = format!("/ext/one{}", component::TRAP);
     assert_eq!(statuses(&serving, &[&trap]).await, [500]);
     let status = serving.control(&["status"]).await.stdout;
     let label = format!("/ext/one  one@{}", Digest::of(&other).short());
-    assert!(status.contains(&label) && !status.contains("before it"), "{status}");
+    assert!(status.contains(&label) && !status.contains("previous"), "{status}");
     let back = ["rollback", "--mount", "/ext/one"];
     let ended = serving.control(&back).await;
     assert_eq!(ended.status, Some(2), "{}", ended.stdout);
@@ -244,7 +244,7 @@ async fn quarantined_modules_are_not_reloaded() {
     setup.set(&format!("{ONE}limits.queue = 1\n"));
     let ended = reload(&serving).await;
     assert_eq!(ended.status, Some(1));
-    assert!(ended.stdout.contains("it was taken out of service before: "), "{}", ended.stdout);
+    assert!(ended.stdout.contains("quarantined: "), "{}", ended.stdout);
     assert_eq!(statuses(&serving, &["/ext/one"]).await, [201]);
 }
 
@@ -253,9 +253,9 @@ async fn extensions_can_exchange_their_mounts() {
     let setup = Setup::new(&format!("{ONE}mount = '/x'\n{TWO}mount = '/y'\n"));
     let serving = setup.serve().await;
     setup.set(&format!("{ONE}mount = '/y'\n{TWO}mount = '/x'\n"));
-    assert_eq!(reload(&serving).await.stdout, "as it was  /\nreplaced   /y, /x\n");
+    assert_eq!(reload(&serving).await.stdout, "unchanged  /\nreplaced   /y, /x\n");
     assert_eq!(statuses(&serving, &["/x", "/y"]).await, [202, 201]);
-    assert_eq!(reload(&serving).await.stdout, "as it was  /, /y, /x\n");
+    assert_eq!(reload(&serving).await.stdout, "unchanged  /, /y, /x\n");
 }
 
 /// A file that cannot be read does not block a reload.
@@ -268,7 +268,7 @@ async fn settings_that_are_not_a_regular_file_are_rejected() {
     assert!(made.success());
     for _ in 0..2 {
         let ended = reload(&serving).await;
-        assert!(ended.stdout.contains("it is not a regular file"), "{}", ended.stdout);
+        assert!(ended.stdout.contains("not a regular file"), "{}", ended.stdout);
     }
     fs::remove_file(&setup.settings).unwrap();
     setup.set(TWO);
@@ -296,9 +296,13 @@ async fn errors_in_other_files_are_reported() {
     for _ in 0..2 {
         let ended = reload(&serving).await;
         assert_eq!(ended.status, Some(0), "{}", ended.stdout);
-        let start = "as it was  /\nrelayer configuration ";
+        let start = "unchanged  /\nrelayer configuration ";
         assert!(ended.stdout.starts_with(start), "{}", ended.stdout);
-        assert!(ended.stdout.ends_with("; what was read before stays\n"), "{}", ended.stdout);
+        assert!(
+            ended.stdout.ends_with("; the previous content stays in effect\n"),
+            "{}",
+            ended.stdout
+        );
     }
 }
 
@@ -309,11 +313,11 @@ async fn sighup_reloads_the_settings() {
     let pid = Pid::from_raw(serving.id()).unwrap();
     setup.set("[[extension");
     kill_process(pid, Signal::HUP).unwrap();
-    serving.logged("what was read before stays").await;
+    serving.logged("the previous settings stay in effect").await;
     assert_eq!(statuses(&serving, &PATHS).await, [200, 201, 404, 404]);
     setup.set(TWO);
     kill_process(pid, Signal::HUP).unwrap();
-    serving.logged("read the settings again").await;
+    serving.logged("settings reloaded").await;
     assert_eq!(statuses(&serving, &PATHS).await, [200, 404, 202, 404]);
 }
 
@@ -335,7 +339,7 @@ async fn files_are_watched_after_a_reload() {
     let swap = ["swap", "--mount", "/ext/two", other.to_str().unwrap()];
     let ended = serving.control(&swap).await;
     assert_eq!(ended.status, Some(0), "{}", ended.stdout);
-    assert_eq!(reload(&serving).await.stdout, "as it was  /, /ext/two\n");
+    assert_eq!(reload(&serving).await.stdout, "unchanged  /, /ext/two\n");
     tokio::time::sleep(std::time::Duration::from_secs(3)).await;
     assert_eq!(statuses(&serving, &PATHS).await, [200, 404, 203, 404]);
 }
@@ -355,12 +359,12 @@ async fn config_check_reports_the_same_errors_as_a_reload() {
     let ended = check().await;
     assert_eq!(ended.status, Some(1));
     let wrong = ended.stdout.lines().last().unwrap();
-    assert!(wrong.starts_with("WRONG   /ext/two  extension two, mounted at"), "{wrong}");
-    assert!(wrong.ends_with("write grants = [\"chains\"] into its [[extension]]"), "{wrong}");
+    assert!(wrong.starts_with("FAILED  /ext/two  extension two, mounted at"), "{wrong}");
+    assert!(wrong.ends_with("set grants = [\"chains\"] in its [[extension]]"), "{wrong}");
     setup.set("[http]\nidle = '1ms'\n");
     let ended = check().await;
     assert_eq!(ended.status, Some(2));
-    let message = "line 2, column 8: http.idle is 1ms; it can be 1s to 1h\n";
+    let message = "line 2, column 8: http.idle: 1ms is out of range; expected 1s to 1h\n";
     assert!(ended.stderr.ends_with(message), "{}", ended.stderr);
     // The printed default settings are valid, too.
     let ended = Program::new(["config", "default"]).run().await;

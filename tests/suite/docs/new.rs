@@ -25,7 +25,7 @@ async fn a_new_module_passes_its_tests_and_serves_when_mounted() {
     assert!(ended.stdout.ends_with(&last), "{}", ended.stdout);
     let again = Program::new(&new).run().await;
     assert_eq!(again.status, Some(2));
-    assert!(again.stderr.contains("my-tool is there already"), "{}", again.stderr);
+    assert!(again.stderr.contains("my-tool: already exists"), "{}", again.stderr);
 
     fs::copy(root().join("Cargo.lock"), mine.join("Cargo.lock")).unwrap();
     cargo(&mine, &["test"]);
@@ -38,7 +38,7 @@ async fn a_new_module_passes_its_tests_and_serves_when_mounted() {
     let imports = ended.stdout.lines().find(|line| line.starts_with("imports")).unwrap();
     assert!(imports.contains("relayer:rest/chains@"), "{imports}");
     assert!(!imports.contains("/state@") && !imports.contains("/request@"), "{imports}");
-    assert!(ended.stdout.contains("\nas an extension it needs grants = [\"chains\"]\n"));
+    assert!(ended.stdout.contains("\nneeds    grants = [\"chains\"] (as an extension)\n"));
 
     // Mounts it as its README says.
     let readme = fs::read_to_string(mine.join("README.md")).unwrap();
@@ -68,7 +68,7 @@ async fn invalid_names_are_rejected() {
         let path = folder.join(name);
         let ended = Program::new(["new", path.to_str().unwrap()]).run().await;
         assert_eq!(ended.status, Some(2), "{name}");
-        assert!(ended.stderr.contains("is no name of a module"), "{}", ended.stderr);
+        assert!(ended.stderr.contains("is not a valid module name"), "{}", ended.stderr);
     }
     assert_eq!(fs::read_dir(folder.as_path()).unwrap().count(), 0);
 }

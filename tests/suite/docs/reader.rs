@@ -113,7 +113,7 @@ impl Reader {
         // A rejection is shown in the document.
         assert_eq!(
             output.status.success(),
-            !printed.contains("\nrefused: "),
+            !printed.contains("\nrejected: "),
             "$ {line}\n{printed}"
         );
         printed

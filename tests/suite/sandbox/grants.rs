@@ -28,9 +28,9 @@ fn each_grant_is_withheld_and_given() {
         let error = Module::from_bytes(&engine, "tool.wasm", &component).unwrap_err().to_string();
         let granted = others.join(", ");
         let start = format!(
-            "module tool.wasm: imports relayer:rest/{name}@0.1.0, which it is not granted \
-             (granted: {granted}); where it may, write grants = [\"version\", \"chains\", \
-             \"state\", \"snapshot\", \"request\", \"mount\", \"log\"] into its [[extension]]"
+            "module tool.wasm: imports without a grant: relayer:rest/{name}@0.1.0 \
+             (granted: {granted}); to grant them, set grants = [\"version\", \"chains\", \
+             \"state\", \"snapshot\", \"request\", \"mount\", \"log\"] in its [[extension]]"
         );
         assert_eq!(error, start);
         let engine = all.clone().with_grants(Grants::of(&[name]).unwrap());
@@ -59,7 +59,7 @@ async fn a_candidate_is_limited_to_the_grants_of_its_mount() {
     let Outcome::Rejected { reason: Rejection::Invalid, message } = refused else {
         panic!("{refused:?}")
     };
-    let both = "mount /ext/tool: module new.wasm: imports relayer:rest/request@0.1.0, which it is not granted (granted: chains)";
+    let both = "mount /ext/tool: module new.wasm: imports without a grant: relayer:rest/request@0.1.0 (granted: chains)";
     assert!(message.starts_with(both), "{message}");
     let honest = component::that_imports("chains", "ids", 1);
     assert_eq!(mount.swap(candidate(honest), &state).await.outcome, Outcome::Swapped);

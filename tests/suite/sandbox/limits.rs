@@ -14,7 +14,7 @@ use tokio::task::JoinHandle;
 const INTERNAL: &str =
     "the request could not be handled; the log has the cause under this x-request-id";
 const BAD: &str =
-    "the answer to the request is not valid HTTP; the log has the cause under this x-request-id";
+    "the response of the module is not valid HTTP; the log has the cause under this x-request-id";
 
 async fn answer_of(component: &[u8], limits: &Limits) -> Answer {
     TestServer::builder().component(component).limits(limits).start().await.get("/chains").await
@@ -309,7 +309,7 @@ fn limits_out_of_range_are_rejected() {
         Limits { response_cache: ByteSize::gib(65), ..Limits::default() },
     ] {
         let message = Engine::new(&limits).err().unwrap().to_string();
-        assert!(message.contains(" it can be "), "{message}");
+        assert!(message.contains("; expected "), "{message}");
     }
 }
 
@@ -319,7 +319,7 @@ fn a_module_with_too_much_initial_memory_is_rejected() {
     let component = component::of_response(204, &[], &vec![b'x'; 1 << 20]);
     let refused = Module::from_bytes(&engine(&limits), "large", &component);
     let message = refused.unwrap_err().to_string();
-    let start = "module large: wants more memory than the limit of 1.0 MiB: ";
+    let start = "module large: needs more memory than the limit of 1.0 MiB: ";
     assert!(message.starts_with(start), "{message}");
     assert!(message.ends_with("; raise limits.memory in the settings"), "{message}");
 }

@@ -16,7 +16,7 @@ fn files_that_are_not_webassembly_are_rejected() {
     for bytes in [&b""[..], b"\0as", b"hello, world", b"\0asm\x01\0", b"\x7fELF\x02\x01\x01\0"] {
         assert_eq!(
             refusal(bytes),
-            "module x.wasm: is not WebAssembly: a component starts with the bytes 00 61 73 6d 0d 00 01 00"
+            "module x.wasm: not WebAssembly; a component starts with the bytes 00 61 73 6d 0d 00 01 00"
         );
     }
 }
@@ -25,7 +25,7 @@ fn files_that_are_not_webassembly_are_rejected() {
 fn a_core_module_is_rejected() {
     assert_eq!(
         refusal(b"\0asm\x01\0\0\0"),
-        "module x.wasm: is a core module, not a component, and has no note of the contract; build it with relayer-rest-sdk or wit-bindgen, or make a component of it with `wasm-tools component new`"
+        "module x.wasm: a core module without metadata of the contract, not a component; build it with relayer-rest-sdk or wit-bindgen, or convert it with `wasm-tools component new`"
     );
 }
 
@@ -33,7 +33,7 @@ fn a_core_module_is_rejected() {
 fn a_truncated_component_is_rejected() {
     for length in [8, 9, 100, DEFAULT_MODULE.len() / 2, DEFAULT_MODULE.len() - 1] {
         let message = refusal(&DEFAULT_MODULE[..length]);
-        let expected = if length == 8 { "does not export" } else { "is not a valid component" };
+        let expected = if length == 8 { "does not export" } else { "not a valid component" };
         assert!(message.starts_with("module x.wasm: ") && message.contains(expected), "{message}");
     }
 }
@@ -42,7 +42,7 @@ fn a_truncated_component_is_rejected() {
 fn a_component_without_the_handler_is_rejected() {
     assert_eq!(
         refusal(&wat::parse_str("(component)").unwrap()),
-        "module x.wasm: does not export relayer:rest/handler@0.1.0, which the world api-module asks for"
+        "module x.wasm: does not export relayer:rest/handler@0.1.0, which the world api-module requires; build it against this host's wit/"
     );
 }
 
@@ -54,7 +54,7 @@ fn a_handler_of_another_version_is_rejected() {
     let module = r#"(module (func (export "relayer:rest/handler@0.9.0#handle")))"#;
     assert_eq!(
         refusal(&component::of_world(wit, module)),
-        "module x.wasm: does not export relayer:rest/handler@0.1.0, which the world api-module asks for; it exports relayer:rest/handler@0.9.0"
+        "module x.wasm: does not export relayer:rest/handler@0.1.0, which the world api-module requires, but relayer:rest/handler@0.9.0; build it against this host's wit/"
     );
 }
 
@@ -68,7 +68,7 @@ fn a_handler_of_another_type_is_rejected() {
         (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32) unreachable)
         (func (export "relayer:rest/handler@0.1.0#handle") (param i32 i32) (result i32) unreachable))"#;
     let message = refusal(&component::of_world(wit, module));
-    let start = "module x.wasm: does not fit the contract, version 0.1.0: ";
+    let start = "module x.wasm: does not match the contract, version 0.1.0: ";
     assert!(message.starts_with(start), "{message}");
     assert!(message.ends_with("; build it against this host's wit/"), "{message}");
 }
@@ -86,12 +86,12 @@ fn each_import_beyond_the_contract_is_named() {
         (import "now" (func (result u64))))"#;
     let message = refusal(&wat::parse_str(text).unwrap());
     for named in [
-        "wasi:cli/environment@0.2.6 (of WASI)",
+        "wasi:cli/environment@0.2.6 (WASI)",
         "relayer:rest/state@0.2.0 (the host has version 0.1.0)",
         "relayer:rest/secrets@0.1.0 (not in the contract)",
-        "relayer:rest/chains@0.1.0 function remove (the host's version 0.1.0 does not have it)",
+        "relayer:rest/chains@0.1.0 function remove (not in the host's version 0.1.0)",
         "now (not in the contract)",
-        "it can import relayer:rest/types@0.1.0, relayer:rest/version@0.1.0",
+        "allowed are relayer:rest/types@0.1.0, relayer:rest/version@0.1.0",
     ] {
         assert!(message.contains(named), "{named} is not in: {message}");
     }
@@ -107,7 +107,7 @@ fn an_import_of_another_type_is_rejected() {
         (instance $handler)
         (export "relayer:rest/handler@0.1.0" (instance $handler)))"#;
     let message = refusal(&wat::parse_str(text).unwrap());
-    let start = "module x.wasm: does not fit the contract, version 0.1.0: ";
+    let start = "module x.wasm: does not match the contract, version 0.1.0: ";
     assert!(
         message.starts_with(start) && message.contains("relayer:rest/chains@0.1.0"),
         "{message}"
@@ -194,7 +194,7 @@ fn components_with_too_many_parts_are_rejected() {
     for (component, expected) in [
         (
             of_tables(17, 1),
-            "defined tables count of 17 exceeds the per-instance limit of 1; that cannot be raised",
+            "defined tables count of 17 exceeds the per-instance limit of 1; this limit is fixed",
         ),
         (
             of_tables(1, 20_001),
@@ -202,7 +202,7 @@ fn components_with_too_many_parts_are_rejected() {
         ),
         (
             of_memories(400),
-            "wants more memory than the limit of 64.0 MiB: an instance begins with 75.0 MiB: memories of 75.0 MiB, tables of 0 B and ",
+            "needs more memory than the limit of 64.0 MiB: a new instance takes 75.0 MiB: 75.0 MiB of memories, 0 B of tables and ",
         ),
         (of_memories(300), "does not export"),
     ] {

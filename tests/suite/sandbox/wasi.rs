@@ -33,11 +33,10 @@ async fn server() -> TestServer {
 fn wasi_is_rejected_unless_the_mount_enables_it() {
     let refused = Module::from_bytes(&engine(&Limits::default()), "guest", wasi_guest());
     let message = refused.unwrap_err().to_string();
-    let start = "module guest: imports what a module cannot have: wasi:";
+    let start = "module guest: forbidden imports: wasi:";
     assert!(message.starts_with(start), "{message}");
-    assert!(message.contains("wasi:filesystem/preopens@0.2.") && message.contains(" (of WASI), "));
-    let end =
-        "; where it may import WASI, write wasi = true into its [[extension]], or into [module]";
+    assert!(message.contains("wasi:filesystem/preopens@0.2.") && message.contains(" (WASI), "));
+    let end = "; to allow WASI, set wasi = true in its [[extension]], or in [module]";
     assert!(message.ends_with(end), "{message}");
 }
 
@@ -48,14 +47,14 @@ fn other_wasi_interfaces_are_rejected() {
         r#"(component (import "wasi:http/types@0.2.6" (instance (export "f" (func)))))"#,
     );
     for (component, expected) in [
-        (fetching.unwrap(), "wasi:http/types@0.2.6 (not in the contract); it can import"),
+        (fetching.unwrap(), "wasi:http/types@0.2.6 (not in the contract); allowed are"),
         (
             wat::parse_str(r#"(component (import "wasi:cli/stdout@0.3.0" (instance)))"#).unwrap(),
             "wasi:cli/stdout@0.3.0 (not in the contract)",
         ),
         (
             component::that_imports("chains", "ids", 1),
-            "relayer:rest/chains@0.1.0, which it is not granted",
+            "imports without a grant: relayer:rest/chains@0.1.0",
         ),
     ] {
         let message = Module::from_bytes(&with_wasi(), "m", &component).unwrap_err().to_string();
@@ -137,11 +136,11 @@ async fn output_is_logged() {
     let checked = ["config", "check", config.to_str().unwrap()];
     let ended = Program::new(&checked).run().await;
     assert_eq!(ended.status, Some(1));
-    assert!(ended.stdout.contains("write wasi = true into"), "{}", ended.stdout);
+    assert!(ended.stdout.contains("set wasi = true in"), "{}", ended.stdout);
     let needs = ["check", "--dialect", "any", module.to_str().unwrap()];
     let ended = Program::new(&needs).run().await;
     assert_eq!(ended.status, Some(0), "{}{}", ended.stdout, ended.stderr);
-    let line = "\nas an extension it needs grants = [], wasi = true\n";
+    let line = "\nneeds    grants = [], wasi = true (as an extension)\n";
     assert!(ended.stdout.contains(line), "{}", ended.stdout);
 
     fs::write(
@@ -178,5 +177,5 @@ async fn output_is_logged() {
     assert_eq!(ended.status, Some(0), "{}{}", ended.stdout, ended.stderr);
     // Output has the same bounds as other log lines.
     assert_eq!(http.get("/ext/guest/flood").await.status, 504);
-    serving.logged("the module logs more than 4.0 KiB for a request (limits.log)").await;
+    serving.logged("the module exceeds its log of one request (limits.log)").await;
 }

@@ -60,7 +60,7 @@ async fn the_circuit_opens_after_failures_and_closes_after_a_health_check() {
     let status = mount.status();
     assert_eq!(status.module.runs, runs, "it is not asked");
     let reason = status.circuit.unwrap().reason;
-    let start = "it failed 3 times in 4 runs, at last because the module trapped: ";
+    let start = "3 of 4 runs failed; last: the module trapped: ";
     assert!(reason.starts_with(start), "{reason}");
     assert_eq!(http.get("/chains").await.status, 200, "the API does not notice");
     // Health checks fail until there is a chain.
@@ -178,7 +178,7 @@ async fn a_swap_to_the_same_module_closes_the_circuit_if_it_passes() {
     let Outcome::Rejected { reason: Rejection::Failures, message } = refused else {
         panic!("{refused:?}")
     };
-    let start = "mount /ext/tool: module new.wasm: is out of service, and still fails: GET /: ";
+    let start = "mount /ext/tool: module new.wasm: the health check failed, the circuit stays open: GET /: ";
     assert!(message.starts_with(start), "{message}");
     assert_eq!(http.get("/ext/tool/0").await.error_name(), "ExtensionUnavailable");
     server.publisher.set_chains(vec![chain()]).unwrap();

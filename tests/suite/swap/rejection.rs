@@ -30,7 +30,7 @@ async fn the_message_about_a_trap_names_cause_and_place() {
     let server = server(&component::of_answer(204, "a", b"b"), &Limits::default()).await;
     let parts = [
         "the module trapped: wasm trap: wasm `unreachable` instruction executed; ",
-        "it wanted 128.0 MiB of memory, where limits.memory is 64.0 MiB; ",
+        "it requested 128.0 MiB of memory, but limits.memory is 64.0 MiB; ",
         "in reserve, called by render, called by ",
     ];
     check_rejected(
@@ -72,11 +72,11 @@ async fn unsuitable_components_are_rejected_with_a_reason() {
     assert!(newer.contains("relayer:rest/handler@0.1.0"));
     let newer = replace(&whole, b"relayer:rest/handler@0.1.0", b"relayer:rest/handler@0.9.0");
     for (component, parts) in [
-        (b"no".to_vec(), vec!["is not WebAssembly"]),
-        (wat::parse_str("(module)").unwrap(), vec!["is a core module"]),
-        (whole[..whole.len() / 2].to_vec(), vec!["is not a valid component"]),
+        (b"no".to_vec(), vec!["not WebAssembly"]),
+        (wat::parse_str("(module)").unwrap(), vec!["a core module"]),
+        (whole[..whole.len() / 2].to_vec(), vec!["not a valid component"]),
         (world(""), vec!["does not export relayer:rest/handler@0.1.0", "api-module"]),
-        (newer, vec!["exports relayer:rest/handler@0.9.0", "relayer:rest/handler@0.1.0"]),
+        (newer, vec!["but relayer:rest/handler@0.9.0", "relayer:rest/handler@0.1.0"]),
     ] {
         let report = server.swap_as(candidate(component)).await;
         let mut all = vec!["module new.wasm: "];
@@ -111,7 +111,7 @@ async fn each_import_beyond_the_contract_is_named() {
     );
     let report = server.swap_as(candidate(component)).await;
     let parts =
-        ["other:thing/first@1.2.0", "other:thing/second@1.2.0", "it can import relayer:rest/"];
+        ["other:thing/first@1.2.0", "other:thing/second@1.2.0", "allowed are relayer:rest/"];
     check_rejected(&report, Rejection::Invalid, &parts);
 }
 
@@ -131,7 +131,10 @@ async fn modules_that_fail_test_requests_are_rejected() {
     for (component, part) in [
         (component::of_handler("unreachable"), "trapped"),
         (component::of_handler("(loop br 0) unreachable"), "took longer than 50ms"),
-        (component::of_answer(200, "connection", b"close"), "header connection is the host's"),
+        (
+            component::of_answer(200, "connection", b"close"),
+            "header connection is reserved for the host",
+        ),
     ] {
         check_rejected(&server.swap(component).await, Rejection::Failures, &[part, "GET /version"]);
     }
@@ -157,7 +160,7 @@ async fn modules_with_too_much_initial_memory_are_rejected() {
             (func (export "relayer:rest/handler@0.1.0#handle")
                 (param i32 i32 i32 i32) (result i32) i32.const 0))"#,
     );
-    let parts = ["wants more memory than the limit of 64.0 MiB", "raise limits.memory"];
+    let parts = ["needs more memory than the limit of 64.0 MiB", "raise limits.memory"];
     check_rejected(&server.swap(large).await, Rejection::Invalid, &parts);
 }
 
@@ -167,7 +170,7 @@ async fn modules_of_another_dialect_are_rejected() {
     let component = component::of_response(200, &[("content-type", b"application/json")], b"[]");
     let report = server.swap_as(candidate(component)).await;
     let parts =
-        ["does not speak the dialect 0.7", "version-entries", "/version: there is no entry"];
+        ["does not conform to dialect 0.7", "version-entries", "/version: there is no entry"];
     check_rejected(&report, Rejection::Nonconforming, &parts);
     assert!(!report.verdict.unwrap().passes());
 }
@@ -199,7 +202,7 @@ async fn missing_and_oversized_files_are_rejected() {
         Source::Bytes { name: "x".to_owned(), bytes: vec![0; 1025].into() },
     ] {
         let report = server.swap_as(Candidate::new(source)).await;
-        check_rejected(&report, Rejection::TooLarge, &["is larger than 1.0 KiB", "swap.size"]);
+        check_rejected(&report, Rejection::TooLarge, &["larger than 1.0 KiB", "swap.size"]);
     }
 }
 
@@ -223,7 +226,7 @@ async fn a_preflight_beyond_the_time_limit_is_cancelled() {
     check_rejected(
         &first.await.unwrap(),
         Rejection::Timeout,
-        &["longer than 300ms", "at the step probe", "swap.time"],
+        &["no result within 300ms (step probe)", "swap.time"],
     );
     // The cancelled preflight ends, and the next one can run.
     while server.registry.at("/").unwrap().status().candidate.is_some() {
@@ -259,7 +262,7 @@ async fn a_compilation_beyond_the_time_limit_is_abandoned() {
             break (server, report);
         }
     };
-    check_rejected(&report, Rejection::Timeout, &["longer than 5ms", "at the step compile"]);
+    check_rejected(&report, Rejection::Timeout, &["no result within 5ms (step compile)"]);
     let steps: Vec<_> = report.steps.iter().map(|step| step.step).collect();
     assert_eq!(steps, [SwapStep::Read]);
     let mount = server.registry.at("/").unwrap();

@@ -28,15 +28,15 @@ pub(crate) struct Key(blake3::Hash);
 /// A reason not to use an entry.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Damage {
-    #[error("it is not a file that only this user can write to")]
+    #[error("not a file that only this user can write to")]
     Shared,
-    #[error("it is larger than the code cache")]
+    #[error("larger than the code cache")]
     Size,
-    #[error("its header is wrong")]
+    #[error("invalid header")]
     Header,
-    #[error("its checksum does not match")]
+    #[error("checksum mismatch")]
     Hash,
-    #[error("it cannot be read: {0}")]
+    #[error("cannot be read: {0}")]
     Io(#[from] io::Error),
 }
 

@@ -44,7 +44,7 @@ pub(super) enum Fault {
     )]
     Writable { path: PathBuf, mode: u32 },
     /// The path has too many symbolic links.
-    #[error("{} is one symbolic link too many", path.display())]
+    #[error("{}: too many symbolic links", path.display())]
     Links { path: PathBuf },
     /// It cannot be opened or created.
     #[error("{}: {source}", path.display())]

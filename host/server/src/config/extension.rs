@@ -65,11 +65,15 @@ impl TryFrom<String> for ExtensionName {
     fn try_from(name: String) -> Result<Self, String> {
         let is_plain = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-');
         if name == API {
-            Err(format!("the name {API} is that of the module that serves the API"))
+            Err(format!(
+                "name {API:?} is reserved for the module that serves the API; choose another"
+            ))
         } else if (1..=64).contains(&name.len()) && name.bytes().all(is_plain) {
             Ok(Self(name))
         } else {
-            Err(format!("{name:?} is not a name of 1 to 64 small letters, digits and -"))
+            Err(format!(
+                "{name:?} is not a valid name; expected 1 to 64 lowercase letters, digits and -"
+            ))
         }
     }
 }

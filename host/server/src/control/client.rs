@@ -46,7 +46,7 @@ pub enum ControlClientError {
         source: io::Error,
     },
     /// Another user listens on the socket.
-    #[error("control socket {}: another user listens there, and may say what is not so; name the socket with --control PATH where it is the right one", path.display())]
+    #[error("control socket {}: the server belongs to another user and is not trusted; name the socket with --control PATH to use it", path.display())]
     Stranger {
         /// The socket.
         path: PathBuf,
@@ -58,7 +58,7 @@ pub enum ControlClientError {
     #[error("{0}")]
     Refused(String),
     /// The connection failed.
-    #[error("control socket {}: the server does not answer: {message}; its log may say why", path.display())]
+    #[error("control socket {}: no response: {message}; check the log of the server", path.display())]
     Connection {
         /// The socket.
         path: PathBuf,
@@ -78,10 +78,10 @@ pub enum ControlClientError {
 fn hint(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
-            "no relayer-rest is controlled there: is it running, and with the same --control?"
+            "check that relayer-rest is running, with the same --control"
         }
         io::ErrorKind::PermissionDenied => "only the user who runs relayer-rest may control it",
-        _ => "check the path that --control gives",
+        _ => "check the path given by --control",
     }
 }
 
@@ -148,7 +148,7 @@ impl ControlClient {
         asked: impl Future<Output = Result<T, ControlClientError>>,
     ) -> Result<T, ControlClientError> {
         timeout(AT_ONCE, asked).await.unwrap_or_else(|_| {
-            let message = format!("nothing came within {AT_ONCE:?}");
+            let message = format!("timeout after {AT_ONCE:?}");
             Err(ControlClientError::Connection { path: self.path.clone(), message })
         })
     }
@@ -172,8 +172,8 @@ impl ControlClient {
             return Err(ControlClientError::Stranger { path: self.path.clone() });
         }
         let target = Uri::try_from(target(path, parameters)).map_err(|_| {
-            let most = "the mount and the file's name are longer than a request can be";
-            ControlClientError::Refused(format!("{most}; give shorter ones"))
+            let message = "request: the mount and the file name are too long; use shorter ones";
+            ControlClientError::Refused(message.to_owned())
         })?;
         let asked = async {
             let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
@@ -200,7 +200,7 @@ impl ControlClient {
             });
         }
         serde_json::from_slice(&body)
-            .map_err(|error| fault(format!("its answer is not of this version: {error}")))
+            .map_err(|error| fault(format!("the response is not of this version: {error}")))
     }
 }
 

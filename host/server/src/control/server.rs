@@ -90,7 +90,7 @@ impl ControlServer {
                         clients.spawn(serve(stream, Arc::clone(&control)));
                     }
                     Err(error) => {
-                        warn!(%error, "cannot accept a connection on the control socket; trying again");
+                        warn!(%error, "cannot accept a connection on the control socket; retrying");
                         tokio::time::sleep(Duration::from_millis(50)).await;
                     }
                 },
@@ -110,7 +110,7 @@ async fn serve(stream: UnixStream, control: Arc<Control>) {
         .max_buf_size(HEAD_SIZE)
         .serve_connection(TokioIo::new(stream), answer);
     if let Err(error) = connection.await {
-        debug!(%error, "a connection to the control socket ended early");
+        debug!(%error, "connection to the control socket ended early");
     }
 }
 
@@ -130,7 +130,7 @@ impl Control {
             _ => Err(ErrorResponse(
                 StatusCode::NOT_FOUND,
                 format!(
-                    "there is no {path}; there are GET /status, POST /swap, POST /rollback and POST /reload"
+                    "unknown path {path}; expected GET /status, POST /swap, POST /rollback or POST /reload"
                 ),
             )),
         };
@@ -180,14 +180,16 @@ impl Control {
             Ok(Ok(body)) => Ok(body.to_bytes()),
             Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => Err(ErrorResponse(
                 StatusCode::PAYLOAD_TOO_LARGE,
-                format!("the component is larger than {size}; raise swap.size where that is right"),
+                format!("the component is larger than {size}; raise swap.size"),
             )),
             Ok(Err(error)) => {
-                let message = format!("the component did not come whole: {error}; send it again");
+                let message =
+                    format!("the component was not received completely: {error}; send it again");
                 Err(ErrorResponse(StatusCode::BAD_REQUEST, message))
             }
             Err(_) => {
-                let message = format!("the component did not come within {BODY:?}; send it again");
+                let message =
+                    format!("the component was not received within {BODY:?}; send it again");
                 Err(ErrorResponse(StatusCode::REQUEST_TIMEOUT, message))
             }
         }
@@ -207,7 +209,7 @@ impl Control {
     async fn reload(&self, request: &Request<Incoming>) -> Result<ControlResponse, ErrorResponse> {
         let _: [Option<String>; 0] = parameters(request, [])?;
         let Some(reload) = &self.reload else {
-            let message = "this server has no settings that it could read again".to_owned();
+            let message = "this server has no settings to reload".to_owned();
             return Err(ErrorResponse(StatusCode::CONFLICT, message));
         };
         match reload().await {
@@ -221,7 +223,7 @@ impl Control {
         self.registry.at(&path).ok_or_else(|| {
             let mounts: Vec<_> =
                 self.registry.mounts().iter().map(|mount| mount.path().to_string()).collect();
-            let message = format!("nothing is mounted at {path}; there are {}", mounts.join(", "));
+            let message = format!("unknown mount {path}; expected one of {}", mounts.join(", "));
             ErrorResponse(StatusCode::NOT_FOUND, message)
         })
     }
@@ -236,17 +238,17 @@ fn parameters<const N: usize>(
     let mut values = [const { None }; N];
     let query = request.uri().query().unwrap_or_default();
     for (name, value) in form_urlencoded::parse(query.as_bytes()) {
-        let bad = |what: &str| ErrorResponse(StatusCode::BAD_REQUEST, what.to_owned());
+        let bad = |message: String| ErrorResponse(StatusCode::BAD_REQUEST, message);
         let place = names.iter().position(|known| *known == name).ok_or_else(|| {
-            bad(&match names.join(", ") {
+            bad(match names.join(", ") {
                 known if known.is_empty() => {
-                    format!("there is no parameter {name}; there are none")
+                    format!("unknown parameter {name}; expected none")
                 }
-                known => format!("there is no parameter {name}; there are {known}"),
+                known => format!("unknown parameter {name}; expected one of {known}"),
             })
         })?;
         if values[place].replace(value.into_owned()).is_some() {
-            return Err(bad(&format!("the parameter {name} is there twice")));
+            return Err(bad(format!("duplicate parameter {name}; give it once")));
         }
     }
     Ok(values)
@@ -274,7 +276,7 @@ fn not_implemented() -> ControlResponse {
 }
 
 fn not_allowed(method: &Method, path: &str, allowed: &'static str) -> ControlResponse {
-    let error = format!("{method} is not allowed on {path}; {allowed} is");
+    let error = format!("method {method} is not allowed on {path}; use {allowed}");
     let mut response = json(StatusCode::METHOD_NOT_ALLOWED, &Fault { error });
     response.headers_mut().insert(ALLOW, HeaderValue::from_static(allowed));
     response

@@ -44,7 +44,7 @@ pub struct ControlSocket {
 pub enum ControlError {
     /// Another process listens on the socket.
     #[error(
-        "control socket {}: another server is controlled there; choose another with --control PATH, or do without with --no-control",
+        "control socket {}: another server uses it; choose another with --control PATH, or use --no-control",
         path.display()
     )]
     Live {
@@ -53,7 +53,7 @@ pub enum ControlError {
     },
     /// The path exists and is not a socket.
     #[error(
-        "control socket {}: this is no socket, and it is left alone; choose another path with --control PATH",
+        "control socket {}: the path exists and is not a socket; choose another path with --control PATH",
         path.display()
     )]
     NotASocket {
@@ -223,6 +223,9 @@ fn own_folder(folder: &Path) -> io::Result<()> {
     if is_own && is_closed {
         return Ok(());
     }
-    let message = format!("the folder {} is not one that only you can write to", folder.display());
+    let message = format!(
+        "the folder {} belongs to another user, or other users can write to it",
+        folder.display()
+    );
     Err(io::Error::other(message))
 }

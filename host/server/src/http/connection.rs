@@ -46,7 +46,7 @@ pub(super) async fn serve(
 ) {
     let Connections { service, builder, limits, admission } = connections;
     if let Err(error) = prepare(&stream) {
-        debug!(%error, "a connection is gone");
+        debug!(%error, "connection lost");
         return;
     }
     let answer = service_fn({
@@ -71,7 +71,7 @@ pub(super) async fn serve(
         connection.as_mut().poll(context)
     });
     if let Err(error) = ended.await {
-        debug!(error, "a connection ended early");
+        debug!(error, "connection ended early");
     }
 }
 

@@ -130,7 +130,9 @@ impl ConnectionManager {
             let HttpLimits { connections, connections_per_peer, .. } = self.limits;
             warn!(
                 before,
-                "a connection is refused: there are {connections}, or {connections_per_peer} of one peer, and none is idle (http.connections, http.connections_per_peer)"
+                connections,
+                connections_per_peer,
+                "connection refused: a limit is reached and no connection is idle (http.connections, http.connections_per_peer)"
             );
         }
         // If the response does not fit into the socket's buffer, the client only sees the

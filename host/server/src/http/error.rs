@@ -63,7 +63,7 @@ impl HostError {
             Self::BadModuleResponse => (
                 StatusCode::BAD_GATEWAY,
                 "BadModuleResponse",
-                "the answer to the request is not valid HTTP; the log has the cause under this x-request-id",
+                "the response of the module is not valid HTTP; the log has the cause under this x-request-id",
             ),
             Self::Timeout => {
                 (StatusCode::GATEWAY_TIMEOUT, "Timeout", "the request took too long to handle")
@@ -76,7 +76,7 @@ impl HostError {
             Self::CancelledTooMany => (
                 StatusCode::TOO_MANY_REQUESTS,
                 "TooManyCancelled",
-                "too many requests of this connection were cancelled; wait for the answers to those before",
+                "too many requests of this connection were cancelled; wait for the responses to earlier ones",
             ),
             Self::ExtensionUnavailable(_) => (
                 StatusCode::SERVICE_UNAVAILABLE,
@@ -127,17 +127,17 @@ impl HostError {
             Self::BodyTooLarge => (
                 StatusCode::PAYLOAD_TOO_LARGE,
                 "PayloadTooLarge",
-                "the body of the request is too large; no request needs one",
+                "the body of the request is too large; no request needs a body",
             ),
             Self::BadBody => (
                 StatusCode::BAD_REQUEST,
                 "BadRequest",
-                "the body of the request is not what HTTP allows; no request needs one",
+                "the body of the request is not valid HTTP; no request needs a body",
             ),
             Self::RequestTimeout => (
                 StatusCode::REQUEST_TIMEOUT,
                 "RequestTimeout",
-                "the body of the request did not come; no request needs one",
+                "the body of the request was not received in time; no request needs a body",
             ),
         }
     }

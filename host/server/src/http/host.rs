@@ -26,7 +26,7 @@ pub struct AllowedHost {
 /// A text that is not a valid entry of a list of hosts.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{0:?} is not a host; expected a name or an address with or without a port, such as \"api.example\", \"127.0.0.1:3000\" or \"[::1]\", and neither a URL nor a wildcard"
+    "{0:?} is not a host; expected a name or an address with or without a port, such as \"api.example\", \"127.0.0.1:3000\" or \"[::1]\", without scheme, path or wildcard"
 )]
 pub struct AllowedHostError(String);
 

@@ -10,11 +10,12 @@ use tracing::{error, warn};
 pub(super) fn fault(rate: &LogRate, module: &Module, cause: &CallError) {
     match rate.acquire(1) {
         Permit::Granted(0) => {}
-        Permit::Granted(left_out) => warn!("{left_out} requests that failed were left out here"),
+        Permit::Granted(omitted) => warn!(omitted, "log lines of failed requests omitted"),
         Permit::LimitReached => {
             let most = rate.most();
             return warn!(
-                "more than {most} requests fail each second; some are left out here, and `relayer-rest status` counts all"
+                limit = most,
+                "too many failed requests in a second; omitting lines, `relayer-rest status` counts all"
             );
         }
         Permit::Denied => return,
@@ -22,8 +23,8 @@ pub(super) fn fault(rate: &LogRate, module: &Module, cause: &CallError) {
     let label = module.label().to_str().unwrap_or_default();
     let message = escape_control(&truncate(&cause.to_string()));
     if cause.is_overload() {
-        warn!(module = label, "{message}");
+        warn!(module = label, "request refused: {message}");
     } else {
-        error!(module = label, "{message}");
+        error!(module = label, "request failed: {message}");
     }
 }

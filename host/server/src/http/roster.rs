@@ -137,8 +137,8 @@ impl Roster {
             warn!(
                 closed,
                 before,
-                "connections evicted: {} wait for clients; the longest-stalled are closed, or those of an address that holds more than all others (http.unsent)",
-                ByteSize::b(self.tally.status().unsent)
+                unsent = %ByteSize::b(self.tally.status().unsent),
+                "connections evicted: too many unsent bytes (http.unsent)"
             );
         }
     }

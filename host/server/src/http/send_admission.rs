@@ -152,9 +152,9 @@ impl SendAdmission {
             warn!(
                 before,
                 size = %ByteSize::b(bytes as u64),
-                "response refused: {} wait for clients, of at most {}; raise http.unsent if clients take their responses",
-                ByteSize::b(self.budget.used() as u64),
-                ByteSize::b(self.limit as u64),
+                unsent = %ByteSize::b(self.budget.used() as u64),
+                limit = %ByteSize::b(self.limit as u64),
+                "response refused: too many unsent bytes; raise http.unsent if clients read their responses"
             );
         }
     }

@@ -128,7 +128,7 @@ impl Server {
         };
         if timeout(self.grace, finished).await.is_err() {
             let count = open.len();
-            warn!("{count} connections are not done after {:?} and are dropped", self.grace);
+            warn!(connections = count, grace = ?self.grace, "connections dropped after the grace period");
         }
     }
 }
@@ -157,7 +157,7 @@ fn builder(limits: &HttpLimits) -> Builder<TokioExecutor> {
 async fn pause(error: &io::Error) {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
     if !matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset) {
-        warn!(%error, "cannot accept a connection; trying again");
+        warn!(%error, "cannot accept a connection; retrying");
         sleep(ACCEPT_PAUSE).await;
     }
 }

@@ -57,7 +57,7 @@ impl Service {
     pub(super) fn refuse<B>(error: HostError, request: &Request<B>) -> HttpResponse {
         let id = RequestId::of(request.headers());
         let (status, name) = (error.status().as_u16(), error.name());
-        debug!(%id, status, name, "refused");
+        debug!(%id, status, name, "request refused");
         identified(reply::of_host(error, request), id)
     }
 
@@ -71,7 +71,7 @@ impl Service {
         let answer = mount.cache().find(mount.active().module(), question, &snapshot)?;
         let representation = answer.made(reply::encoding(&answer, request.headers()))?;
         let (status, path) = (answer.status().as_u16(), request.uri().path());
-        debug!(%id, method = %request.method(), path, status, "remembered");
+        debug!(%id, method = %request.method(), path, status, "cache hit");
         Some(reply::reply(&answer, representation, request, snapshot.stale()))
     }
 
@@ -99,7 +99,7 @@ impl Service {
                 response
             }
         };
-        span.in_scope(|| debug!(status = response.status().as_u16(), "answered"));
+        span.in_scope(|| debug!(status = response.status().as_u16(), "response sent"));
         identified(response, id)
     }
 }

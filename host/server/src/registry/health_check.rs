@@ -70,7 +70,7 @@ impl HealthCheck<'_> {
             Ok(())
         });
         let result = timeout(self.time, check).await;
-        result.unwrap_or_else(|_| Err(format!("it takes longer than {:?} to look at", self.time)))
+        result.unwrap_or_else(|_| Err(format!("no result within {:?}", self.time)))
     }
 
     /// Runs a check on the mount's background thread.
@@ -78,10 +78,10 @@ impl HealthCheck<'_> {
         &self,
         check: impl Future<Output = Result<(), String>> + Send + 'static,
     ) -> Result<(), String> {
-        let check = check.instrument(info_span!("look", mount = %self.mount));
+        let check = check.instrument(info_span!("health_check", mount = %self.mount));
         let result = self.background.run(check).await;
         let result =
-            result.map_err(|error| format!("the host cannot look at the module: {error}"))?;
+            result.map_err(|error| format!("the host cannot run the health check: {error}"))?;
         result.map_err(|reason| escape_control(&truncate(&reason)))
     }
 }

@@ -42,7 +42,7 @@ const MAX_REPORTS: u64 = 20;
 /// A mount has no previous module to roll back to.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "mount {mount}: there is no module to go back to: {active} has been in service since the start, or was put back"
+    "mount {mount}: no previous module to roll back to; {active} is the first module, or a rollback after failures activated it"
 )]
 pub struct NoPreviousModule {
     mount: MountPath,
@@ -239,7 +239,7 @@ impl Mount {
             return Err(NoPreviousModule { mount: self.path().clone(), active });
         };
         let (from, to) = (old.module().digest(), new.module().digest());
-        info!(mount = %self.path(), from = ?old.module().label(), to = %to.short(), "rolled back");
+        info!(mount = %self.path(), from = ?old.module().label(), to = %to.short(), "module rolled back");
         Ok((from, to))
     }
 

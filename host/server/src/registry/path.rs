@@ -23,11 +23,11 @@ pub struct MountPath(Box<str>);
 pub enum MountPathError {
     /// The path does not consist of valid segments, or is too long.
     #[error(
-        "{0:?} is not a path such as /ext/NAME: segments of letters, digits and -_.~, each after a /, at most 128 bytes in all"
+        "{0:?} is not a mount path; expected one such as /ext/NAME, of letters, digits and -_.~ in segments, at most 128 bytes long"
     )]
     Form(String),
     /// The path is the API's.
-    #[error("{0} is the API's own; mount the extension elsewhere, such as at /ext{0}")]
+    #[error("{0} is reserved for the API; mount the extension elsewhere, such as at /ext{0}")]
     OfTheApi(String),
 }
 

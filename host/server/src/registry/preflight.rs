@@ -95,7 +95,7 @@ impl Preflight {
         let span = info_span!("candidate", mount = %service.path, name);
         let found = service.background.run(self.examine().instrument(span)).await;
         found.map_err(|error| {
-            Rejected(Rejection::Host, format!("the host cannot look at the module: {error}"))
+            Rejected(Rejection::Host, format!("the host cannot run the preflight: {error}"))
         })?
     }
 
@@ -189,8 +189,8 @@ impl Preflight {
             && wanted != digest
         {
             let message = format!(
-                "has the SHA-256 {digest}, not {wanted} as was asked for; \
-                 give the file that was meant, or the digest of this one"
+                "SHA-256 mismatch: expected {wanted}, found {digest}; \
+                 give the expected file, or the digest of this one"
             );
             return Err(self.refused(Rejection::DigestMismatch, &name, &message));
         }
@@ -198,8 +198,8 @@ impl Preflight {
             && !self.candidate.force
         {
             let message = format!(
-                "was taken out of service before: {reason}; \
-                 mend it and give the new one, or have this one again with --force"
+                "quarantined: {reason}; \
+                 swap in a corrected module, or this one with --force"
             );
             return Err(self.refused(Rejection::Quarantined, &name, &message));
         }
@@ -208,7 +208,7 @@ impl Preflight {
 
     fn too_large(&self, name: &str) -> Rejected {
         let most = self.limits.size;
-        let message = format!("is larger than {most}; raise swap.size where that is right");
+        let message = format!("larger than {most}; raise swap.size");
         self.refused(Rejection::TooLarge, name, &message)
     }
 
@@ -235,12 +235,12 @@ impl Preflight {
         }
         let message = match failures.count() {
             0 => String::new(),
-            more => format!(", and breaks {more} more rules"),
+            more => format!(" (and {more} more rules)"),
         };
         let dialect = self.dialect;
         let message = format!(
-            "does not speak the dialect {dialect}: rule {}: {failure}{message}; \
-             `relayer-rest check --dialect {dialect}` shows all, and another --dialect asks for less",
+            "does not conform to dialect {dialect}: rule {}: {failure}{message}; \
+             list all with `relayer-rest check --dialect {dialect}`, or choose another --dialect",
             first.rule
         );
         Some(self.refused(Rejection::Nonconforming, &taken.name, &message))
@@ -271,7 +271,7 @@ impl Preflight {
             Ok(before) => compare::changes(&before, response),
             Err(error) => vec![Change {
                 what: "status".to_owned(),
-                from: Some(format!("no answer: {}", truncate(&error))),
+                from: Some(format!("no response: {}", truncate(&error))),
                 to: Some(response.status().as_u16().to_string()),
             }],
         };

@@ -156,7 +156,7 @@ impl ModuleService {
     pub(super) fn close_circuit(&self, failed: &Arc<ActiveModule>, backoff: Backoff) -> bool {
         let is_closed = self.slot.renew(failed, failed.back(backoff));
         if is_closed {
-            info!(mount = %self.path, "the extension answers, and is back in service");
+            info!(mount = %self.path, "extension enabled (circuit closed)");
         }
         is_closed
     }
@@ -171,7 +171,8 @@ impl ModuleService {
                 mount = %self.path,
                 module = ?failed.module().label(),
                 previous = ?active.module().label(),
-                "the module is taken out of service and the one before it put back: {reason}"
+                reason,
+                "module failed; quarantined, and rolled back to the previous one"
             );
         }
     }
@@ -188,7 +189,8 @@ impl ModuleService {
         error!(
             mount = %self.path,
             module = ?failed.module().label(),
-            "the extension is taken out of service, and looked at again in {wait:?}: {reason}"
+            reason,
+            "extension disabled (circuit open); next probe in {wait:?}"
         );
         // The waiting task holds weak references: mount and module may be gone by then.
         let service = Arc::downgrade(self);
@@ -223,7 +225,11 @@ async fn probe_until_closed(
                 if !service.circuit().postpone_if(|| service.slot.is_active(&failed), wait) {
                     return;
                 }
-                warn!(mount = %service.path, "the extension still fails, and is looked at again in {wait:?}: {reason}");
+                warn!(
+                    mount = %service.path,
+                    reason,
+                    "extension still fails (circuit open); next probe in {wait:?}"
+                );
             }
         }
     }
@@ -233,5 +239,5 @@ async fn probe_until_closed(
 fn reason(failed: &ActiveModule, cause: &CallError) -> String {
     let (runs, faults) = (failed.runs(), failed.faults());
     let cause = escape_control(&truncate(&cause.to_string()));
-    format!("it failed {faults} times in {runs} runs, at last because {cause}")
+    format!("{faults} of {runs} runs failed; last: {cause}")
 }

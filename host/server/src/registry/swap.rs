@@ -45,7 +45,7 @@ impl Swap<'_> {
         };
         let Some(progress) = Progress::start(self.deployment, name) else {
             let message = format!(
-                "mount {}: another module is being looked at; try again when that is done",
+                "mount {}: another deployment is in progress; try again later",
                 self.service.path
             );
             report.outcome = Outcome::Rejected { reason: Rejection::Busy, message };
@@ -89,12 +89,11 @@ impl Swap<'_> {
             Err(_) => {
                 let step = self.deployment.candidate().as_ref().map(|candidate| candidate.step);
                 let message = format!(
-                    "mount {}: module {} takes longer than {:?} to look at{}; \
-                     raise swap.time where that is right",
+                    "mount {}: module {}: no result within {:?}{}; raise swap.time",
                     self.service.path,
                     report.candidate,
                     self.limits.time,
-                    step.map(|step| format!(", and was at the step {step}")).unwrap_or_default(),
+                    step.map(|step| format!(" (step {step})")).unwrap_or_default(),
                 );
                 return Outcome::Rejected { reason: Rejection::Timeout, message };
             }
@@ -117,13 +116,13 @@ impl Swap<'_> {
             return self.changed(&report.candidate);
         };
         let (from, to) = (active.module().label(), new.module().label());
-        info!(mount = %self.service.path, ?from, ?to, "exchanged the module");
+        info!(mount = %self.service.path, ?from, ?to, "module swapped");
         Outcome::Swapped
     }
 
     fn changed(&self, name: &str) -> Outcome {
         let message = format!(
-            "mount {}: another module came into service while {name} was looked at; swap again",
+            "mount {}: module {name}: another module was activated meanwhile; swap again",
             self.service.path
         );
         Outcome::Rejected { reason: Rejection::Conflict, message }
@@ -143,8 +142,8 @@ impl Swap<'_> {
             Err(reason) => reason,
         };
         let message = format!(
-            "mount {}: module {name}: is out of service, and still fails: {still}; \
-             mend what it needs, or give another one",
+            "mount {}: module {name}: the health check failed, the circuit stays open: {still}; \
+             correct the cause, or swap in another module",
             self.service.path
         );
         Outcome::Rejected { reason: Rejection::Failures, message }
@@ -156,7 +155,7 @@ fn log(report: &SwapReport) {
     let to = report.to.as_deref().unwrap_or_default();
     let differences = report.differences.len();
     match &report.outcome {
-        Outcome::Rejected { message, .. } => warn!("{}", escape_control(message)),
-        outcome => info!(mount, candidate, from, to, differences, ?outcome, "looked at a module"),
+        Outcome::Rejected { message, .. } => warn!("swap rejected: {}", escape_control(message)),
+        outcome => info!(mount, candidate, from, to, differences, ?outcome, "swap finished"),
     }
 }

@@ -47,10 +47,10 @@ pub enum ReloadError {
         reason: String,
     },
     /// Another deployment is in progress.
-    #[error("mount {0}: a module is being looked at; try again when that is done")]
+    #[error("mount {0}: another deployment is in progress; try again later")]
     Busy(MountPath),
     /// Another module was activated meanwhile.
-    #[error("mount {0}: another module came into service meanwhile; try again")]
+    #[error("mount {0}: another module was activated meanwhile; try again")]
     Changed(MountPath),
     /// The task that reads the settings failed.
     #[error("cannot read the settings: {0}")]

@@ -75,7 +75,7 @@ impl Modules {
             let mount = Arc::new(wanted.mount(module));
             let file = wanted.name_of_file();
             let digest = Digest::of(&bytes);
-            info!(mount = %mount.path(), name = wanted.name, file, %digest, "loaded the module");
+            info!(mount = %mount.path(), name = wanted.name, file, %digest, "module loaded");
             loaded.push(Loaded { wanted, digest, mount, watched: None });
         }
         Ok(Self {
@@ -91,9 +91,7 @@ impl Modules {
     pub async fn watch(&self, state: &StateReader) -> Result<(), ReloadError> {
         let mut loaded = self.loaded.lock().await;
         if self.origin.watch && loaded.iter().all(|loaded| loaded.wanted.file.is_none()) {
-            warn!(
-                "--watch: the module comes with relayer-rest and has no file; give one with --module"
-            );
+            warn!("--watch: the bundled module has no file to watch; set one with --module");
         }
         for loaded in loaded.iter_mut() {
             loaded.watched = self.watched(&loaded.wanted, &loaded.mount, state)?;
@@ -116,7 +114,7 @@ impl Modules {
         let mut loaded = self.loaded.lock().await;
         let mut report = Reloaded::default();
         if config.http != self.http {
-            report.notes.push("[http] has changed: it counts from the next start on".to_owned());
+            report.notes.push("[http] has changed; restart to apply it".to_owned());
         }
         let mut next = Vec::new();
         // The deployment locks of the mounts that are replaced or removed, and their
@@ -173,7 +171,7 @@ impl Modules {
         // A watcher of a file may wait for the lock.
         drop(turns);
         *loaded = next;
-        info!(?report, "read the settings again");
+        info!(?report, "settings reloaded");
         Ok(report)
     }
 
@@ -211,7 +209,7 @@ impl Modules {
         let Some(file) = wanted.file.as_ref().filter(|_| self.origin.watch) else {
             return Ok(None);
         };
-        info!(mount = %mount.path(), file = %file.display(), "watching the module's file");
+        info!(mount = %mount.path(), file = %file.display(), "watching module file");
         let module = Arc::new(WatchedModule::new(mount, file, wanted.sha256, state));
         let looking = Arc::clone(&module);
         let watch = watch(file, move || looking.look()).map_err(ReloadError::Watch)?;

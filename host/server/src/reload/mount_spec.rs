@@ -107,9 +107,7 @@ impl MountSpec {
             Some(file) => Cow::Owned(read(file).map_err(|source| match source.kind() {
                 io::ErrorKind::FileTooLarge => {
                     let most = self.swap.size;
-                    self.rejected(format!(
-                        "it is larger than {most}; raise swap.size where that is right"
-                    ))
+                    self.rejected(format!("larger than {most}; raise swap.size"))
                 }
                 _ => self.fault(LoadError::Unreadable { file: file.clone(), source }),
             })?),
@@ -181,7 +179,7 @@ impl MountSpec {
     #[must_use]
     pub fn quarantined(&self, reason: &str) -> ReloadError {
         self.rejected(format!(
-            "it was taken out of service before: {reason}; mend it and give the new one, or have this one again with `relayer-rest swap --force`"
+            "quarantined: {reason}; give a corrected module, or swap this one in with `relayer-rest swap --force`"
         ))
     }
 
@@ -189,9 +187,7 @@ impl MountSpec {
     #[must_use]
     pub fn too_slow(&self) -> ReloadError {
         let time = self.swap.time;
-        self.rejected(format!(
-            "it takes longer than {time:?} to look at; raise swap.time where that is right"
-        ))
+        self.rejected(format!("no result within {time:?}; raise swap.time"))
     }
 
     /// Returns the error for a rejected module.

@@ -61,14 +61,17 @@ impl WatchedModule {
             Err(error) => {
                 return warn!(
                     %mount,
-                    "module {name}: cannot be read: {error}; it may have {most} (swap.size), and is tried again when it changes"
+                    file = name,
+                    %error,
+                    limit = %most,
+                    "cannot read the module file; retrying when it changes"
                 );
             }
         };
         let digest = Digest::of(&bytes);
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         if *last == digest {
-            return debug!(%mount, file = name, %digest, "the module's file is as it was");
+            return debug!(%mount, file = name, %digest, "module file unchanged");
         }
         let source = Source::Bytes { name, bytes };
         let candidate = Candidate { sha256: self.sha256, ..Candidate::new(source) };

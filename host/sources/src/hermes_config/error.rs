@@ -30,7 +30,7 @@ pub enum Problem {
         line: usize,
     },
     /// The file is not TOML.
-    #[error("{position}: {message}; the line is not valid TOML: mend it")]
+    #[error("{position}: {message}; correct the TOML syntax of this line")]
     Syntax {
         /// The position of the problem.
         position: Position,

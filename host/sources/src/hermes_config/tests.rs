@@ -185,7 +185,7 @@ fn a_chain_without_an_identifier_is_rejected() {
     for (text, expected) in [
         (
             "[[chains]]\nid = ''",
-            "line 2, column 6: chains[0]: id: is empty; give the chain its identifier",
+            "line 2, column 6: chains[0]: id: is empty; set the identifier of the chain",
         ),
         ("[[chains]]\nmax_gas = 1", "line 1, column 1: chains[0]: missing field `id`"),
     ] {

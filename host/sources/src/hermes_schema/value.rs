@@ -60,12 +60,12 @@ impl Visitor<'_> for UrlVisitor {
         // An unescaped `/` or `#` in a password would end the host too early.
         if url[Position::BeforePath..].contains('@') {
             return Err(E::custom(
-                "not a URL of a node: there is an at sign behind its host; \
-                 write / ? # and the at sign in a password as %2F %3F %23 and %40",
+                "not a URL of a node: there is an @ after its host; \
+                 write the characters / ? # @ of a password as %2F %3F %23 %40",
             ));
         }
         without_secrets(&mut url)
-            .map_err(|()| E::custom("a URL of this kind has no credentials"))?;
+            .map_err(|()| E::custom("a URL of this scheme has no credentials"))?;
         Ok(UrlText(url.into()))
     }
 }
@@ -153,7 +153,7 @@ impl<'de> Visitor<'de> for RatioVisitor {
 fn ratio<E: Error>(numerator: u64, denominator: u64) -> Result<RatioText, E> {
     match Ratio::new(numerator, denominator) {
         Some(ratio) if numerator <= denominator => Ok(RatioText(ratio)),
-        Some(_) => Err(E::custom(format_args!("{numerator}/{denominator} is over 1"))),
+        Some(_) => Err(E::custom(format_args!("{numerator}/{denominator} is greater than 1"))),
         None => Err(E::custom("the denominator is 0")),
     }
 }
@@ -173,7 +173,7 @@ impl Visitor<'_> for PartVisitor {
     type Value = Part;
 
     fn expecting(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        f.write_str("a whole number or a text of digits")
+        f.write_str("a whole number or a string of digits")
     }
 
     fn visit_i64<E: Error>(self, number: i64) -> Result<Part, E> {

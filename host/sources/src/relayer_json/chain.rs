@@ -63,7 +63,7 @@ pub(super) fn read(json: ChainJson<'_>) -> Result<Read<ChainConfig>, AnswerError
     let mut id_fault = None;
     fields.retain(|key, value| {
         if size + value.get().len() > MAX_CHAIN {
-            let message = format!("the chain is larger than {} KiB with it", MAX_CHAIN >> 10);
+            let message = format!("exceeds the {} KiB of a chain", MAX_CHAIN >> 10);
             unread.add(format_args!("{}", &**key), &message);
             return false;
         }
@@ -83,7 +83,7 @@ pub(super) fn read(json: ChainJson<'_>) -> Result<Read<ChainConfig>, AnswerError
         }
     });
     if has_more {
-        let message = format!("only {MAX_CHAIN_FIELDS} fields of a chain are read");
+        let message = format!("only the first {MAX_CHAIN_FIELDS} fields of a chain are read");
         unread.add(format_args!("(others)"), &message);
     }
     // A chain without its identifier is invalid.

@@ -16,7 +16,7 @@ pub enum AnswerError {
         message: String,
     },
     /// The response is an error reported by the relayer.
-    #[error("the relayer answers {name}: {msg}")]
+    #[error("the relayer returned {name}: {msg}")]
     Refused {
         /// The error's name, such as `ChainConfigNotFound`.
         name: String,

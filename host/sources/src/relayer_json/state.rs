@@ -48,7 +48,7 @@ impl Reading {
 
     fn left_out(&mut self, kind: &str, part: &str, names: Vec<Text<'_>>) {
         for name in names {
-            let message = "is not a field of this kind that can be shown";
+            let message = "unknown field, or not of a supported type";
             self.unread.add(format_args!("workers.{kind}.{part}.{}", &*name), message);
         }
     }
@@ -156,7 +156,7 @@ impl<'de> Visitor<'de> for WorkersSeed<'_> {
             }
         }
         if skip_rest(&mut seq)? {
-            let message = format!("only {MAX_WORKERS} workers are read");
+            let message = format!("only the first {MAX_WORKERS} workers are read");
             reading.unread.add(format_args!("workers"), &message);
         }
         Ok(())
@@ -221,13 +221,13 @@ impl<'de> DeserializeSeed<'de> for ObjectSeed<'_> {
                 Ok(Some(object))
             }
             Err(FieldError::TooLong(name)) => {
-                let message = format!("is longer than {MAX_NAME} bytes: its worker is left out");
+                let message = format!("longer than {MAX_NAME} bytes; the worker is omitted");
                 reading.unread.add(format_args!("workers.{kind}.object.{name}"), &message);
                 Ok(None)
             }
             Err(FieldError::Missing(name)) => Err(D::Error::missing_field(name)),
             Err(FieldError::NotText(name)) => {
-                Err(D::Error::custom(format_args!("`{name}` is not a text")))
+                Err(D::Error::custom(format_args!("`{name}` is not a string")))
             }
         }
     }
@@ -304,7 +304,7 @@ impl<'de> DeserializeSeed<'de> for DataSeed<'_> {
         };
         Ok(data
             .map_err(|name| {
-                let message = "is not a field of this kind that can be shown";
+                let message = "unknown field, or not of a supported type";
                 reading.unread.add(format_args!("workers.{kind}.data{name}"), message);
             })
             .ok())

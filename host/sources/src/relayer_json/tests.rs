@@ -152,7 +152,7 @@ fn errors_in_responses_name_the_position() {
         ),
         (
             r#"{"status":"error","result":{"name":"Boom","msg":"bang"}}"#,
-            "the relayer answers Boom: bang",
+            "the relayer returned Boom: bang",
         ),
     ] {
         let message = state(body.as_bytes()).unwrap_err().to_string();

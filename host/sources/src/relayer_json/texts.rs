@@ -37,7 +37,7 @@ fn too_long(body: &[u8], start: usize) -> AnswerError {
             column: start - line_start + 1,
         },
         field: String::new(),
-        message: format!("a text is longer than {} KiB", MAX_TEXT >> 10),
+        message: format!("a string is longer than {} KiB", MAX_TEXT >> 10),
     }
 }
 
@@ -86,7 +86,7 @@ mod tests {
         let body = |length| format!("{{\n \"a\\\"\": \"{}\"}}", "x".repeat(length));
         check(body(MAX_TEXT).as_bytes()).unwrap();
         let message = check(body(MAX_TEXT + 1).as_bytes()).unwrap_err().to_string();
-        assert_eq!(message, "line 2, column 9: a text is longer than 64 KiB");
+        assert_eq!(message, "line 2, column 9: a string is longer than 64 KiB");
         check("x".repeat(MAX_TEXT + 9).as_bytes()).unwrap();
         check(format!("\"{}", "\\".repeat(3 * MAX_TEXT)).as_bytes()).unwrap_err();
     }

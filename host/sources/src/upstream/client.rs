@@ -21,10 +21,10 @@ pub(super) enum GetError {
     #[error("{}", with_sources(.0))]
     Unreachable(reqwest::Error),
     /// The response was too large.
-    #[error("the answer is larger than {0} bytes")]
+    #[error("the response is larger than {0} bytes; raise upstream.body")]
     TooLarge(usize),
     /// The status is neither a success nor a client error with a JSON object.
-    #[error("the answer's status is {0}")]
+    #[error("unexpected status {0}")]
     Status(StatusCode),
 }
 

@@ -217,13 +217,13 @@ impl Poller {
             Err(PollError::Answer { source: AnswerError::Refused { name, .. }, .. })
                 if name == "ChainConfigNotFound" =>
             {
-                debug!(endpoint, "the relayer lists a chain that it does not have");
+                debug!(endpoint, "the relayer lists a chain that it does not know");
                 gathering.not_found(&id);
             }
             Err(error) => {
                 gathering.unreadable(&id, Instant::now());
                 if self.reports.is_new(&endpoint) {
-                    warn!("a chain is not used until it can be read: {error}");
+                    warn!(%error, "chain omitted until it can be read");
                 }
                 if let PollError::Get { source: GetError::Unreachable(_), .. } = error {
                     return Err(error);
@@ -256,7 +256,7 @@ impl Poller {
         self.publisher.set_stale(None);
         if self.failure.take().is_some() {
             if self.reports.is_allowed() {
-                info!("the relayer answers");
+                info!("relayer reachable");
             }
             // The relayer may have a different configuration now.
             self.refresh_at = Instant::now();
@@ -266,9 +266,9 @@ impl Poller {
     fn failed(&mut self, error: &PollError) {
         let message = error.to_string();
         if self.failure.as_ref() == Some(&message) {
-            debug!("{message}");
+            debug!(error = message, "polling the relayer failed; retrying");
         } else if self.reports.is_allowed() {
-            warn!("the relayer does not answer as it should: {message}; trying again");
+            warn!(error = message, "polling the relayer failed; retrying");
         }
         self.failure = Some(message);
         let last = *self.answered.borrow();
@@ -279,14 +279,14 @@ impl Poller {
     fn report(&mut self, endpoint: &str, unread: Vec<UnreadField>) {
         for UnreadField { field, message } in unread {
             if self.reports.is_new((endpoint, &field)) {
-                warn!(endpoint, field, "a field of the relayer's answer is left out: {message}");
+                warn!(endpoint, field, reason = message, "field of the relayer omitted");
             }
         }
     }
 
     fn report_once(&mut self, message: &str) {
         if self.reports.is_new(message) {
-            warn!("an answer of the relayer is not used: {message}");
+            warn!(reason = message, "response of the relayer rejected");
         }
     }
 }

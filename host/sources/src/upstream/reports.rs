@@ -55,7 +55,10 @@ impl Reports {
         }
         self.reported.insert(fault);
         if self.reported.len() == MAX_FAULTS {
-            warn!("{MAX_FAULTS} faults of the relayer are reported: no more for up to an hour");
+            warn!(
+                reported = MAX_FAULTS,
+                "too many faults of the relayer; omitting further ones for up to an hour"
+            );
         }
         true
     }
@@ -68,15 +71,16 @@ impl Reports {
     /// Returns whether one more line may be logged now.
     pub(super) fn is_allowed(&self) -> bool {
         match self.rate.acquire(1) {
-            Permit::Granted(left_out) => {
-                if left_out > 0 {
-                    warn!(left_out, "lines about the relayer were left out");
+            Permit::Granted(omitted) => {
+                if omitted > 0 {
+                    warn!(omitted, "log lines about the relayer omitted");
                 }
                 true
             }
             Permit::LimitReached => {
                 warn!(
-                    "more than {MAX_RATE} lines about the relayer in a second: the rest is left out"
+                    limit = MAX_RATE,
+                    "too many log lines about the relayer in a second; omitting lines"
                 );
                 false
             }
