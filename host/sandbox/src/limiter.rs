@@ -163,7 +163,7 @@ mod tests {
         assert!(limiter.memory_growing(0, 60, None).unwrap());
         assert!(limiter.memory_growing(0, 30, None).unwrap());
         assert!(!limiter.memory_growing(60, 80, None).unwrap());
-        assert!(limiter.refusal().unwrap().contains("wanted 110 B of memory"));
+        assert!(limiter.refusal().unwrap().contains("requested 110 B of memory"));
         assert!(!limiter.memory_growing(60, 70, Some(65)).unwrap());
         assert!(limiter.memory_growing(60, 70, None).unwrap());
         assert_eq!(limiter.peak_memory(), 100);
@@ -179,7 +179,7 @@ mod tests {
         assert!(limiter.table_growing(0, 5, None).unwrap());
         assert_eq!(limiter.peak_memory(), 60);
         assert!(!limiter.table_growing(5, 11, None).unwrap());
-        assert!(limiter.refusal().unwrap().contains("wanted 208 B of memory"));
+        assert!(limiter.refusal().unwrap().contains("requested 208 B of memory"));
         assert!(limiter.table_growing(5, 10, None).unwrap());
         limiter.table_grow_failed(wasmtime::Error::msg("as the test wants it")).unwrap();
         assert!(limiter.memory_growing(20, 60, None).unwrap());

@@ -350,11 +350,11 @@ mod tests {
             ("[[extension]]\nmodule = 'm'", "line 1, column 1: extension[0]: missing field `name`"),
             (
                 "[[extension]]\nname = 'A'\nmodule = 'm'",
-                "line 2, column 8: extension[0].name: \"A\" is not a name of 1 to 64",
+                "line 2, column 8: extension[0].name: \"A\" is not a valid name",
             ),
             (
                 "[[extension]]\nname = 'api'\nmodule = 'm'",
-                "line 2, column 8: extension[0].name: the name api is that of the module",
+                "line 2, column 8: extension[0].name: name \"api\" is reserved",
             ),
             (
                 "[[extension]]\nname = 'a'\nmodule = 'm'\nmount = '/state/x'",
@@ -415,7 +415,7 @@ mod tests {
             ),
             (
                 "[module]\nheaders = ['alt-svc', 'etag']",
-                "line 2, column 23: module.headers[1]: header etag needs no grant, every module may set it",
+                "line 2, column 23: module.headers[1]: header etag needs no grant",
             ),
             (
                 "[[extension]]\nname = 'a'\nmodule = 'm'\nheaders = ['connection']",
@@ -439,7 +439,7 @@ mod tests {
             ),
             (
                 "[[extension]]\nname = 'a'\nmodule = 'm'\nmount = '/'",
-                "line 4, column 9: extension[0].mount: \"a\" cannot be mounted at /",
+                "line 4, column 9: extension[0].mount: extension \"a\": / is reserved for the API",
             ),
             (
                 "[module.limits]\nmemory = '64 bananas'",
@@ -459,7 +459,7 @@ mod tests {
             ),
             (
                 "[module.limits]\ntime = '300000000000years'",
-                "line 2, column 8: module.limits.time is ",
+                "line 2, column 8: module.limits.time: ",
             ),
             (
                 "[module.limits]\nqueue_wait = '2h'",

@@ -60,8 +60,8 @@ impl Visitor<'_> for UrlVisitor {
         // An unescaped `/` or `#` in a password would end the host too early.
         if url[Position::BeforePath..].contains('@') {
             return Err(E::custom(
-                "not a URL of a node: there is an @ after its host; \
-                 write the characters / ? # @ of a password as %2F %3F %23 %40",
+                "not a URL of a node: there is an at sign after its host; \
+                 write / ? # and at signs of a password as %2F %3F %23 and %40",
             ));
         }
         without_secrets(&mut url)
