@@ -358,7 +358,7 @@ mod tests {
             ),
             (
                 "[[extension]]\nname = 'a'\nmodule = 'm'\nmount = '/state/x'",
-                "line 4, column 9: extension[0].mount: /state/x is the API's own",
+                "line 4, column 9: extension[0].mount: /state/x is reserved for the API",
             ),
             (
                 "[module.budget]\nfailures = 0",
