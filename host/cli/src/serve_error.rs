@@ -37,7 +37,9 @@ pub(super) enum ServeError {
     Control(#[from] ControlError),
     #[error("cannot listen on {address}: {source}; {}", hint(source))]
     Listen { address: String, source: io::Error },
-    #[error("--max-stale: not longer than --poll, so each state would expire before the next; raise it")]
+    #[error(
+        "--max-stale: not longer than --poll, so each state would expire before the next; raise it"
+    )]
     MaxStale,
     #[error("cannot start: {0}")]
     Start(io::Error),

@@ -24,9 +24,8 @@ async fn a_module_is_swapped_and_rolled_back() {
     let serving = Program::server().start().await;
 
     let trial = serving.control(&["swap", &path, "--dry-run"]).await;
-    let said = format!(
-        "0 of 5 requests are answered differently\nnothing was changed: {from} serves; {to} could\n"
-    );
+    let said =
+        format!("0 of 5 requests have different responses\ndry run: {to} would replace {from}\n");
     assert_eq!((trial.status, trial.stderr.as_str()), (Some(0), ""));
     assert!(trial.stdout.ends_with(&said), "{}", trial.stdout);
     assert_eq!(serving.label("/chains").await, format!("api@{from}"));
@@ -35,14 +34,14 @@ async fn a_module_is_swapped_and_rolled_back() {
     let swap = serving.control(&["swap", &path, "--sha256", &digest]).await;
     assert_eq!(swap.status, Some(0));
     let steps = swap.stdout.lines().map(|line| line.split(' ').next().unwrap());
-    let expected = ["read", "compile", "probe", "compare", "warm", "activate", "0", "exchanged:"];
+    let expected = ["read", "compile", "probe", "compare", "warm", "activate", "0", "swapped:"];
     assert_eq!(steps.collect::<Vec<_>>(), expected);
-    assert!(swap.stdout.ends_with(&format!("exchanged: {from} -> {to}\n")), "{}", swap.stdout);
+    assert!(swap.stdout.ends_with(&format!("swapped: {from} -> {to}\n")), "{}", swap.stdout);
     assert_eq!(serving.label("/chains").await, format!("api@{to}"));
 
     let again = serving.control(&["swap", &path]).await;
     assert_eq!(again.status, Some(0));
-    assert!(again.stdout.ends_with(&format!("nothing to do: {to} serves already\n")));
+    assert!(again.stdout.ends_with(&format!("unchanged: {to} is active already\n")));
 
     let back = serving.control(&["rollback"]).await;
     assert_eq!((back.status, back.stdout), (Some(0), format!("rolled back: {to} -> {from}\n")));
@@ -56,9 +55,9 @@ async fn a_module_is_swapped_and_rolled_back() {
     let status = serving.control(&["status"]).await;
     assert_eq!(status.status, Some(0));
     for part in [
-        &format!("process {}, knows what the relayer is doing", serving.id()),
+        &format!("process {}, relayer state known", serving.id()),
         &format!("/  api@{from}"),
-        &format!("  before it: {to}"),
+        &format!("  previous: {to}"),
     ] {
         assert!(status.stdout.contains(part), "{part} is not in: {}", status.stdout);
     }
@@ -103,7 +102,12 @@ async fn status_counts_the_connections_of_clients() {
     one_more.read_to_end(&mut Vec::new()).await.unwrap();
     counted(2, 3, 1).await;
     let said = serving.control(&["status"]).await.stdout;
-    assert!(said.contains("\nconnections: 2 open, 3 accepted, 1 refused, 0 evicted; 0 B not taken by clients\n/  api@"), "{said}");
+    assert!(
+        said.contains(
+            "\nconnections: 2 open, 3 accepted, 1 refused, 0 evicted; 0 B unsent\n/  api@"
+        ),
+        "{said}"
+    );
 }
 
 #[tokio::test]
@@ -115,8 +119,8 @@ async fn a_rejection_is_shown_on_one_screen() {
     assert_eq!(swap.status, Some(1));
     for part in [
         "\nrule version-shape: on the state 'sample': /version: the body is not JSON",
-        &format!("refused: mount /: module {path}: does not speak the dialect 0.7"),
-        &format!("{} goes on to serve", short(DEFAULT_MODULE)),
+        &format!("rejected: mount /: module {path}: does not conform to dialect 0.7"),
+        &format!("{} stays active", short(DEFAULT_MODULE)),
     ] {
         assert!(swap.stdout.contains(part), "{part} is not in: {}", swap.stdout);
     }
@@ -126,8 +130,8 @@ async fn a_rejection_is_shown_on_one_screen() {
     assert!(matches!(report.outcome, Outcome::Rejected { .. }));
     let any = serving.control(&["swap", &path, "--dialect", "any"]).await;
     assert_eq!(any.status, Some(0));
-    assert!(any.stdout.contains("  GET /version (not asked by clients yet)\n"));
-    assert!(any.stdout.contains("\n    header content-type: application/json -> nothing\n"));
+    assert!(any.stdout.contains("  GET /version (not sent by clients)\n"));
+    assert!(any.stdout.contains("\n    header content-type: application/json -> (absent)\n"));
 }
 
 #[tokio::test]
@@ -140,15 +144,15 @@ async fn failures_are_reported_in_one_line() {
     for (args, message) in [
         (
             vec!["status", "--control", nowhere],
-            format!("control socket {nowhere}: No such file or directory (os error 2); no relayer-rest is controlled there: is it running, and with the same --control?"),
+            format!("control socket {nowhere}: No such file or directory (os error 2); check that relayer-rest is running, with the same --control"),
         ),
         (
             vec!["rollback"],
-            format!("mount /: there is no module to go back to: {} has been in service since the start, or was put back", short(DEFAULT_MODULE)),
+            format!("mount /: no previous module to roll back to; {} is the first module, or a rollback after failures activated it", short(DEFAULT_MODULE)),
         ),
         (
             vec!["rollback", "--mount", "/ext/a"],
-            "nothing is mounted at /ext/a; there are /".to_owned(),
+            "unknown mount /ext/a; expected one of /".to_owned(),
         ),
         (
             vec!["swap", "/nowhere/x.wasm"],
@@ -156,7 +160,7 @@ async fn failures_are_reported_in_one_line() {
         ),
         (
             vec!["rollback", "--mount", &long],
-            "the mount and the file's name are longer than a request can be; give shorter ones".to_owned(),
+            "request: the mount and the file name are too long; use shorter ones".to_owned(),
         ),
     ] {
         let ended = serving.control(&args).await;
@@ -194,9 +198,9 @@ async fn status_shows_the_rollback_of_a_failing_module() {
     let report = serving.control_client().swap("/", any_dialect(new.clone())).await.unwrap();
     assert_eq!(report.outcome, Outcome::Swapped);
     assert_eq!(serving.connect().await.get(TRAP).await.status, 204);
-    serving.logged("is taken out of service and the one before it put back").await;
+    serving.logged("module failed; quarantined, and rolled back").await;
     let status = serving.control(&["status"]).await.stdout;
-    let taken_out = format!("  taken out: {}: it failed 1 times in 1 runs", short(&new));
+    let taken_out = format!("  quarantined: {}: 1 of 1 runs failed", short(&new));
     assert!(status.contains(&taken_out), "{status}");
 }
 
@@ -211,14 +215,14 @@ async fn the_dialect_of_a_running_server_can_be_changed() {
     let digest = Digest::of(MODULE_1_13).to_string();
     assert_eq!((written.status, written.stdout), (Some(0), format!("{digest}  {path}\n")));
     let neither = serving.control(&["module", path, "--dialect", "any"]).await;
-    let message = "relayer-rest: --dialect: a module speaks 0.7 or 1.13; choose one of the two\n";
+    let message = "relayer-rest: --dialect: no module is bundled for any; choose 0.7 or 1.13\n";
     assert_eq!((neither.status, neither.stderr.as_str()), (Some(2), message));
     let refused = serving.control(&["swap", path]).await;
     assert_eq!(refused.status, Some(1));
     assert!(refused.stdout.contains("\nrule version-shape: "), "{}", refused.stdout);
     let swap = serving.control(&["swap", path, "--dialect", "1.13"]).await;
     assert_eq!(swap.status, Some(0), "{}", swap.stdout);
-    assert!(swap.stdout.contains("\n4 of 5 requests are answered differently\n"));
+    assert!(swap.stdout.contains("\n4 of 5 requests have different responses\n"));
     let mut http = serving.connect().await;
     let version = http.get("/version").await;
     assert!(version.text().starts_with(r#"{"status":"success","result":[{"name":"ibc-relayer","#));
@@ -247,7 +251,8 @@ async fn each_bundled_module_conforms_to_its_dialect_only() {
 async fn the_failure_budget_of_a_new_module_is_a_setting() {
     let folder = Folder::new();
     let old = folder.write("old.wasm", component::of_answer(204, "a", b"b"));
-    let config = folder.write("c.toml", "[module.budget]\nfaults = 3\nfirst = 0\nwithin = '1h'");
+    let config =
+        folder.write("c.toml", "[module.budget]\nfailures = 3\nprobation = 0\nwindow = '1h'");
     let serving = Program::server().args(["--module", &old, "--config", &config]).start().await;
     let new = component::that_traps_later("1");
     let report = serving.control_client().swap("/", any_dialect(new.clone())).await.unwrap();

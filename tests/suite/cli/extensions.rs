@@ -34,7 +34,7 @@ async fn extensions_are_mounted_by_the_settings() {
          [[extension]]\nname = 'two'\nmount = '/ext/one/two'\nmodule = 'two.wasm'\n",
     );
     let ended = Program::server().args(["--config", &bad]).run().await;
-    let message = "the mounts /ext/one and /ext/one/two overlap; mount one of them elsewhere\n";
+    let message = "mounts /ext/one and /ext/one/two overlap; mount one of them elsewhere\n";
     assert!(ended.stderr.ends_with(message), "{}", ended.stderr);
 }
 

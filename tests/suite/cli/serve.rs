@@ -15,7 +15,7 @@ async fn a_code_cache_that_is_not_a_folder_is_rejected() {
     let bad = folder.write("no-folder", "text");
     let ended = Program::server().args(["--code-cache", &bad]).run().await;
     assert_eq!(ended.status, Some(2));
-    assert!(ended.stderr.contains("choose a folder of your own"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("choose another folder"), "{}", ended.stderr);
 }
 
 const CONFIG: &str = include_str!("../../fixtures/hermes-0.7.toml");
@@ -71,13 +71,13 @@ async fn the_state_is_not_ready_with_a_configuration_alone() {
     let process =
         Program::new(["--relayer-config", &config, "--listen", "127.0.0.1:0"]).start().await;
     let answer = process.connect().await.get("/state").await;
-    let msg = "the relayer's state is not known: its configuration file tells the chains, not the \
-        workers; start with --upstream URL or --state FILE to give them";
+    let msg = "the relayer's state is not known: its configuration file has the chains, not the \
+        workers; start with --upstream URL or --state FILE";
     answer.check_error(503, "NotReady", msg);
     assert_eq!(answer.header("retry-after"), "60");
     process.signal(Signal::TERM);
     let ended = process.ended().await;
-    assert!(ended.stderr.contains("/state answers 503 NotReady: "), "{}", ended.stderr);
+    assert!(ended.stderr.contains("/state is 503 NotReady: "), "{}", ended.stderr);
 }
 
 #[tokio::test]
@@ -176,7 +176,7 @@ async fn an_address_in_use_ends_with_2() {
     let address = taken.local_addr().unwrap().to_string();
     let ended = Program::new(["--listen", &address]).run().await;
     check_failure(&ended, 2, &format!("cannot listen on {address}: "));
-    assert!(ended.stderr.contains("another program listens there"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("stop the program that listens there"), "{}", ended.stderr);
 }
 
 #[tokio::test]
@@ -206,7 +206,7 @@ async fn an_invalid_module_ends_with_2() {
     let folder = Folder::new();
     let module = folder.write("api.wasm", "not wasm");
     let ended = Program::server().args(["--module", &module]).run().await;
-    check_failure(&ended, 2, &format!("module {module}: is not WebAssembly"));
+    check_failure(&ended, 2, &format!("module {module}: not WebAssembly"));
 }
 
 #[tokio::test]
@@ -238,8 +238,8 @@ async fn settings_that_are_not_text_end_with_2() {
     let folder = Folder::new();
     let latin = folder.write("latin.toml", b"[module]\n# \xe9");
     for (config, message) in [
-        (latin.as_str(), "line 2, column 3: it is not UTF-8; save it as such"),
-        ("/dev/zero", "cannot be read: it is larger than 4.0 MiB; "),
+        (latin.as_str(), "line 2, column 3: not UTF-8; save the file as UTF-8"),
+        ("/dev/zero", "cannot be read: larger than 4.0 MiB; "),
     ] {
         let ended = Program::new(["--config", config]).run().await;
         check_failure(&ended, 2, &format!("configuration {config}: {message}"));

@@ -22,7 +22,7 @@ async fn requests_in_flight_are_completed_before_the_exit() {
         let answer = tokio::spawn(async move { client.get("/").await });
         process.logged("begun").await;
         process.signal(number);
-        process.logged("requests in flight are finished").await;
+        process.logged("requests in flight are completed").await;
         assert_eq!(answer.await.unwrap().status, 204);
         let ended = process.ended().await;
         assert_eq!(ended.status, Some(0), "{}", ended.stderr);
@@ -36,7 +36,7 @@ async fn endless_requests_are_dropped_after_the_grace_period() {
     process.signal(Signal::TERM);
     let ended = process.ended().await;
     assert_eq!(ended.status, Some(0), "{}", ended.stderr);
-    let message = "1 connections are not done after 200ms and are dropped";
+    let message = "connections dropped after the grace period connections=1 grace=200ms";
     assert!(ended.stderr.contains(message), "{}", ended.stderr);
     // The connection of the dropped request is closed.
     assert!(asking.await.unwrap_err().is_panic());

@@ -18,9 +18,9 @@ async fn a_changed_file_is_swapped_in_if_it_is_valid() {
     let new = component::noted(DEFAULT_MODULE, "new");
     // Invalid files are rejected: another dialect, a truncated component, an empty file.
     for (broken, part) in [
-        (component::of_answer(200, "a", b"b"), "does not speak the dialect 0.7"),
-        (new[..new.len() / 2].to_vec(), "is not a valid component"),
-        (Vec::new(), "is not WebAssembly"),
+        (component::of_answer(200, "a", b"b"), "does not conform to dialect 0.7"),
+        (new[..new.len() / 2].to_vec(), "not a valid component"),
+        (Vec::new(), "not WebAssembly"),
     ] {
         fs::write(&path, broken).unwrap();
         serving.logged(part).await;
@@ -34,7 +34,7 @@ async fn a_changed_file_is_swapped_in_if_it_is_valid() {
         std::thread::sleep(Duration::from_millis(25));
     }
     drop(file);
-    serving.logged("exchanged the module").await;
+    serving.logged("module swapped").await;
     assert_eq!(serving.log().matches("WARN").count(), refused, "{}", serving.log());
     assert_eq!(serving.label("/chains").await, format!("api@{}", short(&new)));
     // The file is replaced by a rename, as by an installer.
@@ -42,7 +42,7 @@ async fn a_changed_file_is_swapped_in_if_it_is_valid() {
     let beside = folder.join("api.wasm.tmp");
     fs::write(&beside, &third).unwrap();
     fs::rename(&beside, &path).unwrap();
-    serving.logged("exchanged the module").await;
+    serving.logged("module swapped").await;
     assert_eq!(serving.label("/chains").await, format!("api@{}", short(&third)));
 }
 
@@ -56,7 +56,7 @@ async fn a_changed_file_must_have_the_required_digest() {
     let config = folder.write("c.toml", config);
     let mut serving = Program::server().args(["--config", &config, "--watch"]).start().await;
     fs::write(&path, component::noted(DEFAULT_MODULE, "new")).unwrap();
-    serving.logged(&format!(", not {wanted} as was asked for")).await;
+    serving.logged(&format!("SHA-256 mismatch: expected {wanted}")).await;
     assert_eq!(serving.label("/chains").await, format!("api@{}", short(DEFAULT_MODULE)));
 }
 
@@ -87,7 +87,7 @@ async fn a_file_that_changes_during_the_start_is_swapped_in() {
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    panic!("the old one goes on to serve");
+    panic!("the old module stays active");
 }
 
 /// A module that was rejected for a temporary reason is tried again when its file is
@@ -101,7 +101,7 @@ async fn a_file_that_took_too_long_is_tried_again_when_touched() {
         Program::server().args(["--module", &path, "--watch", "--config", &config]).start().await;
     for _ in 0..2 {
         fs::write(&path, component::hard_to_compile(16_000)).unwrap();
-        serving.logged("takes longer than 5s to look at").await;
+        serving.logged("no result within 5s").await;
     }
 }
 

@@ -21,7 +21,7 @@ const OWN_MOUNTS: &[&str] = &["unshare", "--mount"];
 const SETTINGS: &str = "[swap]\nmemory = '64MiB'\n[[extension]]\nname = 'a'\nmodule = 'a.wasm'\n";
 
 /// The message about an entry that is not used.
-const NOT_USED: &str = " is not used: ";
+const NOT_USED: &str = "cached code rejected; recompiling";
 
 async fn get(serving: &Serving, path: &str) -> (u16, String) {
     let response = Client::http1(serving.address()).await.get(path).await;
@@ -136,7 +136,7 @@ async fn assert_compiles_apart(what: &str, mut serving: Serving, message: Option
     let Outcome::Rejected { reason: Rejection::Invalid, message } = report.outcome else {
         panic!("{what}: {report:?}")
     };
-    assert!(message.contains("which may have 64.0 MiB"), "{what}: {message}");
+    assert!(message.contains("failed with at most 64.0 MiB"), "{what}: {message}");
     let more = measure::peak_memory_of(serving.id()) - before;
     assert!(more < 50 << 20, "{what}: {more} bytes more");
     let report = client.swap("/", any(component::of_answer(202, "a", b"c"))).await.unwrap();
@@ -165,7 +165,7 @@ async fn compilation_is_bounded_if_code_cannot_be_stored() {
     let (folder, config) = folder();
     let cache = folder.join("cache");
     let program = Program::server().args(["--config", &config, "--code-cache"]).args([&cache]);
-    let not_stored = Some("compiled code is not stored");
+    let not_stored = Some("cannot store compiled code");
     // The limit has room for the extension's code, and for memory images.
     let limited = program.clone().after("prlimit --pid $$ --fsize=100000:100000");
     assert_compiles_apart("small files only", limited.start().await, not_stored).await;
@@ -209,9 +209,11 @@ async fn modules_are_rejected_if_the_compiler_cannot_start() {
     let program = program.after("mount -t tmpfs none /proc").launched_by(OWN_MOUNTS);
     let ended = program.run().await;
     assert_eq!(ended.status, Some(2), "{}", ended.stderr);
-    for part in
-        ["a.wasm: cannot be compiled: the compiler ", " cannot be started: ", "/proc has to be"]
-    {
+    for part in [
+        "a.wasm: cannot be compiled: cannot start the compiler ",
+        ": No such file",
+        "mounted /proc",
+    ] {
         assert!(ended.stderr.contains(part), "{part} is not in: {}", ended.stderr);
     }
 }
@@ -231,7 +233,7 @@ async fn folders_writable_by_others_are_rejected() {
         for (script, args) in [("", &["--code-cache", path][..]), (&by_variable, &[])] {
             let ended = Program::server().args(args).after(script).run().await;
             assert_eq!(ended.status, Some(2), "{}", ended.stderr);
-            for part in ["relayer-rest: code cache ", message, "choose a folder of your own"] {
+            for part in ["relayer-rest: code cache ", message, "choose another folder"] {
                 assert!(ended.stderr.contains(part), "{part} is not in: {}", ended.stderr);
             }
         }
@@ -239,7 +241,7 @@ async fn folders_writable_by_others_are_rejected() {
         let caches = caches.display();
         let default = format!("unset RELAYER_REST_CODE_CACHE; export XDG_CACHE_HOME='{caches}'");
         let mut serving = Program::server().after(&default).start().await;
-        serving.logged("compiled modules are not kept: code cache ").await;
+        serving.logged("no code cache: code cache ").await;
         assert_eq!(get(&serving, "/chains").await.0, 200);
         let ended = serving.stop().await;
         assert!(ended.stderr.contains(message), "{message} is not in: {}", ended.stderr);

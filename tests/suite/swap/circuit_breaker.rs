@@ -25,7 +25,7 @@ fn chain() -> ChainConfig {
 
 /// Returns a policy with a short window, for tests.
 fn budget() -> FailurePolicy {
-    FailurePolicy { faults: 3, within: Duration::from_millis(500), ..FailurePolicy::default() }
+    FailurePolicy { failures: 3, window: Duration::from_millis(500), ..FailurePolicy::default() }
 }
 
 /// Causes three failures, which trip the circuit breaker.
@@ -79,7 +79,7 @@ async fn the_circuit_opens_after_failures_and_closes_after_a_health_check() {
 #[tokio::test]
 async fn repetitions_of_one_failing_request_do_not_open_the_circuit() {
     let component = component::that_traps_later("1");
-    let budget = FailurePolicy { within: Duration::from_hours(1), ..budget() };
+    let budget = FailurePolicy { window: Duration::from_hours(1), ..budget() };
     let server = server(tool(&[], &component).with_failure_policy(budget)).await;
     let mut http = server.connect().await;
     for number in 0..50 {
@@ -96,7 +96,7 @@ async fn repetitions_of_one_failing_request_do_not_open_the_circuit() {
 #[tokio::test]
 async fn the_circuit_stays_closed_below_the_failure_rate() {
     let component = component::that_traps_later("1");
-    let budget = FailurePolicy { within: Duration::from_hours(1), ..budget() };
+    let budget = FailurePolicy { window: Duration::from_hours(1), ..budget() };
     let server = server(tool(&[], &component).with_failure_policy(budget)).await;
     let mut http = server.connect().await;
     for number in 100..150 {
@@ -122,7 +122,7 @@ async fn a_successful_trial_request_closes_the_circuit() {
     let needy = component::that_needs_a_chain();
     let tool = extension("/ext/tool", &engine, &needy);
     // No health check runs during the test.
-    let budget = FailurePolicy { within: Duration::from_hours(1), ..budget() };
+    let budget = FailurePolicy { window: Duration::from_hours(1), ..budget() };
     let server = server(tool.with_failure_policy(budget)).await;
     server.publisher.set_chains(Vec::new()).unwrap();
     let mut http = server.connect().await;
@@ -144,7 +144,7 @@ async fn a_successful_trial_request_closes_the_circuit() {
 #[tokio::test]
 async fn a_swap_closes_the_circuit() {
     let tool = tool(&["chains"], &component::that_needs_a_chain());
-    let budget = FailurePolicy { within: Duration::from_hours(1), ..budget() };
+    let budget = FailurePolicy { window: Duration::from_hours(1), ..budget() };
     let server = server(tool.with_failure_policy(budget)).await;
     server.publisher.set_chains(Vec::new()).unwrap();
     let mut http = server.connect().await;
@@ -167,7 +167,7 @@ async fn a_swap_closes_the_circuit() {
 #[tokio::test]
 async fn a_swap_to_the_same_module_closes_the_circuit_if_it_passes() {
     let needy = component::that_needs_a_chain();
-    let budget = FailurePolicy { within: Duration::from_hours(1), ..budget() };
+    let budget = FailurePolicy { window: Duration::from_hours(1), ..budget() };
     let server = server(tool(&["chains"], &needy).with_failure_policy(budget)).await;
     server.publisher.set_chains(Vec::new()).unwrap();
     let mut http = server.connect().await;
@@ -194,7 +194,7 @@ async fn a_swap_to_the_same_module_closes_the_circuit_if_it_passes() {
 #[tokio::test]
 async fn failures_that_are_far_apart_do_not_open_the_circuit() {
     let tool = tool(&["chains"], &component::that_needs_a_chain());
-    let budget = FailurePolicy { within: Duration::from_millis(1), ..budget() };
+    let budget = FailurePolicy { window: Duration::from_millis(1), ..budget() };
     let server = server(tool.with_failure_policy(budget)).await;
     server.publisher.set_chains(Vec::new()).unwrap();
     let mut http = server.connect().await;
