@@ -5,7 +5,7 @@
 //! | `backoff.rs` | exponential backoff with jitter |
 //! | `bounded_json.rs` | parses JSON in bounded memory |
 //! | `files.rs` | reads files up to a size, without waiting for writers of pipes |
-//! | `limit_error.rs` | a limit that is out of its range |
+//! | `limit.rs` | the tables of limits: fields, defaults, ranges, checks and documentation |
 //! | `log_rate.rs` | rate limits for log messages |
 //! | `priority.rs` | lowers the priority of a thread |
 //! | `stable_file.rs` | reads a file once it no longer changes |
@@ -16,7 +16,7 @@
 pub mod backoff;
 pub mod bounded_json;
 pub mod files;
-mod limit_error;
+pub mod limit;
 pub mod log_rate;
 pub mod priority;
 pub mod stable_file;
@@ -24,5 +24,5 @@ pub mod text;
 pub mod threads;
 pub mod toml_text;
 
-pub use limit_error::LimitError;
+pub use limit::LimitError;
 pub use toml_text::Position;

@@ -4,8 +4,10 @@
 //! | file | job |
 //! |---|---|
 //! | `extension.rs` | the sections `[[extension]]` |
-//! | `default.toml` | all settings as a file, with their defaults |
+//! | `default.rs` | the tables of all limits, and the text of all settings |
+//! | `default.toml` | that text, without the limits |
 
+mod default;
 mod extension;
 
 use std::io;
@@ -29,10 +31,9 @@ use crate::{
     registry::{FailurePolicy, MountError, MountPath, SwapLimits},
 };
 
+pub use default::{DEFAULT, LIMITS};
 pub use extension::{ExtensionConfig, ExtensionName};
-
-/// A settings file that documents each key and contains its default, commented out.
-pub const DEFAULT: &str = include_str!("config/default.toml");
+pub use relayer_rest_common::limit::Limit;
 
 /// The content of the file given with `--config FILE`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
@@ -498,7 +499,7 @@ mod tests {
 
     #[test]
     fn the_printed_defaults_are_the_defaults() {
-        assert_eq!(Config::parse(DEFAULT).unwrap(), Config::default());
+        assert_eq!(Config::parse(&DEFAULT).unwrap(), Config::default());
         let text = uncommented();
         let (given, extension) = text.split_once("[[extension]]").unwrap();
         let mut config = Config::parse(given).unwrap();

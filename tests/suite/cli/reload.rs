@@ -368,7 +368,7 @@ async fn config_check_reports_the_same_errors_as_a_reload() {
     assert!(ended.stderr.ends_with(message), "{}", ended.stderr);
     // The printed default settings are valid, too.
     let ended = Program::new(["config", "default"]).run().await;
-    assert_eq!((ended.status, &*ended.stdout), (Some(0), DEFAULT));
+    assert_eq!((ended.status, &*ended.stdout), (Some(0), DEFAULT.as_str()));
     setup.set(&ended.stdout);
     assert_eq!(check().await.status, Some(0));
 }

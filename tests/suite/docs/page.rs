@@ -61,6 +61,19 @@ impl Page {
         lines.take_while(|line| line.starts_with('|')).skip(2).map(cells).collect()
     }
 
+    /// Returns the rows of all tables below a heading, without their first rows.
+    pub(super) fn tables(&self, heading: &str) -> Vec<Vec<String>> {
+        let text = format!("\n{}", self.text);
+        let (_, rest) = text.split_once(&format!("\n{heading}\n")).unwrap();
+        let section = rest.split("\n## ").next().unwrap();
+        let tables = section.split("\n|---").skip(1);
+        let rows = |table: &str| {
+            let lines = table.lines().skip(1).take_while(|line| line.starts_with('|'));
+            lines.map(cells).collect::<Vec<_>>()
+        };
+        tables.flat_map(rows).collect()
+    }
+
     /// Checks that a generated part is up to date, or updates it.
     pub(super) fn check_generated(&self, name: &str, expected: &str) {
         let start = format!("<!-- generated: {name} -->\n");

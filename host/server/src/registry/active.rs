@@ -118,7 +118,7 @@ impl ActiveModule {
     ) -> bool {
         let Some(mut window) = self.window() else { return false };
         window.compared(kind, before);
-        let is_new = before == Baseline::Answers && self.runs() <= budget.probation;
+        let is_new = before == Baseline::Answers && self.runs() <= u64::from(budget.probation);
         is_new || window.regressions() >= budget.failures as usize
     }
 

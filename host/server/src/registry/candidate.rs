@@ -5,13 +5,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use bytesize::ByteSize;
-use relayer_rest_common::LimitError;
-use relayer_rest_common::toml_text;
+use relayer_rest_common::limits;
 use relayer_rest_conformance::Dialect;
 use relayer_rest_sandbox::Digest;
-use serde::Deserialize;
-
-use super::failure_policy::check_time;
 
 /// A module to deploy.
 #[derive(Debug, Clone)]
@@ -42,46 +38,13 @@ pub enum Source {
     },
 }
 
-/// The limits for a swap.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct SwapLimits {
-    /// The maximum size of the component, in bytes. Default: 32 MiB; 1 KiB to 1 GiB.
-    #[serde(deserialize_with = "toml_text::size_field")]
-    pub size: ByteSize,
-    /// The maximum time from the first step to the last. Default: 1 min; 1 ms to 1 h.
-    #[serde(deserialize_with = "toml_text::duration_field")]
-    pub time: Duration,
-    /// The maximum memory of the process that compiles the component, in bytes, if there
-    /// is one. Default: 1 GiB; 64 MiB to 64 GiB.
-    #[serde(deserialize_with = "toml_text::size_field")]
-    pub memory: ByteSize,
-}
-
-impl Default for SwapLimits {
-    fn default() -> Self {
-        Self { size: ByteSize::mib(32), time: Duration::from_mins(1), memory: ByteSize::gib(1) }
-    }
-}
-
-impl SwapLimits {
-    /// Returns an error if a limit is out of its range.
-    pub fn check(&self) -> Result<(), LimitError> {
-        if !(ByteSize::kib(1)..=ByteSize::gib(1)).contains(&self.size) {
-            return Err(LimitError {
-                key: "size",
-                value: self.size.to_string(),
-                range: "1KiB to 1GiB",
-            });
-        }
-        if !(ByteSize::mib(64)..=ByteSize::gib(64)).contains(&self.memory) {
-            return Err(LimitError {
-                key: "memory",
-                value: self.memory.to_string(),
-                range: "64MiB to 64GiB",
-            });
-        }
-        check_time("time", self.time)
+limits! {
+    /// The limits for a swap.
+    pub struct SwapLimits {
+        size: ByteSize = "\"32MiB\"", "1KiB" to "1GiB", "Size of the component";
+        /// From the first step to the last.
+        time: Duration = "\"1min\"", "1ms" to "1h", "Time for all steps";
+        memory: ByteSize = "\"1GiB\"", "64MiB" to "64GiB", "Memory of the process that compiles the component";
     }
 }
 
