@@ -1,6 +1,7 @@
 //! Builds `guest/` for WebAssembly, in each dialect and with the bundled extensions,
 //! converts the modules into components, and writes these to the folder from which
-//! `src/lib.rs` embeds them.
+//! `src/lib.rs` embeds them. A package of this crate has no `guest/` next to it: it
+//! contains the components, which `.ci/package` puts into `prebuilt/`.
 
 use std::env;
 use std::error::Error;
@@ -25,10 +26,18 @@ fn main() -> Result<(), Box<dyn Error>> {
     let manifest = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?);
     let root =
         manifest.ancestors().nth(2).ok_or("the crate is two folders below the workspace's")?;
+    let out = PathBuf::from(env::var("OUT_DIR")?);
+    if !root.join("guest/sdk").is_dir() {
+        for (name, _, _) in MODULES {
+            let component = manifest.join("prebuilt").join(name);
+            fs::copy(&component, out.join(name))
+                .map_err(|error| format!("{}: {error}", component.display()))?;
+        }
+        return Ok(());
+    }
     for input in [".cargo", "guest", "wit", "Cargo.toml", "Cargo.lock", "rust-toolchain.toml"] {
         println!("cargo:rerun-if-changed={}", root.join(input).display());
     }
-    let out = PathBuf::from(env::var("OUT_DIR")?);
     // Above TARGET/PROFILE/build/PACKAGE/out, so that a build for one profile of the host
     // is reused for the next. Cargo locks a target folder, so the module needs its own.
     let target = out.ancestors().nth(4).unwrap_or(&out).join("module");
