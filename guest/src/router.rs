@@ -23,7 +23,8 @@ const fn routes<'a, H: Host>() -> Router<Context<'a, H>, 4> {
 /// Handles a request. The host passes HEAD as GET and omits the body.
 #[must_use]
 pub fn handle<H: Host>(dialect: Dialect, host: &H, request: &Request) -> Response {
-    let (routes, path) = (routes(), &request.path);
+    let routes = routes();
+    let path = &request.path;
     match routes.find(path) {
         None => errors::not_found(dialect, path, &routes.paths()),
         Some((route, params)) if request.method == "GET" => {

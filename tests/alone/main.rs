@@ -52,6 +52,7 @@ fn memory_does_not_grow_over_many_requests() {
     assert_eq!(keeps.runs(), ALL);
     assert_eq!(keeps.failures().trapped, ALL / 2);
     // The first round is a warm-up.
-    let (before, now) = (after[1], after[ROUNDS - 1]);
+    let before = after[1];
+    let now = after[ROUNDS - 1];
     assert!(now * 100 <= before * 105, "{after:?}");
 }

@@ -81,7 +81,8 @@ fn instances_with_any_sections_stay_within_their_limit() {
     let others =
         GENERATORS.map(|(kind, generate)| -> (&str, Generate) { (kind, Box::new(generate)) });
     for (kind, generate) in fields.into_iter().chain(others) {
-        let (mut accepted, mut refused) = (0, 0);
+        let mut accepted = 0;
+        let mut refused = 0;
         for count in [1, 40, 900, 9_000] {
             match taken(&engine, &generate(count)) {
                 Ok((module, taken)) => {

@@ -61,7 +61,8 @@ fn state(workers: &str) -> String {
 fn workers(count: usize) -> String {
     let mut text = r#""Packet":["#.to_owned();
     for id in 0..count {
-        let (src, dst) = (id % 50, (id + 1) % 50);
+        let src = id % 50;
+        let dst = (id + 1) % 50;
         let comma = if id == 0 { "" } else { "," };
         write!(text, r#"{comma}{{"id":{id},"object":{{"type":"Packet","dst_chain_id":"chain-{dst}","src_chain_id":"chain-{src}","src_channel_id":"channel-{id}","src_port_id":"transfer"}},"data":null}}"#).unwrap();
     }

@@ -123,9 +123,11 @@ fn requests_never_read_data_of_others_while_the_system_swaps() {
         ..Limits::default()
     };
     let module = Module::from_bytes(&engine(&limits), "finds", &finder()).unwrap();
-    let (stop, peak) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+    let stop = Arc::new(AtomicBool::new(false));
+    let peak = Arc::new(AtomicU64::new(0));
     let swapping = std::thread::spawn({
-        let (stop, peak) = (Arc::clone(&stop), Arc::clone(&peak));
+        let stop = Arc::clone(&stop);
+        let peak = Arc::clone(&peak);
         move || {
             while !stop.load(Relaxed) {
                 page_out();
@@ -134,7 +136,8 @@ fn requests_never_read_data_of_others_while_the_system_swaps() {
         }
     });
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
-    let (mut clean, mut found) = (0, 0);
+    let mut clean = 0;
+    let mut found = 0;
     runtime.block_on(async {
         for _ in 0..READS / AT_ONCE {
             let running: Vec<_> = (0..AT_ONCE)

@@ -121,7 +121,8 @@ pub fn of_response(status: u16, headers: &[(&str, &[u8])], body: &[u8]) -> Vec<u
     let mut texts = Vec::new();
     let mut next = 32 + 16 * headers.len();
     let mut place = |text: &[u8]| {
-        let (start, length) = (next, text.len());
+        let start = next;
+        let length = text.len();
         let mut bytes = String::with_capacity(3 * length);
         for byte in text {
             write!(bytes, "\\{byte:02x}").unwrap();
@@ -142,7 +143,8 @@ pub fn of_response(status: u16, headers: &[(&str, &[u8])], body: &[u8]) -> Vec<u
         store(32 + 16 * number, place(name.as_bytes()));
         store(40 + 16 * number, place(value));
     }
-    let (texts, stores) = (texts.join("\n"), stores.join("\n"));
+    let texts = texts.join("\n");
+    let stores = stores.join("\n");
     // Strings passed to the module are written after all texts.
     let free = next.next_multiple_of(1 << 16);
     let pages = free / (1 << 16) + 2;

@@ -121,7 +121,8 @@ fn serve_upstream(reader: &StateReader) {
 pub fn router(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let (method, path) = text.split_once('\n').unwrap_or(("GET", text));
-    let (host, request) = (FakeHost::not_ready("\u{0}\""), Request::new(method, path));
+    let host = FakeHost::not_ready("\u{0}\"");
+    let request = Request::new(method, path);
     for dialect in [Dialect::V0_7, Dialect::V1_13] {
         let answer = relayer_rest_api::handle(dialect, &host, &request);
         assert!((200..600).contains(&answer.status), "{}", answer.status);

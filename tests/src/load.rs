@@ -77,7 +77,8 @@ impl Load {
         let measured = start..start + self.time;
         let mut connections = Vec::new();
         for (number, stream) in open.into_iter().enumerate() {
-            let (requests, measured) = (requests.clone(), measured.clone());
+            let requests = requests.clone();
+            let measured = measured.clone();
             connections.push(tokio::spawn(connection(stream, requests, number, measured)));
         }
         let mut times = Vec::new();

@@ -166,7 +166,8 @@ impl Program {
             panic!("instead of {awaited}: {ended:?}");
         }
         let stderr = child.stderr.take().map(BufReader::new);
-        let (path, socket) = (self.path, self.socket);
+        let path = self.path;
+        let socket = self.socket;
         Serving { child, line, socket, path, stdout, stderr, log: String::new() }
     }
 }

@@ -35,7 +35,8 @@ pub fn request(method: &str, target: &str, headers: &[(&str, &str)]) -> Arc<Gues
         .iter()
         .map(|(name, value)| (name.parse::<HeaderName>().unwrap(), value.parse().unwrap()))
         .collect();
-    let (method, target) = (method.parse().unwrap(), target.parse().unwrap());
+    let method = method.parse().unwrap();
+    let target = target.parse().unwrap();
     Arc::new(GuestRequest { method, target, headers })
 }
 

@@ -66,8 +66,10 @@ mod tests {
 
     #[test]
     fn an_empty_query_differs_from_no_query() {
-        let (none, empty) = (FakeHost::new(), FakeHost::new().with_query(""));
-        let (none, empty) = (Query::read(&none), Query::read(&empty));
+        let none = FakeHost::new();
+        let empty = FakeHost::new().with_query("");
+        let none = Query::read(&none);
+        let empty = Query::read(&empty);
         assert_eq!((none.text(), empty.text()), (None, Some("")));
         assert_eq!(none.parameters().count() + empty.parameters().count(), 0);
     }

@@ -155,7 +155,8 @@ pub(super) fn run(args: &CheckArgs) -> Result<Ran, Failure> {
 fn text(found: &Found, config: &Config) -> Vec<String> {
     let digest = found.digest.map(|digest| digest.to_string()).unwrap_or_default();
     let mut lines = vec![format!("module {} {digest}", found.module)];
-    let (size, most) = (ByteSize::b(found.size as u64), config.swap.size);
+    let size = ByteSize::b(found.size as u64);
+    let most = config.swap.size;
     lines.push(format!("size     {size} of {most} (swap.size)"));
     lines.extend(found.instance.as_ref().map(instance));
     if let Some(verdict) = &found.verdict {
@@ -177,8 +178,11 @@ fn text(found: &Found, config: &Config) -> Vec<String> {
 fn instance(instance: &Instance) -> String {
     let size = ByteSize::b;
     let Instance { cost, total, limit } = instance;
-    let (host, memory, tables) = (size(cost.host_bytes()), size(cost.memory), size(cost.tables));
-    let (total, limit) = (size(*total), size(*limit));
+    let host = size(cost.host_bytes());
+    let memory = size(cost.memory);
+    let tables = size(cost.tables);
+    let total = size(*total);
+    let limit = size(*limit);
     format!(
         "instance {total} of {limit} (limits.memory): {memory} of initial memory, {tables} of tables, {host} of host data"
     )
@@ -212,7 +216,8 @@ fn costs(costs: &[Cost], limits: &Limits) -> Vec<String> {
         let memory = memory.map_or("-".to_owned(), |memory| format!("{} KiB", memory / 1024));
         format!("{micros:>7} µs {memory:>12} {body:>10} B  {request} ({state})")
     }));
-    let (time, memory) = (limits.time, limits.memory);
+    let time = limits.time;
+    let memory = limits.memory;
     lines.push(format!(
         "limits: {time:?} and {memory}; each request on the state where it took longest"
     ));
@@ -220,7 +225,8 @@ fn costs(costs: &[Cost], limits: &Limits) -> Vec<String> {
 }
 
 fn sum(verdict: &Verdict) -> String {
-    let (dialect, rules) = (verdict.dialect, verdict.rules.len());
+    let dialect = verdict.dialect;
+    let rules = verdict.rules.len();
     let broken = verdict.failures().count();
     let untried = match verdict.rules.iter().filter(|rule| !rule.tried).count() {
         0 => String::new(),

@@ -37,7 +37,8 @@ fn check(config: &Config) -> Result<Ran, Failure> {
     let mut loaded = Vec::new();
     for wanted in MountSpec::all(config, None, None) {
         let found = load(&wanted);
-        let (path, file) = (&wanted.path, wanted.name_of_file());
+        let path = &wanted.path;
+        let file = wanted.name_of_file();
         lines.push(match found {
             Ok(module) => {
                 let digest = module.digest().short();

@@ -81,7 +81,8 @@ pub(super) fn watch(registry: &Arc<Registry>) {
             policy.returned(after);
             let returned = before.saturating_sub(after);
             if returned >= MIN_GROWTH {
-                let (returned, left) = (ByteSize::b(returned), ByteSize::b(after));
+                let returned = ByteSize::b(returned);
+                let left = ByteSize::b(after);
                 info!(%returned, %left, "memory returned to the system");
             } else {
                 debug!(returned, "no memory to return");

@@ -81,7 +81,8 @@ async fn serve(args: &ServeArgs) -> Result<(), ServeError> {
     let hangup = signals::Hangup::catch().map_err(ServeError::Start)?;
     let publisher = StatePublisher::new();
     let files = {
-        let (config, sources) = (args.config.clone(), args.sources.clone());
+        let config = args.config.clone();
+        let sources = args.sources.clone();
         let publisher = publisher.clone();
         // These files can be pipes that nothing is written to.
         tokio::task::spawn_blocking(move || open(config.as_deref(), &sources, &publisher))
@@ -118,7 +119,8 @@ async fn serve(args: &ServeArgs) -> Result<(), ServeError> {
     if let Some(upstream) = sources.upstream.take() {
         poll(upstream, publisher.clone()).map_err(ServeError::Start)?;
     }
-    let (registry, state) = (&modules.registry, publisher.reader());
+    let registry = &modules.registry;
+    let state = publisher.reader();
     modules.watch(&state).await?;
     let reload = reload(&sources, &modules, &state);
     hangup.reload(Arc::clone(&reload));
@@ -150,9 +152,13 @@ fn open(
 
 /// Returns the function that reads all files again.
 fn reload(sources: &Sources, modules: &Arc<Modules>, state: &StateReader) -> Reload {
-    let (files, modules, state) = (sources.reloads.clone(), Arc::clone(modules), state.clone());
+    let files = sources.reloads.clone();
+    let modules = Arc::clone(modules);
+    let state = state.clone();
     Arc::new(move || {
-        let (files, modules, state) = (files.clone(), Arc::clone(&modules), state.clone());
+        let files = files.clone();
+        let modules = Arc::clone(&modules);
+        let state = state.clone();
         Box::pin(async move {
             let mut reloaded = modules.reload(&state).await.map_err(|error| error.to_string())?;
             // An error in one file does not keep the others from being read.

@@ -97,7 +97,8 @@ impl SourceArgs {
     fn upstream(&self, limits: &UpstreamLimits) -> Result<Option<Upstream>, ServeError> {
         let Some(url) = &self.upstream else { return Ok(None) };
         let chains = self.relayer_config.is_none();
-        let (poll, max_stale) = (self.poll, self.max_stale);
+        let poll = self.poll;
+        let max_stale = self.max_stale;
         if max_stale <= poll {
             return Err(ServeError::MaxStale);
         }
@@ -122,7 +123,8 @@ impl Sources {
         info!(file = %file.display(), chains = config.chains.len(), "relayer configuration loaded");
         for chain in &config.chains {
             if let ChainKind::Other(kind) = &chain.kind {
-                let (chain, kind) = (for_log(chain.id.as_str()), for_log(kind));
+                let chain = for_log(chain.id.as_str());
+                let kind = for_log(kind);
                 warn!(%chain, kind, "unknown kind of chain; only the fields in the file are served");
             }
         }

@@ -83,11 +83,13 @@ fn text(report: &SwapReport) -> Vec<String> {
         }
     }
     if report.compared > 0 {
-        let (different, compared) = (report.differences.len(), report.compared);
+        let different = report.differences.len();
+        let compared = report.compared;
         lines.push(format!("{different} of {compared} requests have different responses"));
     }
     lines.extend(report.differences.iter().flat_map(difference));
-    let (from, to) = (short(&report.from), report.to.as_deref().map_or("", short));
+    let from = short(&report.from);
+    let to = report.to.as_deref().map_or("", short);
     match &report.outcome {
         Outcome::Swapped => lines.push(format!("swapped: {from} -> {to}")),
         // The circuit of this module is open.

@@ -33,7 +33,9 @@ pub fn parse(text: &[u8], limit: u64) -> Result<Value, JsonError> {
 /// Returns an upper bound of the memory of the values of a text, in bytes. If the text is
 /// not JSON, it bounds the values up to the error.
 fn estimate(text: &[u8]) -> u64 {
-    let (mut bytes, mut is_string, mut is_escaped) = (text.len() as u64, false, false);
+    let mut bytes = text.len() as u64;
+    let mut is_string = false;
+    let mut is_escaped = false;
     for byte in text {
         match (is_string, byte) {
             (true, _) if is_escaped => is_escaped = false,

@@ -71,7 +71,8 @@ mod tests {
 
     #[test]
     fn lines_beyond_the_rate_are_counted() {
-        let (rate, start) = (LogRate::new(10), Instant::now());
+        let rate = LogRate::new(10);
+        let start = Instant::now();
         let ask = |seconds: u32, cost| rate.acquire_at(start + SECOND * (1 + seconds), cost);
         assert_eq!([ask(0, 6), ask(0, 4)], [Permit::Granted(0); 2]);
         assert_eq!(

@@ -78,7 +78,8 @@ impl Artefact {
         let (encoded, code) = lengths.split_at(LENGTHS / 2);
         let length =
             |bytes: &[u8]| usize::try_from(u64::from_le_bytes(bytes.try_into().ok()?)).ok();
-        let (encoded, code) = (length(encoded)?, length(code)?);
+        let encoded = length(encoded)?;
+        let code = length(code)?;
         if encoded.checked_add(code) != Some(parts.len()) {
             return None;
         }
@@ -95,7 +96,8 @@ mod tests {
     #[test]
     fn only_a_complete_artefact_is_accepted_from_a_process() {
         for (encoded, code) in [("", ""), ("", "code"), ("component", "code")] {
-            let (encoded, code) = (encoded.into(), code.into());
+            let encoded = encoded.into();
+            let code = code.into();
             let artefact = Artefact { encoded, code };
             let mut written = Vec::new();
             artefact.write(&mut written).unwrap();

@@ -162,7 +162,8 @@ impl Folder {
         let mode = Mode::RUSR | Mode::WUSR;
         let file = openat(&self.descriptor, &name, flags | OFlags::CLOEXEC, mode)?;
         let written = File::from(file).write_all(&content).and_then(|()| {
-            let (old, new) = (&self.descriptor, &self.descriptor);
+            let old = &self.descriptor;
+            let new = &self.descriptor;
             Ok(renameat(old, &name, new, key.file_name())?)
         });
         if written.is_err() {

@@ -62,8 +62,9 @@ impl Compiler {
             LoadError::NoCompiler { name: name.to_owned(), program, source }
         };
         let mut process = self.start(memory, reservation).map_err(failed)?;
-        let (stdin, stdout, stderr) =
-            (process.0.stdin.take(), process.0.stdout.take(), process.0.stderr.take());
+        let stdin = process.0.stdin.take();
+        let stdout = process.0.stdout.take();
+        let stderr = process.0.stderr.take();
         let feed = async {
             // A compiler that does not read all of it reports why.
             if let Some(mut stdin) = stdin {

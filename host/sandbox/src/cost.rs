@@ -125,7 +125,9 @@ impl InstanceCost {
         let (kind, bytes) = self.largest();
         let largest = format!("including {} for its {kind}", size(bytes));
         if ByteSize::b(self.total()) > limits.memory {
-            let (total, memory, tables) = (self.total(), self.memory, self.tables);
+            let total = self.total();
+            let memory = self.memory;
+            let tables = self.tables;
             return Err(Excess::Memory(format!(
                 "a new instance takes {}: {} of memories, {} of tables and {} of host data, {largest}",
                 size(total),

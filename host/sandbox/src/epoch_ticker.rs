@@ -38,7 +38,8 @@ impl EpochTicker {
     pub(super) fn start(engine: &wasmtime::Engine) -> io::Result<Self> {
         let shared = Arc::new(Shared::default());
         let thread = thread::Builder::new().name("ticker".to_owned()).spawn({
-            let (shared, engine) = (Arc::clone(&shared), engine.weak());
+            let shared = Arc::clone(&shared);
+            let engine = engine.weak();
             move || {
                 shared
                     .tick(|| engine.upgrade().inspect(wasmtime::Engine::increment_epoch).is_some());

@@ -65,7 +65,8 @@ impl Limiter {
         let size = |bytes: usize| ByteSize::b(bytes as u64);
         Some(match self.refused? {
             Denied::Memory(wanted) => {
-                let (wanted, most) = (size(wanted), size(self.memory));
+                let wanted = size(wanted);
+                let most = size(self.memory);
                 format!("it requested {wanted} of memory, but limits.memory is {most}")
             }
             Denied::Table(wanted) => {

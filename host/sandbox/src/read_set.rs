@@ -442,7 +442,9 @@ mod tests {
         let headers = HeaderMap::new();
         for target in TARGETS.map(PathAndQuery::from_static) {
             let view = || {
-                let (method, target, headers) = (Method::GET, target.clone(), HeaderMap::new());
+                let method = Method::GET;
+                let target = target.clone();
+                let headers = HeaderMap::new();
                 TrackedSnapshot::new(
                     snapshot.clone(),
                     Arc::new(GuestRequest { method, target, headers }),

@@ -120,7 +120,8 @@ impl HeaderRules<'_> {
             return Err(InvalidResponse::HostHeader(name.clone()));
         }
         if !self.headers.permits(name) {
-            let (header, mount) = (name.clone(), self.mount.to_owned());
+            let header = name.clone();
+            let mount = self.mount.to_owned();
             return Err(InvalidResponse::Restricted { header, mount });
         }
         if *name == SET_COOKIE && !self.headers.permits_any_cookie() {
@@ -193,10 +194,12 @@ mod tests {
         response(same(3, b"value"), &limits).unwrap();
         let refused = |raw| response(raw, &limits).unwrap_err();
         assert_eq!(refused(same(4, b"")), InvalidResponse::TooManyHeaders { count: 4, limit: 3 });
-        let (size, limit) = (ByteSize::b(30), limits.header_size);
+        let size = ByteSize::b(30);
+        let limit = limits.header_size;
         assert_eq!(refused(same(3, b"values")), InvalidResponse::LargeHeaders { size, limit });
         let large = wire::Response { body: "large".into(), ..raw(200, &[]) };
-        let (size, limit) = (ByteSize::b(5), limits.body);
+        let size = ByteSize::b(5);
+        let limit = limits.body;
         assert_eq!(refused(large), InvalidResponse::LargeBody { size, limit });
     }
 
@@ -233,7 +236,8 @@ mod tests {
                 let raw = || raw(200, &[(name, value.as_bytes())]);
                 let allowed = |headers| HeaderRules { limits: &limits, headers, mount };
                 let error = super::response(raw(), &allowed(&none)).unwrap_err();
-                let (error, name) = (error.to_string(), name.to_ascii_lowercase());
+                let error = error.to_string();
+                let name = name.to_ascii_lowercase();
                 let start = format!("header {name} affects more than the mount {mount}{problem}");
                 assert!(error.starts_with(&start), "{error}");
                 let end = format!("grant it with headers = [\"{name}\"] in {section}");
@@ -247,7 +251,8 @@ mod tests {
     #[test]
     fn each_cookie_is_confined_to_the_mount() {
         let cookies = raw(200, &[("set-cookie", b"a=b; Path=/"), ("Set-Cookie", b"c=d")]);
-        let (limits, headers) = (Limits::default(), HeaderGrants::default());
+        let limits = Limits::default();
+        let headers = HeaderGrants::default();
         let allowed = HeaderRules { limits: &limits, headers: &headers, mount: "/ext/x" };
         let answer = super::response(cookies, &allowed).unwrap();
         let cookies: Vec<_> = answer.headers().get_all("set-cookie").iter().collect();

@@ -96,8 +96,10 @@ impl RunPermit {
         snapshot: Arc<Snapshot>,
         make: impl FnOnce(GuestResponse) -> T + Send + 'static,
     ) -> Result<T, CallError> {
-        let (long_runs, limits) = (&module.engine().slow_guests, module.limits());
-        let (targets, is_aside) = (&module.engine().slow_targets, self.is_background);
+        let long_runs = &module.engine().slow_guests;
+        let limits = module.limits();
+        let targets = &module.engine().slow_targets;
+        let is_aside = self.is_background;
         let turns = (!is_aside).then(|| long_runs.turns());
         let creates_slowly = module.instances().placement() == Placement::Aside;
         let time = GuestTime::start(limits.time, turns, creates_slowly);
@@ -169,7 +171,8 @@ impl RunPermit {
         if wasi.is_some_and(|wasi| wasi.has_read_time()) {
             view.changed();
         }
-        let (reads, memory) = (view.into_reads(), limiter.peak_memory());
+        let reads = view.into_reads();
+        let memory = limiter.peak_memory();
         Ok(make(GuestResponse { response, reads, memory }))
     }
 }

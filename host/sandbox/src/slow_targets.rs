@@ -159,7 +159,8 @@ impl<F: Future + Unpin> Future for Measured<F> {
     type Output = F::Output;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
-        let (start, cpu_start) = (Instant::now(), cpu_time());
+        let start = Instant::now();
+        let cpu_start = cpu_time();
         let output = Pin::new(&mut self.run).poll(context);
         let passed = start.elapsed();
         // The processor clock need not be read again for a short time.
@@ -211,7 +212,8 @@ mod tests {
     #[test]
     fn a_slow_target_starts_in_the_pool_and_a_fast_one_inline() {
         let targets = SlowTargets::new();
-        let (fast, slow) = (target(2), target(4));
+        let fast = target(2);
+        let slow = target(4);
         targets.record(fast, FAST, Run::Completed);
         targets.record(slow, SLOW, Run::Completed);
         for _ in 0..2 * FOLLOWING {

@@ -307,7 +307,8 @@ fn check_growth(
     for (place, memory) in dump.memories().iter().enumerate() {
         let before = memory.data_size(&*store);
         let page = memory.page_size(&*store);
-        let (size, kind) = (memory.size(&*store), memory.ty(&*store));
+        let size = memory.size(&*store);
+        let kind = memory.ty(&*store);
         let room = kind.maximum().map_or(u64::MAX, |most| most.saturating_sub(size));
         // If it cannot grow now, neither could an instance.
         memory.grow(&mut *store, (growth / page).min(room)).ok();

@@ -105,7 +105,8 @@ impl ResponseCache {
             };
             let (run, role) = storage.in_flight.join(&key, || {
                 let permits = self.permits.clone();
-                let (module, state) = (module.clone(), state.clone());
+                let module = module.clone();
+                let state = state.clone();
                 let run = run(Arc::clone(storage), module, Arc::clone(&request), state, permits);
                 task(run.instrument(Span::current()), arrival, Arc::clone(&request)).boxed()
             });

@@ -228,7 +228,8 @@ impl Config {
     fn check_mounts(&self, text: &str) -> Result<(), Problem> {
         let mut mounted: Vec<(&str, MountPath)> = Vec::new();
         for (place, extension) in self.extension.iter().enumerate() {
-            let (name, path) = (extension.name.as_str(), extension.path());
+            let name = extension.name.as_str();
+            let path = extension.path();
             let known = mounted.iter().map(|(name, path)| (*name, path));
             registry::check_conflicts(known, name, &path).map_err(|error| {
                 let key = if matches!(error, MountError::Name(_)) { "name" } else { "mount" };

@@ -67,7 +67,8 @@ impl Response {
     ) -> Self {
         let GuestResponse { response, reads, .. } = response;
         let (head, body) = response.into_parts();
-        let (status, mut headers) = (head.status, head.headers);
+        let status = head.status;
+        let mut headers = head.headers;
         let has_own_etag = headers.contains_key(ETAG);
         // It identifies the representation that GET returns: none is set for other methods.
         let own_etag = status.is_success() && !has_own_etag && *method == Method::GET;

@@ -185,7 +185,8 @@ impl Ratio {
         if denominator == 0 {
             return None;
         }
-        let (mut divisor, mut rest) = (denominator, numerator);
+        let mut divisor = denominator;
+        let mut rest = numerator;
         while rest != 0 {
             (divisor, rest) = (rest, divisor % rest);
         }

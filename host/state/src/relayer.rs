@@ -180,8 +180,10 @@ impl Worker {
 /// Compares texts that consist of parts, by their bytes. The parts are not concatenated,
 /// because states of thousands of workers are published often.
 fn order<const N: usize>(a: [&str; N], b: [&str; N]) -> Ordering {
-    let (mut a_parts, mut b_parts) = (a.into_iter(), b.into_iter());
-    let (mut a, mut b): (&[u8], &[u8]) = (&[], &[]);
+    let mut a_parts = a.into_iter();
+    let mut b_parts = b.into_iter();
+    let mut a: &[u8] = &[];
+    let mut b: &[u8] = &[];
     loop {
         while a.is_empty() {
             match a_parts.next() {

@@ -47,7 +47,8 @@ pub(crate) fn measure(report: &mut Report, runtime: &Runtime, module: &Module) {
         publications(report, &publisher, workers);
     }
     flood(report, runtime, module);
-    let (small, large) = (per_worker[1].1, per_worker[3].1);
+    let small = per_worker[1].1;
+    let large = per_worker[3].1;
     report.add(
         "growth: a worker's part of a miss on /state, of 50,000 to of 700",
         (micros(large), micros(small)),
@@ -92,7 +93,8 @@ fn misses(
         let module = Module::embedded(&engine(&Limits::default())).unwrap();
         let new =
             || runtime.block_on(ReusedInstance::new(&module, asked, snapshot.clone())).unwrap();
-        let (mut reused, mut calls) = (new(), 0);
+        let mut reused = new();
+        let mut calls = 0;
         let reuse = || {
             calls += 1;
             if calls % CALLS == 0 {
@@ -115,7 +117,8 @@ fn hits(
     publisher: &StatePublisher,
     workers: u64,
 ) {
-    let (cache, state) = (ResponseCache::new(module.limits().response_cache), publisher.reader());
+    let cache = ResponseCache::new(module.limits().response_cache);
+    let state = publisher.reader();
     let asked = request("GET", "/state", &[]);
     let answer = runtime.block_on(cache.get_or_run(module, asked.clone(), &state)).unwrap();
     let native = Answer::of("/state", &answer.plain().body);
@@ -161,7 +164,8 @@ fn flood(report: &mut Report, runtime: &Runtime, module: &Module) {
         let rate = hits as f64 / (FLOOD_ROUNDS * PATHS.len()) as f64;
         rate
     };
-    let (flooded, quiet) = (hit_rate(100), hit_rate(0));
+    let flooded = hit_rate(100);
+    let quiet = hit_rate(0);
     let shown = |rate: f64| format!("{:.2}%", rate * 100.0);
     report.add(
         "hits of the four endpoints among 1,000,000 random paths, to without them",
@@ -191,7 +195,8 @@ fn publications(report: &mut Report, publisher: &StatePublisher, workers: u64) {
 /// Returns the times of both functions, and the ratio of the first to the second, of the
 /// round with the median ratio.
 fn compare(mut one: impl FnMut(), mut other: impl FnMut()) -> (Duration, Duration, f64) {
-    let (ones, others) = (turns(&mut one), turns(&mut other));
+    let ones = turns(&mut one);
+    let others = turns(&mut other);
     let mut rounds: Vec<_> =
         (0..ROUNDS).map(|_| (time(&mut one, ones), time(&mut other, others))).collect();
     rounds.sort_by(|a, b| ratio(a.0, a.1).total_cmp(&ratio(b.0, b.1)));

@@ -45,9 +45,12 @@ async fn latencies() -> ((Duration, Duration), (Duration, Duration), u32) {
     server.publisher.set_state(state(WORKERS));
     clients(&server).await;
     let quiet = clients(&server).await;
-    let (stop, count) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU32::new(0)));
+    let stop = Arc::new(AtomicBool::new(false));
+    let count = Arc::new(AtomicU32::new(0));
     let writer = {
-        let (publisher, stop, count) = (server.publisher.clone(), stop.clone(), count.clone());
+        let publisher = server.publisher.clone();
+        let stop = stop.clone();
+        let count = count.clone();
         thread::spawn(move || publish(&publisher, &stop, &count))
     };
     let start = Instant::now();

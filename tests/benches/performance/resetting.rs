@@ -50,7 +50,8 @@ pub(crate) fn measure(report: &mut Report, runtime: &Runtime) {
             let rate = f64::from(u32::try_from(count).unwrap_or(u32::MAX)) / TIME.as_secs_f64();
             // The parts first, since the quantile of the whole sorts all times.
             for (what, p99) in [("median of the p99 of parts", p99_of_parts as P99), ("p99", p99)] {
-                let (quiet, watched) = (p99(&mut quiet), p99(&mut watched));
+                let quiet = p99(&mut quiet);
+                let watched = p99(&mut watched);
                 let more = (watched.as_secs_f64() - quiet.as_secs_f64()) * 1e3;
                 let name = format!(
                     "{what} of /version while {rate:.0} requests a second for {target}N are cancelled by {version}; ms more than quiet"
@@ -85,7 +86,8 @@ async fn serve() -> TestServer {
 /// Sends requests, and resets their streams half a millisecond later.
 fn reset_streams(address: SocketAddr, target: &'static str) -> usize {
     let reset = move |connection: usize| async move {
-        let (start, mut count) = (Instant::now(), 0);
+        let start = Instant::now();
+        let mut count = 0;
         while start.elapsed() < TIME {
             let Client::Http2(mut sender) = Client::http2(address).await else {
                 unreachable!("it speaks HTTP/2")
@@ -110,7 +112,8 @@ fn reset_streams(address: SocketAddr, target: &'static str) -> usize {
 /// Sends a request on a new connection, and resets the connection.
 fn reset_connections(address: SocketAddr, target: &'static str) -> usize {
     let reset = move |client: usize| async move {
-        let (start, mut count) = (Instant::now(), 0);
+        let start = Instant::now();
+        let mut count = 0;
         while start.elapsed() < TIME {
             let Ok(mut stream) = TcpStream::connect(address).await else { continue };
             count += 1;

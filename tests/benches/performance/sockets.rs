@@ -94,7 +94,8 @@ fn changing(report: &mut Report, server: &TestServer) {
             let quiet = load.run(server.address);
             let stop = Arc::new(AtomicBool::new(false));
             let writer = {
-                let (publisher, stop) = (server.publisher.clone(), stop.clone());
+                let publisher = server.publisher.clone();
+                let stop = stop.clone();
                 thread::spawn(move || publish(&publisher, &stop))
             };
             let changing = load.run(server.address);

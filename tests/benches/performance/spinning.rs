@@ -38,7 +38,8 @@ pub(crate) fn measure(report: &mut Report, runtime: &Runtime) {
         let spinning = thread::spawn(move || spin(server.address, SPINNING));
         thread::sleep(Duration::from_millis(100));
         let mut busy = watch(server.address, path);
-        let (quiet, busy) = (quantile(&mut quiet, 0.99), quantile(&mut busy, 0.99));
+        let quiet = quantile(&mut quiet, 0.99);
+        let busy = quantile(&mut busy, 0.99);
         let [mut starved, timed_out] = spinning.join().unwrap();
         let more = (busy.as_secs_f64() - quiet.as_secs_f64()) * 1e3;
         let name = format!(
@@ -87,7 +88,8 @@ fn beside(
     thread::sleep(Duration::from_millis(100));
     let mut watched = watch(server.address, path);
     busy.join().unwrap();
-    let (quiet, watched) = (quantile(&mut quiet, 0.99), quantile(&mut watched, 0.99));
+    let quiet = quantile(&mut quiet, 0.99);
+    let watched = quantile(&mut watched, 0.99);
     let more = (watched.as_secs_f64() - quiet.as_secs_f64()) * 1e3;
     let name = format!(
         "p99 of {path}, {}cached, with {clients} clients on {what}; ms more than quiet",
@@ -102,7 +104,8 @@ fn busy(address: SocketAddr, clients: u32, method: &'static str, extension: &'st
             .map(|number| {
                 tokio::spawn(async move {
                     let mut client = Client::http1(address).await;
-                    let (start, mut count) = (Instant::now(), 0);
+                    let start = Instant::now();
+                    let mut count = 0;
                     while start.elapsed() < TIME {
                         count += 1;
                         let path = format!("{extension}/{number}/{count}");
@@ -144,7 +147,8 @@ async fn serve() -> TestServer {
 pub(crate) fn watch(address: SocketAddr, path: &'static str) -> Vec<Duration> {
     on_a_thread(async move {
         let mut client = Client::http1(address).await;
-        let (start, mut times) = (Instant::now(), Vec::new());
+        let start = Instant::now();
+        let mut times = Vec::new();
         while start.elapsed() < TIME {
             let (path, status) = if path.ends_with('/') {
                 (format!("{path}{}", times.len()), 404)
@@ -170,7 +174,8 @@ fn spin(address: SocketAddr, clients: u32) -> [Vec<Duration>; 2] {
                     // Spreads the start of the clients over one time limit.
                     tokio::time::sleep(LIMIT * number / clients).await;
                     let mut client = Client::http1(address).await;
-                    let (start, mut count) = (Instant::now(), 0);
+                    let start = Instant::now();
+                    let mut count = 0;
                     let mut times = [Vec::new(), Vec::new()];
                     while start.elapsed() < TIME {
                         count += 1;

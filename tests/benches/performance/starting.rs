@@ -23,12 +23,14 @@ pub(crate) fn measure(report: &mut Report, runtime: &Runtime) {
     };
     let kept = ["--code-cache", cache];
     start(&kept);
-    let (mut warm, mut cold) = (Vec::new(), Vec::new());
+    let mut warm = Vec::new();
+    let mut cold = Vec::new();
     for _ in 0..STARTS {
         warm.push(start(&kept));
         cold.push(start(&["--no-code-cache"]));
     }
-    let (warm, cold) = (quantile(&mut warm, 0.5), quantile(&mut cold, 0.5));
+    let warm = quantile(&mut warm, 0.5);
+    let cold = quantile(&mut cold, 0.5);
     let what = "start to address on the sample, compiled code kept";
     report.add(what, (micros(warm), micros(MOST)), ratio(warm, MOST), Target::AtMost(1.0));
     let what = "start to address on the sample, compiled code kept, to not";

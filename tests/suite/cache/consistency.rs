@@ -126,7 +126,8 @@ fn responses_are_never_older_than_their_requests() {
     let published =
         Published { publisher: StatePublisher::new(), snapshots: Mutex::new(Vec::new()) };
     published.change(&mut Rng::with_seed(0));
-    let (remembered, done) = (AtomicU64::new(0), AtomicBool::new(false));
+    let remembered = AtomicU64::new(0);
+    let done = AtomicBool::new(false);
     thread::scope(|scope| {
         scope.spawn(|| {
             let mut random = Rng::with_seed(1);
@@ -137,7 +138,9 @@ fn responses_are_never_older_than_their_requests() {
         });
         let askers: Vec<_> = (0..THREADS)
             .map(|seed| {
-                let (cache, modules, published) = (&cache, &modules, &published);
+                let cache = &cache;
+                let modules = &modules;
+                let published = &published;
                 let remembered = &remembered;
                 scope.spawn(move || {
                     let runtime = tokio::runtime::Builder::new_current_thread()

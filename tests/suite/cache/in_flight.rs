@@ -49,7 +49,8 @@ async fn requests_that_share_a_run_share_its_error() {
     let limits = Limits { time: Duration::from_millis(200), ..one_run() };
     let component = component::of_handler("(loop br 0) unreachable");
     let server = TestServer::builder().component(&component).limits(&limits).start().await;
-    let (mut one, mut other) = (server.connect().await, server.connect().await);
+    let mut one = server.connect().await;
+    let mut other = server.connect().await;
     let (one, other) = tokio::join!(one.get("/"), other.get("/"));
     assert_eq!((one.status.as_u16(), other.status.as_u16()), (504, 504));
 }

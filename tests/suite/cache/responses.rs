@@ -42,7 +42,8 @@ async fn cached_responses_need_no_run() {
 #[tokio::test]
 async fn all_kept_parts_of_a_request_count_towards_the_size() {
     let asked = Asked::new(Some(&component::that_counts()), &Limits::default());
-    let (long, size) = ("X".repeat(10_000), || asked.cache.size().as_u64());
+    let long = "X".repeat(10_000);
+    let size = || asked.cache.size().as_u64();
     for (method, target, headers) in [
         (&long[..], "/", &[][..]),
         ("GET", &format!("/{long}"), &[]),
@@ -239,13 +240,15 @@ async fn cached_responses_belong_to_one_module() {
     let modules = [component::of_answer(200, "a", b"b"), component::of_answer(201, "a", b"b")];
     let engine = engine(&Limits::default());
     let modules = modules.map(|bytes| Module::from_bytes(&engine, "test", &bytes).unwrap());
-    let (cache, publisher) = (ResponseCache::new(ByteSize::mib(1)), StatePublisher::new());
+    let cache = ResponseCache::new(ByteSize::mib(1));
+    let publisher = StatePublisher::new();
     for _ in 0..2 {
         for (module, status) in modules.iter().zip([200, 201]) {
             let answer =
                 cache.get_or_run(module, request("GET", "/", &[]), &publisher.reader()).await;
             assert_eq!(answer.unwrap().status(), status);
-            let (asked, snapshot) = (request("GET", "/", &[]), publisher.reader().snapshot());
+            let asked = request("GET", "/", &[]);
+            let snapshot = publisher.reader().snapshot();
             let found = cache.find(module, RequestRef::from(&*asked), &snapshot);
             let found = found.map(|answer| answer.status().as_u16());
             assert_eq!(found, Some(status));

@@ -20,7 +20,8 @@ async fn a_module_is_swapped_and_rolled_back() {
     let folder = Folder::new();
     let new = component::noted(DEFAULT_MODULE, "new");
     let path = folder.write("new.wasm", &new);
-    let (from, to) = (short(DEFAULT_MODULE), short(&new));
+    let from = short(DEFAULT_MODULE);
+    let to = short(&new);
     let serving = Program::server().start().await;
 
     let trial = serving.control(&["swap", &path, "--dry-run"]).await;

@@ -177,7 +177,8 @@ async fn provoke_warnings(address: std::net::SocketAddr, count: u64) {
     }
     bytes.extend(ping(0, count));
     stream.write_all(&bytes).await.unwrap();
-    let (mut answer, acknowledged) = (Vec::new(), ping(1, count));
+    let mut answer = Vec::new();
+    let acknowledged = ping(1, count);
     while !answer.windows(acknowledged.len()).any(|part| part == acknowledged) {
         let read = timeout(Duration::from_mins(1), stream.read_buf(&mut answer)).await.unwrap();
         assert!(read.unwrap() > 0, "the server closed the connection: {answer:?}");

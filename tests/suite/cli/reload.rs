@@ -158,7 +158,8 @@ async fn invalid_settings_change_nothing() {
     let serving = setup.serve().await;
     let other = answering(203);
     let digest = Digest::of(&other);
-    let (one, wanted) = (Digest::of(&answering(201)), "0".repeat(64));
+    let one = Digest::of(&answering(201));
+    let wanted = "0".repeat(64);
     let folder = setup.folder.as_path().display();
     for (settings, reason) in [
         ("[[extension", format!("configuration {folder}/relayer-rest.toml: line 5, column 12: ")),

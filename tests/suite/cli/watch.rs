@@ -69,7 +69,8 @@ async fn a_file_that_changes_during_the_start_is_swapped_in() {
     let control = folder.join("c.sock");
     // The socket exists when the module has been read, or is about to be.
     let mut replaced = tokio::spawn({
-        let (path, control) = (path.clone(), control.clone());
+        let path = path.clone();
+        let control = control.clone();
         async move {
             while !control.exists() {
                 tokio::time::sleep(Duration::from_millis(1)).await;

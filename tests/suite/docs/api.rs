@@ -83,8 +83,8 @@ fn the_errors_of_the_host_are_listed() {
 
 #[tokio::test]
 async fn the_errors_of_the_module_are_as_listed() {
-    let (ready, unready) =
-        (TestServer::start().await, TestServer::builder().without_state().start().await);
+    let ready = TestServer::start().await;
+    let unready = TestServer::builder().without_state().start().await;
     let mut sent = Vec::new();
     for (server, method, path) in [
         (&ready, "GET", "/chain/%ff"),

@@ -15,7 +15,8 @@ use super::page::Page;
 /// Contains the code of the pages.
 async fn embedded() -> Result<(), Box<dyn Error>> {
     let chains = vec![ChainConfig::new("ibc-0", ChainKind::CosmosSdk)];
-    let (ids, workers) = (vec!["ibc-0".into()], Vec::new());
+    let ids = vec!["ibc-0".into()];
+    let workers = Vec::new();
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let shutdown = ready(());
 
@@ -47,8 +48,8 @@ fn the_code_is_that_of_the_pages() {
 #[test]
 fn the_example_shows_the_relayers_state() {
     let output = Command::new(env!("CARGO_BIN_EXE_embedded-under-test")).output().unwrap();
-    let (stdout, stderr) =
-        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{stderr}");
     let bodies: Vec<_> =
         stdout.lines().skip(1).map(|line| &line[line.find('{').unwrap()..]).collect();

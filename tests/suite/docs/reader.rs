@@ -36,7 +36,8 @@ impl Reader {
     /// A file has its name alone on the line before it. Returns the numbers of commands and
     /// of files.
     pub(super) fn follow(&mut self, page: &str) -> (usize, usize) {
-        let (mut commands, mut files) = (0, 0);
+        let mut commands = 0;
+        let mut files = 0;
         let parts: Vec<_> = page.split("```").collect();
         for [prose, block] in parts.as_chunks().0 {
             let (language, block) = block.split_once('\n').unwrap();
@@ -65,7 +66,8 @@ impl Reader {
         commands
             .map(|command| {
                 let (line, shown) = command.split_once('\n').unwrap_or((command, ""));
-                let (printed, shown) = (ended(&self.run(line)), ended(shown));
+                let printed = ended(&self.run(line));
+                let shown = ended(shown);
                 assert!(is_as_shown(&printed, &shown), "$ {line}\n{printed}\nis not\n{shown}");
             })
             .count()

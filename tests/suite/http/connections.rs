@@ -71,7 +71,8 @@ async fn idle_connections_beyond_the_limit_are_evicted() {
 /// request.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn connections_beyond_the_limit_get_503() {
-    let (three, many) = (3, HttpLimits::default().connections);
+    let three = 3;
+    let many = HttpLimits::default().connections;
     for (connections, connections_per_peer) in [(three, many), (many, three)] {
         let limits = HttpLimits { connections, connections_per_peer, ..HttpLimits::default() };
         is_full_with_three(limits).await;

@@ -26,13 +26,15 @@ async fn hostile_connections_take_little_memory_beyond_the_limit() {
     let settings = folder.write("settings.toml", text);
     let mut serving = Program::server().args(["--config", &settings]).start().await;
     serving.close_log();
-    let (address, process) = (serving.address(), serving.id());
+    let address = serving.address();
+    let process = serving.id();
     let resident = || {
         let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
         line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
     };
-    let (mut most, mut hostile) = (0, Vec::new());
+    let mut most = 0;
+    let mut hostile = Vec::new();
     for connection in 0..CONNECTIONS {
         let paths = (0..100).map(|path| format!("/{connection}/{path}"));
         hostile.push(http2::stalled(address, paths).await);

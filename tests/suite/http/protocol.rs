@@ -297,7 +297,8 @@ async fn a_slow_reader_can_send_another_request() {
     socket.set_recv_buffer_size(64 << 10).unwrap();
     let mut stream = socket.connect(server.address).await.unwrap();
     stream.write_all(requests.as_bytes()).await.unwrap();
-    let (mut answers, mut part) = (Vec::new(), vec![0; 64 << 10]);
+    let mut answers = Vec::new();
+    let mut part = vec![0; 64 << 10];
     let start = Instant::now();
     loop {
         // Up to 512 KiB a second, for longer than the timeout of a silent client.

@@ -18,7 +18,8 @@ fn many_workers() -> RelayerState {
 }
 
 fn decoded(answer: &Answer) -> Vec<u8> {
-    let (mut body, bytes) = (Vec::new(), &answer.body[..]);
+    let mut body = Vec::new();
+    let bytes = &answer.body[..];
     match answer.header("content-encoding") {
         "gzip" => flate2::read::GzDecoder::new(bytes).read_to_end(&mut body).map(drop).unwrap(),
         "zstd" => zstd::stream::copy_decode(bytes, &mut body).unwrap(),
@@ -271,7 +272,8 @@ async fn a_validator_belongs_to_one_encoding() {
     let server = TestServer::start().await;
     server.publisher.set_state(many_workers());
     let mut client = server.connect().await;
-    let (gzip, plain) = (("accept-encoding", "gzip"), ("accept-encoding", "identity"));
+    let gzip = ("accept-encoding", "gzip");
+    let plain = ("accept-encoding", "identity");
     let etag = |answer: Answer| answer.header("etag").to_owned();
     let of_gzip = etag(ask(&mut client, "GET", "/state", &[gzip]).await);
     let of_plain = etag(ask(&mut client, "GET", "/state", &[plain]).await);

@@ -52,7 +52,8 @@ async fn clients_that_read_no_responses_are_not_read_from() {
     });
     // It starts to read late.
     sleep(Duration::from_millis(500)).await;
-    let (mut answers, mut bytes) = (String::new(), vec![0; 64 << 10]);
+    let mut answers = String::new();
+    let mut bytes = vec![0; 64 << 10];
     let read = async {
         while answers.matches("HTTP/1.1 200 OK").count() < count {
             let some = reading.read(&mut bytes).await.unwrap();
@@ -256,7 +257,8 @@ async fn rejected_requests_hold_little_memory() {
     stream.write_all(&bytes).await.unwrap();
     let all_refused = async {
         // All responses have a body, and wait for the client.
-        let (least, most) = (u64::from(COUNT) << 10, u64::from(COUNT) << 14);
+        let least = u64::from(COUNT) << 10;
+        let most = u64::from(COUNT) << 14;
         while !(least..most).contains(&server.connections.status().unsent) {
             sleep(Duration::from_millis(10)).await;
         }

@@ -58,7 +58,8 @@ fn cases() -> Vec<Case> {
     let trapped: fn(&Failures) -> u64 = |failures| failures.trapped;
     let timed_out: fn(&Failures) -> u64 = |failures| failures.timed_out;
     let invalid: fn(&Failures) -> u64 = |failures| failures.invalid;
-    let (internal, bad) = ((500, "Internal"), (502, "BadModuleResponse"));
+    let internal = (500, "Internal");
+    let bad = (502, "BadModuleResponse");
     vec![
         case("spin", component::of_handler("(loop br 0) unreachable"), (504, "Timeout"), timed_out),
         case("recursion", hostile::recursion(), internal, trapped),
@@ -119,7 +120,8 @@ async fn hostile_modules_fail_only_their_own_requests() {
     for case in &cases {
         for client in 0..CLIENTS {
             let address = server.address;
-            let (name, answer) = (case.name, case.answer);
+            let name = case.name;
+            let answer = case.answer;
             asking.push(tokio::spawn(async move {
                 let mut http = Client::http1(address).await;
                 for round in 0..ROUNDS {

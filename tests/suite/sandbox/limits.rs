@@ -227,7 +227,8 @@ fn one_at_a_time() -> Limits {
 async fn requests_beyond_the_concurrency_limit_get_503() {
     let component = component::of_handler("(loop br 0) unreachable");
     let server = TestServer::builder().component(&component).limits(&one_at_a_time()).start().await;
-    let (mut one, mut other) = (server.connect().await, server.connect().await);
+    let mut one = server.connect().await;
+    let mut other = server.connect().await;
     // The first request spins; the other one is turned away.
     let answer = tokio::select! {
         answer = one.get("/") => answer,

@@ -30,7 +30,8 @@ fn processors() -> usize {
 async fn ask(module: &Module, count: usize) -> Vec<Result<(), CallError>> {
     let snapshot = StatePublisher::new().reader().snapshot();
     let runs = (0..count).map(|number| {
-        let (module, snapshot) = (module.clone(), Arc::clone(&snapshot));
+        let module = module.clone();
+        let snapshot = Arc::clone(&snapshot);
         let request = request("GET", &format!("/{number}"), &[]);
         tokio::spawn(async move {
             RunPermit::acquire(&module).await?.execute(request, snapshot).await.map(drop)

@@ -129,7 +129,8 @@ async fn random_numbers_are_the_same_for_each_request() {
 #[tokio::test]
 async fn output_is_logged() {
     let folder = Folder::new();
-    let (module, config) = (folder.join("guest.wasm"), folder.join("rest.toml"));
+    let module = folder.join("guest.wasm");
+    let config = folder.join("rest.toml");
     fs::write(&module, wasi_guest()).unwrap();
     let settings = "[[extension]]\nname = 'guest'\nmodule = 'guest.wasm'\n";
     fs::write(&config, settings).unwrap();

@@ -237,7 +237,8 @@ async fn other_files_in_the_folder_are_ignored() {
 
 #[tokio::test]
 async fn sighup_rereads_files_that_cannot_be_watched() {
-    let (files, elsewhere) = (Folder::new(), Folder::new());
+    let files = Folder::new();
+    let elsewhere = Folder::new();
     let target = elsewhere.write("target.toml", CONFIG);
     let config = files.path("config.toml");
     std::os::unix::fs::symlink(&target, &config).unwrap();
@@ -283,7 +284,8 @@ async fn files_change_under_load_without_a_wrong_response() {
         .cycle()
         .take(4)
         .map(|(path, bodies)| {
-            let (address, stopped) = (process.address(), stopped.clone());
+            let address = process.address();
+            let stopped = stopped.clone();
             tokio::spawn(async move {
                 let mut client = Client::http1(address).await;
                 let mut seen = [false; 2];
@@ -299,7 +301,8 @@ async fn files_change_under_load_without_a_wrong_response() {
 
     let mut client = process.connect().await;
     for turn in 1..10 {
-        let (new, broken) = (turn % 2, turn % 3);
+        let new = turn % 2;
+        let broken = turn % 3;
         files.write("config.toml", ["[[chains", "[[chains]]", ""][broken]);
         files.write("state.json", ["{", "{}", ""][broken]);
         files.replace("config.toml", &configs[new]);

@@ -42,7 +42,8 @@ fn check_pace(relayer: &Relayer, start: Instant, poll: Duration) {
 
 #[tokio::test]
 async fn chains_are_requested_rarely_and_the_state_often() {
-    let (start, poll) = (Instant::now(), Duration::from_millis(10));
+    let start = Instant::now();
+    let poll = Duration::from_millis(10);
     let relayer = Relayer::start(Script::of_0_7()).await;
     let server =
         TestServer::builder().upstream(Upstream { poll, ..upstream(&relayer) }).start().await;
@@ -54,7 +55,8 @@ async fn chains_are_requested_rarely_and_the_state_often() {
 
 #[tokio::test]
 async fn an_unreadable_chain_does_not_increase_the_rate() {
-    let (start, poll) = (Instant::now(), Duration::from_millis(50));
+    let start = Instant::now();
+    let poll = Duration::from_millis(50);
     let relayer = Relayer::start(Script::of_0_7()).await;
     relayer.change(|script| script.broken_chain = Some("ibc-1".to_owned()));
     let server =

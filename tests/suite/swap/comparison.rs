@@ -74,7 +74,8 @@ async fn candidates_are_compared_on_the_newest_state() {
     for number in 0.. {
         let new = component::noted(DEFAULT_MODULE, &number.to_string());
         let swapping = tokio::spawn({
-            let (server, new) = (server.clone(), new.clone());
+            let server = server.clone();
+            let new = new.clone();
             async move { server.swap_as(candidate(new)).await }
         });
         let is_probed = || {

@@ -14,7 +14,8 @@ async fn a_process_killed_during_a_swap_starts_again() {
     let control = folder.join("c.sock");
     let new = component::noted(DEFAULT_MODULE, "new");
     let module = folder.write("api.wasm", DEFAULT_MODULE);
-    let (without, with) = (["--no-code-cache"].as_slice(), [].as_slice());
+    let without = ["--no-code-cache"].as_slice();
+    let with = [].as_slice();
     for (step, cache) in [
         (SwapStep::Compile, without),
         (SwapStep::Compile, with),

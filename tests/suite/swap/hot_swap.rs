@@ -61,10 +61,13 @@ async fn swaps_under_load_lose_no_request() {
     });
     let server = Arc::new(server(&modules[0].0, &Limits::default()).await);
     let answers = modules.clone().map(|(component, body)| (label(&component), body));
-    let (done, count) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+    let done = Arc::new(AtomicBool::new(false));
+    let count = Arc::new(AtomicU64::new(0));
     let clients: Vec<_> = (0..CLIENTS)
         .map(|number| {
-            let (server, done, count) = (server.clone(), done.clone(), count.clone());
+            let server = server.clone();
+            let done = done.clone();
+            let count = count.clone();
             let answers = answers.clone();
             tokio::spawn(async move {
                 let mut client = server.connect().await;
@@ -74,7 +77,8 @@ async fn swaps_under_load_lose_no_request() {
                     let path = format!("/{}", count.fetch_add(1, Relaxed) % (50 + number as u64));
                     let answer = client.get(&path).await;
                     assert_eq!(answer.status, 200);
-                    let (label, body) = (answer.header("x-relayer-module"), &answer.body);
+                    let label = answer.header("x-relayer-module");
+                    let body = &answer.body;
                     let is_of = |(name, whole): &(String, String)| label == *name && body == whole;
                     let place = answers.iter().position(is_of);
                     seen[place.expect("an answer is wholly of one of the modules")] += 1;

@@ -179,7 +179,8 @@ async fn modules_of_another_dialect_are_rejected() {
 async fn modules_with_another_digest_are_rejected() {
     let server = TestServer::start().await;
     let new = component::noted(DEFAULT_MODULE, "new");
-    let (right, wrong) = (Digest::of(&new), Digest::of(b"other"));
+    let right = Digest::of(&new);
+    let wrong = Digest::of(b"other");
     let with = |sha256| Candidate { sha256: Some(sha256), ..candidate(new.clone()) };
     let report = server.swap_as(with(wrong)).await;
     check_rejected(&report, Rejection::DigestMismatch, &[&right.to_string(), &wrong.to_string()]);
@@ -216,7 +217,8 @@ async fn a_preflight_beyond_the_time_limit_is_cancelled() {
     let server = Arc::new(TestServer::builder().mount(mount).start().await);
     let spins = component::of_handler("(loop br 0) unreachable");
     let first = tokio::spawn({
-        let (server, spins) = (server.clone(), spins.clone());
+        let server = server.clone();
+        let spins = spins.clone();
         async move { server.swap(spins).await }
     });
     while server.registry.at("/").unwrap().status().candidate.is_none() {

@@ -114,7 +114,8 @@ async fn a_manual_rollback_can_be_undone() {
     assert!(error.starts_with("mount /: no previous module to roll back to"), "{error}");
     let new = component::noted(DEFAULT_MODULE, "new");
     assert_eq!(server.swap_as(candidate(new.clone())).await.outcome, Outcome::Swapped);
-    let (old, new) = (Digest::of(DEFAULT_MODULE), Digest::of(&new));
+    let old = Digest::of(DEFAULT_MODULE);
+    let new = Digest::of(&new);
     for (from, digest) in [(new, old), (old, new), (new, old)] {
         assert_eq!(mount.rollback(), Ok((from, digest)));
         let label = format!("api@{}", digest.short());

@@ -12,7 +12,8 @@ use crate::query::Query;
 /// Returns the response of an endpoint: `ok`, or a line for each check if one fails, if
 /// the request is verbose, or if a parameter had no effect.
 pub(crate) fn report(endpoint: &str, checks: &[Check], query: &Query<'_>) -> Response {
-    let (lines, warnings) = (lines(checks, query), warnings(checks, query));
+    let lines = lines(checks, query);
+    let warnings = warnings(checks, query);
     let ready = checks.iter().all(|check| is_excluded(check, query) || check.found.is_ok());
     if ready && !query.verbose && warnings.is_empty() {
         return answer(200, "ok".to_owned());

@@ -11,7 +11,9 @@ use crate::exposition::{CONTENT_TYPE, Exposition, Seconds};
 use crate::workers;
 
 pub(crate) fn metrics<H: Host>(host: &H) -> Response {
-    let (components, chains, state) = (host.components(), host.chain_ids(), host.state());
+    let components = host.components();
+    let chains = host.chain_ids();
+    let state = host.state();
     let mut text = Exposition::default();
 
     let components: BTreeSet<_> =

@@ -96,7 +96,8 @@ pub(super) fn decode(key: Key, entry: &[u8]) -> Result<Artefact, Damage> {
         let length = u64::from_le_bytes(field.try_into().expect("each field has this length"));
         usize::try_from(length).map_err(|_| Damage::Header)
     };
-    let (encoded, code) = (length(encoded)?, length(code)?);
+    let encoded = length(encoded)?;
+    let code = length(code)?;
     let mut parts = zstd::bulk::decompress(body, encoded + code)?;
     if parts.len() != encoded + code {
         return Err(Damage::Header);

@@ -198,8 +198,9 @@ fn the_least_recently_used_entries_are_removed() {
 fn leftovers_of_killed_writers_are_removed() {
     let stored = Stored::new();
     let path = |name: &str| stored.cache.folder().join(name);
-    let (old, new, other) =
-        (path(&format!("{TEMPORARY}old")), path(&format!("{TEMPORARY}new")), path("other"));
+    let old = path(&format!("{TEMPORARY}old"));
+    let new = path(&format!("{TEMPORARY}new"));
+    let other = path("other");
     for file in [&old, &new, &other] {
         fs::write(file, "text").unwrap();
     }

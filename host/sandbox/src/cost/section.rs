@@ -124,7 +124,8 @@ impl Module {
     }
 
     fn add_data(&mut self, data: &Data<'_>) {
-        let (length, range) = (data.data.len() as u64, &data.range);
+        let length = data.data.len() as u64;
+        let range = &data.range;
         self.cost.add_host(Kind::Segments, 1, DATA_SEGMENT);
         // The rest of the segment computes its offset.
         self.cost.add_steps((range.end - range.start).saturating_sub(length));

@@ -81,7 +81,8 @@ impl ControlServer {
     /// Serves the socket until the future is dropped; then a swap in progress is
     /// cancelled, and the socket's file is removed.
     pub async fn serve(self) {
-        let (mut clients, control) = (JoinSet::new(), Arc::new(self.control));
+        let mut clients = JoinSet::new();
+        let control = Arc::new(self.control);
         loop {
             tokio::select! {
                 Some(_) = clients.join_next() => {}
@@ -116,7 +117,8 @@ async fn serve(stream: UnixStream, control: Arc<Control>) {
 
 impl Control {
     async fn answer(&self, request: Request<Incoming>) -> ControlResponse {
-        let (path, method) = (request.uri().path().to_owned(), request.method().clone());
+        let path = request.uri().path().to_owned();
+        let method = request.method().clone();
         if method == Method::CONNECT {
             return not_implemented();
         }
@@ -201,7 +203,8 @@ impl Control {
         let (from, to) = mount
             .rollback()
             .map_err(|error| ErrorResponse(StatusCode::CONFLICT, error.to_string()))?;
-        let (from, to) = (from.to_string(), to.to_string());
+        let from = from.to_string();
+        let to = to.to_string();
         let mount = mount.path().to_string();
         Ok(json(StatusCode::OK, &RolledBack { mount, from, to }))
     }

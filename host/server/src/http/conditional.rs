@@ -221,7 +221,8 @@ mod tests {
 
     fn known(etag: Option<&[u8]>, values: &[&[u8]]) -> bool {
         let value = |bytes| HeaderValue::from_bytes(bytes).unwrap();
-        let (mut request, mut answer) = (HeaderMap::new(), HeaderMap::new());
+        let mut request = HeaderMap::new();
+        let mut answer = HeaderMap::new();
         answer.extend(etag.map(|etag| (ETAG, value(etag))));
         for bytes in values {
             request.append(IF_NONE_MATCH, value(bytes));

@@ -243,8 +243,10 @@ fn answer(
             }
         };
     }
-    let (service, limits) = (Arc::clone(service), Arc::clone(limits));
-    let (liveness, cancelled) = (Arc::clone(liveness), Arc::clone(cancelled));
+    let service = Arc::clone(service);
+    let limits = Arc::clone(limits);
+    let liveness = Arc::clone(liveness);
+    let cancelled = Arc::clone(cancelled);
     Either::Right(Box::pin(async move {
         let (head, body) = request.into_parts();
         let request = Request::from_parts(head, ());

@@ -151,7 +151,8 @@ impl ConnectionManager {
 fn refusal() -> Vec<u8> {
     let id = RequestId::of(&HeaderMap::new());
     let response = HostError::ConnectionsTooMany.response();
-    let (status, length) = (response.status(), response.body().len());
+    let status = response.status();
+    let length = response.body().len();
     let mut bytes = format!(
         "HTTP/1.1 {status}\r\nconnection: close\r\ncontent-length: {length}\r\n{X_REQUEST_ID}: {id}\r\n"
     )

@@ -42,7 +42,8 @@ pub(super) fn head<B>(request: &Request<B>, limits: &HttpLimits) -> Result<(), H
 
 /// Checks that the target is a path, or `*` with OPTIONS.
 fn form<B>(request: &Request<B>) -> Result<(), HostError> {
-    let (method, path) = (request.method(), request.uri().path());
+    let method = request.method();
+    let path = request.uri().path();
     // RFC 9110, 9.1: not implemented for any target, so not 405, which is about one
     // target. A tunnel has no target here, and a module must not reflect a request.
     if matches!(*method, Method::CONNECT | Method::TRACE) {

@@ -221,7 +221,8 @@ mod tests {
         let ceiling = 5 * SHARED_FROM;
         std::thread::scope(|scope| {
             for thread in 0..4 {
-                let (budget, bodies) = (&budget, &bodies);
+                let budget = &budget;
+                let bodies = &bodies;
                 scope.spawn(move || {
                     for number in 0..20_000 {
                         let body = budget.reserve_body(&bodies[(thread + number) % 4], ceiling);

@@ -56,7 +56,8 @@ impl Service {
     /// Returns the response to a request that is refused.
     pub(super) fn refuse<B>(error: HostError, request: &Request<B>) -> HttpResponse {
         let id = RequestId::of(request.headers());
-        let (status, name) = (error.status().as_u16(), error.name());
+        let status = error.status().as_u16();
+        let name = error.name();
         debug!(%id, status, name, "request refused");
         identified(reply::of_host(error, request), id)
     }
@@ -70,7 +71,8 @@ impl Service {
         let question = question(request, &target);
         let answer = mount.cache().find(mount.active().module(), question, &snapshot)?;
         let representation = answer.made(reply::encoding(&answer, request.headers()))?;
-        let (status, path) = (answer.status().as_u16(), request.uri().path());
+        let status = answer.status().as_u16();
+        let path = request.uri().path();
         debug!(%id, method = %request.method(), path, status, "cache hit");
         Some(reply::reply(&answer, representation, request, snapshot.stale()))
     }
@@ -79,7 +81,8 @@ impl Service {
     async fn ask<B>(self: Arc<Self>, request: Request<B>, id: RequestId) -> HttpResponse {
         let request = request.map(drop);
         let path = request.uri().path();
-        let (method, start) = (quote_for_log(request.method().as_str()), quote_for_log(path));
+        let method = quote_for_log(request.method().as_str());
+        let start = quote_for_log(path);
         let span = info_span!("request", %id, method = %method, path = start);
         let mount = Arc::clone(self.registry.now().route(path));
         let asked = mount.respond(module_request(&mount, &request), &self.state);
@@ -131,7 +134,8 @@ fn question<'a, B>(request: &'a Request<B>, target: &'a str) -> RequestRef<'a> {
 fn module_request<B>(mount: &Mount, request: &Request<B>) -> Arc<GuestRequest> {
     let target = target(mount, request);
     let RequestRef { method, headers, .. } = question(request, &target);
-    let (method, headers) = (method.clone(), headers.clone());
+    let method = method.clone();
+    let headers = headers.clone();
     let whole = request.uri().path_and_query();
     let target = match whole {
         Some(whole) if whole.as_str() == target => whole.clone(),

@@ -55,7 +55,8 @@ pub(super) fn changes(from: &Response, to: &Response) -> Vec<Change> {
     let is_of_the_modules = |name: &HeaderName| {
         *name != X_RELAYER_MODULE && *name != X_REQUEST_ID && (*name != ETAG || is_etag_compared)
     };
-    let (from, to) = (from.plain(), to.plain());
+    let from = from.plain();
+    let to = to.plain();
     headers(&from.headers, &to.headers, is_of_the_modules, &mut changes);
     if from.body != to.body {
         body(&from.body, &to.body, &mut changes);
@@ -77,7 +78,8 @@ fn headers(
                 headers.get_all(name).iter().map(|value| text(value.as_bytes())).collect();
             (!values.is_empty()).then(|| values.join(", "))
         };
-        let (from, to) = (values(from), values(to));
+        let from = values(from);
+        let to = values(to);
         if from != to {
             changes.push(Change { what: format!("header {name}"), from, to });
         }

@@ -88,7 +88,8 @@ impl FailureWindow {
         budget: &FailurePolicy,
         now: Instant,
     ) {
-        let (all, failed) = (runs.all.saturating_sub(1), runs.failed.saturating_sub(1));
+        let all = runs.all.saturating_sub(1);
+        let failed = runs.failed.saturating_sub(1);
         self.advance(Runs { all, failed }, budget, now);
         if let Some(seen) = self.history_of(kind) {
             seen.failed = Some(now);
@@ -197,7 +198,8 @@ mod tests {
 
     impl Asked {
         fn new() -> Self {
-            let (window, runs) = (FailureWindow::default(), Runs::default());
+            let window = FailureWindow::default();
+            let runs = Runs::default();
             Self { window, runs, start: Instant::now(), seconds: 0.0 }
         }
 

@@ -40,7 +40,8 @@ impl HealthCheck<'_> {
         dialect: Option<Dialect>,
         state: &StateReader,
     ) -> Result<(), String> {
-        let (module, present) = (module.afresh(), Some(state.snapshot()));
+        let module = module.afresh();
+        let present = Some(state.snapshot());
         self.in_background(async move {
             let verdict = match dialect {
                 Some(dialect) => conformance::examine(&module, dialect, present).await,
@@ -56,7 +57,8 @@ impl HealthCheck<'_> {
     /// Runs a module on `/` and on the most frequent requests of clients. Returns an
     /// error if one of the runs fails, or if they take too long.
     pub(super) async fn run(&self, module: Module, state: &StateReader) -> Result<(), String> {
-        let (module, snapshot) = (module.afresh(), state.snapshot());
+        let module = module.afresh();
+        let snapshot = state.snapshot();
         let requests = self.cache.hottest(&module, MAX_REQUESTS);
         let permits = self.cache.compression_permits().clone();
         let check = self.in_background(async move {
@@ -87,6 +89,7 @@ impl HealthCheck<'_> {
 }
 
 fn root() -> GuestRequest {
-    let (method, target) = (Method::GET, PathAndQuery::from_static("/"));
+    let method = Method::GET;
+    let target = PathAndQuery::from_static("/");
     GuestRequest { method, target, headers: HeaderMap::new() }
 }

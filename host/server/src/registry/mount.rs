@@ -238,7 +238,8 @@ impl Mount {
             let active = self.active().module().digest().short();
             return Err(NoPreviousModule { mount: self.path().clone(), active });
         };
-        let (from, to) = (old.module().digest(), new.module().digest());
+        let from = old.module().digest();
+        let to = new.module().digest();
         info!(mount = %self.path(), from = ?old.module().label(), to = %to.short(), "module rolled back");
         Ok((from, to))
     }

@@ -237,7 +237,8 @@ async fn probe_until_closed(
 
 /// Describes how a module failed.
 fn reason(failed: &ActiveModule, cause: &CallError) -> String {
-    let (runs, faults) = (failed.runs(), failed.faults());
+    let runs = failed.runs();
+    let faults = failed.faults();
     let cause = escape_control(&truncate(&cause.to_string()));
     format!("{faults} of {runs} runs failed; last: {cause}")
 }

@@ -115,7 +115,8 @@ impl Swap<'_> {
         let Some(new) = self.service.slot.exchange(module, &active) else {
             return self.changed(&report.candidate);
         };
-        let (from, to) = (active.module().label(), new.module().label());
+        let from = active.module().label();
+        let to = new.module().label();
         info!(mount = %self.service.path, ?from, ?to, "module swapped");
         Outcome::Swapped
     }

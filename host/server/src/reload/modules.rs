@@ -119,7 +119,8 @@ impl Modules {
         let mut next = Vec::new();
         // The deployment locks of the mounts that are replaced or removed, and their
         // active modules: no swap starts there until the reload is done.
-        let (mut turns, mut leaving) = (Vec::new(), Vec::new());
+        let mut turns = Vec::new();
+        let mut leaving = Vec::new();
         let mut leaves = |mount: &Arc<Mount>| {
             let turn = mount
                 .try_lock_deployment()
@@ -189,7 +190,8 @@ impl Modules {
             wanted.engine(self.origin.code_cache.clone(), self.origin.compiler.clone())?
         };
         // The worker leaves the processors to the requests.
-        let (aside, of) = (engine.clone(), wanted.clone());
+        let aside = engine.clone();
+        let of = wanted.clone();
         let loading = async move { of.load(&aside, &bytes).await };
         let module = self.examiner.run(loading).await.map_err(ReloadError::Start)??;
         let mount = wanted.mount(module);

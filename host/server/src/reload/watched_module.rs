@@ -54,7 +54,8 @@ impl WatchedModule {
     /// Swaps in the module in the file, if it has changed. This blocks, so it must not be
     /// called in a task.
     pub(super) fn look(&self) {
-        let (mount, name) = (self.mount.path(), self.file.display().to_string());
+        let mount = self.mount.path();
+        let name = self.file.display().to_string();
         let most = self.mount.swap_limits().size;
         let bytes = match stable_file::read(&self.file, most.as_u64()) {
             Ok(bytes) => Bytes::from(bytes),

@@ -158,7 +158,8 @@ mod tests {
 
     #[test]
     fn an_unreadable_chain_delays_no_other_and_is_requested_again() {
-        let (now, publisher) = (Instant::now(), StatePublisher::new());
+        let now = Instant::now();
+        let publisher = StatePublisher::new();
         let mut gathering = gathering(&["a", "b", "c"], now);
         gathering.found(chain("a"));
         assert!(gathering.take_due(now).is_none(), "two chains are not asked for yet");
@@ -176,7 +177,8 @@ mod tests {
 
     #[test]
     fn a_chain_that_becomes_unreadable_keeps_its_last_known_state() {
-        let (now, publisher) = (Instant::now(), StatePublisher::new());
+        let now = Instant::now();
+        let publisher = StatePublisher::new();
         let known = ChainConfig { max_gas: Some(7), ..chain("b") };
         publisher.set_chains(vec![chain("a"), known]).unwrap();
         let mut gathering = gathering(&["b", "c", "d"], now);
@@ -190,7 +192,8 @@ mod tests {
 
     #[test]
     fn chains_stay_unknown_until_one_is_readable_or_all_are_absent() {
-        let (now, publisher) = (Instant::now(), StatePublisher::new());
+        let now = Instant::now();
+        let publisher = StatePublisher::new();
         let mut gathering = gathering(&["a"], now);
         gathering.unreadable(&"a".into(), now);
         let due = gathering.take_due(now).unwrap();
@@ -202,7 +205,8 @@ mod tests {
 
     #[test]
     fn many_chains_are_published_while_others_are_requested() {
-        let (now, publisher) = (Instant::now(), StatePublisher::new());
+        let now = Instant::now();
+        let publisher = StatePublisher::new();
         let mut gathering = gathering(&["a", "b", "c"], now);
         gathering.found(chain("a"));
         let later = now + MAX_UNPUBLISHED;

@@ -184,7 +184,8 @@ fn a_client_that_withholds_all_bodies_is_idle() {
     assert_eq!(one.idleness(), None);
 
     let several = Arc::new(ConnectionActivity::new(clock.clone()));
-    let (_first, second) = (begin(&several), begin(&several));
+    let _first = begin(&several);
+    let second = begin(&several);
     let _awaited = several.waits_for_body();
     assert_eq!(several.idleness(), None);
     (0..2).for_each(|_| clock.tick());
@@ -202,7 +203,8 @@ fn concurrent_requests_are_closed_when_none_progresses() {
         told(liveness)
     };
     let liveness = Arc::new(ConnectionActivity::new(clock.clone()));
-    let (first, second) = (begin(&liveness), begin(&liveness));
+    let first = begin(&liveness);
+    let second = begin(&liveness);
     let taken_back = begin(&liveness);
     // Requests that are being handled keep the connection open.
     assert_eq!(wait(&liveness, 1_000), Poll::Pending);
