@@ -41,7 +41,7 @@ pub struct Served {
 impl Load {
     /// Creates a load of one path on 32 connections.
     #[must_use]
-    pub fn of(path: &str, time: Duration) -> Self {
+    pub fn new(path: &str, time: Duration) -> Self {
         Self { paths: vec![path.to_owned()], headers: "", connections: 32, time }
     }
 

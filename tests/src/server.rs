@@ -63,7 +63,7 @@ pub fn any_dialect(component: Vec<u8>) -> Candidate {
 /// Returns the short digest of a component, as in messages.
 #[must_use]
 pub fn short(component: &[u8]) -> String {
-    Digest::of(component).short()
+    Digest::new(component).short()
 }
 
 /// Returns the `x-relayer-module` header of a component that serves the API.
@@ -192,7 +192,8 @@ impl Builder {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel();
-        let server = Server::of(Arc::clone(&registry), publisher.reader()).with_limits(self.http);
+        let server =
+            Server::with_registry(Arc::clone(&registry), publisher.reader()).with_limits(self.http);
         let server = match self.grace {
             Some(grace) => server.with_grace(grace),
             None => server,

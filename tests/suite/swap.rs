@@ -22,7 +22,7 @@ fn label(component: &[u8]) -> String {
 }
 
 fn short(component: &[u8]) -> String {
-    Digest::of(component).short()
+    Digest::new(component).short()
 }
 
 #[track_caller]

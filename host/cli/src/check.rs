@@ -98,7 +98,7 @@ pub(super) fn run(args: &CheckArgs) -> Result<Ran, Failure> {
     let bytes = files::read(&args.file, MAX_COMPONENT_SIZE)
         .map_err(|source| LoadError::Unreadable { file: args.file.clone(), source });
     let mut found = Found {
-        digest: bytes.as_ref().ok().map(|bytes| Digest::of(bytes)),
+        digest: bytes.as_ref().ok().map(|bytes| Digest::new(bytes)),
         size: bytes.as_ref().map_or(0, Vec::len),
         imports: Vec::new(),
         wasi: false,

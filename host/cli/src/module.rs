@@ -32,6 +32,6 @@ pub(super) fn run(args: &ModuleArgs) -> Result<Ran, Failure> {
         }
         format!("{file}: cannot be written: {error}; check the path and its permissions")
     })?;
-    print(&[format!("{}  {}", Digest::of(component), args.file.display())])?;
+    print(&[format!("{}  {}", Digest::new(component), args.file.display())])?;
     Ok(Ran::Done)
 }

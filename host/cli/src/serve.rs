@@ -124,8 +124,9 @@ async fn serve(args: &ServeArgs) -> Result<(), ServeError> {
     modules.watch(&state).await?;
     let reload = reload(&sources, &modules, &state);
     hangup.reload(Arc::clone(&reload));
-    let server =
-        Server::of(Arc::clone(registry), state.clone()).with_limits(limits).with_grace(args.grace);
+    let server = Server::with_registry(Arc::clone(registry), state.clone())
+        .with_limits(limits)
+        .with_grace(args.grace);
     let control =
         socket.map(|socket| control::serve(socket, registry, &state, server.connections(), reload));
     idle_memory::watch(registry);

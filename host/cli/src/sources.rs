@@ -11,7 +11,7 @@ use relayer_rest_common::toml_text;
 use relayer_rest_sources::Reloadable;
 use relayer_rest_sources::hermes_config::{HermesConfig, Rest};
 use relayer_rest_sources::{
-    MAX_STATE_FILE, Upstream, UpstreamLimits, Watch, sample, state_of_file, watch,
+    MAX_STATE_FILE, Upstream, UpstreamLimits, Watch, parse_state_file, sample, watch,
 };
 use relayer_rest_state::{ChainKind, NotReady, StatePublisher};
 use tracing::{info, warn};
@@ -143,7 +143,7 @@ impl Sources {
             file,
             MAX_TEXT,
             publisher,
-            HermesConfig::of_file,
+            HermesConfig::from_content,
             apply,
         )?);
         Ok(())
@@ -158,7 +158,7 @@ impl Sources {
             file,
             MAX_STATE_FILE,
             publisher,
-            state_of_file,
+            parse_state_file,
             apply,
         )?);
         Ok(())

@@ -51,8 +51,8 @@ pub fn parse<T: DeserializeOwned>(text: &str) -> Result<T, Fault> {
     let located = |error: &toml::de::Error, path: Vec<Step>| Fault {
         position: match path.last() {
             // The parser's span is that of the whole array.
-            Some(Step::Index(_)) => Some(Position::of_value(text, &path)),
-            _ => error.span().map(|span| Position::of(text, span.start)),
+            Some(Step::Index(_)) => Some(Position::locate(text, &path)),
+            _ => error.span().map(|span| Position::from_offset(text, span.start)),
         },
         path,
         message: escaped(&truncate_at(&escape_control(error.message()), MAX_MESSAGE)),
@@ -91,7 +91,7 @@ pub fn size(text: &str) -> Result<ByteSize, String> {
 impl Position {
     /// Returns the position of a byte of the text.
     #[must_use]
-    pub fn of(text: &str, offset: usize) -> Self {
+    pub fn from_offset(text: &str, offset: usize) -> Self {
         let before = text.get(..offset).unwrap_or(text);
         let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
         Self {
@@ -105,7 +105,7 @@ impl Position {
     /// Returns the position of the value at this path, or of its last parent that exists;
     /// line 1, column 1 if there is none.
     #[must_use]
-    pub fn of_value(text: &str, path: &[Step]) -> Self {
+    pub fn locate(text: &str, path: &[Step]) -> Self {
         let Ok(table) = DeTable::parse(text) else { return Self { line: 1, column: 1 } };
         let mut start = 0;
         let mut value: Option<&DeValue> = None;
@@ -119,7 +119,7 @@ impl Position {
             let Some(next) = next else { break };
             (start, value) = (next.span().start, Some(next.get_ref()));
         }
-        Self::of(text, start)
+        Self::from_offset(text, start)
     }
 }
 

@@ -24,7 +24,7 @@ const FULL_SHARE: u64 = 16;
 pub(super) struct Reservation(u64);
 
 impl Reservation {
-    pub(super) fn of_bytes(bytes: u64) -> Self {
+    pub(super) fn from_bytes(bytes: u64) -> Self {
         Self(bytes)
     }
 

@@ -149,7 +149,7 @@ pub fn compile(
     confine(memory)?;
     let mut bytes = Vec::new();
     input.take(MAX_COMPONENT_SIZE + 1).read_to_end(&mut bytes)?;
-    let reason = match wasmtime::Engine::new(&engine_config::compiling(Reservation::of_bytes(
+    let reason = match wasmtime::Engine::new(&engine_config::compiling(Reservation::from_bytes(
         reservation,
     ))) {
         Ok(engine) => match Artefact::compile(&engine, "", &bytes) {

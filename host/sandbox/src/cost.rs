@@ -101,7 +101,7 @@ pub(super) enum Excess {
 
 impl InstanceCost {
     /// Reads the cost of an instance from a valid component.
-    pub(super) fn of(component: &[u8]) -> Self {
+    pub(super) fn from_component(component: &[u8]) -> Self {
         walk::cost(component)
     }
 

@@ -38,7 +38,7 @@ impl FromStr for Digest {
 impl Digest {
     /// Returns the digest of a component's bytes.
     #[must_use]
-    pub fn of(bytes: &[u8]) -> Self {
+    pub fn new(bytes: &[u8]) -> Self {
         Self(Sha256::digest(bytes).into())
     }
 

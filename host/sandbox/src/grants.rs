@@ -32,7 +32,7 @@ impl Grants {
     }
 
     /// Grants these interfaces, by name.
-    pub fn of<T: AsRef<str>>(names: &[T]) -> Result<Self, UnknownGrant> {
+    pub fn new<T: AsRef<str>>(names: &[T]) -> Result<Self, UnknownGrant> {
         let unknown = |name: &str| !grantable().any(|known| known == name);
         if let Some(name) = names.iter().map(AsRef::as_ref).find(|name| unknown(name)) {
             return Err(UnknownGrant(name.to_owned()));
@@ -90,7 +90,7 @@ impl TryFrom<Vec<String>> for Grants {
     type Error = UnknownGrant;
 
     fn try_from(names: Vec<String>) -> Result<Self, UnknownGrant> {
-        Self::of(&names)
+        Self::new(&names)
     }
 }
 
@@ -106,12 +106,12 @@ mod tests {
 
     #[test]
     fn grants_are_named_and_in_order() {
-        let grants = Grants::of(&["log", "chains", "log"]).unwrap();
+        let grants = Grants::new(&["log", "chains", "log"]).unwrap();
         assert_eq!(grants.to_string(), "chains, log");
         assert_eq!(grants.as_setting(), r#"grants = ["chains", "log"]"#);
         assert_eq!(grants.and(&["state"]).to_string(), "chains, state, log");
         assert_eq!(Grants::none().to_string(), "nothing");
-        let unknown = Grants::of(&["types"]).unwrap_err().to_string();
+        let unknown = Grants::new(&["types"]).unwrap_err().to_string();
         assert_eq!(
             unknown,
             r#"unknown interface "types"; expected one of version, chains, state, snapshot, request, query, mount, log"#
@@ -121,7 +121,7 @@ mod tests {
     #[test]
     fn imports_without_a_grant_are_found_in_any_version() {
         let imports = ["relayer:rest/types@0.1.0", "relayer:rest/state@0.1.7"].map(str::to_owned);
-        assert_eq!(Grants::of(&["chains"]).unwrap().lack(&imports), ["state"]);
+        assert_eq!(Grants::new(&["chains"]).unwrap().lack(&imports), ["state"]);
         assert_eq!(Grants::none().lack(&imports), ["state"]);
         assert!(Grants::all().lack(&imports).is_empty());
     }

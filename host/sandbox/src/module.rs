@@ -94,7 +94,7 @@ impl Module {
                 LoadError::Invalid { name, reason }
             }
         })?;
-        let cost = InstanceCost::of(artefact.component(bytes));
+        let cost = InstanceCost::from_component(artefact.component(bytes));
         cost.check(engine.limits()).map_err(|excess| match excess {
             Excess::Memory(reason) => {
                 LoadError::Memory { name: name(), limit: engine.limits().memory, reason }
@@ -123,7 +123,7 @@ impl Module {
             .initialize_copy_on_write_image()
             .map_err(|error| LoadError::Image { name: name(), reason: format!("{error:#}") })?;
         let handler = instance::handler(&pre, &handler).map_err(misfit)?;
-        let digest = Digest::of(bytes);
+        let digest = Digest::new(bytes);
         let info = ModuleInfo {
             name: API.into(),
             mount: "/".into(),

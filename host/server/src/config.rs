@@ -138,18 +138,18 @@ pub enum Problem {
 impl Config {
     /// Reads a file. Paths in it become relative to the current folder.
     pub fn read(file: &Path) -> Result<Self, ConfigError> {
-        Self::of_content(file, files::read_any(file, files::MAX_TEXT))
+        Self::from_content(file, files::read_any(file, files::MAX_TEXT))
     }
 
     /// Parses the content of a file, or reports why it could not be read.
-    pub fn of_content(file: &Path, content: io::Result<Vec<u8>>) -> Result<Self, ConfigError> {
+    pub fn from_content(file: &Path, content: io::Result<Vec<u8>>) -> Result<Self, ConfigError> {
         let bytes =
             content.map_err(|source| ConfigError::Unreadable { file: file.to_owned(), source })?;
         let invalid = |problem| ConfigError::Invalid { file: file.to_owned(), problem };
         let text = str::from_utf8(&bytes).map_err(|error| {
             let before = String::from_utf8_lossy(&bytes[..error.valid_up_to()]);
             invalid(Problem::Text {
-                position: Position::of(&before, before.len()),
+                position: Position::from_offset(&before, before.len()),
                 key: String::new(),
                 message: "not UTF-8; save the file as UTF-8".to_owned(),
             })
@@ -191,7 +191,7 @@ impl Config {
         let key = dotted(&path[..2]);
         let known = known.join(", ");
         Err(Problem::Text {
-            position: Position::of_value(text, &path),
+            position: Position::locate(text, &path),
             key,
             message: format!(
                 "no bundled extension {name:?}; expected one of {known}, or the file as module"
@@ -218,7 +218,7 @@ impl Config {
             let Err(error) = checked else { continue };
             let section = dotted(&path);
             path.push(key(error.key));
-            let position = Position::of_value(text, &path);
+            let position = Position::locate(text, &path);
             return Err(Problem::Limit { position, section, error });
         }
         Ok(())
@@ -235,7 +235,7 @@ impl Config {
                 let key = if matches!(error, MountError::Name(_)) { "name" } else { "mount" };
                 let extension = Step::Key("extension".to_owned());
                 let path = [extension, Step::Index(place), Step::Key(key.to_owned())];
-                let position = Position::of_value(text, &path);
+                let position = Position::locate(text, &path);
                 Problem::Mount { position, key: dotted(&path), error }
             })?;
             mounted.push((name, path));
@@ -286,7 +286,7 @@ mod tests {
         let digest = Some(digest.parse().unwrap());
         assert_eq!(config.module.sha256, digest);
         assert_eq!((config.extension[0].sha256, config.extension[1].sha256), (digest, None));
-        assert_eq!(config.extension[0].granted(), Grants::of(&["chains", "state"]).unwrap());
+        assert_eq!(config.extension[0].granted(), Grants::new(&["chains", "state"]).unwrap());
         assert_eq!(config.extension[1].granted(), Grants::none());
         let [first, second] = &config.extension[..] else { panic!("{config:?}") };
         assert_eq!(config.module.headers, HeaderGrants::new(&["alt-svc", "set-cookie"]).unwrap());

@@ -20,7 +20,7 @@
 //! let publisher = StatePublisher::new();
 //! let engine = Engine::new(&Limits::default())?;
 //! let registry = Arc::new(Registry::new(Mount::api(Module::embedded(&engine)?)));
-//! let server = Server::of(Arc::clone(&registry), publisher.reader());
+//! let server = Server::with_registry(Arc::clone(&registry), publisher.reader());
 //! // … and while it serves:
 //! let name = "today's".to_owned();
 //! let new = Candidate {
@@ -123,19 +123,19 @@ impl Registry {
     /// Creates a registry with the API alone.
     #[must_use]
     pub fn new(api: Mount) -> Self {
-        Self::of(Mounts::new(api))
+        Self::with_mounts(Mounts::new(api))
     }
 
     /// Creates a registry with these mounts.
     #[must_use]
-    pub fn of(mounts: Mounts) -> Self {
+    pub fn with_mounts(mounts: Mounts) -> Self {
         Self(ArcSwap::from_pointee(mounts))
     }
 
     /// Adds an extension.
     pub fn with(self, extension: Mount) -> Result<Self, MountError> {
         let mounts = Arc::unwrap_or_clone(self.0.into_inner());
-        mounts.with(extension).map(Self::of)
+        mounts.with(extension).map(Self::with_mounts)
     }
 
     /// Replaces all mounts. Requests in flight are finished by the mounts that they began

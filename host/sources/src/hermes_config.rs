@@ -51,11 +51,11 @@ impl Default for Rest {
 impl HermesConfig {
     /// Reads a file.
     pub fn read(path: &Path) -> Result<Self, ConfigError> {
-        Self::of_file(path, read_any(path, MAX_TEXT))
+        Self::from_content(path, read_any(path, MAX_TEXT))
     }
 
     /// Parses a file's content, or reports why it could not be read.
-    pub fn of_file(path: &Path, content: io::Result<Vec<u8>>) -> Result<Self, ConfigError> {
+    pub fn from_content(path: &Path, content: io::Result<Vec<u8>>) -> Result<Self, ConfigError> {
         let fault = |problem| ConfigError { file: path.to_owned(), problem };
         let bytes = content.map_err(|error| fault(Problem::Unreadable(error)))?;
         let text = std::str::from_utf8(&bytes).map_err(|error| {
@@ -78,14 +78,14 @@ impl HermesConfig {
             if chain.id.as_str().is_empty() {
                 let place = format!("chains[{place}]: id");
                 let message = "is empty; set the identifier of the chain".to_owned();
-                let position = Position::of(text, offset);
+                let position = Position::from_offset(text, offset);
                 return Err(Problem::Value { position, place, message });
             }
             if let Some(first) = places.insert(chain.id.clone(), offset) {
                 return Err(Problem::DuplicateChain {
                     id: chain.id,
-                    position: Position::of(text, offset),
-                    first: Position::of(text, first).line,
+                    position: Position::from_offset(text, offset),
+                    first: Position::from_offset(text, first).line,
                 });
             }
             chains.push(chain);

@@ -29,7 +29,7 @@ pub use relayer_json::read_answer;
 pub use relayer_json::{AnswerError, UnreadField};
 pub use reloadable::Reloadable;
 pub use sample::sample;
-pub use state_file::{MAX_STATE_FILE, StateFileError, of_file as state_of_file, read_state_file};
+pub use state_file::{MAX_STATE_FILE, StateFileError, parse as parse_state_file, read_state_file};
 #[cfg(feature = "upstream")]
 pub use upstream::{Upstream, UpstreamUrlError};
 pub use upstream_limits::UpstreamLimits;

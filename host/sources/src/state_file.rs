@@ -42,11 +42,11 @@ pub enum StateFileError {
 /// Reads a file. Logs a warning about fields that are left out because they cannot be
 /// shown.
 pub fn read_state_file(file: &Path) -> Result<RelayerState, StateFileError> {
-    of_file(file, read_any(file, MAX_STATE_FILE))
+    parse(file, read_any(file, MAX_STATE_FILE))
 }
 
 /// Parses a file's content, or reports why it could not be read.
-pub fn of_file(file: &Path, content: io::Result<Vec<u8>>) -> Result<RelayerState, StateFileError> {
+pub fn parse(file: &Path, content: io::Result<Vec<u8>>) -> Result<RelayerState, StateFileError> {
     let text =
         content.map_err(|source| StateFileError::Unreadable { file: file.to_owned(), source })?;
     let Read { value, unread } = relayer_json::state_file(&text)

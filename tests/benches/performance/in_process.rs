@@ -78,7 +78,7 @@ fn misses(
             RunPermit::acquire(module).await?.execute(asked.clone(), snapshot.clone()).await
         })
         .unwrap();
-    let native = Answer::of(path, answer.response.body());
+    let native = Answer::new(path, answer.response.body());
     let (fresh, rendered, times) = compare(miss, || drop(black_box(native.render())));
     let target = match (path, workers) {
         ("/state", 700 | 5_000) => Target::AtMost(3.0),
@@ -121,7 +121,7 @@ fn hits(
     let state = publisher.reader();
     let asked = request("GET", "/state", &[]);
     let answer = runtime.block_on(cache.get_or_run(module, asked.clone(), &state)).unwrap();
-    let native = Answer::of("/state", &answer.plain().body);
+    let native = Answer::new("/state", &answer.plain().body);
     let snapshot = state.snapshot();
     let hit = || {
         let question = RequestRef::from(&*asked);

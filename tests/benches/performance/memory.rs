@@ -14,7 +14,7 @@ const MOST: u64 = 40 << 20;
 pub(crate) fn measure(report: &mut Report, runtime: &Runtime) {
     let serving = runtime.block_on(Program::server().start());
     let paths = ["/version", "/chains", "/chain/ibc-0", "/state"].map(str::to_owned).to_vec();
-    let load = Load { paths, connections: 64, ..Load::of("", Duration::from_secs(5)) };
+    let load = Load { paths, connections: 64, ..Load::new("", Duration::from_secs(5)) };
     let served = load.run(serving.address());
     let peak = peak_memory_of(serving.id());
     #[expect(clippy::cast_precision_loss)]

@@ -95,7 +95,7 @@ enum Object {
 
 impl Answer {
     /// Parses a module's response for a path into the structs that a relayer would have.
-    pub(crate) fn of(path: &str, json: &[u8]) -> Self {
+    pub(crate) fn new(path: &str, json: &[u8]) -> Self {
         let answer = match path {
             "/version" => Self::Version(serde_json::from_slice(json).unwrap()),
             "/chains" => Self::Chains(serde_json::from_slice(json).unwrap()),

@@ -68,7 +68,7 @@ pub(crate) async fn axum(other: SocketAddr) -> SocketAddr {
     let mut client = Client::http1(other).await;
     let mut router = Router::new();
     for path in PATHS {
-        let answer = Arc::new(Answer::of(path, &client.get(path).await.body));
+        let answer = Arc::new(Answer::new(path, &client.get(path).await.body));
         router = router.merge(Router::new().route(path, get(json)).with_state(answer));
     }
     let (listener, address) = listen().await;

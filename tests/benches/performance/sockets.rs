@@ -50,14 +50,14 @@ pub(crate) fn measure(report: &mut Report, runtime: &Runtime) {
     relayers::fill(&server.publisher, 700);
     for path in ["/chains", "/state"] {
         let axum = runtime.block_on(servers::axum(server.address));
-        let load = Load::of(path, ROUND);
+        let load = Load::new(path, ROUND);
         let what = format!("miss on {path} with 700 workers over a socket, to axum");
         compare(report, &what, &load, (server.address, axum), Target::None);
     }
 }
 
 fn hits(report: &mut Report, runtime: &Runtime, ours: SocketAddr, path: &str, workers: u64) {
-    let load = Load::of(path, ROUND);
+    let load = Load::new(path, ROUND);
     let bare = runtime.block_on(servers::bare(ours, path));
     let what = format!("hit on {path} with {workers} workers, to bare hyper");
     compare(report, &what, &load, (ours, bare), Target::AtLeast(0.95));
@@ -78,7 +78,7 @@ fn hits(report: &mut Report, runtime: &Runtime, ours: SocketAddr, path: &str, wo
 
 /// Measures a client that accepts compressed responses, as browsers do.
 fn compressed(report: &mut Report, runtime: &Runtime, ours: SocketAddr) {
-    let mut load = Load::of("/state", ROUND);
+    let mut load = Load::new("/state", ROUND);
     let axum = runtime.block_on(servers::axum(ours));
     load.headers = "accept-encoding: zstd\r\n";
     let what = "hit on /state with 700 workers, compressed, to axum, which does not";
@@ -88,7 +88,7 @@ fn compressed(report: &mut Report, runtime: &Runtime, ours: SocketAddr) {
 /// Compares a load on all endpoints while the state changes with the same load on a
 /// constant state.
 fn changing(report: &mut Report, server: &TestServer) {
-    let load = Load { paths: PATHS.map(str::to_owned).to_vec(), ..Load::of("", ROUND) };
+    let load = Load { paths: PATHS.map(str::to_owned).to_vec(), ..Load::new("", ROUND) };
     let rounds: Vec<_> = (0..ROUNDS)
         .map(|_| {
             let quiet = load.run(server.address);

@@ -157,7 +157,7 @@ async fn soak(time: Duration) -> bool {
         .map(|note| noted(note))
         .chain([component::that_traps_later("1")])
         .collect();
-    let labels = modules.iter().map(|module| format!("api@{}", Digest::of(module).short()));
+    let labels = modules.iter().map(|module| format!("api@{}", Digest::new(module).short()));
     let mut soak = Soak {
         address: server.address(),
         control: server.control_client(),

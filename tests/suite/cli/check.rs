@@ -36,7 +36,7 @@ async fn check_shows_each_rule_and_the_cost_of_requests() {
     assert_eq!(other.status, Some(1));
     let found: Value = serde_json::from_str(&other.stdout).unwrap();
     assert_eq!(found["passes"], false);
-    assert_eq!(found["digest"], Digest::of(DEFAULT_MODULE).to_string());
+    assert_eq!(found["digest"], Digest::new(DEFAULT_MODULE).to_string());
     let instance = &found["instance"];
     let sum = |keys: [&str; 3]| keys.iter().map(|key| instance[key].as_u64().unwrap()).sum::<u64>();
     assert_eq!(instance["total"], sum(["memory", "tables", "host"]));

@@ -31,7 +31,7 @@ async fn a_module_is_swapped_and_rolled_back() {
     assert!(trial.stdout.ends_with(&said), "{}", trial.stdout);
     assert_eq!(serving.label("/chains").await, format!("api@{from}"));
 
-    let digest = Digest::of(&new).to_string();
+    let digest = Digest::new(&new).to_string();
     let swap = serving.control(&["swap", &path, "--sha256", &digest]).await;
     assert_eq!(swap.status, Some(0));
     let steps = swap.stdout.lines().map(|line| line.split(' ').next().unwrap());
@@ -65,7 +65,7 @@ async fn a_module_is_swapped_and_rolled_back() {
     let status = serving.control(&["status", "--json"]).await;
     let status: Value = serde_json::from_str(&status.stdout).unwrap();
     assert_eq!(status["mounts"][0]["previous"], digest);
-    assert_eq!(status["mounts"][0]["module"]["digest"], Digest::of(DEFAULT_MODULE).to_string());
+    assert_eq!(status["mounts"][0]["module"]["digest"], Digest::new(DEFAULT_MODULE).to_string());
 }
 
 /// The counters include waiting, closed and refused connections.
@@ -213,7 +213,7 @@ async fn the_dialect_of_a_running_server_can_be_changed() {
     let path = path.to_str().unwrap();
     let serving = Program::server().start().await;
     let written = serving.control(&["module", path, "--dialect", "1.13"]).await;
-    let digest = Digest::of(MODULE_1_13).to_string();
+    let digest = Digest::new(MODULE_1_13).to_string();
     assert_eq!((written.status, written.stdout), (Some(0), format!("{digest}  {path}\n")));
     let neither = serving.control(&["module", path, "--dialect", "any"]).await;
     let message = "relayer-rest: --dialect: no module is bundled for any; choose 0.7 or 1.13\n";

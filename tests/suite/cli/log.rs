@@ -76,7 +76,7 @@ async fn a_module_can_neither_flood_the_log_nor_forge_lines() {
         "the module exceeds its log of one request (limits.log); omitting the rest",
         "the module exceeds its log rate (limits.log_rate); omitting lines",
         "request{id=request-0 method=GET path=\"/0\"}: module: a\\n2026-01-01T00:00:00Z  INFO",
-        &format!("module=\"api@{}\"", Digest::of(&module).short()),
+        &format!("module=\"api@{}\"", Digest::new(&module).short()),
     ] {
         assert!(log.contains(part), "{part} is not in: {log}");
     }

@@ -157,8 +157,8 @@ async fn invalid_settings_change_nothing() {
     let setup = Setup::new(ONE);
     let serving = setup.serve().await;
     let other = answering(203);
-    let digest = Digest::of(&other);
-    let one = Digest::of(&answering(201));
+    let digest = Digest::new(&other);
+    let one = Digest::new(&answering(201));
     let wanted = "0".repeat(64);
     let folder = setup.folder.as_path().display();
     for (settings, reason) in [
@@ -224,7 +224,7 @@ async fn a_rollback_never_restores_other_limits() {
     let trap = format!("/ext/one{}", component::TRAP);
     assert_eq!(statuses(&serving, &[&trap]).await, [500]);
     let status = serving.control(&["status"]).await.stdout;
-    let label = format!("/ext/one  one@{}", Digest::of(&other).short());
+    let label = format!("/ext/one  one@{}", Digest::new(&other).short());
     assert!(status.contains(&label) && !status.contains("previous"), "{status}");
     let back = ["rollback", "--mount", "/ext/one"];
     let ended = serving.control(&back).await;
@@ -353,7 +353,7 @@ async fn config_check_reports_the_same_errors_as_a_reload() {
     let ended = check().await;
     assert_eq!(ended.status, Some(0), "{}", ended.stderr);
     let lines: Vec<_> = ended.stdout.lines().collect();
-    let short = Digest::of(&answering(201)).short();
+    let short = Digest::new(&answering(201)).short();
     assert!(lines[1].starts_with(&format!("ok      /ext/one  one@{short}  ")), "{lines:?}");
     assert_eq!(lines.len(), 3);
     setup.set(&format!("{ONE}[[extension]]\nname = 'two'\nmodule = 'reads.wasm'\n"));

@@ -51,7 +51,7 @@ async fn a_changed_file_is_swapped_in_if_it_is_valid() {
 async fn a_changed_file_must_have_the_required_digest() {
     let folder = Folder::new();
     let path = folder.write("api.wasm", DEFAULT_MODULE);
-    let wanted = Digest::of(DEFAULT_MODULE);
+    let wanted = Digest::new(DEFAULT_MODULE);
     let config = format!("[module]\nfile = 'api.wasm'\nsha256 = '{wanted}'\n");
     let config = folder.write("c.toml", config);
     let mut serving = Program::server().args(["--config", &config, "--watch"]).start().await;

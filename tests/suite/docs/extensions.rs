@@ -31,7 +31,7 @@ fn the_third_party_extension_is_valid() {
     let page = page();
     let config = Config::parse(page.block("toml", "[[extension]]")).unwrap();
     assert_eq!(config.extension[0].path().as_str(), "/ext/hello");
-    assert_eq!(config.extension[0].granted(), Grants::of(&["chains"]).unwrap());
+    assert_eq!(config.extension[0].granted(), Grants::new(&["chains"]).unwrap());
 }
 
 /// Returns the metrics of a relayer whose state is fully known, and that does not respond.

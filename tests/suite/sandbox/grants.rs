@@ -24,7 +24,7 @@ fn each_grant_is_withheld_and_given() {
         let component = component::that_imports(name, function, numbers);
         let others = INTERFACES.map(|(other, ..)| other);
         let others: Vec<_> = others.into_iter().filter(|other| *other != name).collect();
-        let engine = all.clone().with_grants(Grants::of(&others).unwrap());
+        let engine = all.clone().with_grants(Grants::new(&others).unwrap());
         let error = Module::from_bytes(&engine, "tool.wasm", &component).unwrap_err().to_string();
         let granted = others.join(", ");
         let start = format!(
@@ -33,13 +33,13 @@ fn each_grant_is_withheld_and_given() {
              \"state\", \"snapshot\", \"request\", \"mount\", \"log\"] in its [[extension]]"
         );
         assert_eq!(error, start);
-        let engine = all.clone().with_grants(Grants::of(&[name]).unwrap());
+        let engine = all.clone().with_grants(Grants::new(&[name]).unwrap());
         assert!(Module::from_bytes(&engine, "tool.wasm", &component).is_ok(), "{name}");
     }
 }
 
 fn tool(grants: &[&str], component: &[u8]) -> Mount {
-    let engine = engine(&Limits::default()).with_grants(Grants::of(grants).unwrap());
+    let engine = engine(&Limits::default()).with_grants(Grants::new(grants).unwrap());
     extension("/ext/tool", &engine, component)
 }
 

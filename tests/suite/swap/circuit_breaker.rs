@@ -11,7 +11,7 @@ use relayer_rest_tests::component::{self, TRAP};
 use relayer_rest_tests::server::{TestServer, candidate, engine, extension};
 
 fn tool(grants: &[&str], component: &[u8]) -> Mount {
-    let engine = engine(&Limits::default()).with_grants(Grants::of(grants).unwrap());
+    let engine = engine(&Limits::default()).with_grants(Grants::new(grants).unwrap());
     extension("/ext/tool", &engine, component)
 }
 
@@ -118,7 +118,7 @@ async fn the_circuit_stays_closed_below_the_failure_rate() {
 #[tokio::test]
 async fn a_successful_trial_request_closes_the_circuit() {
     let limits = Limits { response_cache: ByteSize::b(0), ..Limits::default() };
-    let engine = engine(&limits).with_grants(Grants::of(&["chains"]).unwrap());
+    let engine = engine(&limits).with_grants(Grants::new(&["chains"]).unwrap());
     let needy = component::that_needs_a_chain();
     let tool = extension("/ext/tool", &engine, &needy);
     // No health check runs during the test.

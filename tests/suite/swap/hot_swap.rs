@@ -21,8 +21,8 @@ async fn a_swapped_module_serves_and_is_named_in_responses() {
     let new = component::noted(DEFAULT_MODULE, "new");
     let report = server.swap_as(candidate(new.clone())).await;
     assert_eq!(report.outcome, Outcome::Swapped);
-    assert_eq!(report.from, Digest::of(DEFAULT_MODULE).to_string());
-    assert_eq!(report.to, Some(Digest::of(&new).to_string()));
+    assert_eq!(report.from, Digest::new(DEFAULT_MODULE).to_string());
+    assert_eq!(report.to, Some(Digest::new(&new).to_string()));
     let steps: Vec<_> = report.steps.iter().map(|step| step.step).collect();
     let all = [
         SwapStep::Read,

@@ -179,8 +179,8 @@ async fn modules_of_another_dialect_are_rejected() {
 async fn modules_with_another_digest_are_rejected() {
     let server = TestServer::start().await;
     let new = component::noted(DEFAULT_MODULE, "new");
-    let right = Digest::of(&new);
-    let wrong = Digest::of(b"other");
+    let right = Digest::new(&new);
+    let wrong = Digest::new(b"other");
     let with = |sha256| Candidate { sha256: Some(sha256), ..candidate(new.clone()) };
     let report = server.swap_as(with(wrong)).await;
     check_rejected(&report, Rejection::DigestMismatch, &[&right.to_string(), &wrong.to_string()]);

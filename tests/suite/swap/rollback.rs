@@ -25,7 +25,7 @@ async fn a_failing_new_module_is_rolled_back_and_quarantined() {
     assert_eq!(server.get("/a").await.header("x-relayer-module"), label(&old));
     let status = server.registry.at("/").unwrap().status();
     assert_eq!(status.previous, None);
-    assert_eq!(status.quarantined[0].digest, Digest::of(&new).to_string());
+    assert_eq!(status.quarantined[0].digest, Digest::new(&new).to_string());
     assert!(status.quarantined[0].reason.contains("1 of 2 runs failed"), "{status:?}");
     let parts = ["quarantined: ", "trapped", "--force"];
     check_rejected(&server.swap(new.clone()).await, Rejection::Quarantined, &parts);
@@ -114,8 +114,8 @@ async fn a_manual_rollback_can_be_undone() {
     assert!(error.starts_with("mount /: no previous module to roll back to"), "{error}");
     let new = component::noted(DEFAULT_MODULE, "new");
     assert_eq!(server.swap_as(candidate(new.clone())).await.outcome, Outcome::Swapped);
-    let old = Digest::of(DEFAULT_MODULE);
-    let new = Digest::of(&new);
+    let old = Digest::new(DEFAULT_MODULE);
+    let new = Digest::new(&new);
     for (from, digest) in [(new, old), (old, new), (new, old)] {
         assert_eq!(mount.rollback(), Ok((from, digest)));
         let label = format!("api@{}", digest.short());
@@ -136,8 +136,8 @@ async fn a_module_that_fails_like_the_previous_one_stays() {
         assert_eq!(server.get(TRAP).await.status, 500);
     }
     let status = server.registry.at("/").unwrap().status();
-    assert_eq!(status.module.digest, Digest::of(&new).to_string());
-    assert_eq!(status.previous, Some(Digest::of(&old).to_string()));
+    assert_eq!(status.module.digest, Digest::new(&new).to_string());
+    assert_eq!(status.previous, Some(Digest::new(&old).to_string()));
     assert_eq!(status.quarantined, []);
 }
 
@@ -153,7 +153,7 @@ async fn extensions_are_rolled_back_separately() {
     let report = mount.swap(new, &server.publisher.reader()).await;
     assert_eq!(report.outcome, Outcome::Swapped);
     let answer = server.get(&format!("/ext/tool{TRAP}")).await;
-    let label = format!("tool@{}", Digest::of(&old).short());
+    let label = format!("tool@{}", Digest::new(&old).short());
     assert_eq!((answer.status.as_u16(), answer.header("x-relayer-module")), (204, &*label));
     assert_eq!(mount.status().quarantined.len(), 1);
 }

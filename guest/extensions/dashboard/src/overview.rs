@@ -248,8 +248,8 @@ enum Detail {
 
 impl Parts {
     fn new(worker: &Worker, texts: Names<'_>) -> Self {
-        let parts = Self::of_object(&worker.object, texts);
-        let Some(data) = worker.data.as_ref().map(|data| of_data(data, texts)) else {
+        let parts = Self::from_object(&worker.object, texts);
+        let Some(data) = worker.data.as_ref().map(|data| data_text(data, texts)) else {
             return parts;
         };
         let detail = match parts.detail {
@@ -261,7 +261,7 @@ impl Parts {
         Self { detail: Detail::Written(detail), ..parts }
     }
 
-    fn of_object(object: &Object, texts: Names<'_>) -> Self {
+    fn from_object(object: &Object, texts: Names<'_>) -> Self {
         let between = |from, to, object, detail| Self {
             from: Some(from),
             to: Some(to),
@@ -296,13 +296,13 @@ impl Parts {
             Object::Wallet(wallet) => {
                 Self { from: Some(wallet.chain_id), to: None, object: None, detail: Detail::None }
             }
-            Object::Other(other) => Self::of_other(other, texts),
+            Object::Other(other) => Self::from_other(other, texts),
         }
     }
 
     /// Converts an object of an unknown kind: fields with the names that known kinds use
     /// for chains are its chains. All fields are listed in the detail.
-    fn of_other(other: &OtherObject, texts: Names<'_>) -> Self {
+    fn from_other(other: &OtherObject, texts: Names<'_>) -> Self {
         let chain = |names: &[&str]| {
             other.fields.iter().find_map(|field| match field.value {
                 Value::Text(id) if names.contains(&texts.text(field.name)) => Some(id),
@@ -313,24 +313,24 @@ impl Parts {
             from: chain(&["src_chain_id", "chain_id"]),
             to: chain(&["dst_chain_id"]),
             object: None,
-            detail: Detail::Written(of_fields(&other.fields, texts)),
+            detail: Detail::Written(fields_text(&other.fields, texts)),
         }
     }
 }
 
 /// Describes the settings of a worker.
-fn of_data(data: &WorkerData, texts: Names<'_>) -> String {
+fn data_text(data: &WorkerData, texts: Names<'_>) -> String {
     match data {
         WorkerData::Client(client) => {
             let set = [("misbehaviour", client.misbehaviour), ("refresh", client.refresh)];
             let set = set.into_iter().filter_map(|(name, is_set)| is_set.then_some(name));
             set.collect::<Vec<_>>().join(", ")
         }
-        WorkerData::Other(other) => of_fields(&other.fields, texts),
+        WorkerData::Other(other) => fields_text(&other.fields, texts),
     }
 }
 
-fn of_fields(fields: &[Field], texts: Names<'_>) -> String {
+fn fields_text(fields: &[Field], texts: Names<'_>) -> String {
     let field = |field: &Field| {
         let name = texts.text(field.name);
         match field.value {

@@ -37,7 +37,7 @@ enum Numbers {
 pub(crate) fn count(state: &RelayerState) -> BTreeMap<Group<'_>, u64> {
     let mut by_number = HashMap::<Numbers, u64>::new();
     for worker in &state.workers {
-        *by_number.entry(Numbers::of(&worker.object)).or_default() += 1;
+        *by_number.entry(Numbers::new(&worker.object)).or_default() += 1;
     }
     let names = State::new(state).names();
     let mut by_text = BTreeMap::new();
@@ -49,7 +49,7 @@ pub(crate) fn count(state: &RelayerState) -> BTreeMap<Group<'_>, u64> {
 }
 
 impl Numbers {
-    fn of(object: &Object) -> Self {
+    fn new(object: &Object) -> Self {
         match object {
             Object::Client(client) => {
                 Self::Client { src: client.src_chain_id, dst: client.dst_chain_id }

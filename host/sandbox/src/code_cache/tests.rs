@@ -15,7 +15,7 @@ use crate::address_space::Reservation;
 use crate::engine_config;
 
 static ENGINE: LazyLock<wasmtime::Engine> = LazyLock::new(|| {
-    wasmtime::Engine::new(&engine_config::compiling(Reservation::of_bytes(4 << 30))).unwrap()
+    wasmtime::Engine::new(&engine_config::compiling(Reservation::from_bytes(4 << 30))).unwrap()
 });
 
 /// Returns the code of a small component, and its key.

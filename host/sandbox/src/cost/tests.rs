@@ -4,7 +4,7 @@ use relayer_rest_modules::{BUNDLED_EXTENSIONS, DEFAULT_MODULE};
 use super::{Excess, InstanceCost, Limits, MAX_HOST_BYTES, Placement};
 
 fn of(text: &str) -> InstanceCost {
-    InstanceCost::of(&wat::parse_str(text).unwrap())
+    InstanceCost::from_component(&wat::parse_str(text).unwrap())
 }
 
 /// Returns the cost of a component with this many instances of a core module with `core`.
@@ -37,7 +37,7 @@ fn constants(count: usize) -> String {
 fn bundled_modules_are_created_inline_and_are_small() {
     let extensions = BUNDLED_EXTENSIONS.iter().map(|extension| extension.component);
     for component in [DEFAULT_MODULE].into_iter().chain(extensions) {
-        let cost = InstanceCost::of(component);
+        let cost = InstanceCost::from_component(component);
         assert_eq!(cost.placement(), Placement::Inline);
         assert!(cost.host_bytes() < 64 << 10, "{cost:?}");
         assert!(cost.total() < 1 << 20, "{cost:?}");
@@ -94,7 +94,7 @@ fn components_that_double_each_other_do_not_overflow() {
 
 #[test]
 fn unreadable_components_count_as_slow() {
-    let cost = InstanceCost::of(&DEFAULT_MODULE[..DEFAULT_MODULE.len() / 2]);
+    let cost = InstanceCost::from_component(&DEFAULT_MODULE[..DEFAULT_MODULE.len() / 2]);
     assert!(cost.core_instances == 0 || cost.placement() != Placement::Inline, "{cost:?}");
     assert_ne!(with("(start $f)", 1).placement(), Placement::Inline);
     assert_ne!(nested("(start $f)", 1, 1).placement(), Placement::Inline);

@@ -105,6 +105,6 @@ impl ExtensionConfig {
     /// Returns the path of the mount.
     #[must_use]
     pub fn path(&self) -> MountPath {
-        self.mount.clone().unwrap_or_else(|| MountPath::of_extension(self.name.as_str()))
+        self.mount.clone().unwrap_or_else(|| MountPath::for_extension(self.name.as_str()))
     }
 }

@@ -149,7 +149,7 @@ impl ConnectionManager {
 
 /// Returns the bytes of the response to a connection that is refused.
 fn refusal() -> Vec<u8> {
-    let id = RequestId::of(&HeaderMap::new());
+    let id = RequestId::from_headers(&HeaderMap::new());
     let response = HostError::ConnectionsTooMany.response();
     let status = response.status();
     let length = response.body().len();

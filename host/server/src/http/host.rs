@@ -47,7 +47,7 @@ struct Host<'a> {
 /// Checks that a request has one valid host, and that a list contains it. An empty list
 /// allows all hosts.
 pub(super) fn check<B>(request: &Request<B>, allowed: &[AllowedHost]) -> Result<(), HostError> {
-    let host = of_request(request)?;
+    let host = request_host(request)?;
     let default_port = match request.uri().scheme() {
         None => 80,
         Some(scheme) if *scheme == Scheme::HTTP => 80,
@@ -64,7 +64,7 @@ pub(super) fn check<B>(request: &Request<B>, allowed: &[AllowedHost]) -> Result<
 }
 
 /// Returns the host of a request, if it has one.
-fn of_request<B>(request: &Request<B>) -> Result<Option<Host<'_>>, HostError> {
+fn request_host<B>(request: &Request<B>) -> Result<Option<Host<'_>>, HostError> {
     let mut lines = request.headers().get_all(HOST).iter().map(HeaderValue::as_bytes);
     let line = lines.next();
     if lines.next().is_some() {

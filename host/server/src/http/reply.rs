@@ -46,7 +46,7 @@ pub(super) fn reply<B>(
             response(StatusCode::NOT_MODIFIED, not_modified(headers), &Bytes::new(), request)
         }
         Outcome::Failed => {
-            let mut response = of_host(HostError::PreconditionFailed, request);
+            let mut response = host_error(HostError::PreconditionFailed, request);
             let label = headers.get(X_RELAYER_MODULE).cloned();
             response.headers_mut().extend(label.map(|label| (X_RELAYER_MODULE, label)));
             return response;
@@ -62,7 +62,7 @@ pub(super) fn reply<B>(
 }
 
 /// Returns the HTTP response to a request that failed with an error of the host.
-pub(super) fn of_host<B>(error: HostError, request: &Request<B>) -> HttpResponse {
+pub(super) fn host_error<B>(error: HostError, request: &Request<B>) -> HttpResponse {
     let (head, body) = error.response().into_parts();
     response(head.status, head.headers, &body, request)
 }

@@ -27,7 +27,7 @@ pub(super) struct RequestId(HeaderValue);
 
 impl RequestId {
     /// Returns the client's id, or a new one.
-    pub(super) fn of(headers: &HeaderMap) -> Self {
+    pub(super) fn from_headers(headers: &HeaderMap) -> Self {
         headers
             .get(X_REQUEST_ID)
             .filter(|id| is_sane(id))
@@ -93,7 +93,7 @@ mod tests {
     fn id(value: &[u8]) -> String {
         let mut headers = HeaderMap::new();
         headers.insert(X_REQUEST_ID, value.try_into().unwrap());
-        RequestId::of(&headers).to_string()
+        RequestId::from_headers(&headers).to_string()
     }
 
     #[test]
@@ -115,6 +115,9 @@ mod tests {
     #[test]
     fn generated_ids_differ() {
         let headers = HeaderMap::new();
-        assert_ne!(RequestId::of(&headers).to_string(), RequestId::of(&headers).to_string());
+        assert_ne!(
+            RequestId::from_headers(&headers).to_string(),
+            RequestId::from_headers(&headers).to_string()
+        );
     }
 }

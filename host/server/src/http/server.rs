@@ -58,13 +58,13 @@ impl Server {
     /// Creates a server of this module's API, on the state that the reader receives.
     #[must_use]
     pub fn new(module: Module, state: StateReader) -> Self {
-        Self::of(Arc::new(Registry::new(Mount::api(module))), state)
+        Self::with_registry(Arc::new(Registry::new(Mount::api(module))), state)
     }
 
     /// Creates a server of all mounts of the registry, on the state that the reader
     /// receives. Later changes of the registry take effect immediately.
     #[must_use]
-    pub fn of(registry: Arc<Registry>, state: StateReader) -> Self {
+    pub fn with_registry(registry: Arc<Registry>, state: StateReader) -> Self {
         let service = Arc::new(Service::new(registry, state));
         let tally = ConnectionTally::default();
         Self { service, limits: HttpLimits::default(), grace: GRACE, tally }

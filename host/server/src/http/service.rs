@@ -42,7 +42,7 @@ impl Service {
         mut request: Request<B>,
         has_cancelled_too_many: bool,
     ) -> Either<HttpResponse, impl Future<Output = HttpResponse> + use<B>> {
-        let id = RequestId::of(request.headers());
+        let id = RequestId::from_headers(request.headers());
         host::settle(&mut request);
         match self.cached(&request, &id) {
             Some(response) => Either::Left(identified(response, id)),
@@ -55,11 +55,11 @@ impl Service {
 
     /// Returns the response to a request that is refused.
     pub(super) fn refuse<B>(error: HostError, request: &Request<B>) -> HttpResponse {
-        let id = RequestId::of(request.headers());
+        let id = RequestId::from_headers(request.headers());
         let status = error.status().as_u16();
         let name = error.name();
         debug!(%id, status, name, "request refused");
-        identified(reply::of_host(error, request), id)
+        identified(reply::host_error(error, request), id)
     }
 
     /// Returns the response if it is cached in the encoding that the client prefers.
@@ -96,7 +96,7 @@ impl Service {
                 if let RespondError::Failed(cause) = &cause {
                     span.in_scope(|| report::fault(mount.reports(), active.module(), cause));
                 }
-                let mut response = reply::of_host(HostError::from(&cause), &request);
+                let mut response = reply::host_error(HostError::from(&cause), &request);
                 let label = active.module().label().clone();
                 response.headers_mut().insert(X_RELAYER_MODULE, label);
                 response

@@ -59,7 +59,7 @@ pub(super) enum Baseline {
 }
 
 impl RequestKind {
-    pub(super) fn of(request: &GuestRequest) -> Self {
+    pub(super) fn new(request: &GuestRequest) -> Self {
         Self(HASHER.hash_one((&request.method, request.target.path())))
     }
 }
@@ -250,7 +250,7 @@ mod tests {
 
     #[test]
     fn methods_and_paths_distinguish_kinds_and_queries_and_headers_do_not() {
-        let kind = |request| RequestKind::of(&request);
+        let kind = |request| RequestKind::new(&request);
         let page = kind(request("GET", "/a", None));
         assert_eq!(page, kind(request("GET", "/a?1", None)));
         assert_eq!(page, kind(request("GET", "/a", Some("x"))));

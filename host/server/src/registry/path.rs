@@ -40,7 +40,7 @@ impl MountPath {
 
     /// Returns the default path of an extension. Its name consists of few characters:
     /// small letters, digits and `-`.
-    pub(crate) fn of_extension(name: &str) -> Self {
+    pub(crate) fn for_extension(name: &str) -> Self {
         Self(format!("/ext/{name}").into())
     }
 

@@ -183,7 +183,7 @@ impl Preflight {
         if bytes.len() as u64 > most.as_u64() {
             return Err(self.too_large(&name));
         }
-        let digest = Digest::of(&bytes);
+        let digest = Digest::new(&bytes);
         self.progress.read(digest);
         if let Some(wanted) = self.candidate.sha256
             && wanted != digest

@@ -73,7 +73,7 @@ impl ModuleService {
         request: Arc<GuestRequest>,
         state: &StateReader,
     ) -> (Arc<ActiveModule>, Result<Arc<RecordedResponse>, RespondError>) {
-        let kind = RequestKind::of(&request);
+        let kind = RequestKind::new(&request);
         let mut active = self.slot.load_full();
         loop {
             let mut trial = None;

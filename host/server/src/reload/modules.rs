@@ -74,12 +74,12 @@ impl Modules {
             let module = wanted.load(&engine, &bytes).await?;
             let mount = Arc::new(wanted.mount(module));
             let file = wanted.name_of_file();
-            let digest = Digest::of(&bytes);
+            let digest = Digest::new(&bytes);
             info!(mount = %mount.path(), name = wanted.name, file, %digest, "module loaded");
             loaded.push(Loaded { wanted, digest, mount, watched: None });
         }
         Ok(Self {
-            registry: Arc::new(Registry::of(mounts(&loaded)?)),
+            registry: Arc::new(Registry::with_mounts(mounts(&loaded)?)),
             origin,
             http: config.http.clone(),
             loaded: loaded.into(),
@@ -106,7 +106,7 @@ impl Modules {
         let config = match self.origin.config.clone() {
             None => Config::default(),
             Some(file) => spawn_blocking(move || {
-                Config::of_content(&file, stable_file::read(&file, files::MAX_TEXT))
+                Config::from_content(&file, stable_file::read(&file, files::MAX_TEXT))
             })
             .await
             .map_err(ReloadError::Reading)??,
@@ -131,7 +131,7 @@ impl Modules {
         };
         for wanted in MountSpec::all(&config, self.origin.module.as_deref(), self.origin.dialect) {
             let bytes = block_in_place(|| wanted.read_when_stable())?;
-            let digest = Digest::of(&bytes);
+            let digest = Digest::new(&bytes);
             let before = loaded.iter().find(|before| before.wanted.path == wanted.path);
             let path = wanted.path.to_string();
             if let Some(before) = before.filter(|before| before.is(&wanted, digest)) {

@@ -112,7 +112,7 @@ impl MountSpec {
                 _ => self.fault(LoadError::Unreadable { file: file.clone(), source }),
             })?),
         };
-        let digest = Digest::of(&bytes);
+        let digest = Digest::new(&bytes);
         match self.sha256 {
             Some(wanted) if wanted != digest => {
                 let name = self.name_of_file();

@@ -69,7 +69,7 @@ impl WatchedModule {
                 );
             }
         };
-        let digest = Digest::of(&bytes);
+        let digest = Digest::new(&bytes);
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         if *last == digest {
             return debug!(%mount, file = name, %digest, "module file unchanged");
