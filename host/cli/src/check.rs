@@ -18,7 +18,7 @@ use serde::Serialize;
 use tokio::time::timeout;
 
 use super::compile;
-use super::{Failure, Ran, block_on, print, print_json};
+use super::{CommandOutcome, Failure, block_on, print, print_json};
 
 #[derive(Args)]
 pub(super) struct CheckArgs {
@@ -40,7 +40,7 @@ pub(super) struct CheckArgs {
 
 /// The report of the command.
 #[derive(Serialize)]
-struct Found {
+struct CheckReport {
     module: String,
     digest: Option<Digest>,
     /// The size of the component, in bytes.
@@ -72,7 +72,7 @@ impl Instance {
     }
 }
 
-pub(super) fn run(args: &CheckArgs) -> Result<Ran, Failure> {
+pub(super) fn run(args: &CheckArgs) -> Result<CommandOutcome, Failure> {
     let config = args.config.as_deref().map(Config::read).transpose()?;
     let config = config.unwrap_or_default();
     let present = args
@@ -97,7 +97,7 @@ pub(super) fn run(args: &CheckArgs) -> Result<Ran, Failure> {
     let name = args.file.display().to_string();
     let bytes = files::read(&args.file, MAX_COMPONENT_SIZE)
         .map_err(|source| LoadError::Unreadable { file: args.file.clone(), source });
-    let mut found = Found {
+    let mut report = CheckReport {
         digest: bytes.as_ref().ok().map(|bytes| Digest::new(bytes)),
         size: bytes.as_ref().map_or(0, Vec::len),
         imports: Vec::new(),
@@ -122,47 +122,47 @@ pub(super) fn run(args: &CheckArgs) -> Result<Ran, Failure> {
         Err(error) => Err(error.to_string()),
     };
     match module {
-        Err(error) => found.error = Some(error),
+        Err(error) => report.error = Some(error),
         Ok(module) => {
-            found.imports = module.imports();
-            found.instance = Some(Instance::new(*module.instance_cost(), limits));
-            found.wasi = found.imports.iter().any(|import| import.starts_with("wasi:"));
+            report.imports = module.imports();
+            report.instance = Some(Instance::new(*module.instance_cost(), limits));
+            report.wasi = report.imports.iter().any(|import| import.starts_with("wasi:"));
             let examined = conformance::examine(&module, args.dialect, present);
             match block_on(async { timeout(config.swap.time, examined).await })? {
                 Ok(verdict) => {
-                    found.passes = verdict.passes();
-                    found.verdict = Some(verdict);
+                    report.passes = verdict.passes();
+                    report.verdict = Some(verdict);
                 }
-                Err(_) => found.error = Some(too_slow()),
+                Err(_) => report.error = Some(too_slow()),
             }
         }
     }
-    if found.error.is_none() && found.size as u64 > config.swap.size.as_u64() {
+    if report.error.is_none() && report.size as u64 > config.swap.size.as_u64() {
         let most = config.swap.size;
-        found.error = Some(format!(
+        report.error = Some(format!(
             "module {name}: larger than {most}; raise swap.size, or servers reject it"
         ));
-        found.passes = false;
+        report.passes = false;
     }
     if args.json {
-        print_json(&found)?;
+        print_json(&report)?;
     } else {
-        print(&text(&found, &config))?;
+        print(&text(&report, &config))?;
     }
-    Ok(if found.passes { Ran::Done } else { Ran::Refused })
+    Ok(if report.passes { CommandOutcome::Done } else { CommandOutcome::Rejected })
 }
 
-fn text(found: &Found, config: &Config) -> Vec<String> {
-    let digest = found.digest.map(|digest| digest.to_string()).unwrap_or_default();
-    let mut lines = vec![format!("module {} {digest}", found.module)];
-    let size = ByteSize::b(found.size as u64);
+fn text(report: &CheckReport, config: &Config) -> Vec<String> {
+    let digest = report.digest.map(|digest| digest.to_string()).unwrap_or_default();
+    let mut lines = vec![format!("module {} {digest}", report.module)];
+    let size = ByteSize::b(report.size as u64);
     let most = config.swap.size;
     lines.push(format!("size     {size} of {most} (swap.size)"));
-    lines.extend(found.instance.as_ref().map(instance));
-    if let Some(verdict) = &found.verdict {
-        lines.push(format!("imports  {}", found.imports.join(", ")));
-        let grants = Grants::needed(&found.imports).as_setting();
-        let wasi = if found.wasi { ", wasi = true" } else { "" };
+    lines.extend(report.instance.as_ref().map(instance));
+    if let Some(verdict) = &report.verdict {
+        lines.push(format!("imports  {}", report.imports.join(", ")));
+        let grants = Grants::needed(&report.imports).as_setting();
+        let wasi = if report.wasi { ", wasi = true" } else { "" };
         lines.push(format!("needs    {grants}{wasi} (as an extension)"));
         lines.push(String::new());
         lines.extend(verdict.rules.iter().flat_map(rule));
@@ -171,7 +171,7 @@ fn text(found: &Found, config: &Config) -> Vec<String> {
         lines.push(String::new());
         lines.push(sum(verdict));
     }
-    lines.extend(found.error.clone());
+    lines.extend(report.error.clone());
     lines
 }
 

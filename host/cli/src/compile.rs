@@ -10,7 +10,7 @@ use clap::Args;
 use relayer_rest_sandbox as module;
 use relayer_rest_sandbox::Compiler;
 
-use super::{Failure, Ran};
+use super::{CommandOutcome, Failure};
 
 /// The name of the command.
 pub(super) const NAME: &str = "compile";
@@ -26,11 +26,11 @@ pub(super) struct CompileArgs {
     reservation: u64,
 }
 
-pub(super) fn run(args: &CompileArgs) -> Result<Ran, Failure> {
+pub(super) fn run(args: &CompileArgs) -> Result<CommandOutcome, Failure> {
     let CompileArgs { memory, reservation } = *args;
     let memory = ByteSize::b(memory);
     let is_compiled = module::compile(io::stdin(), io::stdout(), memory, reservation)?;
-    Ok(if is_compiled { Ran::Done } else { Ran::Refused })
+    Ok(if is_compiled { CommandOutcome::Done } else { CommandOutcome::Rejected })
 }
 
 /// Returns the compiler of untrusted modules: this program. If its file is not known,

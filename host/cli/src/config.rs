@@ -8,7 +8,7 @@ use relayer_rest_server::config::{Config, DEFAULT};
 use relayer_rest_server::reload::MountSpec;
 
 use super::compile;
-use super::{Failure, Ran, block_on, print, print_text};
+use super::{CommandOutcome, Failure, block_on, print, print_text};
 
 #[derive(Subcommand)]
 pub(super) enum ConfigCommand {
@@ -21,32 +21,32 @@ pub(super) enum ConfigCommand {
     Default,
 }
 
-pub(super) fn run(command: &ConfigCommand) -> Result<Ran, Failure> {
+pub(super) fn run(command: &ConfigCommand) -> Result<CommandOutcome, Failure> {
     match command {
         ConfigCommand::Default => print_text(DEFAULT.trim_end())?,
         ConfigCommand::Check { file } => return check(&Config::read(file)?),
     }
-    Ok(Ran::Done)
+    Ok(CommandOutcome::Done)
 }
 
 /// Loads all modules, and prints the problem of each that cannot be loaded.
-fn check(config: &Config) -> Result<Ran, Failure> {
-    let mut ran = Ran::Done;
+fn check(config: &Config) -> Result<CommandOutcome, Failure> {
+    let mut ran = CommandOutcome::Done;
     let mut lines = Vec::new();
     // All of them stay in memory, as in a server.
     let mut loaded = Vec::new();
-    for wanted in MountSpec::all(config, None, None) {
-        let found = load(&wanted);
-        let path = &wanted.path;
-        let file = wanted.name_of_file();
-        lines.push(match found {
+    for spec in MountSpec::all(config, None, None) {
+        let result = load(&spec);
+        let path = &spec.path;
+        let file = spec.name_of_file();
+        lines.push(match result {
             Ok(module) => {
                 let digest = module.digest().short();
                 loaded.push(module);
-                format!("ok      {path}  {}@{digest}  {file}", wanted.name)
+                format!("ok      {path}  {}@{digest}  {file}", spec.name)
             }
             Err(error) => {
-                ran = Ran::Refused;
+                ran = CommandOutcome::Rejected;
                 format!("FAILED  {path}  {error}")
             }
         });
@@ -55,8 +55,8 @@ fn check(config: &Config) -> Result<Ran, Failure> {
     Ok(ran)
 }
 
-fn load(wanted: &MountSpec) -> Result<Module, Failure> {
-    let bytes = wanted.read()?;
-    let engine = wanted.engine(None, Some(compile::compiler()))?;
-    Ok(block_on(wanted.load(&engine, &bytes))??)
+fn load(spec: &MountSpec) -> Result<Module, Failure> {
+    let bytes = spec.read()?;
+    let engine = spec.engine(None, Some(compile::compiler()))?;
+    Ok(block_on(spec.load(&engine, &bytes))??)
 }

@@ -92,10 +92,10 @@ enum Command {
 }
 
 /// The result of a command that could be run.
-enum Ran {
+enum CommandOutcome {
     Done,
     /// The input was rejected, and the reason was printed.
-    Refused,
+    Rejected,
 }
 
 /// The reason why a command could not be run.
@@ -129,8 +129,8 @@ pub fn run() -> ExitCode {
     // The last message comes after all log lines.
     drop(log);
     match result {
-        Ok(Ran::Done) => ExitCode::SUCCESS,
-        Ok(Ran::Refused) => ExitCode::from(1),
+        Ok(CommandOutcome::Done) => ExitCode::SUCCESS,
+        Ok(CommandOutcome::Rejected) => ExitCode::from(1),
         Err(failure) => cannot(&failure),
     }
 }

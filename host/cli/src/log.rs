@@ -53,7 +53,7 @@ impl<F> RateLimited<F> {
         Self { format, rates: Mutex::default() }
     }
 
-    fn ask(&self, library: &'static str) -> Permit {
+    fn acquire(&self, library: &'static str) -> Permit {
         let mut rates = self.rates.lock().unwrap_or_else(PoisonError::into_inner);
         rates.entry(library).or_insert_with(|| LogRate::new(MAX_LIBRARY_LINES)).acquire(1)
     }
@@ -72,7 +72,7 @@ where
         event: &Event<'_>,
     ) -> fmt::Result {
         if let Some(library) = library(event.metadata()) {
-            match self.ask(library) {
+            match self.acquire(library) {
                 Permit::Granted(0) => {}
                 Permit::Granted(count) => {
                     note(&mut writer, &format!("{count} log lines of {library} omitted"))?;

@@ -8,7 +8,7 @@ use clap::Args;
 use relayer_rest_conformance::Dialect;
 use relayer_rest_sandbox::Digest;
 
-use super::{Failure, Ran, print};
+use super::{CommandOutcome, Failure, print};
 
 #[derive(Args)]
 pub(super) struct ModuleArgs {
@@ -19,7 +19,7 @@ pub(super) struct ModuleArgs {
     dialect: Dialect,
 }
 
-pub(super) fn run(args: &ModuleArgs) -> Result<Ran, Failure> {
+pub(super) fn run(args: &ModuleArgs) -> Result<CommandOutcome, Failure> {
     if args.dialect == Dialect::Any {
         return Err("--dialect: no module is bundled for any; choose 0.7 or 1.13".into());
     }
@@ -33,5 +33,5 @@ pub(super) fn run(args: &ModuleArgs) -> Result<Ran, Failure> {
         format!("{file}: cannot be written: {error}; check the path and its permissions")
     })?;
     print(&[format!("{}  {}", Digest::new(component), args.file.display())])?;
-    Ok(Ran::Done)
+    Ok(CommandOutcome::Done)
 }

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueEnum};
 use relayer_rest_server::config::ExtensionName;
 
-use super::{Failure, Ran, print};
+use super::{CommandOutcome, Failure, print};
 
 #[derive(Args)]
 pub(super) struct NewArgs {
@@ -76,7 +76,7 @@ enum NewError {
     Write { path: PathBuf, source: io::Error },
 }
 
-pub(super) fn run(args: &NewArgs) -> Result<Ran, Failure> {
+pub(super) fn run(args: &NewArgs) -> Result<CommandOutcome, Failure> {
     let folder = &args.folder;
     let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
     if !is_name(&name) {
@@ -97,7 +97,7 @@ pub(super) fn run(args: &NewArgs) -> Result<Ran, Failure> {
     lines.extend(steps.iter().map(|step| format!("  {step}")));
     lines.push(format!("  relayer-rest check --dialect any {module}"));
     print(&lines)?;
-    Ok(Ran::Done)
+    Ok(CommandOutcome::Done)
 }
 
 impl Language {

@@ -5,7 +5,7 @@ use relayer_rest_server::control::ControlClientError;
 use relayer_rest_server::reload::Reloaded;
 
 use super::control::ControlArgs;
-use super::{Failure, Ran, block_on, print, print_json};
+use super::{CommandOutcome, Failure, block_on, print, print_json};
 
 #[derive(Args)]
 pub(super) struct ReloadArgs {
@@ -16,18 +16,18 @@ pub(super) struct ReloadArgs {
     control: ControlArgs,
 }
 
-pub(super) fn run(args: &ReloadArgs) -> Result<Ran, Failure> {
+pub(super) fn run(args: &ReloadArgs) -> Result<CommandOutcome, Failure> {
     let client = args.control.client()?;
     match block_on(client.reload())? {
         Ok(reloaded) if args.json => print_json(&reloaded)?,
         Ok(reloaded) => print(&text(&reloaded))?,
         Err(ControlClientError::Refused(reason)) => {
             print(&[format!("rejected, nothing has changed: {reason}")])?;
-            return Ok(Ran::Refused);
+            return Ok(CommandOutcome::Rejected);
         }
         Err(error) => return Err(error.into()),
     }
-    Ok(Ran::Done)
+    Ok(CommandOutcome::Done)
 }
 
 fn text(reloaded: &Reloaded) -> Vec<String> {

@@ -26,7 +26,7 @@ use super::compile;
 use super::control::{self, ControlArgs};
 use super::serve_error::ServeError;
 use super::sources::{SourceArgs, Sources};
-use super::{Failure, Ran, descriptors, idle_memory, signals};
+use super::{CommandOutcome, Failure, descriptors, idle_memory, signals};
 
 #[derive(Args)]
 pub(super) struct ServeArgs {
@@ -61,7 +61,7 @@ pub(super) struct ServeArgs {
     no_control: bool,
 }
 
-pub(super) fn run(args: &ServeArgs) -> Result<Ran, Failure> {
+pub(super) fn run(args: &ServeArgs) -> Result<CommandOutcome, Failure> {
     // The builder's default is an environment variable, which may be invalid.
     let runtime = Builder::new_multi_thread()
         .worker_threads(available_parallelism().map_or(1, Into::into))
@@ -72,7 +72,7 @@ pub(super) fn run(args: &ServeArgs) -> Result<Ran, Failure> {
     // No client waits for the remaining tasks.
     runtime.shutdown_background();
     served?;
-    Ok(Ran::Done)
+    Ok(CommandOutcome::Done)
 }
 
 async fn serve(args: &ServeArgs) -> Result<(), ServeError> {
@@ -100,7 +100,7 @@ async fn serve(args: &ServeArgs) -> Result<(), ServeError> {
     {
         return Err(ServeError::UpstreamIsHere { address: address.to_string() });
     }
-    let origin = ModuleOverrides {
+    let overrides = ModuleOverrides {
         module: args.module.clone(),
         dialect: args.dialect,
         config: args.config.clone(),
@@ -109,7 +109,7 @@ async fn serve(args: &ServeArgs) -> Result<(), ServeError> {
         watch: args.watch,
     };
     let modules = tokio::select! {
-        loaded = Modules::load(origin, &config) => Arc::new(loaded?),
+        loaded = Modules::load(overrides, &config) => Arc::new(loaded?),
         () = &mut shutdown => return Ok(()),
     };
     let limits = descriptors::bounded(config.http.clone(), config.extension.len() + 1);

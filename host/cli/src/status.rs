@@ -10,7 +10,7 @@ use relayer_rest_server::registry::MountStatus;
 
 use super::control::ControlArgs;
 use super::swap::short;
-use super::{Failure, Ran, block_on, print, print_json};
+use super::{CommandOutcome, Failure, block_on, print, print_json};
 
 #[derive(Args)]
 pub(super) struct StatusArgs {
@@ -33,17 +33,17 @@ pub(super) struct RollbackArgs {
     control: ControlArgs,
 }
 
-pub(super) fn run(args: &StatusArgs) -> Result<Ran, Failure> {
+pub(super) fn run(args: &StatusArgs) -> Result<CommandOutcome, Failure> {
     let status = block_on(args.control.client()?.status())??;
     if args.json {
         print_json(&status)?;
     } else {
         print(&text(&status))?;
     }
-    Ok(Ran::Done)
+    Ok(CommandOutcome::Done)
 }
 
-pub(super) fn rollback(args: &RollbackArgs) -> Result<Ran, Failure> {
+pub(super) fn rollback(args: &RollbackArgs) -> Result<CommandOutcome, Failure> {
     let client = args.control.client()?;
     let done = block_on(client.rollback(&args.mount))??;
     if args.json {
@@ -51,7 +51,7 @@ pub(super) fn rollback(args: &RollbackArgs) -> Result<Ran, Failure> {
     } else {
         print(&[format!("rolled back: {} -> {}", short(&done.from), short(&done.to))])?;
     }
-    Ok(Ran::Done)
+    Ok(CommandOutcome::Done)
 }
 
 fn text(status: &Status) -> Vec<String> {

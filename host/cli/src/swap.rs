@@ -11,7 +11,7 @@ use relayer_rest_server::registry::{
 };
 
 use super::control::ControlArgs;
-use super::{Failure, Ran, block_on, print, print_json};
+use super::{CommandOutcome, Failure, block_on, print, print_json};
 
 #[derive(Args)]
 pub(super) struct SwapArgs {
@@ -40,7 +40,7 @@ pub(super) struct SwapArgs {
     control: ControlArgs,
 }
 
-pub(super) fn run(args: &SwapArgs) -> Result<Ran, Failure> {
+pub(super) fn run(args: &SwapArgs) -> Result<CommandOutcome, Failure> {
     let candidate = Candidate {
         source: Source::File(args.file.clone()),
         sha256: args.sha256,
@@ -57,7 +57,7 @@ pub(super) fn run(args: &SwapArgs) -> Result<Ran, Failure> {
             } else {
                 print(&[format!("rejected: {message}")])?;
             }
-            return Ok(Ran::Refused);
+            return Ok(CommandOutcome::Rejected);
         }
         report => report?,
     };
@@ -66,7 +66,7 @@ pub(super) fn run(args: &SwapArgs) -> Result<Ran, Failure> {
     } else {
         print(&text(&report))?;
     }
-    Ok(if report.is_accepted() { Ran::Done } else { Ran::Refused })
+    Ok(if report.is_accepted() { CommandOutcome::Done } else { CommandOutcome::Rejected })
 }
 
 fn text(report: &SwapReport) -> Vec<String> {

@@ -73,16 +73,16 @@ mod tests {
     fn lines_beyond_the_rate_are_counted() {
         let rate = LogRate::new(10);
         let start = Instant::now();
-        let ask = |seconds: u32, cost| rate.acquire_at(start + SECOND * (1 + seconds), cost);
-        assert_eq!([ask(0, 6), ask(0, 4)], [Permit::Granted(0); 2]);
+        let acquire = |seconds: u32, cost| rate.acquire_at(start + SECOND * (1 + seconds), cost);
+        assert_eq!([acquire(0, 6), acquire(0, 4)], [Permit::Granted(0); 2]);
         assert_eq!(
-            [ask(0, 1), ask(0, 1), ask(0, 1)],
+            [acquire(0, 1), acquire(0, 1), acquire(0, 1)],
             [Permit::LimitReached, Permit::Denied, Permit::Denied]
         );
-        assert_eq!([ask(1, 10), ask(2, 1)], [Permit::Granted(3), Permit::Granted(0)]);
+        assert_eq!([acquire(1, 10), acquire(2, 1)], [Permit::Granted(3), Permit::Granted(0)]);
         // A message that exceeds the limit of a second is never allowed.
         assert_eq!(
-            [ask(3, 11), ask(4, 11), ask(5, 1)],
+            [acquire(3, 11), acquire(4, 11), acquire(5, 1)],
             [Permit::LimitReached, Permit::Denied, Permit::Granted(2)]
         );
     }

@@ -166,13 +166,13 @@ impl Instantiator {
             }
             CallError::Trap(cause(&error, store.data()))
         };
-        let answer = called.map_err(|error| self.failed(error, store, trapped))?;
+        let raw = called.map_err(|error| self.failed(error, store, trapped))?;
         let allowed = HeaderRules {
             limits: &self.options.limits,
             headers: &self.options.headers,
             mount: &self.info.mount,
         };
-        response(answer, &allowed).map_err(CallError::Invalid)
+        response(raw, &allowed).map_err(CallError::Invalid)
     }
 
     /// Calls the handler, and returns its unchecked response or the engine's error.
@@ -206,8 +206,8 @@ impl Instantiator {
 /// one, so its memory is not a bound.
 fn most_crossing(limits: &Limits) -> usize {
     let headers = limits.headers as usize * size_of::<wire::Header>();
-    let answer = bytes(limits.body) + bytes(limits.header_size) + headers;
-    answer.max(bytes(limits.log)) + CROSSING_SLACK
+    let most = bytes(limits.body) + bytes(limits.header_size) + headers;
+    most.max(bytes(limits.log)) + CROSSING_SLACK
 }
 
 /// Returns whether the transfer was larger than that. The engine has no type for this

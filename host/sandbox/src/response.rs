@@ -170,16 +170,16 @@ mod tests {
         super::response(raw, &HeaderRules { limits, headers: &HeaderGrants::default(), mount: "/" })
     }
 
-    fn answer(raw: wire::Response) -> Answer {
+    fn parse(raw: wire::Response) -> Answer {
         response(raw, &Limits::default())
     }
 
     #[test]
     fn a_valid_response_is_unchanged() {
-        let answer = answer(raw(404, &[("X-A", b"1"), ("x-a", b"\xff")])).unwrap();
-        assert_eq!(answer.status(), 404);
-        assert_eq!(answer.headers().get_all("x-a").iter().count(), 2);
-        assert_eq!(answer.body(), "body");
+        let response = parse(raw(404, &[("X-A", b"1"), ("x-a", b"\xff")])).unwrap();
+        assert_eq!(response.status(), 404);
+        assert_eq!(response.headers().get_all("x-a").iter().count(), 2);
+        assert_eq!(response.body(), "body");
     }
 
     #[test]
@@ -219,7 +219,7 @@ mod tests {
             (200, ("Transfer-Encoding", b"chunked"), host_header("transfer-encoding")),
             (200, ("Connection", b"close"), host_header("connection")),
         ] {
-            assert_eq!(answer(raw(status, &[headers])).unwrap_err(), expected);
+            assert_eq!(parse(raw(status, &[headers])).unwrap_err(), expected);
         }
     }
 
@@ -242,8 +242,8 @@ mod tests {
                 assert!(error.starts_with(&start), "{error}");
                 let end = format!("grant it with headers = [\"{name}\"] in {section}");
                 assert!(error.ends_with(&end), "{error}");
-                let answer = super::response(raw(), &allowed(&granted)).unwrap();
-                assert_eq!(answer.headers()[&*name], value);
+                let response = super::response(raw(), &allowed(&granted)).unwrap();
+                assert_eq!(response.headers()[&*name], value);
             }
         }
     }
@@ -254,8 +254,8 @@ mod tests {
         let limits = Limits::default();
         let headers = HeaderGrants::default();
         let allowed = HeaderRules { limits: &limits, headers: &headers, mount: "/ext/x" };
-        let answer = super::response(cookies, &allowed).unwrap();
-        let cookies: Vec<_> = answer.headers().get_all("set-cookie").iter().collect();
+        let response = super::response(cookies, &allowed).unwrap();
+        let cookies: Vec<_> = response.headers().get_all("set-cookie").iter().collect();
         assert_eq!(cookies, ["a=b; Path=/ext/x", "c=d; Path=/ext/x"]);
     }
 }

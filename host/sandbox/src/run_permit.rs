@@ -69,7 +69,7 @@ impl RunPermit {
         request: Arc<GuestRequest>,
         snapshot: Arc<Snapshot>,
     ) -> Result<GuestResponse, CallError> {
-        self.execute_then(request, snapshot, |answer| answer).await
+        self.execute_then(request, snapshot, |response| response).await
     }
 
     /// Like [`RunPermit::execute`], but also applies `make` to the response on the thread
@@ -82,11 +82,11 @@ impl RunPermit {
     ) -> Result<T, CallError> {
         let module = self.module.clone();
         module.stats().run();
-        let answer = self.run(&module, request, snapshot, make).await;
-        if let Err(error) = &answer {
+        let result = self.run(&module, request, snapshot, make).await;
+        if let Err(error) = &result {
             module.stats().fault(error);
         }
-        answer
+        result
     }
 
     async fn run<T: Send + 'static>(
@@ -131,8 +131,8 @@ impl RunPermit {
             // The first tick may come soon after the guest started.
             for _ in 0..2 {
                 let turn = poll_fn(|context| Poll::Ready(guest.poll_unpin(context))).await;
-                if let Poll::Ready(answer) = turn {
-                    return answer;
+                if let Poll::Ready(result) = turn {
+                    return result;
                 }
                 yield_now().await;
             }

@@ -154,16 +154,16 @@ impl ResetVerifier {
         loop {
             self.check_slots()?;
             // The tables are first: an instance of the module would occupy these slots.
-            let found = match self.probe_tables(instances) {
+            let finding = match self.probe_tables(instances) {
                 Some(store) => Some((Retired::Probe(store), Residue::Table)),
                 None => match inspector.inspect(reference).await {
                     None => return Ok(()),
-                    Some((store, found)) => {
-                        found.err().map(|found| (Retired::Module(store), found))
+                    Some((store, result)) => {
+                        result.err().map(|residue| (Retired::Module(store), residue))
                     }
                 },
             };
-            let Some((slot, residue)) = found else {
+            let Some((slot, residue)) = finding else {
                 self.passed.fetch_add(1, Relaxed);
                 return Ok(());
             };
@@ -217,10 +217,10 @@ impl Inspector<'_> {
         reference: &OnceCell<InitialImage>,
     ) -> Option<(Store<StoreData>, Result<(), Residue>)> {
         let (mut store, dump) = self.interrupted().await?;
-        let found = InitialImage::new(&mut store, &dump);
-        let agreed = || self.agreed_image(&found);
+        let image = InitialImage::new(&mut store, &dump);
+        let agreed = || self.agreed_image(&image);
         let reference = reference.get_or_try_init(agreed).await.ok()?;
-        let result = reference.compare(&found);
+        let result = reference.compare(&image);
         // Later instances get the bytes beyond the initial ones when they grow.
         let peak = self.instances.peaks.memory.load(Relaxed);
         let result = result.and_then(|()| check_growth(&mut store, &dump, peak));

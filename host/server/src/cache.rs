@@ -97,8 +97,8 @@ impl ResponseCache {
         let request_ref = RequestRef::from(&*request);
         let arrival = state.peek().generation();
         for _ in 0..MAX_JOINS {
-            let found = storage.entries.find(module.digest(), request_ref, &state.peek());
-            let key = match found {
+            let cached = storage.entries.find(module.digest(), request_ref, &state.peek());
+            let key = match cached {
                 Ok(response) => return Ok(response),
                 Err(Miss::Shared(key)) => key,
                 Err(Miss::Pass) => break,
@@ -245,8 +245,8 @@ async fn run(
     let request_ref = RequestRef::from(&*request);
     let started_on = state.peek().generation();
     // Another run may have completed since the last lookup.
-    let found = storage.entries.find(module.digest(), request_ref, &state.peek());
-    if let Ok(response) = found {
+    let cached = storage.entries.find(module.digest(), request_ref, &state.peek());
+    if let Ok(response) = cached {
         return RunResult { response: Ok(response), started_on, request };
     }
     let response = alone(&module, Arc::clone(&request), &state, &permits).await;

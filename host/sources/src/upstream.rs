@@ -79,12 +79,12 @@ impl Upstream {
 
     /// Publishes the relayer's responses until the future is dropped.
     pub async fn run(self, publisher: StatePublisher) {
-        let answered = watch::Sender::new(None);
+        let last_response = watch::Sender::new(None);
         // A response must not expire before the next one is due.
         let enough = self.max_stale > self.poll;
         let max_stale = if enough { self.max_stale } else { self.poll + self.timeout };
-        let expire = expire(answered.subscribe(), max_stale, publisher.clone());
-        let poller = match Poller::new(self, publisher, answered) {
+        let expire = expire(last_response.subscribe(), max_stale, publisher.clone());
+        let poller = match Poller::new(self, publisher, last_response) {
             Ok(poller) => poller,
             Err(error) => {
                 warn!(%error, "cannot poll the relayer: no HTTP client can be created");
@@ -97,16 +97,16 @@ impl Upstream {
 
 /// Marks the state as not known when the last response is too old.
 async fn expire(
-    mut answered: watch::Receiver<Option<Instant>>,
+    mut last_response: watch::Receiver<Option<Instant>>,
     max_stale: Duration,
     publisher: StatePublisher,
 ) {
     loop {
-        let last = *answered.borrow_and_update();
+        let last = *last_response.borrow_and_update();
         if let Some(last) = last {
             tokio::select! {
                 biased;
-                changed = answered.changed() => match changed {
+                changed = last_response.changed() => match changed {
                     Ok(()) => continue,
                     Err(_) => return,
                 },
@@ -120,7 +120,7 @@ async fn expire(
                 }
             }
         }
-        if answered.changed().await.is_err() {
+        if last_response.changed().await.is_err() {
             return;
         }
     }

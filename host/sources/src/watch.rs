@@ -89,14 +89,14 @@ enum Change {
 /// modification and status change; or the reason why it cannot be read.
 type Look = Result<(u64, u64, u64, [i64; 4]), io::ErrorKind>;
 
-fn look(file: &Path) -> Look {
+fn observe(file: &Path) -> Look {
     let meta = file.metadata().map_err(|error| error.kind())?;
     let times = [meta.mtime(), meta.mtime_nsec(), meta.ctime(), meta.ctime_nsec()];
     Ok((meta.dev(), meta.ino(), meta.len(), times))
 }
 
 fn call_back(file: &Path, events: &Receiver<Change>, changed: impl Fn()) {
-    let mut last = look(file);
+    let mut last = observe(file);
     // The caller may have read the file before the watch began.
     changed();
     loop {
@@ -106,7 +106,7 @@ fn call_back(file: &Path, events: &Receiver<Change>, changed: impl Fn()) {
             Err(RecvTimeoutError::Disconnected) => None,
         };
         let Some(is_ours) = is_ours else { return };
-        let now = look(file);
+        let now = observe(file);
         // Two changes in quick succession may leave the same metadata.
         if is_ours || now != last {
             last = now;

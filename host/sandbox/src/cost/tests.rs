@@ -3,14 +3,14 @@ use relayer_rest_modules::{BUNDLED_EXTENSIONS, DEFAULT_MODULE};
 
 use super::{Excess, InstanceCost, Limits, MAX_HOST_BYTES, Placement};
 
-fn of(text: &str) -> InstanceCost {
+fn cost_of(text: &str) -> InstanceCost {
     InstanceCost::from_component(&wat::parse_str(text).unwrap())
 }
 
 /// Returns the cost of a component with this many instances of a core module with `core`.
 fn with(core: &str, instances: usize) -> InstanceCost {
     let created = "(core instance (instantiate $m))".repeat(instances);
-    of(&format!("(component (core module $m (func $f) {core}) {created})"))
+    cost_of(&format!("(component (core module $m (func $f) {core}) {created})"))
 }
 
 /// Returns the cost of a component that instantiates the one of [`with`] `times` times.
@@ -18,7 +18,7 @@ fn nested(core: &str, instances: usize, times: usize) -> InstanceCost {
     let created = "(core instance (instantiate $m))".repeat(instances);
     let times = "(instance (instantiate $c))".repeat(times);
     let inner = format!("(component $c (core module $m (func $f) {core}) {created})");
-    of(&format!("(component {inner} {times})"))
+    cost_of(&format!("(component {inner} {times})"))
 }
 
 fn is_aside(cost: InstanceCost) -> bool {
@@ -61,10 +61,10 @@ fn modules_are_counted_at_any_depth() {
     let outer = "(component $c (alias outer $o $m (core module $n))
         (core instance (instantiate $n)) (core instance (instantiate $n)))";
     let text = format!("(component $o {module} {outer} (instance (instantiate $c)))");
-    assert_eq!(of(&text).core_instances, 2);
-    assert_eq!(of(&text).memory, 2 << 16);
+    assert_eq!(cost_of(&text).core_instances, 2);
+    assert_eq!(cost_of(&text).memory, 2 << 16);
     let exported = "(export $n \"n\" (core module $m)) (core instance (instantiate $n))";
-    assert_eq!(of(&format!("(component {module} {exported})")).memory, 1 << 16);
+    assert_eq!(cost_of(&format!("(component {module} {exported})")).memory, 1 << 16);
 }
 
 /// The argument may be any module of the component, instantiated as often as the engine
@@ -74,7 +74,7 @@ fn a_module_that_is_an_argument_counts_as_the_largest() {
     let inner = "(component $c (import \"m\" (core module $m)) (core instance (instantiate $m)))";
     let module = "(core module $m (memory 1)) (core module (memory 2))";
     let instance = "(instance (instantiate $c (with \"m\" (core module $m))))";
-    let cost = of(&format!("(component {inner} {module} {instance})"));
+    let cost = cost_of(&format!("(component {inner} {module} {instance})"));
     assert_eq!(cost.memory, 128 << 16);
 }
 
@@ -88,7 +88,7 @@ fn components_that_double_each_other_do_not_overflow() {
         let alias = format!("(alias outer $o $c{before} (component $c))");
         text.extend(["(component $c", &depth.to_string(), " ", &alias, &twice, ")"]);
     }
-    let cost = of(&format!("(component $o {text} (instance (instantiate $c99)))"));
+    let cost = cost_of(&format!("(component $o {text} (instance (instantiate $c99)))"));
     assert_eq!(cost.total(), u64::MAX);
 }
 

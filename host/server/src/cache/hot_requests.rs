@@ -45,8 +45,8 @@ impl Default for HotRequests {
 
 impl HotRequests {
     /// Counts the request of a response that is not cached.
-    pub(super) fn count(&self, module: Digest, answer: &RecordedResponse) {
-        let request = answer.request();
+    pub(super) fn count(&self, module: Digest, response: &RecordedResponse) {
+        let request = response.request();
         if request.target.as_str().len() > MAX_TARGET || request.headers.len() > MAX_HEADERS {
             return;
         }
@@ -60,9 +60,9 @@ impl HotRequests {
     }
 
     /// Adds the counted requests to a module.
-    pub(super) fn add(&self, module: Digest, asked: &mut Vec<RequestStats>) {
+    pub(super) fn add(&self, module: Digest, requests: &mut Vec<RequestStats>) {
         let of_module = self.0.iter().filter(|(key, _)| key.module() == module);
-        asked.extend(of_module.map(|(_, counted)| RequestStats {
+        requests.extend(of_module.map(|(_, counted)| RequestStats {
             request: Arc::clone(&counted.request),
             hits: counted.times.load(Relaxed),
             response: None,
@@ -71,8 +71,8 @@ impl HotRequests {
 }
 
 /// Returns at most `count` requests, the most frequent first.
-pub(super) fn hottest(mut asked: Vec<RequestStats>, count: usize) -> Vec<RequestStats> {
-    asked.sort_by_key(|asked| Reverse(asked.hits));
-    asked.truncate(count);
-    asked
+pub(super) fn hottest(mut requests: Vec<RequestStats>, count: usize) -> Vec<RequestStats> {
+    requests.sort_by_key(|stats| Reverse(stats.hits));
+    requests.truncate(count);
+    requests
 }

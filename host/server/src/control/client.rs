@@ -22,7 +22,7 @@ use crate::registry::{Candidate, Source, SwapReport};
 use crate::reload::Reloaded;
 
 /// The time in which a server must respond to a request that it handles immediately.
-const AT_ONCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A client of a server's control socket.
 #[derive(Debug, Clone)]
@@ -94,7 +94,7 @@ impl ControlClient {
 
     /// Returns the server's status.
     pub async fn status(&self) -> Result<Status, ControlClientError> {
-        self.at_once(self.ask(Method::GET, "/status", &[], Bytes::new())).await
+        self.with_timeout(self.send(Method::GET, "/status", &[], Bytes::new())).await
     }
 
     /// Swaps the module of a mount. A rejection is a report, not an error.
@@ -122,7 +122,7 @@ impl ControlClient {
             ("dry-run", candidate.dry_run.then_some("true")),
             ("force", candidate.force.then_some("true")),
         ];
-        self.ask(Method::POST, "/swap", &parameters, bytes).await.map_err(|error| match error {
+        self.send(Method::POST, "/swap", &parameters, bytes).await.map_err(|error| match error {
             ControlClientError::TooLarge(message) => {
                 ControlClientError::TooLarge(format!("module {name}: {message}"))
             }
@@ -133,27 +133,27 @@ impl ControlClient {
     /// Rolls a mount back to its previous module.
     pub async fn rollback(&self, mount: &str) -> Result<RolledBack, ControlClientError> {
         let parameters = [("mount", Some(mount))];
-        self.at_once(self.ask(Method::POST, "/rollback", &parameters, Bytes::new())).await
+        self.with_timeout(self.send(Method::POST, "/rollback", &parameters, Bytes::new())).await
     }
 
     /// Reloads the server's settings.
     pub async fn reload(&self) -> Result<Reloaded, ControlClientError> {
-        self.ask(Method::POST, "/reload", &[], Bytes::new()).await
+        self.send(Method::POST, "/reload", &[], Bytes::new()).await
     }
 
     /// Sends a request that the server handles immediately, with a timeout of
-    /// [`AT_ONCE`].
-    async fn at_once<T>(
+    /// [`TIMEOUT`].
+    async fn with_timeout<T>(
         &self,
-        asked: impl Future<Output = Result<T, ControlClientError>>,
+        exchange: impl Future<Output = Result<T, ControlClientError>>,
     ) -> Result<T, ControlClientError> {
-        timeout(AT_ONCE, asked).await.unwrap_or_else(|_| {
-            let message = format!("timeout after {AT_ONCE:?}");
+        timeout(TIMEOUT, exchange).await.unwrap_or_else(|_| {
+            let message = format!("timeout after {TIMEOUT:?}");
             Err(ControlClientError::Connection { path: self.path.clone(), message })
         })
     }
 
-    async fn ask<T: DeserializeOwned>(
+    async fn send<T: DeserializeOwned>(
         &self,
         method: Method,
         path: &str,
@@ -175,7 +175,7 @@ impl ControlClient {
             let message = "request: the mount and the file name are too long; use shorter ones";
             ControlClientError::Refused(message.to_owned())
         })?;
-        let asked = async {
+        let exchange = async {
             let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
             tokio::spawn(connection);
             let request = Request::builder()
@@ -190,7 +190,7 @@ impl ControlClient {
         };
         let fault =
             |message: String| ControlClientError::Connection { path: self.path.clone(), message };
-        let (status, body) = asked.await.map_err(|error| fault(error.to_string()))?;
+        let (status, body) = exchange.await.map_err(|error| fault(error.to_string()))?;
         if status != StatusCode::OK
             && let Ok(Fault { error }) = serde_json::from_slice(&body)
         {

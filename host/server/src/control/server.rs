@@ -101,28 +101,28 @@ impl ControlServer {
 }
 
 async fn serve(stream: UnixStream, control: Arc<Control>) {
-    let answer = service_fn(move |request| {
+    let service = service_fn(move |request| {
         let control = Arc::clone(&control);
-        async move { Ok::<_, Infallible>(control.answer(request).await) }
+        async move { Ok::<_, Infallible>(control.respond(request).await) }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD)
         .max_buf_size(HEAD_SIZE)
-        .serve_connection(TokioIo::new(stream), answer);
+        .serve_connection(TokioIo::new(stream), service);
     if let Err(error) = connection.await {
         debug!(%error, "connection to the control socket ended early");
     }
 }
 
 impl Control {
-    async fn answer(&self, request: Request<Incoming>) -> ControlResponse {
+    async fn respond(&self, request: Request<Incoming>) -> ControlResponse {
         let path = request.uri().path().to_owned();
         let method = request.method().clone();
         if method == Method::CONNECT {
             return not_implemented();
         }
-        let answered = match (path.as_str(), &method) {
+        let result = match (path.as_str(), &method) {
             ("/status", &Method::GET) => self.status(&request),
             ("/swap", &Method::POST) => self.swap(request).await,
             ("/rollback", &Method::POST) => self.rollback(&request),
@@ -136,7 +136,7 @@ impl Control {
                 ),
             )),
         };
-        answered.unwrap_or_else(|ErrorResponse(status, error)| json(status, &Fault { error }))
+        result.unwrap_or_else(|ErrorResponse(status, error)| json(status, &Fault { error }))
     }
 
     fn status(&self, request: &Request<Incoming>) -> Result<ControlResponse, ErrorResponse> {

@@ -134,7 +134,7 @@ impl ControlSocket {
         }
         // Serialized, so that of two servers that start at once, one finds the other's
         // socket.
-        let _turn = turn(folder).map_err(fault)?;
+        let _lock = lock(folder).map_err(fault)?;
         check_owner(path)?;
         // The socket is created in a private folder and moved when its mode is set, so
         // that other users can never connect to it.
@@ -171,10 +171,10 @@ impl Drop for ControlSocket {
 
 /// Locks a folder while a socket is checked and created there. Proceeds without the lock
 /// after [`TURN`], because any process can hold it in a folder like `/tmp`.
-fn turn(folder: &Path) -> io::Result<File> {
-    let turn = File::open(folder)?;
+fn lock(folder: &Path) -> io::Result<File> {
+    let lock = File::open(folder)?;
     let start = Instant::now();
-    while let Err(error) = flock(&turn, FlockOperation::NonBlockingLockExclusive) {
+    while let Err(error) = flock(&lock, FlockOperation::NonBlockingLockExclusive) {
         if error != Errno::WOULDBLOCK {
             return Err(error.into());
         }
@@ -183,7 +183,7 @@ fn turn(folder: &Path) -> io::Result<File> {
         }
         thread::sleep(TURN / 20);
     }
-    Ok(turn)
+    Ok(lock)
 }
 
 /// Checks that the path is free, or is a socket without a listener.

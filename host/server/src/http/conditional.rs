@@ -20,28 +20,28 @@ pub(super) enum Outcome {
     Failed,
 }
 
-/// Evaluates the preconditions of a request, whose response has the headers `answer` and
+/// Evaluates the preconditions of a request, whose response has the headers `response` and
 /// would be a success, in the order of RFC 9110, 13.2.2.
 ///
 /// An invalid field has no effect, and the date field that it overrides has none either.
-pub(super) fn evaluate(method: &Method, request: &HeaderMap, answer: &HeaderMap) -> Outcome {
+pub(super) fn evaluate(method: &Method, request: &HeaderMap, response: &HeaderMap) -> Outcome {
     // OPTIONS does not select a representation.
     if *method == Method::OPTIONS {
         return Outcome::Proceed;
     }
     let is_read = matches!(*method, Method::GET | Method::HEAD);
     if request.contains_key(IF_MATCH) {
-        if matches(request, IF_MATCH, answer, is_same) == Some(false) {
+        if matches(request, IF_MATCH, response, is_same) == Some(false) {
             return Outcome::Failed;
         }
-    } else if is_modified_since(request, IF_UNMODIFIED_SINCE, answer) == Some(true) {
+    } else if is_modified_since(request, IF_UNMODIFIED_SINCE, response) == Some(true) {
         return Outcome::Failed;
     }
     if request.contains_key(IF_NONE_MATCH) {
-        if matches(request, IF_NONE_MATCH, answer, is_equivalent) == Some(true) {
+        if matches(request, IF_NONE_MATCH, response, is_equivalent) == Some(true) {
             return if is_read { Outcome::NotModified } else { Outcome::Failed };
         }
-    } else if is_read && is_modified_since(request, IF_MODIFIED_SINCE, answer) == Some(false) {
+    } else if is_read && is_modified_since(request, IF_MODIFIED_SINCE, response) == Some(false) {
         return Outcome::NotModified;
     }
     Outcome::Proceed
@@ -51,10 +51,10 @@ pub(super) fn evaluate(method: &Method, request: &HeaderMap, answer: &HeaderMap)
 fn matches(
     request: &HeaderMap,
     field: HeaderName,
-    answer: &HeaderMap,
+    response: &HeaderMap,
     compare: fn(&[u8], &[u8]) -> bool,
 ) -> Option<bool> {
-    let etag = answer.get(ETAG).map(HeaderValue::as_bytes);
+    let etag = response.get(ETAG).map(HeaderValue::as_bytes);
     let mut outcome = None;
     for value in request.get_all(field) {
         let value = value.as_bytes().trim_ascii();
@@ -74,9 +74,9 @@ fn matches(
 
 /// Returns whether the response was modified after the date of a field; `None` if one of
 /// the two has no valid date, or the field occurs several times.
-fn is_modified_since(request: &HeaderMap, field: HeaderName, answer: &HeaderMap) -> Option<bool> {
+fn is_modified_since(request: &HeaderMap, field: HeaderName, response: &HeaderMap) -> Option<bool> {
     let since = date(request, field)?;
-    Some(date(answer, LAST_MODIFIED)? > since)
+    Some(date(response, LAST_MODIFIED)? > since)
 }
 
 fn date(headers: &HeaderMap, name: HeaderName) -> Option<SystemTime> {
@@ -129,8 +129,8 @@ mod tests {
     /// Returns the outcomes of a GET and of a POST, for a response with a strong
     /// validator.
     fn outcomes(fields: &[(&'static str, &str)]) -> [Outcome; 2] {
-        let answer = headers(&[("etag", "\"a\""), ("last-modified", MODIFIED)]);
-        [Method::GET, Method::POST].map(|method| evaluate(&method, &headers(fields), &answer))
+        let response = headers(&[("etag", "\"a\""), ("last-modified", MODIFIED)]);
+        [Method::GET, Method::POST].map(|method| evaluate(&method, &headers(fields), &response))
     }
 
     const BEFORE: &str = "Sun, 06 Nov 1994 08:49:36 GMT";
@@ -212,9 +212,9 @@ mod tests {
 
     #[test]
     fn a_weak_validator_never_matches_strongly() {
-        let answer = headers(&[("etag", "W/\"a\"")]);
+        let response = headers(&[("etag", "W/\"a\"")]);
         for tag in ["\"a\"", "W/\"a\""] {
-            let outcome = |field| evaluate(&Method::GET, &headers(&[(field, tag)]), &answer);
+            let outcome = |field| evaluate(&Method::GET, &headers(&[(field, tag)]), &response);
             assert_eq!([outcome("if-match"), outcome("if-none-match")], [Failed, NotModified]);
         }
     }
@@ -222,12 +222,12 @@ mod tests {
     fn known(etag: Option<&[u8]>, values: &[&[u8]]) -> bool {
         let value = |bytes| HeaderValue::from_bytes(bytes).unwrap();
         let mut request = HeaderMap::new();
-        let mut answer = HeaderMap::new();
-        answer.extend(etag.map(|etag| (ETAG, value(etag))));
+        let mut response = HeaderMap::new();
+        response.extend(etag.map(|etag| (ETAG, value(etag))));
         for bytes in values {
             request.append(IF_NONE_MATCH, value(bytes));
         }
-        evaluate(&Method::GET, &request, &answer) == NotModified
+        evaluate(&Method::GET, &request, &response) == NotModified
     }
 
     #[test]

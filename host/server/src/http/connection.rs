@@ -37,7 +37,7 @@ pub(super) struct Connections {
 /// A response, or the reason that a request of HTTP/2 gets none.
 type Outcome = Result<HttpResponse, h2::Error>;
 
-type Answering = Either<Ready<Outcome>, Pin<Box<dyn Future<Output = Outcome> + Send>>>;
+type PendingOutcome = Either<Ready<Outcome>, Pin<Box<dyn Future<Output = Outcome> + Send>>>;
 
 pub(super) async fn serve(
     stream: TcpStream,
@@ -116,7 +116,7 @@ impl PendingResponse {
     }
 
     /// Hands a response to the connection, without a boxed future if it fits immediately.
-    fn answer(self, response: HttpResponse) -> Answering {
+    fn answer(self, response: HttpResponse) -> PendingOutcome {
         match self.try_send(response) {
             Ok(response) => Either::Left(ready(Ok(response))),
             Err(unsent) => {
@@ -223,7 +223,7 @@ fn answer(
     liveness: &Arc<ConnectionActivity>,
     cancelled: &Arc<Cancelled>,
     request: Request<Incoming>,
-) -> Answering {
+) -> PendingOutcome {
     let Some(begun) = PendingResponse::new(admission, liveness, &request) else {
         // RFC 9113, 8.7: the client can send it again.
         return Either::Left(ready(Err(h2::Reason::REFUSED_STREAM.into())));
@@ -235,7 +235,7 @@ fn answer(
         return begun.answer(Service::refuse(error, &request));
     }
     if request.body().is_end_stream() {
-        return match answered(service, cancelled, request) {
+        return match respond(service, cancelled, request) {
             Either::Left(response) => begun.answer(response),
             // Boxed, so that a rare case does not enlarge the memory of each connection.
             Either::Right(answering) => {
@@ -258,7 +258,7 @@ fn answer(
                 liveness.linger();
                 Service::refuse(error, &request)
             }
-            Ok(()) => match answered(&service, &cancelled, request) {
+            Ok(()) => match respond(&service, &cancelled, request) {
                 Either::Left(response) => response,
                 Either::Right(answering) => answering.await,
             },
@@ -269,13 +269,13 @@ fn answer(
 
 /// Returns the response to a request that is complete. If its connection has cancelled
 /// too many requests, only a cached response is returned, or else 429.
-fn answered<B>(
+fn respond<B>(
     service: &Arc<Service>,
     cancelled: &Arc<Cancelled>,
     request: Request<B>,
 ) -> Either<HttpResponse, impl Future<Output = HttpResponse> + use<B>> {
     let is_too_much = cancelled.is_too_much();
-    match service.answer(request, is_too_much) {
+    match service.respond(request, is_too_much) {
         Either::Left(response) => Either::Left(response),
         Either::Right(answering) => {
             let pending = cancelled.pending();

@@ -20,20 +20,20 @@ const OF_A_BODY: [HeaderName; 4] =
     [CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_RANGE, CONTENT_TYPE];
 
 /// Returns the encoding that a client prefers, if the response is compressible.
-pub(super) fn encoding(answer: &Response, headers: &HeaderMap) -> Option<Encoding> {
-    if answer.is_compressible() { accept_encoding::preferred(headers) } else { None }
+pub(super) fn encoding(module_response: &Response, headers: &HeaderMap) -> Option<Encoding> {
+    if module_response.is_compressible() { accept_encoding::preferred(headers) } else { None }
 }
 
 /// Returns the HTTP response to a request, from a module's response in the chosen
 /// encoding.
 pub(super) fn reply<B>(
-    answer: &Response,
+    module_response: &Response,
     representation: &Representation,
     request: &Request<B>,
     stale: Option<Stale>,
 ) -> HttpResponse {
     let Representation { headers, body } = representation;
-    let is_success = answer.status().is_success();
+    let is_success = module_response.status().is_success();
     // RFC 9110, 13.2.1: preconditions apply if the response would be a success.
     let outcome = if is_success {
         conditional::evaluate(request.method(), request.headers(), headers)
@@ -41,7 +41,7 @@ pub(super) fn reply<B>(
         Outcome::Proceed
     };
     let mut response = match outcome {
-        Outcome::Proceed => response(answer.status(), headers.clone(), body, request),
+        Outcome::Proceed => response(module_response.status(), headers.clone(), body, request),
         Outcome::NotModified => {
             response(StatusCode::NOT_MODIFIED, not_modified(headers), &Bytes::new(), request)
         }
@@ -54,7 +54,7 @@ pub(super) fn reply<B>(
     };
     if let Some(stale) = stale
         && is_success
-        && answer.reads().touch(stale)
+        && module_response.reads().touch(stale)
     {
         add_age(response.headers_mut(), stale);
     }

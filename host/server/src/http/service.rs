@@ -37,7 +37,7 @@ impl Service {
     /// A cached response is returned immediately, without a future that keeps the
     /// request: the connection can use its memory for the next one. An uncached request
     /// of a client that has cancelled too many requests gets 429.
-    pub(super) fn answer<B>(
+    pub(super) fn respond<B>(
         self: &Arc<Self>,
         mut request: Request<B>,
         has_cancelled_too_many: bool,
@@ -49,7 +49,7 @@ impl Service {
             None if has_cancelled_too_many => {
                 Either::Left(Self::refuse(HostError::CancelledTooMany, &request))
             }
-            None => Either::Right(Arc::clone(self).ask(request, id)),
+            None => Either::Right(Arc::clone(self).run(request, id)),
         }
     }
 
@@ -68,29 +68,29 @@ impl Service {
         let mount = mounts.route(request.uri().path());
         let snapshot = self.state.peek();
         let target = target(mount, request);
-        let question = question(request, &target);
-        let answer = mount.cache().find(mount.active().module(), question, &snapshot)?;
-        let representation = answer.made(reply::encoding(&answer, request.headers()))?;
-        let status = answer.status().as_u16();
+        let request_ref = request_ref(request, &target);
+        let response = mount.cache().find(mount.active().module(), request_ref, &snapshot)?;
+        let representation = response.made(reply::encoding(&response, request.headers()))?;
+        let status = response.status().as_u16();
         let path = request.uri().path();
         debug!(%id, method = %request.method(), path, status, "cache hit");
-        Some(reply::reply(&answer, representation, request, snapshot.stale()))
+        Some(reply::reply(&response, representation, request, snapshot.stale()))
     }
 
     /// Returns the module's response, or an error response of the host if there is none.
-    async fn ask<B>(self: Arc<Self>, request: Request<B>, id: RequestId) -> HttpResponse {
+    async fn run<B>(self: Arc<Self>, request: Request<B>, id: RequestId) -> HttpResponse {
         let request = request.map(drop);
         let path = request.uri().path();
         let method = quote_for_log(request.method().as_str());
         let start = quote_for_log(path);
         let span = info_span!("request", %id, method = %method, path = start);
         let mount = Arc::clone(self.registry.now().route(path));
-        let asked = mount.respond(module_request(&mount, &request), &self.state);
-        let response = match asked.instrument(span.clone()).await {
-            (_, Ok(answer)) => {
-                let encoding = reply::encoding(&answer, request.headers());
-                let representation = answer.encoded(encoding).await;
-                reply::reply(&answer, representation, &request, self.state.peek().stale())
+        let responding = mount.respond(module_request(&mount, &request), &self.state);
+        let response = match responding.instrument(span.clone()).await {
+            (_, Ok(response)) => {
+                let encoding = reply::encoding(&response, request.headers());
+                let representation = response.encoded(encoding).await;
+                reply::reply(&response, representation, &request, self.state.peek().stale())
             }
             (active, Err(cause)) => {
                 if let RespondError::Failed(cause) = &cause {
@@ -120,7 +120,7 @@ fn target<'a, B>(mount: &Mount, request: &'a Request<B>) -> Cow<'a, str> {
 
 /// Returns the request that the cache looks up. HEAD becomes GET, since the module's
 /// response is the same.
-fn question<'a, B>(request: &'a Request<B>, target: &'a str) -> RequestRef<'a> {
+fn request_ref<'a, B>(request: &'a Request<B>, target: &'a str) -> RequestRef<'a> {
     static GET: Method = Method::GET;
     let method = if *request.method() == Method::HEAD { &GET } else { request.method() };
     let (path, query) = match target.split_once('?') {
@@ -133,7 +133,7 @@ fn question<'a, B>(request: &'a Request<B>, target: &'a str) -> RequestRef<'a> {
 /// Returns the request that the module handles, with owned parts.
 fn module_request<B>(mount: &Mount, request: &Request<B>) -> Arc<GuestRequest> {
     let target = target(mount, request);
-    let RequestRef { method, headers, .. } = question(request, &target);
+    let RequestRef { method, headers, .. } = request_ref(request, &target);
     let method = method.clone();
     let headers = headers.clone();
     let whole = request.uri().path_and_query();

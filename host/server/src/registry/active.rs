@@ -93,9 +93,9 @@ impl ActiveModule {
     }
 
     /// Records a response.
-    pub(super) fn answered(&self, kind: RequestKind, budget: &FailurePolicy) {
+    pub(super) fn responded(&self, kind: RequestKind, budget: &FailurePolicy) {
         if let Some(mut window) = self.window() {
-            window.answered(kind, self.counts(), budget, Instant::now());
+            window.responded(kind, self.counts(), budget, Instant::now());
         }
     }
 

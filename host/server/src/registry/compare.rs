@@ -48,7 +48,7 @@ pub struct Change {
 pub(super) fn changes(from: &Response, to: &Response) -> Vec<Change> {
     let mut changes = Vec::new();
     if from.status() != to.status() {
-        let status = |answer: &Response| Some(answer.status().as_u16().to_string());
+        let status = |response: &Response| Some(response.status().as_u16().to_string());
         changes.push(Change { what: "status".into(), from: status(from), to: status(to) });
     }
     let is_etag_compared = from.has_own_etag() || to.has_own_etag();

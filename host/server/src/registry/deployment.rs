@@ -30,7 +30,7 @@ pub struct CandidateStatus {
 /// the candidate are done.
 pub(super) struct Progress {
     deployment: Arc<Deployment>,
-    found: Mutex<Interim>,
+    interim: Mutex<Interim>,
     _lock: OwnedMutexGuard<()>,
 }
 
@@ -68,7 +68,7 @@ impl Progress {
         let lock = deployment.try_lock()?;
         *deployment.candidate() = Some(CandidateStatus { name, step: SwapStep::Read });
         let deployment = Arc::clone(deployment);
-        Some(Self { deployment, found: Mutex::default(), _lock: lock })
+        Some(Self { deployment, interim: Mutex::default(), _lock: lock })
     }
 
     /// Begins a step, which ends when the returned value is dropped.
@@ -80,15 +80,15 @@ impl Progress {
     }
 
     pub(super) fn read(&self, digest: Digest) {
-        self.found().digest = Some(digest);
+        self.interim().digest = Some(digest);
     }
 
     pub(super) fn judged(&self, verdict: &Verdict) {
-        self.found().verdict = Some(verdict.clone());
+        self.interim().verdict = Some(verdict.clone());
     }
 
-    pub(super) fn found(&self) -> MutexGuard<'_, Interim> {
-        self.found.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn interim(&self) -> MutexGuard<'_, Interim> {
+        self.interim.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -101,6 +101,6 @@ impl Drop for Progress {
 impl Drop for RunningStep<'_> {
     fn drop(&mut self) {
         let millis = self.start.elapsed().as_secs_f64() * 1e3;
-        self.progress.found().steps.push(StepTime { step: self.step, millis });
+        self.progress.interim().steps.push(StepTime { step: self.step, millis });
     }
 }

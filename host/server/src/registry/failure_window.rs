@@ -45,7 +45,7 @@ pub(super) struct FailureWindow {
 #[derive(Debug, Clone, Copy, Default)]
 struct KindHistory {
     /// When the module last responded to one, and when it last failed at one.
-    answered: Option<Instant>,
+    responded: Option<Instant>,
     failed: Option<Instant>,
     /// The result of the previous module for a request at which this one failed.
     before: Option<Baseline>,
@@ -66,7 +66,7 @@ impl RequestKind {
 
 impl FailureWindow {
     /// Records a response, which `runs` includes.
-    pub(super) fn answered(
+    pub(super) fn responded(
         &mut self,
         kind: RequestKind,
         runs: Runs,
@@ -76,7 +76,7 @@ impl FailureWindow {
         let all = runs.all.saturating_sub(1);
         self.advance(Runs { all, ..runs }, budget, now);
         if let Some(seen) = self.history_of(kind) {
-            seen.answered = Some(now);
+            seen.responded = Some(now);
         }
     }
 
@@ -140,7 +140,7 @@ impl FailureWindow {
 
     /// Returns whether the module has responded to the last request of this kind.
     pub(super) fn is_known_to_be_answered(&self, kind: RequestKind) -> bool {
-        self.kinds.get(&kind).is_some_and(|seen| seen.answered > seen.failed)
+        self.kinds.get(&kind).is_some_and(|seen| seen.responded > seen.failed)
     }
 
     /// Begins a new part of the window if it is time, and drops old parts and kinds.
@@ -159,7 +159,7 @@ impl FailureWindow {
             self.parts.pop_front();
         }
         self.kinds.retain(|_, seen| {
-            is_recent(seen.answered, budget, now) || is_recent(seen.failed, budget, now)
+            is_recent(seen.responded, budget, now) || is_recent(seen.failed, budget, now)
         });
     }
 
@@ -174,7 +174,7 @@ impl FailureWindow {
 impl KindHistory {
     /// Returns whether the module has failed and not responded within the window.
     fn is_failing(&self, budget: &FailurePolicy, now: Instant) -> bool {
-        is_recent(self.failed, budget, now) && !is_recent(self.answered, budget, now)
+        is_recent(self.failed, budget, now) && !is_recent(self.responded, budget, now)
     }
 }
 
@@ -189,14 +189,14 @@ mod tests {
     use std::time::{Duration, Instant};
 
     /// The window and the runs of a module, and a clock.
-    struct Asked {
+    struct TestWindow {
         window: FailureWindow,
         runs: Runs,
         start: Instant,
         seconds: f64,
     }
 
-    impl Asked {
+    impl TestWindow {
         fn new() -> Self {
             let window = FailureWindow::default();
             let runs = Runs::default();
@@ -207,9 +207,9 @@ mod tests {
             self.start + Duration::from_secs_f64(self.seconds)
         }
 
-        fn answers(&mut self, kind: u64) {
+        fn responds(&mut self, kind: u64) {
             self.runs.all += 1;
-            self.window.answered(
+            self.window.responded(
                 RequestKind(kind),
                 self.runs,
                 &FailurePolicy::default(),
@@ -237,15 +237,15 @@ mod tests {
 
     #[test]
     fn a_module_that_fails_every_request_is_failing_after_a_few() {
-        let mut asked = Asked::new();
-        let found: Vec<_> = (0..6).map(|kind| asked.fails(kind)).collect();
-        assert_eq!(found, [false, false, false, false, true, true]);
+        let mut test = TestWindow::new();
+        let results: Vec<_> = (0..6).map(|kind| test.fails(kind)).collect();
+        assert_eq!(results, [false, false, false, false, true, true]);
     }
 
     #[test]
     fn repetitions_of_one_kind_of_request_count_once() {
-        let mut asked = Asked::new();
-        assert!((0..10_000).all(|_| !asked.fails(1)));
+        let mut test = TestWindow::new();
+        assert!((0..10_000).all(|_| !test.fails(1)));
     }
 
     #[test]
@@ -260,102 +260,102 @@ mod tests {
 
     #[test]
     fn failures_are_rated_against_runs() {
-        let mut asked = Asked::new();
+        let mut test = TestWindow::new();
         for _ in 0..20 {
-            asked.answers(100);
+            test.responds(100);
         }
-        assert!((0..19).all(|kind| !asked.fails(kind)));
-        assert!(asked.fails(19), "20 of 40");
+        assert!((0..19).all(|kind| !test.fails(kind)));
+        assert!(test.fails(19), "20 of 40");
     }
 
     #[test]
     fn failures_are_rated_against_kinds_of_requests() {
-        let mut asked = Asked::new();
+        let mut test = TestWindow::new();
         for kind in 100..110 {
-            asked.answers(kind);
+            test.responds(kind);
         }
         // One client can cause any number of runs.
-        assert!((0..1_000).all(|turn| !asked.fails(turn % 9)));
-        assert!(asked.fails(9));
+        assert!((0..1_000).all(|turn| !test.fails(turn % 9)));
+        assert!(test.fails(9));
     }
 
     #[test]
     fn a_kind_that_also_succeeds_is_not_counted() {
-        let mut asked = Asked::new();
+        let mut test = TestWindow::new();
         for kind in 0..10 {
-            asked.answers(kind);
+            test.responds(kind);
         }
-        assert!((0..100).all(|turn| !asked.fails(turn % 10)));
+        assert!((0..100).all(|turn| !test.fails(turn % 10)));
         let budget = FailurePolicy::default();
-        assert!(!asked.window.is_known_to_fail(RequestKind(0), &budget, asked.now()));
+        assert!(!test.window.is_known_to_fail(RequestKind(0), &budget, test.now()));
     }
 
     #[test]
     fn recent_successes_are_counted_and_old_ones_are_not() {
-        let mut asked = Asked::new();
+        let mut test = TestWindow::new();
         for turn in 0..90 {
-            asked.seconds = f64::from(turn) / 10.0;
-            asked.answers(100);
+            test.seconds = f64::from(turn) / 10.0;
+            test.responds(100);
         }
-        assert!((0..20).all(|kind| !asked.fails(kind)), "20 of 110 within 10 s");
+        assert!((0..20).all(|kind| !test.fails(kind)), "20 of 110 within 10 s");
         // By now, the responses are outside the window.
-        asked.seconds = 60.0;
-        let found: Vec<_> = (0..5).map(|kind| asked.fails(kind)).collect();
-        assert_eq!(found, [false, false, false, false, true]);
+        test.seconds = 60.0;
+        let results: Vec<_> = (0..5).map(|kind| test.fails(kind)).collect();
+        assert_eq!(results, [false, false, false, false, true]);
     }
 
     #[test]
     fn a_module_that_starts_to_fail_is_failing_once_its_successes_are_old() {
-        let mut asked = Asked::new();
+        let mut test = TestWindow::new();
         for kind in 0..5 {
-            asked.answers(kind);
+            test.responds(kind);
         }
         let mut is_failing = false;
         for turn in 0..40 {
-            asked.seconds = 0.1 + f64::from(turn) / 2.0;
+            test.seconds = 0.1 + f64::from(turn) / 2.0;
             for kind in 0..5 {
-                is_failing = asked.fails(kind);
+                is_failing = test.fails(kind);
             }
-            assert_eq!(is_failing, asked.seconds > 10.0, "{} s", asked.seconds);
+            assert_eq!(is_failing, test.seconds > 10.0, "{} s", test.seconds);
         }
     }
 
     #[test]
     fn failures_that_are_far_apart_are_tolerated() {
-        let mut asked = Asked::new();
+        let mut test = TestWindow::new();
         for kind in 0..100 {
-            asked.seconds += 2.6;
-            assert!(!asked.fails(kind));
+            test.seconds += 2.6;
+            assert!(!test.fails(kind));
         }
     }
 
     #[test]
     fn a_kind_is_compared_with_the_previous_module_once() {
-        let mut asked = Asked::new();
-        assert!(!asked.window.wants_comparison(RequestKind(1)));
-        asked.fails(1);
-        assert!(asked.window.wants_comparison(RequestKind(1)));
-        asked.window.compared(RequestKind(1), Baseline::Fails);
-        asked.fails(1);
-        assert!(!asked.window.wants_comparison(RequestKind(1)));
-        assert_eq!(asked.window.regressions(), 0);
-        asked.fails(2);
-        asked.window.compared(RequestKind(2), Baseline::Answers);
-        assert_eq!(asked.window.regressions(), 1);
+        let mut test = TestWindow::new();
+        assert!(!test.window.wants_comparison(RequestKind(1)));
+        test.fails(1);
+        assert!(test.window.wants_comparison(RequestKind(1)));
+        test.window.compared(RequestKind(1), Baseline::Fails);
+        test.fails(1);
+        assert!(!test.window.wants_comparison(RequestKind(1)));
+        assert_eq!(test.window.regressions(), 0);
+        test.fails(2);
+        test.window.compared(RequestKind(2), Baseline::Answers);
+        assert_eq!(test.window.regressions(), 1);
     }
 
     #[test]
     fn the_window_is_bounded() {
-        let mut asked = Asked::new();
+        let mut test = TestWindow::new();
         for kind in 0..10_000 {
-            asked.answers(kind);
+            test.responds(kind);
         }
-        assert_eq!(asked.window.kinds.len(), MAX_KINDS);
+        assert_eq!(test.window.kinds.len(), MAX_KINDS);
         for _ in 0..1_000 {
-            asked.seconds += 0.5;
-            asked.answers(1);
+            test.seconds += 0.5;
+            test.responds(1);
         }
-        assert!(asked.window.parts.len() <= 12, "{}", asked.window.parts.len());
-        assert_eq!(asked.window.kinds.len(), 1);
+        assert!(test.window.parts.len() <= 12, "{}", test.window.parts.len());
+        assert_eq!(test.window.kinds.len(), 1);
     }
 }

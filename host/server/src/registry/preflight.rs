@@ -68,19 +68,19 @@ struct CandidateFile {
 
 /// Adds the requests that every candidate for the API is run on, unless they are there
 /// already: [`ALWAYS`], and one for each of the first [`MAX_REQUESTS`] chains.
-fn and_always(mut questions: Vec<RequestStats>, snapshot: &Snapshot) -> Vec<RequestStats> {
-    let known = questions.iter().filter(|asked| asked.request.method == Method::GET);
-    let known: HashSet<_> = known.map(|asked| asked.request.target.to_string()).collect();
+fn with_always(mut requests: Vec<RequestStats>, snapshot: &Snapshot) -> Vec<RequestStats> {
+    let known = requests.iter().filter(|stats| stats.request.method == Method::GET);
+    let known: HashSet<_> = known.map(|stats| stats.request.target.to_string()).collect();
     let chains = snapshot.chain_ids().value().as_ref().map_or(&[][..], |ids| ids);
     let chains = chains.iter().take(MAX_REQUESTS).map(|id| conformance::chain_target(id.as_str()));
     let always = ALWAYS.into_iter().map(str::to_owned).chain(chains);
     let new = always.filter(|target| !known.contains(target));
-    questions.extend(new.filter_map(|target| {
+    requests.extend(new.filter_map(|target| {
         let target = PathAndQuery::try_from(target).ok()?;
-        let question = GuestRequest { method: Method::GET, target, headers: HeaderMap::new() };
-        Some(RequestStats { request: Arc::new(question), hits: 0, response: None })
+        let request = GuestRequest { method: Method::GET, target, headers: HeaderMap::new() };
+        Some(RequestStats { request: Arc::new(request), hits: 0, response: None })
     }));
-    questions
+    requests
 }
 
 impl Preflight {
@@ -93,20 +93,20 @@ impl Preflight {
         // Tells its log lines apart from those of the active module.
         let name = escape_control(&truncate(&self.candidate.source.name()));
         let span = info_span!("candidate", mount = %service.path, name);
-        let found = service.background.run(self.examine().instrument(span)).await;
-        found.map_err(|error| {
+        let result = service.background.run(self.examine().instrument(span)).await;
+        result.map_err(|error| {
             Rejected(Rejection::Host, format!("the host cannot run the preflight: {error}"))
         })?
     }
 
     async fn examine(self) -> Result<Option<PreflightReport>, Rejected> {
-        let taken = {
+        let file = {
             let _step = self.progress.begin(SwapStep::Read);
-            self.take()?
+            self.read()?
         };
         let module = {
             let _step = self.progress.begin(SwapStep::Compile);
-            match self.compile(&taken).await? {
+            match self.compile(&file).await? {
                 Some(module) => module,
                 None => return Ok(None),
             }
@@ -121,8 +121,8 @@ impl Preflight {
             }
         };
         self.progress.judged(&verdict);
-        if let Some(refused) = self.refusal(&taken, &verdict) {
-            return Err(refused);
+        if let Some(rejected) = self.rejection(&file, &verdict) {
+            return Err(rejected);
         }
         let _step = self.progress.begin(SwapStep::Compare);
         // Its counters are separate, so that the comparison does not count as requests of
@@ -133,15 +133,15 @@ impl Preflight {
         let mut bytes = 0;
         // The most frequent requests now, on the state as of now.
         let snapshot = self.state.snapshot();
-        for asked in &self.requests(&snapshot) {
-            let response = self.run(&module, &asked.request, &snapshot).await.map_err(|error| {
-                let GuestRequest { method, target, .. } = &*asked.request;
+        for stats in &self.requests(&snapshot) {
+            let response = self.run(&module, &stats.request, &snapshot).await.map_err(|error| {
+                let GuestRequest { method, target, .. } = &*stats.request;
                 let message =
                     format!("{method} {}: {}", truncate(target.as_str()), truncate(&error));
-                self.refused(Rejection::Failures, &taken.name, &message)
+                self.rejected(Rejection::Failures, &file.name, &message)
             })?;
-            response.set_hits(asked.hits);
-            differences.extend(self.difference(&active, asked, &response, &snapshot).await);
+            response.set_hits(stats.hits);
+            differences.extend(self.difference(&active, stats, &response, &snapshot).await);
             bytes += response.plain().body.len();
             responses.push(response);
             if bytes > MAX_BYTES {
@@ -154,7 +154,7 @@ impl Preflight {
 
     fn requests(&self, snapshot: &Snapshot) -> Vec<RequestStats> {
         let requests = self.service.cache.hottest(self.active.module(), MAX_REQUESTS);
-        if self.is_api() { and_always(requests, snapshot) } else { requests }
+        if self.is_api() { with_always(requests, snapshot) } else { requests }
     }
 
     fn is_api(&self) -> bool {
@@ -163,7 +163,7 @@ impl Preflight {
 
     /// Reads the candidate, and checks its size, its digest and whether it is
     /// quarantined.
-    fn take(&self) -> Result<CandidateFile, Rejected> {
+    fn read(&self) -> Result<CandidateFile, Rejected> {
         let most = self.limits.size;
         let name = self.candidate.source.name();
         let bytes = match &self.candidate.source {
@@ -176,7 +176,7 @@ impl Preflight {
                 Err(error) => {
                     let message =
                         format!("cannot be read: {error}; check the path and its permissions");
-                    return Err(self.refused(Rejection::Unreadable, &name, &message));
+                    return Err(self.rejected(Rejection::Unreadable, &name, &message));
                 }
             },
         };
@@ -192,7 +192,7 @@ impl Preflight {
                 "SHA-256 mismatch: expected {wanted}, found {digest}; \
                  give the expected file, or the digest of this one"
             );
-            return Err(self.refused(Rejection::DigestMismatch, &name, &message));
+            return Err(self.rejected(Rejection::DigestMismatch, &name, &message));
         }
         if let Some(reason) = self.service.slot.reason_against(digest)
             && !self.candidate.force
@@ -201,7 +201,7 @@ impl Preflight {
                 "quarantined: {reason}; \
                  swap in a corrected module, or this one with --force"
             );
-            return Err(self.refused(Rejection::Quarantined, &name, &message));
+            return Err(self.rejected(Rejection::Quarantined, &name, &message));
         }
         Ok(CandidateFile { name, bytes, digest })
     }
@@ -209,29 +209,29 @@ impl Preflight {
     fn too_large(&self, name: &str) -> Rejected {
         let most = self.limits.size;
         let message = format!("larger than {most}; raise swap.size");
-        self.refused(Rejection::TooLarge, name, &message)
+        self.rejected(Rejection::TooLarge, name, &message)
     }
 
     /// Compiles the candidate and checks it against the contract. Returns `None` if it is
     /// the active module.
-    async fn compile(&self, taken: &CandidateFile) -> Result<Option<Module>, Rejected> {
-        if taken.digest == self.active.module().digest() {
+    async fn compile(&self, file: &CandidateFile) -> Result<Option<Module>, Rejected> {
+        if file.digest == self.active.module().digest() {
             return Ok(None);
         }
         let ModuleService { engine, path, .. } = &*self.service;
         let name = self.active.module().name();
-        Module::from_untrusted_bytes(engine, &taken.name, &taken.bytes, self.limits.memory)
+        Module::from_untrusted_bytes(engine, &file.name, &file.bytes, self.limits.memory)
             .await
             .map(|module| Some(module.named(name).mounted_at(path.as_str())))
             .map_err(|error| Rejected(Rejection::Invalid, format!("mount {path}: {error}")))
     }
 
-    fn refusal(&self, taken: &CandidateFile, verdict: &Verdict) -> Option<Rejected> {
+    fn rejection(&self, file: &CandidateFile, verdict: &Verdict) -> Option<Rejected> {
         let mut failures = verdict.failures();
         let first = failures.next()?;
         let failure = first.failure.as_deref().unwrap_or_default();
         if verdict.has_faults() {
-            return Some(self.refused(Rejection::Failures, &taken.name, failure));
+            return Some(self.rejected(Rejection::Failures, &file.name, failure));
         }
         let message = match failures.count() {
             0 => String::new(),
@@ -243,29 +243,29 @@ impl Preflight {
              list all with `relayer-rest check --dialect {dialect}`, or choose another --dialect",
             first.rule
         );
-        Some(self.refused(Rejection::Nonconforming, &taken.name, &message))
+        Some(self.rejected(Rejection::Nonconforming, &file.name, &message))
     }
 
-    fn refused(&self, refusal: Rejection, name: &str, message: &str) -> Rejected {
+    fn rejected(&self, reason: Rejection, name: &str, message: &str) -> Rejected {
         let mount = &self.service.path;
-        Rejected(refusal, format!("mount {mount}: module {name}: {message}"))
+        Rejected(reason, format!("mount {mount}: module {name}: {message}"))
     }
 
     /// Returns how the candidate's response differs from that of the active module.
     async fn difference(
         &self,
         active: &Module,
-        asked: &RequestStats,
+        stats: &RequestStats,
         response: &Arc<RecordedResponse>,
         snapshot: &Arc<Snapshot>,
     ) -> Option<Difference> {
-        let request_ref = RequestRef::from(&*asked.request);
+        let request_ref = RequestRef::from(&*stats.request);
         let is_current = |response: &&Arc<RecordedResponse>| {
             response.reads().is_valid_for(snapshot, request_ref.query, request_ref.headers)
         };
-        let before = match asked.response.as_ref().filter(is_current) {
+        let before = match stats.response.as_ref().filter(is_current) {
             Some(response) => Ok(Arc::clone(response)),
-            None => self.run(active, &asked.request, snapshot).await,
+            None => self.run(active, &stats.request, snapshot).await,
         };
         let changes = match before {
             Ok(before) => compare::changes(&before, response),
@@ -275,9 +275,9 @@ impl Preflight {
                 to: Some(response.status().as_u16().to_string()),
             }],
         };
-        let GuestRequest { method, target, .. } = &*asked.request;
+        let GuestRequest { method, target, .. } = &*stats.request;
         let request = format!("{method} {}", truncate(target.as_str()));
-        (!changes.is_empty()).then_some(Difference { request, count: asked.hits, changes })
+        (!changes.is_empty()).then_some(Difference { request, count: stats.hits, changes })
     }
 
     /// Runs a module on a snapshot.

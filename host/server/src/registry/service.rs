@@ -93,7 +93,7 @@ impl ModuleService {
             }
             match self.cache.get_or_run(active.module(), Arc::clone(&request), state).await {
                 Ok(response) => {
-                    active.answered(kind, &self.failure_policy);
+                    active.responded(kind, &self.failure_policy);
                     if trial.as_ref().is_some_and(Trial::closes) {
                         self.close_circuit(&active, active.backoff(&self.failure_policy));
                     }

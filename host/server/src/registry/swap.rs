@@ -53,7 +53,7 @@ impl Swap<'_> {
         };
         let progress = Arc::new(progress);
         report.outcome = self.deploy(candidate, &progress, &mut report).await;
-        let findings = progress.found();
+        let findings = progress.interim();
         report.to = findings.digest.map(|digest| digest.to_string());
         report.verdict.clone_from(&findings.verdict);
         report.steps.clone_from(&findings.steps);
@@ -79,8 +79,8 @@ impl Swap<'_> {
             active: Arc::clone(&active),
             state: self.state.clone(),
         };
-        let found = match timeout(self.limits.time, preflight.start()).await {
-            Ok(Ok(Some(found))) => found,
+        let passed = match timeout(self.limits.time, preflight.start()).await {
+            Ok(Ok(Some(passed))) => passed,
             Ok(Ok(None)) if !self.service.circuit().is_open() => return Outcome::Unchanged,
             Ok(Ok(None)) => {
                 return self.check_now(&active, &report.candidate, dry_run).await;
@@ -98,7 +98,7 @@ impl Swap<'_> {
                 return Outcome::Rejected { reason: Rejection::Timeout, message };
             }
         };
-        let PreflightReport { module, compared, differences, responses } = found;
+        let PreflightReport { module, compared, differences, responses } = passed;
         (report.compared, report.differences) = (compared, differences);
         if dry_run {
             return Outcome::DryRun;
@@ -113,7 +113,7 @@ impl Swap<'_> {
         }
         let _step = progress.begin(SwapStep::Activate);
         let Some(new) = self.service.slot.exchange(module, &active) else {
-            return self.changed(&report.candidate);
+            return self.conflict(&report.candidate);
         };
         let from = active.module().label();
         let to = new.module().label();
@@ -121,7 +121,7 @@ impl Swap<'_> {
         Outcome::Swapped
     }
 
-    fn changed(&self, name: &str) -> Outcome {
+    fn conflict(&self, name: &str) -> Outcome {
         let message = format!(
             "mount {}: module {name}: another module was activated meanwhile; swap again",
             self.service.path
@@ -134,16 +134,16 @@ impl Swap<'_> {
     async fn check_now(&self, failed: &Arc<ActiveModule>, name: &str, dry_run: bool) -> Outcome {
         let backoff = failed.backoff(&self.service.failure_policy);
         let module = failed.module().clone();
-        let still = match self.service.health_check().run(module, self.state).await {
+        let failure = match self.service.health_check().run(module, self.state).await {
             Ok(()) if dry_run => return Outcome::DryRun,
             Ok(()) if self.service.close_circuit(failed, backoff) => {
                 return Outcome::CircuitClosed;
             }
-            Ok(()) => return self.changed(name),
+            Ok(()) => return self.conflict(name),
             Err(reason) => reason,
         };
         let message = format!(
-            "mount {}: module {name}: the health check failed, the circuit stays open: {still}; \
+            "mount {}: module {name}: the health check failed, the circuit stays open: {failure}; \
              correct the cause, or swap in another module",
             self.service.path
         );

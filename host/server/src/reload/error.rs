@@ -38,7 +38,7 @@ pub enum ReloadError {
     },
     /// A module was rejected.
     #[error("mount {path}: module {module}: {reason}")]
-    Unfit {
+    Rejected {
         /// The path of its mount.
         path: MountPath,
         /// The name of its file.

@@ -41,17 +41,17 @@ pub struct ModuleOverrides {
 pub struct Modules {
     /// The mounts.
     pub registry: Arc<Registry>,
-    origin: ModuleOverrides,
+    overrides: ModuleOverrides,
     http: HttpLimits,
     loaded: tokio::sync::Mutex<Vec<Loaded>>,
     /// Loads modules for a reload, on one thread, which limits memory.
-    examiner: BackgroundWorker,
+    loader: BackgroundWorker,
 }
 
 /// A mount, and its specification.
 #[derive(Clone)]
 struct Loaded {
-    wanted: MountSpec,
+    spec: MountSpec,
     /// The digest of the file when it was read.
     digest: Digest,
     mount: Arc<Mount>,
@@ -66,35 +66,35 @@ struct Watched {
 
 impl Modules {
     /// Loads the modules of all mounts.
-    pub async fn load(origin: ModuleOverrides, config: &Config) -> Result<Self, ReloadError> {
+    pub async fn load(overrides: ModuleOverrides, config: &Config) -> Result<Self, ReloadError> {
         let mut loaded = Vec::new();
-        for wanted in MountSpec::all(config, origin.module.as_deref(), origin.dialect) {
-            let bytes = wanted.read()?;
-            let engine = wanted.engine(origin.code_cache.clone(), origin.compiler.clone())?;
-            let module = wanted.load(&engine, &bytes).await?;
-            let mount = Arc::new(wanted.mount(module));
-            let file = wanted.name_of_file();
+        for spec in MountSpec::all(config, overrides.module.as_deref(), overrides.dialect) {
+            let bytes = spec.read()?;
+            let engine = spec.engine(overrides.code_cache.clone(), overrides.compiler.clone())?;
+            let module = spec.load(&engine, &bytes).await?;
+            let mount = Arc::new(spec.mount(module));
+            let file = spec.name_of_file();
             let digest = Digest::new(&bytes);
-            info!(mount = %mount.path(), name = wanted.name, file, %digest, "module loaded");
-            loaded.push(Loaded { wanted, digest, mount, watched: None });
+            info!(mount = %mount.path(), name = spec.name, file, %digest, "module loaded");
+            loaded.push(Loaded { spec, digest, mount, watched: None });
         }
         Ok(Self {
             registry: Arc::new(Registry::with_mounts(mounts(&loaded)?)),
-            origin,
+            overrides,
             http: config.http.clone(),
             loaded: loaded.into(),
-            examiner: BackgroundWorker::default(),
+            loader: BackgroundWorker::default(),
         })
     }
 
     /// Starts to swap each module when its file changes, if `--watch` is given.
     pub async fn watch(&self, state: &StateReader) -> Result<(), ReloadError> {
         let mut loaded = self.loaded.lock().await;
-        if self.origin.watch && loaded.iter().all(|loaded| loaded.wanted.file.is_none()) {
+        if self.overrides.watch && loaded.iter().all(|loaded| loaded.spec.file.is_none()) {
             warn!("--watch: the bundled module has no file to watch; set one with --module");
         }
         for loaded in loaded.iter_mut() {
-            loaded.watched = self.watched(&loaded.wanted, &loaded.mount, state)?;
+            loaded.watched = self.watched(&loaded.spec, &loaded.mount, state)?;
         }
         Ok(())
     }
@@ -103,7 +103,7 @@ impl Modules {
     /// error. An unchanged mount is kept, with the module that was swapped in.
     pub async fn reload(&self, state: &StateReader) -> Result<Reloaded, ReloadError> {
         // A read that hangs here blocks nothing else.
-        let config = match self.origin.config.clone() {
+        let config = match self.overrides.config.clone() {
             None => Config::default(),
             Some(file) => spawn_blocking(move || {
                 Config::from_content(&file, stable_file::read(&file, files::MAX_TEXT))
@@ -119,22 +119,24 @@ impl Modules {
         let mut next = Vec::new();
         // The deployment locks of the mounts that are replaced or removed, and their
         // active modules: no swap starts there until the reload is done.
-        let mut turns = Vec::new();
+        let mut locks = Vec::new();
         let mut leaving = Vec::new();
         let mut leaves = |mount: &Arc<Mount>| {
-            let turn = mount
+            let lock = mount
                 .try_lock_deployment()
                 .ok_or_else(|| ReloadError::Busy(mount.path().clone()))?;
-            turns.push(turn);
+            locks.push(lock);
             leaving.push((Arc::clone(mount), Arc::clone(&mount.active())));
             Ok::<_, ReloadError>(())
         };
-        for wanted in MountSpec::all(&config, self.origin.module.as_deref(), self.origin.dialect) {
-            let bytes = block_in_place(|| wanted.read_when_stable())?;
+        for spec in
+            MountSpec::all(&config, self.overrides.module.as_deref(), self.overrides.dialect)
+        {
+            let bytes = block_in_place(|| spec.read_when_stable())?;
             let digest = Digest::new(&bytes);
-            let before = loaded.iter().find(|before| before.wanted.path == wanted.path);
-            let path = wanted.path.to_string();
-            if let Some(before) = before.filter(|before| before.is(&wanted, digest)) {
+            let before = loaded.iter().find(|before| before.spec.path == spec.path);
+            let path = spec.path.to_string();
+            if let Some(before) = before.filter(|before| before.is(&spec, digest)) {
                 report.kept.push(path);
                 // The file's present digest; the mount's module may have been swapped in.
                 next.push(Loaded { digest, ..before.clone() });
@@ -143,23 +145,23 @@ impl Modules {
             if let Some(before) = before {
                 leaves(&before.mount)?;
                 if let Some(reason) = before.mount.reason_against(digest) {
-                    return Err(wanted.quarantined(&reason));
+                    return Err(spec.quarantined(&reason));
                 }
                 report.replaced.push(path);
             } else {
                 report.added.push(path);
             }
             // A rollback needs a previous module with the same limits and grants.
-            let same = before.filter(|before| before.wanted == wanted);
-            let mount = self.mount(&wanted, bytes, same.map(|before| &*before.mount)).await?;
-            let mount = looked_at(mount, &wanted, state).await?;
-            let watched = self.watched(&wanted, &mount, state)?;
-            next.push(Loaded { wanted, digest, mount, watched });
+            let same = before.filter(|before| before.spec == spec);
+            let mount = self.mount(&spec, bytes, same.map(|before| &*before.mount)).await?;
+            let mount = checked(mount, &spec, state).await?;
+            let watched = self.watched(&spec, &mount, state)?;
+            next.push(Loaded { spec, digest, mount, watched });
         }
         for before in loaded.iter() {
-            if next.iter().all(|next| next.wanted.path != before.wanted.path) {
+            if next.iter().all(|next| next.spec.path != before.spec.path) {
                 leaves(&before.mount)?;
-                report.removed.push(before.wanted.path.to_string());
+                report.removed.push(before.spec.path.to_string());
             }
         }
         let mounts = mounts(&next)?;
@@ -170,7 +172,7 @@ impl Modules {
         }
         self.registry.exchange(mounts);
         // A watcher of a file may wait for the lock.
-        drop(turns);
+        drop(locks);
         *loaded = next;
         info!(?report, "settings reloaded");
         Ok(report)
@@ -180,21 +182,21 @@ impl Modules {
     /// with the same specification, if there is one.
     async fn mount(
         &self,
-        wanted: &MountSpec,
+        spec: &MountSpec,
         bytes: Cow<'static, [u8]>,
         same: Option<&Mount>,
     ) -> Result<Mount, ReloadError> {
         let engine = if let Some(mount) = same {
             mount.engine().clone()
         } else {
-            wanted.engine(self.origin.code_cache.clone(), self.origin.compiler.clone())?
+            spec.engine(self.overrides.code_cache.clone(), self.overrides.compiler.clone())?
         };
         // The worker leaves the processors to the requests.
-        let aside = engine.clone();
-        let of = wanted.clone();
-        let loading = async move { of.load(&aside, &bytes).await };
-        let module = self.examiner.run(loading).await.map_err(ReloadError::Start)??;
-        let mount = wanted.mount(module);
+        let own_engine = engine.clone();
+        let own_spec = spec.clone();
+        let loading = async move { own_spec.load(&own_engine, &bytes).await };
+        let module = self.loader.run(loading).await.map_err(ReloadError::Start)??;
+        let mount = spec.mount(module);
         Ok(match same {
             Some(before) => mount.in_place_of(before),
             None => mount,
@@ -204,17 +206,17 @@ impl Modules {
     /// Watches the module's file, if it has one and `--watch` is given.
     fn watched(
         &self,
-        wanted: &MountSpec,
+        spec: &MountSpec,
         mount: &Arc<Mount>,
         state: &StateReader,
     ) -> Result<Option<Arc<Watched>>, ReloadError> {
-        let Some(file) = wanted.file.as_ref().filter(|_| self.origin.watch) else {
+        let Some(file) = spec.file.as_ref().filter(|_| self.overrides.watch) else {
             return Ok(None);
         };
         info!(mount = %mount.path(), file = %file.display(), "watching module file");
-        let module = Arc::new(WatchedModule::new(mount, file, wanted.sha256, state));
-        let looking = Arc::clone(&module);
-        let watch = watch(file, move || looking.look()).map_err(ReloadError::Watch)?;
+        let module = Arc::new(WatchedModule::new(mount, file, spec.sha256, state));
+        let watched = Arc::clone(&module);
+        let watch = watch(file, move || watched.reload()).map_err(ReloadError::Watch)?;
         Ok(Some(Arc::new(Watched { module, _watch: watch })))
     }
 }
@@ -222,10 +224,10 @@ impl Modules {
 impl Loaded {
     /// Returns whether a specification and a file's digest match this mount: the file as
     /// it was read, the module in service, or the last content that its watcher handled.
-    fn is(&self, wanted: &MountSpec, digest: Digest) -> bool {
+    fn is(&self, spec: &MountSpec, digest: Digest) -> bool {
         let seen = self.watched.as_ref().map(|watched| watched.module.seen());
         let mut known = [self.digest, self.mount.module().digest()].into_iter().chain(seen);
-        self.wanted == *wanted && known.any(|known| known == digest)
+        self.spec == *spec && known.any(|known| known == digest)
     }
 }
 
@@ -241,13 +243,13 @@ fn mounts(loaded: &[Loaded]) -> Result<Mounts, ReloadError> {
 }
 
 /// Checks the module of a mount, and returns the mount if it passes.
-async fn looked_at(
+async fn checked(
     mount: Mount,
-    wanted: &MountSpec,
+    spec: &MountSpec,
     state: &StateReader,
 ) -> Result<Arc<Mount>, ReloadError> {
     let mount = Arc::new(mount);
-    let found = timeout(wanted.swap.time, mount.examine(state)).await;
-    found.map_err(|_| wanted.too_slow())?.map_err(|reason| wanted.rejected(reason))?;
+    let result = timeout(spec.swap.time, mount.examine(state)).await;
+    result.map_err(|_| spec.too_slow())?.map_err(|reason| spec.rejected(reason))?;
     Ok(mount)
 }

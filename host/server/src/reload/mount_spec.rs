@@ -193,7 +193,7 @@ impl MountSpec {
     /// Returns the error for a rejected module.
     #[must_use]
     pub fn rejected(&self, reason: String) -> ReloadError {
-        ReloadError::Unfit { path: self.path.clone(), module: self.name_of_file(), reason }
+        ReloadError::Rejected { path: self.path.clone(), module: self.name_of_file(), reason }
     }
 
     fn is_api(&self) -> bool {

@@ -53,7 +53,7 @@ impl WatchedModule {
 
     /// Swaps in the module in the file, if it has changed. This blocks, so it must not be
     /// called in a task.
-    pub(super) fn look(&self) {
+    pub(super) fn reload(&self) {
         let mount = self.mount.path();
         let name = self.file.display().to_string();
         let most = self.mount.swap_limits().size;

@@ -90,9 +90,9 @@ impl Compression {
         plain: &'a Representation,
     ) -> &'a Representation {
         let made = self.encoded[encoding as usize].get_or_try_init(|| async {
-            let turn = timeout(PATIENCE, Arc::clone(&self.permits.0).acquire_owned());
-            let turn = turn.await.map_err(|_| NotMade)?;
-            let body = encode(encoding, plain.body.clone(), turn.ok()).await.ok_or(NotMade)?;
+            let permit = timeout(PATIENCE, Arc::clone(&self.permits.0).acquire_owned());
+            let permit = permit.await.map_err(|_| NotMade)?;
+            let body = encode(encoding, plain.body.clone(), permit.ok()).await.ok_or(NotMade)?;
             let headers = self.headers(encoding, &plain.headers);
             let is_shorter = body.len() <= max_encoded_size(&plain.body);
             Ok::<_, NotMade>(is_shorter.then_some(Representation { headers, body }))
@@ -135,11 +135,11 @@ pub(super) fn max_encoded_size(body: &Bytes) -> usize {
 async fn encode(
     encoding: Encoding,
     body: Bytes,
-    turn: Option<OwnedSemaphorePermit>,
+    permit: Option<OwnedSemaphorePermit>,
 ) -> Option<Bytes> {
     let work = move || {
         // The work goes on when the client is gone, so it holds its permit.
-        let _turn = turn;
+        let _permit = permit;
         encoding.encode(&body)
     };
     // Sockets have priority; without a thread the body is sent unencoded.

@@ -71,27 +71,27 @@ impl ChainRefresh {
 
     /// Records the configuration of a chain.
     pub(super) fn found(&mut self, chain: ChainConfig) {
-        self.asked(&chain.id);
+        self.completed(&chain.id);
         self.has_news = true;
         self.read.insert(chain.id.clone(), chain);
     }
 
     /// Removes a chain that the relayer no longer has.
     pub(super) fn not_found(&mut self, id: &ChainId) {
-        self.asked(id);
+        self.completed(id);
         self.has_news = true;
         self.ids.retain(|other| other != id);
     }
 
     /// Schedules a retry of a chain whose response cannot be used.
     pub(super) fn unreadable(&mut self, id: &ChainId, now: Instant) {
-        let backoff = self.asked(id).map(|retry| retry.backoff);
+        let backoff = self.completed(id).map(|retry| retry.backoff);
         let mut backoff = backoff.unwrap_or_else(|| Backoff::new(MIN_WAIT, MAX_WAIT));
         let at = now + backoff.next_delay();
         self.retries.push_back(Retry { id: id.clone(), at, backoff });
     }
 
-    fn asked(&mut self, id: &ChainId) -> Option<Retry> {
+    fn completed(&mut self, id: &ChainId) -> Option<Retry> {
         if self.to_ask.front() == Some(id) {
             self.to_ask.pop_front();
         }
@@ -143,13 +143,13 @@ mod tests {
         ChainConfig::new(id, ChainKind::CosmosSdk)
     }
 
-    fn gathering(ids: &[&str], now: Instant) -> ChainRefresh {
+    fn refresh(ids: &[&str], now: Instant) -> ChainRefresh {
         ChainRefresh::new(ids.iter().map(|id| ChainId::from(*id)).collect(), true, now)
     }
 
     /// Publishes the chains that are due and returns their identifiers.
-    fn due(gathering: &mut ChainRefresh, now: Instant, publisher: &StatePublisher) -> Vec<String> {
-        let due = gathering.take_due(now);
+    fn due(refresh: &mut ChainRefresh, now: Instant, publisher: &StatePublisher) -> Vec<String> {
+        let due = refresh.take_due(now);
         let chains = due.and_then(|due| due.chains(&publisher.reader().snapshot()));
         let chains = chains.unwrap_or_default();
         publisher.set_chains(chains.clone()).unwrap();
@@ -160,19 +160,19 @@ mod tests {
     fn an_unreadable_chain_delays_no_other_and_is_requested_again() {
         let now = Instant::now();
         let publisher = StatePublisher::new();
-        let mut gathering = gathering(&["a", "b", "c"], now);
-        gathering.found(chain("a"));
-        assert!(gathering.take_due(now).is_none(), "two chains are not asked for yet");
-        gathering.unreadable(&"b".into(), now);
-        gathering.found(chain("c"));
-        assert_eq!(due(&mut gathering, now, &publisher), ["a", "c"]);
-        assert!(gathering.take_due(now).is_none(), "nothing is new");
-        assert_eq!(gathering.next(now), None, "it is not time to try again");
+        let mut refresh = refresh(&["a", "b", "c"], now);
+        refresh.found(chain("a"));
+        assert!(refresh.take_due(now).is_none(), "two chains are not asked for yet");
+        refresh.unreadable(&"b".into(), now);
+        refresh.found(chain("c"));
+        assert_eq!(due(&mut refresh, now, &publisher), ["a", "c"]);
+        assert!(refresh.take_due(now).is_none(), "nothing is new");
+        assert_eq!(refresh.next(now), None, "it is not time to try again");
         let later = now + MAX_WAIT;
-        assert_eq!(gathering.next(later), Some(&"b".into()));
-        gathering.found(chain("b"));
-        assert_eq!(due(&mut gathering, later, &publisher), ["a", "b", "c"]);
-        assert_eq!(gathering.next(later + MAX_WAIT), None);
+        assert_eq!(refresh.next(later), Some(&"b".into()));
+        refresh.found(chain("b"));
+        assert_eq!(due(&mut refresh, later, &publisher), ["a", "b", "c"]);
+        assert_eq!(refresh.next(later + MAX_WAIT), None);
     }
 
     #[test]
@@ -181,11 +181,11 @@ mod tests {
         let publisher = StatePublisher::new();
         let known = ChainConfig { max_gas: Some(7), ..chain("b") };
         publisher.set_chains(vec![chain("a"), known]).unwrap();
-        let mut gathering = gathering(&["b", "c", "d"], now);
-        gathering.unreadable(&"b".into(), now);
-        gathering.not_found(&"c".into());
-        gathering.found(chain("d"));
-        assert_eq!(due(&mut gathering, now, &publisher), ["b", "d"]);
+        let mut refresh = refresh(&["b", "c", "d"], now);
+        refresh.unreadable(&"b".into(), now);
+        refresh.not_found(&"c".into());
+        refresh.found(chain("d"));
+        assert_eq!(due(&mut refresh, now, &publisher), ["b", "d"]);
         let snapshot = publisher.reader().snapshot();
         assert_eq!(snapshot.chain("b").unwrap().value().max_gas, Some(7));
     }
@@ -194,12 +194,12 @@ mod tests {
     fn chains_stay_unknown_until_one_is_readable_or_all_are_absent() {
         let now = Instant::now();
         let publisher = StatePublisher::new();
-        let mut gathering = gathering(&["a"], now);
-        gathering.unreadable(&"a".into(), now);
-        let due = gathering.take_due(now).unwrap();
+        let mut refresh = refresh(&["a"], now);
+        refresh.unreadable(&"a".into(), now);
+        let due = refresh.take_due(now).unwrap();
         assert_eq!(due.chains(&publisher.reader().snapshot()), None, "there is a chain");
-        gathering.not_found(&"a".into());
-        let due = gathering.take_due(now).unwrap();
+        refresh.not_found(&"a".into());
+        let due = refresh.take_due(now).unwrap();
         assert_eq!(due.chains(&publisher.reader().snapshot()), Some(Vec::new()));
     }
 
@@ -207,25 +207,25 @@ mod tests {
     fn many_chains_are_published_while_others_are_requested() {
         let now = Instant::now();
         let publisher = StatePublisher::new();
-        let mut gathering = gathering(&["a", "b", "c"], now);
-        gathering.found(chain("a"));
+        let mut refresh = refresh(&["a", "b", "c"], now);
+        refresh.found(chain("a"));
         let later = now + MAX_UNPUBLISHED;
-        assert_eq!(due(&mut gathering, later, &publisher), ["a"]);
-        gathering.found(chain("b"));
-        assert!(gathering.take_due(later).is_none());
-        gathering.unreadable(&"c".into(), later);
-        assert_eq!(due(&mut gathering, later, &publisher), ["a", "b"]);
+        assert_eq!(due(&mut refresh, later, &publisher), ["a"]);
+        refresh.found(chain("b"));
+        assert!(refresh.take_due(later).is_none());
+        refresh.unreadable(&"c".into(), later);
+        assert_eq!(due(&mut refresh, later, &publisher), ["a", "b"]);
     }
 
     #[test]
     fn the_wait_for_a_chain_grows_to_a_bound() {
         let now = Instant::now();
-        let mut gathering = gathering(&["a"], now);
+        let mut refresh = refresh(&["a"], now);
         for _ in 0..100 {
-            gathering.unreadable(&"a".into(), now);
-            assert_eq!(gathering.retries.len(), 1);
-            assert!(gathering.retries[0].at <= now + MAX_WAIT);
+            refresh.unreadable(&"a".into(), now);
+            assert_eq!(refresh.retries.len(), 1);
+            assert!(refresh.retries[0].at <= now + MAX_WAIT);
         }
-        assert!(gathering.retries[0].at >= now + MAX_WAIT / 2);
+        assert!(refresh.retries[0].at >= now + MAX_WAIT / 2);
     }
 }

@@ -33,14 +33,14 @@ pub(super) struct Poller {
     /// Publishes from other threads.
     gate: Gate,
     /// The time of the last usable response with a state.
-    answered: watch::Sender<Option<Instant>>,
+    last_response: watch::Sender<Option<Instant>>,
     /// The time of the next refresh of versions and chains.
     refresh_at: Instant,
     /// The earliest time of the next metadata request after a failure.
     rest_not_before: Instant,
     rest_backoff: Backoff,
     /// The latest refresh of the chains, which may still be in progress.
-    gathering: Option<ChainRefresh>,
+    refresh: Option<ChainRefresh>,
     /// The connected chains of the last state.
     connected: Vec<ChainId>,
     reports: Reports,
@@ -61,18 +61,18 @@ impl Poller {
     pub(super) fn new(
         settings: Upstream,
         publisher: StatePublisher,
-        answered: watch::Sender<Option<Instant>>,
+        last_response: watch::Sender<Option<Instant>>,
     ) -> reqwest::Result<Self> {
         let relayer = Relayer::new(settings.url.clone(), settings.timeout, settings.body_limit)?;
         Ok(Self {
             relayer,
             gate: Gate::new(publisher.clone()),
             publisher,
-            answered,
+            last_response,
             refresh_at: Instant::now(),
             rest_not_before: Instant::now(),
             rest_backoff: Backoff::new(settings.poll.max(MIN_WAIT), MAX_WAIT),
-            gathering: None,
+            refresh: None,
             connected: Vec::new(),
             reports: Reports::new(),
             failure: None,
@@ -98,7 +98,7 @@ impl Poller {
                     let done = self.refresh_metadata().await;
                     // Requests for chains follow without a pause until each has been
                     // requested once.
-                    let first = self.gathering.as_ref().is_some_and(ChainRefresh::is_first);
+                    let first = self.refresh.as_ref().is_some_and(ChainRefresh::is_first);
                     if first && done { Duration::ZERO } else { self.settings.poll }
                 }
                 Err(error) => {
@@ -135,7 +135,7 @@ impl Poller {
 
     async fn try_refresh_metadata(&mut self) -> Result<(), PollError> {
         // A refresh in progress is completed first, however long it takes.
-        let is_done = self.gathering.as_ref().is_none_or(ChainRefresh::is_complete);
+        let is_done = self.refresh.as_ref().is_none_or(ChainRefresh::is_complete);
         if self.refresh_at <= Instant::now() && is_done {
             if let Err(error) = self.version().await {
                 // The chains do not depend on it.
@@ -143,9 +143,10 @@ impl Poller {
             }
             if self.settings.chains {
                 let is_first = self.publisher.reader().snapshot().chain_ids().value().is_err();
-                let Read { value, unread } = self.ask(&["chains"], relayer_json::chain_ids).await?;
+                let Read { value, unread } =
+                    self.request(&["chains"], relayer_json::chain_ids).await?;
                 self.report("/chains", unread);
-                self.gathering = Some(ChainRefresh::new(value, is_first, Instant::now()));
+                self.refresh = Some(ChainRefresh::new(value, is_first, Instant::now()));
             }
             self.refresh_at = Instant::now() + self.settings.refresh;
         }
@@ -161,7 +162,7 @@ impl Poller {
             gate.publish(|publisher| publisher.set_state(value));
             Ok((connected, unread))
         };
-        let (connected, unread) = self.ask(&["state"], read).await?;
+        let (connected, unread) = self.request(&["state"], read).await?;
         self.report("/state", unread);
         if connected != self.connected {
             // If the connected chains have changed, the configurations may have changed,
@@ -173,7 +174,7 @@ impl Poller {
     }
 
     async fn version(&mut self) -> Result<(), PollError> {
-        let components = self.ask(&["version"], relayer_json::version).await?;
+        let components = self.request(&["version"], relayer_json::version).await?;
         self.publisher.set_components(components);
         Ok(())
     }
@@ -181,12 +182,12 @@ impl Poller {
     /// Requests the next chain and publishes the chains that are due. A chain that cannot
     /// be read does not affect the others.
     async fn chain(&mut self) -> Result<(), PollError> {
-        let Some(mut gathering) = self.gathering.take() else { return Ok(()) };
-        let asked = match gathering.next(Instant::now()).cloned() {
-            Some(id) => self.ask_chain(&mut gathering, id).await,
+        let Some(mut refresh) = self.refresh.take() else { return Ok(()) };
+        let result = match refresh.next(Instant::now()).cloned() {
+            Some(id) => self.request_chain(&mut refresh, id).await,
             None => Ok(()),
         };
-        if let Some(due) = gathering.take_due(Instant::now()) {
+        if let Some(due) = refresh.take_due(Instant::now()) {
             let gate = self.gate.clone();
             off_thread(move || {
                 gate.publish(|publisher| {
@@ -197,31 +198,31 @@ impl Poller {
             })
             .await;
         }
-        self.gathering = Some(gathering);
-        asked
+        self.refresh = Some(refresh);
+        result
     }
 
     /// Requests a chain. Returns only errors that may affect other chains, too.
-    async fn ask_chain(
+    async fn request_chain(
         &mut self,
-        gathering: &mut ChainRefresh,
+        refresh: &mut ChainRefresh,
         id: ChainId,
     ) -> Result<(), PollError> {
         let endpoint = endpoint(&["chain", id.as_str()]);
-        match self.ask(&["chain", id.as_str()], relayer_json::chain).await {
+        match self.request(&["chain", id.as_str()], relayer_json::chain).await {
             Ok(Read { value, unread }) => {
                 self.reports.is_over(&endpoint);
                 self.report(&endpoint, unread);
-                gathering.found(ChainConfig { id, ..value });
+                refresh.found(ChainConfig { id, ..value });
             }
             Err(PollError::Answer { source: AnswerError::Refused { name, .. }, .. })
                 if name == "ChainConfigNotFound" =>
             {
                 debug!(endpoint, "the relayer lists a chain that it does not know");
-                gathering.not_found(&id);
+                refresh.not_found(&id);
             }
             Err(error) => {
-                gathering.unreadable(&id, Instant::now());
+                refresh.unreadable(&id, Instant::now());
                 if self.reports.is_new(&endpoint) {
                     warn!(%error, "chain omitted until it can be read");
                 }
@@ -234,7 +235,7 @@ impl Poller {
     }
 
     /// Sends a request and parses the response on another thread.
-    async fn ask<T: Send + 'static>(
+    async fn request<T: Send + 'static>(
         &self,
         segments: &[&str],
         read: impl FnOnce(&[u8]) -> Result<T, AnswerError> + Send + 'static,
@@ -250,7 +251,7 @@ impl Poller {
     }
 
     fn succeeded(&mut self) {
-        self.answered.send_replace(Some(Instant::now()));
+        self.last_response.send_replace(Some(Instant::now()));
         // The previous response may have expired while this one was read.
         self.publisher.set_ready();
         self.publisher.set_stale(None);
@@ -271,7 +272,7 @@ impl Poller {
             warn!(error = message, "polling the relayer failed; retrying");
         }
         self.failure = Some(message);
-        let last = *self.answered.borrow();
+        let last = *self.last_response.borrow();
         let chains = self.settings.chains;
         self.publisher.set_stale(last.map(|last| Stale { since: last.into_std(), chains }));
     }
