@@ -81,6 +81,26 @@ pub async fn examine_extension(module: &Module, present: Option<Arc<Snapshot>>) 
     examine_as(module, Dialect::Any, false, present).await
 }
 
+/// A request of a test case and its response, for tests.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct Recorded {
+    pub request: String,
+    pub outcome: Result<http::Response<bytes::Bytes>, String>,
+}
+
+/// Returns the responses of a module to all test cases on each fictitious state, for
+/// tests.
+#[doc(hidden)]
+pub async fn record(module: &Module) -> Vec<(&'static str, Vec<Recorded>)> {
+    let mut recorded = Vec::new();
+    for state in states::made_up() {
+        let name = state.name;
+        recorded.push((name, probe::Probe::of(module, state).await.into_recorded().collect()));
+    }
+    recorded
+}
+
 async fn examine_as(
     module: &Module,
     dialect: Dialect,

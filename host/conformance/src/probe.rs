@@ -10,6 +10,7 @@ use relayer_rest_sandbox::{CallError, GuestRequest, GuestResponse, Module, RunPe
 use relayer_rest_state::{ChainConfig, Known, Snapshot};
 use serde::{Deserialize, Serialize};
 
+use super::Recorded;
 use super::states::State;
 
 /// The maximum number of chains that are requested: a relayer may have many.
@@ -128,6 +129,12 @@ impl Probe {
             }
         }
         Self { state, asked }
+    }
+
+    pub(super) fn into_recorded(self) -> impl Iterator<Item = Recorded> {
+        self.asked
+            .into_iter()
+            .map(|asked| Recorded { request: asked.cost.request, outcome: asked.outcome })
     }
 
     pub(super) fn into_costs(self) -> impl Iterator<Item = Cost> {
