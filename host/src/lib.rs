@@ -76,7 +76,7 @@
 //! |---|---|
 //! | receive a candidate: over the control socket, from a changed file, or by a call | `server/src/control/server.rs`, `server/src/reload/modules.rs`, `server/src/registry/swap.rs` |
 //! | preflight: read it, compile it in a process of its own, and check it against the contract | `server/src/registry/preflight.rs`, `sandbox/src/compiler.rs`, `sandbox/src/code_cache.rs`, `sandbox/src/componentize.rs`, `sandbox/src/module.rs`, `sandbox/src/import_check.rs`, `sandbox/src/grants.rs`, `sandbox/src/cost.rs` |
-//! | probe its conformance to the dialect | `conformance/src/lib.rs` |
+//! | probe its conformance to the dialect, by comparison with the bundled module | `conformance/src/lib.rs`, `server/src/registry/references.rs` |
 //! | compare its responses to clients' requests with those of the active module | `server/src/registry/compare.rs` |
 //! | activate it (hot-swap) | `server/src/registry/mount.rs` |
 //! | roll back if it fails | `server/src/registry/mount.rs`, `server/src/registry/failure_policy.rs` |
@@ -96,7 +96,7 @@
 //! |---|---|
 //! | an endpoint | a module: `guest/src/router.rs` |
 //! | state that modules can read | `wit/`, `sandbox/src/contract.rs`, `sandbox/src/read_set.rs`, `sandbox/src/host_functions.rs` |
-//! | a rule of a dialect | `conformance/src/rules.rs` |
+//! | a rule of a dialect | `conformance/src/rules.rs`, `conformance/src/checks.rs` |
 //! | a control verb | `server/src/control.rs`, `server/src/control/server.rs`, and a file in `cli/src/` |
 //! | a limit | `sandbox/src/limits.rs`, or `server/src/http/limits.rs` for clients |
 //! | an encoding of bodies | `server/src/response/encoding.rs` |

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use relayer_rest_api::Dialect;
 use relayer_rest_host::config::Config;
-use relayer_rest_host::conformance;
+use relayer_rest_host::conformance::{self, Reference};
 use relayer_rest_host::control::{ControlServer, ControlSocket};
 use relayer_rest_host::module::{DEFAULT_MODULE, Limits, Module, RunPermit};
 use relayer_rest_host::state::hermes_config::HermesConfig;
@@ -244,19 +244,20 @@ pub fn component(data: &[u8]) {
     match Module::from_bytes(&engine(&limits), "fuzzed", &bytes) {
         Err(error) => assert!(!error.to_string().is_empty()),
         Ok(module) => {
-            let dialect = conformance::Dialect::V0_7;
-            drop(RUNTIME.block_on(conformance::examine(&module, dialect, None)));
+            let reference = Reference::V0_7(&EMBEDDED);
+            drop(RUNTIME.block_on(conformance::examine(&module, reference, None)));
         }
     }
 }
 
+static EMBEDDED: LazyLock<Module> =
+    LazyLock::new(|| Module::embedded(&engine(&Limits::default())).unwrap());
+
 /// Returns the body of the embedded module's response.
 fn answer(path: &str, state: &StateReader) -> Vec<u8> {
-    static MODULE: LazyLock<(Runtime, Module)> = LazyLock::new(|| {
-        (Runtime::new().unwrap(), Module::embedded(&engine(&Limits::default())).unwrap())
-    });
-    let (runtime, module) = &*MODULE;
-    let answer = runtime.block_on(async {
+    static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().unwrap());
+    let module = &*EMBEDDED;
+    let answer = RUNTIME.block_on(async {
         RunPermit::acquire(module)
             .await
             .unwrap()

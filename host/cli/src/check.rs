@@ -1,5 +1,6 @@
 //! `relayer-rest check`: checks a module before its author publishes it.
 
+use std::error::Error;
 use std::path::PathBuf;
 
 use bytesize::ByteSize;
@@ -12,6 +13,7 @@ use relayer_rest_sandbox::{
     Module,
 };
 use relayer_rest_server::config::Config;
+use relayer_rest_server::registry::References;
 use relayer_rest_sources::hermes_config::HermesConfig;
 use relayer_rest_state::{RelayerState, StatePublisher};
 use serde::Serialize;
@@ -127,12 +129,17 @@ pub(super) fn run(args: &CheckArgs) -> Result<CommandOutcome, Failure> {
             report.imports = module.imports();
             report.instance = Some(Instance::new(*module.instance_cost(), limits));
             report.wasi = report.imports.iter().any(|import| import.starts_with("wasi:"));
-            let examined = conformance::examine(&module, args.dialect, present);
+            let references = References::new(engine);
+            let examined = async {
+                let reference = references.get(args.dialect, &[&module]).await?;
+                Ok::<_, Box<dyn Error>>(conformance::examine(&module, reference, present).await?)
+            };
             match block_on(async { timeout(config.swap.time, examined).await })? {
-                Ok(verdict) => {
+                Ok(Ok(verdict)) => {
                     report.passes = verdict.passes();
                     report.verdict = Some(verdict);
                 }
+                Ok(Err(error)) => report.error = Some(error.to_string()),
                 Err(_) => report.error = Some(too_slow()),
             }
         }

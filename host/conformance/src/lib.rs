@@ -1,20 +1,26 @@
 //! Checks that a module's responses follow a dialect of the API: before the module
 //! serves, and in `relayer-rest check` for its author.
 //!
+//! A dialect is defined by its bundled module: the probe runs the module and the bundled
+//! one, the reference, on the same relayer states and test cases, and the rules compare
+//! the responses. Golden files in `tests/` pin the responses of the bundled modules.
+//!
 //! | file | job |
 //! |---|---|
 //! | `dialect.rs` | the dialects |
 //! | `states.rs` | the relayer states on which modules are tested |
-//! | `probe.rs` | the test cases, and the module's responses |
+//! | `probe.rs` | the test cases, and a module's responses |
 //! | `rules.rs` | the rules of each dialect |
-//! | `chain_json.rs` | a chain's configuration in the JSON of each dialect |
-//! | `state_json.rs` | the workers in the JSON of each dialect |
+//! | `case.rs` | one test case, as the checks see it |
+//! | `checks.rs` | the check of each rule |
+//! | `json_difference.rs` | the first difference between JSON values |
 
-mod chain_json;
+mod case;
+mod checks;
 mod dialect;
+mod json_difference;
 mod probe;
 mod rules;
-mod state_json;
 mod states;
 
 use std::sync::Arc;
@@ -23,9 +29,13 @@ use serde::{Deserialize, Serialize};
 
 pub use dialect::{Dialect, DialectError};
 pub use probe::Cost;
+use probe::Probe;
 pub use probe::{answer, chain_target};
+use relayer_rest_common::text::truncate;
 use relayer_rest_sandbox::Module;
 use relayer_rest_state::Snapshot;
+use rules::Findings;
+use states::State;
 
 /// The result of examining a module.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -70,15 +80,84 @@ impl Verdict {
     }
 }
 
-/// Examines a module for the API against all rules of a dialect, on fictitious states and
-/// on the current state, if there is one.
-pub async fn examine(module: &Module, dialect: Dialect, present: Option<Arc<Snapshot>>) -> Verdict {
-    examine_as(module, dialect, true, present).await
+/// The rules that a module is examined against, with the bundled module of the dialect
+/// as the reference.
+#[derive(Debug, Clone, Copy)]
+pub enum Reference<'a> {
+    /// A module for the API must speak the dialect 0.7 as this one does.
+    V0_7(&'a Module),
+    /// A module for the API must speak the dialect 1.13 as this one does.
+    V1_13(&'a Module),
+    /// A module for the API may speak any dialect.
+    Any,
+    /// An extension need not serve any of the API's paths.
+    Extension,
 }
 
-/// Examines an extension, which need not serve any of the API's paths.
-pub async fn examine_extension(module: &Module, present: Option<Arc<Snapshot>>) -> Verdict {
-    examine_as(module, Dialect::Any, false, present).await
+/// The reason why a module could not be compared with its reference.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the bundled module of the dialect {dialect} failed on {request}: {reason}")]
+pub struct ReferenceError {
+    dialect: Dialect,
+    request: String,
+    reason: String,
+}
+
+impl<'a> Reference<'a> {
+    /// Returns the dialect whose rules are checked.
+    #[must_use]
+    pub fn dialect(self) -> Dialect {
+        match self {
+            Self::V0_7(_) => Dialect::V0_7,
+            Self::V1_13(_) => Dialect::V1_13,
+            Self::Any | Self::Extension => Dialect::Any,
+        }
+    }
+
+    fn module(self) -> Option<&'a Module> {
+        match self {
+            Self::V0_7(module) | Self::V1_13(module) => Some(module),
+            Self::Any | Self::Extension => None,
+        }
+    }
+}
+
+/// Examines a module, on fictitious states and on the current state, if there is one.
+pub async fn examine(
+    module: &Module,
+    reference: Reference<'_>,
+    present: Option<Arc<Snapshot>>,
+) -> Result<Verdict, ReferenceError> {
+    let mut states = states::made_up();
+    states.extend(present.map(|snapshot| State { name: "present", snapshot }));
+    let dialect = reference.dialect();
+    let mut findings = Findings::new(dialect, !matches!(reference, Reference::Extension));
+    let mut costs = Vec::new();
+    // The reference itself is compared with the responses that it just gave.
+    let other = reference.module().filter(|reference| reference.digest() != module.digest());
+    for state in states {
+        let probe = Probe::run(module, &state).await;
+        let expected = match other {
+            Some(reference) if probe.failure().is_none() => {
+                let expected = Probe::run(reference, &state).await;
+                if let Some((test, reason)) = expected.failure() {
+                    let request = test.request(&state);
+                    return Err(ReferenceError { dialect, request, reason: truncate(reason) });
+                }
+                Some(expected)
+            }
+            _ => None,
+        };
+        let expected = reference.module().map(|_| expected.as_ref().unwrap_or(&probe));
+        findings.judge(&state, &probe, expected);
+        costs.extend(probe.into_costs());
+        // A module that fails gets no further requests, because each may take up to the
+        // module's time limit.
+        if findings.has_faults() {
+            break;
+        }
+    }
+    Ok(Verdict { dialect, rules: findings.into_verdicts(), costs })
 }
 
 /// A request of a test case and its response, for tests.
@@ -96,30 +175,7 @@ pub async fn record(module: &Module) -> Vec<(&'static str, Vec<Recorded>)> {
     let mut recorded = Vec::new();
     for state in states::made_up() {
         let name = state.name;
-        recorded.push((name, probe::Probe::of(module, state).await.into_recorded().collect()));
+        recorded.push((name, Probe::run(module, &state).await.into_recorded().collect()));
     }
     recorded
-}
-
-async fn examine_as(
-    module: &Module,
-    dialect: Dialect,
-    is_api: bool,
-    present: Option<Arc<Snapshot>>,
-) -> Verdict {
-    let mut states = states::made_up();
-    states.extend(present.map(|snapshot| states::State { name: "present", snapshot }));
-    let mut rules = rules::Findings::new(dialect, is_api);
-    let mut costs = Vec::new();
-    for state in states {
-        let probe = probe::Probe::of(module, state).await;
-        rules.judge(&probe);
-        costs.extend(probe.into_costs());
-        // A module that fails gets no further requests, because each may take up to the
-        // module's time limit.
-        if rules.has_faults() {
-            break;
-        }
-    }
-    Verdict { dialect, rules: rules.into_verdicts(), costs }
 }

@@ -4,6 +4,7 @@ use std::fmt::Write;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use http::uri::PathAndQuery;
 use http::{HeaderMap, Method, Response};
 use relayer_rest_sandbox::{CallError, GuestRequest, GuestResponse, Module, RunPermit};
@@ -17,10 +18,10 @@ use super::states::State;
 const MAX_CHAINS: usize = 50;
 
 /// A chain that no relayer has.
-pub(super) const UNKNOWN_CHAIN: &str = "no-such-chain";
+const UNKNOWN_CHAIN: &str = "no-such-chain";
 
 /// A path that the API does not have.
-pub(super) const UNKNOWN_PATH: &str = "/no/such/path";
+const UNKNOWN_PATH: &str = "/no/such/path";
 
 /// Methods that would change something, on existing paths.
 const REJECTED_METHODS: [(&str, &str); 7] = [
@@ -71,16 +72,15 @@ pub struct Cost {
     pub memory: Option<usize>,
 }
 
-/// A state, and a module's responses on it.
+/// A module's responses to the test cases on one state.
 pub(super) struct Probe {
-    pub(super) state: State,
-    pub(super) asked: Vec<Exchange>,
+    pub(super) exchanges: Vec<Exchange>,
 }
 
 /// A test case and its response, or the reason for its absence.
 pub(super) struct Exchange {
-    pub(super) question: TestCase,
-    pub(super) outcome: Result<Response<bytes::Bytes>, String>,
+    pub(super) test: TestCase,
+    pub(super) outcome: Result<Response<Bytes>, String>,
     cost: Cost,
 }
 
@@ -105,49 +105,61 @@ pub(super) enum TestCase {
 
 impl Probe {
     /// Runs the test cases, until one of them fails.
-    pub(super) async fn of(module: &Module, state: State) -> Self {
+    pub(super) async fn run(module: &Module, state: &State) -> Self {
         let chains = state.chains().as_ref().map_or(0, Vec::len).min(MAX_CHAINS);
-        let mut questions = vec![TestCase::Version, TestCase::Chains, TestCase::State];
-        questions.extend((0..chains).map(TestCase::Chain));
-        questions.extend([TestCase::WithQuery, TestCase::UnknownChain, TestCase::UnknownPath]);
-        questions
-            .extend(REJECTED_METHODS.map(|(method, target)| TestCase::Refused(method, target)));
-        questions.push(TestCase::Command);
-        questions.extend(ODD.map(TestCase::Odd));
-        let (mut asked, mut bytes) = (Vec::new(), 0);
-        for question in questions {
-            let mut one = ask(module, &state, question).await;
-            bytes += one.cost.body;
+        let mut tests = vec![TestCase::Version, TestCase::Chains, TestCase::State];
+        tests.extend((0..chains).map(TestCase::Chain));
+        tests.extend([TestCase::WithQuery, TestCase::UnknownChain, TestCase::UnknownPath]);
+        tests.extend(REJECTED_METHODS.map(|(method, target)| TestCase::Refused(method, target)));
+        tests.push(TestCase::Command);
+        tests.extend(ODD.map(TestCase::Odd));
+        let mut exchanges = Vec::new();
+        let mut bytes = 0;
+        for test in tests {
+            let mut exchange = run(module, state, test).await;
+            bytes += exchange.cost.body;
             if bytes > MAX_BYTES {
                 let most = bytesize::ByteSize::b(MAX_BYTES as u64);
-                one.outcome = Err(format!("the answers on one state have more than {most}"));
+                exchange.outcome = Err(format!("the responses on one state exceed {most}"));
             }
-            let is_over = one.outcome.is_err();
-            asked.push(one);
-            if is_over {
+            let has_failed = exchange.outcome.is_err();
+            exchanges.push(exchange);
+            if has_failed {
                 break;
             }
         }
-        Self { state, asked }
+        Self { exchanges }
+    }
+
+    /// Returns the test case without a response, which is the last, and the reason.
+    pub(super) fn failure(&self) -> Option<(&TestCase, &str)> {
+        let last = self.exchanges.last()?;
+        last.outcome.as_ref().err().map(|error| (&last.test, error.as_str()))
+    }
+
+    /// Returns the test cases and the responses to them.
+    pub(super) fn responses(&self) -> impl Iterator<Item = (&TestCase, &Response<Bytes>)> {
+        self.exchanges.iter().filter_map(|exchange| {
+            let response = exchange.outcome.as_ref().ok()?;
+            Some((&exchange.test, response))
+        })
+    }
+
+    /// Returns the response to a test case.
+    pub(super) fn response(&self, test: &TestCase) -> Option<&Response<Bytes>> {
+        self.responses().find(|(known, _)| *known == test).map(|(_, response)| response)
     }
 
     pub(super) fn into_recorded(self) -> impl Iterator<Item = Recorded> {
-        self.asked
-            .into_iter()
-            .map(|asked| Recorded { request: asked.cost.request, outcome: asked.outcome })
+        let recorded = |exchange: Exchange| Recorded {
+            request: exchange.cost.request,
+            outcome: exchange.outcome,
+        };
+        self.exchanges.into_iter().map(recorded)
     }
 
     pub(super) fn into_costs(self) -> impl Iterator<Item = Cost> {
-        self.asked.into_iter().map(|asked| asked.cost)
-    }
-
-    /// Returns the responses to the test cases for which `is` holds.
-    pub(super) fn answers<'a>(
-        &'a self,
-        is: impl Fn(&TestCase) -> bool + 'a,
-    ) -> impl Iterator<Item = (&'a TestCase, &'a Response<bytes::Bytes>)> {
-        let answered = |asked: &'a Exchange| Some((&asked.question, asked.outcome.as_ref().ok()?));
-        self.asked.iter().filter_map(answered).filter(move |(question, _)| is(question))
+        self.exchanges.into_iter().map(|exchange| exchange.cost)
     }
 }
 
@@ -161,7 +173,12 @@ impl State {
 }
 
 impl TestCase {
-    pub(super) fn target(&self, state: &State) -> String {
+    /// Returns the request: its method and target.
+    pub(super) fn request(&self, state: &State) -> String {
+        format!("{} {}", self.method(), self.target(state))
+    }
+
+    fn target(&self, state: &State) -> String {
         match self {
             Self::Version => "/version".to_owned(),
             Self::Chains => "/chains".to_owned(),
@@ -179,7 +196,7 @@ impl TestCase {
         }
     }
 
-    pub(super) fn method(&self) -> Method {
+    fn method(&self) -> Method {
         match self {
             Self::Refused(method, _) => {
                 Method::from_bytes(method.as_bytes()).expect("the methods are valid")
@@ -209,11 +226,10 @@ fn encoded(text: &str) -> String {
     segment
 }
 
-async fn ask(module: &Module, state: &State, question: TestCase) -> Exchange {
-    let (method, target) = (question.method(), question.target(state));
+async fn run(module: &Module, state: &State, test: TestCase) -> Exchange {
     let request = Arc::new(GuestRequest {
-        method: method.clone(),
-        target: PathAndQuery::try_from(&target).expect("the targets are valid"),
+        method: test.method(),
+        target: PathAndQuery::try_from(test.target(state)).expect("the targets are valid"),
         headers: HeaderMap::new(),
     });
     let (outcome, time) = answer(module, &request, &state.snapshot).await;
@@ -221,13 +237,13 @@ async fn ask(module: &Module, state: &State, question: TestCase) -> Exchange {
     let outcome = outcome.map(|answer| answer.response).map_err(|error| error.to_string());
     let cost = Cost {
         state: state.name.to_owned(),
-        request: format!("{method} {target}"),
+        request: test.request(state),
         status: outcome.as_ref().ok().map(|response| response.status().as_u16()),
         body: outcome.as_ref().map_or(0, |response| response.body().len()),
         micros: u64::try_from(time.as_micros()).unwrap_or(u64::MAX),
         memory,
     };
-    Exchange { question, outcome, cost }
+    Exchange { test, outcome, cost }
 }
 
 /// Calls a module, and returns its response and the time that it took.

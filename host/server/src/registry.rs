@@ -51,6 +51,7 @@
 //! | `preflight.rs` | checks of a candidate before it serves |
 //! | `background_worker.rs` | the thread for preflights and health checks |
 //! | `health_check.rs` | health checks of the active module |
+//! | `references.rs` | the bundled modules with which candidates are compared |
 //! | `run.rs` | runs that no client waits for |
 //! | `compare.rs` | differences between the responses of two modules |
 //! | `report.rs` | the report of a swap |
@@ -70,6 +71,7 @@ mod health_check;
 mod mount;
 mod path;
 mod preflight;
+mod references;
 mod report;
 mod run;
 mod service;
@@ -90,6 +92,7 @@ pub use deployment::CandidateStatus;
 pub use failure_policy::FailurePolicy;
 pub use mount::{Mount, NoPreviousModule};
 pub use path::{MountPath, MountPathError};
+pub use references::References;
 pub use report::{Outcome, Rejection, StepTime, SwapReport, SwapStep};
 pub(crate) use service::RespondError;
 pub use status::{CircuitStatus, ModuleStatus, MountStatus, QuarantineStatus};

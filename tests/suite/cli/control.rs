@@ -119,7 +119,7 @@ async fn a_rejection_is_shown_on_one_screen() {
     let swap = serving.control(&["swap", &path]).await;
     assert_eq!(swap.status, Some(1));
     for part in [
-        "\nrule version-shape: on the state 'sample': /version: the body is not JSON",
+        "\nrule version-shape: on the state 'sample': GET /version: the body is not JSON",
         &format!("rejected: mount /: module {path}: does not conform to dialect 0.7"),
         &format!("{} stays active", short(DEFAULT_MODULE)),
     ] {

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use relayer_rest_host::conformance::{self, Dialect};
+use relayer_rest_host::conformance::{self, Reference};
 use relayer_rest_host::module::{Limits, Module};
 use relayer_rest_tests::cargo::{cargo, root};
 use relayer_rest_tests::server::{TestServer, engine};
@@ -69,7 +69,7 @@ async fn the_module_builds_and_is_served() {
     let component = fs::read(folder.join(format!("target/{target}/release/hello.wasm"))).unwrap();
     let engine = engine(&Limits::default());
     let module = Module::from_bytes(&engine, "hello", &component).unwrap();
-    let verdict = conformance::examine(&module, Dialect::Any, None).await;
+    let verdict = conformance::examine(&module, Reference::Any, None).await.unwrap();
     assert!(verdict.passes(), "{verdict:?}");
     let server = TestServer::builder().component(&component).start().await;
     let answer = server.get("/a/path?query").await;

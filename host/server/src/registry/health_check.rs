@@ -1,5 +1,6 @@
 //! Health checks of the active module, apart from the requests of clients.
 
+use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use http::uri::PathAndQuery;
 use http::{HeaderMap, Method};
 use relayer_rest_common::text::{escape_control, truncate};
 use relayer_rest_conformance as conformance;
-use relayer_rest_conformance::Dialect;
+use relayer_rest_conformance::{Dialect, Reference};
 use relayer_rest_sandbox::{GuestRequest, Module};
 use relayer_rest_state::StateReader;
 use tokio::time::timeout;
@@ -15,6 +16,7 @@ use tracing::{Instrument, info_span};
 
 use super::background_worker::BackgroundWorker;
 use super::path::MountPath;
+use super::references::References;
 use super::run;
 use crate::cache::ResponseCache;
 
@@ -26,6 +28,7 @@ pub(super) struct HealthCheck<'a> {
     pub(super) mount: &'a MountPath,
     pub(super) cache: &'a ResponseCache,
     pub(super) background: &'a BackgroundWorker,
+    pub(super) references: &'a Arc<References>,
     /// The maximum time of a check.
     pub(super) time: Duration,
 }
@@ -42,11 +45,14 @@ impl HealthCheck<'_> {
     ) -> Result<(), String> {
         let module = module.afresh();
         let present = Some(state.snapshot());
+        let references = Arc::clone(self.references);
         self.in_background(async move {
-            let verdict = match dialect {
-                Some(dialect) => conformance::examine(&module, dialect, present).await,
-                None => conformance::examine_extension(&module, present).await,
+            let reference = match dialect {
+                Some(dialect) => references.get(dialect, &[&module]).await.map_err(to_text)?,
+                None => Reference::Extension,
             };
+            let verdict =
+                conformance::examine(&module, reference, present).await.map_err(to_text)?;
             let Some(failed) = verdict.failures().next() else { return Ok(()) };
             let failure = failed.failure.as_deref().unwrap_or_default();
             Err(format!("rule {}: {failure}", failed.rule))
@@ -86,6 +92,10 @@ impl HealthCheck<'_> {
             result.map_err(|error| format!("the host cannot run the health check: {error}"))?;
         result.map_err(|reason| escape_control(&truncate(&reason)))
     }
+}
+
+fn to_text(error: impl Error) -> String {
+    error.to_string()
 }
 
 fn root() -> GuestRequest {

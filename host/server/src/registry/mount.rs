@@ -18,6 +18,7 @@ use super::candidate::{Candidate, SwapLimits};
 use super::deployment::Deployment;
 use super::failure_policy::FailurePolicy;
 use super::path::MountPath;
+use super::references::References;
 use super::report::SwapReport;
 use super::service::{ModuleService, RespondError};
 use super::slot::ModuleSlot;
@@ -70,6 +71,7 @@ impl Mount {
         let service = ModuleService {
             path,
             engine: module.engine().clone(),
+            references: Arc::new(References::new(module.engine().clone())),
             cache: ResponseCache::new(module.limits().response_cache),
             failure_policy: FailurePolicy::default(),
             slot: ModuleSlot::new(ActiveModule::first(module, is_extension)),
@@ -121,7 +123,11 @@ impl Mount {
     #[must_use]
     pub fn in_place_of(mut self, other: &Self) -> Self {
         let slot = ModuleSlot::succeeding(self.module(), &other.service.slot);
-        self.configure(|service| service.slot = slot);
+        let references = Arc::clone(&other.service.references);
+        self.configure(|service| {
+            service.slot = slot;
+            service.references = references;
+        });
         self
     }
 

@@ -2,6 +2,7 @@
 //! processors to requests.
 
 use std::collections::HashSet;
+use std::error::Error;
 use std::io;
 use std::sync::Arc;
 
@@ -11,7 +12,7 @@ use http::{HeaderMap, Method};
 use relayer_rest_common::files;
 use relayer_rest_common::text::{escape_control, truncate};
 use relayer_rest_conformance as conformance;
-use relayer_rest_conformance::{Dialect, Verdict};
+use relayer_rest_conformance::{Dialect, Reference, Verdict};
 use relayer_rest_sandbox::{Digest, GuestRequest, Module};
 use relayer_rest_state::{Snapshot, StateReader};
 use tracing::{Instrument, info_span};
@@ -113,12 +114,10 @@ impl Preflight {
         };
         let verdict = {
             let _step = self.progress.begin(SwapStep::Probe);
-            let present = Some(self.state.snapshot());
-            if self.is_api() {
-                conformance::examine(&module, self.dialect, present).await
-            } else {
-                conformance::examine_extension(&module, present).await
-            }
+            self.probe(&module).await.map_err(|error| {
+                let message = format!("cannot be compared with the bundled module: {error}");
+                self.rejected(Rejection::Host, &file.name, &message)
+            })?
         };
         self.progress.judged(&verdict);
         if let Some(rejected) = self.rejection(&file, &verdict) {
@@ -224,6 +223,17 @@ impl Preflight {
             .await
             .map(|module| Some(module.named(name).mounted_at(path.as_str())))
             .map_err(|error| Rejected(Rejection::Invalid, format!("mount {path}: {error}")))
+    }
+
+    async fn probe(&self, module: &Module) -> Result<Verdict, Box<dyn Error + Send + Sync>> {
+        let reference = if self.is_api() {
+            let loaded = [self.active.module(), module];
+            self.service.references.get(self.dialect, &loaded).await?
+        } else {
+            Reference::Extension
+        };
+        let present = Some(self.state.snapshot());
+        Ok(conformance::examine(module, reference, present).await?)
     }
 
     fn rejection(&self, file: &CandidateFile, verdict: &Verdict) -> Option<Rejected> {

@@ -18,6 +18,7 @@ use super::failure_policy::FailurePolicy;
 use super::failure_window::{Baseline, RequestKind};
 use super::health_check::HealthCheck;
 use super::path::MountPath;
+use super::references::References;
 use super::slot::ModuleSlot;
 use crate::cache::{RecordedResponse, RequestRef, ResponseCache};
 
@@ -25,6 +26,7 @@ use crate::cache::{RecordedResponse, RequestRef, ResponseCache};
 pub(super) struct ModuleService {
     pub(super) path: MountPath,
     pub(super) engine: Engine,
+    pub(super) references: Arc<References>,
     pub(super) cache: ResponseCache,
     pub(super) failure_policy: FailurePolicy,
     pub(super) slot: ModuleSlot,
@@ -57,8 +59,8 @@ impl ModuleService {
     }
 
     pub(super) fn health_check(&self) -> HealthCheck<'_> {
-        let Self { path, cache, background, check_time, .. } = self;
-        HealthCheck { mount: path, cache, background, time: *check_time }
+        let Self { path, cache, background, check_time, references, .. } = self;
+        HealthCheck { mount: path, cache, background, references, time: *check_time }
     }
 
     /// Returns the response to a request, and the one module that it comes from.
