@@ -345,6 +345,24 @@ async fn files_are_watched_after_a_reload() {
     assert_eq!(statuses(&serving, &PATHS).await, [200, 404, 203, 404]);
 }
 
+/// The watched candidate spins until it has used its time.
+#[tokio::test]
+async fn a_reload_during_the_preflight_of_a_watched_module_fails_at_once() {
+    let setup = Setup::new(
+        "[swap]\ntime = '1h'\n[[extension]]\nname = 'one'\nmodule = 'one.wasm'\nlimits.time = '1h'\n",
+    );
+    let settings = &setup.settings;
+    let serving = Program::server().args(["--watch", "--config", settings]).start().await;
+    setup.write("one.wasm", &component::of_handler("(loop br 0) unreachable"));
+    let client = serving.control_client();
+    while client.status().await.unwrap().mounts[1].candidate.is_none() {
+        tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+    }
+    let ended = reload(&serving).await;
+    assert_eq!(ended.status, Some(1), "{ended:?}");
+    assert!(ended.stdout.contains("/ext/one: another deployment is in progress"), "{}", ended.stdout);
+}
+
 #[tokio::test]
 async fn config_check_reports_the_same_errors_as_a_reload() {
     let setup = Setup::new(&format!("{ONE}{TWO}"));

@@ -1,7 +1,7 @@
 //! Swaps a module when its file changes.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -24,7 +24,8 @@ pub(super) struct WatchedModule {
     sha256: Option<Digest>,
     state: StateReader,
     runtime: Handle,
-    /// The digest of the last content that was handled, which is not tried again.
+    /// The digest of the last content that was handled, which is not tried again. Never
+    /// locked during a swap, because a reload reads it.
     last: Mutex<Digest>,
 }
 
@@ -48,11 +49,15 @@ impl WatchedModule {
 
     /// Returns the digest of the last content that was handled.
     pub(super) fn seen(&self) -> Digest {
-        *self.last.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.last()
+    }
+
+    fn last(&self) -> MutexGuard<'_, Digest> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Swaps in the module in the file, if it has changed. This blocks, so it must not be
-    /// called in a task.
+    /// called in a task, and only one thread may call it.
     pub(super) fn reload(&self) {
         let mount = self.mount.path();
         let name = self.file.display().to_string();
@@ -70,8 +75,7 @@ impl WatchedModule {
             }
         };
         let digest = Digest::new(&bytes);
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        if *last == digest {
+        if self.seen() == digest {
             return debug!(%mount, file = name, %digest, "module file unchanged");
         }
         let source = Source::Bytes { name, bytes };
@@ -89,6 +93,6 @@ impl WatchedModule {
                 _ => break,
             }
         }
-        *last = digest;
+        *self.last() = digest;
     }
 }
