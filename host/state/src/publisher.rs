@@ -161,6 +161,12 @@ impl StatePublisher {
     }
 
     /// Sets the relayer's state and marks it as known and up to date.
+    ///
+    /// A state of any size is published, but a module needs memory for it: the bundled one
+    /// about 100 bytes for each worker, and up to three times the size of its response.
+    /// Under the default limits (64 MiB of memory), it serves 150,000 workers with a
+    /// response of up to 16 MiB. For a larger state, raise the limits of memory, of the
+    /// body and of the time.
     pub fn set_state(&self, mut state: RelayerState) {
         state.sort();
         self.publish(|snapshot, next| {

@@ -1,12 +1,15 @@
 //! Do publications reach clients immediately and completely?
 
+use std::path::Path;
 use std::time::Duration;
 
+use relayer_rest_host::module::{DEFAULT_MODULE, Limits, MODULE_1_13, Module, RunPermit};
 use relayer_rest_host::state::{
-    ChainConfig, ChainKind, Component, NotReady, Object, OtherObject, RelayerState, Value, Worker,
-    WorkerData,
+    ChainConfig, ChainKind, Component, NotReady, Object, OtherObject, RelayerState, StatePublisher,
+    Value, Worker, WorkerData, state_of_file,
 };
-use relayer_rest_tests::server::TestServer;
+use relayer_rest_tests::server::{TestServer, engine, request};
+use serde_json::json;
 use tokio::sync::oneshot::error::TryRecvError;
 
 #[tokio::test]
@@ -195,4 +198,71 @@ async fn requests_see_consistent_states_during_publications() {
     }
     stop.send(()).unwrap();
     assert!(writer.await.unwrap() > 0);
+}
+
+/// Returns a source's state with the first of so many workers, each with this object and
+/// these settings, and with chains of the longest names.
+fn state_of(count: usize, object: &serde_json::Value, data: &serde_json::Value) -> RelayerState {
+    let chains: Vec<_> = (0..1000).map(|number| format!("{number:\u{1}>1024}")).collect();
+    let chains = json!(chains);
+    let worker = json!({"id": 150_000, "object": object, "data": data}).to_string();
+    let workers = vec![worker; count].join(",");
+    let text = format!(r#"{{"chains":{chains},"workers":{{"Any":[{workers}]}}}}"#);
+    state_of_file(Path::new("state.json"), Ok(text.into_bytes())).unwrap()
+}
+
+/// The bundled modules can respond with each state that a source publishes, and the state
+/// is not much smaller than the documented bounds.
+#[tokio::test]
+async fn the_largest_state_of_a_source_is_served_under_default_limits() {
+    let long = |byte: &str| byte.repeat(1024);
+    let query = |text: &str| {
+        json!({"type": "CrossChainQuery", "src_chain_id": text, "dst_chain_id": text,
+            "query_id": text, "connection_id": text})
+    };
+    let fields = |text: &str, value: &serde_json::Value| {
+        let mut fields = json!({"type": text});
+        for number in 0..7 {
+            fields[number.to_string()] = value.clone();
+        }
+        fields
+    };
+    let client = json!({"type": "Client", "dst_chain_id": "ibc-1", "src_chain_id": "ibc-0",
+        "dst_client_id": "07-tendermint-150000"});
+    let settings = json!({"type": "Client", "misbehaviour": true, "refresh": true});
+    let wallet = json!({"type": "Wallet", "chain_id": "a"});
+    let null = serde_json::Value::Null;
+    // The number of workers in a source, and the least and the most that are served.
+    let cases = [
+        (149_999, 149_999, 149_999, wallet.clone(), null.clone()),
+        (250_000, 150_000, 150_000, wallet.clone(), null.clone()),
+        (200_000, 90_000, 150_000, client.clone(), null.clone()),
+        (200_000, 60_000, 150_000, client, settings.clone()),
+        (10_000, 3_000, 5_000, query(&long("a")), null.clone()),
+        (10_000, 1_500, 3_000, query(&long("\"")), settings),
+        (2_000, 500, 1_000, query(&long("\u{1}")), null.clone()),
+        (100_000, 20_000, 60_000, fields("New", &null), null.clone()),
+        (60_000, 10_000, 30_000, fields("New", &null), fields("Other", &json!("a"))),
+    ];
+    // Only the time depends on the machine.
+    let limits = Limits { time: Duration::from_mins(10), ..Limits::default() };
+    let modules = [DEFAULT_MODULE, MODULE_1_13]
+        .map(|bytes| Module::from_bytes(&engine(&limits), "bundled", bytes).unwrap());
+    for (number, (count, least, most, object, data)) in cases.into_iter().enumerate() {
+        let state = state_of(count, &object, &data);
+        let workers = state.workers.len();
+        assert!((least..=most).contains(&workers), "case {number}: {workers} workers");
+        let publisher = StatePublisher::new();
+        publisher.set_state(state);
+        for module in &modules {
+            let permit = RunPermit::acquire(module).await.unwrap();
+            let run = permit.execute(request("GET", "/state", &[]), publisher.reader().snapshot());
+            let answer = run.await.unwrap_or_else(|error| panic!("case {number}: {error}"));
+            assert_eq!(answer.response.status(), 200);
+            let json: serde_json::Value = serde_json::from_slice(answer.response.body()).unwrap();
+            let listed = json["result"]["workers"].as_object().unwrap().values();
+            let listed: usize = listed.map(|workers| workers.as_array().unwrap().len()).sum();
+            assert_eq!(listed, workers, "case {number}");
+        }
+    }
 }

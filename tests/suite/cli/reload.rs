@@ -360,7 +360,11 @@ async fn a_reload_during_the_preflight_of_a_watched_module_fails_at_once() {
     }
     let ended = reload(&serving).await;
     assert_eq!(ended.status, Some(1), "{ended:?}");
-    assert!(ended.stdout.contains("/ext/one: another deployment is in progress"), "{}", ended.stdout);
+    assert!(
+        ended.stdout.contains("/ext/one: another deployment is in progress"),
+        "{}",
+        ended.stdout
+    );
 }
 
 #[tokio::test]

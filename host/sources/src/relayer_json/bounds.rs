@@ -31,8 +31,13 @@ pub(super) const MAX_CHAIN: usize = 64 << 10;
 /// The maximum number of fields of a chain that are read.
 pub(super) const MAX_CHAIN_FIELDS: usize = 256;
 
-/// The maximum number of workers.
-pub(super) const MAX_WORKERS: usize = 500_000;
+/// The maximum number of workers. With this number and [`MAX_STATE`], the bundled module
+/// can respond with the state under the default limits.
+pub(super) const MAX_WORKERS: usize = 150_000;
+
+/// The maximum size of the workers as `/state` shows them, in bytes of JSON. Fields of
+/// unknown kinds count more, because modules need more memory for them.
+pub(super) const MAX_STATE: usize = 16 << 20;
 
 /// The maximum number of fields that are kept of one object of an unknown kind.
 pub(super) const MAX_FIELDS: usize = 64;

@@ -4,8 +4,10 @@
 //! | file | job |
 //! |---|---|
 //! | `fields.rs` | the plain fields of an object of any kind |
+//! | `size.rs` | the size of a worker in responses |
 
 mod fields;
+mod size;
 
 use std::collections::HashSet;
 use std::fmt::{self, Formatter};
@@ -17,7 +19,8 @@ use serde::{Deserialize, Deserializer};
 
 use super::Read;
 use super::bounds::{
-    FirstOf, MAX_ALL_FIELDS, MAX_CHAINS, MAX_NAME, MAX_SHARED_NAMES, MAX_WORKERS, Unread, skip_rest,
+    FirstOf, MAX_ALL_FIELDS, MAX_CHAINS, MAX_NAME, MAX_SHARED_NAMES, MAX_STATE, MAX_WORKERS,
+    Unread, skip_rest,
 };
 use super::texts::Text;
 use fields::{FieldError, Fields, FieldsSeed, MaybeFieldsSeed};
@@ -30,6 +33,8 @@ struct Reading {
     shared_names: HashSet<Name>,
     workers: Vec<Worker>,
     fields_left: usize,
+    /// The size that further workers may have; `None` after one that did not fit.
+    size_left: Option<usize>,
     unread: Unread,
 }
 
@@ -74,6 +79,7 @@ impl<'de> Visitor<'de> for StateVisitor {
             shared_names: HashSet::new(),
             workers: Vec::new(),
             fields_left: MAX_ALL_FIELDS,
+            size_left: Some(MAX_STATE),
             unread: Unread::default(),
         };
         let mut chains: Option<FirstOf<Text<'de>, MAX_CHAINS>> = None;
@@ -148,15 +154,22 @@ impl<'de> Visitor<'de> for WorkersSeed<'_> {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
         let Self { reading, kind } = self;
-        while reading.workers.len() < MAX_WORKERS {
+        let mut has_more = false;
+        while let Some(left) = reading.size_left.filter(|_| reading.workers.len() < MAX_WORKERS) {
             match seq.next_element_seed(WorkerSeed { reading, kind })? {
-                Some(Some(worker)) => reading.workers.push(worker),
+                Some(Some(worker)) => {
+                    reading.size_left = left.checked_sub(size::of_worker(&worker));
+                    match reading.size_left {
+                        Some(_) => reading.workers.push(worker),
+                        None => has_more = true,
+                    }
+                }
                 Some(None) => {}
                 None => return Ok(()),
             }
         }
-        if skip_rest(&mut seq)? {
-            let message = format!("only the first {MAX_WORKERS} workers are read");
+        if skip_rest(&mut seq)? || has_more {
+            let message = format!("only the first {} workers are read", reading.workers.len());
             reading.unread.add(format_args!("workers"), &message);
         }
         Ok(())
