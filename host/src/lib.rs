@@ -61,7 +61,7 @@
 //! | acquire a run permit, or refuse the request (503 on overload, 429 after too many cancellations) | `sandbox/src/run_permit.rs`, `sandbox/src/admission.rs`, `server/src/http/cancelled.rs` |
 //! | run the module on a fresh instance | `sandbox/src/run_permit.rs`, `sandbox/src/instance.rs` |
 //! | allocate its slot from the pool; verify the reset of slots from time to time | `sandbox/src/engine.rs`, `sandbox/src/address_space.rs`, `sandbox/src/verify.rs` |
-//! | move a slow guest to threads of a lower priority | `sandbox/src/slow_targets.rs`, `sandbox/src/guest_time.rs`, `sandbox/src/slow_guest_pool.rs`, `common/src/priority.rs` |
+//! | move a slow guest to threads of a lower priority | `sandbox/src/slow_targets.rs`, `sandbox/src/long_steps.rs`, `sandbox/src/guest_time.rs`, `sandbox/src/slow_guest_pool.rs`, `common/src/priority.rs` |
 //! | serve the guest's reads of the snapshot, and record them | `sandbox/src/host_functions.rs`, `sandbox/src/read_set.rs`, `state/src/snapshot.rs` |
 //! | validate the response: no headers or cookies with effects beyond the mount | `sandbox/src/response.rs`, `sandbox/src/header_grants.rs`, `sandbox/src/set_cookie.rs` |
 //! | add `etag`, `vary` and `cache-control` | `server/src/response.rs` |

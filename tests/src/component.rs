@@ -388,6 +388,21 @@ pub fn that_takes_on_slow(count: u32) -> Vec<u8> {
     ))
 }
 
+/// Returns a component that responds with 204, after filling 62 MiB of memory 32 times if
+/// its path begins with `/slow`. No tick interrupts that.
+#[must_use]
+pub fn that_fills_memory_on_slow() -> Vec<u8> {
+    let fill = "(memory.fill (i32.const 262144) (i32.const 78) (i32.const 64880640))";
+    of_handler(&format!(
+        "(if (i32.eq (i32.load offset=1 align=1 (local.get 2)) (i32.const 0x776f6c73)) (then
+             (drop (memory.grow (i32.const 990)))
+             {}))
+         (i32.store16 (i32.const 0) (i32.const 204))
+         i32.const 0",
+        fill.repeat(32)
+    ))
+}
+
 /// Returns a component that responds with 204: at once for a path of six bytes such as
 /// `/livez`, and for others after counting to a number.
 #[must_use]

@@ -5,7 +5,10 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::{
+    AtomicBool, AtomicU64, AtomicUsize,
+    Ordering::{Relaxed, SeqCst},
+};
 use std::thread::{self, Thread};
 use std::time::Duration;
 
@@ -21,8 +24,13 @@ pub(super) struct EpochTicker {
     thread: Thread,
 }
 
+/// The number of ticks so far.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Ticks(Arc<AtomicU64>);
+
 #[derive(Default)]
 struct Shared {
+    ticks: Ticks,
     /// The number of running guests.
     running: AtomicUsize,
     /// The ticker has stopped, or is about to.
@@ -33,6 +41,17 @@ struct Shared {
 
 /// Counts a guest as running until this is dropped.
 pub(super) struct Running<'a>(&'a EpochTicker);
+
+impl Ticks {
+    pub(super) fn count(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+
+    /// Counts a tick.
+    pub(super) fn add(&self) {
+        self.0.fetch_add(1, Relaxed);
+    }
+}
 
 impl EpochTicker {
     pub(super) fn start(engine: &wasmtime::Engine) -> io::Result<Self> {
@@ -46,6 +65,11 @@ impl EpochTicker {
             }
         })?;
         Ok(Self { shared, thread: thread.thread().clone() })
+    }
+
+    /// Returns the number of ticks, which grows while guests run.
+    pub(super) fn ticks(&self) -> &Ticks {
+        &self.shared.ticks
     }
 
     pub(super) fn run(&self) -> Running<'_> {
@@ -83,6 +107,7 @@ impl Shared {
             if !tick() {
                 return;
             }
+            self.ticks.add();
         }
     }
 

@@ -32,6 +32,7 @@
 //! | `guest_time.rs` | the processor time of guests, and their turns |
 //! | `slow_guest_pool.rs` | threads for guests that run for longer than a tick |
 //! | `slow_targets.rs` | the targets whose guests start on those threads |
+//! | `long_steps.rs` | the modules whose guests do, because they keep a thread for long |
 //! | `info.rs` | the part of a module that its instances need |
 //! | `store.rs` | the data of an instance's store |
 //! | `instance.rs` | one instance: its creation, and calls of its handler |
@@ -72,6 +73,7 @@ mod instance;
 mod limiter;
 mod limits;
 mod load_error;
+mod long_steps;
 mod module;
 mod options;
 mod read_set;

@@ -22,6 +22,7 @@ use super::info::{self, ModuleInfo};
 use super::instance::{self, Instantiator};
 use super::limits::Limits;
 use super::load_error::LoadError;
+use super::long_steps::LongSteps;
 use super::stats::{Failures, ModuleStats};
 use super::verify::{InitialImage, ResetStatus};
 
@@ -35,6 +36,7 @@ struct Parts {
     instances: Instantiator,
     digest: Digest,
     stats: ModuleStats,
+    long_steps: LongSteps,
     initial_image: Arc<OnceCell<InitialImage>>,
 }
 
@@ -145,6 +147,7 @@ impl Module {
             instances,
             digest,
             stats: ModuleStats::default(),
+            long_steps: LongSteps::default(),
             initial_image: Arc::default(),
         })))
     }
@@ -259,6 +262,10 @@ impl Module {
     /// Returns the initial image of its instances, once it is known.
     pub(super) fn initial_image(&self) -> &OnceCell<InitialImage> {
         &self.0.initial_image
+    }
+
+    pub(super) fn long_steps(&self) -> &LongSteps {
+        &self.0.long_steps
     }
 
     pub(super) fn stats(&self) -> &ModuleStats {

@@ -122,21 +122,32 @@ impl RunPermit {
         }
         // The time of a reset check is not the target's.
         let target = (!is_verified).then_some(target);
-        let mut guest = Measured::new(targets, target, guest);
-        let starts_elsewhere =
-            is_verified || creates_slowly || target.is_some_and(|target| targets.is_slow(target));
-        if starts_elsewhere || long_runs.is_full() {
-            long_runs.count_start();
-        } else {
+        let mut guest = Measured::new(targets, target, module.engine().ticker.ticks(), guest);
+        let starts_elsewhere = is_verified
+            || creates_slowly
+            || target.is_some_and(|target| targets.is_slow(target))
+            || long_runs.is_full();
+        let place = if starts_elsewhere { None } else { module.long_steps().place() };
+        if let Some(place) = place {
             // The first tick may come soon after the guest started.
             for _ in 0..2 {
                 let turn = poll_fn(|context| Poll::Ready(guest.poll_unpin(context))).await;
-                if let Poll::Ready(result) = turn {
-                    return result;
+                if guest.was_long() {
+                    place.long_step();
+                }
+                if let Poll::Ready(answer) = turn {
+                    place.completed();
+                    return answer;
                 }
                 yield_now().await;
+                if place.is_over() {
+                    break;
+                }
             }
+            drop(place);
             guest.record();
+        } else {
+            long_runs.count_start();
         }
         long_runs.finish(guest, time.end(limits.queue_wait)).await.unwrap_or_else(Err)
     }

@@ -14,6 +14,8 @@ use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 
+use super::epoch_ticker::Ticks;
+use super::long_steps;
 use super::request::GuestRequest;
 
 /// The processor time of a run, in microseconds, above which its target is slow:
@@ -54,6 +56,9 @@ pub(super) struct Measured<F> {
     run: F,
     used: Duration,
     is_recorded: bool,
+    /// The last poll was a long step.
+    was_long: bool,
+    ticks: Ticks,
     /// None if the time is not recorded.
     target: Option<Target>,
     targets: Arc<SlowTargets>,
@@ -136,9 +141,20 @@ fn combined(before: u32, used: u32, run: Run) -> u32 {
 }
 
 impl<F> Measured<F> {
-    pub(super) fn new(targets: &Arc<SlowTargets>, target: Option<Target>, run: F) -> Self {
-        let targets = Arc::clone(targets);
-        Self { run, used: Duration::ZERO, is_recorded: false, target, targets }
+    pub(super) fn new(
+        targets: &Arc<SlowTargets>,
+        target: Option<Target>,
+        ticks: &Ticks,
+        run: F,
+    ) -> Self {
+        let (targets, ticks) = (Arc::clone(targets), ticks.clone());
+        let (used, is_recorded, was_long) = (Duration::ZERO, false, false);
+        Self { run, used, is_recorded, was_long, ticks, target, targets }
+    }
+
+    /// Returns whether the last poll was a long step.
+    pub(super) fn was_long(&self) -> bool {
+        self.was_long
     }
 
     fn add(&self, run: Run) {
@@ -161,11 +177,14 @@ impl<F: Future + Unpin> Future for Measured<F> {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
         let start = Instant::now();
         let cpu_start = cpu_time();
+        let ticks = self.ticks.count();
         let output = Pin::new(&mut self.run).poll(context);
         let passed = start.elapsed();
         // The processor clock need not be read again for a short time.
         let is_short = passed.as_micros() <= MAX_SHORT.into();
-        self.used += if is_short { passed } else { cpu_time().saturating_sub(cpu_start) };
+        let used = if is_short { passed } else { cpu_time().saturating_sub(cpu_start) };
+        self.was_long = long_steps::is_long(used, self.ticks.count() - ticks);
+        self.used += used;
         if output.is_ready() {
             self.is_recorded = true;
             self.add(Run::Completed);
@@ -191,7 +210,7 @@ impl<F> Drop for Measured<F> {
 
 #[cfg(test)]
 mod tests {
-    use super::{FOLLOWING, Measured, Run, SLOTS, SlowTargets, Target, cpu_time};
+    use super::{FOLLOWING, Measured, Run, SLOTS, SlowTargets, Target, Ticks, cpu_time};
     use std::sync::Arc;
     use std::task::{Context, Poll, Waker};
     use std::time::Duration;
@@ -276,6 +295,7 @@ mod tests {
         let mut run = Box::pin(Measured::new(
             &targets,
             Some(target(2)),
+            &Ticks::default(),
             Box::pin(async {
                 std::thread::sleep(SLOW);
             }),
@@ -285,15 +305,34 @@ mod tests {
     }
 
     #[test]
+    fn a_poll_that_ticks_did_not_interrupt_is_long() {
+        let (targets, ticks) = (Arc::new(SlowTargets::new()), Ticks::default());
+        let work = async {
+            for _ in 0..5 {
+                spin();
+                ticks.add();
+            }
+            tokio::task::yield_now().await;
+        };
+        let mut run = Box::pin(Measured::new(&targets, None, &ticks, Box::pin(work)));
+        for is_long in [true, false] {
+            _ = run.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+            assert_eq!(run.was_long(), is_long);
+        }
+    }
+
+    #[test]
     fn a_dropped_run_is_recorded_only_if_it_started() {
         let targets = Arc::new(SlowTargets::new());
         let run = async {
             spin();
             std::future::pending::<()>().await;
         };
-        drop(Measured::new(&targets, Some(target(2)), Box::pin(async { spin() })));
+        let ticks = Ticks::default();
+        drop(Measured::new(&targets, Some(target(2)), &ticks, Box::pin(async { spin() })));
         assert!(!targets.is_slow(target(2)));
-        let mut cancelled = Box::pin(Measured::new(&targets, Some(target(4)), Box::pin(run)));
+        let mut cancelled =
+            Box::pin(Measured::new(&targets, Some(target(4)), &ticks, Box::pin(run)));
         let polled = cancelled.as_mut().poll(&mut Context::from_waker(Waker::noop()));
         assert_eq!(polled, Poll::Pending);
         drop(cancelled);

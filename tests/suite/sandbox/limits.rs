@@ -27,6 +27,39 @@ async fn a_trap_is_an_internal_error() {
     assert_eq!(answer.header("x-request-id").len(), 24);
 }
 
+/// No tick interrupts the guest while it fills its memory, and each of its paths may be
+/// new.
+#[tokio::test]
+async fn all_runs_of_a_module_that_blocks_its_thread_start_in_the_pool() {
+    const RUNS: u64 = 200;
+    let component = component::that_fills_memory_on_slow();
+    let limits = Limits { time: Duration::from_mins(10), ..Limits::default() };
+    let module = Module::from_bytes(&engine(&limits), "test", &component).unwrap();
+    let snapshot = StatePublisher::new().reader().snapshot();
+    let run = async |module: &Module, path: String| {
+        let place = RunPermit::acquire(module).await.unwrap();
+        let answer = place.execute(request("GET", &path, &[]), snapshot.clone()).await.unwrap();
+        assert_eq!(answer.response.status(), 204);
+    };
+    let elsewhere = || module.engine().runs_started_elsewhere();
+    run(&module, "/fast".to_owned()).await;
+    assert_eq!(elsewhere(), 0);
+    // If the ticker gets no processor meanwhile, the module does not count as the cause.
+    for attempt in 0..10 {
+        run(&module, format!("/slow/{attempt}")).await;
+        let before = elsewhere();
+        for renewed in [module.clone().afresh(), module.clone().named("other")] {
+            for path in 0..RUNS / 2 {
+                run(&renewed, format!("/{attempt}/{}/{path}", renewed.name())).await;
+            }
+        }
+        if elsewhere() - before == RUNS {
+            return;
+        }
+    }
+    panic!("runs of new paths start on the thread of their request");
+}
+
 /// The host clears all of an instance's memory after each request
 /// (`docs/decisions/008-reset.md`).
 #[tokio::test]
