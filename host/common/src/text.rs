@@ -46,7 +46,7 @@ pub fn quote_for_log(text: &str) -> &str {
     &text[..text.floor_char_boundary(MAX_QUOTED)]
 }
 
-/// Truncates the text to [`MAX_LINE`] characters.
+/// Truncates the text to the maximum length of a line in messages.
 #[must_use]
 pub fn truncate(text: &str) -> String {
     truncate_at(text, MAX_LINE)
