@@ -2,13 +2,13 @@
 //! runs there?
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytesize::ByteSize;
 use relayer_rest_host::module::{CallError, Limits, Module, RunPermit};
 use relayer_rest_host::state::StatePublisher;
 use relayer_rest_tests::component;
-use relayer_rest_tests::server::{engine, request};
+use relayer_rest_tests::server::{engine, patient, request};
+use relayer_rest_tests::wait::until;
 use tokio::sync::Mutex;
 
 use crate::memory;
@@ -64,18 +64,15 @@ async fn while_it_runs<T: Send + 'static>(
     find: impl Fn() -> Option<T> + Send + Sync + 'static,
 ) -> T {
     let find = Arc::new(find);
-    for _ in 0..100 {
-        let running = tokio::spawn({
-            let module = module.clone();
-            async move { ask(&module, "/write").await }
-        });
-        while !running.is_finished() {
-            let find = Arc::clone(&find);
-            if let Some(found) = tokio::task::spawn_blocking(move || find()).await.unwrap() {
-                let ended = running.await.unwrap();
-                assert!(matches!(ended, Err(CallError::Timeout(_))), "{ended:?}");
-                return found;
-            }
+    let running = tokio::spawn({
+        let module = module.clone();
+        async move { ask(&module, "/write").await }
+    });
+    while !running.is_finished() {
+        let find = Arc::clone(&find);
+        if let Some(found) = tokio::task::spawn_blocking(move || find()).await.unwrap() {
+            running.abort();
+            return found;
         }
     }
     panic!("a request that runs has its data in this process's memory");
@@ -84,9 +81,7 @@ async fn while_it_runs<T: Send + 'static>(
 /// Writes a number to a slot after its reset.
 async fn leave(address: usize, number: u64) {
     // The instance is dropped soon after its request has ended.
-    while memory::read(address) != 0 {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
+    until("the slot is reset", || memory::read(address) == 0).await;
     memory::write(address, &number.to_le_bytes());
 }
 
@@ -98,10 +93,8 @@ fn limits() -> Limits {
         concurrency: 1,
         response_cache: ByteSize::b(0),
         memory: ByteSize::mib(8),
-        time: Duration::from_secs(1),
-        queue_wait: Duration::from_mins(1),
         verify_reset: 1,
-        ..Limits::default()
+        ..patient()
     }
 }
 

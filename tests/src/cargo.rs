@@ -1,9 +1,7 @@
 //! Builds of modules, with the commands that module authors use.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::LazyLock;
 
 /// Returns the folder of the workspace.
 #[must_use]
@@ -29,14 +27,5 @@ pub fn cargo(folder: &Path, target: &Path, args: &[&str]) {
     assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// Builds the module in `tests/guests/wasi`, which tries out WASI's functions.
-#[must_use]
-pub fn wasi_guest() -> &'static [u8] {
-    static GUEST: LazyLock<Vec<u8>> = LazyLock::new(|| {
-        let target = root().join("target/guests");
-        let args = ["build", "--release", "--target", "wasm32-wasip2", "--package"];
-        cargo(&root(), &target, &[&args[..], &["relayer-rest-wasi-guest"]].concat());
-        fs::read(target.join("wasm32-wasip2/release/relayer_rest_wasi_guest.wasm")).unwrap()
-    });
-    &GUEST
-}
+/// The module in `tests/guests/wasi`, which tries out WASI's functions.
+pub const WASI_GUEST: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/wasi-guest.wasm"));

@@ -1,7 +1,7 @@
 //! A client with one connection.
 
 use std::net::SocketAddr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Empty};
@@ -10,7 +10,8 @@ use hyper::{HeaderMap, Request, StatusCode, Version};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::time::timeout;
+
+use crate::wait::{DEADLINE, until, until_async, within};
 
 /// A connection that speaks HTTP.
 pub enum Client {
@@ -69,14 +70,11 @@ impl Client {
     pub async fn closed(&mut self) {
         match self {
             Self::Http1(sender) => {
-                while sender.ready().await.is_ok() && !sender.is_closed() {
-                    tokio::time::sleep(Duration::from_millis(10)).await;
-                }
+                let is_closed = async || sender.ready().await.is_err() || sender.is_closed();
+                until_async("the server closes the connection", is_closed).await;
             }
             Self::Http2(sender) => {
-                while !sender.is_closed() {
-                    tokio::time::sleep(Duration::from_millis(10)).await;
-                }
+                until("the server closes the connection", || sender.is_closed()).await;
             }
         }
     }
@@ -86,16 +84,19 @@ impl Client {
         self.ask("GET", path).await
     }
 
-    /// Repeats a GET request for a path until the response is as wanted. Panics after
-    /// half a minute.
+    /// Repeats a GET request for a path until the response is as wanted.
+    ///
+    /// # Panics
+    ///
+    /// Panics with the last response if none is before the [`DEADLINE`].
     pub async fn get_until(&mut self, path: &str, wanted: impl Fn(&Answer) -> bool) -> Answer {
-        let start = std::time::Instant::now();
+        let start = Instant::now();
         loop {
-            let answer = timeout(Duration::from_secs(30), self.get(path)).await.unwrap();
+            let answer = within(&format!("a response to {path}"), self.get(path)).await;
             if wanted(&answer) {
                 return answer;
             }
-            assert!(start.elapsed().as_secs() < 30, "still {path} is {answer:?}");
+            assert!(start.elapsed() < DEADLINE, "the last response to {path} is {answer:?}");
         }
     }
 
@@ -168,12 +169,11 @@ impl Answer {
     }
 }
 
-/// Sends bytes, and reads until the server closes the connection. Panics if that takes
-/// more than a minute.
+/// Sends bytes, and reads until the server closes the connection.
 pub async fn raw(address: SocketAddr, bytes: &[u8]) -> String {
     let mut stream = TcpStream::connect(address).await.unwrap();
     stream.write_all(bytes).await.unwrap();
     let mut answer = Vec::new();
-    timeout(Duration::from_mins(1), stream.read_to_end(&mut answer)).await.unwrap().unwrap();
+    within("the end of the response", stream.read_to_end(&mut answer)).await.unwrap();
     String::from_utf8(answer).unwrap()
 }

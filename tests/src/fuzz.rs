@@ -28,10 +28,11 @@ use tokio::runtime::Runtime;
 use crate::client::Client;
 use crate::heap::Heap;
 use crate::http2 as frames;
-use crate::server::{TestServer, engine, request};
+use crate::server::{TestServer, engine, patient, request};
+use crate::wait::until;
 
-/// Longer than a server may wait for a client.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// Longer than a server may wait for a client, even on a busy machine.
+const PATIENCE: Duration = crate::wait::DEADLINE;
 
 /// A function that processes some bytes.
 pub type Target = fn(&[u8]);
@@ -192,12 +193,8 @@ pub fn http2(data: &[u8]) {
         let mut client = Client::http2(server.address).await;
         assert_eq!(client.get("/version").await.status, 200);
         drop(client);
-        let all_released = async {
-            while server.connections.status().unsent > 0 {
-                tokio::time::sleep(Duration::from_millis(1)).await;
-            }
-        };
-        tokio::time::timeout(PATIENCE, all_released).await.expect("all is released");
+        let is_released = || server.connections.status().unsent == 0;
+        until("all memory is released", is_released).await;
     });
 }
 
@@ -240,7 +237,7 @@ pub fn component(data: &[u8]) {
         }
         bytes
     };
-    let limits = Limits { time: Duration::from_millis(50), ..Limits::default() };
+    let limits = Limits { time: Duration::from_millis(50), ..patient() };
     match Module::from_bytes(&engine(&limits), "fuzzed", &bytes) {
         Err(error) => assert!(!error.to_string().is_empty()),
         Ok(module) => {
@@ -251,7 +248,7 @@ pub fn component(data: &[u8]) {
 }
 
 static EMBEDDED: LazyLock<Module> =
-    LazyLock::new(|| Module::embedded(&engine(&Limits::default())).unwrap());
+    LazyLock::new(|| Module::embedded(&engine(&patient())).unwrap());
 
 /// Returns the body of the embedded module's response.
 fn answer(path: &str, state: &StateReader) -> Vec<u8> {

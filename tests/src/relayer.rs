@@ -72,6 +72,8 @@ struct Shared {
 pub struct Seen {
     /// The number of requests by path.
     pub paths: HashMap<String, u32>,
+    /// The path of the first request.
+    pub first: Option<String>,
     /// The highest number of concurrent requests.
     pub most_at_once: u32,
     now: u32,
@@ -269,6 +271,7 @@ impl Shared {
     fn begin(&self, path: &str) {
         let mut seen = self.seen.lock().unwrap();
         *seen.paths.entry(path.to_owned()).or_default() += 1;
+        seen.first.get_or_insert_with(|| path.to_owned());
         seen.now += 1;
         seen.most_at_once = seen.most_at_once.max(seen.now);
     }

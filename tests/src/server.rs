@@ -19,8 +19,18 @@ use tokio::task::JoinHandle;
 use crate::client::{Answer, Client};
 
 /// The bundled module, compiled once for all tests.
-static BUNDLED: LazyLock<Module> =
-    LazyLock::new(|| Module::embedded(&engine(&Limits::default())).unwrap());
+static BUNDLED: LazyLock<Module> = LazyLock::new(|| Module::embedded(&engine(&patient())).unwrap());
+
+/// Returns the default limits, except that a request may wait for a processor, and use
+/// one, for as long as it takes on a busy machine.
+#[must_use]
+pub fn patient() -> Limits {
+    Limits {
+        time: Duration::from_mins(10),
+        queue_wait: Duration::from_mins(10),
+        ..Limits::default()
+    }
+}
 
 /// Creates an engine with these limits.
 #[must_use]
@@ -86,8 +96,8 @@ pub struct TestServer {
     serving: JoinHandle<()>,
 }
 
-/// The settings of a server: by default the bundled module, with default limits, and the
-/// sample state.
+/// The settings of a server: by default the bundled module, with [`patient`] limits, and
+/// the sample state.
 #[must_use]
 pub struct Builder {
     api: Api,
@@ -168,7 +178,7 @@ impl Builder {
     /// Starts the server.
     pub async fn start(self) -> TestServer {
         let api = match self.api {
-            Api::Bundled if self.limits == Limits::default() => Mount::api(BUNDLED.clone()),
+            Api::Bundled if self.limits == patient() => Mount::api(BUNDLED.clone()),
             Api::Bundled => Mount::api(Module::embedded(&engine(&self.limits)).unwrap()),
             Api::Component(component) => {
                 let module = Module::from_bytes(&engine(&self.limits), "test", &component);
@@ -209,7 +219,7 @@ impl TestServer {
     pub fn builder() -> Builder {
         Builder {
             api: Api::Bundled,
-            limits: Limits::default(),
+            limits: patient(),
             extensions: Vec::new(),
             http: HttpLimits::default(),
             grace: None,

@@ -5,23 +5,15 @@ mod in_flight;
 mod query;
 mod responses;
 
-use std::time::Duration;
-
 use relayer_rest_host::cache::{RequestRef, ResponseCache};
 use relayer_rest_host::module::{Limits, Module};
 use relayer_rest_host::state::{StatePublisher, StateReader, sample};
-use relayer_rest_tests::server::{engine, request};
+use relayer_rest_tests::server::{engine, patient, request};
 
 /// Limits of one run at a time and no queue: a request that needs another run at the same
 /// time is turned away.
 fn one_run() -> Limits {
-    Limits {
-        time: Duration::from_mins(10),
-        concurrency: 1,
-        queue: 0,
-        queue_wait: Duration::from_mins(10),
-        ..Limits::default()
-    }
+    Limits { concurrency: 1, queue: 0, ..patient() }
 }
 
 /// A cache, with a module and a state to use it with.

@@ -14,11 +14,6 @@ use std::time::Duration;
 use relayer_rest_host::HttpLimits;
 use relayer_rest_tests::client::raw;
 use relayer_rest_tests::server::TestServer;
-use tokio::time::timeout;
-
-/// The time that the tests wait for the server to close a connection, much longer than it
-/// takes.
-const SOON: Duration = Duration::from_secs(30);
 
 fn limits() -> HttpLimits {
     HttpLimits {
@@ -34,7 +29,7 @@ async fn server(limits: HttpLimits) -> TestServer {
 
 /// Sends bytes, and returns the server's output until it closes the connection.
 async fn said(address: SocketAddr, bytes: &[u8]) -> String {
-    timeout(SOON, raw(address, bytes)).await.unwrap()
+    raw(address, bytes).await
 }
 
 fn request(target: &str, headers: &str) -> String {

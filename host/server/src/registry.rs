@@ -218,3 +218,19 @@ pub(crate) fn check_conflicts<'a>(
     }
     Ok(())
 }
+
+/// Returns the bundled module with a number added to it: other numbers are other modules.
+#[cfg(test)]
+fn test_module(number: u8) -> relayer_rest_sandbox::Module {
+    use relayer_rest_modules::DEFAULT_MODULE;
+    use relayer_rest_sandbox::{Engine, Limits, Module};
+    use std::sync::{LazyLock, OnceLock};
+    static ENGINE: LazyLock<Engine> = LazyLock::new(|| Engine::new(&Limits::default()).unwrap());
+    static MODULES: [OnceLock<Module>; 3] = [const { OnceLock::new() }; 3];
+    let load = || {
+        // A custom section, with an empty name.
+        let bytes = [DEFAULT_MODULE, &[0, 2, 0, number]].concat();
+        Module::from_bytes(&ENGINE, "test", &bytes).unwrap()
+    };
+    MODULES[usize::from(number)].get_or_init(load).clone()
+}

@@ -22,7 +22,7 @@ use relayer_rest_host::conformance::Dialect;
 use relayer_rest_host::control::ControlClient;
 use relayer_rest_host::module::{DEFAULT_MODULE, Digest};
 use relayer_rest_host::registry::{Candidate, Outcome, Source};
-use relayer_rest_tests::cargo::wasi_guest;
+use relayer_rest_tests::cargo::WASI_GUEST;
 use relayer_rest_tests::client::{Answer, Client};
 use relayer_rest_tests::component::{self, TRAP, hostile};
 use relayer_rest_tests::measure;
@@ -61,7 +61,7 @@ fn extensions() -> Vec<(&'static str, Vec<u8>, &'static [u16])> {
         ("headers", hostile::endless_headers(), &[502, 503, 504]),
         ("flood", hostile::log_flood(), &[504, 503]),
         ("start", hostile::trap_in_start(), &[500, 503, 504]),
-        ("wasi", wasi_guest().to_vec(), &[200, 500, 503, 504]),
+        ("wasi", WASI_GUEST.to_vec(), &[200, 500, 503, 504]),
     ]
 }
 

@@ -13,7 +13,7 @@ use wasm_smith::{Config, Module as CoreModule};
 
 use crate::component;
 use crate::component::sections::{self, FIELDS};
-use crate::server::request;
+use crate::server::{patient, request};
 
 /// The maximum numbers of kinds of entries, of entries of a kind, and of instances.
 /// Larger components take long to compile, and are tested in `tests/cost`.
@@ -72,7 +72,7 @@ pub fn limits() -> Limits {
         stack: ByteSize::kib(64),
         time: Duration::from_millis(50),
         concurrency: 2,
-        ..Limits::default()
+        ..patient()
     }
 }
 

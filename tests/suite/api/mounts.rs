@@ -1,14 +1,14 @@
 //! Is a request routed to the mount that its path belongs to?
 
-use relayer_rest_host::module::{DEFAULT_MODULE, Limits, Module};
+use relayer_rest_host::module::{DEFAULT_MODULE, Module};
 use relayer_rest_host::registry::{Mount, MountPath, Outcome, Registry};
 use relayer_rest_tests::component;
-use relayer_rest_tests::server::{TestServer, candidate, engine, extension};
+use relayer_rest_tests::server::{TestServer, candidate, engine, extension, patient};
 
 #[tokio::test]
 async fn an_extension_serves_the_paths_below_its_mount() {
     // For an unknown path, the bundled module names the path in its response.
-    let tool = extension("/ext/tool", &engine(&Limits::default()), DEFAULT_MODULE);
+    let tool = extension("/ext/tool", &engine(&patient()), DEFAULT_MODULE);
     let server = TestServer::builder().extension(tool).start().await;
     for (path, seen, name) in [
         ("/ext/tool/a/b", "/a/b", "tool"),
@@ -36,7 +36,7 @@ async fn an_extension_serves_the_paths_below_its_mount() {
 
 #[tokio::test]
 async fn overlapping_mounts_are_rejected() {
-    let engine = engine(&Limits::default());
+    let engine = engine(&patient());
     let module = Module::embedded(&engine).unwrap();
     let mount =
         |path: &str, name| Mount::extension(path.parse().unwrap(), module.clone().named(name));

@@ -6,7 +6,7 @@ use std::time::Duration;
 use relayer_rest_host::module::{DEFAULT_MODULE, Limits, MODULE_1_13, Module, RunPermit};
 use relayer_rest_host::state::{
     ChainConfig, ChainKind, Component, NotReady, Object, OtherObject, RelayerState, StatePublisher,
-    Value, Worker, WorkerData, state_of_file,
+    Value, Worker, WorkerData, parse_state_file,
 };
 use relayer_rest_tests::server::{TestServer, engine, request};
 use serde_json::json;
@@ -208,7 +208,7 @@ fn state_of(count: usize, object: &serde_json::Value, data: &serde_json::Value) 
     let worker = json!({"id": 150_000, "object": object, "data": data}).to_string();
     let workers = vec![worker; count].join(",");
     let text = format!(r#"{{"chains":{chains},"workers":{{"Any":[{workers}]}}}}"#);
-    state_of_file(Path::new("state.json"), Ok(text.into_bytes())).unwrap()
+    parse_state_file(Path::new("state.json"), Ok(text.into_bytes())).unwrap()
 }
 
 /// The bundled modules can respond with each state that a source publishes, and the state

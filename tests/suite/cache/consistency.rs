@@ -1,21 +1,22 @@
 //! Is any response older than its request? Several threads publish, and send requests to
 //! modules, at random. Responses are compared with those of new runs.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
 use bytesize::ByteSize;
 use fastrand::Rng;
 use relayer_rest_host::cache::{RequestRef, ResponseCache};
-use relayer_rest_host::module::{GuestRequest, Limits, Module, RunPermit};
+use relayer_rest_host::module::{GuestRequest, Module, RunPermit};
 use relayer_rest_host::response::{CompressionPermits, Response};
 use relayer_rest_host::state::{
     ChainConfig, ChainKind, Component, NotReady, Object, RelayerState, Snapshot, StatePublisher,
     StateReader, Worker,
 };
 use relayer_rest_tests::component;
-use relayer_rest_tests::server::{engine, request};
+use relayer_rest_tests::server::{engine, patient, request};
 
 const THREADS: u64 = 4;
 const STEPS: u64 = 2_000;
@@ -101,7 +102,7 @@ async fn ask(
 /// Each hit clones the headers, and replaces one of them.
 #[tokio::test]
 async fn copies_of_headers_have_spare_capacity() {
-    let module = Module::embedded(&engine(&Limits::default())).unwrap();
+    let module = Module::embedded(&engine(&patient())).unwrap();
     let publisher = StatePublisher::new();
     publisher.set_components(vec![]);
     let snapshot = publisher.reader().snapshot();
@@ -114,7 +115,7 @@ async fn copies_of_headers_have_spare_capacity() {
 
 #[test]
 fn responses_are_never_older_than_their_requests() {
-    let engine = engine(&Limits::default());
+    let engine = engine(&patient());
     let modules = [
         Module::embedded(&engine),
         Module::from_bytes(&engine, "counts", &component::that_counts()),

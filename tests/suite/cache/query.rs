@@ -1,13 +1,12 @@
 //! Does a response depend on the query only if the module reads it?
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use relayer_rest_host::cache::{RequestRef, ResponseCache};
-use relayer_rest_host::module::{Limits, Module};
+use relayer_rest_host::module::Module;
 use relayer_rest_host::state::{StatePublisher, StateReader, sample};
 use relayer_rest_tests::component;
-use relayer_rest_tests::server::{TestServer, engine, request};
+use relayer_rest_tests::server::{TestServer, engine, patient, request};
 
 /// A module, its cache, and the state.
 struct Cached {
@@ -19,7 +18,7 @@ struct Cached {
 
 impl Cached {
     fn new(component: &[u8]) -> Self {
-        let limits = Limits { time: Duration::from_mins(10), ..Limits::default() };
+        let limits = patient();
         let module = Module::from_bytes(&engine(&limits), "test", component).unwrap();
         let publisher = StatePublisher::new();
         sample(&publisher);

@@ -8,7 +8,7 @@ use relayer_rest_host::module::{Limits, Module};
 use relayer_rest_host::state::{RelayerState, StatePublisher, sample};
 use relayer_rest_tests::client::Answer;
 use relayer_rest_tests::component;
-use relayer_rest_tests::server::{TestServer, engine, request};
+use relayer_rest_tests::server::{TestServer, engine, patient, request};
 
 use super::{Asked, one_run};
 
@@ -41,9 +41,8 @@ async fn cached_responses_need_no_run() {
 
 #[tokio::test]
 async fn all_kept_parts_of_a_request_count_towards_the_size() {
-    let asked = Asked::new(Some(&component::that_counts()), &Limits::default());
-    let long = "X".repeat(10_000);
-    let size = || asked.cache.size().as_u64();
+    let asked = Asked::new(Some(&component::that_counts()), &patient());
+    let (long, size) = ("X".repeat(10_000), || asked.cache.size().as_u64());
     for (method, target, headers) in [
         (&long[..], "/", &[][..]),
         ("GET", &format!("/{long}"), &[]),
@@ -61,7 +60,7 @@ const ENDPOINTS: [&str; 4] = ["/version", "/chains", "/chain/ibc-0", "/state"];
 
 #[tokio::test]
 async fn a_change_invalidates_only_responses_derived_from_it() {
-    let asked = Asked::new(None, &Limits::default());
+    let asked = Asked::new(None, &patient());
     for path in ENDPOINTS.into_iter().chain(["/chain/none", "/nothing"]) {
         assert!(!asked.remembers(path), "{path}");
         asked.ask(path).await;
@@ -85,7 +84,7 @@ async fn a_change_invalidates_only_responses_derived_from_it() {
 
 #[tokio::test]
 async fn errors_of_the_host_are_not_cached() {
-    let limits = Limits { time: Duration::from_millis(10), ..Limits::default() };
+    let limits = Limits { time: Duration::from_millis(10), ..patient() };
     for code in ["unreachable", "(loop br 0) unreachable"] {
         let asked = Asked::new(Some(&component::of_handler(code)), &limits);
         assert_eq!(asked.ask("/").await, 0);
@@ -110,7 +109,7 @@ async fn responses_that_depend_on_headers_are_distinguished() {
 
 #[tokio::test]
 async fn responses_are_cached_for_each_value_of_the_headers_read() {
-    let asked = Asked::new(Some(&component::that_counts()), &Limits::default());
+    let asked = Asked::new(Some(&component::that_counts()), &patient());
     let snapshot = asked.state.snapshot();
     let remembered = |headers: &[(&str, &str)]| {
         let request = request("GET", "/", headers);
@@ -133,7 +132,7 @@ async fn responses_are_cached_for_each_value_of_the_headers_read() {
 
 #[tokio::test]
 async fn a_flood_of_other_paths_stays_within_the_limit_and_evicts_no_endpoint() {
-    let limits = Limits { response_cache: ByteSize::kib(256), ..Limits::default() };
+    let limits = Limits { response_cache: ByteSize::kib(256), ..patient() };
     let asked = Asked::new(None, &limits);
     for path in ENDPOINTS {
         asked.ask(path).await;
@@ -158,7 +157,7 @@ async fn a_flood_of_other_paths_stays_within_the_limit_and_evicts_no_endpoint() 
 
 #[tokio::test]
 async fn responses_that_are_too_large_are_not_cached() {
-    let limits = Limits { response_cache: ByteSize::kib(16), ..Limits::default() };
+    let limits = Limits { response_cache: ByteSize::kib(16), ..patient() };
     let body = vec![b'x'; 20 << 10];
     let asked = Asked::new(Some(&component::of_response(200, &[], &body)), &limits);
     assert_eq!(asked.ask("/").await, 200);
@@ -170,7 +169,7 @@ async fn responses_that_are_too_large_are_not_cached() {
 #[tokio::test]
 async fn responses_are_the_same_without_a_cache() {
     async fn server(response_cache: ByteSize) -> TestServer {
-        let limits = Limits { response_cache, ..Limits::default() };
+        let limits = Limits { response_cache, ..patient() };
         let server = TestServer::builder()
             .module(Module::embedded(&engine(&limits)).unwrap())
             .without_state()
@@ -238,7 +237,7 @@ fn comparable(mut answer: Answer) -> Answer {
 #[tokio::test]
 async fn cached_responses_belong_to_one_module() {
     let modules = [component::of_answer(200, "a", b"b"), component::of_answer(201, "a", b"b")];
-    let engine = engine(&Limits::default());
+    let engine = engine(&patient());
     let modules = modules.map(|bytes| Module::from_bytes(&engine, "test", &bytes).unwrap());
     let cache = ResponseCache::new(ByteSize::mib(1));
     let publisher = StatePublisher::new();

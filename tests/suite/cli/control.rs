@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::process::Stdio;
-use std::time::Duration;
 
 use relayer_rest_host::control::ConnectionStatus;
 use relayer_rest_host::module::{DEFAULT_MODULE, Digest, MODULE_1_13};
@@ -11,6 +10,7 @@ use relayer_rest_tests::component::{self, TRAP};
 use relayer_rest_tests::folder::Folder;
 use relayer_rest_tests::program::{Ended, Program};
 use relayer_rest_tests::server::{any_dialect, short};
+use relayer_rest_tests::wait::until_async;
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -73,16 +73,15 @@ async fn a_module_is_swapped_and_rolled_back() {
 async fn status_counts_the_connections_of_clients() {
     let folder = Folder::new();
     folder.write("spins.wasm", component::that_spins_on_spin());
-    let settings = "[module]\nfile = 'spins.wasm'\ndialect = 'any'\nlimits.time = '1min'\n[http]\nconnections = 2\n";
+    let settings = "[module]\nfile = 'spins.wasm'\ndialect = 'any'\nlimits.time = '1h'\n[http]\nconnections = 2\n";
     let serving =
         Program::server().args(["--config", &folder.write("c.toml", settings)]).start().await;
     let client = serving.control_client();
     let status = async || client.status().await.unwrap();
     let counted = async |open, accepted, refused| {
         let expected = ConnectionStatus { open, accepted, refused, evicted: 0, unsent: 0 };
-        while status().await.connections != Some(expected) {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
+        let is_counted = async || status().await.connections == Some(expected);
+        until_async(&format!("{expected:?}"), is_counted).await;
     };
     counted(0, 0, 0).await;
     drop(TcpStream::connect(serving.address()).await.unwrap());
@@ -93,9 +92,8 @@ async fn status_counts_the_connections_of_clients() {
         let mut stream = TcpStream::connect(serving.address()).await.unwrap();
         let request = format!("{method} /spin HTTP/1.1\r\nhost: x\r\n\r\n");
         stream.write_all(request.as_bytes()).await.unwrap();
-        while status().await.mounts[0].module.runs <= number as u64 {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
+        let is_run = async || status().await.mounts[0].module.runs > number as u64;
+        until_async("the request runs", is_run).await;
         waiting.push(stream);
     }
     counted(2, 3, 0).await;

@@ -51,6 +51,7 @@ fn the_interfaces_are_those_of_the_contract() {
 }
 
 #[tokio::test]
+#[ignore = "slow: builds a module with its dependencies"]
 async fn the_module_builds_and_is_served() {
     let page = page();
     let home = tempfile::tempdir().unwrap();

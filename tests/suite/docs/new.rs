@@ -14,6 +14,7 @@ fn cargo(folder: &Path, args: &[&str]) {
 }
 
 #[tokio::test]
+#[ignore = "slow: builds a module with its dependencies"]
 async fn a_new_module_passes_its_tests_and_serves_when_mounted() {
     let folder = Folder::new();
     let mine = folder.join("my-tool");

@@ -1,22 +1,21 @@
 //! Are cancelled requests counted, so that they cannot starve the sockets?
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::Empty;
 use hyper::Request;
-use relayer_rest_host::module::{GuestRequest, Limits, Module, RunPermit};
+use relayer_rest_host::module::{GuestRequest, Module, RunPermit};
 use relayer_rest_host::registry::Mount;
 use relayer_rest_host::state::StatePublisher;
 use relayer_rest_tests::client::Client;
 use relayer_rest_tests::component;
-use relayer_rest_tests::server::{TestServer, engine, request};
+use relayer_rest_tests::server::{TestServer, engine, patient, request};
 use tokio::task::yield_now;
 
 /// The extension is second; the API is first, and its runs are not exempt.
 fn modules(component: &[u8]) -> [Module; 2] {
-    let limits = Limits { time: Duration::from_mins(10), ..Limits::default() };
+    let limits = patient();
     let module = || Module::from_bytes(&engine(&limits), "test", component).unwrap();
     let mount = Mount::extension("/ext/slow".parse().unwrap(), module());
     [module(), mount.module()]
@@ -65,7 +64,7 @@ async fn targets_with_cancelled_runs_start_in_the_pool() {
 
 #[tokio::test]
 async fn connections_that_cancel_too_many_requests_get_429() {
-    let limits = Limits { time: Duration::from_mins(10), ..Limits::default() };
+    let limits = patient();
     let server = TestServer::builder()
         .component(&component::that_spins_on_spin())
         .limits(&limits)

@@ -7,7 +7,8 @@ use relayer_rest_host::HttpLimits;
 use relayer_rest_host::module::Limits;
 use relayer_rest_tests::client::Client;
 use relayer_rest_tests::component;
-use relayer_rest_tests::server::TestServer;
+use relayer_rest_tests::server::{TestServer, patient};
+use relayer_rest_tests::wait::{until, until_async, within};
 use relayer_rest_tests::watcher::Watcher;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -15,7 +16,7 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-use super::{SOON, limits, request, said, server};
+use super::{limits, request, said, server};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn idle_connections_beyond_the_limit_are_evicted() {
@@ -33,7 +34,7 @@ async fn idle_connections_beyond_the_limit_are_evicted() {
     let server = server(limits).await;
     let watcher = Watcher::start(server.address).await;
     let mut idle = VecDeque::new();
-    for number in 0..10_000 {
+    for number in 0..3_000 {
         let mut stream = TcpStream::connect(server.address).await.unwrap();
         if number % 2 == 0 {
             stream.write_all(b"GET /ver").await.ok();
@@ -49,22 +50,19 @@ async fn idle_connections_beyond_the_limit_are_evicted() {
     watcher.stop().await;
     // The oldest connection was evicted for the newest.
     let mut byte = [0];
-    let closed = timeout(SOON, idle.front_mut().unwrap().read(&mut byte)).await.unwrap();
+    let oldest = idle.front_mut().unwrap();
+    let closed = within("the oldest connection is closed", oldest.read(&mut byte)).await;
     assert!(matches!(closed, Ok(0) | Err(_)), "{closed:?}");
     // Some may be about to be accepted, and others about to be evicted for them.
-    let counted = timeout(SOON, async {
-        loop {
-            let mut open = 0;
-            for stream in &mut idle {
-                let read = timeout(Duration::from_millis(1), stream.read(&mut byte)).await;
-                open += usize::from(read.is_err());
-            }
-            if (100..=400).contains(&open) {
-                break;
-            }
+    let is_bounded = async || {
+        let mut open = 0;
+        for stream in &mut idle {
+            let read = timeout(Duration::from_millis(1), stream.read(&mut byte)).await;
+            open += usize::from(read.is_err());
         }
-    });
-    counted.await.expect("no more are open than there may be");
+        (100..=400).contains(&open)
+    };
+    until_async("at most 400 connections are open", is_bounded).await;
 }
 
 /// If all connections are busy, another one is refused at once, with or without a
@@ -81,7 +79,7 @@ async fn connections_beyond_the_limit_get_503() {
 
 async fn is_full_with_three(limits: HttpLimits) {
     let spins = component::of_handler("(loop br 0) unreachable");
-    let of_module = Limits { time: Duration::from_hours(1), ..Limits::default() };
+    let of_module = Limits { time: Duration::from_hours(1), ..patient() };
     let server = TestServer::builder().component(&spins).limits(&of_module).http(limits);
     let server = server.start().await;
     let mut busy = Vec::new();
@@ -91,9 +89,7 @@ async fn is_full_with_three(limits: HttpLimits) {
         busy.push(stream);
     }
     let mount = server.registry.at("/").unwrap();
-    while mount.status().module.runs < 3 {
-        sleep(Duration::from_millis(1)).await;
-    }
+    until("three requests run", || mount.status().module.runs == 3).await;
     for asked in [String::new(), request("/version", "")] {
         let answer = said(server.address, asked.as_bytes()).await;
         assert!(answer.starts_with("HTTP/1.1 503 Service Unavailable\r\n"), "{answer}");
@@ -136,12 +132,7 @@ async fn connections_that_withhold_a_body_are_evicted() {
         let is_answered = async || {
             said(server.address, request.as_bytes()).await.starts_with("HTTP/1.1 200 OK\r\n")
         };
-        let asked = timeout(SOON, async {
-            while !is_answered().await {
-                sleep(Duration::from_millis(10)).await;
-            }
-        });
-        asked.await.unwrap();
+        until_async("a connection without its body is evicted", is_answered).await;
     }
 }
 
@@ -154,13 +145,8 @@ async fn floods_and_resets_affect_no_other_client() {
         // Thousands of requests whose responses are not read.
         let mut stream = TcpStream::connect(address).await.unwrap();
         let requests = request("/state", "").repeat(1000);
-        for _ in 0..20 {
-            if timeout(Duration::from_secs(1), stream.write_all(requests.as_bytes())).await.is_err()
-            {
-                break;
-            }
-        }
-        stream
+        // The client reads nothing for longer than it may: the connection is closed.
+        while stream.write_all(requests.as_bytes()).await.is_ok() {}
     });
     for number in 0..500 {
         let mut stream = TcpStream::connect(address).await.unwrap();
@@ -172,14 +158,7 @@ async fn floods_and_resets_affect_no_other_client() {
         }
         drop(stream);
     }
-    let mut stalled = flood.await.unwrap();
-    sleep(Duration::from_secs(4)).await;
-    // The client read nothing for longer than it may: the connection is closed.
-    let end = timeout(SOON, async {
-        let mut bytes = vec![0; 64 << 10];
-        while matches!(stalled.read(&mut bytes).await, Ok(1..)) {}
-    });
-    end.await.unwrap();
+    within("the flooding connection is closed", flood).await.unwrap();
     watcher.stop().await;
     let mount = server.registry.at("/").unwrap();
     assert_eq!(mount.status().module.failures.faults(), 0);
@@ -188,20 +167,21 @@ async fn floods_and_resets_affect_no_other_client() {
 /// A cancelled request does not keep its connection open.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn cancelled_http2_requests_do_not_keep_a_connection_open() {
-    let limits = Limits { time: Duration::from_hours(1), ..Limits::default() };
+    let limits = Limits { time: Duration::from_hours(1), ..patient() };
     let spins = component::that_spins_on_spin();
     let server = TestServer::builder().component(&spins).limits(&limits).http(self::limits());
     let server = server.start().await;
     let mut client = Client::http2(server.address).await;
     let mount = server.registry.at("/").unwrap();
-    for number in 1..=3 {
-        // The path is as long as `/spin`, so the module never ends.
-        let path = format!("/spi{number}");
-        let asked = client.get(&path);
-        timeout(Duration::from_millis(200), asked).await.unwrap_err();
-    }
-    assert_eq!(mount.status().module.runs, 3);
-    timeout(SOON, client.closed()).await.unwrap();
+    // The paths are as long as `/spin`, so the module never ends.
+    let Client::Http2(sender) = &client else { unreachable!("it speaks HTTP/2") };
+    let asking = [1, 2, 3].map(|number| {
+        let mut client = Client::Http2(sender.clone());
+        tokio::spawn(async move { client.get(&format!("/spi{number}")).await })
+    });
+    until("three requests run", || mount.status().module.runs == 3).await;
+    asking.each_ref().iter().for_each(|asking| asking.abort());
+    client.closed().await;
 }
 
 /// The client sends PINGs all the time, and no requests.
@@ -210,24 +190,22 @@ async fn pings_do_not_keep_a_connection_open() {
     let server = server(limits()).await;
     let mut client = Client::http2_with_pings(server.address, Duration::from_millis(300)).await;
     assert_eq!(client.get("/version").await.status, 200);
-    timeout(SOON, client.closed()).await.unwrap();
+    client.closed().await;
 }
 
 /// A run that never ends delays it no longer than the grace period.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stopping_server_ends_within_its_grace_period() {
     let spins = component::of_handler("(loop br 0) unreachable");
-    let limits = Limits { time: Duration::from_hours(1), ..Limits::default() };
+    let limits = Limits { time: Duration::from_hours(1), ..patient() };
     let grace = Duration::from_millis(300);
     let server = TestServer::builder().component(&spins).limits(&limits).grace(grace);
     let server = server.start().await;
     let mut spinning = TcpStream::connect(server.address).await.unwrap();
     spinning.write_all(request("/", "").as_bytes()).await.unwrap();
     let mount = server.registry.at("/").unwrap();
-    while mount.status().module.runs < 1 {
-        sleep(Duration::from_millis(1)).await;
-    }
-    timeout(SOON, server.stop()).await.unwrap().unwrap();
+    until("the request runs", || mount.status().module.runs == 1).await;
+    within("the server ends", server.stop()).await.unwrap();
     let mut byte = [0];
     assert!(!matches!(spinning.read(&mut byte).await, Ok(1..)));
 }

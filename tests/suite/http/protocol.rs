@@ -265,7 +265,8 @@ async fn a_stopping_server_closes_idle_connections() {
 
 #[tokio::test]
 async fn silent_connections_are_closed() {
-    let server = TestServer::start().await;
+    let limits = HttpLimits { idle: Duration::from_secs(1), ..HttpLimits::default() };
+    let server = TestServer::builder().http(limits).start().await;
     let beginnings = [&b""[..], b"P", b"PRI * HTTP/2.0\r\n", b"GET /chains HTTP/1.1\r\nhost"];
     let closed = beginnings.map(|bytes| tokio::spawn(raw(server.address, bytes)));
     for (closed, bytes) in closed.into_iter().zip(beginnings) {
@@ -275,8 +276,8 @@ async fn silent_connections_are_closed() {
 }
 
 /// Starts a server whose /state has 8 MB.
-async fn with_large_state() -> TestServer {
-    let server = TestServer::start().await;
+async fn with_large_state(limits: HttpLimits) -> TestServer {
+    let server = TestServer::builder().http(limits).start().await;
     let worker = |id| Worker {
         id,
         object: Object::Wallet { chain_id: format!("chain-{id}").into() },
@@ -289,7 +290,9 @@ async fn with_large_state() -> TestServer {
 
 #[tokio::test]
 async fn a_slow_reader_can_send_another_request() {
-    let server = with_large_state().await;
+    // The client reads for longer than it may be silent.
+    let idle = Duration::from_secs(1);
+    let server = with_large_state(HttpLimits { idle, ..HttpLimits::default() }).await;
     let requests = "GET /state HTTP/1.1\r\nhost: x\r\n\r\n\
                     GET /version HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
     // Little data is in flight, so that the server waits for the client.
@@ -301,8 +304,8 @@ async fn a_slow_reader_can_send_another_request() {
     let mut part = vec![0; 64 << 10];
     let start = Instant::now();
     loop {
-        // Up to 512 KiB a second, for longer than the timeout of a silent client.
-        if start.elapsed() < Duration::from_secs(13) {
+        // Up to 512 KiB a second.
+        if start.elapsed() < 4 * idle {
             tokio::time::sleep(Duration::from_millis(125)).await;
         }
         match stream.read(&mut part).await.unwrap() {

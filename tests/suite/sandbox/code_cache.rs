@@ -18,7 +18,8 @@ use rustix::process::geteuid;
 const OWN_MOUNTS: &[&str] = &["unshare", "--mount"];
 
 /// The settings of a server with a module that is not bundled.
-const SETTINGS: &str = "[swap]\nmemory = '64MiB'\n[[extension]]\nname = 'a'\nmodule = 'a.wasm'\n";
+const SETTINGS: &str =
+    "[swap]\ntime = '10min'\nmemory = '64MiB'\n[[extension]]\nname = 'a'\nmodule = 'a.wasm'\n";
 
 /// The message about an entry that is not used.
 const NOT_USED: &str = "cached code rejected; recompiling";

@@ -10,6 +10,7 @@ use relayer_rest_host::registry::{Outcome, Rejection, SwapReport, SwapStep};
 use relayer_rest_tests::folder::Folder;
 use relayer_rest_tests::program::{Program, Serving};
 use relayer_rest_tests::server::{any_dialect, candidate};
+use relayer_rest_tests::wait::{until, until_async};
 use relayer_rest_tests::{component, measure};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::process::Command;
@@ -47,12 +48,15 @@ fn nice(file: &str) -> String {
     stat.rsplit(')').next().unwrap().split_whitespace().nth(16).unwrap().to_owned()
 }
 
+/// Stops a process without ending it.
+fn stop(process: i32) {
+    kill_process(Pid::from_raw(process).unwrap(), Signal::STOP).unwrap();
+}
+
 /// Waits until a compiler has set its parent death signal and its OOM score.
 async fn confined(compiler: i32) {
     let oom = format!("/proc/{compiler}/oom_score_adj");
-    while fs::read_to_string(&oom).unwrap() != "1000\n" {
-        sleep(Duration::from_millis(1)).await;
-    }
+    until("the compiler is confined", || fs::read_to_string(&oom).unwrap() == "1000\n").await;
 }
 
 #[tokio::test]
@@ -77,9 +81,8 @@ async fn compilations_beyond_the_time_limit_are_stopped() {
         panic!("{report:?}")
     };
     let client = serving.control_client();
-    while client.status().await.unwrap().mounts[0].candidate.is_some() {
-        sleep(Duration::from_millis(10)).await;
-    }
+    let is_stopped = async || client.status().await.unwrap().mounts[0].candidate.is_none();
+    until_async("the compilation ends", is_stopped).await;
     assert_eq!(children(serving.id()), [0; 0]);
 }
 
@@ -92,7 +95,10 @@ async fn a_start_fails_with_a_message_if_a_module_is_hard_to_compile() {
     let cache = folder.path("cache");
     for (bound, parts) in [
         ("time = '300ms'", ["no result within 300ms", "raise swap.time"]),
-        ("memory = '64MiB'", ["failed with at most 64.0 MiB of memory", "raise swap.memory"]),
+        (
+            "time = '10min'\nmemory = '64MiB'",
+            ["failed with at most 64.0 MiB of memory", "raise swap.memory"],
+        ),
     ] {
         for module in
             ["[module]\nfile = 'hard.wasm'", "[[extension]]\nname = 'a'\nmodule = 'hard.wasm'"]
@@ -114,7 +120,7 @@ async fn a_start_fails_with_a_message_if_a_module_is_hard_to_compile() {
 #[tokio::test]
 async fn compilations_beyond_the_memory_limit_are_stopped() {
     let folder = Folder::new();
-    let serving = serve(&folder, "[swap]\nmemory = '64MiB'").await;
+    let serving = serve(&folder, "[swap]\ntime = '10min'\nmemory = '64MiB'").await;
     let report = swap(&serving, component::hard_to_compile(MANY)).await;
     let Outcome::Rejected { reason: Rejection::Invalid, message } = report.outcome else {
         panic!("{report:?}")
@@ -142,7 +148,7 @@ async fn compilations_beyond_the_memory_limit_are_stopped() {
 #[tokio::test]
 async fn compilations_take_no_memory_of_the_server() {
     let folder = Folder::new();
-    let serving = serve(&folder, "").await;
+    let serving = serve(&folder, "[swap]\ntime = '10min'").await;
     // Resets the peak.
     fs::write(format!("/proc/{}/clear_refs", serving.id()), "5").unwrap();
     let before = measure::peak_memory_of(serving.id());
@@ -163,13 +169,8 @@ async fn the_compiler_dies_with_the_server() {
         let candidate = candidate(component::hard_to_compile(MANY));
         ControlClient::new(&control).swap("/", candidate).await
     });
-    let compiler = loop {
-        match children(serving.id())[..] {
-            [] => sleep(Duration::from_millis(1)).await,
-            [compiler] => break compiler,
-            _ => panic!("more than one"),
-        }
-    };
+    until("the compiler starts", || !children(serving.id()).is_empty()).await;
+    let [compiler] = children(serving.id())[..] else { panic!("more than one") };
     // From now on it is killed when the server ends.
     confined(compiler).await;
     // The compiler yields the processors to requests.
@@ -182,13 +183,7 @@ async fn the_compiler_dies_with_the_server() {
         let status = fs::read_to_string(format!("/proc/{compiler}/status")).unwrap_or_default();
         !status.is_empty() && !status.contains("State:\tZ")
     };
-    for _ in 0..500 {
-        if !is_there() {
-            return;
-        }
-        sleep(Duration::from_millis(10)).await;
-    }
-    panic!("it compiles for nobody");
+    until("the compiler is gone", || !is_there()).await;
 }
 
 /// A swap is cancelled when its client disconnects.
@@ -201,18 +196,13 @@ async fn a_swap_is_cancelled_when_its_client_disconnects() {
         let client = client.clone();
         async move { client.swap("/", candidate(component::hard_to_compile(MANY))).await }
     });
-    while children(serving.id()).is_empty() {
-        sleep(Duration::from_millis(1)).await;
-    }
+    until("the compiler starts", || !children(serving.id()).is_empty()).await;
+    // It would not end by itself.
+    stop(children(serving.id())[0]);
     swapping.abort();
-    // Much less than the compilation takes, and than its limit.
-    for _ in 0..500 {
-        if client.status().await.unwrap().mounts[0].candidate.is_none() {
-            return assert_eq!(children(serving.id()), [0; 0]);
-        }
-        sleep(Duration::from_millis(10)).await;
-    }
-    panic!("it compiles for nobody");
+    let is_cancelled = async || client.status().await.unwrap().mounts[0].candidate.is_none();
+    until_async("the swap is cancelled", is_cancelled).await;
+    assert_eq!(children(serving.id()), [0; 0]);
 }
 
 #[tokio::test]
@@ -236,12 +226,9 @@ async fn a_signal_during_a_compilation_ends_the_start() {
     let mut serve = Command::new(Program::path());
     serve.args(["--listen", "127.0.0.1:0", "--no-control", "--module"]).arg(module);
     serve.arg("--code-cache").arg(folder.join("cache")).kill_on_drop(true);
-    let mut serve = serve.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let serve = serve.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let number = serve.id().unwrap().try_into().unwrap();
-    while children(number).is_empty() {
-        assert_eq!(serve.try_wait().unwrap(), None);
-        sleep(Duration::from_millis(1)).await;
-    }
+    until("the compiler starts", || !children(number).is_empty()).await;
     kill_process(Pid::from_raw(number).unwrap(), Signal::TERM).unwrap();
     let ended = serve.wait_with_output().await.unwrap();
     assert_eq!(ended.status.code(), Some(0));
@@ -258,13 +245,8 @@ async fn check_compiles_with_its_own_priority() {
     let mut check = check.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     let number = check.id().unwrap().try_into().unwrap();
     let own = nice(&format!("/proc/{number}/stat"));
-    let compiler = loop {
-        assert_eq!(check.try_wait().unwrap(), None);
-        if let [compiler] = children(number)[..] {
-            break compiler;
-        }
-        sleep(Duration::from_millis(1)).await;
-    };
+    until("the compiler starts", || !children(number).is_empty()).await;
+    let [compiler] = children(number)[..] else { panic!("more than one") };
     confined(compiler).await;
     for _ in 0..20 {
         assert_eq!(nice(&format!("/proc/{compiler}/stat")), own);

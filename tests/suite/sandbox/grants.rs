@@ -1,9 +1,9 @@
 //! Which imports and headers may an extension have?
 
-use relayer_rest_host::module::{Engine, EngineOptions, Grants, HeaderGrants, Limits, Module};
+use relayer_rest_host::module::{Engine, EngineOptions, Grants, HeaderGrants, Module};
 use relayer_rest_host::registry::{Mount, Outcome, Rejection};
 use relayer_rest_tests::component;
-use relayer_rest_tests::server::{TestServer, candidate, engine, extension};
+use relayer_rest_tests::server::{TestServer, candidate, engine, extension, patient};
 
 /// Each interface that can be granted, with a function in it and the function's number of
 /// `i32` parameters.
@@ -19,7 +19,7 @@ const INTERFACES: [(&str, &str, usize); 7] = [
 
 #[test]
 fn each_grant_is_withheld_and_given() {
-    let all = engine(&Limits::default());
+    let all = engine(&patient());
     for (name, function, numbers) in INTERFACES {
         let component = component::that_imports(name, function, numbers);
         let others = INTERFACES.map(|(other, ..)| other);
@@ -39,7 +39,7 @@ fn each_grant_is_withheld_and_given() {
 }
 
 fn tool(grants: &[&str], component: &[u8]) -> Mount {
-    let engine = engine(&Limits::default()).with_grants(Grants::new(grants).unwrap());
+    let engine = engine(&patient()).with_grants(Grants::new(grants).unwrap());
     extension("/ext/tool", &engine, component)
 }
 
@@ -85,7 +85,7 @@ async fn an_extension_knows_its_mount() {
 /// header grants.
 fn with_header(name: &str, value: &str, granted: &[&str]) -> Mount {
     let headers = HeaderGrants::new(granted).unwrap();
-    let options = EngineOptions { headers, ..EngineOptions::from(&Limits::default()) };
+    let options = EngineOptions { headers, ..EngineOptions::from(&patient()) };
     let engine = Engine::with(options).unwrap();
     let component = component::of_answer(200, name, value.as_bytes());
     let module = Module::from_bytes(&engine, "tool", &component).unwrap().named("tool");

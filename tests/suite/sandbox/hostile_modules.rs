@@ -8,7 +8,7 @@ use relayer_rest_host::module::{Failures, Limits, Module};
 use relayer_rest_host::registry::{Candidate, FailurePolicy, Outcome, Rejection};
 use relayer_rest_tests::client::Client;
 use relayer_rest_tests::component::{self, hostile, parts, sections};
-use relayer_rest_tests::server::{TestServer, candidate, engine, extension};
+use relayer_rest_tests::server::{TestServer, candidate, engine, extension, patient};
 use relayer_rest_tests::watcher::Watcher;
 
 /// The number of requests from each client, and of clients for each module.
@@ -19,8 +19,7 @@ const CLIENTS: usize = 6;
 #[tokio::test]
 async fn modules_with_huge_function_names_are_rejected() {
     let component = |length| sections::module(&sections::trap_below(&"n".repeat(length)), 1);
-    let load =
-        |length| Module::from_bytes(&engine(&Limits::default()), "names", &component(length));
+    let load = |length| Module::from_bytes(&engine(&patient()), "names", &component(length));
     assert!(load(100_000).is_ok());
     let error = load(4 << 20).unwrap_err().to_string();
     assert!(
@@ -98,14 +97,12 @@ fn patience() -> FailurePolicy {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn hostile_modules_fail_only_their_own_requests() {
     let limits = |answer: (u16, &str)| Limits {
-        // All modules compete for the processors, and many never end.
-        time: if answer.0 == 504 { Duration::from_millis(200) } else { Duration::from_mins(1) },
+        time: if answer.0 == 504 { Duration::from_millis(20) } else { patient().time },
         memory: ByteSize::mib(4),
         body: ByteSize::mib(1),
         concurrency: 4,
         queue: 100,
-        queue_wait: Duration::from_mins(1),
-        ..Limits::default()
+        ..patient()
     };
     let mut server = TestServer::builder();
     let cases = cases();

@@ -4,16 +4,11 @@ use bytesize::ByteSize;
 use relayer_rest_host::module::{CallError, Limits, Module, RunPermit};
 use relayer_rest_host::state::StatePublisher;
 use relayer_rest_tests::component::secrets;
-use relayer_rest_tests::server::{engine, request};
+use relayer_rest_tests::server::{engine, patient, request};
 
 /// One instance at a time, so that all use the same slot.
 fn one_slot() -> Limits {
-    Limits {
-        concurrency: 1,
-        response_cache: ByteSize::b(0),
-        memory: ByteSize::mib(8),
-        ..Limits::default()
-    }
+    Limits { concurrency: 1, response_cache: ByteSize::b(0), memory: ByteSize::mib(8), ..patient() }
 }
 
 /// Returns the status of a module's response.

@@ -8,7 +8,8 @@ use relayer_rest_host::module::{Engine, Limits, Module, RunPermit};
 use relayer_rest_host::state::{StatePublisher, sample};
 use relayer_rest_tests::client::Answer;
 use relayer_rest_tests::component;
-use relayer_rest_tests::server::{TestServer, engine, extension, request};
+use relayer_rest_tests::server::{TestServer, engine, extension, patient, request};
+use relayer_rest_tests::wait::until;
 use tokio::task::JoinHandle;
 
 const INTERNAL: &str =
@@ -22,7 +23,7 @@ async fn answer_of(component: &[u8], limits: &Limits) -> Answer {
 
 #[tokio::test]
 async fn a_trap_is_an_internal_error() {
-    let answer = answer_of(&component::of_handler("unreachable"), &Limits::default()).await;
+    let answer = answer_of(&component::of_handler("unreachable"), &patient()).await;
     answer.check_error(500, "Internal", INTERNAL);
     assert_eq!(answer.header("x-request-id").len(), 24);
 }
@@ -66,7 +67,7 @@ async fn all_runs_of_a_module_that_blocks_its_thread_start_in_the_pool() {
 async fn small_responses_of_the_api_take_two_pages_of_memory() {
     let publisher = StatePublisher::new();
     sample(&publisher);
-    let module = Module::embedded(&engine(&Limits::default())).unwrap();
+    let module = Module::embedded(&engine(&patient())).unwrap();
     for path in ["/version", "/chains", "/state"] {
         let asked = request("GET", path, &[]);
         let place = RunPermit::acquire(&module).await.unwrap();
@@ -80,7 +81,7 @@ async fn small_responses_of_the_api_take_two_pages_of_memory() {
 #[tokio::test]
 async fn an_invalid_pointer_is_an_internal_error() {
     for pointer in ["i32.const -4", "i32.const 262143", "i32.const 1"] {
-        let answer = answer_of(&component::of_handler(pointer), &Limits::default()).await;
+        let answer = answer_of(&component::of_handler(pointer), &patient()).await;
         answer.check_error(500, "Internal", INTERNAL);
     }
 }
@@ -97,7 +98,7 @@ async fn endless_recursion_is_an_internal_error() {
                 (param i32 i32 i32 i32) (result i32)
                 (call $f (i64.const 1) (i64.const 2) (i64.const 3))))"#,
     );
-    answer_of(&component, &Limits::default()).await.check_error(500, "Internal", INTERNAL);
+    answer_of(&component, &patient()).await.check_error(500, "Internal", INTERNAL);
 }
 
 /// A module can call as deep as its configured stack allows, no more and no less.
@@ -119,7 +120,7 @@ async fn calls_are_as_deep_as_the_configured_stack_allows() {
                 i32.const 0))"#,
     );
     for (stack, status) in [(ByteSize::kib(64), 500), (ByteSize::mib(4), 204)] {
-        let limits = Limits { stack, ..Limits::default() };
+        let limits = Limits { stack, ..patient() };
         assert_eq!(answer_of(&component, &limits).await.status, status, "{stack}");
     }
 }
@@ -141,7 +142,7 @@ async fn table_elements_beyond_the_limit_are_refused() {
                 i32.const 0))"#
         ))
     };
-    let limits = |table| Limits { table, ..Limits::default() };
+    let limits = |table| Limits { table, ..patient() };
     assert_eq!(answer_of(&growing(10), &limits(100)).await.status, 204);
     assert_eq!(answer_of(&growing(10), &limits(99)).await.status, 500);
     let error = Module::from_bytes(&engine(&limits(99)), "test", &growing(100)).unwrap_err();
@@ -164,7 +165,7 @@ async fn tables_share_the_limit_of_memory() {
                 (i32.store16 (i32.const 0) (i32.const 204))
                 i32.const 0))"#,
     );
-    let limits = |memory| Limits { memory, table: 100_000, ..Limits::default() };
+    let limits = |memory| Limits { memory, table: 100_000, ..patient() };
     assert_eq!(answer_of(&component, &limits(ByteSize::mib(1))).await.status, 204);
     assert_eq!(answer_of(&component, &limits(ByteSize::mib(2))).await.status, 500);
 }
@@ -188,8 +189,8 @@ async fn handles_to_resources_are_bounded() {
                 (with "r" (instance (export "new" (func $new))))))"#
         ))
     };
-    assert_eq!(answer_of(&holding(2_000), &Limits::default()).await.status, 204);
-    assert_eq!(answer_of(&holding(2_001), &Limits::default()).await.status, 500);
+    assert_eq!(answer_of(&holding(2_000), &patient()).await.status, 204);
+    assert_eq!(answer_of(&holding(2_001), &patient()).await.status, 500);
 }
 
 #[tokio::test]
@@ -201,16 +202,11 @@ async fn memory_beyond_the_limit_is_refused() {
          (i32.store16 (i32.const 0) (i32.const 204))
          i32.const 0",
     );
-    let limits = |memory| Limits { memory, ..Limits::default() };
+    let limits = |memory| Limits { memory, ..patient() };
     let refused = answer_of(&component, &limits(ByteSize::mib(4))).await;
     assert_eq!(refused.status, 204);
     let given = answer_of(&component, &limits(ByteSize::mib(8))).await;
     assert_eq!(given.status, 500);
-}
-
-/// Returns limits under which a request may wait for a processor for a minute.
-fn patient() -> Limits {
-    Limits { queue_wait: Duration::from_mins(1), ..Limits::default() }
 }
 
 #[tokio::test]
@@ -232,17 +228,17 @@ async fn an_endless_start_function_times_out_and_delays_no_other_module() {
             (func (export "relayer:rest/handler@0.1.0#handle")
                 (param i32 i32 i32 i32) (result i32) i32.const 0))"#,
     );
-    let limits = Limits { time: Duration::from_millis(100), ..patient() };
-    let engine = engine(&limits);
-    let api = Module::from_bytes(&engine, "spins", &component).unwrap();
-    let other = extension("/other", &engine, &component::of_answer(204, "a", b"b"));
-    let server = TestServer::builder().module(api).extension(other).start().await;
+    let other = extension("/other", &engine(&patient()), &component::of_answer(204, "a", b"b"));
+    let server = TestServer::builder().component(&component).extension(other).start().await;
     let mut client = server.connect().await;
     let spinning = tokio::spawn(async move { client.get("/").await });
+    until("the start function runs", || server.api().status().module.runs == 1).await;
     // The only thread is free while the module spins.
     assert_eq!(server.get("/other/").await.status, 204);
-    assert!(!spinning.is_finished());
-    spinning.await.unwrap().check_error(504, "Timeout", "the request took too long to handle");
+    spinning.abort();
+    let limits = Limits { time: Duration::from_millis(20), ..patient() };
+    let answer = answer_of(&component, &limits).await;
+    answer.check_error(504, "Timeout", "the request took too long to handle");
 }
 
 /// Returns limits of one instance, which may run for long, with neither queue nor cache.
@@ -252,7 +248,7 @@ fn one_at_a_time() -> Limits {
         concurrency: 1,
         queue: 0,
         response_cache: ByteSize::b(0),
-        ..Limits::default()
+        ..patient()
     }
 }
 
@@ -335,12 +331,12 @@ async fn servers_of_one_engine_share_its_permits() {
 #[test]
 fn limits_out_of_range_are_rejected() {
     for limits in [
-        Limits { memory: ByteSize::kib(1), ..Limits::default() },
-        Limits { time: Duration::MAX, ..Limits::default() },
-        Limits { concurrency: 0, ..Limits::default() },
-        Limits { queue: u32::MAX, ..Limits::default() },
-        Limits { queue_wait: Duration::MAX, ..Limits::default() },
-        Limits { response_cache: ByteSize::gib(65), ..Limits::default() },
+        Limits { memory: ByteSize::kib(1), ..patient() },
+        Limits { time: Duration::MAX, ..patient() },
+        Limits { concurrency: 0, ..patient() },
+        Limits { queue: u32::MAX, ..patient() },
+        Limits { queue_wait: Duration::MAX, ..patient() },
+        Limits { response_cache: ByteSize::gib(65), ..patient() },
     ] {
         let message = Engine::new(&limits).err().unwrap().to_string();
         assert!(message.contains("; expected "), "{message}");
@@ -349,7 +345,7 @@ fn limits_out_of_range_are_rejected() {
 
 #[test]
 fn a_module_with_too_much_initial_memory_is_rejected() {
-    let limits = Limits { memory: ByteSize::mib(1), ..Limits::default() };
+    let limits = Limits { memory: ByteSize::mib(1), ..patient() };
     let component = component::of_response(204, &[], &vec![b'x'; 1 << 20]);
     let refused = Module::from_bytes(&engine(&limits), "large", &component);
     let message = refused.unwrap_err().to_string();
@@ -371,7 +367,7 @@ async fn an_invalid_response_is_a_bad_module_response() {
         (200, "connection", b"close"),
     ] {
         let component = component::of_answer(status, header, value);
-        answer_of(&component, &Limits::default()).await.check_error(502, "BadModuleResponse", BAD);
+        answer_of(&component, &patient()).await.check_error(502, "BadModuleResponse", BAD);
     }
 }
 
@@ -391,7 +387,7 @@ async fn instances_start_from_their_initial_state() {
                     (i32.add (i32.load16_u (i32.const 4096)) (global.get $count)))
                 i32.const 4096))"#,
     );
-    let limits = Limits { concurrency: 1, response_cache: ByteSize::b(0), ..Limits::default() };
+    let limits = Limits { concurrency: 1, response_cache: ByteSize::b(0), ..patient() };
     let server = TestServer::builder().component(&component).limits(&limits).start().await;
     let mut client = server.connect().await;
     for _ in 0..10 {

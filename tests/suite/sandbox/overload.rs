@@ -10,15 +10,14 @@ use relayer_rest_host::module::{CallError, Limits, Module, RunPermit};
 use relayer_rest_host::state::StatePublisher;
 use relayer_rest_tests::client::Client;
 use relayer_rest_tests::component;
-use relayer_rest_tests::server::{TestServer, engine, extension, request};
+use relayer_rest_tests::server::{TestServer, engine, extension, patient, request};
 
 fn limits() -> Limits {
     Limits {
-        time: Duration::from_mins(10),
         concurrency: 1_000,
         memory: ByteSize::mib(1),
         response_cache: ByteSize::b(0),
-        ..Limits::default()
+        ..patient()
     }
 }
 
@@ -48,8 +47,7 @@ async fn time_spent_waiting_for_a_processor_is_not_counted() {
     let start = Instant::now();
     ask(&module(&limits()), 1).await.remove(0).unwrap();
     let alone = start.elapsed();
-    let patient = Limits { time: 20 * alone, queue_wait: Duration::from_mins(10), ..limits() };
-    let module = module(&patient);
+    let module = module(&Limits { time: 20 * alone, ..limits() });
     for answer in ask(&module, 40 * processors()).await {
         answer.unwrap();
     }
@@ -59,7 +57,7 @@ async fn time_spent_waiting_for_a_processor_is_not_counted() {
 #[tokio::test]
 async fn requests_that_wait_too_long_for_a_processor_get_rejected() {
     let limits =
-        Limits { time: Duration::from_millis(500), queue_wait: Duration::ZERO, ..limits() };
+        Limits { time: Duration::from_millis(100), queue_wait: Duration::ZERO, ..limits() };
     let component = component::of_handler("(loop br 0) unreachable");
     let module = Module::from_bytes(&engine(&limits), "spins", &component).unwrap();
     let count = 8 * processors();
@@ -77,9 +75,8 @@ async fn requests_that_wait_too_long_for_a_processor_get_rejected() {
 /// A single thread serves the sockets, and 300 clients overload the processors.
 #[tokio::test]
 async fn health_probes_succeed_under_overload() {
-    let limits = Limits { time: Duration::from_millis(150), ..Limits::default() };
-    let component = component::that_takes_but_at_livez(40_000_000);
-    let tool = extension("/ext/tool", &engine(&limits), &component);
+    let component = component::that_takes_but_at_livez(20_000_000);
+    let tool = extension("/ext/tool", &engine(&Limits::default()), &component);
     let server = TestServer::builder().extension(tool).start().await;
     let mut probe = server.connect().await;
     assert_eq!(probe.get("/ext/tool/livez").await.status, 204);

@@ -3,11 +3,11 @@
 
 use relayer_rest_host::module::{DEFAULT_MODULE, Limits, Module};
 use relayer_rest_tests::component;
-use relayer_rest_tests::server::{TestServer, engine};
+use relayer_rest_tests::server::{TestServer, engine, patient};
 
 #[track_caller]
 fn refusal(bytes: &[u8]) -> String {
-    let limits = Limits { concurrency: 1, ..Limits::default() };
+    let limits = Limits { concurrency: 1, ..patient() };
     Module::from_bytes(&engine(&limits), "x.wasm", bytes).unwrap_err().to_string()
 }
 
@@ -116,7 +116,7 @@ fn an_import_of_another_type_is_rejected() {
 
 #[test]
 fn a_missing_file_is_named() {
-    let limits = Limits { concurrency: 1, ..Limits::default() };
+    let limits = Limits { concurrency: 1, ..patient() };
     let missing = std::path::Path::new("/nowhere/x.wasm");
     let message = Module::from_file(&engine(&limits), missing).unwrap_err().to_string();
     assert!(message.starts_with("module /nowhere/x.wasm: cannot be read: "), "{message}");
@@ -124,7 +124,7 @@ fn a_missing_file_is_named() {
 
 #[test]
 fn a_digest_is_the_sha256_of_the_component() {
-    let limits = Limits { concurrency: 1, ..Limits::default() };
+    let limits = Limits { concurrency: 1, ..patient() };
     let component = component::of_handler("unreachable");
     let load = |bytes| Module::from_bytes(&engine(&limits), "x", bytes).unwrap().digest();
     let digest = load(&component);

@@ -5,33 +5,29 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use relayer_rest_host::module::{Engine, EngineOptions, Grants, Limits, Module};
 use relayer_rest_host::state::{ChainConfig, ChainKind};
-use relayer_rest_tests::cargo::wasi_guest;
+use relayer_rest_tests::cargo::WASI_GUEST;
 use relayer_rest_tests::client::Client;
 use relayer_rest_tests::component;
 use relayer_rest_tests::folder::Folder;
 use relayer_rest_tests::program::Program;
-use relayer_rest_tests::server::{TestServer, engine, extension};
+use relayer_rest_tests::server::{TestServer, engine, extension, patient};
 use relayer_rest_tests::watcher::Watcher;
 
 /// Creates an engine with WASI, whose modules may import nothing of the contract.
 fn with_wasi() -> Engine {
-    let limits = Limits {
-        time: Duration::from_millis(500),
-        queue_wait: Duration::from_mins(1),
-        ..Limits::default()
-    };
+    let limits = Limits { time: Duration::from_millis(500), ..patient() };
     let grants = Grants::none();
     Engine::with(EngineOptions { wasi: true, grants, ..EngineOptions::from(&limits) }).unwrap()
 }
 
 async fn server() -> TestServer {
-    let guest = extension("/ext/guest", &with_wasi(), wasi_guest());
+    let guest = extension("/ext/guest", &with_wasi(), WASI_GUEST);
     TestServer::builder().extension(guest).without_state().start().await
 }
 
 #[test]
 fn wasi_is_rejected_unless_the_mount_enables_it() {
-    let refused = Module::from_bytes(&engine(&Limits::default()), "guest", wasi_guest());
+    let refused = Module::from_bytes(&engine(&patient()), "guest", WASI_GUEST);
     let message = refused.unwrap_err().to_string();
     let start = "module guest: forbidden imports: wasi:";
     assert!(message.starts_with(start), "{message}");
@@ -129,9 +125,8 @@ async fn random_numbers_are_the_same_for_each_request() {
 #[tokio::test]
 async fn output_is_logged() {
     let folder = Folder::new();
-    let module = folder.join("guest.wasm");
-    let config = folder.join("rest.toml");
-    fs::write(&module, wasi_guest()).unwrap();
+    let (module, config) = (folder.join("guest.wasm"), folder.join("rest.toml"));
+    fs::write(&module, WASI_GUEST).unwrap();
     let settings = "[[extension]]\nname = 'guest'\nmodule = 'guest.wasm'\n";
     fs::write(&config, settings).unwrap();
     let checked = ["config", "check", config.to_str().unwrap()];

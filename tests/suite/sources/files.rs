@@ -2,12 +2,14 @@
 //! again?
 
 use std::fs;
-use std::time::Duration;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use relayer_rest_tests::client::Client;
 use relayer_rest_tests::folder::Folder;
 use relayer_rest_tests::program::{Ended, Program, Serving};
 use relayer_rest_tests::relayer::{Relayer, Script, state};
+use relayer_rest_tests::wait::until;
 use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, prlimit};
 use serde_json::{Value, json};
 
@@ -279,42 +281,39 @@ async fn files_change_under_load_without_a_wrong_response() {
             .map(str::to_owned),
         ),
     ];
+    let seen: Vec<_> = (0..4).map(|_| Arc::new([const { AtomicBool::new(false) }; 2])).collect();
     let clients: Vec<_> = expected
         .into_iter()
         .cycle()
-        .take(4)
-        .map(|(path, bodies)| {
-            let address = process.address();
-            let stopped = stopped.clone();
+        .zip(seen.clone())
+        .map(|((path, bodies), seen)| {
+            let (address, stopped) = (process.address(), stopped.clone());
             tokio::spawn(async move {
                 let mut client = Client::http1(address).await;
-                let mut seen = [false; 2];
                 while !*stopped.borrow() {
                     let answer = client.get(path).await;
                     let place = bodies.iter().position(|body| answer.text() == body);
-                    seen[place.unwrap_or_else(|| panic!("{answer:?}"))] = true;
+                    seen[place.unwrap_or_else(|| panic!("{answer:?}"))].store(true, Relaxed);
                 }
-                seen
             })
         })
         .collect();
 
-    let mut client = process.connect().await;
     for turn in 1..10 {
-        let new = turn % 2;
-        let broken = turn % 3;
+        let (new, broken) = (turn % 2, turn % 3);
+        for seen in &seen {
+            seen[new].store(false, Relaxed);
+        }
         files.write("config.toml", ["[[chains", "[[chains]]", ""][broken]);
         files.write("state.json", ["{", "{}", ""][broken]);
         files.replace("config.toml", &configs[new]);
         files.write("state.json", states[new].to_string());
-        let shown = success(&states[new]);
-        client.get_until("/state", |answer| answer.text() == shown).await;
-        let id = ["ibc-1", "new"][new];
-        client.get_until("/chains", |answer| answer.text().contains(id)).await;
+        let is_seen = || seen.iter().all(|seen| seen[new].load(Relaxed));
+        until("all clients see the change", is_seen).await;
     }
     stop.send(true).unwrap();
     for client in clients {
-        assert_eq!(client.await.unwrap(), [true; 2]);
+        client.await.unwrap();
     }
     process.stop().await;
 }
@@ -350,5 +349,5 @@ async fn the_server_ends_while_a_relayer_hangs() {
     let relayer = Relayer::start(Script { fault, ..Script::of_0_7() }).await;
     let (process, mut client) = serve(&["--upstream", &relayer.url()]).await;
     client.get_until("/version", |_| !relayer.seen().paths.is_empty()).await;
-    tokio::time::timeout(Duration::from_secs(5), process.stop()).await.unwrap();
+    process.stop().await;
 }

@@ -2,16 +2,16 @@
 //! effect on service?
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytesize::ByteSize;
 use relayer_rest_host::conformance::Dialect;
 use relayer_rest_host::module::{DEFAULT_MODULE, Limits};
 use relayer_rest_host::registry::{Candidate, Outcome, SwapStep};
 use relayer_rest_tests::component;
-use relayer_rest_tests::server::{TestServer, candidate};
+use relayer_rest_tests::server::{TestServer, candidate, label, patient};
+use relayer_rest_tests::wait::until;
 
-use super::{label, server};
+use super::server;
 
 #[tokio::test]
 async fn a_dry_run_lists_the_differences_and_changes_nothing() {
@@ -55,7 +55,7 @@ async fn a_dry_run_lists_the_differences_and_changes_nothing() {
 /// Requests are known even if responses are not cached.
 #[tokio::test]
 async fn requests_of_clients_are_compared_without_a_cache() {
-    let limits = Limits { response_cache: ByteSize::b(0), ..Limits::default() };
+    let limits = Limits { response_cache: ByteSize::b(0), ..patient() };
     let server = server(&component::of_answer(201, "a", b"b"), &limits).await;
     for _ in 0..3 {
         server.get("/some/where?a=b").await;
@@ -99,7 +99,7 @@ async fn candidates_are_compared_on_the_newest_state() {
 /// Requests of clients are repeated with the headers that the module read.
 #[tokio::test]
 async fn requests_of_clients_are_repeated_with_their_headers() {
-    let server = server(&component::that_counts(), &Limits::default()).await;
+    let server = server(&component::that_counts(), &patient()).await;
     let headers = [("x-count", "1"), ("x-other", "2")];
     assert_eq!(server.connect().await.ask_with("GET", "/a", &headers).await.status, 201);
     let new = component::of_answer(200, "x-a", b"b");
@@ -111,7 +111,7 @@ async fn requests_of_clients_are_repeated_with_their_headers() {
 /// The runs of a comparison do not count towards the active module.
 #[tokio::test]
 async fn comparisons_do_not_count_towards_the_active_module() {
-    let server = server(&component::of_answer(204, "a", b"b"), &Limits::default()).await;
+    let server = server(&component::of_answer(204, "a", b"b"), &patient()).await;
     assert_eq!(server.swap(component::of_answer(205, "a", b"b")).await.outcome, Outcome::Swapped);
     let trial = Candidate {
         dialect: Some(Dialect::Any),
@@ -127,22 +127,16 @@ async fn comparisons_do_not_count_towards_the_active_module() {
 /// Preflights have a permit of their own.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn preflights_take_no_permits_of_clients() {
-    let limits = Limits {
-        concurrency: 1,
-        queue: 0,
-        time: Duration::from_mins(1),
-        response_cache: ByteSize::b(0),
-        ..Limits::default()
-    };
+    let limits = Limits { concurrency: 1, queue: 0, response_cache: ByteSize::b(0), ..patient() };
     let server = Arc::new(server(&component::of_answer(204, "a", b"b"), &limits).await);
     let swapping = tokio::spawn({
         let server = server.clone();
         async move { server.swap(component::of_handler("(loop br 0) unreachable")).await }
     });
     let mount = server.registry.at("/").unwrap();
-    while mount.status().candidate.is_none_or(|candidate| candidate.step != SwapStep::Probe) {
-        tokio::task::yield_now().await;
-    }
+    let is_probed =
+        || mount.status().candidate.is_some_and(|candidate| candidate.step == SwapStep::Probe);
+    until("the candidate is probed", is_probed).await;
     for _ in 0..20 {
         assert_eq!(server.get("/").await.status, 204);
     }

@@ -4,11 +4,12 @@ use relayer_rest_host::module::DEFAULT_MODULE;
 use relayer_rest_host::registry::{Outcome, SwapStep};
 use relayer_rest_tests::folder::Folder;
 use relayer_rest_tests::program::Program;
-use relayer_rest_tests::server::{any_dialect, candidate, short};
+use relayer_rest_tests::server::{any_dialect, candidate, label};
 use relayer_rest_tests::{component, measure};
 use rustix::process::Signal;
 
 #[tokio::test]
+#[ignore = "slow: starts many servers without a code cache"]
 async fn a_process_killed_during_a_swap_starts_again() {
     let folder = Folder::new();
     let control = folder.join("c.sock");
@@ -22,9 +23,8 @@ async fn a_process_killed_during_a_swap_starts_again() {
         (SwapStep::Probe, with),
         (SwapStep::Compare, with),
     ] {
-        let args = ["--listen", "127.0.0.1:0", "--module", &module];
-        let args = [&args[..], cache].concat();
-        let serving = Program::new(&args).socket(control.clone()).start().await;
+        let program = Program::server().args(["--module", &module]).args(cache).socket(&control);
+        let serving = program.clone().start().await;
         let client = serving.control_client();
         let is_there = async || {
             let status = client.status().await.unwrap();
@@ -33,10 +33,11 @@ async fn a_process_killed_during_a_swap_starts_again() {
         let mut count = 0;
         let swapping = 'seen: loop {
             // For the compile step, a module that compiles for long; for others, one with
-            // long runs.
+            // long runs. Each attempt has another module.
+            let note = count.to_string();
             let swap = match step {
-                SwapStep::Compile => candidate(component::noted(&new, &count.to_string())),
-                _ => any_dialect(component::that_takes(60_000_000)),
+                SwapStep::Compile => candidate(component::noted(&new, &note)),
+                _ => any_dialect(component::noted(&component::that_takes(60_000_000), &note)),
             };
             let swapping = tokio::spawn({
                 let client = client.clone();
@@ -52,16 +53,16 @@ async fn a_process_killed_during_a_swap_starts_again() {
         serving.signal(Signal::KILL);
         serving.ended().await;
         drop(swapping.await.unwrap());
-        let serving = Program::new(&args).socket(control.clone()).start().await;
-        assert_eq!(serving.label("/state").await, format!("api@{}", short(DEFAULT_MODULE)));
+        let serving = program.start().await;
+        assert_eq!(serving.label("/state").await, label(DEFAULT_MODULE));
         assert_eq!(serving.connect().await.get("/state").await.status, 200);
-        serving.signal(Signal::TERM);
-        assert_eq!(serving.ended().await.status, Some(0));
+        serving.stop().await;
     }
 }
 
 /// A replaced module's memory and permits are released.
 #[tokio::test]
+#[ignore = "slow: a thousand swaps"]
 async fn many_swaps_leak_neither_memory_nor_permits() {
     let folder = Folder::new();
     // One permit: if a swap leaks it, the next request is not served.

@@ -3,15 +3,15 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64};
-use std::time::Duration;
 
-use relayer_rest_host::module::{DEFAULT_MODULE, Digest, Limits};
-use relayer_rest_host::registry::{Outcome, Rejection, SwapStep};
+use relayer_rest_host::module::{DEFAULT_MODULE, Digest};
+use relayer_rest_host::registry::{Outcome, Rejection, SwapReport, SwapStep};
 use relayer_rest_host::state::RelayerState;
 use relayer_rest_tests::component;
-use relayer_rest_tests::server::{TestServer, candidate, engine, extension};
+use relayer_rest_tests::server::{TestServer, candidate, engine, extension, label, patient, short};
+use relayer_rest_tests::wait::until;
 
-use super::{check_rejected, label, server, short};
+use super::{check_rejected, server};
 
 #[tokio::test]
 async fn a_swapped_module_serves_and_is_named_in_responses() {
@@ -44,7 +44,7 @@ async fn a_swapped_module_serves_and_is_named_in_responses() {
 #[tokio::test]
 async fn errors_of_the_host_name_the_module() {
     let component = component::of_handler("unreachable");
-    let server = server(&component, &Limits::default()).await;
+    let server = server(&component, &patient()).await;
     let answer = server.get("/").await;
     assert_eq!(answer.status, 500);
     assert_eq!(answer.header("x-relayer-module"), label(&component));
@@ -59,7 +59,7 @@ async fn swaps_under_load_lose_no_request() {
         let json: (&str, &[u8]) = ("content-type", b"application/json");
         (component::of_response(200, &[json], body.as_bytes()), body)
     });
-    let server = Arc::new(server(&modules[0].0, &Limits::default()).await);
+    let server = Arc::new(server(&modules[0].0, &patient()).await);
     let answers = modules.clone().map(|(component, body)| (label(&component), body));
     let done = Arc::new(AtomicBool::new(false));
     let count = Arc::new(AtomicU64::new(0));
@@ -87,7 +87,7 @@ async fn swaps_under_load_lose_no_request() {
             })
         })
         .collect();
-    for swap in 0..200 {
+    for swap in 0..50 {
         let (component, _) = &modules[(swap + 1) % 2];
         let report = server.swap(component.clone()).await;
         assert_eq!(report.outcome, Outcome::Swapped, "{report:?}");
@@ -102,31 +102,35 @@ async fn swaps_under_load_lose_no_request() {
 /// The old module completes its requests, however long they take.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn requests_in_flight_are_completed_by_the_old_module() {
-    let limits = Limits { time: Duration::from_mins(1), ..Limits::default() };
-    let engine = engine(&limits);
-    // It takes some seconds, and only the client's request runs it.
-    let old = component::that_takes(4_000_000_000);
-    let slow = extension("/slow", &engine, &old);
+    // The swap completes first, at the latest when the request takes long enough.
+    let mut count = 500_000_000;
+    while !is_completed_by_the_old_module(count).await {
+        count = count.checked_mul(2).expect("a swap takes less than two seconds");
+    }
+}
+
+/// Swaps the module of a request in flight that takes this long. Returns `false` if the
+/// request was completed before the swap.
+async fn is_completed_by_the_old_module(count: u32) -> bool {
+    let old = component::that_takes(count);
+    let slow = extension("/slow", &engine(&patient()), &old);
     let server = Arc::new(TestServer::builder().extension(slow).start().await);
     let mount = server.registry.at("/slow").unwrap();
     let in_flight = tokio::spawn({
         let server = server.clone();
         async move { server.get("/slow").await }
     });
-    while mount.module().runs() == 0 {
-        tokio::task::yield_now().await;
-    }
+    until("the request runs", || mount.module().runs() > 0).await;
     let new = component::of_answer(201, "a", b"b");
     let report = mount.swap(candidate(new.clone()), &server.publisher.reader()).await;
     assert_eq!(report.outcome, Outcome::Swapped);
-    assert!(!in_flight.is_finished());
-    assert_eq!(
-        server.get("/slow").await.header("x-relayer-module"),
-        format!("slow@{}", short(&new))
-    );
+    let is_in_flight = !in_flight.is_finished();
+    let label = |component| format!("slow@{}", short(component));
+    assert_eq!(server.get("/slow").await.header("x-relayer-module"), label(&new));
     let answer = in_flight.await.unwrap();
     assert_eq!(answer.status, 204);
-    assert_eq!(answer.header("x-relayer-module"), format!("slow@{}", short(&old)));
+    assert_eq!(answer.header("x-relayer-module"), label(&old));
+    is_in_flight
 }
 
 /// Holds for each form of a response, and even if the module sets the header itself.
@@ -165,23 +169,34 @@ async fn the_active_module_is_not_swapped_again() {
 /// A rollback in the meantime is not undone.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_swap_conflicts_with_a_rollback_during_its_preflight() {
-    let limits = Limits { time: Duration::from_mins(1), ..Limits::default() };
-    let server = Arc::new(server(&component::of_answer(201, "a", b"b"), &limits).await);
+    // The preflight lasts until the rollback, at the latest when requests take long enough.
+    let mut count = 50_000_000;
+    let (server, report) = loop {
+        let attempt = swap_during_rollback(count).await;
+        if attempt.1.outcome != Outcome::Swapped {
+            break attempt;
+        }
+        count = count.checked_mul(2).expect("a rollback takes less than some seconds");
+    };
+    check_rejected(&report, Rejection::Conflict, &["swap again"]);
+    assert_eq!(server.get("/").await.status, 201);
+}
+
+/// Rolls back during the preflight of a module whose requests take this long.
+async fn swap_during_rollback(count: u32) -> (Arc<TestServer>, SwapReport) {
+    let server = Arc::new(server(&component::of_answer(201, "a", b"b"), &patient()).await);
     let second = component::of_answer(202, "a", b"b");
     assert_eq!(server.swap(second).await.outcome, Outcome::Swapped);
-    // The preflight takes a second, or more on a busy machine.
-    let slow = component::that_takes(10_000_000);
     let swapping = tokio::spawn({
         let server = server.clone();
-        async move { server.swap(slow).await }
+        async move { server.swap(component::that_takes(count)).await }
     });
-    let mount = server.registry.at("/").unwrap();
-    while mount.status().candidate.is_none_or(|candidate| candidate.step != SwapStep::Probe) {
-        tokio::task::yield_now().await;
-    }
+    let mount = server.api();
+    let is_probed =
+        || mount.status().candidate.is_some_and(|candidate| candidate.step == SwapStep::Probe);
+    until("the candidate is probed", || is_probed() || swapping.is_finished()).await;
     mount.rollback().unwrap();
-    check_rejected(&swapping.await.unwrap(), Rejection::Conflict, &["swap again"]);
-    assert_eq!(server.get("/").await.status, 201);
+    (server, swapping.await.unwrap())
 }
 
 /// Cached responses are not used for another module.

@@ -6,17 +6,18 @@ use std::time::Duration;
 use bytesize::ByteSize;
 use relayer_rest_host::module::{DEFAULT_MODULE, Digest, Limits, Module};
 use relayer_rest_host::registry::{
-    Candidate, Mount, Outcome, Rejection, Source, SwapLimits, SwapStep,
+    Candidate, Mount, Outcome, Rejection, Source, SwapLimits, SwapReport, SwapStep,
 };
 use relayer_rest_tests::component::{self, TRAP};
-use relayer_rest_tests::server::{TestServer, candidate, engine, extension};
+use relayer_rest_tests::server::{TestServer, candidate, engine, extension, label, patient};
+use relayer_rest_tests::wait::{DEADLINE, until, until_async};
 
-use super::{check_rejected, label, server};
+use super::{check_rejected, server};
 
 /// The start function may never end.
 #[tokio::test]
 async fn modules_with_a_failing_start_function_are_rejected() {
-    let limits = Limits { time: Duration::from_millis(50), ..Limits::default() };
+    let limits = Limits { time: Duration::from_millis(50), ..patient() };
     let server = server(&component::of_answer(204, "a", b"b"), &limits).await;
     let report = server.swap(component::hostile::spin_in_start()).await;
     check_rejected(&report, Rejection::Failures, &["the module took longer than 50ms"]);
@@ -27,7 +28,7 @@ async fn modules_with_a_failing_start_function_are_rejected() {
 /// The cause comes first in the message.
 #[tokio::test]
 async fn the_message_about_a_trap_names_cause_and_place() {
-    let server = server(&component::of_answer(204, "a", b"b"), &Limits::default()).await;
+    let server = server(&component::of_answer(204, "a", b"b"), &patient()).await;
     let parts = [
         "the module trapped: wasm trap: wasm `unreachable` instruction executed; ",
         "it requested 128.0 MiB of memory, but limits.memory is 64.0 MiB; ",
@@ -43,7 +44,7 @@ async fn the_message_about_a_trap_names_cause_and_place() {
 /// The message names the mount of an extension.
 #[tokio::test]
 async fn a_trapping_extension_is_rejected_with_its_mount() {
-    let tool = extension("/ext/tool", &engine(&Limits::default()), DEFAULT_MODULE);
+    let tool = extension("/ext/tool", &engine(&patient()), DEFAULT_MODULE);
     let server = TestServer::builder().extension(tool).start().await;
     let mount = server.registry.at("/ext/tool").unwrap();
     let traps = candidate(component::of_handler("unreachable"));
@@ -126,7 +127,7 @@ async fn imports_of_another_version_are_named_with_both() {
 
 #[tokio::test]
 async fn modules_that_fail_test_requests_are_rejected() {
-    let limits = Limits { time: Duration::from_millis(50), ..Limits::default() };
+    let limits = Limits { time: Duration::from_millis(50), ..patient() };
     let server = server(&component::of_answer(200, "a", b"b"), &limits).await;
     for (component, part) in [
         (component::of_handler("unreachable"), "trapped"),
@@ -144,7 +145,7 @@ async fn modules_that_fail_test_requests_are_rejected() {
 /// The module passes the probe, whose requests are the same for all modules.
 #[tokio::test]
 async fn modules_that_fail_requests_of_clients_are_rejected() {
-    let server = server(&component::of_answer(204, "a", b"b"), &Limits::default()).await;
+    let server = server(&component::of_answer(204, "a", b"b"), &patient()).await;
     assert_eq!(server.get(TRAP).await.status, 204);
     let report = server.swap(component::that_traps_later("1")).await;
     check_rejected(&report, Rejection::Failures, &[TRAP, "trapped"]);
@@ -152,7 +153,7 @@ async fn modules_that_fail_requests_of_clients_are_rejected() {
 
 #[tokio::test]
 async fn modules_with_too_much_initial_memory_are_rejected() {
-    let server = server(&component::of_answer(200, "a", b"b"), &Limits::default()).await;
+    let server = server(&component::of_answer(200, "a", b"b"), &patient()).await;
     let large = component::of_module(
         r#"(module
             (memory (export "memory") 1025)
@@ -191,7 +192,7 @@ async fn modules_with_another_digest_are_rejected() {
 
 #[tokio::test]
 async fn missing_and_oversized_files_are_rejected() {
-    let module = Module::embedded(&engine(&Limits::default())).unwrap();
+    let module = Module::embedded(&engine(&patient())).unwrap();
     let limits = SwapLimits { size: ByteSize::kib(1), ..SwapLimits::default() };
     let mount = Mount::api(module).with_swap_limits(limits);
     let server = TestServer::builder().mount(mount).start().await;
@@ -209,70 +210,77 @@ async fn missing_and_oversized_files_are_rejected() {
     }
 }
 
+/// Starts a server with this time limit for swaps.
+async fn with_swap_time(time: Duration) -> Arc<TestServer> {
+    let old = component::of_answer(200, "a", b"b");
+    let module = Module::from_bytes(&engine(&patient()), "old", &old).unwrap();
+    let mount = Mount::api(module).with_swap_limits(SwapLimits { time, ..SwapLimits::default() });
+    Arc::new(TestServer::builder().mount(mount).start().await)
+}
+
+/// Swaps in an endless candidate, or one that compiles for long, with time limits that
+/// double until the earlier steps of the preflight take less. Returns the server, the
+/// limit, and the report.
+async fn exceed(component: &[u8], steps: &[SwapStep]) -> (Arc<TestServer>, Duration, SwapReport) {
+    let mut time = Duration::from_millis(20);
+    loop {
+        let server = with_swap_time(time).await;
+        let report = server.swap(component.to_vec()).await;
+        if report.steps.iter().map(|step| step.step).eq(steps.iter().copied()) {
+            return (server, time, report);
+        }
+        assert!(time < DEADLINE, "{report:?}");
+        time *= 2;
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_preflight_beyond_the_time_limit_is_cancelled() {
-    let limits = Limits { time: Duration::from_mins(1), ..Limits::default() };
-    let module =
-        Module::from_bytes(&engine(&limits), "old", &component::of_answer(200, "a", b"b")).unwrap();
-    let time = Duration::from_millis(300);
-    let mount = Mount::api(module).with_swap_limits(SwapLimits { time, ..SwapLimits::default() });
-    let server = Arc::new(TestServer::builder().mount(mount).start().await);
+    let spins = component::of_handler("(loop br 0) unreachable");
+    let (server, time, report) = exceed(&spins, &[SwapStep::Read, SwapStep::Compile]).await;
+    let parts = [&*format!("no result within {time:?} (step probe)"), "swap.time"];
+    check_rejected(&report, Rejection::Timeout, &parts);
+    // The preflight ends, and the next one can run.
+    until("the preflight ends", || server.api().status().candidate.is_none()).await;
+    let good = component::of_answer(201, "a", b"b");
+    let is_swapped = async || match server.swap(good.clone()).await.outcome {
+        Outcome::Swapped => true,
+        // On a busy machine it may take longer than the limit, too.
+        outcome => {
+            assert!(matches!(
+                outcome,
+                Outcome::Rejected { reason: Rejection::Timeout | Rejection::Busy, .. }
+            ));
+            false
+        }
+    };
+    until_async("the next module is swapped", is_swapped).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn concurrent_swaps_are_rejected() {
+    let server = with_swap_time(DEADLINE).await;
     let spins = component::of_handler("(loop br 0) unreachable");
     let first = tokio::spawn({
         let server = server.clone();
         let spins = spins.clone();
         async move { server.swap(spins).await }
     });
-    while server.registry.at("/").unwrap().status().candidate.is_none() {
-        tokio::task::yield_now().await;
-    }
-    check_rejected(&server.swap(spins.clone()).await, Rejection::Busy, &["try again"]);
-    check_rejected(
-        &first.await.unwrap(),
-        Rejection::Timeout,
-        &["no result within 300ms (step probe)", "swap.time"],
-    );
-    // The cancelled preflight ends, and the next one can run.
-    while server.registry.at("/").unwrap().status().candidate.is_some() {
-        tokio::task::yield_now().await;
-    }
-    let good = component::of_answer(201, "a", b"b");
-    // On a busy machine that may be too slow as well, but it gets its turn.
-    for _ in 0..100 {
-        match server.swap(good.clone()).await.outcome {
-            Outcome::Rejected { reason: Rejection::Timeout | Rejection::Busy, .. } => {
-                tokio::time::sleep(time).await;
-            }
-            outcome => return assert_eq!(outcome, Outcome::Swapped),
-        }
-    }
-    panic!("it took more than 300 ms a hundred times");
+    until("the first swap begins", || server.api().status().candidate.is_some()).await;
+    check_rejected(&server.swap(spins).await, Rejection::Busy, &["try again"]);
+    first.abort();
 }
 
 /// A compilation in this process cannot be cancelled: the next candidate waits for it,
 /// but not for long.
 #[tokio::test]
 async fn a_compilation_beyond_the_time_limit_is_abandoned() {
-    let module = Module::embedded(&engine(&Limits::default())).unwrap();
-    let limits = SwapLimits { time: Duration::from_millis(5), ..SwapLimits::default() };
-    let mut attempts = 0..100;
-    let (server, report) = loop {
-        attempts.next().expect("one of a hundred is at the step compile");
-        let mount = Mount::api(module.clone()).with_swap_limits(limits.clone());
-        let server = TestServer::builder().mount(mount).start().await;
-        let report = server.swap_as(candidate(component::noted(DEFAULT_MODULE, "new"))).await;
-        // On a busy machine the time can be over before the compilation.
-        if !report.steps.is_empty() {
-            break (server, report);
-        }
-    };
-    check_rejected(&report, Rejection::Timeout, &["no result within 5ms (step compile)"]);
-    let steps: Vec<_> = report.steps.iter().map(|step| step.step).collect();
-    assert_eq!(steps, [SwapStep::Read]);
-    let mount = server.registry.at("/").unwrap();
+    let hard = component::hard_to_compile(1_000);
+    let (server, time, report) = exceed(&hard, &[SwapStep::Read]).await;
+    let part = format!("no result within {time:?} (step compile)");
+    check_rejected(&report, Rejection::Timeout, &[&part]);
+    let mount = server.api();
     assert_eq!(mount.status().candidate.unwrap().step, SwapStep::Compile);
-    while mount.status().candidate.is_some() {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-    assert_eq!(server.get("/version").await.header("x-relayer-module"), label(DEFAULT_MODULE));
+    until("the compilation ends", || mount.status().candidate.is_none()).await;
+    assert_eq!(server.get("/version").await.status, 200);
 }

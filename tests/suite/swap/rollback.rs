@@ -8,14 +8,14 @@ use relayer_rest_host::conformance::Dialect;
 use relayer_rest_host::module::{DEFAULT_MODULE, Digest, Limits};
 use relayer_rest_host::registry::{Candidate, Outcome, Rejection};
 use relayer_rest_tests::component::{self, TRAP};
-use relayer_rest_tests::server::{TestServer, candidate, engine, extension};
+use relayer_rest_tests::server::{TestServer, candidate, engine, extension, label, patient};
 
-use super::{check_rejected, label, server};
+use super::{check_rejected, server};
 
 #[tokio::test]
 async fn a_failing_new_module_is_rolled_back_and_quarantined() {
     let old = component::of_answer(204, "a", b"b");
-    let server = server(&old, &Limits::default()).await;
+    let server = server(&old, &patient()).await;
     let new = component::that_traps_later("\"new\"");
     assert_eq!(server.swap(new.clone()).await.outcome, Outcome::Swapped);
     assert_eq!(server.get("/a").await.header("x-relayer-module"), label(&new));
@@ -42,11 +42,7 @@ async fn a_failing_new_module_is_rolled_back_and_quarantined() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_endless_new_module_is_rolled_back_for_all_waiting_clients() {
     let old = component::of_answer(204, "a", b"b");
-    let limits = Limits {
-        time: Duration::from_millis(200),
-        queue_wait: Duration::from_mins(1),
-        ..Limits::default()
-    };
+    let limits = Limits { time: Duration::from_millis(50), ..patient() };
     let server = Arc::new(server(&old, &limits).await);
     // It spins on a path that was not requested before.
     let new = component::that_spins_on_spin();
@@ -67,14 +63,14 @@ async fn an_endless_new_module_is_rolled_back_for_all_waiting_clients() {
     }
     let status = server.registry.at("/").unwrap().status();
     assert_eq!(status.quarantined.len(), 1, "{status:?}");
-    assert!(status.quarantined[0].reason.contains("took longer than 200ms"), "{status:?}");
+    assert!(status.quarantined[0].reason.contains("took longer than 50ms"), "{status:?}");
 }
 
 /// The first module has no previous one to roll back to.
 #[tokio::test]
 async fn a_module_without_a_previous_one_is_not_rolled_back() {
     let component = component::that_traps_later("1");
-    let server = server(&component, &Limits::default()).await;
+    let server = server(&component, &patient()).await;
     for _ in 0..10 {
         let answer = server.get(TRAP).await;
         assert_eq!(answer.status, 500);
@@ -85,7 +81,7 @@ async fn a_module_without_a_previous_one_is_not_rolled_back() {
 #[tokio::test]
 async fn a_module_after_its_probation_may_fail_occasionally() {
     let old = component::of_answer(204, "a", b"b");
-    let server = server(&old, &Limits::default()).await;
+    let server = server(&old, &patient()).await;
     let new = component::that_traps_later("1");
     assert_eq!(server.swap(new.clone()).await.outcome, Outcome::Swapped);
     let mut client = server.connect().await;
@@ -128,7 +124,7 @@ async fn a_manual_rollback_can_be_undone() {
 async fn a_module_that_fails_like_the_previous_one_stays() {
     let old = component::that_traps_later("\"old\"");
     let new = component::that_traps_later("\"new\"");
-    let server = server(&old, &Limits::default()).await;
+    let server = server(&old, &patient()).await;
     assert_eq!(server.swap(new.clone()).await.outcome, Outcome::Swapped);
     for number in 0..20 {
         let trap = TRAP.replace("/x", &format!("{number:02}"));
@@ -144,7 +140,7 @@ async fn a_module_that_fails_like_the_previous_one_stays() {
 /// Each mount rolls back separately.
 #[tokio::test]
 async fn extensions_are_rolled_back_separately() {
-    let engine = engine(&Limits::default());
+    let engine = engine(&patient());
     let old = component::of_answer(204, "a", b"b");
     let tool = extension("/ext/tool", &engine, &old);
     let server = TestServer::builder().extension(tool).start().await;
@@ -160,7 +156,7 @@ async fn extensions_are_rolled_back_separately() {
 
 #[tokio::test]
 async fn a_manual_rollback_can_restore_a_quarantined_module() {
-    let limits = Limits { response_cache: ByteSize::b(0), ..Limits::default() };
+    let limits = Limits { response_cache: ByteSize::b(0), ..patient() };
     let old = component::of_answer(204, "a", b"b");
     let server = TestServer::builder().component(&old).limits(&limits).start().await;
     let new = component::that_traps_later("1");

@@ -104,3 +104,136 @@ impl Drop for RemoveOnDrop {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{InFlight, Role, Run, RunResult};
+    use crate::cache::key::{CacheKey, CacheKeyRef, RequestRef};
+    use futures_util::FutureExt;
+    use futures_util::future::{join_all, pending};
+    use relayer_rest_sandbox::{CallError, Digest, GuestRequest};
+    use relayer_rest_state::StatePublisher;
+    use std::sync::Arc;
+    use std::time::Duration;
+    use tokio::time::{Instant, sleep};
+
+    fn request(target: &'static str) -> Arc<GuestRequest> {
+        let target = target.parse().unwrap();
+        let headers = http::HeaderMap::new();
+        Arc::new(GuestRequest { method: http::Method::GET, target, headers })
+    }
+
+    fn key(path: &'static str) -> CacheKey {
+        let request = request(path);
+        CacheKeyRef::new(Digest::new(b"module"), RequestRef::from(&*request)).key()
+    }
+
+    /// Returns the result of a run that fails with this error.
+    fn failed(error: CallError) -> RunResult {
+        let started_on = StatePublisher::new().reader().snapshot().generation();
+        RunResult { response: Err(Arc::new(error)), started_on, request: request("/a?b") }
+    }
+
+    /// Returns a run that takes this time.
+    fn run(seconds: u64) -> Run {
+        async move {
+            sleep(Duration::from_secs(seconds)).await;
+            failed(CallError::Trap(format!("after {seconds} s")))
+        }
+        .boxed()
+    }
+
+    fn count(in_flight: &InFlight) -> usize {
+        in_flight.pending().len()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn concurrent_waiters_share_the_run_of_the_first_one() {
+        let (in_flight, start) = (Arc::new(InFlight::default()), Instant::now());
+        let wait = async |delay: u64, seconds: u64| {
+            sleep(Duration::from_secs(delay)).await;
+            let (shared, role) = in_flight.join(&key("/a"), || run(seconds));
+            let error = shared.await.response.unwrap_err().to_string();
+            (role, error, start.elapsed().as_secs())
+        };
+        // The last one comes after the end of the run.
+        let found = join_all([wait(0, 5), wait(2, 7), wait(4, 7), wait(6, 3)]).await;
+        let of_first = |role| (role, "the module trapped: after 5 s".to_owned(), 5);
+        assert_eq!(found[0], of_first(Role::Leader));
+        assert_eq!(found[1..3], [Role::Follower, Role::Follower].map(of_first));
+        assert_eq!(found[3], (Role::Leader, "the module trapped: after 3 s".to_owned(), 9));
+        assert_eq!(count(&in_flight), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn runs_of_different_keys_are_separate() {
+        let in_flight = Arc::new(InFlight::default());
+        let (_one, first) = in_flight.join(&key("/a"), || run(1));
+        let (_other, second) = in_flight.join(&key("/b"), || run(1));
+        assert_eq!((first, second), (Role::Leader, Role::Leader));
+        assert_eq!(count(&in_flight), 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_run_is_cancelled_with_its_last_waiter() {
+        let in_flight = Arc::new(InFlight::default());
+        let alive = Arc::new(());
+        let endless = || {
+            let alive = Arc::clone(&alive);
+            async move {
+                let never = pending().await;
+                drop(alive);
+                never
+            }
+            .boxed()
+        };
+        let (leader, _) = in_flight.join(&key("/a"), endless);
+        let (follower, role) = in_flight.join(&key("/a"), endless);
+        assert_eq!(role, Role::Follower);
+        drop(leader);
+        assert_eq!((Arc::strong_count(&alive), count(&in_flight)), (2, 1));
+        drop(follower);
+        assert_eq!((Arc::strong_count(&alive), count(&in_flight)), (1, 0));
+        let (_, role) = in_flight.join(&key("/a"), endless);
+        assert_eq!(role, Role::Leader);
+    }
+
+    /// A run that starts while the previous one is being dropped stays.
+    #[tokio::test(start_paused = true)]
+    async fn a_cancelled_run_does_not_remove_a_newer_one() {
+        struct JoinOnDrop(Arc<InFlight>, tokio::sync::mpsc::UnboundedSender<super::Shared<Run>>);
+        impl Drop for JoinOnDrop {
+            fn drop(&mut self) {
+                let (newer, role) = self.0.join(&key("/a"), || run(1));
+                assert_eq!(role, Role::Leader);
+                self.1.send(newer).unwrap();
+            }
+        }
+        let in_flight = Arc::new(InFlight::default());
+        let (sender, mut newer) = tokio::sync::mpsc::unbounded_channel();
+        let joins = JoinOnDrop(Arc::clone(&in_flight), sender);
+        let (older, _) = in_flight.join(&key("/a"), || {
+            async move {
+                let _joins = joins;
+                pending().await
+            }
+            .boxed()
+        });
+        drop(older);
+        let newer = newer.recv().await.unwrap();
+        assert_eq!(count(&in_flight), 1);
+        let (_, role) = in_flight.join(&key("/a"), || run(1));
+        assert_eq!(role, Role::Follower);
+        assert!(newer.await.response.is_err());
+        assert_eq!(count(&in_flight), 0);
+    }
+
+    #[test]
+    fn failures_apply_to_identical_requests_and_overload_to_all() {
+        let trapped = failed(CallError::Trap("cause".to_owned()));
+        assert!(trapped.applies_to(&request("/a?b")));
+        assert!(!trapped.applies_to(&request("/a?c")));
+        assert!(failed(CallError::Overloaded).applies_to(&request("/a?c")));
+        assert!(failed(CallError::Starved(Duration::ZERO)).applies_to(&request("/a?c")));
+    }
+}

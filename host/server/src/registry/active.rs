@@ -1,10 +1,11 @@
 //! The active module of a mount, and its failures.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use relayer_rest_common::backoff::Backoff;
 use relayer_rest_sandbox::Module;
+use tokio::time::Instant;
 
 use super::circuit_breaker::Experience;
 use super::failure_policy::FailurePolicy;
@@ -19,6 +20,7 @@ const MAX_WAIT: Duration = Duration::from_mins(5);
 pub struct ActiveModule {
     module: Module,
     since: SystemTime,
+    activated: Instant,
     /// Its failures; `None` if they have no consequences.
     window: Option<Mutex<FailureWindow>>,
     probation: Probation,
@@ -51,6 +53,7 @@ impl ActiveModule {
     pub(super) fn new(module: Module, probation: Probation) -> Self {
         Self {
             since: SystemTime::now(),
+            activated: Instant::now(),
             window: Some(Mutex::default()),
             probation,
             backoff: None,
@@ -61,7 +64,7 @@ impl ActiveModule {
     /// Returns the backoff for an open circuit. It continues the last one if that ended
     /// not long ago.
     pub(super) fn backoff(&self, budget: &FailurePolicy) -> Backoff {
-        let is_long_ago = self.since.elapsed().is_ok_and(|time| time > MAX_WAIT);
+        let is_long_ago = self.activated.elapsed() > MAX_WAIT;
         match &self.backoff {
             Some(backoff) if !is_long_ago => backoff.clone(),
             _ => Backoff::new(budget.window, MAX_WAIT),
@@ -146,5 +149,110 @@ impl ActiveModule {
     fn window(&self) -> Option<MutexGuard<'_, FailureWindow>> {
         // Nothing that panics is done while it is held.
         Some(self.window.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ActiveModule, MAX_WAIT, Probation};
+    use crate::registry::circuit_breaker::Experience;
+    use crate::registry::failure_policy::FailurePolicy;
+    use crate::registry::failure_window::{Baseline, RequestKind};
+    use relayer_rest_sandbox::{GuestRequest, Module, RunPermit};
+    use relayer_rest_state::StatePublisher;
+    use std::sync::Arc;
+    use std::time::Duration;
+    use tokio::time::advance;
+
+    /// Two failures of different requests within ten seconds are too many, and one among
+    /// the first two runs.
+    fn policy() -> FailurePolicy {
+        let window = Duration::from_secs(10);
+        FailurePolicy { failures: 2, window, probation: 2, ..FailurePolicy::default() }
+    }
+
+    fn kind(path: &'static str) -> RequestKind {
+        RequestKind::new(&request(path))
+    }
+
+    fn request(path: &'static str) -> GuestRequest {
+        let target = path.parse().unwrap();
+        GuestRequest { method: http::Method::GET, target, headers: http::HeaderMap::new() }
+    }
+
+    fn module() -> Module {
+        crate::registry::test_module(0)
+    }
+
+    /// Runs a module until its probation is over.
+    async fn serve(active: &ActiveModule) {
+        let snapshot = StatePublisher::new().reader().snapshot();
+        while active.runs() <= policy().probation.into() {
+            let permit = RunPermit::acquire(active.module()).await.unwrap();
+            let request = Arc::new(request("/version"));
+            permit.execute(request, Arc::clone(&snapshot)).await.unwrap();
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_failure_on_probation_is_rolled_back_if_the_previous_module_responds() {
+        for (before, is_rolled_back) in [(Baseline::Answers, true), (Baseline::Fails, false)] {
+            let new = ActiveModule::new(module(), Probation::New);
+            assert!(new.failed(kind("/a"), &policy()), "it is compared");
+            assert_eq!(new.compared(kind("/a"), before, &policy()), is_rolled_back);
+            // Each kind of request is compared once.
+            assert!(!new.failed(kind("/a"), &policy()));
+        }
+        let known = ActiveModule::new(module(), Probation::Known);
+        assert!(!known.failed(kind("/a"), &policy()), "there is no module to compare with");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn failures_after_probation_are_rolled_back_within_the_window_only() {
+        for (pause, is_rolled_back) in [(1, true), (30, false)] {
+            let new = ActiveModule::new(module(), Probation::New);
+            serve(&new).await;
+            assert!(new.failed(kind("/a"), &policy()));
+            assert!(!new.compared(kind("/a"), Baseline::Answers, &policy()), "it is the only one");
+            advance(Duration::from_secs(pause)).await;
+            assert!(new.failed(kind("/b"), &policy()));
+            let compared = new.compared(kind("/b"), Baseline::Answers, &policy());
+            assert_eq!(compared, is_rolled_back, "after {pause} s");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn experience_with_a_request_ends_with_the_window() {
+        let active = ActiveModule::first(module(), true);
+        let experience = |path| active.experience(kind(path), &policy());
+        assert_eq!(experience("/a"), Experience::Unknown);
+        active.failed(kind("/a"), &policy());
+        active.responded(kind("/b"), &policy());
+        assert_eq!(experience("/a"), Experience::Fails);
+        assert_eq!(experience("/b"), Experience::Responds);
+        advance(policy().window + Duration::from_millis(1)).await;
+        assert_eq!(experience("/a"), Experience::Unknown);
+        active.responded(kind("/a"), &policy());
+        assert_eq!(experience("/a"), Experience::Responds);
+        // Failures of the API's first module have no consequences.
+        let first = ActiveModule::first(module(), false);
+        first.failed(kind("/a"), &policy());
+        assert_eq!(first.experience(kind("/a"), &policy()), Experience::Unknown);
+        assert!(!first.is_failing(&policy()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_backoff_starts_again_after_a_long_time_in_service() {
+        // The delays vary by up to half.
+        let half = policy().window / 2;
+        let mut backoff = ActiveModule::first(module(), true).backoff(&policy());
+        assert!((half..=policy().window).contains(&backoff.next_delay()));
+        for _ in 0..10 {
+            backoff.next_delay();
+        }
+        let back = ActiveModule::first(module(), true).back(backoff);
+        assert!(back.backoff(&policy()).next_delay() >= MAX_WAIT / 2);
+        advance(MAX_WAIT + Duration::from_secs(1)).await;
+        assert!(back.backoff(&policy()).next_delay() <= policy().window);
     }
 }

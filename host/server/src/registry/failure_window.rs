@@ -7,9 +7,9 @@
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::LazyLock;
-use std::time::Instant;
 
 use relayer_rest_sandbox::GuestRequest;
+use tokio::time::Instant;
 
 use super::failure_policy::FailurePolicy;
 
@@ -186,7 +186,8 @@ fn is_recent(time: Option<Instant>, budget: &FailurePolicy, now: Instant) -> boo
 mod tests {
     use super::{Baseline, FailurePolicy, FailureWindow, MAX_KINDS, RequestKind, Runs};
     use relayer_rest_sandbox::GuestRequest;
-    use std::time::{Duration, Instant};
+    use std::time::Duration;
+    use tokio::time::Instant;
 
     /// The window and the runs of a module, and a clock.
     struct TestWindow {

@@ -157,3 +157,120 @@ impl ModuleSlot {
         self.history.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{MAX_QUARANTINED, ModuleSlot};
+    use crate::registry::active::{ActiveModule, Probation};
+    use crate::registry::test_module;
+    use relayer_rest_sandbox::{Digest, Module};
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    fn first(module: Module) -> ActiveModule {
+        ActiveModule::first(module, true)
+    }
+
+    fn digest(number: u8) -> Digest {
+        test_module(number).digest()
+    }
+
+    /// Returns a slot in which module 1 has replaced module 0.
+    fn swapped() -> ModuleSlot {
+        let slot = ModuleSlot::new(first(test_module(0)));
+        let old = slot.load_full();
+        slot.exchange(test_module(1), &old).unwrap();
+        slot
+    }
+
+    fn active(slot: &ModuleSlot) -> Digest {
+        slot.load().module().digest()
+    }
+
+    fn trip(slot: &ModuleSlot) {
+        assert!(slot.circuit.trip_if(|| true, "it fails".to_owned(), Duration::from_secs(1)));
+    }
+
+    #[test]
+    fn a_rollback_restores_the_previous_module_and_the_next_one_undoes_it() {
+        assert!(ModuleSlot::new(first(test_module(0))).roll_back(first).is_none());
+        let slot = swapped();
+        for (from, to) in [(1, 0), (0, 1), (1, 0)] {
+            let (old, new) = slot.roll_back(first).unwrap();
+            assert_eq!(old.module().digest(), digest(from));
+            assert_eq!((new.module().digest(), active(&slot)), (digest(to), digest(to)));
+            assert_eq!(slot.previous().unwrap().digest(), digest(from));
+        }
+    }
+
+    #[test]
+    fn a_quarantined_module_is_replaced_by_the_previous_one_and_is_not_previous() {
+        let slot = swapped();
+        let failed = slot.load_full();
+        assert!(slot.quarantine(&failed, "it traps".to_owned(), first).is_some());
+        assert_eq!(active(&slot), digest(0));
+        assert!(slot.previous().is_none());
+        assert_eq!(slot.reason_against(digest(1)).as_deref(), Some("it traps"));
+        assert_eq!(slot.reason_against(digest(0)), None);
+        // Another client that saw the failure changes nothing.
+        assert!(slot.quarantine(&failed, "it traps".to_owned(), first).is_none());
+        // The first module has no previous one.
+        let first_one = slot.load_full();
+        assert!(slot.quarantine(&first_one, "it traps".to_owned(), first).is_none());
+        assert_eq!(slot.quarantined().len(), 1);
+    }
+
+    #[test]
+    fn a_forced_candidate_leaves_quarantine() {
+        let slot = swapped();
+        slot.quarantine(&slot.load_full(), "it traps".to_owned(), first).unwrap();
+        let expected = slot.load_full();
+        slot.exchange(test_module(1), &expected).unwrap();
+        assert_eq!((active(&slot), slot.quarantined()), (digest(1), Vec::new()));
+    }
+
+    #[test]
+    fn a_swap_fails_if_another_module_was_activated_meanwhile() {
+        let slot = swapped();
+        let compared = slot.load_full();
+        slot.roll_back(first).unwrap();
+        assert!(slot.exchange(test_module(2), &compared).is_none());
+        assert_eq!(active(&slot), digest(0));
+        assert_eq!(slot.previous().unwrap().digest(), digest(1));
+        assert!(!slot.renew(&compared, first(test_module(1))));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn each_activation_closes_the_circuit() {
+        let slot = swapped();
+        trip(&slot);
+        slot.roll_back(first).unwrap();
+        assert!(!slot.circuit.is_open());
+        trip(&slot);
+        let active = slot.load_full();
+        slot.exchange(test_module(2), &active).unwrap();
+        assert!(!slot.circuit.is_open());
+        trip(&slot);
+        slot.quarantine(&slot.load_full(), "it traps".to_owned(), first).unwrap();
+        assert!(!slot.circuit.is_open());
+        trip(&slot);
+        assert!(slot.renew(&slot.load_full(), first(test_module(0))));
+        assert!(!slot.circuit.is_open());
+    }
+
+    #[test]
+    fn the_oldest_of_many_quarantined_modules_is_dropped() {
+        let slot = swapped();
+        let failed = |number: usize| format!("failure {number}");
+        for number in 0..=MAX_QUARANTINED {
+            slot.quarantine(&slot.load_full(), failed(number), first).unwrap();
+            // Restored by hand, so that it does not leave quarantine.
+            let new = Arc::new(ActiveModule::new(test_module(1), Probation::New));
+            slot.history().previous = Some(slot.load().module().clone());
+            slot.activate(new);
+        }
+        let quarantined = slot.quarantined();
+        assert_eq!(quarantined.len(), MAX_QUARANTINED);
+        assert_eq!(quarantined[0].1, failed(1));
+    }
+}
