@@ -51,6 +51,6 @@ impl Asked {
         let request = request("GET", path, &[]);
         let snapshot = self.state.snapshot();
         let question = RequestRef::from(&*request);
-        self.cache.find(&self.module, question, &snapshot).is_some()
+        self.cache.find(&self.module, question, &snapshot).is_ok()
     }
 }

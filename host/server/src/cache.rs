@@ -26,7 +26,8 @@ use tokio::task::JoinSet;
 use tracing::{Instrument, Span};
 
 use crate::response::CompressionPermits;
-use entries::{Entries, Miss};
+use entries::Entries;
+pub use entries::Miss;
 pub use hot_requests::RequestStats;
 use hot_requests::{HotRequests, hottest};
 pub use in_flight::Outcome;
@@ -68,40 +69,65 @@ impl ResponseCache {
         }
     }
 
-    /// Returns the cached response to a request if it is valid for this snapshot.
-    #[must_use]
+    /// Returns the cached response to a request if it is valid for this snapshot;
+    /// otherwise, how to run the module.
     pub fn find(
         &self,
         module: &Module,
         request_ref: RequestRef<'_>,
         snapshot: &Snapshot,
-    ) -> Option<Arc<RecordedResponse>> {
-        self.storage.as_ref()?.entries.find(module.digest(), request_ref, snapshot).ok()
+    ) -> Result<Arc<RecordedResponse>, Miss> {
+        match &self.storage {
+            Some(storage) => storage.entries.find(module.digest(), request_ref, snapshot),
+            None => Err(Miss(None)),
+        }
     }
 
     /// Returns a response that is valid for a snapshot no older than the request: a
-    /// cached one, the result of a shared run, or that of a run of its own.
+    /// cached one, or the result of a run.
     ///
     /// # Errors
-    /// Returns an error if the module gives no response. Errors are not cached. The error
-    /// of a shared run is passed on to identical requests only, except overload, which is
-    /// passed on to all waiters: a request under the same key whose query or headers
-    /// differ has one run of its own.
+    /// As [`run`](Self::run).
     pub async fn get_or_run(
         &self,
         module: &Module,
         request: Arc<GuestRequest>,
         state: &StateReader,
     ) -> Outcome {
+        match self.find(module, RequestRef::from(&*request), &state.peek()) {
+            Ok(response) => Ok(response),
+            Err(miss) => self.run(module, request, miss, state).await,
+        }
+    }
+
+    /// Returns the response to a request that [`find`](Self::find) missed: the result of
+    /// a shared run, or that of a run of its own.
+    ///
+    /// # Errors
+    /// Returns an error if the module gives no response. Errors are not cached. The error
+    /// of a shared run is passed on to identical requests only, except overload, which is
+    /// passed on to all waiters: a request under the same key whose query or headers
+    /// differ has one run of its own.
+    pub async fn run(
+        &self,
+        module: &Module,
+        request: Arc<GuestRequest>,
+        miss: Miss,
+        state: &StateReader,
+    ) -> Outcome {
         let Some(storage) = &self.storage else { return self.alone(module, request, state).await };
         let request_ref = RequestRef::from(&*request);
         let arrival = state.peek().generation();
+        let mut miss = Some(miss);
         for _ in 0..MAX_JOINS {
-            let cached = storage.entries.find(module.digest(), request_ref, &state.peek());
-            let key = match cached {
+            let found = match miss.take() {
+                Some(miss) => Err(miss),
+                None => storage.entries.find(module.digest(), request_ref, &state.peek()),
+            };
+            let key = match found {
                 Ok(response) => return Ok(response),
-                Err(Miss::Shared(key)) => key,
-                Err(Miss::Pass) => break,
+                Err(Miss(Some(key))) => key,
+                Err(Miss(None)) => break,
             };
             let (run, role) = storage.in_flight.join(&key, || {
                 let permits = self.permits.clone();

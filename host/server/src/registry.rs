@@ -94,7 +94,7 @@ pub use mount::{Mount, NoPreviousModule};
 pub use path::{MountPath, MountPathError};
 pub use references::References;
 pub use report::{Outcome, Rejection, StepTime, SwapReport, SwapStep};
-pub(crate) use service::RespondError;
+pub(crate) use service::{RespondError, RespondErrorKind, Uncached};
 pub use status::{CircuitStatus, ModuleStatus, MountStatus, QuarantineStatus};
 
 /// The mounts, which can be replaced as a whole while the server runs.

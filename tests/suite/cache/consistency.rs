@@ -94,8 +94,8 @@ async fn ask(
 ) -> (String, bool) {
     let question = RequestRef::from(&**request);
     match cache.find(module, question, &state.snapshot()) {
-        Some(answer) => (seen(&answer), true),
-        None => (seen(&cache.get_or_run(module, request.clone(), state).await.unwrap()), false),
+        Ok(answer) => (seen(&answer), true),
+        Err(_) => (seen(&cache.get_or_run(module, request.clone(), state).await.unwrap()), false),
     }
 }
 

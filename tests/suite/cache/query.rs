@@ -38,7 +38,7 @@ impl Cached {
     fn is_cached(&self, target: &str) -> bool {
         let request = request("GET", target, &[]);
         let snapshot = self.state.snapshot();
-        self.cache.find(&self.module, RequestRef::from(&*request), &snapshot).is_some()
+        self.cache.find(&self.module, RequestRef::from(&*request), &snapshot).is_ok()
     }
 }
 

@@ -37,12 +37,10 @@ enum Entry {
     Pass,
 }
 
-/// Why no cached response is returned.
-pub(super) enum Miss {
-    /// Requests under this key can share a run.
-    Shared(CacheKey),
-    Pass,
-}
+/// A request without a cached response, and the key under which requests can share a run;
+/// `None` if they do not.
+#[derive(Debug)]
+pub struct Miss(pub(super) Option<CacheKey>);
 
 #[derive(Clone)]
 struct Size;
@@ -99,10 +97,10 @@ impl Entries {
             Some(Entry::Varies(inputs)) => {
                 let values = inputs.encode(request_ref);
                 let key = key.with(&values);
-                current(self.0.get(&key)).ok_or_else(|| Miss::Shared(key.key()))
+                current(self.0.get(&key)).ok_or_else(|| Miss(Some(key.key())))
             }
-            Some(Entry::Pass) => Err(Miss::Pass),
-            entry => current(entry).ok_or_else(|| Miss::Shared(key.key())),
+            Some(Entry::Pass) => Err(Miss(None)),
+            entry => current(entry).ok_or_else(|| Miss(Some(key.key()))),
         }
     }
 

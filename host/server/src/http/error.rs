@@ -7,7 +7,7 @@ use hyper::header::{CONNECTION, CONTENT_TYPE, HeaderValue, RETRY_AFTER, X_CONTEN
 use hyper::{Response, StatusCode};
 use relayer_rest_sandbox::CallError;
 
-use crate::registry::RespondError;
+use crate::registry::RespondErrorKind;
 use crate::response::NOSNIFF;
 
 /// The reason for a response of the host.
@@ -182,10 +182,10 @@ impl HostError {
     }
 }
 
-impl From<&RespondError> for HostError {
-    fn from(cause: &RespondError) -> Self {
+impl From<&RespondErrorKind> for HostError {
+    fn from(cause: &RespondErrorKind) -> Self {
         match cause {
-            RespondError::Failed(error) => match **error {
+            RespondErrorKind::Failed(error) => match **error {
                 CallError::Instantiate(_) | CallError::Trap(_) | CallError::Host(_) => {
                     Self::Internal
                 }
@@ -193,7 +193,7 @@ impl From<&RespondError> for HostError {
                 CallError::Overloaded | CallError::Starved(_) => Self::Overloaded,
                 CallError::Invalid(_) => Self::BadModuleResponse,
             },
-            RespondError::OutOfService { retry_after } => {
+            RespondErrorKind::OutOfService { retry_after } => {
                 let seconds = retry_after.as_millis().div_ceil(1_000).max(1);
                 Self::ExtensionUnavailable(u32::try_from(seconds).unwrap_or(u32::MAX))
             }

@@ -17,14 +17,25 @@ use super::outgoing::HttpResponse;
 use super::reply;
 use super::report;
 use super::request_id::RequestId;
-use crate::cache::RequestRef;
-use crate::registry::{Mount, Registry, RespondError};
+use crate::cache::{RecordedResponse, RequestRef};
+use crate::registry::{Mount, Registry, RespondError, RespondErrorKind, Uncached};
 use crate::response::{X_RELAYER_MODULE, X_REQUEST_ID};
 
 /// The registry and the state that requests are served from.
 pub(super) struct Service {
     registry: Arc<Registry>,
     state: StateReader,
+}
+
+/// The work that a request needs before its response.
+enum Pending {
+    /// The response is cached, but not in the encoding that the client prefers.
+    Encode(Arc<RecordedResponse>),
+    Run {
+        mount: Arc<Mount>,
+        guest_request: Arc<GuestRequest>,
+        uncached: Uncached,
+    },
 }
 
 impl Service {
@@ -34,9 +45,10 @@ impl Service {
 
     /// Responds to a request. Its body is not needed: the API only reads.
     ///
-    /// A cached response is returned immediately, without a future that keeps the
-    /// request: the connection can use its memory for the next one. An uncached request
-    /// of a client that has cancelled too many requests gets 429.
+    /// The request is resolved once: to its mount, the mount's active module, and the
+    /// target that the module sees. A cached response is returned immediately, without a
+    /// future that keeps the request: the connection can use its memory for the next one.
+    /// An uncached request of a client that has cancelled too many requests gets 429.
     pub(super) fn respond<B>(
         self: &Arc<Self>,
         mut request: Request<B>,
@@ -44,13 +56,31 @@ impl Service {
     ) -> Either<HttpResponse, impl Future<Output = HttpResponse> + use<B>> {
         let id = RequestId::from_headers(request.headers());
         host::settle(&mut request);
-        match self.cached(&request, &id) {
-            Some(response) => Either::Left(identified(response, id)),
-            None if has_cancelled_too_many => {
-                Either::Left(Self::refuse(HostError::CancelledTooMany, &request))
-            }
-            None => Either::Right(Arc::clone(self).run(request, id)),
+        let mounts = self.registry.now();
+        let mount = mounts.route(request.uri().path());
+        let target = target(mount, &request);
+        let snapshot = self.state.peek();
+        let found = mount.find(request_ref(&request, &target), &snapshot);
+        if let Ok(response) = &found
+            && let Some(encoded) = response.made(reply::encoding(response, request.headers()))
+        {
+            let status = response.status().as_u16();
+            let path = request.uri().path();
+            debug!(%id, method = %request.method(), path, status, "cache hit");
+            let response = reply::reply(response, encoded, &request, snapshot.stale());
+            return Either::Left(identified(response, id));
         }
+        if has_cancelled_too_many {
+            return Either::Left(Self::refuse(HostError::CancelledTooMany, &request));
+        }
+        let pending = match found {
+            Ok(response) => Pending::Encode(response),
+            Err(uncached) => {
+                let guest_request = guest_request(&request, &target);
+                Pending::Run { mount: Arc::clone(mount), guest_request, uncached }
+            }
+        };
+        Either::Right(Arc::clone(self).finish(request, id, pending))
     }
 
     /// Returns the response to a request that is refused.
@@ -62,49 +92,46 @@ impl Service {
         identified(reply::host_error(error, request), id)
     }
 
-    /// Returns the response if it is cached in the encoding that the client prefers.
-    fn cached<B>(&self, request: &Request<B>, id: &RequestId) -> Option<HttpResponse> {
-        let mounts = self.registry.now();
-        let mount = mounts.route(request.uri().path());
-        let snapshot = self.state.peek();
-        let target = target(mount, request);
-        let request_ref = request_ref(request, &target);
-        let response = mount.cache().find(mount.active().module(), request_ref, &snapshot)?;
-        let representation = response.made(reply::encoding(&response, request.headers()))?;
-        let status = response.status().as_u16();
-        let path = request.uri().path();
-        debug!(%id, method = %request.method(), path, status, "cache hit");
-        Some(reply::reply(&response, representation, request, snapshot.stale()))
-    }
-
     /// Returns the module's response, or an error response of the host if there is none.
-    async fn run<B>(self: Arc<Self>, request: Request<B>, id: RequestId) -> HttpResponse {
+    async fn finish<B>(
+        self: Arc<Self>,
+        request: Request<B>,
+        id: RequestId,
+        pending: Pending,
+    ) -> HttpResponse {
         let request = request.map(drop);
-        let path = request.uri().path();
         let method = quote_for_log(request.method().as_str());
-        let start = quote_for_log(path);
-        let span = info_span!("request", %id, method = %method, path = start);
-        let mount = Arc::clone(self.registry.now().route(path));
-        let responding = mount.respond(module_request(&mount, &request), &self.state);
-        let response = match responding.instrument(span.clone()).await {
-            (_, Ok(response)) => {
-                let encoding = reply::encoding(&response, request.headers());
-                let representation = response.encoded(encoding).await;
-                reply::reply(&response, representation, &request, self.state.peek().stale())
-            }
-            (active, Err(cause)) => {
-                if let RespondError::Failed(cause) = &cause {
-                    span.in_scope(|| report::fault(mount.reports(), active.module(), cause));
+        let path = quote_for_log(request.uri().path());
+        let span = info_span!("request", %id, method = %method, path);
+        let response = async {
+            let response = match pending {
+                Pending::Encode(response) => response,
+                Pending::Run { mount, guest_request, uncached } => {
+                    match mount.run(guest_request, uncached, &self.state).await {
+                        Ok(response) => response,
+                        Err(error) => return error_response(&mount, &error, &request),
+                    }
                 }
-                let mut response = reply::host_error(HostError::from(&cause), &request);
-                let label = active.module().label().clone();
-                response.headers_mut().insert(X_RELAYER_MODULE, label);
-                response
-            }
+            };
+            let encoding = reply::encoding(&response, request.headers());
+            let representation = response.encoded(encoding).await;
+            reply::reply(&response, representation, &request, self.state.peek().stale())
         };
+        let response = response.instrument(span.clone()).await;
         span.in_scope(|| debug!(status = response.status().as_u16(), "response sent"));
         identified(response, id)
     }
+}
+
+/// Returns the host's response in place of a module's, and logs why it is needed.
+fn error_response<B>(mount: &Mount, error: &RespondError, request: &Request<B>) -> HttpResponse {
+    let RespondError { active, cause } = error;
+    if let RespondErrorKind::Failed(cause) = cause {
+        report::fault(mount.reports(), active.module(), cause);
+    }
+    let mut response = reply::host_error(HostError::from(cause), request);
+    response.headers_mut().insert(X_RELAYER_MODULE, active.module().label().clone());
+    response
 }
 
 fn identified(mut response: HttpResponse, id: RequestId) -> HttpResponse {
@@ -131,16 +158,15 @@ fn request_ref<'a, B>(request: &'a Request<B>, target: &'a str) -> RequestRef<'a
 }
 
 /// Returns the request that the module handles, with owned parts.
-fn module_request<B>(mount: &Mount, request: &Request<B>) -> Arc<GuestRequest> {
-    let target = target(mount, request);
-    let RequestRef { method, headers, .. } = request_ref(request, &target);
+fn guest_request<B>(request: &Request<B>, target: &str) -> Arc<GuestRequest> {
+    let RequestRef { method, headers, .. } = request_ref(request, target);
     let method = method.clone();
     let headers = headers.clone();
     let whole = request.uri().path_and_query();
     let target = match whole {
         Some(whole) if whole.as_str() == target => whole.clone(),
         // A part of a target that begins with a slash is a target, too.
-        _ => PathAndQuery::try_from(&*target).unwrap_or(PathAndQuery::from_static("/")),
+        _ => PathAndQuery::try_from(target).unwrap_or(PathAndQuery::from_static("/")),
     };
     Arc::new(GuestRequest { method, target, headers })
 }

@@ -8,7 +8,7 @@ use arc_swap::Guard;
 use relayer_rest_common::log_rate::LogRate;
 use relayer_rest_conformance::Dialect;
 use relayer_rest_sandbox::{Digest, Engine, GuestRequest, Module};
-use relayer_rest_state::StateReader;
+use relayer_rest_state::{Snapshot, StateReader};
 use tokio::sync::OwnedMutexGuard;
 use tracing::info;
 
@@ -20,11 +20,11 @@ use super::failure_policy::FailurePolicy;
 use super::path::MountPath;
 use super::references::References;
 use super::report::SwapReport;
-use super::service::{ModuleService, RespondError};
+use super::service::{ModuleService, RespondError, Uncached};
 use super::slot::ModuleSlot;
 use super::status::{CircuitStatus, ModuleStatus, MountStatus, QuarantineStatus};
 use super::swap::Swap;
-use crate::cache::{RecordedResponse, ResponseCache};
+use crate::cache::{RecordedResponse, RequestRef, ResponseCache};
 
 /// A path, and the modules that serve the requests for it and below it.
 pub struct Mount {
@@ -204,13 +204,23 @@ impl Mount {
         &self.reports
     }
 
-    /// Returns the response to a request, and the one module that it comes from.
-    pub(crate) async fn respond(
+    /// Returns the cached response of the active module to a request.
+    pub(crate) fn find(
+        &self,
+        request_ref: RequestRef<'_>,
+        snapshot: &Snapshot,
+    ) -> Result<Arc<RecordedResponse>, Uncached> {
+        self.service.find(request_ref, snapshot)
+    }
+
+    /// Runs the active module for a request without a cached response.
+    pub(crate) async fn run(
         &self,
         request: Arc<GuestRequest>,
+        uncached: Uncached,
         state: &StateReader,
-    ) -> (Arc<ActiveModule>, Result<Arc<RecordedResponse>, RespondError>) {
-        self.service.respond(request, state).await
+    ) -> Result<Arc<RecordedResponse>, RespondError> {
+        self.service.run(request, uncached, state).await
     }
 
     /// Runs the preflight of a candidate, and activates it if it passes. If it does not,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use relayer_rest_common::backoff::Backoff;
 use relayer_rest_common::text::{escape_control, truncate};
 use relayer_rest_sandbox::{CallError, Engine, GuestRequest, Module};
-use relayer_rest_state::StateReader;
+use relayer_rest_state::{Snapshot, StateReader};
 use tokio::time::sleep;
 use tracing::{error, info, warn};
 
@@ -20,7 +20,7 @@ use super::health_check::HealthCheck;
 use super::path::MountPath;
 use super::references::References;
 use super::slot::ModuleSlot;
-use crate::cache::{RecordedResponse, RequestRef, ResponseCache};
+use crate::cache::{Miss, RecordedResponse, RequestRef, ResponseCache};
 
 /// A path, and the module that serves the requests for it and below it.
 pub(super) struct ModuleService {
@@ -35,9 +35,22 @@ pub(super) struct ModuleService {
     pub(super) check_time: Duration,
 }
 
-/// Why a mount has no response of a module.
+/// A request without a cached response, and the module that was active at the lookup.
 #[derive(Debug)]
-pub(crate) enum RespondError {
+pub(crate) struct Uncached {
+    active: Arc<ActiveModule>,
+    miss: Miss,
+}
+
+/// Why a module gave no response, and which one it was.
+#[derive(Debug)]
+pub(crate) struct RespondError {
+    pub(crate) active: Arc<ActiveModule>,
+    pub(crate) cause: RespondErrorKind,
+}
+
+#[derive(Debug)]
+pub(crate) enum RespondErrorKind {
     /// The run failed, or was refused because of overload.
     Failed(Arc<CallError>),
     /// The circuit is open, for this long at least.
@@ -63,55 +76,68 @@ impl ModuleService {
         HealthCheck { mount: path, cache, background, references, time: *check_time }
     }
 
-    /// Returns the response to a request, and the one module that it comes from.
+    /// Returns the cached response of the active module to a request, even while the
+    /// circuit is open.
+    pub(super) fn find(
+        &self,
+        request_ref: RequestRef<'_>,
+        snapshot: &Snapshot,
+    ) -> Result<Arc<RecordedResponse>, Uncached> {
+        let active = self.slot.load();
+        let found = self.cache.find(active.module(), request_ref, snapshot);
+        found.map_err(|miss| Uncached { active: Arc::clone(&active), miss })
+    }
+
+    /// Runs the active module for a request without a cached response.
     ///
     /// If a new module fails, the previous one is run on the same request, to compare:
     /// reading has no effect, so this costs nothing but time. The mount rolls back if the
     /// previous module responds to requests at which the new one fails too often; if it
     /// fails at the same ones, the new module is not to blame. The circuit breaker of an
     /// extension trips if it fails at most of its requests.
-    pub(super) async fn respond(
+    pub(super) async fn run(
         self: &Arc<Self>,
         request: Arc<GuestRequest>,
+        uncached: Uncached,
         state: &StateReader,
-    ) -> (Arc<ActiveModule>, Result<Arc<RecordedResponse>, RespondError>) {
+    ) -> Result<Arc<RecordedResponse>, RespondError> {
         let kind = RequestKind::new(&request);
-        let mut active = self.slot.load_full();
+        let mut uncached = uncached;
         loop {
+            let Uncached { active, miss } = uncached;
             let mut trial = None;
             if self.circuit().is_open() {
-                let request_ref = RequestRef::from(&*request);
-                let cached = self.cache.find(active.module(), request_ref, &state.peek());
-                if let Some(response) = cached {
-                    return (active, Ok(response));
-                }
                 let experience = active.experience(kind, &self.failure_policy);
                 trial = match self.circuit().try_half_open(experience) {
                     Ok(trial) => trial,
                     Err(retry_after) => {
-                        return (active, Err(RespondError::OutOfService { retry_after }));
+                        let cause = RespondErrorKind::OutOfService { retry_after };
+                        return Err(RespondError { active, cause });
                     }
                 };
             }
-            match self.cache.get_or_run(active.module(), Arc::clone(&request), state).await {
+            match self.cache.run(active.module(), Arc::clone(&request), miss, state).await {
                 Ok(response) => {
                     active.responded(kind, &self.failure_policy);
                     if trial.as_ref().is_some_and(Trial::closes) {
                         self.close_circuit(&active, active.backoff(&self.failure_policy));
                     }
-                    return (active, Ok(response));
+                    return Ok(response);
                 }
                 Err(cause) => {
                     if cause.is_fault() {
                         self.failed(&active, kind, &cause, &request, state).await;
                     }
-                    if self.has_gone_back(&active) {
-                        active = self.slot.load_full();
-                        continue;
+                    if !self.has_gone_back(&active) {
+                        let cause = RespondErrorKind::Failed(cause);
+                        return Err(RespondError { active, cause });
                     }
-                    return (active, Err(RespondError::Failed(cause)));
                 }
             }
+            uncached = match self.find(RequestRef::from(&*request), &state.peek()) {
+                Ok(response) => return Ok(response),
+                Err(uncached) => uncached,
+            };
         }
     }
 
