@@ -107,12 +107,24 @@ fn instances_with_any_sections_stay_within_their_limit() {
     }
 }
 
-/// Covers generated components with sections of several kinds.
 #[test]
 fn generated_components_stay_within_their_limit() {
+    check_sections(12);
+    check_smith(40);
+}
+
+#[test]
+#[ignore = "slow: it covers more components"]
+fn many_generated_components_stay_within_their_limit() {
+    check_sections(60);
+    check_smith(200);
+}
+
+/// Checks generated components with sections of several kinds.
+fn check_sections(count: u32) {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let mut random = fastrand::Rng::with_seed(7);
-    check_generated(60, || {
+    check_generated(count, || {
         // Few enough instances and entries that many components can be loaded.
         let mut bytes = vec![random.u8(1..6)];
         for _ in 0..3 {
@@ -122,12 +134,11 @@ fn generated_components_stay_within_their_limit() {
     });
 }
 
-/// Covers components of `wasm-smith` with sections of all kinds.
-#[test]
-fn components_of_wasm_smith_stay_within_their_limit() {
+/// Checks components of `wasm-smith` with sections of all kinds.
+fn check_smith(count: u32) {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let mut random = fastrand::Rng::with_seed(7);
-    check_generated(200, || {
+    check_generated(count, || {
         let mut bytes = vec![0; random.usize(500..8_000)];
         random.fill(&mut bytes);
         sections::generate_with_smith(&bytes).expect("the bytes are enough")
