@@ -50,8 +50,8 @@
 //!
 //! | step | files |
 //! |---|---|
-//! | accept a connection within the limits, and detect HTTP/1.1 or HTTP/2 | `server/src/http/server.rs`, `server/src/http/connection_manager.rs`, `server/src/http/connection.rs` |
-//! | close a connection whose client is idle or stalled, or evict it for a new one | `server/src/http/connection_activity.rs`, `server/src/http/tracked_stream.rs`, `server/src/http/roster.rs` |
+//! | accept a connection within the limits, and detect HTTP/1.1 or HTTP/2 | `server/src/http/server.rs`, `server/src/http/connections/manager.rs`, `server/src/http/connections/connection.rs` |
+//! | close a connection whose client is idle or stalled, or evict it for a new one | `server/src/http/connections/activity.rs`, `server/src/http/connections/tracked_stream.rs`, `server/src/http/connections/roster.rs` |
 //! | validate the request before routing: `Host` header and size limits | `server/src/http/request_check.rs`, `server/src/http/host.rs`, `server/src/http/limits.rs` |
 //! | assign the request id and the log span | `server/src/http/service.rs`, `server/src/http/request_id.rs` |
 //! | route to the mount: the API's or an extension's | `server/src/registry.rs`, `server/src/registry/path.rs` |
@@ -106,7 +106,7 @@
 //! | a source of state | a file in `sources/src/` that fills a [`state::StatePublisher`], `sources/src/lib.rs`, and its option in `cli/src/sources.rs`, with its conflicts with the others; `docs/operations.md` |
 //! | a setting of modules | a field in `server/src/config.rs`, or `server/src/config/extension.rs` for extensions only; its text in `server/src/config/default.toml`; its row in `docs/configuration.md` |
 //! | a setting of `[http]` | a field after `with` in `server/src/http/limits.rs`; its type, re-exported by `server/src/http.rs`, `server/src/lib.rs` and this file; its text and its row, as for modules |
-//! | a header of every response | `server/src/http/connection.rs`, through which all responses pass, and `server/src/http/connection_manager.rs`, which writes the response to a refused connection |
+//! | a header of every response | `server/src/http/connections/connection.rs`, through which all responses pass, and `server/src/http/connections/manager.rs`, which writes the response to a refused connection |
 //! | a command | a file in `cli/src/`; its arguments, its call and its line in the table in `cli/src/lib.rs` |
 //!
 //! # Crates

@@ -7,12 +7,7 @@
 //! |---|---|
 //! | `server.rs` | the accept loop and graceful shutdown |
 //! | `limits.rs` | limits of connections and requests |
-//! | `connection_manager.rs` | accepts connections up to their limits |
-//! | `roster.rs` | the open connections, and eviction |
-//! | `connection.rs` | one connection |
-//! | `connection_tally.rs` | counters of connections |
-//! | `connection_activity.rs` | the activity of each connection, and when it must end |
-//! | `tracked_stream.rs` | a TCP stream that reports progress of its client |
+//! | `connections.rs` | the connections of clients: their limits, their activity, and their end |
 //! | `cancelled.rs` | a limit of cancelled requests per connection |
 //! | `outgoing.rs` | the body of a response, counted until it is sent |
 //! | `send_budget.rs` | the budget of response bytes that clients have not taken yet |
@@ -30,10 +25,7 @@
 mod accept_encoding;
 mod cancelled;
 mod conditional;
-mod connection;
-mod connection_activity;
-mod connection_manager;
-mod connection_tally;
+mod connections;
 mod error;
 mod host;
 mod limits;
@@ -42,14 +34,12 @@ mod reply;
 mod report;
 mod request_check;
 mod request_id;
-mod roster;
 mod send_admission;
 mod send_budget;
 mod server;
 mod service;
-mod tracked_stream;
 
-pub use connection_tally::{ConnectionStatus, ConnectionTally};
+pub use connections::{ConnectionStatus, ConnectionTally};
 pub use host::{AllowedHost, AllowedHostError};
 pub use limits::HttpLimits;
 pub use server::Server;

@@ -10,7 +10,7 @@ use bytes::{Buf, Bytes};
 use hyper::body::{Body, Frame, SizeHint};
 use hyper::header::HeaderValue;
 
-use super::connection_activity::{RequestMemory, Sending};
+use super::connections::{RequestMemory, Sending};
 use super::send_budget::Reservation;
 
 /// The number of bytes of a body that HTTP/2 gets at once.

@@ -8,7 +8,7 @@ use hyper::http::uri::PathAndQuery;
 use hyper::{Method, Request, Version};
 use tokio::time::timeout;
 
-use super::connection_activity::AwaitedBody;
+use super::connections::AwaitedBody;
 use super::error::HostError;
 use super::host;
 use super::limits::HttpLimits;

@@ -16,9 +16,8 @@ use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout};
 use tracing::warn;
 
-use super::connection_activity::{ConnectionActivity, Handling, RequestMemory, Sending};
+use super::connections::{ConnectionActivity, Http2Request, RequestMemory, Roster, Sending};
 use super::outgoing::Held;
-use super::roster::Roster;
 use super::send_budget::{SHARED_FROM, SendBudget};
 
 /// The memory of an HTTP/2 request and the head of its response, besides the headers of
@@ -64,48 +63,48 @@ impl SendAdmission {
     /// fit into memory.
     pub(super) fn request(
         &self,
-        liveness: &Arc<ConnectionActivity>,
+        activity: &Arc<ConnectionActivity>,
         headers: &hyper::HeaderMap,
-    ) -> Option<Handling> {
+    ) -> Option<Http2Request> {
         let size: usize =
             headers.iter().map(|(name, value)| name.as_str().len() + value.len() + HEADER).sum();
-        let ceiling = self.ceiling(liveness.is_proven() || liveness.is_unused());
+        let ceiling = self.ceiling(activity.is_proven() || activity.is_unused());
         let reservation = self.budget.reserve(STREAM + size, ceiling);
         if reservation.is_none() {
-            self.evict(liveness, STREAM + size, ceiling);
+            self.evict(activity, STREAM + size, ceiling);
             self.log_refusal(STREAM + size);
         }
-        reservation.map(|reservation| liveness.on_http2_request(reservation, STREAM + size))
+        reservation.map(|reservation| Http2Request::new(activity, reservation, STREAM + size))
     }
 
     /// Admits the response of a connection if it fits. Releases the headers of its
     /// request, which are not kept any more.
     pub(super) fn try_admit(
         &self,
-        liveness: &Arc<ConnectionActivity>,
+        activity: &Arc<ConnectionActivity>,
         request: &mut Option<RequestMemory>,
         body: &Bytes,
     ) -> Option<Held> {
         if let Some(request) = request {
             request.shrink(STREAM);
         }
-        let ceiling = self.ceiling_of_body(liveness, body.len());
+        let ceiling = self.ceiling_of_body(activity, body.len());
         let reservation = self.budget.reserve_body(body, ceiling)?;
-        Some(Held::new(Sending::new(liveness, body.len()), Some(reservation), request.take()))
+        Some(Held::new(Sending::new(activity, body.len()), Some(reservation), request.take()))
     }
 
     /// Admits the response of a connection as soon as it fits, or returns `None` if it
     /// does not fit in time.
     pub(super) async fn admit(
         &self,
-        liveness: &Arc<ConnectionActivity>,
+        activity: &Arc<ConnectionActivity>,
         request: &mut Option<RequestMemory>,
         body: &Bytes,
     ) -> Option<Held> {
         let size = body.len();
         // A connection that has taken none of its responses would only accumulate more.
-        let is_proven = liveness.is_proven();
-        let may_wait = is_proven || !liveness.is_sending();
+        let is_proven = activity.is_proven();
+        let may_wait = is_proven || !activity.is_sending();
         let waiting = &self.waiting[usize::from(is_proven)];
         let turn = u32::try_from(size.clamp(MIN_WAITING, WAITING) >> 10).unwrap_or(u32::MAX);
         let turn = waiting.try_acquire_many(turn).ok().filter(|_| may_wait);
@@ -116,10 +115,10 @@ impl SendAdmission {
         loop {
             let mut released = std::pin::pin!(waiter.released());
             released.as_mut().enable();
-            if let Some(held) = self.try_admit(liveness, request, body) {
+            if let Some(held) = self.try_admit(activity, request, body) {
                 return Some(held);
             }
-            self.evict(liveness, size, self.ceiling_of_body(liveness, size));
+            self.evict(activity, size, self.ceiling_of_body(activity, size));
             let is_over = clock.now().saturating_sub(start) > WAIT || Instant::now() >= deadline;
             if turn.is_none() || is_over {
                 self.log_refusal(size);
@@ -136,8 +135,8 @@ impl SendAdmission {
         if is_preferred { self.limit } else { self.limit - self.limit / 8 }
     }
 
-    fn ceiling_of_body(&self, liveness: &ConnectionActivity, bytes: usize) -> usize {
-        self.ceiling(liveness.is_proven() || bytes <= SHARED_FROM && !liveness.is_sending())
+    fn ceiling_of_body(&self, activity: &ConnectionActivity, bytes: usize) -> usize {
+        self.ceiling(activity.is_proven() || bytes <= SHARED_FROM && !activity.is_sending())
     }
 
     fn evict(&self, requester: &ConnectionActivity, bytes: usize, ceiling: usize) {
@@ -163,9 +162,7 @@ impl SendAdmission {
 #[cfg(test)]
 mod tests {
     use super::{SendAdmission, WAIT};
-    use crate::http::connection_activity::ConnectionActivity;
-    use crate::http::connection_tally::ConnectionTally;
-    use crate::http::roster::{Entry, Peer, Roster};
+    use crate::http::connections::{ConnectionActivity, ConnectionTally, Entry, Peer, Roster};
     use bytes::Bytes;
     use bytesize::ByteSize;
     use std::net::IpAddr;
@@ -176,18 +173,18 @@ mod tests {
     /// Opens a connection that is sent these bodies, takes nothing, and ends when it is
     /// closed.
     fn stall(admission: &Arc<SendAdmission>, number: u64, bodies: &[Bytes]) {
-        let liveness = Arc::new(ConnectionActivity::new(admission.roster.clock().clone()));
+        let activity = Arc::new(ConnectionActivity::new(admission.roster.clock().clone()));
         let held: Vec<_> = bodies
             .iter()
-            .map(|body| admission.try_admit(&liveness, &mut None, body).unwrap())
+            .map(|body| admission.try_admit(&activity, &mut None, body).unwrap())
             .collect();
         let known = Entry {
-            liveness: Arc::clone(&liveness),
+            activity: Arc::clone(&activity),
             peer: Peer::from(IpAddr::from([127, 0, 0, 1])),
             number,
         };
         let task = tokio::spawn(async move {
-            while !liveness.is_closed_at_once() {
+            while !activity.is_closed_at_once() {
                 sleep(Duration::from_millis(1)).await;
             }
             drop(held);

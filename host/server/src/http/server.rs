@@ -12,11 +12,8 @@ use tokio::net::TcpListener;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 use tracing::warn;
 
-use super::connection::Connections;
-use super::connection_manager::ConnectionManager;
-use super::connection_tally::ConnectionTally;
+use super::connections::{ConnectionManager, ConnectionTally, Connections, Roster};
 use super::limits::HttpLimits;
-use super::roster::Roster;
 use super::send_admission::SendAdmission;
 use super::service::Service;
 use crate::registry::{Mount, Registry};

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use serde::{Deserialize, Serialize};
 
-use super::send_budget::SendBudget;
+use crate::http::send_budget::SendBudget;
 
 /// The connections of clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -71,7 +71,7 @@ impl ConnectionTally {
     }
 
     /// Returns the budget of the responses of all connections.
-    pub(super) fn budget(&self) -> &Arc<SendBudget> {
+    pub(in crate::http) fn budget(&self) -> &Arc<SendBudget> {
         &self.0.budget
     }
 }

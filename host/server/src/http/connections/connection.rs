@@ -14,24 +14,28 @@ use hyper_util::server::conn::auto::Builder;
 use tokio::net::TcpStream;
 use tracing::debug;
 
-use super::cancelled::Cancelled;
-use super::connection_activity::{Closing, ConnectionActivity, Handling, Sending};
-use super::error::HostError;
-use super::limits::HttpLimits;
-use super::outgoing::{Held, HttpResponse, Outgoing};
-use super::request_check;
-use super::send_admission::SendAdmission;
-use super::service::Service;
+use super::activity::ConnectionActivity;
+use super::awaited_body::AwaitedBody;
+use super::closing::Closing;
+use super::http2_request::Http2Request;
+use super::sending::Sending;
 use super::tracked_stream::TrackedStream;
+use crate::http::cancelled::Cancelled;
+use crate::http::error::HostError;
+use crate::http::limits::HttpLimits;
+use crate::http::outgoing::{Held, HttpResponse, Outgoing};
+use crate::http::request_check;
+use crate::http::send_admission::SendAdmission;
+use crate::http::service::Service;
 use crate::response::{X_RELAYER_MODULE, X_REQUEST_ID};
 
 /// The context shared by all connections.
 #[derive(Clone)]
-pub(super) struct Connections {
-    pub(super) service: Arc<Service>,
-    pub(super) builder: Builder<TokioExecutor>,
-    pub(super) limits: Arc<HttpLimits>,
-    pub(super) admission: Arc<SendAdmission>,
+pub(in crate::http) struct Connections {
+    pub(in crate::http) service: Arc<Service>,
+    pub(in crate::http) builder: Builder<TokioExecutor>,
+    pub(in crate::http) limits: Arc<HttpLimits>,
+    pub(in crate::http) admission: Arc<SendAdmission>,
 }
 
 /// A response, or the reason that a request of HTTP/2 gets none.
@@ -42,7 +46,7 @@ type PendingOutcome = Either<Ready<Outcome>, Pin<Box<dyn Future<Output = Outcome
 pub(super) async fn serve(
     stream: TcpStream,
     connections: Connections,
-    liveness: Arc<ConnectionActivity>,
+    activity: Arc<ConnectionActivity>,
 ) {
     let Connections { service, builder, limits, admission } = connections;
     if let Err(error) = prepare(&stream) {
@@ -50,17 +54,17 @@ pub(super) async fn serve(
         return;
     }
     let answer = service_fn({
-        let liveness = Arc::clone(&liveness);
+        let activity = Arc::clone(&activity);
         let cancelled = Arc::new(Cancelled::new());
-        move |request| answer(&service, &limits, &admission, &liveness, &cancelled, request)
+        move |request| answer(&service, &limits, &admission, &activity, &cancelled, request)
     });
-    let stream = TrackedStream::new(stream, Arc::clone(&liveness));
+    let stream = TrackedStream::new(stream, Arc::clone(&activity));
     let connection = builder.serve_connection(TokioIo::new(stream), answer);
     let mut connection = std::pin::pin!(connection);
     let mut is_closing = false;
     let mut waker = None;
     let ended = poll_fn(|context| {
-        match liveness.poll_closing(context, &mut waker) {
+        match activity.closing.poll(context, &mut waker) {
             Poll::Ready(Closing::AtOnce) => return Poll::Ready(Ok(())),
             Poll::Ready(Closing::InOrder) if !is_closing => {
                 is_closing = true;
@@ -95,7 +99,7 @@ struct PendingResponse {
 enum Protocol {
     /// One request at a time.
     Http1(Arc<ConnectionActivity>),
-    Http2(Handling),
+    Http2(Http2Request),
 }
 
 impl PendingResponse {
@@ -103,14 +107,14 @@ impl PendingResponse {
     /// memory.
     fn new<B>(
         admission: &Arc<SendAdmission>,
-        liveness: &Arc<ConnectionActivity>,
+        activity: &Arc<ConnectionActivity>,
         request: &Request<B>,
     ) -> Option<Self> {
         let protocol = if request.version() == Version::HTTP_2 {
-            Protocol::Http2(admission.request(liveness, request.headers())?)
+            Protocol::Http2(admission.request(activity, request.headers())?)
         } else {
-            liveness.on_request();
-            Protocol::Http1(Arc::clone(liveness))
+            activity.on_request();
+            Protocol::Http1(Arc::clone(activity))
         };
         Some(Self { admission: Arc::clone(admission), protocol })
     }
@@ -145,10 +149,10 @@ impl PendingResponse {
         let held = match &mut self.protocol {
             // A head alone is written immediately, or with those before it.
             Protocol::Http1(_) if body.is_empty() => None,
-            Protocol::Http1(liveness) => self.admission.try_admit(liveness, &mut None, body),
-            Protocol::Http2(handling) => {
-                let liveness = Arc::clone(handling.liveness());
-                self.admission.try_admit(&liveness, handling.memory(), body)
+            Protocol::Http1(activity) => self.admission.try_admit(activity, &mut None, body),
+            Protocol::Http2(request) => {
+                let activity = Arc::clone(request.activity());
+                self.admission.try_admit(&activity, request.memory(), body)
             }
         };
         match held {
@@ -162,10 +166,10 @@ impl PendingResponse {
     async fn wait(mut self, response: HttpResponse) -> HttpResponse {
         let body = response.body().bytes();
         let held = match &mut self.protocol {
-            Protocol::Http1(liveness) => self.admission.admit(liveness, &mut None, body).await,
-            Protocol::Http2(handling) => {
-                let liveness = Arc::clone(handling.liveness());
-                self.admission.admit(&liveness, handling.memory(), body).await
+            Protocol::Http1(activity) => self.admission.admit(activity, &mut None, body).await,
+            Protocol::Http2(request) => {
+                let activity = Arc::clone(request.activity());
+                self.admission.admit(&activity, request.memory(), body).await
             }
         };
         match held {
@@ -185,10 +189,10 @@ impl PendingResponse {
         }
         let held = match &mut self.protocol {
             Protocol::Http1(_) => None,
-            Protocol::Http2(handling) => {
-                let liveness = Arc::clone(handling.liveness());
-                let sending = Sending::new(&liveness, 0);
-                handling.memory().take().map(|request| Held::new(sending, None, Some(request)))
+            Protocol::Http2(request) => {
+                let activity = Arc::clone(request.activity());
+                let sending = Sending::new(&activity, 0);
+                request.memory().take().map(|request| Held::new(sending, None, Some(request)))
             }
         };
         self.finish(response, held)
@@ -196,8 +200,8 @@ impl PendingResponse {
 
     fn finish(self, mut response: HttpResponse, held: Option<Held>) -> HttpResponse {
         match self.protocol {
-            Protocol::Http1(liveness) => {
-                liveness.waits();
+            Protocol::Http1(activity) => {
+                activity.waits();
                 match held {
                     Some(held) => response.map(|body| body.held(held)),
                     None => response,
@@ -220,17 +224,17 @@ fn answer(
     service: &Arc<Service>,
     limits: &Arc<HttpLimits>,
     admission: &Arc<SendAdmission>,
-    liveness: &Arc<ConnectionActivity>,
+    activity: &Arc<ConnectionActivity>,
     cancelled: &Arc<Cancelled>,
     request: Request<Incoming>,
 ) -> PendingOutcome {
-    let Some(begun) = PendingResponse::new(admission, liveness, &request) else {
+    let Some(begun) = PendingResponse::new(admission, activity, &request) else {
         // RFC 9113, 8.7: the client can send it again.
         return Either::Left(ready(Err(h2::Reason::REFUSED_STREAM.into())));
     };
     if let Err(error) = request_check::head(&request, limits) {
         if error.ends_connection() || !request.body().is_end_stream() {
-            liveness.linger();
+            activity.closing.linger();
         }
         return begun.answer(Service::refuse(error, &request));
     }
@@ -245,17 +249,17 @@ fn answer(
     }
     let service = Arc::clone(service);
     let limits = Arc::clone(limits);
-    let liveness = Arc::clone(liveness);
+    let activity = Arc::clone(activity);
     let cancelled = Arc::clone(cancelled);
     Either::Right(Box::pin(async move {
         let (head, body) = request.into_parts();
         let request = Request::from_parts(head, ());
-        let awaited = liveness.waits_for_body();
+        let awaited = AwaitedBody::new(&activity);
         let discarded = request_check::discard(body, &limits, &awaited).await;
         drop(awaited);
         let response = match discarded {
             Err(error) => {
-                liveness.linger();
+                activity.closing.linger();
                 Service::refuse(error, &request)
             }
             Ok(()) => match respond(&service, &cancelled, request) {

@@ -11,7 +11,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep};
 
-use super::connection_activity::ConnectionActivity;
+use super::activity::ConnectionActivity;
 
 /// The time for which a connection is read from whose client is still sending after its
 /// last response.
@@ -27,13 +27,13 @@ pub(super) struct TrackedStream {
     stream: TcpStream,
     /// The bytes that were read in this turn.
     read: usize,
-    liveness: Arc<ConnectionActivity>,
+    activity: Arc<ConnectionActivity>,
     lingering: Option<Pin<Box<Sleep>>>,
 }
 
 impl TrackedStream {
-    pub(super) fn new(stream: TcpStream, liveness: Arc<ConnectionActivity>) -> Self {
-        Self { stream, read: 0, liveness, lingering: None }
+    pub(super) fn new(stream: TcpStream, activity: Arc<ConnectionActivity>) -> Self {
+        Self { stream, read: 0, activity, lingering: None }
     }
 
     /// Reads and discards bytes until their end or for [`LINGER`]: a connection that is
@@ -59,8 +59,8 @@ impl TrackedStream {
 
     fn wrote(&self, wrote: &Poll<io::Result<usize>>) {
         match wrote {
-            Poll::Ready(Ok(1..)) => self.liveness.goes_on(),
-            Poll::Pending => self.liveness.is_full(),
+            Poll::Ready(Ok(1..)) => self.activity.goes_on(),
+            Poll::Pending => self.activity.is_full(),
             Poll::Ready(_) => {}
         }
     }
@@ -118,7 +118,7 @@ impl AsyncWrite for TrackedStream {
 
     /// Called when hyper has written all bytes that it had.
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.liveness.is_flushed();
+        self.activity.is_flushed();
         self.stream().poll_flush(context)
     }
 
@@ -126,13 +126,18 @@ impl AsyncWrite for TrackedStream {
         if self.lingering.is_none() {
             ready!(self.as_mut().stream().poll_shutdown(context))?;
         }
-        if self.liveness.lingers() { self.poll_linger(context) } else { Poll::Ready(Ok(())) }
+        if self.activity.closing.lingers() {
+            self.poll_linger(context)
+        } else {
+            Poll::Ready(Ok(()))
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::connection_activity::{Clock, ConnectionActivity};
+    use super::super::activity::ConnectionActivity;
+    use super::super::clock::Clock;
     use super::{TURN, TrackedStream};
     use futures_util::task::{ArcWake, waker};
     use std::pin::Pin;

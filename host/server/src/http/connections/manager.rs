@@ -16,13 +16,13 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tracing::warn;
 
+use super::activity::ConnectionActivity;
 use super::connection::{self, Connections};
-use super::connection_activity::ConnectionActivity;
-use super::connection_tally::ConnectionTally;
-use super::error::HostError;
-use super::limits::HttpLimits;
-use super::request_id::RequestId;
 use super::roster::{Entry, Peer, Roster};
+use super::tally::ConnectionTally;
+use crate::http::error::HostError;
+use crate::http::limits::HttpLimits;
+use crate::http::request_id::RequestId;
 use crate::response::X_REQUEST_ID;
 
 /// The maximum number of refused connections that are still read from, and the time for
@@ -30,7 +30,7 @@ use crate::response::X_REQUEST_ID;
 const MAX_DRAINING: usize = 32;
 const LEAVE: Duration = Duration::from_secs(1);
 
-pub(super) struct ConnectionManager {
+pub(in crate::http) struct ConnectionManager {
     limits: HttpLimits,
     connections: Connections,
     roster: Arc<Roster>,
@@ -44,7 +44,7 @@ pub(super) struct ConnectionManager {
 }
 
 impl ConnectionManager {
-    pub(super) fn new(
+    pub(in crate::http) fn new(
         limits: HttpLimits,
         connections: Connections,
         roster: Arc<Roster>,
@@ -65,7 +65,7 @@ impl ConnectionManager {
 
     /// Serves a connection if there is room, or if an idle connection can be evicted for
     /// it.
-    pub(super) fn add(&mut self, stream: TcpStream, address: IpAddr) {
+    pub(in crate::http) fn add(&mut self, stream: TcpStream, address: IpAddr) {
         let peer = Peer::from(address);
         let of_peer = self.peers.get(&peer).copied().unwrap_or_default();
         // Evicting a connection of this peer makes room in the server, too.
@@ -78,8 +78,8 @@ impl ConnectionManager {
         if !has_room {
             return self.refuse(stream);
         }
-        let liveness = Arc::new(ConnectionActivity::new(self.roster.clock().clone()));
-        let serve = connection::serve(stream, self.connections.clone(), Arc::clone(&liveness));
+        let activity = Arc::new(ConnectionActivity::new(self.roster.clock().clone()));
+        let serve = connection::serve(stream, self.connections.clone(), Arc::clone(&activity));
         let counted = self.tally.accepted();
         let task = self.tasks.spawn(async move {
             serve.await;
@@ -87,11 +87,11 @@ impl ConnectionManager {
         });
         *self.peers.entry(peer).or_default() += 1;
         self.count += 1;
-        self.roster.insert(task.id(), Entry { liveness, peer, number: self.count });
+        self.roster.insert(task.id(), Entry { activity, peer, number: self.count });
     }
 
     /// Waits until a connection has ended; if there are none, forever.
-    pub(super) async fn ended(&mut self) {
+    pub(in crate::http) async fn ended(&mut self) {
         let id = match self.tasks.join_next_with_id().await {
             Some(Ok((id, ()))) => id,
             Some(Err(error)) => error.id(),
@@ -107,20 +107,20 @@ impl ConnectionManager {
         }
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(in crate::http) fn len(&self) -> usize {
         self.tasks.len()
     }
 
     /// Advances the clock by a second, and closes connections whose clients were silent
     /// or stalled for too long.
-    pub(super) fn tick(&self) {
+    pub(in crate::http) fn tick(&self) {
         self.roster.clock().tick();
         let seconds = |time: Duration| u32::try_from(time.as_secs()).unwrap_or(u32::MAX);
         self.roster.close_after(seconds(self.limits.idle), seconds(self.limits.stalled));
     }
 
     /// Tells all connections to end.
-    pub(super) fn close_all(&self) {
+    pub(in crate::http) fn close_all(&self) {
         self.roster.close_all();
     }
 

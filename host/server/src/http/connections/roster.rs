@@ -11,28 +11,30 @@ use relayer_rest_common::log_rate::{LogRate, Permit};
 use tokio::task::Id;
 use tracing::warn;
 
-use super::connection_activity::{Clock, ConnectionActivity};
-use super::connection_tally::ConnectionTally;
+use super::activity::ConnectionActivity;
+use super::clock::Clock;
+use super::closing::Closing;
+use super::tally::ConnectionTally;
 
 /// The open connections.
-pub(super) struct Roster {
+pub(in crate::http) struct Roster {
     known: Mutex<HashMap<Id, Entry>>,
     clock: Clock,
     tally: ConnectionTally,
     evictions: LogRate,
 }
 
-pub(super) struct Entry {
-    pub(super) liveness: Arc<ConnectionActivity>,
-    pub(super) peer: Peer,
+pub(in crate::http) struct Entry {
+    pub(in crate::http) activity: Arc<ConnectionActivity>,
+    pub(in crate::http) peer: Peer,
     /// Increases in the order in which connections are accepted.
-    pub(super) number: u64,
+    pub(in crate::http) number: u64,
 }
 
 /// A client by its address: for IPv6 by its network of 64 bits, since a client can have
 /// all addresses of one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct Peer(IpAddr);
+pub(in crate::http) struct Peer(IpAddr);
 
 impl From<IpAddr> for Peer {
     fn from(address: IpAddr) -> Self {
@@ -46,41 +48,41 @@ impl From<IpAddr> for Peer {
 }
 
 impl Roster {
-    pub(super) fn new(tally: ConnectionTally) -> Self {
+    pub(in crate::http) fn new(tally: ConnectionTally) -> Self {
         Self { known: Mutex::default(), clock: Clock::default(), tally, evictions: LogRate::new(1) }
     }
 
-    pub(super) fn clock(&self) -> &Clock {
+    pub(in crate::http) fn clock(&self) -> &Clock {
         &self.clock
     }
 
-    pub(super) fn insert(&self, id: Id, known: Entry) {
+    pub(in crate::http) fn insert(&self, id: Id, known: Entry) {
         self.known().insert(id, known);
     }
 
-    pub(super) fn remove(&self, id: Id) -> Option<Entry> {
+    pub(in crate::http) fn remove(&self, id: Id) -> Option<Entry> {
         self.known().remove(&id)
     }
 
     /// Closes the connections whose clients were silent for `idle` seconds, or took
     /// nothing of their responses for `stalled` seconds.
-    pub(super) fn close_after(&self, idle: u32, stalled: u32) {
-        self.known().values().for_each(|known| known.liveness.close_after(idle, stalled));
+    pub(in crate::http) fn close_after(&self, idle: u32, stalled: u32) {
+        self.known().values().for_each(|known| known.activity.close_after(idle, stalled));
     }
 
     /// Tells all connections to end.
-    pub(super) fn close_all(&self) {
-        self.known().values().for_each(|known| known.liveness.close());
+    pub(in crate::http) fn close_all(&self) {
+        self.known().values().for_each(|known| known.activity.close());
     }
 
     /// Closes the idlest connection that `is` accepts, and returns whether there was one:
     /// an unused one, or else the one that has been idle or stalled for longest.
-    pub(super) fn evict_idlest(&self, is: impl Fn(&Entry) -> bool) -> bool {
+    pub(in crate::http) fn evict_idlest(&self, is: impl Fn(&Entry) -> bool) -> bool {
         let known = self.known();
         let idle = known
             .values()
             .filter(|known| is(known))
-            .filter_map(|known| Some((known.liveness.idleness()?, known)));
+            .filter_map(|known| Some((known.activity.idleness()?, known)));
         let idlest = idle.max_by_key(|(idleness, known)| (*idleness, Reverse(known.number)));
         if let Some((_, known)) = idlest {
             self.close(known);
@@ -92,7 +94,7 @@ impl Roster {
     /// `excess` bytes: the longest-stalled first, and of two equally stalled ones the one
     /// that holds more. If that is not enough, closes connections of a peer that holds
     /// more than all others, unless it is the requester's.
-    pub(super) fn evict(&self, excess: usize, requester: &ConnectionActivity) {
+    pub(in crate::http) fn evict(&self, excess: usize, requester: &ConnectionActivity) {
         if !requester.may_evict() {
             return;
         }
@@ -105,11 +107,11 @@ impl Roster {
         let mut freed = 0_usize;
         let mut stalled = Vec::new();
         for known in known.values() {
-            let held = known.liveness.reserved();
-            if held > 0 && known.liveness.is_closed_at_once() {
+            let held = known.activity.reserved();
+            if held > 0 && known.activity.is_closed_at_once() {
                 freed += held;
             } else if held > 0
-                && let Some(seconds) = known.liveness.evictable()
+                && let Some(seconds) = known.activity.evictable()
             {
                 stalled.push((Reverse(seconds), Reverse(held), known.number, known));
             }
@@ -122,7 +124,7 @@ impl Roster {
             if freed >= excess {
                 break;
             }
-            if !known.liveness.is_closed_at_once() {
+            if !known.activity.is_closed_at_once() {
                 self.close(known);
                 freed += held;
                 closed += 1;
@@ -145,7 +147,7 @@ impl Roster {
 
     fn close(&self, known: &Entry) {
         self.tally.evicted();
-        known.liveness.close_at_once();
+        known.activity.closing.close(Closing::AtOnce);
     }
 
     fn known(&self) -> MutexGuard<'_, HashMap<Id, Entry>> {
@@ -162,17 +164,17 @@ fn greediest<'a>(
 ) -> Vec<(usize, &'a Entry)> {
     let mut peers = HashMap::<Peer, usize>::new();
     for known in known.clone() {
-        *peers.entry(known.peer).or_default() += known.liveness.reserved();
+        *peers.entry(known.peer).or_default() += known.activity.reserved();
     }
     let total: usize = peers.values().sum();
-    let own = known.clone().find(|known| std::ptr::eq(Arc::as_ptr(&known.liveness), requester));
+    let own = known.clone().find(|known| std::ptr::eq(Arc::as_ptr(&known.activity), requester));
     let is_greedy = |peer: Peer| {
         own.is_some_and(|own| own.peer != peer)
             && peers.get(&peer).is_some_and(|held| *held > total / 2)
     };
     let mut greedy: Vec<_> = known
         .filter(|known| is_greedy(known.peer))
-        .map(|known| (known.liveness.reserved(), known))
+        .map(|known| (known.activity.reserved(), known))
         .filter(|(held, _)| *held > 0)
         .collect();
     greedy.sort_unstable_by_key(|(held, known)| (Reverse(*held), known.number));
@@ -182,8 +184,9 @@ fn greediest<'a>(
 #[cfg(test)]
 mod tests {
     use super::{Entry, Peer, Roster};
-    use crate::http::connection_activity::{ConnectionActivity, Sending};
-    use crate::http::connection_tally::ConnectionTally;
+    use crate::http::connections::activity::ConnectionActivity;
+    use crate::http::connections::sending::Sending;
+    use crate::http::connections::tally::ConnectionTally;
     use std::net::IpAddr;
     use std::sync::Arc;
 
@@ -203,14 +206,14 @@ mod tests {
         number: u64,
         bytes: usize,
     ) -> (Arc<ConnectionActivity>, Sending) {
-        let liveness = Arc::new(ConnectionActivity::new(roster.clock().clone()));
-        let sending = Sending::new(&liveness, bytes);
+        let activity = Arc::new(ConnectionActivity::new(roster.clock().clone()));
+        let sending = Sending::new(&activity, bytes);
         let peer = Peer::from(IpAddr::from([127, 0, 0, peer]));
         let task = tokio::spawn(async {});
-        let known = Entry { liveness: Arc::clone(&liveness), peer, number };
+        let known = Entry { activity: Arc::clone(&activity), peer, number };
         roster.insert(task.id(), known);
         task.await.unwrap();
-        (liveness, sending)
+        (activity, sending)
     }
 
     async fn holding(
@@ -227,7 +230,7 @@ mod tests {
         let (small, _held) = held_by(&roster, 1, 1, 10).await;
         let (large, _held) = held_by(&roster, 1, 2, 30).await;
         let (other, _held) = held_by(&roster, 2, 3, 35).await;
-        let closed = || [&small, &large, &other].map(|liveness| liveness.is_closed_at_once());
+        let closed = || [&small, &large, &other].map(|activity| activity.is_closed_at_once());
         // All are healthy. Nothing is evicted for the peer itself, or for an unknown
         // requester.
         roster.evict(1, &large);
@@ -258,7 +261,7 @@ mod tests {
         let (new, _held) = holding(&roster, 5, 1_000).await;
         taking.goes_on(40);
         let closed = || {
-            [&oldest, &small, &large, &healthy, &new].map(|liveness| liveness.is_closed_at_once())
+            [&oldest, &small, &large, &healthy, &new].map(|activity| activity.is_closed_at_once())
         };
         let requester = ConnectionActivity::new(roster.clock().clone());
         roster.evict(5, &requester);

@@ -1,0 +1,40 @@
+//! The connections of clients: their limits, their activity, and their end.
+//!
+//! | file | job |
+//! |---|---|
+//! | `manager.rs` | accepts connections up to their limits |
+//! | `connection.rs` | one connection, and its requests |
+//! | `tracked_stream.rs` | a TCP stream that reports progress of its client |
+//! | `activity.rs` | the activity of each connection, and when it must end |
+//! | `clock.rs` | the clock of all activities |
+//! | `pending_responses.rs`, `sending.rs` | the responses that a client has not taken yet |
+//! | `pending_bodies.rs`, `awaited_body.rs` | the request bodies that a client has not sent yet |
+//! | `http2_request.rs` | the memory of a request of HTTP/2 |
+//! | `closing.rs` | the signal to a connection to end |
+//! | `roster.rs` | the open connections, and eviction |
+//! | `tally.rs` | counters of connections |
+
+mod activity;
+mod awaited_body;
+mod clock;
+mod closing;
+mod connection;
+mod http2_request;
+mod manager;
+mod pending_bodies;
+mod pending_responses;
+mod roster;
+mod sending;
+mod tally;
+mod tracked_stream;
+
+pub(super) use activity::ConnectionActivity;
+pub(super) use awaited_body::AwaitedBody;
+pub(super) use connection::Connections;
+pub(super) use http2_request::{Http2Request, RequestMemory};
+pub(super) use manager::ConnectionManager;
+pub(super) use roster::Roster;
+#[cfg(test)]
+pub(super) use roster::{Entry, Peer};
+pub(super) use sending::Sending;
+pub use tally::{ConnectionStatus, ConnectionTally};

@@ -1,0 +1,74 @@
+//! The memory of a request of HTTP/2, and its handling.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::activity::ConnectionActivity;
+use crate::http::send_budget::Reservation;
+
+/// A request of HTTP/2 that is being handled, with its memory; its client may cancel it.
+pub(in crate::http) struct Http2Request {
+    activity: Arc<ConnectionActivity>,
+    memory: Option<RequestMemory>,
+}
+
+/// The memory of a request of HTTP/2, reserved until its response is taken.
+#[derive(Debug)]
+pub(in crate::http) struct RequestMemory {
+    reservation: Reservation,
+    counted: Counted,
+}
+
+/// The bytes of a [`RequestMemory`] as counted by its connection.
+#[derive(Debug)]
+struct Counted {
+    activity: Arc<ConnectionActivity>,
+    bytes: usize,
+}
+
+impl Http2Request {
+    /// Records a request that is being handled until the return value is dropped.
+    pub(in crate::http) fn new(
+        activity: &Arc<ConnectionActivity>,
+        reservation: Reservation,
+        bytes: usize,
+    ) -> Self {
+        activity.on_http2_request(bytes);
+        let counted = Counted { activity: Arc::clone(activity), bytes };
+        let memory = RequestMemory { reservation, counted };
+        Self { activity: Arc::clone(activity), memory: Some(memory) }
+    }
+
+    /// Returns the memory of the request, which is kept with its response.
+    pub(in crate::http) fn memory(&mut self) -> &mut Option<RequestMemory> {
+        &mut self.memory
+    }
+
+    pub(super) fn activity(&self) -> &Arc<ConnectionActivity> {
+        &self.activity
+    }
+}
+
+impl RequestMemory {
+    /// Releases the memory of the headers, which are not needed once the response was
+    /// made.
+    pub(in crate::http) fn shrink(&mut self, to: usize) {
+        self.reservation.shrink(to);
+        let excess = self.counted.bytes.saturating_sub(to);
+        self.counted.bytes -= excess;
+        self.counted.activity.requested.fetch_sub(excess, Relaxed);
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.activity.requested.fetch_sub(self.bytes, Relaxed);
+    }
+}
+
+impl Drop for Http2Request {
+    fn drop(&mut self) {
+        self.activity.handled.fetch_sub(1, Relaxed);
+        self.activity.waits();
+    }
+}
