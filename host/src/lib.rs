@@ -130,8 +130,8 @@ pub use relayer_rest_conformance as conformance;
 #[cfg(feature = "control")]
 pub use relayer_rest_server::control;
 pub use relayer_rest_server::{
-    AllowedHost, AllowedHostError, ConnectionStatus, ConnectionTally, HttpLimits, Server, cache,
-    config, registry, reload, response,
+    AllowedHost, AllowedHostError, ConnectionStatus, ConnectionTally, HttpLimits, Server,
+    ServerLimits, cache, config, registry, reload, response,
 };
 
 /// Modules: bundled components, and their sandbox.

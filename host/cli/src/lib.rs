@@ -51,7 +51,11 @@ use serve_error::ServeError;
 use status::{RollbackArgs, StatusArgs};
 use swap::SwapArgs;
 
-/// The number of threads besides the workers of a runtime: log, blocking work, engine,
+/// The number of threads that accept connections, serve the control socket, and watch
+/// files: one can do blocking work.
+const RUNTIME_THREADS: usize = 2;
+
+/// The number of threads besides those of a runtime and of the server: log, blocking work, engine,
 /// files, upstream.
 const FURTHER_THREADS: usize = 5;
 
@@ -140,7 +144,9 @@ impl Cli {
     /// log, for a runtime with its workers, for engines and for files.
     fn ensure_threads(&self) -> io::Result<()> {
         let workers = match self.command {
-            None | Some(Command::Serve(_)) => available_parallelism().map_or(1, Into::into),
+            None | Some(Command::Serve(_)) => {
+                available_parallelism().map_or(1, usize::from) + RUNTIME_THREADS
+            }
             _ => 0,
         };
         threads::ensure(workers + FURTHER_THREADS)

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::thread::{self, available_parallelism};
+use std::thread;
 use std::time::Duration;
 
 use clap::Args;
@@ -62,9 +62,9 @@ pub(super) struct ServeArgs {
 }
 
 pub(super) fn run(args: &ServeArgs) -> Result<CommandOutcome, Failure> {
-    // The builder's default is an environment variable, which may be invalid.
+    // The server has threads of its own for connections.
     let runtime = Builder::new_multi_thread()
-        .worker_threads(available_parallelism().map_or(1, Into::into))
+        .worker_threads(super::RUNTIME_THREADS)
         .enable_all()
         .build()
         .map_err(ServeError::Start)?;
@@ -126,6 +126,7 @@ async fn serve(args: &ServeArgs) -> Result<(), ServeError> {
     hangup.reload(Arc::clone(&reload));
     let server = Server::with_registry(Arc::clone(registry), state.clone())
         .with_limits(limits)
+        .with_threads(config.server.clone())
         .with_grace(args.grace);
     let control =
         socket.map(|socket| control::serve(socket, registry, &state, server.connections(), reload));

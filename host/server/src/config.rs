@@ -25,7 +25,7 @@ use relayer_rest_sandbox::{Digest, HeaderGrants, Limits};
 use relayer_rest_sources::UpstreamLimits;
 use serde::Deserialize;
 
-use crate::HttpLimits;
+use crate::{HttpLimits, ServerLimits};
 use crate::{
     registry,
     registry::{FailurePolicy, MountError, MountPath, SwapLimits},
@@ -43,6 +43,8 @@ pub struct Config {
     pub module: ModuleConfig,
     /// The sections `[[extension]]`: additional modules. Default: none.
     pub extension: Vec<ExtensionConfig>,
+    /// The section `[server]`: the threads of the server.
+    pub server: ServerLimits,
     /// The section `[http]`: limits on clients.
     pub http: HttpLimits,
     /// The section `[upstream]`: limits on the relayer behind `--upstream`.
@@ -211,6 +213,7 @@ impl Config {
             sections.push((section("limits"), limits.check()));
             sections.push((section("budget"), budget.check()));
         }
+        sections.push((vec![key("server")], self.server.check()));
         sections.push((vec![key("http")], self.http.check()));
         sections.push((vec![key("upstream")], self.upstream.check()));
         sections.push((vec![key("swap")], self.swap.check()));
@@ -279,6 +282,7 @@ mod tests {
              [extension.limits]\nqueue = 3\n[extension.budget]\nprobation = 4\n\
              [[extension]]\nname = 'd'\nmodule = 'e.wasm'\nwasi = true\n\
              [swap]\nsize = '1MiB'\ntime = '2s'\nmemory = '3GiB'\n\
+             [server]\nworkers = 12\n\
              [http]\nconnections = 7\nconnections_per_peer = 6\nidle = '3s'\nstalled = '4s'\nunsent = '2GiB'\n\
              target = '1KiB'\nheaders = 50\nhead = '9KiB'\nbody = '0B'\nhosts = ['a', '[::1]:2']\n\
              [upstream]\nbody = '3MiB'\n";
@@ -316,6 +320,7 @@ mod tests {
         assert_eq!(limits.verify_reset, 11);
         assert_eq!(limits.header_size, ByteSize::kib(3));
         assert_eq!((limits.log, limits.log_rate), (ByteSize::kib(4), ByteSize::kib(5)));
+        assert_eq!(config.server.workers, 12);
         let http = HttpLimits {
             connections: 7,
             connections_per_peer: 6,

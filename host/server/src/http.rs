@@ -6,6 +6,7 @@
 //! | file | job |
 //! |---|---|
 //! | `server.rs` | the accept loop and graceful shutdown |
+//! | `worker_threads.rs` | the threads that serve connections |
 //! | `limits.rs` | limits of connections and requests |
 //! | `connections.rs` | the connections of clients: their limits, their activity, and their end |
 //! | `cancelled.rs` | a limit of cancelled requests per connection |
@@ -38,8 +39,9 @@ mod send_admission;
 mod send_budget;
 mod server;
 mod service;
+mod worker_threads;
 
 pub use connections::{ConnectionStatus, ConnectionTally};
 pub use host::{AllowedHost, AllowedHostError};
-pub use limits::HttpLimits;
+pub use limits::{HttpLimits, ServerLimits};
 pub use server::Server;

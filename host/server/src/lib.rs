@@ -21,4 +21,5 @@ pub mod response;
 
 pub use http::{
     AllowedHost, AllowedHostError, ConnectionStatus, ConnectionTally, HttpLimits, Server,
+    ServerLimits,
 };

@@ -123,8 +123,12 @@ async fn an_unreachable_relayer_is_reported_once_and_at_its_return() {
     client.get_until("/state", |answer| answer.status == 200).await;
     let gone = relayer.go().await;
     client.get_until("/state", |answer| answer.status == 503).await;
-    let _relayer = gone.come_back();
+    let relayer = gone.come_back();
     client.get_until("/state", |answer| answer.status == 200).await;
+    // The return is logged before the next poll.
+    let polls = || relayer.seen().paths.get("/state").copied().unwrap_or_default();
+    let before = polls();
+    client.get_until("/version", |_| polls() > before + 1).await;
     let log = process.stop().await.stderr;
     assert!(log.matches("polling the relayer failed; retrying error=\"/").count() <= 2, "{log}");
     assert!(

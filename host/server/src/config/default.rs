@@ -6,14 +6,15 @@ use relayer_rest_common::limit::Limit;
 use relayer_rest_sandbox::Limits;
 use relayer_rest_sources::UpstreamLimits;
 
-use crate::http::HttpLimits;
+use crate::http::{HttpLimits, ServerLimits};
 use crate::registry::{FailurePolicy, SwapLimits};
 
 /// The sections of limits, with their tables.
-pub const LIMITS: [(&str, &[Limit]); 5] = [
+pub const LIMITS: [(&str, &[Limit]); 6] = [
     ("module.limits", Limits::LIMITS),
     ("module.budget", FailurePolicy::LIMITS),
     ("swap", SwapLimits::LIMITS),
+    ("server", ServerLimits::LIMITS),
     ("http", HttpLimits::LIMITS),
     ("upstream", UpstreamLimits::LIMITS),
 ];

@@ -1,5 +1,7 @@
-//! The limits of connections and requests.
+//! The limits of connections and requests, and of the server's threads.
 
+use std::num::NonZeroUsize;
+use std::thread::available_parallelism;
 use std::time::Duration;
 
 use bytesize::ByteSize;
@@ -34,6 +36,24 @@ limits! {
         /// get 421. An entry without a port matches all ports. Default: none, which allows
         /// all hosts; up to 256.
         hosts: Vec<AllowedHost>, check_hosts;
+    }
+}
+
+limits! {
+    /// The threads of the server.
+    pub struct ServerLimits {
+        /// That number comes from the affinity of the process, and from the quota of its
+        /// control group.
+        workers: u32 = "0", "0" to "1024", "Threads that serve connections; 0 starts one for each core that the process may use";
+    }
+}
+
+impl ServerLimits {
+    /// Returns the number of threads that serve connections.
+    pub(super) fn worker_count(&self) -> NonZeroUsize {
+        NonZeroUsize::new(self.workers as usize)
+            .or_else(|| available_parallelism().ok())
+            .unwrap_or(NonZeroUsize::MIN)
     }
 }
 

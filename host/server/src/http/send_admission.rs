@@ -163,6 +163,7 @@ impl SendAdmission {
 mod tests {
     use super::{SendAdmission, WAIT};
     use crate::http::connections::{ConnectionActivity, ConnectionTally, Entry, Peer, Roster};
+    use crate::http::worker_threads::WorkerId;
     use bytes::Bytes;
     use bytesize::ByteSize;
     use std::net::IpAddr;
@@ -181,6 +182,7 @@ mod tests {
         let known = Entry {
             activity: Arc::clone(&activity),
             peer: Peer::from(IpAddr::from([127, 0, 0, 1])),
+            worker: WorkerId::default(),
             number,
         };
         let task = tokio::spawn(async move {

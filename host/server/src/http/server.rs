@@ -13,9 +13,10 @@ use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 use tracing::warn;
 
 use super::connections::{ConnectionManager, ConnectionTally, Connections, Roster};
-use super::limits::HttpLimits;
+use super::limits::{HttpLimits, ServerLimits};
 use super::send_admission::SendAdmission;
 use super::service::Service;
+use super::worker_threads::WorkerThreads;
 use crate::registry::{Mount, Registry};
 
 /// The interval of the clock, and of the checks for silent clients.
@@ -47,6 +48,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 pub struct Server {
     service: Arc<Service>,
     limits: HttpLimits,
+    threads: ServerLimits,
     grace: Duration,
     tally: ConnectionTally,
 }
@@ -64,13 +66,25 @@ impl Server {
     pub fn with_registry(registry: Arc<Registry>, state: StateReader) -> Self {
         let service = Arc::new(Service::new(registry, state));
         let tally = ConnectionTally::default();
-        Self { service, limits: HttpLimits::default(), grace: GRACE, tally }
+        Self {
+            service,
+            limits: HttpLimits::default(),
+            threads: ServerLimits::default(),
+            grace: GRACE,
+            tally,
+        }
     }
 
     /// Sets the limits of connections and requests.
     #[must_use]
     pub fn with_limits(self, limits: HttpLimits) -> Self {
         Self { limits, ..self }
+    }
+
+    /// Sets the limits of the server's threads.
+    #[must_use]
+    pub fn with_threads(self, threads: ServerLimits) -> Self {
+        Self { threads, ..self }
     }
 
     /// Sets the grace period of requests in flight after a shutdown begins. Default:
@@ -87,8 +101,9 @@ impl Server {
         self.tally.clone()
     }
 
-    /// Serves the listener's connections until `shutdown` completes. Then it closes idle
-    /// connections and completes requests in flight; connections that are not done within
+    /// Serves the listener's connections until `shutdown` completes. Connections are
+    /// accepted by the current runtime, and served by threads of the server, each with a
+    /// runtime of its own. After `shutdown`, it closes idle connections and completes requests in flight; connections that are not done within
     /// the grace period are dropped.
     pub async fn serve(self, listener: TcpListener, shutdown: impl Future<Output = ()>) {
         let roster = Arc::new(Roster::new(self.tally.clone()));
@@ -100,7 +115,9 @@ impl Server {
             limits: Arc::new(self.limits.clone()),
             admission: Arc::new(admission),
         };
-        let mut open = ConnectionManager::new(self.limits, connections, roster, self.tally);
+        let workers = WorkerThreads::start(self.threads.worker_count());
+        let mut open =
+            ConnectionManager::new(self.limits, connections, workers, roster, self.tally);
         let mut looks = interval(LOOK);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut shutdown = std::pin::pin!(shutdown);

@@ -1,6 +1,7 @@
 //! One connection: HTTP/1.1 or HTTP/2, depending on the client's first bytes.
 
 use std::future::{Ready, poll_fn, ready};
+use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
@@ -44,15 +45,18 @@ type Outcome = Result<HttpResponse, h2::Error>;
 type PendingOutcome = Either<Ready<Outcome>, Pin<Box<dyn Future<Output = Outcome> + Send>>>;
 
 pub(super) async fn serve(
-    stream: TcpStream,
+    stream: std::net::TcpStream,
     connections: Connections,
     activity: Arc<ConnectionActivity>,
 ) {
     let Connections { service, builder, limits, admission } = connections;
-    if let Err(error) = prepare(&stream) {
-        debug!(%error, "connection lost");
-        return;
-    }
+    let stream = match prepare(stream) {
+        Ok(stream) => stream,
+        Err(error) => {
+            debug!(%error, "connection lost");
+            return;
+        }
+    };
     let answer = service_fn({
         let activity = Arc::clone(&activity);
         let cancelled = Arc::new(Cancelled::new());
@@ -83,11 +87,11 @@ pub(super) async fn serve(
 /// bytes stay in the process: connections share the memory of a cached body.
 const UNSENT: u32 = 128 << 10;
 
-fn prepare(stream: &TcpStream) -> std::io::Result<()> {
+fn prepare(stream: std::net::TcpStream) -> io::Result<TcpStream> {
     stream.set_nodelay(true)?;
     #[cfg(target_os = "linux")]
-    socket2::SockRef::from(stream).set_tcp_notsent_lowat(UNSENT)?;
-    Ok(())
+    socket2::SockRef::from(&stream).set_tcp_notsent_lowat(UNSENT)?;
+    TcpStream::from_std(stream)
 }
 
 /// A request that waits for its response.

@@ -23,6 +23,7 @@ use super::tally::ConnectionTally;
 use crate::http::error::HostError;
 use crate::http::limits::HttpLimits;
 use crate::http::request_id::RequestId;
+use crate::http::worker_threads::WorkerThreads;
 use crate::response::X_REQUEST_ID;
 
 /// The maximum number of refused connections that are still read from, and the time for
@@ -37,6 +38,7 @@ pub(in crate::http) struct ConnectionManager {
     tasks: JoinSet<()>,
     peers: HashMap<Peer, u32>,
     count: u64,
+    workers: WorkerThreads,
     tally: ConnectionTally,
     refusals: LogRate,
     /// Permits of refused connections that are still read from.
@@ -47,6 +49,7 @@ impl ConnectionManager {
     pub(in crate::http) fn new(
         limits: HttpLimits,
         connections: Connections,
+        workers: WorkerThreads,
         roster: Arc<Roster>,
         tally: ConnectionTally,
     ) -> Self {
@@ -57,6 +60,7 @@ impl ConnectionManager {
             tasks: JoinSet::new(),
             peers: HashMap::new(),
             count: 0,
+            workers,
             tally,
             refusals: LogRate::new(1),
             leaving: Arc::new(Semaphore::new(MAX_DRAINING)),
@@ -78,16 +82,20 @@ impl ConnectionManager {
         if !has_room {
             return self.refuse(stream);
         }
+        // The thread that serves it registers it with its own runtime.
+        let Ok(stream) = stream.into_std() else { return };
         let activity = Arc::new(ConnectionActivity::new(self.roster.clock().clone()));
         let serve = connection::serve(stream, self.connections.clone(), Arc::clone(&activity));
         let counted = self.tally.accepted();
-        let task = self.tasks.spawn(async move {
+        let serve = async move {
             serve.await;
             drop(counted);
-        });
+        };
+        let (worker, runtime) = self.workers.assign();
+        let task = self.tasks.spawn_on(serve, runtime);
         *self.peers.entry(peer).or_default() += 1;
         self.count += 1;
-        self.roster.insert(task.id(), Entry { activity, peer, number: self.count });
+        self.roster.insert(task.id(), Entry { activity, peer, worker, number: self.count });
     }
 
     /// Waits until a connection has ended; if there are none, forever.
@@ -97,9 +105,9 @@ impl ConnectionManager {
             Some(Err(error)) => error.id(),
             None => return std::future::pending().await,
         };
-        if let Some(Entry { peer, .. }) = self.roster.remove(id)
-            && let Some(count) = self.peers.get_mut(&peer)
-        {
+        let Some(Entry { peer, worker, .. }) = self.roster.remove(id) else { return };
+        self.workers.release(worker);
+        if let Some(count) = self.peers.get_mut(&peer) {
             *count -= 1;
             if *count == 0 {
                 self.peers.remove(&peer);

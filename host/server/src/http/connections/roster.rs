@@ -15,6 +15,7 @@ use super::activity::ConnectionActivity;
 use super::clock::Clock;
 use super::closing::Closing;
 use super::tally::ConnectionTally;
+use crate::http::worker_threads::WorkerId;
 
 /// The open connections.
 pub(in crate::http) struct Roster {
@@ -27,6 +28,7 @@ pub(in crate::http) struct Roster {
 pub(in crate::http) struct Entry {
     pub(in crate::http) activity: Arc<ConnectionActivity>,
     pub(in crate::http) peer: Peer,
+    pub(in crate::http) worker: WorkerId,
     /// Increases in the order in which connections are accepted.
     pub(in crate::http) number: u64,
 }
@@ -187,6 +189,7 @@ mod tests {
     use crate::http::connections::activity::ConnectionActivity;
     use crate::http::connections::sending::Sending;
     use crate::http::connections::tally::ConnectionTally;
+    use crate::http::worker_threads::WorkerId;
     use std::net::IpAddr;
     use std::sync::Arc;
 
@@ -210,7 +213,8 @@ mod tests {
         let sending = Sending::new(&activity, bytes);
         let peer = Peer::from(IpAddr::from([127, 0, 0, peer]));
         let task = tokio::spawn(async {});
-        let known = Entry { activity: Arc::clone(&activity), peer, number };
+        let known =
+            Entry { activity: Arc::clone(&activity), peer, worker: WorkerId::default(), number };
         roster.insert(task.id(), known);
         task.await.unwrap();
         (activity, sending)
