@@ -50,13 +50,13 @@
 //!
 //! | step | files |
 //! |---|---|
-//! | accept a connection within the limits, and detect HTTP/1.1 or HTTP/2 | `server/src/http/server.rs`, `server/src/http/connections/manager.rs`, `server/src/http/connections/connection.rs` |
+//! | accept a connection within the limits, assign it to a thread, and detect HTTP/1.1 or HTTP/2 | `server/src/http/server.rs`, `server/src/http/worker_threads.rs`, `server/src/http/connections/manager.rs`, `server/src/http/connections/connection.rs` |
 //! | close a connection whose client is idle or stalled, or evict it for a new one | `server/src/http/connections/activity.rs`, `server/src/http/connections/tracked_stream.rs`, `server/src/http/connections/roster.rs` |
 //! | validate the request before routing: `Host` header and size limits | `server/src/http/request_check.rs`, `server/src/http/host.rs`, `server/src/http/limits.rs` |
 //! | assign the request id and the log span | `server/src/http/service.rs`, `server/src/http/request_id.rs` |
 //! | route to the mount: the API's or an extension's | `server/src/registry.rs`, `server/src/registry/path.rs` |
 //! | select the active module; roll back or trip the circuit breaker if it fails | `server/src/registry/mount.rs`, `server/src/registry/circuit_breaker.rs`, `server/src/registry/failure_window.rs` |
-//! | look up the response cache | `server/src/cache.rs`, `server/src/cache/entries.rs` |
+//! | look up the response cache | `server/src/cache.rs`, `server/src/cache/local.rs`, `server/src/cache/entries.rs` |
 //! | join the in-flight run for the same key (single-flight) | `server/src/cache/in_flight.rs` |
 //! | acquire a run permit, or refuse the request (503 on overload, 429 after too many cancellations) | `sandbox/src/run_permit.rs`, `sandbox/src/admission.rs`, `server/src/http/cancelled.rs` |
 //! | run the module on a fresh instance | `sandbox/src/run_permit.rs`, `sandbox/src/instance.rs` |

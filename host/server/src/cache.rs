@@ -9,6 +9,7 @@
 //! | `key.rs` | the cache key of a request |
 //! | `recorded.rs` | a response and the request that it was derived from |
 //! | `entries.rs` | cached responses by key, bounded in bytes |
+//! | `local.rs` | copies of hot responses for each thread |
 //! | `hot_requests.rs` | counts of requests whose responses are not cached |
 //! | `in_flight.rs` | single-flight: runs that concurrent requests share |
 
@@ -16,6 +17,7 @@ mod entries;
 mod hot_requests;
 mod in_flight;
 mod key;
+mod local;
 mod recorded;
 
 use std::sync::Arc;
@@ -33,6 +35,8 @@ use hot_requests::{HotRequests, hottest};
 pub use in_flight::Outcome;
 use in_flight::{InFlight, Role, RunResult};
 pub use key::RequestRef;
+pub(crate) use local::Hit;
+use local::LocalCopies;
 pub use recorded::RecordedResponse;
 use relayer_rest_sandbox::{CallError, GuestRequest, Module, RunPermit};
 use relayer_rest_state::{Generation, Snapshot, StateReader};
@@ -52,6 +56,7 @@ pub struct ResponseCache {
 
 struct Storage {
     entries: Entries,
+    copies: LocalCopies,
     in_flight: Arc<InFlight>,
 }
 
@@ -59,8 +64,11 @@ impl ResponseCache {
     /// Creates a cache with a capacity in bytes. With 0, nothing is cached.
     #[must_use]
     pub fn new(capacity: ByteSize) -> Self {
-        let storage =
-            |capacity| Storage { entries: Entries::new(capacity), in_flight: Arc::default() };
+        let storage = |capacity| Storage {
+            entries: Entries::new(capacity),
+            copies: LocalCopies::new(),
+            in_flight: Arc::default(),
+        };
         let capacity = capacity.as_u64();
         Self {
             storage: (capacity > 0).then(|| Arc::new(storage(capacity))),
@@ -81,6 +89,23 @@ impl ResponseCache {
             Some(storage) => storage.entries.find(module.digest(), request_ref, snapshot),
             None => Err(Miss(None)),
         }
+    }
+
+    /// Returns the result of [`find`](Self::find), or this thread's copy of it.
+    pub(crate) fn find_local(
+        &self,
+        module: &Module,
+        request_ref: RequestRef<'_>,
+        snapshot: &Snapshot,
+    ) -> Result<Hit, Miss> {
+        let Some(storage) = &self.storage else { return Err(Miss(None)) };
+        let module = module.digest();
+        if let Some(copy) = storage.copies.find(module, request_ref, snapshot) {
+            return Ok(Hit::Local(copy));
+        }
+        let response = storage.entries.find(module, request_ref, snapshot)?;
+        storage.copies.insert(module, request_ref, &response);
+        Ok(Hit::Shared(response))
     }
 
     /// Returns a response that is valid for a snapshot no older than the request: a

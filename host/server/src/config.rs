@@ -343,7 +343,7 @@ mod tests {
         for (text, message) in [
             (
                 "[modul]",
-                "line 1, column 2: modul: unknown field `modul`, expected one of `module`, `extension`, `http`, `upstream`, `swap`",
+                "line 1, column 2: modul: unknown field `modul`, expected one of `module`, `extension`, `server`, `http`, `upstream`, `swap`",
             ),
             (
                 "[module.limits]\nmemory = true",

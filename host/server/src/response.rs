@@ -41,6 +41,18 @@ pub struct Representation {
     pub body: Bytes,
 }
 
+impl Representation {
+    /// Returns a copy that shares no memory with this one, and so no reference counts.
+    pub(crate) fn to_unshared(&self) -> Self {
+        let mut headers = HeaderMap::with_capacity(self.headers.len() + 1);
+        for (name, value) in &self.headers {
+            let name = HeaderName::from_bytes(name.as_str().as_bytes());
+            headers.append(name.expect("it is a header's name"), unshared(value));
+        }
+        Self { headers, body: Bytes::copy_from_slice(&self.body) }
+    }
+}
+
 /// The header with the module of a response: its name and the start of its digest.
 pub(crate) const X_RELAYER_MODULE: HeaderName = HeaderName::from_static("x-relayer-module");
 
@@ -170,6 +182,12 @@ impl Response {
         };
         plain + encoded + self.reads.size()
     }
+}
+
+fn unshared(value: &HeaderValue) -> HeaderValue {
+    let mut copy = HeaderValue::from_bytes(value.as_bytes()).expect("it is a header's value");
+    copy.set_sensitive(value.is_sensitive());
+    copy
 }
 
 /// Returns the size of headers in memory, in bytes.

@@ -47,7 +47,16 @@ fn each_setting_is_listed() {
     let sections: Vec<_> = defaults.keys().map(String::as_str).collect();
     assert_eq!(
         sections,
-        ["extension", "http", "module", "module.budget", "module.limits", "swap", "upstream"]
+        [
+            "extension",
+            "http",
+            "module",
+            "module.budget",
+            "module.limits",
+            "server",
+            "swap",
+            "upstream"
+        ]
     );
     for (section, keys) in defaults {
         let mut listed: Vec<_> =

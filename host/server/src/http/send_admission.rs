@@ -18,7 +18,7 @@ use tracing::warn;
 
 use super::connections::{ConnectionActivity, Http2Request, RequestMemory, Roster, Sending};
 use super::outgoing::Held;
-use super::send_budget::{SHARED_FROM, SendBudget};
+use super::send_budget::{BudgetShare, SHARED_FROM, SendBudget};
 
 /// The memory of an HTTP/2 request and the head of its response, besides the headers of
 /// the request: the library's stream, a task, a tracing span and two header maps.
@@ -43,8 +43,14 @@ const LOOK: Duration = Duration::from_millis(250);
 /// The minimum that a waiting body counts towards [`WAITING`].
 const MIN_WAITING: usize = 256 << 10;
 
+/// Admits the responses of the connections of one thread.
 pub(super) struct SendAdmission {
-    budget: Arc<SendBudget>,
+    budget: Arc<BudgetShare>,
+    common: Arc<Common>,
+}
+
+/// The part that all threads have in common.
+struct Common {
     roster: Arc<Roster>,
     limit: usize,
     /// Permits for KiB of waiting bodies: of new clients, and of proven ones.
@@ -53,10 +59,16 @@ pub(super) struct SendAdmission {
 }
 
 impl SendAdmission {
-    pub(super) fn new(budget: Arc<SendBudget>, roster: Arc<Roster>, limit: ByteSize) -> Self {
+    pub(super) fn new(budget: &Arc<SendBudget>, roster: Arc<Roster>, limit: ByteSize) -> Self {
         let limit = usize::try_from(limit.as_u64()).unwrap_or(usize::MAX);
         let waiting = [(); 2].map(|()| Semaphore::new(WAITING >> 10));
-        Self { budget, roster, limit, waiting, refusals: LogRate::new(1) }
+        let common = Arc::new(Common { roster, limit, waiting, refusals: LogRate::new(1) });
+        Self { budget: budget.share(), common }
+    }
+
+    /// Returns the admission for another thread.
+    pub(super) fn for_another_thread(&self) -> Self {
+        Self { budget: self.budget.budget().share(), common: Arc::clone(&self.common) }
     }
 
     /// Admits a request of HTTP/2 with these headers, or returns `None` if it does not
@@ -105,13 +117,13 @@ impl SendAdmission {
         // A connection that has taken none of its responses would only accumulate more.
         let is_proven = activity.is_proven();
         let may_wait = is_proven || !activity.is_sending();
-        let waiting = &self.waiting[usize::from(is_proven)];
+        let waiting = &self.common.waiting[usize::from(is_proven)];
         let turn = u32::try_from(size.clamp(MIN_WAITING, WAITING) >> 10).unwrap_or(u32::MAX);
         let turn = waiting.try_acquire_many(turn).ok().filter(|_| may_wait);
-        let clock = self.roster.clock();
+        let clock = self.common.roster.clock();
         let start = clock.now();
         let deadline = Instant::now() + MAX_WAIT;
-        let waiter = self.budget.waiter();
+        let waiter = self.budget.budget().waiter();
         loop {
             let mut released = std::pin::pin!(waiter.released());
             released.as_mut().enable();
@@ -132,7 +144,7 @@ impl SendAdmission {
     /// responses before, or hold next to nothing: new clients that take nothing cannot
     /// lock them out before they count as stalled.
     fn ceiling(&self, is_preferred: bool) -> usize {
-        if is_preferred { self.limit } else { self.limit - self.limit / 8 }
+        if is_preferred { self.common.limit } else { self.common.limit - self.common.limit / 8 }
     }
 
     fn ceiling_of_body(&self, activity: &ConnectionActivity, bytes: usize) -> usize {
@@ -140,19 +152,19 @@ impl SendAdmission {
     }
 
     fn evict(&self, requester: &ConnectionActivity, bytes: usize, ceiling: usize) {
-        let wanted = self.budget.used().saturating_add(bytes);
+        let wanted = self.budget.budget().used().saturating_add(bytes);
         if bytes <= ceiling {
-            self.roster.evict(wanted.saturating_sub(ceiling), requester);
+            self.common.roster.evict(wanted.saturating_sub(ceiling), requester);
         }
     }
 
     fn log_refusal(&self, bytes: usize) {
-        if let Permit::Granted(before) = self.refusals.acquire(1) {
+        if let Permit::Granted(before) = self.common.refusals.acquire(1) {
             warn!(
                 before,
                 size = %ByteSize::b(bytes as u64),
-                unsent = %ByteSize::b(self.budget.used() as u64),
-                limit = %ByteSize::b(self.limit as u64),
+                unsent = %ByteSize::b(self.budget.budget().used() as u64),
+                limit = %ByteSize::b(self.common.limit as u64),
                 "response refused: too many unsent bytes; raise http.unsent if clients read their responses"
             );
         }
@@ -174,7 +186,7 @@ mod tests {
     /// Opens a connection that is sent these bodies, takes nothing, and ends when it is
     /// closed.
     fn stall(admission: &Arc<SendAdmission>, number: u64, bodies: &[Bytes]) {
-        let activity = Arc::new(ConnectionActivity::new(admission.roster.clock().clone()));
+        let activity = Arc::new(ConnectionActivity::new(admission.common.roster.clock().clone()));
         let held: Vec<_> = bodies
             .iter()
             .map(|body| admission.try_admit(&activity, &mut None, body).unwrap())
@@ -191,21 +203,21 @@ mod tests {
             }
             drop(held);
         });
-        admission.roster.insert(task.id(), known);
+        admission.common.roster.insert(task.id(), known);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_response_is_admitted_if_stalled_connections_share_all_bodies() {
         let roster = Arc::new(Roster::new(ConnectionTally::default()));
         let limit = ByteSize::mib(1);
-        let admission = Arc::new(SendAdmission::new(Arc::default(), roster, limit));
+        let admission = Arc::new(SendAdmission::new(&Arc::default(), roster, limit));
         // Less than the part of the limit that new clients can use.
         let bodies: Vec<_> = (0..8).map(|_| Bytes::from(vec![0; 100 << 10])).collect();
         for number in 0..500 {
             stall(&admission, number, &bodies);
         }
-        (0..WAIT).for_each(|_| admission.roster.clock().tick());
-        let new = Arc::new(ConnectionActivity::new(admission.roster.clock().clone()));
+        (0..WAIT).for_each(|_| admission.common.roster.clock().tick());
+        let new = Arc::new(ConnectionActivity::new(admission.common.roster.clock().clone()));
         let body = Bytes::from(vec![1; 400 << 10]);
         assert!(admission.admit(&new, &mut None, &body).await.is_some());
     }

@@ -7,10 +7,13 @@
 //! Clients that are sent the same cached body share its memory: a body of more than
 //! [`SHARED_FROM`] bytes is counted once, however many connections hold it. Smaller
 //! bodies are counted for each connection, which takes no lock.
+//!
+//! Each thread that serves connections has a share of the budget, with some bytes in
+//! advance, so that threads do not write to one counter for each response.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::SeqCst};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use bytes::Bytes;
 use tokio::sync::Notify;
@@ -18,6 +21,10 @@ use tokio::sync::futures::Notified;
 
 /// Bodies of more bytes than this are counted once for all connections.
 pub(super) const SHARED_FROM: usize = 4 << 10;
+
+/// The bytes that a share takes from the budget in advance. It returns them when it has
+/// twice as many, or when the budget is exhausted.
+const ADVANCE: usize = 128 << 10;
 
 /// The number of parts of the table of shared bodies, each with its own lock.
 const SHARDS: usize = 16;
@@ -29,16 +36,26 @@ type Shared = HashMap<usize, u32>;
 /// The reserved bytes of all connections, and the tasks that wait for their release.
 #[derive(Debug, Default)]
 pub(super) struct SendBudget {
+    /// The reserved bytes, and the advances of all shares.
     used: AtomicUsize,
+    shares: Mutex<Vec<Weak<BudgetShare>>>,
     shared: [Mutex<Shared>; SHARDS],
     waiters: AtomicU32,
     released: Notify,
 }
 
+/// The share of a thread in the budget.
+#[derive(Debug)]
+pub(super) struct BudgetShare {
+    budget: Arc<SendBudget>,
+    /// The bytes that are not reserved.
+    advance: AtomicUsize,
+}
+
 /// Bytes that are reserved until this is dropped.
 #[derive(Debug)]
 pub(super) struct Reservation {
-    budget: Arc<SendBudget>,
+    share: Arc<BudgetShare>,
     kind: Kind,
 }
 
@@ -52,15 +69,75 @@ enum Kind {
 pub(super) struct Waiter<'a>(&'a SendBudget);
 
 impl SendBudget {
+    /// Returns a new share.
+    pub(super) fn share(self: &Arc<Self>) -> Arc<BudgetShare> {
+        let share = BudgetShare { budget: Arc::clone(self), advance: AtomicUsize::new(0) };
+        let share = Arc::new(share);
+        let mut shares = self.shares();
+        shares.retain(|share| share.strong_count() > 0);
+        shares.push(Arc::downgrade(&share));
+        share
+    }
+
     /// Returns the number of bytes that are reserved.
     pub(super) fn used(&self) -> usize {
-        self.used.load(SeqCst)
+        let shares = self.shares();
+        let shares = shares.iter().filter_map(Weak::upgrade);
+        let advances = shares.map(|share| share.advance.load(SeqCst)).sum();
+        self.used.load(SeqCst).saturating_sub(advances)
+    }
+
+    /// Registers a task that waits for reservations to be dropped.
+    pub(super) fn waiter(&self) -> Waiter<'_> {
+        self.waiters.fetch_add(1, SeqCst);
+        Waiter(self)
+    }
+
+    fn add(&self, bytes: usize, ceiling: usize) -> bool {
+        let sum = |used: usize| used.checked_add(bytes).filter(|sum| *sum <= ceiling);
+        self.used.fetch_update(SeqCst, SeqCst, sum).is_ok()
+    }
+
+    fn subtract(&self, bytes: usize) {
+        self.used.fetch_sub(bytes, SeqCst);
+    }
+
+    /// Takes back the advances of all shares.
+    fn collect(&self) {
+        for share in self.shares().iter().filter_map(Weak::upgrade) {
+            self.subtract(share.advance.swap(0, SeqCst));
+        }
+    }
+
+    fn notify(&self) {
+        if self.waiters.load(SeqCst) > 0 {
+            self.released.notify_waiters();
+        }
+    }
+
+    // Nothing that panics is done while one of these locks is held.
+
+    fn shares(&self) -> MutexGuard<'_, Vec<Weak<BudgetShare>>> {
+        self.shares.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn shard(&self, body: &Bytes) -> MutexGuard<'_, Shared> {
+        // Allocations of this size differ in these bits.
+        let shard = &self.shared[(address(body) >> 12) % SHARDS];
+        shard.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl BudgetShare {
+    /// Returns the budget of all connections.
+    pub(super) fn budget(&self) -> &Arc<SendBudget> {
+        &self.budget
     }
 
     /// Reserves this many bytes, unless the total would exceed `ceiling`.
     pub(super) fn reserve(self: &Arc<Self>, bytes: usize, ceiling: usize) -> Option<Reservation> {
         self.add(bytes, ceiling)
-            .then(|| Reservation { budget: Arc::clone(self), kind: Kind::Own(bytes) })
+            .then(|| Reservation { share: Arc::clone(self), kind: Kind::Own(bytes) })
     }
 
     /// Reserves the bytes of a body, unless the total would exceed `ceiling`. A body of
@@ -73,7 +150,7 @@ impl SendBudget {
         if body.len() <= SHARED_FROM {
             return self.reserve(body.len(), ceiling);
         }
-        let mut shared = self.shard(body);
+        let mut shared = self.budget.shard(body);
         match shared.get_mut(&address(body)) {
             Some(count) => *count += 1,
             None if self.add(body.len(), ceiling) => {
@@ -81,36 +158,44 @@ impl SendBudget {
             }
             None => return None,
         }
-        Some(Reservation { budget: Arc::clone(self), kind: Kind::Shared(body.clone()) })
-    }
-
-    /// Registers a task that waits for reservations to be dropped.
-    pub(super) fn waiter(&self) -> Waiter<'_> {
-        self.waiters.fetch_add(1, SeqCst);
-        Waiter(self)
+        Some(Reservation { share: Arc::clone(self), kind: Kind::Shared(body.clone()) })
     }
 
     fn add(&self, bytes: usize, ceiling: usize) -> bool {
-        let sum = |used: usize| used.checked_add(bytes).filter(|sum| *sum <= ceiling);
-        bytes == 0 || self.used.fetch_update(SeqCst, SeqCst, sum).is_ok()
-    }
-
-    fn release(&self, bytes: usize) {
-        self.used.fetch_sub(bytes, SeqCst);
-        self.notify();
-    }
-
-    fn notify(&self) {
-        if self.waiters.load(SeqCst) > 0 {
-            self.released.notify_waiters();
+        let budget = &self.budget;
+        if bytes == 0 || (budget.used.load(SeqCst) <= ceiling && self.take(bytes)) {
+            return true;
+        }
+        if bytes < ADVANCE && budget.add(bytes + ADVANCE, ceiling) {
+            self.advance.fetch_add(ADVANCE, SeqCst);
+            return true;
+        }
+        budget.add(bytes, ceiling) || {
+            budget.collect();
+            budget.add(bytes, ceiling)
         }
     }
 
-    fn shard(&self, body: &Bytes) -> MutexGuard<'_, Shared> {
-        // Allocations of this size differ in these bits.
-        let shard = &self.shared[(address(body) >> 12) % SHARDS];
-        // Nothing that panics is done while it is held.
-        shard.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Takes bytes of the advance, if it has that many.
+    fn take(&self, bytes: usize) -> bool {
+        let rest = |advance: usize| advance.checked_sub(bytes);
+        self.advance.fetch_update(SeqCst, SeqCst, rest).is_ok()
+    }
+
+    fn release(&self, bytes: usize) {
+        let advance = self.advance.fetch_add(bytes, SeqCst).saturating_add(bytes);
+        let excess = advance.saturating_sub(ADVANCE);
+        if excess > ADVANCE && self.take(excess) {
+            self.budget.subtract(excess);
+        }
+        // Waiting tasks take the advances back themselves.
+        self.budget.notify();
+    }
+}
+
+impl Drop for BudgetShare {
+    fn drop(&mut self) {
+        self.budget.subtract(*self.advance.get_mut());
     }
 }
 
@@ -138,7 +223,7 @@ impl Reservation {
             let excess = bytes.saturating_sub(to);
             if excess > 0 {
                 *bytes -= excess;
-                self.budget.release(excess);
+                self.share.release(excess);
             }
         }
     }
@@ -147,20 +232,20 @@ impl Reservation {
 impl Drop for Reservation {
     fn drop(&mut self) {
         match &self.kind {
-            Kind::Own(bytes) => self.budget.release(*bytes),
+            Kind::Own(bytes) => self.share.release(*bytes),
             Kind::Shared(body) => {
-                let mut shared = self.budget.shard(body);
+                let mut shared = self.share.budget.shard(body);
                 if let Some(count) = shared.get_mut(&address(body)) {
                     *count -= 1;
                     if *count == 0 {
                         shared.remove(&address(body));
                         drop(shared);
-                        return self.budget.release(body.len());
+                        return self.share.release(body.len());
                     }
                 }
                 drop(shared);
                 // Nothing was released: waiting tasks evict the next connection.
-                self.budget.notify();
+                self.share.budget.notify();
             }
         }
     }
@@ -168,23 +253,25 @@ impl Drop for Reservation {
 
 #[cfg(test)]
 mod tests {
-    use super::{SHARED_FROM, SendBudget};
+    use super::{ADVANCE, SHARED_FROM, SendBudget};
     use bytes::Bytes;
     use std::sync::Arc;
+    use std::sync::atomic::Ordering::SeqCst;
 
     #[test]
     fn reservations_never_exceed_the_ceiling_and_release_what_they_took() {
         let budget = Arc::new(SendBudget::default());
-        let first = budget.reserve(60, 100).unwrap();
-        assert!(budget.reserve(41, 100).is_none());
-        assert!(budget.reserve(usize::MAX, usize::MAX).is_none());
-        let second = budget.reserve(40, 100).unwrap();
+        let share = budget.share();
+        let first = share.reserve(60, 100).unwrap();
+        assert!(share.reserve(41, 100).is_none());
+        assert!(share.reserve(usize::MAX, usize::MAX).is_none());
+        let second = share.reserve(40, 100).unwrap();
         assert_eq!(budget.used(), 100);
         drop(first);
         assert_eq!(budget.used(), 40);
         drop(second);
         assert_eq!(budget.used(), 0);
-        let mut third = budget.reserve(30, 100).unwrap();
+        let mut third = share.reserve(30, 100).unwrap();
         third.shrink(50);
         assert_eq!(budget.used(), 30);
         third.shrink(20);
@@ -196,22 +283,39 @@ mod tests {
     #[test]
     fn a_large_body_counts_once_and_a_small_one_for_each_holder() {
         let budget = Arc::new(SendBudget::default());
+        let share = budget.share();
         let size = SHARED_FROM + 1;
         let body = Bytes::from(vec![0; size]);
         let held: Vec<_> =
-            (0..10).map(|_| budget.reserve_body(&body.clone(), size).unwrap()).collect();
+            (0..10).map(|_| share.reserve_body(&body.clone(), size).unwrap()).collect();
         assert_eq!(budget.used(), size);
         let other = Bytes::from(vec![0; size]);
-        assert!(budget.reserve_body(&other, 2 * size - 1).is_none());
-        let other = budget.reserve_body(&other, 2 * size).unwrap();
+        assert!(share.reserve_body(&other, 2 * size - 1).is_none());
+        let other = share.reserve_body(&other, 2 * size).unwrap();
         drop(held);
         assert_eq!(budget.used(), size);
         drop(other);
         let small = Bytes::from(vec![0; SHARED_FROM]);
-        let held = [(); 3].map(|()| budget.reserve_body(&small, usize::MAX).unwrap());
+        let held = [(); 3].map(|()| share.reserve_body(&small, usize::MAX).unwrap());
         assert_eq!(budget.used(), 3 * SHARED_FROM);
         drop(held);
         assert_eq!(budget.used(), 0);
+    }
+
+    #[test]
+    fn advances_of_other_shares_are_taken_back_when_needed() {
+        let budget = Arc::new(SendBudget::default());
+        let ceiling = 4 * ADVANCE;
+        let shares = [(); 3].map(|()| budget.share());
+        let held = [0, 1, 2].map(|share: usize| shares[share].reserve(100, ceiling).unwrap());
+        assert_eq!(budget.used(), 300);
+        let rest = shares[0].reserve(ceiling - 300, ceiling).unwrap();
+        assert!(shares[1].reserve(1, ceiling).is_none());
+        drop((held, rest));
+        // Released bytes stay with a share up to its advance.
+        assert_eq!(budget.used(), 0);
+        drop(shares);
+        assert_eq!(budget.used.load(SeqCst), 0);
     }
 
     #[test]
@@ -222,11 +326,12 @@ mod tests {
         std::thread::scope(|scope| {
             for thread in 0..4 {
                 let budget = &budget;
+                let share = budget.share();
                 let bodies = &bodies;
                 scope.spawn(move || {
                     for number in 0..20_000 {
-                        let body = budget.reserve_body(&bodies[(thread + number) % 4], ceiling);
-                        let own = budget.reserve(number % 100, ceiling);
+                        let body = share.reserve_body(&bodies[(thread + number) % 4], ceiling);
+                        let own = share.reserve(number % 100, ceiling);
                         assert!(budget.used() <= ceiling);
                         drop((own, body));
                     }

@@ -107,8 +107,8 @@ impl Server {
     /// the grace period are dropped.
     pub async fn serve(self, listener: TcpListener, shutdown: impl Future<Output = ()>) {
         let roster = Arc::new(Roster::new(self.tally.clone()));
-        let budget = Arc::clone(self.tally.budget());
-        let admission = SendAdmission::new(budget, Arc::clone(&roster), self.limits.unsent);
+        let admission =
+            SendAdmission::new(self.tally.budget(), Arc::clone(&roster), self.limits.unsent);
         let connections = Connections {
             service: self.service,
             builder: builder(&self.limits),
@@ -117,7 +117,7 @@ impl Server {
         };
         let workers = WorkerThreads::start(self.threads.worker_count());
         let mut open =
-            ConnectionManager::new(self.limits, connections, workers, roster, self.tally);
+            ConnectionManager::new(self.limits, &connections, workers, roster, self.tally);
         let mut looks = interval(LOOK);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut shutdown = std::pin::pin!(shutdown);

@@ -74,7 +74,7 @@ impl Service {
             return Either::Left(Self::refuse(HostError::CancelledTooMany, &request));
         }
         let pending = match found {
-            Ok(response) => Pending::Encode(response),
+            Ok(hit) => Pending::Encode(hit.into_shared()),
             Err(uncached) => {
                 let guest_request = guest_request(&request, &target);
                 Pending::Run { mount: Arc::clone(mount), guest_request, uncached }

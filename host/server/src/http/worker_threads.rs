@@ -47,6 +47,10 @@ impl WorkerThreads {
         Self(workers)
     }
 
+    pub(super) fn count(&self) -> usize {
+        self.0.len()
+    }
+
     /// Assigns a connection to the thread with the fewest.
     pub(super) fn assign(&mut self) -> (WorkerId, &Handle) {
         let workers = self.0.iter_mut().enumerate();
@@ -59,6 +63,13 @@ impl WorkerThreads {
     /// Records the end of a connection of this thread.
     pub(super) fn release(&mut self, WorkerId(number): WorkerId) {
         self.0[number].connections -= 1;
+    }
+}
+
+impl WorkerId {
+    /// Returns its place among the threads.
+    pub(super) fn index(self) -> usize {
+        self.0
     }
 }
 

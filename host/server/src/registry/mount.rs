@@ -24,7 +24,7 @@ use super::service::{ModuleService, RespondError, Uncached};
 use super::slot::ModuleSlot;
 use super::status::{CircuitStatus, ModuleStatus, MountStatus, QuarantineStatus};
 use super::swap::Swap;
-use crate::cache::{RecordedResponse, RequestRef, ResponseCache};
+use crate::cache::{Hit, RecordedResponse, RequestRef, ResponseCache};
 
 /// A path, and the modules that serve the requests for it and below it.
 pub struct Mount {
@@ -209,7 +209,7 @@ impl Mount {
         &self,
         request_ref: RequestRef<'_>,
         snapshot: &Snapshot,
-    ) -> Result<Arc<RecordedResponse>, Uncached> {
+    ) -> Result<Hit, Uncached> {
         self.service.find(request_ref, snapshot)
     }
 

@@ -20,7 +20,7 @@ use super::health_check::HealthCheck;
 use super::path::MountPath;
 use super::references::References;
 use super::slot::ModuleSlot;
-use crate::cache::{Miss, RecordedResponse, RequestRef, ResponseCache};
+use crate::cache::{Hit, Miss, RecordedResponse, RequestRef, ResponseCache};
 
 /// A path, and the module that serves the requests for it and below it.
 pub(super) struct ModuleService {
@@ -82,9 +82,9 @@ impl ModuleService {
         &self,
         request_ref: RequestRef<'_>,
         snapshot: &Snapshot,
-    ) -> Result<Arc<RecordedResponse>, Uncached> {
+    ) -> Result<Hit, Uncached> {
         let active = self.slot.load();
-        let found = self.cache.find(active.module(), request_ref, snapshot);
+        let found = self.cache.find_local(active.module(), request_ref, snapshot);
         found.map_err(|miss| Uncached { active: Arc::clone(&active), miss })
     }
 
@@ -135,7 +135,7 @@ impl ModuleService {
                 }
             }
             uncached = match self.find(RequestRef::from(&*request), &state.peek()) {
-                Ok(response) => return Ok(response),
+                Ok(hit) => return Ok(hit.into_shared()),
                 Err(uncached) => uncached,
             };
         }

@@ -30,13 +30,20 @@ use crate::http::send_admission::SendAdmission;
 use crate::http::service::Service;
 use crate::response::{X_RELAYER_MODULE, X_REQUEST_ID};
 
-/// The context shared by all connections.
+/// The context that the connections of a thread share.
 #[derive(Clone)]
 pub(in crate::http) struct Connections {
     pub(in crate::http) service: Arc<Service>,
     pub(in crate::http) builder: Builder<TokioExecutor>,
     pub(in crate::http) limits: Arc<HttpLimits>,
     pub(in crate::http) admission: Arc<SendAdmission>,
+}
+
+impl Connections {
+    /// Returns the context for the connections of another thread.
+    pub(in crate::http) fn for_another_thread(&self) -> Self {
+        Self { admission: Arc::new(self.admission.for_another_thread()), ..self.clone() }
+    }
 }
 
 /// A response, or the reason that a request of HTTP/2 gets none.

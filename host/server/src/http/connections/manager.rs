@@ -33,7 +33,8 @@ const LEAVE: Duration = Duration::from_secs(1);
 
 pub(in crate::http) struct ConnectionManager {
     limits: HttpLimits,
-    connections: Connections,
+    /// The context of each worker thread.
+    connections: Vec<Connections>,
     roster: Arc<Roster>,
     tasks: JoinSet<()>,
     peers: HashMap<Peer, u32>,
@@ -48,14 +49,15 @@ pub(in crate::http) struct ConnectionManager {
 impl ConnectionManager {
     pub(in crate::http) fn new(
         limits: HttpLimits,
-        connections: Connections,
+        connections: &Connections,
         workers: WorkerThreads,
         roster: Arc<Roster>,
         tally: ConnectionTally,
     ) -> Self {
+        let connections = (0..workers.count()).map(|_| connections.for_another_thread());
         Self {
             limits,
-            connections,
+            connections: connections.collect(),
             roster,
             tasks: JoinSet::new(),
             peers: HashMap::new(),
@@ -85,13 +87,14 @@ impl ConnectionManager {
         // The thread that serves it registers it with its own runtime.
         let Ok(stream) = stream.into_std() else { return };
         let activity = Arc::new(ConnectionActivity::new(self.roster.clock().clone()));
-        let serve = connection::serve(stream, self.connections.clone(), Arc::clone(&activity));
+        let (worker, runtime) = self.workers.assign();
+        let connections = self.connections[worker.index()].clone();
+        let serve = connection::serve(stream, connections, Arc::clone(&activity));
         let counted = self.tally.accepted();
         let serve = async move {
             serve.await;
             drop(counted);
         };
-        let (worker, runtime) = self.workers.assign();
         let task = self.tasks.spawn_on(serve, runtime);
         *self.peers.entry(peer).or_default() += 1;
         self.count += 1;

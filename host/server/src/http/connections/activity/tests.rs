@@ -14,7 +14,7 @@ use crate::http::connections::sending::Sending;
 use crate::http::send_budget::SendBudget;
 
 fn begin(activity: &Arc<ConnectionActivity>) -> Http2Request {
-    let budget = Arc::new(SendBudget::default());
+    let budget = Arc::new(SendBudget::default()).share();
     Http2Request::new(activity, budget.reserve(0, 0).unwrap(), 0)
 }
 
@@ -101,7 +101,7 @@ fn a_client_that_reads_nothing_is_stalled_and_can_be_evicted() {
 fn a_client_that_sends_little_of_many_bodies_is_stalled() {
     let clock = Clock::default();
     let activity = Arc::new(ConnectionActivity::new(clock.clone()));
-    let budget = Arc::new(SendBudget::default());
+    let budget = Arc::new(SendBudget::default()).share();
     let handled = [(); 99].map(|()| {
         Http2Request::new(&activity, budget.reserve(70 << 10, usize::MAX).unwrap(), 70 << 10)
     });
