@@ -11,14 +11,36 @@ use std::process::Command;
 
 use wit_component::ComponentEncoder;
 
-/// The components, each with its package and the package's features.
-const MODULES: [(&str, &str, &str); 5] = [
-    ("module.wasm", "relayer-rest-api", ""),
-    ("module-1.13.wasm", "relayer-rest-api", "dialect-1-13"),
-    ("dashboard.wasm", "relayer-rest-dashboard", ""),
-    ("health.wasm", "relayer-rest-health", ""),
-    ("metrics.wasm", "relayer-rest-metrics", ""),
+/// A component that this crate can embed.
+struct Component {
+    file: &'static str,
+    package: &'static str,
+    /// The features of its package.
+    features: &'static str,
+    /// The feature of this crate that selects it; `None` if it is always embedded.
+    selected_by: Option<&'static str>,
+}
+
+const COMPONENTS: [Component; 5] = [
+    api("module.wasm", ""),
+    api("module-1.13.wasm", "dialect-1-13"),
+    extension("dashboard.wasm", "relayer-rest-dashboard", "CARGO_FEATURE_DASHBOARD"),
+    extension("health.wasm", "relayer-rest-health", "CARGO_FEATURE_HEALTH"),
+    extension("metrics.wasm", "relayer-rest-metrics", "CARGO_FEATURE_METRICS"),
 ];
+
+const fn api(file: &'static str, features: &'static str) -> Component {
+    Component { file, package: "relayer-rest-api", features, selected_by: None }
+}
+
+const fn extension(
+    file: &'static str,
+    package: &'static str,
+    selected_by: &'static str,
+) -> Component {
+    Component { file, package, features: "", selected_by: Some(selected_by) }
+}
+
 const TARGET: &str = "wasm32-unknown-unknown";
 const PROFILE: &str = "module";
 
@@ -27,10 +49,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     let root =
         manifest.ancestors().nth(2).ok_or("the crate is two folders below the workspace's")?;
     let out = PathBuf::from(env::var("OUT_DIR")?);
+    let is_selected = |component: &&Component| {
+        component.selected_by.is_none_or(|feature| env::var_os(feature).is_some())
+    };
+    let selected = COMPONENTS.iter().filter(is_selected);
     if !root.join("guest/sdk").is_dir() {
-        for (name, _, _) in MODULES {
-            let component = manifest.join("prebuilt").join(name);
-            fs::copy(&component, out.join(name))
+        for Component { file, .. } in selected {
+            let component = manifest.join("prebuilt").join(file);
+            fs::copy(&component, out.join(file))
                 .map_err(|error| format!("{}: {error}", component.display()))?;
         }
         return Ok(());
@@ -41,11 +67,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     // Above TARGET/PROFILE/build/PACKAGE/out, so that a build for one profile of the host
     // is reused for the next. Cargo locks a target folder, so the module needs its own.
     let target = out.ancestors().nth(4).unwrap_or(&out).join("module");
-    for (name, package, features) in MODULES {
+    for Component { file, package, features, .. } in selected {
         let module = build(root, &target, package, features)?;
         let component =
             ComponentEncoder::default().module(&fs::read(module)?)?.validate(true).encode()?;
-        fs::write(out.join(name), component)?;
+        fs::write(out.join(file), component)?;
     }
     Ok(())
 }
