@@ -1,4 +1,4 @@
-//! A relayer that serves its own state: `cargo run --example embedded`.
+//! A relayer that serves its own state: `cargo run -p relayer-rest-host --example embedded`.
 //!
 //! A thread of the relayer adds and removes workers, as it would while it relays; the API
 //! is served beside it. The example requests its own API, prints the responses, and ends.

@@ -7,7 +7,7 @@
 //! | file | job |
 //! |---|---|
 //! | `readme.rs` | `README.md` |
-//! | `api.rs`, `configuration.rs`, `embedding.rs`, `extensions.rs`, `first_extension.rs`, `modules.rs`, `operations.rs` | the page of this name |
+//! | `api.rs`, `configuration.rs`, `embedding.rs`, `extensions.rs`, `first_extension.rs`, `modules.rs`, `operations.rs`, `security.rs` | the page of this name |
 //! | `new.rs` | the modules that `relayer-rest new` creates, and their README |
 //! | `files.rs` | the map of files, and the tables of files |
 //! | `links.rs` | links and file names in all pages |
@@ -27,3 +27,4 @@ mod operations;
 mod page;
 mod reader;
 mod readme;
+mod security;

@@ -97,7 +97,7 @@ fn decisions_are_numbered_and_have_their_sections() {
         assert!(page.text.starts_with(&format!("# {number:03}: ")), "{place}");
         let name = page.path.file_name().unwrap().to_str().unwrap();
         assert!(name.starts_with(&format!("{number:03}-")), "{place}");
-        for section in ["Context", "Decision", "Consequences"] {
+        for section in ["Context", "Decision", "Measured", "Consequences"] {
             assert!(page.text.contains(&format!("\n## {section}\n")), "{place}: {section}");
         }
     }
