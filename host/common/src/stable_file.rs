@@ -21,7 +21,7 @@ const LOOKS: usize = 20;
 /// Returns whether an error is a shortage of the system, not a missing file: clients that
 /// take all descriptors must not make the server miss a change.
 fn passes(error: &io::Error) -> bool {
-    let short = [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::IO, Errno::AGAIN, Errno::INTR];
+    let short = [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::INTR];
     Errno::from_io_error(error).is_some_and(|error| short.contains(&error))
 }
 
@@ -56,4 +56,18 @@ fn try_read(file: &Path, most: u64) -> io::Result<Vec<u8>> {
         }
     }
     Ok(content)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::passes;
+    use rustix::io::Errno;
+
+    #[test]
+    fn only_shortages_of_the_system_pass() {
+        assert!(passes(&Errno::MFILE.into()));
+        for lasting in [Errno::IO, Errno::AGAIN, Errno::NOENT, Errno::ACCESS] {
+            assert!(!passes(&lasting.into()), "{lasting}");
+        }
+    }
 }

@@ -1,9 +1,22 @@
 //! Negotiates the encoding of a response by the client's `accept-encoding`.
 
 use hyper::HeaderMap;
-use hyper::header::ACCEPT_ENCODING;
+use hyper::header::{ACCEPT_ENCODING, HeaderValue};
 
 use crate::response::Encoding;
+
+/// The maximum number of bytes that are read: those of a browser are less than a hundred,
+/// and a client could send lists that take longer to read than its response to make.
+const MAX_LENGTH: usize = 1 << 10;
+
+/// The qualities of codings, in thousandths, as far as the client names them.
+#[derive(Default)]
+struct Qualities {
+    encodings: [Option<u16>; Encoding::ALL.len()],
+    identity: Option<u16>,
+    /// The quality of all codings without one.
+    any: Option<u16>,
+}
 
 /// Returns the encoding to send a body in; `None` sends it unencoded. Among encodings of
 /// equal quality, the first in [`Encoding::ALL`] is chosen.
@@ -11,18 +24,38 @@ pub(super) fn preferred(headers: &HeaderMap) -> Option<Encoding> {
     if !headers.contains_key(ACCEPT_ENCODING) {
         return None;
     }
-    let named = |name: &str| {
-        members(headers).find_map(|(member, quality)| is(member, name).then_some(quality))
-    };
-    let any = named("*");
-    let identity = named("identity").unwrap_or(0);
+    let values = headers.get_all(ACCEPT_ENCODING).iter();
+    if values.map(HeaderValue::len).sum::<usize>() > MAX_LENGTH {
+        return None;
+    }
+    let mut qualities = Qualities::default();
+    for (name, quality) in members(headers) {
+        if let Some(place) = qualities.of(name) {
+            place.get_or_insert(quality);
+        }
+    }
+    let Qualities { encodings, identity, any } = qualities;
     Encoding::ALL
         .into_iter()
         .rev()
-        .map(|encoding| (named(encoding.name()).or(any).unwrap_or(0), encoding))
-        .filter(|(quality, _)| *quality > 0 && *quality >= identity)
+        .map(|encoding| (encodings[encoding as usize].or(any).unwrap_or(0), encoding))
+        .filter(|(quality, _)| *quality > 0 && *quality >= identity.unwrap_or(0))
         .max_by_key(|(quality, _)| *quality)
         .map(|(_, encoding)| encoding)
+}
+
+impl Qualities {
+    /// Returns the quality of a coding; `None` if the server does not know the coding.
+    fn of(&mut self, name: &str) -> Option<&mut Option<u16>> {
+        if name == "*" {
+            return Some(&mut self.any);
+        }
+        if name.eq_ignore_ascii_case("identity") {
+            return Some(&mut self.identity);
+        }
+        let encoding = Encoding::ALL.into_iter().find(|encoding| is(name, encoding.name()))?;
+        Some(&mut self.encodings[encoding as usize])
+    }
 }
 
 /// Returns the codings that the client names, with their qualities in thousandths.
@@ -66,7 +99,7 @@ fn is(member: &str, name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::preferred;
+    use super::{MAX_LENGTH, preferred};
     use crate::response::Encoding::{Brotli, Gzip, Zstd};
     use hyper::HeaderMap;
     use hyper::header::ACCEPT_ENCODING;
@@ -96,6 +129,9 @@ mod tests {
             (&["identity, gzip"], Some(Gzip)),
             (&["gzip;q=2", "br;q=-1", "zstd;q=x"], None),
             (&["gzip;q=NaN", "br;level=1", ";;;", ",,"], None),
+            (&["gzip;q=0, br;q=0.5, gzip, br;q=0"], Some(Brotli)),
+            (&[&",".repeat(MAX_LENGTH - 4), "gzip"], Some(Gzip)),
+            (&[&",".repeat(MAX_LENGTH - 3), "gzip"], None),
         ] {
             let mut headers = HeaderMap::new();
             for value in values {
