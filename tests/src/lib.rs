@@ -7,6 +7,7 @@
 //! | `http2.rs` | hand-made HTTP/2 frames, which no library would send |
 //! | `cargo.rs` | builds of modules |
 //! | `program.rs` | the command, as a process |
+//! | `process.rs` | processes of the system: children and signals |
 //! | `folder.rs` | a temporary folder |
 //! | `wait.rs` | waiting for conditions, with one deadline |
 //! | `relayer.rs` | a scripted relayer, healthy or faulty |
@@ -32,6 +33,7 @@ pub mod heap;
 pub mod http2;
 pub mod load;
 pub mod measure;
+pub mod process;
 pub mod program;
 pub mod relayer;
 pub mod server;

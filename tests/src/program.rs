@@ -7,11 +7,12 @@ use std::process::{Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use relayer_rest_host::control::ControlClient;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::process::{Child, ChildStderr, ChildStdout, Command};
 
 use crate::client::Client;
+use crate::process::send_signal;
 use crate::wait::within;
 
 /// The command with its arguments, before it is started.
@@ -36,6 +37,12 @@ pub struct Serving {
     stdout: BufReader<ChildStdout>,
     stderr: Option<BufReader<ChildStderr>>,
     log: String,
+}
+
+/// A process of the command, of which nothing is awaited yet.
+pub struct Spawned {
+    /// The process.
+    pub child: Child,
 }
 
 /// The result of a process that has ended.
@@ -125,7 +132,7 @@ impl Program {
         self
     }
 
-    /// Returns the command for a test that starts it by itself.
+    /// Returns the command for a test that sets the process's streams.
     #[must_use]
     pub fn command(&self) -> Command {
         let words = self.launcher.iter().map(AsRef::as_ref);
@@ -149,26 +156,72 @@ impl Program {
         ended.unwrap().into()
     }
 
+    /// Starts the command without waiting for anything.
+    #[must_use]
+    pub fn spawn(&self) -> Spawned {
+        let mut command = self.command();
+        Spawned { child: command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap() }
+    }
+
     /// Starts the command, and waits until it prints the address that it listens on.
     ///
     /// # Panics
     ///
     /// Panics if it ends before.
     pub async fn start(self) -> Serving {
-        let mut command = self.command();
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let awaited = format!("the address of {:?}", self.args);
+        match self.try_start().await {
+            Ok(serving) => serving,
+            Err(ended) => panic!("instead of {awaited}: {ended:?}"),
+        }
+    }
+
+    /// Starts the command, and waits until it prints the address that it listens on.
+    ///
+    /// # Errors
+    ///
+    /// Returns the result of the process if it ends before.
+    pub async fn try_start(self) -> Result<Serving, Ended> {
+        let spawned = self.spawn();
+        self.listening(spawned).await
+    }
+
+    /// Waits until a process of this command prints the address that it listens on.
+    ///
+    /// # Errors
+    ///
+    /// Returns the result of the process if it ends before.
+    pub async fn listening(self, spawned: Spawned) -> Result<Serving, Ended> {
+        let Spawned { mut child } = spawned;
         let mut stdout = BufReader::new(child.stdout.take().unwrap());
         let mut line = String::new();
         let awaited = format!("the address of {:?}", self.args);
         within(&awaited, stdout.read_line(&mut line)).await.unwrap();
         if line.pop() != Some('\n') {
-            let ended = Ended::from(child.wait_with_output().await.unwrap());
-            panic!("instead of {awaited}: {ended:?}");
+            return Err(child.wait_with_output().await.unwrap().into());
         }
         let stderr = child.stderr.take().map(BufReader::new);
         let path = self.path;
         let socket = self.socket;
-        Serving { child, line, socket, path, stdout, stderr, log: String::new() }
+        Ok(Serving { child, line, socket, path, stdout, stderr, log: String::new() })
+    }
+}
+
+impl Spawned {
+    /// Returns the process id.
+    #[must_use]
+    pub fn id(&self) -> i32 {
+        self.child.id().unwrap().try_into().unwrap()
+    }
+
+    /// Sends a signal to the process.
+    pub fn signal(&self, signal: Signal) {
+        send_signal(self.id(), signal);
+    }
+
+    /// Waits until the process ends.
+    pub async fn ended(self) -> Ended {
+        within("the end of the process", self.child.wait_with_output()).await.unwrap().into()
     }
 }
 
@@ -208,7 +261,7 @@ impl Serving {
 
     /// Sends a signal to the process.
     pub fn signal(&self, signal: Signal) {
-        kill_process(Pid::from_raw(self.id()).unwrap(), signal).unwrap();
+        send_signal(self.id(), signal);
     }
 
     /// Returns the lines of the log that were read so far.

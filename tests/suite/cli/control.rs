@@ -1,7 +1,6 @@
 //! Do the verbs that control a running server do and print what they should?
 
 use std::fs;
-use std::process::Stdio;
 
 use relayer_rest_host::control::ConnectionStatus;
 use relayer_rest_host::module::{DEFAULT_MODULE, Digest, MODULE_1_13};
@@ -179,13 +178,12 @@ async fn json_output_is_valid_and_failed_writes_are_reported() {
     let report: Value = serde_json::from_str(&refused.stdout).unwrap();
     assert_eq!((&report["outcome"], &report["reason"]), (&"rejected".into(), &"too-large".into()));
     assert!(report["message"].as_str().unwrap().starts_with("mount /: module "), "{report}");
-    let mut status = std::process::Command::new(Program::path());
-    status.args(["status", "--json", "--control"]).arg(&serving.socket);
+    let mut status = Program::new(["status", "--json"]).socket(&serving.socket).command();
     let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
-    let ended = status.stdout(full).stderr(Stdio::piped()).output().unwrap();
-    assert_eq!(ended.status.code(), Some(2));
-    let said = String::from_utf8(ended.stderr).unwrap();
-    assert!(said.starts_with("relayer-rest: stdout: No space left on device"), "{said}");
+    let ended: Ended = status.stdout(full).output().await.unwrap().into();
+    assert_eq!(ended.status, Some(2));
+    let start = "relayer-rest: stdout: No space left on device";
+    assert!(ended.stderr.starts_with(start), "{ended:?}");
 }
 
 #[tokio::test]

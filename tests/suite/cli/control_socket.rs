@@ -15,19 +15,17 @@ use rustix::process::Signal;
 #[tokio::test]
 async fn empty_variables_count_as_unset() {
     let folder = Folder::new();
-    let ended = tokio::process::Command::new(Program::path())
-        .args(["status"])
-        .envs([("RELAYER_REST_CONTROL", ""), ("RELAYER_REST_CODE_CACHE", "")])
+    let ended = Program::new(["status"])
+        .env("RELAYER_REST_CONTROL", "")
+        .env("RELAYER_REST_CODE_CACHE", "")
         .env("XDG_RUNTIME_DIR", folder.as_path())
-        .output()
-        .await
-        .unwrap();
-    let said = String::from_utf8(ended.stderr).unwrap();
+        .run()
+        .await;
     let expected = format!(
         "relayer-rest: no server is running: there is no control socket in {}; start one with `relayer-rest serve`, or name its socket with --control PATH\n",
         folder.join("relayer-rest").display()
     );
-    assert_eq!(said, expected);
+    assert_eq!(ended.stderr, expected);
 }
 
 /// Sends bytes to the socket, and returns the status and body of the response.

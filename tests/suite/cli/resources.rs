@@ -1,12 +1,16 @@
 //! Does the server start, or explain why not, if the system is short of resources?
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::Write;
+use std::process::Stdio;
 
 use relayer_rest_tests::client::Client;
 use relayer_rest_tests::folder::Folder;
+use relayer_rest_tests::process::send_signal;
 use relayer_rest_tests::program::Program;
+use relayer_rest_tests::wait::within;
 use rustix::pipe::fcntl_getpipe_size;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
+use tokio::io::{AsyncBufReadExt, BufReader};
 
 /// Returns a server that compiles its module after this line of a shell script, which
 /// limits its resources.
@@ -64,19 +68,21 @@ async fn a_lack_of_room_for_a_memory_image_is_an_error() {
 async fn a_full_pipe_does_not_block_the_server() {
     let (reader, mut writer) = std::io::pipe().unwrap();
     writer.write_all(&vec![0; fcntl_getpipe_size(&writer).unwrap()]).unwrap();
-    let mut child = std::process::Command::new(Program::path())
-        .args(["--listen", "127.0.0.1:0", "--no-code-cache", "--no-control"])
-        .stdout(writer)
-        .stderr(std::process::Stdio::piped())
-        .spawn()
-        .unwrap();
-    let log = BufReader::new(child.stderr.take().unwrap());
-    let listening = log.lines().map(Result::unwrap).find(|line| line.contains("listening"));
-    let address = listening.unwrap().rsplit_once("address=").unwrap().1.parse().unwrap();
+    let mut command = Program::server().args(["--no-code-cache"]).command();
+    let mut child = command.stdout(writer).stderr(Stdio::piped()).spawn().unwrap();
+    let mut log = BufReader::new(child.stderr.take().unwrap());
+    let mut line = String::new();
+    while !line.contains("listening") {
+        line.clear();
+        let read = within("the address in the log", log.read_line(&mut line)).await.unwrap();
+        assert!(read > 0, "the log ends without an address");
+    }
+    let address = line.trim_end().rsplit_once("address=").unwrap().1.parse().unwrap();
     let mut client = Client::http1(address).await;
     assert_eq!(client.get("/version").await.status, 200);
-    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
-    assert_eq!(child.wait().unwrap().code(), Some(0));
+    send_signal(child.id().unwrap().try_into().unwrap(), Signal::TERM);
+    let ended = within("the end of the server", child.wait()).await.unwrap();
+    assert_eq!(ended.code(), Some(0));
     drop(reader);
 }
 

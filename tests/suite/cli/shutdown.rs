@@ -1,10 +1,12 @@
-//! Does the command end when it is told to?
+//! Does the command end on a signal, and complete its requests first?
 
 use std::fs;
 
 use relayer_rest_tests::folder::Folder;
 use relayer_rest_tests::program::Program;
-use rustix::process::{Pid, Signal, kill_process};
+use relayer_rest_tests::wait::within;
+use rustix::process::Signal;
+use tokio::io::{AsyncBufReadExt, BufReader};
 
 use super::{busy, spinning};
 
@@ -44,19 +46,15 @@ async fn endless_requests_are_dropped_after_the_grace_period() {
 
 #[tokio::test]
 async fn a_signal_during_the_start_ends_the_process_with_0() {
-    let mut child = std::process::Command::new(Program::path())
-        .args(["--listen", "127.0.0.1:0"])
-        .stdout(std::process::Stdio::null())
-        .stderr(std::process::Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut process = Program::server().spawn();
     // The first line of the log is written before the module is compiled.
     let mut line = String::new();
-    let mut log = std::io::BufReader::new(child.stderr.take().unwrap());
-    std::io::BufRead::read_line(&mut log, &mut line).unwrap();
+    let mut log = BufReader::new(process.child.stderr.take().unwrap());
+    within("the first line of the log", log.read_line(&mut line)).await.unwrap();
     assert!(line.contains("serving the sample relayer"), "{line}");
-    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
-    assert_eq!(child.wait().unwrap().code(), Some(0));
+    process.signal(Signal::TERM);
+    let ended = process.ended().await;
+    assert_eq!(ended.status, Some(0), "{ended:?}");
 }
 
 /// Settings can come from a pipe.
@@ -67,14 +65,11 @@ async fn a_signal_while_reading_a_pipe_ends_the_process_with_0() {
         let pipe = folder.join(option);
         let made = std::process::Command::new("mkfifo").arg(&pipe).status().unwrap();
         assert!(made.success());
-        let mut child = std::process::Command::new(Program::path())
-            .args(["--listen", "127.0.0.1:0", option])
-            .arg(&pipe)
-            .spawn()
-            .unwrap();
+        let process = Program::server().args([option.as_ref(), pipe.as_os_str()]).spawn();
         // A pipe opens when both ends are opened.
         let _writer = fs::OpenOptions::new().write(true).open(&pipe).unwrap();
-        kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
-        assert_eq!(child.wait().unwrap().code(), Some(0));
+        process.signal(Signal::TERM);
+        let ended = process.ended().await;
+        assert_eq!(ended.status, Some(0), "{ended:?}");
     }
 }

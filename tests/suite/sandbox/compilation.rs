@@ -1,19 +1,18 @@
 //! Can a module that is hard to compile harm the server?
 
 use std::fs;
-use std::process::Stdio;
 use std::time::Duration;
 
 use relayer_rest_host::control::ControlClient;
 use relayer_rest_host::module::DEFAULT_MODULE;
 use relayer_rest_host::registry::{Outcome, Rejection, SwapReport, SwapStep};
 use relayer_rest_tests::folder::Folder;
+use relayer_rest_tests::process::{children, send_signal, started_child};
 use relayer_rest_tests::program::{Program, Serving};
 use relayer_rest_tests::server::{any_dialect, candidate};
 use relayer_rest_tests::wait::{until, until_async};
 use relayer_rest_tests::{component, measure};
-use rustix::process::{Pid, Signal, kill_process};
-use tokio::process::Command;
+use rustix::process::Signal;
 use tokio::time::sleep;
 
 /// A number of blocks that takes many seconds to compile on any machine.
@@ -30,27 +29,11 @@ async fn swap(serving: &Serving, component: Vec<u8>) -> SwapReport {
     serving.control_client().swap("/", any_dialect(component)).await.unwrap()
 }
 
-/// Returns the child processes of a process, including dead ones that are not reaped.
-fn children(process: i32) -> Vec<i32> {
-    let processes = fs::read_dir("/proc").unwrap();
-    let numbers = processes.filter_map(|entry| entry.unwrap().file_name().to_str()?.parse().ok());
-    let is_child = |number: &i32| {
-        let status = fs::read_to_string(format!("/proc/{number}/status")).unwrap_or_default();
-        status.lines().any(|line| line == format!("PPid:\t{process}"))
-    };
-    numbers.filter(is_child).collect()
-}
-
 /// Returns the nice value of a process or thread, from its `stat` file.
 fn nice(file: &str) -> String {
     let stat = fs::read_to_string(file).unwrap();
     // After the name, which is in parentheses.
     stat.rsplit(')').next().unwrap().split_whitespace().nth(16).unwrap().to_owned()
-}
-
-/// Stops a process without ending it.
-fn stop(process: i32) {
-    kill_process(Pid::from_raw(process).unwrap(), Signal::STOP).unwrap();
 }
 
 /// Waits until a compiler has set its parent death signal and its OOM score.
@@ -169,13 +152,12 @@ async fn the_compiler_dies_with_the_server() {
         let candidate = candidate(component::hard_to_compile(MANY));
         ControlClient::new(&control).swap("/", candidate).await
     });
-    until("the compiler starts", || !children(serving.id()).is_empty()).await;
-    let [compiler] = children(serving.id())[..] else { panic!("more than one") };
+    let compiler = started_child(serving.id()).await;
     // From now on it is killed when the server ends.
     confined(compiler).await;
     // The compiler yields the processors to requests.
     assert_eq!(nice(&format!("/proc/{compiler}/stat")), "10");
-    kill_process(Pid::from_raw(serving.id()).unwrap(), Signal::KILL).unwrap();
+    serving.signal(Signal::KILL);
     serving.ended().await;
     swapping.await.unwrap().unwrap_err();
     // A zombie counts as gone, since another process may have to reap it.
@@ -196,9 +178,8 @@ async fn a_swap_is_cancelled_when_its_client_disconnects() {
         let client = client.clone();
         async move { client.swap("/", candidate(component::hard_to_compile(MANY))).await }
     });
-    until("the compiler starts", || !children(serving.id()).is_empty()).await;
-    // It would not end by itself.
-    stop(children(serving.id())[0]);
+    // The compiler would not end by itself.
+    send_signal(started_child(serving.id()).await, Signal::STOP);
     swapping.abort();
     let is_cancelled = async || client.status().await.unwrap().mounts[0].candidate.is_none();
     until_async("the swap is cancelled", is_cancelled).await;
@@ -223,16 +204,13 @@ async fn preflights_run_at_a_lower_priority() {
 async fn a_signal_during_a_compilation_ends_the_start() {
     let folder = Folder::new();
     let module = folder.write("hard.wasm", component::hard_to_compile(MANY));
-    let mut serve = Command::new(Program::path());
-    serve.args(["--listen", "127.0.0.1:0", "--no-control", "--module"]).arg(module);
-    serve.arg("--code-cache").arg(folder.join("cache")).kill_on_drop(true);
-    let serve = serve.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-    let number = serve.id().unwrap().try_into().unwrap();
-    until("the compiler starts", || !children(number).is_empty()).await;
-    kill_process(Pid::from_raw(number).unwrap(), Signal::TERM).unwrap();
-    let ended = serve.wait_with_output().await.unwrap();
-    assert_eq!(ended.status.code(), Some(0));
-    assert_eq!(ended.stdout, b"", "it does not listen first");
+    let args = ["--module", &module, "--code-cache", &folder.path("cache")];
+    let serve = Program::server().args(args).spawn();
+    started_child(serve.id()).await;
+    serve.signal(Signal::TERM);
+    let ended = serve.ended().await;
+    assert_eq!(ended.status, Some(0), "{ended:?}");
+    assert_eq!(ended.stdout, "", "it does not listen first");
 }
 
 /// A user waits for `check`, possibly on a busy machine.
@@ -240,17 +218,14 @@ async fn a_signal_during_a_compilation_ends_the_start() {
 async fn check_compiles_with_its_own_priority() {
     let folder = Folder::new();
     let module = folder.write("hard.wasm", component::hard_to_compile(MANY));
-    let mut check = Command::new(Program::path());
-    check.args(["check", "--dialect", "any"]).arg(module).kill_on_drop(true);
-    let mut check = check.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    let number = check.id().unwrap().try_into().unwrap();
-    let own = nice(&format!("/proc/{number}/stat"));
-    until("the compiler starts", || !children(number).is_empty()).await;
-    let [compiler] = children(number)[..] else { panic!("more than one") };
+    let check = Program::new(["check", "--dialect", "any", &module]).spawn();
+    let own = nice(&format!("/proc/{}/stat", check.id()));
+    let compiler = started_child(check.id()).await;
     confined(compiler).await;
     for _ in 0..20 {
         assert_eq!(nice(&format!("/proc/{compiler}/stat")), own);
         sleep(Duration::from_millis(10)).await;
     }
-    check.kill().await.unwrap();
+    check.signal(Signal::KILL);
+    check.ended().await;
 }

@@ -1,0 +1,40 @@
+//! Processes of the system: children and signals.
+
+use std::fs;
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::wait::until;
+
+/// Returns the child processes of a process, including dead ones that are not reaped.
+#[must_use]
+pub fn children(process: i32) -> Vec<i32> {
+    let processes = fs::read_dir("/proc").unwrap();
+    let numbers = processes.filter_map(|entry| entry.unwrap().file_name().to_str()?.parse().ok());
+    let is_child = |number: &i32| {
+        let status = fs::read_to_string(format!("/proc/{number}/status")).unwrap_or_default();
+        status.lines().any(|line| line == format!("PPid:\t{process}"))
+    };
+    numbers.filter(is_child).collect()
+}
+
+/// Waits until a process has a child, such as a compiler, and returns it.
+///
+/// # Panics
+///
+/// Panics if the process has more than one child.
+pub async fn started_child(process: i32) -> i32 {
+    let mut found = Vec::new();
+    let is_started = || {
+        found = children(process);
+        !found.is_empty()
+    };
+    until("the process starts a child", is_started).await;
+    let [child] = found[..] else { panic!("more than one child: {found:?}") };
+    child
+}
+
+/// Sends a signal to a process.
+pub fn send_signal(process: i32, signal: Signal) {
+    kill_process(Pid::from_raw(process).unwrap(), signal).unwrap();
+}
