@@ -11,22 +11,30 @@ use std::time::{Duration, Instant};
 use notify::event::{AccessKind, AccessMode, CreateKind, ModifyKind};
 use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 
-/// Changes less than this apart are reported as one.
-const QUIET: Duration = Duration::from_millis(20);
+/// The times of a watch.
+const TIMES: Times = Times {
+    quiet: Duration::from_millis(20),
+    patience: Duration::from_millis(500),
+    unfinished: Duration::from_secs(2),
+    max_unfinished: Duration::from_secs(10),
+    poll: Duration::from_secs(2),
+};
 
-/// The maximum delay of a report while changes continue.
-const PATIENCE: Duration = Duration::from_millis(500);
-
-/// While a writer has the file open, a report waits until no change has arrived for this
-/// time.
-const UNFINISHED: Duration = Duration::from_secs(2);
-
-/// The maximum delay of a report while a writer has the file open.
-const MAX_UNFINISHED: Duration = Duration::from_secs(10);
-
-/// The interval at which the file is checked in any case: it may be reached through
-/// folders and links that are not watched.
-const POLL: Duration = Duration::from_secs(2);
+#[derive(Debug, Clone, Copy)]
+struct Times {
+    /// Changes less than this apart are reported as one.
+    quiet: Duration,
+    /// The maximum delay of a report while changes continue.
+    patience: Duration,
+    /// While a writer has the file open, a report waits until no change has arrived for
+    /// this time.
+    unfinished: Duration,
+    /// The maximum delay of a report while a writer has the file open.
+    max_unfinished: Duration,
+    /// The interval at which the file is checked in any case: it may be reached through
+    /// folders and links that are not watched.
+    poll: Duration,
+}
 
 /// Watches a file until it is dropped.
 #[derive(Debug)]
@@ -50,6 +58,14 @@ pub struct WatchError {
 /// folders within two seconds. While a writer has the file open, the call is delayed
 /// until the file is closed or has not changed for two seconds, by ten seconds at most.
 pub fn watch(file: &Path, changed: impl Fn() + Send + 'static) -> Result<Watch, WatchError> {
+    watch_with(TIMES, file, changed)
+}
+
+fn watch_with(
+    times: Times,
+    file: &Path,
+    changed: impl Fn() + Send + 'static,
+) -> Result<Watch, WatchError> {
     let folder = match file.parent() {
         Some(folder) if folder != Path::new("") => folder.to_owned(),
         _ => PathBuf::from("."),
@@ -69,7 +85,7 @@ pub fn watch(file: &Path, changed: impl Fn() + Send + 'static) -> Result<Watch, 
     let file = file.to_owned();
     thread::Builder::new()
         .name("watch".to_owned())
-        .spawn(move || call_back(&file, &events, changed))
+        .spawn(move || call_back(&times, &file, &events, changed))
         .map_err(|error: io::Error| fault(error.into()))?;
     Ok(Watch { _watcher: watcher })
 }
@@ -95,13 +111,13 @@ fn observe(file: &Path) -> Look {
     Ok((meta.dev(), meta.ino(), meta.len(), times))
 }
 
-fn call_back(file: &Path, events: &Receiver<Change>, changed: impl Fn()) {
+fn call_back(times: &Times, file: &Path, events: &Receiver<Change>, changed: impl Fn()) {
     let mut last = observe(file);
     // The caller may have read the file before the watch began.
     changed();
     loop {
-        let is_ours = match events.recv_timeout(POLL) {
-            Ok(change) => settle(events, change),
+        let is_ours = match events.recv_timeout(times.poll) {
+            Ok(change) => settle(times, events, change),
             Err(RecvTimeoutError::Timeout) => Some(false),
             Err(RecvTimeoutError::Disconnected) => None,
         };
@@ -117,13 +133,16 @@ fn call_back(file: &Path, events: &Receiver<Change>, changed: impl Fn()) {
 
 /// Waits until the changes stop. Returns whether the file itself was among them, or
 /// `None` if the watch has ended.
-fn settle(events: &Receiver<Change>, first: Change) -> Option<bool> {
+fn settle(times: &Times, events: &Receiver<Change>, first: Change) -> Option<bool> {
     let start = Instant::now();
     let mut is_ours = first != Change::Elsewhere;
     let mut is_written = first == Change::Writing;
     loop {
-        let (quiet, patience) =
-            if is_written { (UNFINISHED, MAX_UNFINISHED) } else { (QUIET, PATIENCE) };
+        let (quiet, patience) = if is_written {
+            (times.unfinished, times.max_unfinished)
+        } else {
+            (times.quiet, times.patience)
+        };
         if start.elapsed() >= patience {
             return Some(is_ours);
         }
@@ -152,7 +171,7 @@ fn change(event: &Event, name: Option<&OsStr>) -> Option<Change> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Change, PATIENCE, QUIET, settle, watch};
+    use super::{Change, Times, settle, watch_with};
     use std::fs;
     use std::os::unix::fs::symlink;
     use std::path::Path;
@@ -160,11 +179,19 @@ mod tests {
     use std::thread;
     use std::time::{Duration, Instant};
 
+    /// A writer takes any time, and changes of other folders are noticed soon.
+    const TIMES: Times = Times {
+        unfinished: Duration::from_hours(1),
+        max_unfinished: Duration::from_hours(1),
+        poll: Duration::from_millis(50),
+        ..super::TIMES
+    };
+
     /// Sends the file's content on each call.
     fn watched(file: &Path) -> (super::Watch, Receiver<Option<String>>) {
         let (sender, contents) = mpsc::channel();
         let path = file.to_owned();
-        let watch = watch(file, move || {
+        let watch = watch_with(TIMES, file, move || {
             sender.send(fs::read_to_string(&path).ok()).ok();
         });
         (watch.unwrap(), contents)
@@ -173,7 +200,7 @@ mod tests {
     /// Waits for the expected content, after any other contents.
     #[track_caller]
     fn until(contents: &Receiver<Option<String>>, expected: Option<&str>) {
-        while contents.recv_timeout(Duration::from_secs(20)).unwrap().as_deref() != expected {}
+        while contents.recv_timeout(Duration::from_mins(3)).unwrap().as_deref() != expected {}
     }
 
     #[test]
@@ -197,14 +224,14 @@ mod tests {
         let file = folder.path().join("a");
         fs::write(&file, "1").unwrap();
         let (_watch, contents) = watched(&file);
-        until(&contents, Some("1"));
-        // Writes from before the watch began may still be reported.
-        while contents.recv_timeout(2 * PATIENCE).is_ok() {}
+        assert_eq!(contents.recv().unwrap().as_deref(), Some("1"));
         for _ in 0..20 {
             fs::write(folder.path().join("log"), "line").unwrap();
-            thread::sleep(2 * QUIET);
+            thread::sleep(2 * TIMES.quiet);
         }
-        assert_eq!(contents.try_iter().count(), 0);
+        // The first report is of the next change of the file.
+        fs::remove_file(&file).unwrap();
+        assert_eq!(contents.recv().unwrap(), None);
     }
 
     #[test]
@@ -234,15 +261,15 @@ mod tests {
         let start = Instant::now();
         let writer = thread::spawn(move || {
             for change in [Change::Writing, Change::Elsewhere, Change::Writing, Change::Done] {
-                thread::sleep(10 * QUIET);
+                thread::sleep(5 * TIMES.quiet);
                 sender.send(change).unwrap();
             }
             // Keeps the channel open.
-            thread::sleep(10 * QUIET);
+            sender
         });
-        assert_eq!(settle(&events, Change::Writing), Some(true));
-        assert!(start.elapsed() >= 40 * QUIET);
-        writer.join().unwrap();
-        assert_eq!(settle(&events, Change::Elsewhere), None);
+        assert_eq!(settle(&TIMES, &events, Change::Writing), Some(true));
+        assert!(start.elapsed() >= 20 * TIMES.quiet);
+        drop(writer.join().unwrap());
+        assert_eq!(settle(&TIMES, &events, Change::Elsewhere), None);
     }
 }
