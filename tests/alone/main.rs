@@ -19,7 +19,7 @@ async fn ask(module: &Module, path: &str) -> Result<(), CallError> {
 
 #[test]
 fn memory_does_not_grow_over_requests() {
-    check_requests(40_000);
+    check_requests(20_000);
 }
 
 #[test]

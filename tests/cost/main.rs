@@ -1,7 +1,7 @@
 //! Does an instance of any component take more memory than its mount's limit? In a
 //! process of its own, since all allocations are counted.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
 use relayer_rest_host::module::{Engine, Limits, LoadError, Module, RunPermit};
@@ -14,8 +14,27 @@ use relayer_rest_tests::server::{engine, request};
 #[global_allocator]
 static ALLOCATED: Heap = Heap::new();
 
-/// Runs one test at a time: allocations of another test would be counted.
-static ALONE: Mutex<()> = Mutex::new(());
+/// Held exclusively during a measurement, in which allocations of other tests would be
+/// counted, and shared at all other times, which are most of the time.
+static MEASURING: RwLock<()> = RwLock::new(());
+
+/// A test's share of [`MEASURING`].
+struct Share(Option<RwLockReadGuard<'static, ()>>);
+
+impl Share {
+    fn new() -> Self {
+        Self(Some(MEASURING.read().unwrap_or_else(PoisonError::into_inner)))
+    }
+
+    /// Runs a measurement while no other test does anything.
+    fn exclusively(&mut self, measure: impl FnOnce()) {
+        self.0 = None;
+        let exclusive = MEASURING.write().unwrap_or_else(PoisonError::into_inner);
+        measure();
+        drop(exclusive);
+        *self = Self::new();
+    }
+}
 
 /// Longer than any request takes, even on a busy machine.
 const PATIENCE: Duration = Duration::from_mins(10);
@@ -40,7 +59,11 @@ struct Taken {
 
 /// Loads a component, calls it twice, and returns the memory that the second instance
 /// takes.
-fn taken(engine: &Engine, component: &[u8]) -> Result<(Module, Taken), LoadError> {
+fn taken(
+    share: &mut Share,
+    engine: &Engine,
+    component: &[u8],
+) -> Result<(Module, Taken), LoadError> {
     let module = Module::from_bytes(engine, "generated", component)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let snapshot = StatePublisher::new().reader().snapshot();
@@ -49,8 +72,10 @@ fn taken(engine: &Engine, component: &[u8]) -> Result<(Module, Taken), LoadError
         let place = runtime.block_on(RunPermit::acquire(&module)).unwrap();
         let request = request("GET", "/", &[]);
         let mut answer = None;
-        taken.host = ALLOCATED.peak_of(|| {
-            answer = Some(runtime.block_on(place.execute(request, snapshot.clone())));
+        share.exclusively(|| {
+            taken.host = ALLOCATED.peak_of(|| {
+                answer = Some(runtime.block_on(place.execute(request, snapshot.clone())));
+            });
         });
         if let Some(Ok(answer)) = answer {
             taken.memory = answer.memory;
@@ -71,7 +96,7 @@ fn to_usize(size: u64) -> usize {
 
 #[test]
 fn instances_with_any_sections_stay_within_their_limit() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut share = Share::new();
     let limits = Limits { table: 100_000, time: PATIENCE, ..sections::limits() };
     let engine = engine(&limits);
     let limit = to_usize(limits.memory.as_u64());
@@ -84,7 +109,7 @@ fn instances_with_any_sections_stay_within_their_limit() {
         let mut accepted = 0;
         let mut refused = 0;
         for count in [1, 40, 900, 9_000] {
-            match taken(&engine, &generate(count)) {
+            match taken(&mut share, &engine, &generate(count)) {
                 Ok((module, taken)) => {
                     let cost = module.instance_cost();
                     let what = format!("{count} {kind}: {taken:?}, {cost:?}");
@@ -108,8 +133,12 @@ fn instances_with_any_sections_stay_within_their_limit() {
 }
 
 #[test]
-fn generated_components_stay_within_their_limit() {
+fn components_with_generated_sections_stay_within_their_limit() {
     check_sections(12);
+}
+
+#[test]
+fn components_of_wasm_smith_stay_within_their_limit() {
     check_smith(40);
 }
 
@@ -122,7 +151,6 @@ fn many_generated_components_stay_within_their_limit() {
 
 /// Checks generated components with sections of several kinds.
 fn check_sections(count: u32) {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let mut random = fastrand::Rng::with_seed(7);
     check_generated(count, || {
         // Few enough instances and entries that many components can be loaded.
@@ -136,7 +164,6 @@ fn check_sections(count: u32) {
 
 /// Checks components of `wasm-smith` with sections of all kinds.
 fn check_smith(count: u32) {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let mut random = fastrand::Rng::with_seed(7);
     check_generated(count, || {
         let mut bytes = vec![0; random.usize(500..8_000)];
@@ -148,13 +175,14 @@ fn check_smith(count: u32) {
 /// Checks the memory that instances of this number of generated components take.
 #[track_caller]
 fn check_generated(count: u32, mut generate: impl FnMut() -> Vec<u8>) {
+    let mut share = Share::new();
     // A request that timed out would still run while the next one is measured.
     let limits = Limits { time: PATIENCE, ..sections::limits() };
     let engine = engine(&limits);
     let limit = to_usize(limits.memory.as_u64());
     let mut ran = 0;
     for round in 0..count {
-        match taken(&engine, &generate()) {
+        match taken(&mut share, &engine, &generate()) {
             Ok((module, taken)) => {
                 let what = format!("{round}: {taken:?}, {:?}", module.instance_cost());
                 let estimated = to_usize(module.instance_cost().host_bytes());
