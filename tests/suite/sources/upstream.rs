@@ -128,18 +128,32 @@ async fn a_faulty_relayer_leaves_the_last_state_in_place() {
 }
 
 #[tokio::test]
-async fn the_state_of_an_unreachable_relayer_is_served_up_to_its_maximum_age() {
+async fn the_state_of_an_unreachable_relayer_is_served_as_stale() {
     let script = Script::of_0_7();
     let relayer = Relayer::start(script.clone()).await;
-    let upstream = Upstream { max_stale: Duration::from_secs(5), ..upstream(&relayer) };
+    let upstream = Upstream { max_stale: Duration::from_hours(1), ..upstream(&relayer) };
+    let server = TestServer::builder().upstream(upstream).start().await;
+    let mut client = server.connect().await;
+    client.get_until("/state", |answer| answer.status == 200).await;
+    let gone = relayer.go().await;
+    let stale = client.get_until("/state", |answer| answer.headers.contains_key("age")).await;
+    assert_eq!((stale.status.as_u16(), stale.text()), (200, &*success(&script.state)));
+    let _relayer = gone.come_back();
+    let back = client.get_until("/state", |answer| !answer.headers.contains_key("age")).await;
+    assert_eq!((back.status.as_u16(), back.text()), (200, &*success(&script.state)));
+}
+
+#[tokio::test]
+async fn the_state_of_an_unreachable_relayer_expires_at_its_maximum_age() {
+    let script = Script::of_0_7();
+    let relayer = Relayer::start(script.clone()).await;
+    let upstream = Upstream { max_stale: Duration::from_millis(300), ..upstream(&relayer) };
     let server = TestServer::builder().upstream(upstream).start().await;
     let mut client = server.connect().await;
     client.get_until("/chains", |answer| answer.status == 200).await;
     let gone = relayer.go().await;
-    let stale = client.get_until("/state", |answer| answer.headers.contains_key("age")).await;
-    assert_eq!(stale.text(), success(&script.state));
     let old = client.get_until("/state", |answer| answer.status != 200).await;
-    old.check_error(503, "NotReady", "the relayer has not answered for 5s");
+    old.check_error(503, "NotReady", "the relayer has not answered for 300ms");
     assert_eq!(old.header("retry-after"), "1");
     for path in ["/version", "/chains", "/chain/ibc-0"] {
         let answer = client.get(path).await;
@@ -305,7 +319,7 @@ fn responses_are_parsed_off_the_runtimes_threads() {
             tokio::time::sleep(Duration::from_millis(1)).await;
             assert!(!is_known());
         }
-        assert_eq!(relayer.seen().paths.values().sum::<u32>(), 1, "the next question waits");
+        assert_eq!(relayer.seen().paths.values().sum::<u32>(), 1, "the next request waits");
         drop(free);
         until("the state is known", &is_known).await;
         polling.abort();
