@@ -107,6 +107,21 @@ impl Client {
 
     /// Sends a request with any method and further headers.
     pub async fn ask_with(&mut self, method: &str, path: &str, headers: &[(&str, &str)]) -> Answer {
+        self.try_ask_with(method, path, headers).await.unwrap()
+    }
+
+    /// Sends a request with any method and further headers.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the server closes the connection before the end of the
+    /// response.
+    pub async fn try_ask_with(
+        &mut self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+    ) -> hyper::Result<Answer> {
         let uri = match self {
             Self::Http1(_) => path.to_owned(),
             Self::Http2(_) => format!("http://localhost{path}"),
@@ -121,14 +136,14 @@ impl Client {
         let request = request.body(Empty::new()).unwrap();
         let response = match self {
             Self::Http1(sender) => {
-                sender.ready().await.unwrap();
-                sender.send_request(request).await
+                sender.ready().await?;
+                sender.send_request(request).await?
             }
-            Self::Http2(sender) => sender.send_request(request).await,
+            Self::Http2(sender) => sender.send_request(request).await?,
         };
-        let (head, body) = response.unwrap().into_parts();
-        let body = body.collect().await.unwrap().to_bytes();
-        Answer { version: head.version, status: head.status, headers: head.headers, body }
+        let (head, body) = response.into_parts();
+        let body = body.collect().await?.to_bytes();
+        Ok(Answer { version: head.version, status: head.status, headers: head.headers, body })
     }
 }
 

@@ -3,10 +3,14 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use crate::client::Client;
+use crate::client::{Answer, Client};
 use crate::wait::within;
+
+/// The shortest time after which a server may close a connection without a request: the
+/// minimum of `http.idle`.
+const MIN_IDLE: Duration = Duration::from_secs(1);
 
 /// A client that checks the API's responses continuously.
 pub struct Watcher {
@@ -16,9 +20,10 @@ pub struct Watcher {
 
 impl Watcher {
     /// Starts to send requests.
-    pub async fn start(address: SocketAddr) -> Self {
+    #[must_use]
+    pub fn start(address: SocketAddr) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
-        let mut kept = Client::http1(address).await;
+        let mut kept = Kept { address, open: None };
         let watching = tokio::spawn({
             let stop = Arc::clone(&stop);
             async move {
@@ -30,7 +35,8 @@ impl Watcher {
                         let answer = within("a response to the watcher", kept.get(path)).await;
                         assert_eq!((answer.status.as_u16(), path), (status, path));
                     }
-                    let answer = async { Client::http1(address).await.get("/version").await };
+                    let mut new = Kept { address, open: None };
+                    let answer = new.get("/version");
                     assert_eq!(within("a new connection", answer).await.status, 200);
                     count += 1;
                     tokio::time::sleep(Duration::from_millis(1)).await;
@@ -50,5 +56,41 @@ impl Watcher {
     pub async fn stop(self) {
         self.stop.store(true, Relaxed);
         assert!(self.watching.await.unwrap() > 0);
+    }
+}
+
+/// A connection that is kept, and opened again if the server closes it for idleness: on a
+/// busy machine, this client may take that long between two requests.
+struct Kept {
+    address: SocketAddr,
+    /// The connection, and when it was opened or the last request was sent on it.
+    open: Option<(Client, Instant)>,
+}
+
+impl Kept {
+    /// Sends a GET request for a path.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the server closes the connection earlier than for idleness.
+    async fn get(&mut self, path: &str) -> Answer {
+        loop {
+            let begin = Instant::now();
+            let (mut client, last) = match self.open.take() {
+                Some(open) => open,
+                None => (Client::http1(self.address).await, begin),
+            };
+            let sent = Instant::now();
+            match client.try_ask_with("GET", path, &[]).await {
+                Ok(answer) => {
+                    self.open = Some((client, sent));
+                    return answer;
+                }
+                Err(error) => {
+                    let silent = last.elapsed();
+                    assert!(silent >= MIN_IDLE, "closed after {silent:?}: {error}");
+                }
+            }
+        }
     }
 }

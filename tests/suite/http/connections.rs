@@ -32,7 +32,7 @@ async fn idle_connections_beyond_the_limit_are_evicted() {
         ..HttpLimits::default()
     };
     let server = server(limits).await;
-    let watcher = Watcher::start(server.address).await;
+    let watcher = Watcher::start(server.address);
     let mut idle = VecDeque::new();
     for number in 0..3_000 {
         let mut stream = TcpStream::connect(server.address).await.unwrap();
@@ -139,7 +139,7 @@ async fn connections_that_withhold_a_body_are_evicted() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn floods_and_resets_affect_no_other_client() {
     let server = server(limits()).await;
-    let watcher = Watcher::start(server.address).await;
+    let watcher = Watcher::start(server.address);
     let address = server.address;
     let flood = tokio::spawn(async move {
         // Thousands of requests whose responses are not read.

@@ -16,7 +16,7 @@ use super::{limits, request, said, server};
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn slow_or_partial_requests_are_closed() {
     let server = server(limits()).await;
-    let watcher = Watcher::start(server.address).await;
+    let watcher = Watcher::start(server.address);
     let half = [
         "",
         "G",
@@ -54,7 +54,7 @@ async fn oversized_requests_get_their_status() {
         ..limits()
     })
     .await;
-    let watcher = Watcher::start(server.address).await;
+    let watcher = Watcher::start(server.address);
     let long = format!("/{}", "a".repeat(100));
     let many = "a: b\r\n".repeat(5);
     let large = format!("a: {}\r\n", "b".repeat(9000));
@@ -124,7 +124,7 @@ async fn bytes_after_a_request_get_a_response_of_their_own() {
 #[tokio::test]
 async fn an_endless_head_gets_431() {
     let server = server(limits()).await;
-    let watcher = Watcher::start(server.address).await;
+    let watcher = Watcher::start(server.address);
     for _ in 0..10 {
         let head = request("/version", &format!("a: {}", "b".repeat(1 << 20)));
         let answer = said(server.address, head.as_bytes()).await;
@@ -145,7 +145,7 @@ async fn an_endless_head_gets_431() {
 #[tokio::test]
 async fn an_oversized_http2_head_gets_431() {
     let server = server(HttpLimits { head: ByteSize::kib(8), ..limits() }).await;
-    let watcher = Watcher::start(server.address).await;
+    let watcher = Watcher::start(server.address);
     let mut client = Client::http2(server.address).await;
     let value = "b".repeat(9 << 10);
     let answer = client.ask_with("GET", "/version", &[("a", &value)]).await;
@@ -160,7 +160,7 @@ async fn an_oversized_http2_head_gets_431() {
 #[tokio::test]
 async fn a_client_that_still_sends_an_oversized_body_gets_413() {
     let server = server(HttpLimits::default()).await;
-    let watcher = Watcher::start(server.address).await;
+    let watcher = Watcher::start(server.address);
     for _ in 0..20 {
         let mut stream = TcpStream::connect(server.address).await.unwrap();
         let (mut reading, mut writing) = stream.split();
@@ -176,7 +176,7 @@ async fn a_client_that_still_sends_an_oversized_body_gets_413() {
             String::from_utf8_lossy(&answer[..length]).into_owned()
         };
         let answer = tokio::select! {
-            () = send => panic!("the connection is closed before there is an answer"),
+            () = send => panic!("the connection is closed before the response"),
             answer = receive => answer,
         };
         assert!(answer.starts_with("HTTP/1.1 413 "), "{answer}");

@@ -112,7 +112,7 @@ async fn hostile_modules_fail_only_their_own_requests() {
         server = server.extension(mount.with_failure_policy(patience()));
     }
     let server = server.start().await;
-    let watcher = Watcher::start(server.address).await;
+    let watcher = Watcher::start(server.address);
     let mut asking = Vec::new();
     for case in &cases {
         for client in 0..CLIENTS {

@@ -64,7 +64,7 @@ fn other_wasi_interfaces_are_rejected() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn wasi_gives_no_access_to_the_system() {
     let server = server().await;
-    let watcher = Watcher::start(server.address).await;
+    let watcher = Watcher::start(server.address);
     let mut http = server.connect().await;
     for (path, expected) in [
         ("environment", "0 0"),
@@ -125,7 +125,8 @@ async fn random_numbers_are_the_same_for_each_request() {
 #[tokio::test]
 async fn output_is_logged() {
     let folder = Folder::new();
-    let (module, config) = (folder.join("guest.wasm"), folder.join("rest.toml"));
+    let module = folder.join("guest.wasm");
+    let config = folder.join("rest.toml");
     fs::write(&module, WASI_GUEST).unwrap();
     let settings = "[[extension]]\nname = 'guest'\nmodule = 'guest.wasm'\n";
     fs::write(&config, settings).unwrap();
