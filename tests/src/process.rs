@@ -18,7 +18,15 @@ pub fn children(process: i32) -> Vec<i32> {
     numbers.filter(is_child).collect()
 }
 
-/// Waits until a process has a child, such as a compiler, and returns it.
+/// Returns the arguments of a process, which differ from those of its parent as soon as
+/// it executes another program. They are empty if the process has ended.
+fn arguments(process: i32) -> Vec<u8> {
+    fs::read(format!("/proc/{process}/cmdline")).unwrap_or_default()
+}
+
+/// Waits until a process has a child with a program of its own, such as a compiler, and
+/// returns it. The parent waits until the program is executed, so a child must not be
+/// stopped before.
 ///
 /// # Panics
 ///
@@ -27,7 +35,7 @@ pub async fn started_child(process: i32) -> i32 {
     let mut found = Vec::new();
     let is_started = || {
         found = children(process);
-        !found.is_empty()
+        found.iter().any(|child| arguments(*child) != arguments(process))
     };
     until("the process starts a child", is_started).await;
     let [child] = found[..] else { panic!("more than one child: {found:?}") };

@@ -2,14 +2,15 @@
 
 use std::fs;
 use std::io::Write;
-use std::time::Duration;
 
 use relayer_rest_host::module::{DEFAULT_MODULE, Digest};
 use relayer_rest_tests::component;
 use relayer_rest_tests::folder::Folder;
+use relayer_rest_tests::process::{children, send_signal, started_child};
 use relayer_rest_tests::program::Program;
 use relayer_rest_tests::server::label;
-use relayer_rest_tests::wait::until_async;
+use relayer_rest_tests::wait::{until, until_async};
+use rustix::process::Signal;
 
 #[tokio::test]
 async fn a_changed_file_is_swapped_in_if_it_is_valid() {
@@ -64,22 +65,14 @@ async fn a_changed_file_must_have_the_required_digest() {
 async fn a_file_that_changes_during_the_start_is_swapped_in() {
     let folder = Folder::new();
     let path = folder.write("api.wasm", DEFAULT_MODULE);
-    let args = ["--listen", "127.0.0.1:0", "--module", &path, "--watch", "--no-code-cache"];
-    let control = folder.join("c.sock");
-    // The socket exists when the module has been read, or is about to be.
-    let mut replaced = tokio::spawn({
-        let path = path.clone();
-        let control = control.clone();
-        async move {
-            while !control.exists() {
-                tokio::time::sleep(Duration::from_millis(1)).await;
-            }
-            tokio::time::sleep(Duration::from_millis(20)).await;
-            fs::write(path, component::noted(DEFAULT_MODULE, "new")).unwrap();
-        }
-    });
-    let serving = Program::new(&args).socket(control).start().await;
-    (&mut replaced).await.unwrap();
+    let program = Program::server().args(["--module", &path, "--watch", "--no-code-cache"]);
+    let starting = program.spawn();
+    // The module has been read when it is compiled, and the watch has not begun.
+    let compiler = started_child(starting.id()).await;
+    send_signal(compiler, Signal::STOP);
+    fs::write(path, component::noted(DEFAULT_MODULE, "new")).unwrap();
+    send_signal(compiler, Signal::CONT);
+    let serving = program.listening(starting).await.unwrap();
     let new = label(&component::noted(DEFAULT_MODULE, "new"));
     until_async("the new module serves", async || serving.label("/chains").await == new).await;
 }
@@ -90,12 +83,25 @@ async fn a_file_that_changes_during_the_start_is_swapped_in() {
 async fn a_file_that_took_too_long_is_tried_again_when_touched() {
     let folder = Folder::new();
     let path = folder.write("api.wasm", component::of_answer(204, "a", b"b"));
-    let config = folder.write("c.toml", "[module]\ndialect = 'any'\n[swap]\ntime = '5s'");
-    let mut serving =
-        Program::server().args(["--module", &path, "--watch", "--config", &config]).start().await;
+    let config = folder.path("c.toml");
+    let program = Program::server().args(["--module", &path, "--watch", "--config", &config]);
+    // The time limit also applies to the start, which may take long on a busy machine.
+    let mut seconds = 1;
+    let mut serving = loop {
+        let settings = format!("[module]\ndialect = 'any'\n[swap]\ntime = '{seconds}s'");
+        folder.write("c.toml", settings);
+        match program.clone().try_start().await {
+            Ok(serving) => break serving,
+            Err(ended) => assert!(ended.stderr.contains("no result within"), "{ended:?}"),
+        }
+        seconds *= 2;
+    };
     for _ in 0..2 {
         fs::write(&path, component::hard_to_compile(16_000)).unwrap();
-        serving.logged("no result within 5s").await;
+        // The compilation takes longer than any limit.
+        send_signal(started_child(serving.id()).await, Signal::STOP);
+        serving.logged(&format!("no result within {seconds}s")).await;
+        until("the compiler is gone", || children(serving.id()).is_empty()).await;
     }
 }
 
