@@ -260,8 +260,8 @@ pub fn that_counts_chains(count: u32, status: u16) -> Vec<u8> {
     ))
 }
 
-/// Returns a component that counts to a number, and then traps if the request has the
-/// header `X-Mode`, and responds with 204 otherwise.
+/// Returns a component that counts to a number and traps if the request has the header
+/// `X-Mode`, and responds with 204 otherwise.
 #[must_use]
 pub fn that_traps_at_a_header(count: u32) -> Vec<u8> {
     calling(
@@ -270,9 +270,10 @@ pub fn that_traps_at_a_header(count: u32) -> Vec<u8> {
         &format!(
             "(local $left i32)
              (local.set $left (i32.const {count}))
-             (loop $on (br_if $on (local.tee $left (i32.sub (local.get $left) (i32.const 1)))))
              (call $header (i32.const 64) (i32.const 6) (i32.const 128))
-             (if (i32.load (i32.const 132)) (then unreachable))
+             (if (i32.load (i32.const 132)) (then
+                 (loop $on (br_if $on (local.tee $left (i32.sub (local.get $left) (i32.const 1)))))
+                 unreachable))
              (i32.store16 (i32.const 0) (i32.const 204))
              i32.const 0"
         ),

@@ -1,4 +1,4 @@
-//! Waiting for conditions. No test waits for a fixed time.
+//! Waiting for conditions. No test waits for a fixed time instead of a condition.
 
 use std::time::Duration;
 

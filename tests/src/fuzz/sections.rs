@@ -14,15 +14,13 @@ use wasm_smith::{Config, Module as CoreModule};
 use crate::component;
 use crate::component::sections::{self, FIELDS};
 use crate::server::{patient, request};
+use crate::wait::DEADLINE;
 
 /// The maximum numbers of kinds of entries, of entries of a kind, and of instances.
 /// Larger components take long to compile, and are tested in `tests/cost`.
 const MAX_KINDS: usize = 4;
 const MAX_COUNT: usize = 3_000;
 const MAX_INSTANCES: usize = 70;
-
-/// A bound that no call reaches, even on a busy machine.
-const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Loads a component with many entries of a few kinds, and calls it.
 pub fn sections(data: &[u8]) {
@@ -56,7 +54,7 @@ fn check(component: &[u8]) {
         let place = RunPermit::acquire(&module).await.unwrap();
         place.execute(request("GET", "/", &[]), Arc::clone(&snapshot)).await
     });
-    assert!(start.elapsed() < PATIENCE, "it takes {:?}", start.elapsed());
+    assert!(start.elapsed() < DEADLINE, "it takes {:?}", start.elapsed());
     match answer {
         Ok(answer) => assert!(answer.memory as u64 <= memory, "{}", answer.memory),
         Err(CallError::Trap(_) | CallError::Timeout(_) | CallError::Invalid(_)) => {}

@@ -1,6 +1,7 @@
 //! Do the verbs that control a running server do and print what they should?
 
 use std::fs;
+use std::process::Stdio;
 
 use relayer_rest_host::control::ConnectionStatus;
 use relayer_rest_host::module::{DEFAULT_MODULE, Digest, MODULE_1_13};
@@ -180,7 +181,8 @@ async fn json_output_is_valid_and_failed_writes_are_reported() {
     assert!(report["message"].as_str().unwrap().starts_with("mount /: module "), "{report}");
     let mut status = Program::new(["status", "--json"]).socket(&serving.socket).command();
     let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
-    let ended: Ended = status.stdout(full).output().await.unwrap().into();
+    let status = status.stdout(full).stderr(Stdio::piped()).spawn().unwrap();
+    let ended: Ended = status.wait_with_output().await.unwrap().into();
     assert_eq!(ended.status, Some(2));
     let start = "relayer-rest: stdout: No space left on device";
     assert!(ended.stderr.starts_with(start), "{ended:?}");

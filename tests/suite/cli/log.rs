@@ -99,7 +99,8 @@ async fn empty_lines_are_bounded_too() {
     let module = component::of_handler_that_logs("", code);
     let file = folder.write("empty.wasm", &module);
     for (log, most) in [("4KiB", 30), ("0B", 0)] {
-        let config = format!("[module.limits]\ntime = '50ms'\nlog = '{log}'");
+        let limits = format!("time = '50ms'\nqueue_wait = '10min'\nlog = '{log}'");
+        let config = format!("[module.limits]\n{limits}");
         let config = folder.write("c.toml", config);
         let args = ["--module", &file, "--config", &config];
         let mut process = Program::server().args(args).start().await;
