@@ -1,5 +1,5 @@
-//! The tests that need other programs, which not every machine has. Each file asks one
-//! question, and names these programs.
+//! The tests that need other programs, which not every machine has. Each file is
+//! about one question, and names these programs.
 //!
 //! ```sh
 //! cargo test --workspace --test outside -- --ignored

@@ -128,11 +128,11 @@ async fn answer(stream: &mut TcpStream, buffer: &mut [u8]) {
             break parsed;
         }
     };
-    let mut left = (head + length).checked_sub(filled).expect("one answer at a time");
+    let mut left = (head + length).checked_sub(filled).expect("one response at a time");
     while left > 0 {
         let read = stream.read(buffer).await.unwrap();
         assert!(read > 0, "the server closed the connection");
-        left = left.checked_sub(read).expect("one answer at a time");
+        left = left.checked_sub(read).expect("one response at a time");
     }
 }
 

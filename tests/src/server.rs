@@ -82,7 +82,7 @@ pub fn label(component: &[u8]) -> String {
     format!("api@{}", short(component))
 }
 
-/// A server, which runs until it is dropped or told to stop.
+/// A server, which runs until it is dropped or stopped.
 pub struct TestServer {
     /// The address that it listens on.
     pub address: SocketAddr,
@@ -258,7 +258,7 @@ impl TestServer {
         self.connect().await.get(path).await
     }
 
-    /// Tells the server to stop. The returned handle completes when the server has
+    /// Stops the server. The returned handle completes when the server has
     /// stopped.
     #[must_use]
     pub fn stop(self) -> JoinHandle<()> {

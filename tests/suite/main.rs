@@ -11,7 +11,7 @@
 //! | `sources/` | files and running relayers as sources of state |
 //! | `swap/` | swaps, rollbacks and the circuit breaker |
 //!
-//! Each file answers one question.
+//! Each file is about one question.
 
 mod api;
 mod cache;

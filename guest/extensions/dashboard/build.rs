@@ -56,10 +56,10 @@ fn read(path: &Path) -> Result<String, Box<dyn Error>> {
 /// Replaces a placeholder, which must occur exactly once, with a text.
 fn put(page: &str, place: &str, text: &str) -> Result<String, Box<dyn Error>> {
     if page.matches(place).count() != 1 {
-        return Err(format!("index.html has {place} not once").into());
+        return Err(format!("index.html: {place} must occur exactly once").into());
     }
     if text.to_ascii_lowercase().contains("</s") || text.contains("<!--") {
-        return Err(format!("what comes in place of {place} would end there too early").into());
+        return Err(format!("the text for {place} would end its element early").into());
     }
     Ok(page.replace(place, text))
 }

@@ -57,7 +57,8 @@ async fn bundled_modules_respond_as_their_golden_files_say() {
         let mut names = Vec::new();
         for (state, responses) in conformance::record(&module).await {
             let name = format!("{}.json", state.replace(' ', "-"));
-            let (file, found) = (folder.join(&name), text(&responses));
+            let file = folder.join(&name);
+            let found = text(&responses);
             serde_json::from_str::<serde_json::Value>(&found).expect("all bodies are JSON");
             if std::env::var_os("GOLDEN").is_some_and(|value| value == "write") {
                 fs::create_dir_all(&folder).unwrap();

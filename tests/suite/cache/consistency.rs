@@ -178,6 +178,6 @@ fn responses_are_never_older_than_their_requests() {
         done.store(true, Relaxed);
     });
     let part = remembered.load(Relaxed) * 100 / (THREADS * STEPS);
-    assert!((10..=95).contains(&part), "{part} of 100 were remembered: the others count as well");
+    assert!((10..=95).contains(&part), "{part} of 100 are cached: the others count as well");
     assert!(published.count() > 100);
 }

@@ -67,7 +67,7 @@ fn each_setting_is_listed() {
 }
 
 #[test]
-fn the_tables_are_those_of_the_limits() {
+fn the_tables_match_the_limits() {
     for (section, limits) in LIMITS {
         let mut table = "| key | default | range | meaning |\n|---|---|---|---|\n".to_owned();
         for Limit { key, default, range, meaning } in limits {

@@ -104,7 +104,7 @@ fn decisions_are_numbered_and_have_their_sections() {
 }
 
 #[test]
-fn anchors_are_those_of_github() {
+fn anchors_match_those_of_github() {
     for (heading, expected) in [
         ("`[module.limits]`", "modulelimits"),
         ("`[[extension]]`", "extension"),

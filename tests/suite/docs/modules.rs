@@ -24,7 +24,7 @@ fn copy(from: &Path, to: &Path) {
 }
 
 #[test]
-fn the_interfaces_are_those_of_the_contract() {
+fn the_interfaces_match_the_contract() {
     let mut contract = Vec::new();
     for entry in fs::read_dir(root().join("wit")).unwrap() {
         for line in fs::read_to_string(entry.unwrap().path()).unwrap().lines() {

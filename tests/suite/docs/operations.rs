@@ -33,7 +33,7 @@ fn items(help: &str, part: &str) -> Vec<Item> {
 }
 
 #[tokio::test]
-async fn the_options_of_serve_are_those_of_its_help() {
+async fn the_options_of_serve_match_its_help() {
     let help = help(&["serve"]).await;
     let mut table = "| option | meaning |\n|---|---|\n".to_owned();
     for Item { name, description } in items(&help, "Options") {
@@ -46,7 +46,7 @@ async fn the_options_of_serve_are_those_of_its_help() {
 }
 
 #[tokio::test]
-async fn the_commands_are_those_of_the_help() {
+async fn the_commands_match_the_help() {
     let mut table = "| command | effect |\n|---|---|\n".to_owned();
     let mut commands = Vec::new();
     for item in items(&help(&[]).await, "Commands") {

@@ -94,7 +94,7 @@ async fn connections_that_cancel_too_many_requests_get_429() {
     };
     assert_eq!(refused.error_name(), "TooManyCancelled");
     assert_eq!(refused.header("retry-after"), "1");
-    assert_eq!(client.get("/cached").await.status, 204, "what is cached it gets");
+    assert_eq!(client.get("/cached").await.status, 204, "cached responses are not refused");
     let mut other = Client::http1(server.address).await;
     assert_eq!(other.get("/of-another-connection").await.status, 204);
     client.get_until("/later", |answer| answer.status == 204).await;

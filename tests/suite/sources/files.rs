@@ -291,7 +291,8 @@ async fn files_change_under_load_without_a_wrong_response() {
         .cycle()
         .zip(seen.clone())
         .map(|((path, bodies), seen)| {
-            let (address, stopped) = (process.address(), stopped.clone());
+            let address = process.address();
+            let stopped = stopped.clone();
             tokio::spawn(async move {
                 let mut client = Client::http1(address).await;
                 while !*stopped.borrow() {
@@ -304,7 +305,8 @@ async fn files_change_under_load_without_a_wrong_response() {
         .collect();
 
     for turn in 1..10 {
-        let (new, broken) = (turn % 2, turn % 3);
+        let new = turn % 2;
+        let broken = turn % 3;
         for seen in &seen {
             seen[new].store(false, Relaxed);
         }

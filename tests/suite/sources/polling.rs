@@ -1,4 +1,4 @@
-//! Is a relayer asked as often as is needed, and no more?
+//! Is a relayer polled as often as necessary, and not more often?
 
 use std::time::{Duration, Instant};
 

@@ -81,7 +81,7 @@ async fn swaps_under_load_lose_no_request() {
                     let body = &answer.body;
                     let is_of = |(name, whole): &(String, String)| label == *name && body == whole;
                     let place = answers.iter().position(is_of);
-                    seen[place.expect("an answer is wholly of one of the modules")] += 1;
+                    seen[place.expect("a response is wholly of one of the modules")] += 1;
                 }
                 seen
             })

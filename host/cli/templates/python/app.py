@@ -20,7 +20,7 @@ class Handler(exports.Handler):
             headers = [Header(name, value.encode()) for name, value in response.headers]
             return Response(response.status, headers, response.body)
         except BaseException as thrown:
-            # The host returns 500, but is not told the cause.
+            # The host returns 500, but does not get the cause.
             print(f"{type(thrown).__name__}: {thrown}{where(thrown)}", file=sys.stderr)
             raise
 

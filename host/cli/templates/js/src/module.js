@@ -11,7 +11,7 @@ export const handler = {
     try {
       return response(handle({ chains }, request));
     } catch (thrown) {
-      // The host returns 500, but is not told the cause.
+      // The host returns 500, but does not get the cause.
       console.error(`${thrown}\n${thrown?.stack ?? ""}`);
       throw thrown;
     }
