@@ -25,9 +25,9 @@ const AT_ONCE: usize = 16;
 /// process has.
 const PAGES: usize = 41;
 
-/// The number to which a request counts after it has written, which takes some
-/// milliseconds.
-const COUNT: u32 = 5_000_000;
+/// The number to which a request counts after it has written, which takes about a
+/// millisecond.
+const COUNT: u32 = 2_000_000;
 
 /// The swap file's size, in bytes.
 const SWAP: u64 = 128 << 20;

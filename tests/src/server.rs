@@ -8,7 +8,7 @@ use hyper::header::HeaderName;
 use relayer_rest_host::conformance::Dialect;
 use relayer_rest_host::control::ConnectionTally;
 use relayer_rest_host::module::{Digest, Engine, GuestRequest, Limits, Module};
-use relayer_rest_host::registry::{Candidate, Mount, Registry, Source, SwapReport};
+use relayer_rest_host::registry::{Candidate, Mount, Registry, Source, SwapLimits, SwapReport};
 use relayer_rest_host::state::hermes_config::HermesConfig;
 use relayer_rest_host::state::{StatePublisher, Upstream, sample};
 use relayer_rest_host::{HttpLimits, Server};
@@ -48,6 +48,12 @@ pub fn request(method: &str, target: &str, headers: &[(&str, &str)]) -> Arc<Gues
     let method = method.parse().unwrap();
     let target = target.parse().unwrap();
     Arc::new(GuestRequest { method, target, headers })
+}
+
+/// Creates the mount of the API. A swap may take as long as it takes on a busy machine.
+fn api(module: Module) -> Mount {
+    Mount::api(module)
+        .with_swap_limits(SwapLimits { time: patient().time, ..SwapLimits::default() })
 }
 
 /// Creates an extension, whose name is the last segment of its path.
@@ -178,11 +184,11 @@ impl Builder {
     /// Starts the server.
     pub async fn start(self) -> TestServer {
         let api = match self.api {
-            Api::Bundled if self.limits == patient() => Mount::api(BUNDLED.clone()),
-            Api::Bundled => Mount::api(Module::embedded(&engine(&self.limits)).unwrap()),
+            Api::Bundled if self.limits == patient() => api(BUNDLED.clone()),
+            Api::Bundled => api(Module::embedded(&engine(&self.limits)).unwrap()),
             Api::Component(component) => {
                 let module = Module::from_bytes(&engine(&self.limits), "test", &component);
-                Mount::api(module.unwrap())
+                api(module.unwrap())
             }
             Api::Mount(mount) => mount,
         };
