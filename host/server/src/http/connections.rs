@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `manager.rs` | accepts connections up to their limits |
 //! | `connection.rs` | one connection, and its requests |
+//! | `protocol.rs` | the protocol of a connection, and its settings |
 //! | `tracked_stream.rs` | a TCP stream that reports progress of its client |
 //! | `activity.rs` | the activity of each connection, and when it must end |
 //! | `clock.rs` | the clock of all activities |
@@ -23,6 +24,7 @@ mod http2_request;
 mod manager;
 mod pending_bodies;
 mod pending_responses;
+mod protocol;
 mod roster;
 mod sending;
 mod tally;
@@ -33,6 +35,7 @@ pub(super) use awaited_body::AwaitedBody;
 pub(super) use connection::Connections;
 pub(super) use http2_request::{Http2Request, RequestMemory};
 pub(super) use manager::ConnectionManager;
+pub(super) use protocol::Protocols;
 pub(super) use roster::Roster;
 #[cfg(test)]
 pub(super) use roster::{Entry, Peer};

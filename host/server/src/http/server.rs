@@ -4,15 +4,13 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hyper_util::rt::{TokioExecutor, TokioTimer};
-use hyper_util::server::conn::auto::Builder;
 use relayer_rest_sandbox::Module;
 use relayer_rest_state::StateReader;
 use tokio::net::TcpListener;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 use tracing::warn;
 
-use super::connections::{ConnectionManager, ConnectionTally, Connections, Roster};
+use super::connections::{ConnectionManager, ConnectionTally, Connections, Protocols, Roster};
 use super::limits::{HttpLimits, ServerLimits};
 use super::send_admission::SendAdmission;
 use super::service::Service;
@@ -22,24 +20,8 @@ use crate::registry::{Mount, Registry};
 /// The interval of the clock, and of the checks for silent clients.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// The time without received frames after which an HTTP/2 connection is sent a ping, and
-/// the time that its acknowledgement may take.
-const HTTP2_SILENCE: Duration = Duration::from_secs(20);
-const HTTP2_PONG: Duration = Duration::from_secs(10);
-
 /// The default grace period of requests in flight after a shutdown begins.
 const GRACE: Duration = Duration::from_secs(10);
-
-/// The maximum of concurrent streams of an HTTP/2 connection, and the bytes that hyper
-/// buffers for each before its client takes them.
-const STREAMS: u32 = 100;
-const STREAM_BUFFER: usize = 64 << 10;
-
-/// The numbers of streams that its client resets before they are handled, and of streams
-/// that are reset because of its errors, above which hyper closes a connection.
-/// Well-behaved clients have few of both.
-const PENDING_RESETS: usize = 20;
-const ERROR_RESETS: usize = 100;
 
 /// The pause after a failure to accept, such as too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -111,7 +93,7 @@ impl Server {
             SendAdmission::new(self.tally.budget(), Arc::clone(&roster), self.limits.unsent);
         let connections = Connections {
             service: self.service,
-            builder: builder(&self.limits),
+            protocols: Protocols::new(&self.limits),
             limits: Arc::new(self.limits.clone()),
             admission: Arc::new(admission),
         };
@@ -145,25 +127,6 @@ impl Server {
             warn!(connections = count, grace = ?self.grace, "connections dropped after the grace period");
         }
     }
-}
-
-fn builder(limits: &HttpLimits) -> Builder<TokioExecutor> {
-    let head = usize::try_from(limits.head.as_u64()).unwrap_or(usize::MAX);
-    let mut builder = Builder::new(TokioExecutor::new());
-    builder.http1().max_buf_size(head);
-    builder
-        .http2()
-        .timer(TokioTimer::new())
-        .keep_alive_interval(HTTP2_SILENCE)
-        .keep_alive_timeout(HTTP2_PONG)
-        // Twice the limit, so that the host responds to heads slightly above it: hyper's
-        // response is a bare status.
-        .max_header_list_size(u32::try_from(2 * head).unwrap_or(u32::MAX))
-        .max_concurrent_streams(STREAMS)
-        .max_pending_accept_reset_streams(PENDING_RESETS)
-        .max_local_error_reset_streams(ERROR_RESETS)
-        .max_send_buf_size(STREAM_BUFFER);
-    builder
 }
 
 /// Pauses after a failure to accept. A connection that failed before it was accepted

@@ -1,5 +1,6 @@
 //! The signal to a connection to end.
 
+use std::future::poll_fn;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed, Ordering::SeqCst};
 use std::task::{Context, Poll, Waker};
 
@@ -59,6 +60,12 @@ impl ClosingSignal {
     /// rejected (RFC 9112, 9.6).
     pub(super) fn lingers(&self) -> bool {
         self.lingers.load(Relaxed) || self.is_open()
+    }
+
+    /// Completes when the connection is told to end.
+    pub(super) async fn closed(&self) -> Closing {
+        let mut registered = None;
+        poll_fn(|context| self.poll(context, &mut registered)).await
     }
 
     /// Completes when the connection is told to end. `registered` is the waker of the

@@ -1,8 +1,10 @@
 //! One connection: HTTP/1.1 or HTTP/2, depending on the client's first bytes.
 
+use std::error::Error;
 use std::future::{Ready, poll_fn, ready};
 use std::io;
-use std::pin::Pin;
+use std::ops::DerefMut;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
 
@@ -10,8 +12,8 @@ use futures_util::future::Either;
 use hyper::body::{Body, Incoming};
 use hyper::service::service_fn;
 use hyper::{Request, Version};
-use hyper_util::rt::{TokioExecutor, TokioIo};
-use hyper_util::server::conn::auto::Builder;
+use hyper_util::rt::TokioIo;
+use hyper_util::server::graceful::GracefulConnection;
 use tokio::net::TcpStream;
 use tracing::debug;
 
@@ -19,7 +21,9 @@ use super::activity::ConnectionActivity;
 use super::awaited_body::AwaitedBody;
 use super::closing::Closing;
 use super::http2_request::Http2Request;
+use super::protocol::{Detected, Protocols, detect};
 use super::sending::Sending;
+use super::tally::Counted;
 use super::tracked_stream::TrackedStream;
 use crate::http::cancelled::Cancelled;
 use crate::http::error::HostError;
@@ -34,7 +38,7 @@ use crate::response::{X_RELAYER_MODULE, X_REQUEST_ID};
 #[derive(Clone)]
 pub(in crate::http) struct Connections {
     pub(in crate::http) service: Arc<Service>,
-    pub(in crate::http) builder: Builder<TokioExecutor>,
+    pub(in crate::http) protocols: Protocols,
     pub(in crate::http) limits: Arc<HttpLimits>,
     pub(in crate::http) admission: Arc<SendAdmission>,
 }
@@ -51,30 +55,72 @@ type Outcome = Result<HttpResponse, h2::Error>;
 
 type PendingOutcome = Either<Ready<Outcome>, Pin<Box<dyn Future<Output = Outcome> + Send>>>;
 
+/// Serves a connection, which counts as open until it ends.
 pub(super) async fn serve(
     stream: std::net::TcpStream,
     connections: Connections,
     activity: Arc<ConnectionActivity>,
+    _counted: Counted,
 ) {
-    let Connections { service, builder, limits, admission } = connections;
-    let stream = match prepare(stream) {
-        Ok(stream) => stream,
+    let Connections { service, protocols, limits, admission } = connections;
+    let (stream, detected) = match start(stream, &activity).await {
+        Ok(Some(started)) => started,
+        Ok(None) => return,
         Err(error) => {
             debug!(%error, "connection lost");
             return;
         }
     };
-    let answer = service_fn({
+    let service = service_fn({
         let activity = Arc::clone(&activity);
         let cancelled = Arc::new(Cancelled::new());
         move |request| answer(&service, &limits, &admission, &activity, &cancelled, request)
     });
-    let stream = TrackedStream::new(stream, Arc::clone(&activity));
-    let connection = builder.serve_connection(TokioIo::new(stream), answer);
-    let mut connection = std::pin::pin!(connection);
+    let stream = TokioIo::new(TrackedStream::new(stream, Arc::clone(&activity)));
+    let ended = match detected {
+        Detected::Http1 => {
+            let connection = pin!(protocols.http1.serve_connection(stream, service));
+            run(connection, &activity).await
+        }
+        // Boxed, so that it does not enlarge the memory of each connection.
+        Detected::Http2 => {
+            let connection = Box::pin(protocols.http2.serve_connection(stream, service));
+            run(connection, &activity).await
+        }
+    };
+    if let Err(error) = ended {
+        let cause = error.source();
+        debug!(%error, cause, "connection ended early");
+    }
+}
+
+/// Waits for the first bytes of a connection. Returns `None` if the connection is told to
+/// end before.
+async fn start(
+    stream: std::net::TcpStream,
+    activity: &ConnectionActivity,
+) -> io::Result<Option<(TcpStream, Detected)>> {
+    let stream = prepare(stream)?;
+    tokio::select! {
+        biased;
+        // Without a request, there is no work in progress.
+        _ = activity.closing.closed() => {
+            // Bytes that were not read would reset the connection.
+            drop(stream.try_read(&mut [0; 8]));
+            Ok(None)
+        }
+        detected = detect(&stream) => Ok(Some((stream, detected?))),
+    }
+}
+
+/// Runs a connection until it ends, or until it is told to end.
+async fn run(
+    mut connection: Pin<impl DerefMut<Target = impl GracefulConnection<Error = hyper::Error>>>,
+    activity: &ConnectionActivity,
+) -> hyper::Result<()> {
     let mut is_closing = false;
     let mut waker = None;
-    let ended = poll_fn(|context| {
+    poll_fn(|context| {
         match activity.closing.poll(context, &mut waker) {
             Poll::Ready(Closing::AtOnce) => return Poll::Ready(Ok(())),
             Poll::Ready(Closing::InOrder) if !is_closing => {
@@ -84,10 +130,8 @@ pub(super) async fn serve(
             Poll::Ready(Closing::InOrder) | Poll::Pending => {}
         }
         connection.as_mut().poll(context)
-    });
-    if let Err(error) = ended.await {
-        debug!(error, "connection ended early");
-    }
+    })
+    .await
 }
 
 /// The maximum that the system buffers of unsent bytes of a connection. Other unsent

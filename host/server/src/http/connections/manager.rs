@@ -89,12 +89,9 @@ impl ConnectionManager {
         let activity = Arc::new(ConnectionActivity::new(self.roster.clock().clone()));
         let (worker, runtime) = self.workers.assign();
         let connections = self.connections[worker.index()].clone();
-        let serve = connection::serve(stream, connections, Arc::clone(&activity));
         let counted = self.tally.accepted();
-        let serve = async move {
-            serve.await;
-            drop(counted);
-        };
+        // Not within another future, which would double the memory of each connection.
+        let serve = connection::serve(stream, connections, Arc::clone(&activity), counted);
         let task = self.tasks.spawn_on(serve, runtime);
         *self.peers.entry(peer).or_default() += 1;
         self.count += 1;
