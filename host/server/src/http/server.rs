@@ -93,7 +93,7 @@ impl Server {
             SendAdmission::new(self.tally.budget(), Arc::clone(&roster), self.limits.unsent);
         let connections = Connections {
             service: self.service,
-            protocols: Protocols::new(&self.limits),
+            protocols: Arc::new(Protocols::new(&self.limits)),
             limits: Arc::new(self.limits.clone()),
             admission: Arc::new(admission),
         };

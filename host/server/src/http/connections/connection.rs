@@ -38,7 +38,7 @@ use crate::response::{X_RELAYER_MODULE, X_REQUEST_ID};
 #[derive(Clone)]
 pub(in crate::http) struct Connections {
     pub(in crate::http) service: Arc<Service>,
-    pub(in crate::http) protocols: Protocols,
+    pub(in crate::http) protocols: Arc<Protocols>,
     pub(in crate::http) limits: Arc<HttpLimits>,
     pub(in crate::http) admission: Arc<SendAdmission>,
 }

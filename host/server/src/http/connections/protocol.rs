@@ -40,7 +40,6 @@ pub(super) enum Detected {
 }
 
 /// The settings of hyper for connections of both protocols.
-#[derive(Clone)]
 pub(in crate::http) struct Protocols {
     pub(super) http1: http1::Builder,
     pub(super) http2: http2::Builder<TokioExecutor>,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf, Take};
 use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep};
 
@@ -24,16 +24,15 @@ const TURN: usize = 1 << 10;
 
 /// A stream whose client is not silent as long as it reads.
 pub(super) struct TrackedStream {
-    stream: TcpStream,
-    /// The bytes that were read in this turn.
-    read: usize,
+    /// Limited to the rest of this turn.
+    stream: Take<TcpStream>,
     activity: Arc<ConnectionActivity>,
     lingering: Option<Pin<Box<Sleep>>>,
 }
 
 impl TrackedStream {
     pub(super) fn new(stream: TcpStream, activity: Arc<ConnectionActivity>) -> Self {
-        Self { stream, read: 0, activity, lingering: None }
+        Self { stream: stream.take(TURN as u64), activity, lingering: None }
     }
 
     /// Reads and discards bytes until their end or for [`LINGER`]: a connection that is
@@ -46,7 +45,7 @@ impl TrackedStream {
         let mut space = [0; 4 << 10];
         loop {
             let mut buffer = ReadBuf::new(&mut space);
-            ready!(Pin::new(&mut self.stream).poll_read(context, &mut buffer))?;
+            ready!(Pin::new(self.stream.get_mut()).poll_read(context, &mut buffer))?;
             if buffer.filled().is_empty() {
                 return Poll::Ready(Ok(()));
             }
@@ -54,7 +53,7 @@ impl TrackedStream {
     }
 
     fn stream(self: Pin<&mut Self>) -> Pin<&mut TcpStream> {
-        Pin::new(&mut self.get_mut().stream)
+        Pin::new(self.get_mut().stream.get_mut())
     }
 
     fn wrote(&self, wrote: &Poll<io::Result<usize>>) {
@@ -72,20 +71,14 @@ impl AsyncRead for TrackedStream {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        if self.read >= TURN {
-            self.read = 0;
+        if self.stream.limit() == 0 {
+            self.stream.set_limit(TURN as u64);
             context.waker().wake_by_ref();
             return Poll::Pending;
         }
-        // No more than the rest of the turn, even if the buffer has more room.
-        let length = buffer.remaining().min(TURN - self.read);
-        let mut part = ReadBuf::new(buffer.initialize_unfilled_to(length));
-        let read = self.as_mut().stream().poll_read(context, &mut part);
-        let length = part.filled().len();
-        buffer.advance(length);
-        match read {
-            Poll::Ready(_) => self.read += length,
-            Poll::Pending => self.read = 0,
+        let read = Pin::new(&mut self.stream).poll_read(context, buffer);
+        if read.is_pending() {
+            self.stream.set_limit(TURN as u64);
         }
         read
     }
@@ -113,7 +106,7 @@ impl AsyncWrite for TrackedStream {
     }
 
     fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
+        self.stream.get_ref().is_write_vectored()
     }
 
     /// Called when hyper has written all bytes that it had.
