@@ -77,8 +77,9 @@ pub struct ModuleConfig {
     pub headers: HeaderGrants,
     /// The section `[module.limits]`: limits on the module.
     pub limits: Limits,
-    /// The section `[module.budget]`: the failures that a module may have after a swap.
-    pub budget: FailurePolicy,
+    /// The section `[module.failure_policy]`: the failures that a module may have after a
+    /// swap.
+    pub failure_policy: FailurePolicy,
 }
 
 /// A configuration that cannot be used.
@@ -204,14 +205,14 @@ impl Config {
     fn check_limits(&self, text: &str) -> Result<(), Problem> {
         let key = |key: &str| Step::Key(key.to_owned());
         let mut sections = Vec::new();
-        let ModuleConfig { limits, budget, .. } = &self.module;
+        let ModuleConfig { limits, failure_policy, .. } = &self.module;
         sections.push((vec![key("module"), key("limits")], limits.check()));
-        sections.push((vec![key("module"), key("budget")], budget.check()));
+        sections.push((vec![key("module"), key("failure_policy")], failure_policy.check()));
         for (place, extension) in self.extension.iter().enumerate() {
-            let ExtensionConfig { limits, budget, .. } = extension;
+            let ExtensionConfig { limits, failure_policy, .. } = extension;
             let section = |name| vec![key("extension"), Step::Index(place), key(name)];
             sections.push((section("limits"), limits.check()));
-            sections.push((section("budget"), budget.check()));
+            sections.push((section("failure_policy"), failure_policy.check()));
         }
         sections.push((vec![key("server")], self.server.check()));
         sections.push((vec![key("http")], self.http.check()));
@@ -274,12 +275,12 @@ mod tests {
              concurrency = 8\nqueue = 9\nqueue_wait = '2s'\nresponse_cache = '0B'\n\
              stack = '1MiB'\ntable = 5\nbody = '2MiB'\nheaders = 6\nheader_size = '3KiB'\n\
              log = '4KiB'\nlog_rate = '5KiB'\nverify_reset = 11\n\
-             [module.budget]\nfailures = 1\nwindow = '1min'\nfailure_rate = 60\nprobation = 2\n\
+             [module.failure_policy]\nfailures = 1\nwindow = '1min'\nfailure_rate = 60\nprobation = 2\n\
              [[extension]]\nname = 'a'\nmount = '/b'\nmodule = 'c.wasm'\n\
              headers = ['nel']\ngrants = ['state', 'chains']\nsha256 = '"
             + &digest
             + "'\n\
-             [extension.limits]\nqueue = 3\n[extension.budget]\nprobation = 4\n\
+             [extension.limits]\nqueue = 3\n[extension.failure_policy]\nprobation = 4\n\
              [[extension]]\nname = 'd'\nmodule = 'e.wasm'\nwasi = true\n\
              [swap]\nsize = '1MiB'\ntime = '2s'\nmemory = '3GiB'\n\
              [server]\nworkers = 12\n\
@@ -299,14 +300,17 @@ mod tests {
         assert_eq!([config.module.wasi, first.wasi, second.wasi], [true, false, true]);
         assert_eq!((first.name.as_str(), first.path().as_str()), ("a", "/b"));
         assert_eq!(first.module.as_deref(), Some(Path::new("c.wasm")));
-        assert_eq!((first.limits.queue, first.budget.probation), (3, 4));
+        assert_eq!((first.limits.queue, first.failure_policy.probation), (3, 4));
         assert_eq!(second.path().as_str(), "/ext/d");
         assert_eq!(config.swap.size, ByteSize::mib(1));
         assert_eq!(config.swap.time, Duration::from_secs(2));
         assert_eq!(config.swap.memory, ByteSize::gib(3));
-        let budget = &config.module.budget;
-        assert_eq!((budget.failures, budget.failure_rate, budget.probation), (1, 60, 2));
-        assert_eq!(budget.window, Duration::from_mins(1));
+        let failure_policy = &config.module.failure_policy;
+        assert_eq!(
+            (failure_policy.failures, failure_policy.failure_rate, failure_policy.probation),
+            (1, 60, 2)
+        );
+        assert_eq!(failure_policy.window, Duration::from_mins(1));
         let limits = config.module.limits;
         assert_eq!(config.module.dialect, Dialect::V1_13);
         assert_eq!(config.module.file.as_deref(), Some(Path::new("api.wasm")));
@@ -368,12 +372,12 @@ mod tests {
                 "line 4, column 9: extension[0].mount: /state/x is reserved for the API",
             ),
             (
-                "[module.budget]\nfailures = 0",
-                "line 2, column 12: module.budget.failures: 0 is out of range; expected 1 to 1000",
+                "[module.failure_policy]\nfailures = 0",
+                "line 2, column 12: module.failure_policy.failures: 0 is out of range; expected 1 to 1000",
             ),
             (
-                "[module.budget]\nfailure_rate = 101",
-                "line 2, column 16: module.budget.failure_rate: 101 is out of range; expected 1 to 100",
+                "[module.failure_policy]\nfailure_rate = 101",
+                "line 2, column 16: module.failure_policy.failure_rate: 101 is out of range; expected 1 to 100",
             ),
             (
                 "[[extension]]\nname = 'a'\nmodule = 'm'\nlimits.queue = 1000001",
@@ -530,7 +534,9 @@ mod tests {
     #[test]
     fn each_setting_is_printed() {
         // The error for an unknown key lists the known keys.
-        for name in ["module", "module.limits", "module.budget", "swap", "http", "[extension]"] {
+        for name in
+            ["module", "module.limits", "module.failure_policy", "swap", "http", "[extension]"]
+        {
             let fault = Config::parse(&format!("[{name}]\nunknown = 1")).unwrap_err();
             let known = fault.to_string();
             let known: Vec<_> = known.split('`').skip(3).step_by(2).collect();

@@ -230,7 +230,7 @@ fn settings(queue: u32) -> String {
         writeln!(
             text,
             "[[extension]]\nname = '{name}'\nmodule = '{name}.wasm'\ngrants = ['log']\n\
-             wasi = {wasi}\n[extension.budget]\nfaults = 1000\nwithin = '1ms'\n\
+             wasi = {wasi}\n[extension.failure_policy]\nfailures = 1000\nwindow = '1ms'\n\
              [extension.limits]\ntime = '100ms'\nmemory = '4MiB'\nbody = '1MiB'\n\
              concurrency = 8\nqueue = {queue}\nresponse_cache = '1MiB'"
         )

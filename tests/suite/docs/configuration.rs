@@ -51,7 +51,7 @@ fn each_setting_is_listed() {
             "extension",
             "http",
             "module",
-            "module.budget",
+            "module.failure_policy",
             "module.limits",
             "server",
             "swap",

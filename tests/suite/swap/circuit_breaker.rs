@@ -26,7 +26,7 @@ fn chain() -> ChainConfig {
 
 /// Returns a policy of few failures, in a window that does not end during a test. Health
 /// checks do not run during a test either, because the first one is as late.
-fn budget() -> FailurePolicy {
+fn policy() -> FailurePolicy {
     FailurePolicy { failures: 3, window: Duration::from_hours(1), ..FailurePolicy::default() }
 }
 
@@ -53,7 +53,7 @@ async fn take_out_within(http: &mut Client, mount: &Mount) {
 #[tokio::test]
 async fn the_circuit_opens_after_failures() {
     let tool = tool(&["chains"], &component::that_needs_a_chain());
-    let server = server(tool.with_failure_policy(budget())).await;
+    let server = server(tool.with_failure_policy(policy())).await;
     server.publisher.set_chains(Vec::new()).unwrap();
     let mount = server.registry.at("/ext/tool").unwrap();
     let mut http = server.connect().await;
@@ -83,8 +83,8 @@ async fn the_circuit_opens_after_failures() {
 #[tokio::test]
 async fn the_circuit_closes_after_a_health_check() {
     let tool = tool(&["chains"], &component::that_needs_a_chain());
-    let budget = FailurePolicy { window: Duration::from_secs(1), ..budget() };
-    let server = server(tool.with_failure_policy(budget)).await;
+    let policy = FailurePolicy { window: Duration::from_secs(1), ..policy() };
+    let server = server(tool.with_failure_policy(policy)).await;
     let mount = server.registry.at("/ext/tool").unwrap();
     let mut http = server.connect().await;
     // The circuit breaker trips again after it was closed.
@@ -102,7 +102,7 @@ async fn the_circuit_closes_after_a_health_check() {
 #[tokio::test]
 async fn repetitions_of_one_failing_request_do_not_open_the_circuit() {
     let component = component::that_traps_later("1");
-    let server = server(tool(&[], &component).with_failure_policy(budget())).await;
+    let server = server(tool(&[], &component).with_failure_policy(policy())).await;
     let mut http = server.connect().await;
     for number in 0..50 {
         let answer = http.get(&format!("/ext/tool{TRAP}?{number}")).await;
@@ -118,7 +118,7 @@ async fn repetitions_of_one_failing_request_do_not_open_the_circuit() {
 #[tokio::test]
 async fn the_circuit_stays_closed_below_the_failure_rate() {
     let component = component::that_traps_later("1");
-    let server = server(tool(&[], &component).with_failure_policy(budget())).await;
+    let server = server(tool(&[], &component).with_failure_policy(policy())).await;
     let mut http = server.connect().await;
     for number in 100..150 {
         assert_eq!(http.get(&format!("/ext/tool/{number}")).await.status, 200);
@@ -142,7 +142,7 @@ async fn a_successful_trial_request_closes_the_circuit() {
     let engine = engine(&limits).with_grants(Grants::new(&["chains"]).unwrap());
     let needy = component::that_needs_a_chain();
     let tool = extension("/ext/tool", &engine, &needy);
-    let server = server(tool.with_failure_policy(budget())).await;
+    let server = server(tool.with_failure_policy(policy())).await;
     server.publisher.set_chains(Vec::new()).unwrap();
     let mut http = server.connect().await;
     assert_eq!(http.get("/ext/tool/spare").await.status, 204);
@@ -163,7 +163,7 @@ async fn a_successful_trial_request_closes_the_circuit() {
 #[tokio::test]
 async fn a_swap_closes_the_circuit() {
     let tool = tool(&["chains"], &component::that_needs_a_chain());
-    let server = server(tool.with_failure_policy(budget())).await;
+    let server = server(tool.with_failure_policy(policy())).await;
     server.publisher.set_chains(Vec::new()).unwrap();
     let mut http = server.connect().await;
     take_out(&mut http).await;
@@ -185,7 +185,7 @@ async fn a_swap_closes_the_circuit() {
 #[tokio::test]
 async fn a_swap_to_the_same_module_closes_the_circuit_if_it_passes() {
     let needy = component::that_needs_a_chain();
-    let server = server(tool(&["chains"], &needy).with_failure_policy(budget())).await;
+    let server = server(tool(&["chains"], &needy).with_failure_policy(policy())).await;
     server.publisher.set_chains(Vec::new()).unwrap();
     let mut http = server.connect().await;
     take_out(&mut http).await;
@@ -211,8 +211,8 @@ async fn a_swap_to_the_same_module_closes_the_circuit_if_it_passes() {
 #[tokio::test]
 async fn failures_that_are_far_apart_do_not_open_the_circuit() {
     let tool = tool(&["chains"], &component::that_needs_a_chain());
-    let budget = FailurePolicy { window: Duration::from_millis(1), ..budget() };
-    let server = server(tool.with_failure_policy(budget)).await;
+    let policy = FailurePolicy { window: Duration::from_millis(1), ..policy() };
+    let server = server(tool.with_failure_policy(policy)).await;
     server.publisher.set_chains(Vec::new()).unwrap();
     let mut http = server.connect().await;
     for number in 0..10 {

@@ -12,7 +12,7 @@ use crate::registry::{FailurePolicy, SwapLimits};
 /// The sections of limits, with their tables.
 pub const LIMITS: [(&str, &[Limit]); 6] = [
     ("module.limits", Limits::LIMITS),
-    ("module.budget", FailurePolicy::LIMITS),
+    ("module.failure_policy", FailurePolicy::LIMITS),
     ("swap", SwapLimits::LIMITS),
     ("server", ServerLimits::LIMITS),
     ("http", HttpLimits::LIMITS),

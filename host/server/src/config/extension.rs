@@ -40,10 +40,10 @@ pub struct ExtensionConfig {
     /// The section `[extension.limits]`: limits on the extension.
     #[serde(default)]
     pub limits: Limits,
-    /// The section `[extension.budget]`: the failures that the extension may have. Beyond
-    /// them, its circuit breaker opens until it responds again.
+    /// The section `[extension.failure_policy]`: the failures that the extension may have.
+    /// Beyond them, its circuit breaker opens until it responds again.
     #[serde(default)]
-    pub budget: FailurePolicy,
+    pub failure_policy: FailurePolicy,
 }
 
 /// The name of an extension.

@@ -63,11 +63,11 @@ impl ActiveModule {
 
     /// Returns the backoff for an open circuit. It continues the last one if that ended
     /// not long ago.
-    pub(super) fn backoff(&self, budget: &FailurePolicy) -> Backoff {
+    pub(super) fn backoff(&self, policy: &FailurePolicy) -> Backoff {
         let is_long_ago = self.activated.elapsed() > MAX_WAIT;
         match &self.backoff {
             Some(backoff) if !is_long_ago => backoff.clone(),
-            _ => Backoff::new(budget.window, MAX_WAIT),
+            _ => Backoff::new(policy.window, MAX_WAIT),
         }
     }
 
@@ -96,17 +96,17 @@ impl ActiveModule {
     }
 
     /// Records a response.
-    pub(super) fn responded(&self, kind: RequestKind, budget: &FailurePolicy) {
+    pub(super) fn responded(&self, kind: RequestKind, policy: &FailurePolicy) {
         if let Some(mut window) = self.window() {
-            window.responded(kind, self.counts(), budget, Instant::now());
+            window.responded(kind, self.counts(), policy, Instant::now());
         }
     }
 
     /// Records a failure. Returns whether the previous module should be run on the same
     /// request.
-    pub(super) fn failed(&self, kind: RequestKind, budget: &FailurePolicy) -> bool {
+    pub(super) fn failed(&self, kind: RequestKind, policy: &FailurePolicy) -> bool {
         let Some(mut window) = self.window() else { return false };
-        window.failed(kind, self.counts(), budget, Instant::now());
+        window.failed(kind, self.counts(), policy, Instant::now());
         self.probation == Probation::New && window.wants_comparison(kind)
     }
 
@@ -117,18 +117,18 @@ impl ActiveModule {
         &self,
         kind: RequestKind,
         before: Baseline,
-        budget: &FailurePolicy,
+        policy: &FailurePolicy,
     ) -> bool {
         let Some(mut window) = self.window() else { return false };
         window.compared(kind, before);
-        let is_new = before == Baseline::Answers && self.runs() <= u64::from(budget.probation);
-        is_new || window.regressions() >= budget.failures as usize
+        let is_new = before == Baseline::Answers && self.runs() <= u64::from(policy.probation);
+        is_new || window.regressions() >= policy.failures as usize
     }
 
     /// Returns whether the module fails at most of its requests.
-    pub(super) fn is_failing(&self, budget: &FailurePolicy) -> bool {
+    pub(super) fn is_failing(&self, policy: &FailurePolicy) -> bool {
         let window = self.window();
-        window.is_some_and(|window| window.is_failing(self.counts(), budget, Instant::now()))
+        window.is_some_and(|window| window.is_failing(self.counts(), policy, Instant::now()))
     }
 
     /// Returns the module's earlier responses to requests of this kind.

@@ -70,11 +70,11 @@ impl FailureWindow {
         &mut self,
         kind: RequestKind,
         runs: Runs,
-        budget: &FailurePolicy,
+        policy: &FailurePolicy,
         now: Instant,
     ) {
         let all = runs.all.saturating_sub(1);
-        self.advance(Runs { all, ..runs }, budget, now);
+        self.advance(Runs { all, ..runs }, policy, now);
         if let Some(seen) = self.history_of(kind) {
             seen.responded = Some(now);
         }
@@ -85,12 +85,12 @@ impl FailureWindow {
         &mut self,
         kind: RequestKind,
         runs: Runs,
-        budget: &FailurePolicy,
+        policy: &FailurePolicy,
         now: Instant,
     ) {
         let all = runs.all.saturating_sub(1);
         let failed = runs.failed.saturating_sub(1);
-        self.advance(Runs { all, failed }, budget, now);
+        self.advance(Runs { all, failed }, policy, now);
         if let Some(seen) = self.history_of(kind) {
             seen.failed = Some(now);
         }
@@ -118,13 +118,13 @@ impl FailureWindow {
     /// Returns whether the module fails at most of its requests: at enough kinds of
     /// requests, at a large enough share of all kinds, and in a large enough share of all
     /// runs.
-    pub(super) fn is_failing(&self, runs: Runs, budget: &FailurePolicy, now: Instant) -> bool {
-        let failing = self.kinds.values().filter(|seen| seen.is_failing(budget, now)).count();
+    pub(super) fn is_failing(&self, runs: Runs, policy: &FailurePolicy, now: Instant) -> bool {
+        let failing = self.kinds.values().filter(|seen| seen.is_failing(policy, now)).count();
         let since = self.parts.front().map_or(Runs::default(), |(_, runs)| *runs);
         let failed = runs.failed.saturating_sub(since.failed);
-        failing >= budget.failures as usize
-            && budget.is_rate_reached(failing as u64, self.kinds.len() as u64)
-            && budget.is_rate_reached(failed, runs.all.saturating_sub(since.all))
+        failing >= policy.failures as usize
+            && policy.is_rate_reached(failing as u64, self.kinds.len() as u64)
+            && policy.is_rate_reached(failed, runs.all.saturating_sub(since.all))
     }
 
     /// Returns whether the module has failed at requests of this kind and responded to
@@ -132,10 +132,10 @@ impl FailureWindow {
     pub(super) fn is_known_to_fail(
         &self,
         kind: RequestKind,
-        budget: &FailurePolicy,
+        policy: &FailurePolicy,
         now: Instant,
     ) -> bool {
-        self.kinds.get(&kind).is_some_and(|seen| seen.is_failing(budget, now))
+        self.kinds.get(&kind).is_some_and(|seen| seen.is_failing(policy, now))
     }
 
     /// Returns whether the module has responded to the last request of this kind.
@@ -144,14 +144,14 @@ impl FailureWindow {
     }
 
     /// Begins a new part of the window if it is time, and drops old parts and kinds.
-    fn advance(&mut self, runs: Runs, budget: &FailurePolicy, now: Instant) {
-        let part = budget.window / PARTS;
+    fn advance(&mut self, runs: Runs, policy: &FailurePolicy, now: Instant) {
+        let part = policy.window / PARTS;
         if self.parts.back().is_some_and(|(start, _)| now.duration_since(*start) < part) {
             return;
         }
         self.parts.push_back((now, runs));
         // The first part is the one in which the window begins.
-        let is_over = |start: &Instant| now.duration_since(*start) > budget.window;
+        let is_over = |start: &Instant| now.duration_since(*start) > policy.window;
         while self.parts.get(1).is_some_and(|(start, _)| is_over(start)) {
             self.parts.pop_front();
         }
@@ -159,7 +159,7 @@ impl FailureWindow {
             self.parts.pop_front();
         }
         self.kinds.retain(|_, seen| {
-            is_recent(seen.responded, budget, now) || is_recent(seen.failed, budget, now)
+            is_recent(seen.responded, policy, now) || is_recent(seen.failed, policy, now)
         });
     }
 
@@ -173,13 +173,13 @@ impl FailureWindow {
 
 impl KindHistory {
     /// Returns whether the module has failed and not responded within the window.
-    fn is_failing(&self, budget: &FailurePolicy, now: Instant) -> bool {
-        is_recent(self.failed, budget, now) && !is_recent(self.responded, budget, now)
+    fn is_failing(&self, policy: &FailurePolicy, now: Instant) -> bool {
+        is_recent(self.failed, policy, now) && !is_recent(self.responded, policy, now)
     }
 }
 
-fn is_recent(time: Option<Instant>, budget: &FailurePolicy, now: Instant) -> bool {
-    time.is_some_and(|time| now.duration_since(time) <= budget.window)
+fn is_recent(time: Option<Instant>, policy: &FailurePolicy, now: Instant) -> bool {
+    time.is_some_and(|time| now.duration_since(time) <= policy.window)
 }
 
 #[cfg(test)]
@@ -221,9 +221,9 @@ mod tests {
         /// Records a failure, and returns whether the module is failing then.
         fn fails(&mut self, kind: u64) -> bool {
             (self.runs.all, self.runs.failed) = (self.runs.all + 1, self.runs.failed + 1);
-            let budget = FailurePolicy::default();
-            self.window.failed(RequestKind(kind), self.runs, &budget, self.now());
-            self.window.is_failing(self.runs, &budget, self.now())
+            let policy = FailurePolicy::default();
+            self.window.failed(RequestKind(kind), self.runs, &policy, self.now());
+            self.window.is_failing(self.runs, &policy, self.now())
         }
     }
 
@@ -287,8 +287,8 @@ mod tests {
             test.responds(kind);
         }
         assert!((0..100).all(|turn| !test.fails(turn % 10)));
-        let budget = FailurePolicy::default();
-        assert!(!test.window.is_known_to_fail(RequestKind(0), &budget, test.now()));
+        let policy = FailurePolicy::default();
+        assert!(!test.window.is_known_to_fail(RequestKind(0), &policy, test.now()));
     }
 
     #[test]

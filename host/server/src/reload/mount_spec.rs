@@ -33,7 +33,7 @@ pub struct MountSpec {
     wasi: bool,
     dialect: Dialect,
     limits: Limits,
-    budget: FailurePolicy,
+    failure_policy: FailurePolicy,
     /// The limits for swaps.
     pub swap: SwapLimits,
 }
@@ -52,7 +52,7 @@ impl MountSpec {
             wasi: config.module.wasi,
             dialect: dialect.unwrap_or(config.module.dialect),
             limits: config.module.limits.clone(),
-            budget: config.module.budget.clone(),
+            failure_policy: config.module.failure_policy.clone(),
             swap: config.swap.clone(),
         };
         let extensions = config.extension.iter().map(|extension| Self {
@@ -65,7 +65,7 @@ impl MountSpec {
             wasi: extension.wasi,
             dialect: Dialect::Any,
             limits: extension.limits.clone(),
-            budget: extension.budget.clone(),
+            failure_policy: extension.failure_policy.clone(),
             swap: config.swap.clone(),
         });
         std::iter::once(api).chain(extensions).collect()
@@ -153,7 +153,7 @@ impl MountSpec {
         } else {
             Mount::extension(self.path.clone(), module)
         };
-        mount.with_failure_policy(self.budget.clone()).with_swap_limits(self.swap.clone())
+        mount.with_failure_policy(self.failure_policy.clone()).with_swap_limits(self.swap.clone())
     }
 
     /// Returns the name of its module's file in messages.
