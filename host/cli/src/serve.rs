@@ -165,8 +165,8 @@ fn reload(sources: &Sources, modules: &Arc<Modules>, state: &StateReader) -> Rel
             let mut reloaded = modules.reload(&state).await.map_err(|error| error.to_string())?;
             // An error in one file does not keep the others from being read.
             let read = move || files.iter().filter_map(|read| read().err()).collect::<Vec<_>>();
-            let faults = tokio::task::spawn_blocking(read).await;
-            reloaded.notes.extend(faults.map_err(|error| error.to_string())?);
+            let errors = tokio::task::spawn_blocking(read).await;
+            reloaded.notes.extend(errors.map_err(|error| error.to_string())?);
             Ok(reloaded)
         })
     })

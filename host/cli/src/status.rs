@@ -95,7 +95,7 @@ fn mount(mount: &MountStatus) -> Vec<String> {
         format!(
             "  active since {since}: {} runs, {} failures{}",
             module.runs,
-            module.failures.faults(),
+            module.failures.module_failures(),
             causes(&module.failures)
         ),
         match module.resets.failed {

@@ -28,7 +28,7 @@ const MAX_KEY: usize = 100;
 
 /// An error in a text, with its position.
 #[derive(Debug)]
-pub struct Fault {
+pub struct TomlError {
     /// The position, if it is known.
     pub position: Option<Position>,
     /// The keys and array indices that lead to the value.
@@ -47,8 +47,8 @@ pub enum Step {
 }
 
 /// Parses a text into a typed value.
-pub fn parse<T: DeserializeOwned>(text: &str) -> Result<T, Fault> {
-    let located = |error: &toml::de::Error, path: Vec<Step>| Fault {
+pub fn parse<T: DeserializeOwned>(text: &str) -> Result<T, TomlError> {
+    let located = |error: &toml::de::Error, path: Vec<Step>| TomlError {
         position: match path.last() {
             // The parser's span is that of the whole array.
             Some(Step::Index(_)) => Some(Position::locate(text, &path)),
@@ -191,38 +191,38 @@ mod tests {
     #[derive(Debug, Deserialize)]
     #[serde(deny_unknown_fields)]
     struct Outer {
-        #[expect(dead_code, reason = "only the fault matters")]
+        #[expect(dead_code, reason = "only the error matters")]
         inner: Vec<Inner>,
     }
 
     #[derive(Debug, Deserialize)]
     struct Inner {
-        #[expect(dead_code, reason = "only the fault matters")]
+        #[expect(dead_code, reason = "only the error matters")]
         number: u8,
     }
 
     #[test]
     fn a_wrong_type_names_its_place_and_its_key() {
-        let fault =
+        let error =
             parse::<Outer>("[[inner]]\nnumber = 1\n[[inner]]\n  number = 'ü'\n").unwrap_err();
-        assert_eq!(fault.position, Some(Position { line: 4, column: 12 }));
-        assert_eq!(dotted(&fault.path), "inner[1].number");
-        assert_eq!(fault.message, "invalid type: string \"ü\", expected u8");
+        assert_eq!(error.position, Some(Position { line: 4, column: 12 }));
+        assert_eq!(dotted(&error.path), "inner[1].number");
+        assert_eq!(error.message, "invalid type: string \"ü\", expected u8");
     }
 
     #[test]
     fn a_wrong_element_of_an_array_names_its_own_place() {
-        let fault = parse::<std::collections::BTreeMap<String, Vec<u8>>>("a = [\n 1,\n 'x',\n]");
-        let fault = fault.unwrap_err();
-        assert_eq!(fault.position, Some(Position { line: 3, column: 2 }));
-        assert_eq!(dotted(&fault.path), "a[1]");
+        let error = parse::<std::collections::BTreeMap<String, Vec<u8>>>("a = [\n 1,\n 'x',\n]");
+        let error = error.unwrap_err();
+        assert_eq!(error.position, Some(Position { line: 3, column: 2 }));
+        assert_eq!(dotted(&error.path), "a[1]");
     }
 
     #[test]
     fn broken_syntax_names_its_place() {
-        let fault = parse::<Outer>("inner = [\n  ü").unwrap_err();
-        assert_eq!(fault.position.map(|position| position.line), Some(2));
-        assert!(fault.path.is_empty());
+        let error = parse::<Outer>("inner = [\n  ü").unwrap_err();
+        assert_eq!(error.position.map(|position| position.line), Some(2));
+        assert!(error.path.is_empty());
     }
 
     /// A key must not be able to forge a line.
@@ -234,8 +234,8 @@ mod tests {
 
     #[test]
     fn an_unknown_key_names_its_place() {
-        let fault = parse::<Outer>("inner = []\nother = 1").unwrap_err();
-        assert_eq!(fault.position, Some(Position { line: 2, column: 1 }));
-        assert!(fault.message.starts_with("unknown field `other`"), "{}", fault.message);
+        let error = parse::<Outer>("inner = []\nother = 1").unwrap_err();
+        assert_eq!(error.position, Some(Position { line: 2, column: 1 }));
+        assert!(error.message.starts_with("unknown field `other`"), "{}", error.message);
     }
 }

@@ -107,8 +107,8 @@ fn versions<'a>(case: &'a Case<'_>) -> Result<&'a [Value], String> {
         has_fields(entry, &texts) && texts.iter().all(|field| entry[field].is_string())
     };
     let list = entries.as_array().filter(|entries| entries.iter().all(is_entry));
-    let fault = || "expected an array of objects with the texts name and version";
-    Ok(list.ok_or_else(fault)?)
+    let expected = || "expected an array of objects with the texts name and version";
+    Ok(list.ok_or_else(expected)?)
 }
 
 /// Compares the entries of `/version`. There may be more than expected.

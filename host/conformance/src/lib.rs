@@ -75,7 +75,7 @@ impl Verdict {
 
     /// Returns whether the module failed to respond to a request.
     #[must_use]
-    pub fn has_faults(&self) -> bool {
+    pub fn fails_to_respond(&self) -> bool {
         self.failures().any(|failed| failed.rule == rules::ANSWERS)
     }
 }
@@ -153,7 +153,7 @@ pub async fn examine(
         costs.extend(probe.into_costs());
         // A module that fails gets no further requests, because each may take up to the
         // module's time limit.
-        if findings.has_faults() {
+        if findings.fails_to_respond() {
             break;
         }
     }

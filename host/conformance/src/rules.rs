@@ -142,12 +142,12 @@ impl Findings {
         }
     }
 
-    pub(super) fn has_faults(&self) -> bool {
+    pub(super) fn fails_to_respond(&self) -> bool {
         self.rules.iter().any(|rule| rule.rule == ANSWERS && rule.failure.is_some())
     }
 
     pub(super) fn into_verdicts(mut self) -> Vec<RuleVerdict> {
-        let is_over = self.has_faults();
+        let is_over = self.fails_to_respond();
         for rule in &mut self.rules {
             rule.tried = !is_over || rule.failure.is_some();
         }

@@ -34,9 +34,9 @@ pub enum CallError {
 }
 
 impl CallError {
-    /// Returns whether the failure is the module's fault.
+    /// Returns whether this is a failure of the module.
     #[must_use]
-    pub fn is_fault(&self) -> bool {
+    pub fn is_module_failure(&self) -> bool {
         match self {
             Self::Trap(_) | Self::Timeout(_) | Self::Invalid(_) => true,
             Self::Instantiate(_) | Self::Overloaded | Self::Starved(_) | Self::Host(_) => false,

@@ -57,12 +57,12 @@ struct Folder {
 /// The reason that a folder cannot be used as the code cache.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "code cache {}: {fault}; choose another folder with --code-cache DIR, or use --no-code-cache",
+    "code cache {}: {problem}; choose another folder with --code-cache DIR, or use --no-code-cache",
     folder.display()
 )]
 pub struct CodeCacheError {
     folder: PathBuf,
-    fault: folder::Fault,
+    problem: folder::FolderError,
 }
 
 impl CodeCache {
@@ -81,7 +81,7 @@ impl CodeCache {
         let path = path.to_owned();
         match folder::open(&path) {
             Ok(descriptor) => Ok(Self(Arc::new(Folder { path, descriptor, max_size }))),
-            Err(fault) => Err(CodeCacheError { folder: path, fault }),
+            Err(problem) => Err(CodeCacheError { folder: path, problem }),
         }
     }
 

@@ -76,11 +76,11 @@ impl Engine {
         let limits = &options.limits;
         limits.check()?;
         let (wasmtime, reservation) = reserve(limits)?;
-        let fault = |reason| setup(reason, limits, reservation);
+        let setup_error = |reason| setup(reason, limits, reservation);
         let mut linker = Linker::new(&wasmtime);
-        host_functions::define(&mut linker).map_err(fault)?;
+        host_functions::define(&mut linker).map_err(setup_error)?;
         if options.wasi {
-            wasi_functions::define(&mut linker).map_err(fault)?;
+            wasi_functions::define(&mut linker).map_err(setup_error)?;
         }
         let ticker = EpochTicker::start(&wasmtime).map_err(EngineError::Thread)?;
         Ok(Self {

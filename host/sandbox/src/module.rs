@@ -214,8 +214,8 @@ impl Module {
 
     /// Returns how often it trapped, took too long or returned an invalid response.
     #[must_use]
-    pub fn faults(&self) -> u64 {
-        self.failures().faults()
+    pub fn module_failures(&self) -> u64 {
+        self.failures().module_failures()
     }
 
     /// Returns the names of the interfaces that it imports.

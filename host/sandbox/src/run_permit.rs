@@ -84,7 +84,7 @@ impl RunPermit {
         module.stats().run();
         let result = self.run(&module, request, snapshot, make).await;
         if let Err(error) = &result {
-            module.stats().fault(error);
+            module.stats().failed(error);
         }
         result
     }

@@ -30,17 +30,16 @@ pub struct Failures {
     pub timed_out: u64,
     /// HTTP or the module's limits do not allow its response: 502.
     pub invalid: u64,
-    /// The request got no permit, or no processor for too long: 503. This is not the
-    /// module's fault.
+    /// The request got no permit, or no processor for too long: 503.     /// module's fault.
     pub overloaded: u64,
-    /// The host failed: 500. This is not the module's fault.
+    /// The host failed: 500. This is not a failure of the module.
     pub host: u64,
 }
 
 impl Failures {
-    /// Returns the number of failures that are the module's fault.
+    /// Returns the number of failures of the module itself.
     #[must_use]
-    pub fn faults(&self) -> u64 {
+    pub fn module_failures(&self) -> u64 {
         self.trapped + self.timed_out + self.invalid
     }
 }
@@ -52,7 +51,7 @@ impl ModuleStats {
     }
 
     /// Counts the failure of a run.
-    pub(super) fn fault(&self, error: &CallError) {
+    pub(super) fn failed(&self, error: &CallError) {
         let count = match error {
             CallError::Trap(_) => &self.0.trapped,
             CallError::Timeout(_) => &self.0.timed_out,

@@ -168,10 +168,10 @@ impl Config {
 
     /// Reads the text of a file.
     pub fn parse(text: &str) -> Result<Self, Problem> {
-        let config: Self = toml_text::parse(text).map_err(|fault| Problem::Text {
-            position: fault.position.unwrap_or(Position { line: 1, column: 1 }),
-            key: dotted(&fault.path),
-            message: fault.message,
+        let config: Self = toml_text::parse(text).map_err(|error| Problem::Text {
+            position: error.position.unwrap_or(Position { line: 1, column: 1 }),
+            key: dotted(&error.path),
+            message: error.message,
         })?;
         config.check_limits(text)?;
         config.check_mounts(text)?;
@@ -537,10 +537,10 @@ mod tests {
         for name in
             ["module", "module.limits", "module.failure_policy", "swap", "http", "[extension]"]
         {
-            let fault = Config::parse(&format!("[{name}]\nunknown = 1")).unwrap_err();
-            let known = fault.to_string();
+            let error = Config::parse(&format!("[{name}]\nunknown = 1")).unwrap_err();
+            let known = error.to_string();
             let known: Vec<_> = known.split('`').skip(3).step_by(2).collect();
-            assert!(known.len() > 2, "{fault}");
+            assert!(known.len() > 2, "{error}");
             let lines = section(name);
             let sections = uncommented();
             for key in known {

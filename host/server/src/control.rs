@@ -8,7 +8,7 @@
 //! | `POST /reload` | 200, [`Reloaded`]; or 409 if the settings cannot be used, or there are none |
 //! | `POST /rollback?mount=/` | 200, [`RolledBack`]; or 409 without a previous module |
 //!
-//! An error has a status of 400 or above and a [`Fault`] as its body, except for a
+//! An error has a status of 400 or above and a [`ControlFault`] as its body, except for a
 //! rejected module.
 //!
 //! | file | job |
@@ -65,7 +65,7 @@ pub type Reload = Arc<dyn Fn() -> BoxFuture<'static, Result<Reloaded, String>> +
 
 /// The body of an error response.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Fault {
+pub struct ControlFault {
     /// The problem and its remedy.
     pub error: String,
 }

@@ -56,20 +56,20 @@ impl HermesConfig {
 
     /// Parses a file's content, or reports why it could not be read.
     pub fn from_content(path: &Path, content: io::Result<Vec<u8>>) -> Result<Self, ConfigError> {
-        let fault = |problem| ConfigError { file: path.to_owned(), problem };
-        let bytes = content.map_err(|error| fault(Problem::Unreadable(error)))?;
+        let config_error = |problem| ConfigError { file: path.to_owned(), problem };
+        let bytes = content.map_err(|error| config_error(Problem::Unreadable(error)))?;
         let text = std::str::from_utf8(&bytes).map_err(|error| {
-            fault(Problem::NotText {
+            config_error(Problem::NotText {
                 line: bytes[..error.valid_up_to()].split(|byte| *byte == b'\n').count(),
             })
         })?;
-        Self::parse(text).map_err(fault)
+        Self::parse(text).map_err(config_error)
     }
 
     /// Parses the text of a file.
     pub fn parse(text: &str) -> Result<Self, Problem> {
         let file: file::File =
-            toml_text::parse(text).map_err(|fault| Problem::from_fault(fault, text))?;
+            toml_text::parse(text).map_err(|error| Problem::from_toml(error, text))?;
         let mut places: HashMap<ChainId, usize> = HashMap::new();
         let mut chains = Vec::with_capacity(file.chains.len());
         for (place, raw) in file.chains.into_iter().enumerate() {

@@ -31,7 +31,7 @@ struct Last<T> {
     content: Result<blake3::Hash, io::ErrorKind>,
     value: Option<T>,
     /// The problem with the content.
-    fault: Option<String>,
+    error: Option<String>,
 }
 
 impl<T: Clone + PartialEq, E: Display> Reloadable<T, E> {
@@ -55,7 +55,7 @@ impl<T: Clone + PartialEq, E: Display> Reloadable<T, E> {
             publisher: publisher.clone(),
             parse,
             apply: Box::new(apply),
-            last: Mutex::new(Last { content: last, value: Some(value), fault: None }),
+            last: Mutex::new(Last { content: last, value: Some(value), error: None }),
         })
     }
 
@@ -71,16 +71,16 @@ impl<T: Clone + PartialEq, E: Display> Reloadable<T, E> {
         let content = stable_file::read(&self.file, self.most);
         let seen = digest(&content);
         if seen == last.content {
-            return last.fault.clone().map_or(Ok(()), Err);
+            return last.error.clone().map_or(Ok(()), Err);
         }
         last.content = seen;
-        last.fault = None;
+        last.error = None;
         let value = match (self.parse)(&self.file, content) {
             Ok(value) => value,
             Err(error) => {
                 let message = format!("{error}; the previous content stays in effect");
                 error!("{message}");
-                last.fault = Some(message.clone());
+                last.error = Some(message.clone());
                 return Err(message);
             }
         };
@@ -97,7 +97,7 @@ impl<T: Clone + PartialEq, E: Display> Reloadable<T, E> {
             Err(message) => {
                 error!(%file, "{message}; the previous content stays in effect");
                 let message = format!("{file}: {message}; the previous content stays in effect");
-                last.fault = Some(message.clone());
+                last.error = Some(message.clone());
                 Err(message)
             }
         }

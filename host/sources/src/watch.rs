@@ -70,7 +70,7 @@ fn watch_with(
         Some(folder) if folder != Path::new("") => folder.to_owned(),
         _ => PathBuf::from("."),
     };
-    let fault = |source| WatchError { folder: folder.clone(), source };
+    let watch_error = |source| WatchError { folder: folder.clone(), source };
     let (sender, events) = mpsc::channel();
     let name = file.file_name().map(ToOwned::to_owned);
     let mut watcher = notify::recommended_watcher(move |event: notify::Result<Event>| {
@@ -80,13 +80,13 @@ fn watch_with(
             sender.send(change).ok();
         }
     })
-    .map_err(fault)?;
-    watcher.watch(&folder, RecursiveMode::NonRecursive).map_err(fault)?;
+    .map_err(watch_error)?;
+    watcher.watch(&folder, RecursiveMode::NonRecursive).map_err(watch_error)?;
     let file = file.to_owned();
     thread::Builder::new()
         .name("watch".to_owned())
         .spawn(move || call_back(&times, &file, &events, changed))
-        .map_err(|error: io::Error| fault(error.into()))?;
+        .map_err(|error: io::Error| watch_error(error.into()))?;
     Ok(Watch { _watcher: watcher })
 }
 

@@ -107,7 +107,7 @@ async fn headers_with_effect_beyond_the_mount_need_a_grant() {
         assert_eq!((refused.status.as_u16(), refused.header(name)), (502, ""), "{name}");
         assert_eq!(refused.error_name(), "BadModuleResponse");
         let status = server.registry.at("/ext/tool").unwrap().module().failures();
-        assert_eq!((status.invalid, status.faults()), (1, 1));
+        assert_eq!((status.invalid, status.module_failures()), (1, 1));
     }
     let server = server(with_header("alt-svc", "clear", &["nel", "alt-svc"])).await;
     assert_eq!(server.get("/ext/tool/a").await.header("alt-svc"), "clear");

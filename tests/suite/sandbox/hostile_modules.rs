@@ -142,6 +142,11 @@ async fn hostile_modules_fail_only_their_own_requests() {
         let status = server.registry.at(&format!("/ext/{}", case.name)).unwrap().status();
         let failures = status.module.failures;
         let count = (CLIENTS * ROUNDS) as u64;
-        assert_eq!(((case.counted)(&failures), failures.faults()), (count, count), "{}", case.name);
+        assert_eq!(
+            ((case.counted)(&failures), failures.module_failures()),
+            (count, count),
+            "{}",
+            case.name
+        );
     }
 }

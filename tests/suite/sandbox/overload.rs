@@ -51,7 +51,7 @@ async fn time_spent_waiting_for_a_processor_is_not_counted() {
     for answer in ask(&module, 40 * processors()).await {
         answer.unwrap();
     }
-    assert_eq!(module.failures().faults(), 0);
+    assert_eq!(module.failures().module_failures(), 0);
 }
 
 #[tokio::test]
@@ -69,7 +69,10 @@ async fn requests_that_wait_too_long_for_a_processor_are_rejected() {
     // At most one guest for each processor can have used up its time.
     assert!(timed_out <= processors(), "{timed_out} of {count}");
     let failures = module.failures();
-    assert_eq!((failures.faults(), failures.overloaded), (timed_out as u64, starved as u64));
+    assert_eq!(
+        (failures.module_failures(), failures.overloaded),
+        (timed_out as u64, starved as u64)
+    );
 }
 
 /// A single thread serves the sockets, and 300 clients overload the processors.
@@ -107,5 +110,5 @@ async fn health_probes_succeed_under_overload() {
         client.await.unwrap();
     }
     let status = server.registry.at("/ext/tool").unwrap().status();
-    assert_eq!((status.circuit, status.module.failures.faults()), (None, 0));
+    assert_eq!((status.circuit, status.module.failures.module_failures()), (None, 0));
 }

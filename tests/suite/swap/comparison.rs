@@ -121,7 +121,7 @@ async fn comparisons_do_not_count_towards_the_active_module() {
     let report = server.swap_as(trial).await;
     assert_eq!((report.outcome, report.compared), (Outcome::DryRun, 5));
     let module = server.registry.at("/").unwrap().status().module;
-    assert_eq!((module.runs, module.failures.faults()), (0, 0));
+    assert_eq!((module.runs, module.failures.module_failures()), (0, 0));
 }
 
 /// Preflights have a permit of their own.

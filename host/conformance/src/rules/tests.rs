@@ -1,4 +1,4 @@
-//! Tests that each rule finds its faults and no others.
+//! Tests that each rule finds its violations and no others.
 
 use bytes::Bytes;
 use http::header::{ALLOW, CONTENT_TYPE};
@@ -55,7 +55,7 @@ fn text(value: &'static str) -> HeaderValue {
     HeaderValue::from_static(value)
 }
 
-/// Faults, and the rules that find them: the dialect, the state, the test case, the
+/// Violations, and the rules that find them: the dialect, the state, the test case, the
 /// change to its response, and the rules that the change breaks.
 const ROWS: &[(Dialect, &str, TestCase, Change, &[&str])] = &[
     (V, S, TestCase::Version, |r| *r.body_mut() = "no".into(), &["json", "version-shape"]),

@@ -33,7 +33,7 @@ const FOLDER: OFlags = OFlags::DIRECTORY.union(OFlags::NOFOLLOW).union(OFlags::C
 
 /// A reason why a folder cannot hold the code cache.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Fault {
+pub(super) enum FolderError {
     /// Another user owns it, or a part of its path.
     #[error("{} belongs to user {owner}, who could replace compiled code", path.display())]
     Owner { path: PathBuf, owner: u32 },
@@ -53,9 +53,9 @@ pub(super) enum Fault {
 
 /// Opens the folder, and creates it and its parents (mode 0700) if they are
 /// missing.
-pub(super) fn open(path: &Path) -> Result<OwnedFd, Fault> {
-    let path =
-        std::path::absolute(path).map_err(|source| Fault::Io { path: path.to_owned(), source })?;
+pub(super) fn open(path: &Path) -> Result<OwnedFd, FolderError> {
+    let path = std::path::absolute(path)
+        .map_err(|source| FolderError::Io { path: path.to_owned(), source })?;
     let mut at = PathBuf::from("/");
     let mut folder = root()?;
     let mut stat = checked(&folder, &at)?;
@@ -63,15 +63,15 @@ pub(super) fn open(path: &Path) -> Result<OwnedFd, Fault> {
     let mut links = 0;
     while let Some(name) = names.pop() {
         let here = at.join(&name);
-        let io = |error: Errno| Fault::Io { path: here.clone(), source: error.into() };
+        let io = |error: Errno| FolderError::Io { path: here.clone(), source: error.into() };
         if let Some(link) = link(&folder, &name).map_err(io)? {
             let owner = link.st_uid;
             if !is_trusted(owner) {
-                return Err(Fault::Owner { path: here, owner });
+                return Err(FolderError::Owner { path: here, owner });
             }
             links += 1;
             if links > MAX_LINKS {
-                return Err(Fault::Links { path: here });
+                return Err(FolderError::Links { path: here });
             }
             let target = readlinkat(&folder, &name, Vec::new()).map_err(io)?;
             let target = PathBuf::from(OsString::from_vec(target.into_bytes()));
@@ -91,13 +91,13 @@ pub(super) fn open(path: &Path) -> Result<OwnedFd, Fault> {
     }
     // The folder itself must be this user's, and not shared even with the sticky bit.
     if stat.st_uid != geteuid().as_raw() {
-        return Err(Fault::Owner { path: at, owner: stat.st_uid });
+        return Err(FolderError::Owner { path: at, owner: stat.st_uid });
     }
     if stat.st_mode & SHARED_WRITE != 0 {
         return Err(writable(at, &stat));
     }
     let readable = openat(&folder, ".", FOLDER, Mode::empty());
-    readable.map_err(|error| Fault::Io { path: at, source: error.into() })
+    readable.map_err(|error| FolderError::Io { path: at, source: error.into() })
 }
 
 /// Returns whether this user owns a file and others have no write permission.
@@ -105,9 +105,9 @@ pub(super) fn is_private(stat: &Stat) -> bool {
     stat.st_uid == geteuid().as_raw() && stat.st_mode & SHARED_WRITE == 0
 }
 
-fn root() -> Result<OwnedFd, Fault> {
+fn root() -> Result<OwnedFd, FolderError> {
     openat(CWD, "/", TRAVERSE, Mode::empty())
-        .map_err(|error| Fault::Io { path: "/".into(), source: error.into() })
+        .map_err(|error| FolderError::Io { path: "/".into(), source: error.into() })
 }
 
 /// Returns the names in a path, the last one first.
@@ -147,11 +147,11 @@ fn descend(folder: &OwnedFd, name: &OsStr) -> rustix::io::Result<OwnedFd> {
 
 /// Returns the metadata of a part of the path, unless other users can replace
 /// the entries in it.
-fn checked(folder: &OwnedFd, path: &Path) -> Result<Stat, Fault> {
-    let io = |error: Errno| Fault::Io { path: path.to_owned(), source: error.into() };
+fn checked(folder: &OwnedFd, path: &Path) -> Result<Stat, FolderError> {
+    let io = |error: Errno| FolderError::Io { path: path.to_owned(), source: error.into() };
     let stat = fstat(folder).map_err(io)?;
     if !is_trusted(stat.st_uid) {
-        return Err(Fault::Owner { path: path.to_owned(), owner: stat.st_uid });
+        return Err(FolderError::Owner { path: path.to_owned(), owner: stat.st_uid });
     }
     // With the sticky bit, as in /tmp, other users cannot replace our entries.
     if stat.st_mode & SHARED_WRITE != 0 && stat.st_mode & STICKY == 0 {
@@ -166,13 +166,13 @@ fn is_trusted(owner: u32) -> bool {
     owner == ROOT || owner == geteuid().as_raw()
 }
 
-fn writable(path: PathBuf, stat: &Stat) -> Fault {
-    Fault::Writable { path, mode: stat.st_mode & 0o7777 }
+fn writable(path: PathBuf, stat: &Stat) -> FolderError {
+    FolderError::Writable { path, mode: stat.st_mode & 0o7777 }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Fault, open};
+    use super::{FolderError, open};
     use rustix::process::geteuid;
     use std::fs::{self, Permissions};
     use std::os::unix::fs::{PermissionsExt, chown, symlink};
@@ -200,7 +200,7 @@ mod tests {
         let parent = folder.path().join("parent");
         let path = parent.join("cache");
         fs::create_dir_all(&path).unwrap();
-        for (mode_of_parent, mode, fault) in [
+        for (mode_of_parent, mode, rejected) in [
             (0o755, 0o755, None),
             (0o755, 0o775, Some(&path)),
             (0o755, 0o1777, Some(&path)),
@@ -210,9 +210,11 @@ mod tests {
         ] {
             chmod(&parent, mode_of_parent);
             chmod(&path, mode);
-            match (open(&path), fault) {
+            match (open(&path), rejected) {
                 (Ok(_), None) => {}
-                (Err(Fault::Writable { path, .. }), Some(expected)) => assert_eq!(path, *expected),
+                (Err(FolderError::Writable { path, .. }), Some(expected)) => {
+                    assert_eq!(path, *expected)
+                }
                 (opened, _) => panic!("{mode_of_parent:o} {mode:o}: {opened:?}"),
             }
         }
@@ -241,7 +243,7 @@ mod tests {
             ("theirs/new", "theirs"),
             ("their-link", "their-link"),
         ] {
-            let Err(Fault::Owner { path: found, owner: 65_534 }) = open(&path(name)) else {
+            let Err(FolderError::Owner { path: found, owner: 65_534 }) = open(&path(name)) else {
                 panic!("{name}")
             };
             assert_eq!(found, path(culprit));
@@ -259,16 +261,18 @@ mod tests {
         symlink(path("shared/cache"), path("absolute")).unwrap();
         symlink("shared/cache", path("relative")).unwrap();
         for name in ["absolute", "relative"] {
-            let fault = open(&path(name)).unwrap_err();
-            assert!(matches!(&fault, Fault::Writable { path: at, .. } if *at == path("shared")));
+            let error = open(&path(name)).unwrap_err();
+            assert!(
+                matches!(&error, FolderError::Writable { path: at, .. } if *at == path("shared"))
+            );
         }
         chmod(&path("shared"), 0o755);
         for name in ["absolute", "relative"] {
             open(&path(name)).unwrap();
         }
         symlink("loop", path("loop")).unwrap();
-        assert!(matches!(open(&path("loop")), Err(Fault::Links { .. })));
+        assert!(matches!(open(&path("loop")), Err(FolderError::Links { .. })));
         fs::write(path("file"), "").unwrap();
-        assert!(matches!(open(&path("file")), Err(Fault::Io { .. })));
+        assert!(matches!(open(&path("file")), Err(FolderError::Io { .. })));
     }
 }

@@ -17,7 +17,7 @@ use tokio::net::UnixStream;
 use tokio::time::timeout;
 use url::form_urlencoded;
 
-use super::{Fault, RolledBack, Status, default_folder};
+use super::{ControlFault, RolledBack, Status, default_folder};
 use crate::registry::{Candidate, Source, SwapReport};
 use crate::reload::Reloaded;
 
@@ -188,19 +188,20 @@ impl ControlClient {
             let status = response.status();
             Ok::<_, hyper::Error>((status, response.into_body().collect().await?.to_bytes()))
         };
-        let fault =
+        let connection_error =
             |message: String| ControlClientError::Connection { path: self.path.clone(), message };
-        let (status, body) = exchange.await.map_err(|error| fault(error.to_string()))?;
+        let (status, body) = exchange.await.map_err(|error| connection_error(error.to_string()))?;
         if status != StatusCode::OK
-            && let Ok(Fault { error }) = serde_json::from_slice(&body)
+            && let Ok(ControlFault { error }) = serde_json::from_slice(&body)
         {
             return Err(match status {
                 StatusCode::PAYLOAD_TOO_LARGE => ControlClientError::TooLarge(error),
                 _ => ControlClientError::Refused(error),
             });
         }
-        serde_json::from_slice(&body)
-            .map_err(|error| fault(format!("the response is not of this version: {error}")))
+        serde_json::from_slice(&body).map_err(|error| {
+            connection_error(format!("the response is not of this version: {error}"))
+        })
     }
 }
 

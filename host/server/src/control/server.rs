@@ -20,7 +20,7 @@ use tokio::time::timeout;
 use tracing::{debug, warn};
 use url::form_urlencoded;
 
-use super::{ControlSocket, Fault, Reload, RolledBack, Status};
+use super::{ControlFault, ControlSocket, Reload, RolledBack, Status};
 use crate::http::ConnectionTally;
 use crate::registry::{Candidate, Mount, Registry, Source};
 use crate::response::NOSNIFF;
@@ -136,7 +136,7 @@ impl Control {
                 ),
             )),
         };
-        result.unwrap_or_else(|ErrorResponse(status, error)| json(status, &Fault { error }))
+        result.unwrap_or_else(|ErrorResponse(status, error)| json(status, &ControlFault { error }))
     }
 
     fn status(&self, request: &Request<Incoming>) -> Result<ControlResponse, ErrorResponse> {
@@ -273,14 +273,14 @@ where
 /// tunnel.
 fn not_implemented() -> ControlResponse {
     let error = "CONNECT is not implemented".to_owned();
-    let mut response = json(StatusCode::NOT_IMPLEMENTED, &Fault { error });
+    let mut response = json(StatusCode::NOT_IMPLEMENTED, &ControlFault { error });
     response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     response
 }
 
 fn not_allowed(method: &Method, path: &str, allowed: &'static str) -> ControlResponse {
     let error = format!("method {method} is not allowed on {path}; use {allowed}");
-    let mut response = json(StatusCode::METHOD_NOT_ALLOWED, &Fault { error });
+    let mut response = json(StatusCode::METHOD_NOT_ALLOWED, &ControlFault { error });
     response.headers_mut().insert(ALLOW, HeaderValue::from_static(allowed));
     response
 }

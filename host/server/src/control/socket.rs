@@ -120,7 +120,7 @@ impl ControlSocket {
     ///
     /// Must be called within a Tokio runtime.
     pub fn bind(path: &Path) -> Result<Self, ControlError> {
-        let fault = |source| ControlError::Io { path: path.to_owned(), source };
+        let io_error = |source| ControlError::Io { path: path.to_owned(), source };
         let folder = match path.parent() {
             Some(folder) if folder != Path::new("") => folder,
             _ => Path::new("."),
@@ -130,11 +130,11 @@ impl ControlSocket {
             return Err(ControlError::TooLong { path: path.to_owned() });
         }
         if folder == default_folder() {
-            own_folder(folder).map_err(fault)?;
+            own_folder(folder).map_err(io_error)?;
         }
         // Serialized, so that of two servers that start at once, one finds the other's
         // socket.
-        let _lock = lock(folder).map_err(fault)?;
+        let _lock = lock(folder).map_err(io_error)?;
         check_owner(path)?;
         // The socket is created in a private folder and moved when its mode is set, so
         // that other users can never connect to it.
@@ -142,12 +142,12 @@ impl ControlSocket {
             .prefix(".")
             .permissions(Permissions::from_mode(0o700))
             .tempdir_in(folder)
-            .map_err(fault)?;
+            .map_err(io_error)?;
         let inner = private.path().join("s");
-        let listener = UnixListener::bind(&inner).map_err(fault)?;
-        fs::set_permissions(&inner, Permissions::from_mode(0o600)).map_err(fault)?;
-        let meta = fs::metadata(&inner).map_err(fault)?;
-        fs::rename(&inner, path).map_err(fault)?;
+        let listener = UnixListener::bind(&inner).map_err(io_error)?;
+        fs::set_permissions(&inner, Permissions::from_mode(0o600)).map_err(io_error)?;
+        let meta = fs::metadata(&inner).map_err(io_error)?;
+        fs::rename(&inner, path).map_err(io_error)?;
         Ok(Self { listener, path: path.to_owned(), file: (meta.dev(), meta.ino()) })
     }
 
@@ -188,10 +188,10 @@ fn lock(folder: &Path) -> io::Result<File> {
 
 /// Checks that the path is free, or is a socket without a listener.
 fn check_owner(path: &Path) -> Result<(), ControlError> {
-    let fault = |source| ControlError::Io { path: path.to_owned(), source };
+    let io_error = |source| ControlError::Io { path: path.to_owned(), source };
     match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(fault(error)),
+        Err(error) => return Err(io_error(error)),
         Ok(meta) if !meta.file_type().is_socket() => {
             return Err(ControlError::NotASocket { path: path.to_owned() });
         }
@@ -206,7 +206,7 @@ fn check_owner(path: &Path) -> Result<(), ControlError> {
         Ok(_) => Err(ControlError::Live { path: path.to_owned() }),
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(fault(error)),
+        Err(error) => Err(io_error(error)),
     }
 }
 

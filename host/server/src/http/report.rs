@@ -7,7 +7,7 @@ use tracing::{error, warn};
 
 /// Logs why a module has no response, in one short line: names in the module cannot add
 /// lines.
-pub(super) fn fault(rate: &LogRate, module: &Module, cause: &CallError) {
+pub(super) fn log_failure(rate: &LogRate, module: &Module, cause: &CallError) {
     match rate.acquire(1) {
         Permit::Granted(0) => {}
         Permit::Granted(omitted) => warn!(omitted, "log lines of failed requests omitted"),

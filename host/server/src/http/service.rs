@@ -127,7 +127,7 @@ impl Service {
 fn error_response<B>(mount: &Mount, error: &RespondError, request: &Request<B>) -> HttpResponse {
     let RespondError { active, cause } = error;
     if let RespondErrorKind::Failed(cause) = cause {
-        report::fault(mount.reports(), active.module(), cause);
+        report::log_failure(mount.reports(), active.module(), cause);
     }
     let mut response = reply::host_error(HostError::from(cause), request);
     response.headers_mut().insert(X_RELAYER_MODULE, active.module().label().clone());

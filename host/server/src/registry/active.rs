@@ -91,8 +91,8 @@ impl ActiveModule {
 
     /// Returns the number of its failures since it was activated.
     #[must_use]
-    pub fn faults(&self) -> u64 {
-        self.module.faults()
+    pub fn module_failures(&self) -> u64 {
+        self.module.module_failures()
     }
 
     /// Records a response.
@@ -143,7 +143,7 @@ impl ActiveModule {
     }
 
     fn counts(&self) -> Runs {
-        Runs { all: self.runs(), failed: self.faults() }
+        Runs { all: self.runs(), failed: self.module_failures() }
     }
 
     fn window(&self) -> Option<MutexGuard<'_, FailureWindow>> {

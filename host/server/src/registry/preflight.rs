@@ -240,7 +240,7 @@ impl Preflight {
         let mut failures = verdict.failures();
         let first = failures.next()?;
         let failure = first.failure.as_deref().unwrap_or_default();
-        if verdict.has_faults() {
+        if verdict.fails_to_respond() {
             return Some(self.rejected(Rejection::Failures, &file.name, failure));
         }
         let message = match failures.count() {

@@ -125,7 +125,7 @@ impl ModuleService {
                     return Ok(response);
                 }
                 Err(cause) => {
-                    if cause.is_fault() {
+                    if cause.is_module_failure() {
                         self.failed(&active, kind, &cause, &request, state).await;
                     }
                     if !self.has_gone_back(&active) {
@@ -160,7 +160,7 @@ impl ModuleService {
         {
             let before = match self.cache.get_or_run(&previous, Arc::clone(request), state).await {
                 Ok(_) => Some(Baseline::Answers),
-                Err(cause) if cause.is_fault() => Some(Baseline::Fails),
+                Err(cause) if cause.is_module_failure() => Some(Baseline::Fails),
                 // It was overloaded or the host failed, which says nothing about the
                 // module.
                 Err(_) => None,
@@ -266,7 +266,7 @@ async fn probe_until_closed(
 /// Describes how a module failed.
 fn reason(failed: &ActiveModule, cause: &CallError) -> String {
     let runs = failed.runs();
-    let faults = failed.faults();
+    let failures = failed.module_failures();
     let cause = escape_control(&truncate(&cause.to_string()));
-    format!("{faults} of {runs} runs failed; last: {cause}")
+    format!("{failures} of {runs} runs failed; last: {cause}")
 }

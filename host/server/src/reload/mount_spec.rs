@@ -109,14 +109,14 @@ impl MountSpec {
                     let most = self.swap.size;
                     self.rejected(format!("larger than {most}; raise swap.size"))
                 }
-                _ => self.fault(LoadError::Unreadable { file: file.clone(), source }),
+                _ => self.load_error(LoadError::Unreadable { file: file.clone(), source }),
             })?),
         };
         let digest = Digest::new(&bytes);
         match self.sha256 {
             Some(wanted) if wanted != digest => {
                 let name = self.name_of_file();
-                Err(self.fault(LoadError::Digest { name, digest, wanted }))
+                Err(self.load_error(LoadError::Digest { name, digest, wanted }))
             }
             _ => Ok(bytes),
         }
@@ -141,7 +141,7 @@ impl MountSpec {
             let module = Module::from_untrusted_bytes(engine, &name, bytes, self.swap.memory);
             timeout(self.swap.time, module).await.map_err(|_| self.too_slow())?
         };
-        module.map_err(|error| self.fault(error))
+        module.map_err(|error| self.load_error(error))
     }
 
     /// Creates a mount with this module.
@@ -164,7 +164,7 @@ impl MountSpec {
 
     /// Returns the error for a module that cannot be loaded, with its mount.
     #[must_use]
-    pub fn fault(&self, error: LoadError) -> ReloadError {
+    pub fn load_error(&self, error: LoadError) -> ReloadError {
         if self.is_api() {
             return ReloadError::Module(error);
         }

@@ -4,7 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use relayer_rest_common::text::for_log;
-use relayer_rest_common::toml_text::{Fault, Position, Step, dotted};
+use relayer_rest_common::toml_text::{Position, Step, TomlError, dotted};
 use relayer_rest_state::ChainId;
 
 /// A file that cannot be used.
@@ -63,12 +63,12 @@ pub enum Problem {
 }
 
 impl Problem {
-    pub(super) fn from_fault(fault: Fault, text: &str) -> Self {
-        let position = fault.position.unwrap_or(Position { line: 1, column: 1 });
-        if fault.path.is_empty() {
-            return Self::Syntax { position, message: fault.message };
+    pub(super) fn from_toml(error: TomlError, text: &str) -> Self {
+        let position = error.position.unwrap_or(Position { line: 1, column: 1 });
+        if error.path.is_empty() {
+            return Self::Syntax { position, message: error.message };
         }
-        Self::Value { position, place: place(&fault.path, text), message: fault.message }
+        Self::Value { position, place: place(&error.path, text), message: error.message }
     }
 }
 

@@ -60,7 +60,7 @@ pub(super) fn read(json: ChainJson<'_>) -> Result<Read<ChainConfig>, AnswerError
     let ChainJson { mut fields, has_more } = json;
     let mut unread = Unread::default();
     let mut size = 0;
-    let mut id_fault = None;
+    let mut id_error = None;
     fields.retain(|key, value| {
         if size + value.get().len() > MAX_CHAIN {
             let message = format!("exceeds the {} KiB of a chain", MAX_CHAIN >> 10);
@@ -74,7 +74,7 @@ pub(super) fn read(json: ChainJson<'_>) -> Result<Read<ChainConfig>, AnswerError
             }
             Err((field, message)) => {
                 if &**key == "id" {
-                    id_fault = Some(message);
+                    id_error = Some(message);
                 } else {
                     unread.add(format_args!("{field}"), &message);
                 }
@@ -87,7 +87,7 @@ pub(super) fn read(json: ChainJson<'_>) -> Result<Read<ChainConfig>, AnswerError
         unread.add(format_args!("(others)"), &message);
     }
     // A chain without its identifier is invalid.
-    let chain = match id_fault {
+    let chain = match id_error {
         Some(message) => Err(message),
         None => parse::<String>(fields.iter().map(|(key, value)| (&**key, *value)))
             .map_err(|(_, message)| message),
