@@ -13,7 +13,7 @@ use super::limits::Limits;
 pub(crate) struct Admission {
     running: Arc<Semaphore>,
     waiting: Semaphore,
-    aside: Arc<Semaphore>,
+    background: Arc<Semaphore>,
     wait: Duration,
 }
 
@@ -26,7 +26,7 @@ impl Admission {
         Self {
             running: Arc::new(Semaphore::new(limits.concurrency as usize)),
             waiting: Semaphore::new(limits.queue as usize),
-            aside: Arc::new(Semaphore::new(1)),
+            background: Arc::new(Semaphore::new(1)),
             wait: limits.queue_wait,
         }
     }
@@ -34,25 +34,25 @@ impl Admission {
     /// Acquires all of the `concurrency` permits and the background permit, if nothing
     /// runs; requests wait until these permits are dropped.
     pub(crate) fn try_hold_all(&self, concurrency: u32) -> Option<[OwnedSemaphorePermit; 2]> {
-        let aside = Arc::clone(&self.aside).try_acquire_owned().ok()?;
+        let background = Arc::clone(&self.background).try_acquire_owned().ok()?;
         let running = Arc::clone(&self.running).try_acquire_many_owned(concurrency).ok()?;
-        Some([aside, running])
+        Some([background, running])
     }
 
     /// Waits for the background permit, which clients do not use, without a limit of
     /// time.
     pub(crate) async fn admit_background(&self) -> Result<OwnedSemaphorePermit, Overloaded> {
-        Arc::clone(&self.aside).acquire_owned().await.map_err(|_| Overloaded)
+        Arc::clone(&self.background).acquire_owned().await.map_err(|_| Overloaded)
     }
 
     /// Waits for a permit to run, which is released when it is dropped.
     pub(crate) async fn admit(&self) -> Result<OwnedSemaphorePermit, Overloaded> {
-        if let Ok(place) = Arc::clone(&self.running).try_acquire_owned() {
-            return Ok(place);
+        if let Ok(permit) = Arc::clone(&self.running).try_acquire_owned() {
+            return Ok(permit);
         }
         let _waiting = self.waiting.try_acquire().map_err(|_| Overloaded)?;
         match timeout(self.wait, Arc::clone(&self.running).acquire_owned()).await {
-            Ok(Ok(place)) => Ok(place),
+            Ok(Ok(permit)) => Ok(permit),
             Ok(Err(_)) | Err(_) => Err(Overloaded),
         }
     }
@@ -97,7 +97,7 @@ mod tests {
         let running = admission.admit().await.unwrap();
         tokio::select! {
             biased;
-            _ = admission.admit() => unreachable!("the only place is taken"),
+            _ = admission.admit() => unreachable!("the only permit is held"),
             () = async {} => {}
         }
         let (waited, ()) = tokio::join!(admission.admit(), async { drop(running) });

@@ -87,7 +87,7 @@ pub(super) enum Placement {
     /// On the thread of the request and on a fiber: guest code runs, and yields.
     Fiber,
     /// On the threads for slow guests: creating one takes long, and does not yield.
-    Aside,
+    Background,
 }
 
 /// The reason that the instances of a component are too expensive.
@@ -148,7 +148,7 @@ impl InstanceCost {
 
     pub(super) fn placement(&self) -> Placement {
         if self.steps > MAX_STEPS || self.data > MAX_DATA {
-            Placement::Aside
+            Placement::Background
         } else if self.has_start {
             Placement::Fiber
         } else {

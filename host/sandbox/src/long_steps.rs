@@ -21,7 +21,7 @@ const LONG_TICKS: u64 = 3;
 const PENALTY: Duration = Duration::from_mins(5);
 
 /// The number of runs after which a module may have several guests on sockets' threads.
-const PROBATION: u32 = 64;
+const TRIAL_RUNS: u32 = 64;
 
 /// The long steps of a module, which its clones share.
 #[derive(Debug, Clone)]
@@ -33,16 +33,16 @@ struct Shared {
     origin: Instant,
     /// The end of the penalty, in milliseconds; 0 if there is none.
     until: AtomicU64,
-    /// The runs without a long step, up to [`PROBATION`].
+    /// The runs without a long step, up to [`TRIAL_RUNS`].
     completed: AtomicU32,
-    /// Whether a guest of a module on probation is on a socket's thread.
+    /// Whether a guest of a module on trial is on a socket's thread.
     is_occupied: AtomicBool,
 }
 
-/// The place of a guest on a socket's thread.
-pub(super) struct SocketPlace<'a> {
+/// The permit of a guest to run on a socket's thread.
+pub(super) struct SocketThreadPermit<'a> {
     module: &'a LongSteps,
-    is_probation: bool,
+    is_trial: bool,
 }
 
 /// Returns whether a poll was a long step, from its processor time and its ticks.
@@ -62,17 +62,17 @@ impl Default for LongSteps {
 }
 
 impl LongSteps {
-    /// Returns a place for a run on the thread of its socket, or `None` if the run must
+    /// Returns a permit for a run on the thread of its socket, or `None` if the run must
     /// start elsewhere.
-    pub(super) fn place(&self) -> Option<SocketPlace<'_>> {
+    pub(super) fn acquire(&self) -> Option<SocketThreadPermit<'_>> {
         if self.has_penalty() {
             return None;
         }
-        let is_probation = self.0.completed.load(Relaxed) < PROBATION;
-        if is_probation && self.0.is_occupied.swap(true, Relaxed) {
+        let is_trial = self.0.completed.load(Relaxed) < TRIAL_RUNS;
+        if is_trial && self.0.is_occupied.swap(true, Relaxed) {
             return None;
         }
-        Some(SocketPlace { module: self, is_probation })
+        Some(SocketThreadPermit { module: self, is_trial })
     }
 
     fn has_penalty(&self) -> bool {
@@ -91,7 +91,7 @@ impl LongSteps {
     }
 }
 
-impl SocketPlace<'_> {
+impl SocketThreadPermit<'_> {
     /// Records a long step of the guest.
     pub(super) fn long_step(&self) {
         self.module.record(PENALTY);
@@ -105,15 +105,15 @@ impl SocketPlace<'_> {
 
     /// Counts the completion of the run here.
     pub(super) fn completed(&self) {
-        if self.is_probation && !self.is_over() {
+        if self.is_trial && !self.is_over() {
             self.module.0.completed.fetch_add(1, Relaxed);
         }
     }
 }
 
-impl Drop for SocketPlace<'_> {
+impl Drop for SocketThreadPermit<'_> {
     fn drop(&mut self) {
-        if self.is_probation {
+        if self.is_trial {
             self.module.0.is_occupied.store(false, Relaxed);
         }
     }
@@ -121,55 +121,55 @@ impl Drop for SocketPlace<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::{LONG, LONG_TICKS, LongSteps, PROBATION, is_long};
+    use super::{LONG, LONG_TICKS, LongSteps, TRIAL_RUNS, is_long};
     use std::time::Duration;
 
     /// Returns how many guests can be on sockets' threads at once, up to 3.
-    fn places(steps: &LongSteps) -> usize {
-        [steps.place(), steps.place(), steps.place()].into_iter().flatten().count()
+    fn permits(steps: &LongSteps) -> usize {
+        [steps.acquire(), steps.acquire(), steps.acquire()].into_iter().flatten().count()
     }
 
     #[test]
-    fn a_module_on_probation_has_one_place_and_several_afterwards() {
+    fn a_module_on_trial_has_one_permit_and_several_afterwards() {
         let steps = LongSteps::default();
-        for _ in 0..PROBATION {
-            assert_eq!(places(&steps), 1);
-            steps.place().unwrap().completed();
+        for _ in 0..TRIAL_RUNS {
+            assert_eq!(permits(&steps), 1);
+            steps.acquire().unwrap().completed();
         }
-        assert_eq!(places(&steps), 3);
+        assert_eq!(permits(&steps), 3);
     }
 
     #[test]
-    fn cancelled_runs_do_not_end_the_probation() {
+    fn cancelled_runs_do_not_end_the_trial() {
         let steps = LongSteps::default();
-        for _ in 0..2 * PROBATION {
-            drop(steps.place().unwrap());
+        for _ in 0..2 * TRIAL_RUNS {
+            drop(steps.acquire().unwrap());
         }
-        assert_eq!(places(&steps), 1);
+        assert_eq!(permits(&steps), 1);
     }
 
     #[test]
     fn a_long_step_of_a_clone_moves_all_runs_elsewhere() {
         let steps = LongSteps::default();
-        for _ in 0..PROBATION {
-            steps.place().unwrap().completed();
+        for _ in 0..TRIAL_RUNS {
+            steps.acquire().unwrap().completed();
         }
         let module = steps.clone();
-        let [long, other] = [steps.place().unwrap(), module.place().unwrap()];
+        let [long, other] = [steps.acquire().unwrap(), module.acquire().unwrap()];
         long.long_step();
         assert!(other.is_over());
         drop([long, other]);
-        assert_eq!((places(&steps), places(&module)), (0, 0));
+        assert_eq!((permits(&steps), permits(&module)), (0, 0));
     }
 
     #[test]
-    fn after_the_penalty_the_module_is_on_probation_again() {
+    fn a_module_is_on_trial_again_after_the_penalty() {
         let steps = LongSteps::default();
-        for _ in 0..PROBATION {
-            steps.place().unwrap().completed();
+        for _ in 0..TRIAL_RUNS {
+            steps.acquire().unwrap().completed();
         }
         steps.record(Duration::ZERO);
-        assert_eq!(places(&steps), 1);
+        assert_eq!(permits(&steps), 1);
     }
 
     /// While the ticker gets no processor, guests cannot yield.

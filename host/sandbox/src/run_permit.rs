@@ -72,8 +72,8 @@ impl RunPermit {
         self.execute_then(request, snapshot, |response| response).await
     }
 
-    /// Like [`RunPermit::execute`], but also applies `make` to the response on the thread
-    /// of the guest, so that long work there does not block the thread of the socket.
+    /// Executes the request, and applies `make` to the response on the thread of the
+    /// guest, so that long work there does not block the thread of the socket.
     pub async fn execute_then<T: Send + 'static>(
         self,
         request: Arc<GuestRequest>,
@@ -96,12 +96,12 @@ impl RunPermit {
         snapshot: Arc<Snapshot>,
         make: impl FnOnce(GuestResponse) -> T + Send + 'static,
     ) -> Result<T, CallError> {
-        let long_runs = &module.engine().slow_guests;
+        let slow_guests = &module.engine().slow_guests;
         let limits = module.limits();
         let targets = &module.engine().slow_targets;
-        let is_aside = self.is_background;
-        let turns = (!is_aside).then(|| long_runs.turns());
-        let creates_slowly = module.instances().placement() == Placement::Aside;
+        let is_background = self.is_background;
+        let turns = (!is_background).then(|| slow_guests.turns());
+        let creates_slowly = module.instances().placement() == Placement::Background;
         let time = GuestTime::start(limits.time, turns, creates_slowly);
         let target = targets.target(module.mount(), &request);
         let is_verified = module.engine().verifier.is_due();
@@ -116,7 +116,7 @@ impl RunPermit {
             make,
         );
         let guest = time.meter(guest);
-        if is_aside {
+        if is_background {
             // A background run already has its own thread.
             return guest.await;
         }
@@ -126,30 +126,30 @@ impl RunPermit {
         let starts_elsewhere = is_verified
             || creates_slowly
             || target.is_some_and(|target| targets.is_slow(target))
-            || long_runs.is_full();
-        let place = if starts_elsewhere { None } else { module.long_steps().place() };
-        if let Some(place) = place {
+            || slow_guests.is_full();
+        let permit = if starts_elsewhere { None } else { module.long_steps().acquire() };
+        if let Some(permit) = permit {
             // The first tick may come soon after the guest started.
             for _ in 0..2 {
                 let turn = poll_fn(|context| Poll::Ready(guest.poll_unpin(context))).await;
                 if guest.was_long() {
-                    place.long_step();
+                    permit.long_step();
                 }
-                if let Poll::Ready(answer) = turn {
-                    place.completed();
-                    return answer;
+                if let Poll::Ready(response) = turn {
+                    permit.completed();
+                    return response;
                 }
                 yield_now().await;
-                if place.is_over() {
+                if permit.is_over() {
                     break;
                 }
             }
-            drop(place);
+            drop(permit);
             guest.record();
         } else {
-            long_runs.count_start();
+            slow_guests.count_start();
         }
-        long_runs.finish(guest, time.end(limits.queue_wait)).await.unwrap_or_else(Err)
+        slow_guests.finish(guest, time.end(limits.queue_wait)).await.unwrap_or_else(Err)
     }
 
     async fn execute_on_fresh_instance<T>(

@@ -21,8 +21,8 @@ fn nested(core: &str, instances: usize, times: usize) -> InstanceCost {
     cost_of(&format!("(component {inner} {times})"))
 }
 
-fn is_aside(cost: InstanceCost) -> bool {
-    cost.placement() == Placement::Aside
+fn is_background(cost: InstanceCost) -> bool {
+    cost.placement() == Placement::Background
 }
 
 fn elements(count: usize) -> String {
@@ -103,22 +103,22 @@ fn unreadable_components_count_as_slow() {
 
 #[test]
 fn writing_elements_of_tables_takes_steps() {
-    assert!(!is_aside(with(&elements(15_000), 1)));
-    assert!(is_aside(with(&elements(10_001), 2)));
-    assert!(!is_aside(with("(table 20001 funcref)", 2)));
-    assert!(is_aside(with("(table 20001 funcref (ref.func $f)) (elem declare func $f)", 1)));
-    assert!(!is_aside(nested(&elements(8_000), 2, 1)));
-    assert!(is_aside(nested(&elements(8_000), 2, 2)));
+    assert!(!is_background(with(&elements(15_000), 1)));
+    assert!(is_background(with(&elements(10_001), 2)));
+    assert!(!is_background(with("(table 20001 funcref)", 2)));
+    assert!(is_background(with("(table 20001 funcref (ref.func $f)) (elem declare func $f)", 1)));
+    assert!(!is_background(nested(&elements(8_000), 2, 1)));
+    assert!(is_background(nested(&elements(8_000), 2, 2)));
 }
 
 #[test]
 fn evaluating_expressions_takes_steps() {
     let global = format!("(global i32 i32.const 0 {})", constants(3_000));
-    assert!(!is_aside(with(&global, 2)));
-    assert!(is_aside(with(&global, 3)));
+    assert!(!is_background(with(&global, 2)));
+    assert!(is_background(with(&global, 3)));
     let data = format!("(memory 1) (data (offset i32.const 0 {}) \"a\")", constants(3_000));
-    assert!(!is_aside(with(&data, 2)));
-    assert!(is_aside(with(&data, 3)));
+    assert!(!is_background(with(&data, 2)));
+    assert!(is_background(with(&data, 3)));
 }
 
 #[test]
@@ -127,8 +127,8 @@ fn copying_data_takes_time() {
         let bytes = "a".repeat(pages << 16);
         format!("(memory {pages}) (data (i32.const 0) \"{bytes}\")")
     };
-    assert!(!is_aside(with(&data(64), 2)));
-    assert!(is_aside(with(&data(64), 3)));
+    assert!(!is_background(with(&data(64), 2)));
+    assert!(is_background(with(&data(64), 3)));
 }
 
 #[test]
@@ -141,7 +141,7 @@ fn passive_segments_are_kept_by_the_host() {
     let limits = Limits { memory: ByteSize::gib(4), ..Limits::default() };
     let Err(Excess::Host(reason)) = cost.check(&limits) else { panic!("{cost:?}") };
     assert!(reason.contains("passive segments"), "{reason}");
-    assert!(is_aside(with(&"(elem func $f)".repeat(5_000), 1)));
+    assert!(is_background(with(&"(elem func $f)".repeat(5_000), 1)));
     assert_eq!(with("(elem func $f)", 2).check(&limits), Ok(()));
     assert!(MAX_HOST_BYTES < limits.memory.as_u64());
 }
