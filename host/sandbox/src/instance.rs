@@ -100,7 +100,7 @@ impl Instantiator {
         let call = StoreData {
             wasi: self.options.wasi.then(|| Box::new(wasi())),
             log: GuestLog::new(&self.info, &request),
-            view: TrackedSnapshot::new(snapshot, request),
+            snapshot: TrackedSnapshot::new(snapshot, request),
             span,
             limiter: Limiter::new(limits, self.cost.host_bytes(), &self.peaks),
             module: Arc::clone(&self.info),
@@ -136,7 +136,7 @@ impl Instantiator {
             Box::pin(self.pre.instantiate_async(&mut *store)).await
         };
         let instance = instance.map_err(|error| {
-            // A trap in its own code and a refused growth are the module's fault.
+            // A trap in its own code and a refused growth are failures of the module.
             let is_its_own = error.downcast_ref::<WasmBacktrace>().is_some()
                 || store.data().limiter.refusal().is_some();
             self.failed(error, store, |error| {

@@ -269,10 +269,10 @@ mod tests {
     }
 
     fn reads(publisher: &StatePublisher, read: impl FnOnce(&mut TrackedSnapshot)) -> ReadSet {
-        let mut view =
+        let mut snapshot =
             TrackedSnapshot::new(publisher.reader().snapshot(), request(HeaderMap::new()));
-        read(&mut view);
-        view.into_reads()
+        read(&mut snapshot);
+        snapshot.into_reads()
     }
 
     #[track_caller]
@@ -287,15 +287,15 @@ mod tests {
         let long = "a".repeat(super::MAX_READ + 1);
         let publisher = publisher();
         publisher.set_chain(chain(&long));
-        let known = reads(&publisher, |view| drop(view.chain(&long).map(|_| ())));
+        let known = reads(&publisher, |snapshot| drop(snapshot.chain(&long).map(|_| ())));
         assert!(known.is_complete() && known.size() > long.len());
-        let chain = reads(&publisher, |view| drop(view.chain(&long[1..]).map(|_| ())));
+        let chain = reads(&publisher, |snapshot| drop(snapshot.chain(&long[1..]).map(|_| ())));
         assert!(chain.is_complete());
         let absent = format!("{long}b");
-        let absent = reads(&publisher, |view| drop(view.chain(&absent).map(|_| ())));
+        let absent = reads(&publisher, |snapshot| drop(snapshot.chain(&absent).map(|_| ())));
         assert!(!absent.is_complete() && absent.size() < long.len());
         let name = HeaderName::from_bytes(long.as_bytes()).unwrap();
-        let header = reads(&publisher, |view| drop(view.header(&name)));
+        let header = reads(&publisher, |snapshot| drop(snapshot.header(&name)));
         assert!(!header.is_complete() && header.size() < long.len());
     }
 
@@ -315,27 +315,30 @@ mod tests {
         type Read = fn(&mut TrackedSnapshot);
         let parts: [(Read, Change); 5] = [
             (
-                |view| drop(view.components().clone()),
+                |snapshot| drop(snapshot.components().clone()),
                 |publisher| {
                     publisher
                         .set_components(vec![Component { name: "n".into(), version: "v".into() }]);
                 },
             ),
-            (|view| drop(view.chain_ids().clone()), |publisher| publisher.set_chain(chain("c"))),
             (
-                |view| drop(view.chain("a").map(|_| ())),
+                |snapshot| drop(snapshot.chain_ids().clone()),
+                |publisher| publisher.set_chain(chain("c")),
+            ),
+            (
+                |snapshot| drop(snapshot.chain("a").map(|_| ())),
                 |publisher| {
                     publisher.set_chain(ChainConfig { max_gas: Some(1), ..chain("a") });
                 },
             ),
             (
-                |view| drop(view.chain("b").map(|_| ())),
+                |snapshot| drop(snapshot.chain("b").map(|_| ())),
                 |publisher| {
                     publisher.set_chain(ChainConfig { max_gas: Some(1), ..chain("b") });
                 },
             ),
             (
-                |view| drop(view.status().clone()),
+                |snapshot| drop(snapshot.status().clone()),
                 |publisher| {
                     publisher.set_state(RelayerState::default());
                 },
@@ -357,14 +360,15 @@ mod tests {
     #[test]
     fn times_are_recorded_too() {
         let publisher = publisher();
-        let changed = reads(&publisher, |view| _ = view.changed());
-        let unconfirmed = reads(&publisher, |view| assert!(view.unconfirmed_since().is_none()));
+        let changed = reads(&publisher, |snapshot| _ = snapshot.changed());
+        let unconfirmed =
+            reads(&publisher, |snapshot| assert!(snapshot.unconfirmed_since().is_none()));
         publisher.set_stale(None);
         check(&publisher, &changed, true);
         publisher.set_stale(Some(Stale { since: Instant::now(), chains: true }));
         check(&publisher, &changed, true);
         check(&publisher, &unconfirmed, false);
-        let since = reads(&publisher, |view| assert!(view.unconfirmed_since().is_some()));
+        let since = reads(&publisher, |snapshot| assert!(snapshot.unconfirmed_since().is_some()));
         check(&publisher, &since, true);
         publisher.set_chain(chain("c"));
         check(&publisher, &changed, false);
@@ -376,7 +380,7 @@ mod tests {
     #[test]
     fn the_absence_of_a_chain_is_recorded_too() {
         let publisher = publisher();
-        let absent = reads(&publisher, |view| assert!(view.chain("c").unwrap().is_none()));
+        let absent = reads(&publisher, |snapshot| assert!(snapshot.chain("c").unwrap().is_none()));
         publisher.set_chain(chain("d"));
         check(&publisher, &absent, true);
         publisher.set_chain(chain("c"));
@@ -386,7 +390,7 @@ mod tests {
     #[test]
     fn a_chain_that_was_removed_and_added_is_a_new_one() {
         let publisher = publisher();
-        let there = reads(&publisher, |view| assert!(view.chain("a").unwrap().is_some()));
+        let there = reads(&publisher, |snapshot| assert!(snapshot.chain("a").unwrap().is_some()));
         publisher.remove_chain(&"a".into());
         check(&publisher, &there, false);
         publisher.set_chain(chain("a"));
@@ -396,12 +400,12 @@ mod tests {
     #[test]
     fn chains_that_are_not_known_are_not_absent() {
         let unknown = StatePublisher::new();
-        let not_ready = reads(&unknown, |view| assert!(view.chain("a").is_err()));
+        let not_ready = reads(&unknown, |snapshot| assert!(snapshot.chain("a").is_err()));
         check(&unknown, &not_ready, true);
         unknown.set_chains(Vec::new()).unwrap();
         check(&unknown, &not_ready, false);
 
-        let absent = reads(&unknown, |view| assert!(view.chain("a").unwrap().is_none()));
+        let absent = reads(&unknown, |snapshot| assert!(snapshot.chain("a").unwrap().is_none()));
         unknown.set_chains_not_ready(NotReady::default());
         check(&unknown, &absent, false);
     }
@@ -416,21 +420,21 @@ mod tests {
             }
             headers
         };
-        let snapshot = StatePublisher::new().reader().snapshot();
+        let present = StatePublisher::new().reader().snapshot();
         for (read, others) in [
             (&["a"][..], [&[][..], &["b"], &["a", "b"]]),
             (&[], [&["a"], &[""], &["a", "a"]]),
             (&["a", "b"], [&["a"], &["b", "a"], &[]]),
         ] {
-            let mut view = TrackedSnapshot::new(snapshot.clone(), request(with(read)));
-            assert_eq!(view.header(&name), read);
-            let reads = view.into_reads();
+            let mut snapshot = TrackedSnapshot::new(present.clone(), request(with(read)));
+            assert_eq!(snapshot.header(&name), read);
+            let reads = snapshot.into_reads();
             assert_eq!(reads.headers().collect::<Vec<_>>(), [&name]);
             let mut headers = with(read);
             headers.insert("other", "x".parse().unwrap());
-            assert!(reads.is_valid_for(&snapshot, None, &headers));
+            assert!(reads.is_valid_for(&present, None, &headers));
             for other in others {
-                assert!(!reads.is_valid_for(&snapshot, None, &with(other)), "{read:?} {other:?}");
+                assert!(!reads.is_valid_for(&present, None, &with(other)), "{read:?} {other:?}");
             }
         }
     }
@@ -438,27 +442,27 @@ mod tests {
     #[test]
     fn the_query_is_recorded_only_if_it_is_read() {
         const TARGETS: [&str; 4] = ["/", "/?", "/?a", "/?b"];
-        let snapshot = StatePublisher::new().reader().snapshot();
+        let present = StatePublisher::new().reader().snapshot();
         let headers = HeaderMap::new();
         for target in TARGETS.map(PathAndQuery::from_static) {
-            let view = || {
+            let tracked = || {
                 let method = Method::GET;
                 let target = target.clone();
                 let headers = HeaderMap::new();
                 TrackedSnapshot::new(
-                    snapshot.clone(),
+                    present.clone(),
                     Arc::new(GuestRequest { method, target, headers }),
                 )
             };
-            let unread = view().into_reads();
+            let unread = tracked().into_reads();
             assert!(!unread.has_query());
-            let mut view = view();
-            assert_eq!(view.query(), target.query());
-            let read = view.into_reads();
+            let mut snapshot = tracked();
+            assert_eq!(snapshot.query(), target.query());
+            let read = snapshot.into_reads();
             assert!(read.has_query() && read.query() == target.query());
             for other in TARGETS.map(PathAndQuery::from_static) {
-                assert!(unread.is_valid_for(&snapshot, other.query(), &headers));
-                let is_same = read.is_valid_for(&snapshot, other.query(), &headers);
+                assert!(unread.is_valid_for(&present, other.query(), &headers));
+                let is_same = read.is_valid_for(&present, other.query(), &headers);
                 assert_eq!(is_same, target == other, "{target} {other}");
             }
         }
@@ -468,10 +472,10 @@ mod tests {
     fn a_record_beyond_its_bound_is_never_valid() {
         let publisher = publisher();
         let many = |count| {
-            reads(&publisher, |view| {
+            reads(&publisher, |snapshot| {
                 for id in 0..count {
-                    view.chain(&id.to_string()).unwrap();
-                    view.chain(&id.to_string()).unwrap();
+                    snapshot.chain(&id.to_string()).unwrap();
+                    snapshot.chain(&id.to_string()).unwrap();
                 }
             })
         };

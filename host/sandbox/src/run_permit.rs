@@ -178,11 +178,11 @@ impl RunPermit {
         if time.is_over() {
             return Err(CallError::Timeout(module.limits().time));
         }
-        let StoreData { mut view, limiter, wasi, .. } = store.into_data();
+        let StoreData { mut snapshot, limiter, wasi, .. } = store.into_data();
         if wasi.is_some_and(|wasi| wasi.has_read_time()) {
-            view.changed();
+            snapshot.changed();
         }
-        let reads = view.into_reads();
+        let reads = snapshot.into_reads();
         let memory = limiter.peak_memory();
         Ok(make(GuestResponse { response, reads, memory }))
     }

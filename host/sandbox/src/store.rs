@@ -14,7 +14,7 @@ use super::wire;
 
 /// The data of an instance's store, which its imports use.
 pub(super) struct StoreData {
-    pub(super) view: TrackedSnapshot,
+    pub(super) snapshot: TrackedSnapshot,
     pub(super) span: Span,
     pub(super) module: Arc<ModuleInfo>,
     pub(super) log: GuestLog,
@@ -25,40 +25,40 @@ pub(super) struct StoreData {
 
 impl StoreData {
     pub(super) fn components(&mut self) -> Arc<Vec<wire::Component>> {
-        self.view.components().lowered(|components| wire::components(components))
+        self.snapshot.components().lowered(|components| wire::components(components))
     }
 
     pub(super) fn chain_ids(&mut self) -> Arc<wire::Known<Vec<Arc<str>>>> {
-        self.view.chain_ids().lowered(|ids| wire::known(ids, |ids| wire::chain_ids(ids)))
+        self.snapshot.chain_ids().lowered(|ids| wire::known(ids, |ids| wire::chain_ids(ids)))
     }
 
     pub(super) fn chain(&mut self, id: &str) -> wire::Known<Option<Arc<wire::ChainConfig>>> {
-        let chain = self.view.chain(id);
+        let chain = self.snapshot.chain(id);
         wire::known(&chain, |chain| {
             chain.map(|chain| chain.lowered(|chain| wire::ChainConfig::from(chain)))
         })
     }
 
     pub(super) fn state(&mut self) -> Arc<wire::Known<wire::RelayerState>> {
-        self.view.status().lowered(|status| wire::known(status, wire::relayer_state))
+        self.snapshot.status().lowered(|status| wire::known(status, wire::relayer_state))
     }
 
     pub(super) fn changed(&mut self) -> u64 {
-        wire::timestamp(self.view.changed())
+        wire::timestamp(self.snapshot.changed())
     }
 
     pub(super) fn unconfirmed_since(&mut self) -> Option<u64> {
-        self.view.unconfirmed_since().map(wire::timestamp)
+        self.snapshot.unconfirmed_since().map(wire::timestamp)
     }
 
     pub(super) fn header(&mut self, name: &str) -> Vec<Vec<u8>> {
         // No header has an invalid name.
         let Ok(name) = HeaderName::from_bytes(name.as_bytes()) else { return Vec::new() };
-        self.view.header(&name).iter().map(|value| value.as_bytes().to_vec()).collect()
+        self.snapshot.header(&name).iter().map(|value| value.as_bytes().to_vec()).collect()
     }
 
     pub(super) fn query(&mut self) -> Option<String> {
-        self.view.query().map(str::to_owned)
+        self.snapshot.query().map(str::to_owned)
     }
 
     /// Returns the path of the mount. All cached responses of a mount share it, so this

@@ -259,7 +259,7 @@ impl Inspector<'_> {
         let instances = self.instances;
         let mut store = instances.store(time, Arc::clone(&request), snapshot, Span::none());
         let handle = instances.instantiate(&mut store).await.ok()?;
-        if *store.data().view.reads() != ReadSet::default() {
+        if *store.data().snapshot.reads() != ReadSet::default() {
             return None;
         }
         store.epoch_deadline_callback(|_| Ok(UpdateDeadline::Interrupt));
