@@ -222,7 +222,7 @@ pub fn control(data: &[u8]) {
     check_answer(&stream);
 }
 
-/// Loads and examines a component: the embedded one with changed bytes (each change has
+/// Loads and probes a component: the embedded one with changed bytes (each change has
 /// three bytes of offset and one of value), or one that consists of exactly these bytes.
 pub fn component(data: &[u8]) {
     static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().unwrap());
@@ -242,7 +242,7 @@ pub fn component(data: &[u8]) {
         Err(error) => assert!(!error.to_string().is_empty()),
         Ok(module) => {
             let reference = Reference::V0_7(&EMBEDDED);
-            drop(RUNTIME.block_on(conformance::examine(&module, reference, None)));
+            drop(RUNTIME.block_on(conformance::probe(&module, reference, None)));
         }
     }
 }

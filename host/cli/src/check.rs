@@ -130,11 +130,11 @@ pub(super) fn run(args: &CheckArgs) -> Result<CommandOutcome, Failure> {
             report.instance = Some(Instance::new(*module.instance_cost(), limits));
             report.wasi = report.imports.iter().any(|import| import.starts_with("wasi:"));
             let references = References::new(engine);
-            let examined = async {
+            let probed = async {
                 let reference = references.get(args.dialect, &[&module]).await?;
-                Ok::<_, Box<dyn Error>>(conformance::examine(&module, reference, present).await?)
+                Ok::<_, Box<dyn Error>>(conformance::probe(&module, reference, present).await?)
             };
-            match block_on(async { timeout(config.swap.time, examined).await })? {
+            match block_on(async { timeout(config.swap.time, probed).await })? {
                 Ok(Ok(verdict)) => {
                     report.passes = verdict.passes();
                     report.verdict = Some(verdict);

@@ -37,7 +37,7 @@ use relayer_rest_state::Snapshot;
 use rules::Findings;
 use states::State;
 
-/// The result of examining a module.
+/// The result of probing a module.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Verdict {
     /// The dialect whose rules were checked.
@@ -80,7 +80,7 @@ impl Verdict {
     }
 }
 
-/// The rules that a module is examined against, with the bundled module of the dialect
+/// The rules that a module is probed against, with the bundled module of the dialect
 /// as the reference.
 #[derive(Debug, Clone, Copy)]
 pub enum Reference<'a> {
@@ -122,8 +122,8 @@ impl<'a> Reference<'a> {
     }
 }
 
-/// Examines a module, on fictitious states and on the current state, if there is one.
-pub async fn examine(
+/// Probes a module, on fictitious states and on the current state, if there is one.
+pub async fn probe(
     module: &Module,
     reference: Reference<'_>,
     present: Option<Arc<Snapshot>>,

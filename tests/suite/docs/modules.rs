@@ -70,7 +70,7 @@ async fn the_module_builds_and_is_served() {
     let component = fs::read(folder.join(format!("target/{target}/release/hello.wasm"))).unwrap();
     let engine = engine(&Limits::default());
     let module = Module::from_bytes(&engine, "hello", &component).unwrap();
-    let verdict = conformance::examine(&module, Reference::Any, None).await.unwrap();
+    let verdict = conformance::probe(&module, Reference::Any, None).await.unwrap();
     assert!(verdict.passes(), "{verdict:?}");
     let server = TestServer::builder().component(&component).start().await;
     let answer = server.get("/a/path?query").await;

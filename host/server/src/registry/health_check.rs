@@ -51,8 +51,7 @@ impl HealthCheck<'_> {
                 Some(dialect) => references.get(dialect, &[&module]).await.map_err(to_text)?,
                 None => Reference::Extension,
             };
-            let verdict =
-                conformance::examine(&module, reference, present).await.map_err(to_text)?;
+            let verdict = conformance::probe(&module, reference, present).await.map_err(to_text)?;
             let Some(failed) = verdict.failures().next() else { return Ok(()) };
             let failure = failed.failure.as_deref().unwrap_or_default();
             Err(format!("rule {}: {failure}", failed.rule))

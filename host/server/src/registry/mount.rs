@@ -121,7 +121,7 @@ impl Mount {
     /// # Panics
     /// Panics if the mount has served requests.
     #[must_use]
-    pub fn in_place_of(mut self, other: &Self) -> Self {
+    pub fn succeeding(mut self, other: &Self) -> Self {
         let slot = ModuleSlot::succeeding(self.module(), &other.service.slot);
         let references = Arc::clone(&other.service.references);
         self.configure(|service| {
@@ -241,7 +241,7 @@ impl Mount {
     /// Checks the active module: whether the API's speaks its dialect, or whether an
     /// extension's responds on any relayer. Returns the first failure as an error.
     /// Clients are not affected, and the runs are not counted.
-    pub async fn examine(&self, state: &StateReader) -> Result<(), String> {
+    pub async fn health_check(&self, state: &StateReader) -> Result<(), String> {
         let dialect = (!self.service.is_extension()).then_some(self.dialect);
         self.service.health_check().conformance(self.module(), dialect, state).await
     }

@@ -94,13 +94,13 @@ impl Preflight {
         // Tells its log lines apart from those of the active module.
         let name = escape_control(&truncate(&self.candidate.source.name()));
         let span = info_span!("candidate", mount = %service.path, name);
-        let result = service.background.run(self.examine().instrument(span)).await;
+        let result = service.background.run(self.run_checks().instrument(span)).await;
         result.map_err(|error| {
             Rejected(Rejection::Host, format!("the host cannot run the preflight: {error}"))
         })?
     }
 
-    async fn examine(self) -> Result<Option<PreflightReport>, Rejected> {
+    async fn run_checks(self) -> Result<Option<PreflightReport>, Rejected> {
         let file = {
             let _step = self.progress.begin(SwapStep::Read);
             self.read()?
@@ -233,7 +233,7 @@ impl Preflight {
             Reference::Extension
         };
         let present = Some(self.state.snapshot());
-        Ok(conformance::examine(module, reference, present).await?)
+        Ok(conformance::probe(module, reference, present).await?)
     }
 
     fn rejection(&self, file: &CandidateFile, verdict: &Verdict) -> Option<Rejected> {

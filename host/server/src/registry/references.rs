@@ -54,7 +54,7 @@ impl Debug for References {
 
 #[cfg(test)]
 mod tests {
-    use relayer_rest_conformance::{Dialect, Reference, examine};
+    use relayer_rest_conformance::{Dialect, Reference, probe};
     use relayer_rest_sandbox::{Engine, Grants, Limits, Module};
 
     use super::References;
@@ -80,7 +80,7 @@ mod tests {
         let active = Module::embedded(&engine).unwrap().named("active");
         let references = References::new(engine);
         let reference = references.get(Dialect::V0_7, &[&active]).await.unwrap();
-        let verdict = examine(&active, reference, None).await.unwrap();
+        let verdict = probe(&active, reference, None).await.unwrap();
         assert!(verdict.passes(), "{verdict:?}");
         let Reference::V0_7(reference) = reference else { panic!("another dialect") };
         assert_eq!(reference.name(), "active", "it was not compiled again");

@@ -120,13 +120,13 @@ impl Modules {
         // The deployment locks of the mounts that are replaced or removed, and their
         // active modules: no swap starts there until the reload is done.
         let mut locks = Vec::new();
-        let mut leaving = Vec::new();
-        let mut leaves = |mount: &Arc<Mount>| {
+        let mut removed = Vec::new();
+        let mut remove = |mount: &Arc<Mount>| {
             let lock = mount
                 .try_lock_deployment()
                 .ok_or_else(|| ReloadError::Busy(mount.path().clone()))?;
             locks.push(lock);
-            leaving.push((Arc::clone(mount), Arc::clone(&mount.active())));
+            removed.push((Arc::clone(mount), Arc::clone(&mount.active())));
             Ok::<_, ReloadError>(())
         };
         for spec in
@@ -143,7 +143,7 @@ impl Modules {
                 continue;
             }
             if let Some(before) = before {
-                leaves(&before.mount)?;
+                remove(&before.mount)?;
                 if let Some(reason) = before.mount.reason_against(digest) {
                     return Err(spec.quarantined(&reason));
                 }
@@ -160,13 +160,13 @@ impl Modules {
         }
         for before in loaded.iter() {
             if next.iter().all(|next| next.spec.path != before.spec.path) {
-                leaves(&before.mount)?;
+                remove(&before.mount)?;
                 report.removed.push(before.spec.path.to_string());
             }
         }
         let mounts = mounts(&next)?;
         if let Some((mount, _)) =
-            leaving.iter().find(|(mount, active)| !Arc::ptr_eq(&mount.active(), active))
+            removed.iter().find(|(mount, active)| !Arc::ptr_eq(&mount.active(), active))
         {
             return Err(ReloadError::Changed(mount.path().clone()));
         }
@@ -191,14 +191,14 @@ impl Modules {
         } else {
             spec.engine(self.overrides.code_cache.clone(), self.overrides.compiler.clone())?
         };
-        // The worker leaves the processors to the requests.
+        // The worker remove the processors to the requests.
         let own_engine = engine.clone();
         let own_spec = spec.clone();
         let loading = async move { own_spec.load(&own_engine, &bytes).await };
         let module = self.loader.run(loading).await.map_err(ReloadError::Start)??;
         let mount = spec.mount(module);
         Ok(match same {
-            Some(before) => mount.in_place_of(before),
+            Some(before) => mount.succeeding(before),
             None => mount,
         })
     }
@@ -249,7 +249,7 @@ async fn checked(
     state: &StateReader,
 ) -> Result<Arc<Mount>, ReloadError> {
     let mount = Arc::new(mount);
-    let result = timeout(spec.swap.time, mount.examine(state)).await;
+    let result = timeout(spec.swap.time, mount.health_check(state)).await;
     result.map_err(|_| spec.too_slow())?.map_err(|reason| spec.rejected(reason))?;
     Ok(mount)
 }
