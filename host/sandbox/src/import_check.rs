@@ -57,7 +57,7 @@ impl Display for ForbiddenImport {
 /// WASI.
 pub(super) fn imports(component: &Component, has_wasi: bool) -> Vec<ForbiddenImport> {
     let engine = component.engine();
-    let mut offences = Vec::new();
+    let mut forbidden = Vec::new();
     for (name, import) in component.component_type().imports(engine) {
         match (known(name), import.ty) {
             (Ok(functions), ComponentItem::ComponentInstance(instance)) => {
@@ -65,20 +65,20 @@ pub(super) fn imports(component: &Component, has_wasi: bool) -> Vec<ForbiddenImp
                     matches!(item.ty, ComponentItem::ComponentFunc(_))
                         && !functions.contains(function)
                 });
-                offences.extend(unknown.map(|(function, _)| ForbiddenImport::Function {
+                forbidden.extend(unknown.map(|(function, _)| ForbiddenImport::Function {
                     import: name.to_owned(),
                     function: function.to_owned(),
                 }));
             }
-            (Ok(_), _) => offences.push(ForbiddenImport::Unknown { import: name.to_owned() }),
+            (Ok(_), _) => forbidden.push(ForbiddenImport::Unknown { import: name.to_owned() }),
             (Err(_), _) if has_wasi && wasi_interfaces::is_defined(name) => {}
             (Err(_), _) if wasi_interfaces::is_defined(name) => {
-                offences.push(ForbiddenImport::Wasi { import: name.to_owned() });
+                forbidden.push(ForbiddenImport::Wasi { import: name.to_owned() });
             }
-            (Err(offence), _) => offences.push(offence),
+            (Err(import), _) => forbidden.push(import),
         }
     }
-    offences
+    forbidden
 }
 
 /// Returns the full name under which the component exports the handler.

@@ -103,15 +103,15 @@ pub enum LoadError {
     /// The component imports items that are not in the contract.
     #[error(
         "module {name}: forbidden imports: {}; allowed are {}{}",
-        list(offences),
+        list(forbidden),
         import_check::allowed(),
-        wasi(offences)
+        wasi(forbidden)
     )]
     Imports {
         /// The module.
         name: String,
         /// The forbidden imports.
-        offences: Vec<ForbiddenImport>,
+        forbidden: Vec<ForbiddenImport>,
     },
     /// The component imports interfaces that its mount is not granted.
     #[error(
@@ -183,8 +183,8 @@ fn advice(reason: &str) -> &'static str {
     }
 }
 
-fn list(offences: &[ForbiddenImport]) -> String {
-    offences.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+fn list(forbidden: &[ForbiddenImport]) -> String {
+    forbidden.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
 fn instead(found: Option<&str>) -> String {
@@ -192,14 +192,14 @@ fn instead(found: Option<&str>) -> String {
 }
 
 /// Returns remedies for imports that are not in the contract.
-fn wasi(offences: &[ForbiddenImport]) -> String {
-    let is_of_wasi = |offence: &ForbiddenImport| matches!(offence, ForbiddenImport::Wasi { .. });
-    let is_of_http = |offence: &ForbiddenImport| matches!(offence, ForbiddenImport::Unknown { import } if import.starts_with("wasi:http/"));
+fn wasi(forbidden: &[ForbiddenImport]) -> String {
+    let is_wasi = |import: &ForbiddenImport| matches!(import, ForbiddenImport::Wasi { .. });
+    let is_wasi_http = |import: &ForbiddenImport| matches!(import, ForbiddenImport::Unknown { import } if import.starts_with("wasi:http/"));
     let mut advice = String::new();
-    if offences.iter().any(is_of_http) {
+    if forbidden.iter().any(is_wasi_http) {
         advice += "; modules cannot send HTTP requests: build it without wasi:http, such as with componentize-js --disable http fetch-event";
     }
-    if offences.iter().any(is_of_wasi) {
+    if forbidden.iter().any(is_wasi) {
         advice += "; to allow WASI, set wasi = true in its [[extension]], or in [module]";
     }
     advice

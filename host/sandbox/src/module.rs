@@ -103,9 +103,9 @@ impl Module {
             }
             Excess::Host(reason) => LoadError::TooMuch { name: name(), reason },
         })?;
-        let offences = import_check::imports(&component, engine.options.wasi);
-        if !offences.is_empty() {
-            return Err(LoadError::Imports { name: name(), offences });
+        let forbidden = import_check::imports(&component, engine.options.wasi);
+        if !forbidden.is_empty() {
+            return Err(LoadError::Imports { name: name(), forbidden });
         }
         let imports: Vec<_> = imports(&component);
         let lacking = engine.grants().lack(&imports);

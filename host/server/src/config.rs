@@ -175,12 +175,12 @@ impl Config {
         })?;
         config.check_limits(text)?;
         config.check_mounts(text)?;
-        config.check_included(text)?;
+        config.check_bundled(text)?;
         Ok(config)
     }
 
     /// Checks that each extension without a file is bundled.
-    fn check_included(&self, text: &str) -> Result<(), Problem> {
+    fn check_bundled(&self, text: &str) -> Result<(), Problem> {
         let mut extensions = self.extension.iter().enumerate();
         let Some((place, extension)) = extensions
             .find(|(_, extension)| extension.module.is_none() && extension.bundled().is_none())

@@ -128,7 +128,7 @@ impl ModuleService {
                     if cause.is_module_failure() {
                         self.failed(&active, kind, &cause, &request, state).await;
                     }
-                    if !self.has_gone_back(&active) {
+                    if !self.was_rolled_back(&active) {
                         let cause = RespondErrorKind::Failed(cause);
                         return Err(RespondError { active, cause });
                     }
@@ -175,7 +175,7 @@ impl ModuleService {
     }
 
     /// Returns whether a rollback replaced this module because it failed.
-    fn has_gone_back(&self, failed: &Arc<ActiveModule>) -> bool {
+    fn was_rolled_back(&self, failed: &Arc<ActiveModule>) -> bool {
         !self.slot.is_active(failed) && self.slot.reason_against(failed.module().digest()).is_some()
     }
 
