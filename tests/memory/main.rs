@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
-use relayer_rest_host::state::read_answer;
+use relayer_rest_host::state::read_response;
 use relayer_rest_tests::fuzz;
 use relayer_rest_tests::heap::Heap;
 
@@ -128,7 +128,7 @@ fn reading_an_answer_takes_memory_proportional_to_it() {
         ("many versions that are none", "/version", format!("[{}]", "0,".repeat(8 << 20))),
     ];
     for (name, endpoint, body) in cases {
-        let peak = HEAP.peak_of(|| drop(read_answer(endpoint, body.as_bytes())));
+        let peak = HEAP.peak_of(|| drop(read_response(endpoint, body.as_bytes())));
         // The response itself is not counted: with it, the bound is three times its size.
         assert!(peak <= 2 * body.len() + BASE, "{name}: {peak} bytes of {}", body.len());
         println!("{name}: {}% of {} bytes", 100 * peak / body.len(), body.len());

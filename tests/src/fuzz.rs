@@ -19,7 +19,7 @@ use relayer_rest_host::conformance::{self, Reference};
 use relayer_rest_host::control::{ControlServer, ControlSocket};
 use relayer_rest_host::module::{DEFAULT_MODULE, Limits, Module, RunPermit};
 use relayer_rest_host::state::hermes_config::HermesConfig;
-use relayer_rest_host::state::{StateReader, read_answer};
+use relayer_rest_host::state::{StateReader, read_response};
 use relayer_rest_sdk::Request;
 use relayer_rest_sdk::testing::FakeHost;
 use serde_json::Value;
@@ -67,7 +67,7 @@ pub fn config(data: &[u8]) {
 /// Reads a relayer's responses, and serves the state from them.
 pub fn upstream(data: &[u8]) {
     for endpoint in ENDPOINTS {
-        match read_answer(endpoint, data) {
+        match read_response(endpoint, data) {
             Ok(publisher) => serve_upstream(&publisher.reader()),
             Err(error) => check_message(&error.to_string()),
         }
@@ -86,7 +86,7 @@ const MEMORY_BASE: usize = 1 << 20;
 /// Checks the peak memory for reading a response, whether valid or not.
 pub fn upstream_memory(heap: &Heap, data: &[u8]) {
     for endpoint in ENDPOINTS {
-        let peak = heap.peak_of(|| drop(read_answer(endpoint, data)));
+        let peak = heap.peak_of(|| drop(read_response(endpoint, data)));
         let most = MEMORY_FACTOR * data.len() + MEMORY_BASE;
         assert!(peak <= most, "{endpoint}: {peak} bytes for an answer of {}", data.len());
     }

@@ -30,7 +30,7 @@ use serde::{Deserialize, Serialize};
 pub use dialect::{Dialect, DialectError};
 pub use probe::Cost;
 use probe::Probe;
-pub use probe::{answer, chain_target};
+pub use probe::{chain_target, run_request};
 use relayer_rest_common::text::truncate;
 use relayer_rest_sandbox::Module;
 use relayer_rest_state::Snapshot;

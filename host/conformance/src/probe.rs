@@ -232,9 +232,9 @@ async fn run(module: &Module, state: &State, test: TestCase) -> Exchange {
         target: PathAndQuery::try_from(test.target(state)).expect("the targets are valid"),
         headers: HeaderMap::new(),
     });
-    let (outcome, time) = answer(module, &request, &state.snapshot).await;
-    let memory = outcome.as_ref().ok().map(|answer| answer.memory);
-    let outcome = outcome.map(|answer| answer.response).map_err(|error| error.to_string());
+    let (outcome, time) = run_request(module, &request, &state.snapshot).await;
+    let memory = outcome.as_ref().ok().map(|response| response.memory);
+    let outcome = outcome.map(|response| response.response).map_err(|error| error.to_string());
     let cost = Cost {
         state: state.name.to_owned(),
         request: test.request(state),
@@ -247,16 +247,16 @@ async fn run(module: &Module, state: &State, test: TestCase) -> Exchange {
 }
 
 /// Calls a module, and returns its response and the time that it took.
-pub async fn answer(
+pub async fn run_request(
     module: &Module,
     request: &Arc<GuestRequest>,
     snapshot: &Arc<Snapshot>,
 ) -> (Result<GuestResponse, CallError>, Duration) {
     match RunPermit::acquire_background(module).await {
-        Ok(place) => {
+        Ok(permit) => {
             let start = Instant::now();
-            let answer = place.execute(Arc::clone(request), Arc::clone(snapshot)).await;
-            (answer, start.elapsed())
+            let response = permit.execute(Arc::clone(request), Arc::clone(snapshot)).await;
+            (response, start.elapsed())
         }
         Err(error) => (Err(error), Duration::ZERO),
     }

@@ -160,8 +160,8 @@ impl Instantiator {
     ) -> Result<Response<Bytes>, CallError> {
         let called = self.enter(store, handle, request).await;
         let trapped = |error: wasmtime::Error| {
-            let is_answer = error.downcast_ref::<WasmBacktrace>().is_none();
-            if is_answer && is_too_much(&error) {
+            let is_response = error.downcast_ref::<WasmBacktrace>().is_none();
+            if is_response && is_too_much(&error) {
                 return CallError::Invalid(InvalidResponse::TooLarge);
             }
             CallError::Trap(cause(&error, store.data()))

@@ -164,13 +164,13 @@ mod tests {
         wire::Response { status, headers, body: "body".into() }
     }
 
-    type Answer = Result<http::Response<bytes::Bytes>, InvalidResponse>;
+    type ParseResult = Result<http::Response<bytes::Bytes>, InvalidResponse>;
 
-    fn response(raw: wire::Response, limits: &Limits) -> Answer {
+    fn response(raw: wire::Response, limits: &Limits) -> ParseResult {
         super::response(raw, &HeaderRules { limits, headers: &HeaderGrants::default(), mount: "/" })
     }
 
-    fn parse(raw: wire::Response) -> Answer {
+    fn parse(raw: wire::Response) -> ParseResult {
         response(raw, &Limits::default())
     }
 

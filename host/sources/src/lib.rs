@@ -25,8 +25,8 @@ mod upstream_limits;
 mod watch;
 
 #[doc(hidden)]
-pub use relayer_json::read_answer;
-pub use relayer_json::{AnswerError, UnreadField};
+pub use relayer_json::read_response;
+pub use relayer_json::{ResponseError, UnreadField};
 pub use reloadable::Reloadable;
 pub use sample::sample;
 pub use state_file::{MAX_STATE_FILE, StateFileError, parse as parse_state_file, read_state_file};

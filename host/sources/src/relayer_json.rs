@@ -21,7 +21,7 @@ use serde::Deserialize;
 
 use bounds::{FirstOf, MAX_CHAINS, MAX_COMPONENTS, MAX_NAME, Unread};
 use envelope::result;
-pub use error::{AnswerError, UnreadField};
+pub use error::{ResponseError, UnreadField};
 use relayer_rest_common::toml_text::Position;
 use relayer_rest_state::{
     ChainConfig, ChainId, ChainKind, Component, RelayerState, StatePublisher,
@@ -46,7 +46,7 @@ pub(super) struct Read<T> {
 /// Parses a response of this endpoint and publishes it, for tests of the memory that this
 /// takes.
 #[doc(hidden)]
-pub fn read_answer(endpoint: &str, body: &[u8]) -> Result<StatePublisher, AnswerError> {
+pub fn read_response(endpoint: &str, body: &[u8]) -> Result<StatePublisher, ResponseError> {
     let publisher = StatePublisher::new();
     match endpoint {
         "/version" => publisher.set_components(version(body)?),
@@ -64,7 +64,7 @@ pub fn read_answer(endpoint: &str, body: &[u8]) -> Result<StatePublisher, Answer
 }
 
 /// Parses the result of `/version`, bare or in an envelope. `ibc-relayer` comes first.
-pub(super) fn version(body: &[u8]) -> Result<Vec<Component>, AnswerError> {
+pub(super) fn version(body: &[u8]) -> Result<Vec<Component>, ResponseError> {
     #[derive(Deserialize)]
     struct Entry<'a> {
         #[serde(borrow)]
@@ -85,7 +85,7 @@ pub(super) fn version(body: &[u8]) -> Result<Vec<Component>, AnswerError> {
     components.sort_by_key(|component| component.name != RELAYER);
     match components.first() {
         Some(first) if first.name == RELAYER => Ok(components),
-        _ => Err(AnswerError::Shape {
+        _ => Err(ResponseError::Shape {
             position: Position { line: 1, column: 1 },
             field: String::new(),
             message: format!("no version of {RELAYER} of at most {MAX_NAME} bytes"),
@@ -94,7 +94,7 @@ pub(super) fn version(body: &[u8]) -> Result<Vec<Component>, AnswerError> {
 }
 
 /// Parses the result of `/chains`. Identifiers that cannot be used are left out.
-pub(super) fn chain_ids(body: &[u8]) -> Result<Read<Vec<ChainId>>, AnswerError> {
+pub(super) fn chain_ids(body: &[u8]) -> Result<Read<Vec<ChainId>>, ResponseError> {
     let mut unread = Unread::default();
     let value = usable_ids(result(body)?, "result", &mut unread);
     Ok(Read { value, unread: unread.into_fields() })
@@ -123,18 +123,18 @@ fn usable_ids(
 }
 
 /// Parses the result of `/chain/:id`. Fields that cannot be read are left out.
-pub(super) fn chain(body: &[u8]) -> Result<Read<ChainConfig>, AnswerError> {
+pub(super) fn chain(body: &[u8]) -> Result<Read<ChainConfig>, ResponseError> {
     chain::read(result(body)?)
 }
 
 /// Parses the result of `/state`.
-pub(super) fn state(body: &[u8]) -> Result<Read<RelayerState>, AnswerError> {
+pub(super) fn state(body: &[u8]) -> Result<Read<RelayerState>, ResponseError> {
     Ok(result::<state::StateJson>(body)?.0)
 }
 
 /// Parses the result of `/state` from a file: with its envelope, in the form that the
 /// relayer sends, or without.
-pub(super) fn state_file(body: &[u8]) -> Result<Read<RelayerState>, AnswerError> {
+pub(super) fn state_file(body: &[u8]) -> Result<Read<RelayerState>, ResponseError> {
     #[derive(Deserialize)]
     struct Keys {
         status: Option<serde::de::IgnoredAny>,

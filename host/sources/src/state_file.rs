@@ -9,7 +9,7 @@ use relayer_rest_common::text::for_log;
 use relayer_rest_state::RelayerState;
 use tracing::warn;
 
-use super::relayer_json::{self, AnswerError, Read, UnreadField};
+use super::relayer_json::{self, Read, ResponseError, UnreadField};
 
 /// The maximum size of a state file, in bytes: the default maximum of a relayer's
 /// response.
@@ -35,7 +35,7 @@ pub enum StateFileError {
         /// The file.
         file: PathBuf,
         /// The problem and its position.
-        source: AnswerError,
+        source: ResponseError,
     },
 }
 

@@ -121,7 +121,7 @@ impl ActiveModule {
     ) -> bool {
         let Some(mut window) = self.window() else { return false };
         window.compared(kind, before);
-        let is_new = before == Baseline::Answers && self.runs() <= u64::from(policy.probation);
+        let is_new = before == Baseline::Responds && self.runs() <= u64::from(policy.probation);
         is_new || window.regressions() >= policy.failures as usize
     }
 
@@ -196,7 +196,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_failure_on_probation_is_rolled_back_if_the_previous_module_responds() {
-        for (before, is_rolled_back) in [(Baseline::Answers, true), (Baseline::Fails, false)] {
+        for (before, is_rolled_back) in [(Baseline::Responds, true), (Baseline::Fails, false)] {
             let new = ActiveModule::new(module(), Probation::New);
             assert!(new.failed(kind("/a"), &policy()), "it is compared");
             assert_eq!(new.compared(kind("/a"), before, &policy()), is_rolled_back);
@@ -213,10 +213,10 @@ mod tests {
             let new = ActiveModule::new(module(), Probation::New);
             serve(&new).await;
             assert!(new.failed(kind("/a"), &policy()));
-            assert!(!new.compared(kind("/a"), Baseline::Answers, &policy()), "it is the only one");
+            assert!(!new.compared(kind("/a"), Baseline::Responds, &policy()), "it is the only one");
             advance(Duration::from_secs(pause)).await;
             assert!(new.failed(kind("/b"), &policy()));
-            let compared = new.compared(kind("/b"), Baseline::Answers, &policy());
+            let compared = new.compared(kind("/b"), Baseline::Responds, &policy());
             assert_eq!(compared, is_rolled_back, "after {pause} s");
         }
     }

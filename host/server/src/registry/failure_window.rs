@@ -54,7 +54,7 @@ struct KindHistory {
 /// The result of the previous module for a request at which this one fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Baseline {
-    Answers,
+    Responds,
     Fails,
 }
 
@@ -112,7 +112,7 @@ impl FailureWindow {
     /// Returns the number of kinds at which the module fails and the previous one
     /// responds.
     pub(super) fn regressions(&self) -> usize {
-        self.kinds.values().filter(|seen| seen.before == Some(Baseline::Answers)).count()
+        self.kinds.values().filter(|seen| seen.before == Some(Baseline::Responds)).count()
     }
 
     /// Returns whether the module fails at most of its requests: at enough kinds of
@@ -341,7 +341,7 @@ mod tests {
         assert!(!test.window.wants_comparison(RequestKind(1)));
         assert_eq!(test.window.regressions(), 0);
         test.fails(2);
-        test.window.compared(RequestKind(2), Baseline::Answers);
+        test.window.compared(RequestKind(2), Baseline::Responds);
         assert_eq!(test.window.regressions(), 1);
     }
 

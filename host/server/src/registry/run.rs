@@ -16,7 +16,7 @@ pub(super) async fn in_background(
     snapshot: &Arc<Snapshot>,
     permits: &CompressionPermits,
 ) -> Result<Arc<RecordedResponse>, String> {
-    let (response, _) = conformance::answer(module, request, snapshot).await;
+    let (response, _) = conformance::run_request(module, request, snapshot).await;
     let response = response.map_err(|error| error.to_string())?;
     let request_ref = RequestRef::from(&**request);
     let generation = snapshot.generation();

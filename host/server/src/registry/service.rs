@@ -159,7 +159,7 @@ impl ModuleService {
             && let Some(previous) = previous
         {
             let before = match self.cache.get_or_run(&previous, Arc::clone(request), state).await {
-                Ok(_) => Some(Baseline::Answers),
+                Ok(_) => Some(Baseline::Responds),
                 Err(cause) if cause.is_module_failure() => Some(Baseline::Fails),
                 // It was overloaded or the host failed, which says nothing about the
                 // module.

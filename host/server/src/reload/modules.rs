@@ -191,7 +191,7 @@ impl Modules {
         } else {
             spec.engine(self.overrides.code_cache.clone(), self.overrides.compiler.clone())?
         };
-        // The worker remove the processors to the requests.
+        // The worker leaves the processors to the requests.
         let own_engine = engine.clone();
         let own_spec = spec.clone();
         let loading = async move { own_spec.load(&own_engine, &bytes).await };

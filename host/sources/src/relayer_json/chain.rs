@@ -14,7 +14,7 @@ use serde_json::value::RawValue;
 use super::Read;
 use super::bounds::{MAX_CHAIN, MAX_CHAIN_FIELDS, MAX_NAME, Unread};
 use super::envelope::message;
-use super::error::AnswerError;
+use super::error::ResponseError;
 use super::texts::Text;
 use crate::hermes_schema;
 
@@ -56,7 +56,7 @@ impl<'de> Visitor<'de> for ChainVisitor {
 
 /// Parses a chain's fields independently. A field that cannot be read is left out,
 /// because other dialects may write it differently.
-pub(super) fn read(json: ChainJson<'_>) -> Result<Read<ChainConfig>, AnswerError> {
+pub(super) fn read(json: ChainJson<'_>) -> Result<Read<ChainConfig>, ResponseError> {
     let ChainJson { mut fields, has_more } = json;
     let mut unread = Unread::default();
     let mut size = 0;
@@ -96,7 +96,7 @@ pub(super) fn read(json: ChainJson<'_>) -> Result<Read<ChainConfig>, AnswerError
         Ok(chain) => Ok(Read { value: chain.config(), unread: unread.into_fields() }),
         Err(message) => {
             let position = Position { line: 1, column: 1 };
-            Err(AnswerError::Shape { position, field: "result: ".to_owned(), message })
+            Err(ResponseError::Shape { position, field: "result: ".to_owned(), message })
         }
     }
 }

@@ -4,7 +4,7 @@ use relayer_rest_common::text::for_log;
 use relayer_rest_common::toml_text::{Position, escape_control};
 use serde::Deserialize;
 
-use super::error::AnswerError;
+use super::error::ResponseError;
 use super::texts;
 
 /// The envelope of every response, except for the versions of old relayers.
@@ -22,11 +22,11 @@ struct ErrorResult {
 }
 
 /// Parses the result in an envelope.
-pub(super) fn result<'de, T: Deserialize<'de>>(body: &'de [u8]) -> Result<T, AnswerError> {
+pub(super) fn result<'de, T: Deserialize<'de>>(body: &'de [u8]) -> Result<T, ResponseError> {
     texts::check(body)?;
     let error = match parse::<Envelope<T>>(body) {
         Ok(envelope) if envelope.status == "success" => return Ok(envelope.result),
-        Ok(Envelope { status, .. }) => AnswerError::Shape {
+        Ok(Envelope { status, .. }) => ResponseError::Shape {
             position: Position { line: 1, column: 1 },
             field: "status: ".to_owned(),
             message: format!("is '{}'; expected 'success'", for_log(&status)),
@@ -35,19 +35,19 @@ pub(super) fn result<'de, T: Deserialize<'de>>(body: &'de [u8]) -> Result<T, Ans
     };
     match serde_json::from_slice(body) {
         Ok(Envelope { status, result: ErrorResult { name, msg } }) if status == "error" => {
-            Err(AnswerError::Refused { name: for_log(&name), msg: for_log(&msg) })
+            Err(ResponseError::Refused { name: for_log(&name), msg: for_log(&msg) })
         }
         _ => Err(error),
     }
 }
 
 /// Parses a response without an envelope.
-pub(super) fn bare<'de, T: Deserialize<'de>>(body: &'de [u8]) -> Result<T, AnswerError> {
+pub(super) fn bare<'de, T: Deserialize<'de>>(body: &'de [u8]) -> Result<T, ResponseError> {
     texts::check(body)?;
     parse(body)
 }
 
-fn parse<'de, T: Deserialize<'de>>(body: &'de [u8]) -> Result<T, AnswerError> {
+fn parse<'de, T: Deserialize<'de>>(body: &'de [u8]) -> Result<T, ResponseError> {
     let mut source = serde_json::Deserializer::from_slice(body);
     let value = serde_path_to_error::deserialize(&mut source).map_err(|error| {
         // The parser puts a question mark at the end of a path for parts that it does not
@@ -60,9 +60,9 @@ fn parse<'de, T: Deserialize<'de>>(body: &'de [u8]) -> Result<T, AnswerError> {
     Ok(value)
 }
 
-fn shape(error: &serde_json::Error, field: String) -> AnswerError {
+fn shape(error: &serde_json::Error, field: String) -> ResponseError {
     let position = Position { line: error.line(), column: error.column() };
-    AnswerError::Shape { position, field, message: message(error) }
+    ResponseError::Shape { position, field, message: message(error) }
 }
 
 /// Returns the message of an error without the position that it ends with.

@@ -4,7 +4,7 @@ use relayer_rest_common::toml_text::Position;
 
 /// A response that cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum AnswerError {
+pub enum ResponseError {
     /// The response does not have the expected shape.
     #[error("{position}: {field}{message}")]
     Shape {

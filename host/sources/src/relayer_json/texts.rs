@@ -10,10 +10,10 @@ use serde::de::{Error, Visitor};
 use serde::{Deserialize, Deserializer};
 
 use super::bounds::MAX_TEXT;
-use super::error::AnswerError;
+use super::error::ResponseError;
 
 /// Rejects a response with a text that is too long. Allocates no memory.
-pub(super) fn check(body: &[u8]) -> Result<(), AnswerError> {
+pub(super) fn check(body: &[u8]) -> Result<(), ResponseError> {
     let mut start = None;
     let mut bytes = body.iter().enumerate();
     while let Some((place, byte)) = bytes.next() {
@@ -28,10 +28,10 @@ pub(super) fn check(body: &[u8]) -> Result<(), AnswerError> {
     Ok(())
 }
 
-fn too_long(body: &[u8], start: usize) -> AnswerError {
+fn too_long(body: &[u8], start: usize) -> ResponseError {
     let before = &body[..start];
     let line_start = before.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
-    AnswerError::Shape {
+    ResponseError::Shape {
         position: Position {
             line: before.split(|byte| *byte == b'\n').count(),
             column: start - line_start + 1,

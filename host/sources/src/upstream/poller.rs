@@ -16,7 +16,7 @@ use super::off_thread::{Gate, off_thread};
 use super::reports::Reports;
 use crate::{
     relayer_json,
-    relayer_json::{AnswerError, Read, UnreadField},
+    relayer_json::{Read, ResponseError, UnreadField},
 };
 
 /// The first delay after a failure, unless the poll interval is longer.
@@ -54,7 +54,7 @@ enum PollError {
     #[error("{endpoint}: {source}")]
     Get { endpoint: String, source: GetError },
     #[error("{endpoint}: {source}")]
-    Answer { endpoint: String, source: AnswerError },
+    Response { endpoint: String, source: ResponseError },
 }
 
 impl Poller {
@@ -103,7 +103,7 @@ impl Poller {
                 }
                 Err(error) => {
                     self.failed(&error);
-                    if matches!(error, PollError::Answer { .. }) {
+                    if matches!(error, PollError::Response { .. }) {
                         // The relayer responds, so other endpoints may still be usable.
                         self.refresh_metadata().await;
                     }
@@ -215,7 +215,7 @@ impl Poller {
                 self.report(&endpoint, unread);
                 refresh.found(ChainConfig { id, ..value });
             }
-            Err(PollError::Answer { source: AnswerError::Refused { name, .. }, .. })
+            Err(PollError::Response { source: ResponseError::Refused { name, .. }, .. })
                 if name == "ChainConfigNotFound" =>
             {
                 debug!(endpoint, "the relayer lists a chain that it does not know");
@@ -238,7 +238,7 @@ impl Poller {
     async fn request<T: Send + 'static>(
         &self,
         segments: &[&str],
-        read: impl FnOnce(&[u8]) -> Result<T, AnswerError> + Send + 'static,
+        read: impl FnOnce(&[u8]) -> Result<T, ResponseError> + Send + 'static,
     ) -> Result<T, PollError> {
         let body = self
             .relayer
@@ -247,7 +247,7 @@ impl Poller {
             .map_err(|source| PollError::Get { endpoint: endpoint(segments), source })?;
         off_thread(move || read(&body))
             .await
-            .map_err(|source| PollError::Answer { endpoint: endpoint(segments), source })
+            .map_err(|source| PollError::Response { endpoint: endpoint(segments), source })
     }
 
     fn succeeded(&mut self) {
