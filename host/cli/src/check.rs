@@ -145,9 +145,9 @@ pub(super) fn run(args: &CheckArgs) -> Result<CommandOutcome, Failure> {
         }
     }
     if report.error.is_none() && report.size as u64 > config.swap.size.as_u64() {
-        let most = config.swap.size;
+        let max = config.swap.size;
         report.error = Some(format!(
-            "module {name}: larger than {most}; raise swap.size, or servers reject it"
+            "module {name}: larger than {max}; raise swap.size, or servers reject it"
         ));
         report.passes = false;
     }
@@ -163,8 +163,8 @@ fn text(report: &CheckReport, config: &Config) -> Vec<String> {
     let digest = report.digest.map(|digest| digest.to_string()).unwrap_or_default();
     let mut lines = vec![format!("module {} {digest}", report.module)];
     let size = ByteSize::b(report.size as u64);
-    let most = config.swap.size;
-    lines.push(format!("size     {size} of {most} (swap.size)"));
+    let max = config.swap.size;
+    lines.push(format!("size     {size} of {max} (swap.size)"));
     lines.extend(report.instance.as_ref().map(instance));
     if let Some(verdict) = &report.verdict {
         lines.push(format!("imports  {}", report.imports.join(", ")));
@@ -210,8 +210,8 @@ fn rule(rule: &RuleVerdict) -> Vec<String> {
 fn costs(costs: &[Cost], limits: &Limits) -> Vec<String> {
     let mut worst: Vec<&Cost> = Vec::new();
     for cost in costs {
-        match worst.iter_mut().find(|known| known.request == cost.request) {
-            Some(known) if known.micros < cost.micros => *known = cost,
+        match worst.iter_mut().find(|entry| entry.request == cost.request) {
+            Some(entry) if entry.micros < cost.micros => *entry = cost,
             Some(_) => {}
             None => worst.push(cost),
         }

@@ -20,7 +20,7 @@ const RUNNING: &str = "/proc/self/exe";
 
 #[derive(Args)]
 pub(super) struct CompileArgs {
-    /// The most memory, in bytes.
+    /// The maximum amount of memory, in bytes.
     memory: u64,
     /// What each memory of an instance reserves of the address space, in bytes.
     reservation: u64,

@@ -19,14 +19,14 @@ pub(super) fn bounded(limits: HttpLimits, mounts: usize) -> HttpLimits {
     if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: Some(allowed), maximum }) {
         debug!(%error, "cannot raise the limit of open files");
     }
-    let most = getrlimit(Resource::Nofile).current.unwrap_or(wanted).saturating_sub(others).max(1);
-    if most >= u64::from(limits.connections) {
+    let max = getrlimit(Resource::Nofile).current.unwrap_or(wanted).saturating_sub(others).max(1);
+    if max >= u64::from(limits.connections) {
         return limits;
     }
     warn!(
-        connections = most,
+        connections = max,
         configured = limits.connections,
         "fewer connections than http.connections: the system allows no more open files; raise its limit (ulimit -n)"
     );
-    HttpLimits { connections: u32::try_from(most).unwrap_or(u32::MAX), ..limits }
+    HttpLimits { connections: u32::try_from(max).unwrap_or(u32::MAX), ..limits }
 }

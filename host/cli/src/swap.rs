@@ -118,14 +118,14 @@ fn difference(difference: &Difference) -> Vec<String> {
     };
     let mut lines = vec![format!("  {} ({count})", difference.request)];
     for change in &difference.changes {
-        let shown = |value: &Option<String>| match value.as_deref() {
+        let display = |value: &Option<String>| match value.as_deref() {
             None => "(absent)".to_owned(),
             Some("") => "(empty)".to_owned(),
             Some(value) => value.to_owned(),
         };
         lines.push(match (&change.from, &change.to) {
             (None, None) => format!("    {}", change.what),
-            (from, to) => format!("    {}: {} -> {}", change.what, shown(from), shown(to)),
+            (from, to) => format!("    {}: {} -> {}", change.what, display(from), display(to)),
         });
     }
     lines

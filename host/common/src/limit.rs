@@ -101,10 +101,10 @@ pub fn default<T: LimitValue>(text: &str) -> T {
 pub fn check<T: LimitValue>(
     key: &'static str,
     value: &T,
-    [least, most]: [&str; 2],
+    [min, max]: [&str; 2],
     range: &'static str,
 ) -> Result<(), LimitError> {
-    if (default::<T>(least)..=default(most)).contains(value) {
+    if (default::<T>(min)..=default(max)).contains(value) {
         return Ok(());
     }
     Err(LimitError { key, value: value.show(), range })
@@ -124,7 +124,7 @@ macro_rules! limits {
         pub struct $name:ident {
             $(
                 $(#[$more:meta])*
-                $key:ident: $type:ty = $default:literal, $least:literal to $most:literal, $meaning:literal;
+                $key:ident: $type:ty = $default:literal, $min:literal to $max:literal, $meaning:literal;
             )*
         }
         $(with {
@@ -143,7 +143,7 @@ macro_rules! limits {
                 #[doc = ""]
                 $(#[$more])*
                 #[doc = ""]
-                #[doc = concat!("Default: `", $default, "`; ", $least, " to ", $most, ".")]
+                #[doc = concat!("Default: `", $default, "`; ", $min, " to ", $max, ".")]
                 #[serde(deserialize_with = "::relayer_rest_common::limit::LimitValue::field")]
                 pub $key: $type,
             )*
@@ -159,7 +159,7 @@ macro_rules! limits {
                 $($crate::limit::Limit {
                     key: stringify!($key),
                     default: $default,
-                    range: concat!($least, " to ", $most),
+                    range: concat!($min, " to ", $max),
                     meaning: $meaning,
                 }),*
             ];
@@ -168,8 +168,8 @@ macro_rules! limits {
             /// is not.
             pub fn check(&self) -> Result<(), $crate::limit::LimitError> {
                 $(
-                    let range = concat!($least, " to ", $most);
-                    $crate::limit::check(stringify!($key), &self.$key, [$least, $most], range)?;
+                    let range = concat!($min, " to ", $max);
+                    $crate::limit::check(stringify!($key), &self.$key, [$min, $max], range)?;
                 )*
                 $($($check(&self.$other)?;)*)?
                 Ok(())

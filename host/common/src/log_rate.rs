@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A limit of `most` units a second.
+/// A limit of `limit` units a second.
 pub struct LogRate {
-    most: u64,
+    limit: u64,
     window: Mutex<Window>,
 }
 
@@ -30,16 +30,16 @@ pub enum Permit {
 }
 
 impl LogRate {
-    /// Creates a limit of `most` units a second.
+    /// Creates a limit of `limit` units a second.
     #[must_use]
-    pub fn new(most: u64) -> Self {
+    pub fn new(limit: u64) -> Self {
         let window = Window { start: Instant::now(), used: 0, left_out: 0 };
-        Self { most, window: Mutex::new(window) }
+        Self { limit, window: Mutex::new(window) }
     }
 
     /// Returns the limit of a second, in units.
-    pub fn most(&self) -> u64 {
-        self.most
+    pub fn limit(&self) -> u64 {
+        self.limit
     }
 
     /// Requests a permit for a message of `cost` units.
@@ -55,7 +55,7 @@ impl LogRate {
             left_out = std::mem::take(&mut window.left_out);
             (window.start, window.used) = (now, 0);
         }
-        if window.used.saturating_add(cost) <= self.most {
+        if window.used.saturating_add(cost) <= self.limit {
             window.used += cost;
             return Permit::Granted(left_out);
         }

@@ -27,10 +27,10 @@ fn passes(error: &io::Error) -> bool {
 
 /// Returns the content of a file of at most this many bytes once it no longer changes:
 /// half a file may be valid, too. Waits while the system is short of something.
-pub fn read(file: &Path, most: u64) -> io::Result<Vec<u8>> {
+pub fn read(file: &Path, max: u64) -> io::Result<Vec<u8>> {
     let mut is_said = false;
     loop {
-        match try_read(file, most) {
+        match try_read(file, max) {
             Err(error) if passes(&error) => {
                 if !std::mem::replace(&mut is_said, true) {
                     let file = file.display();
@@ -43,14 +43,14 @@ pub fn read(file: &Path, most: u64) -> io::Result<Vec<u8>> {
     }
 }
 
-fn try_read(file: &Path, most: u64) -> io::Result<Vec<u8>> {
-    let mut content = files::read(file, most)?;
+fn try_read(file: &Path, max: u64) -> io::Result<Vec<u8>> {
+    let mut content = files::read(file, max)?;
     for _ in 0..LOOKS {
         let before = blake3::hash(&content);
         // This keeps only one of the two in memory.
         drop(content);
         thread::sleep(SETTLED);
-        content = files::read(file, most)?;
+        content = files::read(file, max)?;
         if blake3::hash(&content) == before {
             break;
         }

@@ -14,18 +14,18 @@ pub fn escape_control(text: &str) -> String {
     escape_control_within(text, usize::MAX).0
 }
 
-/// Escapes text as [`escape_control`] does, up to `most` bytes of output. Also returns
+/// Escapes text as [`escape_control`] does, up to `max` bytes of output. Also returns
 /// whether that is the whole text.
 #[must_use]
-pub fn escape_control_within(text: &str, most: usize) -> (String, bool) {
-    let mut line = String::with_capacity(text.len().min(most));
+pub fn escape_control_within(text: &str, max: usize) -> (String, bool) {
+    let mut line = String::with_capacity(text.len().min(max));
     for character in text.chars() {
         let before = line.len();
         match character {
             '"' | '\'' | '\\' => line.push(character),
             character => line.extend(character.escape_debug()),
         }
-        if line.len() > most {
+        if line.len() > max {
             line.truncate(before);
             return (line, false);
         }
@@ -52,10 +52,10 @@ pub fn truncate(text: &str) -> String {
     truncate_at(text, MAX_LINE)
 }
 
-/// Truncates the text to `most` characters, and adds its size if it is longer.
+/// Truncates the text to `max` characters, and adds its size if it is longer.
 #[must_use]
-pub fn truncate_at(text: &str, most: usize) -> String {
-    match text.char_indices().nth(most) {
+pub fn truncate_at(text: &str, max: usize) -> String {
+    match text.char_indices().nth(max) {
         Some((end, _)) => format!("{}… ({} bytes)", &text[..end], text.len()),
         None => text.to_owned(),
     }
@@ -83,7 +83,7 @@ mod tests {
 
     #[test]
     fn escaped_text_ends_with_a_whole_character_within_its_limit() {
-        let within = |most| escape_control_within("a\u{1b}é", most);
+        let within = |max| escape_control_within("a\u{1b}é", max);
         assert_eq!(within(9), (r"a\u{1b}é".to_owned(), true));
         assert_eq!(within(8), (r"a\u{1b}".to_owned(), false));
         assert_eq!(within(6), ("a".to_owned(), false));

@@ -47,7 +47,7 @@ impl Compiler {
         Self { program, args }
     }
 
-    /// Compiles an input in at most this much memory, for memories that reserve this
+    /// Compiles an input in at max this much memory, for memories that reserve this
     /// address space. Dropping the future stops the process.
     pub(super) async fn compile(
         &self,
@@ -72,9 +72,9 @@ impl Compiler {
             }
         };
         // The code cannot be larger than the memory.
-        let most = memory.as_u64();
+        let max = memory.as_u64();
         let ((), output, errors) =
-            tokio::join!(feed, read(stdout, most), read(stderr, MAX_STDERR as u64));
+            tokio::join!(feed, read(stdout, max), read(stderr, MAX_STDERR as u64));
         let status = process.0.wait().await.map_err(failed)?;
         match status.code() {
             Some(0) => Artefact::from_process(output)
@@ -114,10 +114,10 @@ impl Drop for Process {
 }
 
 /// Reads a stream up to a number of bytes, and closes it: further writes fail.
-async fn read(stream: Option<impl AsyncRead + Unpin>, most: u64) -> Vec<u8> {
+async fn read(stream: Option<impl AsyncRead + Unpin>, max: u64) -> Vec<u8> {
     let mut bytes = Vec::new();
     if let Some(stream) = stream {
-        stream.take(most).read_to_end(&mut bytes).await.ok();
+        stream.take(max).read_to_end(&mut bytes).await.ok();
     }
     bytes
 }
@@ -134,7 +134,7 @@ fn last_words(errors: &str, status: ExitStatus) -> String {
     }
 }
 
-/// Compiles the component from `input` in at most this much memory, for memories that
+/// Compiles the component from `input` in at max this much memory, for memories that
 /// reserve this many bytes, and writes the code. If the component is not valid, writes
 /// the reason, and returns `false`.
 ///
@@ -173,8 +173,8 @@ fn confine(memory: ByteSize) -> io::Result<()> {
         rustix::process::set_parent_process_death_signal(killed)?;
         fs::write("/proc/self/oom_score_adj", "1000").ok();
     }
-    let most = |limit| Rlimit { current: Some(limit), maximum: Some(limit) };
-    rustix::process::setrlimit(Resource::Core, most(0))?;
-    rustix::process::setrlimit(Resource::Data, most(memory.as_u64()))?;
+    let both = |limit| Rlimit { current: Some(limit), maximum: Some(limit) };
+    rustix::process::setrlimit(Resource::Core, both(0))?;
+    rustix::process::setrlimit(Resource::Data, both(memory.as_u64()))?;
     Ok(())
 }

@@ -137,9 +137,9 @@ impl InstanceCost {
             )));
         }
         if host > MAX_HOST_BYTES {
-            let most = size(MAX_HOST_BYTES);
+            let max = size(MAX_HOST_BYTES);
             return Err(Excess::Host(format!(
-                "a new instance takes {} of host data, {largest}; the maximum is {most}",
+                "a new instance takes {} of host data, {largest}; the maximum is {max}",
                 size(host),
             )));
         }

@@ -15,7 +15,7 @@ pub struct Grants(Vec<&'static str>);
 
 /// A name that is not an interface of the contract.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("unknown interface {0:?}; expected one of {known}", known = Grants::all())]
+#[error("unknown interface {0:?}; expected one of {all}", all = Grants::all())]
 pub struct UnknownGrant(String);
 
 impl Grants {
@@ -33,12 +33,12 @@ impl Grants {
 
     /// Grants these interfaces, by name.
     pub fn new<T: AsRef<str>>(names: &[T]) -> Result<Self, UnknownGrant> {
-        let unknown = |name: &str| !grantable().any(|known| known == name);
+        let unknown = |name: &str| !grantable().any(|allowed| allowed == name);
         if let Some(name) = names.iter().map(AsRef::as_ref).find(|name| unknown(name)) {
             return Err(UnknownGrant(name.to_owned()));
         }
         // In the contract's order, and each once.
-        let is_named = |known: &&str| names.iter().any(|name| name.as_ref() == *known);
+        let is_named = |allowed: &&str| names.iter().any(|name| name.as_ref() == *allowed);
         Ok(Self(grantable().filter(is_named).collect()))
     }
 
@@ -54,7 +54,7 @@ impl Grants {
         let is_imported = |name: &&str| {
             let of_a_version = |import: &String| {
                 let path = import.split_once('@').map_or(&**import, |(path, _)| path);
-                interface(name).split_once('@').is_some_and(|(known, _)| known == path)
+                interface(name).split_once('@').is_some_and(|(allowed, _)| allowed == path)
             };
             imports.iter().any(of_a_version)
         };

@@ -63,10 +63,10 @@ impl GuestLog {
         }
         if !has_room || !is_whole {
             self.is_over = true;
-            let most = module.limits.log;
+            let max = module.limits.log;
             warn!(
                 module = label,
-                limit = %most,
+                limit = %max,
                 "the module exceeds its log of one request (limits.log); omitting the rest"
             );
         }

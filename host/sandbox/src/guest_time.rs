@@ -215,8 +215,8 @@ fn thread_time() -> Duration {
 /// Returns the processor time of a thread of this process. It is zero if the system does
 /// not report it: a poll in progress then counts only when it ends.
 fn time_of(thread: i32) -> Duration {
-    let told = fs::read_to_string(format!("/proc/self/task/{thread}/schedstat"));
-    let nanos = told.ok().and_then(|told| told.split(' ').next()?.parse().ok());
+    let schedstat = fs::read_to_string(format!("/proc/self/task/{thread}/schedstat"));
+    let nanos = schedstat.ok().and_then(|told| told.split(' ').next()?.parse().ok());
     Duration::from_nanos(nanos.unwrap_or(0))
 }
 

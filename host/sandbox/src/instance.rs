@@ -206,8 +206,8 @@ impl Instantiator {
 /// one, so its memory is not a bound.
 fn most_crossing(limits: &Limits) -> usize {
     let headers = limits.headers as usize * size_of::<wire::Header>();
-    let most = bytes(limits.body) + bytes(limits.header_size) + headers;
-    most.max(bytes(limits.log)) + CROSSING_SLACK
+    let sum = bytes(limits.body) + bytes(limits.header_size) + headers;
+    sum.max(bytes(limits.log)) + CROSSING_SLACK
 }
 
 /// Returns whether the transfer was larger than that. The engine has no type for this

@@ -66,12 +66,12 @@ impl Limiter {
         Some(match self.refused? {
             Denied::Memory(wanted) => {
                 let wanted = size(wanted);
-                let most = size(self.memory);
-                format!("it requested {wanted} of memory, but limits.memory is {most}")
+                let limit = size(self.memory);
+                format!("it requested {wanted} of memory, but limits.memory is {limit}")
             }
             Denied::Table(wanted) => {
-                let most = self.table;
-                format!("it requested {wanted} elements in a table, but limits.table is {most}")
+                let limit = self.table;
+                format!("it requested {wanted} elements in a table, but limits.table is {limit}")
             }
         })
     }

@@ -94,7 +94,7 @@ impl TrackedSnapshot {
         let ReadSet { chains, more, .. } = &mut self.reads;
         if chain.is_none() && id.len() > MAX_READ {
             *more = true;
-        } else if chains.iter().all(|(known, _)| known.as_str() != id) {
+        } else if chains.iter().all(|(entry, _)| entry.as_str() != id) {
             let read = || (ChainId::from(id), chain.map(Versioned::generation));
             record(chains, more, read);
         }
@@ -128,7 +128,7 @@ impl TrackedSnapshot {
         let ReadSet { headers, more, .. } = &mut self.reads;
         if values.is_empty() && name.as_str().len() > MAX_READ {
             *more = true;
-        } else if headers.iter().all(|(known, _)| known != name) {
+        } else if headers.iter().all(|(entry, _)| entry != name) {
             record(headers, more, || (name.clone(), values.iter().map(copied).collect()));
         }
         values

@@ -309,7 +309,7 @@ fn check_growth(
         let page = memory.page_size(&*store);
         let size = memory.size(&*store);
         let kind = memory.ty(&*store);
-        let room = kind.maximum().map_or(u64::MAX, |most| most.saturating_sub(size));
+        let room = kind.maximum().map_or(u64::MAX, |max| max.saturating_sub(size));
         // If it cannot grow now, neither could an instance.
         memory.grow(&mut *store, (growth / page).min(room)).ok();
         if memory.data(&*store)[before..].iter().any(|byte| *byte != 0) {

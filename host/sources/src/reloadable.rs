@@ -19,7 +19,7 @@ type Apply<T> = Box<dyn Fn(&StatePublisher, T) -> Result<(), String> + Send + Sy
 pub struct Reloadable<T, E> {
     file: PathBuf,
     /// The maximum size of the file, in bytes.
-    most: u64,
+    max: u64,
     publisher: StatePublisher,
     parse: Parse<T, E>,
     apply: Apply<T>,
@@ -38,12 +38,12 @@ impl<T: Clone + PartialEq, E: Display> Reloadable<T, E> {
     /// Reads the file for the first time, and applies it.
     pub fn open(
         file: &Path,
-        most: u64,
+        max: u64,
         publisher: &StatePublisher,
         parse: Parse<T, E>,
         apply: impl Fn(&StatePublisher, T) -> Result<(), String> + Send + Sync + 'static,
     ) -> Result<Self, E> {
-        let content = files::read_any(file, most);
+        let content = files::read_any(file, max);
         let last = digest(&content);
         let value = parse(file, content)?;
         if let Err(message) = apply(publisher, value.clone()) {
@@ -51,7 +51,7 @@ impl<T: Clone + PartialEq, E: Display> Reloadable<T, E> {
         }
         Ok(Self {
             file: file.to_owned(),
-            most,
+            max,
             publisher: publisher.clone(),
             parse,
             apply: Box::new(apply),
@@ -68,7 +68,7 @@ impl<T: Clone + PartialEq, E: Display> Reloadable<T, E> {
     /// previous value stays in effect, and the reason is returned.
     pub fn reload(&self) -> Result<(), String> {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        let content = stable_file::read(&self.file, self.most);
+        let content = stable_file::read(&self.file, self.max);
         let seen = digest(&content);
         if seen == last.content {
             return last.error.clone().map_or(Ok(()), Err);

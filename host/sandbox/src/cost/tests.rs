@@ -51,8 +51,8 @@ fn memories_are_summed_over_instances() {
     assert_eq!(with(two, 3).memory, 15 << 16);
     assert_eq!(with(two, 0).memory, 0);
     assert_eq!(nested(two, 2, 3).memory, 30 << 16);
-    let most = "(memory i64 0x1000000000000) (memory i64 0x1000000000000)";
-    assert_eq!(with(most, 1).memory, u64::MAX);
+    let max = "(memory i64 0x1000000000000) (memory i64 0x1000000000000)";
+    assert_eq!(with(max, 1).memory, u64::MAX);
 }
 
 #[test]

@@ -242,12 +242,12 @@ fn parameters<const N: usize>(
     let query = request.uri().query().unwrap_or_default();
     for (name, value) in form_urlencoded::parse(query.as_bytes()) {
         let bad = |message: String| ErrorResponse(StatusCode::BAD_REQUEST, message);
-        let place = names.iter().position(|known| *known == name).ok_or_else(|| {
+        let place = names.iter().position(|parameter| *parameter == name).ok_or_else(|| {
             bad(match names.join(", ") {
-                known if known.is_empty() => {
+                expected if expected.is_empty() => {
                     format!("unknown parameter {name}; expected none")
                 }
-                known => format!("unknown parameter {name}; expected one of {known}"),
+                expected => format!("unknown parameter {name}; expected one of {expected}"),
             })
         })?;
         if values[place].replace(value.into_owned()).is_some() {

@@ -12,9 +12,9 @@ pub(super) fn log_failure(rate: &LogRate, module: &Module, cause: &CallError) {
         Permit::Granted(0) => {}
         Permit::Granted(omitted) => warn!(omitted, "log lines of failed requests omitted"),
         Permit::LimitReached => {
-            let most = rate.most();
+            let limit = rate.limit();
             return warn!(
-                limit = most,
+                limit,
                 "too many failed requests in a second; omitting lines, `relayer-rest status` counts all"
             );
         }

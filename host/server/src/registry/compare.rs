@@ -148,12 +148,12 @@ impl Places {
     fn add(&mut self, pointer: &str, from: Option<&Value>, to: Option<&Value>) {
         self.count += 1;
         if self.first.len() < MAX_DIFFERENCES {
-            let shown = |value: &Value| text(value.to_string().as_bytes());
+            let listed = |value: &Value| text(value.to_string().as_bytes());
             let what = match pointer {
                 "" => "body".to_owned(),
                 pointer => format!("body {}", truncate(pointer)),
             };
-            self.first.push(Change { what, from: from.map(shown), to: to.map(shown) });
+            self.first.push(Change { what, from: from.map(listed), to: to.map(listed) });
         }
     }
 }
@@ -162,10 +162,10 @@ impl Places {
 fn text(bytes: &[u8]) -> String {
     // In UTF-8, `MAX_VALUE` + 1 characters have at most this many bytes.
     let some = &bytes[..bytes.len().min(4 * MAX_VALUE + 4)];
-    let shown = String::from_utf8_lossy(some);
-    match shown.char_indices().nth(MAX_VALUE) {
-        Some((end, _)) => format!("{}… ({} bytes)", &shown[..end], bytes.len()),
-        None => shown.into_owned(),
+    let text = String::from_utf8_lossy(some);
+    match text.char_indices().nth(MAX_VALUE) {
+        Some((end, _)) => format!("{}… ({} bytes)", &text[..end], bytes.len()),
+        None => text.into_owned(),
     }
 }
 

@@ -75,8 +75,8 @@ impl FailureWindow {
     ) {
         let all = runs.all.saturating_sub(1);
         self.advance(Runs { all, ..runs }, policy, now);
-        if let Some(seen) = self.history_of(kind) {
-            seen.responded = Some(now);
+        if let Some(history) = self.history_of(kind) {
+            history.responded = Some(now);
         }
     }
 
@@ -91,35 +91,35 @@ impl FailureWindow {
         let all = runs.all.saturating_sub(1);
         let failed = runs.failed.saturating_sub(1);
         self.advance(Runs { all, failed }, policy, now);
-        if let Some(seen) = self.history_of(kind) {
-            seen.failed = Some(now);
+        if let Some(history) = self.history_of(kind) {
+            history.failed = Some(now);
         }
     }
 
     /// Returns whether the previous module should be run for comparison: as far as is
     /// known, it has not been compared on this kind yet.
     pub(super) fn wants_comparison(&self, kind: RequestKind) -> bool {
-        self.kinds.get(&kind).is_some_and(|seen| seen.before.is_none())
+        self.kinds.get(&kind).is_some_and(|history| history.before.is_none())
     }
 
     /// Records the result of the previous module.
     pub(super) fn compared(&mut self, kind: RequestKind, before: Baseline) {
-        if let Some(seen) = self.kinds.get_mut(&kind) {
-            seen.before = Some(before);
+        if let Some(history) = self.kinds.get_mut(&kind) {
+            history.before = Some(before);
         }
     }
 
     /// Returns the number of kinds at which the module fails and the previous one
     /// responds.
     pub(super) fn regressions(&self) -> usize {
-        self.kinds.values().filter(|seen| seen.before == Some(Baseline::Responds)).count()
+        self.kinds.values().filter(|history| history.before == Some(Baseline::Responds)).count()
     }
 
     /// Returns whether the module fails at most of its requests: at enough kinds of
     /// requests, at a large enough share of all kinds, and in a large enough share of all
     /// runs.
     pub(super) fn is_failing(&self, runs: Runs, policy: &FailurePolicy, now: Instant) -> bool {
-        let failing = self.kinds.values().filter(|seen| seen.is_failing(policy, now)).count();
+        let failing = self.kinds.values().filter(|history| history.is_failing(policy, now)).count();
         let since = self.parts.front().map_or(Runs::default(), |(_, runs)| *runs);
         let failed = runs.failed.saturating_sub(since.failed);
         failing >= policy.failures as usize
@@ -135,12 +135,12 @@ impl FailureWindow {
         policy: &FailurePolicy,
         now: Instant,
     ) -> bool {
-        self.kinds.get(&kind).is_some_and(|seen| seen.is_failing(policy, now))
+        self.kinds.get(&kind).is_some_and(|history| history.is_failing(policy, now))
     }
 
     /// Returns whether the module has responded to the last request of this kind.
     pub(super) fn is_known_to_be_answered(&self, kind: RequestKind) -> bool {
-        self.kinds.get(&kind).is_some_and(|seen| seen.responded > seen.failed)
+        self.kinds.get(&kind).is_some_and(|history| history.responded > history.failed)
     }
 
     /// Begins a new part of the window if it is time, and drops old parts and kinds.
@@ -158,8 +158,8 @@ impl FailureWindow {
         if self.parts.len() == 2 && self.parts.front().is_some_and(|(start, _)| is_over(start)) {
             self.parts.pop_front();
         }
-        self.kinds.retain(|_, seen| {
-            is_recent(seen.responded, policy, now) || is_recent(seen.failed, policy, now)
+        self.kinds.retain(|_, history| {
+            is_recent(history.responded, policy, now) || is_recent(history.failed, policy, now)
         });
     }
 

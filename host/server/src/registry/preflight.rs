@@ -163,11 +163,11 @@ impl Preflight {
     /// Reads the candidate, and checks its size, its digest and whether it is
     /// quarantined.
     fn read(&self) -> Result<CandidateFile, Rejected> {
-        let most = self.limits.size;
+        let max = self.limits.size;
         let name = self.candidate.source.name();
         let bytes = match &self.candidate.source {
             Source::Bytes { bytes, .. } => bytes.clone(),
-            Source::File(file) => match files::read(file, most.as_u64()) {
+            Source::File(file) => match files::read(file, max.as_u64()) {
                 Ok(bytes) => bytes.into(),
                 Err(error) if error.kind() == io::ErrorKind::FileTooLarge => {
                     return Err(self.too_large(&name));
@@ -179,7 +179,7 @@ impl Preflight {
                 }
             },
         };
-        if bytes.len() as u64 > most.as_u64() {
+        if bytes.len() as u64 > max.as_u64() {
             return Err(self.too_large(&name));
         }
         let digest = Digest::new(&bytes);
@@ -206,8 +206,8 @@ impl Preflight {
     }
 
     fn too_large(&self, name: &str) -> Rejected {
-        let most = self.limits.size;
-        let message = format!("larger than {most}; raise swap.size");
+        let max = self.limits.size;
+        let message = format!("larger than {max}; raise swap.size");
         self.rejected(Rejection::TooLarge, name, &message)
     }
 

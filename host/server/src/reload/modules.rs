@@ -225,9 +225,9 @@ impl Loaded {
     /// Returns whether a specification and a file's digest match this mount: the file as
     /// it was read, the module in service, or the last content that its watcher handled.
     fn is(&self, spec: &MountSpec, digest: Digest) -> bool {
-        let seen = self.watched.as_ref().map(|watched| watched.module.seen());
-        let mut known = [self.digest, self.mount.module().digest()].into_iter().chain(seen);
-        self.spec == *spec && known.any(|known| known == digest)
+        let last_read = self.watched.as_ref().map(|watched| watched.module.last_read());
+        let mut digests = [self.digest, self.mount.module().digest()].into_iter().chain(last_read);
+        self.spec == *spec && digests.any(|own| own == digest)
     }
 }
 

@@ -106,8 +106,8 @@ impl MountSpec {
             None => Cow::Borrowed(self.bundled()),
             Some(file) => Cow::Owned(read(file).map_err(|source| match source.kind() {
                 io::ErrorKind::FileTooLarge => {
-                    let most = self.swap.size;
-                    self.rejected(format!("larger than {most}; raise swap.size"))
+                    let max = self.swap.size;
+                    self.rejected(format!("larger than {max}; raise swap.size"))
                 }
                 _ => self.load_error(LoadError::Unreadable { file: file.clone(), source }),
             })?),

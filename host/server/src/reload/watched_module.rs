@@ -48,7 +48,7 @@ impl WatchedModule {
     }
 
     /// Returns the digest of the last content that was handled.
-    pub(super) fn seen(&self) -> Digest {
+    pub(super) fn last_read(&self) -> Digest {
         *self.last()
     }
 
@@ -61,21 +61,21 @@ impl WatchedModule {
     pub(super) fn reload(&self) {
         let mount = self.mount.path();
         let name = self.file.display().to_string();
-        let most = self.mount.swap_limits().size;
-        let bytes = match stable_file::read(&self.file, most.as_u64()) {
+        let limit = self.mount.swap_limits().size;
+        let bytes = match stable_file::read(&self.file, limit.as_u64()) {
             Ok(bytes) => Bytes::from(bytes),
             Err(error) => {
                 return warn!(
                     %mount,
                     file = name,
                     %error,
-                    limit = %most,
+                    limit = %limit,
                     "cannot read the module file; retrying when it changes"
                 );
             }
         };
         let digest = Digest::new(&bytes);
-        if self.seen() == digest {
+        if self.last_read() == digest {
             return debug!(%mount, file = name, %digest, "module file unchanged");
         }
         let source = Source::Bytes { name, bytes };
