@@ -124,8 +124,8 @@ fn difference(difference: &Difference) -> Vec<String> {
             Some(value) => value.to_owned(),
         };
         lines.push(match (&change.from, &change.to) {
-            (None, None) => format!("    {}", change.what),
-            (from, to) => format!("    {}: {} -> {}", change.what, display(from), display(to)),
+            (None, None) => format!("    {}", change.part),
+            (from, to) => format!("    {}: {} -> {}", change.part, display(from), display(to)),
         });
     }
     lines

@@ -40,12 +40,12 @@ async fn a_dry_run_lists_the_differences_and_changes_nothing() {
     let changes = &report.differences[0].changes;
     let change = |place: usize| {
         let change = &changes[place];
-        (change.what.as_str(), change.from.as_deref(), change.to.as_deref())
+        (change.part.as_str(), change.from.as_deref(), change.to.as_deref())
     };
     assert_eq!(change(0), ("status", Some("200"), Some("203")));
     assert_eq!(change(1), ("header content-type", Some("application/json"), None));
     assert_eq!(change(2), ("header x-new", None, Some("1")));
-    assert_eq!(changes[3].what, "body");
+    assert_eq!(changes[3].part, "body");
     assert_eq!(changes[3].to.as_deref(), Some("[1]"));
     assert_eq!(changes.len(), 4);
     assert_eq!(server.get("/chains").await.header("x-relayer-module"), label(DEFAULT_MODULE));

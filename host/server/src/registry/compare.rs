@@ -37,7 +37,7 @@ pub struct Difference {
 pub struct Change {
     /// `status`, `header NAME`, `body`, or a place in a JSON body as a JSON pointer, such
     /// as `body /result/0`.
-    pub what: String,
+    pub part: String,
     /// The value of the active module; `None` if it has none.
     pub from: Option<String>,
     /// The value of the candidate; `None` if it has none.
@@ -49,7 +49,7 @@ pub(super) fn changes(from: &Response, to: &Response) -> Vec<Change> {
     let mut changes = Vec::new();
     if from.status() != to.status() {
         let status = |response: &Response| Some(response.status().as_u16().to_string());
-        changes.push(Change { what: "status".into(), from: status(from), to: status(to) });
+        changes.push(Change { part: "status".into(), from: status(from), to: status(to) });
     }
     let is_etag_compared = from.has_own_etag() || to.has_own_etag();
     let is_of_the_modules = |name: &HeaderName| {
@@ -81,7 +81,7 @@ fn headers(
         let from = values(from);
         let to = values(to);
         if from != to {
-            changes.push(Change { what: format!("header {name}"), from, to });
+            changes.push(Change { part: format!("header {name}"), from, to });
         }
     }
 }
@@ -97,12 +97,12 @@ fn body(from: &[u8], to: &[u8], changes: &mut Vec<Change>) {
     }
     if places.count == 0 {
         // The bodies are not JSON, or are equal as JSON but written differently.
-        changes.push(Change { what: "body".into(), from: Some(text(from)), to: Some(text(to)) });
+        changes.push(Change { part: "body".into(), from: Some(text(from)), to: Some(text(to)) });
     }
     changes.append(&mut places.first);
     if places.count > MAX_DIFFERENCES {
-        let what = format!("body: {} more places", places.count - MAX_DIFFERENCES);
-        changes.push(Change { what, from: None, to: None });
+        let part = format!("body: {} more places", places.count - MAX_DIFFERENCES);
+        changes.push(Change { part, from: None, to: None });
     }
 }
 
@@ -149,11 +149,11 @@ impl Places {
         self.count += 1;
         if self.first.len() < MAX_DIFFERENCES {
             let listed = |value: &Value| text(value.to_string().as_bytes());
-            let what = match pointer {
+            let part = match pointer {
                 "" => "body".to_owned(),
                 pointer => format!("body {}", truncate(pointer)),
             };
-            self.first.push(Change { what, from: from.map(listed), to: to.map(listed) });
+            self.first.push(Change { part, from: from.map(listed), to: to.map(listed) });
         }
     }
 }
@@ -178,8 +178,8 @@ mod tests {
         body(from.as_bytes(), to.as_bytes(), &mut changes);
         let expected: Vec<_> = expected
             .iter()
-            .map(|(what, from, to)| Change {
-                what: (*what).to_owned(),
+            .map(|(part, from, to)| Change {
+                part: (*part).to_owned(),
                 from: from.map(str::to_owned),
                 to: to.map(str::to_owned),
             })
@@ -217,7 +217,7 @@ mod tests {
         let mut changes = Vec::new();
         body(list(0).as_bytes(), list(100).as_bytes(), &mut changes);
         assert_eq!(changes.len(), MAX_DIFFERENCES + 1);
-        assert_eq!(changes[MAX_DIFFERENCES].what, "body: 12 more places");
+        assert_eq!(changes[MAX_DIFFERENCES].part, "body: 12 more places");
     }
 
     #[test]

@@ -280,7 +280,7 @@ impl Preflight {
         let changes = match before {
             Ok(before) => compare::changes(&before, response),
             Err(error) => vec![Change {
-                what: "status".to_owned(),
+                part: "status".to_owned(),
                 from: Some(format!("no response: {}", truncate(&error))),
                 to: Some(response.status().as_u16().to_string()),
             }],
