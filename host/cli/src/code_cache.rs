@@ -34,12 +34,13 @@ impl CodeCacheArgs {
         }
         let Some(folder) = default_folder() else {
             warn!(
-                "no code cache: neither XDG_CACHE_HOME nor HOME is an absolute path; choose a folder with --code-cache DIR, or use --no-code-cache"
+                error = "neither XDG_CACHE_HOME nor HOME is an absolute path; choose a folder with --code-cache DIR, or use --no-code-cache",
+                "no code cache"
             );
             return Ok(None);
         };
         let opened = CodeCache::open(&folder);
-        Ok(opened.inspect_err(|error| warn!("no code cache: {error}")).ok())
+        Ok(opened.inspect_err(|error| warn!(%error, "no code cache")).ok())
     }
 }
 

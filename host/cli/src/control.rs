@@ -49,7 +49,7 @@ impl ControlArgs {
         match ControlSocket::bind(&path) {
             Ok(socket) => Ok(Some(socket)),
             Err(error @ ControlError::Io { .. }) if given.is_none() => {
-                warn!("{error}; until then status, swap, rollback and reload are unavailable");
+                warn!(%error, "status, swap, rollback and reload unavailable");
                 Ok(None)
             }
             Err(error) => Err(error),

@@ -26,7 +26,8 @@ pub(super) fn bounded(limits: HttpLimits, mounts: usize) -> HttpLimits {
     warn!(
         connections = max,
         configured = limits.connections,
-        "fewer connections than http.connections: the system allows no more open files; raise its limit (ulimit -n)"
+        hint = "raise the limit of open files (ulimit -n)",
+        "limit of connections lowered"
     );
     HttpLimits { connections: u32::try_from(max).unwrap_or(u32::MAX), ..limits }
 }

@@ -31,17 +31,19 @@ pub(super) enum ServeError {
     CodeCache(#[from] CodeCacheError),
     #[error(transparent)]
     Modules(#[from] ReloadError),
-    #[error("cannot read the settings: {0}")]
+    #[error("settings: cannot be read: {0}; the log has the cause")]
     Reading(tokio::task::JoinError),
     #[error(transparent)]
     Control(#[from] ControlError),
-    #[error("cannot listen on {address}: {source}; {}", hint(source))]
+    #[error("address {address}: cannot listen: {source}; {}", hint(source))]
     Listen { address: String, source: io::Error },
     #[error(
         "--max-stale: not longer than --poll, so each state would expire before the next; raise it"
     )]
     MaxStale,
-    #[error("cannot start: {0}")]
+    #[error(
+        "server: cannot start: {0}; check the limits of open files and processes (ulimit -n, ulimit -u)"
+    )]
     Start(io::Error),
 }
 

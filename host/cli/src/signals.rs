@@ -19,7 +19,7 @@ pub(super) fn shutdown() -> io::Result<impl Future<Output = ()>> {
             _ = interrupt.recv() => "SIGINT",
             _ = terminate.recv() => "SIGTERM",
         };
-        info!(signal = name, "shutting down; requests in flight are completed");
+        info!(signal = name, "shutting down");
     })
 }
 
@@ -39,10 +39,7 @@ impl Hangup {
                 info!(signal = "SIGHUP", "reloading settings and files");
                 // A panic is in the log; the next signal is another attempt.
                 if let Ok(Err(error)) = tokio::spawn(reload()).await {
-                    error!(
-                        "reload rejected: {}; the previous settings stay in effect",
-                        escape_control(&error)
-                    );
+                    error!(error = %escape_control(&error), "reload rejected");
                 }
             }
         });

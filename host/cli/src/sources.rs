@@ -76,7 +76,8 @@ impl SourceArgs {
             None if sources.upstream.is_some() => {}
             None => {
                 info!(
-                    "serving the sample relayer: neither --relayer-config nor --upstream is given"
+                    reason = "neither --relayer-config nor --upstream is given",
+                    "serving the sample relayer"
                 );
                 sample(publisher);
             }
@@ -84,7 +85,7 @@ impl SourceArgs {
         if let Some(file) = &self.state {
             sources.state_file(file, publisher)?;
         } else if self.relayer_config.is_some() && sources.upstream.is_none() {
-            warn!("/state is 503 NotReady: {NO_SOURCE}");
+            warn!(reason = NO_SOURCE, "state unavailable");
             publisher.set_not_ready(NotReady {
                 message: NO_SOURCE.to_owned(),
                 // Only a restart with other arguments changes this.
@@ -135,7 +136,7 @@ impl Sources {
                 return Err("`enabled` in the section [rest] is no longer true".to_owned());
             }
             if config.rest != rest {
-                warn!("the section [rest] has changed; restart to apply it");
+                warn!(section = "[rest]", "changed settings need a restart");
             }
             publisher.set_chains(config.chains).map_err(|error| error.to_string())
         };
@@ -177,7 +178,7 @@ impl Sources {
         self.reloads.push(Arc::clone(&reload));
         match watch(reloadable.file(), move || drop(reload())) {
             Ok(watch) => self.watches.push(watch),
-            Err(error) => warn!("{error}; send SIGHUP after each change"),
+            Err(error) => warn!(%error, hint = "send SIGHUP after each change", "file not watched"),
         }
     }
 }

@@ -113,7 +113,8 @@ impl CodeCache {
             warn!(
                 %folder,
                 %error,
-                "cannot store compiled code; make the folder writable, or use --no-code-cache"
+                hint = "make the folder writable, or use --no-code-cache",
+                "compiled code not stored"
             );
         }
     }

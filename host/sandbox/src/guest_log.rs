@@ -50,8 +50,8 @@ impl GuestLog {
                 let rate = module.limits.log_rate;
                 return warn!(
                     module = label,
-                    limit = %rate,
-                    "the module exceeds its log rate (limits.log_rate); omitting lines"
+                    "limits.log_rate" = %rate,
+                    "log rate exceeded"
                 );
             }
             Permit::Denied => return,
@@ -66,8 +66,8 @@ impl GuestLog {
             let max = module.limits.log;
             warn!(
                 module = label,
-                limit = %max,
-                "the module exceeds its log of one request (limits.log); omitting the rest"
+                "limits.log" = %max,
+                "log of a request truncated"
             );
         }
     }

@@ -47,7 +47,7 @@ impl<T: Clone + PartialEq, E: Display> Reloadable<T, E> {
         let last = digest(&content);
         let value = parse(file, content)?;
         if let Err(message) = apply(publisher, value.clone()) {
-            error!(file = %file.display(), "{message}");
+            error!(file = %file.display(), error = message, "file rejected");
         }
         Ok(Self {
             file: file.to_owned(),
@@ -78,8 +78,8 @@ impl<T: Clone + PartialEq, E: Display> Reloadable<T, E> {
         let value = match (self.parse)(&self.file, content) {
             Ok(value) => value,
             Err(error) => {
+                error!(file = %self.file.display(), %error, "file rejected");
                 let message = format!("{error}; the previous content stays in effect");
-                error!("{message}");
                 last.error = Some(message.clone());
                 return Err(message);
             }
@@ -95,7 +95,7 @@ impl<T: Clone + PartialEq, E: Display> Reloadable<T, E> {
                 Ok(())
             }
             Err(message) => {
-                error!(%file, "{message}; the previous content stays in effect");
+                error!(%file, error = message, "file rejected");
                 let message = format!("{file}: {message}; the previous content stays in effect");
                 last.error = Some(message.clone());
                 Err(message)

@@ -112,7 +112,7 @@ async fn expire(
                 },
                 () = sleep_until(last + max_stale) => {
                     let for_long = humantime::format_duration(max_stale);
-                    warn!(max_stale = %for_long, "state expired: the relayer is unreachable; /state is 503 NotReady");
+                    warn!(max_stale = %for_long, "state expired");
                     publisher.set_not_ready(NotReady {
                         message: format!("the relayer has not answered for {for_long}"),
                         ..NotReady::default()

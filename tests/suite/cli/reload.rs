@@ -314,7 +314,7 @@ async fn sighup_reloads_the_settings() {
     let pid = Pid::from_raw(serving.id()).unwrap();
     setup.set("[[extension");
     kill_process(pid, Signal::HUP).unwrap();
-    serving.logged("the previous settings stay in effect").await;
+    serving.logged("reload rejected").await;
     assert_eq!(statuses(&serving, &PATHS).await, [200, 201, 404, 404]);
     setup.set(TWO);
     kill_process(pid, Signal::HUP).unwrap();

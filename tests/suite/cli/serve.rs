@@ -77,7 +77,7 @@ async fn the_state_is_not_ready_with_a_configuration_alone() {
     assert_eq!(answer.header("retry-after"), "60");
     process.signal(Signal::TERM);
     let ended = process.ended().await;
-    assert!(ended.stderr.contains("/state is 503 NotReady: "), "{}", ended.stderr);
+    assert!(ended.stderr.contains("state unavailable"), "{}", ended.stderr);
 }
 
 #[tokio::test]
@@ -175,7 +175,7 @@ async fn an_address_in_use_ends_with_2() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     let ended = Program::new(["--listen", &address]).run().await;
-    check_failure(&ended, 2, &format!("cannot listen on {address}: "));
+    check_failure(&ended, 2, &format!("address {address}: cannot listen: "));
     assert!(ended.stderr.contains("stop the program that listens there"), "{}", ended.stderr);
 }
 
@@ -189,7 +189,7 @@ async fn an_invalid_address_ends_with_2() {
     check_failure(
         &Program::new(["--listen", "192.0.2.1:0"]).run().await,
         2,
-        "cannot listen on 192.0.2.1:0: ",
+        "address 192.0.2.1:0: cannot listen: ",
     );
 }
 

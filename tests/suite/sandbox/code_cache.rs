@@ -166,7 +166,7 @@ async fn compilation_is_bounded_if_code_cannot_be_stored() {
     let (folder, config) = folder();
     let cache = folder.join("cache");
     let program = Program::server().args(["--config", &config, "--code-cache"]).args([&cache]);
-    let not_stored = Some("cannot store compiled code");
+    let not_stored = Some("compiled code not stored");
     // The limit has room for the extension's code, and for memory images.
     let limited = program.clone().after("prlimit --pid $$ --fsize=100000:100000");
     assert_compiles_apart("small files only", limited.start().await, not_stored).await;
@@ -242,7 +242,7 @@ async fn folders_writable_by_others_are_rejected() {
         let caches = caches.display();
         let default = format!("unset RELAYER_REST_CODE_CACHE; export XDG_CACHE_HOME='{caches}'");
         let mut serving = Program::server().after(&default).start().await;
-        serving.logged("no code cache: code cache ").await;
+        serving.logged("no code cache error=code cache ").await;
         assert_eq!(get(&serving, "/chains").await.0, 200);
         let ended = serving.stop().await;
         assert!(ended.stderr.contains(message), "{message} is not in: {}", ended.stderr);

@@ -174,5 +174,5 @@ async fn output_is_logged() {
     assert_eq!(ended.status, Some(0), "{}{}", ended.stdout, ended.stderr);
     // Output has the same bounds as other log lines.
     assert_eq!(http.get("/ext/guest/flood").await.status, 504);
-    serving.logged("the module exceeds its log of one request (limits.log)").await;
+    serving.logged("log of a request truncated").await;
 }

@@ -131,12 +131,7 @@ async fn an_unreachable_relayer_is_reported_once_and_at_its_return() {
     client.get_until("/version", |_| polls() > before + 1).await;
     let log = process.stop().await.stderr;
     assert!(log.matches("polling the relayer failed; retrying error=\"/").count() <= 2, "{log}");
-    assert!(
-        log.contains(
-            "state expired: the relayer is unreachable; /state is 503 NotReady max_stale=50ms"
-        ),
-        "{log}"
-    );
+    assert!(log.contains("state expired max_stale=50ms"), "{log}");
     assert!(log.contains("relayer reachable"), "{log}");
 }
 

@@ -184,7 +184,7 @@ impl ModuleService {
     pub(super) fn close_circuit(&self, failed: &Arc<ActiveModule>, backoff: Backoff) -> bool {
         let is_closed = self.slot.renew(failed, failed.back(backoff));
         if is_closed {
-            info!(mount = %self.path, "extension enabled (circuit closed)");
+            info!(mount = %self.path, "extension enabled");
         }
         is_closed
     }
@@ -218,7 +218,8 @@ impl ModuleService {
             mount = %self.path,
             module = ?failed.module().label(),
             reason,
-            "extension disabled (circuit open); next probe in {wait:?}"
+            next_probe = ?wait,
+            "extension disabled"
         );
         // The waiting task holds weak references: mount and module may be gone by then.
         let service = Arc::downgrade(self);
@@ -256,7 +257,8 @@ async fn probe_until_closed(
                 warn!(
                     mount = %service.path,
                     reason,
-                    "extension still fails (circuit open); next probe in {wait:?}"
+                    next_probe = ?wait,
+                    "extension still fails"
                 );
             }
         }

@@ -156,7 +156,10 @@ fn log(report: &SwapReport) {
     let to = report.to.as_deref().unwrap_or_default();
     let differences = report.differences.len();
     match &report.outcome {
-        Outcome::Rejected { message, .. } => warn!("swap rejected: {}", escape_control(message)),
+        Outcome::Rejected { message, reason } => {
+            let error = escape_control(message);
+            warn!(mount, candidate, from, to, ?reason, %error, "swap rejected");
+        }
         outcome => info!(mount, candidate, from, to, differences, ?outcome, "swap finished"),
     }
 }

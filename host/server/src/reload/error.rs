@@ -53,12 +53,12 @@ pub enum ReloadError {
     #[error("mount {0}: another module was activated meanwhile; try again")]
     Changed(MountPath),
     /// The task that reads the settings failed.
-    #[error("cannot read the settings: {0}")]
+    #[error("settings: cannot be read: {0}; the log has the cause")]
     Reading(tokio::task::JoinError),
     /// A file cannot be watched.
     #[error("--watch: {0}")]
     Watch(WatchError),
     /// A thread cannot be started.
-    #[error("cannot start: {0}")]
+    #[error("thread: cannot be started: {0}; raise the limit of processes (ulimit -u)")]
     Start(io::Error),
 }

@@ -91,7 +91,7 @@ impl Modules {
     pub async fn watch(&self, state: &StateReader) -> Result<(), ReloadError> {
         let mut loaded = self.loaded.lock().await;
         if self.overrides.watch && loaded.iter().all(|loaded| loaded.spec.file.is_none()) {
-            warn!("--watch: the bundled module has no file to watch; set one with --module");
+            warn!(hint = "set a file with --module", "nothing to watch");
         }
         for loaded in loaded.iter_mut() {
             loaded.watched = self.watched(&loaded.spec, &loaded.mount, state)?;

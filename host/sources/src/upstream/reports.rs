@@ -57,7 +57,8 @@ impl Reports {
         if self.reported.len() == MAX_FAULTS {
             warn!(
                 reported = MAX_FAULTS,
-                "too many faults of the relayer; omitting further ones for up to an hour"
+                hint = "others are omitted for up to an hour",
+                "limit of logged faults of the relayer reached"
             );
         }
         true
@@ -78,10 +79,7 @@ impl Reports {
                 true
             }
             Permit::LimitReached => {
-                warn!(
-                    limit = MAX_RATE,
-                    "too many log lines about the relayer in a second; omitting lines"
-                );
+                warn!(limit = MAX_RATE, "log rate about the relayer exceeded");
                 false
             }
             Permit::Denied => false,
