@@ -3,7 +3,7 @@
 //! | file | job |
 //! |---|---|
 //! | `serve.rs`, `serve_error.rs` | `serve`: from the options to a running server, and the reasons why it cannot start |
-//! | `swap.rs`, `status.rs`, `reload.rs` | `swap`, `status`, `rollback`, `reload`: requests to a running server |
+//! | `swap.rs`, `status.rs`, `rollback.rs`, `reload.rs` | `swap`, `status`, `rollback`, `reload`: requests to a running server |
 //! | `check.rs`, `config.rs`, `new.rs`, `module.rs` | the commands without a server |
 //! | `compile.rs` | `compile`: the process that compiles a module |
 //! | `address.rs`, `code_cache.rs`, `control.rs`, `sources.rs` | groups of options, and their values |
@@ -21,6 +21,7 @@ mod log;
 mod module;
 mod new;
 mod reload;
+mod rollback;
 mod serve;
 mod serve_error;
 mod signals;
@@ -46,9 +47,10 @@ use config::ConfigCommand;
 use module::ModuleArgs;
 use new::NewArgs;
 use reload::ReloadArgs;
+use rollback::RollbackArgs;
 use serve::ServeArgs;
 use serve_error::ServeError;
-use status::{RollbackArgs, StatusArgs};
+use status::StatusArgs;
 use swap::SwapArgs;
 
 /// The number of threads that accept connections, serve the control socket, and watch
@@ -122,7 +124,7 @@ pub fn run() -> ExitCode {
         Some(Command::Serve(args)) => serve::run(args),
         Some(Command::Swap(args)) => swap::run(args),
         Some(Command::Status(args)) => status::run(args),
-        Some(Command::Rollback(args)) => status::rollback(args),
+        Some(Command::Rollback(args)) => rollback::run(args),
         Some(Command::Reload(args)) => reload::run(args),
         Some(Command::Config(command)) => config::run(command),
         Some(Command::Check(args)) => check::run(args),

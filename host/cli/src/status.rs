@@ -1,4 +1,4 @@
-//! `relayer-rest status` and `relayer-rest rollback`.
+//! `relayer-rest status`: shows the modules and connections of a running server.
 
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -21,35 +21,12 @@ pub(super) struct StatusArgs {
     control: ControlArgs,
 }
 
-#[derive(Args)]
-pub(super) struct RollbackArgs {
-    /// Path of the mount
-    #[arg(long, value_name = "PATH", default_value = "/")]
-    mount: String,
-    /// Print the result as JSON
-    #[arg(long)]
-    json: bool,
-    #[command(flatten)]
-    control: ControlArgs,
-}
-
 pub(super) fn run(args: &StatusArgs) -> Result<CommandOutcome, Failure> {
     let status = block_on(args.control.client()?.status())??;
     if args.json {
         print_json(&status)?;
     } else {
         print(&text(&status))?;
-    }
-    Ok(CommandOutcome::Done)
-}
-
-pub(super) fn rollback(args: &RollbackArgs) -> Result<CommandOutcome, Failure> {
-    let client = args.control.client()?;
-    let done = block_on(client.rollback(&args.mount))??;
-    if args.json {
-        print_json(&done)?;
-    } else {
-        print(&[format!("rolled back: {} -> {}", short(&done.from), short(&done.to))])?;
     }
     Ok(CommandOutcome::Done)
 }
