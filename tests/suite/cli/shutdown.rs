@@ -24,7 +24,7 @@ async fn requests_in_flight_are_completed_before_the_exit() {
         let answer = tokio::spawn(async move { client.get("/").await });
         process.logged("begun").await;
         process.signal(number);
-        process.logged("requests in flight are completed").await;
+        process.logged("shutting down").await;
         assert_eq!(answer.await.unwrap().status, 204);
         let ended = process.ended().await;
         assert_eq!(ended.status, Some(0), "{}", ended.stderr);
