@@ -17,7 +17,7 @@ use tracing_subscriber::registry::LookupSpan;
 
 /// The number of lines that wait if the log is read slowly or not at all. Further lines
 /// are lost: nothing waits for the log.
-const WAITING: usize = 4096;
+const MAX_WAITING_LINES: usize = 4096;
 
 /// The maximum number of lines of each library per second: clients can provoke warnings
 /// of the HTTP library as often as they like.
@@ -26,7 +26,7 @@ const MAX_LIBRARY_LINES: u64 = 20;
 /// Starts the log. Dropping the guard writes the waiting lines, if the log is read.
 pub(super) fn start() -> WorkerGuard {
     let (writer, guard) =
-        NonBlockingBuilder::default().buffered_lines_limit(WAITING).finish(io::stderr());
+        NonBlockingBuilder::default().buffered_lines_limit(MAX_WAITING_LINES).finish(io::stderr());
     let filter =
         EnvFilter::builder().with_default_directive(LevelFilter::INFO.into()).from_env_lossy();
     tracing_subscriber::fmt()

@@ -10,13 +10,13 @@ use tracing::warn;
 use crate::files;
 
 /// A file that is unchanged after this time is complete.
-const SETTLED: Duration = Duration::from_millis(30);
+const STABLE_TIME: Duration = Duration::from_millis(30);
 
 /// The time between two attempts to read a file while it cannot be read.
-const RETRY: Duration = Duration::from_millis(500);
+const RETRY_INTERVAL: Duration = Duration::from_millis(500);
 
 /// The number of attempts after which a file that keeps changing is used.
-const LOOKS: usize = 20;
+const MAX_ATTEMPTS: usize = 20;
 
 /// Returns whether an error is a shortage of the system, not a missing file: clients that
 /// take all descriptors must not make the server miss a change.
@@ -36,7 +36,7 @@ pub fn read(file: &Path, max: u64) -> io::Result<Vec<u8>> {
                     let file = file.display();
                     warn!(%file, %error, "cannot read the file for now; retrying");
                 }
-                thread::sleep(RETRY);
+                thread::sleep(RETRY_INTERVAL);
             }
             content => return content,
         }
@@ -45,11 +45,11 @@ pub fn read(file: &Path, max: u64) -> io::Result<Vec<u8>> {
 
 fn try_read(file: &Path, max: u64) -> io::Result<Vec<u8>> {
     let mut content = files::read(file, max)?;
-    for _ in 0..LOOKS {
+    for _ in 0..MAX_ATTEMPTS {
         let before = blake3::hash(&content);
         // This keeps only one of the two in memory.
         drop(content);
-        thread::sleep(SETTLED);
+        thread::sleep(STABLE_TIME);
         content = files::read(file, max)?;
         if blake3::hash(&content) == before {
             break;

@@ -16,9 +16,9 @@ pub(super) const SPARE_SLOTS: u32 = 4;
 /// components have one or two of each. Runtimes of other languages add libraries and
 /// adapters: Python's has 38 core instances, JavaScript's three memories. All memories
 /// share the limit.
-pub(super) const CORE_INSTANCES: u32 = 64;
-const TABLES: u32 = 16;
-const MEMORIES: u32 = 3;
+pub(super) const MAX_CORE_INSTANCES: u32 = 64;
+const MAX_TABLES: u32 = 16;
+const MAX_MEMORIES: u32 = 3;
 
 /// The bytes of each memory and table that are cleared in place for the next instance: as
 /// many as a request touches with a state of 700 workers. The rest is unmapped, and
@@ -30,14 +30,14 @@ const MEMORY_KEPT: usize = 320 << 10;
 /// The maximum number of unused warm slots: used slots are reused before new ones are
 /// touched. Stacks and tables in rotation would be in no CPU cache, and all of them would
 /// stay resident.
-const WARM_SLOTS: u32 = 1;
+const MAX_WARM_SLOTS: u32 = 1;
 
 /// The stack of host functions, in addition to the instance's, in bytes.
 const HOST_STACK: usize = 1 << 20;
 
 /// The maximum number of frames in a backtrace: the function that trapped and some of its
 /// callers.
-pub(super) const BACKTRACE_FRAMES: usize = 4;
+pub(super) const MAX_BACKTRACE_FRAMES: usize = 4;
 
 /// The bytes that the pool reserves for an element of a table.
 const TABLE_ELEMENT: u64 = 16;
@@ -47,7 +47,7 @@ pub(super) fn running(limits: &Limits, reservation: Reservation) -> Config {
     let mut config = compiling(reservation);
     config
         .max_wasm_stack(bytes(limits.stack))
-        .wasm_backtrace_max_frames(NonZeroUsize::new(BACKTRACE_FRAMES))
+        .wasm_backtrace_max_frames(NonZeroUsize::new(MAX_BACKTRACE_FRAMES))
         // Gives the reset check access to an instance's memories.
         .coredump_on_trap(true)
         .async_stack_size(stack(limits))
@@ -93,18 +93,18 @@ fn pool(limits: &Limits) -> PoolingAllocationConfig {
     let count = slots(limits);
     let mut pool = PoolingAllocationConfig::new();
     pool.total_component_instances(count)
-        .total_core_instances(count * CORE_INSTANCES)
-        .max_core_instances_per_component(CORE_INSTANCES)
-        .total_memories(count * MEMORIES)
-        .max_memories_per_component(MEMORIES)
+        .total_core_instances(count * MAX_CORE_INSTANCES)
+        .max_core_instances_per_component(MAX_CORE_INSTANCES)
+        .total_memories(count * MAX_MEMORIES)
+        .max_memories_per_component(MAX_MEMORIES)
         .max_memory_size(bytes(limits.memory))
         .table_elements(limits.table as usize)
-        .total_tables(count * TABLES)
-        .max_tables_per_component(TABLES)
+        .total_tables(count * MAX_TABLES)
+        .max_tables_per_component(MAX_TABLES)
         .total_stacks(count)
         .linear_memory_keep_resident(MEMORY_KEPT)
         .table_keep_resident(MEMORY_KEPT)
-        .max_unused_warm_slots(WARM_SLOTS)
+        .max_unused_warm_slots(MAX_WARM_SLOTS)
         // Kernels report untouched pages as written.
         .pagemap_scan(Enabled::No);
     pool
@@ -112,21 +112,21 @@ fn pool(limits: &Limits) -> PoolingAllocationConfig {
 
 /// Returns the number of memories in the pool.
 pub(super) fn memories(limits: &Limits) -> u32 {
-    slots(limits) * MEMORIES
+    slots(limits) * MAX_MEMORIES
 }
 
 /// Returns the address space that all memories, tables and stacks reserve.
 pub(super) fn address_space(limits: &Limits, reservation: Reservation) -> ByteSize {
     let count = u64::from(slots(limits));
     let memories = reservation.total(memories(limits));
-    let tables = count * u64::from(TABLES) * u64::from(limits.table) * TABLE_ELEMENT;
+    let tables = count * u64::from(MAX_TABLES) * u64::from(limits.table) * TABLE_ELEMENT;
     let stacks = count * stack(limits) as u64;
     ByteSize::b(memories.saturating_add(tables).saturating_add(stacks))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Limits, MEMORIES, MEMORY_KEPT, SPARE_SLOTS};
+    use super::{Limits, MAX_MEMORIES, MEMORY_KEPT, SPARE_SLOTS};
     use crate::Engine;
     use bytesize::ByteSize;
 
@@ -137,7 +137,7 @@ mod tests {
         let pool = engine.get_pooling_config().expect("the allocator is a pool");
         let count = 4 + SPARE_SLOTS;
         assert_eq!(pool.get_total_component_instances(), count);
-        assert_eq!(pool.get_total_memories(), count * MEMORIES);
+        assert_eq!(pool.get_total_memories(), count * MAX_MEMORIES);
         assert_eq!(pool.get_total_stacks(), count);
         assert_eq!(pool.get_max_memory_size(), 7 << 20);
         assert_eq!(pool.get_memory_keep_resident(), MEMORY_KEPT);

@@ -33,8 +33,18 @@ async fn the_log_of_a_request_is_bounded_after_escaping() {
         i32.const 0"
     );
     for (module, status, part, most) in [
-        (component::of_handler_that_logs("a", short_lines), 204, "log of a request truncated", 16 << 10),
-        (component::of_handler_that_logs("", &odd_line), 204, "log of a request truncated", 16 << 10),
+        (
+            component::of_handler_that_logs("a", short_lines),
+            204,
+            "log of a request truncated",
+            16 << 10,
+        ),
+        (
+            component::of_handler_that_logs("", &odd_line),
+            204,
+            "log of a request truncated",
+            16 << 10,
+        ),
         (component::of_handler(&odd_name), 502, "header name", 1 << 10),
     ] {
         let folder = Folder::new();

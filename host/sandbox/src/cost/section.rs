@@ -7,7 +7,7 @@ use wasmparser::{
 };
 
 use super::{ELEMENT_BYTES, InstanceCost, Kind};
-use crate::engine_config::BACKTRACE_FRAMES;
+use crate::engine_config::MAX_BACKTRACE_FRAMES;
 
 /// An instance with its context and its entries in the store.
 const INSTANCE: u64 = 2048;
@@ -30,7 +30,7 @@ const SEGMENT_ELEMENT: u64 = 16;
 const DATA_SEGMENT: u64 = 32;
 /// When an instance traps, the engine copies the name of each frame's function, for the
 /// message and for the core dump.
-const NAME_COPIES: u64 = 2 * BACKTRACE_FRAMES as u64;
+const NAME_COPIES: u64 = 2 * MAX_BACKTRACE_FRAMES as u64;
 
 /// A core module while it is being read.
 #[derive(Debug, Default)]

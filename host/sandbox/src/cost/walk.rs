@@ -6,7 +6,7 @@ use wasmparser::{
     ComponentOuterAliasKind, ComponentTypeRef, Instance, Parser, Payload,
 };
 
-use super::super::engine_config::CORE_INSTANCES;
+use super::super::engine_config::MAX_CORE_INSTANCES;
 use super::section::Module;
 use super::{InstanceCost, Kind};
 
@@ -201,7 +201,7 @@ impl Walk {
         let mut total = self.root.instance;
         if self.root.unknown > 0 {
             // The engine creates no more core instances than this, of any module.
-            total.add(&self.largest.times(CORE_INSTANCES.into()));
+            total.add(&self.largest.times(MAX_CORE_INSTANCES.into()));
             total.add_host(Kind::Component, self.root.unknown, ADAPTER);
         }
         // A call from one component to a function of another goes through an adapter.

@@ -26,15 +26,15 @@ use crate::registry::{Candidate, Mount, Registry, Source};
 use crate::response::NOSNIFF;
 
 /// The time that a client has for the head of a request, and for its body.
-const HEAD: Duration = Duration::from_secs(10);
-const BODY: Duration = Duration::from_mins(1);
+const MAX_HEAD_TIME: Duration = Duration::from_secs(10);
+const MAX_BODY_TIME: Duration = Duration::from_mins(1);
 
 /// The maximum size of a request's head, in bytes: it may contain the path of a module's
 /// file.
-const HEAD_SIZE: usize = 64 << 10;
+const MAX_HEAD_SIZE: usize = 64 << 10;
 
 /// The maximum number of clients that are served concurrently; others wait.
-const CLIENTS: usize = 16;
+const MAX_CLIENTS: usize = 16;
 
 const GET: &str = "GET";
 const POST: &str = "POST";
@@ -86,7 +86,7 @@ impl ControlServer {
         loop {
             tokio::select! {
                 Some(_) = clients.join_next() => {}
-                accepted = self.socket.listener.accept(), if clients.len() < CLIENTS => match accepted {
+                accepted = self.socket.listener.accept(), if clients.len() < MAX_CLIENTS => match accepted {
                     Ok((stream, _)) => {
                         clients.spawn(serve(stream, Arc::clone(&control)));
                     }
@@ -107,8 +107,8 @@ async fn serve(stream: UnixStream, control: Arc<Control>) {
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(HEAD)
-        .max_buf_size(HEAD_SIZE)
+        .header_read_timeout(MAX_HEAD_TIME)
+        .max_buf_size(MAX_HEAD_SIZE)
         .serve_connection(TokioIo::new(stream), service);
     if let Err(error) = connection.await {
         debug!(%error, "connection to the control socket ended early");
@@ -178,7 +178,7 @@ impl Control {
         let size = mount.swap_limits().size;
         let limit = usize::try_from(size.as_u64()).unwrap_or(usize::MAX);
         let body = Limited::new(request.into_body(), limit).collect();
-        match timeout(BODY, body).await {
+        match timeout(MAX_BODY_TIME, body).await {
             Ok(Ok(body)) => Ok(body.to_bytes()),
             Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => Err(ErrorResponse(
                 StatusCode::PAYLOAD_TOO_LARGE,
@@ -190,8 +190,9 @@ impl Control {
                 Err(ErrorResponse(StatusCode::BAD_REQUEST, message))
             }
             Err(_) => {
-                let message =
-                    format!("the component was not received within {BODY:?}; send it again");
+                let message = format!(
+                    "the component was not received within {MAX_BODY_TIME:?}; send it again"
+                );
                 Err(ErrorResponse(StatusCode::REQUEST_TIMEOUT, message))
             }
         }
