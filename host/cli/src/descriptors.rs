@@ -7,12 +7,12 @@ use tracing::{debug, warn};
 /// Descriptors for other uses than connections: a number for the process, and one for
 /// each mount, with a reserve for reloads.
 const OTHERS: u64 = 128;
-const OF_A_MOUNT: u64 = 8;
+const PER_MOUNT: u64 = 8;
 
 /// Raises the limit of open files as far as is necessary and allowed, because it is low
 /// by default. Returns limits with no more connections than it permits.
 pub(super) fn bounded(limits: HttpLimits, mounts: usize) -> HttpLimits {
-    let others = OTHERS + OF_A_MOUNT * mounts as u64;
+    let others = OTHERS + PER_MOUNT * mounts as u64;
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     let wanted = u64::from(limits.connections) + others;
     let allowed = maximum.unwrap_or(wanted).min(wanted).max(current.unwrap_or(wanted));

@@ -24,7 +24,7 @@ use super::load_error::LoadError;
 const MAX_STDERR: usize = 4 << 10;
 
 /// The time between two checks whether a killed process has ended.
-const GONE: Duration = Duration::from_millis(1);
+const EXIT_POLL_INTERVAL: Duration = Duration::from_millis(1);
 
 /// A command that calls [`compile`].
 #[derive(Debug, Clone)]
@@ -108,7 +108,7 @@ impl Drop for Process {
         // Fails if the process has ended already, which is fine.
         self.0.start_kill().ok();
         while let Ok(None) = self.0.try_wait() {
-            thread::sleep(GONE);
+            thread::sleep(EXIT_POLL_INTERVAL);
         }
     }
 }

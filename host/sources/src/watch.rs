@@ -14,7 +14,7 @@ use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 /// The times of a watch.
 const TIMES: Times = Times {
     quiet: Duration::from_millis(20),
-    patience: Duration::from_millis(500),
+    max_delay: Duration::from_millis(500),
     unfinished: Duration::from_secs(2),
     max_unfinished: Duration::from_secs(10),
     poll: Duration::from_secs(2),
@@ -25,7 +25,7 @@ struct Times {
     /// Changes less than this apart are reported as one.
     quiet: Duration,
     /// The maximum delay of a report while changes continue.
-    patience: Duration,
+    max_delay: Duration,
     /// While a writer has the file open, a report waits until no change has arrived for
     /// this time.
     unfinished: Duration,
@@ -138,12 +138,12 @@ fn settle(times: &Times, events: &Receiver<Change>, first: Change) -> Option<boo
     let mut is_ours = first != Change::Elsewhere;
     let mut is_written = first == Change::Writing;
     loop {
-        let (quiet, patience) = if is_written {
+        let (quiet, max_delay) = if is_written {
             (times.unfinished, times.max_unfinished)
         } else {
-            (times.quiet, times.patience)
+            (times.quiet, times.max_delay)
         };
-        if start.elapsed() >= patience {
+        if start.elapsed() >= max_delay {
             return Some(is_ours);
         }
         match events.recv_timeout(quiet) {

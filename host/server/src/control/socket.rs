@@ -22,13 +22,13 @@ const EXTENSION: &str = "sock";
 const MAX_PATH: usize = 107;
 
 /// The length of a temporary socket's path after its folder: `/.123456/s`.
-const IN_FOLDER: usize = 10;
+const TEMPORARY_PATH_LENGTH: usize = 10;
 
 /// The maximum wait for another process that creates a socket in the same folder.
-const TURN: Duration = Duration::from_secs(1);
+const MAX_LOCK_WAIT: Duration = Duration::from_secs(1);
 
 /// How long a socket may stay open after its server was killed.
-const LAST_BREATH: Duration = Duration::from_millis(200);
+const STALE_SOCKET_TIME: Duration = Duration::from_millis(200);
 
 /// A socket with a listener. Its file is removed when it is dropped.
 #[derive(Debug)]
@@ -125,7 +125,7 @@ impl ControlSocket {
             Some(folder) if folder != Path::new("") => folder,
             _ => Path::new("."),
         };
-        let longest = path.as_os_str().len().max(folder.as_os_str().len() + IN_FOLDER);
+        let longest = path.as_os_str().len().max(folder.as_os_str().len() + TEMPORARY_PATH_LENGTH);
         if longest > MAX_PATH {
             return Err(ControlError::TooLong { path: path.to_owned() });
         }
@@ -170,7 +170,7 @@ impl Drop for ControlSocket {
 }
 
 /// Locks a folder while a socket is checked and created there. Proceeds without the lock
-/// after [`TURN`], because any process can hold it in a folder like `/tmp`.
+/// after [`MAX_LOCK_WAIT`], because any process can hold it in a folder like `/tmp`.
 fn lock(folder: &Path) -> io::Result<File> {
     let lock = File::open(folder)?;
     let start = Instant::now();
@@ -178,10 +178,10 @@ fn lock(folder: &Path) -> io::Result<File> {
         if error != Errno::WOULDBLOCK {
             return Err(error.into());
         }
-        if start.elapsed() > TURN {
+        if start.elapsed() > MAX_LOCK_WAIT {
             break;
         }
-        thread::sleep(TURN / 20);
+        thread::sleep(MAX_LOCK_WAIT / 20);
     }
     Ok(lock)
 }
@@ -200,7 +200,7 @@ fn check_owner(path: &Path) -> Result<(), ControlError> {
     if UnixStream::connect(path).is_ok() {
         // The socket of a killed server stays open until the processes that the server
         // was about to start have ended.
-        thread::sleep(LAST_BREATH);
+        thread::sleep(STALE_SOCKET_TIME);
     }
     match UnixStream::connect(path) {
         Ok(_) => Err(ControlError::Live { path: path.to_owned() }),

@@ -8,7 +8,7 @@ use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 
 /// The first segments of the API's paths, which no extension can have.
-const OF_THE_API: [&str; 4] = ["version", "chains", "chain", "state"];
+const API_SEGMENTS: [&str; 4] = ["version", "chains", "chain", "state"];
 
 /// The maximum length of a path, in bytes.
 const MAX_LENGTH: usize = 128;
@@ -94,7 +94,7 @@ impl FromStr for MountPath {
         match segments {
             Some(segments) if segments.split('/').all(is_segment) => {
                 let first = segments.split('/').next().unwrap_or_default();
-                if OF_THE_API.contains(&first) {
+                if API_SEGMENTS.contains(&first) {
                     return Err(MountPathError::OfTheApi(path.to_owned()));
                 }
                 Ok(Self(path.into()))

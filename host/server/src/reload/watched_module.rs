@@ -15,7 +15,7 @@ use tracing::{debug, warn};
 use crate::registry::{Candidate, Mount, Outcome, Rejection, Source};
 
 /// The time between two attempts while another swap runs.
-const TURN: Duration = Duration::from_millis(500);
+const RETRY_INTERVAL: Duration = Duration::from_millis(500);
 
 pub(super) struct WatchedModule {
     mount: Arc<Mount>,
@@ -85,7 +85,7 @@ impl WatchedModule {
             match report.outcome {
                 // Another swap goes first; its module is then compared with this one.
                 Outcome::Rejected { reason: Rejection::Busy | Rejection::Conflict, .. } => {
-                    thread::sleep(TURN);
+                    thread::sleep(RETRY_INTERVAL);
                 }
                 // The digest is not recorded: the next attempt may succeed, when the file
                 // is touched.

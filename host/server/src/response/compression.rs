@@ -18,7 +18,7 @@ use super::encoding::Encoding;
 const MIN_SIZE: usize = 1024;
 
 /// Headers that describe the exact bytes of a body.
-const OF_THE_BYTES: [HeaderName; 5] = [
+const BYTE_HEADERS: [HeaderName; 5] = [
     CONTENT_ENCODING,
     CONTENT_RANGE,
     HeaderName::from_static("content-digest"),
@@ -28,7 +28,7 @@ const OF_THE_BYTES: [HeaderName; 5] = [
 
 /// The maximum time that a body waits for a permit. After that it is sent unencoded, and
 /// the next request for it tries again.
-const PATIENCE: Duration = Duration::from_millis(100);
+const MAX_PERMIT_WAIT: Duration = Duration::from_millis(100);
 
 /// No permit or no thread is available now to encode a body.
 struct NotMade;
@@ -90,7 +90,7 @@ impl Compression {
         plain: &'a Representation,
     ) -> &'a Representation {
         let made = self.encoded[encoding as usize].get_or_try_init(|| async {
-            let permit = timeout(PATIENCE, Arc::clone(&self.permits.0).acquire_owned());
+            let permit = timeout(MAX_PERMIT_WAIT, Arc::clone(&self.permits.0).acquire_owned());
             let permit = permit.await.map_err(|_| NotMade)?;
             let body = encode(encoding, plain.body.clone(), permit.ok()).await.ok_or(NotMade)?;
             let headers = self.headers(encoding, &plain.headers);
@@ -160,7 +160,7 @@ fn is_worth_it(headers: &HeaderMap) -> bool {
         || essence == "image/svg+xml";
     let as_it_is = list(headers, CACHE_CONTROL.as_str())
         .any(|directive| directive.eq_ignore_ascii_case("no-transform"));
-    let of_these_bytes = OF_THE_BYTES.iter().any(|name| headers.contains_key(name));
+    let of_these_bytes = BYTE_HEADERS.iter().any(|name| headers.contains_key(name));
     is_text && !as_it_is && !of_these_bytes
 }
 
