@@ -53,7 +53,7 @@ pub struct Verdict {
 pub struct RuleVerdict {
     /// The rule's name.
     pub rule: String,
-    /// The requirement and its source.
+    /// The requirement.
     pub description: String,
     /// Whether the rule was checked: a module that fails gets no further requests.
     pub tried: bool,

@@ -238,7 +238,7 @@ const ROWS: &[(Dialect, &str, TestCase, Change, &[&str])] = &[
         &["succeeds"],
     ),
     (A, K, TestCase::State, |r| *r.status_mut() = StatusCode::BAD_GATEWAY, &[]),
-    // SPEC.md leaves these open.
+    // The contract of the API leaves these open.
     (V, S, TestCase::State, |r| replace(r, r#"["ibc-0","ibc-1"]"#, r#"["ibc-1","ibc-0"]"#), &[]),
     (
         V,
