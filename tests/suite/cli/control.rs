@@ -143,7 +143,7 @@ async fn failures_are_reported_in_one_line() {
     for (args, message) in [
         (
             vec!["status", "--control", nowhere],
-            format!("control socket {nowhere}: No such file or directory (os error 2); check that relayer-rest is running, with the same --control"),
+            format!("control socket {nowhere}: No such file or directory (os error 2); start a server with `relayer-rest serve --control PATH`, or name a running one's socket"),
         ),
         (
             vec!["rollback"],

@@ -78,7 +78,7 @@ pub enum ControlClientError {
 fn hint(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
-            "check that relayer-rest is running, with the same --control"
+            "start a server with `relayer-rest serve --control PATH`, or name a running one's socket"
         }
         io::ErrorKind::PermissionDenied => "only the user who runs relayer-rest may control it",
         _ => "check the path given by --control",
