@@ -7,7 +7,7 @@ use relayer_rest_server::control::Reload;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::{error, info};
 
-/// Returns a future that completes when the process is told to end. Signals are caught
+/// Returns a future that completes when the process gets a signal to end. Signals are caught
 /// from this call on, not only once it is awaited.
 pub(super) fn shutdown() -> io::Result<impl Future<Output = ()>> {
     let mut interrupt = signal(SignalKind::interrupt())?;

@@ -53,7 +53,8 @@ impl LogRate {
         let mut left_out = 0;
         if now.duration_since(window.start) >= SECOND {
             left_out = std::mem::take(&mut window.left_out);
-            (window.start, window.used) = (now, 0);
+            window.start = now;
+            window.used = 0;
         }
         if window.used.saturating_add(cost) <= self.limit {
             window.used += cost;

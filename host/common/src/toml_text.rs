@@ -225,7 +225,7 @@ mod tests {
         assert!(error.path.is_empty());
     }
 
-    /// A key must not be able to forge a line.
+    /// Checks that a key cannot forge a line.
     #[test]
     fn keys_that_need_quotes_have_them() {
         let steps = ["a-1", "", "b c", "d\n\"e"].map(|key| Step::Key(key.to_owned()));

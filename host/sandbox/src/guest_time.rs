@@ -216,7 +216,7 @@ fn thread_time() -> Duration {
 /// not report it: a poll in progress then counts only when it ends.
 fn time_of(thread: i32) -> Duration {
     let schedstat = fs::read_to_string(format!("/proc/self/task/{thread}/schedstat"));
-    let nanos = schedstat.ok().and_then(|told| told.split(' ').next()?.parse().ok());
+    let nanos = schedstat.ok().and_then(|fields| fields.split(' ').next()?.parse().ok());
     Duration::from_nanos(nanos.unwrap_or(0))
 }
 

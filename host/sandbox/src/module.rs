@@ -163,7 +163,7 @@ impl Module {
         self.with_info(|info| info.named(name, digest))
     }
 
-    /// Returns the same module, which is told that it is mounted at this path.
+    /// Returns the same module with the path at which it is mounted.
     #[must_use]
     pub fn mounted_at(self, path: &str) -> Self {
         self.with_info(|info| ModuleInfo { mount: path.into(), ..info })

@@ -261,7 +261,7 @@ mod tests {
         ChainConfig::new(id, ChainKind::CosmosSdk)
     }
 
-    /// A relayer with two chains.
+    /// Returns the publisher of a relayer with two chains.
     fn publisher() -> StatePublisher {
         let publisher = StatePublisher::new();
         publisher.set_chains(vec![chain("a"), chain("b")]).unwrap();

@@ -147,9 +147,15 @@ impl<F> Measured<F> {
         ticks: &Ticks,
         run: F,
     ) -> Self {
-        let (targets, ticks) = (Arc::clone(targets), ticks.clone());
-        let (used, is_recorded, was_long) = (Duration::ZERO, false, false);
-        Self { run, used, is_recorded, was_long, ticks, target, targets }
+        Self {
+            run,
+            used: Duration::ZERO,
+            is_recorded: false,
+            was_long: false,
+            ticks: ticks.clone(),
+            target,
+            targets: Arc::clone(targets),
+        }
     }
 
     /// Returns whether the last poll was a long step.
@@ -306,7 +312,8 @@ mod tests {
 
     #[test]
     fn a_poll_that_ticks_did_not_interrupt_is_long() {
-        let (targets, ticks) = (Arc::new(SlowTargets::new()), Ticks::default());
+        let targets = Arc::new(SlowTargets::new());
+        let ticks = Ticks::default();
         let work = async {
             for _ in 0..5 {
                 spin();

@@ -26,7 +26,7 @@ use super::{ChainConfig, ChainId};
 ///
 /// let publisher = StatePublisher::new();
 ///
-/// // A relayer's thread has a clone, and says what it starts and stops.
+/// // A relayer's thread has a clone, and publishes each worker that it starts or stops.
 /// let relayer = std::thread::spawn({
 ///     let publisher = publisher.clone();
 ///     move || {
