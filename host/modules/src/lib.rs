@@ -51,3 +51,41 @@ pub const BUNDLED_EXTENSIONS: &[BundledExtension] = &[
         grants: &["version", "chains", "state", "snapshot"],
     },
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::{BUNDLED_EXTENSIONS, DEFAULT_MODULE, MODULE_1_13};
+    use std::collections::BTreeSet;
+    use wit_component::DecodedWasm;
+
+    /// Returns the interfaces of the contract that a component imports, without the one
+    /// that only has types.
+    fn imports(component: &[u8]) -> BTreeSet<String> {
+        let DecodedWasm::Component(resolve, world) = wit_component::decode(component).unwrap()
+        else {
+            panic!("a WIT package, not a component");
+        };
+        let imports = resolve.worlds[world].imports.keys().map(|key| resolve.name_world_key(key));
+        let interface = |name: String| {
+            let name = name.strip_prefix("relayer:rest/").and_then(|name| name.split_once('@'));
+            name.expect("an interface of the contract").0.to_owned()
+        };
+        imports.map(interface).filter(|name| name != "types").collect()
+    }
+
+    #[test]
+    fn every_component_is_valid() {
+        let extensions = BUNDLED_EXTENSIONS.iter().map(|extension| extension.component);
+        for component in [DEFAULT_MODULE, MODULE_1_13].into_iter().chain(extensions) {
+            wasmparser::Validator::new().validate_all(component).unwrap();
+        }
+    }
+
+    #[test]
+    fn the_imports_of_extensions_match_their_grants() {
+        for extension in BUNDLED_EXTENSIONS {
+            let grants = extension.grants.iter().map(|&grant| grant.to_owned());
+            assert_eq!(imports(extension.component), grants.collect(), "{}", extension.name);
+        }
+    }
+}
