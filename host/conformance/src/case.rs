@@ -9,7 +9,7 @@ use relayer_rest_common::bounded_json;
 use serde_json::Value;
 
 use super::dialect::Dialect;
-use super::json_difference::{Difference, same};
+use super::json_difference::{JsonDifference, same};
 use super::probe::{Probe, TestCase};
 use super::states::State;
 
@@ -99,7 +99,7 @@ impl Case<'_> {
     /// Compares the result in a success envelope with the reference's.
     pub(super) fn same_result(
         &self,
-        compare: impl Fn(&Value, &Value) -> Result<(), Difference>,
+        compare: impl Fn(&Value, &Value) -> Result<(), JsonDifference>,
     ) -> Result<(), String> {
         let found = self.result()?;
         compare(&self.expected()["result"], found)

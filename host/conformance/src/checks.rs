@@ -9,7 +9,9 @@ use serde_json::{Map, Value, json};
 
 use super::case::{Case, has_fields};
 use super::dialect::Dialect;
-use super::json_difference::{Difference, same, same_elements, same_fields, same_kind, same_names};
+use super::json_difference::{
+    JsonDifference, same, same_elements, same_fields, same_kind, same_names,
+};
 use super::probe::TestCase;
 
 pub(super) type Checked = Result<(), String>;
@@ -116,7 +118,7 @@ fn version_entries(case: &Case<'_>, found: &[Value]) -> Checked {
     let expected = case.expected().get("result").unwrap_or(case.expected());
     let mut names = HashSet::new();
     if let Some(twice) = found.iter().find(|entry| !names.insert(entry["name"].as_str())) {
-        return Err(format!("{} is there twice", Difference::show(&twice["name"])));
+        return Err(format!("{} is there twice", JsonDifference::show(&twice["name"])));
     }
     for (index, expected) in expected.as_array().into_iter().flatten().enumerate() {
         // The relayer comes first, and the others in any order.
@@ -128,7 +130,7 @@ fn version_entries(case: &Case<'_>, found: &[Value]) -> Checked {
                 same(&expected["name"], &found["name"])
             }
             Some(found) => same(expected, found),
-            None => Err(Difference::new(Some(expected), None)),
+            None => Err(JsonDifference::new(Some(expected), None)),
         };
         same.map_err(|difference| match case.dialect {
             Dialect::V1_13 => difference.under(place).under("result").to_string(),
@@ -146,7 +148,7 @@ fn query(case: &Case<'_>) -> Checked {
 }
 
 /// Compares the fields that both values have.
-fn same_values(expected: &Value, found: &Value) -> Result<(), Difference> {
+fn same_values(expected: &Value, found: &Value) -> Result<(), JsonDifference> {
     let fields = expected.as_object().into_iter().flatten();
     fields.filter_map(|(name, value)| Some((name, value, found.get(name)?))).try_for_each(
         |(name, expected, found)| same(expected, found).map_err(|error| error.under(name)),
@@ -167,24 +169,24 @@ fn chain_unknown_200(case: &Case<'_>) -> Checked {
     same(case.expected(), case.body()?).map_err(|difference| difference.to_string())
 }
 
-fn state(expected: &Value, found: &Value) -> Result<(), Difference> {
+fn state(expected: &Value, found: &Value) -> Result<(), JsonDifference> {
     same_fields(expected, found)?;
     ["chains", "workers"].into_iter().try_for_each(|name| {
         same_kind(&expected[name], &found[name]).map_err(|difference| difference.under(name))
     })
 }
 
-fn state_chains(expected: &Value, found: &Value) -> Result<(), Difference> {
+fn state_chains(expected: &Value, found: &Value) -> Result<(), JsonDifference> {
     same_elements(&expected["chains"], &found["chains"], |id| id.as_str().map(str::to_owned))
         .map_err(|difference| difference.under("chains"))
 }
 
-fn state_workers(expected: &Value, found: &Value) -> Result<(), Difference> {
+fn state_workers(expected: &Value, found: &Value) -> Result<(), JsonDifference> {
     // Another rule reports workers that are not an object.
     if !found["workers"].is_object() {
         return Ok(());
     }
-    let in_workers = |difference: Difference| difference.under("workers");
+    let in_workers = |difference: JsonDifference| difference.under("workers");
     same_names(&expected["workers"], &found["workers"]).map_err(in_workers)?;
     expected["workers"].as_object().into_iter().flatten().try_for_each(|(kind, expected)| {
         same_elements(expected, &found["workers"][kind], id)

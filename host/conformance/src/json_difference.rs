@@ -10,12 +10,12 @@ const MAX_NAME: usize = 100;
 
 /// A difference, at a JSON pointer (RFC 6901).
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Difference {
+pub(super) struct JsonDifference {
     pointer: String,
     message: String,
 }
 
-type Same = Result<(), Difference>;
+type Same = Result<(), JsonDifference>;
 
 /// Compares two values. The order of fields and of elements counts.
 pub(super) fn same(expected: &Value, found: &Value) -> Same {
@@ -30,7 +30,7 @@ pub(super) fn same(expected: &Value, found: &Value) -> Same {
             same_lists(expected.iter().enumerate(), found.iter().enumerate())
         }
         _ if expected == found => Ok(()),
-        _ => Err(Difference::new(Some(expected), Some(found))),
+        _ => Err(JsonDifference::new(Some(expected), Some(found))),
     }
 }
 
@@ -39,7 +39,7 @@ pub(super) fn same_kind(expected: &Value, found: &Value) -> Same {
     if std::mem::discriminant(expected) == std::mem::discriminant(found) {
         return Ok(());
     }
-    Err(Difference::new(Some(expected), Some(found)))
+    Err(JsonDifference::new(Some(expected), Some(found)))
 }
 
 /// Compares the names of the fields of objects, and their order.
@@ -50,7 +50,7 @@ pub(super) fn same_fields(expected: &Value, found: &Value) -> Same {
             let quote = |name| Value::from(truncate_at(name, MAX_NAME));
             let message =
                 format!("expected the field {}, got {} before it", quote(expected), quote(found));
-            Err(Difference { pointer: String::new(), message })
+            Err(JsonDifference { pointer: String::new(), message })
         }
         None => Ok(()),
     }
@@ -63,7 +63,7 @@ pub(super) fn same_names(expected: &Value, found: &Value) -> Same {
         .chain(names(found))
         .find(|name| expected.get(*name).is_none() || found.get(*name).is_none());
     different.map_or(Ok(()), |name| {
-        Err(Difference::new(expected.get(name), found.get(name)).under(name))
+        Err(JsonDifference::new(expected.get(name), found.get(name)).under(name))
     })
 }
 
@@ -96,15 +96,17 @@ fn same_lists<'a>(
     loop {
         let (index, same) = match (expected.next(), found.next()) {
             (Some((_, expected)), Some((index, found))) => (index, same(expected, found)),
-            (Some((index, expected)), None) => (index, Err(Difference::new(Some(expected), None))),
-            (None, Some((index, found))) => (index, Err(Difference::new(None, Some(found)))),
+            (Some((index, expected)), None) => {
+                (index, Err(JsonDifference::new(Some(expected), None)))
+            }
+            (None, Some((index, found))) => (index, Err(JsonDifference::new(None, Some(found)))),
             (None, None) => return Ok(()),
         };
         same.map_err(|difference| difference.under(index))?;
     }
 }
 
-impl Difference {
+impl JsonDifference {
     /// Creates a difference between two values, of which one may be missing.
     pub(super) fn new(expected: Option<&Value>, found: Option<&Value>) -> Self {
         let show = |value: Option<&Value>| value.map_or("nothing".to_owned(), Self::show);
@@ -125,7 +127,7 @@ impl Difference {
     }
 }
 
-impl Display for Difference {
+impl Display for JsonDifference {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         if !self.pointer.is_empty() {
             write!(f, "{}: ", truncate(&self.pointer))?;
@@ -136,10 +138,10 @@ impl Display for Difference {
 
 #[cfg(test)]
 mod tests {
-    use super::{Difference, same, same_elements};
+    use super::{JsonDifference, same, same_elements};
     use serde_json::{Value, json};
 
-    fn text(same: Result<(), Difference>) -> String {
+    fn text(same: Result<(), JsonDifference>) -> String {
         same.map_or_else(|difference| difference.to_string(), |()| "same".to_owned())
     }
 

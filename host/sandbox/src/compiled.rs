@@ -15,7 +15,7 @@ use super::engine::Engine;
 use super::load_error::LoadError;
 
 /// The entry of an input in the engine's code cache, if the engine has one.
-struct Entry<'a>(Option<(&'a CodeCache, Key)>);
+struct CachedCode<'a>(Option<(&'a CodeCache, Key)>);
 
 /// Returns the code of a component that can be trusted to compile within
 /// bounds. Without an entry in the code cache, it is compiled on this thread.
@@ -24,7 +24,7 @@ pub(super) fn compile_here(
     name: &str,
     input: &[u8],
 ) -> Result<Artefact, LoadError> {
-    let entry = Entry::new(engine, input);
+    let entry = CachedCode::new(engine, input);
     match entry.get() {
         Some(artefact) => Ok(artefact),
         None => Ok(entry.put(Artefact::compile(&engine.wasmtime, name, input)?)),
@@ -43,14 +43,14 @@ pub(super) async fn compile_apart(
         return compile_here(engine, name, input);
     };
     componentize::check(name, input)?;
-    let entry = Entry::new(engine, input);
+    let entry = CachedCode::new(engine, input);
     match entry.get() {
         Some(artefact) => Ok(artefact),
         None => Ok(entry.put(compiler.compile(name, input, memory, engine.reservation).await?)),
     }
 }
 
-impl<'a> Entry<'a> {
+impl<'a> CachedCode<'a> {
     fn new(engine: &'a Engine, input: &[u8]) -> Self {
         let cache = engine.options.code_cache.as_ref();
         Self(cache.map(|cache| (cache, Key::new(&engine.wasmtime, input))))

@@ -40,7 +40,7 @@ struct Shared {
 }
 
 /// Counts a guest as running until this is dropped.
-pub(super) struct Running<'a>(&'a EpochTicker);
+pub(super) struct RunningGuest<'a>(&'a EpochTicker);
 
 impl Ticks {
     pub(super) fn count(&self) -> u64 {
@@ -72,16 +72,16 @@ impl EpochTicker {
         &self.shared.ticks
     }
 
-    pub(super) fn run(&self) -> Running<'_> {
+    pub(super) fn run(&self) -> RunningGuest<'_> {
         self.shared.running.fetch_add(1, SeqCst);
         if self.shared.stopped.swap(false, SeqCst) {
             self.thread.unpark();
         }
-        Running(self)
+        RunningGuest(self)
     }
 }
 
-impl Drop for Running<'_> {
+impl Drop for RunningGuest<'_> {
     fn drop(&mut self) {
         self.0.shared.running.fetch_sub(1, SeqCst);
     }

@@ -47,7 +47,7 @@ struct Used {
     total: Duration,
     in_turn: Duration,
     turn: Option<OwnedSemaphorePermit>,
-    poll: Option<Measured>,
+    poll: Option<PollStart>,
     /// Whether the next poll is measured.
     is_measured: bool,
     /// Whether the guest is waiting because it yields to others.
@@ -58,7 +58,7 @@ struct Used {
 
 /// A poll in progress: its thread, and that thread's time when it began.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Measured {
+struct PollStart {
     thread: i32,
     began: Duration,
 }
@@ -164,7 +164,7 @@ impl GuestTime {
         used.idle = None;
         if used.is_measured {
             let thread = gettid().as_raw_nonzero().get();
-            used.poll = Some(Measured { thread, began: thread_time() });
+            used.poll = Some(PollStart { thread, began: thread_time() });
         }
     }
 

@@ -18,7 +18,7 @@ use super::guest_time::GuestTime;
 use super::module::Module;
 use super::read_set::ReadSet;
 use super::request::GuestRequest;
-use super::slow_targets::Measured;
+use super::slow_targets::RecordedRun;
 use super::store::StoreData;
 
 /// A module's response, with its recorded reads.
@@ -122,7 +122,7 @@ impl RunPermit {
         }
         // The time of a reset check is not the target's.
         let target = (!is_verified).then_some(target);
-        let mut guest = Measured::new(targets, target, module.engine().ticker.ticks(), guest);
+        let mut guest = RecordedRun::new(targets, target, module.engine().ticker.ticks(), guest);
         let starts_elsewhere = is_verified
             || creates_slowly
             || target.is_some_and(|target| targets.is_slow(target))

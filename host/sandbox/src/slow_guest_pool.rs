@@ -40,7 +40,7 @@ pub(super) struct SlowGuestPool {
 }
 
 /// Counts a guest as running here until it is dropped.
-struct Running(Arc<AtomicUsize>);
+struct GuestCount(Arc<AtomicUsize>);
 
 impl SlowGuestPool {
     pub(super) fn new() -> Self {
@@ -84,7 +84,7 @@ impl SlowGuestPool {
         end: impl Future<Output = E>,
     ) -> Result<T, E> {
         self.running.fetch_add(1, Relaxed);
-        let running = Running(Arc::clone(&self.running));
+        let running = GuestCount(Arc::clone(&self.running));
         let guest = async move {
             let _running = running;
             guest.await
@@ -142,7 +142,7 @@ impl Drop for SlowGuestPool {
     }
 }
 
-impl Drop for Running {
+impl Drop for GuestCount {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Relaxed);
     }

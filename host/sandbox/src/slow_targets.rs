@@ -52,7 +52,7 @@ enum Run {
 }
 
 /// A run whose time is recorded when it completes or is dropped.
-pub(super) struct Measured<F> {
+pub(super) struct RecordedRun<F> {
     run: F,
     used: Duration,
     is_recorded: bool,
@@ -140,7 +140,7 @@ fn combined(before: u32, used: u32, run: Run) -> u32 {
     }
 }
 
-impl<F> Measured<F> {
+impl<F> RecordedRun<F> {
     pub(super) fn new(
         targets: &Arc<SlowTargets>,
         target: Option<Target>,
@@ -177,7 +177,7 @@ impl<F> Measured<F> {
     }
 }
 
-impl<F: Future + Unpin> Future for Measured<F> {
+impl<F: Future + Unpin> Future for RecordedRun<F> {
     type Output = F::Output;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
@@ -205,7 +205,7 @@ fn cpu_time() -> Duration {
     clock_gettime(ClockId::ThreadCPUTime).try_into().unwrap_or_default()
 }
 
-impl<F> Drop for Measured<F> {
+impl<F> Drop for RecordedRun<F> {
     fn drop(&mut self) {
         // A run that was never polled is not evidence about its target.
         if !self.is_recorded && self.used > Duration::ZERO {
@@ -216,7 +216,7 @@ impl<F> Drop for Measured<F> {
 
 #[cfg(test)]
 mod tests {
-    use super::{FOLLOWING, Measured, Run, SLOTS, SlowTargets, Target, Ticks, cpu_time};
+    use super::{FOLLOWING, RecordedRun, Run, SLOTS, SlowTargets, Target, Ticks, cpu_time};
     use std::sync::Arc;
     use std::task::{Context, Poll, Waker};
     use std::time::Duration;
@@ -298,7 +298,7 @@ mod tests {
     #[test]
     fn a_run_that_waits_for_a_processor_is_not_slow() {
         let targets = Arc::new(SlowTargets::new());
-        let mut run = Box::pin(Measured::new(
+        let mut run = Box::pin(RecordedRun::new(
             &targets,
             Some(target(2)),
             &Ticks::default(),
@@ -321,7 +321,7 @@ mod tests {
             }
             tokio::task::yield_now().await;
         };
-        let mut run = Box::pin(Measured::new(&targets, None, &ticks, Box::pin(work)));
+        let mut run = Box::pin(RecordedRun::new(&targets, None, &ticks, Box::pin(work)));
         for is_long in [true, false] {
             _ = run.as_mut().poll(&mut Context::from_waker(Waker::noop()));
             assert_eq!(run.was_long(), is_long);
@@ -336,10 +336,10 @@ mod tests {
             std::future::pending::<()>().await;
         };
         let ticks = Ticks::default();
-        drop(Measured::new(&targets, Some(target(2)), &ticks, Box::pin(async { spin() })));
+        drop(RecordedRun::new(&targets, Some(target(2)), &ticks, Box::pin(async { spin() })));
         assert!(!targets.is_slow(target(2)));
         let mut cancelled =
-            Box::pin(Measured::new(&targets, Some(target(4)), &ticks, Box::pin(run)));
+            Box::pin(RecordedRun::new(&targets, Some(target(4)), &ticks, Box::pin(run)));
         let polled = cancelled.as_mut().poll(&mut Context::from_waker(Waker::noop()));
         assert_eq!(polled, Poll::Pending);
         drop(cancelled);

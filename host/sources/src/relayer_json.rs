@@ -66,15 +66,15 @@ pub fn read_response(endpoint: &str, body: &[u8]) -> Result<StatePublisher, Resp
 /// Parses the result of `/version`, bare or in an envelope. `ibc-relayer` comes first.
 pub(super) fn version(body: &[u8]) -> Result<Vec<Component>, ResponseError> {
     #[derive(Deserialize)]
-    struct Entry<'a> {
+    struct VersionEntry<'a> {
         #[serde(borrow)]
         name: Text<'a>,
         #[serde(borrow)]
         version: Text<'a>,
     }
-    type Entries<'a> = FirstOf<Entry<'a>, MAX_COMPONENTS>;
+    type VersionEntries<'a> = FirstOf<VersionEntry<'a>, MAX_COMPONENTS>;
     let is_bare = body.trim_ascii_start().starts_with(b"[");
-    let entries: Entries<'_> = if is_bare { envelope::bare(body)? } else { result(body)? };
+    let entries: VersionEntries<'_> = if is_bare { envelope::bare(body)? } else { result(body)? };
     let mut components: Vec<Component> = entries
         .elements
         .into_iter()

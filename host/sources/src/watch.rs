@@ -74,7 +74,7 @@ fn watch_with(
     let (sender, events) = mpsc::channel();
     let name = file.file_name().map(ToOwned::to_owned);
     let mut watcher = notify::recommended_watcher(move |event: notify::Result<Event>| {
-        let change = event.map_or(Some(Change::Elsewhere), |event| change(&event, name.as_deref()));
+        let change = event.map_or(Some(FileChange::Elsewhere), |event| change(&event, name.as_deref()));
         if let Some(change) = change {
             // A failure can be ignored: the thread ends with the watch.
             sender.send(change).ok();
@@ -92,7 +92,7 @@ fn watch_with(
 
 /// The kind of a change in the file's folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Change {
+enum FileChange {
     /// Another file changed, perhaps a link through which this one is reached.
     Elsewhere,
     /// The file is being written.
@@ -111,7 +111,7 @@ fn observe(file: &Path) -> Look {
     Ok((meta.dev(), meta.ino(), meta.len(), times))
 }
 
-fn call_back(times: &Times, file: &Path, events: &Receiver<Change>, changed: impl Fn()) {
+fn call_back(times: &Times, file: &Path, events: &Receiver<FileChange>, changed: impl Fn()) {
     let mut last = observe(file);
     // The caller may have read the file before the watch began.
     changed();
@@ -133,10 +133,10 @@ fn call_back(times: &Times, file: &Path, events: &Receiver<Change>, changed: imp
 
 /// Waits until the changes stop. Returns whether the file itself was among them, or
 /// `None` if the watch has ended.
-fn settle(times: &Times, events: &Receiver<Change>, first: Change) -> Option<bool> {
+fn settle(times: &Times, events: &Receiver<FileChange>, first: FileChange) -> Option<bool> {
     let start = Instant::now();
-    let mut is_ours = first != Change::Elsewhere;
-    let mut is_written = first == Change::Writing;
+    let mut is_ours = first != FileChange::Elsewhere;
+    let mut is_written = first == FileChange::Writing;
     loop {
         let (quiet, max_delay) = if is_written {
             (times.unfinished, times.max_unfinished)
@@ -147,8 +147,8 @@ fn settle(times: &Times, events: &Receiver<Change>, first: Change) -> Option<boo
             return Some(is_ours);
         }
         match events.recv_timeout(quiet) {
-            Ok(Change::Elsewhere) => {}
-            Ok(change) => (is_ours, is_written) = (true, change == Change::Writing),
+            Ok(FileChange::Elsewhere) => {}
+            Ok(change) => (is_ours, is_written) = (true, change == FileChange::Writing),
             Err(RecvTimeoutError::Timeout) => return Some(is_ours),
             Err(RecvTimeoutError::Disconnected) => return None,
         }
@@ -156,22 +156,22 @@ fn settle(times: &Times, events: &Receiver<Change>, first: Change) -> Option<boo
 }
 
 /// Classifies an event. Reading the file is ignored, because the callback reads it.
-fn change(event: &Event, name: Option<&OsStr>) -> Option<Change> {
+fn change(event: &Event, name: Option<&OsStr>) -> Option<FileChange> {
     let is_ours = event.paths.iter().any(|path| path.file_name() == name);
     let change = match event.kind {
-        EventKind::Access(AccessKind::Close(AccessMode::Write)) => Change::Done,
+        EventKind::Access(AccessKind::Close(AccessMode::Write)) => FileChange::Done,
         EventKind::Access(_) => return None,
         EventKind::Create(CreateKind::File) | EventKind::Modify(ModifyKind::Data(_)) => {
-            Change::Writing
+            FileChange::Writing
         }
-        _ => Change::Done,
+        _ => FileChange::Done,
     };
-    Some(if is_ours { change } else { Change::Elsewhere })
+    Some(if is_ours { change } else { FileChange::Elsewhere })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Change, Times, settle, watch_with};
+    use super::{FileChange, Times, settle, watch_with};
     use std::fs;
     use std::os::unix::fs::symlink;
     use std::path::Path;
@@ -260,16 +260,16 @@ mod tests {
         let (sender, events) = mpsc::channel();
         let start = Instant::now();
         let writer = thread::spawn(move || {
-            for change in [Change::Writing, Change::Elsewhere, Change::Writing, Change::Done] {
+            for change in [FileChange::Writing, FileChange::Elsewhere, FileChange::Writing, FileChange::Done] {
                 thread::sleep(5 * TIMES.quiet);
                 sender.send(change).unwrap();
             }
             // Keeps the channel open.
             sender
         });
-        assert_eq!(settle(&TIMES, &events, Change::Writing), Some(true));
+        assert_eq!(settle(&TIMES, &events, FileChange::Writing), Some(true));
         assert!(start.elapsed() >= 20 * TIMES.quiet);
         drop(writer.join().unwrap());
-        assert_eq!(settle(&TIMES, &events, Change::Elsewhere), None);
+        assert_eq!(settle(&TIMES, &events, FileChange::Elsewhere), None);
     }
 }

@@ -213,7 +213,7 @@ mod tests {
             match (open(&path), rejected) {
                 (Ok(_), None) => {}
                 (Err(FolderError::Writable { path, .. }), Some(expected)) => {
-                    assert_eq!(path, *expected)
+                    assert_eq!(path, *expected);
                 }
                 (opened, _) => panic!("{mode_of_parent:o} {mode:o}: {opened:?}"),
             }

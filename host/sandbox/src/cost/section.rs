@@ -34,7 +34,7 @@ const NAME_COPIES: u64 = 2 * MAX_BACKTRACE_FRAMES as u64;
 
 /// A core module while it is being read.
 #[derive(Debug, Default)]
-pub(super) struct Module {
+pub(super) struct CoreModule {
     cost: InstanceCost,
     functions: u64,
     /// The maximum number of functions that can be referred to.
@@ -43,7 +43,7 @@ pub(super) struct Module {
     longest_name: u64,
 }
 
-impl Module {
+impl CoreModule {
     pub(super) fn new() -> Self {
         let mut module = Self::default();
         module.cost.core_instances = 1;

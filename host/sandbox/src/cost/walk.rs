@@ -7,7 +7,7 @@ use wasmparser::{
 };
 
 use super::super::engine_config::MAX_CORE_INSTANCES;
-use super::section::Module;
+use super::section::CoreModule;
 use super::{InstanceCost, Kind};
 
 /// An instance of a component, with its table of handles.
@@ -20,11 +20,11 @@ const ADAPTER_STEPS: u64 = 20;
 
 /// A module or a component that can be instantiated; [`None`] if it is an argument of the
 /// component that is being read, and therefore unknown.
-type Known = Option<Cost>;
+type KnownCost = Option<TotalCost>;
 
 /// The cost of a module, or of a component with everything that it instantiates.
 #[derive(Debug, Default, Clone, Copy)]
-struct Cost {
+struct TotalCost {
     instance: InstanceCost,
     /// The numbers of functions that it exports to other components, and that it calls.
     lifted: u64,
@@ -36,9 +36,9 @@ struct Cost {
 /// A component while it is being read.
 #[derive(Default)]
 struct Scope {
-    modules: Vec<Known>,
-    components: Vec<Known>,
-    cost: Cost,
+    modules: Vec<KnownCost>,
+    components: Vec<KnownCost>,
+    cost: TotalCost,
 }
 
 /// Reads the cost of an instance from a valid component.
@@ -62,10 +62,10 @@ struct Walk {
     /// The components that are being read, the innermost last.
     scopes: Vec<Scope>,
     /// The core module that is being read.
-    module: Option<Module>,
+    module: Option<CoreModule>,
     /// The maximum of all core modules in each respect.
     largest: InstanceCost,
-    root: Cost,
+    root: TotalCost,
 }
 
 impl Walk {
@@ -80,7 +80,7 @@ impl Walk {
         }
         match payload {
             Payload::Version { .. } if self.scopes.is_empty() => self.open(),
-            Payload::ModuleSection { .. } => self.module = Some(Module::new()),
+            Payload::ModuleSection { .. } => self.module = Some(CoreModule::new()),
             Payload::ComponentSection { .. } => self.open(),
             Payload::End(_) => self.end_component(),
             payload => self.add(payload),
@@ -98,7 +98,7 @@ impl Walk {
         let instance = module.finish();
         self.largest = self.largest.max(&instance);
         if let Some(scope) = self.scopes.last_mut() {
-            scope.modules.push(Some(Cost { instance, ..Cost::default() }));
+            scope.modules.push(Some(TotalCost { instance, ..TotalCost::default() }));
         }
     }
 
@@ -213,7 +213,7 @@ impl Walk {
 }
 
 impl Scope {
-    fn instantiate(&mut self, item: Known) {
+    fn instantiate(&mut self, item: KnownCost) {
         match item {
             Some(cost) => self.cost.add(&cost),
             None => self.cost.unknown = self.cost.unknown.saturating_add(1),
@@ -221,7 +221,7 @@ impl Scope {
     }
 
     /// Adds a module or a component to the ones that can be instantiated.
-    fn define(&mut self, kind: ComponentExternalKind, item: impl Fn(&[Known]) -> Known) {
+    fn define(&mut self, kind: ComponentExternalKind, item: impl Fn(&[KnownCost]) -> KnownCost) {
         match kind {
             ComponentExternalKind::Module => self.modules.push(item(&self.modules)),
             ComponentExternalKind::Component => self.components.push(item(&self.components)),
@@ -230,7 +230,7 @@ impl Scope {
     }
 }
 
-impl Cost {
+impl TotalCost {
     fn add(&mut self, other: &Self) {
         self.instance.add(&other.instance);
         self.lifted = self.lifted.saturating_add(other.lifted);
@@ -239,6 +239,6 @@ impl Cost {
     }
 }
 
-fn known(items: &[Known], index: u32) -> Known {
+fn known(items: &[KnownCost], index: u32) -> KnownCost {
     items.get(index as usize).copied().flatten()
 }
