@@ -19,7 +19,7 @@ mod router;
 mod routes;
 
 pub use dialect::Dialect;
-pub use router::handle;
+pub use router::handle_in;
 
 use relayer_rest_sdk::{Host, Request, Response};
 
@@ -27,10 +27,10 @@ use relayer_rest_sdk::{Host, Request, Response};
 const DIALECT: Dialect =
     if cfg!(feature = "dialect-1-13") { Dialect::V1_13 } else { Dialect::V0_7 };
 
-relayer_rest_sdk::module!(answer);
+relayer_rest_sdk::module!(handle);
 relayer_rest_sdk::arena!();
 
 /// Handles a request in this module's dialect.
-pub fn answer<H: Host>(host: &H, request: &Request) -> Response {
-    handle(DIALECT, host, request)
+pub fn handle<H: Host>(host: &H, request: &Request) -> Response {
+    handle_in(DIALECT, host, request)
 }

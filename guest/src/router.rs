@@ -13,16 +13,16 @@ pub(crate) struct Context<'a, H> {
 
 const fn routes<'a, H: Host>() -> Router<Context<'a, H>, 4> {
     Router::new([
-        Route::get("/version", |asked, _| routes::version(asked)),
-        Route::get("/chains", |asked, _| routes::chains(asked)),
-        Route::get("/chain/:id", |asked, params| routes::chain(asked, params)),
-        Route::get("/state", |asked, _| routes::state(asked)),
+        Route::get("/version", |context, _| routes::version(context)),
+        Route::get("/chains", |context, _| routes::chains(context)),
+        Route::get("/chain/:id", |context, params| routes::chain(context, params)),
+        Route::get("/state", |context, _| routes::state(context)),
     ])
 }
 
-/// Handles a request. The host passes HEAD as GET and omits the body.
+/// Handles a request in a dialect. The host passes HEAD as GET and omits the body.
 #[must_use]
-pub fn handle<H: Host>(dialect: Dialect, host: &H, request: &Request) -> Response {
+pub fn handle_in<H: Host>(dialect: Dialect, host: &H, request: &Request) -> Response {
     let routes = routes();
     let path = &request.path;
     match routes.find(path) {
@@ -36,28 +36,28 @@ pub fn handle<H: Host>(dialect: Dialect, host: &H, request: &Request) -> Respons
 
 #[cfg(test)]
 mod tests {
-    use super::handle;
+    use super::handle_in;
     use crate::dialect::Dialect;
     use relayer_rest_sdk::testing::FakeHost;
     use relayer_rest_sdk::{Request, Response};
 
     fn get(path: &str) -> Response {
-        ask("GET", path)
+        respond("GET", path)
     }
 
-    fn ask(method: &str, path: &str) -> Response {
-        ask_in(Dialect::V0_7, method, path)
+    fn respond(method: &str, path: &str) -> Response {
+        respond_in(Dialect::V0_7, method, path)
     }
 
-    fn ask_in(dialect: Dialect, method: &str, path: &str) -> Response {
+    fn respond_in(dialect: Dialect, method: &str, path: &str) -> Response {
         let host = ["ibc-0", "a/b", "ü"].into_iter().fold(FakeHost::new(), FakeHost::with_chain);
-        handle(dialect, &host, &Request::new(method, path))
+        handle_in(dialect, &host, &Request::new(method, path))
     }
 
     #[test]
     fn an_unknown_chain_is_an_error_with_status_200_in_1_13() {
         check_error(
-            &ask_in(Dialect::V1_13, "GET", "/chain/foo"),
+            &respond_in(Dialect::V1_13, "GET", "/chain/foo"),
             200,
             "ChainConfigNotFound",
             "could not find configuration for chain: foo",
@@ -66,18 +66,18 @@ mod tests {
 
     #[test]
     fn http_errors_have_no_body_in_1_13() {
-        let unknown = ask_in(Dialect::V1_13, "GET", "/nothing");
+        let unknown = respond_in(Dialect::V1_13, "GET", "/nothing");
         assert_eq!((unknown.status, unknown.headers, unknown.body), (404, vec![], vec![]));
-        let refused = ask_in(Dialect::V1_13, "POST", "/chains");
+        let refused = respond_in(Dialect::V1_13, "POST", "/chains");
         assert_eq!((refused.status, refused.header("allow")), (405, Some("GET,HEAD")));
         assert_eq!((refused.headers.len(), refused.body), (1, vec![]));
     }
 
     #[track_caller]
-    fn check_error(answer: &Response, status: u16, name: &str, msg: &str) {
+    fn check_error(response: &Response, status: u16, name: &str, msg: &str) {
         let expected = serde_json::json!({"status": "error", "result": {"name": name, "msg": msg}});
-        assert_eq!(answer.status, status);
-        assert_eq!(serde_json::from_slice::<serde_json::Value>(&answer.body).unwrap(), expected);
+        assert_eq!(response.status, status);
+        assert_eq!(serde_json::from_slice::<serde_json::Value>(&response.body).unwrap(), expected);
     }
 
     #[test]
@@ -126,23 +126,23 @@ mod tests {
 
     #[test]
     fn other_methods_are_not_allowed_on_known_paths() {
-        let answer = ask("POST", "/chain/ibc-0");
+        let response = respond("POST", "/chain/ibc-0");
         check_error(
-            &answer,
+            &response,
             405,
             "MethodNotAllowed",
             "POST is not allowed on /chain/ibc-0; GET and HEAD are",
         );
-        assert_eq!(answer.header("allow"), Some("GET, HEAD"));
-        assert_eq!(ask("POST", "/nothing").status, 404);
+        assert_eq!(response.header("allow"), Some("GET, HEAD"));
+        assert_eq!(respond("POST", "/nothing").status, 404);
     }
 
     #[test]
     fn every_response_is_json() {
         for path in ["/chains", "/chain/%FF", "/nothing"] {
-            let answer = get(path);
-            assert_eq!(answer.header("content-type"), Some("application/json"));
-            assert!(answer.json_body().is_object());
+            let response = get(path);
+            assert_eq!(response.header("content-type"), Some("application/json"));
+            assert!(response.json_body().is_object());
         }
     }
 }

@@ -13,7 +13,7 @@ pub(crate) use version::version;
 #[cfg(test)]
 mod tests {
     use crate::dialect::Dialect;
-    use crate::router::handle;
+    use crate::router::handle_in;
     use relayer_rest_sdk::Request;
     use relayer_rest_sdk::testing::FakeHost;
 
@@ -22,10 +22,10 @@ mod tests {
         let host = FakeHost::not_ready("wait");
         for dialect in [Dialect::V0_7, Dialect::V1_13] {
             for path in ["/chains", "/chain/a", "/state"] {
-                let answer = handle(dialect, &host, &Request::get(path));
-                assert_eq!((answer.status, answer.header("retry-after")), (503, Some("1")));
+                let response = handle_in(dialect, &host, &Request::get(path));
+                assert_eq!((response.status, response.header("retry-after")), (503, Some("1")));
                 let body = r#"{"status":"error","result":{"name":"NotReady","msg":"wait"}}"#;
-                assert_eq!(answer.text_body(), body);
+                assert_eq!(response.text_body(), body);
             }
         }
     }

@@ -11,10 +11,10 @@ use relayer_rest_tests::measure::resident_memory;
 use relayer_rest_tests::server::{engine, request};
 
 /// Runs a request, and returns whether it succeeds.
-async fn ask(module: &Module, path: &str) -> Result<(), CallError> {
+async fn run(module: &Module, path: &str) -> Result<(), CallError> {
     let snapshot = StatePublisher::new().reader().snapshot();
-    let place = RunPermit::acquire(module).await?;
-    place.execute(request("GET", path, &[]), snapshot).await.map(drop)
+    let permit = RunPermit::acquire(module).await?;
+    permit.execute(request("GET", path, &[]), snapshot).await.map(drop)
 }
 
 #[test]
@@ -50,7 +50,7 @@ fn check_requests(count: usize) {
                     runtime.unwrap().block_on(async {
                         for number in 0..per_thread {
                             let path = [secrets::WRITE, secrets::WRITE_AND_TRAP][number % 2];
-                            assert_eq!(ask(&keeps, path).await.is_ok(), number % 2 == 0);
+                            assert_eq!(run(&keeps, path).await.is_ok(), number % 2 == 0);
                         }
                     });
                 });

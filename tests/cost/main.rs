@@ -69,16 +69,16 @@ fn taken(
     let snapshot = StatePublisher::new().reader().snapshot();
     let mut taken = Taken { host: 0, memory: 0, besides: BESIDES };
     for _ in 0..2 {
-        let place = runtime.block_on(RunPermit::acquire(&module)).unwrap();
+        let permit = runtime.block_on(RunPermit::acquire(&module)).unwrap();
         let request = request("GET", "/", &[]);
-        let mut answer = None;
+        let mut response = None;
         share.exclusively(|| {
             taken.host = ALLOCATED.peak_of(|| {
-                answer = Some(runtime.block_on(place.execute(request, snapshot.clone())));
+                response = Some(runtime.block_on(permit.execute(request, snapshot.clone())));
             });
         });
-        if let Some(Ok(answer)) = answer {
-            taken.memory = answer.memory;
+        if let Some(Ok(response)) = response {
+            taken.memory = response.memory;
         } else {
             let stack = to_usize(engine.limits().stack.as_u64());
             taken.besides = BESIDES + BACKTRACE * stack;

@@ -72,11 +72,11 @@ fn workers(count: usize) -> String {
 /// One test, because allocations of other threads would be counted.
 #[test]
 fn memory_is_proportional_to_the_response() {
-    reading_an_answer_takes_memory_proportional_to_it();
+    reading_a_response_takes_memory_proportional_to_it();
     the_inputs_of_fuzzing_take_no_more_memory();
 }
 
-fn reading_an_answer_takes_memory_proportional_to_it() {
+fn reading_a_response_takes_memory_proportional_to_it() {
     let data = |data: &str| {
         state(&format!(
             r#""Wallet":[{{"id":1,"object":{{"type":"Wallet","chain_id":"a"}},"data":{data}}}]"#

@@ -112,25 +112,25 @@ impl Browser {
             _profile: profile,
         };
         let wanted = json!({"capabilities": {"alwaysMatch": wanted}});
-        let answer = browser.call("POST", "/session", &wanted).await;
-        browser.session = answer["sessionId"].as_str().unwrap().to_owned();
+        let response = browser.call("POST", "/session", &wanted).await;
+        browser.session = response["sessionId"].as_str().unwrap().to_owned();
         // Its initial page's requests do not count.
-        browser.ask("/url", &json!({"url": "about:blank"})).await;
-        browser.asked().await;
+        browser.command("/url", &json!({"url": "about:blank"})).await;
+        browser.requested_addresses().await;
         browser
     }
 
     /// Opens an address, and waits until the page has its data.
     pub(crate) async fn open(&self, address: &str) {
         // A change of the fragment alone would not load the page.
-        self.ask("/url", &json!({"url": "about:blank"})).await;
-        self.ask("/url", &json!({"url": address})).await;
+        self.command("/url", &json!({"url": "about:blank"})).await;
+        self.command("/url", &json!({"url": address})).await;
         self.wait("return document.body.classList.contains('ready')").await;
     }
 
     /// Runs a script and returns its result.
     pub(crate) async fn run(&self, script: &str) -> Value {
-        self.ask("/execute/sync", &json!({"script": script, "args": []})).await
+        self.command("/execute/sync", &json!({"script": script, "args": []})).await
     }
 
     /// Runs a script that returns a text.
@@ -160,13 +160,13 @@ impl Browser {
     /// Clicks on an element, as a pointer would.
     pub(crate) async fn click(&self, selector: &str) {
         let element = self.find(selector).await;
-        self.ask(&format!("/element/{element}/click"), &json!({})).await;
+        self.command(&format!("/element/{element}/click"), &json!({})).await;
     }
 
     /// Types a text into an element.
     pub(crate) async fn type_into(&self, selector: &str, text: &str) {
         let element = self.find(selector).await;
-        self.ask(&format!("/element/{element}/value"), &json!({"text": text})).await;
+        self.command(&format!("/element/{element}/value"), &json!({"text": text})).await;
     }
 
     /// Presses keys, for the focused element.
@@ -176,7 +176,7 @@ impl Browser {
         };
         let steps: Vec<Value> = keys.iter().flat_map(each).collect();
         let actions = json!({"actions": [{"type": "key", "id": "keys", "actions": steps}]});
-        self.ask("/actions", &actions).await;
+        self.command("/actions", &actions).await;
     }
 
     /// Sets the screen and the color scheme.
@@ -209,7 +209,7 @@ impl Browser {
     }
 
     /// Returns the addresses that were requested since the last call.
-    pub(crate) async fn asked(&self) -> Vec<String> {
+    pub(crate) async fn requested_addresses(&self) -> Vec<String> {
         let entries = self.log("performance").await;
         let events = entries.iter().map(|entry| {
             let event: Value = serde_json::from_str(entry["message"].as_str().unwrap()).unwrap();
@@ -221,21 +221,21 @@ impl Browser {
     }
 
     async fn log(&self, name: &str) -> Vec<Value> {
-        self.ask("/se/log", &json!({"type": name})).await.as_array().unwrap().clone()
+        self.command("/se/log", &json!({"type": name})).await.as_array().unwrap().clone()
     }
 
     async fn find(&self, selector: &str) -> String {
         let wanted = json!({"using": "css selector", "value": selector});
-        let found = self.ask("/element", &wanted).await;
+        let found = self.command("/element", &wanted).await;
         found.as_object().unwrap().values().next().unwrap().as_str().unwrap().to_owned()
     }
 
     /// Sends a command of Chromium's own protocol, which `WebDriver` lacks.
     async fn chromium(&self, command: &str, parameters: &Value) -> Value {
-        self.ask("/goog/cdp/execute", &json!({"cmd": command, "params": parameters})).await
+        self.command("/goog/cdp/execute", &json!({"cmd": command, "params": parameters})).await
     }
 
-    async fn ask(&self, path: &str, body: &Value) -> Value {
+    async fn command(&self, path: &str, body: &Value) -> Value {
         self.call("POST", &format!("/session/{}{path}", self.session), body).await
     }
 
@@ -253,9 +253,9 @@ impl Browser {
         let response = sender.send_request(request).await.unwrap();
         let status = response.status();
         let body = response.into_body().collect().await.unwrap().to_bytes();
-        let mut answer: Value = serde_json::from_slice(&body).unwrap();
-        assert!(status.is_success(), "{path}: {answer}");
-        answer["value"].take()
+        let mut response: Value = serde_json::from_slice(&body).unwrap();
+        assert!(status.is_success(), "{path}: {response}");
+        response["value"].take()
     }
 }
 

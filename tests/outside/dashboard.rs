@@ -85,9 +85,10 @@ async fn relayers_of_every_size_are_shown_on_every_screen() {
         browser.picture(&format!("{chains}-{workers}-chosen")).await;
         assert_eq!(browser.complaints().await, [""; 0]);
         let own = format!("http://{}/ext/dashboard", server.address);
-        for asked in browser.asked().await {
-            let is_own = asked.starts_with(&own) || asked == "about:blank" || asked == "data:,";
-            assert!(is_own, "{asked}");
+        for address in browser.requested_addresses().await {
+            let is_own =
+                address.starts_with(&own) || address == "about:blank" || address == "data:,";
+            assert!(is_own, "{address}");
         }
         servers.push(server);
     }
@@ -354,10 +355,10 @@ async fn an_unreachable_server_is_reported() {
 #[ignore = "needs chromium and chromedriver: apt-get install chromium chromium-driver"]
 async fn unchanged_data_is_not_sent_again() {
     let (_server, browser) = looking_at(&Relayer::of_size(2, 10), "").await;
-    let asked = "return performance.getEntriesByType('resource').filter(entry => entry.name.endsWith('/data'))";
-    browser.wait(&format!("{asked}.length === 2")).await;
-    let answers = browser.run(&format!("{asked}.map(entry => entry.responseStatus)")).await;
-    assert_eq!(answers, serde_json::json!([200, 304]));
+    let entries = "return performance.getEntriesByType('resource').filter(entry => entry.name.endsWith('/data'))";
+    browser.wait(&format!("{entries}.length === 2")).await;
+    let statuses = browser.run(&format!("{entries}.map(entry => entry.responseStatus)")).await;
+    assert_eq!(statuses, serde_json::json!([200, 304]));
     // As if the page were in a background tab.
     let seen = |state: &str| {
         format!(
@@ -367,9 +368,9 @@ async fn unchanged_data_is_not_sent_again() {
     };
     browser.run(&seen("hidden")).await;
     tokio::time::sleep(Duration::from_secs(6)).await;
-    assert_eq!(browser.run(&format!("{asked}.length")).await, 2);
+    assert_eq!(browser.run(&format!("{entries}.length")).await, 2);
     browser.run(&seen("visible")).await;
-    browser.wait(&format!("{asked}.length === 3")).await;
+    browser.wait(&format!("{entries}.length === 3")).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

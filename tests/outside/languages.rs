@@ -52,7 +52,7 @@ async fn author(language: &str, source: &str, before: &str, after: &str) {
         .check(200, r#"{"status":"success","result":"ibc-0"}"#);
     http.get("/ext/my-tool/chain/x").await.check_error(404, "ChainNotFound", "there is no chain x");
     assert_eq!(http.get("/ext/my-tool/other").await.error_name(), "NotFound");
-    assert_eq!(http.ask("POST", "/ext/my-tool/").await.error_name(), "MethodNotAllowed");
+    assert_eq!(http.request("POST", "/ext/my-tool/").await.error_name(), "MethodNotAllowed");
     // Cached responses take no run.
     let status = serving.control(&["status", "--json"]).await;
     let runs = |stdout: &str| {

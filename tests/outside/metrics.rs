@@ -21,16 +21,16 @@ fn promtool(metrics: &[u8]) -> (bool, String) {
         .expect("promtool is installed");
     promtool.stdin.take().unwrap().write_all(metrics).unwrap();
     let output = promtool.wait_with_output().unwrap();
-    let said = [output.stdout, output.stderr].concat();
-    (output.status.success(), String::from_utf8(said).unwrap())
+    let text = [output.stdout, output.stderr].concat();
+    (output.status.success(), String::from_utf8(text).unwrap())
 }
 
 #[track_caller]
 fn check(host: &FakeHost) {
-    let answer = relayer_rest_metrics::answer(host, &Request::get("/"));
-    assert_eq!(answer.status, 200);
-    let text = answer.text_body();
-    assert_eq!(promtool(&answer.body), (true, String::new()), "{text}");
+    let response = relayer_rest_metrics::handle(host, &Request::get("/"));
+    assert_eq!(response.status, 200);
+    let text = response.text_body();
+    assert_eq!(promtool(&response.body), (true, String::new()), "{text}");
 }
 
 /// Returns a relayer whose state is fully known, with these names.
@@ -85,19 +85,19 @@ async fn the_served_metrics_pass_promtool() {
         if is_known {
             sample(&server.publisher);
         }
-        let answer = server.get("/ext/metrics").await;
-        assert_eq!(answer.status, 200);
-        assert!(answer.header("content-type").starts_with("text/plain; version=0.0.4"));
-        assert_eq!(answer.text().contains("ibc-1"), is_known, "{}", answer.text());
-        assert_eq!(promtool(answer.text().as_bytes()), (true, String::new()));
+        let response = server.get("/ext/metrics").await;
+        assert_eq!(response.status, 200);
+        assert!(response.header("content-type").starts_with("text/plain; version=0.0.4"));
+        assert_eq!(response.text().contains("ibc-1"), is_known, "{}", response.text());
+        assert_eq!(promtool(response.text().as_bytes()), (true, String::new()));
     }
 }
 
 #[test]
 #[ignore = "needs promtool: apt install prometheus"]
 fn promtool_rejects_invalid_metrics() {
-    let (passes, said) = promtool(b"# HELP a_total It is.\n# TYPE a_total gauge\na_total 1\n");
-    assert!(!passes && said.contains("a_total"), "{said}");
-    let (passes, said) = promtool(b"a{b=\"c\nd\"} 1\n");
-    assert!(!passes && said.contains("error"), "{said}");
+    let (passes, output) = promtool(b"# HELP a_total It is.\n# TYPE a_total gauge\na_total 1\n");
+    assert!(!passes && output.contains("a_total"), "{output}");
+    let (passes, output) = promtool(b"a{b=\"c\nd\"} 1\n");
+    assert!(!passes && output.contains("error"), "{output}");
 }

@@ -51,11 +51,11 @@ fn keeper() -> Vec<u8> {
     ))
 }
 
-async fn ask(module: &Module, path: &str) -> Result<u16, CallError> {
+async fn run(module: &Module, path: &str) -> Result<u16, CallError> {
     let snapshot = StatePublisher::new().reader().snapshot();
-    let answer =
+    let output =
         RunPermit::acquire(module).await?.execute(request("GET", path, &[]), snapshot).await?;
-    Ok(answer.response.status().as_u16())
+    Ok(output.response.status().as_u16())
 }
 
 /// Runs a request that leaves the secret, and searches the process's memory meanwhile.
@@ -66,7 +66,7 @@ async fn while_it_runs<T: Send + 'static>(
     let find = Arc::new(find);
     let running = tokio::spawn({
         let module = module.clone();
-        async move { ask(&module, "/write").await }
+        async move { run(&module, "/write").await }
     });
     while !running.is_finished() {
         let find = Arc::clone(&find);
@@ -102,7 +102,7 @@ fn limits() -> Limits {
 async fn leftover_data_reaches_no_client_and_retires_the_slot() {
     let _alone = ALONE.lock().await;
     let module = Module::from_bytes(&engine(&limits()), "keeps", &keeper()).unwrap();
-    assert_eq!(ask(&module, "/").await.unwrap(), 200);
+    assert_eq!(run(&module, "/").await.unwrap(), 200);
     assert_eq!((module.resets().passed, module.resets().failed), (1, 0));
 
     // As if the reset had missed a page, of the initial memory and of the grown memory.
@@ -110,10 +110,10 @@ async fn leftover_data_reaches_no_client_and_retires_the_slot() {
         let find = || memory::find(&SECRET.to_le_bytes(), AT_GROWN - AT);
         let start = while_it_runs(&module, find).await;
         leave(start + place, SECRET).await;
-        assert_eq!(ask(&module, "/").await.unwrap(), 200);
+        assert_eq!(run(&module, "/").await.unwrap(), 200);
         assert_eq!(module.resets().failed, failed);
         let passed = module.resets().passed;
-        assert_eq!(ask(&module, "/").await.unwrap(), 200);
+        assert_eq!(run(&module, "/").await.unwrap(), 200);
         assert_eq!((module.resets().passed, module.resets().failed), (passed + 1, failed));
     }
 
@@ -121,14 +121,14 @@ async fn leftover_data_reaches_no_client_and_retires_the_slot() {
     let find = || memory::find_repeated(ELEMENTS);
     let (table, element) = while_it_runs(&module, find).await;
     leave(table + 5 * size_of::<u64>(), element).await;
-    assert_eq!(ask(&module, "/").await.unwrap(), 200);
+    assert_eq!(run(&module, "/").await.unwrap(), 200);
     assert_eq!(module.resets().failed, 3);
 
     // When no trusted slot is left, nothing runs.
     let start = while_it_runs(&module, || memory::find(&SECRET.to_le_bytes(), AT_GROWN - AT)).await;
     leave(start, SECRET).await;
     for _ in 0..2 {
-        let refused = ask(&module, "/").await;
+        let refused = run(&module, "/").await;
         assert!(matches!(&refused, Err(CallError::Host(_))), "{refused:?}");
         assert_eq!(module.resets().failed, 4);
     }
@@ -148,7 +148,7 @@ async fn leftover_data_is_found_by_the_first_check() {
         }
     };
     leave(start, SECRET).await;
-    assert_eq!(ask(&module, "/").await.unwrap(), 200);
+    assert_eq!(run(&module, "/").await.unwrap(), 200);
     assert_eq!((module.resets().passed, module.resets().failed), (1, 1));
 }
 
@@ -166,7 +166,7 @@ async fn leftover_data_is_found_by_the_next_module() {
     while module.resets().failed == 0 {
         assert!(next.len() < 20, "the slot is not used any more");
         next.push(Module::from_bytes(&engine, "next", &keeper()).unwrap());
-        assert_eq!(ask(next.last().unwrap(), "/").await.unwrap(), 200);
+        assert_eq!(run(next.last().unwrap(), "/").await.unwrap(), 200);
     }
     assert_eq!(module.resets().failed, 1);
 }
@@ -176,13 +176,13 @@ async fn one_in_n_runs_is_verified() {
     let limits = Limits { verify_reset: 10, ..limits() };
     let module = Module::from_bytes(&engine(&limits), "keeps", &keeper()).unwrap();
     for _ in 0..29 {
-        assert_eq!(ask(&module, "/").await.unwrap(), 200);
+        assert_eq!(run(&module, "/").await.unwrap(), 200);
     }
     assert_eq!((module.resets().passed, module.resets().failed), (2, 0));
     let limits = Limits { verify_reset: 0, ..limits };
     let module = Module::from_bytes(&engine(&limits), "keeps", &keeper()).unwrap();
     for _ in 0..29 {
-        assert_eq!(ask(&module, "/").await.unwrap(), 200);
+        assert_eq!(run(&module, "/").await.unwrap(), 200);
     }
     assert_eq!((module.resets().passed, module.resets().failed), (0, 0));
 }

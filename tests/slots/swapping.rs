@@ -151,8 +151,8 @@ fn requests_never_read_data_of_others_while_the_system_swaps() {
                     let module = module.clone();
                     tokio::spawn(async move {
                         let snapshot = StatePublisher::new().reader().snapshot();
-                        let place = RunPermit::acquire(&module).await?;
-                        place.execute(request("GET", "/", &[]), snapshot).await.map(drop)
+                        let permit = RunPermit::acquire(&module).await?;
+                        permit.execute(request("GET", "/", &[]), snapshot).await.map(drop)
                     })
                 })
                 .collect();

@@ -23,7 +23,7 @@ pub enum Client {
 
 /// A complete response.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Answer {
+pub struct Response {
     /// The version of HTTP.
     pub version: Version,
     /// The status.
@@ -80,8 +80,8 @@ impl Client {
     }
 
     /// Sends a GET request for a path.
-    pub async fn get(&mut self, path: &str) -> Answer {
-        self.ask("GET", path).await
+    pub async fn get(&mut self, path: &str) -> Response {
+        self.request("GET", path).await
     }
 
     /// Repeats a GET request for a path until the response is as wanted.
@@ -89,25 +89,30 @@ impl Client {
     /// # Panics
     ///
     /// Panics with the last response if none is before the [`DEADLINE`].
-    pub async fn get_until(&mut self, path: &str, wanted: impl Fn(&Answer) -> bool) -> Answer {
+    pub async fn get_until(&mut self, path: &str, wanted: impl Fn(&Response) -> bool) -> Response {
         let start = Instant::now();
         loop {
-            let answer = within(&format!("a response to {path}"), self.get(path)).await;
-            if wanted(&answer) {
-                return answer;
+            let response = within(&format!("a response to {path}"), self.get(path)).await;
+            if wanted(&response) {
+                return response;
             }
-            assert!(start.elapsed() < DEADLINE, "the last response to {path} is {answer:?}");
+            assert!(start.elapsed() < DEADLINE, "the last response to {path} is {response:?}");
         }
     }
 
     /// Sends a request with any method.
-    pub async fn ask(&mut self, method: &str, path: &str) -> Answer {
-        self.ask_with(method, path, &[]).await
+    pub async fn request(&mut self, method: &str, path: &str) -> Response {
+        self.request_with(method, path, &[]).await
     }
 
     /// Sends a request with any method and further headers.
-    pub async fn ask_with(&mut self, method: &str, path: &str, headers: &[(&str, &str)]) -> Answer {
-        self.try_ask_with(method, path, headers).await.unwrap()
+    pub async fn request_with(
+        &mut self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+    ) -> Response {
+        self.try_request_with(method, path, headers).await.unwrap()
     }
 
     /// Sends a request with any method and further headers.
@@ -116,12 +121,12 @@ impl Client {
     ///
     /// Returns an error if the server closes the connection before the end of the
     /// response.
-    pub async fn try_ask_with(
+    pub async fn try_request_with(
         &mut self,
         method: &str,
         path: &str,
         headers: &[(&str, &str)],
-    ) -> hyper::Result<Answer> {
+    ) -> hyper::Result<Response> {
         let uri = match self {
             Self::Http1(_) => path.to_owned(),
             Self::Http2(_) => format!("http://localhost{path}"),
@@ -143,11 +148,11 @@ impl Client {
         };
         let (head, body) = response.into_parts();
         let body = body.collect().await?.to_bytes();
-        Ok(Answer { version: head.version, status: head.status, headers: head.headers, body })
+        Ok(Response { version: head.version, status: head.status, headers: head.headers, body })
     }
 }
 
-impl Answer {
+impl Response {
     /// Returns the body as text.
     #[must_use]
     pub fn text(&self) -> &str {
@@ -188,7 +193,7 @@ impl Answer {
 pub async fn raw(address: SocketAddr, bytes: &[u8]) -> String {
     let mut stream = TcpStream::connect(address).await.unwrap();
     stream.write_all(bytes).await.unwrap();
-    let mut answer = Vec::new();
-    within("the end of the response", stream.read_to_end(&mut answer)).await.unwrap();
-    String::from_utf8(answer).unwrap()
+    let mut response = Vec::new();
+    within("the end of the response", stream.read_to_end(&mut response)).await.unwrap();
+    String::from_utf8(response).unwrap()
 }

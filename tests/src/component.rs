@@ -109,7 +109,7 @@ fn of_handler_with(fields: &str, code: &str) -> Vec<u8> {
 
 /// Returns a component that responds with a status, one header and no body.
 #[must_use]
-pub fn of_answer(status: u16, header: &str, value: &[u8]) -> Vec<u8> {
+pub fn with_response(status: u16, header: &str, value: &[u8]) -> Vec<u8> {
     of_response(status, &[(header, value)], b"")
 }
 
@@ -211,13 +211,13 @@ pub fn that_counts() -> Vec<u8> {
 /// `trap`. For paths of six bytes such as `/spare` it responds with 204 and does not read
 /// the query.
 #[must_use]
-pub fn that_tells_its_query() -> Vec<u8> {
-    that_tells_its_query_after(1)
+pub fn that_returns_its_query() -> Vec<u8> {
+    that_returns_its_query_after(1)
 }
 
-/// Returns the component of [`that_tells_its_query`], which first counts to a number.
+/// Returns the component of [`that_returns_its_query`], which first counts to a number.
 #[must_use]
-pub fn that_tells_its_query_after(count: u32) -> Vec<u8> {
+pub fn that_returns_its_query_after(count: u32) -> Vec<u8> {
     calling(
         r#"(import "relayer:rest/query@0.1.0" "get" (func $query (param i32)))
            (data (i32.const 64) "trap")"#,
@@ -333,7 +333,7 @@ pub fn that_needs_a_chain() -> Vec<u8> {
 
 /// Returns a component that responds with 200 and the first value of this header, if any.
 #[must_use]
-pub fn that_tells(header: &str) -> Vec<u8> {
+pub fn that_returns(header: &str) -> Vec<u8> {
     let length = header.len();
     calling(
         &format!(
@@ -352,7 +352,7 @@ pub fn that_tells(header: &str) -> Vec<u8> {
 
 /// Returns a component that responds with 200 and its mount path.
 #[must_use]
-pub fn that_tells_its_mount() -> Vec<u8> {
+pub fn that_returns_its_mount() -> Vec<u8> {
     calling(
         r#"(import "relayer:rest/mount@0.1.0" "path" (func $mount (param i32)))"#,
         "(call $mount (i32.const 12))

@@ -88,7 +88,7 @@ pub fn upstream_memory(heap: &Heap, data: &[u8]) {
     for endpoint in ENDPOINTS {
         let peak = heap.peak_of(|| drop(read_response(endpoint, data)));
         let most = MEMORY_FACTOR * data.len() + MEMORY_BASE;
-        assert!(peak <= most, "{endpoint}: {peak} bytes for an answer of {}", data.len());
+        assert!(peak <= most, "{endpoint}: {peak} bytes for a response of {}", data.len());
     }
 }
 
@@ -103,7 +103,7 @@ fn check_message(message: &str) {
 fn serve_upstream(reader: &StateReader) {
     let snapshot = reader.snapshot();
     for path in ["/version", "/chains", "/state"] {
-        check_json(&answer(path, reader), path);
+        check_json(&response(path, reader), path);
     }
     let ids = snapshot.chain_ids().value().as_ref().map_or(&[][..], |ids| ids);
     // Every byte is percent-encoded, as by a client that assumes nothing about it.
@@ -113,7 +113,7 @@ fn serve_upstream(reader: &StateReader) {
             write!(path, "%{byte:02X}").unwrap();
         }
         if path.len() < 8000 {
-            check_json(&answer(&path, reader), &path);
+            check_json(&response(&path, reader), &path);
         }
     }
 }
@@ -125,11 +125,11 @@ pub fn router(data: &[u8]) {
     let host = FakeHost::not_ready("\u{0}\"");
     let request = Request::new(method, path);
     for dialect in [Dialect::V0_7, Dialect::V1_13] {
-        let answer = relayer_rest_api::handle(dialect, &host, &request);
-        assert!((200..600).contains(&answer.status), "{}", answer.status);
-        assert!(answer.status != 200 || method == "GET", "{method} {path}");
-        if !answer.body.is_empty() {
-            check_json(&answer.body, path);
+        let response = relayer_rest_api::handle_in(dialect, &host, &request);
+        assert!((200..600).contains(&response.status), "{}", response.status);
+        assert!(response.status != 200 || method == "GET", "{method} {path}");
+        if !response.body.is_empty() {
+            check_json(&response.body, path);
         }
     }
 }
@@ -149,7 +149,7 @@ pub fn http_request(data: &[u8]) {
     // The server may close the connection before it has read all bytes.
     drop((&stream).write_all(data));
     drop(stream.shutdown(Shutdown::Write));
-    check_answer(&stream);
+    check_response(&stream);
 }
 
 /// Sends HTTP/2 frames after the preface. Each is made from its type, its flags, a stream
@@ -187,7 +187,7 @@ pub fn http2(data: &[u8]) {
     // The server may close the connection before it has read all bytes.
     drop((&stream).write_all(&bytes));
     drop(stream.shutdown(Shutdown::Write));
-    check_answer(&stream);
+    check_response(&stream);
     drop(stream);
     runtime.block_on(async {
         let mut client = Client::http2(server.address).await;
@@ -219,7 +219,7 @@ pub fn control(data: &[u8]) {
     // The server may close the connection before it has read all bytes.
     drop((&stream).write_all(data));
     drop(stream.shutdown(Shutdown::Write));
-    check_answer(&stream);
+    check_response(&stream);
 }
 
 /// Loads and probes a component: the embedded one with changed bytes (each change has
@@ -251,17 +251,17 @@ static EMBEDDED: LazyLock<Module> =
     LazyLock::new(|| Module::embedded(&engine(&patient())).unwrap());
 
 /// Returns the body of the embedded module's response.
-fn answer(path: &str, state: &StateReader) -> Vec<u8> {
+fn response(path: &str, state: &StateReader) -> Vec<u8> {
     static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().unwrap());
     let module = &*EMBEDDED;
-    let answer = RUNTIME.block_on(async {
+    let response = RUNTIME.block_on(async {
         RunPermit::acquire(module)
             .await
             .unwrap()
             .execute(request("GET", path, &[]), state.snapshot())
             .await
     });
-    answer.unwrap_or_else(|error| panic!("{path}: {error}")).response.into_body().to_vec()
+    response.unwrap_or_else(|error| panic!("{path}: {error}")).response.into_body().to_vec()
 }
 
 #[track_caller]
@@ -273,14 +273,14 @@ fn check_json(body: &[u8], path: &str) {
 
 /// Reads a response to its end: HTTP/1, HTTP/2, or none.
 #[track_caller]
-fn check_answer(mut stream: impl Read) {
-    let mut answer = Vec::new();
-    if let Err(error) = stream.read_to_end(&mut answer) {
+fn check_response(mut stream: impl Read) {
+    let mut response = Vec::new();
+    if let Err(error) = stream.read_to_end(&mut response) {
         assert_ne!(error.kind(), std::io::ErrorKind::WouldBlock, "it hangs");
     }
-    let is_http1 = answer.starts_with(b"HTTP/1.");
+    let is_http1 = response.starts_with(b"HTTP/1.");
     // A server's first frame is SETTINGS.
-    let is_http2 = answer.get(3) == Some(&4);
-    assert!(answer.is_empty() || is_http1 || is_http2, "{}", answer.escape_ascii());
-    assert!(!answer.starts_with(b"HTTP/1.1 5"), "{}", answer.escape_ascii());
+    let is_http2 = response.get(3) == Some(&4);
+    assert!(response.is_empty() || is_http1 || is_http2, "{}", response.escape_ascii());
+    assert!(!response.starts_with(b"HTTP/1.1 5"), "{}", response.escape_ascii());
 }

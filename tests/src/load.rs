@@ -55,13 +55,13 @@ impl Load {
         let load = self.clone();
         thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-            runtime.unwrap().block_on(load.ask(address))
+            runtime.unwrap().block_on(load.send(address))
         })
         .join()
         .unwrap()
     }
 
-    async fn ask(self, address: SocketAddr) -> Served {
+    async fn send(self, address: SocketAddr) -> Served {
         let requests: Vec<Vec<u8>> = self
             .paths
             .iter()
@@ -109,7 +109,7 @@ async fn connection(
             break;
         }
         stream.write_all(request).await.unwrap();
-        answer(&mut stream, &mut buffer).await;
+        read_response(&mut stream, &mut buffer).await;
         if start >= measured.start {
             times.push(start.elapsed());
         }
@@ -118,7 +118,7 @@ async fn connection(
 }
 
 /// Reads one response to its end.
-async fn answer(stream: &mut TcpStream, buffer: &mut [u8]) {
+async fn read_response(stream: &mut TcpStream, buffer: &mut [u8]) {
     let mut filled = 0;
     let (head, length) = loop {
         let read = stream.read(&mut buffer[filled..]).await.unwrap();

@@ -41,7 +41,7 @@ pub enum Fault {
     /// The body is half of the JSON, with a matching length.
     HalfJson,
     /// The connection is closed in the middle of the response.
-    ClosesMidAnswer,
+    ClosesMidResponse,
     /// The body is padded with this many bytes.
     Oversized(usize),
     /// No response is sent.
@@ -260,9 +260,9 @@ impl Shared {
                 .is_ok_and(|line| line.is_some_and(|line| !line.is_empty()))
             {}
             self.begin(&path);
-            let answer = self.answer(&path).await;
+            let response = self.response(&path).await;
             self.seen.lock().unwrap().now -= 1;
-            if writer.write_all(&answer.bytes).await.is_err() || answer.closes {
+            if writer.write_all(&response.bytes).await.is_err() || response.closes {
                 return;
             }
         }
@@ -276,7 +276,7 @@ impl Shared {
         seen.most_at_once = seen.most_at_once.max(seen.now);
     }
 
-    async fn answer(&self, path: &str) -> RawAnswer {
+    async fn response(&self, path: &str) -> RawResponse {
         if self.script.lock().unwrap().fault == Some(Fault::Hangs) {
             return std::future::pending().await;
         }
@@ -286,7 +286,7 @@ impl Shared {
             tokio::time::sleep(script.tick).await;
         }
         if let Some(body) = script.bodies.get(path) {
-            return RawAnswer::of_bytes(200, body);
+            return RawResponse::of_bytes(200, body);
         }
         let success = |result: &Value| json!({"status": "success", "result": result}).to_string();
         let good = match path {
@@ -297,12 +297,12 @@ impl Shared {
             _ => {
                 let id = path.strip_prefix("/chain/").unwrap_or(path);
                 if script.broken_chain.as_deref() == Some(id) {
-                    return RawAnswer::whole(200, "]garbage[");
+                    return RawResponse::whole(200, "]garbage[");
                 }
                 if script.refused_chain.as_deref() == Some(id) {
                     let result = json!({"name": "Busy", "msg": "try again"});
                     let body = json!({"status": "error", "result": result});
-                    return RawAnswer::whole(200, &body.to_string());
+                    return RawResponse::whole(200, &body.to_string());
                 }
                 match script.chains.iter().find(|chain| chain["id"] == id) {
                     Some(chain) => success(chain),
@@ -311,17 +311,17 @@ impl Shared {
             }
         };
         match script.fault {
-            None | Some(Fault::Hangs) => RawAnswer::whole(200, &good),
-            Some(Fault::Garbage) => RawAnswer::whole(200, "<html>not what you want</html>"),
-            Some(Fault::HalfJson) => RawAnswer::whole(200, &good[..good.len() / 2]),
-            Some(Fault::ClosesMidAnswer) => {
-                let whole = RawAnswer::whole(200, &good);
+            None | Some(Fault::Hangs) => RawResponse::whole(200, &good),
+            Some(Fault::Garbage) => RawResponse::whole(200, "<html>not what you want</html>"),
+            Some(Fault::HalfJson) => RawResponse::whole(200, &good[..good.len() / 2]),
+            Some(Fault::ClosesMidResponse) => {
+                let whole = RawResponse::whole(200, &good);
                 let half = whole.bytes.len() - good.len() / 2;
-                RawAnswer { bytes: whole.bytes[..half].to_vec(), closes: true }
+                RawResponse { bytes: whole.bytes[..half].to_vec(), closes: true }
             }
-            Some(Fault::Oversized(size)) => RawAnswer::whole(200, &(good + &" ".repeat(size))),
-            Some(Fault::Status500) => RawAnswer::whole(500, &good),
-            Some(Fault::Refuses) => RawAnswer::whole(200, &refusal("any")),
+            Some(Fault::Oversized(size)) => RawResponse::whole(200, &(good + &" ".repeat(size))),
+            Some(Fault::Status500) => RawResponse::whole(500, &good),
+            Some(Fault::Refuses) => RawResponse::whole(200, &refusal("any")),
         }
     }
 }
@@ -331,12 +331,12 @@ fn refusal(id: &str) -> String {
     json!({"status": "error", "result": {"name": "ChainConfigNotFound", "msg": msg}}).to_string()
 }
 
-struct RawAnswer {
+struct RawResponse {
     bytes: Vec<u8>,
     closes: bool,
 }
 
-impl RawAnswer {
+impl RawResponse {
     fn whole(status: u16, body: &str) -> Self {
         Self::of_bytes(status, body.as_bytes())
     }

@@ -16,7 +16,7 @@ use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-use crate::client::{Answer, Client};
+use crate::client::{Client, Response};
 
 /// The bundled module, compiled once for all tests.
 static BUNDLED: LazyLock<Module> = LazyLock::new(|| Module::embedded(&engine(&patient())).unwrap());
@@ -260,7 +260,7 @@ impl TestServer {
     }
 
     /// Sends a GET request on a new connection.
-    pub async fn get(&self, path: &str) -> Answer {
+    pub async fn get(&self, path: &str) -> Response {
         self.connect().await.get(path).await
     }
 

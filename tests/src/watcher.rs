@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use crate::client::{Answer, Client};
+use crate::client::{Client, Response};
 use crate::wait::within;
 
 /// The shortest time after which a server may close a connection without a request: the
@@ -32,12 +32,12 @@ impl Watcher {
                     // A cached response, an uncached one, and one on a new connection.
                     let unknown = format!("/nothing/{count}");
                     for (path, status) in [("/version", 200), (&*unknown, 404)] {
-                        let answer = within("a response to the watcher", kept.get(path)).await;
-                        assert_eq!((answer.status.as_u16(), path), (status, path));
+                        let response = within("a response to the watcher", kept.get(path)).await;
+                        assert_eq!((response.status.as_u16(), path), (status, path));
                     }
                     let mut new = Kept { address, open: None };
-                    let answer = new.get("/version");
-                    assert_eq!(within("a new connection", answer).await.status, 200);
+                    let response = new.get("/version");
+                    assert_eq!(within("a new connection", response).await.status, 200);
                     count += 1;
                     tokio::time::sleep(Duration::from_millis(1)).await;
                 }
@@ -73,7 +73,7 @@ impl Kept {
     /// # Panics
     ///
     /// Panics if the server closes the connection earlier than for idleness.
-    async fn get(&mut self, path: &str) -> Answer {
+    async fn get(&mut self, path: &str) -> Response {
         loop {
             let begin = Instant::now();
             let (mut client, last) = match self.open.take() {
@@ -81,10 +81,10 @@ impl Kept {
                 None => (Client::http1(self.address).await, begin),
             };
             let sent = Instant::now();
-            match client.try_ask_with("GET", path, &[]).await {
-                Ok(answer) => {
+            match client.try_request_with("GET", path, &[]).await {
+                Ok(response) => {
                     self.open = Some((client, sent));
-                    return answer;
+                    return response;
                 }
                 Err(error) => {
                     let silent = last.elapsed();

@@ -17,14 +17,14 @@ fn one_run() -> Limits {
 }
 
 /// A cache, with a module and a state to use it with.
-struct Asked {
+struct CacheTest {
     cache: ResponseCache,
     module: Module,
     publisher: StatePublisher,
     state: StateReader,
 }
 
-impl Asked {
+impl CacheTest {
     fn new(component: Option<&[u8]>, limits: &Limits) -> Self {
         let engine = engine(limits);
         let module = match component {
@@ -41,16 +41,16 @@ impl Asked {
         }
     }
 
-    async fn ask(&self, path: &str) -> u16 {
-        let asked =
+    async fn request(&self, path: &str) -> u16 {
+        let outcome =
             self.cache.get_or_run(&self.module, request("GET", path, &[]), &self.state).await;
-        asked.map_or(0, |answer| answer.status().as_u16())
+        outcome.map_or(0, |response| response.status().as_u16())
     }
 
-    fn remembers(&self, path: &str) -> bool {
+    fn is_cached(&self, path: &str) -> bool {
         let request = request("GET", path, &[]);
         let snapshot = self.state.snapshot();
-        let question = RequestRef::from(&*request);
-        self.cache.find(&self.module, question, &snapshot).is_ok()
+        let request_ref = RequestRef::from(&*request);
+        self.cache.find(&self.module, request_ref, &snapshot).is_ok()
     }
 }

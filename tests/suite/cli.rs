@@ -11,7 +11,7 @@ mod serve;
 mod shutdown;
 mod watch;
 
-use relayer_rest_tests::client::Answer;
+use relayer_rest_tests::client::Response;
 use relayer_rest_tests::component;
 use relayer_rest_tests::folder::Folder;
 use relayer_rest_tests::program::{Ended, Program, Serving};
@@ -46,14 +46,14 @@ fn busy(rounds: u64) -> Vec<u8> {
 
 /// Starts a server of a module that never ends, with these arguments, and sends it a
 /// request.
-async fn spinning(args: &[&str]) -> (Serving, JoinHandle<Answer>) {
+async fn spinning(args: &[&str]) -> (Serving, JoinHandle<Response>) {
     let folder = Folder::new();
     let module = folder.write("busy.wasm", busy(u64::MAX));
     let settings = folder.write("relayer-rest.toml", "[module.limits]\ntime = '1h'");
     let program = Program::server().args(["--module", &module, "--config", &settings]);
     let mut process = program.args(args).start().await;
     let mut client = process.connect().await;
-    let asking = tokio::spawn(async move { client.get("/").await });
+    let pending = tokio::spawn(async move { client.get("/").await });
     process.logged("begun").await;
-    (process, asking)
+    (process, pending)
 }

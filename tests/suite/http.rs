@@ -8,7 +8,6 @@ mod protocol;
 mod representations;
 mod unsent;
 
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use relayer_rest_host::HttpLimits;
@@ -25,11 +24,6 @@ fn limits() -> HttpLimits {
 
 async fn server(limits: HttpLimits) -> TestServer {
     TestServer::builder().http(limits).start().await
-}
-
-/// Sends bytes, and returns the server's output until it closes the connection.
-async fn said(address: SocketAddr, bytes: &[u8]) -> String {
-    raw(address, bytes).await
 }
 
 fn request(target: &str, headers: &str) -> String {

@@ -21,7 +21,7 @@ const SCRIPTS: [&str; 11] = [
     "chosen.js",
     "table.js",
     "status.js",
-    "asking.js",
+    "poll.js",
     "main.js",
 ];
 

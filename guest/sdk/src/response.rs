@@ -163,8 +163,8 @@ impl Response {
 }
 
 impl From<Response> for handler::Response {
-    fn from(answer: Response) -> Self {
-        let Response { status, headers, body } = answer;
+    fn from(response: Response) -> Self {
+        let Response { status, headers, body } = response;
         let header = |(name, value): (&str, Cow<'_, str>)| handler::Header {
             name: name.to_owned(),
             value: value.into_owned().into_bytes(),
@@ -184,10 +184,10 @@ mod tests {
             [(0, "1"), (1, "1"), (2_000_000_000, "2"), (u64::MAX, "18446744074")]
         {
             let reason = NotReady { message: "wait".into(), retry_after: nanoseconds };
-            let answer = Response::not_ready(&reason);
-            assert_eq!((answer.status, answer.header("Retry-After")), (503, Some(seconds)));
+            let response = Response::not_ready(&reason);
+            assert_eq!((response.status, response.header("Retry-After")), (503, Some(seconds)));
             let body = r#"{"status":"error","result":{"name":"NotReady","msg":"wait"}}"#;
-            assert_eq!(answer.text_body(), body);
+            assert_eq!(response.text_body(), body);
         }
     }
 }

@@ -131,18 +131,18 @@ mod tests {
         assert_eq!(get("/a/x/c/%FF").text_body(), r#"Some("x") None"#);
         assert_eq!(get("/a/x/c/d").text_body(), r#"Some("x") Some("d")"#);
         for path in ["", "/a", "/a//c/d", "/a/b/c/", "/a/b/c/d/", "/A/b/c/d", "*", "//"] {
-            let answer = get(path);
-            assert_eq!(answer.status, 404, "{path}");
+            let response = get(path);
+            assert_eq!(response.status, 404, "{path}");
             let msg = format!("nothing is served at {path}; there are /, /a/:b/c/:d, /a/:b/c/d");
             let error = serde_json::json!({"name": "NotFound", "msg": msg});
-            assert_eq!(answer.json_body()["result"], error);
+            assert_eq!(response.json_body()["result"], error);
         }
     }
 
     #[test]
     fn other_methods_are_not_allowed_on_known_routes() {
-        let answer = ROUTES.respond(&(), &Request::new("POST", "/"));
-        assert_eq!((answer.status, answer.header("allow")), (405, Some("GET, HEAD")));
+        let response = ROUTES.respond(&(), &Request::new("POST", "/"));
+        assert_eq!((response.status, response.header("allow")), (405, Some("GET, HEAD")));
         assert_eq!(ROUTES.respond(&(), &Request::new("POST", "/b")).status, 404);
     }
 }

@@ -7,16 +7,16 @@ use crate::errors;
 use crate::json::{Chain113Json, ChainJson};
 use crate::router::Context;
 
-pub(crate) fn chain<H: Host>(asked: &Context<'_, H>, params: Params<'_>) -> Response {
+pub(crate) fn chain<H: Host>(context: &Context<'_, H>, params: Params<'_>) -> Response {
     let Some(id) = params.decoded("id") else {
         return errors::invalid_chain_id(params.get("id").unwrap_or_default());
     };
-    match asked.host.chain(&id) {
-        Ok(Some(chain)) => match asked.dialect {
+    match context.host.chain(&id) {
+        Ok(Some(chain)) => match context.dialect {
             Dialect::V0_7 => Response::success_of_size(ChainJson::from(&chain), 1024),
             Dialect::V1_13 => Response::success_of_size(Chain113Json::from(&chain), 2048),
         },
-        Ok(None) => errors::chain_not_found(asked.dialect, &id),
+        Ok(None) => errors::chain_not_found(context.dialect, &id),
         Err(reason) => Response::not_ready(&reason),
     }
 }

@@ -4,8 +4,8 @@ use relayer_rest_sdk::{Host, Response};
 
 use crate::router::Context;
 
-pub(crate) fn chains<H: Host>(asked: &Context<'_, H>) -> Response {
-    match asked.host.chain_ids() {
+pub(crate) fn chains<H: Host>(context: &Context<'_, H>) -> Response {
+    match context.host.chain_ids() {
         Ok(ids) => Response::success(ids),
         Err(reason) => Response::not_ready(&reason),
     }

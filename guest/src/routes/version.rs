@@ -16,14 +16,14 @@ struct Component<'a> {
     version: &'a str,
 }
 
-pub(crate) fn version<H: Host>(asked: &Context<'_, H>) -> Response {
-    let components = asked.host.components();
+pub(crate) fn version<H: Host>(context: &Context<'_, H>) -> Response {
+    let components = context.host.components();
     let entries: Vec<_> = components
         .iter()
         .map(|component| Component { name: &component.name, version: &component.version })
         .chain([Component { name: REST, version: env!("CARGO_PKG_VERSION") }])
         .collect();
-    match asked.dialect {
+    match context.dialect {
         Dialect::V0_7 => Response::json(200, &entries),
         Dialect::V1_13 => Response::success(&entries),
     }
@@ -42,9 +42,9 @@ mod tests {
         let expected = format!(
             r#"[{{"name":"ibc-relayer","version":"1.2.3"}},{{"name":"ibc-relayer-rest","version":"{own}"}}]"#
         );
-        let answer = |dialect| version(&Context { dialect, host: &FakeHost::new() });
-        assert_eq!(answer(Dialect::V0_7).text_body(), expected);
+        let response = |dialect| version(&Context { dialect, host: &FakeHost::new() });
+        assert_eq!(response(Dialect::V0_7).text_body(), expected);
         let expected = format!(r#"{{"status":"success","result":{expected}}}"#);
-        assert_eq!(answer(Dialect::V1_13).text_body(), expected);
+        assert_eq!(response(Dialect::V1_13).text_body(), expected);
     }
 }

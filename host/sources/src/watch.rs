@@ -74,7 +74,8 @@ fn watch_with(
     let (sender, events) = mpsc::channel();
     let name = file.file_name().map(ToOwned::to_owned);
     let mut watcher = notify::recommended_watcher(move |event: notify::Result<Event>| {
-        let change = event.map_or(Some(FileChange::Elsewhere), |event| change(&event, name.as_deref()));
+        let change =
+            event.map_or(Some(FileChange::Elsewhere), |event| change(&event, name.as_deref()));
         if let Some(change) = change {
             // A failure can be ignored: the thread ends with the watch.
             sender.send(change).ok();
@@ -260,7 +261,9 @@ mod tests {
         let (sender, events) = mpsc::channel();
         let start = Instant::now();
         let writer = thread::spawn(move || {
-            for change in [FileChange::Writing, FileChange::Elsewhere, FileChange::Writing, FileChange::Done] {
+            for change in
+                [FileChange::Writing, FileChange::Elsewhere, FileChange::Writing, FileChange::Done]
+            {
                 thread::sleep(5 * TIMES.quiet);
                 sender.send(change).unwrap();
             }

@@ -10,7 +10,7 @@ use relayer_rest_host::state::{Snapshot, StatePublisher};
 use relayer_rest_tests::server::{engine, request};
 use tokio::runtime::Runtime;
 
-use crate::native::Answer;
+use crate::native::NativeResponse;
 use crate::relayers::{self, PATHS};
 use crate::report::{Report, Target};
 
@@ -66,19 +66,19 @@ fn misses(
     path: &str,
     workers: u64,
 ) -> Duration {
-    let asked = request("GET", path, &[]);
+    let guest_request = request("GET", path, &[]);
     let miss = || {
-        let asked = async {
-            RunPermit::acquire(module).await?.execute(asked.clone(), snapshot.clone()).await
+        let run = async {
+            RunPermit::acquire(module).await?.execute(guest_request.clone(), snapshot.clone()).await
         };
-        black_box(runtime.block_on(asked).unwrap());
+        black_box(runtime.block_on(run).unwrap());
     };
-    let answer = runtime
+    let response = runtime
         .block_on(async {
-            RunPermit::acquire(module).await?.execute(asked.clone(), snapshot.clone()).await
+            RunPermit::acquire(module).await?.execute(guest_request.clone(), snapshot.clone()).await
         })
         .unwrap();
-    let native = Answer::new(path, answer.response.body());
+    let native = NativeResponse::new(path, response.response.body());
     let (fresh, rendered, times) = compare(miss, || drop(black_box(native.render())));
     let target = match (path, workers) {
         ("/state", 700 | 5_000) => Target::AtMost(3.0),
@@ -87,12 +87,13 @@ fn misses(
     let what = format!("miss on {path} with {workers} workers, to native serde_json");
     report.add(what, (micros(fresh), micros(rendered)), times, target);
     if path == "/chains" && workers == 700 {
-        let asked: &'static GuestRequest = Box::leak(Box::new((*asked).clone()));
+        let guest_request: &'static GuestRequest = Box::leak(Box::new((*guest_request).clone()));
         // With an engine of its own, so that the memory that it touches is not reset for
         // the fresh instances.
         let module = Module::embedded(&engine(&Limits::default())).unwrap();
-        let new =
-            || runtime.block_on(ReusedInstance::new(&module, asked, snapshot.clone())).unwrap();
+        let new = || {
+            runtime.block_on(ReusedInstance::new(&module, guest_request, snapshot.clone())).unwrap()
+        };
         let mut reused = new();
         let mut calls = 0;
         let reuse = || {
@@ -119,14 +120,15 @@ fn hits(
 ) {
     let cache = ResponseCache::new(module.limits().response_cache);
     let state = publisher.reader();
-    let asked = request("GET", "/state", &[]);
-    let answer = runtime.block_on(cache.get_or_run(module, asked.clone(), &state)).unwrap();
-    let native = Answer::new("/state", &answer.plain().body);
+    let guest_request = request("GET", "/state", &[]);
+    let response =
+        runtime.block_on(cache.get_or_run(module, guest_request.clone(), &state)).unwrap();
+    let native = NativeResponse::new("/state", &response.plain().body);
     let snapshot = state.snapshot();
     let hit = || {
-        let question = RequestRef::from(&*asked);
-        let answer = cache.find(module, question, &snapshot).expect("it is remembered");
-        black_box(answer.plain().body.clone());
+        let request_ref = RequestRef::from(&*guest_request);
+        let response = cache.find(module, request_ref, &snapshot).expect("it is cached");
+        black_box(response.plain().body.clone());
     };
     let (hit, rendered, times) = compare(hit, || drop(black_box(native.render())));
     let what = format!("hit on /state with {workers} workers, to native serde_json");
@@ -141,23 +143,23 @@ fn flood(report: &mut Report, runtime: &Runtime, module: &Module) {
     let state = publisher.reader();
     let hit_rate = |strangers: u32| {
         let cache = ResponseCache::new(module.limits().response_cache);
-        let ask = |path: &str| {
-            let asked = request("GET", path, &[]);
+        let is_hit = |path: &str| {
+            let guest_request = request("GET", path, &[]);
             let snapshot = state.snapshot();
-            let hit = cache.find(module, RequestRef::from(&*asked), &snapshot).ok();
+            let hit = cache.find(module, RequestRef::from(&*guest_request), &snapshot).ok();
             if hit.is_none() {
-                runtime.block_on(cache.get_or_run(module, asked, &state)).unwrap();
+                runtime.block_on(cache.get_or_run(module, guest_request, &state)).unwrap();
             }
             hit.is_some()
         };
         for path in PATHS {
-            ask(path);
+            is_hit(path);
         }
         let mut hits = 0;
         for _ in 0..FLOOD_ROUNDS {
-            hits += PATHS.iter().filter(|path| ask(path)).count();
+            hits += PATHS.iter().filter(|path| is_hit(path)).count();
             for _ in 0..strangers {
-                ask(&format!("/{:032x}", fastrand::u128(..)));
+                is_hit(&format!("/{:032x}", fastrand::u128(..)));
             }
         }
         #[expect(clippy::cast_precision_loss)]

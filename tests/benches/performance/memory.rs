@@ -9,7 +9,7 @@ use tokio::runtime::Runtime;
 
 use crate::report::{Report, Target};
 
-const MOST: u64 = 40 << 20;
+const MAX: u64 = 40 << 20;
 
 pub(crate) fn measure(report: &mut Report, runtime: &Runtime) {
     let serving = runtime.block_on(Program::server().start());
@@ -18,8 +18,8 @@ pub(crate) fn measure(report: &mut Report, runtime: &Runtime) {
     let served = load.run(serving.address());
     let peak = peak_memory_of(serving.id());
     #[expect(clippy::cast_precision_loss)]
-    let ratio = peak as f64 / MOST as f64;
+    let ratio = peak as f64 / MAX as f64;
     let what = format!("memory at most, sample, 64 connections, {:.0}/s", served.per_second);
     let mib = |bytes: u64| format!("{} MiB", bytes >> 20);
-    report.add(what, (mib(peak), mib(MOST)), ratio, Target::AtMost(1.0));
+    report.add(what, (mib(peak), mib(MAX)), ratio, Target::AtMost(1.0));
 }

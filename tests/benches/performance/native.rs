@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 /// A response body, in the shape of the JSON.
 #[derive(Serialize)]
 #[serde(untagged)]
-pub(crate) enum Answer {
+pub(crate) enum NativeResponse {
     Version(Vec<Component>),
     Chains(Envelope<Vec<String>>),
     Chain(Box<Envelope<Chain>>),
@@ -93,17 +93,17 @@ enum Object {
     },
 }
 
-impl Answer {
+impl NativeResponse {
     /// Parses a module's response for a path into the structs that a relayer would have.
     pub(crate) fn new(path: &str, json: &[u8]) -> Self {
-        let answer = match path {
+        let response = match path {
             "/version" => Self::Version(serde_json::from_slice(json).unwrap()),
             "/chains" => Self::Chains(serde_json::from_slice(json).unwrap()),
             "/state" => Self::State(serde_json::from_slice(json).unwrap()),
             _ => Self::Chain(serde_json::from_slice(json).unwrap()),
         };
-        assert!(answer.render() == json, "{path} is rendered in another way");
-        answer
+        assert!(response.render() == json, "{path} is rendered in another way");
+        response
     }
 
     pub(crate) fn render(&self) -> Vec<u8> {

@@ -78,7 +78,7 @@ fn p99_of_parts(times: &mut [Duration]) -> Duration {
 type Reset = fn(SocketAddr, &'static str) -> usize;
 
 async fn serve() -> TestServer {
-    let slow = component::that_tells_its_query_after(3_000_000);
+    let slow = component::that_returns_its_query_after(3_000_000);
     let slow = extension("/ext/slow", &engine(&Limits::default()), &slow);
     TestServer::builder().extension(slow).start().await
 }

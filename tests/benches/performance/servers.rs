@@ -19,7 +19,7 @@ use hyper_util::rt::TokioIo;
 use relayer_rest_tests::client::Client;
 use tokio::net::TcpListener;
 
-use crate::native::Answer;
+use crate::native::NativeResponse;
 use crate::relayers::PATHS;
 
 async fn listen() -> (TcpListener, SocketAddr) {
@@ -31,8 +31,8 @@ async fn listen() -> (TcpListener, SocketAddr) {
 /// Starts a server that responds to all requests with the headers and body of another
 /// server's response for a path.
 pub(crate) async fn bare(other: SocketAddr, path: &str) -> SocketAddr {
-    let answer = Client::http1(other).await.get(path).await;
-    let mut headers = answer.headers;
+    let response = Client::http1(other).await.get(path).await;
+    let mut headers = response.headers;
     // Hyper sets these itself.
     headers.remove(DATE);
     headers.remove(CONTENT_LENGTH);
@@ -40,7 +40,7 @@ pub(crate) async fn bare(other: SocketAddr, path: &str) -> SocketAddr {
     for value in headers.values_mut() {
         *value = HeaderValue::from_static(value.to_str().unwrap().to_owned().leak());
     }
-    let body = Bytes::from_static(answer.body.to_vec().leak());
+    let body = Bytes::from_static(response.body.to_vec().leak());
     let fixed: Arc<(HeaderMap, Bytes)> = Arc::new((headers, body));
     let (listener, address) = listen().await;
     tokio::spawn(async move {
@@ -62,14 +62,14 @@ pub(crate) async fn bare(other: SocketAddr, path: &str) -> SocketAddr {
 /// Starts the API as a relayer would build it in: axum, and `serde_json` for each
 /// request. Its data is that of another server's current responses.
 pub(crate) async fn axum(other: SocketAddr) -> SocketAddr {
-    async fn json(State(answer): State<Arc<Answer>>) -> axum::response::Response {
-        axum::Json(&*answer).into_response()
+    async fn json(State(response): State<Arc<NativeResponse>>) -> axum::response::Response {
+        axum::Json(&*response).into_response()
     }
     let mut client = Client::http1(other).await;
     let mut router = Router::new();
     for path in PATHS {
-        let answer = Arc::new(Answer::new(path, &client.get(path).await.body));
-        router = router.merge(Router::new().route(path, get(json)).with_state(answer));
+        let response = Arc::new(NativeResponse::new(path, &client.get(path).await.body));
+        router = router.merge(Router::new().route(path, get(json)).with_state(response));
     }
     let (listener, address) = listen().await;
     let listener = listener.tap_io(|stream| stream.set_nodelay(true).unwrap());

@@ -29,10 +29,10 @@ pub(crate) fn measure(report: &mut Report, runtime: &Runtime) {
         let limits = Limits { response_cache, ..Limits::default() };
         Module::embedded(&engine(&limits)).unwrap()
     };
-    let remembers = module(Limits::default().response_cache);
+    let is_cached = module(Limits::default().response_cache);
     for workers in SIZES {
         let server = runtime
-            .block_on(TestServer::builder().module(remembers.clone()).without_state().start());
+            .block_on(TestServer::builder().module(is_cached.clone()).without_state().start());
         relayers::fill(&server.publisher, workers);
         for path in PATHS {
             if workers != 700 && path != "/state" {

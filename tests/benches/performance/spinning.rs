@@ -70,7 +70,7 @@ pub(crate) fn measure_short(report: &mut Report, runtime: &Runtime) {
 pub(crate) fn measure_large(report: &mut Report, runtime: &Runtime) {
     for path in ["/version", "/chain/"] {
         let others = (8, "HEAD", "/ext/large");
-        beside(report, runtime, path, others, "a module that answers 32 MiB");
+        beside(report, runtime, path, others, "a module that responds with 32 MiB");
     }
 }
 
@@ -109,7 +109,7 @@ fn busy(address: SocketAddr, clients: u32, method: &'static str, extension: &'st
                     while start.elapsed() < TIME {
                         count += 1;
                         let path = format!("{extension}/{number}/{count}");
-                        client.ask_with(method, &path, &[]).await;
+                        client.request_with(method, &path, &[]).await;
                     }
                 })
             })
@@ -155,9 +155,9 @@ pub(crate) fn watch(address: SocketAddr, path: &'static str) -> Vec<Duration> {
             } else {
                 (path.to_owned(), 200)
             };
-            let asked = Instant::now();
+            let sent = Instant::now();
             assert_eq!(client.get(&path).await.status, status);
-            times.push(asked.elapsed());
+            times.push(sent.elapsed());
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         times
@@ -180,10 +180,10 @@ fn spin(address: SocketAddr, clients: u32) -> [Vec<Duration>; 2] {
                     while start.elapsed() < TIME {
                         count += 1;
                         let path = format!("/ext/spins/{number}/{count}");
-                        let asked = Instant::now();
+                        let sent = Instant::now();
                         let status = client.get(&path).await.status;
                         assert!(status == 503 || status == 504, "{status}");
-                        times[usize::from(status == 504)].push(asked.elapsed());
+                        times[usize::from(status == 504)].push(sent.elapsed());
                     }
                     times
                 })

@@ -11,7 +11,7 @@ use crate::in_process::{micros, ratio};
 use crate::report::{Report, Target};
 
 const STARTS: usize = 25;
-const MOST: Duration = Duration::from_millis(50);
+const MAX: Duration = Duration::from_millis(50);
 
 pub(crate) fn measure(report: &mut Report, runtime: &Runtime) {
     let folder = tempfile::tempdir().unwrap();
@@ -32,7 +32,7 @@ pub(crate) fn measure(report: &mut Report, runtime: &Runtime) {
     let warm = quantile(&mut warm, 0.5);
     let cold = quantile(&mut cold, 0.5);
     let what = "start to address on the sample, compiled code kept";
-    report.add(what, (micros(warm), micros(MOST)), ratio(warm, MOST), Target::AtMost(1.0));
+    report.add(what, (micros(warm), micros(MAX)), ratio(warm, MAX), Target::AtMost(1.0));
     let what = "start to address on the sample, compiled code kept, to not";
     report.add(what, (micros(warm), micros(cold)), ratio(warm, cold), Target::None);
 }

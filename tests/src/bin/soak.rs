@@ -23,7 +23,7 @@ use relayer_rest_host::control::ControlClient;
 use relayer_rest_host::module::{DEFAULT_MODULE, Digest};
 use relayer_rest_host::registry::{Candidate, Outcome, Source};
 use relayer_rest_tests::cargo::WASI_GUEST;
-use relayer_rest_tests::client::{Answer, Client};
+use relayer_rest_tests::client::{Client, Response};
 use relayer_rest_tests::component::{self, TRAP, hostile};
 use relayer_rest_tests::measure;
 use relayer_rest_tests::program::Program;
@@ -169,11 +169,11 @@ async fn soak(time: Duration) -> bool {
     // The warm-up: memory that is allocated now is needed.
     println!("{}", machine());
     run(&soak, &relayer, &modules).await;
-    let before = settled(server.id()).await;
+    let before = usage_at_rest(server.id()).await;
     soak.counts = Counts::default();
     soak.end = Instant::now() + time;
     run(&soak, &relayer, &modules).await;
-    let after = settled(server.id()).await;
+    let after = usage_at_rest(server.id()).await;
     let Counted { counts, wrong } = std::mem::take(&mut *soak.counts.0.lock().unwrap());
     println!("\n| event | count |\n|---|---|");
     for (what, count) in &counts {
@@ -193,7 +193,7 @@ async fn soak(time: Duration) -> bool {
             after.long_runs <= most_long_runs,
             format!("threads for long runs: {}, at most {most_long_runs}", after.long_runs),
         ),
-        (wrong.is_empty(), format!("wrong answers: {}", wrong.len())),
+        (wrong.is_empty(), format!("wrong responses: {}", wrong.len())),
         (
             after.memory <= most,
             format!("memory: {} before, {} after", mib(before.memory), mib(after.memory)),
@@ -281,43 +281,43 @@ impl Soak {
         Client::http1(self.address).await
     }
 
-    fn check(&self, path: &str, answer: &Answer, took: Duration) {
-        self.counts.add(format!("good requests answered {}", answer.status.as_u16()));
-        let wrong = |what: &str| self.counts.wrong(&format!("{path}: {what}: {answer:?}"));
+    fn check(&self, path: &str, response: &Response, took: Duration) {
+        self.counts.add(format!("good requests with status {}", response.status.as_u16()));
+        let wrong = |what: &str| self.counts.wrong(&format!("{path}: {what}: {response:?}"));
         if took > LATE {
             wrong(&format!("it took {took:?}"));
         }
-        let label = answer.header("x-relayer-module");
+        let label = response.header("x-relayer-module");
         if !self.labels.iter().any(|known| known == label) {
             wrong("the module is nobody");
         }
         // A module that responds with 1 to everything may be active for a moment.
-        if answer.text() == "1" && label == self.labels[3] {
+        if response.text() == "1" && label == self.labels[3] {
             return;
         }
-        let Ok(body) = serde_json::from_slice::<Value>(&answer.body) else {
+        let Ok(body) = serde_json::from_slice::<Value>(&response.body) else {
             return wrong("it is not JSON");
         };
         let is_right = match path {
-            "/version" => answer.status == 200 && body[0]["name"] == "ibc-relayer",
+            "/version" => response.status == 200 && body[0]["name"] == "ibc-relayer",
             "/chains" => {
-                answer.status == 200 && body["result"] == serde_json::json!(["ibc-0", "ibc-1"])
+                response.status == 200 && body["result"] == serde_json::json!(["ibc-0", "ibc-1"])
             }
-            "/chain/ibc-0" => answer.status == 200 && body["result"]["id"] == "ibc-0",
+            "/chain/ibc-0" => response.status == 200 && body["result"]["id"] == "ibc-0",
             "/chain/none" => {
-                answer.status == 404 && body["result"]["name"] == "ChainConfigNotFound"
+                response.status == 404 && body["result"]["name"] == "ChainConfigNotFound"
             }
             "/state" => {
                 let workers = body["result"]["workers"]["Client"].as_array();
                 let count = workers.map_or(0, Vec::len);
-                answer.status == 200
+                response.status == 200
                     && body["result"]["chains"] == serde_json::json!(["ibc-0", "ibc-1"])
                     && (2..=100).contains(&count)
             }
-            _ => unreachable!("no other is asked for"),
+            _ => unreachable!("no other path is requested"),
         };
         if !is_right {
-            wrong("it is another answer than this should have");
+            wrong("it is another response than this should have");
         }
     }
 
@@ -335,8 +335,8 @@ impl Soak {
             }
             let path = PATHS[number % PATHS.len()];
             let start = Instant::now();
-            let answer = client.get(path).await;
-            self.check(path, &answer, start.elapsed());
+            let response = client.get(path).await;
+            self.check(path, &response, start.elapsed());
             sleep(Duration::from_micros(500)).await;
         }
     }
@@ -344,8 +344,8 @@ impl Soak {
     async fn reconnecting(self) {
         while !self.is_over() {
             let start = Instant::now();
-            let answer = self.client().await.get("/state").await;
-            self.check("/state", &answer, start.elapsed());
+            let response = self.client().await.get("/state").await;
+            self.check("/state", &response, start.elapsed());
             sleep(Duration::from_millis(5)).await;
         }
     }
@@ -439,14 +439,14 @@ impl Soak {
             ] {
                 let mut stream = TcpStream::connect(self.address).await.unwrap();
                 stream.write_all(request.as_bytes()).await.ok();
-                let mut answer = vec![0; 1024];
-                let read = timeout(Duration::from_secs(20), stream.read(&mut answer)).await;
-                let answer =
-                    String::from_utf8_lossy(&answer[..read.map_or(0, |read| read.unwrap_or(0))])
+                let mut response = vec![0; 1024];
+                let read = timeout(Duration::from_secs(20), stream.read(&mut response)).await;
+                let response =
+                    String::from_utf8_lossy(&response[..read.map_or(0, |read| read.unwrap_or(0))])
                         .into_owned();
                 self.counts.add(format!("requests that are refused with {status}"));
-                if !answer.starts_with(&format!("HTTP/1.1 {status} ")) {
-                    self.counts.wrong(&format!("not {status}, but {answer}"));
+                if !response.starts_with(&format!("HTTP/1.1 {status} ")) {
+                    self.counts.wrong(&format!("not {status}, but {response}"));
                 }
             }
             sleep(Duration::from_millis(100)).await;
@@ -484,10 +484,10 @@ impl Soak {
             }
             if number % 6 == 5 {
                 // The module traps, and is rolled back.
-                let answer = self.client().await.get(&format!("{TRAP}?{number}")).await;
+                let response = self.client().await.get(&format!("{TRAP}?{number}")).await;
                 self.counts.add(format!(
                     "requests at which a new module fails: {}",
-                    answer.status.as_u16()
+                    response.status.as_u16()
                 ));
                 // With or without a rollback before.
                 self.control.swap("/", candidate(&modules[0], Dialect::V0_7)).await.ok();
@@ -533,7 +533,7 @@ impl Soak {
         let faults = [
             Fault::Garbage,
             Fault::HalfJson,
-            Fault::ClosesMidAnswer,
+            Fault::ClosesMidResponse,
             Fault::Status500,
             Fault::Refuses,
         ];
@@ -564,7 +564,7 @@ struct Held {
 
 /// Returns the resources of the idle server. The server polls its relayer all the time,
 /// so the open files are the fewest that were seen at several moments.
-async fn settled(process: i32) -> Held {
+async fn usage_at_rest(process: i32) -> Held {
     // Threads for blocking work are kept for ten seconds.
     sleep(Duration::from_secs(12)).await;
     let names = fs::read_dir(format!("/proc/{process}/task")).unwrap().filter_map(|thread| {

@@ -152,7 +152,7 @@ pub fn allocator(allocate: &str) -> Vec<u8> {
 
 /// Traps when the host has read its response.
 #[must_use]
-pub fn trap_after_answer() -> Vec<u8> {
+pub fn trap_after_response() -> Vec<u8> {
     let fields =
         r#"(func (export "cabi_post_relayer:rest/handler@0.1.0#handle") (param i32) unreachable)"#;
     let code = "(i32.store16 (i32.const 0) (i32.const 204)) i32.const 0";

@@ -50,13 +50,13 @@ fn check(component: &[u8]) {
     assert!(module.instance_cost().total() <= memory, "{:?}", module.instance_cost());
     let snapshot = StatePublisher::new().reader().snapshot();
     let start = Instant::now();
-    let answer = runtime.block_on(async {
-        let place = RunPermit::acquire(&module).await.unwrap();
-        place.execute(request("GET", "/", &[]), Arc::clone(&snapshot)).await
+    let response = runtime.block_on(async {
+        let permit = RunPermit::acquire(&module).await.unwrap();
+        permit.execute(request("GET", "/", &[]), Arc::clone(&snapshot)).await
     });
     assert!(start.elapsed() < DEADLINE, "it takes {:?}", start.elapsed());
-    match answer {
-        Ok(answer) => assert!(answer.memory as u64 <= memory, "{}", answer.memory),
+    match response {
+        Ok(response) => assert!(response.memory as u64 <= memory, "{}", response.memory),
         Err(CallError::Trap(_) | CallError::Timeout(_) | CallError::Invalid(_)) => {}
         Err(error) => panic!("{error}"),
     }

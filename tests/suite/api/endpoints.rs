@@ -95,14 +95,14 @@ async fn other_methods_are_not_allowed_on_known_paths() {
     let server = TestServer::start().await;
     for path in ["/version", "/chains", "/chain/ibc-0", "/chain/foo", "/state"] {
         for method in ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "BREW"] {
-            let answer = server.connect().await.ask(method, path).await;
+            let response = server.connect().await.request(method, path).await;
             let msg = format!("{method} is not allowed on {path}; GET and HEAD are");
-            answer.check_error(405, "MethodNotAllowed", &msg);
-            assert_eq!(answer.header("allow"), "GET, HEAD");
+            response.check_error(405, "MethodNotAllowed", &msg);
+            assert_eq!(response.header("allow"), "GET, HEAD");
         }
     }
-    let answer = server.connect().await.ask("POST", "/clear_packets").await;
-    assert_eq!(answer.status, 404);
+    let response = server.connect().await.request("POST", "/clear_packets").await;
+    assert_eq!(response.status, 404);
 }
 
 #[tokio::test]
@@ -110,7 +110,7 @@ async fn head_is_get_without_the_body() {
     let server = TestServer::start().await;
     for path in ["/version", "/chains", "/chain/ibc-0", "/chain/foo", "/state", "/nothing"] {
         let get = server.get(path).await;
-        let head = server.connect().await.ask("HEAD", path).await;
+        let head = server.connect().await.request("HEAD", path).await;
         assert_eq!(head.status, get.status, "{path}");
         assert_eq!(head.header("content-length"), get.body.len().to_string(), "{path}");
         assert_eq!(head.header("content-type"), "application/json", "{path}");

@@ -18,15 +18,15 @@ async fn an_extension_serves_the_paths_below_its_mount() {
         ("/ext", "/ext", "api"),
     ] {
         for _ in 0..2 {
-            let answer = server.get(path).await;
-            assert!(answer.text().contains(&format!("nothing is served at {seen};")), "{path}");
-            let label = answer.header("x-relayer-module").to_owned();
+            let response = server.get(path).await;
+            assert!(response.text().contains(&format!("nothing is served at {seen};")), "{path}");
+            let label = response.header("x-relayer-module").to_owned();
             assert!(label.starts_with(&format!("{name}@")), "{path}: {label}");
         }
     }
     assert_eq!(server.get("/ext/tool/chains").await.body, server.get("/chains").await.body);
     // Each mount is swapped separately, and an extension does not need a dialect.
-    let new = component::of_answer(201, "a", b"b");
+    let new = component::with_response(201, "a", b"b");
     let mount = server.registry.at("/ext/tool").unwrap();
     let report = mount.swap(candidate(new), &server.publisher.reader()).await;
     assert_eq!(report.outcome, Outcome::Swapped);

@@ -16,9 +16,9 @@ use tokio::sync::oneshot::error::TryRecvError;
 async fn an_unknown_state_is_not_ready() {
     let server = TestServer::builder().without_state().start().await;
     for path in ["/state", "/chains", "/chain/ibc-0"] {
-        let answer = server.get(path).await;
-        answer.check_error(503, "NotReady", "the relayer's state is not known yet");
-        assert_eq!(answer.header("retry-after"), "1");
+        let response = server.get(path).await;
+        response.check_error(503, "NotReady", "the relayer's state is not known yet");
+        assert_eq!(response.header("retry-after"), "1");
     }
     assert_eq!(server.get("/version").await.status, 200);
 }
@@ -39,9 +39,9 @@ async fn the_reason_for_not_ready_is_in_the_response() {
     let server = TestServer::start().await;
     let reason = NotReady { message: "gone".into(), retry_after: Duration::from_millis(2500) };
     server.publisher.set_not_ready(reason);
-    let answer = server.get("/state").await;
-    answer.check_error(503, "NotReady", "gone");
-    assert_eq!(answer.header("retry-after"), "3");
+    let response = server.get("/state").await;
+    response.check_error(503, "NotReady", "gone");
+    assert_eq!(response.header("retry-after"), "3");
     assert_eq!(server.get("/chains").await.status, 200);
 }
 
@@ -136,7 +136,7 @@ async fn workers_of_every_kind_are_shown_in_order() {
         })
         .collect();
     server.publisher.set_state(RelayerState { chains: vec!["b".into(), "a".into()], workers });
-    let answer = server.get("/state").await;
+    let response = server.get("/state").await;
     let body = concat!(
         r#"{"status":"success","result":{"chains":["a","b"],"workers":{"#,
         r#""Client":[{"id":7,"object":{"type":"Client","dst_chain_id":"b","dst_client_id":"07-tendermint-1","src_chain_id":"a"}}],"#,
@@ -148,7 +148,7 @@ async fn workers_of_every_kind_are_shown_in_order() {
         r#""Future":[{"id":0,"object":{"type":"Future","flag":true,"count":18446744073709551615,"offset":-9223372036854775808,"rate":1e-6,"text":"\"\u0001ü","none":null}}]"#,
         r"}}}",
     );
-    answer.check(200, body);
+    response.check(200, body);
 }
 
 #[tokio::test]
@@ -162,8 +162,8 @@ async fn a_state_of_fifty_thousand_workers_is_shown_completely() {
         })
         .collect();
     server.publisher.set_state(RelayerState { chains: Vec::new(), workers });
-    let answer = server.get("/state").await;
-    let state: serde_json::Value = serde_json::from_slice(&answer.body).unwrap();
+    let response = server.get("/state").await;
+    let state: serde_json::Value = serde_json::from_slice(&response.body).unwrap();
     let wallets = state["result"]["workers"]["Wallet"].as_array().unwrap();
     assert_eq!(wallets.len(), 50_000);
     assert_eq!(wallets[49_999]["object"]["chain_id"], "49999");
@@ -191,10 +191,10 @@ async fn requests_see_consistent_states_during_publications() {
     });
     let mut client = server.connect().await;
     for _ in 0..300 {
-        let answer: serde_json::Value =
+        let response: serde_json::Value =
             serde_json::from_slice(&client.get("/state").await.body).unwrap();
-        let wallets = answer["result"]["workers"]["Wallet"].as_array().map_or(0, Vec::len);
-        assert_eq!(answer["result"]["chains"][0], format!("chain-{wallets}"));
+        let wallets = response["result"]["workers"]["Wallet"].as_array().map_or(0, Vec::len);
+        assert_eq!(response["result"]["chains"][0], format!("chain-{wallets}"));
     }
     stop.send(()).unwrap();
     assert!(writer.await.unwrap() > 0);
@@ -257,9 +257,9 @@ async fn the_largest_state_of_a_source_is_served_under_default_limits() {
         for module in &modules {
             let permit = RunPermit::acquire(module).await.unwrap();
             let run = permit.execute(request("GET", "/state", &[]), publisher.reader().snapshot());
-            let answer = run.await.unwrap_or_else(|error| panic!("case {number}: {error}"));
-            assert_eq!(answer.response.status(), 200);
-            let json: serde_json::Value = serde_json::from_slice(answer.response.body()).unwrap();
+            let output = run.await.unwrap_or_else(|error| panic!("case {number}: {error}"));
+            assert_eq!(output.response.status(), 200);
+            let json: serde_json::Value = serde_json::from_slice(output.response.body()).unwrap();
             let listed = json["result"]["workers"].as_object().unwrap().values();
             let listed: usize = listed.map(|workers| workers.as_array().unwrap().len()).sum();
             assert_eq!(listed, workers, "case {number}");

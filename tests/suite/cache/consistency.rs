@@ -73,28 +73,28 @@ fn random_request(random: &mut Rng) -> Arc<GuestRequest> {
 
 /// Returns a module's response on a snapshot, from a new run.
 async fn plain(module: &Module, request: &Arc<GuestRequest>, snapshot: &Arc<Snapshot>) -> Response {
-    let place = RunPermit::acquire(module).await.unwrap();
-    let answer = place.execute(request.clone(), snapshot.clone()).await.unwrap();
+    let permit = RunPermit::acquire(module).await.unwrap();
+    let response = permit.execute(request.clone(), snapshot.clone()).await.unwrap();
     let permits = CompressionPermits::default();
-    Response::new(module, &request.method, answer, snapshot.generation(), &permits)
+    Response::new(module, &request.method, response, snapshot.generation(), &permits)
 }
 
 /// Returns the part of a response that a client sees.
-fn seen(answer: &Response) -> String {
-    let plain = answer.plain();
-    format!("{} {:?} {}", answer.status(), plain.headers, plain.body.escape_ascii())
+fn seen(response: &Response) -> String {
+    let plain = response.plain();
+    format!("{} {:?} {}", response.status(), plain.headers, plain.body.escape_ascii())
 }
 
 /// Handles a request as the server does, and returns whether it was a cache hit.
-async fn ask(
+async fn send(
     cache: &ResponseCache,
     module: &Module,
     request: &Arc<GuestRequest>,
     state: &StateReader,
 ) -> (String, bool) {
-    let question = RequestRef::from(&**request);
-    match cache.find(module, question, &state.snapshot()) {
-        Ok(answer) => (seen(&answer), true),
+    let request_ref = RequestRef::from(&**request);
+    match cache.find(module, request_ref, &state.snapshot()) {
+        Ok(response) => (seen(&response), true),
         Err(_) => (seen(&cache.get_or_run(module, request.clone(), state).await.unwrap()), false),
     }
 }
@@ -107,8 +107,8 @@ async fn copies_of_headers_have_spare_capacity() {
     publisher.set_components(vec![]);
     let snapshot = publisher.reader().snapshot();
     for path in ["/version", "/nothing"] {
-        let answer = plain(&module, &request("GET", path, &[]), &snapshot).await;
-        let copy = answer.plain().headers.clone();
+        let response = plain(&module, &request("GET", path, &[]), &snapshot).await;
+        let copy = response.plain().headers.clone();
         assert!(copy.capacity() > copy.len(), "{} {copy:?}", copy.len());
     }
 }
@@ -119,7 +119,7 @@ fn responses_are_never_older_than_their_requests() {
     let modules = [
         Module::embedded(&engine),
         Module::from_bytes(&engine, "counts", &component::that_counts()),
-        Module::from_bytes(&engine, "answers", &component::of_answer(203, "a", b"b")),
+        Module::from_bytes(&engine, "answers", &component::with_response(203, "a", b"b")),
     ];
     let modules = modules.map(Result::unwrap);
     // So small that entries are evicted, too.
@@ -127,7 +127,7 @@ fn responses_are_never_older_than_their_requests() {
     let published =
         Published { publisher: StatePublisher::new(), snapshots: Mutex::new(Vec::new()) };
     published.change(&mut Rng::with_seed(0));
-    let remembered = AtomicU64::new(0);
+    let cached = AtomicU64::new(0);
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
         scope.spawn(|| {
@@ -142,7 +142,7 @@ fn responses_are_never_older_than_their_requests() {
                 let cache = &cache;
                 let modules = &modules;
                 let published = &published;
-                let remembered = &remembered;
+                let cached = &cached;
                 scope.spawn(move || {
                     let runtime = tokio::runtime::Builder::new_current_thread()
                         .enable_time()
@@ -154,16 +154,16 @@ fn responses_are_never_older_than_their_requests() {
                         let module = random.choice(modules).unwrap();
                         let request = random_request(&mut random);
                         let before = published.count() - 1;
-                        let (answer, was_remembered) =
-                            runtime.block_on(ask(cache, module, &request, &state));
-                        remembered.fetch_add(u64::from(was_remembered), Relaxed);
+                        let (response, was_cached) =
+                            runtime.block_on(send(cache, module, &request, &state));
+                        cached.fetch_add(u64::from(was_cached), Relaxed);
                         // The response's snapshot is the last one before the request, or
                         // any that was published since.
                         let possible = published.snapshots.lock().unwrap()[before..].to_vec();
                         let is_of = |snapshot: &Arc<Snapshot>| {
-                            seen(&runtime.block_on(plain(module, &request, snapshot))) == answer
+                            seen(&runtime.block_on(plain(module, &request, snapshot))) == response
                         };
-                        assert!(possible.iter().any(is_of), "{request:?}: {answer}");
+                        assert!(possible.iter().any(is_of), "{request:?}: {response}");
                     }
                 })
             })
@@ -177,7 +177,7 @@ fn responses_are_never_older_than_their_requests() {
         }
         done.store(true, Relaxed);
     });
-    let part = remembered.load(Relaxed) * 100 / (THREADS * STEPS);
+    let part = cached.load(Relaxed) * 100 / (THREADS * STEPS);
     assert!((10..=95).contains(&part), "{part} of 100 are cached: the others count as well");
     assert!(published.count() > 100);
 }

@@ -28,11 +28,11 @@ impl Cached {
 
     /// Returns the status and the body, or the status 0 if the run fails.
     async fn get(&self, target: &str) -> (u16, String) {
-        let asked =
+        let outcome =
             self.cache.get_or_run(&self.module, request("GET", target, &[]), &self.state).await;
-        let Ok(answer) = asked else { return (0, String::new()) };
-        let body = String::from_utf8(answer.plain().body.to_vec()).unwrap();
-        (answer.status().as_u16(), body)
+        let Ok(response) = outcome else { return (0, String::new()) };
+        let body = String::from_utf8(response.plain().body.to_vec()).unwrap();
+        (response.status().as_u16(), body)
     }
 
     fn is_cached(&self, target: &str) -> bool {
@@ -42,7 +42,7 @@ impl Cached {
     }
 }
 
-/// Returns the expected response of [`component::that_tells_its_query`] to a target.
+/// Returns the expected response of [`component::that_returns_its_query`] to a target.
 fn expected(target: &str) -> (u16, String) {
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
     match (path, query) {
@@ -63,14 +63,14 @@ async fn targets_that_differ_in_an_unread_query_share_a_run_and_an_entry() {
     }
     assert_eq!((cached.module.runs(), cached.cache.size()), (1, size));
     assert!(!cached.is_cached("/b?1"));
-    let asked = cached.cache.hottest(&cached.module, 10);
-    assert_eq!(asked.len(), 1);
-    assert_eq!(asked[0].request.target, "/a", "an unread query is not kept");
+    let test = cached.cache.hottest(&cached.module, 10);
+    assert_eq!(test.len(), 1);
+    assert_eq!(test[0].request.target, "/a", "an unread query is not kept");
 }
 
 #[tokio::test]
 async fn a_query_that_is_read_has_a_run_and_an_entry_of_its_own() {
-    let cached = Cached::new(&component::that_tells_its_query());
+    let cached = Cached::new(&component::that_returns_its_query());
     let targets = ["/a?1", "/a", "/a?", "/a?2"];
     for turn in 0..3 {
         for target in targets {
@@ -79,8 +79,8 @@ async fn a_query_that_is_read_has_a_run_and_an_entry_of_its_own() {
         }
     }
     assert_eq!(cached.module.runs(), targets.len() as u64);
-    let asked = cached.cache.hottest(&cached.module, 10);
-    let mut kept: Vec<_> = asked.iter().map(|asked| asked.request.target.to_string()).collect();
+    let test = cached.cache.hottest(&cached.module, 10);
+    let mut kept: Vec<_> = test.iter().map(|test| test.request.target.to_string()).collect();
     kept.sort();
     assert_eq!(kept, ["/a", "/a?", "/a?1", "/a?2"]);
 }
@@ -88,7 +88,7 @@ async fn a_query_that_is_read_has_a_run_and_an_entry_of_its_own() {
 /// Only a call of the function counts, not its import.
 #[tokio::test]
 async fn a_module_that_imports_the_query_and_does_not_read_it_runs_once() {
-    let cached = Cached::new(&component::that_tells_its_query());
+    let cached = Cached::new(&component::that_returns_its_query());
     for target in ["/spare?1", "/spare", "/spare?2"] {
         assert_eq!(cached.get(target).await, expected(target));
     }
@@ -101,7 +101,7 @@ async fn a_module_that_imports_the_query_and_does_not_read_it_runs_once() {
 async fn concurrent_requests_get_the_response_to_their_own_query() {
     let mut random = fastrand::Rng::with_seed(11);
     for _ in 0..20 {
-        let component = component::that_tells_its_query_after(random.u32(1..1_000_000));
+        let component = component::that_returns_its_query_after(random.u32(1..1_000_000));
         let cached = Arc::new(Cached::new(&component));
         let queries = ["", "?", "?1", "?22", "?333", "?trap", "?4444"];
         let mut clients = Vec::new();
@@ -121,7 +121,7 @@ async fn concurrent_requests_get_the_response_to_their_own_query() {
 
 #[tokio::test]
 async fn a_client_gets_the_response_to_its_query() {
-    let component = component::that_tells_its_query();
+    let component = component::that_returns_its_query();
     let server = TestServer::builder().component(&component).start().await;
     let mut client = server.connect().await;
     for _ in 0..2 {

@@ -89,7 +89,7 @@ async fn modules_that_cannot_serve_do_not_pass() {
         ("a.wasm", b"no".to_vec(), "not WebAssembly"),
         ("b.wasm", component::of_handler("unreachable"), "FAILED answers"),
         ("b.wasm", component::of_handler("unreachable"), "\n-      version-shape"),
-        ("c.wasm", component::of_answer(200, "a", b"b"), "FAILED version-shape"),
+        ("c.wasm", component::with_response(200, "a", b"b"), "FAILED version-shape"),
     ] {
         let path = folder.write(name, component);
         let checked = check(&[&path]).await;

@@ -25,10 +25,10 @@ async fn a_module_is_swapped_and_rolled_back() {
     let serving = Program::server().start().await;
 
     let trial = serving.control(&["swap", &path, "--dry-run"]).await;
-    let said =
+    let output =
         format!("0 of 5 requests have different responses\ndry run: {to} would replace {from}\n");
     assert_eq!((trial.status, trial.stderr.as_str()), (Some(0), ""));
-    assert!(trial.stdout.ends_with(&said), "{}", trial.stdout);
+    assert!(trial.stdout.ends_with(&output), "{}", trial.stdout);
     assert_eq!(serving.label("/chains").await, format!("api@{from}"));
 
     let digest = Digest::new(&new).to_string();
@@ -100,19 +100,19 @@ async fn status_counts_the_connections_of_clients() {
     let mut one_more = TcpStream::connect(serving.address()).await.unwrap();
     one_more.read_to_end(&mut Vec::new()).await.unwrap();
     counted(2, 3, 1).await;
-    let said = serving.control(&["status"]).await.stdout;
+    let output = serving.control(&["status"]).await.stdout;
     assert!(
-        said.contains(
+        output.contains(
             "\nconnections: 2 open, 3 accepted, 1 refused, 0 evicted; 0 B unsent\n/  api@"
         ),
-        "{said}"
+        "{output}"
     );
 }
 
 #[tokio::test]
 async fn a_rejection_is_shown_on_one_screen() {
     let folder = Folder::new();
-    let path = folder.write("new.wasm", component::of_answer(200, "a", b"b"));
+    let path = folder.write("new.wasm", component::with_response(200, "a", b"b"));
     let serving = Program::server().start().await;
     let swap = serving.control(&["swap", &path]).await;
     assert_eq!(swap.status, Some(1));
@@ -191,7 +191,7 @@ async fn json_output_is_valid_and_failed_writes_are_reported() {
 #[tokio::test]
 async fn status_shows_the_rollback_of_a_failing_module() {
     let folder = Folder::new();
-    let old = folder.write("old.wasm", component::of_answer(204, "a", b"b"));
+    let old = folder.write("old.wasm", component::with_response(204, "a", b"b"));
     let mut serving = Program::server().args(["--module", &old]).start().await;
     let new = component::that_traps_later("1");
     let report = serving.control_client().swap("/", any_dialect(new.clone())).await.unwrap();
@@ -199,8 +199,8 @@ async fn status_shows_the_rollback_of_a_failing_module() {
     assert_eq!(serving.connect().await.get(TRAP).await.status, 204);
     serving.logged("module failed; quarantined, and rolled back").await;
     let status = serving.control(&["status"]).await.stdout;
-    let taken_out = format!("  quarantined: {}: 1 of 1 runs failed", short(&new));
-    assert!(status.contains(&taken_out), "{status}");
+    let quarantined = format!("  quarantined: {}: 1 of 1 runs failed", short(&new));
+    assert!(status.contains(&quarantined), "{status}");
 }
 
 /// The use case of a swap: an operator's tools expect today's relayer.
@@ -249,7 +249,7 @@ async fn each_bundled_module_conforms_to_its_dialect_only() {
 #[tokio::test]
 async fn the_failure_budget_of_a_new_module_is_a_setting() {
     let folder = Folder::new();
-    let old = folder.write("old.wasm", component::of_answer(204, "a", b"b"));
+    let old = folder.write("old.wasm", component::with_response(204, "a", b"b"));
     let config = folder
         .write("c.toml", "[module.failure_policy]\nfailures = 3\nprobation = 0\nwindow = '1h'");
     let serving = Program::server().args(["--module", &old, "--config", &config]).start().await;

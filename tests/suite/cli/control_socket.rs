@@ -32,10 +32,10 @@ async fn empty_variables_count_as_unset() {
 fn raw(serving: &Serving, request: &str) -> (u16, String) {
     let mut stream = UnixStream::connect(&serving.socket).unwrap();
     stream.write_all(request.as_bytes()).unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    let status = answer[9..12].parse().unwrap();
-    (status, answer.split_once("\r\n\r\n").unwrap().1.to_owned())
+    let mut response = String::new();
+    stream.read_to_string(&mut response).unwrap();
+    let status = response[9..12].parse().unwrap();
+    (status, response.split_once("\r\n\r\n").unwrap().1.to_owned())
 }
 
 #[tokio::test]
@@ -108,9 +108,9 @@ async fn tunnels_and_large_heads_are_rejected() {
     assert_eq!(raw(&serving, &large).0, 431);
     let mut stream = UnixStream::connect(&serving.socket).unwrap();
     stream.write_all(b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    assert!(answer.contains("\r\nx-content-type-options: nosniff\r\n"), "{answer}");
+    let mut response = String::new();
+    stream.read_to_string(&mut response).unwrap();
+    assert!(response.contains("\r\nx-content-type-options: nosniff\r\n"), "{response}");
 }
 
 #[tokio::test]

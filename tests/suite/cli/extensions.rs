@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use relayer_rest_tests::client::Answer;
+use relayer_rest_tests::client::Response;
 use relayer_rest_tests::component;
 use relayer_rest_tests::folder::Folder;
 use relayer_rest_tests::program::Program;
@@ -58,8 +58,9 @@ async fn bundled_extensions_are_mounted_by_their_names() {
     let args = ["--config", config.to_str().unwrap()];
     let serving = Program::server().args(args).start().await;
     let mut http = serving.connect().await;
-    let found =
-        |answer: &Answer| (answer.status.as_u16(), answer.header("content-type").to_owned());
+    let found = |response: &Response| {
+        (response.status.as_u16(), response.header("content-type").to_owned())
+    };
     let page = http.get("/ext/dashboard").await;
     assert_eq!(found(&page), (200, "text/html; charset=utf-8".to_owned()));
     assert!(page.text().starts_with("<!doctype html>"), "{}", page.text());

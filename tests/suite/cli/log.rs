@@ -51,8 +51,8 @@ async fn the_log_of_a_request_is_bounded_after_escaping() {
         let file = folder.write("logs.wasm", &module);
         let mut process = Program::server().args(["--module", &file]).start().await;
         let path = format!("/{}", "a".repeat(7900));
-        let answer = process.connect().await.get(&path).await;
-        assert_eq!(answer.status, status);
+        let response = process.connect().await.get(&path).await;
+        assert_eq!(response.status, status);
         process.logged(part).await;
         let of_it = process.log().lines().filter(|line| line.contains("request{id="));
         let written: usize = of_it.map(str::len).sum();
@@ -74,16 +74,16 @@ async fn a_module_can_neither_flood_the_log_nor_forge_lines() {
     // Requests are sent until two of them fall into one second, and one into a later one.
     let start = Instant::now();
     let mut client = process.connect().await;
-    let asking = tokio::spawn(async move {
+    let pending = tokio::spawn(async move {
         for number in 0.. {
             let path = format!("/{number}");
             let id = [("x-request-id", &*format!("request-{number}"))];
-            assert_eq!(client.ask_with("GET", &path, &id).await.status, 504);
+            assert_eq!(client.request_with("GET", &path, &id).await.status, 504);
         }
     });
     process.logged("limits.log_rate=").await;
     process.logged("log lines of the module omitted").await;
-    asking.abort();
+    pending.abort();
     let log = process.log().to_owned();
     for part in [
         "log of a request truncated",
@@ -114,8 +114,8 @@ async fn empty_lines_are_bounded_too() {
         let config = folder.write("c.toml", config);
         let args = ["--module", &file, "--config", &config];
         let mut process = Program::server().args(args).start().await;
-        let answer = process.connect().await.get("/").await;
-        assert_eq!(answer.status, 504);
+        let response = process.connect().await.get("/").await;
+        assert_eq!(response.status, 504);
         process.logged("took longer").await;
         let lines = process.log().lines().filter(|line| line.contains("INFO request{")).count();
         assert!(lines <= most && (lines > 0) == (most > 0), "{lines}: {}", process.log());
@@ -125,9 +125,9 @@ async fn empty_lines_are_bounded_too() {
 /// A disconnect is not a fault of the server.
 #[tokio::test]
 async fn a_disconnect_of_a_client_is_not_logged_as_an_error() {
-    let (process, asking) = spinning(&[]).await;
-    asking.abort();
-    drop(asking.await);
+    let (process, pending) = spinning(&[]).await;
+    pending.abort();
+    drop(pending.await);
     // The server is idle before its grace period ends.
     process.signal(Signal::TERM);
     let log = process.ended().await.stderr;
@@ -145,9 +145,9 @@ async fn the_cause_of_an_error_is_logged_under_the_request_id() {
     let module = folder.write("api.wasm", component);
     let process = Program::server().args(["--module", &module]).start().await;
     let mut client = process.connect().await;
-    let answer = client.ask_with("GET", "/", &[("x-request-id", "my-id")]).await;
-    assert_eq!((answer.status.as_u16(), answer.header("x-request-id")), (500, "my-id"));
-    assert!(!answer.text().contains("unreachable"), "{}", answer.text());
+    let response = client.request_with("GET", "/", &[("x-request-id", "my-id")]).await;
+    assert_eq!((response.status.as_u16(), response.header("x-request-id")), (500, "my-id"));
+    assert!(!response.text().contains("unreachable"), "{}", response.text());
     process.signal(Signal::TERM);
     let log = process.ended().await.stderr;
     let line = |wanted: &str| log.lines().find(|line| line.contains(wanted)).unwrap_or_default();
@@ -193,11 +193,11 @@ async fn provoke_warnings(address: std::net::SocketAddr, count: u64) {
     }
     bytes.extend(ping(0, count));
     stream.write_all(&bytes).await.unwrap();
-    let mut answer = Vec::new();
+    let mut response = Vec::new();
     let acknowledged = ping(1, count);
-    while !answer.windows(acknowledged.len()).any(|part| part == acknowledged) {
-        let read = within("the acknowledgement", stream.read_buf(&mut answer)).await;
-        assert!(read.unwrap() > 0, "the server closed the connection: {answer:?}");
+    while !response.windows(acknowledged.len()).any(|part| part == acknowledged) {
+        let read = within("the acknowledgement", stream.read_buf(&mut response)).await;
+        assert!(read.unwrap() > 0, "the server closed the connection: {response:?}");
     }
 }
 

@@ -19,7 +19,7 @@ struct Setup {
 const ONE: &str = "[[extension]]\nname = 'one'\nmodule = 'one.wasm'\n";
 const TWO: &str = "[[extension]]\nname = 'two'\nmodule = 'two.wasm'\n";
 
-fn answering(status: u16) -> Vec<u8> {
+fn responding(status: u16) -> Vec<u8> {
     component::of_response(status, &[], b"")
 }
 
@@ -27,8 +27,8 @@ impl Setup {
     fn new(settings: &str) -> Self {
         let folder = Folder::new();
         let setup = Self { settings: folder.path("relayer-rest.toml"), folder };
-        setup.write("one.wasm", &answering(201));
-        setup.write("two.wasm", &answering(202));
+        setup.write("one.wasm", &responding(201));
+        setup.write("two.wasm", &responding(202));
         setup.write("trap.wasm", &component::of_handler("unreachable"));
         setup.write("reads.wasm", &component::that_imports("chains", "ids", 1));
         setup.set(settings);
@@ -98,12 +98,12 @@ async fn a_reload_applies_the_current_settings() {
 async fn unchanged_mounts_stay() {
     let setup = Setup::new(&format!("{ONE}{TWO}"));
     let serving = setup.serve().await;
-    setup.write("other.wasm", &answering(203));
+    setup.write("other.wasm", &responding(203));
     let other = setup.folder.join("other.wasm");
     let swap = ["swap", "--mount", "/ext/one", other.to_str().unwrap()];
     let ended = serving.control(&swap).await;
     assert_eq!(ended.status, Some(0), "{}", ended.stdout);
-    setup.write("two.wasm", &answering(204));
+    setup.write("two.wasm", &responding(204));
     let ended = reload(&serving).await;
     assert_eq!(ended.stdout, "unchanged  /, /ext/one\nreplaced   /ext/two\n");
     assert_eq!(statuses(&serving, &PATHS).await, [200, 203, 204, 404]);
@@ -119,14 +119,14 @@ async fn unchanged_mounts_stay() {
 async fn a_file_with_its_earlier_content_is_reloaded() {
     let setup = Setup::new(ONE);
     let serving = setup.serve().await;
-    setup.write("other.wasm", &answering(203));
+    setup.write("other.wasm", &responding(203));
     let other = setup.folder.join("other.wasm");
     let swap = ["swap", "--mount", "/ext/one", other.to_str().unwrap()];
     serving.control(&swap).await;
-    setup.write("one.wasm", &answering(203));
+    setup.write("one.wasm", &responding(203));
     let ended = reload(&serving).await;
     assert_eq!(ended.stdout, "unchanged  /, /ext/one\n");
-    setup.write("one.wasm", &answering(201));
+    setup.write("one.wasm", &responding(201));
     let ended = reload(&serving).await;
     assert_eq!(ended.stdout, "unchanged  /\nreplaced   /ext/one\n");
     assert_eq!(statuses(&serving, &["/ext/one"]).await, [201]);
@@ -141,24 +141,24 @@ async fn oversized_modules_are_rejected_with_the_same_message() {
     let large = format!("[swap]\nsize = '2KiB'\n{}", ONE.replace("one.wasm", "large.wasm"));
     let serving = setup.serve().await;
     setup.set(&large);
-    let said = "larger than 2.0 KiB; raise swap.size";
+    let hint = "larger than 2.0 KiB; raise swap.size";
     let ended = reload(&serving).await;
-    assert!(ended.status == Some(1) && ended.stdout.contains(said), "{ended:?}");
+    assert!(ended.status == Some(1) && ended.stdout.contains(hint), "{ended:?}");
     let check = ["config", "check", settings];
     let ended = Program::new(&check).run().await;
-    assert!(ended.status == Some(1) && ended.stdout.contains(said), "{ended:?}");
+    assert!(ended.status == Some(1) && ended.stdout.contains(hint), "{ended:?}");
     let start = ["--listen", "127.0.0.1:0", "--config", settings];
     let ended = Program::new(&start).run().await;
-    assert!(ended.status == Some(2) && ended.stderr.contains(said), "{ended:?}");
+    assert!(ended.status == Some(2) && ended.stderr.contains(hint), "{ended:?}");
 }
 
 #[tokio::test]
 async fn invalid_settings_change_nothing() {
     let setup = Setup::new(ONE);
     let serving = setup.serve().await;
-    let other = answering(203);
+    let other = responding(203);
     let digest = Digest::new(&other);
-    let one = Digest::new(&answering(201));
+    let one = Digest::new(&responding(201));
     let wanted = "0".repeat(64);
     let folder = setup.folder.as_path().display();
     for (settings, reason) in [
@@ -331,18 +331,18 @@ async fn files_are_watched_after_a_reload() {
     let mut serving = program.env("RUST_LOG", "relayer_rest_server=debug,info").start().await;
     setup.set(TWO);
     assert_eq!(reload(&serving).await.status, Some(0));
-    setup.write("two.wasm", &answering(204));
+    setup.write("two.wasm", &responding(204));
     let mut http = serving.connect().await;
-    http.get_until("/ext/two", |answer| answer.status == 204).await;
+    http.get_until("/ext/two", |response| response.status == 204).await;
     // A reload without a change does not undo a swap.
-    setup.write("other.wasm", &answering(203));
+    setup.write("other.wasm", &responding(203));
     let other = setup.folder.join("other.wasm");
     let swap = ["swap", "--mount", "/ext/two", other.to_str().unwrap()];
     let ended = serving.control(&swap).await;
     assert_eq!(ended.status, Some(0), "{}", ended.stdout);
     assert_eq!(reload(&serving).await.stdout, "unchanged  /, /ext/two\n");
     // The watcher handles its file again, which has the same content as before.
-    setup.write("two.wasm", &answering(204));
+    setup.write("two.wasm", &responding(204));
     serving.logged("module file unchanged").await;
     assert_eq!(statuses(&serving, &PATHS).await, [200, 404, 203, 404]);
 }
@@ -377,7 +377,7 @@ async fn config_check_reports_the_same_errors_as_a_reload() {
     let ended = check().await;
     assert_eq!(ended.status, Some(0), "{}", ended.stderr);
     let lines: Vec<_> = ended.stdout.lines().collect();
-    let short = Digest::new(&answering(201)).short();
+    let short = Digest::new(&responding(201)).short();
     assert!(lines[1].starts_with(&format!("ok      /ext/one  one@{short}  ")), "{lines:?}");
     assert_eq!(lines.len(), 3);
     setup.set(&format!("{ONE}[[extension]]\nname = 'two'\nmodule = 'reads.wasm'\n"));

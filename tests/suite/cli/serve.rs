@@ -70,11 +70,11 @@ async fn the_state_is_not_ready_with_a_configuration_alone() {
     let config = folder.write("config.toml", CONFIG);
     let process =
         Program::new(["--relayer-config", &config, "--listen", "127.0.0.1:0"]).start().await;
-    let answer = process.connect().await.get("/state").await;
+    let response = process.connect().await.get("/state").await;
     let msg = "the relayer's state is not known: its configuration file has the chains, not the \
         workers; start with --upstream URL or --state FILE";
-    answer.check_error(503, "NotReady", msg);
-    assert_eq!(answer.header("retry-after"), "60");
+    response.check_error(503, "NotReady", msg);
+    assert_eq!(response.header("retry-after"), "60");
     process.signal(Signal::TERM);
     let ended = process.ended().await;
     assert!(ended.stderr.contains("state unavailable"), "{}", ended.stderr);
@@ -196,7 +196,7 @@ async fn an_invalid_address_ends_with_2() {
 #[tokio::test]
 async fn a_module_in_a_file_is_served() {
     let folder = Folder::new();
-    let module = folder.write("api.wasm", component::of_answer(299, "x-made-by", b"hand"));
+    let module = folder.write("api.wasm", component::with_response(299, "x-made-by", b"hand"));
     let process = Program::server().args(["--module", &module]).start().await;
     assert_eq!(process.connect().await.get("/").await.status, 299);
 }
@@ -216,8 +216,8 @@ async fn the_settings_name_the_module_and_its_limits() {
     let text = "[module]\nfile = 'api.wasm'\n[module.limits]\ntime = '20ms'\n";
     let config = folder.write("relayer-rest.toml", text);
     let process = Program::server().args(["--config", &config]).start().await;
-    let answer = process.connect().await.get("/").await;
-    answer.check_error(504, "Timeout", "the request took too long to handle");
+    let response = process.connect().await.get("/").await;
+    response.check_error(504, "Timeout", "the request took too long to handle");
 }
 
 #[tokio::test]

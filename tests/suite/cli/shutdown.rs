@@ -21,11 +21,11 @@ async fn requests_in_flight_are_completed_before_the_exit() {
         let mut process = Program::server().args(args).start().await;
         let idle = process.connect().await;
         let mut client = process.connect().await;
-        let answer = tokio::spawn(async move { client.get("/").await });
+        let response = tokio::spawn(async move { client.get("/").await });
         process.logged("begun").await;
         process.signal(number);
         process.logged("shutting down").await;
-        assert_eq!(answer.await.unwrap().status, 204);
+        assert_eq!(response.await.unwrap().status, 204);
         let ended = process.ended().await;
         assert_eq!(ended.status, Some(0), "{}", ended.stderr);
         drop(idle);
@@ -34,14 +34,14 @@ async fn requests_in_flight_are_completed_before_the_exit() {
 
 #[tokio::test]
 async fn endless_requests_are_dropped_after_the_grace_period() {
-    let (process, asking) = spinning(&["--grace", "200ms"]).await;
+    let (process, pending) = spinning(&["--grace", "200ms"]).await;
     process.signal(Signal::TERM);
     let ended = process.ended().await;
     assert_eq!(ended.status, Some(0), "{}", ended.stderr);
     let message = "connections dropped after the grace period connections=1 grace=200ms";
     assert!(ended.stderr.contains(message), "{}", ended.stderr);
     // The connection of the dropped request is closed.
-    assert!(asking.await.unwrap_err().is_panic());
+    assert!(pending.await.unwrap_err().is_panic());
 }
 
 #[tokio::test]

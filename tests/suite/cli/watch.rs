@@ -20,7 +20,7 @@ async fn a_changed_file_is_swapped_in_if_it_is_valid() {
     let new = component::noted(DEFAULT_MODULE, "new");
     // Invalid files are rejected: another dialect, a truncated component, an empty file.
     for (broken, part) in [
-        (component::of_answer(200, "a", b"b"), "does not conform to dialect 0.7"),
+        (component::with_response(200, "a", b"b"), "does not conform to dialect 0.7"),
         (new[..new.len() / 2].to_vec(), "not a valid component"),
         (Vec::new(), "not WebAssembly"),
     ] {
@@ -82,7 +82,7 @@ async fn a_file_that_changes_during_the_start_is_swapped_in() {
 #[tokio::test]
 async fn a_file_that_took_too_long_is_tried_again_when_touched() {
     let folder = Folder::new();
-    let path = folder.write("api.wasm", component::of_answer(204, "a", b"b"));
+    let path = folder.write("api.wasm", component::with_response(204, "a", b"b"));
     let config = folder.path("c.toml");
     let program = Program::server().args(["--module", &path, "--watch", "--config", &config]);
     // The time limit also applies to the start, which may take long on a busy machine.

@@ -93,10 +93,10 @@ async fn the_errors_of_the_module_are_as_listed() {
         (&ready, "POST", "/chains"),
         (&unready, "GET", "/state"),
     ] {
-        let answer = server.connect().await.ask(method, path).await;
-        let body: serde_json::Value = serde_json::from_str(answer.text()).unwrap();
+        let response = server.connect().await.request(method, path).await;
+        let body: serde_json::Value = serde_json::from_str(response.text()).unwrap();
         let name = body["result"]["name"].as_str().unwrap().to_owned();
-        sent.push((answer.status.as_str().to_owned(), name));
+        sent.push((response.status.as_str().to_owned(), name));
     }
     let rows = page().table("## Errors");
     let listed: Vec<_> =

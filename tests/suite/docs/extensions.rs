@@ -42,7 +42,7 @@ fn metrics() -> String {
         src_chain_id: "a",
     });
     host.unconfirmed_since = Some(1);
-    relayer_rest_metrics::answer(&host, &Request::get("/")).text_body().to_owned()
+    relayer_rest_metrics::handle(&host, &Request::get("/")).text_body().to_owned()
 }
 
 #[test]
@@ -92,8 +92,8 @@ async fn the_health_endpoints_are_served() {
     paths.extend(probes.map(str::to_owned));
     assert_eq!(paths.len(), 8);
     for path in paths {
-        let answer = server.get(&format!("/ext/health{path}")).await;
-        assert_eq!((answer.status.as_u16(), answer.text()), (200, "ok"), "{path}");
+        let response = server.get(&format!("/ext/health{path}")).await;
+        assert_eq!((response.status.as_u16(), response.text()), (200, "ok"), "{path}");
     }
     assert_eq!(server.get("/ext/health/readyz/chain/none").await.status, 404);
     server.publisher.set_state(relayer_rest_host::state::RelayerState::default());

@@ -73,7 +73,7 @@ async fn the_module_builds_and_is_served() {
     let verdict = conformance::probe(&module, Reference::Any, None).await.unwrap();
     assert!(verdict.passes(), "{verdict:?}");
     let server = TestServer::builder().component(&component).start().await;
-    let answer = server.get("/a/path?query").await;
-    assert_eq!(answer.text(), "/a/path of ibc-0, ibc-1\n");
-    assert_eq!(answer.header("content-type"), "text/plain");
+    let response = server.get("/a/path?query").await;
+    assert_eq!(response.text(), "/a/path of ibc-0, ibc-1\n");
+    assert_eq!(response.header("content-type"), "text/plain");
 }

@@ -53,8 +53,8 @@ async fn targets_with_cancelled_runs_start_in_the_pool() {
         // Runs of unknown targets may start elsewhere until the targets are known.
         loop {
             let before = elsewhere();
-            let place = RunPermit::acquire(&module).await.unwrap();
-            place.execute(fast(), snapshot.clone()).await.unwrap();
+            let permit = RunPermit::acquire(&module).await.unwrap();
+            permit.execute(fast(), snapshot.clone()).await.unwrap();
             if elsewhere() == before {
                 break;
             }
@@ -84,11 +84,11 @@ async fn connections_that_cancel_too_many_requests_get_429() {
         // Once this response arrives, the server has received the requests before it.
         assert_eq!(client.get("/cached").await.status, 204);
         drop(spinning);
-        let answer = client.get(&format!("/{round}")).await;
-        if answer.status == 429 {
-            break answer;
+        let response = client.get(&format!("/{round}")).await;
+        if response.status == 429 {
+            break response;
         }
-        assert_eq!(answer.status, 204);
+        assert_eq!(response.status, 204);
         round += 1;
         assert!(round < 1_000, "cancelled requests are not counted");
     };
@@ -97,5 +97,5 @@ async fn connections_that_cancel_too_many_requests_get_429() {
     assert_eq!(client.get("/cached").await.status, 204, "cached responses are not refused");
     let mut other = Client::http1(server.address).await;
     assert_eq!(other.get("/of-another-connection").await.status, 204);
-    client.get_until("/later", |answer| answer.status == 204).await;
+    client.get_until("/later", |response| response.status == 204).await;
 }

@@ -16,7 +16,7 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-use super::{limits, request, said, server};
+use super::{limits, raw, request, server};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn idle_connections_beyond_the_limit_are_evicted() {
@@ -90,14 +90,14 @@ async fn is_full_with_three(limits: HttpLimits) {
     }
     let mount = server.registry.at("/").unwrap();
     until("three requests run", || mount.status().module.runs == 3).await;
-    for asked in [String::new(), request("/version", "")] {
-        let answer = said(server.address, asked.as_bytes()).await;
-        assert!(answer.starts_with("HTTP/1.1 503 Service Unavailable\r\n"), "{answer}");
+    for head in [String::new(), request("/version", "")] {
+        let response = raw(server.address, head.as_bytes()).await;
+        assert!(response.starts_with("HTTP/1.1 503 Service Unavailable\r\n"), "{response}");
         assert!(
-            answer.contains("\r\nretry-after: 1\r\n") && answer.contains("\"Overloaded\""),
-            "{answer}"
+            response.contains("\r\nretry-after: 1\r\n") && response.contains("\"Overloaded\""),
+            "{response}"
         );
-        assert!(answer.contains("\r\nx-request-id: "), "{answer}");
+        assert!(response.contains("\r\nx-request-id: "), "{response}");
     }
 }
 
@@ -129,10 +129,10 @@ async fn connections_that_withhold_a_body_are_evicted() {
         }
         // Retried, since the bodies may still be on their way.
         let request = request("/version", "connection: close\r\n");
-        let is_answered = async || {
-            said(server.address, request.as_bytes()).await.starts_with("HTTP/1.1 200 OK\r\n")
+        let is_served = async || {
+            raw(server.address, request.as_bytes()).await.starts_with("HTTP/1.1 200 OK\r\n")
         };
-        until_async("a connection without its body is evicted", is_answered).await;
+        until_async("a connection without its body is evicted", is_served).await;
     }
 }
 
@@ -175,12 +175,12 @@ async fn cancelled_http2_requests_do_not_keep_a_connection_open() {
     let mount = server.registry.at("/").unwrap();
     // The paths are as long as `/spin`, so the module never ends.
     let Client::Http2(sender) = &client else { unreachable!("it speaks HTTP/2") };
-    let asking = [1, 2, 3].map(|number| {
+    let pending = [1, 2, 3].map(|number| {
         let mut client = Client::Http2(sender.clone());
         tokio::spawn(async move { client.get(&format!("/spi{number}")).await })
     });
     until("three requests run", || mount.status().module.runs == 3).await;
-    asking.each_ref().iter().for_each(|asking| asking.abort());
+    pending.each_ref().iter().for_each(|pending| pending.abort());
     client.closed().await;
 }
 

@@ -11,7 +11,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::sleep;
 
-use super::{limits, request, said, server};
+use super::{limits, raw, request, server};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn slow_or_partial_requests_are_closed() {
@@ -25,7 +25,7 @@ async fn slow_or_partial_requests_are_closed() {
         "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
     ];
     let half =
-        half.map(|bytes| tokio::spawn(async move { said(server.address, bytes.as_bytes()).await }));
+        half.map(|bytes| tokio::spawn(async move { raw(server.address, bytes.as_bytes()).await }));
     // Single bytes at intervals count as slow, too.
     let slow = tokio::spawn(async move {
         let mut stream = TcpStream::connect(server.address).await.unwrap();
@@ -37,8 +37,8 @@ async fn slow_or_partial_requests_are_closed() {
         }
     });
     for half in half {
-        let answer = half.await.unwrap();
-        assert!(!answer.contains("200 OK"), "{answer}");
+        let response = half.await.unwrap();
+        assert!(!response.contains("200 OK"), "{response}");
     }
     within("the slow connection is closed", slow).await.unwrap();
     watcher.stop().await;
@@ -80,11 +80,14 @@ async fn oversized_requests_get_their_status() {
         ("GET / HTTP/1.1\r\nconnection: close\r\n\r\n".to_owned(), "400 Bad Request", "BadRequest"),
         (request("/", "host: y\r\nconnection: close\r\n"), "400 Bad Request", "BadRequest"),
     ] {
-        let answer = said(server.address, request.as_bytes()).await;
+        let response = raw(server.address, request.as_bytes()).await;
         let head = format!("HTTP/1.1 {status}\r\n");
-        assert!(answer.starts_with(&head), "{request}: {answer}");
-        assert!(answer.contains(&format!("\"name\":\"{name}\"")), "{answer}");
-        assert!(answer.contains("x-request-id: ") && answer.contains("\r\ndate: "), "{answer}");
+        assert!(response.starts_with(&head), "{request}: {response}");
+        assert!(response.contains(&format!("\"name\":\"{name}\"")), "{response}");
+        assert!(
+            response.contains("x-request-id: ") && response.contains("\r\ndate: "),
+            "{response}"
+        );
     }
     // Hyper responds to these itself, with a bare status.
     for (request, status) in [
@@ -94,18 +97,18 @@ async fn oversized_requests_get_their_status() {
         ("GET / HTTP/3.0\r\n\r\n".to_owned(), "400 Bad Request"),
         (request("/version", "transfer-encoding: chunked, x\r\n"), "400 Bad Request"),
     ] {
-        let answer = said(server.address, request.as_bytes()).await;
-        assert!(answer.starts_with(&format!("HTTP/1.1 {status}\r\n")), "{answer}");
+        let response = raw(server.address, request.as_bytes()).await;
+        assert!(response.starts_with(&format!("HTTP/1.1 {status}\r\n")), "{response}");
         assert!(
-            answer.contains("connection: close\r\n") && answer.ends_with("\r\n\r\n"),
-            "{answer}"
+            response.contains("connection: close\r\n") && response.ends_with("\r\n\r\n"),
+            "{response}"
         );
     }
     // Requests at the limits are served.
     let most = format!("/{}", "a".repeat(99));
     let most = request(&most, "content-length: 10\r\nconnection: close\r\na: b\r\nc: d\r\n");
-    let answer = said(server.address, (most + "0123456789").as_bytes()).await;
-    assert!(answer.starts_with("HTTP/1.1 404 "), "{answer}");
+    let response = raw(server.address, (most + "0123456789").as_bytes()).await;
+    assert!(response.starts_with("HTTP/1.1 404 "), "{response}");
     watcher.stop().await;
 }
 
@@ -114,10 +117,10 @@ async fn oversized_requests_get_their_status() {
 #[tokio::test]
 async fn bytes_after_a_request_get_a_response_of_their_own() {
     let server = server(limits()).await;
-    let answer = said(server.address, (request("/chains", "") + "\0\r\n\r\n").as_bytes()).await;
-    let (first, second) = answer.split_at(answer.rfind("HTTP/1.1 ").unwrap());
-    assert!(first.starts_with("HTTP/1.1 200 OK\r\n") && first.contains("ibc-1"), "{answer}");
-    assert!(second.starts_with("HTTP/1.1 400 Bad Request\r\n"), "{answer}");
+    let response = raw(server.address, (request("/chains", "") + "\0\r\n\r\n").as_bytes()).await;
+    let (first, second) = response.split_at(response.rfind("HTTP/1.1 ").unwrap());
+    assert!(first.starts_with("HTTP/1.1 200 OK\r\n") && first.contains("ibc-1"), "{response}");
+    assert!(second.starts_with("HTTP/1.1 400 Bad Request\r\n"), "{response}");
 }
 
 /// The response arrives even while the client still sends the head.
@@ -127,18 +130,18 @@ async fn an_endless_head_gets_431() {
     let watcher = Watcher::start(server.address);
     for _ in 0..10 {
         let head = request("/version", &format!("a: {}", "b".repeat(1 << 20)));
-        let answer = said(server.address, head.as_bytes()).await;
-        assert!(answer.starts_with("HTTP/1.1 431 "), "{answer:?}");
+        let response = raw(server.address, head.as_bytes()).await;
+        assert!(response.starts_with("HTTP/1.1 431 "), "{response:?}");
         // It also arrives after other requests of the connection.
-        let answer = said(server.address, (request("/version", "") + &head).as_bytes()).await;
-        assert!(answer.starts_with("HTTP/1.1 200 "), "{answer:?}");
-        assert!(answer.contains("HTTP/1.1 431 "), "{answer:?}");
+        let response = raw(server.address, (request("/version", "") + &head).as_bytes()).await;
+        assert!(response.starts_with("HTTP/1.1 200 "), "{response:?}");
+        assert!(response.contains("HTTP/1.1 431 "), "{response:?}");
     }
     // A target that fits into the largest head, but not into hyper's limit of a target.
     let server = self::server(HttpLimits { head: ByteSize::mib(1), ..limits() }).await;
     let long = request(&format!("/{}", "a".repeat(70_000)), "");
-    let answer = said(server.address, long.as_bytes()).await;
-    assert!(answer.starts_with("HTTP/1.1 414 "), "{answer:?}");
+    let response = raw(server.address, long.as_bytes()).await;
+    assert!(response.starts_with("HTTP/1.1 414 "), "{response:?}");
     watcher.stop().await;
 }
 
@@ -148,11 +151,11 @@ async fn an_oversized_http2_head_gets_431() {
     let watcher = Watcher::start(server.address);
     let mut client = Client::http2(server.address).await;
     let value = "b".repeat(9 << 10);
-    let answer = client.ask_with("GET", "/version", &[("a", &value)]).await;
-    assert_eq!((answer.status.as_u16(), &*answer.error_name()), (431, "HeadersTooLarge"));
-    assert_eq!(answer.header("x-request-id").len(), 24);
+    let response = client.request_with("GET", "/version", &[("a", &value)]).await;
+    assert_eq!((response.status.as_u16(), &*response.error_name()), (431, "HeadersTooLarge"));
+    assert_eq!(response.header("x-request-id").len(), 24);
     let value = "b".repeat(7 << 10);
-    assert_eq!(client.ask_with("GET", "/version", &[("a", &value)]).await.status, 200);
+    assert_eq!(client.request_with("GET", "/version", &[("a", &value)]).await.status, 200);
     watcher.stop().await;
 }
 
@@ -171,15 +174,15 @@ async fn a_client_that_still_sends_an_oversized_body_gets_413() {
             while writing.write_all(&part).await.is_ok() {}
         };
         let receive = async {
-            let mut answer = vec![0; 1024];
-            let length = reading.read(&mut answer).await.unwrap();
-            String::from_utf8_lossy(&answer[..length]).into_owned()
+            let mut response = vec![0; 1024];
+            let length = reading.read(&mut response).await.unwrap();
+            String::from_utf8_lossy(&response[..length]).into_owned()
         };
-        let answer = tokio::select! {
+        let response = tokio::select! {
             () = send => panic!("the connection is closed before the response"),
-            answer = receive => answer,
+            response = receive => response,
         };
-        assert!(answer.starts_with("HTTP/1.1 413 "), "{answer}");
+        assert!(response.starts_with("HTTP/1.1 413 "), "{response}");
     }
     watcher.stop().await;
 }

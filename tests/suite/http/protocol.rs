@@ -19,7 +19,7 @@ async fn a_connection_is_kept_for_the_next_request() {
     for _ in 0..3 {
         assert_eq!(client.get("/chains").await.status, 200);
         assert_eq!(client.get("/nothing").await.status, 404);
-        assert_eq!(client.ask("HEAD", "/state").await.status, 200);
+        assert_eq!(client.request("HEAD", "/state").await.status, 200);
     }
 }
 
@@ -30,14 +30,15 @@ async fn pipelined_requests_get_responses_in_order() {
                     HEAD /state HTTP/1.1\r\nhost: x\r\n\r\n\
                     GET /chain/foo HTTP/1.1\r\nhost: x\r\n\r\n\
                     GET /version HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
-    let answers = raw(server.address, requests.as_bytes()).await;
-    let statuses: Vec<_> = answers.split("HTTP/1.1 ").skip(1).map(|answer| &answer[..3]).collect();
+    let responses = raw(server.address, requests.as_bytes()).await;
+    let statuses: Vec<_> =
+        responses.split("HTTP/1.1 ").skip(1).map(|response| &response[..3]).collect();
     assert_eq!(statuses, ["200", "200", "404", "200"]);
-    let chains = answers.find(r#"["ibc-0","ibc-1"]"#).unwrap();
-    let foo = answers.find("chain: foo").unwrap();
-    let version = answers.find("ibc-relayer-rest").unwrap();
+    let chains = responses.find(r#"["ibc-0","ibc-1"]"#).unwrap();
+    let foo = responses.find("chain: foo").unwrap();
+    let version = responses.find("ibc-relayer-rest").unwrap();
     assert!(chains < foo && foo < version);
-    assert!(!answers.contains("07-tendermint"), "HEAD has no body");
+    assert!(!responses.contains("07-tendermint"), "HEAD has no body");
 }
 
 #[tokio::test]
@@ -46,20 +47,20 @@ async fn http2_is_served_with_prior_knowledge() {
     let mut client = Client::http2(server.address).await;
     let mut http1 = server.connect().await;
     for path in ["/version", "/chains", "/chain/ibc-0", "/state", "/nothing"] {
-        let answer = client.get(path).await;
-        assert_eq!(answer.version, Version::HTTP_2);
-        assert_eq!(answer.body, http1.get(path).await.body);
+        let response = client.get(path).await;
+        assert_eq!(response.version, Version::HTTP_2);
+        assert_eq!(response.body, http1.get(path).await.body);
     }
-    let head = client.ask("HEAD", "/chains").await;
+    let head = client.request("HEAD", "/chains").await;
     assert_eq!((head.status.as_u16(), head.header("content-length")), (200, "47"));
 }
 
 #[tokio::test]
 async fn http_1_0_requests_get_a_response_and_are_closed() {
     let server = TestServer::start().await;
-    let answer = raw(server.address, b"GET /chains HTTP/1.0\r\n\r\n").await;
-    assert!(answer.starts_with("HTTP/1.0 200 OK\r\n"), "{answer}");
-    assert!(answer.ends_with(r#"["ibc-0","ibc-1"]}"#), "{answer}");
+    let response = raw(server.address, b"GET /chains HTTP/1.0\r\n\r\n").await;
+    assert!(response.starts_with("HTTP/1.0 200 OK\r\n"), "{response}");
+    assert!(response.ends_with(r#"["ibc-0","ibc-1"]}"#), "{response}");
 }
 
 #[tokio::test]
@@ -71,8 +72,8 @@ async fn bytes_that_are_not_http_get_400() {
         b"GET /chains HTTP/1.1\r\nbad header\r\n\r\n",
         b"\x16\x03\x01\x02\x00\x01",
     ] {
-        let answer = raw(server.address, request).await;
-        assert!(answer.starts_with("HTTP/1.1 400 Bad Request\r\n"), "{answer}");
+        let response = raw(server.address, request).await;
+        assert!(response.starts_with("HTTP/1.1 400 Bad Request\r\n"), "{response}");
     }
 }
 
@@ -90,17 +91,17 @@ async fn targets_of_every_form_get_a_response() {
         ("GET http://user@example.com/chains HTTP/1.1", "400"),
     ] {
         let request = format!("{line}\r\nhost: x\r\nconnection: close\r\n\r\n");
-        let answer = raw(server.address, request.as_bytes()).await;
-        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{line}: {answer}");
-        assert!(answer.contains("\r\nx-request-id: "), "{line}: {answer}");
-        assert!(answer.contains(r#""result":"#), "{line}: {answer}");
+        let response = raw(server.address, request.as_bytes()).await;
+        assert!(response.starts_with(&format!("HTTP/1.1 {status} ")), "{line}: {response}");
+        assert!(response.contains("\r\nx-request-id: "), "{line}: {response}");
+        assert!(response.contains(r#""result":"#), "{line}: {response}");
     }
 }
 
 /// The host itself refuses tunnels, and does not parse bytes in a tunnel as a request.
 #[tokio::test]
 async fn connect_and_trace_get_501_without_a_run() {
-    let module = component::of_answer(200, "a", b"b");
+    let module = component::with_response(200, "a", b"b");
     let server = TestServer::builder().component(&module).start().await;
     let body = r#"{"status":"error","result":{"name":"NotImplemented","msg":"CONNECT and TRACE are not implemented"}}"#;
     for request in [
@@ -109,20 +110,20 @@ async fn connect_and_trace_get_501_without_a_run() {
         "TRACE / HTTP/1.1\r\nhost: x\r\n\r\n",
     ] {
         let tunnelled = "GET / HTTP/1.1\r\nhost: x\r\n\r\n";
-        let answer = raw(server.address, format!("{request}{tunnelled}").as_bytes()).await;
-        assert!(answer.starts_with("HTTP/1.1 501 Not Implemented\r\n"), "{answer}");
-        assert!(answer.contains("\r\nconnection: close\r\n"), "{answer}");
-        assert!(answer.ends_with(body), "{answer}");
-        assert_eq!(answer.matches("HTTP/1.1 ").count(), 1, "{answer}");
+        let response = raw(server.address, format!("{request}{tunnelled}").as_bytes()).await;
+        assert!(response.starts_with("HTTP/1.1 501 Not Implemented\r\n"), "{response}");
+        assert!(response.contains("\r\nconnection: close\r\n"), "{response}");
+        assert!(response.ends_with(body), "{response}");
+        assert_eq!(response.matches("HTTP/1.1 ").count(), 1, "{response}");
     }
     let mut client = Client::http2(server.address).await;
-    let answer = client.ask("TRACE", "/").await;
-    assert_eq!((answer.status.as_u16(), answer.text()), (501, body));
+    let response = client.request("TRACE", "/").await;
+    assert_eq!((response.status.as_u16(), response.text()), (501, body));
     let Client::Http2(sender) = &mut client else { unreachable!("it was made so") };
     let connect = Request::connect("example.com:80").body(Empty::new()).unwrap();
-    let answer = sender.send_request(connect).await.unwrap();
-    assert_eq!(answer.status(), 501);
-    assert_eq!(answer.into_body().collect().await.unwrap().to_bytes(), body);
+    let response = sender.send_request(connect).await.unwrap();
+    assert_eq!(response.status(), 501);
+    assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), body);
     assert_eq!(client.get("/").await.status, 200, "the connection goes on");
     assert_eq!(server.registry.at("/").unwrap().module().runs(), 1);
 }
@@ -144,16 +145,16 @@ async fn requests_need_exactly_one_valid_host_in_every_version() {
         ("GET /chains HTTP/1.0\r\nhost: a b\r\n", "400"),
     ] {
         let request = format!("{head}connection: close\r\n\r\n");
-        let answer = raw(server.address, request.as_bytes()).await;
-        assert_eq!(answer.split(' ').nth(1), Some(status), "{head}: {answer}");
+        let response = raw(server.address, request.as_bytes()).await;
+        assert_eq!(response.split(' ').nth(1), Some(status), "{head}: {response}");
     }
     let mut client = Client::http2(server.address).await;
     for (host, status) in [("LOCALHOST", 200), ("other", 400)] {
-        let answer = client.ask_with("GET", "/chains", &[("host", host)]).await;
-        assert_eq!(answer.status, status, "{host}");
+        let response = client.request_with("GET", "/chains", &[("host", host)]).await;
+        assert_eq!(response.status, status, "{host}");
     }
     let twice = [("host", "localhost"), ("host", "localhost")];
-    assert_eq!(client.ask_with("GET", "/chains", &twice).await.status, 400);
+    assert_eq!(client.request_with("GET", "/chains", &twice).await.status, 400);
 }
 
 #[tokio::test]
@@ -174,12 +175,12 @@ async fn requests_for_hosts_that_are_not_listed_are_misdirected() {
         ("GET /version HTTP/1.0\r\n", "421"),
     ] {
         let request = format!("{head}connection: close\r\n\r\n");
-        let answer = raw(server.address, request.as_bytes()).await;
-        assert_eq!(answer.split(' ').nth(1), Some(status), "{head}: {answer}");
-        let is_refused = answer.ends_with(
+        let response = raw(server.address, request.as_bytes()).await;
+        assert_eq!(response.split(' ').nth(1), Some(status), "{head}: {response}");
+        let is_refused = response.ends_with(
             r#"{"name":"MisdirectedRequest","msg":"the host of the request is not served here"}}"#,
         );
-        assert_eq!(is_refused, status == "421", "{head}: {answer}");
+        assert_eq!(is_refused, status == "421", "{head}: {response}");
     }
     // The authority of HTTP/2 requests is `localhost`.
     assert_eq!(Client::http2(server.address).await.get("/version").await.status, 421);
@@ -188,7 +189,7 @@ async fn requests_for_hosts_that_are_not_listed_are_misdirected() {
 /// RFC 9112, 3.2.2; and HTTP/2, in which the host header is optional.
 #[tokio::test]
 async fn a_module_sees_the_host_of_the_target() {
-    let module = component::that_tells("host");
+    let module = component::that_returns("host");
     let server = TestServer::builder().component(&module).start().await;
     for (head, host) in [
         ("GET / HTTP/1.1\r\nhost: one\r\n", "one"),
@@ -198,12 +199,12 @@ async fn a_module_sees_the_host_of_the_target() {
         // The second response is a cached one.
         for _ in 0..2 {
             let request = format!("{head}connection: close\r\n\r\n");
-            let answer = raw(server.address, request.as_bytes()).await;
-            assert!(answer.ends_with(&format!("\r\n\r\n{host}")), "{head}: {answer}");
+            let response = raw(server.address, request.as_bytes()).await;
+            assert!(response.ends_with(&format!("\r\n\r\n{host}")), "{head}: {response}");
         }
     }
-    let answer = Client::http2(server.address).await.get("/").await;
-    assert_eq!(answer.text(), "localhost");
+    let response = Client::http2(server.address).await.get("/").await;
+    assert_eq!(response.text(), "localhost");
 }
 
 /// Covers responses of modules, cached ones, and the host's own.
@@ -218,15 +219,15 @@ async fn every_response_disables_content_sniffing() {
             ("/nothing", &[], 404),
             ("/chains", &[("host", "a b")], 400),
         ] {
-            let answer = client.ask_with("GET", path, headers).await;
-            let nosniff = answer.header("x-content-type-options");
-            assert_eq!((answer.status.as_u16(), nosniff), (status, "nosniff"));
+            let response = client.request_with("GET", path, headers).await;
+            let nosniff = response.header("x-content-type-options");
+            assert_eq!((response.status.as_u16(), nosniff), (status, "nosniff"));
         }
     }
-    let own = component::of_answer(200, "x-content-type-options", b"none");
+    let own = component::with_response(200, "x-content-type-options", b"none");
     let server = TestServer::builder().component(&own).start().await;
-    let answer = server.get("/").await;
-    let values: Vec<_> = answer.headers.get_all("x-content-type-options").iter().collect();
+    let response = server.get("/").await;
+    let values: Vec<_> = response.headers.get_all("x-content-type-options").iter().collect();
     assert_eq!(values, ["none"]);
 }
 
@@ -234,9 +235,9 @@ async fn every_response_disables_content_sniffing() {
 async fn every_response_has_the_request_id() {
     let server = TestServer::start().await;
     let mut client = server.connect().await;
-    let kept = client.ask_with("GET", "/chains", &[("x-request-id", "abc-123")]).await;
+    let kept = client.request_with("GET", "/chains", &[("x-request-id", "abc-123")]).await;
     assert_eq!(kept.header("x-request-id"), "abc-123");
-    let made = client.ask_with("GET", "/nothing", &[("x-request-id", "a b")]).await;
+    let made = client.request_with("GET", "/nothing", &[("x-request-id", "a b")]).await;
     assert_eq!(made.header("x-request-id").len(), 24);
 }
 
@@ -245,10 +246,10 @@ async fn a_request_with_a_body_is_served_like_one_without() {
     let server = TestServer::start().await;
     let request = "GET /chains HTTP/1.1\r\nhost: x\r\ncontent-length: 5\r\n\r\nhello\
                    GET /version HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
-    let answers = raw(server.address, request.as_bytes()).await;
-    assert_eq!(answers.matches("HTTP/1.1 200 OK\r\n").count(), 2, "{answers}");
-    assert!(answers.contains(r#"["ibc-0","ibc-1"]"#), "{answers}");
-    assert!(answers.contains("ibc-relayer-rest"), "{answers}");
+    let responses = raw(server.address, request.as_bytes()).await;
+    assert_eq!(responses.matches("HTTP/1.1 200 OK\r\n").count(), 2, "{responses}");
+    assert!(responses.contains(r#"["ibc-0","ibc-1"]"#), "{responses}");
+    assert!(responses.contains("ibc-relayer-rest"), "{responses}");
 }
 
 #[tokio::test]
@@ -270,8 +271,8 @@ async fn silent_connections_are_closed() {
     let beginnings = [&b""[..], b"P", b"PRI * HTTP/2.0\r\n", b"GET /chains HTTP/1.1\r\nhost"];
     let closed = beginnings.map(|bytes| tokio::spawn(raw(server.address, bytes)));
     for (closed, bytes) in closed.into_iter().zip(beginnings) {
-        let answer = closed.await.unwrap();
-        assert!(!answer.contains("200 OK"), "{bytes:?}: {answer}");
+        let response = closed.await.unwrap();
+        assert!(!response.contains("200 OK"), "{bytes:?}: {response}");
     }
 }
 
@@ -300,7 +301,7 @@ async fn a_slow_reader_can_send_another_request() {
     socket.set_recv_buffer_size(64 << 10).unwrap();
     let mut stream = socket.connect(server.address).await.unwrap();
     stream.write_all(requests.as_bytes()).await.unwrap();
-    let mut answers = Vec::new();
+    let mut responses = Vec::new();
     let mut part = vec![0; 64 << 10];
     let start = Instant::now();
     loop {
@@ -310,10 +311,10 @@ async fn a_slow_reader_can_send_another_request() {
         }
         match stream.read(&mut part).await.unwrap() {
             0 => break,
-            count => answers.extend(&part[..count]),
+            count => responses.extend(&part[..count]),
         }
     }
-    let answers = String::from_utf8(answers).unwrap();
-    assert_eq!(answers.matches("HTTP/1.1 200 OK\r\n").count(), 2);
-    assert!(answers.ends_with('}') || answers.ends_with(']'));
+    let responses = String::from_utf8(responses).unwrap();
+    assert_eq!(responses.matches("HTTP/1.1 200 OK\r\n").count(), 2);
+    assert!(responses.ends_with('}') || responses.ends_with(']'));
 }

@@ -4,7 +4,7 @@
 use std::io::Read;
 
 use relayer_rest_host::state::{Object, RelayerState, Worker};
-use relayer_rest_tests::client::{Answer, Client};
+use relayer_rest_tests::client::{Client, Response};
 use relayer_rest_tests::component;
 use relayer_rest_tests::server::TestServer;
 
@@ -17,10 +17,10 @@ fn many_workers() -> RelayerState {
     RelayerState { chains: vec!["ibc-0".into()], workers: (0..100).map(worker).collect() }
 }
 
-fn decoded(answer: &Answer) -> Vec<u8> {
+fn decoded(response: &Response) -> Vec<u8> {
     let mut body = Vec::new();
-    let bytes = &answer.body[..];
-    match answer.header("content-encoding") {
+    let bytes = &response.body[..];
+    match response.header("content-encoding") {
         "gzip" => flate2::read::GzDecoder::new(bytes).read_to_end(&mut body).map(drop).unwrap(),
         "zstd" => zstd::stream::copy_decode(bytes, &mut body).unwrap(),
         "br" => brotli::BrotliDecompress(&mut &*bytes, &mut body).unwrap(),
@@ -31,14 +31,14 @@ fn decoded(answer: &Answer) -> Vec<u8> {
 }
 
 /// Sends a request twice: a new response and a cached one must be equal.
-async fn ask(client: &mut Client, method: &str, path: &str, headers: &[(&str, &str)]) -> Answer {
-    let mut made = client.ask_with(method, path, headers).await;
-    let mut remembered = client.ask_with(method, path, headers).await;
+async fn send(client: &mut Client, method: &str, path: &str, headers: &[(&str, &str)]) -> Response {
+    let mut made = client.request_with(method, path, headers).await;
+    let mut cached = client.request_with(method, path, headers).await;
     for name in ["date", "x-request-id"] {
         made.headers.remove(name);
-        remembered.headers.remove(name);
+        cached.headers.remove(name);
     }
-    assert_eq!(made, remembered);
+    assert_eq!(made, cached);
     made
 }
 
@@ -47,22 +47,22 @@ async fn large_bodies_are_compressed_for_clients_that_accept_it() {
     let server = TestServer::start().await;
     server.publisher.set_state(many_workers());
     let mut client = server.connect().await;
-    let plain = ask(&mut client, "GET", "/state", &[]).await;
+    let plain = send(&mut client, "GET", "/state", &[]).await;
     assert_eq!((plain.header("content-encoding"), plain.header("vary")), ("", "accept-encoding"));
     let mut etags = vec![plain.header("etag").to_owned()];
     for (accepted, encoding) in
         [("gzip", "gzip"), ("br", "br"), ("zstd", "zstd"), ("gzip, br, zstd", "zstd")]
     {
         let headers = [("accept-encoding", accepted)];
-        let answer = ask(&mut client, "GET", "/state", &headers).await;
-        assert_eq!(answer.header("content-encoding"), encoding);
-        assert_eq!(answer.header("vary"), "accept-encoding");
-        assert_eq!(answer.header("content-type"), "application/json");
-        assert_eq!(decoded(&answer), plain.body);
-        assert!(answer.body.len() * 4 < plain.body.len(), "{} bytes", answer.body.len());
-        let head = ask(&mut client, "HEAD", "/state", &headers).await;
-        assert_eq!(head.headers, answer.headers);
-        etags.push(answer.header("etag").to_owned());
+        let response = send(&mut client, "GET", "/state", &headers).await;
+        assert_eq!(response.header("content-encoding"), encoding);
+        assert_eq!(response.header("vary"), "accept-encoding");
+        assert_eq!(response.header("content-type"), "application/json");
+        assert_eq!(decoded(&response), plain.body);
+        assert!(response.body.len() * 4 < plain.body.len(), "{} bytes", response.body.len());
+        let head = send(&mut client, "HEAD", "/state", &headers).await;
+        assert_eq!(head.headers, response.headers);
+        etags.push(response.header("etag").to_owned());
     }
     etags.dedup();
     assert_eq!(etags.len(), 4, "each form has its own: {etags:?}");
@@ -72,8 +72,8 @@ async fn large_bodies_are_compressed_for_clients_that_accept_it() {
 async fn small_bodies_are_not_compressed() {
     let server = TestServer::start().await;
     let mut client = server.connect().await;
-    let answer = ask(&mut client, "GET", "/chains", &[("accept-encoding", "gzip")]).await;
-    assert_eq!((answer.header("content-encoding"), answer.header("vary")), ("", ""));
+    let response = send(&mut client, "GET", "/chains", &[("accept-encoding", "gzip")]).await;
+    assert_eq!((response.header("content-encoding"), response.header("vary")), ("", ""));
 }
 
 #[tokio::test]
@@ -94,8 +94,8 @@ async fn encoded_and_binary_bodies_are_not_compressed() {
         let component = component::of_response(200, headers, &body);
         let server = TestServer::builder().component(&component).start().await;
         let mut client = server.connect().await;
-        let answer = ask(&mut client, "GET", "/", &[("accept-encoding", "gzip")]).await;
-        assert_eq!(answer.header("content-encoding"), encoding, "{headers:?}");
+        let response = send(&mut client, "GET", "/", &[("accept-encoding", "gzip")]).await;
+        assert_eq!(response.header("content-encoding"), encoding, "{headers:?}");
     }
 }
 
@@ -107,24 +107,24 @@ async fn a_client_with_the_current_response_gets_304() {
     for path in ["/version", "/chains", "/chain/ibc-0", "/state"] {
         for encoding in ["identity", "gzip"] {
             let encoding = ("accept-encoding", encoding);
-            let answer = ask(&mut client, "GET", path, &[encoding]).await;
-            let etag = answer.header("etag").to_owned();
+            let response = send(&mut client, "GET", path, &[encoding]).await;
+            let etag = response.header("etag").to_owned();
             assert!(etag.starts_with('"') && etag.ends_with('"'), "{etag} is strong");
-            assert_eq!(answer.header("cache-control"), "no-cache");
+            assert_eq!(response.header("cache-control"), "no-cache");
             for known in [etag.clone(), format!("\"x\", W/{etag}"), "*".to_owned()] {
                 for method in ["GET", "HEAD"] {
                     let headers = [encoding, ("if-none-match", &known)];
-                    let again = ask(&mut client, method, path, &headers).await;
+                    let again = send(&mut client, method, path, &headers).await;
                     assert_eq!(again.status, 304);
                     assert_eq!(again.body, "");
                     assert_eq!(again.header("etag"), etag);
-                    assert_eq!(again.header("vary"), answer.header("vary"));
+                    assert_eq!(again.header("vary"), response.header("vary"));
                     assert_eq!(again.header("cache-control"), "no-cache");
                     assert_eq!(again.header("content-type"), "");
                 }
             }
             let headers = [encoding, ("if-none-match", "\"other\"")];
-            assert_eq!(ask(&mut client, "GET", path, &headers).await, answer);
+            assert_eq!(send(&mut client, "GET", path, &headers).await, response);
         }
     }
 }
@@ -136,12 +136,12 @@ async fn a_client_with_an_outdated_response_gets_the_new_one() {
     let before = client.get("/state").await;
     server.publisher.set_state(many_workers());
     let headers = [("if-none-match", before.header("etag"))];
-    let after = client.ask_with("GET", "/state", &headers).await;
+    let after = client.request_with("GET", "/state", &headers).await;
     assert_eq!(after.status, 200);
     assert_ne!(after.header("etag"), before.header("etag"));
     // The original state has the original validator again.
     relayer_rest_host::state::sample(&server.publisher);
-    let again = client.ask_with("GET", "/state", &headers).await;
+    let again = client.request_with("GET", "/state", &headers).await;
     assert_eq!(again.status, 304);
 }
 
@@ -152,9 +152,9 @@ async fn errors_have_no_validator() {
     for (method, path, status) in
         [("GET", "/nothing", 404), ("GET", "/chain/none", 404), ("POST", "/state", 405)]
     {
-        let answer = ask(&mut client, method, path, &[("if-none-match", "*")]).await;
-        assert_eq!((answer.status.as_u16(), answer.header("etag")), (status, ""));
-        assert_eq!(answer.header("cache-control"), "no-cache");
+        let response = send(&mut client, method, path, &[("if-none-match", "*")]).await;
+        assert_eq!((response.status.as_u16(), response.header("etag")), (status, ""));
+        assert_eq!(response.header("cache-control"), "no-cache");
     }
 }
 
@@ -170,7 +170,7 @@ async fn headers_of_the_module_take_precedence() {
     let component = component::of_response(200, headers, &[b'x'; 4096]);
     let server = TestServer::builder().component(&component).start().await;
     let mut client = server.connect().await;
-    let plain = ask(&mut client, "GET", "/", &[]).await;
+    let plain = send(&mut client, "GET", "/", &[]).await;
     assert_eq!(plain.header("etag"), "\"mine\"");
     assert_eq!(plain.header("cache-control"), "max-age=60");
     let vary: Vec<_> = plain.headers.get_all("vary").iter().collect();
@@ -178,9 +178,9 @@ async fn headers_of_the_module_take_precedence() {
     // The host's compression is another representation, for which only a weak validator
     // holds: it is equivalent, not identical.
     let gzip = ("accept-encoding", "gzip");
-    let compressed = ask(&mut client, "GET", "/", &[gzip]).await;
+    let compressed = send(&mut client, "GET", "/", &[gzip]).await;
     assert_eq!(compressed.header("etag"), "W/\"mine\"");
-    let known = ask(&mut client, "GET", "/", &[gzip, ("if-none-match", "\"mine\"")]).await;
+    let known = send(&mut client, "GET", "/", &[gzip, ("if-none-match", "\"mine\"")]).await;
     assert_eq!((known.status.as_u16(), known.header("cache-control")), (304, "max-age=60"));
     assert_eq!(known.header("access-control-allow-origin"), "*");
     assert_eq!((known.header("content-type"), known.header("content-encoding")), ("", ""));
@@ -227,8 +227,8 @@ async fn preconditions_are_evaluated_in_order() {
             [("GET", read), ("HEAD", read), ("POST", unsafe_method), ("OPTIONS", 200)]
         {
             for client in [&mut http1, &mut http2] {
-                let answer = ask(client, method, "/", headers).await;
-                assert_eq!(answer.status, status, "{method} {headers:?}");
+                let response = send(client, method, "/", headers).await;
+                assert_eq!(response.status, status, "{method} {headers:?}");
             }
         }
     }
@@ -239,13 +239,13 @@ async fn a_failed_precondition_gets_412_without_the_response() {
     let server = TestServer::start().await;
     let mut client = server.connect().await;
     let headers = [("if-match", "\"other\""), ("accept-encoding", "gzip")];
-    let answer = ask(&mut client, "GET", "/chains", &headers).await;
-    answer.check_error(412, "PreconditionFailed", "a precondition of the request is false");
+    let response = send(&mut client, "GET", "/chains", &headers).await;
+    response.check_error(412, "PreconditionFailed", "a precondition of the request is false");
     for name in ["etag", "last-modified", "cache-control", "content-encoding"] {
-        assert_eq!(answer.header(name), "", "{name}");
+        assert_eq!(response.header(name), "", "{name}");
     }
-    assert!(answer.header("x-relayer-module").starts_with("api@"));
-    let head = ask(&mut client, "HEAD", "/chains", &headers).await;
+    assert!(response.header("x-relayer-module").starts_with("api@"));
+    let head = send(&mut client, "HEAD", "/chains", &headers).await;
     assert_eq!((head.status.as_u16(), head.text()), (412, ""));
 }
 
@@ -256,13 +256,13 @@ async fn preconditions_of_failing_requests_are_ignored() {
     let server = TestServer::start().await;
     let mut client = server.connect().await;
     for (method, path, status) in [("GET", "/nothing", 404), ("POST", "/state", 405)] {
-        assert_eq!(ask(&mut client, method, path, &false_ones).await.status, status);
+        assert_eq!(send(&mut client, method, path, &false_ones).await.status, status);
     }
     for status in [302, 503] {
         let server = with_headers(status, &[("etag", b"\"a\"")]).await;
         let mut client = server.connect().await;
-        assert_eq!(ask(&mut client, "GET", "/", &false_ones).await.status, status);
-        assert_eq!(ask(&mut client, "GET", "/", &[("if-none-match", "*")]).await.status, status);
+        assert_eq!(send(&mut client, "GET", "/", &false_ones).await.status, status);
+        assert_eq!(send(&mut client, "GET", "/", &[("if-none-match", "*")]).await.status, status);
     }
 }
 
@@ -274,9 +274,9 @@ async fn a_validator_belongs_to_one_encoding() {
     let mut client = server.connect().await;
     let gzip = ("accept-encoding", "gzip");
     let plain = ("accept-encoding", "identity");
-    let etag = |answer: Answer| answer.header("etag").to_owned();
-    let of_gzip = etag(ask(&mut client, "GET", "/state", &[gzip]).await);
-    let of_plain = etag(ask(&mut client, "GET", "/state", &[plain]).await);
+    let etag = |response: Response| response.header("etag").to_owned();
+    let of_gzip = etag(send(&mut client, "GET", "/state", &[gzip]).await);
+    let of_plain = etag(send(&mut client, "GET", "/state", &[plain]).await);
     for (encoding, own, other) in [(gzip, &of_gzip, &of_plain), (plain, &of_plain, &of_gzip)] {
         for (field, tag, status) in [
             ("if-match", own, 200),
@@ -284,21 +284,22 @@ async fn a_validator_belongs_to_one_encoding() {
             ("if-none-match", own, 304),
             ("if-none-match", other, 200),
         ] {
-            let answer = ask(&mut client, "GET", "/state", &[encoding, (field, tag)]).await;
-            assert_eq!(answer.status, status, "{field}: {tag}, {encoding:?}");
+            let response = send(&mut client, "GET", "/state", &[encoding, (field, tag)]).await;
+            assert_eq!(response.status, status, "{field}: {tag}, {encoding:?}");
         }
         // A cache may list all validators that it has.
         let both = format!("{of_plain}, {of_gzip}");
-        let answer = ask(&mut client, "GET", "/state", &[encoding, ("if-none-match", &both)]).await;
-        assert_eq!((answer.status.as_u16(), answer.header("etag")), (304, &**own));
+        let response =
+            send(&mut client, "GET", "/state", &[encoding, ("if-none-match", &both)]).await;
+        assert_eq!((response.status.as_u16(), response.header("etag")), (304, &**own));
     }
     // With compression, a module's own validator becomes weak, and never matches in a
     // strong comparison.
     let server = with_headers(200, &[("etag", b"\"a\""), ("content-type", b"text/plain")]).await;
     let mut client = server.connect().await;
     for (encoding, matched) in [(plain, 200), (gzip, 412)] {
-        let answer = ask(&mut client, "GET", "/", &[encoding, ("if-match", "\"a\"")]).await;
-        assert_eq!(answer.status, matched, "{encoding:?}");
+        let response = send(&mut client, "GET", "/", &[encoding, ("if-match", "\"a\"")]).await;
+        assert_eq!(response.status, matched, "{encoding:?}");
     }
 }
 
@@ -308,8 +309,8 @@ async fn validators_are_generated_for_get_only() {
     let server = with_headers(200, &[]).await;
     let mut client = server.connect().await;
     for (method, has_etag) in [("GET", true), ("HEAD", true), ("POST", false), ("PUT", false)] {
-        let answer = ask(&mut client, method, "/", &[]).await;
-        assert_eq!(!answer.header("etag").is_empty(), has_etag, "{method}");
+        let response = send(&mut client, method, "/", &[]).await;
+        assert_eq!(!response.header("etag").is_empty(), has_etag, "{method}");
     }
 }
 
@@ -317,6 +318,6 @@ async fn validators_are_generated_for_get_only() {
 async fn range_requests_get_the_complete_response() {
     let server = TestServer::start().await;
     let mut client = server.connect().await;
-    let whole = ask(&mut client, "GET", "/chains", &[]).await;
-    assert_eq!(ask(&mut client, "GET", "/chains", &[("range", "bytes=0-3")]).await, whole);
+    let whole = send(&mut client, "GET", "/chains", &[]).await;
+    assert_eq!(send(&mut client, "GET", "/chains", &[("range", "bytes=0-3")]).await, whole);
 }

@@ -14,7 +14,7 @@ use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use super::{limits, request, said, server};
+use super::{limits, raw, request, server};
 
 /// The server stops reading from a client that sends requests and reads no responses.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -39,13 +39,13 @@ async fn clients_that_read_no_responses_are_not_read_from() {
 async fn clients_that_read_late_get_all_responses() {
     // The responses exceed the system's buffers in both directions.
     const COUNT: usize = 10_000;
-    let large = component::of_answer(200, "x-large", &[b'a'; 2 << 10]);
+    let large = component::with_response(200, "x-large", &[b'a'; 2 << 10]);
     let of_module = Limits { response_cache: ByteSize::b(0), ..patient() };
     let http = memory_only(HttpLimits::default().unsent);
     let server = TestServer::builder().component(&large).limits(&of_module).http(http);
     let server = server.start().await;
     let (mut reading, mut writing) = TcpStream::connect(server.address).await.unwrap().into_split();
-    let asking = tokio::spawn(async move {
+    let pending = tokio::spawn(async move {
         let requests = request("/", "").repeat(COUNT - 1) + &request("/", "connection: close\r\n");
         writing.write_all(requests.as_bytes()).await.unwrap();
         writing
@@ -62,11 +62,11 @@ async fn clients_that_read_late_get_all_responses() {
     };
     until("the server stops handling requests", is_stopped).await;
     assert!(last < COUNT as u64, "the responses fit into the system's buffers");
-    let mut answers = Vec::new();
-    within("all responses", reading.read_to_end(&mut answers)).await.unwrap();
-    let answers = String::from_utf8(answers).unwrap();
-    assert_eq!(answers.matches("HTTP/1.1 200 OK\r\n").count(), COUNT);
-    drop(asking.await.unwrap());
+    let mut responses = Vec::new();
+    within("all responses", reading.read_to_end(&mut responses)).await.unwrap();
+    let responses = String::from_utf8(responses).unwrap();
+    assert_eq!(responses.matches("HTTP/1.1 200 OK\r\n").count(), COUNT);
+    drop(pending.await.unwrap());
 }
 
 /// Returns limits under which only a lack of memory closes a connection.
@@ -107,14 +107,14 @@ async fn stalled_http1_clients_are_evicted_for_others() {
         streams.push(stream);
     }
     // The limit has room for four. Another response waits until one is evicted.
-    let answer = said(server.address, request("/more", close).as_bytes()).await;
-    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.len() > 8 << 20);
+    let response = raw(server.address, request("/more", close).as_bytes()).await;
+    assert!(response.starts_with("HTTP/1.1 200 OK\r\n") && response.len() > 8 << 20);
     assert_eq!(server.connections.status().evicted, 1);
     let mut whole = 0;
     for stream in &mut streams {
-        let mut answer = Vec::new();
-        within("the end of the connection", stream.read_to_end(&mut answer)).await.ok();
-        whole += u32::from(answer.len() > 8 << 20);
+        let mut response = Vec::new();
+        within("the end of the connection", stream.read_to_end(&mut response)).await.ok();
+        whole += u32::from(response.len() > 8 << 20);
     }
     assert_eq!(whole, 3);
     all_released(&server).await;
@@ -139,16 +139,20 @@ async fn closed_http2_windows_hold_no_more_than_the_limit() {
     let mut honest = server.connect().await;
     assert_eq!(honest.get("/honest").await.status, 200);
     let mut hostile = Vec::new();
-    let mut asked = 0;
+    let mut count = 0;
     let until_evicted = async {
-        while server.connections.status().evicted == 0 || asked < 50 {
+        while server.connections.status().evicted == 0 || count < 50 {
             if hostile.len() < 60 {
                 let paths = (0..10).map(|path| format!("/{}/{path}", hostile.len()));
                 hostile.push(http2::stalled(server.address, paths).await);
             }
-            let answer = honest.get(&format!("/honest/{asked}")).await;
-            assert_eq!((answer.status.as_u16(), answer.body.len()), (200, 256 << 10), "{asked}");
-            asked += 1;
+            let response = honest.get(&format!("/honest/{count}")).await;
+            assert_eq!(
+                (response.status.as_u16(), response.body.len()),
+                (200, 256 << 10),
+                "{count}"
+            );
+            count += 1;
         }
     };
     within("stalled connections are evicted", until_evicted).await;
@@ -258,12 +262,12 @@ async fn rejected_requests_hold_little_memory() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn honest_http2_connections_stay_open() {
     let server = server(HttpLimits::default()).await;
-    let mut asking = Vec::new();
+    let mut pending = Vec::new();
     for _ in 0..4 {
         let Client::Http2(sender) = Client::http2(server.address).await else { unreachable!() };
         for stream in 0..25 {
             let mut client = Client::Http2(sender.clone());
-            asking.push(tokio::spawn(async move {
+            pending.push(tokio::spawn(async move {
                 let path = if stream % 5 == 0 { "/state" } else { "/version" };
                 for _ in 0..200 {
                     assert_eq!(client.get(path).await.status, 200);
@@ -271,8 +275,8 @@ async fn honest_http2_connections_stay_open() {
             }));
         }
     }
-    for asking in asking {
-        asking.await.unwrap();
+    for pending in pending {
+        pending.await.unwrap();
     }
     all_released(&server).await;
     let status = server.connections.status();
@@ -283,19 +287,19 @@ async fn honest_http2_connections_stay_open() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn honest_http1_connections_stay_open() {
     let server = server_of_bodies(512 << 10, HttpLimits::default()).await;
-    let mut asking = Vec::new();
+    let mut pending = Vec::new();
     for number in 0..8 {
         let mut client = server.connect().await;
-        asking.push(tokio::spawn(async move {
+        pending.push(tokio::spawn(async move {
             for request in 0..50 {
                 let path = format!("/{}", (number + request) % 4);
-                let answer = client.get(&path).await;
-                assert_eq!((answer.status.as_u16(), answer.body.len()), (200, 512 << 10));
+                let response = client.get(&path).await;
+                assert_eq!((response.status.as_u16(), response.body.len()), (200, 512 << 10));
             }
         }));
     }
-    for asking in asking {
-        asking.await.unwrap();
+    for pending in pending {
+        pending.await.unwrap();
     }
     all_released(&server).await;
     let status = server.connections.status();
@@ -324,7 +328,7 @@ async fn stalled_connections_are_evicted_for_new_ones() {
         // Retried, since the stalled clients may be about to read.
         let head = request("/more", "connection: close\r\n");
         let is_served =
-            async || said(server.address, head.as_bytes()).await.starts_with("HTTP/1.1 200 OK\r\n");
+            async || raw(server.address, head.as_bytes()).await.starts_with("HTTP/1.1 200 OK\r\n");
         until_async("a stalled connection is evicted", is_served).await;
         assert_eq!(server.connections.status().evicted, 1, "HTTP/2: {is_http2}");
         drop(stalled);
@@ -344,11 +348,11 @@ async fn unread_http2_responses_are_dropped() {
     bytes.extend(settings);
     bytes.extend([0, 0, 3, 1, 5, 0, 0, 0, 1, 0x82, 0x86, 0x84]);
     stream.write_all(&bytes).await.unwrap();
-    let mut answer = Vec::new();
-    within("the end of the connection", stream.read_to_end(&mut answer)).await.ok();
+    let mut response = Vec::new();
+    within("the end of the connection", stream.read_to_end(&mut response)).await.ok();
     // Frames were received, but no data of the response.
-    assert!(!answer.is_empty());
-    assert!(!String::from_utf8_lossy(&answer).contains("nothing is served"));
+    assert!(!response.is_empty());
+    assert!(!String::from_utf8_lossy(&response).contains("nothing is served"));
     // An idle connection is closed, too.
     let mut idle = Client::http2(server.address).await;
     assert_eq!(idle.get("/version").await.status, 200);

@@ -32,7 +32,7 @@ async fn get(serving: &Serving, path: &str) -> (u16, String) {
 /// Creates a folder with the settings and the module.
 fn folder() -> (Folder, String) {
     let folder = Folder::new();
-    folder.write("a.wasm", component::of_answer(201, "a", b"b"));
+    folder.write("a.wasm", component::with_response(201, "a", b"b"));
     let config = folder.write("c.toml", SETTINGS);
     (folder, config)
 }
@@ -140,7 +140,7 @@ async fn assert_compiles_apart(what: &str, mut serving: Serving, message: Option
     assert!(message.contains("failed with at most 64.0 MiB"), "{what}: {message}");
     let more = measure::peak_memory_of(serving.id()) - before;
     assert!(more < 50 << 20, "{what}: {more} bytes more");
-    let report = client.swap("/", any(component::of_answer(202, "a", b"c"))).await.unwrap();
+    let report = client.swap("/", any(component::with_response(202, "a", b"c"))).await.unwrap();
     assert_eq!(report.outcome, Outcome::Swapped, "{what}");
     assert_eq!(get(&serving, "/").await.0, 202, "{what}");
     assert_eq!(serving.stop().await.status, Some(0), "{what}");

@@ -124,7 +124,7 @@ async fn compilations_beyond_the_memory_limit_are_stopped() {
     assert!(message.contains("not a valid component: "), "{message}");
     assert!(message.contains("is out of bounds"), "{message}");
     // The memory suffices for a simpler component.
-    let good = component::of_answer(201, "a", b"b");
+    let good = component::with_response(201, "a", b"b");
     assert_eq!(swap(&serving, good).await.outcome, Outcome::Swapped);
 }
 
@@ -190,7 +190,7 @@ async fn a_swap_is_cancelled_when_its_client_disconnects() {
 async fn preflights_run_at_a_lower_priority() {
     let folder = Folder::new();
     let serving = serve(&folder, "").await;
-    swap(&serving, component::of_answer(201, "a", b"b")).await;
+    swap(&serving, component::with_response(201, "a", b"b")).await;
     let threads = fs::read_dir(format!("/proc/{}/task", serving.id())).unwrap();
     let named = threads
         .map(|thread| thread.unwrap().path())

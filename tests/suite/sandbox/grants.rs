@@ -50,7 +50,7 @@ async fn server(extension: Mount) -> TestServer {
 /// The grants apply to candidates, too.
 #[tokio::test]
 async fn a_candidate_is_limited_to_the_grants_of_its_mount() {
-    let plain = component::of_answer(204, "a", b"b");
+    let plain = component::with_response(204, "a", b"b");
     let server = server(tool(&["chains"], &plain)).await;
     let mount = server.registry.at("/ext/tool").unwrap();
     let state = server.publisher.reader();
@@ -68,16 +68,16 @@ async fn a_candidate_is_limited_to_the_grants_of_its_mount() {
 /// The mount path is known initially, and after a swap.
 #[tokio::test]
 async fn an_extension_knows_its_mount() {
-    let telling = component::that_tells_its_mount();
-    let server = server(tool(&["mount"], &telling)).await;
+    let returning = component::that_returns_its_mount();
+    let server = server(tool(&["mount"], &returning)).await;
     assert_eq!(server.get("/ext/tool/x").await.text(), "/ext/tool");
     let mount = server.registry.at("/ext/tool").unwrap();
-    let other = candidate(component::noted(&telling, "other"));
+    let other = candidate(component::noted(&returning, "other"));
     let report = mount.swap(other, &server.publisher.reader()).await;
     assert_eq!(report.outcome, Outcome::Swapped);
     assert_eq!(report.differences, []);
     assert_eq!(server.get("/ext/tool/x").await.text(), "/ext/tool");
-    assert_eq!(server.swap(telling).await.outcome, Outcome::Swapped);
+    assert_eq!(server.swap(returning).await.outcome, Outcome::Swapped);
     assert_eq!(server.get("/x").await.text(), "/");
 }
 
@@ -87,7 +87,7 @@ fn with_header(name: &str, value: &str, granted: &[&str]) -> Mount {
     let headers = HeaderGrants::new(granted).unwrap();
     let options = EngineOptions { headers, ..EngineOptions::from(&patient()) };
     let engine = Engine::with(options).unwrap();
-    let component = component::of_answer(200, name, value.as_bytes());
+    let component = component::with_response(200, name, value.as_bytes());
     let module = Module::from_bytes(&engine, "tool", &component).unwrap().named("tool");
     Mount::extension("/ext/tool".parse().unwrap(), module)
 }
@@ -116,10 +116,10 @@ async fn headers_with_effect_beyond_the_mount_need_a_grant() {
 /// The API's module shares the origin with the extensions.
 #[tokio::test]
 async fn the_api_needs_a_header_grant_too() {
-    let component = component::of_answer(200, "clear-site-data", b"\"*\"");
+    let component = component::with_response(200, "clear-site-data", b"\"*\"");
     let server = TestServer::builder().component(&component).start().await;
     assert_eq!(server.get("/").await.status, 502);
-    let component = component::of_answer(200, "set-cookie", b"a=b; Path=/");
+    let component = component::with_response(200, "set-cookie", b"a=b; Path=/");
     let server = TestServer::builder().component(&component).start().await;
     assert_eq!(server.get("/").await.header("set-cookie"), "a=b; Path=/");
 }
@@ -138,8 +138,12 @@ async fn cookies_are_confined_to_the_mount() {
         let mut client = server.connect().await;
         // The second response is a cached one.
         for _ in 0..2 {
-            let answer = client.get("/ext/tool").await;
-            assert_eq!((answer.status.as_u16(), answer.header("set-cookie")), expected, "{cookie}");
+            let response = client.get("/ext/tool").await;
+            assert_eq!(
+                (response.status.as_u16(), response.header("set-cookie")),
+                expected,
+                "{cookie}"
+            );
         }
     }
 }

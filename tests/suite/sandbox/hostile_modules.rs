@@ -48,12 +48,12 @@ async fn candidates_with_too_many_json_values_are_rejected() {
 struct Case {
     name: &'static str,
     component: Vec<u8>,
-    answer: (u16, &'static str),
+    response: (u16, &'static str),
     counted: fn(&Failures) -> u64,
 }
 
 fn cases() -> Vec<Case> {
-    let case = |name, component, answer, counted| Case { name, component, answer, counted };
+    let case = |name, component, response, counted| Case { name, component, response, counted };
     let trapped: fn(&Failures) -> u64 = |failures| failures.trapped;
     let timed_out: fn(&Failures) -> u64 = |failures| failures.timed_out;
     let invalid: fn(&Failures) -> u64 = |failures| failures.invalid;
@@ -67,9 +67,9 @@ fn cases() -> Vec<Case> {
         case("huge-body", hostile::huge_body(), bad, invalid),
         case("endless-headers", hostile::endless_headers(), bad, invalid),
         case("large-headers", hostile::large_headers(), bad, invalid),
-        case("invalid-status", component::of_answer(99, "a", b"b"), bad, invalid),
-        case("bad-header", component::of_answer(200, "a", b"b\r\nc: d"), bad, invalid),
-        case("framing", component::of_answer(200, "content-length", b"0"), bad, invalid),
+        case("invalid-status", component::with_response(99, "a", b"b"), bad, invalid),
+        case("bad-header", component::with_response(200, "a", b"b\r\nc: d"), bad, invalid),
+        case("framing", component::with_response(200, "content-length", b"0"), bad, invalid),
         case("log-flood", hostile::log_flood(), (504, "Timeout"), timed_out),
         case("trap-late", hostile::trap_late(), internal, trapped),
         case("trap-in-start", hostile::trap_in_start(), internal, trapped),
@@ -85,7 +85,7 @@ fn cases() -> Vec<Case> {
             timed_out,
         ),
         case("allocator-lies", hostile::allocator("i32.const -8"), internal, trapped),
-        case("trap-after-answer", hostile::trap_after_answer(), internal, trapped),
+        case("trap-after-response", hostile::trap_after_response(), internal, trapped),
     ]
 }
 
@@ -96,8 +96,8 @@ fn patience() -> FailurePolicy {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn hostile_modules_fail_only_their_own_requests() {
-    let limits = |answer: (u16, &str)| Limits {
-        time: if answer.0 == 504 { Duration::from_millis(20) } else { patient().time },
+    let limits = |response: (u16, &str)| Limits {
+        time: if response.0 == 504 { Duration::from_millis(20) } else { patient().time },
         memory: ByteSize::mib(4),
         body: ByteSize::mib(1),
         concurrency: 4,
@@ -108,18 +108,18 @@ async fn hostile_modules_fail_only_their_own_requests() {
     let cases = cases();
     for case in &cases {
         let path = format!("/ext/{}", case.name);
-        let mount = extension(&path, &engine(&limits(case.answer)), &case.component);
+        let mount = extension(&path, &engine(&limits(case.response)), &case.component);
         server = server.extension(mount.with_failure_policy(patience()));
     }
     let server = server.start().await;
     let watcher = Watcher::start(server.address);
-    let mut asking = Vec::new();
+    let mut pending = Vec::new();
     for case in &cases {
         for client in 0..CLIENTS {
             let address = server.address;
             let name = case.name;
-            let answer = case.answer;
-            asking.push(tokio::spawn(async move {
+            let response = case.response;
+            pending.push(tokio::spawn(async move {
                 let mut http = Client::http1(address).await;
                 for round in 0..ROUNDS {
                     // Each path is distinct, so that each request takes a run.
@@ -127,15 +127,15 @@ async fn hostile_modules_fail_only_their_own_requests() {
                     let found = http.get(&path).await;
                     assert_eq!(
                         (found.status.as_u16(), found.error_name().as_str()),
-                        answer,
+                        response,
                         "{path}"
                     );
                 }
             }));
         }
     }
-    for asking in asking {
-        asking.await.unwrap();
+    for pending in pending {
+        pending.await.unwrap();
     }
     watcher.stop().await;
     for case in &cases {

@@ -12,11 +12,11 @@ fn one_slot() -> Limits {
 }
 
 /// Returns the status of a module's response.
-async fn ask(module: &Module, path: &str) -> Result<u16, CallError> {
+async fn run(module: &Module, path: &str) -> Result<u16, CallError> {
     let snapshot = StatePublisher::new().reader().snapshot();
-    let answer =
+    let output =
         RunPermit::acquire(module).await?.execute(request("GET", path, &[]), snapshot).await?;
-    Ok(answer.response.status().as_u16())
+    Ok(output.response.status().as_u16())
 }
 
 #[tokio::test]
@@ -24,11 +24,11 @@ async fn data_of_a_request_is_gone_in_the_next_one() {
     let engine = engine(&one_slot());
     let keeps = Module::from_bytes(&engine, "keeps", &secrets::keeper()).unwrap();
     // Data that a request writes is found in the same request.
-    assert_eq!(ask(&keeps, secrets::WRITE_AND_READ).await.unwrap(), 200 + 0b1111);
+    assert_eq!(run(&keeps, secrets::WRITE_AND_READ).await.unwrap(), 200 + 0b1111);
     for _ in 0..100 {
-        assert_eq!(ask(&keeps, secrets::READ).await.unwrap(), 200);
-        assert_eq!(ask(&keeps, secrets::WRITE).await.unwrap(), 200);
-        assert_eq!(ask(&keeps, secrets::READ).await.unwrap(), 200);
+        assert_eq!(run(&keeps, secrets::READ).await.unwrap(), 200);
+        assert_eq!(run(&keeps, secrets::WRITE).await.unwrap(), 200);
+        assert_eq!(run(&keeps, secrets::READ).await.unwrap(), 200);
     }
 }
 
@@ -37,9 +37,9 @@ async fn data_written_before_a_trap_is_gone_in_the_next_request() {
     let engine = engine(&one_slot());
     let keeps = Module::from_bytes(&engine, "keeps", &secrets::keeper()).unwrap();
     for _ in 0..100 {
-        let trapped = ask(&keeps, secrets::WRITE_AND_TRAP).await;
+        let trapped = run(&keeps, secrets::WRITE_AND_TRAP).await;
         assert!(matches!(trapped, Err(CallError::Trap(_))), "{trapped:?}");
-        assert_eq!(ask(&keeps, secrets::READ).await.unwrap(), 200);
+        assert_eq!(run(&keeps, secrets::READ).await.unwrap(), 200);
     }
 }
 
@@ -50,8 +50,8 @@ async fn data_of_one_module_is_not_visible_to_another() {
     let looks = Module::from_bytes(&engine, "looks", &secrets::looker()).unwrap();
     for end in [secrets::WRITE, secrets::WRITE_AND_TRAP] {
         for _ in 0..20 {
-            ask(&keeps, end).await.ok();
-            assert_eq!(ask(&looks, secrets::READ).await.unwrap(), 200);
+            run(&keeps, end).await.ok();
+            assert_eq!(run(&looks, secrets::READ).await.unwrap(), 200);
         }
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytesize::ByteSize;
 use relayer_rest_host::module::{Engine, Limits, Module, RunPermit};
 use relayer_rest_host::state::{StatePublisher, sample};
-use relayer_rest_tests::client::Answer;
+use relayer_rest_tests::client::Response;
 use relayer_rest_tests::component;
 use relayer_rest_tests::server::{TestServer, engine, extension, patient, request};
 use relayer_rest_tests::wait::until;
@@ -17,15 +17,15 @@ const INTERNAL: &str =
 const BAD: &str =
     "the response of the module is not valid HTTP; the log has the cause under this x-request-id";
 
-async fn answer_of(component: &[u8], limits: &Limits) -> Answer {
+async fn response_of(component: &[u8], limits: &Limits) -> Response {
     TestServer::builder().component(component).limits(limits).start().await.get("/chains").await
 }
 
 #[tokio::test]
 async fn a_trap_is_an_internal_error() {
-    let answer = answer_of(&component::of_handler("unreachable"), &patient()).await;
-    answer.check_error(500, "Internal", INTERNAL);
-    assert_eq!(answer.header("x-request-id").len(), 24);
+    let response = response_of(&component::of_handler("unreachable"), &patient()).await;
+    response.check_error(500, "Internal", INTERNAL);
+    assert_eq!(response.header("x-request-id").len(), 24);
 }
 
 /// No tick interrupts the guest while it fills its memory, and each of its paths may be
@@ -38,9 +38,9 @@ async fn all_runs_of_a_module_that_blocks_its_thread_start_in_the_pool() {
     let module = Module::from_bytes(&engine(&limits), "test", &component).unwrap();
     let snapshot = StatePublisher::new().reader().snapshot();
     let run = async |module: &Module, path: String| {
-        let place = RunPermit::acquire(module).await.unwrap();
-        let answer = place.execute(request("GET", &path, &[]), snapshot.clone()).await.unwrap();
-        assert_eq!(answer.response.status(), 204);
+        let permit = RunPermit::acquire(module).await.unwrap();
+        let output = permit.execute(request("GET", &path, &[]), snapshot.clone()).await.unwrap();
+        assert_eq!(output.response.status(), 204);
     };
     let elsewhere = || module.engine().runs_started_elsewhere();
     run(&module, "/fast".to_owned()).await;
@@ -69,20 +69,20 @@ async fn small_responses_of_the_api_take_two_pages_of_memory() {
     sample(&publisher);
     let module = Module::embedded(&engine(&patient())).unwrap();
     for path in ["/version", "/chains", "/state"] {
-        let asked = request("GET", path, &[]);
-        let place = RunPermit::acquire(&module).await.unwrap();
-        let answer = place.execute(asked, publisher.reader().snapshot()).await.unwrap();
-        assert_eq!(answer.response.status(), 200, "{path}");
+        let guest_request = request("GET", path, &[]);
+        let permit = RunPermit::acquire(&module).await.unwrap();
+        let output = permit.execute(guest_request, publisher.reader().snapshot()).await.unwrap();
+        assert_eq!(output.response.status(), 200, "{path}");
         // The total includes a table, which is small.
-        assert_eq!(answer.memory / (64 << 10), 2, "{path}: {} bytes", answer.memory);
+        assert_eq!(output.memory / (64 << 10), 2, "{path}: {} bytes", output.memory);
     }
 }
 
 #[tokio::test]
 async fn an_invalid_pointer_is_an_internal_error() {
     for pointer in ["i32.const -4", "i32.const 262143", "i32.const 1"] {
-        let answer = answer_of(&component::of_handler(pointer), &patient()).await;
-        answer.check_error(500, "Internal", INTERNAL);
+        let response = response_of(&component::of_handler(pointer), &patient()).await;
+        response.check_error(500, "Internal", INTERNAL);
     }
 }
 
@@ -98,7 +98,7 @@ async fn endless_recursion_is_an_internal_error() {
                 (param i32 i32 i32 i32) (result i32)
                 (call $f (i64.const 1) (i64.const 2) (i64.const 3))))"#,
     );
-    answer_of(&component, &patient()).await.check_error(500, "Internal", INTERNAL);
+    response_of(&component, &patient()).await.check_error(500, "Internal", INTERNAL);
 }
 
 /// A module can call as deep as its configured stack allows, no more and no less.
@@ -121,7 +121,7 @@ async fn calls_are_as_deep_as_the_configured_stack_allows() {
     );
     for (stack, status) in [(ByteSize::kib(64), 500), (ByteSize::mib(4), 204)] {
         let limits = Limits { stack, ..patient() };
-        assert_eq!(answer_of(&component, &limits).await.status, status, "{stack}");
+        assert_eq!(response_of(&component, &limits).await.status, status, "{stack}");
     }
 }
 
@@ -143,8 +143,8 @@ async fn table_elements_beyond_the_limit_are_refused() {
         ))
     };
     let limits = |table| Limits { table, ..patient() };
-    assert_eq!(answer_of(&growing(10), &limits(100)).await.status, 204);
-    assert_eq!(answer_of(&growing(10), &limits(99)).await.status, 500);
+    assert_eq!(response_of(&growing(10), &limits(100)).await.status, 204);
+    assert_eq!(response_of(&growing(10), &limits(99)).await.status, 500);
     let error = Module::from_bytes(&engine(&limits(99)), "test", &growing(100)).unwrap_err();
     let error = error.to_string();
     assert!(error.ends_with("; raise limits.table in the settings"), "{error}");
@@ -166,8 +166,8 @@ async fn tables_share_the_limit_of_memory() {
                 i32.const 0))"#,
     );
     let limits = |memory| Limits { memory, table: 100_000, ..patient() };
-    assert_eq!(answer_of(&component, &limits(ByteSize::mib(1))).await.status, 204);
-    assert_eq!(answer_of(&component, &limits(ByteSize::mib(2))).await.status, 500);
+    assert_eq!(response_of(&component, &limits(ByteSize::mib(1))).await.status, 204);
+    assert_eq!(response_of(&component, &limits(ByteSize::mib(2))).await.status, 500);
 }
 
 #[tokio::test]
@@ -189,8 +189,8 @@ async fn handles_to_resources_are_bounded() {
                 (with "r" (instance (export "new" (func $new))))))"#
         ))
     };
-    assert_eq!(answer_of(&holding(2_000), &patient()).await.status, 204);
-    assert_eq!(answer_of(&holding(2_001), &patient()).await.status, 500);
+    assert_eq!(response_of(&holding(2_000), &patient()).await.status, 204);
+    assert_eq!(response_of(&holding(2_001), &patient()).await.status, 500);
 }
 
 #[tokio::test]
@@ -203,17 +203,17 @@ async fn memory_beyond_the_limit_is_refused() {
          i32.const 0",
     );
     let limits = |memory| Limits { memory, ..patient() };
-    let refused = answer_of(&component, &limits(ByteSize::mib(4))).await;
+    let refused = response_of(&component, &limits(ByteSize::mib(4))).await;
     assert_eq!(refused.status, 204);
-    let given = answer_of(&component, &limits(ByteSize::mib(8))).await;
+    let given = response_of(&component, &limits(ByteSize::mib(8))).await;
     assert_eq!(given.status, 500);
 }
 
 #[tokio::test]
 async fn requests_beyond_the_time_limit_time_out() {
     let limits = Limits { time: Duration::from_millis(20), ..patient() };
-    let answer = answer_of(&component::of_handler("(loop br 0) unreachable"), &limits).await;
-    answer.check_error(504, "Timeout", "the request took too long to handle");
+    let response = response_of(&component::of_handler("(loop br 0) unreachable"), &limits).await;
+    response.check_error(504, "Timeout", "the request took too long to handle");
 }
 
 /// The start function runs within the time limit, and yields, too.
@@ -228,7 +228,7 @@ async fn an_endless_start_function_times_out_and_delays_no_other_module() {
             (func (export "relayer:rest/handler@0.1.0#handle")
                 (param i32 i32 i32 i32) (result i32) i32.const 0))"#,
     );
-    let other = extension("/other", &engine(&patient()), &component::of_answer(204, "a", b"b"));
+    let other = extension("/other", &engine(&patient()), &component::with_response(204, "a", b"b"));
     let server = TestServer::builder().component(&component).extension(other).start().await;
     let mut client = server.connect().await;
     let spinning = tokio::spawn(async move { client.get("/").await });
@@ -237,8 +237,8 @@ async fn an_endless_start_function_times_out_and_delays_no_other_module() {
     assert_eq!(server.get("/other/").await.status, 204);
     spinning.abort();
     let limits = Limits { time: Duration::from_millis(20), ..patient() };
-    let answer = answer_of(&component, &limits).await;
-    answer.check_error(504, "Timeout", "the request took too long to handle");
+    let response = response_of(&component, &limits).await;
+    response.check_error(504, "Timeout", "the request took too long to handle");
 }
 
 /// Returns limits of one instance, which may run for long, with neither queue nor cache.
@@ -259,12 +259,12 @@ async fn requests_beyond_the_concurrency_limit_get_503() {
     let mut one = server.connect().await;
     let mut other = server.connect().await;
     // The first request spins; the other one is turned away.
-    let answer = tokio::select! {
-        answer = one.get("/") => answer,
-        answer = other.get("/") => answer,
+    let response = tokio::select! {
+        response = one.get("/") => response,
+        response = other.get("/") => response,
     };
-    answer.check_error(503, "Overloaded", "too many requests are being handled; try again");
-    assert_eq!(answer.header("retry-after"), "1");
+    response.check_error(503, "Overloaded", "too many requests are being handled; try again");
+    assert_eq!(response.header("retry-after"), "1");
 }
 
 /// Starts a client that makes the module spin. It repeats its request while another
@@ -284,9 +284,9 @@ async fn a_disconnected_client_releases_its_permit() {
     let mut client = server.connect().await;
     for _ in 0..3 {
         let spinning = spin(&server).await;
-        client.get_until("/", |answer| answer.status == 503).await;
+        client.get_until("/", |response| response.status == 503).await;
         spinning.abort();
-        client.get_until("/", |answer| answer.status == 204).await;
+        client.get_until("/", |response| response.status == 204).await;
     }
 }
 
@@ -304,7 +304,7 @@ async fn spinning_modules_yield_to_others() {
         spinning.push(spin(&server).await);
     }
     let mut client = server.connect().await;
-    client.get_until("/", |answer| answer.status == 503).await;
+    client.get_until("/", |response| response.status == 503).await;
     let other = TestServer::start().await;
     for _ in 0..20 {
         assert_eq!(other.get("/chains").await.status, 200);
@@ -323,8 +323,8 @@ async fn servers_of_one_engine_share_its_permits() {
     let one = TestServer::builder().module(module.clone()).start().await;
     let other = TestServer::builder().module(module).start().await;
     let spinning = spin(&one).await;
-    let answer = other.connect().await.get_until("/", |answer| answer.status == 503).await;
-    answer.check_error(503, "Overloaded", "too many requests are being handled; try again");
+    let response = other.connect().await.get_until("/", |response| response.status == 503).await;
+    response.check_error(503, "Overloaded", "too many requests are being handled; try again");
     spinning.abort();
 }
 
@@ -366,8 +366,8 @@ async fn an_invalid_response_is_a_bad_module_response() {
         (200, "transfer-encoding", b"chunked"),
         (200, "connection", b"close"),
     ] {
-        let component = component::of_answer(status, header, value);
-        answer_of(&component, &patient()).await.check_error(502, "BadModuleResponse", BAD);
+        let component = component::with_response(status, header, value);
+        response_of(&component, &patient()).await.check_error(502, "BadModuleResponse", BAD);
     }
 }
 

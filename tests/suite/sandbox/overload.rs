@@ -26,7 +26,7 @@ fn processors() -> usize {
 }
 
 /// Runs this number of requests on a module at once.
-async fn ask(module: &Module, count: usize) -> Vec<Result<(), CallError>> {
+async fn run_all(module: &Module, count: usize) -> Vec<Result<(), CallError>> {
     let snapshot = StatePublisher::new().reader().snapshot();
     let runs = (0..count).map(|number| {
         let module = module.clone();
@@ -45,11 +45,11 @@ async fn time_spent_waiting_for_a_processor_is_not_counted() {
     let component = component::that_takes(20_000_000);
     let module = |limits: &Limits| Module::from_bytes(&engine(limits), "slow", &component).unwrap();
     let start = Instant::now();
-    ask(&module(&limits()), 1).await.remove(0).unwrap();
+    run_all(&module(&limits()), 1).await.remove(0).unwrap();
     let alone = start.elapsed();
     let module = module(&Limits { time: 20 * alone, ..limits() });
-    for answer in ask(&module, 40 * processors()).await {
-        answer.unwrap();
+    for result in run_all(&module, 40 * processors()).await {
+        result.unwrap();
     }
     assert_eq!(module.failures().module_failures(), 0);
 }
@@ -62,7 +62,7 @@ async fn requests_that_wait_too_long_for_a_processor_are_rejected() {
     let module = Module::from_bytes(&engine(&limits), "spins", &component).unwrap();
     let count = 8 * processors();
     let errors: Vec<_> =
-        ask(&module, count).await.into_iter().map(|answer| answer.unwrap_err()).collect();
+        run_all(&module, count).await.into_iter().map(|result| result.unwrap_err()).collect();
     let starved = errors.iter().filter(|error| matches!(error, CallError::Starved(_))).count();
     let timed_out = errors.iter().filter(|error| matches!(error, CallError::Timeout(_))).count();
     assert_eq!(starved + timed_out, count, "{errors:?}");
@@ -90,10 +90,10 @@ async fn health_probes_succeed_under_overload() {
         tokio::spawn(async move {
             let mut http = Client::http1(address).await;
             for round in 0..2 {
-                let answer = http.get(&format!("/ext/tool/work/{client}/{round}")).await;
-                if answer.status != 204 {
-                    assert_eq!(answer.error_name(), "Overloaded");
-                    assert_eq!(answer.header("retry-after"), "1");
+                let response = http.get(&format!("/ext/tool/work/{client}/{round}")).await;
+                if response.status != 204 {
+                    assert_eq!(response.error_name(), "Overloaded");
+                    assert_eq!(response.header("retry-after"), "1");
                 }
             }
         })

@@ -136,11 +136,11 @@ fn a_digest_is_the_sha256_of_the_component() {
 
 #[tokio::test]
 async fn a_third_party_module_is_served() {
-    let component = component::of_answer(203, "x-made-by", b"hand");
+    let component = component::with_response(203, "x-made-by", b"hand");
     let server = TestServer::builder().component(&component).start().await;
-    let answer = server.get("/anything").await;
-    assert_eq!((answer.status.as_u16(), answer.header("x-made-by")), (203, "hand"));
-    assert!(answer.body.is_empty());
+    let response = server.get("/anything").await;
+    assert_eq!((response.status.as_u16(), response.header("x-made-by")), (203, "hand"));
+    assert!(response.body.is_empty());
 }
 
 #[tokio::test]
@@ -153,8 +153,8 @@ async fn a_module_can_read_headers_by_name() {
         (&[("x-count", "1")], 201),
         (&[("x-count", "1"), ("X-COUNT", "2"), ("y", "3")], 202),
     ] {
-        let answer = client.ask_with("GET", "/", headers).await;
-        assert_eq!((answer.status.as_u16(), answer.header("vary")), (status, "x-count"));
+        let response = client.request_with("GET", "/", headers).await;
+        assert_eq!((response.status.as_u16(), response.header("vary")), (status, "x-count"));
     }
 }
 

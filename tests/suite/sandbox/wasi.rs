@@ -75,14 +75,14 @@ async fn wasi_gives_no_access_to_the_system() {
         ("wait", "0ns"),
         ("print", "printed"),
     ] {
-        let answer = http.get(&format!("/ext/guest/{path}")).await;
-        assert_eq!((answer.status.as_u16(), answer.text()), (200, expected), "{path}");
+        let response = http.get(&format!("/ext/guest/{path}")).await;
+        assert_eq!((response.status.as_u16(), response.text()), (200, expected), "{path}");
     }
     for (path, status, name) in
         [("exit", 500, "Internal"), ("hoard", 500, "Internal"), ("flood", 504, "Timeout")]
     {
-        let answer = http.get(&format!("/ext/guest/{path}")).await;
-        assert_eq!((answer.status.as_u16(), &*answer.error_name()), (status, name), "{path}");
+        let response = http.get(&format!("/ext/guest/{path}")).await;
+        assert_eq!((response.status.as_u16(), &*response.error_name()), (status, name), "{path}");
     }
     watcher.stop().await;
 }

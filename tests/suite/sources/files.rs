@@ -35,8 +35,8 @@ async fn a_running_relayer_is_served() {
     let relayer = Relayer::start(script).await;
     let (process, mut client) = serve(&["--upstream", &relayer.url(), "--poll", "10ms"]).await;
     let expected = success(&state(&["ibc-0", "ibc-1"], 2, false));
-    client.get_until("/state", |answer| answer.text() == expected).await;
-    client.get_until("/chain/ibc-1", |answer| answer.status == 200).await;
+    client.get_until("/state", |response| response.text() == expected).await;
+    client.get_until("/chain/ibc-1", |response| response.status == 200).await;
     // Upstream responses are processed on a thread of their own, not on clients' threads.
     let threads = std::fs::read_dir(format!("/proc/{}/task", process.id())).unwrap();
     let names = threads.map(|thread| thread.unwrap().path().join("comm"));
@@ -53,11 +53,11 @@ async fn chains_from_a_file_combine_with_the_state_of_a_relayer() {
     let args = ["--relayer-config", &config, "--upstream", &relayer.url(), "--poll", "10ms"];
     let (process, mut client) = serve(&args).await;
     client.get("/chains").await.check(200, r#"{"status":"success","result":["ibc-0","other"]}"#);
-    client.get_until("/state", |answer| answer.status == 200).await;
-    client.get_until("/version", |answer| answer.text().contains("0.7.0")).await;
+    client.get_until("/state", |response| response.status == 200).await;
+    client.get_until("/version", |response| response.text().contains("0.7.0")).await;
     assert!(!relayer.seen().paths.contains_key("/chains"));
     let _gone = relayer.go().await;
-    client.get_until("/state", |answer| answer.headers.contains_key("age")).await;
+    client.get_until("/state", |response| response.headers.contains_key("age")).await;
     assert_ne!(client.get("/version").await.header("warning"), "");
     assert_eq!(client.get("/chains").await.header("warning"), "", "the file is as it was");
     process.stop().await;
@@ -71,8 +71,10 @@ async fn an_unreadable_field_is_reported_once() {
         script.state["workers"]["Client"][0]["object"]["new"] = 1.into();
     });
     let (process, mut client) = serve(&["--upstream", &relayer.url(), "--poll", "1ms"]).await;
-    let asked = |path: &str| relayer.seen().paths.get(path).copied().unwrap_or_default();
-    client.get_until("/chains", |answer| answer.status == 200 && asked("/state") > 20).await;
+    let request_count = |path: &str| relayer.seen().paths.get(path).copied().unwrap_or_default();
+    client
+        .get_until("/chains", |response| response.status == 200 && request_count("/state") > 20)
+        .await;
     assert!(client.get("/chain/ibc-0").await.text().contains(r#""max_gas":null"#));
     let log = process.stop().await.stderr;
     let lines = |wanted: &[&str]| {
@@ -91,19 +93,20 @@ async fn an_unreadable_field_is_reported_once() {
 async fn responses_of_a_relayer_cannot_fill_the_log() {
     let relayer = Relayer::start(Script::of_0_7()).await;
     let (process, mut client) = serve(&["--upstream", &relayer.url(), "--poll", "1ms"]).await;
-    client.get_until("/chains", |answer| answer.status == 200).await;
+    client.get_until("/chains", |response| response.status == 200).await;
     for turn in 0..30 {
         let evil = format!("{turn}\u{202e}\u{2028}\u{1b}[1m{}", "x".repeat(900));
         let state = state(&[&evil], 1, false);
-        let asked = |path: &str| relayer.seen().paths.get(path).copied().unwrap_or_default();
+        let request_count =
+            |path: &str| relayer.seen().paths.get(path).copied().unwrap_or_default();
         let long = json!({"status": "error", "result": {"name": evil, "msg": "y".repeat(60_000)}});
         relayer.change(|script| {
             script.state = state;
             script.state["workers"]["Client"][0]["object"][&evil] = 1.into();
             script.bodies.insert("/chains".to_owned(), long.to_string().into_bytes().into());
         });
-        let before = asked("/state");
-        client.get_until("/version", |_| asked("/state") > before + 1).await;
+        let before = request_count("/state");
+        client.get_until("/version", |_| request_count("/state") > before + 1).await;
     }
     let log = process.stop().await.stderr;
     assert!(log.contains(r"\u{202e}"), "{log}");
@@ -120,11 +123,11 @@ async fn an_unreachable_relayer_is_reported_once_and_at_its_return() {
     let relayer = Relayer::start(Script::of_0_7()).await;
     let (process, mut client) =
         serve(&["--upstream", &relayer.url(), "--poll", "1ms", "--max-stale", "50ms"]).await;
-    client.get_until("/state", |answer| answer.status == 200).await;
+    client.get_until("/state", |response| response.status == 200).await;
     let gone = relayer.go().await;
-    client.get_until("/state", |answer| answer.status == 503).await;
+    client.get_until("/state", |response| response.status == 503).await;
     let relayer = gone.come_back();
-    client.get_until("/state", |answer| answer.status == 200).await;
+    client.get_until("/state", |response| response.status == 200).await;
     // The return is logged before the next poll.
     let polls = || relayer.seen().paths.get("/state").copied().unwrap_or_default();
     let before = polls();
@@ -146,18 +149,18 @@ async fn a_state_file_is_reread_when_it_changes() {
     client.get("/state").await.check(200, &shown(1));
 
     files.write("state.json", state(&["ibc-0", "ibc-1"], 2, true).to_string());
-    client.get_until("/state", |answer| answer.text() == shown(2)).await;
+    client.get_until("/state", |response| response.text() == shown(2)).await;
 
     // A response that was saved from a relayer, with its envelope.
     files.replace("state.json", success(&state(&["ibc-0", "ibc-1"], 3, true)));
-    client.get_until("/state", |answer| answer.text() == shown(3)).await;
+    client.get_until("/state", |response| response.text() == shown(3)).await;
 
     files.write("state.json", "{\"chains\": [],\n  \"workers\": [1]}");
     process.logged(&format!("state file {file}: line 2, column 13: workers: invalid type")).await;
     client.get("/state").await.check(200, &shown(3));
 
     files.replace("state.json", state(&["ibc-0", "ibc-1"], 4, true).to_string());
-    client.get_until("/state", |answer| answer.text() == shown(4)).await;
+    client.get_until("/state", |response| response.text() == shown(4)).await;
 
     fs::remove_file(&file).unwrap();
     process.logged(&format!("state file {file}: cannot be read: ")).await;
@@ -180,7 +183,7 @@ async fn a_change_during_a_shortage_of_descriptors_is_read_later() {
     process.logged("cannot read the file for now; retrying").await;
     prlimit(pid, Resource::Nofile, limit).unwrap();
     let shown = success(&state(&["ibc-0"], 2, false));
-    client.get_until("/state", |answer| answer.text() == shown).await;
+    client.get_until("/state", |response| response.text() == shown).await;
     process.stop().await;
 }
 
@@ -191,14 +194,14 @@ async fn a_relayer_configuration_is_reread_when_it_changes() {
     let (mut process, mut client) = serve(&["--relayer-config", &config]).await;
     let new = "[[chains]]\nid = 'new'\n";
     files.write("config.toml", format!("{CONFIG}\n{new}"));
-    client.get_until("/chains", |answer| answer.text().contains("new")).await;
+    client.get_until("/chains", |response| response.text().contains("new")).await;
     assert_eq!(client.get("/chain/new").await.status, 200);
 
     files.write("config.toml", CONFIG.replace("max_gas = 3000000", "max_gas = 'lots'"));
     process.logged("chain 'ibc-0': max_gas: invalid type: string \"lots\"").await;
     assert_eq!(client.get("/chain/new").await.status, 200);
     files.replace("config.toml", CONFIG.replace("max_gas = 3000000", "max_gas = 7"));
-    client.get_until("/chain/ibc-0", |answer| answer.text().contains(r#""max_gas":7,"#)).await;
+    client.get_until("/chain/ibc-0", |response| response.text().contains(r#""max_gas":7,"#)).await;
     assert_eq!(client.get("/chain/new").await.status, 404);
     process.stop().await;
 }
@@ -250,10 +253,10 @@ async fn sighup_rereads_files_that_cannot_be_watched() {
     elsewhere.write("target.toml", CONFIG.replace("'ibc-1'", "'new'"));
     process.signal(Signal::HUP);
     client
-        .get_until("/chains", |answer| {
+        .get_until("/chains", |response| {
             // Both signals may have been delivered as one, before the file was repaired.
             process.signal(Signal::HUP);
-            answer.text() == r#"{"status":"success","result":["ibc-0","new"]}"#
+            response.text() == r#"{"status":"success","result":["ibc-0","new"]}"#
         })
         .await;
     process.stop().await;
@@ -291,9 +294,9 @@ async fn files_change_under_load_without_a_wrong_response() {
             tokio::spawn(async move {
                 let mut client = Client::http1(address).await;
                 while !*stopped.borrow() {
-                    let answer = client.get(path).await;
-                    let place = bodies.iter().position(|body| answer.text() == body);
-                    seen[place.unwrap_or_else(|| panic!("{answer:?}"))].store(true, Relaxed);
+                    let response = client.get(path).await;
+                    let place = bodies.iter().position(|body| response.text() == body);
+                    seen[place.unwrap_or_else(|| panic!("{response:?}"))].store(true, Relaxed);
                 }
             })
         })

@@ -10,9 +10,9 @@ async fn chains(config: &str) -> String {
     let mut lines = Vec::new();
     for chain in HermesConfig::parse(config).unwrap().chains {
         let id = chain.id.as_str().replace('/', "%2F").replace(' ', "%20");
-        let answer = client.get(&format!("/chain/{id}")).await;
-        assert_eq!(answer.status, 200);
-        lines.push(answer.text().to_owned());
+        let response = client.get(&format!("/chain/{id}")).await;
+        assert_eq!(response.status, 200);
+        lines.push(response.text().to_owned());
     }
     lines.join("\n")
 }

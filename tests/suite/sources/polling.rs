@@ -24,10 +24,10 @@ async fn a_slow_relayer_gets_one_request_at_a_time() {
     let relayer = Relayer::start(Script { tick, ..Script::of_1_13() }).await;
     let server = TestServer::builder().upstream(upstream(&relayer)).start().await;
     let mut client = server.connect().await;
-    client.get_until("/state", |answer| answer.status == 200).await;
+    client.get_until("/state", |response| response.status == 200).await;
     // The state is known after a single response.
     assert_eq!(relayer.seen().first.as_deref(), Some("/state"));
-    client.get_until("/chains", |answer| answer.status == 200).await;
+    client.get_until("/chains", |response| response.status == 200).await;
     assert_eq!(relayer.seen().most_at_once, 1);
 }
 
@@ -35,10 +35,10 @@ async fn a_slow_relayer_gets_one_request_at_a_time() {
 /// allows.
 #[track_caller]
 fn check_pace(relayer: &Relayer, start: Instant, poll: Duration) {
-    let asked = relayer.seen().paths["/state"];
+    let request_count = relayer.seen().paths["/state"];
     // Once at the start, and once more for each of the two chains at first.
     let most = start.elapsed().div_duration_f64(poll) + 3.0;
-    assert!(f64::from(asked) <= most, "{asked} times in {:?}", start.elapsed());
+    assert!(f64::from(request_count) <= most, "{request_count} times in {:?}", start.elapsed());
 }
 
 #[tokio::test]
@@ -48,10 +48,14 @@ async fn chains_are_requested_rarely_and_the_state_often() {
     let relayer = Relayer::start(Script::of_0_7()).await;
     let server =
         TestServer::builder().upstream(Upstream { poll, ..upstream(&relayer) }).start().await;
-    let asked = |path: &str| relayer.seen().paths.get(path).copied().unwrap_or_default();
-    server.connect().await.get_until("/chains", |_| asked("/state") > 50).await;
+    let request_count = |path: &str| relayer.seen().paths.get(path).copied().unwrap_or_default();
+    server.connect().await.get_until("/chains", |_| request_count("/state") > 50).await;
     check_pace(&relayer, start, poll);
-    assert!(asked("/chains") <= 2 && asked("/chain/ibc-0") <= 2 && asked("/version") <= 2);
+    assert!(
+        request_count("/chains") <= 2
+            && request_count("/chain/ibc-0") <= 2
+            && request_count("/version") <= 2
+    );
 }
 
 #[tokio::test]
@@ -62,8 +66,8 @@ async fn an_unreadable_chain_does_not_increase_the_rate() {
     relayer.change(|script| script.broken_chain = Some("ibc-1".to_owned()));
     let server =
         TestServer::builder().upstream(Upstream { poll, ..upstream(&relayer) }).start().await;
-    let asked = |path: &str| relayer.seen().paths.get(path).copied().unwrap_or_default();
-    server.connect().await.get_until("/chains", |_| asked("/chain/ibc-1") == 2).await;
+    let request_count = |path: &str| relayer.seen().paths.get(path).copied().unwrap_or_default();
+    server.connect().await.get_until("/chains", |_| request_count("/chain/ibc-1") == 2).await;
     check_pace(&relayer, start, poll);
 }
 
@@ -72,13 +76,13 @@ async fn a_faulty_relayer_is_polled_less_and_less() {
     let relayer = Relayer::start(Script::of_0_7()).await;
     let server = TestServer::builder().upstream(upstream(&relayer)).start().await;
     let mut client = server.connect().await;
-    client.get_until("/chains", |answer| answer.status == 200).await;
+    client.get_until("/chains", |response| response.status == 200).await;
     let start = Instant::now();
     relayer.change(|script| script.fault = Some(Fault::Status500));
-    client.get_until("/state", |answer| answer.headers.contains_key("age")).await;
-    let asked = || relayer.seen().paths["/state"];
-    let before = asked();
-    client.get_until("/state", |_| asked() >= before + 2).await;
+    client.get_until("/state", |response| response.headers.contains_key("age")).await;
+    let request_count = || relayer.seen().paths["/state"];
+    let before = request_count();
+    client.get_until("/state", |_| request_count() >= before + 2).await;
     // Delays of half a second and one second, each shortened by at most half.
     assert!(start.elapsed() >= Duration::from_millis(700), "{:?}", start.elapsed());
 }
@@ -90,9 +94,9 @@ async fn chains_are_refreshed_at_intervals() {
     let server =
         TestServer::builder().upstream(Upstream { refresh, ..upstream(&relayer) }).start().await;
     let mut client = server.connect().await;
-    client.get_until("/chain/ibc-0", |answer| answer.status == 200).await;
+    client.get_until("/chain/ibc-0", |response| response.status == 200).await;
     relayer.change(|script| script.chains[0]["max_gas"] = 7.into());
-    client.get_until("/chain/ibc-0", |answer| answer.text().contains(r#""max_gas":7,"#)).await;
+    client.get_until("/chain/ibc-0", |response| response.text().contains(r#""max_gas":7,"#)).await;
 }
 
 #[tokio::test]
@@ -100,12 +104,12 @@ async fn chains_are_refreshed_when_the_relayer_returns() {
     let relayer = Relayer::start(Script::of_1_13()).await;
     let server = TestServer::builder().upstream(upstream(&relayer)).start().await;
     let mut client = server.connect().await;
-    client.get_until("/chain/ibc-0", |answer| answer.status == 200).await;
+    client.get_until("/chain/ibc-0", |response| response.status == 200).await;
     let gone = relayer.go().await;
-    client.get_until("/state", |answer| answer.headers.contains_key("age")).await;
+    client.get_until("/state", |response| response.headers.contains_key("age")).await;
     let relayer = gone.come_back();
     relayer.change(|script| script.chains[0]["max_gas"] = 7.into());
-    client.get_until("/chain/ibc-0", |answer| answer.text().contains(r#""max_gas":7,"#)).await;
+    client.get_until("/chain/ibc-0", |response| response.text().contains(r#""max_gas":7,"#)).await;
 }
 
 #[tokio::test]
@@ -114,13 +118,13 @@ async fn a_temporarily_refused_chain_is_requested_again() {
     relayer.change(|script| script.refused_chain = Some("ibc-1".to_owned()));
     let server = TestServer::builder().upstream(upstream(&relayer)).start().await;
     let mut client = server.connect().await;
-    let asked = || relayer.seen().paths.get("/chain/ibc-1").copied().unwrap_or_default();
-    client.get_until("/chains", |_| asked() > 0).await;
+    let request_count = || relayer.seen().paths.get("/chain/ibc-1").copied().unwrap_or_default();
+    client.get_until("/chains", |_| request_count() > 0).await;
     let chains = r#"{"status":"success","result":["ibc-0"]}"#;
-    client.get_until("/chains", |answer| answer.text() == chains).await;
+    client.get_until("/chains", |response| response.text() == chains).await;
     assert_eq!(client.get("/chain/ibc-0").await.status, 200);
     assert_eq!(client.get("/chain/ibc-1").await.status, 404);
     relayer.change(|script| script.refused_chain = None);
     let chains = r#"{"status":"success","result":["ibc-0","ibc-1"]}"#;
-    client.get_until("/chains", |answer| answer.text() == chains).await;
+    client.get_until("/chains", |response| response.text() == chains).await;
 }

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use relayer_rest_host::state::Upstream;
-use relayer_rest_tests::client::Answer;
+use relayer_rest_tests::client::Response;
 use relayer_rest_tests::relayer::{Fault, Relayer, Script, state};
 use relayer_rest_tests::server::TestServer;
 use relayer_rest_tests::wait::{DEADLINE, until};
@@ -31,12 +31,12 @@ async fn responses_of_0_7_are_served_unchanged() {
     let relayer = Relayer::start(script.clone()).await;
     let server = TestServer::builder().upstream(upstream(&relayer)).start().await;
     let mut client = server.connect().await;
-    client.get_until("/chains", |answer| answer.status == 200).await;
+    client.get_until("/chains", |response| response.status == 200).await;
     client.get("/chains").await.check(200, r#"{"status":"success","result":["ibc-0","ibc-1"]}"#);
     client.get("/state").await.check(200, &success(&script.state));
     for chain in &script.chains {
-        let answer = client.get(&format!("/chain/{}", chain["id"].as_str().unwrap())).await;
-        answer.check(200, &success(chain));
+        let response = client.get(&format!("/chain/{}", chain["id"].as_str().unwrap())).await;
+        response.check(200, &success(chain));
     }
     let version = env!("CARGO_PKG_VERSION");
     let body = format!(
@@ -51,11 +51,11 @@ async fn responses_of_1_13_are_served_in_the_shape_of_0_7() {
     let relayer = Relayer::start(Script::of_1_13()).await;
     let server = TestServer::builder().upstream(upstream(&relayer)).start().await;
     let mut client = server.connect().await;
-    client.get_until("/chains", |answer| answer.status == 200).await;
+    client.get_until("/chains", |response| response.status == 200).await;
     client.get("/state").await.check(200, &success(&old.state));
     for chain in &old.chains {
-        let answer = client.get(&format!("/chain/{}", chain["id"].as_str().unwrap())).await;
-        answer.check(200, &success(chain));
+        let response = client.get(&format!("/chain/{}", chain["id"].as_str().unwrap())).await;
+        response.check(200, &success(chain));
     }
     assert!(client.get("/version").await.text().contains("1.13.1+f44aa39"));
 }
@@ -66,11 +66,12 @@ async fn the_state_is_not_ready_until_the_relayer_responds() {
     let upstream = Upstream { timeout: Duration::from_millis(300), ..upstream(&relayer) };
     let server = TestServer::builder().upstream(upstream).start().await;
     let mut client = server.connect().await;
-    let unanswered = |answer: &Answer| answer.text().contains("the relayer has not answered yet");
+    let is_waiting =
+        |response: &Response| response.text().contains("the relayer has not answered yet");
     for path in ["/state", "/chains", "/chain/ibc-0"] {
-        let answer = client.get_until(path, unanswered).await;
-        answer.check_error(503, "NotReady", "the relayer has not answered yet");
-        assert_eq!(answer.header("retry-after"), "1");
+        let response = client.get_until(path, is_waiting).await;
+        response.check_error(503, "NotReady", "the relayer has not answered yet");
+        assert_eq!(response.header("retry-after"), "1");
     }
     assert_eq!(client.get("/version").await.status, 200);
 }
@@ -89,8 +90,9 @@ async fn workers_of_all_kinds_are_served_unchanged() {
     let state = json!({"chains": ["a", "b"], "workers": workers});
     let relayer = Relayer::start(Script { state: state.clone(), ..Script::of_0_7() }).await;
     let server = TestServer::builder().upstream(upstream(&relayer)).start().await;
-    let answer = server.connect().await.get_until("/state", |answer| answer.status == 200).await;
-    answer.check(200, &success(&state));
+    let response =
+        server.connect().await.get_until("/state", |response| response.status == 200).await;
+    response.check(200, &success(&state));
 }
 
 #[tokio::test]
@@ -100,11 +102,11 @@ async fn a_faulty_relayer_leaves_the_last_state_in_place() {
     let upstream = Upstream { timeout: Duration::from_secs(2), ..upstream(&relayer) };
     let server = TestServer::builder().upstream(upstream).start().await;
     let mut client = server.connect().await;
-    client.get_until("/chains", |answer| answer.status == 200).await;
+    client.get_until("/chains", |response| response.status == 200).await;
     for (clients, fault) in [
         (3, Fault::Garbage),
         (4, Fault::HalfJson),
-        (5, Fault::ClosesMidAnswer),
+        (5, Fault::ClosesMidResponse),
         (6, Fault::Oversized(1 << 20)),
         (7, Fault::Hangs),
         (8, Fault::Status500),
@@ -116,13 +118,15 @@ async fn a_faulty_relayer_leaves_the_last_state_in_place() {
             script.fault = Some(fault);
             script.state = after.clone();
         });
-        let stale = client.get_until("/state", |answer| answer.headers.contains_key("age")).await;
+        let stale =
+            client.get_until("/state", |response| response.headers.contains_key("age")).await;
         assert_eq!((stale.status.as_u16(), &stale.body), (200, &before), "{fault:?}");
         assert_eq!(stale.header("warning"), "110 - \"Response is Stale\"");
         stale.header("age").parse::<u64>().unwrap();
         assert_eq!(client.get("/chains").await.status, 200);
         relayer.change(|script| script.fault = None);
-        let fresh = client.get_until("/state", |answer| !answer.headers.contains_key("age")).await;
+        let fresh =
+            client.get_until("/state", |response| !response.headers.contains_key("age")).await;
         assert_eq!(fresh.text(), success(&after), "{fault:?}");
     }
 }
@@ -134,12 +138,12 @@ async fn the_state_of_an_unreachable_relayer_is_served_as_stale() {
     let upstream = Upstream { max_stale: Duration::from_hours(1), ..upstream(&relayer) };
     let server = TestServer::builder().upstream(upstream).start().await;
     let mut client = server.connect().await;
-    client.get_until("/state", |answer| answer.status == 200).await;
+    client.get_until("/state", |response| response.status == 200).await;
     let gone = relayer.go().await;
-    let stale = client.get_until("/state", |answer| answer.headers.contains_key("age")).await;
+    let stale = client.get_until("/state", |response| response.headers.contains_key("age")).await;
     assert_eq!((stale.status.as_u16(), stale.text()), (200, &*success(&script.state)));
     let _relayer = gone.come_back();
-    let back = client.get_until("/state", |answer| !answer.headers.contains_key("age")).await;
+    let back = client.get_until("/state", |response| !response.headers.contains_key("age")).await;
     assert_eq!((back.status.as_u16(), back.text()), (200, &*success(&script.state)));
 }
 
@@ -150,17 +154,17 @@ async fn the_state_of_an_unreachable_relayer_expires_at_its_maximum_age() {
     let upstream = Upstream { max_stale: Duration::from_millis(300), ..upstream(&relayer) };
     let server = TestServer::builder().upstream(upstream).start().await;
     let mut client = server.connect().await;
-    client.get_until("/chains", |answer| answer.status == 200).await;
+    client.get_until("/chains", |response| response.status == 200).await;
     let gone = relayer.go().await;
-    let old = client.get_until("/state", |answer| answer.status != 200).await;
+    let old = client.get_until("/state", |response| response.status != 200).await;
     old.check_error(503, "NotReady", "the relayer has not answered for 300ms");
     assert_eq!(old.header("retry-after"), "1");
     for path in ["/version", "/chains", "/chain/ibc-0"] {
-        let answer = client.get(path).await;
-        assert_eq!((answer.status.as_u16(), answer.header("warning").is_empty()), (200, false));
+        let response = client.get(path).await;
+        assert_eq!((response.status.as_u16(), response.header("warning").is_empty()), (200, false));
     }
     let _relayer = gone.come_back();
-    let back = client.get_until("/state", |answer| answer.status == 200).await;
+    let back = client.get_until("/state", |response| response.status == 200).await;
     assert_eq!((back.text(), back.header("age")), (success(&script.state).as_str(), ""));
 }
 
@@ -169,7 +173,7 @@ async fn added_and_removed_chains_are_followed() {
     let relayer = Relayer::start(Script::of_0_7()).await;
     let server = TestServer::builder().upstream(upstream(&relayer)).start().await;
     let mut client = server.connect().await;
-    client.get_until("/chains", |answer| answer.status == 200).await;
+    client.get_until("/chains", |response| response.status == 200).await;
     relayer.change(|script| {
         let mut new = script.chains[0].clone();
         new["id"] = "new".into();
@@ -177,14 +181,14 @@ async fn added_and_removed_chains_are_followed() {
         script.state = state(&["ibc-0", "ibc-1", "new"], 1, false);
     });
     let chains = r#"{"status":"success","result":["ibc-0","ibc-1","new"]}"#;
-    client.get_until("/chains", |answer| answer.text() == chains).await;
+    client.get_until("/chains", |response| response.text() == chains).await;
     assert_eq!(client.get("/chain/new").await.status, 200);
     relayer.change(|script| {
         script.chains.remove(0);
         script.state = state(&["ibc-1", "new"], 1, false);
     });
     let chains = r#"{"status":"success","result":["ibc-1","new"]}"#;
-    client.get_until("/chains", |answer| answer.text() == chains).await;
+    client.get_until("/chains", |response| response.text() == chains).await;
     assert_eq!(client.get("/chain/ibc-0").await.status, 404);
 }
 
@@ -193,8 +197,9 @@ async fn a_listed_chain_that_does_not_exist_is_left_out() {
     let relayer = Relayer::start(Script::of_0_7()).await;
     relayer.change(|script| script.chains.push(json!({"id": "not/a/path"})));
     let server = TestServer::builder().upstream(upstream(&relayer)).start().await;
-    let answer = server.connect().await.get_until("/chains", |answer| answer.status == 200).await;
-    answer.check(200, r#"{"status":"success","result":["ibc-0","ibc-1"]}"#);
+    let response =
+        server.connect().await.get_until("/chains", |response| response.status == 200).await;
+    response.check(200, r#"{"status":"success","result":["ibc-0","ibc-1"]}"#);
 }
 
 #[tokio::test]
@@ -203,14 +208,15 @@ async fn an_unreadable_chain_does_not_delay_the_state() {
     relayer.change(|script| script.broken_chain = Some("ibc-1".to_owned()));
     let server = TestServer::builder().upstream(upstream(&relayer)).start().await;
     let mut client = server.connect().await;
-    let asked = || relayer.seen().paths.get("/state").copied().unwrap_or_default();
-    let answer = client.get_until("/state", |answer| answer.status == 200 && asked() > 20).await;
-    assert_eq!(answer.header("age"), "", "the state is fresh");
+    let request_count = || relayer.seen().paths.get("/state").copied().unwrap_or_default();
+    let response =
+        client.get_until("/state", |response| response.status == 200 && request_count() > 20).await;
+    assert_eq!(response.header("age"), "", "the state is fresh");
     let chains = r#"{"status":"success","result":["ibc-0"]}"#;
-    client.get_until("/chains", |answer| answer.text() == chains).await;
+    client.get_until("/chains", |response| response.text() == chains).await;
     relayer.change(|script| script.broken_chain = None);
     let chains = r#"{"status":"success","result":["ibc-0","ibc-1"]}"#;
-    client.get_until("/chains", |answer| answer.text() == chains).await;
+    client.get_until("/chains", |response| response.text() == chains).await;
 }
 
 #[tokio::test]
@@ -218,7 +224,7 @@ async fn a_chain_that_becomes_unreadable_keeps_its_last_state() {
     let relayer = Relayer::start(Script::of_0_7()).await;
     let server = TestServer::builder().upstream(upstream(&relayer)).start().await;
     let mut client = server.connect().await;
-    client.get_until("/chains", |answer| answer.status == 200).await;
+    client.get_until("/chains", |response| response.status == 200).await;
     let before = client.get("/chain/ibc-1").await;
     relayer.change(|script| {
         script.broken_chain = Some("ibc-1".to_owned());
@@ -226,7 +232,7 @@ async fn a_chain_that_becomes_unreadable_keeps_its_last_state() {
         // A change of the connected chains makes the upstream request all chains again.
         script.state = state(&["ibc-0"], 1, false);
     });
-    client.get_until("/chain/ibc-0", |answer| answer.text().contains(r#""max_gas":7,"#)).await;
+    client.get_until("/chain/ibc-0", |response| response.text().contains(r#""max_gas":7,"#)).await;
     assert_eq!(client.get("/chain/ibc-1").await.body, before.body);
     let chains = r#"{"status":"success","result":["ibc-0","ibc-1"]}"#;
     client.get("/chains").await.check(200, chains);
@@ -251,11 +257,11 @@ async fn hostile_responses_hide_only_themselves() {
         let server = TestServer::builder().upstream(limit).start().await;
         let mut client = server.connect().await;
         let chains = r#"{"status":"success","result":["ibc-1"]}"#;
-        client.get_until("/chains", |answer| answer.text() == chains).await;
+        client.get_until("/chains", |response| response.text() == chains).await;
         assert_eq!(client.get("/chain/ibc-1").await.status, 200);
-        client.get_until("/state", |answer| answer.status == 200).await;
+        client.get_until("/state", |response| response.status == 200).await;
         relayer.change(|script| script.bodies.clear());
-        client.get_until("/chain/ibc-0", |answer| answer.status == 200).await;
+        client.get_until("/chain/ibc-0", |response| response.status == 200).await;
     }
 }
 
@@ -275,9 +281,9 @@ async fn identifiers_that_cannot_be_in_a_path_are_left_out() {
     let mut client = server.connect().await;
     let chains = success(&json!(["ibc-0", "a\u{202e}b"]));
     client
-        .get_until("/chains", |answer| {
-            answer.status == 200
-                && serde_json::from_str::<Value>(answer.text()).unwrap()
+        .get_until("/chains", |response| {
+            response.status == 200
+                && serde_json::from_str::<Value>(response.text()).unwrap()
                     == serde_json::from_str::<Value>(&chains).unwrap()
         })
         .await;
@@ -296,9 +302,10 @@ async fn a_bounded_number_of_chains_is_requested() {
     let server = TestServer::builder().upstream(upstream(&relayer)).start().await;
     // None of them exists, so the list is empty when all have been requested.
     let empty = r#"{"status":"success","result":[]}"#;
-    server.connect().await.get_until("/chains", |answer| answer.text() == empty).await;
-    let asked = relayer.seen().paths.keys().filter(|path| path.starts_with("/chain/")).count();
-    assert_eq!(asked, 1000);
+    server.connect().await.get_until("/chains", |response| response.text() == empty).await;
+    let request_count =
+        relayer.seen().paths.keys().filter(|path| path.starts_with("/chain/")).count();
+    assert_eq!(request_count, 1000);
 }
 
 /// The only blocking thread is occupied, so no response can be parsed until it is free.

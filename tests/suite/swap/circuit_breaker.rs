@@ -31,17 +31,17 @@ fn policy() -> FailurePolicy {
 }
 
 /// Causes three failures, which trip the circuit breaker.
-async fn take_out(http: &mut Client) {
+async fn trip(http: &mut Client) {
     for number in 0..3 {
-        let answer = http.get(&format!("/ext/tool/{number}")).await;
-        assert_eq!((answer.status.as_u16(), &*answer.error_name()), (500, "Internal"));
+        let response = http.get(&format!("/ext/tool/{number}")).await;
+        assert_eq!((response.status.as_u16(), &*response.error_name()), (500, "Internal"));
     }
     assert_eq!(http.get("/ext/tool/0").await.error_name(), "ExtensionUnavailable");
 }
 
 /// Causes failures until the circuit breaker trips, however many of them are within its
 /// window.
-async fn take_out_within(http: &mut Client, mount: &Mount) {
+async fn trip_within(http: &mut Client, mount: &Mount) {
     let mut number = 0;
     while mount.status().circuit.is_none() {
         http.get(&format!("/ext/tool/{number}")).await;
@@ -58,18 +58,18 @@ async fn the_circuit_opens_after_failures() {
     let mount = server.registry.at("/ext/tool").unwrap();
     let mut http = server.connect().await;
     assert_eq!(http.get("/ext/tool/spare").await.status, 204);
-    take_out(&mut http).await;
+    trip(&mut http).await;
     let runs = mount.status().module.runs;
     for path in ["/ext/tool/0", "/ext/tool/0?other"] {
-        let answer = http.get(path).await;
-        answer.check_error(
+        let response = http.get(path).await;
+        response.check_error(
             503,
             "ExtensionUnavailable",
             "this extension failed too often and is out of service for now; try again later",
         );
-        let wait: u32 = answer.header("retry-after").parse().unwrap();
+        let wait: u32 = response.header("retry-after").parse().unwrap();
         assert!((1_800..=3_600).contains(&wait), "{wait}");
-        assert!(answer.header("x-relayer-module").starts_with("tool@"));
+        assert!(response.header("x-relayer-module").starts_with("tool@"));
     }
     assert_eq!(http.get("/ext/tool/spare").await.status, 204, "it is cached");
     let status = mount.status();
@@ -90,7 +90,7 @@ async fn the_circuit_closes_after_a_health_check() {
     // The circuit breaker trips again after it was closed.
     for _ in 0..2 {
         server.publisher.set_chains(Vec::new()).unwrap();
-        take_out_within(&mut http, &mount).await;
+        trip_within(&mut http, &mount).await;
         // Health checks fail until there is a chain.
         server.publisher.set_chains(vec![chain()]).unwrap();
         until("the circuit is closed", || mount.status().circuit.is_none()).await;
@@ -105,8 +105,8 @@ async fn repetitions_of_one_failing_request_do_not_open_the_circuit() {
     let server = server(tool(&[], &component).with_failure_policy(policy())).await;
     let mut http = server.connect().await;
     for number in 0..50 {
-        let answer = http.get(&format!("/ext/tool{TRAP}?{number}")).await;
-        assert_eq!(answer.error_name(), "Internal");
+        let response = http.get(&format!("/ext/tool{TRAP}?{number}")).await;
+        assert_eq!(response.error_name(), "Internal");
         let honest = http.get(&format!("/ext/tool/{number}")).await;
         assert_eq!(honest.status, 200, "{number}");
     }
@@ -146,15 +146,15 @@ async fn a_successful_trial_request_closes_the_circuit() {
     server.publisher.set_chains(Vec::new()).unwrap();
     let mut http = server.connect().await;
     assert_eq!(http.get("/ext/tool/spare").await.status, 204);
-    take_out(&mut http).await;
+    trip(&mut http).await;
     let mount = server.registry.at("/ext/tool").unwrap();
     assert_eq!(http.get("/ext/tool/spare").await.status, 204);
     assert!(mount.status().circuit.is_some());
     // One of these requests is run, and fails.
-    http.get_until("/ext/tool/7", |answer| answer.status == 500).await;
+    http.get_until("/ext/tool/7", |response| response.status == 500).await;
     assert_eq!(http.get("/ext/tool/7").await.error_name(), "ExtensionUnavailable");
     server.publisher.set_chains(vec![chain()]).unwrap();
-    http.get_until("/ext/tool/8", |answer| answer.status == 204).await;
+    http.get_until("/ext/tool/8", |response| response.status == 204).await;
     assert_eq!(mount.status().circuit, None);
     assert_eq!(http.get("/ext/tool/0").await.status, 204);
 }
@@ -166,12 +166,12 @@ async fn a_swap_closes_the_circuit() {
     let server = server(tool.with_failure_policy(policy())).await;
     server.publisher.set_chains(Vec::new()).unwrap();
     let mut http = server.connect().await;
-    take_out(&mut http).await;
-    let answer = http.get("/ext/tool/0").await;
-    let wait: u32 = answer.header("retry-after").parse().unwrap();
+    trip(&mut http).await;
+    let response = http.get("/ext/tool/0").await;
+    let wait: u32 = response.header("retry-after").parse().unwrap();
     assert!((1_800..=3_600).contains(&wait), "{wait}");
     let mount = server.registry.at("/ext/tool").unwrap();
-    let mended = candidate(component::of_answer(204, "a", b"b"));
+    let mended = candidate(component::with_response(204, "a", b"b"));
     let report = mount.swap(mended, &server.publisher.reader()).await;
     assert_eq!(report.outcome, Outcome::Swapped);
     assert_eq!(http.get("/ext/tool/0").await.status, 204);
@@ -188,7 +188,7 @@ async fn a_swap_to_the_same_module_closes_the_circuit_if_it_passes() {
     let server = server(tool(&["chains"], &needy).with_failure_policy(policy())).await;
     server.publisher.set_chains(Vec::new()).unwrap();
     let mut http = server.connect().await;
-    take_out(&mut http).await;
+    trip(&mut http).await;
     let mount = server.registry.at("/ext/tool").unwrap();
     let state = server.publisher.reader();
     let refused = mount.swap(candidate(needy.clone()), &state).await.outcome;
@@ -216,8 +216,8 @@ async fn failures_that_are_far_apart_do_not_open_the_circuit() {
     server.publisher.set_chains(Vec::new()).unwrap();
     let mut http = server.connect().await;
     for number in 0..10 {
-        let answer = http.get(&format!("/ext/tool/{number}")).await;
-        assert_eq!(answer.error_name(), "Internal");
+        let response = http.get(&format!("/ext/tool/{number}")).await;
+        assert_eq!(response.error_name(), "Internal");
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
 }

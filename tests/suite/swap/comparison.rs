@@ -20,15 +20,15 @@ async fn a_dry_run_lists_the_differences_and_changes_nothing() {
         server.get("/chain/ibc-0").await;
     }
     server.get("/version").await;
-    let answers = component::of_response(203, &[("x-new", b"1")], b"[1]");
-    let trial = Candidate { dialect: Some(Dialect::Any), dry_run: true, ..candidate(answers) };
+    let responses = component::of_response(203, &[("x-new", b"1")], b"[1]");
+    let trial = Candidate { dialect: Some(Dialect::Any), dry_run: true, ..candidate(responses) };
     let report = server.swap_as(trial).await;
     assert_eq!(report.outcome, Outcome::DryRun);
     assert_eq!(report.compared, 5);
-    let asked: Vec<_> =
+    let requested: Vec<_> =
         report.differences.iter().map(|one| (one.request.as_str(), one.count)).collect();
     assert_eq!(
-        asked,
+        requested,
         [
             ("GET /chain/ibc-0", 3),
             ("GET /version", 1),
@@ -56,11 +56,11 @@ async fn a_dry_run_lists_the_differences_and_changes_nothing() {
 #[tokio::test]
 async fn requests_of_clients_are_compared_without_a_cache() {
     let limits = Limits { response_cache: ByteSize::b(0), ..patient() };
-    let server = server(&component::of_answer(201, "a", b"b"), &limits).await;
+    let server = server(&component::with_response(201, "a", b"b"), &limits).await;
     for _ in 0..3 {
         server.get("/some/where?a=b").await;
     }
-    let report = server.swap(component::of_answer(202, "a", b"b")).await;
+    let report = server.swap(component::with_response(202, "a", b"b")).await;
     let first = &report.differences[0];
     assert_eq!((first.request.as_str(), first.count), ("GET /some/where", 3));
 }
@@ -101,8 +101,8 @@ async fn candidates_are_compared_on_the_newest_state() {
 async fn requests_of_clients_are_repeated_with_their_headers() {
     let server = server(&component::that_counts(), &patient()).await;
     let headers = [("x-count", "1"), ("x-other", "2")];
-    assert_eq!(server.connect().await.ask_with("GET", "/a", &headers).await.status, 201);
-    let new = component::of_answer(200, "x-a", b"b");
+    assert_eq!(server.connect().await.request_with("GET", "/a", &headers).await.status, 201);
+    let new = component::with_response(200, "x-a", b"b");
     let report = server.swap(new).await;
     let difference = report.differences.iter().find(|one| one.request == "GET /a").unwrap();
     assert_eq!(difference.changes[0].from.as_deref(), Some("201"));
@@ -111,12 +111,15 @@ async fn requests_of_clients_are_repeated_with_their_headers() {
 /// The runs of a comparison do not count towards the active module.
 #[tokio::test]
 async fn comparisons_do_not_count_towards_the_active_module() {
-    let server = server(&component::of_answer(204, "a", b"b"), &patient()).await;
-    assert_eq!(server.swap(component::of_answer(205, "a", b"b")).await.outcome, Outcome::Swapped);
+    let server = server(&component::with_response(204, "a", b"b"), &patient()).await;
+    assert_eq!(
+        server.swap(component::with_response(205, "a", b"b")).await.outcome,
+        Outcome::Swapped
+    );
     let trial = Candidate {
         dialect: Some(Dialect::Any),
         dry_run: true,
-        ..candidate(component::of_answer(206, "a", b"b"))
+        ..candidate(component::with_response(206, "a", b"b"))
     };
     let report = server.swap_as(trial).await;
     assert_eq!((report.outcome, report.compared), (Outcome::DryRun, 5));
@@ -128,7 +131,7 @@ async fn comparisons_do_not_count_towards_the_active_module() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn preflights_take_no_permits_of_clients() {
     let limits = Limits { concurrency: 1, queue: 0, response_cache: ByteSize::b(0), ..patient() };
-    let server = Arc::new(server(&component::of_answer(204, "a", b"b"), &limits).await);
+    let server = Arc::new(server(&component::with_response(204, "a", b"b"), &limits).await);
     let swapping = tokio::spawn({
         let server = server.clone();
         async move { server.swap(component::of_handler("(loop br 0) unreachable")).await }

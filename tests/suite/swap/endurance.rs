@@ -74,7 +74,7 @@ async fn many_swaps_leak_neither_memory_nor_permits() {
     // The log of a thousand swaps would fill its pipe.
     serving.close_log();
     let client = serving.control_client();
-    let modules = [201, 202].map(|status| component::of_answer(status, "a", b"b"));
+    let modules = [201, 202].map(|status| component::with_response(status, "a", b"b"));
     let traps = component::of_handler("unreachable");
     let mut memory = 0;
     for swap in 0..1_000 {

@@ -34,8 +34,8 @@ async fn a_swapped_module_serves_and_is_named_in_responses() {
     ];
     assert_eq!(steps, all);
     assert_eq!(report.differences, []);
-    let answer = server.get("/chains").await;
-    assert_eq!(answer.header("x-relayer-module"), label(&new));
+    let response = server.get("/chains").await;
+    assert_eq!(response.header("x-relayer-module"), label(&new));
     // The swap has warmed the cache, so the request needed no run.
     assert_eq!(server.registry.at("/").unwrap().status().module.runs, 0);
 }
@@ -45,9 +45,9 @@ async fn a_swapped_module_serves_and_is_named_in_responses() {
 async fn errors_of_the_host_name_the_module() {
     let component = component::of_handler("unreachable");
     let server = server(&component, &patient()).await;
-    let answer = server.get("/").await;
-    assert_eq!(answer.status, 500);
-    assert_eq!(answer.header("x-relayer-module"), label(&component));
+    let response = server.get("/").await;
+    assert_eq!(response.status, 500);
+    assert_eq!(response.header("x-relayer-module"), label(&component));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -60,7 +60,7 @@ async fn swaps_under_load_lose_no_request() {
         (component::of_response(200, &[json], body.as_bytes()), body)
     });
     let server = Arc::new(server(&modules[0].0, &patient()).await);
-    let answers = modules.clone().map(|(component, body)| (label(&component), body));
+    let responses = modules.clone().map(|(component, body)| (label(&component), body));
     let done = Arc::new(AtomicBool::new(false));
     let count = Arc::new(AtomicU64::new(0));
     let clients: Vec<_> = (0..CLIENTS)
@@ -68,19 +68,19 @@ async fn swaps_under_load_lose_no_request() {
             let server = server.clone();
             let done = done.clone();
             let count = count.clone();
-            let answers = answers.clone();
+            let responses = responses.clone();
             tokio::spawn(async move {
                 let mut client = server.connect().await;
                 let mut seen = [0_u64; 2];
                 while !done.load(Relaxed) {
                     // Some responses are cached, and others are not.
                     let path = format!("/{}", count.fetch_add(1, Relaxed) % (50 + number as u64));
-                    let answer = client.get(&path).await;
-                    assert_eq!(answer.status, 200);
-                    let label = answer.header("x-relayer-module");
-                    let body = &answer.body;
+                    let response = client.get(&path).await;
+                    assert_eq!(response.status, 200);
+                    let label = response.header("x-relayer-module");
+                    let body = &response.body;
                     let is_of = |(name, whole): &(String, String)| label == *name && body == whole;
-                    let place = answers.iter().position(is_of);
+                    let place = responses.iter().position(is_of);
                     seen[place.expect("a response is wholly of one of the modules")] += 1;
                 }
                 seen
@@ -121,15 +121,15 @@ async fn is_completed_by_the_old_module(count: u32) -> bool {
         async move { server.get("/slow").await }
     });
     until("the request runs", || mount.module().runs() > 0).await;
-    let new = component::of_answer(201, "a", b"b");
+    let new = component::with_response(201, "a", b"b");
     let report = mount.swap(candidate(new.clone()), &server.publisher.reader()).await;
     assert_eq!(report.outcome, Outcome::Swapped);
     let is_in_flight = !in_flight.is_finished();
     let label = |component| format!("slow@{}", short(component));
     assert_eq!(server.get("/slow").await.header("x-relayer-module"), label(&new));
-    let answer = in_flight.await.unwrap();
-    assert_eq!(answer.status, 204);
-    assert_eq!(answer.header("x-relayer-module"), label(&old));
+    let response = in_flight.await.unwrap();
+    assert_eq!(response.status, 204);
+    assert_eq!(response.header("x-relayer-module"), label(&old));
     is_in_flight
 }
 
@@ -146,15 +146,19 @@ async fn every_form_of_response_names_its_module() {
         ("GET", "/nothing", vec![], 404),
     ] {
         for _ in 0..2 {
-            let answer = client.ask_with(method, path, &headers).await;
-            assert_eq!(answer.status, status);
-            assert_eq!(answer.header("x-relayer-module"), label(DEFAULT_MODULE), "{method} {path}");
+            let response = client.request_with(method, path, &headers).await;
+            assert_eq!(response.status, status);
+            assert_eq!(
+                response.header("x-relayer-module"),
+                label(DEFAULT_MODULE),
+                "{method} {path}"
+            );
         }
     }
-    let claims = component::of_answer(200, "x-relayer-module", b"api@000000000000");
+    let claims = component::with_response(200, "x-relayer-module", b"api@000000000000");
     assert_eq!(server.swap(claims.clone()).await.outcome, Outcome::Swapped);
-    let answer = server.get("/").await;
-    let labels: Vec<_> = answer.headers.get_all("x-relayer-module").iter().collect();
+    let response = server.get("/").await;
+    let labels: Vec<_> = response.headers.get_all("x-relayer-module").iter().collect();
     assert_eq!(labels, [label(&claims).as_str()]);
 }
 
@@ -184,8 +188,8 @@ async fn a_swap_conflicts_with_a_rollback_during_its_preflight() {
 
 /// Rolls back during the preflight of a module whose requests take this long.
 async fn swap_during_rollback(count: u32) -> (Arc<TestServer>, SwapReport) {
-    let server = Arc::new(server(&component::of_answer(201, "a", b"b"), &patient()).await);
-    let second = component::of_answer(202, "a", b"b");
+    let server = Arc::new(server(&component::with_response(201, "a", b"b"), &patient()).await);
+    let second = component::with_response(202, "a", b"b");
     assert_eq!(server.swap(second).await.outcome, Outcome::Swapped);
     let swapping = tokio::spawn({
         let server = server.clone();

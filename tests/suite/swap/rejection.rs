@@ -18,7 +18,7 @@ use super::{check_rejected, server};
 #[tokio::test]
 async fn modules_with_a_failing_start_function_are_rejected() {
     let limits = Limits { time: Duration::from_millis(50), ..patient() };
-    let server = server(&component::of_answer(204, "a", b"b"), &limits).await;
+    let server = server(&component::with_response(204, "a", b"b"), &limits).await;
     let report = server.swap(component::hostile::spin_in_start()).await;
     check_rejected(&report, Rejection::Failures, &["the module took longer than 50ms"]);
     let report = server.swap(component::hostile::trap_in_start()).await;
@@ -28,7 +28,7 @@ async fn modules_with_a_failing_start_function_are_rejected() {
 /// The cause comes first in the message.
 #[tokio::test]
 async fn the_message_about_a_trap_names_cause_and_place() {
-    let server = server(&component::of_answer(204, "a", b"b"), &patient()).await;
+    let server = server(&component::with_response(204, "a", b"b"), &patient()).await;
     let parts = [
         "the module trapped: wasm trap: wasm `unreachable` instruction executed; ",
         "it requested 128.0 MiB of memory, but limits.memory is 64.0 MiB; ",
@@ -128,12 +128,12 @@ async fn imports_of_another_version_are_named_with_both() {
 #[tokio::test]
 async fn modules_that_fail_test_requests_are_rejected() {
     let limits = Limits { time: Duration::from_millis(50), ..patient() };
-    let server = server(&component::of_answer(200, "a", b"b"), &limits).await;
+    let server = server(&component::with_response(200, "a", b"b"), &limits).await;
     for (component, part) in [
         (component::of_handler("unreachable"), "trapped"),
         (component::of_handler("(loop br 0) unreachable"), "took longer than 50ms"),
         (
-            component::of_answer(200, "connection", b"close"),
+            component::with_response(200, "connection", b"close"),
             "header connection is reserved for the host",
         ),
     ] {
@@ -145,7 +145,7 @@ async fn modules_that_fail_test_requests_are_rejected() {
 /// The module passes the probe, whose requests are the same for all modules.
 #[tokio::test]
 async fn modules_that_fail_requests_of_clients_are_rejected() {
-    let server = server(&component::of_answer(204, "a", b"b"), &patient()).await;
+    let server = server(&component::with_response(204, "a", b"b"), &patient()).await;
     assert_eq!(server.get(TRAP).await.status, 204);
     let report = server.swap(component::that_traps_later("1")).await;
     check_rejected(&report, Rejection::Failures, &[TRAP, "trapped"]);
@@ -153,7 +153,7 @@ async fn modules_that_fail_requests_of_clients_are_rejected() {
 
 #[tokio::test]
 async fn modules_with_too_much_initial_memory_are_rejected() {
-    let server = server(&component::of_answer(200, "a", b"b"), &patient()).await;
+    let server = server(&component::with_response(200, "a", b"b"), &patient()).await;
     let large = component::of_module(
         r#"(module
             (memory (export "memory") 1025)
@@ -212,7 +212,7 @@ async fn missing_and_oversized_files_are_rejected() {
 
 /// Starts a server with this time limit for swaps.
 async fn with_swap_time(time: Duration) -> Arc<TestServer> {
-    let old = component::of_answer(200, "a", b"b");
+    let old = component::with_response(200, "a", b"b");
     let module = Module::from_bytes(&engine(&patient()), "old", &old).unwrap();
     let mount = Mount::api(module).with_swap_limits(SwapLimits { time, ..SwapLimits::default() });
     Arc::new(TestServer::builder().mount(mount).start().await)
@@ -242,7 +242,7 @@ async fn a_preflight_beyond_the_time_limit_is_cancelled() {
     check_rejected(&report, Rejection::Timeout, &parts);
     // The preflight ends, and the next one can run.
     until("the preflight ends", || server.api().status().candidate.is_none()).await;
-    let good = component::of_answer(201, "a", b"b");
+    let good = component::with_response(201, "a", b"b");
     let is_swapped = async || match server.swap(good.clone()).await.outcome {
         Outcome::Swapped => true,
         // On a busy machine it may take longer than the limit, too.

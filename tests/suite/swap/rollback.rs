@@ -14,14 +14,17 @@ use super::{check_rejected, server};
 
 #[tokio::test]
 async fn a_failing_new_module_is_rolled_back_and_quarantined() {
-    let old = component::of_answer(204, "a", b"b");
+    let old = component::with_response(204, "a", b"b");
     let server = server(&old, &patient()).await;
     let new = component::that_traps_later("\"new\"");
     assert_eq!(server.swap(new.clone()).await.outcome, Outcome::Swapped);
     assert_eq!(server.get("/a").await.header("x-relayer-module"), label(&new));
     // The client is served nevertheless, by the previous module.
-    let answer = server.get(TRAP).await;
-    assert_eq!((answer.status.as_u16(), answer.header("x-relayer-module")), (204, &*label(&old)));
+    let response = server.get(TRAP).await;
+    assert_eq!(
+        (response.status.as_u16(), response.header("x-relayer-module")),
+        (204, &*label(&old))
+    );
     assert_eq!(server.get("/a").await.header("x-relayer-module"), label(&old));
     let status = server.registry.at("/").unwrap().status();
     assert_eq!(status.previous, None);
@@ -33,7 +36,7 @@ async fn a_failing_new_module_is_rolled_back_and_quarantined() {
     // is rejected.
     let other = component::noted(&new, "not mended");
     check_rejected(&server.swap(other).await, Rejection::Failures, &[TRAP]);
-    let mended = component::of_answer(200, "a", b"b");
+    let mended = component::with_response(200, "a", b"b");
     assert_eq!(server.swap(mended).await.outcome, Outcome::Swapped);
 }
 
@@ -41,7 +44,7 @@ async fn a_failing_new_module_is_rolled_back_and_quarantined() {
 /// rolled back once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_endless_new_module_is_rolled_back_for_all_waiting_clients() {
-    let old = component::of_answer(204, "a", b"b");
+    let old = component::with_response(204, "a", b"b");
     let limits = Limits { time: Duration::from_millis(50), ..patient() };
     let server = Arc::new(server(&old, &limits).await);
     // It spins on a path that was not requested before.
@@ -51,15 +54,15 @@ async fn an_endless_new_module_is_rolled_back_for_all_waiting_clients() {
         .map(|number| {
             let server = server.clone();
             // Distinct paths of the same length, so that each takes a run.
-            let ask =
+            let request =
                 async move { server.get(&format!("/spi{}", char::from(b'a' + number))).await };
-            tokio::spawn(ask)
+            tokio::spawn(request)
         })
         .collect();
     for client in clients {
-        let answer = client.await.unwrap();
-        assert_eq!(answer.status, 204);
-        assert_eq!(answer.header("x-relayer-module"), label(&old));
+        let response = client.await.unwrap();
+        assert_eq!(response.status, 204);
+        assert_eq!(response.header("x-relayer-module"), label(&old));
     }
     let status = server.registry.at("/").unwrap().status();
     assert_eq!(status.quarantined.len(), 1, "{status:?}");
@@ -72,15 +75,15 @@ async fn a_module_without_a_previous_one_is_not_rolled_back() {
     let component = component::that_traps_later("1");
     let server = server(&component, &patient()).await;
     for _ in 0..10 {
-        let answer = server.get(TRAP).await;
-        assert_eq!(answer.status, 500);
-        assert_eq!(answer.header("x-relayer-module"), label(&component));
+        let response = server.get(TRAP).await;
+        assert_eq!(response.status, 500);
+        assert_eq!(response.header("x-relayer-module"), label(&component));
     }
 }
 
 #[tokio::test]
 async fn a_module_after_its_probation_may_fail_occasionally() {
-    let old = component::of_answer(204, "a", b"b");
+    let old = component::with_response(204, "a", b"b");
     let server = server(&old, &patient()).await;
     let new = component::that_traps_later("1");
     assert_eq!(server.swap(new.clone()).await.outcome, Outcome::Swapped);
@@ -141,23 +144,23 @@ async fn a_module_that_fails_like_the_previous_one_stays() {
 #[tokio::test]
 async fn extensions_are_rolled_back_separately() {
     let engine = engine(&patient());
-    let old = component::of_answer(204, "a", b"b");
+    let old = component::with_response(204, "a", b"b");
     let tool = extension("/ext/tool", &engine, &old);
     let server = TestServer::builder().extension(tool).start().await;
     let mount = server.registry.at("/ext/tool").unwrap();
     let new = candidate(component::that_traps_later("1"));
     let report = mount.swap(new, &server.publisher.reader()).await;
     assert_eq!(report.outcome, Outcome::Swapped);
-    let answer = server.get(&format!("/ext/tool{TRAP}")).await;
+    let response = server.get(&format!("/ext/tool{TRAP}")).await;
     let label = format!("tool@{}", Digest::new(&old).short());
-    assert_eq!((answer.status.as_u16(), answer.header("x-relayer-module")), (204, &*label));
+    assert_eq!((response.status.as_u16(), response.header("x-relayer-module")), (204, &*label));
     assert_eq!(mount.status().quarantined.len(), 1);
 }
 
 #[tokio::test]
 async fn a_manual_rollback_can_restore_a_quarantined_module() {
     let limits = Limits { response_cache: ByteSize::b(0), ..patient() };
-    let old = component::of_answer(204, "a", b"b");
+    let old = component::with_response(204, "a", b"b");
     let server = TestServer::builder().component(&old).limits(&limits).start().await;
     let new = component::that_traps_later("1");
     assert_eq!(server.swap(new.clone()).await.outcome, Outcome::Swapped);

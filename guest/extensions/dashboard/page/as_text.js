@@ -13,8 +13,8 @@ function drawAsText(model) {
     (chain) => textRow(chain.id, () => choose(chain.id, '')),
     (row, chain) => {
       const [, state, workers] = cells(row);
-      say(state, stateOf(chain));
-      say(workers, listed(chain.counts) || (model.isKnown ? 'none' : 'not known'));
+      setText(state, stateOf(chain));
+      setText(workers, listed(chain.counts) || (model.isKnown ? 'none' : 'not known'));
     },
   );
   keep(
@@ -24,8 +24,8 @@ function drawAsText(model) {
     (pair) => textRow(`${pair.a} ↔ ${pair.b}`, () => choose(pair.a, pair.b)),
     (row, pair) => {
       const [, there, back] = cells(row);
-      say(there, listed(pair.there) || 'none');
-      say(back, listed(pair.back) || 'none');
+      setText(there, listed(pair.there) || 'none');
+      setText(back, listed(pair.back) || 'none');
     },
   );
 }

@@ -8,22 +8,22 @@ function drawChosen(model, view) {
   }
   const chain = model.chainOf.get(view.chain);
   const pair = model.pairs.find((known) => known.key === keyOf(view.chain, view.other));
-  say(byId('chosen-title'), view.other === '' ? view.chain : `${view.chain} ↔ ${view.other}`);
-  say(byId('chosen-text'), tellChosen(model, view, chain, pair));
+  setText(byId('chosen-title'), view.other === '' ? view.chain : `${view.chain} ↔ ${view.other}`);
+  setText(byId('chosen-text'), describeChosen(model, view, chain, pair));
   byId('chosen-counts').hidden = pair === undefined;
   if (pair !== undefined) {
     drawWays(pair, view);
   }
 }
 
-function tellChosen(model, view, chain, pair) {
+function describeChosen(model, view, chain, pair) {
   if (view.other === '') {
     if (chain === undefined) {
       return model.isKnown
         ? 'Unknown chain.'
         : 'The chains are not known.';
     }
-    const text = tellChain(model, chain);
+    const text = describeChain(model, chain);
     return `${text[0].toUpperCase()}${text.slice(1)}.`;
   }
   if (!model.isKnown) {
@@ -40,8 +40,8 @@ function tellChosen(model, view, chain, pair) {
 // Shows the counts of workers in each direction, by kind.
 function drawWays(pair, view) {
   const [there, back] = pair.a === view.chain ? [pair.there, pair.back] : [pair.back, pair.there];
-  say(byId('chosen-there'), `${view.chain} → ${view.other}`);
-  say(byId('chosen-back'), `${view.other} → ${view.chain}`);
+  setText(byId('chosen-there'), `${view.chain} → ${view.other}`);
+  setText(byId('chosen-back'), `${view.other} → ${view.chain}`);
   const kinds = [...new Set([...there.keys(), ...back.keys()])];
   keep(
     byId('chosen-counts').tBodies[0],
@@ -49,8 +49,8 @@ function drawWays(pair, view) {
     (kind) => kind,
     (kind) => html('tr', {}, html('th', { scope: 'row' }, kind), html('td'), html('td')),
     (row, kind) => {
-      say(row.children[1], number(there.get(kind) ?? 0));
-      say(row.children[2], number(back.get(kind) ?? 0));
+      setText(row.children[1], number(there.get(kind) ?? 0));
+      setText(row.children[2], number(back.get(kind) ?? 0));
     },
   );
 }

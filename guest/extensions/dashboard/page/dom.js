@@ -33,7 +33,7 @@ function set(element, attributes) {
 }
 
 // Sets the text if it differs, so that a selection in unchanged text is kept.
-function say(element, text) {
+function setText(element, text) {
   if (element.textContent !== text) {
     element.textContent = text;
   }

@@ -11,7 +11,7 @@ const spots = svg('g', { role: 'group', 'aria-label': 'Chains' });
 canvas.append(lines, counts, spots);
 
 // Up to this number of lines, there is room for a count of workers at each line.
-const MOST_COUNTS = 8;
+const MAX_COUNTS = 8;
 
 // The position of the keyboard: a chain, and the other chain if it is on a line.
 let place = { chain: '', other: '' };
@@ -25,7 +25,7 @@ function drawGraph(model, view) {
   byId('graph').hidden = model.chains.length === 0;
   byId('no-chains').hidden = model.chains.length > 0;
   byId('as-text').hidden = model.chains.length === 0;
-  say(
+  setText(
     byId('no-chains'),
     model.isKnown ? 'The relayer has no chains.' : 'The chains are not known.',
   );
@@ -49,12 +49,12 @@ function drawGraph(model, view) {
       const share = Math.sqrt(pair.channels / widest);
       const thickest = layout.style === 'spokes' ? 4.5 : 7;
       const [title, hit, stroke] = line.children;
-      say(title, `${pair.a} ↔ ${pair.b}: ${tellPair(pair)}`);
+      setText(title, `${pair.a} ↔ ${pair.b}: ${describePair(pair)}`);
       set(hit, { d: path });
       set(stroke, { d: path, 'stroke-width': fixed(1.2 + (thickest - 1.2) * share) });
       set(line, {
         class: `line ${pair.flow}${isOn(pair) ? ' on' : ''}`,
-        'aria-label': `${pair.a} and ${pair.b}: ${tellPair(pair)}`,
+        'aria-label': `${pair.a} and ${pair.b}: ${describePair(pair)}`,
         'aria-selected': pair.key === chosen,
         tabindex: place.other !== '' && pair.key === keyOf(place.chain, place.other) ? 0 : -1,
       });
@@ -75,7 +75,7 @@ function drawGraph(model, view) {
         class:
           `spot ${chain.connected === false ? 'off' : ''}${isChosen ? ' chosen' : ''}` +
           `${isChosen || (view.other === '' && near.has(chain.id)) ? ' on' : ''}`,
-        'aria-label': `${chain.id}: ${tellChain(model, chain)}`,
+        'aria-label': `${chain.id}: ${describeChain(model, chain)}`,
         'aria-selected': view.other === '' && chain.id === view.chain,
         tabindex: place.other === '' && place.chain === chain.id ? 0 : -1,
       });
@@ -135,7 +135,7 @@ function drawSpot(spot, chain, at, layout, most) {
   const radius = least + (Math.max(largest, least) - least) * Math.sqrt(chain.workers / most);
   const put = labelOf(layout, at, radius);
   set(spot, { transform: `translate(${fixed(at.x)} ${fixed(at.y)})` });
-  say(title, `${chain.id}: ${stateOf(chain)}, ${counted(chain.workers, 'worker')}`);
+  setText(title, `${chain.id}: ${stateOf(chain)}, ${counted(chain.workers, 'worker')}`);
   set(label, { transform: put.turn === 0 ? null : `rotate(${fixed(put.turn)})` });
   set(text, {
     x: fixed(put.x),
@@ -143,7 +143,7 @@ function drawSpot(spot, chain, at, layout, most) {
     'text-anchor': put.anchor,
     'font-size': layout.font,
   });
-  say(text, at.text);
+  setText(text, at.text);
   set(circle, { r: fixed(radius) });
   // The hit area is as large as the room allows, for touch.
   const high = layout.style === 'spokes' ? Math.max(layout.room, 12) : 44;
@@ -161,7 +161,7 @@ function drawSpot(spot, chain, at, layout, most) {
 }
 
 function drawCounts(model, layout) {
-  const pairs = model.pairs.length <= MOST_COUNTS && layout.style !== 'spokes' ? model.pairs : [];
+  const pairs = model.pairs.length <= MAX_COUNTS && layout.style !== 'spokes' ? model.pairs : [];
   keep(
     counts,
     pairs,
@@ -172,7 +172,7 @@ function drawCounts(model, layout) {
       const { top } = bend(layout, a, b);
       const isAlone = model.chains.length === 2;
       set(text, { x: fixed(top.x), y: fixed(top.y + (isAlone ? -12 : 4)) });
-      say(text, isAlone && layout.width > 480 ? tellPair(pair) : counted(pair.workers, 'worker'));
+      setText(text, isAlone && layout.width > 480 ? describePair(pair) : counted(pair.workers, 'worker'));
     },
   );
 }
@@ -184,11 +184,11 @@ function light(chain, isOn) {
   }
 }
 
-function tellPair(pair) {
+function describePair(pair) {
   return listed(tally([...pair.there, ...pair.back]));
 }
 
-function tellChain(model, chain) {
+function describeChain(model, chain) {
   if (!model.isKnown) {
     return stateOf(chain);
   }

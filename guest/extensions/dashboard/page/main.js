@@ -3,17 +3,17 @@
 const shown = { model: null, view: viewOfAddress() };
 let confirmed = null;
 
-function take(answer) {
-  if (answer.model !== undefined) {
-    shown.model = answer.model;
+function take(result) {
+  if (result.model !== undefined) {
+    shown.model = result.model;
   }
-  if (answer.what === 'good') {
+  if (result.status === 'good') {
     confirmed = new Date();
-  } else if (answer.what === 'not-ready') {
+  } else if (result.status === 'not-ready') {
     confirmed = null;
   }
-  tellFreshness(answer, confirmed);
-  if (answer.model !== undefined) {
+  describeFreshness(result, confirmed);
+  if (result.model !== undefined) {
     draw();
   }
 }
@@ -60,4 +60,4 @@ byId('skip').addEventListener('click', (event) => {
 });
 
 byId('find').value = shown.view.find;
-goOn();
+poll();

@@ -4,15 +4,15 @@
 // The last announced mood: screen readers announce only changes.
 let lastMood = '';
 
-function tell(mood, brief, sentence = '') {
+function describe(mood, brief, sentence = '') {
   set(byId('freshness'), { 'data-mood': mood });
-  say(byId('freshness-text'), brief);
+  setText(byId('freshness-text'), brief);
   byId('notice').hidden = sentence === '';
   set(byId('notice'), { 'data-mood': mood, class: 'notice' });
-  say(byId('notice'), sentence);
+  setText(byId('notice'), sentence);
   if (mood !== lastMood) {
     // A good mood at the start is not announced.
-    say(
+    setText(
       byId('announcer'),
       lastMood === '' && mood === 'good' ? '' : sentence || 'Up to date again.',
     );
@@ -22,34 +22,34 @@ function tell(mood, brief, sentence = '') {
 
 const clock = (date) => date.toLocaleTimeString();
 
-function tellFreshness(answer, confirmed) {
-  switch (answer.what) {
+function describeFreshness(result, confirmed) {
+  switch (result.status) {
     case 'good':
-      tell('good', `Up to date, ${clock(confirmed)}`);
+      describe('good', `Up to date, ${clock(confirmed)}`);
       break;
     case 'old':
-      tell(
+      describe(
         'old',
-        `${span(answer.age)} old`,
-        `The relayer does not respond. This is its state ${span(answer.age)} ago.`,
+        `${span(result.age)} old`,
+        `The relayer does not respond. This is its state ${span(result.age)} ago.`,
       );
       break;
     case 'not-ready':
-      tell(
+      describe(
         'not-ready',
         'Not known',
-        `The state of the relayer is not known: ${answer.message.replace(/\.$/, '')}.`,
+        `The state of the relayer is not known: ${result.message.replace(/\.$/, '')}.`,
       );
       break;
     case 'refused':
-      tell(
+      describe(
         'refused',
         'Outdated',
-        `The server responded: ${answer.message}. ${asOf(confirmed)}`,
+        `The server responded: ${result.message}. ${asOf(confirmed)}`,
       );
       break;
     default:
-      tell('silent', 'No response', `The server does not respond. ${asOf(confirmed)}`);
+      describe('silent', 'No response', `The server does not respond. ${asOf(confirmed)}`);
   }
 }
 
@@ -78,6 +78,6 @@ function drawSummary(model) {
     parts.map((text, at) => ({ text, at })),
     ({ at }) => at,
     () => html('span'),
-    (element, { text }) => say(element, text),
+    (element, { text }) => setText(element, text),
   );
 }

@@ -21,13 +21,13 @@ function drawTable(model, view) {
     drawRow,
   );
   byId('table').hidden = rows.length === 0;
-  say(byId('count'), tellCount(model, view, ofKind.length));
-  say(byId('empty'), tellEmpty(model, view));
+  setText(byId('count'), describeCount(model, view, ofKind.length));
+  setText(byId('empty'), describeEmpty(model, view));
   byId('empty').hidden = rows.length > 0;
   byId('pages').hidden = last === 0;
   byId('before').disabled = view.page === 0;
   byId('after').disabled = view.page === last;
-  say(
+  setText(
     byId('page'),
     `${number(first + 1)} to ${number(first + rows.length)} of ${number(ofKind.length)}`,
   );
@@ -42,12 +42,12 @@ function drawRow(element, { row }) {
   set(element, { 'data-kind': row.kind });
   row.texts.forEach((text, column) => {
     const cell = element.children[column];
-    say(cell, text);
+    setText(cell, text);
     cell.classList.toggle('long', text.length > LONG);
   });
 }
 
-function tellCount(model, view, count) {
+function describeCount(model, view, count) {
   if (!model.isKnown) {
     return '';
   }
@@ -56,7 +56,7 @@ function tellCount(model, view, count) {
     : counted(count, 'worker');
 }
 
-function tellEmpty(model, view) {
+function describeEmpty(model, view) {
   if (!model.isKnown) {
     return 'The workers are not known.';
   }
@@ -84,7 +84,7 @@ function drawKinds(model, view, rows) {
       if (input.checked !== (kind === view.kind)) {
         input.checked = kind === view.kind;
       }
-      say(countOf, number(count));
+      setText(countOf, number(count));
       label.classList.toggle('none', count === 0);
     },
   );

@@ -27,17 +27,17 @@ mod tests {
     use serde_json::json;
 
     fn get(host: &FakeHost, path: &str) -> Response {
-        crate::answer(host, &Request::get(path))
+        crate::handle(host, &Request::get(path))
     }
 
     #[test]
     fn unknown_data_is_reported_as_not_ready() {
         let host = FakeHost::not_ready("wait");
         for path in ["/data", "/chains"] {
-            let answer = get(&host, path);
-            assert_eq!((answer.status, answer.header("retry-after")), (503, Some("1")));
+            let response = get(&host, path);
+            assert_eq!((response.status, response.header("retry-after")), (503, Some("1")));
             let body = r#"{"status":"error","result":{"name":"NotReady","msg":"wait"}}"#;
-            assert_eq!(answer.text_body(), body);
+            assert_eq!(response.text_body(), body);
         }
     }
 
@@ -71,12 +71,12 @@ mod tests {
             .zip(some.into_iter().cycle())
             .map(|(id, worker)| relayer_rest_sdk::contract::Worker { id, ..worker })
             .collect();
-        let answer = get(&host, "/data");
+        let response = get(&host, "/data");
         assert_eq!(
-            answer.json_body()["result"]["workers"][0]["ids"].as_array().unwrap().len(),
+            response.json_body()["result"]["workers"][0]["ids"].as_array().unwrap().len(),
             5_000
         );
-        let size = answer.body.len();
+        let size = response.body.len();
         assert!(size < 120 << 10, "{size}");
     }
 }

@@ -22,11 +22,11 @@ mod page;
 
 use relayer_rest_sdk::{Host, Request, Response, Route, Router};
 
-relayer_rest_sdk::module!(answer);
+relayer_rest_sdk::module!(handle);
 relayer_rest_sdk::arena!();
 
 /// Handles a request.
-pub fn answer<H: Host>(host: &H, request: &Request) -> Response {
+pub fn handle<H: Host>(host: &H, request: &Request) -> Response {
     let routes = Router::new([
         Route::get("/", |_: &H, _| page::page()),
         Route::get("/data", |host, _| data::data(host)),
@@ -38,17 +38,17 @@ pub fn answer<H: Host>(host: &H, request: &Request) -> Response {
 
 #[cfg(test)]
 mod tests {
-    use super::answer;
+    use super::handle;
     use relayer_rest_sdk::Request;
     use relayer_rest_sdk::testing::FakeHost;
 
     #[test]
     fn other_paths_are_not_found() {
-        let unknown = answer(&FakeHost::new(), &Request::get("/style.css"));
+        let unknown = handle(&FakeHost::new(), &Request::get("/style.css"));
         assert_eq!(unknown.status, 404);
         let msg = "nothing is served at /style.css; there are /, /data, /chains";
         assert_eq!(unknown.json_body()["result"]["msg"], msg);
-        let refused = answer(&FakeHost::new(), &Request::new("POST", "/data"));
+        let refused = handle(&FakeHost::new(), &Request::new("POST", "/data"));
         assert_eq!((refused.status, refused.header("allow")), (405, Some("GET, HEAD")));
     }
 
@@ -60,8 +60,8 @@ mod tests {
             (FakeHost::new(), "/nothing"),
             (FakeHost::not_ready("wait"), "/data"),
         ] {
-            let answer = answer(&host, &Request::get(path));
-            assert_eq!(answer.header("x-content-type-options"), Some("nosniff"), "{path}");
+            let response = handle(&host, &Request::get(path));
+            assert_eq!(response.header("x-content-type-options"), Some("nosniff"), "{path}");
         }
     }
 }

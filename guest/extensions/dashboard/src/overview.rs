@@ -353,9 +353,12 @@ mod tests {
     use serde_json::{Value as Json, json};
 
     fn overview(host: &FakeHost) -> Json {
-        let answer = crate::answer(host, &Request::get("/data"));
-        assert_eq!((answer.status, answer.header("content-type")), (200, Some("application/json")));
-        let mut body = answer.json_body();
+        let response = crate::handle(host, &Request::get("/data"));
+        assert_eq!(
+            (response.status, response.header("content-type")),
+            (200, Some("application/json"))
+        );
+        let mut body = response.json_body();
         assert_eq!(body["status"], "success");
         body["result"].take()
     }

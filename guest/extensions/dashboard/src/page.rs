@@ -23,7 +23,7 @@ mod tests {
     use sha2::{Digest, Sha256};
 
     fn page() -> Response {
-        crate::answer(&FakeHost::new(), &Request::get("/"))
+        crate::handle(&FakeHost::new(), &Request::get("/"))
     }
 
     /// Returns the content of the only element with this name.
@@ -94,7 +94,7 @@ mod tests {
     #[test]
     fn the_page_is_the_same_for_every_state_and_mount() {
         let elsewhere = FakeHost::not_ready("wait").mounted_at("/a/\"><script>");
-        assert_eq!(crate::answer(&elsewhere, &Request::get("/")), page());
+        assert_eq!(crate::handle(&elsewhere, &Request::get("/")), page());
     }
 
     #[test]

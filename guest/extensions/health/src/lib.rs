@@ -17,10 +17,10 @@ mod router;
 
 use relayer_rest_sdk::{Host, Request, Response};
 
-relayer_rest_sdk::module!(answer);
+relayer_rest_sdk::module!(handle);
 relayer_rest_sdk::arena!();
 
 /// Handles a request.
-pub fn answer<H: Host>(host: &H, request: &Request) -> Response {
-    router::answer(host, request)
+pub fn handle<H: Host>(host: &H, request: &Request) -> Response {
+    router::handle(host, request)
 }

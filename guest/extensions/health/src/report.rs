@@ -16,25 +16,29 @@ pub(crate) fn report(endpoint: &str, checks: &[Check], query: &Query<'_>) -> Res
     let warnings = warnings(checks, query);
     let ready = checks.iter().all(|check| is_excluded(check, query) || check.found.is_ok());
     if ready && !query.verbose && warnings.is_empty() {
-        return answer(200, "ok".to_owned());
+        return text_response(200, "ok".to_owned());
     }
     let result = if ready { "passed" } else { "failed" };
     let text = format!("{lines}{warnings}{endpoint} check {result}\n");
-    if ready { answer(200, text) } else { answer(503, text).with_header("retry-after", "1") }
+    if ready {
+        text_response(200, text)
+    } else {
+        text_response(503, text).with_header("retry-after", "1")
+    }
 }
 
 /// Returns 404 for the check of a chain that is not configured.
 pub(crate) fn not_there(endpoint: &str, check: &Check) -> Response {
-    answer(404, format!("{}{endpoint} check failed\n", line(check)))
+    text_response(404, format!("{}{endpoint} check failed\n", line(check)))
 }
 
 /// Creates a text response. Caches must not store it, and browsers must not guess another
 /// content type, because it contains names that others have chosen.
-fn answer(status: u16, text: String) -> Response {
-    let answer = Response::text(text)
+fn text_response(status: u16, text: String) -> Response {
+    let response = Response::text(text)
         .with_header("cache-control", "no-store")
         .with_header("x-content-type-options", "nosniff");
-    Response { status, ..answer }
+    Response { status, ..response }
 }
 
 fn lines(checks: &[Check], query: &Query<'_>) -> String {

@@ -17,7 +17,7 @@ readyz/CHECK     one check: chains, state, confirmed or chain/ID
 ";
 
 /// Handles a request. The host passes HEAD as GET and omits the body.
-pub(crate) fn answer<H: Host>(host: &H, request: &Request) -> Response {
+pub(crate) fn handle<H: Host>(host: &H, request: &Request) -> Response {
     let routes = Router::new([
         Route::get("/", |_, _| Response::text(INDEX)),
         Route::get("/livez", |host, _| livez(host)),
@@ -66,7 +66,7 @@ fn chain<H: Host>(host: &H, params: Params<'_>) -> Response {
 #[cfg(test)]
 mod tests {
     use super::INDEX;
-    use crate::answer;
+    use crate::handle;
     use relayer_rest_sdk::testing::{FakeHost, chain};
     use relayer_rest_sdk::{Request, Response};
 
@@ -82,16 +82,16 @@ mod tests {
 
     fn get(host: &FakeHost, target: &str) -> Response {
         match target.split_once('?') {
-            Some((path, query)) => answer(&host.clone().with_query(query), &Request::get(path)),
-            None => answer(host, &Request::get(target)),
+            Some((path, query)) => handle(&host.clone().with_query(query), &Request::get(path)),
+            None => handle(host, &Request::get(target)),
         }
     }
 
     /// Checks the status, the body and all headers.
     #[track_caller]
     fn check(host: &FakeHost, target: &str, status: u16, body: &str) {
-        let answer = get(host, target);
-        assert_eq!((answer.status, answer.text_body()), (status, body), "{target}");
+        let response = get(host, target);
+        assert_eq!((response.status, response.text_body()), (status, body), "{target}");
         let mut headers = vec![
             ("content-type", "text/plain; charset=utf-8".into()),
             ("cache-control", "no-store".into()),
@@ -100,7 +100,7 @@ mod tests {
         if status == 503 {
             headers.push(("retry-after", "1".into()));
         }
-        assert_eq!(answer.headers, headers, "{target}");
+        assert_eq!(response.headers, headers, "{target}");
     }
 
     #[test]
@@ -324,9 +324,9 @@ mod tests {
 
     #[test]
     fn the_root_lists_the_endpoints() {
-        let answer = get(&FakeHost::not_ready("wait"), "/");
-        assert_eq!((answer.status, answer.text_body()), (200, INDEX));
-        assert_eq!(answer.headers, [("content-type", "text/plain; charset=utf-8".into())]);
+        let response = get(&FakeHost::not_ready("wait"), "/");
+        assert_eq!((response.status, response.text_body()), (200, INDEX));
+        assert_eq!(response.headers, [("content-type", "text/plain; charset=utf-8".into())]);
     }
 
     #[test]
@@ -340,7 +340,7 @@ mod tests {
             assert_eq!((refused.status, refused.text_body()), (404, &*error("NotFound", &msg)));
         }
         for path in ["/livez", "/readyz", "/readyz/chain/ibc-9"] {
-            let refused = answer(&ready(), &Request::new("POST", path));
+            let refused = handle(&ready(), &Request::new("POST", path));
             let msg = format!("POST is not allowed on {path}; GET and HEAD are");
             let error = error("MethodNotAllowed", &msg);
             assert_eq!((refused.status, refused.text_body()), (405, &*error));

@@ -13,24 +13,24 @@ mod workers;
 
 use relayer_rest_sdk::{Host, Request, Response, Route, Router};
 
-relayer_rest_sdk::module!(answer);
+relayer_rest_sdk::module!(handle);
 relayer_rest_sdk::arena!();
 
 /// Handles a request. The metrics are at `/`, which is the mount path itself.
-pub fn answer<H: Host>(host: &H, request: &Request) -> Response {
+pub fn handle<H: Host>(host: &H, request: &Request) -> Response {
     let routes = Router::new([Route::get("/", |host: &H, _| metrics::metrics(host))]);
     routes.respond(host, request)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::answer;
+    use super::handle;
     use relayer_rest_sdk::Request;
     use relayer_rest_sdk::testing::FakeHost;
 
     #[test]
     fn parameters_are_ignored() {
-        let get = |host| answer(&host, &Request::get("/"));
+        let get = |host| handle(&host, &Request::get("/"));
         assert_eq!(get(FakeHost::new()).status, 200);
         assert_eq!(get(FakeHost::new().with_query("name[]=up")), get(FakeHost::new()));
     }
@@ -38,12 +38,12 @@ mod tests {
     #[test]
     fn other_paths_are_not_found() {
         for path in ["/metrics", "", "//", "*"] {
-            let refused = answer(&FakeHost::new(), &Request::get(path));
+            let refused = handle(&FakeHost::new(), &Request::get(path));
             let msg = format!("nothing is served at {path}; there are /");
             let error = error_json("NotFound", &msg);
             assert_eq!((refused.status, refused.text_body()), (404, &*error));
         }
-        let refused = answer(&FakeHost::new(), &Request::new("POST", "/"));
+        let refused = handle(&FakeHost::new(), &Request::new("POST", "/"));
         let error = error_json("MethodNotAllowed", "POST is not allowed on /; GET and HEAD are");
         assert_eq!((refused.status, refused.text_body()), (405, &*error));
         assert_eq!(refused.header("allow"), Some("GET, HEAD"));

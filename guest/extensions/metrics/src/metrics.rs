@@ -90,11 +90,11 @@ mod tests {
 
     #[track_caller]
     fn check(host: &FakeHost, expected: &str) {
-        let answer = metrics(host);
-        assert_eq!(answer.status, 200);
+        let response = metrics(host);
+        assert_eq!(response.status, 200);
         let content_type = ("content-type", "text/plain; version=0.0.4; charset=utf-8".into());
-        assert_eq!(answer.headers, [content_type]);
-        assert_eq!(answer.text_body(), expected);
+        assert_eq!(response.headers, [content_type]);
+        assert_eq!(response.text_body(), expected);
     }
 
     #[test]

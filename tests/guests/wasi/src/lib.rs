@@ -13,11 +13,11 @@ use std::{env, process};
 
 use relayer_rest_sdk::{Host, Request, Response};
 
-relayer_rest_sdk::module!(answer);
+relayer_rest_sdk::module!(handle);
 
 /// Tries the function that the first segment of the path names.
 #[must_use]
-pub fn answer<H: Host>(_: &H, request: &Request) -> Response {
+pub fn handle<H: Host>(_: &H, request: &Request) -> Response {
     match request.path.split('/').nth(1).unwrap_or_default() {
         "time" => {
             let now = SystemTime::now().duration_since(UNIX_EPOCH);

@@ -1,9 +1,9 @@
 // Polls the server for the data while the page is visible.
 
 // In milliseconds.
-const EVERY = 5000;
-const PATIENCE = 10000;
-const LONGEST = 60000;
+const INTERVAL = 5000;
+const TIMEOUT = 10000;
+const MAX_WAIT = 60000;
 
 // Returns the address of a resource below the page. The page's path may end with a slash
 // or not, and a proxy may have changed it.
@@ -24,12 +24,12 @@ async function get(name) {
   return fetch(addressOf(name), {
     headers,
     cache: 'no-store',
-    signal: AbortSignal.timeout(PATIENCE),
+    signal: AbortSignal.timeout(TIMEOUT),
   });
 }
 
 // Requests the data. The result has a `model` only if it is new.
-async function asked() {
+async function request() {
   let response;
   try {
     response = await get('data');
@@ -47,24 +47,24 @@ async function asked() {
     if (name === 'NotReady') {
       // The next state must be loaded, even if it equals the one before.
       etag = null;
-      return { what: 'not-ready', message: msg, wait, model: modelOfChains(await chainIds()) };
+      return { status: 'not-ready', message: msg, wait, model: modelOfChains(await chainIds()) };
     }
-    return { what: 'refused', message: `${response.status} ${name}, ${msg}`, wait };
+    return { status: 'refused', message: `${response.status} ${name}, ${msg}`, wait };
   } catch (error) {
-    const isAnswer =
+    const isResponse =
       response !== undefined && error.name !== 'TimeoutError' && error.name !== 'AbortError';
-    return isAnswer
+    return isResponse
       ? {
-          what: 'refused',
+          status: 'refused',
           message: `${response.status}, unexpected; reload this page`,
         }
-      : { what: 'silent' };
+      : { status: 'silent' };
   }
 }
 
 function ageOf(response) {
   const isOld = response.headers.get('warning')?.startsWith('110') ?? false;
-  return isOld ? { what: 'old', age: Number(response.headers.get('age')) } : { what: 'good' };
+  return isOld ? { status: 'old', age: Number(response.headers.get('age')) } : { status: 'good' };
 }
 
 async function chainIds() {
@@ -73,26 +73,26 @@ async function chainIds() {
 }
 
 let timer = 0;
-let isAsking = false;
+let isPolling = false;
 
 // Polls while the page is visible: a hidden page sends no requests, and resumes when it
 // becomes visible.
-async function goOn() {
+async function poll() {
   clearTimeout(timer);
-  if (isAsking || document.visibilityState !== 'visible') {
+  if (isPolling || document.visibilityState !== 'visible') {
     return;
   }
-  isAsking = true;
-  let wait = EVERY;
+  isPolling = true;
+  let wait = INTERVAL;
   try {
-    const answer = await asked();
-    wait = Math.min(Math.max(EVERY, answer.wait ?? 0), LONGEST);
-    take(answer);
+    const result = await request();
+    wait = Math.min(Math.max(INTERVAL, result.wait ?? 0), MAX_WAIT);
+    take(result);
   } finally {
-    isAsking = false;
-    timer = setTimeout(goOn, wait);
+    isPolling = false;
+    timer = setTimeout(poll, wait);
   }
 }
 
-document.addEventListener('visibilitychange', goOn);
-addEventListener('online', goOn);
+document.addEventListener('visibilitychange', poll);
+addEventListener('online', poll);
