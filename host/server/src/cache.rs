@@ -140,7 +140,9 @@ impl ResponseCache {
         miss: Miss,
         state: &StateReader,
     ) -> Outcome {
-        let Some(storage) = &self.storage else { return self.alone(module, request, state).await };
+        let Some(storage) = &self.storage else {
+            return self.run_unshared(module, request, state).await;
+        };
         let request_ref = RequestRef::from(&*request);
         let arrival = state.peek().generation();
         let mut miss = Some(miss);
@@ -158,8 +160,9 @@ impl ResponseCache {
                 let permits = self.permits.clone();
                 let module = module.clone();
                 let state = state.clone();
-                let run = run(Arc::clone(storage), module, Arc::clone(&request), state, permits);
-                task(run.instrument(Span::current()), arrival, Arc::clone(&request)).boxed()
+                let run =
+                    run_shared(Arc::clone(storage), module, Arc::clone(&request), state, permits);
+                spawn_run(run.instrument(Span::current()), arrival, Arc::clone(&request)).boxed()
             });
             let is_leader = role == Role::Leader;
             let result = run.await;
@@ -188,20 +191,20 @@ impl ResponseCache {
                 break;
             }
         }
-        let response = self.alone(module, request.clone(), state).await?;
+        let response = self.run_unshared(module, request.clone(), state).await?;
         // Otherwise the next requests would also have to wait for the failure of another.
         storage.entries.insert(module.digest(), request_ref, &response);
         Ok(response)
     }
 
     /// Runs the module for one request; the run is not shared.
-    async fn alone(
+    async fn run_unshared(
         &self,
         module: &Module,
         request: Arc<GuestRequest>,
         state: &StateReader,
     ) -> Outcome {
-        let response = alone(module, request, state, &self.permits).await?;
+        let response = execute(module, request, state, &self.permits).await?;
         self.hot_requests.count(module.digest(), &response);
         Ok(response)
     }
@@ -244,7 +247,7 @@ impl ResponseCache {
 }
 
 /// Runs the module for one request.
-async fn alone(
+async fn execute(
     module: &Module,
     request: Arc<GuestRequest>,
     state: &StateReader,
@@ -268,7 +271,7 @@ async fn alone(
 /// Runs in a task of its own, so that waiters are woken when the run has ended and not
 /// before, and so that a panic is an error for all of them. The task is aborted when the
 /// last waiter is dropped.
-async fn task(
+async fn spawn_run(
     run: impl Future<Output = RunResult> + Send + 'static,
     started_on: Generation,
     request: Arc<GuestRequest>,
@@ -286,7 +289,7 @@ async fn task(
 }
 
 /// Runs the module for all waiters. The response is cached before they continue.
-async fn run(
+async fn run_shared(
     storage: Arc<Storage>,
     module: Module,
     request: Arc<GuestRequest>,
@@ -300,7 +303,7 @@ async fn run(
     if let Ok(response) = cached {
         return RunResult { response: Ok(response), started_on, request };
     }
-    let response = alone(&module, Arc::clone(&request), &state, &permits).await;
+    let response = execute(&module, Arc::clone(&request), &state, &permits).await;
     if let Ok(response) = &response {
         storage.entries.insert(module.digest(), request_ref, response);
     }

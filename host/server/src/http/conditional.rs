@@ -85,12 +85,12 @@ fn date(headers: &HeaderMap, name: HeaderName) -> Option<SystemTime> {
     httpdate::parse_http_date(value.to_str().ok()?).ok()
 }
 
-/// Strong comparison: identical, and not weak.
+/// Compares two validators strongly: they are identical, and not weak.
 fn is_same(tag: &[u8], other: &[u8]) -> bool {
     tag == other && tag.starts_with(b"\"")
 }
 
-/// Weak comparison: identical but for the mark of a weak one.
+/// Compares two validators weakly: they are identical except for the mark of a weak one.
 fn is_equivalent(tag: &[u8], other: &[u8]) -> bool {
     opaque(tag) == opaque(other)
 }

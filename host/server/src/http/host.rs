@@ -55,7 +55,7 @@ pub(super) fn check<B>(request: &Request<B>, allowed: &[AllowedHost]) -> Result<
         // RFC 9110, 7.4: this server is not the origin of URIs with other schemes.
         Some(_) => return Err(HostError::Misdirected),
     };
-    let is_allowed = |host: Host<'_>| allowed.iter().any(|known| known.is(host, default_port));
+    let is_allowed = |host: Host<'_>| allowed.iter().any(|entry| entry.is(host, default_port));
     if allowed.is_empty() || host.is_some_and(is_allowed) {
         Ok(())
     } else {
@@ -149,8 +149,8 @@ fn is_name(text: &[u8]) -> bool {
 impl AllowedHost {
     fn is(&self, host: Host<'_>, default_port: u16) -> bool {
         let is_name = match (&self.name, host.name) {
-            (Name::Text(known), Name::Text(name)) => known.eq_ignore_ascii_case(name),
-            (Name::V6(known), Name::V6(address)) => *known == address,
+            (Name::Text(allowed), Name::Text(name)) => allowed.eq_ignore_ascii_case(name),
+            (Name::V6(allowed), Name::V6(address)) => *allowed == address,
             _ => false,
         };
         is_name && self.port.is_none_or(|port| port == host.port.unwrap_or(default_port))

@@ -16,7 +16,7 @@ use super::outgoing::{HttpResponse, Outgoing};
 use crate::response::{Encoding, Representation, Response, X_RELAYER_MODULE};
 
 /// The headers that describe a body, which responses with 304 do not have.
-const OF_A_BODY: [HeaderName; 4] =
+const BODY_HEADERS: [HeaderName; 4] =
     [CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_RANGE, CONTENT_TYPE];
 
 /// Returns the encoding that a client prefers, if the response is compressible.
@@ -92,7 +92,7 @@ fn response<B>(
 /// Returns the headers of a response that the client has already.
 fn not_modified(headers: &HeaderMap) -> HeaderMap {
     let mut headers = headers.clone();
-    for name in OF_A_BODY {
+    for name in BODY_HEADERS {
         headers.remove(name);
     }
     headers

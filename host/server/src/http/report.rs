@@ -13,18 +13,15 @@ pub(super) fn log_failure(rate: &LogRate, module: &Module, cause: &CallError) {
         Permit::Granted(omitted) => warn!(omitted, "log lines of failed requests omitted"),
         Permit::LimitReached => {
             let limit = rate.limit();
-            return warn!(
-                limit,
-                "too many failed requests in a second; omitting lines, `relayer-rest status` counts all"
-            );
+            return warn!(limit, "log lines of failed requests limited");
         }
         Permit::Denied => return,
     }
     let label = module.label().to_str().unwrap_or_default();
     let message = escape_control(&truncate(&cause.to_string()));
     if cause.is_overload() {
-        warn!(module = label, "request refused: {message}");
+        warn!(module = label, error = message, "request refused");
     } else {
-        error!(module = label, "request failed: {message}");
+        error!(module = label, error = message, "request failed");
     }
 }

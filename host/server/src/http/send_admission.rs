@@ -32,15 +32,15 @@ const HEADER: usize = 128;
 /// taken a response before and for others; and the limit of the wait, in seconds of the
 /// server's clock: until all connections that take nothing count as stalled. The clock
 /// stops when the server shuts down, so [`MAX_WAIT`] limits the wait, too.
-const WAITING: usize = 8 << 20;
-const WAIT: u32 = 4;
+const MAX_WAITING: usize = 8 << 20;
+const MAX_WAIT_SECONDS: u32 = 4;
 const MAX_WAIT: Duration = Duration::from_secs(10);
 
 /// The interval at which a waiting response checks for connections that have become
 /// stalled.
-const LOOK: Duration = Duration::from_millis(250);
+const CHECK_INTERVAL: Duration = Duration::from_millis(250);
 
-/// The minimum that a waiting body counts towards [`WAITING`].
+/// The minimum that a waiting body counts towards [`MAX_WAITING`].
 const MIN_WAITING: usize = 256 << 10;
 
 /// Admits the responses of the connections of one thread.
@@ -61,7 +61,7 @@ struct Common {
 impl SendAdmission {
     pub(super) fn new(budget: &Arc<SendBudget>, roster: Arc<Roster>, limit: ByteSize) -> Self {
         let limit = usize::try_from(limit.as_u64()).unwrap_or(usize::MAX);
-        let waiting = [(); 2].map(|()| Semaphore::new(WAITING >> 10));
+        let waiting = [(); 2].map(|()| Semaphore::new(MAX_WAITING >> 10));
         let common = Arc::new(Common { roster, limit, waiting, refusals: LogRate::new(1) });
         Self { budget: budget.share(), common }
     }
@@ -118,7 +118,7 @@ impl SendAdmission {
         let is_proven = activity.is_proven();
         let may_wait = is_proven || !activity.is_sending();
         let waiting = &self.common.waiting[usize::from(is_proven)];
-        let turn = u32::try_from(size.clamp(MIN_WAITING, WAITING) >> 10).unwrap_or(u32::MAX);
+        let turn = u32::try_from(size.clamp(MIN_WAITING, MAX_WAITING) >> 10).unwrap_or(u32::MAX);
         let turn = waiting.try_acquire_many(turn).ok().filter(|_| may_wait);
         let clock = self.common.roster.clock();
         let start = clock.now();
@@ -131,12 +131,13 @@ impl SendAdmission {
                 return Some(held);
             }
             self.evict(activity, size, self.ceiling_of_body(activity, size));
-            let is_over = clock.now().saturating_sub(start) > WAIT || Instant::now() >= deadline;
+            let is_over =
+                clock.now().saturating_sub(start) > MAX_WAIT_SECONDS || Instant::now() >= deadline;
             if turn.is_none() || is_over {
                 self.log_refusal(size);
                 return None;
             }
-            timeout(LOOK, released).await.ok();
+            timeout(CHECK_INTERVAL, released).await.ok();
         }
     }
 
@@ -173,7 +174,7 @@ impl SendAdmission {
 
 #[cfg(test)]
 mod tests {
-    use super::{SendAdmission, WAIT};
+    use super::{MAX_WAIT_SECONDS, SendAdmission};
     use crate::http::connections::{ConnectionActivity, ConnectionTally, Entry, Peer, Roster};
     use crate::http::worker_threads::WorkerId;
     use bytes::Bytes;
@@ -191,7 +192,7 @@ mod tests {
             .iter()
             .map(|body| admission.try_admit(&activity, &mut None, body).unwrap())
             .collect();
-        let known = Entry {
+        let entry = Entry {
             activity: Arc::clone(&activity),
             peer: Peer::from(IpAddr::from([127, 0, 0, 1])),
             worker: WorkerId::default(),
@@ -203,7 +204,7 @@ mod tests {
             }
             drop(held);
         });
-        admission.common.roster.insert(task.id(), known);
+        admission.common.roster.insert(task.id(), entry);
     }
 
     #[tokio::test(start_paused = true)]
@@ -216,7 +217,7 @@ mod tests {
         for number in 0..500 {
             stall(&admission, number, &bodies);
         }
-        (0..WAIT).for_each(|_| admission.common.roster.clock().tick());
+        (0..MAX_WAIT_SECONDS).for_each(|_| admission.common.roster.clock().tick());
         let new = Arc::new(ConnectionActivity::new(admission.common.roster.clock().clone()));
         let body = Bytes::from(vec![1; 400 << 10]);
         assert!(admission.admit(&new, &mut None, &body).await.is_some());

@@ -18,7 +18,7 @@ use super::worker_threads::WorkerThreads;
 use crate::registry::{Mount, Registry};
 
 /// The interval of the clock, and of the checks for silent clients.
-const LOOK: Duration = Duration::from_secs(1);
+const TICK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The default grace period of requests in flight after a shutdown begins.
 const GRACE: Duration = Duration::from_secs(10);
@@ -100,15 +100,15 @@ impl Server {
         let workers = WorkerThreads::start(self.threads.worker_count());
         let mut open =
             ConnectionManager::new(self.limits, &connections, workers, roster, self.tally);
-        let mut looks = interval(LOOK);
-        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut ticks = interval(TICK_INTERVAL);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut shutdown = std::pin::pin!(shutdown);
         loop {
             tokio::select! {
                 biased;
                 () = &mut shutdown => break,
                 () = open.ended() => {}
-                _ = looks.tick() => open.tick(),
+                _ = ticks.tick() => open.tick(),
                 accepted = listener.accept() => match accepted {
                     Ok((stream, address)) => open.add(stream, address.ip()),
                     Err(error) => pause(&error).await,

@@ -74,7 +74,7 @@ pub(super) async fn serve(
     let service = service_fn({
         let activity = Arc::clone(&activity);
         let cancelled = Arc::new(Cancelled::new());
-        move |request| answer(&service, &limits, &admission, &activity, &cancelled, request)
+        move |request| handle(&service, &limits, &admission, &activity, &cancelled, request)
     });
     let stream = TokioIo::new(TrackedStream::new(stream, Arc::clone(&activity)));
     let ended = match detected {
@@ -136,12 +136,12 @@ async fn run(
 
 /// The maximum that the system buffers of unsent bytes of a connection. Other unsent
 /// bytes stay in the process: connections share the memory of a cached body.
-const UNSENT: u32 = 128 << 10;
+const MAX_SYSTEM_UNSENT: u32 = 128 << 10;
 
 fn prepare(stream: std::net::TcpStream) -> io::Result<TcpStream> {
     stream.set_nodelay(true)?;
     #[cfg(target_os = "linux")]
-    socket2::SockRef::from(&stream).set_tcp_notsent_lowat(UNSENT)?;
+    socket2::SockRef::from(&stream).set_tcp_notsent_lowat(MAX_SYSTEM_UNSENT)?;
     TcpStream::from_std(stream)
 }
 
@@ -175,12 +175,12 @@ impl PendingResponse {
     }
 
     /// Hands a response to the connection, without a boxed future if it fits immediately.
-    fn answer(self, response: HttpResponse) -> PendingOutcome {
+    fn deliver(self, response: HttpResponse) -> PendingOutcome {
         match self.try_send(response) {
             Ok(response) => Either::Left(ready(Ok(response))),
             Err(unsent) => {
-                let (begun, response) = *unsent;
-                Either::Right(Box::pin(async move { Ok(begun.wait(response).await) }))
+                let (pending, response) = *unsent;
+                Either::Right(Box::pin(async move { Ok(pending.wait(response).await) }))
             }
         }
     }
@@ -190,8 +190,8 @@ impl PendingResponse {
         match self.try_send(response) {
             Ok(response) => response,
             Err(unsent) => {
-                let (begun, response) = *unsent;
-                begun.wait(response).await
+                let (pending, response) = *unsent;
+                pending.wait(response).await
             }
         }
     }
@@ -275,7 +275,7 @@ impl PendingResponse {
 
 /// Responds to a request, without a boxed future if the response is available
 /// immediately.
-fn answer(
+fn handle(
     service: &Arc<Service>,
     limits: &Arc<HttpLimits>,
     admission: &Arc<SendAdmission>,
@@ -283,7 +283,7 @@ fn answer(
     cancelled: &Arc<Cancelled>,
     request: Request<Incoming>,
 ) -> PendingOutcome {
-    let Some(begun) = PendingResponse::new(admission, activity, &request) else {
+    let Some(pending) = PendingResponse::new(admission, activity, &request) else {
         // RFC 9113, 8.7: the client can send it again.
         return Either::Left(ready(Err(h2::Reason::REFUSED_STREAM.into())));
     };
@@ -291,14 +291,14 @@ fn answer(
         if error.ends_connection() || !request.body().is_end_stream() {
             activity.closing.linger();
         }
-        return begun.answer(Service::refuse(error, &request));
+        return pending.deliver(Service::refuse(error, &request));
     }
     if request.body().is_end_stream() {
-        return match respond(service, cancelled, request) {
-            Either::Left(response) => begun.answer(response),
+        return match respond_counting_cancellation(service, cancelled, request) {
+            Either::Left(response) => pending.deliver(response),
             // Boxed, so that a rare case does not enlarge the memory of each connection.
-            Either::Right(answering) => {
-                Either::Right(Box::pin(async move { Ok(begun.send(answering.await).await) }))
+            Either::Right(responding) => {
+                Either::Right(Box::pin(async move { Ok(pending.send(responding.await).await) }))
             }
         };
     }
@@ -317,18 +317,18 @@ fn answer(
                 activity.closing.linger();
                 Service::refuse(error, &request)
             }
-            Ok(()) => match respond(&service, &cancelled, request) {
+            Ok(()) => match respond_counting_cancellation(&service, &cancelled, request) {
                 Either::Left(response) => response,
-                Either::Right(answering) => answering.await,
+                Either::Right(responding) => responding.await,
             },
         };
-        Ok(begun.send(response).await)
+        Ok(pending.send(response).await)
     }))
 }
 
 /// Returns the response to a request that is complete. If its connection has cancelled
 /// too many requests, only a cached response is returned, or else 429.
-fn respond<B>(
+fn respond_counting_cancellation<B>(
     service: &Arc<Service>,
     cancelled: &Arc<Cancelled>,
     request: Request<B>,
@@ -336,11 +336,11 @@ fn respond<B>(
     let is_too_much = cancelled.is_too_much();
     match service.respond(request, is_too_much) {
         Either::Left(response) => Either::Left(response),
-        Either::Right(answering) => {
-            let pending = cancelled.pending();
+        Either::Right(responding) => {
+            let cancellation = cancelled.pending();
             Either::Right(async move {
-                let response = answering.await;
-                pending.complete();
+                let response = responding.await;
+                cancellation.complete();
                 response
             })
         }

@@ -29,7 +29,7 @@ use crate::response::X_REQUEST_ID;
 /// The maximum number of refused connections that are still read from, and the time for
 /// that.
 const MAX_DRAINING: usize = 32;
-const LEAVE: Duration = Duration::from_secs(1);
+const DRAIN_TIME: Duration = Duration::from_secs(1);
 
 pub(in crate::http) struct ConnectionManager {
     limits: HttpLimits,
@@ -43,7 +43,7 @@ pub(in crate::http) struct ConnectionManager {
     tally: ConnectionTally,
     refusals: LogRate,
     /// Permits of refused connections that are still read from.
-    leaving: Arc<Semaphore>,
+    draining: Arc<Semaphore>,
 }
 
 impl ConnectionManager {
@@ -65,7 +65,7 @@ impl ConnectionManager {
             workers,
             tally,
             refusals: LogRate::new(1),
-            leaving: Arc::new(Semaphore::new(MAX_DRAINING)),
+            draining: Arc::new(Semaphore::new(MAX_DRAINING)),
         }
     }
 
@@ -76,7 +76,7 @@ impl ConnectionManager {
         let of_peer = self.peers.get(&peer).copied().unwrap_or_default();
         // Evicting a connection of this peer makes room in the server, too.
         let has_room = if of_peer >= self.limits.connections_per_peer {
-            self.roster.evict_idlest(|known| known.peer == peer)
+            self.roster.evict_idlest(|entry| entry.peer == peer)
         } else {
             self.tasks.len() < self.limits.connections as usize
                 || self.roster.evict_idlest(|_| true)
@@ -146,10 +146,10 @@ impl ConnectionManager {
         // If the response does not fit into the socket's buffer, the client only sees the
         // connection closed.
         stream.try_write(&refusal()).ok();
-        if let Ok(turn) = Arc::clone(&self.leaving).try_acquire_owned() {
+        if let Ok(permit) = Arc::clone(&self.draining).try_acquire_owned() {
             tokio::spawn(async move {
-                timeout(LEAVE, leave(stream)).await.ok();
-                drop(turn);
+                timeout(DRAIN_TIME, drain(stream)).await.ok();
+                drop(permit);
             });
         }
     }
@@ -175,7 +175,7 @@ fn refusal() -> Vec<u8> {
 
 /// Reads from the client until it closes the connection: a client that is still sending
 /// when its connection is closed loses the response.
-async fn leave(mut stream: TcpStream) -> io::Result<()> {
+async fn drain(mut stream: TcpStream) -> io::Result<()> {
     stream.shutdown().await?;
     let mut space = [0; 1 << 10];
     while stream.read(&mut space).await? > 0 {}

@@ -19,7 +19,7 @@ use crate::http::worker_threads::WorkerId;
 
 /// The open connections.
 pub(in crate::http) struct Roster {
-    known: Mutex<HashMap<Id, Entry>>,
+    entries: Mutex<HashMap<Id, Entry>>,
     clock: Clock,
     tally: ConnectionTally,
     evictions: LogRate,
@@ -51,43 +51,48 @@ impl From<IpAddr> for Peer {
 
 impl Roster {
     pub(in crate::http) fn new(tally: ConnectionTally) -> Self {
-        Self { known: Mutex::default(), clock: Clock::default(), tally, evictions: LogRate::new(1) }
+        Self {
+            entries: Mutex::default(),
+            clock: Clock::default(),
+            tally,
+            evictions: LogRate::new(1),
+        }
     }
 
     pub(in crate::http) fn clock(&self) -> &Clock {
         &self.clock
     }
 
-    pub(in crate::http) fn insert(&self, id: Id, known: Entry) {
-        self.known().insert(id, known);
+    pub(in crate::http) fn insert(&self, id: Id, entry: Entry) {
+        self.entries().insert(id, entry);
     }
 
     pub(in crate::http) fn remove(&self, id: Id) -> Option<Entry> {
-        self.known().remove(&id)
+        self.entries().remove(&id)
     }
 
     /// Closes the connections whose clients were silent for `idle` seconds, or took
     /// nothing of their responses for `stalled` seconds.
     pub(in crate::http) fn close_after(&self, idle: u32, stalled: u32) {
-        self.known().values().for_each(|known| known.activity.close_after(idle, stalled));
+        self.entries().values().for_each(|entry| entry.activity.close_after(idle, stalled));
     }
 
     /// Tells all connections to end.
     pub(in crate::http) fn close_all(&self) {
-        self.known().values().for_each(|known| known.activity.close());
+        self.entries().values().for_each(|entry| entry.activity.close());
     }
 
     /// Closes the idlest connection that `is` accepts, and returns whether there was one:
     /// an unused one, or else the one that has been idle or stalled for longest.
     pub(in crate::http) fn evict_idlest(&self, is: impl Fn(&Entry) -> bool) -> bool {
-        let known = self.known();
-        let idle = known
+        let entries = self.entries();
+        let idle = entries
             .values()
-            .filter(|known| is(known))
-            .filter_map(|known| Some((known.activity.idleness()?, known)));
-        let idlest = idle.max_by_key(|(idleness, known)| (*idleness, Reverse(known.number)));
-        if let Some((_, known)) = idlest {
-            self.close(known);
+            .filter(|entry| is(entry))
+            .filter_map(|entry| Some((entry.activity.idleness()?, entry)));
+        let idlest = idle.max_by_key(|(idleness, entry)| (*idleness, Reverse(entry.number)));
+        if let Some((_, entry)) = idlest {
+            self.close(entry);
         }
         idlest.is_some()
     }
@@ -100,34 +105,34 @@ impl Roster {
         if !requester.may_evict() {
             return;
         }
-        let known = match self.known.try_lock() {
-            Ok(known) => known,
+        let entries = match self.entries.try_lock() {
+            Ok(entries) => entries,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             // Another task holds the lock, and may be evicting.
             Err(TryLockError::WouldBlock) => return,
         };
         let mut freed = 0_usize;
         let mut stalled = Vec::new();
-        for known in known.values() {
-            let held = known.activity.reserved();
-            if held > 0 && known.activity.is_closed_at_once() {
+        for entry in entries.values() {
+            let held = entry.activity.reserved();
+            if held > 0 && entry.activity.is_closed_at_once() {
                 freed += held;
             } else if held > 0
-                && let Some(seconds) = known.activity.evictable()
+                && let Some(seconds) = entry.activity.evictable()
             {
-                stalled.push((Reverse(seconds), Reverse(held), known.number, known));
+                stalled.push((Reverse(seconds), Reverse(held), entry.number, entry));
             }
         }
         stalled.sort_unstable_by_key(|(seconds, held, number, _)| (*seconds, *held, *number));
-        let stalled = stalled.into_iter().map(|(_, Reverse(held), _, known)| (held, known));
-        let greediest = iter::once_with(|| greediest(known.values(), requester)).flatten();
+        let stalled = stalled.into_iter().map(|(_, Reverse(held), _, entry)| (held, entry));
+        let greediest = iter::once_with(|| greediest(entries.values(), requester)).flatten();
         let mut closed = 0_u32;
-        for (held, known) in stalled.chain(greediest) {
+        for (held, entry) in stalled.chain(greediest) {
             if freed >= excess {
                 break;
             }
-            if !known.activity.is_closed_at_once() {
-                self.close(known);
+            if !entry.activity.is_closed_at_once() {
+                self.close(entry);
                 freed += held;
                 closed += 1;
             }
@@ -147,39 +152,39 @@ impl Roster {
         }
     }
 
-    fn close(&self, known: &Entry) {
+    fn close(&self, entry: &Entry) {
         self.tally.evicted();
-        known.activity.closing.close(Closing::AtOnce);
+        entry.activity.closing.close(Closing::AtOnce);
     }
 
-    fn known(&self) -> MutexGuard<'_, HashMap<Id, Entry>> {
+    fn entries(&self) -> MutexGuard<'_, HashMap<Id, Entry>> {
         // Nothing that panics is done while it is held.
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Returns the connections of a peer that holds more than all others together, in
 /// descending order of the bytes that they hold; none if it is the requester's peer.
 fn greediest<'a>(
-    known: impl Iterator<Item = &'a Entry> + Clone,
+    entries: impl Iterator<Item = &'a Entry> + Clone,
     requester: &ConnectionActivity,
 ) -> Vec<(usize, &'a Entry)> {
     let mut peers = HashMap::<Peer, usize>::new();
-    for known in known.clone() {
-        *peers.entry(known.peer).or_default() += known.activity.reserved();
+    for entry in entries.clone() {
+        *peers.entry(entry.peer).or_default() += entry.activity.reserved();
     }
     let total: usize = peers.values().sum();
-    let own = known.clone().find(|known| std::ptr::eq(Arc::as_ptr(&known.activity), requester));
+    let own = entries.clone().find(|entry| std::ptr::eq(Arc::as_ptr(&entry.activity), requester));
     let is_greedy = |peer: Peer| {
         own.is_some_and(|own| own.peer != peer)
             && peers.get(&peer).is_some_and(|held| *held > total / 2)
     };
-    let mut greedy: Vec<_> = known
-        .filter(|known| is_greedy(known.peer))
-        .map(|known| (known.activity.reserved(), known))
+    let mut greedy: Vec<_> = entries
+        .filter(|entry| is_greedy(entry.peer))
+        .map(|entry| (entry.activity.reserved(), entry))
         .filter(|(held, _)| *held > 0)
         .collect();
-    greedy.sort_unstable_by_key(|(held, known)| (Reverse(*held), known.number));
+    greedy.sort_unstable_by_key(|(held, entry)| (Reverse(*held), entry.number));
     greedy
 }
 
@@ -213,9 +218,9 @@ mod tests {
         let sending = Sending::new(&activity, bytes);
         let peer = Peer::from(IpAddr::from([127, 0, 0, peer]));
         let task = tokio::spawn(async {});
-        let known =
+        let entry =
             Entry { activity: Arc::clone(&activity), peer, worker: WorkerId::default(), number };
-        roster.insert(task.id(), known);
+        roster.insert(task.id(), entry);
         task.await.unwrap();
         (activity, sending)
     }
