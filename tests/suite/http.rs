@@ -6,6 +6,7 @@ mod limits;
 mod memory;
 mod protocol;
 mod representations;
+mod threads;
 mod unsent;
 
 use std::time::Duration;

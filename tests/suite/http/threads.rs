@@ -1,0 +1,89 @@
+//! Do the threads that serve connections respond alike?
+
+use std::collections::HashSet;
+use std::fs;
+
+use relayer_rest_host::state::RelayerState;
+use relayer_rest_tests::component;
+use relayer_rest_tests::folder::Folder;
+use relayer_rest_tests::program::Program;
+use relayer_rest_tests::server::{TestServer, any_dialect, label};
+use relayer_rest_tests::wait::until;
+
+/// The number of connections: several for each thread, on most machines.
+const CONNECTIONS: usize = 32;
+
+/// The number of hits after which a thread has certainly copied a response.
+const HITS: usize = 100;
+
+#[tokio::test]
+async fn hits_on_all_threads_follow_the_state_and_the_module() {
+    let server = TestServer::start().await;
+    let mut clients = Vec::new();
+    for _ in 0..CONNECTIONS {
+        clients.push(server.connect().await);
+    }
+    for round in 0..5 {
+        let chain = format!("chain-{round}");
+        let state = RelayerState { chains: vec![chain.as_str().into()], workers: Vec::new() };
+        server.publisher.set_state(state);
+        for client in &mut clients {
+            for _ in 0..HITS.div_ceil(CONNECTIONS) {
+                let response = client.get("/state").await;
+                assert!(response.text().contains(&chain), "{chain}: {}", response.text());
+            }
+            // HEAD and a query have the same entry in the cache.
+            let head = client.request("HEAD", "/state?any").await;
+            assert_eq!((head.status.as_u16(), head.text()), (200, ""));
+        }
+    }
+    let new = component::of_response(200, &[], b"new");
+    assert!(server.swap_as(any_dialect(new.clone())).await.is_accepted());
+    for client in &mut clients {
+        let response = client.get("/state").await;
+        assert_eq!(response.text(), "new");
+        assert_eq!(response.header("x-relayer-module"), label(&new));
+    }
+    server.api().rollback().unwrap();
+    for client in &mut clients {
+        assert!(client.get("/state").await.text().contains("chain-4"));
+    }
+}
+
+#[tokio::test]
+async fn hits_on_all_threads_get_the_encoding_that_each_client_accepts() {
+    let server = TestServer::start().await;
+    let chains = (0..200).map(|number| format!("chain-{number}").into()).collect();
+    server.publisher.set_state(RelayerState { chains, workers: Vec::new() });
+    let mut client = server.connect().await;
+    let mut bodies = HashSet::new();
+    for _ in 0..HITS {
+        for encoding in ["identity", "gzip", "br", "zstd"] {
+            let headers = [("accept-encoding", encoding)];
+            let response = client.request_with("GET", "/state", &headers).await;
+            let used = response
+                .headers
+                .get("content-encoding")
+                .map_or("identity", |encoding| encoding.to_str().unwrap());
+            assert_eq!(used, encoding);
+            bodies.insert((encoding, response.body.to_vec()));
+        }
+    }
+    assert_eq!(bodies.len(), 4, "each encoding has one body");
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn the_number_of_threads_is_a_setting() {
+    let folder = Folder::new();
+    let settings = folder.write("settings.toml", "[server]\nworkers = 3\n");
+    let serving = Program::server().args(["--config", &settings]).start().await;
+    let workers = || {
+        let threads = fs::read_dir(format!("/proc/{}/task", serving.id())).unwrap();
+        let names = threads.map(|thread| fs::read_to_string(thread.unwrap().path().join("comm")));
+        names.filter(|name| name.as_ref().is_ok_and(|name| name.starts_with("worker-"))).count()
+    };
+    // A thread gets its name after it has started.
+    until("all threads have their names", || workers() >= 3).await;
+    assert_eq!(workers(), 3);
+}
