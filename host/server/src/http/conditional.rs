@@ -9,6 +9,10 @@ use hyper::header::{
 };
 use hyper::{HeaderMap, Method};
 
+/// The maximum number of bytes of a list of validators that are read: each hit reads them,
+/// and HTTP/2 repeats a long list for a few bytes. The rest has no effect.
+const MAX_LENGTH: usize = 4 << 10;
+
 /// The result of evaluating the preconditions of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Outcome {
@@ -56,8 +60,12 @@ fn matches(
 ) -> Option<bool> {
     let etag = response.get(ETAG).map(HeaderValue::as_bytes);
     let mut outcome = None;
+    let mut left = MAX_LENGTH;
     for value in request.get_all(field) {
-        let value = value.as_bytes().trim_ascii();
+        let value = value.as_bytes();
+        let value = &value[..value.len().min(left)];
+        left -= value.len();
+        let value = value.trim_ascii();
         // `*` matches any response, even one without a validator.
         if value == b"*" {
             return Some(true);
@@ -115,7 +123,7 @@ fn tags(mut list: &[u8]) -> impl Iterator<Item = &[u8]> {
 #[cfg(test)]
 mod tests {
     use super::Outcome::{self, Failed, NotModified, Proceed};
-    use super::{ETAG, HeaderMap, IF_NONE_MATCH, Method, evaluate};
+    use super::{ETAG, HeaderMap, IF_NONE_MATCH, MAX_LENGTH, Method, evaluate};
     use super::{HeaderName, HeaderValue};
 
     fn headers(fields: &[(&'static str, &str)]) -> HeaderMap {
@@ -273,5 +281,13 @@ mod tests {
     fn a_validator_can_contain_commas() {
         assert!(known(Some(b"\"a,b\""), &[b"\"x\", \"a,b\""]));
         assert!(!known(Some(b"\"b\""), &[b"\"a,\"b\""]));
+    }
+
+    #[test]
+    fn long_lists_are_read_up_to_a_limit() {
+        let list = |length: usize| format!("{}\"a\"", ",".repeat(length)).into_bytes();
+        assert!(known(Some(b"\"a\""), &[&list(MAX_LENGTH - 3)]));
+        assert!(!known(Some(b"\"a\""), &[&list(MAX_LENGTH - 2)]));
+        assert!(!known(Some(b"\"a\""), &[&list(MAX_LENGTH), b"\"a\""]));
     }
 }
