@@ -7,6 +7,7 @@
 //! random, and a few connections can pile up on one core.
 
 use std::num::NonZeroUsize;
+use std::sync::mpsc;
 use std::{io, thread};
 
 use tokio::runtime::{Builder, Handle, Runtime};
@@ -75,11 +76,19 @@ impl WorkerId {
 
 impl WorkerThread {
     fn start(number: usize) -> io::Result<Self> {
-        let runtime = Builder::new_current_thread().enable_all().build()?;
-        let handle = runtime.handle().clone();
         let (end, ended) = oneshot::channel();
-        let serve = move || serve(&runtime, ended);
+        let (sender, started) = mpsc::channel();
+        // The runtime is built by its thread: one that is dropped here, because there is no
+        // thread for it, would panic.
+        let serve = move || match Builder::new_current_thread().enable_all().build() {
+            Ok(runtime) => {
+                drop(sender.send(Ok(runtime.handle().clone())));
+                serve(&runtime, ended);
+            }
+            Err(error) => drop(sender.send(Err(error))),
+        };
         thread::Builder::new().name(format!("worker-{number}")).spawn(serve)?;
+        let handle = started.recv().map_err(io::Error::other)??;
         Ok(Self { handle, connections: 0, _end: Some(end) })
     }
 }

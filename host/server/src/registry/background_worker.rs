@@ -63,13 +63,22 @@ impl BackgroundWorker {
 }
 
 fn start() -> io::Result<Sender<Work>> {
-    let runtime = Builder::new_current_thread().enable_all().build()?;
     let (sender, work): (_, Receiver<Work>) = mpsc::channel();
+    let (built, is_built) = mpsc::channel();
+    // The runtime is built by its thread: one that is dropped here, because there is no
+    // thread for it, would panic.
     thread::Builder::new().name("candidates".to_owned()).spawn(move || {
         priority::lower_thread();
-        for work in work {
-            work(&runtime);
+        match Builder::new_current_thread().enable_all().build() {
+            Ok(runtime) => {
+                drop(built.send(Ok(())));
+                for work in work {
+                    work(&runtime);
+                }
+            }
+            Err(error) => drop(built.send(Err(error))),
         }
     })?;
+    is_built.recv().map_err(io::Error::other)??;
     Ok(sender)
 }
