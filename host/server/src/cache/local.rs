@@ -252,7 +252,8 @@ impl Equivalent<Key> for KeyRef<'_> {
 impl Weighter<Key, Entry> for Size {
     fn weight(&self, key: &Key, entry: &Entry) -> u64 {
         let entry = match entry {
-            Entry::Response(copy) => size_of::<LocalResponse>() + copy.shared.size(),
+            // The copy keeps the shared response, which the cache may evict.
+            Entry::Response(copy) => size_of::<LocalResponse>() + 2 * copy.shared.size(),
             Entry::Varies(inputs) => inputs.size(),
         };
         (key.key.size() + entry) as u64
