@@ -78,8 +78,8 @@ impl WorkerThread {
     fn start(number: usize) -> io::Result<Self> {
         let (end, ended) = oneshot::channel();
         let (sender, started) = mpsc::channel();
-        // The runtime is built by its thread: one that is dropped here, because there is no
-        // thread for it, would panic.
+        // The runtime is built by its thread: one that is dropped here, for want of a
+        // thread, would panic.
         let serve = move || match Builder::new_current_thread().enable_all().build() {
             Ok(runtime) => {
                 drop(sender.send(Ok(runtime.handle().clone())));

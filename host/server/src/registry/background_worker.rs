@@ -65,8 +65,8 @@ impl BackgroundWorker {
 fn start() -> io::Result<Sender<Work>> {
     let (sender, work): (_, Receiver<Work>) = mpsc::channel();
     let (built, is_built) = mpsc::channel();
-    // The runtime is built by its thread: one that is dropped here, because there is no
-    // thread for it, would panic.
+    // The runtime is built by its thread: one that is dropped here, for want of a
+    // thread, would panic.
     thread::Builder::new().name("candidates".to_owned()).spawn(move || {
         priority::lower_thread();
         match Builder::new_current_thread().enable_all().build() {
