@@ -20,7 +20,7 @@ bench *PARTS:
 
 # Write the parts of the docs that come from the code, and build the crates' docs
 docs:
-    UPDATE_DOCS=1 cargo test -p relayer-rest-tests --test suite -- docs::
+    UPDATE_DOCS=1 cargo test --workspace --test suite -- docs::
     cargo doc --workspace --no-deps --locked
 
 # Serve the sample relayer; options of the command can follow

@@ -93,15 +93,16 @@
 //! # Where to add things
 //!
 //! Each addition also has a test, a line in `CHANGELOG.md`, and the pages in `docs/` that
-//! the table names; `just docs` writes the tables that come from the code.
+//! the table names; `just docs` (`UPDATE_DOCS=1 cargo test --workspace --test suite -- docs::`)
+//! writes the tables that come from the code.
 //!
 //! | addition | files |
 //! |---|---|
-//! | an endpoint | a file in `guest/src/routes/`, `guest/src/routes.rs`, and `guest/src/router.rs`, with the number of routes; for a new first segment `server/src/registry/path.rs`, so that no extension takes it; `docs/api.md`. The golden files (`tests/suite/api/golden.rs` writes them) have the paths of a 404 |
+//! | an endpoint | a file in `guest/src/routes/`, `guest/src/routes.rs`, and `guest/src/router.rs`, with the number of routes; for a new first segment `server/src/registry/path.rs`, so that no extension takes it; `docs/api.md`. The paths of a 404 are in the tests of `guest/src/router.rs`, in `tests/suite/api/endpoints.rs`, and in the golden files, which `GOLDEN=write cargo test --workspace --test suite -- golden` writes |
 //! | state that modules can read | `wit/`, `sandbox/src/contract.rs`, `sandbox/src/read_set.rs`, `sandbox/src/host_functions.rs` |
 //! | a rule of a dialect | `conformance/src/rules.rs`, `conformance/src/checks.rs` |
 //! | a control verb | `server/src/control.rs`, `server/src/control/server.rs`, `server/src/control/client.rs`, and a command; the table of requests in `docs/operations.md` |
-//! | a limit | a row in `sandbox/src/limits.rs`, `server/src/http/limits.rs` for clients, `server/src/registry/candidate.rs` for swaps or `sources/src/upstream_limits.rs`; defaults, checks and `config default` come from it; the code that applies it, such as `sandbox/src/engine_config.rs`; the key in the test of `server/src/config.rs`; `docs/security.md` |
+//! | a limit | a row in `sandbox/src/limits.rs`, `server/src/http/limits.rs` for clients, `server/src/registry/candidate.rs` for swaps or `sources/src/upstream_limits.rs`; defaults, checks and `config default` come from it; the code that applies it, such as `sandbox/src/engine_config.rs`, `sandbox/src/response.rs` or `server/src/http/request_check.rs`, and for an error of the host `server/src/http/error.rs` and `docs/api.md`; the key in `every_key_is_read` of `server/src/config.rs`; `docs/security.md` |
 //! | an encoding of bodies | `server/src/response/encoding.rs` |
 //! | a source of state | a file in `sources/src/` that fills a [`state::StatePublisher`], `sources/src/lib.rs`, and its option in `cli/src/sources.rs`, with its conflicts with the others; `docs/operations.md` |
 //! | a setting of modules | a field in `server/src/config.rs`, or `server/src/config/extension.rs` for extensions only; its text in `server/src/config/default.toml`; its row in `docs/configuration.md` |

@@ -6,7 +6,7 @@
 //! (`docs/decisions/009-conformance-by-comparison.md`). After a change of the API, write
 //! them again and review the differences:
 //!
-//! `GOLDEN=write cargo test -p relayer-rest-tests --test suite -- golden`
+//! `GOLDEN=write cargo test --workspace --test suite -- golden`
 
 use std::fmt::Write;
 use std::fs;

@@ -43,6 +43,10 @@ fn rows(section: &str) -> Vec<Vec<String>> {
 
 #[test]
 fn each_setting_is_listed() {
+    // Another test writes the tables then.
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        return;
+    }
     let defaults = defaults();
     let sections: Vec<_> = defaults.keys().map(String::as_str).collect();
     assert_eq!(

@@ -83,7 +83,11 @@ impl Page {
             return;
         }
         let is_update = std::env::var_os("UPDATE_DOCS").is_some();
-        assert!(is_update, "{}: {name} is not up to date; run `just docs`", self.path.display());
+        assert!(
+            is_update,
+            "{}: {name} is not up to date; run `UPDATE_DOCS=1 cargo test --workspace --test suite -- docs::`",
+            self.path.display()
+        );
         let _update = UPDATE.lock();
         let file = root().join(&self.path);
         let text = fs::read_to_string(&file).unwrap();
