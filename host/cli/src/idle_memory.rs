@@ -3,9 +3,9 @@
 //! The allocator keeps freed memory in arenas, several for each core, and the pool keeps
 //! the memory of its slots. Both make the next request faster, but after an attack they
 //! are gigabytes that nothing uses. So a thread checks the process's memory from time to
-//! time, and returns memory when there is much more than at the start, it no longer grows,
-//! and the amount differs from that after the last return or the last return had an
-//! effect: a server under steady load is left alone.
+//! time, and returns memory when there is much more than at the start, and it no longer
+//! grows. While that has no effect, because the memory is in use, it is repeated in
+//! growing intervals: memory that was freed since then is still resident.
 
 use std::fs;
 use std::sync::Arc;
@@ -31,30 +31,39 @@ struct Policy {
     start: u64,
     /// The resident bytes after the last return.
     left: u64,
-    /// Whether the last return had an effect: more may have been freed while it ran.
-    had_effect: bool,
     last: u64,
+    /// The number of checks after which a return is repeated, and of those since the last
+    /// return.
+    patience: u32,
+    checks: u32,
 }
+
+/// The maximum number of checks after which a return is repeated.
+const MAX_PATIENCE: u32 = 16;
 
 impl Policy {
     fn new(resident: u64) -> Self {
-        Self { start: resident, left: resident, had_effect: false, last: resident }
+        Self { start: resident, left: resident, last: resident, patience: 1, checks: 0 }
     }
 
     /// Returns whether memory must be returned now: there is more than at the start, it
     /// does not grow, and it differs from the amount after the last return or that return
-    /// had an effect.
+    /// was long ago.
     fn is_due(&mut self, resident: u64) -> bool {
         let grows = resident > self.last.saturating_add(MIN_GROWTH);
         self.last = resident;
+        self.checks += 1;
         !grows
             && resident > self.start.saturating_add(MIN_GROWTH)
-            && (self.had_effect || resident.abs_diff(self.left) > MIN_GROWTH)
+            && (self.checks >= self.patience || resident.abs_diff(self.left) > MIN_GROWTH)
     }
 
-    /// Records the resident bytes after a return.
+    /// Records the resident bytes after a return. After one with an effect, more may have
+    /// been freed while it ran.
     fn returned(&mut self, resident: u64) {
-        self.had_effect = self.last.saturating_sub(resident) > MIN_GROWTH;
+        let had_effect = self.last.saturating_sub(resident) > MIN_GROWTH;
+        self.patience = if had_effect { 1 } else { MAX_PATIENCE.min(2 * self.patience) };
+        self.checks = 0;
         self.left = resident;
         self.last = resident;
     }
@@ -135,7 +144,6 @@ mod tests {
         // The rest is in use, or cannot be returned.
         policy.returned(400 * MIB);
         assert!(!policy.is_due(400 * MIB));
-        assert!(!policy.is_due(395 * MIB));
         assert!(!policy.is_due(450 * MIB));
         assert!(policy.is_due(440 * MIB));
         policy.returned(440 * MIB);
@@ -143,5 +151,21 @@ mod tests {
         assert!(policy.is_due(60 * MIB));
         policy.returned(30 * MIB);
         assert!(!policy.is_due(25 * MIB));
+    }
+
+    #[test]
+    fn a_return_without_an_effect_is_repeated_in_growing_intervals() {
+        let mut policy = Policy::new(20 * MIB);
+        let mut intervals = Vec::new();
+        for _ in 0..7 {
+            let checks = (1..100).find(|_| policy.is_due(400 * MIB)).unwrap();
+            intervals.push(checks);
+            policy.returned(400 * MIB);
+        }
+        assert_eq!(intervals, [2, 2, 4, 8, 16, 16, 16]);
+        // Freed memory was found.
+        policy.is_due(400 * MIB);
+        policy.returned(100 * MIB);
+        assert!(policy.is_due(100 * MIB));
     }
 }
