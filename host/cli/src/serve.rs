@@ -3,12 +3,10 @@
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::thread;
 use std::time::Duration;
 
 use clap::Args;
-use relayer_rest_common::priority;
-use relayer_rest_common::toml_text;
+use relayer_rest_common::{priority, threads, toml_text};
 use relayer_rest_conformance::Dialect;
 use relayer_rest_server::Server;
 use relayer_rest_server::config::Config;
@@ -183,7 +181,6 @@ fn grace(text: &str) -> Result<Duration, String> {
 /// Polls the relayer for as long as the server runs. Its responses are read on a thread
 /// of a lower priority: clients come first, regardless of the responses.
 fn poll(upstream: Upstream, publisher: StatePublisher) -> io::Result<()> {
-    let runtime = Builder::new_current_thread().enable_all().build()?;
     let polling = async move {
         let polling = tokio::spawn(upstream.run(publisher.clone()));
         if let Err(error) = polling.await {
@@ -194,11 +191,10 @@ fn poll(upstream: Upstream, publisher: StatePublisher) -> io::Result<()> {
             });
         }
     };
-    let poll = move || {
+    threads::start_runtime("upstream", move |runtime| {
         priority::lower_thread();
         runtime.block_on(polling);
-    };
-    thread::Builder::new().name("upstream".to_owned()).spawn(poll)?;
+    })?;
     Ok(())
 }
 

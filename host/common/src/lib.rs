@@ -10,7 +10,7 @@
 //! | `priority.rs` | lowers the priority of a thread |
 //! | `stable_file.rs` | reads a file once it no longer changes |
 //! | `text.rs` | truncates and escapes texts of others |
-//! | `threads.rs` | checks that the process can start threads |
+//! | `threads.rs` | checks that threads can be started; threads with runtimes |
 //! | `toml_text.rs` | sizes, times and errors in TOML files |
 
 pub mod backoff;

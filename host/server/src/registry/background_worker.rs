@@ -6,10 +6,9 @@
 use std::io;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Mutex, PoisonError};
-use std::thread;
 
-use relayer_rest_common::priority;
-use tokio::runtime::{Builder, Runtime};
+use relayer_rest_common::{priority, threads};
+use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
 
 /// A job, which gets the runtime of the thread.
@@ -64,21 +63,11 @@ impl BackgroundWorker {
 
 fn start() -> io::Result<Sender<Work>> {
     let (sender, work): (_, Receiver<Work>) = mpsc::channel();
-    let (built, is_built) = mpsc::channel();
-    // The runtime is built by its thread: one that is dropped here, for want of a
-    // thread, would panic.
-    thread::Builder::new().name("candidates".to_owned()).spawn(move || {
+    threads::start_runtime("candidates", move |runtime| {
         priority::lower_thread();
-        match Builder::new_current_thread().enable_all().build() {
-            Ok(runtime) => {
-                drop(built.send(Ok(())));
-                for work in work {
-                    work(&runtime);
-                }
-            }
-            Err(error) => drop(built.send(Err(error))),
+        for work in work {
+            work(runtime);
         }
     })?;
-    is_built.recv().map_err(io::Error::other)??;
     Ok(sender)
 }
