@@ -37,6 +37,7 @@ use in_flight::{InFlight, Role, RunResult};
 pub use key::RequestRef;
 pub(crate) use local::Hit;
 use local::LocalCopies;
+pub(crate) use local::release_unused as release_unused_copies;
 pub use recorded::RecordedResponse;
 use relayer_rest_sandbox::{CallError, GuestRequest, Module, RunPermit};
 use relayer_rest_state::{Generation, Snapshot, StateReader};

@@ -44,6 +44,8 @@ pub(crate) struct LocalResponse {
     plain: OnceCell<Representation>,
     encoded: [OnceCell<Representation>; Encoding::ALL.len()],
     hits: Cell<u64>,
+    /// Whether it had a hit since copies were last released.
+    is_used: Cell<bool>,
 }
 
 /// The copies that one response cache has on all threads.
@@ -76,6 +78,12 @@ struct KeyRef<'a> {
 
 #[derive(Clone)]
 struct Size;
+
+/// Releases this thread's copies that had no hit since the last call: those of removed
+/// modules and former states, and all copies while the thread is idle.
+pub(crate) fn release_unused() {
+    COPIES.with_borrow_mut(Copies::release_unused);
+}
 
 impl Hit {
     /// Returns the response in this encoding if it was already made.
@@ -129,6 +137,7 @@ impl LocalCopies {
             return None;
         }
         copy.hits.set(hits);
+        copy.is_used.set(true);
         Some(copy)
     }
 
@@ -156,8 +165,13 @@ impl LocalCopies {
 
 impl LocalResponse {
     fn new(shared: &Arc<RecordedResponse>) -> Self {
-        let shared = Arc::clone(shared);
-        Self { shared, plain: OnceCell::new(), encoded: Default::default(), hits: Cell::new(0) }
+        Self {
+            shared: Arc::clone(shared),
+            plain: OnceCell::new(),
+            encoded: Default::default(),
+            hits: Cell::new(0),
+            is_used: Cell::new(true),
+        }
     }
 
     fn made(&self, encoding: Option<Encoding>) -> Option<&Representation> {
@@ -231,6 +245,21 @@ impl Copies {
         }
         self.0.insert(key.with(&values).key(), copy);
     }
+
+    fn release_unused(&mut self) {
+        let is_any_used = Cell::new(false);
+        self.0.retain(|_, entry| match entry {
+            Entry::Response(copy) => {
+                let is_used = copy.is_used.take();
+                is_any_used.set(is_any_used.get() || is_used);
+                is_used
+            }
+            Entry::Varies(_) => true,
+        });
+        if !is_any_used.get() {
+            self.0.clear();
+        }
+    }
 }
 
 impl<'a> KeyRef<'a> {
@@ -262,7 +291,7 @@ impl Weighter<Key, Entry> for Size {
 
 #[cfg(test)]
 mod tests {
-    use super::{Hit, MIN_HITS};
+    use super::{COPIES, Hit, MIN_HITS, release_unused};
     use crate::cache::{RequestRef, ResponseCache};
     use crate::response::Encoding;
     use bytesize::ByteSize;
@@ -366,5 +395,18 @@ mod tests {
             assert!(body.windows(3).any(|part| part == b"\"b\""), "{body:?}");
         }
         assert!((0..MIN_HITS).any(|_| is_copy(test.hit(None).as_ref())));
+    }
+
+    #[tokio::test]
+    async fn unused_copies_are_released() {
+        let test = CacheTest::new().await;
+        while !is_copy(test.hit(None).as_ref()) {}
+        let shared = test.hit(None).unwrap().into_shared();
+        let others = Arc::strong_count(&shared) - 1;
+        release_unused();
+        assert_eq!(Arc::strong_count(&shared), others + 1, "the copy was used");
+        release_unused();
+        assert_eq!(Arc::strong_count(&shared), others);
+        assert_eq!(COPIES.with_borrow(|copies| copies.0.len()), 0);
     }
 }
