@@ -2,27 +2,54 @@
 //! with a runtime of its own.
 //!
 //! A connection stays on the thread that it was assigned to, so that its requests need no
-//! synchronization between cores. One task accepts all connections and assigns each to
-//! the thread with the fewest: the kernel's distribution among several listeners is
-//! random, and a few connections can pile up on one core.
+//! synchronization between cores. One task accepts all connections and assigns them in
+//! proportion to the time that each thread has left: the kernel's distribution among
+//! several listeners is random, and a few connections can pile up on one core.
 
+use std::io;
 use std::num::NonZeroUsize;
-use std::sync::mpsc;
-use std::{io, thread};
+use std::time::{Duration, Instant};
 
-use tokio::runtime::{Builder, Handle, Runtime};
+use relayer_rest_common::threads;
+use tokio::runtime::{Handle, Runtime};
 use tokio::sync::oneshot;
+use tokio::time::interval;
 use tracing::warn;
 
+use crate::cache;
+
+/// The interval in which a thread releases the copies of responses that had no hits.
+const RELEASE_INTERVAL: Duration = Duration::from_secs(60);
+
 /// The threads, which end when this is dropped.
-pub(super) struct WorkerThreads(Vec<WorkerThread>);
+pub(super) struct WorkerThreads {
+    workers: Vec<WorkerThread>,
+    measured_at: Instant,
+}
 
 struct WorkerThread {
     handle: Handle,
-    connections: usize,
+    connections: u64,
+    load: Load,
     /// Ends the thread when it is dropped; `None` for the runtime of the caller.
     _end: Option<oneshot::Sender<()>>,
 }
+
+/// The load of a thread. The number of its connections is no measure: a client can keep
+/// idle ones to a thread, so that new connections are assigned to the thread that it
+/// occupies.
+struct Load {
+    /// The time for which the thread was busy since its start, as of the last measurement.
+    busy: Duration,
+    /// The share of `PARTS` in which the thread was idle before the last measurement, at
+    /// least 1.
+    free: u64,
+    /// The connections that were assigned since the last measurement.
+    assigned: u64,
+}
+
+/// The precision of a load. Threads that differ by less than a part have the same load.
+const PARTS: u64 = 16;
 
 /// The number of a worker thread.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -43,27 +70,40 @@ impl WorkerThreads {
             }
         }
         if workers.is_empty() {
-            workers.push(WorkerThread { handle: Handle::current(), connections: 0, _end: None });
+            workers.push(WorkerThread::new(Handle::current(), None));
         }
-        Self(workers)
+        Self { workers, measured_at: Instant::now() }
     }
 
     pub(super) fn count(&self) -> usize {
-        self.0.len()
+        self.workers.len()
     }
 
-    /// Assigns a connection to the thread with the fewest.
+    /// Assigns a connection to the thread with the most time for it; of equal ones to the
+    /// one with the fewest connections.
     pub(super) fn assign(&mut self) -> (WorkerId, &Handle) {
-        let workers = self.0.iter_mut().enumerate();
-        let (number, worker) =
-            workers.min_by_key(|(_, worker)| worker.connections).expect("there is one");
+        let workers = self.workers.iter_mut().enumerate();
+        let (number, worker) = workers
+            .min_by_key(|(_, worker)| (worker.load.after_assignment(), worker.connections))
+            .expect("there is one");
         worker.connections += 1;
+        worker.load.assigned += 1;
         (WorkerId(number), &worker.handle)
     }
 
     /// Records the end of a connection of this thread.
     pub(super) fn release(&mut self, WorkerId(number): WorkerId) {
-        self.0[number].connections -= 1;
+        self.workers[number].connections -= 1;
+    }
+
+    /// Measures the loads of the threads since the last measurement.
+    pub(super) fn measure(&mut self) {
+        let now = Instant::now();
+        let elapsed = now - std::mem::replace(&mut self.measured_at, now);
+        for worker in &mut self.workers {
+            let busy = worker.handle.metrics().worker_total_busy_duration(0);
+            worker.load.measure(busy, elapsed);
+        }
     }
 }
 
@@ -77,33 +117,57 @@ impl WorkerId {
 impl WorkerThread {
     fn start(number: usize) -> io::Result<Self> {
         let (end, ended) = oneshot::channel();
-        let (sender, started) = mpsc::channel();
-        // The runtime is built by its thread: one that is dropped here, for want of a
-        // thread, would panic.
-        let serve = move || match Builder::new_current_thread().enable_all().build() {
-            Ok(runtime) => {
-                drop(sender.send(Ok(runtime.handle().clone())));
-                serve(&runtime, ended);
-            }
-            Err(error) => drop(sender.send(Err(error))),
-        };
-        thread::Builder::new().name(format!("worker-{number}")).spawn(serve)?;
-        let handle = started.recv().map_err(io::Error::other)??;
-        Ok(Self { handle, connections: 0, _end: Some(end) })
+        let name = format!("worker-{number}");
+        let handle = threads::start_runtime(&name, |runtime| serve(runtime, ended))?;
+        Ok(Self::new(handle, Some(end)))
+    }
+
+    fn new(handle: Handle, end: Option<oneshot::Sender<()>>) -> Self {
+        Self { handle, connections: 0, load: Load::new(), _end: end }
+    }
+}
+
+impl Load {
+    fn new() -> Self {
+        Self { busy: Duration::ZERO, free: PARTS, assigned: 0 }
+    }
+
+    /// Returns the relative load if another connection were assigned.
+    fn after_assignment(&self) -> u64 {
+        (self.assigned + 1) * (PARTS * PARTS) / self.free
+    }
+
+    /// Records the total time for which the thread was busy, and the time since the last
+    /// measurement.
+    fn measure(&mut self, busy: Duration, elapsed: Duration) {
+        let recent = busy.saturating_sub(self.busy).as_nanos();
+        let parts = recent * u128::from(PARTS) / elapsed.as_nanos().max(1);
+        let parts = u64::try_from(parts).unwrap_or(PARTS);
+        *self = Self { busy, free: PARTS.saturating_sub(parts).max(1), assigned: 0 };
     }
 }
 
 /// Runs the tasks of a runtime until the sender is dropped.
-fn serve(runtime: &Runtime, ended: oneshot::Receiver<()>) {
-    // The sender sends nothing.
-    drop(runtime.block_on(ended));
+fn serve(runtime: &Runtime, mut ended: oneshot::Receiver<()>) {
+    runtime.block_on(async {
+        let mut releases = interval(RELEASE_INTERVAL);
+        loop {
+            tokio::select! {
+                // The sender sends nothing.
+                _ = &mut ended => break,
+                _ = releases.tick() => cache::release_unused_copies(),
+            }
+        }
+    });
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{WorkerId, WorkerThreads};
+    use super::{Load, WorkerId, WorkerThreads};
     use std::num::NonZeroUsize;
     use std::thread::{self, ThreadId};
+    use std::time::Duration;
+    use tokio::task::yield_now;
 
     async fn thread_of(workers: &mut WorkerThreads) -> (WorkerId, ThreadId) {
         let (worker, handle) = workers.assign();
@@ -124,5 +188,42 @@ mod tests {
         let (ended, thread) = threads[1];
         workers.release(ended);
         assert_eq!(thread_of(&mut workers).await, (ended, thread));
+    }
+
+    #[test]
+    fn a_load_is_relative_to_the_free_time() {
+        let second = Duration::from_secs(1);
+        let mut load = Load::new();
+        let idle = load.after_assignment();
+        load.measure(second / 2, second);
+        assert_eq!(load.after_assignment(), 2 * idle);
+        load.assigned += 1;
+        assert_eq!(load.after_assignment(), 4 * idle);
+        // The thread was busy for longer than the time that is known to have passed.
+        load.measure(3 * second, second);
+        assert_eq!(load.after_assignment(), 16 * idle);
+        load.measure(3 * second, second);
+        assert_eq!(load.after_assignment(), idle);
+    }
+
+    #[tokio::test]
+    async fn a_busy_thread_gets_few_connections_however_few_it_has() {
+        let mut workers = WorkerThreads::start(NonZeroUsize::new(2).unwrap());
+        let (busy, handle) = workers.assign();
+        let spinning = handle.spawn(async {
+            loop {
+                yield_now().await;
+            }
+        });
+        let idle = workers.assign().0;
+        // Others keep idle connections to the other thread.
+        workers.workers[idle.0].connections += 1_000;
+        while workers.workers[busy.0].load.free > 1 || workers.workers[idle.0].load.free < 8 {
+            workers.measure();
+            thread::sleep(Duration::from_millis(1));
+        }
+        let assigned = (0..9).map(|_| workers.assign().0);
+        assert!(assigned.filter(|worker| *worker == busy).count() <= 1);
+        spinning.abort();
     }
 }

@@ -119,9 +119,10 @@ impl ConnectionManager {
         self.tasks.len()
     }
 
-    /// Advances the clock by a second, and closes connections whose clients were silent
-    /// or stalled for too long.
-    pub(in crate::http) fn tick(&self) {
+    /// Advances the clock by a second, measures the load of the threads, and closes
+    /// connections whose clients were silent or stalled for too long.
+    pub(in crate::http) fn tick(&mut self) {
+        self.workers.measure();
         self.roster.clock().tick();
         let seconds = |time: Duration| u32::try_from(time.as_secs()).unwrap_or(u32::MAX);
         self.roster.close_after(seconds(self.limits.idle), seconds(self.limits.stalled));
