@@ -226,12 +226,23 @@ impl ConnectionActivity {
     /// Tells the connection to end after its work in progress; an unused one ends
     /// immediately.
     pub(super) fn close(&self) {
+        if self.protocol() == Protocol::Http2 {
+            // The client gets time to acknowledge that.
+            self.waits();
+        }
         self.closing.close(if self.is_unused() { Closing::AtOnce } else { Closing::InOrder });
+    }
+
+    /// Returns whether the connection has been told to end after its work in progress, and
+    /// its client is expected to acknowledge that: there is no such step in HTTP/1.
+    fn awaits_acknowledgement(&self) -> bool {
+        self.protocol() == Protocol::Http2 && !self.closing.is_open()
     }
 
     /// Tells the connection to end if its client has been silent for `idle` seconds, or,
     /// if responses are pending, has taken nothing of them for `stalled` seconds,
-    /// regardless of its other requests.
+    /// regardless of its other requests. One of HTTP/2 that was told before ends
+    /// immediately if its client does not acknowledge that.
     pub(super) fn close_after(&self, idle: u32, stalled: u32) {
         if self.is_sending() || self.is_blocked() {
             if self.stalled().is_some_and(|seconds| seconds >= stalled) {
@@ -241,7 +252,10 @@ impl ConnectionActivity {
         }
         match self.silent() {
             Some(silent) if silent >= idle.max(stalled) => self.closing.close(Closing::AtOnce),
-            Some(silent) if silent >= idle => self.close(),
+            Some(silent) if silent >= STALLED && self.awaits_acknowledgement() => {
+                self.closing.close(Closing::AtOnce);
+            }
+            Some(silent) if silent >= idle && self.closing.is_open() => self.close(),
             _ => {}
         }
     }

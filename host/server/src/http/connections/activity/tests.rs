@@ -15,7 +15,7 @@ use crate::http::send_budget::SendBudget;
 
 fn begin(activity: &Arc<ConnectionActivity>) -> Http2Request {
     let budget = Arc::new(SendBudget::default()).share();
-    Http2Request::new(activity, budget.reserve(0, 0).unwrap(), 0)
+    Http2Request::new(activity, budget.reserve(0, 0).unwrap(), 0, 0)
 }
 
 /// Ends the handling of a request with a response of this many bytes.
@@ -96,6 +96,24 @@ fn a_client_that_reads_nothing_is_stalled_and_can_be_evicted() {
     assert_eq!((activity.responses.bytes(), activity.idleness()), (0, Some((false, 0))));
 }
 
+#[test]
+fn an_http2_client_that_does_not_acknowledge_the_end_of_its_connection_is_not_awaited() {
+    let clock = Clock::default();
+    let activity = Arc::new(ConnectionActivity::new(clock.clone()));
+    let tick = || {
+        clock.tick();
+        activity.close_after(10, 30);
+    };
+    drop(begin(&activity));
+    (0..9).for_each(|_| tick());
+    // It has just been evicted, after some time without a request.
+    activity.close();
+    tick();
+    assert_eq!(told(&activity), Poll::Ready(Closing::InOrder));
+    (0..STALLED).for_each(|_| tick());
+    assert_eq!(told(&activity), Poll::Ready(Closing::AtOnce));
+}
+
 /// Receiving one body does not protect the memory of requests without theirs.
 #[test]
 fn a_client_that_sends_little_of_many_bodies_is_stalled() {
@@ -103,7 +121,7 @@ fn a_client_that_sends_little_of_many_bodies_is_stalled() {
     let activity = Arc::new(ConnectionActivity::new(clock.clone()));
     let budget = Arc::new(SendBudget::default()).share();
     let handled = [(); 99].map(|()| {
-        Http2Request::new(&activity, budget.reserve(70 << 10, usize::MAX).unwrap(), 70 << 10)
+        Http2Request::new(&activity, budget.reserve(70 << 10, usize::MAX).unwrap(), 70 << 10, 0)
     });
     let bodies = [(); 99].map(|()| AwaitedBody::new(&activity));
     let _answered = begin(&activity);
