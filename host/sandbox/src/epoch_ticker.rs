@@ -1,6 +1,6 @@
 //! The epoch ticker, which interrupts guests that run long.
 //!
-//! At each tick a running guest yields its thread for a moment, and is terminated if its
+//! At a tick a running guest can yield its thread for a moment, and is terminated if its
 //! time is over. The ticker stops while no guest runs.
 
 use std::io;

@@ -2,8 +2,12 @@
 //!
 //! `limits.time` is processor time: the time that a guest waits for a processor depends
 //! on the load of the machine, not on the module. Time that a guest waits for anything
-//! else, as a guest with WASI can, counts. A guest that completes within its first tick
-//! is not measured. From then on, its thread's clock is read around each poll.
+//! else, as a guest with WASI can, counts. The clock of its thread is read at the start of
+//! each poll.
+//!
+//! A tick interrupts only a guest that has used enough of the processor since it last
+//! yielded: a short one that a tick happens to meet, or that the system interrupted, would
+//! lose its place to all others.
 //!
 //! As many long-running guests continue at once as there are processors, the one that has
 //! waited longest first. If all of them took turns at each tick, all would take as long
@@ -24,8 +28,13 @@ use tokio::time::sleep_until;
 use super::call_error::CallError;
 use super::epoch_ticker::TICK;
 
+/// The time that a guest may use between two yields on the thread of its socket: together
+/// with a tick, this delays the other connections of the thread.
+const STEP: Duration = TICK.checked_div(2).unwrap();
+
 /// A guest that has used this much time needs a turn to continue. Guests that need little
-/// more than a tick do not wait for long-running ones.
+/// more than a tick do not wait for long-running ones. On threads without sockets, this is
+/// the time between two yields.
 const BEFORE_TURNS: Duration = TICK.saturating_mul(4);
 
 /// After this much of its turn, a guest yields the turn to the next one, if there is one.
@@ -48,8 +57,8 @@ struct Used {
     in_turn: Duration,
     turn: Option<OwnedSemaphorePermit>,
     poll: Option<PollStart>,
-    /// Whether the next poll is measured.
-    is_measured: bool,
+    /// Whether the guest is on a thread without sockets.
+    is_off_sockets: bool,
     /// Whether the guest is waiting because it yields to others.
     gives_way: bool,
     /// The start of its wait for anything but a processor.
@@ -70,15 +79,9 @@ pub(super) struct Metered<F> {
 }
 
 impl GuestTime {
-    /// Starts the time of a guest. Its first poll counts as one tick, unless it is
-    /// measured as well.
-    pub(super) fn start(
-        limit: Duration,
-        turns: Option<Arc<Semaphore>>,
-        first_is_measured: bool,
-    ) -> Arc<Self> {
-        let used = Used { is_measured: first_is_measured, ..Used::default() };
-        Arc::new(Self { limit, began: Instant::now(), turns, used: Mutex::new(used) })
+    /// Starts the time of a guest.
+    pub(super) fn start(limit: Duration, turns: Option<Arc<Semaphore>>) -> Arc<Self> {
+        Arc::new(Self { limit, began: Instant::now(), turns, used: Mutex::default() })
     }
 
     pub(super) fn meter<F>(self: &Arc<Self>, guest: F) -> Metered<F> {
@@ -92,6 +95,18 @@ impl GuestTime {
             let used = self.used();
             used.total + used.in_poll(thread_time()) >= self.limit
         }
+    }
+
+    /// Records that the guest continues on a thread without sockets.
+    pub(super) fn leave_sockets(&self) {
+        self.used().is_off_sockets = true;
+    }
+
+    /// Returns whether the guest must yield. Must be called on its thread.
+    pub(super) fn must_yield(&self) -> bool {
+        let used = self.used();
+        let step = if used.is_off_sockets { BEFORE_TURNS } else { STEP };
+        used.in_poll(thread_time()) >= step
     }
 
     /// Yields to other guests, and waits for a turn if the guest needs one.
@@ -148,7 +163,7 @@ impl GuestTime {
         let by_then = |used: &Used| (used.total + used.idle(), used.poll);
         let (total, poll) = by_then(&self.used());
         let Some(poll) = poll else { return total };
-        // A guest yields at each tick, but not while the host works for it.
+        // A guest may not yield for long, such as while the host works for it.
         let time = time_of(poll.thread).saturating_sub(poll.began);
         match by_then(&self.used()) {
             (_, Some(same)) if same == poll => total + time,
@@ -162,18 +177,15 @@ impl GuestTime {
         let idle = used.idle();
         used.total += idle;
         used.idle = None;
-        if used.is_measured {
-            let thread = gettid().as_raw_nonzero().get();
-            used.poll = Some(PollStart { thread, began: thread_time() });
-        }
+        used.poll = Some(PollStart { thread: thread_id(), began: thread_time() });
     }
 
     fn poll_ends(&self) {
         let mut used = self.used();
-        let time = if used.is_measured { used.in_poll(thread_time()) } else { TICK };
+        let time = used.in_poll(thread_time());
         used.total += time;
         used.in_turn += time;
-        (used.poll, used.is_measured) = (None, true);
+        used.poll = None;
         used.idle = (!used.gives_way).then(Instant::now);
     }
 
@@ -187,9 +199,9 @@ impl Used {
         self.idle.map_or(Duration::ZERO, |since| since.elapsed())
     }
 
-    /// Returns the time of the poll in progress: a tick if it is not measured.
+    /// Returns the time of the poll in progress.
     fn in_poll(&self, now: Duration) -> Duration {
-        self.poll.map_or(TICK, |poll| now.saturating_sub(poll.began))
+        self.poll.map_or(Duration::ZERO, |poll| now.saturating_sub(poll.began))
     }
 }
 
@@ -204,6 +216,12 @@ impl<F: Future> Future for Metered<F> {
         }
         polled
     }
+}
+
+/// Returns the system's number of this thread.
+fn thread_id() -> i32 {
+    thread_local!(static ID: i32 = gettid().as_raw_nonzero().get());
+    ID.with(|id| *id)
 }
 
 /// Returns the processor time of this thread.
@@ -222,8 +240,7 @@ fn time_of(thread: i32) -> Duration {
 
 #[cfg(test)]
 mod tests {
-    use super::{CallError, GuestTime, TICK, thread_time, time_of};
-    use rustix::thread::gettid;
+    use super::{BEFORE_TURNS, CallError, GuestTime, STEP, TICK, thread_id, thread_time, time_of};
     use std::sync::{Arc, Mutex};
     use std::thread;
     use std::time::Duration;
@@ -247,7 +264,7 @@ mod tests {
 
     #[tokio::test]
     async fn only_time_on_a_processor_is_counted() {
-        let time = GuestTime::start(20 * TICK, None, false);
+        let time = GuestTime::start(20 * TICK, None);
         let mut guest = time.meter({
             let time = Arc::clone(&time);
             async move {
@@ -263,38 +280,45 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_first_poll_counts_as_a_tick_unless_it_is_measured() {
-        for (is_measured, is_over) in [(false, false), (true, true)] {
-            let time = GuestTime::start(5 * TICK, None, is_measured);
-            let found = time.meter({
-                let time = Arc::clone(&time);
-                async move {
-                    work(10 * TICK);
-                    time.is_over()
+    async fn a_guest_yields_after_some_processor_time_and_later_off_sockets() {
+        for (is_off_sockets, step) in [(false, STEP), (true, BEFORE_TURNS)] {
+            let time = GuestTime::start(Duration::MAX, None);
+            if is_off_sockets {
+                time.leave_sockets();
+            }
+            let guest = time.meter(async {
+                for _ in 0..2 {
+                    assert!(!time.must_yield());
+                    // The system may interrupt it for any time.
+                    thread::sleep(2 * step);
+                    assert!(!time.must_yield());
+                    work(step);
+                    assert!(time.must_yield());
+                    Arc::clone(&time).give_way().await;
                 }
             });
-            assert_eq!(found.await, is_over);
+            guest.await;
         }
     }
 
     #[test]
     fn the_time_of_a_thread_is_visible_to_others() {
-        let before = time_of(gettid().as_raw_nonzero().get());
+        let before = time_of(thread_id());
         work(Duration::from_millis(100));
-        let used = time_of(gettid().as_raw_nonzero().get()).saturating_sub(before);
+        let used = time_of(thread_id()).saturating_sub(before);
         // The system counts when it schedules.
         assert!(used > Duration::from_millis(50), "{used:?}");
     }
 
     #[tokio::test]
     async fn a_waiting_guest_is_starved_and_a_working_one_times_out() {
-        let time = GuestTime::start(TICK, None, false);
+        let time = GuestTime::start(TICK, None);
         thread::sleep(2 * TICK);
         let time = GuestTime { limit: 3 * TICK, ..Arc::into_inner(time).unwrap() };
         let error = time.end(Duration::ZERO).await;
         assert!(matches!(error, CallError::Starved(_)), "{error}");
 
-        let time = GuestTime::start(5 * TICK, None, true);
+        let time = GuestTime::start(5 * TICK, None);
         time.meter(guest(Arc::clone(&time), 6)).await;
         let error = time.end(Duration::from_hours(1)).await;
         assert!(matches!(error, CallError::Timeout(_)), "{error}");
@@ -302,7 +326,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_guest_that_waits_for_no_processor_times_out() {
-        let time = GuestTime::start(5 * TICK, None, false);
+        let time = GuestTime::start(5 * TICK, None);
         let mut guest = time.meter(std::future::pending::<()>());
         let error = tokio::select! {
             biased;
@@ -317,7 +341,7 @@ mod tests {
         let turns = Arc::new(Semaphore::new(1));
         let order = Mutex::new(Vec::new());
         let run = async |name, ticks| {
-            let time = GuestTime::start(Duration::MAX, Some(Arc::clone(&turns)), true);
+            let time = GuestTime::start(Duration::MAX, Some(Arc::clone(&turns)));
             time.meter(guest(Arc::clone(&time), ticks)).await;
             order.lock().unwrap().push(name);
         };
@@ -329,7 +353,7 @@ mod tests {
     async fn an_endless_guest_does_not_block_the_others() {
         let turns = Arc::new(Semaphore::new(1));
         let run = async |ticks| {
-            let time = GuestTime::start(Duration::MAX, Some(Arc::clone(&turns)), true);
+            let time = GuestTime::start(Duration::MAX, Some(Arc::clone(&turns)));
             time.meter(guest(Arc::clone(&time), ticks)).await;
         };
         tokio::select! {

@@ -112,6 +112,8 @@ impl Instantiator {
         store.epoch_deadline_callback(move |_| {
             Ok(if time.is_over() {
                 UpdateDeadline::Interrupt
+            } else if !time.must_yield() {
+                UpdateDeadline::Continue(1)
             } else {
                 UpdateDeadline::YieldCustom(1, Box::pin(Arc::clone(&time).give_way()))
             })

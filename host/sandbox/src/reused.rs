@@ -33,7 +33,7 @@ impl ReusedInstance {
         request: &'static GuestRequest,
         snapshot: Arc<Snapshot>,
     ) -> Result<Self, CallError> {
-        let time = GuestTime::start(module.limits().time, None, false);
+        let time = GuestTime::start(module.limits().time, None);
         let mut store =
             module.instances().store(time, Arc::new(request.clone()), snapshot, Span::none());
         let handle = module.instances().instantiate(&mut store).await?;

@@ -21,6 +21,10 @@ use super::request::GuestRequest;
 use super::slow_targets::RecordedRun;
 use super::store::StoreData;
 
+/// The number of steps of a guest on the thread of its socket, each of half a tick or
+/// more. Most guests complete in that time.
+const SOCKET_STEPS: u32 = 2;
+
 /// A module's response, with its recorded reads.
 #[derive(Debug)]
 pub struct GuestResponse {
@@ -102,7 +106,7 @@ impl RunPermit {
         let is_background = self.is_background;
         let turns = (!is_background).then(|| slow_guests.turns());
         let creates_slowly = module.instances().placement() == Placement::Background;
-        let time = GuestTime::start(limits.time, turns, creates_slowly);
+        let time = GuestTime::start(limits.time, turns);
         let target = targets.target(module.mount(), &request);
         let is_verified = module.engine().verifier.is_due();
         // The guest may continue on another thread, which does not have this span.
@@ -118,6 +122,7 @@ impl RunPermit {
         let guest = time.meter(guest);
         if is_background {
             // A background run already has its own thread.
+            time.leave_sockets();
             return guest.await;
         }
         // The time of a reset check is not the target's.
@@ -129,8 +134,7 @@ impl RunPermit {
             || slow_guests.is_full();
         let permit = if starts_elsewhere { None } else { module.long_steps().acquire() };
         if let Some(permit) = permit {
-            // The first tick may come soon after the guest started.
-            for _ in 0..2 {
+            for _ in 0..SOCKET_STEPS {
                 let turn = poll_fn(|context| Poll::Ready(guest.poll_unpin(context))).await;
                 if guest.was_long() {
                     permit.long_step();
@@ -149,6 +153,7 @@ impl RunPermit {
         } else {
             slow_guests.count_start();
         }
+        time.leave_sockets();
         slow_guests.finish(guest, time.end(limits.queue_wait)).await.unwrap_or_else(Err)
     }
 

@@ -1,6 +1,6 @@
-//! Threads for guests that run for longer than two ticks.
+//! Threads for guests that yield twice.
 //!
-//! Most guests complete within two ticks, on the thread of their request, which costs
+//! Most guests complete before, on the thread of their request, which costs
 //! nothing more. A guest that takes longer continues here, together with other slow
 //! guests, and frees the threads that serve sockets. Each module's mount has such
 //! threads, with a lower priority: a module that spins competes with itself. Guests of
@@ -15,7 +15,7 @@
 //! |---|---|---|
 //! | on the thread of their request, yielding at each tick | 51.3 ms, 0.21 ms | |
 //! | always on threads of their own | 0.28 ms, 0.23 ms | two more hops between threads |
-//! | on threads of their own after two ticks | 0.22 ms, 0.23 ms | same as the first |
+//! | on threads of their own after two yields | 0.22 ms, 0.23 ms | same as the first |
 
 use std::io;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -75,7 +75,7 @@ impl SlowGuestPool {
         Arc::clone(&self.turns)
     }
 
-    /// Runs a guest that yields at each tick, and returns its result, or that of `end` if
+    /// Runs a guest that yields, and returns its result, or that of `end` if
     /// this completes first. With `end`, a client need not wait until its guest has a
     /// turn and finds that its time is over.
     pub(super) async fn finish<T: Send + 'static, E>(
