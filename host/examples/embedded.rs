@@ -83,8 +83,8 @@ async fn get(address: impl ToSocketAddrs, path: &str) -> Result<String, Box<dyn 
     let mut stream = TcpStream::connect(address).await?;
     let request = format!("GET {path} HTTP/1.1\r\nhost: relayer\r\nconnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).await?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).await?;
-    let (_, body) = answer.split_once("\r\n\r\n").ok_or("the answer has no body")?;
+    let mut response = String::new();
+    stream.read_to_string(&mut response).await?;
+    let (_, body) = response.split_once("\r\n\r\n").ok_or("the response has no body")?;
     Ok(body.to_owned())
 }

@@ -30,7 +30,7 @@ use serde::{Deserialize, Serialize};
 pub use dialect::{Dialect, DialectError};
 pub use probe::Cost;
 use probe::Probe;
-pub use probe::{chain_target, run_request};
+pub use probe::{run_request, targets};
 use relayer_rest_common::text::truncate;
 use relayer_rest_sandbox::Module;
 use relayer_rest_state::Snapshot;
@@ -76,7 +76,7 @@ impl Verdict {
     /// Returns whether the module failed to respond to a request.
     #[must_use]
     pub fn fails_to_respond(&self) -> bool {
-        self.failures().any(|failed| failed.rule == rules::ANSWERS)
+        self.failures().any(|failed| failed.rule == rules::RESPONDS)
     }
 }
 

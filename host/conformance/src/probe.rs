@@ -17,6 +17,10 @@ use super::states::State;
 /// The maximum number of chains that are requested: a relayer may have many.
 const MAX_CHAINS: usize = 50;
 
+/// The paths of the API, without those of single chains.
+const PATHS: [(TestCase, &str); 3] =
+    [(TestCase::Version, "/version"), (TestCase::Chains, "/chains"), (TestCase::State, "/state")];
+
 /// A chain that no relayer has.
 const UNKNOWN_CHAIN: &str = "no-such-chain";
 
@@ -107,7 +111,7 @@ impl Probe {
     /// Runs the test cases, until one of them fails.
     pub(super) async fn run(module: &Module, state: &State) -> Self {
         let chains = state.chains().as_ref().map_or(0, Vec::len).min(MAX_CHAINS);
-        let mut tests = vec![TestCase::Version, TestCase::Chains, TestCase::State];
+        let mut tests = Vec::from(PATHS.map(|(test, _)| test));
         tests.extend((0..chains).map(TestCase::Chain));
         tests.extend([TestCase::WithQuery, TestCase::UnknownChain, TestCase::UnknownPath]);
         tests.extend(REJECTED_METHODS.map(|(method, target)| TestCase::Refused(method, target)));
@@ -180,8 +184,10 @@ impl TestCase {
 
     fn target(&self, state: &State) -> String {
         match self {
-            Self::Version => "/version".to_owned(),
-            Self::Chains => "/chains".to_owned(),
+            Self::Version | Self::Chains | Self::State => {
+                let path = PATHS.into_iter().find(|(test, _)| test == self);
+                path.map_or_else(String::new, |(_, path)| path.to_owned())
+            }
             Self::WithQuery => WITH_QUERY.to_owned(),
             Self::Command => COMMAND.to_owned(),
             Self::Chain(place) => {
@@ -190,7 +196,6 @@ impl TestCase {
                 chain_target(id.as_ref().map_or("", |id| id.as_str()))
             }
             Self::UnknownChain => format!("/chain/{UNKNOWN_CHAIN}"),
-            Self::State => "/state".to_owned(),
             Self::UnknownPath => UNKNOWN_PATH.to_owned(),
             Self::Refused(_, target) | Self::Odd(target) => (*target).to_owned(),
         }
@@ -207,9 +212,14 @@ impl TestCase {
     }
 }
 
+/// Returns the targets of the API on a state with these chains.
+pub fn targets<'a>(chains: impl IntoIterator<Item = &'a str>) -> impl Iterator<Item = String> {
+    let paths = PATHS.into_iter().map(|(_, path)| path.to_owned());
+    paths.chain(chains.into_iter().map(chain_target))
+}
+
 /// Returns the target of a chain's configuration.
-#[must_use]
-pub fn chain_target(id: &str) -> String {
+fn chain_target(id: &str) -> String {
     format!("/chain/{}", encoded(id))
 }
 

@@ -12,7 +12,7 @@ use super::probe::{Probe, TestCase};
 use super::states::State;
 
 /// The name of the rule that every request gets a response.
-pub(super) const ANSWERS: &str = "answers";
+pub(super) const RESPONDS: &str = "responds";
 
 /// The name of the rule against server errors at the API's endpoints.
 const SUCCEEDS: &str = "succeeds";
@@ -25,7 +25,7 @@ const ALL: &[Dialect] = &[Dialect::V0_7, Dialect::V1_13, Dialect::Any];
 
 /// The rules: their names, the dialects that have them, and their descriptions.
 const RULES: &[(&str, &[Dialect], &str)] = &[
-    (ANSWERS, ALL, "every request gets a valid HTTP response in time, without a trap"),
+    (RESPONDS, ALL, "every request gets a valid HTTP response in time, without a trap"),
     ("json", ALL, "bodies declared as JSON are JSON; successful responses of the API are, too"),
     (SUCCEEDS, ANY, "data that the host has is returned, with a status below 500"),
     ("version-shape", V0_7, "/version is an array of name and version, without an envelope"),
@@ -94,7 +94,7 @@ impl Findings {
     pub(super) fn judge(&mut self, state: &State, probe: &Probe, reference: Option<&Probe>) {
         if let Some((test, error)) = probe.failure() {
             // The other rules would check missing responses.
-            return self.report(ANSWERS, state, test, Err(truncate(error)));
+            return self.report(RESPONDS, state, test, Err(truncate(error)));
         }
         for (test, response) in probe.responses() {
             let expected = reference.and_then(|reference| reference.response(test));
@@ -123,7 +123,7 @@ impl Findings {
     }
 
     pub(super) fn fails_to_respond(&self) -> bool {
-        self.rules.iter().any(|rule| rule.rule == ANSWERS && rule.failure.is_some())
+        self.rules.iter().any(|rule| rule.rule == RESPONDS && rule.failure.is_some())
     }
 
     pub(super) fn into_verdicts(mut self) -> Vec<RuleVerdict> {

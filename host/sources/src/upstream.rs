@@ -114,7 +114,7 @@ async fn expire(
                     let for_long = humantime::format_duration(max_stale);
                     warn!(max_stale = %for_long, "state expired");
                     publisher.set_not_ready(NotReady {
-                        message: format!("the relayer has not answered for {for_long}"),
+                        message: format!("the relayer has not responded for {for_long}"),
                         ..NotReady::default()
                     });
                 }

@@ -87,7 +87,7 @@ async fn modules_that_cannot_serve_do_not_pass() {
     let folder = Folder::new();
     for (name, component, part) in [
         ("a.wasm", b"no".to_vec(), "not WebAssembly"),
-        ("b.wasm", component::of_handler("unreachable"), "FAILED answers"),
+        ("b.wasm", component::of_handler("unreachable"), "FAILED responds"),
         ("b.wasm", component::of_handler("unreachable"), "\n-      version-shape"),
         ("c.wasm", component::with_response(200, "a", b"b"), "FAILED version-shape"),
     ] {

@@ -177,7 +177,7 @@ async fn invalid_settings_change_nothing() {
         ),
         (
             "[[extension]]\nname = 'two'\nmodule = 'trap.wasm'\n",
-            format!("mount /ext/two: module {folder}/trap.wasm: rule answers: "),
+            format!("mount /ext/two: module {folder}/trap.wasm: rule responds: "),
         ),
         (
             "[[extension]]\nname = 'two'\nmodule = 'reads.wasm'\n",

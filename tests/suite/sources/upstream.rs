@@ -67,10 +67,10 @@ async fn the_state_is_not_ready_until_the_relayer_responds() {
     let server = TestServer::builder().upstream(upstream).start().await;
     let mut client = server.connect().await;
     let is_waiting =
-        |response: &Response| response.text().contains("the relayer has not answered yet");
+        |response: &Response| response.text().contains("the relayer has not responded yet");
     for path in ["/state", "/chains", "/chain/ibc-0"] {
         let response = client.get_until(path, is_waiting).await;
-        response.check_error(503, "NotReady", "the relayer has not answered yet");
+        response.check_error(503, "NotReady", "the relayer has not responded yet");
         assert_eq!(response.header("retry-after"), "1");
     }
     assert_eq!(client.get("/version").await.status, 200);
@@ -157,7 +157,7 @@ async fn the_state_of_an_unreachable_relayer_expires_at_its_maximum_age() {
     client.get_until("/chains", |response| response.status == 200).await;
     let gone = relayer.go().await;
     let old = client.get_until("/state", |response| response.status != 200).await;
-    old.check_error(503, "NotReady", "the relayer has not answered for 300ms");
+    old.check_error(503, "NotReady", "the relayer has not responded for 300ms");
     assert_eq!(old.header("retry-after"), "1");
     for path in ["/version", "/chains", "/chain/ibc-0"] {
         let response = client.get(path).await;

@@ -42,15 +42,15 @@ mod tests {
     #[test]
     fn chains_are_listed() {
         let host = FakeHost::new().with_chain("ibc-0").with_chain("ibc-1");
-        let answer = handle(&host, &Request::get("/"));
-        assert_eq!(answer.text_body(), "2 chains: ibc-0, ibc-1\n");
+        let response = handle(&host, &Request::get("/"));
+        assert_eq!(response.text_body(), "2 chains: ibc-0, ibc-1\n");
         assert_eq!(handle(&host, &Request::get("/chain/ibc-1")).status, 200);
         assert_eq!(handle(&host, &Request::get("/chain/ibc-2")).status, 404);
     }
 
     #[test]
     fn unknown_chains_are_reported_as_not_ready() {
-        let answer = handle(&FakeHost::not_ready("wait"), &Request::get("/"));
-        assert_eq!((answer.status, answer.header("retry-after")), (503, Some("1")));
+        let response = handle(&FakeHost::not_ready("wait"), &Request::get("/"));
+        assert_eq!((response.status, response.header("retry-after")), (503, Some("1")));
     }
 }

@@ -8,7 +8,7 @@ use relayer_rest_sandbox::{Engine, Limits, Module};
 use super::super::dialect::Dialect;
 use super::super::probe::{Probe, TestCase};
 use super::super::states::{self, State};
-use super::{ANSWERS, Findings, RULES};
+use super::{Findings, RESPONDS, RULES};
 
 /// The bundled module's responses on a state, with and without a change.
 struct Run {
@@ -331,7 +331,7 @@ async fn each_rule_finds_what_it_is_for_and_nothing_else() {
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     // Every rule is broken by at least one row.
-    for (name, ..) in RULES.iter().filter(|(name, ..)| *name != ANSWERS) {
+    for (name, ..) in RULES.iter().filter(|(name, ..)| *name != RESPONDS) {
         assert!(ROWS.iter().any(|(.., expected)| expected.contains(name)), "{name}");
     }
 }
@@ -376,10 +376,10 @@ async fn a_failure_names_the_state_the_request_and_the_place_in_the_body() {
 }
 
 #[tokio::test]
-async fn what_is_not_answered_is_not_held_against_other_rules() {
+async fn what_gets_no_response_is_not_held_against_other_rules() {
     let mut runs = runs(V).await;
     runs[0].probe.exchanges.truncate(1);
     runs[0].probe.exchanges[0].outcome = Err("it trapped".into());
     let failure = "on the state 'sample': GET /version: it trapped".to_owned();
-    assert_eq!(broken(V, &runs[..1]), [(ANSWERS.to_owned(), failure)]);
+    assert_eq!(broken(V, &runs[..1]), [(RESPONDS.to_owned(), failure)]);
 }

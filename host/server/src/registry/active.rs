@@ -137,7 +137,7 @@ impl ActiveModule {
             Some(window) if window.is_known_to_fail(kind, policy, Instant::now()) => {
                 Experience::Fails
             }
-            Some(window) if window.is_known_to_be_answered(kind) => Experience::Responds,
+            Some(window) if window.is_known_to_respond(kind) => Experience::Responds,
             _ => Experience::Unknown,
         }
     }

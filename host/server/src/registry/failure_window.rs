@@ -139,7 +139,7 @@ impl FailureWindow {
     }
 
     /// Returns whether the module has responded to the last request of this kind.
-    pub(super) fn is_known_to_be_answered(&self, kind: RequestKind) -> bool {
+    pub(super) fn is_known_to_respond(&self, kind: RequestKind) -> bool {
         self.kinds.get(&kind).is_some_and(|history| history.responded > history.failed)
     }
 

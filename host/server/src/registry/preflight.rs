@@ -14,7 +14,7 @@ use relayer_rest_common::text::{escape_control, truncate};
 use relayer_rest_conformance as conformance;
 use relayer_rest_conformance::{Dialect, Reference, Verdict};
 use relayer_rest_sandbox::{Digest, GuestRequest, Module};
-use relayer_rest_state::{Snapshot, StateReader};
+use relayer_rest_state::{ChainId, Snapshot, StateReader};
 use tracing::{Instrument, info_span};
 
 use super::active::ActiveModule;
@@ -32,9 +32,6 @@ const MAX_REQUESTS: usize = 100;
 /// The maximum size of a candidate's responses that are kept for the cache, in bytes;
 /// once it is exceeded, the candidate is not run on more requests.
 const MAX_BYTES: usize = 64 << 20;
-
-/// The requests that a candidate for the API is run on in any case.
-const ALWAYS: [&str; 3] = ["/version", "/chains", "/state"];
 
 /// A candidate that may not serve, and why.
 #[derive(Debug)]
@@ -68,14 +65,13 @@ struct CandidateFile {
 }
 
 /// Adds the requests that every candidate for the API is run on, unless they are there
-/// already: [`ALWAYS`], and one for each of the first [`MAX_REQUESTS`] chains.
+/// already: all of the API's, for the first [`MAX_REQUESTS`] chains.
 fn with_always(mut requests: Vec<RequestStats>, snapshot: &Snapshot) -> Vec<RequestStats> {
     let known = requests.iter().filter(|stats| stats.request.method == Method::GET);
     let known: HashSet<_> = known.map(|stats| stats.request.target.to_string()).collect();
     let chains = snapshot.chain_ids().value().as_ref().map_or(&[][..], |ids| ids);
-    let chains = chains.iter().take(MAX_REQUESTS).map(|id| conformance::chain_target(id.as_str()));
-    let always = ALWAYS.into_iter().map(str::to_owned).chain(chains);
-    let new = always.filter(|target| !known.contains(target));
+    let chains = chains.iter().take(MAX_REQUESTS).map(ChainId::as_str);
+    let new = conformance::targets(chains).filter(|target| !known.contains(target));
     requests.extend(new.filter_map(|target| {
         let target = PathAndQuery::try_from(target).ok()?;
         let request = GuestRequest { method: Method::GET, target, headers: HeaderMap::new() };

@@ -82,7 +82,7 @@ impl Poller {
 
     pub(super) async fn run(mut self) {
         let reason = NotReady {
-            message: "the relayer has not answered yet".to_owned(),
+            message: "the relayer has not responded yet".to_owned(),
             ..NotReady::default()
         };
         self.publisher.set_not_ready(reason.clone());
