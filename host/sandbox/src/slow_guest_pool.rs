@@ -36,7 +36,6 @@ pub(super) struct SlowGuestPool {
     /// One permit per thread: as many guests continue at once.
     turns: Arc<Semaphore>,
     runtime: OnceLock<Runtime>,
-    starting: Mutex<()>,
 }
 
 /// Counts a guest as running here until it is dropped.
@@ -51,7 +50,6 @@ impl SlowGuestPool {
             started: AtomicU64::new(0),
             turns: Arc::new(Semaphore::new(count)),
             runtime: OnceLock::new(),
-            starting: Mutex::default(),
         }
     }
 
@@ -114,8 +112,9 @@ impl SlowGuestPool {
     /// threads left, the next run tries again.
     fn runtime(&self) -> Option<&Runtime> {
         self.runtime.get().or_else(|| {
-            // Nothing that panics is done while it is held.
-            let _starting = self.starting.lock().unwrap_or_else(PoisonError::into_inner);
+            // Two pools that start at once would find the same threads free.
+            static STARTING: Mutex<()> = Mutex::new(());
+            let _starting = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
             if self.runtime.get().is_none() {
                 self.runtime.set(start(self.count).ok()?).ok();
             }
