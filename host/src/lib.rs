@@ -35,14 +35,14 @@
 //!     Ok(())
 //! }
 //!
-//! /// The body of the answer to a GET.
+//! /// The body of the response to a GET.
 //! async fn get(address: SocketAddr, path: &str) -> Result<String, Box<dyn Error>> {
 //!     let mut stream = TcpStream::connect(address).await?;
 //!     let request = format!("GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
 //!     stream.write_all(request.as_bytes()).await?;
-//!     let mut answer = String::new();
-//!     stream.read_to_string(&mut answer).await?;
-//!     Ok(answer.split_once("\r\n\r\n").ok_or("no body")?.1.to_owned())
+//!     let mut response = String::new();
+//!     stream.read_to_string(&mut response).await?;
+//!     Ok(response.split_once("\r\n\r\n").ok_or("no body")?.1.to_owned())
 //! }
 //! ```
 //!
@@ -92,17 +92,17 @@
 //!
 //! # Where to add things
 //!
-//! Each addition also has a test, a line in `CHANGELOG.md`, and the pages in `docs/` that
+//! Each addition also has a test, a line in `CHANGELOG.md` under *Unreleased*, and the pages in `docs/` that
 //! the table names; `just docs` (`UPDATE_DOCS=1 cargo test --workspace --test suite -- docs::`)
 //! writes the tables that come from the code.
 //!
 //! | addition | files |
 //! |---|---|
-//! | an endpoint | a file in `guest/src/routes/`, `guest/src/routes.rs`, and `guest/src/router.rs`, with the number of routes; for a new first segment `server/src/registry/path.rs`, so that no extension takes it; `docs/api.md`. The paths of a 404 are in the tests of `guest/src/router.rs`, in `tests/suite/api/endpoints.rs`, and in the golden files, which `GOLDEN=write cargo test --workspace --test suite -- golden` writes |
+//! | an endpoint | a file in `guest/src/routes/`, `guest/src/routes.rs`, and `guest/src/router.rs`, with the number of routes; for a new first segment `server/src/registry/path.rs`, so that no extension takes it, with its test; its request in `conformance/src/probe.rs`, which a candidate must respond to, and the comparison in `conformance/src/checks.rs`; `docs/api.md`. Both dialects have it, unless the router asks for the dialect. The paths of a 404 are in the tests of `guest/src/router.rs`, in `tests/suite/api/endpoints.rs`, and in the golden files, which `GOLDEN=write cargo test --workspace --test suite -- golden` writes; the requests of load tests are in `tests/src/fuzz.rs`, `tests/src/bin/soak.rs` and `tests/benches/performance/relayers.rs` |
 //! | state that modules can read | `wit/`, `sandbox/src/contract.rs`, `sandbox/src/read_set.rs`, `sandbox/src/host_functions.rs` |
 //! | a rule of a dialect | `conformance/src/rules.rs`, `conformance/src/checks.rs` |
 //! | a control verb | `server/src/control.rs`, `server/src/control/server.rs`, `server/src/control/client.rs`, and a command; the table of requests in `docs/operations.md` |
-//! | a limit | a row in `sandbox/src/limits.rs`, `server/src/http/limits.rs` for clients, `server/src/registry/candidate.rs` for swaps or `sources/src/upstream_limits.rs`; defaults, checks and `config default` come from it; the code that applies it, such as `sandbox/src/engine_config.rs`, `sandbox/src/response.rs` or `server/src/http/request_check.rs`, and for an error of the host `server/src/http/error.rs` and `docs/api.md`; the key in `every_key_is_read` of `server/src/config.rs`; `docs/security.md` |
+//! | a limit | a row in `sandbox/src/limits.rs`, `server/src/http/limits.rs` for clients, `server/src/registry/candidate.rs` for swaps or `sources/src/upstream_limits.rs`; defaults, checks and `config default` come from it; the code that applies it, such as `sandbox/src/engine_config.rs`, `sandbox/src/response.rs` or `server/src/http/request_check.rs`, and for an error of the host `server/src/http/error.rs` and `docs/api.md`; the key in `every_key_is_read` of `server/src/config.rs`; tests in `tests/suite/sandbox/limits.rs` or `tests/suite/http/limits.rs`; `docs/security.md` |
 //! | an encoding of bodies | `server/src/response/encoding.rs` |
 //! | a source of state | a file in `sources/src/` that fills a [`state::StatePublisher`], `sources/src/lib.rs`, and its option in `cli/src/sources.rs`, with its conflicts with the others; `docs/operations.md` |
 //! | a setting of modules | a field in `server/src/config.rs`, or `server/src/config/extension.rs` for extensions only; its text in `server/src/config/default.toml`; its row in `docs/configuration.md` |
