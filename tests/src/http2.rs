@@ -30,19 +30,6 @@ pub fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// Returns the types and payloads of all complete frames.
-#[must_use]
-pub fn frames(mut bytes: &[u8]) -> Vec<(u8, &[u8])> {
-    let mut frames = Vec::new();
-    while let [a, b, c, kind, _, _, _, _, _, rest @ ..] = bytes {
-        let length = u32::from_be_bytes([0, *a, *b, *c]) as usize;
-        let Some((payload, next)) = rest.split_at_checked(length) else { break };
-        frames.push((*kind, payload));
-        bytes = next;
-    }
-    frames
-}
-
 /// Builds the settings of a client whose streams have an initial window of 0 bytes.
 #[must_use]
 pub fn closed_window() -> Vec<u8> {

@@ -75,7 +75,7 @@ async fn connections_that_cancel_too_many_requests_get_429() {
     let mut round = 0;
     let refused = loop {
         let Client::Http2(sender) = &mut client else { unreachable!("it speaks HTTP/2") };
-        let spinning: Vec<_> = (0..90)
+        let spinning: Vec<_> = (0..50)
             .map(|_| {
                 let uri = format!("http://{}/spin", server.address);
                 sender.send_request(Request::get(uri).body(Empty::<Bytes>::new()).unwrap())

@@ -237,37 +237,6 @@ async fn the_address_that_holds_most_is_evicted_for_others() {
     assert!(server.connections.status().evicted > 0);
 }
 
-/// A connection keeps the memory of refused requests, so it ends.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn new_http2_connections_end_if_requests_are_refused() {
-    const RESET: u8 = 3;
-    const GOAWAY: u8 = 7;
-    const REFUSED: [u8; 4] = [0, 0, 0, 7];
-    // Enough for four requests and their responses.
-    let server = server_of_bodies(1 << 10, memory_only(ByteSize::kib(96))).await;
-    let paths = |name| (0..10).map(move |number| format!("/{name}/{number}"));
-    let mut first = http2::stalled(server.address, paths("first")).await;
-    until("four requests wait", || server.connections.status().unsent >= 84 << 10).await;
-    let mut refused = http2::stalled(server.address, paths("refused")).await;
-    // Nothing of this connection is in progress. If the end of its requests was not read,
-    // the system reports a reset.
-    within("its end", refused.read_to_end(&mut Vec::new())).await.ok();
-    // The first one ends in order.
-    let mut received = Vec::new();
-    let told = async {
-        loop {
-            first.read_buf(&mut received).await.unwrap();
-            let frames = http2::frames(&received);
-            let is_refusal = |(kind, payload): &&_| *kind == RESET && *payload == REFUSED;
-            let refused = frames.iter().filter(is_refusal).count();
-            if refused == 6 && frames.iter().any(|(kind, _)| *kind == GOAWAY) {
-                break;
-            }
-        }
-    };
-    within("six requests are refused, and the connection ends", told).await;
-}
-
 /// The headers of a request take memory only while it is handled.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn rejected_requests_hold_little_memory() {

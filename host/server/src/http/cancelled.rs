@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 /// The time in which the debt of one request is paid off: 50 a second.
 const PRICE: Duration = Duration::from_millis(20);
 
-/// The maximum debt of a connection: the price of 100 requests, as many as it can have
+/// The maximum debt of a connection: the price of 100 requests, more than it can have
 /// open at once.
 const MAX_DEBT: Duration = Duration::from_secs(2);
 

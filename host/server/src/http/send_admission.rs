@@ -25,11 +25,6 @@ use super::send_budget::{BudgetShare, SHARED_FROM, SendBudget};
 /// Measured with 1,024 connections of 100 streams.
 const STREAM: usize = 12 << 10;
 
-/// The memory of an HTTP/2 connection: the buffers of the library for frames in both
-/// directions. It is counted with the first request, and thus limits connections whose
-/// clients take nothing.
-const CONNECTION: usize = 32 << 10;
-
 /// The memory of a header besides its name and value.
 const HEADER: usize = 128;
 
@@ -83,17 +78,15 @@ impl SendAdmission {
         activity: &Arc<ConnectionActivity>,
         headers: &hyper::HeaderMap,
     ) -> Option<Http2Request> {
-        let headers =
+        let size: usize =
             headers.iter().map(|(name, value)| name.as_str().len() + value.len() + HEADER).sum();
-        let kept = if activity.is_unused() { CONNECTION + STREAM } else { STREAM };
-        let size: usize = kept + headers;
         let ceiling = self.ceiling(activity.is_proven() || activity.is_unused());
-        let reservation = self.budget.reserve(size, ceiling);
+        let reservation = self.budget.reserve(STREAM + size, ceiling);
         if reservation.is_none() {
-            self.evict(activity, size, ceiling);
-            self.log_refusal(size);
+            self.evict(activity, STREAM + size, ceiling);
+            self.log_refusal(STREAM + size);
         }
-        reservation.map(|reservation| Http2Request::new(activity, reservation, kept, headers))
+        reservation.map(|reservation| Http2Request::new(activity, reservation, STREAM + size))
     }
 
     /// Admits the response of a connection if it fits. Releases the headers of its
@@ -105,7 +98,7 @@ impl SendAdmission {
         body: &Bytes,
     ) -> Option<Held> {
         if let Some(request) = request {
-            request.release_headers();
+            request.shrink(STREAM);
         }
         let ceiling = self.ceiling_of_body(activity, body.len());
         let reservation = self.budget.reserve_body(body, ceiling)?;

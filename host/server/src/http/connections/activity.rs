@@ -28,6 +28,8 @@ pub(in crate::http) struct ConnectionActivity {
     /// The second in which connections were evicted for responses of this one without
     /// freeing enough: no more are evicted before the next second.
     evicted_at: AtomicU32,
+    /// When the connection was told to end in order; `OPEN` before.
+    closing_since: AtomicU32,
     pub(super) closing: ClosingSignal,
 }
 
@@ -42,6 +44,7 @@ enum Protocol {
 }
 
 const BUSY: u32 = u32::MAX;
+const OPEN: u32 = u32::MAX;
 
 /// A client that has made no progress with its responses or bodies for this many full
 /// seconds is stalled: its connection can be evicted. A client that has made progress
@@ -60,6 +63,7 @@ impl ConnectionActivity {
             responses: PendingResponses::default(),
             is_blocked: AtomicBool::new(false),
             evicted_at: AtomicU32::new(u32::MAX),
+            closing_since: AtomicU32::new(OPEN),
             closing: ClosingSignal::default(),
         }
     }
@@ -226,17 +230,25 @@ impl ConnectionActivity {
     /// Tells the connection to end after its work in progress; an unused one ends
     /// immediately.
     pub(super) fn close(&self) {
-        if self.protocol() == Protocol::Http2 {
-            // The client gets time to acknowledge that.
-            self.waits();
-        }
+        _ = self.closing_since.compare_exchange(OPEN, self.clock.now(), Relaxed, Relaxed);
         self.closing.close(if self.is_unused() { Closing::AtOnce } else { Closing::InOrder });
     }
 
-    /// Returns whether the connection has been told to end after its work in progress, and
-    /// its client is expected to acknowledge that: there is no such step in HTTP/1.
-    fn awaits_acknowledgement(&self) -> bool {
-        self.protocol() == Protocol::Http2 && !self.closing.is_open()
+    /// Returns whether the client of HTTP/2 has had time to acknowledge the end of its
+    /// connection, and did not. There is no such step in HTTP/1.
+    fn is_unacknowledged(&self) -> bool {
+        let since = self.closing_since.load(Relaxed);
+        self.protocol() == Protocol::Http2
+            && since != OPEN
+            && self.clock.full_seconds_since(since) >= STALLED
+    }
+
+    /// Tells the connection to end immediately if it has been told to end before and has no
+    /// work in progress.
+    pub(super) fn hasten(&self) {
+        if !self.closing.is_open() && self.silent().is_some() && !self.is_sending() {
+            self.closing.close(Closing::AtOnce);
+        }
     }
 
     /// Tells the connection to end if its client has been silent for `idle` seconds, or,
@@ -252,9 +264,7 @@ impl ConnectionActivity {
         }
         match self.silent() {
             Some(silent) if silent >= idle.max(stalled) => self.closing.close(Closing::AtOnce),
-            Some(silent) if silent >= STALLED && self.awaits_acknowledgement() => {
-                self.closing.close(Closing::AtOnce);
-            }
+            Some(_) if self.is_unacknowledged() => self.closing.close(Closing::AtOnce),
             Some(silent) if silent >= idle && self.closing.is_open() => self.close(),
             _ => {}
         }

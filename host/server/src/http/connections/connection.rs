@@ -284,12 +284,6 @@ fn handle(
     request: Request<Incoming>,
 ) -> PendingOutcome {
     let Some(pending) = PendingResponse::new(admission, activity, &request) else {
-        // The library keeps the memory of all streams that a connection ever had at once,
-        // also of refused ones. A client that has not taken a response yet can as well
-        // connect again.
-        if !activity.is_proven() {
-            activity.close();
-        }
         // RFC 9113, 8.7: the client can send it again.
         return Either::Left(ready(Err(h2::Reason::REFUSED_STREAM.into())));
     };

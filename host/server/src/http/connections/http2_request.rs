@@ -17,8 +17,6 @@ pub(in crate::http) struct Http2Request {
 pub(in crate::http) struct RequestMemory {
     reservation: Reservation,
     counted: Counted,
-    /// The bytes that are kept when the headers are released.
-    kept: usize,
 }
 
 /// The bytes of a [`RequestMemory`] as counted by its connection.
@@ -29,18 +27,15 @@ struct Counted {
 }
 
 impl Http2Request {
-    /// Records a request that is being handled until the return value is dropped. It has
-    /// this many bytes beside its headers.
+    /// Records a request that is being handled until the return value is dropped.
     pub(in crate::http) fn new(
         activity: &Arc<ConnectionActivity>,
         reservation: Reservation,
-        kept: usize,
-        headers: usize,
+        bytes: usize,
     ) -> Self {
-        let bytes = kept + headers;
         activity.on_http2_request(bytes);
         let counted = Counted { activity: Arc::clone(activity), bytes };
-        let memory = RequestMemory { reservation, counted, kept };
+        let memory = RequestMemory { reservation, counted };
         Self { activity: Arc::clone(activity), memory: Some(memory) }
     }
 
@@ -57,9 +52,9 @@ impl Http2Request {
 impl RequestMemory {
     /// Releases the memory of the headers, which are not needed once the response was
     /// made.
-    pub(in crate::http) fn release_headers(&mut self) {
-        self.reservation.shrink(self.kept);
-        let excess = self.counted.bytes.saturating_sub(self.kept);
+    pub(in crate::http) fn shrink(&mut self, to: usize) {
+        self.reservation.shrink(to);
+        let excess = self.counted.bytes.saturating_sub(to);
         self.counted.bytes -= excess;
         self.counted.activity.requested.fetch_sub(excess, Relaxed);
     }

@@ -26,6 +26,10 @@ use crate::http::request_id::RequestId;
 use crate::http::worker_threads::WorkerThreads;
 use crate::response::X_REQUEST_ID;
 
+/// The maximum number of connections in excess of the limit: evicted ones that have not
+/// ended yet, because their thread is busy, or their client has not acknowledged it.
+const MAX_EXCESS: usize = 64;
+
 /// The maximum number of refused connections that are still read from, and the time for
 /// that.
 const MAX_DRAINING: usize = 32;
@@ -72,6 +76,9 @@ impl ConnectionManager {
     /// Serves a connection if there is room, or if an idle connection can be evicted for
     /// it.
     pub(in crate::http) fn add(&mut self, stream: TcpStream, address: IpAddr) {
+        if self.has_excess() {
+            return self.refuse(stream);
+        }
         let peer = Peer::from(address);
         let of_peer = self.peers.get(&peer).copied().unwrap_or_default();
         // Evicting a connection of this peer makes room in the server, too.
@@ -96,6 +103,16 @@ impl ConnectionManager {
         *self.peers.entry(peer).or_default() += 1;
         self.count += 1;
         self.roster.insert(task.id(), Entry { activity, peer, worker, number: self.count });
+    }
+
+    /// Returns whether too many evicted connections have not ended yet. These end
+    /// immediately then.
+    fn has_excess(&self) -> bool {
+        let has_excess = self.tasks.len() >= self.limits.connections as usize + MAX_EXCESS;
+        if has_excess {
+            self.roster.hasten();
+        }
+        has_excess
     }
 
     /// Waits until a connection has ended; if there are none, forever.
@@ -185,7 +202,56 @@ async fn drain(mut stream: TcpStream) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::refusal;
+    use super::{ConnectionManager, ConnectionTally, Connections, MAX_EXCESS, Roster, refusal};
+    use crate::http::connections::protocol::Protocols;
+    use crate::http::limits::HttpLimits;
+    use crate::http::send_admission::SendAdmission;
+    use crate::http::service::Service;
+    use crate::http::worker_threads::WorkerThreads;
+    use crate::registry::{Mount, Registry};
+    use relayer_rest_modules::DEFAULT_MODULE;
+    use relayer_rest_sandbox::{Engine, Limits, Module};
+    use relayer_rest_state::StatePublisher;
+    use std::net::Ipv4Addr;
+    use std::num::NonZeroUsize;
+    use std::sync::{Arc, mpsc};
+    use tokio::net::{TcpListener, TcpStream};
+
+    #[tokio::test]
+    async fn evicted_connections_that_have_not_ended_exceed_the_limit_by_few() {
+        let engine = Engine::new(&Limits::default()).unwrap();
+        let module = Module::from_bytes(&engine, "test", DEFAULT_MODULE).unwrap();
+        let registry = Arc::new(Registry::new(Mount::api(module)));
+        let limits = HttpLimits { connections: 4, ..HttpLimits::default() };
+        let tally = ConnectionTally::default();
+        let roster = Arc::new(Roster::new(tally.clone()));
+        let admission = SendAdmission::new(tally.budget(), Arc::clone(&roster), limits.unsent);
+        let connections = Connections {
+            service: Arc::new(Service::new(registry, StatePublisher::new().reader())),
+            protocols: Arc::new(Protocols::new(&limits)),
+            limits: Arc::new(limits.clone()),
+            admission: Arc::new(admission),
+        };
+        let mut workers = WorkerThreads::start(NonZeroUsize::MIN);
+        let (release, released) = mpsc::channel::<()>();
+        // The thread is busy for as long as the channel exists.
+        let busy = workers.assign().1.spawn(async move { released.recv().is_ok() });
+        let mut manager =
+            ConnectionManager::new(limits, &connections, workers, roster, tally.clone());
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut clients = Vec::new();
+        for _ in 0..100 {
+            clients.push(TcpStream::connect(listener.local_addr().unwrap()).await.unwrap());
+            manager.add(listener.accept().await.unwrap().0, Ipv4Addr::LOCALHOST.into());
+        }
+        assert_eq!(manager.len(), 4 + MAX_EXCESS);
+        assert_eq!(tally.status().refused, 100 - 4 - MAX_EXCESS as u64);
+        drop(release);
+        assert!(!busy.await.unwrap());
+        while manager.len() > 4 {
+            manager.ended().await;
+        }
+    }
 
     #[test]
     fn a_refusal_has_the_length_and_headers_of_a_response() {

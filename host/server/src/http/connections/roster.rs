@@ -82,6 +82,11 @@ impl Roster {
         self.entries().values().for_each(|entry| entry.activity.close());
     }
 
+    /// Ends the connections immediately that were told to end and have no work in progress.
+    pub(in crate::http) fn hasten(&self) {
+        self.entries().values().for_each(|entry| entry.activity.hasten());
+    }
+
     /// Closes the idlest connection that `is` accepts, and returns whether there was one:
     /// an unused one, or else the one that has been idle or stalled for longest.
     pub(in crate::http) fn evict_idlest(&self, is: impl Fn(&Entry) -> bool) -> bool {

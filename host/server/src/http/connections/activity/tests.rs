@@ -15,7 +15,7 @@ use crate::http::send_budget::SendBudget;
 
 fn begin(activity: &Arc<ConnectionActivity>) -> Http2Request {
     let budget = Arc::new(SendBudget::default()).share();
-    Http2Request::new(activity, budget.reserve(0, 0).unwrap(), 0, 0)
+    Http2Request::new(activity, budget.reserve(0, 0).unwrap(), 0)
 }
 
 /// Ends the handling of a request with a response of this many bytes.
@@ -110,6 +110,9 @@ fn an_http2_client_that_does_not_acknowledge_the_end_of_its_connection_is_not_aw
     activity.close();
     tick();
     assert_eq!(told(&activity), Poll::Ready(Closing::InOrder));
+    // Further requests, and further evictions, do not restart the time.
+    drop(begin(&activity));
+    activity.close();
     (0..STALLED).for_each(|_| tick());
     assert_eq!(told(&activity), Poll::Ready(Closing::AtOnce));
 }
@@ -121,10 +124,10 @@ fn a_client_that_sends_little_of_many_bodies_is_stalled() {
     let activity = Arc::new(ConnectionActivity::new(clock.clone()));
     let budget = Arc::new(SendBudget::default()).share();
     let handled = [(); 99].map(|()| {
-        Http2Request::new(&activity, budget.reserve(70 << 10, usize::MAX).unwrap(), 70 << 10, 0)
+        Http2Request::new(&activity, budget.reserve(70 << 10, usize::MAX).unwrap(), 70 << 10)
     });
     let bodies = [(); 99].map(|()| AwaitedBody::new(&activity));
-    let _answered = begin(&activity);
+    let _handled = begin(&activity);
     for _ in 0..=STALLED {
         clock.tick();
         bodies[0].goes_on(BODY_PROGRESS);
