@@ -104,9 +104,7 @@ impl GuestTime {
 
     /// Returns whether the guest must yield. Must be called on its thread.
     pub(super) fn must_yield(&self) -> bool {
-        let used = self.used();
-        let step = if used.is_off_sockets { BEFORE_TURNS } else { STEP };
-        used.in_poll(thread_time()) >= step
+        self.used().is_step_over(thread_time())
     }
 
     /// Yields to other guests, and waits for a turn if the guest needs one.
@@ -199,6 +197,11 @@ impl Used {
         self.idle.map_or(Duration::ZERO, |since| since.elapsed())
     }
 
+    /// Returns whether the poll in progress has taken so long that the guest must yield.
+    fn is_step_over(&self, now: Duration) -> bool {
+        self.in_poll(now) >= if self.is_off_sockets { BEFORE_TURNS } else { STEP }
+    }
+
     /// Returns the time of the poll in progress.
     fn in_poll(&self, now: Duration) -> Duration {
         self.poll.map_or(Duration::ZERO, |poll| now.saturating_sub(poll.began))
@@ -240,7 +243,9 @@ fn time_of(thread: i32) -> Duration {
 
 #[cfg(test)]
 mod tests {
-    use super::{BEFORE_TURNS, CallError, GuestTime, STEP, TICK, thread_id, thread_time, time_of};
+    use super::{
+        BEFORE_TURNS, CallError, GuestTime, PollStart, TICK, Used, thread_id, thread_time, time_of,
+    };
     use std::sync::{Arc, Mutex};
     use std::thread;
     use std::time::Duration;
@@ -279,26 +284,16 @@ mod tests {
         (&mut guest).await;
     }
 
-    #[tokio::test]
-    async fn a_guest_yields_after_some_processor_time_and_later_off_sockets() {
-        for (is_off_sockets, step) in [(false, STEP), (true, BEFORE_TURNS)] {
-            let time = GuestTime::start(Duration::MAX, None);
-            if is_off_sockets {
-                time.leave_sockets();
-            }
-            let guest = time.meter(async {
-                for _ in 0..2 {
-                    assert!(!time.must_yield());
-                    // The system may interrupt it for any time.
-                    thread::sleep(2 * step);
-                    assert!(!time.must_yield());
-                    work(step);
-                    assert!(time.must_yield());
-                    Arc::clone(&time).give_way().await;
-                }
-            });
-            guest.await;
-        }
+    #[test]
+    fn a_guest_yields_after_half_a_tick_and_off_sockets_later() {
+        let began = Duration::from_secs(1);
+        let mut used = Used { poll: Some(PollStart { thread: 1, began }), ..Used::default() };
+        let short = Duration::from_nanos(1);
+        assert!(!used.is_step_over(began + (TICK / 2).saturating_sub(short)));
+        assert!(used.is_step_over(began + TICK / 2));
+        used.is_off_sockets = true;
+        assert!(!used.is_step_over(began + BEFORE_TURNS.saturating_sub(short)));
+        assert!(used.is_step_over(began + BEFORE_TURNS));
     }
 
     #[test]
@@ -336,13 +331,25 @@ mod tests {
         assert!(matches!(error, CallError::Timeout(_)), "{error}");
     }
 
+    /// Counts a tick, and yields, `ticks` times.
+    async fn counted_guest(time: Arc<GuestTime>, ticks: u32) {
+        for _ in 0..ticks {
+            {
+                let mut used = time.used();
+                used.total += TICK;
+                used.in_turn += TICK;
+            }
+            Arc::clone(&time).give_way().await;
+        }
+    }
+
     #[tokio::test]
     async fn long_guests_end_in_turn_and_short_ones_do_not_wait() {
         let turns = Arc::new(Semaphore::new(1));
         let order = Mutex::new(Vec::new());
         let run = async |name, ticks| {
             let time = GuestTime::start(Duration::MAX, Some(Arc::clone(&turns)));
-            time.meter(guest(Arc::clone(&time), ticks)).await;
+            counted_guest(time, ticks).await;
             order.lock().unwrap().push(name);
         };
         tokio::join!(run("first", 30), run("second", 20), run("third", 10), run("short", 2));
@@ -354,7 +361,7 @@ mod tests {
         let turns = Arc::new(Semaphore::new(1));
         let run = async |ticks| {
             let time = GuestTime::start(Duration::MAX, Some(Arc::clone(&turns)));
-            time.meter(guest(Arc::clone(&time), ticks)).await;
+            counted_guest(time, ticks).await;
         };
         tokio::select! {
             biased;

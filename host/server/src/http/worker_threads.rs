@@ -166,7 +166,7 @@ mod tests {
     use super::{Load, WorkerId, WorkerThreads};
     use std::num::NonZeroUsize;
     use std::thread::{self, ThreadId};
-    use std::time::Duration;
+    use std::time::{Duration, Instant};
     use tokio::task::yield_now;
 
     async fn thread_of(workers: &mut WorkerThreads) -> (WorkerId, ThreadId) {
@@ -212,6 +212,8 @@ mod tests {
         let (busy, handle) = workers.assign();
         let spinning = handle.spawn(async {
             loop {
+                let end = Instant::now() + Duration::from_micros(500);
+                while Instant::now() < end {}
                 yield_now().await;
             }
         });
