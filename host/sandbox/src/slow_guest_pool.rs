@@ -27,6 +27,10 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
+/// The threads that the system must allow in excess of a pool's: other parts of the process
+/// may start some at the same time, and the runtime panics if one of its own is missing.
+const SPARE_THREADS: usize = 8;
+
 /// A pool of threads, which are started on first use.
 pub(super) struct SlowGuestPool {
     count: usize,
@@ -124,7 +128,7 @@ impl SlowGuestPool {
 }
 
 fn start(count: usize) -> io::Result<Runtime> {
-    threads::ensure(count)?;
+    threads::ensure(count + SPARE_THREADS)?;
     Builder::new_multi_thread()
         .worker_threads(count)
         .thread_name("long-runs")
