@@ -184,8 +184,8 @@ impl Relayer {
             tick: tokio::sync::Mutex::new(()),
             seen: Mutex::default(),
         };
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        Self::listen(listener, Arc::new(shared))
+        let socket = reusable(([127, 0, 0, 1], 0).into());
+        Self::listen(socket.listen(64).unwrap(), Arc::new(shared))
     }
 
     fn listen(listener: TcpListener, shared: Arc<Shared>) -> Self {
@@ -224,13 +224,21 @@ impl Relayer {
 
     /// Stops: closes all connections and refuses new ones.
     pub async fn go(self) -> GoneRelayer {
+        // While the listener has the address, so that nothing else can take it.
+        let place = reusable(self.address);
         self.listening.abort();
         self.listening.await.unwrap_err();
-        let place = TcpSocket::new_v4().unwrap();
-        place.set_reuseaddr(true).unwrap();
-        place.bind(self.address).unwrap();
         GoneRelayer { place, shared: self.shared }
     }
+}
+
+/// Returns a socket with this address, which another one of this process may have.
+fn reusable(address: SocketAddr) -> TcpSocket {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_reuseaddr(true).unwrap();
+    socket.set_reuseport(true).unwrap();
+    socket.bind(address).unwrap();
+    socket
 }
 
 /// A stopped relayer.
