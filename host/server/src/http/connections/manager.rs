@@ -30,6 +30,11 @@ use crate::response::X_REQUEST_ID;
 /// ended yet, because their thread is busy, or their client has not acknowledged it.
 const MAX_EXCESS: usize = 64;
 
+/// The reasons for which a connection is refused.
+const FULL: &str =
+    "a limit is reached and no connection is idle (http.connections, http.connections_per_peer)";
+const EXCESS: &str = "evicted connections have not ended yet: their threads are busy, or their clients do not acknowledge it (http.connections)";
+
 /// The maximum number of refused connections that are still read from, and the time for
 /// that.
 const MAX_DRAINING: usize = 32;
@@ -77,7 +82,7 @@ impl ConnectionManager {
     /// it.
     pub(in crate::http) fn add(&mut self, stream: TcpStream, address: IpAddr) {
         if self.has_excess() {
-            return self.refuse(stream);
+            return self.refuse(stream, EXCESS);
         }
         let peer = Peer::from(address);
         let of_peer = self.peers.get(&peer).copied().unwrap_or_default();
@@ -89,7 +94,7 @@ impl ConnectionManager {
                 || self.roster.evict_idlest(|_| true)
         };
         if !has_room {
-            return self.refuse(stream);
+            return self.refuse(stream, FULL);
         }
         // The thread that serves it registers it with its own runtime.
         let Ok(stream) = stream.into_std() else { return };
@@ -150,16 +155,11 @@ impl ConnectionManager {
         self.roster.close_all();
     }
 
-    fn refuse(&self, stream: TcpStream) {
+    fn refuse(&self, stream: TcpStream, reason: &str) {
         self.tally.refused();
         if let Permit::Granted(before) = self.refusals.acquire(1) {
             let HttpLimits { connections, connections_per_peer, .. } = self.limits;
-            warn!(
-                before,
-                connections,
-                connections_per_peer,
-                "connection refused: a limit is reached and no connection is idle (http.connections, http.connections_per_peer)"
-            );
+            warn!(before, connections, connections_per_peer, "connection refused: {reason}");
         }
         // If the response does not fit into the socket's buffer, the client only sees the
         // connection closed.
