@@ -87,10 +87,15 @@ fn json(case: &Case<'_>) -> Checked {
 }
 
 fn succeeds(case: &Case<'_>) -> Checked {
-    let is_data = matches!(
-        case.test,
-        TestCase::Version | TestCase::Chains | TestCase::Chain(_) | TestCase::State
-    );
+    let is_data = match case.test {
+        TestCase::Version | TestCase::Chains | TestCase::Chain(_) | TestCase::State => true,
+        TestCase::UnknownChain
+        | TestCase::UnknownPath
+        | TestCase::WithQuery
+        | TestCase::Refused(..)
+        | TestCase::Command
+        | TestCase::Odd(_) => false,
+    };
     let status = case.response.status();
     if is_data && case.has_data() && status.is_server_error() {
         return Err(format!("the status is {status}"));

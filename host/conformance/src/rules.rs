@@ -114,6 +114,7 @@ impl Findings {
 
     /// Records the first failure of a rule, if the dialect has the rule.
     fn report(&mut self, rule: &str, state: &State, test: &TestCase, checked: Checked) {
+        debug_assert!(RULES.iter().any(|(name, ..)| *name == rule), "no rule {rule}");
         let known = self.rules.iter_mut().find(|known| known.rule == rule);
         if let (Some(known), Err(error)) = (known, checked) {
             known.failure.get_or_insert_with(|| {

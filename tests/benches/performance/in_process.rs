@@ -23,7 +23,7 @@ const ROUNDS: usize = 9;
 /// take less than the memory that stays resident between calls.
 const CALLS: u32 = 200;
 
-/// The number of requests for each of the four endpoints, with 100 random paths in
+/// The number of requests for each endpoint, with 100 random paths in
 /// between.
 const FLOOD_ROUNDS: usize = 10_000;
 

@@ -66,7 +66,10 @@ fn each_setting_is_listed() {
         let mut listed: Vec<_> =
             rows(&section).iter().map(|row| code(&row[0]).to_owned()).collect();
         listed.sort();
-        assert!(listed.iter().eq(keys.keys()), "[{section}]: {listed:?} is not {keys:?}");
+        assert!(
+            listed.iter().eq(keys.keys()),
+            "[{section}]: {listed:?} is not {keys:?}; run `just docs`"
+        );
     }
 }
 
