@@ -178,7 +178,8 @@ pub fn state(chains: &[&str], clients: usize, with_data: bool) -> Value {
 
 impl Relayer {
     /// Starts a relayer that follows this script.
-    pub async fn start(script: Script) -> Self {
+    #[must_use]
+    pub fn start(script: Script) -> Self {
         let shared = Shared {
             script: Mutex::new(script),
             tick: tokio::sync::Mutex::new(()),

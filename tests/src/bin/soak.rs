@@ -126,7 +126,7 @@ fn main() -> ExitCode {
 
 async fn soak(time: Duration) -> bool {
     let folder = tempfile::tempdir().unwrap();
-    let relayer = Relayer::start(Script::of_0_7()).await;
+    let relayer = Relayer::start(Script::of_0_7());
     let file = folder.path().join("relayer-rest.toml");
     for (name, module, _) in extensions() {
         fs::write(folder.path().join(format!("{name}.wasm")), module).unwrap();

@@ -32,7 +32,7 @@ fn success(result: &Value) -> String {
 #[tokio::test]
 async fn a_running_relayer_is_served() {
     let script = Script::of_1_13();
-    let relayer = Relayer::start(script).await;
+    let relayer = Relayer::start(script);
     let (process, mut client) = serve(&["--upstream", &relayer.url(), "--poll", "10ms"]).await;
     let expected = success(&state(&["ibc-0", "ibc-1"], 2, false));
     client.get_until("/state", |response| response.text() == expected).await;
@@ -47,7 +47,7 @@ async fn a_running_relayer_is_served() {
 
 #[tokio::test]
 async fn chains_from_a_file_combine_with_the_state_of_a_relayer() {
-    let relayer = Relayer::start(Script::of_0_7()).await;
+    let relayer = Relayer::start(Script::of_0_7());
     let files = Folder::new();
     let config = files.write("config.toml", CONFIG.replace("'ibc-1'", "'other'"));
     let args = ["--relayer-config", &config, "--upstream", &relayer.url(), "--poll", "10ms"];
@@ -65,7 +65,7 @@ async fn chains_from_a_file_combine_with_the_state_of_a_relayer() {
 
 #[tokio::test]
 async fn an_unreadable_field_is_reported_once() {
-    let relayer = Relayer::start(Script::of_0_7()).await;
+    let relayer = Relayer::start(Script::of_0_7());
     relayer.change(|script| {
         script.chains[0]["max_gas"] = "lots".into();
         script.state["workers"]["Client"][0]["object"]["new"] = 1.into();
@@ -91,7 +91,7 @@ async fn an_unreadable_field_is_reported_once() {
 /// Each poll returns a different long name, and a different long error.
 #[tokio::test]
 async fn responses_of_a_relayer_cannot_fill_the_log() {
-    let relayer = Relayer::start(Script::of_0_7()).await;
+    let relayer = Relayer::start(Script::of_0_7());
     let (process, mut client) = serve(&["--upstream", &relayer.url(), "--poll", "1ms"]).await;
     client.get_until("/chains", |response| response.status == 200).await;
     for turn in 0..30 {
@@ -120,7 +120,7 @@ async fn responses_of_a_relayer_cannot_fill_the_log() {
 
 #[tokio::test]
 async fn an_unreachable_relayer_is_reported_once_and_at_its_return() {
-    let relayer = Relayer::start(Script::of_0_7()).await;
+    let relayer = Relayer::start(Script::of_0_7());
     let (process, mut client) =
         serve(&["--upstream", &relayer.url(), "--poll", "1ms", "--max-stale", "50ms"]).await;
     client.get_until("/state", |response| response.status == 200).await;
@@ -350,7 +350,7 @@ async fn unusable_sources_end_with_2() {
 #[tokio::test]
 async fn the_server_ends_while_a_relayer_hangs() {
     let fault = Some(relayer_rest_tests::relayer::Fault::Hangs);
-    let relayer = Relayer::start(Script { fault, ..Script::of_0_7() }).await;
+    let relayer = Relayer::start(Script { fault, ..Script::of_0_7() });
     let (process, mut client) = serve(&["--upstream", &relayer.url()]).await;
     client.get_until("/version", |_| !relayer.seen().paths.is_empty()).await;
     process.stop().await;

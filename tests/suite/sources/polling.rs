@@ -21,7 +21,7 @@ fn upstream(relayer: &Relayer) -> Upstream {
 #[tokio::test]
 async fn a_slow_relayer_gets_one_request_at_a_time() {
     let tick = Duration::from_millis(100);
-    let relayer = Relayer::start(Script { tick, ..Script::of_1_13() }).await;
+    let relayer = Relayer::start(Script { tick, ..Script::of_1_13() });
     let server = TestServer::builder().upstream(upstream(&relayer)).start().await;
     let mut client = server.connect().await;
     client.get_until("/state", |response| response.status == 200).await;
@@ -45,7 +45,7 @@ fn check_pace(relayer: &Relayer, start: Instant, poll: Duration) {
 async fn chains_are_requested_rarely_and_the_state_often() {
     let start = Instant::now();
     let poll = Duration::from_millis(10);
-    let relayer = Relayer::start(Script::of_0_7()).await;
+    let relayer = Relayer::start(Script::of_0_7());
     let server =
         TestServer::builder().upstream(Upstream { poll, ..upstream(&relayer) }).start().await;
     let request_count = |path: &str| relayer.seen().paths.get(path).copied().unwrap_or_default();
@@ -62,7 +62,7 @@ async fn chains_are_requested_rarely_and_the_state_often() {
 async fn an_unreadable_chain_does_not_increase_the_rate() {
     let start = Instant::now();
     let poll = Duration::from_millis(50);
-    let relayer = Relayer::start(Script::of_0_7()).await;
+    let relayer = Relayer::start(Script::of_0_7());
     relayer.change(|script| script.broken_chain = Some("ibc-1".to_owned()));
     let server =
         TestServer::builder().upstream(Upstream { poll, ..upstream(&relayer) }).start().await;
@@ -73,7 +73,7 @@ async fn an_unreadable_chain_does_not_increase_the_rate() {
 
 #[tokio::test]
 async fn a_faulty_relayer_is_polled_less_and_less() {
-    let relayer = Relayer::start(Script::of_0_7()).await;
+    let relayer = Relayer::start(Script::of_0_7());
     let server = TestServer::builder().upstream(upstream(&relayer)).start().await;
     let mut client = server.connect().await;
     client.get_until("/chains", |response| response.status == 200).await;
@@ -89,7 +89,7 @@ async fn a_faulty_relayer_is_polled_less_and_less() {
 
 #[tokio::test]
 async fn chains_are_refreshed_at_intervals() {
-    let relayer = Relayer::start(Script::of_0_7()).await;
+    let relayer = Relayer::start(Script::of_0_7());
     let refresh = Duration::from_millis(50);
     let server =
         TestServer::builder().upstream(Upstream { refresh, ..upstream(&relayer) }).start().await;
@@ -101,7 +101,7 @@ async fn chains_are_refreshed_at_intervals() {
 
 #[tokio::test]
 async fn chains_are_refreshed_when_the_relayer_returns() {
-    let relayer = Relayer::start(Script::of_1_13()).await;
+    let relayer = Relayer::start(Script::of_1_13());
     let server = TestServer::builder().upstream(upstream(&relayer)).start().await;
     let mut client = server.connect().await;
     client.get_until("/chain/ibc-0", |response| response.status == 200).await;
@@ -114,7 +114,7 @@ async fn chains_are_refreshed_when_the_relayer_returns() {
 
 #[tokio::test]
 async fn a_temporarily_refused_chain_is_requested_again() {
-    let relayer = Relayer::start(Script::of_0_7()).await;
+    let relayer = Relayer::start(Script::of_0_7());
     relayer.change(|script| script.refused_chain = Some("ibc-1".to_owned()));
     let server = TestServer::builder().upstream(upstream(&relayer)).start().await;
     let mut client = server.connect().await;

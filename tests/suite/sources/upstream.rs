@@ -28,7 +28,7 @@ fn success(result: &Value) -> String {
 #[tokio::test]
 async fn responses_of_0_7_are_served_unchanged() {
     let script = Script::of_0_7();
-    let relayer = Relayer::start(script.clone()).await;
+    let relayer = Relayer::start(script.clone());
     let server = TestServer::builder().upstream(upstream(&relayer)).start().await;
     let mut client = server.connect().await;
     client.get_until("/chains", |response| response.status == 200).await;
@@ -48,7 +48,7 @@ async fn responses_of_0_7_are_served_unchanged() {
 #[tokio::test]
 async fn responses_of_1_13_are_served_in_the_shape_of_0_7() {
     let old = Script::of_0_7();
-    let relayer = Relayer::start(Script::of_1_13()).await;
+    let relayer = Relayer::start(Script::of_1_13());
     let server = TestServer::builder().upstream(upstream(&relayer)).start().await;
     let mut client = server.connect().await;
     client.get_until("/chains", |response| response.status == 200).await;
@@ -62,7 +62,7 @@ async fn responses_of_1_13_are_served_in_the_shape_of_0_7() {
 
 #[tokio::test]
 async fn the_state_is_not_ready_until_the_relayer_responds() {
-    let relayer = Relayer::start(Script { fault: Some(Fault::Hangs), ..Script::of_0_7() }).await;
+    let relayer = Relayer::start(Script { fault: Some(Fault::Hangs), ..Script::of_0_7() });
     let upstream = Upstream { timeout: Duration::from_millis(300), ..upstream(&relayer) };
     let server = TestServer::builder().upstream(upstream).start().await;
     let mut client = server.connect().await;
@@ -88,7 +88,7 @@ async fn workers_of_all_kinds_are_served_unchanged() {
         "Future": [{"id": 7, "object": {"type": "Future", "z": 1, "a": "text", "m": null}}],
     });
     let state = json!({"chains": ["a", "b"], "workers": workers});
-    let relayer = Relayer::start(Script { state: state.clone(), ..Script::of_0_7() }).await;
+    let relayer = Relayer::start(Script { state: state.clone(), ..Script::of_0_7() });
     let server = TestServer::builder().upstream(upstream(&relayer)).start().await;
     let response =
         server.connect().await.get_until("/state", |response| response.status == 200).await;
@@ -97,7 +97,7 @@ async fn workers_of_all_kinds_are_served_unchanged() {
 
 #[tokio::test]
 async fn a_faulty_relayer_leaves_the_last_state_in_place() {
-    let relayer = Relayer::start(Script::of_0_7()).await;
+    let relayer = Relayer::start(Script::of_0_7());
     // The relayer hangs for this long.
     let upstream = Upstream { timeout: Duration::from_secs(2), ..upstream(&relayer) };
     let server = TestServer::builder().upstream(upstream).start().await;
@@ -134,7 +134,7 @@ async fn a_faulty_relayer_leaves_the_last_state_in_place() {
 #[tokio::test]
 async fn the_state_of_an_unreachable_relayer_is_served_as_stale() {
     let script = Script::of_0_7();
-    let relayer = Relayer::start(script.clone()).await;
+    let relayer = Relayer::start(script.clone());
     let upstream = Upstream { max_stale: Duration::from_hours(1), ..upstream(&relayer) };
     let server = TestServer::builder().upstream(upstream).start().await;
     let mut client = server.connect().await;
@@ -150,7 +150,7 @@ async fn the_state_of_an_unreachable_relayer_is_served_as_stale() {
 #[tokio::test]
 async fn the_state_of_an_unreachable_relayer_expires_at_its_maximum_age() {
     let script = Script::of_0_7();
-    let relayer = Relayer::start(script.clone()).await;
+    let relayer = Relayer::start(script.clone());
     let upstream = Upstream { max_stale: Duration::from_millis(300), ..upstream(&relayer) };
     let server = TestServer::builder().upstream(upstream).start().await;
     let mut client = server.connect().await;
@@ -170,7 +170,7 @@ async fn the_state_of_an_unreachable_relayer_expires_at_its_maximum_age() {
 
 #[tokio::test]
 async fn added_and_removed_chains_are_followed() {
-    let relayer = Relayer::start(Script::of_0_7()).await;
+    let relayer = Relayer::start(Script::of_0_7());
     let server = TestServer::builder().upstream(upstream(&relayer)).start().await;
     let mut client = server.connect().await;
     client.get_until("/chains", |response| response.status == 200).await;
@@ -194,7 +194,7 @@ async fn added_and_removed_chains_are_followed() {
 
 #[tokio::test]
 async fn a_listed_chain_that_does_not_exist_is_left_out() {
-    let relayer = Relayer::start(Script::of_0_7()).await;
+    let relayer = Relayer::start(Script::of_0_7());
     relayer.change(|script| script.chains.push(json!({"id": "not/a/path"})));
     let server = TestServer::builder().upstream(upstream(&relayer)).start().await;
     let response =
@@ -204,7 +204,7 @@ async fn a_listed_chain_that_does_not_exist_is_left_out() {
 
 #[tokio::test]
 async fn an_unreadable_chain_does_not_delay_the_state() {
-    let relayer = Relayer::start(Script::of_0_7()).await;
+    let relayer = Relayer::start(Script::of_0_7());
     relayer.change(|script| script.broken_chain = Some("ibc-1".to_owned()));
     let server = TestServer::builder().upstream(upstream(&relayer)).start().await;
     let mut client = server.connect().await;
@@ -221,7 +221,7 @@ async fn an_unreadable_chain_does_not_delay_the_state() {
 
 #[tokio::test]
 async fn a_chain_that_becomes_unreadable_keeps_its_last_state() {
-    let relayer = Relayer::start(Script::of_0_7()).await;
+    let relayer = Relayer::start(Script::of_0_7());
     let server = TestServer::builder().upstream(upstream(&relayer)).start().await;
     let mut client = server.connect().await;
     client.get_until("/chains", |response| response.status == 200).await;
@@ -247,7 +247,7 @@ async fn hostile_responses_hide_only_themselves() {
     let deep = format!(r#"{{"status":"success","result":{}"#, "[".repeat(1 << 20));
     let nothing = r#"{"status":"success","result":{"type":"X"}}"#;
     for body in [error.as_str(), &deep, nothing, "]garbage["] {
-        let relayer = Relayer::start(Script::of_0_7()).await;
+        let relayer = Relayer::start(Script::of_0_7());
         let body: std::sync::Arc<[u8]> = body.as_bytes().into();
         relayer.change(|script| {
             script.bodies.insert("/chain/ibc-0".to_owned(), body.clone());
@@ -267,7 +267,7 @@ async fn hostile_responses_hide_only_themselves() {
 
 #[tokio::test]
 async fn identifiers_that_cannot_be_in_a_path_are_left_out() {
-    let relayer = Relayer::start(Script::of_0_7()).await;
+    let relayer = Relayer::start(Script::of_0_7());
     let long = "x".repeat(5000);
     let ids = json!(["..", ".", "", "ibc-0", "a\u{202e}b", long]);
     relayer.change(|script| {
@@ -293,7 +293,7 @@ async fn identifiers_that_cannot_be_in_a_path_are_left_out() {
 
 #[tokio::test]
 async fn a_bounded_number_of_chains_is_requested() {
-    let relayer = Relayer::start(Script::of_0_7()).await;
+    let relayer = Relayer::start(Script::of_0_7());
     let ids: Vec<_> = (0..20_000).map(|id| format!("c{id}")).collect();
     let body = success(&json!(ids));
     relayer.change(|script| {
@@ -316,7 +316,7 @@ fn responses_are_parsed_off_the_runtimes_threads() {
     runtime.block_on(async {
         let (free, taken) = std::sync::mpsc::channel::<()>();
         tokio::task::spawn_blocking(move || taken.recv());
-        let relayer = Relayer::start(Script::of_0_7()).await;
+        let relayer = Relayer::start(Script::of_0_7());
         let publisher = relayer_rest_host::state::StatePublisher::new();
         let reader = publisher.reader();
         let is_known = || reader.snapshot().status().value().is_ok();
