@@ -40,6 +40,10 @@ const LATE: Duration = Duration::from_secs(5);
 /// The time that the load runs before it is counted.
 const WARM_UP: Duration = Duration::from_mins(1);
 
+/// The time until the idle server has ended its threads for blocking work, and has returned
+/// memory: after attempts without an effect, it waits for 160 s before the next.
+const REST: Duration = Duration::from_mins(3);
+
 /// The growth of the server's memory that is allowed: the greater of this percentage and
 /// this number of bytes.
 const GROWTH: u64 = 5;
@@ -565,8 +569,7 @@ struct Held {
 /// Returns the resources of the idle server. The server polls its relayer all the time,
 /// so the open files are the fewest that were seen at several moments.
 async fn usage_at_rest(process: i32) -> Held {
-    // Threads for blocking work are kept for ten seconds.
-    sleep(Duration::from_secs(12)).await;
+    sleep(REST).await;
     let names = fs::read_dir(format!("/proc/{process}/task")).unwrap().filter_map(|thread| {
         // A thread may have ended since.
         fs::read_to_string(thread.ok()?.path().join("comm")).ok()
