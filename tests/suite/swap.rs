@@ -8,7 +8,7 @@ mod rejection;
 mod rollback;
 
 use relayer_rest_host::module::Limits;
-use relayer_rest_host::registry::{Outcome, Rejection, SwapReport};
+use relayer_rest_host::registry::{Rejection, SwapOutcome, SwapReport};
 use relayer_rest_tests::server::TestServer;
 
 /// Starts a server with a component under these limits, and the sample state.
@@ -18,7 +18,7 @@ async fn server(component: &[u8], limits: &Limits) -> TestServer {
 
 #[track_caller]
 fn check_rejected(report: &SwapReport, expected: Rejection, parts: &[&str]) {
-    let Outcome::Rejected { reason, message } = &report.outcome else {
+    let SwapOutcome::Rejected { reason, message } = &report.outcome else {
         panic!("not rejected: {report:?}")
     };
     assert_eq!(*reason, expected, "{message}");

@@ -7,7 +7,7 @@ use bytesize::ByteSize;
 use clap::Args;
 use relayer_rest_common::files;
 use relayer_rest_conformance as conformance;
-use relayer_rest_conformance::{Cost, Dialect, RuleVerdict, Verdict};
+use relayer_rest_conformance::{Dialect, RequestCost, RuleVerdict, Verdict};
 use relayer_rest_sandbox::{
     Digest, Engine, EngineOptions, Grants, InstanceCost, Limits, LoadError, MAX_COMPONENT_SIZE,
     Module,
@@ -207,8 +207,8 @@ fn rule(rule: &RuleVerdict) -> Vec<String> {
 }
 
 /// Lists each request once, with its cost on the state on which it took longest.
-fn costs(costs: &[Cost], limits: &Limits) -> Vec<String> {
-    let mut worst: Vec<&Cost> = Vec::new();
+fn costs(costs: &[RequestCost], limits: &Limits) -> Vec<String> {
+    let mut worst: Vec<&RequestCost> = Vec::new();
     for cost in costs {
         match worst.iter_mut().find(|entry| entry.request == cost.request) {
             Some(entry) if entry.micros < cost.micros => *entry = cost,
@@ -219,7 +219,7 @@ fn costs(costs: &[Cost], limits: &Limits) -> Vec<String> {
     let mut lines =
         vec![format!("{:>10} {:>12} {:>12}  request (state)", "time", "memory", "body")];
     lines.extend(worst.iter().map(|cost| {
-        let Cost { micros, memory, body, request, state, .. } = cost;
+        let RequestCost { micros, memory, body, request, state, .. } = cost;
         let memory = memory.map_or("-".to_owned(), |memory| format!("{} KiB", memory / 1024));
         format!("{micros:>7} µs {memory:>12} {body:>10} B  {request} ({state})")
     }));

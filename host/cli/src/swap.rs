@@ -7,7 +7,7 @@ use relayer_rest_conformance::{Dialect, Verdict};
 use relayer_rest_sandbox::Digest;
 use relayer_rest_server::control::ControlClientError;
 use relayer_rest_server::registry::{
-    Candidate, Difference, Outcome, Rejection, Source, SwapReport,
+    Candidate, Rejection, ResponseDifference, Source, SwapOutcome, SwapReport,
 };
 
 use super::control::ControlArgs;
@@ -53,7 +53,7 @@ pub(super) fn run(args: &SwapArgs) -> Result<CommandOutcome, Failure> {
         Err(ControlClientError::TooLarge(message)) => {
             let message = format!("mount {}: {message}", args.mount);
             if args.json {
-                print_json(&Outcome::Rejected { reason: Rejection::TooLarge, message })?;
+                print_json(&SwapOutcome::Rejected { reason: Rejection::TooLarge, message })?;
             } else {
                 print(&[format!("rejected: {message}")])?;
             }
@@ -91,15 +91,15 @@ fn text(report: &SwapReport) -> Vec<String> {
     let from = short(&report.from);
     let to = report.to.as_deref().map_or("", short);
     match &report.outcome {
-        Outcome::Swapped => lines.push(format!("swapped: {from} -> {to}")),
+        SwapOutcome::Swapped => lines.push(format!("swapped: {from} -> {to}")),
         // The circuit of this module is open.
-        Outcome::DryRun if from == to => {
+        SwapOutcome::DryRun if from == to => {
             lines.push(format!("dry run: the circuit of {from} would close"));
         }
-        Outcome::DryRun => lines.push(format!("dry run: {to} would replace {from}")),
-        Outcome::Unchanged => lines.push(format!("unchanged: {from} is active already")),
-        Outcome::CircuitClosed => lines.push(format!("circuit closed: {from}")),
-        Outcome::Rejected { message, reason } => {
+        SwapOutcome::DryRun => lines.push(format!("dry run: {to} would replace {from}")),
+        SwapOutcome::Unchanged => lines.push(format!("unchanged: {from} is active already")),
+        SwapOutcome::CircuitClosed => lines.push(format!("circuit closed: {from}")),
+        SwapOutcome::Rejected { message, reason } => {
             lines.push(format!("rejected: {message}"));
             // The rejected module may be the active one, whose circuit is open.
             if from != to || *reason != Rejection::Failures {
@@ -110,7 +110,7 @@ fn text(report: &SwapReport) -> Vec<String> {
     lines
 }
 
-fn difference(difference: &Difference) -> Vec<String> {
+fn difference(difference: &ResponseDifference) -> Vec<String> {
     let count = match difference.count {
         0 => "not sent by clients".to_owned(),
         1 => "sent once".to_owned(),

@@ -28,8 +28,8 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 pub use dialect::{Dialect, DialectError};
-pub use probe::Cost;
 use probe::Probe;
+pub use probe::RequestCost;
 pub use probe::{run_request, targets};
 use relayer_rest_common::text::truncate;
 use relayer_rest_sandbox::Module;
@@ -45,7 +45,7 @@ pub struct Verdict {
     /// The verdict on each rule.
     pub rules: Vec<RuleVerdict>,
     /// The cost of each request.
-    pub costs: Vec<Cost>,
+    pub costs: Vec<RequestCost>,
 }
 
 /// The verdict on one rule.

@@ -61,7 +61,7 @@ const MAX_BYTES: usize = 64 << 20;
 
 /// The cost of a request.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Cost {
+pub struct RequestCost {
     /// The name of the state.
     pub state: String,
     /// The request: its method and target.
@@ -85,7 +85,7 @@ pub(super) struct Probe {
 pub(super) struct Exchange {
     pub(super) test: TestCase,
     pub(super) outcome: Result<Response<Bytes>, String>,
-    cost: Cost,
+    cost: RequestCost,
 }
 
 /// A test case: one request.
@@ -162,7 +162,7 @@ impl Probe {
         self.exchanges.into_iter().map(recorded)
     }
 
-    pub(super) fn into_costs(self) -> impl Iterator<Item = Cost> {
+    pub(super) fn into_costs(self) -> impl Iterator<Item = RequestCost> {
         self.exchanges.into_iter().map(|exchange| exchange.cost)
     }
 }
@@ -245,7 +245,7 @@ async fn run(module: &Module, state: &State, test: TestCase) -> Exchange {
     let (outcome, time) = run_request(module, &request, &state.snapshot).await;
     let memory = outcome.as_ref().ok().map(|response| response.memory);
     let outcome = outcome.map(|response| response.response).map_err(|error| error.to_string());
-    let cost = Cost {
+    let cost = RequestCost {
         state: state.name.to_owned(),
         request: test.request(state),
         status: outcome.as_ref().ok().map(|response| response.status().as_u16()),

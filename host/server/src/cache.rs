@@ -32,7 +32,7 @@ use entries::Entries;
 pub use entries::Miss;
 pub use hot_requests::RequestStats;
 use hot_requests::{HotRequests, hottest};
-pub use in_flight::Outcome;
+pub use in_flight::ResponseResult;
 use in_flight::{InFlight, Role, RunResult};
 pub use key::RequestRef;
 pub(crate) use local::Hit;
@@ -119,7 +119,7 @@ impl ResponseCache {
         module: &Module,
         request: Arc<GuestRequest>,
         state: &StateReader,
-    ) -> Outcome {
+    ) -> ResponseResult {
         match self.find(module, RequestRef::from(&*request), &state.peek()) {
             Ok(response) => Ok(response),
             Err(miss) => self.run(module, request, miss, state).await,
@@ -140,7 +140,7 @@ impl ResponseCache {
         request: Arc<GuestRequest>,
         miss: Miss,
         state: &StateReader,
-    ) -> Outcome {
+    ) -> ResponseResult {
         let Some(storage) = &self.storage else {
             return self.run_unshared(module, request, state).await;
         };
@@ -204,7 +204,7 @@ impl ResponseCache {
         module: &Module,
         request: Arc<GuestRequest>,
         state: &StateReader,
-    ) -> Outcome {
+    ) -> ResponseResult {
         let response = execute(module, request, state, &self.permits).await?;
         self.hot_requests.count(module.digest(), &response);
         Ok(response)
@@ -253,7 +253,7 @@ async fn execute(
     request: Arc<GuestRequest>,
     state: &StateReader,
     permits: &CompressionPermits,
-) -> Outcome {
+) -> ResponseResult {
     let permit = RunPermit::acquire(module).await?;
     let snapshot = state.snapshot();
     let generation = snapshot.generation();

@@ -99,13 +99,13 @@ pub enum ConfigError {
         /// The file.
         file: PathBuf,
         /// The problem with the content.
-        problem: Problem,
+        problem: ConfigProblem,
     },
 }
 
 /// A problem with a configuration.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Problem {
+pub enum ConfigProblem {
     /// The text is not TOML, or a key is unknown or of a wrong type.
     #[error("{position}: {}{message}", place(key))]
     Text {
@@ -151,7 +151,7 @@ impl Config {
         let invalid = |problem| ConfigError::Invalid { file: file.to_owned(), problem };
         let text = str::from_utf8(&bytes).map_err(|error| {
             let before = String::from_utf8_lossy(&bytes[..error.valid_up_to()]);
-            invalid(Problem::Text {
+            invalid(ConfigProblem::Text {
                 position: Position::from_offset(&before, before.len()),
                 key: String::new(),
                 message: "not UTF-8; save the file as UTF-8".to_owned(),
@@ -167,8 +167,8 @@ impl Config {
     }
 
     /// Reads the text of a file.
-    pub fn parse(text: &str) -> Result<Self, Problem> {
-        let config: Self = toml_text::parse(text).map_err(|error| Problem::Text {
+    pub fn parse(text: &str) -> Result<Self, ConfigProblem> {
+        let config: Self = toml_text::parse(text).map_err(|error| ConfigProblem::Text {
             position: error.position.unwrap_or(Position { line: 1, column: 1 }),
             key: dotted(&error.path),
             message: error.message,
@@ -180,7 +180,7 @@ impl Config {
     }
 
     /// Checks that each extension without a file is bundled.
-    fn check_bundled(&self, text: &str) -> Result<(), Problem> {
+    fn check_bundled(&self, text: &str) -> Result<(), ConfigProblem> {
         let mut extensions = self.extension.iter().enumerate();
         let Some((place, extension)) = extensions
             .find(|(_, extension)| extension.module.is_none() && extension.bundled().is_none())
@@ -193,7 +193,7 @@ impl Config {
         let known: Vec<_> = BUNDLED_EXTENSIONS.iter().map(|bundled| bundled.name).collect();
         let key = dotted(&path[..2]);
         let known = known.join(", ");
-        Err(Problem::Text {
+        Err(ConfigProblem::Text {
             position: Position::locate(text, &path),
             key,
             message: format!(
@@ -202,7 +202,7 @@ impl Config {
         })
     }
 
-    fn check_limits(&self, text: &str) -> Result<(), Problem> {
+    fn check_limits(&self, text: &str) -> Result<(), ConfigProblem> {
         let key = |key: &str| Step::Key(key.to_owned());
         let mut sections = Vec::new();
         let ModuleConfig { limits, failure_policy, .. } = &self.module;
@@ -223,13 +223,13 @@ impl Config {
             let section = dotted(&path);
             path.push(key(error.key));
             let position = Position::locate(text, &path);
-            return Err(Problem::Limit { position, section, error });
+            return Err(ConfigProblem::Limit { position, section, error });
         }
         Ok(())
     }
 
     /// Checks that the names and the mounts of the extensions do not conflict.
-    fn check_mounts(&self, text: &str) -> Result<(), Problem> {
+    fn check_mounts(&self, text: &str) -> Result<(), ConfigProblem> {
         let mut mounted: Vec<(&str, MountPath)> = Vec::new();
         for (place, extension) in self.extension.iter().enumerate() {
             let name = extension.name.as_str();
@@ -240,7 +240,7 @@ impl Config {
                 let extension = Step::Key("extension".to_owned());
                 let path = [extension, Step::Index(place), Step::Key(key.to_owned())];
                 let position = Position::locate(text, &path);
-                Problem::Mount { position, key: dotted(&path), error }
+                ConfigProblem::Mount { position, key: dotted(&path), error }
             })?;
             mounted.push((name, path));
         }

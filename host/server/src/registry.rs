@@ -87,13 +87,13 @@ use relayer_rest_sandbox::API;
 pub use active::ActiveModule;
 pub use background_worker::BackgroundWorker;
 pub use candidate::{Candidate, Source, SwapLimits};
-pub use compare::{Change, Difference};
+pub use compare::{Change, ResponseDifference};
 pub use deployment::CandidateStatus;
 pub use failure_policy::FailurePolicy;
 pub use mount::{Mount, NoPreviousModule};
 pub use path::{MountPath, MountPathError};
 pub use references::References;
-pub use report::{Outcome, Rejection, StepTime, SwapReport, SwapStep};
+pub use report::{Rejection, StepTime, SwapOutcome, SwapReport, SwapStep};
 pub(crate) use service::{RespondError, RespondErrorKind, Uncached};
 pub use status::{CircuitStatus, ModuleStatus, MountStatus, QuarantineStatus};
 

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use relayer_rest_host::module::DEFAULT_MODULE;
-use relayer_rest_host::registry::Outcome;
+use relayer_rest_host::registry::SwapOutcome;
 use relayer_rest_tests::component;
 use relayer_rest_tests::server::{TestServer, candidate};
 use tokio::runtime::Runtime;
@@ -68,7 +68,7 @@ async fn swap_on(server: Arc<TestServer>, done: Arc<AtomicBool>) -> u32 {
         }
         let note = format!("{swaps}{}", fastrand::u64(..));
         let new = component::noted(DEFAULT_MODULE, &note);
-        assert_eq!(server.swap_as(candidate(new)).await.outcome, Outcome::Swapped);
+        assert_eq!(server.swap_as(candidate(new)).await.outcome, SwapOutcome::Swapped);
     }
     unreachable!("it ends with the clients")
 }

@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 use relayer_rest_host::conformance::Dialect;
 use relayer_rest_host::control::ControlClient;
 use relayer_rest_host::module::{DEFAULT_MODULE, Digest};
-use relayer_rest_host::registry::{Candidate, Outcome, Source};
+use relayer_rest_host::registry::{Candidate, Source, SwapOutcome};
 use relayer_rest_tests::cargo::WASI_GUEST;
 use relayer_rest_tests::client::{Client, Response};
 use relayer_rest_tests::component::{self, TRAP, hostile};
@@ -480,7 +480,7 @@ impl Soak {
                 Err(error) => self.counts.wrong(&format!("swap: {error}")),
                 Ok(report) => {
                     let outcome = match report.outcome {
-                        Outcome::Rejected { reason, .. } => format!("refused: {reason:?}"),
+                        SwapOutcome::Rejected { reason, .. } => format!("refused: {reason:?}"),
                         outcome => format!("{outcome:?}"),
                     };
                     self.counts.add(format!("swaps: {outcome}"));

@@ -1,7 +1,7 @@
 //! Is a request routed to the mount that its path belongs to?
 
 use relayer_rest_host::module::{DEFAULT_MODULE, Module};
-use relayer_rest_host::registry::{Mount, MountPath, Outcome, Registry};
+use relayer_rest_host::registry::{Mount, MountPath, Registry, SwapOutcome};
 use relayer_rest_tests::component;
 use relayer_rest_tests::server::{TestServer, candidate, engine, extension, patient};
 
@@ -29,7 +29,7 @@ async fn an_extension_serves_the_paths_below_its_mount() {
     let new = component::with_response(201, "a", b"b");
     let mount = server.registry.at("/ext/tool").unwrap();
     let report = mount.swap(candidate(new), &server.publisher.reader()).await;
-    assert_eq!(report.outcome, Outcome::Swapped);
+    assert_eq!(report.outcome, SwapOutcome::Swapped);
     assert_eq!(server.get("/ext/tool/chains").await.status, 201);
     assert_eq!(server.get("/chains").await.status, 200);
 }

@@ -5,7 +5,7 @@ use std::process::Stdio;
 
 use relayer_rest_host::control::ConnectionStatus;
 use relayer_rest_host::module::{DEFAULT_MODULE, Digest, MODULE_1_13};
-use relayer_rest_host::registry::{Outcome, SwapReport};
+use relayer_rest_host::registry::{SwapOutcome, SwapReport};
 use relayer_rest_tests::component::{self, TRAP};
 use relayer_rest_tests::folder::Folder;
 use relayer_rest_tests::program::{Ended, Program};
@@ -126,7 +126,7 @@ async fn a_rejection_is_shown_on_one_screen() {
     let json = serving.control(&["swap", &path, "--json"]).await;
     assert_eq!(json.status, Some(1));
     let report: SwapReport = serde_json::from_str(&json.stdout).unwrap();
-    assert!(matches!(report.outcome, Outcome::Rejected { .. }));
+    assert!(matches!(report.outcome, SwapOutcome::Rejected { .. }));
     let any = serving.control(&["swap", &path, "--dialect", "any"]).await;
     assert_eq!(any.status, Some(0));
     assert!(any.stdout.contains("  GET /version (not sent by clients)\n"));
@@ -195,7 +195,7 @@ async fn status_shows_the_rollback_of_a_failing_module() {
     let mut serving = Program::server().args(["--module", &old]).start().await;
     let new = component::that_traps_later("1");
     let report = serving.control_client().swap("/", any_dialect(new.clone())).await.unwrap();
-    assert_eq!(report.outcome, Outcome::Swapped);
+    assert_eq!(report.outcome, SwapOutcome::Swapped);
     assert_eq!(serving.connect().await.get(TRAP).await.status, 204);
     serving.logged("module failed; quarantined, and rolled back").await;
     let status = serving.control(&["status"]).await.stdout;
@@ -255,7 +255,7 @@ async fn the_failure_budget_of_a_new_module_is_a_setting() {
     let serving = Program::server().args(["--module", &old, "--config", &config]).start().await;
     let new = component::that_traps_later("1");
     let report = serving.control_client().swap("/", any_dialect(new.clone())).await.unwrap();
-    assert_eq!(report.outcome, Outcome::Swapped);
+    assert_eq!(report.outcome, SwapOutcome::Swapped);
     let mut http = serving.connect().await;
     for (path, status) in [("x", 500), ("x", 500), ("y", 500), ("z", 204), ("x", 204)] {
         assert_eq!(http.get(&TRAP.replace('x', path)).await.status, status);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use relayer_rest_host::config::{Config, DEFAULT, LIMITS, Limit, Problem};
+use relayer_rest_host::config::{Config, ConfigProblem, DEFAULT, LIMITS, Limit};
 
 use super::page::{Page, code};
 
@@ -107,7 +107,7 @@ fn the_ranges_of_the_limits_are_checked() {
                 assert!(parse(value).is_ok(), "{section}.{key} = {value}");
             }
             for value in ["0", "4000000000", "0B", "9999TiB", "0ms", "9999days"] {
-                if let Err(Problem::Limit { error, .. }) = parse(value) {
+                if let Err(ConfigProblem::Limit { error, .. }) = parse(value) {
                     assert_eq!((error.key, error.range), (*key, *range), "{section}");
                 }
             }
@@ -116,7 +116,7 @@ fn the_ranges_of_the_limits_are_checked() {
                 _ if most.ends_with('B') => "9999TiB",
                 _ => "9999days",
             };
-            assert!(matches!(parse(beyond), Err(Problem::Limit { .. })), "{section}.{key}");
+            assert!(matches!(parse(beyond), Err(ConfigProblem::Limit { .. })), "{section}.{key}");
         }
     }
 }

@@ -6,7 +6,7 @@ use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 
 use relayer_rest_host::conformance::Dialect;
-use relayer_rest_host::registry::{Candidate, Outcome, Rejection};
+use relayer_rest_host::registry::{Candidate, Rejection, SwapOutcome};
 use relayer_rest_tests::client::Client;
 use relayer_rest_tests::folder::Folder;
 use relayer_rest_tests::program::{Program, Serving};
@@ -134,14 +134,14 @@ async fn assert_compiles_apart(what: &str, mut serving: Serving, message: Option
     let any = |component| Candidate { dialect: Some(Dialect::Any), ..candidate(component) };
     // It takes more than 200 MB.
     let report = client.swap("/", any(component::hard_to_compile(6_000))).await.unwrap();
-    let Outcome::Rejected { reason: Rejection::Invalid, message } = report.outcome else {
+    let SwapOutcome::Rejected { reason: Rejection::Invalid, message } = report.outcome else {
         panic!("{what}: {report:?}")
     };
     assert!(message.contains("failed with at most 64.0 MiB"), "{what}: {message}");
     let more = measure::peak_memory_of(serving.id()) - before;
     assert!(more < 50 << 20, "{what}: {more} bytes more");
     let report = client.swap("/", any(component::with_response(202, "a", b"c"))).await.unwrap();
-    assert_eq!(report.outcome, Outcome::Swapped, "{what}");
+    assert_eq!(report.outcome, SwapOutcome::Swapped, "{what}");
     assert_eq!(get(&serving, "/").await.0, 202, "{what}");
     assert_eq!(serving.stop().await.status, Some(0), "{what}");
 }

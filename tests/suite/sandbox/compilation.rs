@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use relayer_rest_host::control::ControlClient;
 use relayer_rest_host::module::DEFAULT_MODULE;
-use relayer_rest_host::registry::{Outcome, Rejection, SwapReport, SwapStep};
+use relayer_rest_host::registry::{Rejection, SwapOutcome, SwapReport, SwapStep};
 use relayer_rest_tests::folder::Folder;
 use relayer_rest_tests::process::{children, send_signal, started_child};
 use relayer_rest_tests::program::{Program, Serving};
@@ -60,7 +60,7 @@ async fn compilations_beyond_the_time_limit_are_stopped() {
     let folder = Folder::new();
     let serving = serve(&folder, "[swap]\ntime = '300ms'").await;
     let report = swap(&serving, component::hard_to_compile(MANY)).await;
-    let Outcome::Rejected { reason: Rejection::Timeout, .. } = report.outcome else {
+    let SwapOutcome::Rejected { reason: Rejection::Timeout, .. } = report.outcome else {
         panic!("{report:?}")
     };
     let client = serving.control_client();
@@ -105,7 +105,7 @@ async fn compilations_beyond_the_memory_limit_are_stopped() {
     let folder = Folder::new();
     let serving = serve(&folder, "[swap]\ntime = '10min'\nmemory = '64MiB'").await;
     let report = swap(&serving, component::hard_to_compile(MANY)).await;
-    let Outcome::Rejected { reason: Rejection::Invalid, message } = report.outcome else {
+    let SwapOutcome::Rejected { reason: Rejection::Invalid, message } = report.outcome else {
         panic!("{report:?}")
     };
     for part in [
@@ -118,14 +118,14 @@ async fn compilations_beyond_the_memory_limit_are_stopped() {
     }
     // The message about an invalid component is the compiler's own.
     let truncated = swap(&serving, DEFAULT_MODULE[..DEFAULT_MODULE.len() / 2].to_vec()).await;
-    let Outcome::Rejected { reason: Rejection::Invalid, message } = truncated.outcome else {
+    let SwapOutcome::Rejected { reason: Rejection::Invalid, message } = truncated.outcome else {
         panic!("{truncated:?}")
     };
     assert!(message.contains("not a valid component: "), "{message}");
     assert!(message.contains("is out of bounds"), "{message}");
     // The memory suffices for a simpler component.
     let good = component::with_response(201, "a", b"b");
-    assert_eq!(swap(&serving, good).await.outcome, Outcome::Swapped);
+    assert_eq!(swap(&serving, good).await.outcome, SwapOutcome::Swapped);
 }
 
 #[tokio::test]

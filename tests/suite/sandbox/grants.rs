@@ -1,7 +1,7 @@
 //! Which imports and headers may an extension have?
 
 use relayer_rest_host::module::{Engine, EngineOptions, Grants, HeaderGrants, Module};
-use relayer_rest_host::registry::{Mount, Outcome, Rejection};
+use relayer_rest_host::registry::{Mount, Rejection, SwapOutcome};
 use relayer_rest_tests::component;
 use relayer_rest_tests::server::{TestServer, candidate, engine, extension, patient};
 
@@ -56,13 +56,13 @@ async fn a_candidate_is_limited_to_the_grants_of_its_mount() {
     let state = server.publisher.reader();
     let curious = component::that_imports("request", "header", 3);
     let refused = mount.swap(candidate(curious), &state).await.outcome;
-    let Outcome::Rejected { reason: Rejection::Invalid, message } = refused else {
+    let SwapOutcome::Rejected { reason: Rejection::Invalid, message } = refused else {
         panic!("{refused:?}")
     };
     let both = "mount /ext/tool: module new.wasm: imports without a grant: relayer:rest/request@0.1.0 (granted: chains)";
     assert!(message.starts_with(both), "{message}");
     let honest = component::that_imports("chains", "ids", 1);
-    assert_eq!(mount.swap(candidate(honest), &state).await.outcome, Outcome::Swapped);
+    assert_eq!(mount.swap(candidate(honest), &state).await.outcome, SwapOutcome::Swapped);
 }
 
 /// The mount path is known initially, and after a swap.
@@ -74,10 +74,10 @@ async fn an_extension_knows_its_mount() {
     let mount = server.registry.at("/ext/tool").unwrap();
     let other = candidate(component::noted(&returning, "other"));
     let report = mount.swap(other, &server.publisher.reader()).await;
-    assert_eq!(report.outcome, Outcome::Swapped);
+    assert_eq!(report.outcome, SwapOutcome::Swapped);
     assert_eq!(report.differences, []);
     assert_eq!(server.get("/ext/tool/x").await.text(), "/ext/tool");
-    assert_eq!(server.swap(returning).await.outcome, Outcome::Swapped);
+    assert_eq!(server.swap(returning).await.outcome, SwapOutcome::Swapped);
     assert_eq!(server.get("/x").await.text(), "/");
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytesize::ByteSize;
 use relayer_rest_host::conformance::Dialect;
 use relayer_rest_host::module::{Failures, Limits, Module};
-use relayer_rest_host::registry::{Candidate, FailurePolicy, Outcome, Rejection};
+use relayer_rest_host::registry::{Candidate, FailurePolicy, Rejection, SwapOutcome};
 use relayer_rest_tests::client::Client;
 use relayer_rest_tests::component::{self, hostile, parts, sections};
 use relayer_rest_tests::server::{TestServer, candidate, engine, extension, patient};
@@ -37,7 +37,7 @@ async fn candidates_with_too_many_json_values_are_rejected() {
     let component = component::of_response(200, &headers, json.as_bytes());
     let candidate = Candidate { dialect: Some(Dialect::V0_7), ..candidate(component) };
     let report = server.swap_as(candidate).await;
-    let Outcome::Rejected { reason: Rejection::Nonconforming, message } = report.outcome else {
+    let SwapOutcome::Rejected { reason: Rejection::Nonconforming, message } = report.outcome else {
         panic!("{:?}", report.outcome)
     };
     assert!(message.contains("its JSON values exceed 256.0 MiB"), "{message}");

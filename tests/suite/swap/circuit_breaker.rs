@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytesize::ByteSize;
 use relayer_rest_host::module::{Grants, Limits};
-use relayer_rest_host::registry::{Candidate, FailurePolicy, Mount, Outcome, Rejection};
+use relayer_rest_host::registry::{Candidate, FailurePolicy, Mount, Rejection, SwapOutcome};
 use relayer_rest_host::state::{ChainConfig, ChainKind};
 use relayer_rest_tests::client::Client;
 use relayer_rest_tests::component::{self, TRAP};
@@ -173,7 +173,7 @@ async fn a_swap_closes_the_circuit() {
     let mount = server.registry.at("/ext/tool").unwrap();
     let mended = candidate(component::with_response(204, "a", b"b"));
     let report = mount.swap(mended, &server.publisher.reader()).await;
-    assert_eq!(report.outcome, Outcome::Swapped);
+    assert_eq!(report.outcome, SwapOutcome::Swapped);
     assert_eq!(http.get("/ext/tool/0").await.status, 204);
     // After a rollback to the failed module, the circuit is closed, too.
     mount.rollback().unwrap();
@@ -192,7 +192,7 @@ async fn a_swap_to_the_same_module_closes_the_circuit_if_it_passes() {
     let mount = server.registry.at("/ext/tool").unwrap();
     let state = server.publisher.reader();
     let refused = mount.swap(candidate(needy.clone()), &state).await.outcome;
-    let Outcome::Rejected { reason: Rejection::Failures, message } = refused else {
+    let SwapOutcome::Rejected { reason: Rejection::Failures, message } = refused else {
         panic!("{refused:?}")
     };
     let start = "mount /ext/tool: module new.wasm: the health check failed, the circuit stays open: GET /: ";
@@ -200,9 +200,9 @@ async fn a_swap_to_the_same_module_closes_the_circuit_if_it_passes() {
     assert_eq!(http.get("/ext/tool/0").await.error_name(), "ExtensionUnavailable");
     server.publisher.set_chains(vec![chain()]).unwrap();
     let trial = Candidate { dry_run: true, ..candidate(needy.clone()) };
-    assert_eq!(mount.swap(trial, &state).await.outcome, Outcome::DryRun);
+    assert_eq!(mount.swap(trial, &state).await.outcome, SwapOutcome::DryRun);
     assert_eq!(http.get("/ext/tool/0").await.error_name(), "ExtensionUnavailable");
-    assert_eq!(mount.swap(candidate(needy), &state).await.outcome, Outcome::CircuitClosed);
+    assert_eq!(mount.swap(candidate(needy), &state).await.outcome, SwapOutcome::CircuitClosed);
     assert_eq!(mount.status().circuit, None);
     assert_eq!(http.get("/ext/tool/0").await.status, 204);
 }

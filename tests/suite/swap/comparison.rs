@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytesize::ByteSize;
 use relayer_rest_host::conformance::Dialect;
 use relayer_rest_host::module::{DEFAULT_MODULE, Limits};
-use relayer_rest_host::registry::{Candidate, Outcome, SwapStep};
+use relayer_rest_host::registry::{Candidate, SwapOutcome, SwapStep};
 use relayer_rest_tests::component;
 use relayer_rest_tests::server::{TestServer, candidate, label, patient};
 use relayer_rest_tests::wait::until;
@@ -23,7 +23,7 @@ async fn a_dry_run_lists_the_differences_and_changes_nothing() {
     let responses = component::of_response(203, &[("x-new", b"1")], b"[1]");
     let trial = Candidate { dialect: Some(Dialect::Any), dry_run: true, ..candidate(responses) };
     let report = server.swap_as(trial).await;
-    assert_eq!(report.outcome, Outcome::DryRun);
+    assert_eq!(report.outcome, SwapOutcome::DryRun);
     assert_eq!(report.compared, 5);
     let requested: Vec<_> =
         report.differences.iter().map(|one| (one.request.as_str(), one.count)).collect();
@@ -87,7 +87,7 @@ async fn candidates_are_compared_on_the_newest_state() {
         }
         let is_in_time = is_probed();
         server.publisher.update_state(|state| state.chains.reverse());
-        assert_eq!(swapping.await.unwrap().outcome, Outcome::Swapped);
+        assert_eq!(swapping.await.unwrap().outcome, SwapOutcome::Swapped);
         if is_in_time {
             break;
         }
@@ -114,7 +114,7 @@ async fn comparisons_do_not_count_towards_the_active_module() {
     let server = server(&component::with_response(204, "a", b"b"), &patient()).await;
     assert_eq!(
         server.swap(component::with_response(205, "a", b"b")).await.outcome,
-        Outcome::Swapped
+        SwapOutcome::Swapped
     );
     let trial = Candidate {
         dialect: Some(Dialect::Any),
@@ -122,7 +122,7 @@ async fn comparisons_do_not_count_towards_the_active_module() {
         ..candidate(component::with_response(206, "a", b"b"))
     };
     let report = server.swap_as(trial).await;
-    assert_eq!((report.outcome, report.compared), (Outcome::DryRun, 5));
+    assert_eq!((report.outcome, report.compared), (SwapOutcome::DryRun, 5));
     let module = server.registry.at("/").unwrap().status().module;
     assert_eq!((module.runs, module.failures.module_failures()), (0, 0));
 }

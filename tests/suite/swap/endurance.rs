@@ -1,7 +1,7 @@
 //! Do many swaps, and swaps that are cut short, leave the server as it was?
 
 use relayer_rest_host::module::DEFAULT_MODULE;
-use relayer_rest_host::registry::{Outcome, SwapStep};
+use relayer_rest_host::registry::{SwapOutcome, SwapStep};
 use relayer_rest_tests::folder::Folder;
 use relayer_rest_tests::program::Program;
 use relayer_rest_tests::server::{any_dialect, candidate, label};
@@ -79,10 +79,10 @@ async fn many_swaps_leak_neither_memory_nor_permits() {
     let mut memory = 0;
     for swap in 0..1_000 {
         let report = client.swap("/", any_dialect(modules[swap % 2].clone())).await.unwrap();
-        assert_eq!(report.outcome, Outcome::Swapped);
+        assert_eq!(report.outcome, SwapOutcome::Swapped);
         if swap % 10 == 0 {
             let refused = client.swap("/", any_dialect(traps.clone())).await.unwrap();
-            assert!(matches!(refused.outcome, Outcome::Rejected { .. }));
+            assert!(matches!(refused.outcome, SwapOutcome::Rejected { .. }));
             let status = if swap % 2 == 0 { 201 } else { 202 };
             let mut http = serving.connect().await;
             assert_eq!(http.get(&format!("/{swap}")).await.status, status);

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use relayer_rest_host::module::{DEFAULT_MODULE, Digest};
-use relayer_rest_host::registry::{Outcome, Rejection, SwapReport, SwapStep};
+use relayer_rest_host::registry::{Rejection, SwapOutcome, SwapReport, SwapStep};
 use relayer_rest_host::state::RelayerState;
 use relayer_rest_tests::component;
 use relayer_rest_tests::server::{TestServer, candidate, engine, extension, label, patient, short};
@@ -20,7 +20,7 @@ async fn a_swapped_module_serves_and_is_named_in_responses() {
     assert_eq!(server.get("/chains").await.header("x-relayer-module"), old);
     let new = component::noted(DEFAULT_MODULE, "new");
     let report = server.swap_as(candidate(new.clone())).await;
-    assert_eq!(report.outcome, Outcome::Swapped);
+    assert_eq!(report.outcome, SwapOutcome::Swapped);
     assert_eq!(report.from, Digest::new(DEFAULT_MODULE).to_string());
     assert_eq!(report.to, Some(Digest::new(&new).to_string()));
     let steps: Vec<_> = report.steps.iter().map(|step| step.step).collect();
@@ -90,7 +90,7 @@ async fn swaps_under_load_lose_no_request() {
     for swap in 0..50 {
         let (component, _) = &modules[(swap + 1) % 2];
         let report = server.swap(component.clone()).await;
-        assert_eq!(report.outcome, Outcome::Swapped, "{report:?}");
+        assert_eq!(report.outcome, SwapOutcome::Swapped, "{report:?}");
     }
     done.store(true, Relaxed);
     for client in clients {
@@ -123,7 +123,7 @@ async fn is_completed_by_the_old_module(count: u32) -> bool {
     until("the request runs", || mount.module().runs() > 0).await;
     let new = component::with_response(201, "a", b"b");
     let report = mount.swap(candidate(new.clone()), &server.publisher.reader()).await;
-    assert_eq!(report.outcome, Outcome::Swapped);
+    assert_eq!(report.outcome, SwapOutcome::Swapped);
     let is_in_flight = !in_flight.is_finished();
     let label = |component| format!("slow@{}", short(component));
     assert_eq!(server.get("/slow").await.header("x-relayer-module"), label(&new));
@@ -156,7 +156,7 @@ async fn every_form_of_response_names_its_module() {
         }
     }
     let claims = component::with_response(200, "x-relayer-module", b"api@000000000000");
-    assert_eq!(server.swap(claims.clone()).await.outcome, Outcome::Swapped);
+    assert_eq!(server.swap(claims.clone()).await.outcome, SwapOutcome::Swapped);
     let response = server.get("/").await;
     let labels: Vec<_> = response.headers.get_all("x-relayer-module").iter().collect();
     assert_eq!(labels, [label(&claims).as_str()]);
@@ -166,7 +166,7 @@ async fn every_form_of_response_names_its_module() {
 async fn the_active_module_is_not_swapped_again() {
     let server = TestServer::start().await;
     let report = server.swap_as(candidate(DEFAULT_MODULE.to_vec())).await;
-    assert_eq!(report.outcome, Outcome::Unchanged);
+    assert_eq!(report.outcome, SwapOutcome::Unchanged);
     assert!(server.registry.at("/").unwrap().rollback().is_err());
 }
 
@@ -177,7 +177,7 @@ async fn a_swap_conflicts_with_a_rollback_during_its_preflight() {
     let mut count = 50_000_000;
     let (server, report) = loop {
         let attempt = swap_during_rollback(count).await;
-        if attempt.1.outcome != Outcome::Swapped {
+        if attempt.1.outcome != SwapOutcome::Swapped {
             break attempt;
         }
         count = count.checked_mul(2).expect("a rollback takes less than some seconds");
@@ -190,7 +190,7 @@ async fn a_swap_conflicts_with_a_rollback_during_its_preflight() {
 async fn swap_during_rollback(count: u32) -> (Arc<TestServer>, SwapReport) {
     let server = Arc::new(server(&component::with_response(201, "a", b"b"), &patient()).await);
     let second = component::with_response(202, "a", b"b");
-    assert_eq!(server.swap(second).await.outcome, Outcome::Swapped);
+    assert_eq!(server.swap(second).await.outcome, SwapOutcome::Swapped);
     let swapping = tokio::spawn({
         let server = server.clone();
         async move { server.swap(component::that_takes(count)).await }
@@ -209,7 +209,7 @@ async fn cached_responses_are_not_used_for_another_module() {
     let server = TestServer::start().await;
     let before = server.get("/state").await;
     let new = component::of_response(200, &[("content-type", b"application/json")], b"{}");
-    assert_eq!(server.swap(new).await.outcome, Outcome::Swapped);
+    assert_eq!(server.swap(new).await.outcome, SwapOutcome::Swapped);
     assert_eq!(server.get("/state").await.body, "{}");
     server.registry.at("/").unwrap().rollback().unwrap();
     assert_eq!(server.get("/state").await.body, before.body);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytesize::ByteSize;
 use relayer_rest_host::module::{DEFAULT_MODULE, Digest, Limits, Module};
 use relayer_rest_host::registry::{
-    Candidate, Mount, Outcome, Rejection, Source, SwapLimits, SwapReport, SwapStep,
+    Candidate, Mount, Rejection, Source, SwapLimits, SwapOutcome, SwapReport, SwapStep,
 };
 use relayer_rest_tests::component::{self, TRAP};
 use relayer_rest_tests::server::{TestServer, candidate, engine, extension, label, patient};
@@ -49,7 +49,7 @@ async fn a_trapping_extension_is_rejected_with_its_mount() {
     let mount = server.registry.at("/ext/tool").unwrap();
     let traps = candidate(component::of_handler("unreachable"));
     let report = mount.swap(traps, &server.publisher.reader()).await;
-    let Outcome::Rejected { reason: Rejection::Failures, message } = report.outcome else {
+    let SwapOutcome::Rejected { reason: Rejection::Failures, message } = report.outcome else {
         panic!("{report:?}")
     };
     assert!(message.starts_with("mount /ext/tool: module new.wasm: "), "{message}");
@@ -187,7 +187,7 @@ async fn modules_with_another_digest_are_rejected() {
     let with = |sha256| Candidate { sha256: Some(sha256), ..candidate(new.clone()) };
     let report = server.swap_as(with(wrong)).await;
     check_rejected(&report, Rejection::DigestMismatch, &[&right.to_string(), &wrong.to_string()]);
-    assert_eq!(server.swap_as(with(right)).await.outcome, Outcome::Swapped);
+    assert_eq!(server.swap_as(with(right)).await.outcome, SwapOutcome::Swapped);
 }
 
 #[tokio::test]
@@ -244,12 +244,12 @@ async fn a_preflight_beyond_the_time_limit_is_cancelled() {
     until("the preflight ends", || server.api().status().candidate.is_none()).await;
     let good = component::with_response(201, "a", b"b");
     let is_swapped = async || match server.swap(good.clone()).await.outcome {
-        Outcome::Swapped => true,
+        SwapOutcome::Swapped => true,
         // On a busy machine it may take longer than the limit, too.
         outcome => {
             assert!(matches!(
                 outcome,
-                Outcome::Rejected { reason: Rejection::Timeout | Rejection::Busy, .. }
+                SwapOutcome::Rejected { reason: Rejection::Timeout | Rejection::Busy, .. }
             ));
             false
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytesize::ByteSize;
 use relayer_rest_host::conformance::Dialect;
 use relayer_rest_host::module::{DEFAULT_MODULE, Digest, Limits};
-use relayer_rest_host::registry::{Candidate, Outcome, Rejection};
+use relayer_rest_host::registry::{Candidate, Rejection, SwapOutcome};
 use relayer_rest_tests::component::{self, TRAP};
 use relayer_rest_tests::server::{TestServer, candidate, engine, extension, label, patient};
 
@@ -17,7 +17,7 @@ async fn a_failing_new_module_is_rolled_back_and_quarantined() {
     let old = component::with_response(204, "a", b"b");
     let server = server(&old, &patient()).await;
     let new = component::that_traps_later("\"new\"");
-    assert_eq!(server.swap(new.clone()).await.outcome, Outcome::Swapped);
+    assert_eq!(server.swap(new.clone()).await.outcome, SwapOutcome::Swapped);
     assert_eq!(server.get("/a").await.header("x-relayer-module"), label(&new));
     // The client is served nevertheless, by the previous module.
     let response = server.get(TRAP).await;
@@ -37,7 +37,7 @@ async fn a_failing_new_module_is_rolled_back_and_quarantined() {
     let other = component::noted(&new, "not mended");
     check_rejected(&server.swap(other).await, Rejection::Failures, &[TRAP]);
     let mended = component::with_response(200, "a", b"b");
-    assert_eq!(server.swap(mended).await.outcome, Outcome::Swapped);
+    assert_eq!(server.swap(mended).await.outcome, SwapOutcome::Swapped);
 }
 
 /// The module serves many requests when it fails. All of them get a response, and it is
@@ -49,7 +49,7 @@ async fn an_endless_new_module_is_rolled_back_for_all_waiting_clients() {
     let server = Arc::new(server(&old, &limits).await);
     // It spins on a path that was not requested before.
     let new = component::that_spins_on_spin();
-    assert_eq!(server.swap(new.clone()).await.outcome, Outcome::Swapped);
+    assert_eq!(server.swap(new.clone()).await.outcome, SwapOutcome::Swapped);
     let clients: Vec<_> = (0..20)
         .map(|number| {
             let server = server.clone();
@@ -86,7 +86,7 @@ async fn a_module_after_its_probation_may_fail_occasionally() {
     let old = component::with_response(204, "a", b"b");
     let server = server(&old, &patient()).await;
     let new = component::that_traps_later("1");
-    assert_eq!(server.swap(new.clone()).await.outcome, Outcome::Swapped);
+    assert_eq!(server.swap(new.clone()).await.outcome, SwapOutcome::Swapped);
     let mut client = server.connect().await;
     for number in 0..101 {
         assert_eq!(client.get(&format!("/{number}")).await.status, 200);
@@ -112,7 +112,7 @@ async fn a_manual_rollback_can_be_undone() {
     let error = mount.rollback().unwrap_err().to_string();
     assert!(error.starts_with("mount /: no previous module to roll back to"), "{error}");
     let new = component::noted(DEFAULT_MODULE, "new");
-    assert_eq!(server.swap_as(candidate(new.clone())).await.outcome, Outcome::Swapped);
+    assert_eq!(server.swap_as(candidate(new.clone())).await.outcome, SwapOutcome::Swapped);
     let old = Digest::new(DEFAULT_MODULE);
     let new = Digest::new(&new);
     for (from, digest) in [(new, old), (old, new), (new, old)] {
@@ -128,7 +128,7 @@ async fn a_module_that_fails_like_the_previous_one_stays() {
     let old = component::that_traps_later("\"old\"");
     let new = component::that_traps_later("\"new\"");
     let server = server(&old, &patient()).await;
-    assert_eq!(server.swap(new.clone()).await.outcome, Outcome::Swapped);
+    assert_eq!(server.swap(new.clone()).await.outcome, SwapOutcome::Swapped);
     for number in 0..20 {
         let trap = TRAP.replace("/x", &format!("{number:02}"));
         assert_eq!(server.get(&trap).await.status, 500);
@@ -150,7 +150,7 @@ async fn extensions_are_rolled_back_separately() {
     let mount = server.registry.at("/ext/tool").unwrap();
     let new = candidate(component::that_traps_later("1"));
     let report = mount.swap(new, &server.publisher.reader()).await;
-    assert_eq!(report.outcome, Outcome::Swapped);
+    assert_eq!(report.outcome, SwapOutcome::Swapped);
     let response = server.get(&format!("/ext/tool{TRAP}")).await;
     let label = format!("tool@{}", Digest::new(&old).short());
     assert_eq!((response.status.as_u16(), response.header("x-relayer-module")), (204, &*label));
@@ -163,10 +163,10 @@ async fn a_manual_rollback_can_restore_a_quarantined_module() {
     let old = component::with_response(204, "a", b"b");
     let server = TestServer::builder().component(&old).limits(&limits).start().await;
     let new = component::that_traps_later("1");
-    assert_eq!(server.swap(new.clone()).await.outcome, Outcome::Swapped);
+    assert_eq!(server.swap(new.clone()).await.outcome, SwapOutcome::Swapped);
     assert_eq!(server.get(TRAP).await.status, 204);
     let refused = server.swap(new.clone()).await.outcome;
-    let Outcome::Rejected { reason: Rejection::Quarantined, message } = refused else {
+    let SwapOutcome::Rejected { reason: Rejection::Quarantined, message } = refused else {
         panic!("{refused:?}")
     };
     assert!(message.contains("or this one with --force"), "{message}");
@@ -178,6 +178,6 @@ async fn a_manual_rollback_can_restore_a_quarantined_module() {
         assert_eq!(client.get(&format!("/{}", number % 125)).await.status, 204);
     }
     let again = Candidate { force: true, dialect: Some(Dialect::Any), ..candidate(new) };
-    assert_eq!(server.swap_as(again).await.outcome, Outcome::Swapped);
+    assert_eq!(server.swap_as(again).await.outcome, SwapOutcome::Swapped);
     assert_eq!(mount.status().quarantined, []);
 }

@@ -15,12 +15,12 @@ use super::key::CacheKey;
 use super::recorded::RecordedResponse;
 
 /// The result of a run: a response, or why there is none.
-pub type Outcome = Result<Arc<RecordedResponse>, Arc<CallError>>;
+pub type ResponseResult = Result<Arc<RecordedResponse>, Arc<CallError>>;
 
 /// The result of a shared run, and the snapshot generation it started on.
 #[derive(Clone)]
 pub(super) struct RunResult {
-    pub(super) response: Outcome,
+    pub(super) response: ResponseResult,
     pub(super) started_on: Generation,
     /// The request of the leader.
     pub(super) request: Arc<GuestRequest>,

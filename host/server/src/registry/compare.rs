@@ -23,7 +23,7 @@ const MAX_VALUES: u64 = 64 << 20;
 
 /// A request to which the responses of two modules differ.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Difference {
+pub struct ResponseDifference {
     /// The method and target of the request.
     pub request: String,
     /// About how often clients sent the request, as counted by the cache.

@@ -19,7 +19,7 @@ use tracing::{Instrument, info_span};
 
 use super::active::ActiveModule;
 use super::candidate::{Candidate, Source, SwapLimits};
-use super::compare::{self, Change, Difference};
+use super::compare::{self, Change, ResponseDifference};
 use super::deployment::Progress;
 use super::report::{Rejection, SwapStep};
 use super::run;
@@ -41,7 +41,7 @@ pub(super) struct Rejected(pub(super) Rejection, pub(super) String);
 pub(super) struct PreflightReport {
     pub(super) module: Module,
     pub(super) compared: usize,
-    pub(super) differences: Vec<Difference>,
+    pub(super) differences: Vec<ResponseDifference>,
     /// Its responses to the compared requests.
     pub(super) responses: Vec<Arc<RecordedResponse>>,
 }
@@ -264,7 +264,7 @@ impl Preflight {
         stats: &RequestStats,
         response: &Arc<RecordedResponse>,
         snapshot: &Arc<Snapshot>,
-    ) -> Option<Difference> {
+    ) -> Option<ResponseDifference> {
         let request_ref = RequestRef::from(&*stats.request);
         let is_current = |response: &&Arc<RecordedResponse>| {
             response.reads().is_valid_for(snapshot, request_ref.query, request_ref.headers)
@@ -283,7 +283,7 @@ impl Preflight {
         };
         let GuestRequest { method, target, .. } = &*stats.request;
         let request = format!("{method} {}", truncate(target.as_str()));
-        (!changes.is_empty()).then_some(Difference { request, count: stats.hits, changes })
+        (!changes.is_empty()).then_some(ResponseDifference { request, count: stats.hits, changes })
     }
 
     /// Runs a module on a snapshot.

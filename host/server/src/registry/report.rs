@@ -5,7 +5,7 @@ use std::fmt::{self, Display, Formatter};
 use relayer_rest_conformance::{Dialect, Verdict};
 use serde::{Deserialize, Serialize};
 
-use super::compare::Difference;
+use super::compare::ResponseDifference;
 
 /// The report of a swap.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -22,7 +22,7 @@ pub struct SwapReport {
     pub dialect: Dialect,
     /// The outcome of the swap.
     #[serde(flatten)]
-    pub outcome: Outcome,
+    pub outcome: SwapOutcome,
     /// The steps that were run, in order.
     pub steps: Vec<StepTime>,
     /// The conformance verdict, if the candidate was probed.
@@ -30,13 +30,13 @@ pub struct SwapReport {
     /// The number of requests that both modules were run on.
     pub compared: usize,
     /// The requests to which their responses differ, and how.
-    pub differences: Vec<Difference>,
+    pub differences: Vec<ResponseDifference>,
 }
 
 /// The outcome of a swap.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "outcome", rename_all = "kebab-case")]
-pub enum Outcome {
+pub enum SwapOutcome {
     /// The candidate is active.
     Swapped,
     /// The candidate passed, and is not active because this was a dry run.
@@ -127,6 +127,6 @@ impl SwapReport {
     /// Returns whether the candidate is active, or would be without a dry run.
     #[must_use]
     pub fn is_accepted(&self) -> bool {
-        !matches!(self.outcome, Outcome::Rejected { .. })
+        !matches!(self.outcome, SwapOutcome::Rejected { .. })
     }
 }

@@ -14,7 +14,7 @@ use super::active::ActiveModule;
 use super::candidate::{Candidate, SwapLimits};
 use super::deployment::{Deployment, Progress};
 use super::preflight::{Preflight, PreflightReport, Rejected};
-use super::report::{Outcome, Rejection, SwapReport, SwapStep};
+use super::report::{Rejection, SwapOutcome, SwapReport, SwapStep};
 use super::service::ModuleService;
 
 /// A swap of a mount's module.
@@ -37,7 +37,7 @@ impl Swap<'_> {
             from: active.module().digest().to_string(),
             to: None,
             dialect: self.dialect,
-            outcome: Outcome::Unchanged,
+            outcome: SwapOutcome::Unchanged,
             steps: Vec::new(),
             verdict: None,
             compared: 0,
@@ -48,7 +48,7 @@ impl Swap<'_> {
                 "mount {}: another deployment is in progress; try again later",
                 self.service.path
             );
-            report.outcome = Outcome::Rejected { reason: Rejection::Busy, message };
+            report.outcome = SwapOutcome::Rejected { reason: Rejection::Busy, message };
             return report;
         };
         let progress = Arc::new(progress);
@@ -67,7 +67,7 @@ impl Swap<'_> {
         candidate: Candidate,
         progress: &Arc<Progress>,
         report: &mut SwapReport,
-    ) -> Outcome {
+    ) -> SwapOutcome {
         let dry_run = candidate.dry_run;
         let active = self.service.slot.load_full();
         let preflight = Preflight {
@@ -81,11 +81,11 @@ impl Swap<'_> {
         };
         let passed = match timeout(self.limits.time, preflight.start()).await {
             Ok(Ok(Some(passed))) => passed,
-            Ok(Ok(None)) if !self.service.circuit().is_open() => return Outcome::Unchanged,
+            Ok(Ok(None)) if !self.service.circuit().is_open() => return SwapOutcome::Unchanged,
             Ok(Ok(None)) => {
                 return self.check_now(&active, &report.candidate, dry_run).await;
             }
-            Ok(Err(Rejected(reason, message))) => return Outcome::Rejected { reason, message },
+            Ok(Err(Rejected(reason, message))) => return SwapOutcome::Rejected { reason, message },
             Err(_) => {
                 let step = self.deployment.candidate().as_ref().map(|candidate| candidate.step);
                 let message = format!(
@@ -95,13 +95,13 @@ impl Swap<'_> {
                     self.limits.time,
                     step.map(|step| format!(" (step {step})")).unwrap_or_default(),
                 );
-                return Outcome::Rejected { reason: Rejection::Timeout, message };
+                return SwapOutcome::Rejected { reason: Rejection::Timeout, message };
             }
         };
         let PreflightReport { module, compared, differences, responses } = passed;
         (report.compared, report.differences) = (compared, differences);
         if dry_run {
-            return Outcome::DryRun;
+            return SwapOutcome::DryRun;
         }
         {
             let _step = progress.begin(SwapStep::Warm);
@@ -118,26 +118,31 @@ impl Swap<'_> {
         let from = active.module().label();
         let to = new.module().label();
         info!(mount = %self.service.path, ?from, ?to, "module swapped");
-        Outcome::Swapped
+        SwapOutcome::Swapped
     }
 
-    fn conflict(&self, name: &str) -> Outcome {
+    fn conflict(&self, name: &str) -> SwapOutcome {
         let message = format!(
             "mount {}: module {name}: another module was activated meanwhile; swap again",
             self.service.path
         );
-        Outcome::Rejected { reason: Rejection::Conflict, message }
+        SwapOutcome::Rejected { reason: Rejection::Conflict, message }
     }
 
     /// Runs the health check of a module whose circuit is open, instead of at its next
     /// time.
-    async fn check_now(&self, failed: &Arc<ActiveModule>, name: &str, dry_run: bool) -> Outcome {
+    async fn check_now(
+        &self,
+        failed: &Arc<ActiveModule>,
+        name: &str,
+        dry_run: bool,
+    ) -> SwapOutcome {
         let backoff = failed.backoff(&self.service.failure_policy);
         let module = failed.module().clone();
         let failure = match self.service.health_check().run(module, self.state).await {
-            Ok(()) if dry_run => return Outcome::DryRun,
+            Ok(()) if dry_run => return SwapOutcome::DryRun,
             Ok(()) if self.service.close_circuit(failed, backoff) => {
-                return Outcome::CircuitClosed;
+                return SwapOutcome::CircuitClosed;
             }
             Ok(()) => return self.conflict(name),
             Err(reason) => reason,
@@ -147,7 +152,7 @@ impl Swap<'_> {
              correct the cause, or swap in another module",
             self.service.path
         );
-        Outcome::Rejected { reason: Rejection::Failures, message }
+        SwapOutcome::Rejected { reason: Rejection::Failures, message }
     }
 }
 
@@ -156,7 +161,7 @@ fn log(report: &SwapReport) {
     let to = report.to.as_deref().unwrap_or_default();
     let differences = report.differences.len();
     match &report.outcome {
-        Outcome::Rejected { message, reason } => {
+        SwapOutcome::Rejected { message, reason } => {
             let error = escape_control(message);
             warn!(mount, candidate, from, to, ?reason, %error, "swap rejected");
         }

@@ -12,7 +12,7 @@ use relayer_rest_state::StateReader;
 use tokio::runtime::Handle;
 use tracing::{debug, warn};
 
-use crate::registry::{Candidate, Mount, Outcome, Rejection, Source};
+use crate::registry::{Candidate, Mount, Rejection, Source, SwapOutcome};
 
 /// The time between two attempts while another swap runs.
 const RETRY_INTERVAL: Duration = Duration::from_millis(500);
@@ -84,12 +84,14 @@ impl WatchedModule {
             let report = self.runtime.block_on(self.mount.swap(candidate.clone(), &self.state));
             match report.outcome {
                 // Another swap goes first; its module is then compared with this one.
-                Outcome::Rejected { reason: Rejection::Busy | Rejection::Conflict, .. } => {
+                SwapOutcome::Rejected { reason: Rejection::Busy | Rejection::Conflict, .. } => {
                     thread::sleep(RETRY_INTERVAL);
                 }
                 // The digest is not recorded: the next attempt may succeed, when the file
                 // is touched.
-                Outcome::Rejected { reason: Rejection::Timeout | Rejection::Host, .. } => return,
+                SwapOutcome::Rejected { reason: Rejection::Timeout | Rejection::Host, .. } => {
+                    return;
+                }
                 _ => break,
             }
         }
