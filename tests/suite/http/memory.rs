@@ -77,7 +77,11 @@ fn resident(process: i32) -> u64 {
 async fn memory_is_returned_after_an_attack() {
     let folder = Folder::new();
     let module = folder.write("large.wasm", component::of_response(200, &[], &vec![b'a'; BODY]));
-    let serving = Program::server().args(["--module", &module, "--dialect", "any"]).start().await;
+    // On a busy machine, no client is closed or refused before all have their responses.
+    let text = "[module.limits]\nqueue_wait = '1h'\n[http]\nidle = '1h'\nstalled = '1h'\n";
+    let settings = folder.write("settings.toml", text);
+    let args = ["--module", &module, "--dialect", "any", "--config", &settings];
+    let serving = Program::server().args(args).start().await;
     let before = resident(serving.id());
 
     let mut clients = Vec::new();
