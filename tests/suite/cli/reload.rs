@@ -64,6 +64,15 @@ async fn statuses(serving: &Serving, paths: &[&str]) -> Vec<u16> {
 const PATHS: [&str; 4] = ["/chains", "/ext/one", "/ext/two", "/two"];
 
 #[tokio::test]
+async fn a_reload_without_settings_says_so() {
+    let serving = Program::server().start().await;
+    let ended = reload(&serving).await;
+    let expected =
+        "unchanged  /\nthere are no settings to read: the server was started without --config\n";
+    assert_eq!((ended.status, &*ended.stdout), (Some(0), expected));
+}
+
+#[tokio::test]
 async fn a_reload_applies_the_current_settings() {
     let setup = Setup::new(ONE);
     let serving = setup.serve().await;

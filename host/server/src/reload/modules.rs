@@ -113,6 +113,11 @@ impl Modules {
         };
         let mut loaded = self.loaded.lock().await;
         let mut report = Reloaded::default();
+        if self.overrides.config.is_none() {
+            report.notes.push(
+                "there are no settings to read: the server was started without --config".to_owned(),
+            );
+        }
         if config.http != self.http {
             report.notes.push("[http] has changed; restart to apply it".to_owned());
         }
