@@ -127,6 +127,7 @@
 //! | `conformance` | dialects, and tests that a module speaks them |
 //! | `server` | connections, cache, mounts, swaps, reload and control |
 //! | `cli` | the command `relayer-rest` |
+//! | `hermes` | the API inside Hermes; a workspace of its own, because Hermes has 400 crates |
 
 pub use relayer_rest_common::Position;
 pub use relayer_rest_conformance as conformance;

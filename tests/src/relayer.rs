@@ -5,10 +5,15 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use relayer_rest_host::state::{Polling, Upstream};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::sync::Notify;
 use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use crate::wait::DEADLINE;
 
 /// The responses of the relayer, and its faults.
 #[derive(Debug, Clone)]
@@ -21,7 +26,8 @@ pub struct Script {
     pub chains: Vec<Value>,
     /// The result of `/state`.
     pub state: Value,
-    /// The time that each response takes. The relayer handles one request at a time.
+    /// The time that each response takes, unless [`Relayer::permit`] permits it before. The
+    /// relayer handles one request at a time.
     pub tick: Duration,
     /// The current fault.
     pub fault: Option<Fault>,
@@ -64,6 +70,7 @@ struct Shared {
     script: Mutex<Script>,
     /// Held for the time of one response: the relayer handles one request at a time.
     tick: tokio::sync::Mutex<()>,
+    permits: Notify,
     seen: Mutex<Seen>,
 }
 
@@ -183,6 +190,7 @@ impl Relayer {
         let shared = Shared {
             script: Mutex::new(script),
             tick: tokio::sync::Mutex::new(()),
+            permits: Notify::new(),
             seen: Mutex::default(),
         };
         let socket = reusable(([127, 0, 0, 1], 0).into());
@@ -211,6 +219,12 @@ impl Relayer {
         change(&mut self.shared.script.lock().unwrap());
     }
 
+    /// Permits the response to the current request, or to the next one if there is none,
+    /// before the script's `tick` is over.
+    pub fn permit(&self) {
+        self.shared.permits.notify_one();
+    }
+
     /// Returns the requests received so far.
     #[must_use]
     pub fn seen(&self) -> Seen {
@@ -221,6 +235,22 @@ impl Relayer {
     #[must_use]
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
+    }
+
+    /// Returns an upstream with a short poll interval.
+    #[must_use]
+    pub fn upstream(&self) -> Upstream {
+        self.upstream_with(|_| {})
+    }
+
+    /// Returns an upstream with other settings for polling.
+    #[must_use]
+    pub fn upstream_with(&self, change: impl FnOnce(&mut Polling)) -> Upstream {
+        // A busy machine is not a fault of the relayer.
+        let mut polling =
+            Polling { poll: Duration::from_millis(5), timeout: DEADLINE, ..Polling::default() };
+        change(&mut polling);
+        Upstream { body_limit: 1 << 20, polling, ..Upstream::new(&self.url()).unwrap() }
     }
 
     /// Stops: closes all connections and refuses new ones.
@@ -292,7 +322,8 @@ impl Shared {
         let _one_at_a_time = self.tick.lock().await;
         let script = self.script.lock().unwrap().clone();
         if !script.tick.is_zero() {
-            tokio::time::sleep(script.tick).await;
+            // Either the time is over or the response is permitted.
+            timeout(script.tick, self.permits.notified()).await.ok();
         }
         if let Some(body) = script.bodies.get(path) {
             return RawResponse::of_bytes(200, body);

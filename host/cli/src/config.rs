@@ -35,7 +35,7 @@ fn check(config: &Config) -> Result<CommandOutcome, Failure> {
     let mut lines = Vec::new();
     // All of them stay in memory, as in a server.
     let mut loaded = Vec::new();
-    for spec in MountSpec::all(config, None, None) {
+    for spec in MountSpec::all(config, None, None, None) {
         let result = load(&spec);
         let path = &spec.path;
         let file = spec.name_of_file();

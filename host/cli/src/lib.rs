@@ -77,7 +77,7 @@ enum Command {
     Serve(Box<ServeArgs>),
     /// Swap the module of a running server
     Swap(SwapArgs),
-    /// Show the modules and connections of a running server
+    /// Show the sources, modules and connections of a running server
     Status(StatusArgs),
     /// Roll back to the previous module
     Rollback(RollbackArgs),

@@ -19,8 +19,16 @@ pub(super) struct ReloadArgs {
 pub(super) fn run(args: &ReloadArgs) -> Result<CommandOutcome, Failure> {
     let client = args.control.client()?;
     match block_on(client.reload())? {
-        Ok(reloaded) if args.json => print_json(&reloaded)?,
-        Ok(reloaded) => print(&text(&reloaded))?,
+        Ok(reloaded) => {
+            if args.json {
+                print_json(&reloaded)?;
+            } else {
+                print(&text(&reloaded))?;
+            }
+            if !reloaded.failures.is_empty() {
+                return Ok(CommandOutcome::Rejected);
+            }
+        }
         Err(ControlClientError::Refused(reason)) => {
             print(&[format!("rejected, nothing has changed: {reason}")])?;
             return Ok(CommandOutcome::Rejected);
@@ -31,10 +39,11 @@ pub(super) fn run(args: &ReloadArgs) -> Result<CommandOutcome, Failure> {
 }
 
 fn text(reloaded: &Reloaded) -> Vec<String> {
-    let Reloaded { kept, replaced, added, removed, notes } = reloaded;
+    let Reloaded { kept, replaced, added, removed, failures, notes } = reloaded;
     let parts =
         [("unchanged", kept), ("replaced", replaced), ("added", added), ("removed", removed)];
     let parts = parts.iter().filter(|(_, mounts)| !mounts.is_empty());
     let mounts = parts.map(|(what, mounts)| format!("{what:<9}  {}", mounts.join(", ")));
-    mounts.chain(notes.iter().cloned()).collect()
+    let failures = failures.iter().map(|failure| format!("rejected: {failure}"));
+    mounts.chain(failures).chain(notes.iter().cloned()).collect()
 }

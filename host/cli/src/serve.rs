@@ -6,12 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
+use relayer_rest_common::text::escape_control;
 use relayer_rest_common::{priority, threads, toml_text};
 use relayer_rest_conformance::Dialect;
 use relayer_rest_server::Server;
 use relayer_rest_server::config::Config;
 use relayer_rest_server::control::Reload;
-use relayer_rest_server::reload::{ModuleOverrides, Modules};
+use relayer_rest_server::reload::{ModuleOverrides, Modules, follow_dialect};
 use relayer_rest_sources::Upstream;
 use relayer_rest_state::{NotReady, StatePublisher, StateReader};
 use tokio::net::TcpListener;
@@ -38,7 +39,8 @@ pub(super) struct ServeArgs {
     #[arg(long, value_name = "FILE.wasm")]
     module: Option<PathBuf>,
     /// Dialect of the API, to which swapped-in modules must conform: 0.7, as
-    /// specified, 1.13, as in current relayers, or any [default: 0.7]
+    /// specified, 1.13, as in current relayers, or any [default: the
+    /// relayer's with --upstream and the bundled module, or else 0.7]
     #[arg(long, value_name = "NAME")]
     dialect: Option<Dialect>,
     /// Settings of relayer-rest
@@ -101,6 +103,8 @@ async fn serve(args: &ServeArgs) -> Result<(), ServeError> {
     let overrides = ModuleOverrides {
         module: args.module.clone(),
         dialect: args.dialect,
+        // Current relayers are the rule: the dialect is known after the first response.
+        relayer_dialect: sources.upstream.is_some().then_some(Dialect::V1_13),
         config: args.config.clone(),
         code_cache: args.code_cache.open()?,
         compiler: Some(compile::compiler()),
@@ -114,11 +118,13 @@ async fn serve(args: &ServeArgs) -> Result<(), ServeError> {
     let listener = listen(&address).await?;
     let address = listener.local_addr().map_err(ServeError::Start)?;
     let socket = if args.no_control { None } else { args.control.bind(address)? };
-    if let Some(upstream) = sources.upstream.take() {
-        poll(upstream, publisher.clone()).map_err(ServeError::Start)?;
-    }
     let registry = &modules.registry;
     let state = publisher.reader();
+    if let Some(upstream) = sources.upstream.take() {
+        let dialect = upstream.polling.dialect.subscribe();
+        tokio::spawn(follow_dialect(Arc::clone(&modules), state.clone(), dialect));
+        poll(upstream, publisher.clone()).map_err(ServeError::Start)?;
+    }
     modules.watch(&state).await?;
     let reload = reload(&sources, &modules, &state);
     hangup.reload(Arc::clone(&reload));
@@ -150,7 +156,7 @@ fn open(
     Ok((config, sources))
 }
 
-/// Returns the function that reads all files again.
+/// Returns the function that reads all files again, and logs those that are rejected.
 fn reload(sources: &Sources, modules: &Arc<Modules>, state: &StateReader) -> Reload {
     let files = sources.reloads.clone();
     let modules = Arc::clone(modules);
@@ -160,12 +166,23 @@ fn reload(sources: &Sources, modules: &Arc<Modules>, state: &StateReader) -> Rel
         let modules = Arc::clone(&modules);
         let state = state.clone();
         Box::pin(async move {
-            let mut reloaded = modules.reload(&state).await.map_err(|error| error.to_string())?;
+            let reloaded = modules.reload(&state).await.map_err(|error| error.to_string());
             // An error in one file does not keep the others from being read.
             let read = move || files.iter().filter_map(|read| read().err()).collect::<Vec<_>>();
-            let errors = tokio::task::spawn_blocking(read).await;
-            reloaded.notes.extend(errors.map_err(|error| error.to_string())?);
-            Ok(reloaded)
+            let failures = tokio::task::spawn_blocking(read).await;
+            let reloaded = reloaded.and_then(|mut reloaded| {
+                reloaded.failures.extend(failures.map_err(|error| error.to_string())?);
+                Ok(reloaded)
+            });
+            match &reloaded {
+                Ok(reloaded) => {
+                    for failure in &reloaded.failures {
+                        error!(error = %escape_control(failure), "file rejected by reload");
+                    }
+                }
+                Err(error) => error!(error = %escape_control(error), "reload rejected"),
+            }
+            reloaded
         })
     })
 }

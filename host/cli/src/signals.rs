@@ -2,10 +2,9 @@
 
 use std::io;
 
-use relayer_rest_common::text::escape_control;
 use relayer_rest_server::control::Reload;
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tracing::{error, info};
+use tracing::info;
 
 /// Returns a future that completes when the process gets a signal to end. Signals are caught
 /// from this call on, not only once it is awaited.
@@ -37,10 +36,8 @@ impl Hangup {
         tokio::spawn(async move {
             while self.0.recv().await.is_some() {
                 info!(signal = "SIGHUP", "reloading settings and files");
-                // A panic is in the log; the next signal is another attempt.
-                if let Ok(Err(error)) = tokio::spawn(reload()).await {
-                    error!(error = %escape_control(&error), "reload rejected");
-                }
+                // An error is in the log, as is a panic; the next signal is another attempt.
+                drop(tokio::spawn(reload()).await);
             }
         });
     }

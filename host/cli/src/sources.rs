@@ -11,9 +11,9 @@ use relayer_rest_common::toml_text;
 use relayer_rest_sources::Reloadable;
 use relayer_rest_sources::hermes_config::{HermesConfig, Rest};
 use relayer_rest_sources::{
-    MAX_STATE_FILE, Upstream, UpstreamLimits, Watch, parse_state_file, sample, watch,
+    MAX_STATE_FILE, Polling, Upstream, UpstreamLimits, Watch, parse_state_file, sample, watch,
 };
-use relayer_rest_state::{ChainKind, NotReady, StatePublisher};
+use relayer_rest_state::{ChainKind, NotReady, SourceKind, StatePublisher};
 use tracing::{info, warn};
 
 use super::serve_error::ServeError;
@@ -34,6 +34,9 @@ pub(super) struct SourceArgs {
     /// Interval between polls of the relayer
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = time, requires = "upstream", conflicts_with = "state")]
     poll: Duration,
+    /// Time limit of a request to the relayer
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = time, requires = "upstream", conflicts_with = "state")]
+    upstream_timeout: Duration,
     /// Maximum age of the last known state while the relayer is unreachable
     #[arg(long, value_name = "TIME", default_value = "5min", value_parser = time, requires = "upstream", conflicts_with = "state")]
     max_stale: Duration,
@@ -75,9 +78,9 @@ impl SourceArgs {
             Some(file) => sources.relayer_config(file, publisher)?,
             None if sources.upstream.is_some() => {}
             None => {
-                info!(
+                warn!(
                     reason = "neither --relayer-config nor --upstream is given",
-                    "serving the sample relayer"
+                    "serving a sample, not a relayer"
                 );
                 sample(publisher);
             }
@@ -104,7 +107,9 @@ impl SourceArgs {
             return Err(ServeError::MaxStale);
         }
         let body_limit = usize::try_from(limits.body.as_u64()).unwrap_or(usize::MAX);
-        Ok(Some(Upstream { poll, max_stale, body_limit, chains, ..Upstream::new(url)? }))
+        let timeout = self.upstream_timeout;
+        let polling = Polling { poll, max_stale, timeout, chains, ..Polling::default() };
+        Ok(Some(Upstream { body_limit, polling, ..Upstream::new(url)? }))
     }
 }
 
@@ -141,6 +146,7 @@ impl Sources {
             publisher.set_chains(config.chains).map_err(|error| error.to_string())
         };
         self.reload_on_change(Reloadable::open(
+            SourceKind::RelayerConfig,
             file,
             MAX_TEXT,
             publisher,
@@ -156,6 +162,7 @@ impl Sources {
             Ok(())
         };
         self.reload_on_change(Reloadable::open(
+            SourceKind::StateFile,
             file,
             MAX_STATE_FILE,
             publisher,

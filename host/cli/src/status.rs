@@ -1,11 +1,11 @@
 //! `relayer-rest status`: shows the modules and connections of a running server.
 
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytesize::ByteSize;
 use clap::Args;
 use relayer_rest_sandbox::Failures;
-use relayer_rest_server::control::{ConnectionStatus, Status};
+use relayer_rest_server::control::{ConnectionStatus, SourceFailureStatus, SourceStatus, Status};
 use relayer_rest_server::registry::MountStatus;
 
 use super::control::ControlArgs;
@@ -32,11 +32,16 @@ pub(super) fn run(args: &StatusArgs) -> Result<CommandOutcome, Failure> {
 }
 
 fn text(status: &Status) -> Vec<String> {
-    let state = if status.ready { "known" } else { "not known" };
+    let state = match (&status.not_ready, status.stale_since) {
+        (Some(reason), _) => format!("not known: {reason}"),
+        (None, Some(since)) => format!("stale, confirmed {}", ago(since)),
+        (None, None) => "known".to_owned(),
+    };
     let mut lines = vec![format!(
         "relayer-rest {}, process {}, relayer state {state}",
         status.version, status.pid
     )];
+    lines.extend(status.sources.iter().map(source));
     lines.extend(status.connections.map(|connections| {
         let ConnectionStatus { open, accepted, refused, evicted, unsent } = connections;
         let unsent = ByteSize::b(unsent);
@@ -46,6 +51,30 @@ fn text(status: &Status) -> Vec<String> {
     }));
     lines.extend(status.mounts.iter().flat_map(mount));
     lines
+}
+
+fn source(source: &SourceStatus) -> String {
+    let SourceStatus { kind, location, last_response, failure } = source;
+    let kind = match kind.as_str() {
+        "sample" => "a sample, not a relayer",
+        "relayer" => "the relayer of this process",
+        kind => kind,
+    };
+    let name = format!("source: {kind} {location}");
+    let failure = failure.as_ref().map(|SourceFailureStatus { message, since }| {
+        let since = humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_secs(*since));
+        format!(", FAILED since {since}: {message}")
+    });
+    let last = last_response
+        .map_or("no response yet".to_owned(), |time| format!("last response {}", ago(time)));
+    format!("{}{}; {last}", name.trim_end(), failure.unwrap_or_default())
+}
+
+/// Returns the time since a time in seconds since 1970.
+fn ago(time: u64) -> String {
+    let elapsed = SystemTime::now().duration_since(UNIX_EPOCH + Duration::from_secs(time));
+    let seconds = elapsed.unwrap_or_default().as_secs();
+    format!("{} ago", humantime::format_duration(Duration::from_secs(seconds)))
 }
 
 /// Returns the causes that occurred and their counts, in brackets.

@@ -12,6 +12,7 @@
 //! | `text.rs` | truncates and escapes texts of others |
 //! | `threads.rs` | checks that threads can be started; threads with runtimes |
 //! | `toml_text.rs` | sizes, times and errors in TOML files |
+//! | `url_secrets.rs` | removes secrets from URLs |
 
 pub mod backoff;
 pub mod bounded_json;
@@ -23,6 +24,7 @@ pub mod stable_file;
 pub mod text;
 pub mod threads;
 pub mod toml_text;
+pub mod url_secrets;
 
 pub use limit::LimitError;
 pub use toml_text::Position;

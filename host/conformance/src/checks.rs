@@ -20,7 +20,7 @@ pub(super) type Checked = Result<(), String>;
 const OWN: &str = "ibc-relayer-rest";
 
 /// Reports whether a response keeps each rule about its test case. Names of rules that
-/// the dialect does not have are to be ignored.
+/// the dialect does not have must be ignored.
 pub(super) fn check(case: &Case<'_>, mut report: impl FnMut(&'static str, Checked)) {
     report("json", json(case));
     if case.dialect == Dialect::Any {

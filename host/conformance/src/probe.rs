@@ -172,7 +172,10 @@ impl State {
     pub(super) fn chains(&self) -> Known<Vec<&ChainConfig>> {
         let snapshot = &self.snapshot;
         let ids = snapshot.chain_ids().value().as_ref().map_err(Clone::clone)?;
-        Ok(ids.iter().filter_map(|id| Some(snapshot.chain(id.as_str())?.value())).collect())
+        Ok(ids
+            .iter()
+            .filter_map(|id| Some(snapshot.chain(id.as_str())?.config().ok()?.value()))
+            .collect())
     }
 }
 

@@ -10,7 +10,8 @@ use std::time::SystemTime;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use relayer_rest_state::{
-    ChainConfig, ChainId, Component, Generation, Known, RelayerState, Snapshot, Stale, Versioned,
+    ChainConfig, ChainId, Component, Generation, Known, ListedChain, RelayerState, Snapshot, Stale,
+    Versioned,
 };
 
 use super::request::GuestRequest;
@@ -83,11 +84,12 @@ impl TrackedSnapshot {
         ids
     }
 
-    /// Returns a chain, or `None` if it is absent. Returns an error if the chains are not
-    /// known.
+    /// Returns a chain, or `None` if it is absent. Returns an error if the chains or its
+    /// configuration are not known; then the source requests it next.
     pub(super) fn chain(&mut self, id: &str) -> Known<Option<&Versioned<ChainConfig>>> {
         if let Err(reason) = self.snapshot.chain_ids().value() {
             self.reads.chain_ids = Some(self.snapshot.chain_ids().generation());
+            self.snapshot.request_chain(id);
             return Err(reason.clone());
         }
         let chain = self.snapshot.chain(id);
@@ -95,10 +97,13 @@ impl TrackedSnapshot {
         if chain.is_none() && id.len() > MAX_READ {
             *more = true;
         } else if chains.iter().all(|(entry, _)| entry.as_str() != id) {
-            let read = || (ChainId::from(id), chain.map(Versioned::generation));
+            let read = || (ChainId::from(id), chain.map(ListedChain::generation));
             record(chains, more, read);
         }
-        Ok(chain)
+        chain.map(ListedChain::config).transpose().map_err(|reason| {
+            self.snapshot.request_chain(id);
+            reason.clone()
+        })
     }
 
     pub(super) fn status(&mut self) -> &Versioned<Known<RelayerState>> {
@@ -179,7 +184,7 @@ impl ReadSet {
             && self
                 .chains
                 .iter()
-                .all(|(id, read)| snapshot.chain(id.as_str()).map(Versioned::generation) == *read)
+                .all(|(id, read)| snapshot.chain(id.as_str()).map(ListedChain::generation) == *read)
     }
 
     /// Returns whether the reads of the query and of headers would return the same values
@@ -247,7 +252,7 @@ mod tests {
     use http::uri::PathAndQuery;
     use http::{HeaderMap, HeaderName, Method};
     use relayer_rest_state::{
-        ChainConfig, ChainKind, Component, NotReady, RelayerState, StatePublisher,
+        ChainConfig, ChainId, ChainKind, Component, NotReady, RelayerState, StatePublisher,
     };
     use std::sync::Arc;
     use std::time::Instant;
@@ -395,6 +400,20 @@ mod tests {
         check(&publisher, &there, false);
         publisher.set_chain(chain("a"));
         check(&publisher, &there, false);
+    }
+
+    #[test]
+    fn a_chain_that_is_not_known_yet_is_requested() {
+        let publisher = publisher();
+        let ids = ["a", "b", "c"].map(ChainId::from).to_vec();
+        publisher.set_chain_ids(ids, &NotReady::default()).unwrap();
+        let known = reads(&publisher, |snapshot| assert!(snapshot.chain("a").unwrap().is_some()));
+        let unknown = reads(&publisher, |snapshot| assert!(snapshot.chain("c").is_err()));
+        assert_eq!(publisher.take_requested_chains(), ["c".into()]);
+        check(&publisher, &unknown, true);
+        publisher.set_chain(chain("c"));
+        check(&publisher, &unknown, false);
+        check(&publisher, &known, true);
     }
 
     #[test]

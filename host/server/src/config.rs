@@ -65,9 +65,9 @@ pub struct ModuleConfig {
     /// are not checked against it. Default: any.
     pub sha256: Option<Digest>,
     /// The dialect of the API: `0.7`, `1.13` or `any`. It selects the bundled module, and
-    /// applies to modules that are swapped in unless the swap names another. Default:
-    /// `0.7`.
-    pub dialect: Dialect,
+    /// applies to modules that are swapped in unless the swap names another. Default: the
+    /// one of the relayer behind a bundled module, if it is polled, or `0.7`.
+    pub dialect: Option<Dialect>,
     /// Whether the module may also import WASI, which gives it no access to the outside.
     /// Default: false.
     pub wasi: bool,
@@ -312,7 +312,7 @@ mod tests {
         );
         assert_eq!(failure_policy.window, Duration::from_mins(1));
         let limits = config.module.limits;
-        assert_eq!(config.module.dialect, Dialect::V1_13);
+        assert_eq!(config.module.dialect, Some(Dialect::V1_13));
         assert_eq!(config.module.file.as_deref(), Some(Path::new("api.wasm")));
         assert_eq!(limits.memory, ByteSize::mib(16));
         assert_eq!(limits.time, Duration::from_millis(250));

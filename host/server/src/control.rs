@@ -5,7 +5,7 @@
 //! |---|---|
 //! | `GET /status` | 200, [`Status`] |
 //! | `POST /swap?mount=/&name=FILE`, the component as its body; and `sha256=DIGEST`, `dialect=NAME`, `dry-run=true`, `force=true` | 200, or 409 if the module is rejected: [`SwapReport`](crate::registry::SwapReport) |
-//! | `POST /reload` | 200, [`Reloaded`]; or 409 if the settings cannot be used, or there are none |
+//! | `POST /reload` | 200, [`Reloaded`], with the invalid files in `failures`; or 409 if the settings cannot be used, or there are none |
 //! | `POST /rollback?mount=/` | 200, [`RolledBack`]; or 409 without a previous module |
 //!
 //! An error has a status of 400 or above and a [`ControlFault`] as its body, except for a
@@ -16,38 +16,25 @@
 //! | `socket.rs` | the socket: its path, takeover, mode and removal |
 //! | `server.rs` | serves the requests |
 //! | `client.rs` | sends the requests |
+//! | `status.rs` | the status of a server |
 
 mod client;
 mod server;
 mod socket;
+mod status;
 
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 
-use crate::registry::MountStatus;
 use crate::reload::Reloaded;
 
 pub use crate::http::{ConnectionStatus, ConnectionTally};
 pub use client::{ControlClient, ControlClientError};
 pub use server::ControlServer;
 pub use socket::{ControlError, ControlSocket, default_folder, default_path, running};
-
-/// The status of a running server.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Status {
-    /// The version of `relayer-rest`.
-    pub version: String,
-    /// The process ID.
-    pub pid: u32,
-    /// Whether the relayer's state is known.
-    pub ready: bool,
-    /// The connections of clients, if they are counted for this socket.
-    pub connections: Option<ConnectionStatus>,
-    /// All mounts, the API first.
-    pub mounts: Vec<MountStatus>,
-}
+pub use status::{SourceFailureStatus, SourceStatus, Status};
 
 /// A completed rollback.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

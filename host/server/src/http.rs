@@ -20,6 +20,7 @@
 //! | `conditional.rs` | preconditions (304 and 412) |
 //! | `accept_encoding.rs` | content negotiation of the encoding |
 //! | `request_id.rs` | request ids |
+//! | `source_header.rs` | the header with the sources of the state |
 //! | `report.rs` | log messages for failed requests |
 //! | `error.rs` | error responses of the host |
 
@@ -39,6 +40,7 @@ mod send_admission;
 mod send_budget;
 mod server;
 mod service;
+mod source_header;
 mod worker_threads;
 
 pub use connections::{ConnectionStatus, ConnectionTally};

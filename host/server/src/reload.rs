@@ -5,12 +5,14 @@
 //! |---|---|
 //! | `modules.rs` | loads all modules, and reloads the changed ones, all or none |
 //! | `mount_spec.rs` | the specification of a mount, from the settings |
+//! | `relayer_dialect.rs` | serves the API in the dialect of the relayer |
 //! | `watched_module.rs` | swaps a module when its file changes |
 //! | `error.rs` | the reasons why modules cannot be loaded or reloaded |
 
 mod error;
 mod modules;
 mod mount_spec;
+mod relayer_dialect;
 mod watched_module;
 
 use serde::{Deserialize, Serialize};
@@ -18,6 +20,7 @@ use serde::{Deserialize, Serialize};
 pub use error::ReloadError;
 pub use modules::{ModuleOverrides, Modules};
 pub use mount_spec::MountSpec;
+pub use relayer_dialect::follow as follow_dialect;
 
 /// A completed reload of the settings.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,6 +33,8 @@ pub struct Reloaded {
     pub added: Vec<String>,
     /// The paths of the mounts that were removed.
     pub removed: Vec<String>,
+    /// The files that are invalid, with the problem; their previous content stays in effect.
+    pub failures: Vec<String>,
     /// Further remarks.
     pub notes: Vec<String>,
 }

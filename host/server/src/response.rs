@@ -57,6 +57,9 @@ impl Representation {
 pub(crate) const X_RELAYER_MODULE: HeaderName = HeaderName::from_static("x-relayer-module");
 
 /// The header with the id of a request. It is set anew for each outgoing response.
+/// The sources of the state.
+pub(crate) const X_RELAYER_SOURCE: HeaderName = HeaderName::from_static("x-relayer-source");
+
 pub(crate) const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// Keeps browsers from interpreting a body as another type than the declared one, such as
@@ -67,8 +70,8 @@ impl Response {
     /// Creates the response that this module gave to a request with this method, on a
     /// snapshot of this generation.
     ///
-    /// Its headers include an empty `x-request-id`, to be replaced in each outgoing copy:
-    /// a copied map of headers has no capacity for another one.
+    /// Its headers include an empty `x-request-id` and `x-relayer-source`, to be replaced in
+    /// each outgoing copy: a copied map of headers has no capacity for others.
     #[must_use]
     pub fn new(
         module: &Module,
@@ -100,7 +103,9 @@ impl Response {
             headers.insert(X_CONTENT_TYPE_OPTIONS, NOSNIFF);
         }
         headers.insert(X_RELAYER_MODULE, module.label().clone());
-        headers.insert(X_REQUEST_ID, HeaderValue::from_static(""));
+        for name in [X_RELAYER_SOURCE, X_REQUEST_ID] {
+            headers.insert(name, HeaderValue::from_static(""));
+        }
         let compression = Compression::new(&mut headers, &body, own_etag, permits);
         // Without spare capacity, each copy would grow when one of its headers is
         // replaced.

@@ -3,7 +3,8 @@
 //!
 //! | file | job |
 //! |---|---|
-//! | `upstream.rs` | source: a running relayer, polled over its own API |
+//! | `upstream.rs` | source: a running relayer, polled over its own REST API |
+//! | `polling.rs` | polls a relayer's API, over HTTP or within its process |
 //! | `upstream_limits.rs` | limits on the responses of a running relayer |
 //! | `state_file.rs` | source: a file with a relayer's state |
 //! | `hermes_config.rs` | source: the relayer's configuration file |
@@ -15,6 +16,7 @@
 
 pub mod hermes_config;
 mod hermes_schema;
+mod polling;
 mod relayer_json;
 mod reloadable;
 mod sample;
@@ -24,9 +26,10 @@ mod upstream;
 mod upstream_limits;
 mod watch;
 
+pub use polling::{Endpoint, Polling, RelayerApi, RequestError};
 #[doc(hidden)]
 pub use relayer_json::read_response;
-pub use relayer_json::{ResponseError, UnreadField};
+pub use relayer_json::{RelayerDialect, ResponseError, UnreadField};
 pub use reloadable::Reloadable;
 pub use sample::sample;
 pub use state_file::{MAX_STATE_FILE, StateFileError, parse as parse_state_file, read_state_file};

@@ -49,7 +49,7 @@ pub(super) struct Read<T> {
 pub fn read_response(endpoint: &str, body: &[u8]) -> Result<StatePublisher, ResponseError> {
     let publisher = StatePublisher::new();
     match endpoint {
-        "/version" => publisher.set_components(version(body)?),
+        "/version" => publisher.set_components(version(body)?.0),
         "/chains" => {
             let chain = |id: ChainId| ChainConfig::new(id, ChainKind::CosmosSdk);
             let chains = chain_ids(body)?.value.into_iter().map(chain).collect();
@@ -63,8 +63,18 @@ pub fn read_response(endpoint: &str, body: &[u8]) -> Result<StatePublisher, Resp
     Ok(publisher)
 }
 
-/// Parses the result of `/version`, bare or in an envelope. `ibc-relayer` comes first.
-pub(super) fn version(body: &[u8]) -> Result<Vec<Component>, ResponseError> {
+/// The dialect of the API that a relayer speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RelayerDialect {
+    /// The one of version 0.7, whose `/version` is a bare list, as until version 1.4.0.
+    V0_7,
+    /// The one of current relayers.
+    V1_13,
+}
+
+/// Parses the result of `/version`, bare or in an envelope, from which the dialect follows.
+/// `ibc-relayer` comes first.
+pub(super) fn version(body: &[u8]) -> Result<(Vec<Component>, RelayerDialect), ResponseError> {
     #[derive(Deserialize)]
     struct VersionEntry<'a> {
         #[serde(borrow)]
@@ -84,7 +94,9 @@ pub(super) fn version(body: &[u8]) -> Result<Vec<Component>, ResponseError> {
         .collect();
     components.sort_by_key(|component| component.name != RELAYER);
     match components.first() {
-        Some(first) if first.name == RELAYER => Ok(components),
+        Some(first) if first.name == RELAYER => {
+            Ok((components, if is_bare { RelayerDialect::V0_7 } else { RelayerDialect::V1_13 }))
+        }
         _ => Err(ResponseError::Shape {
             position: Position { line: 1, column: 1 },
             field: String::new(),

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use relayer_rest_common::{files, stable_file};
-use relayer_rest_state::StatePublisher;
+use relayer_rest_state::{SourceKind, SourceReporter, StatePublisher};
 use tracing::{error, info};
 
 /// Parses a file's content.
@@ -21,6 +21,7 @@ pub struct Reloadable<T, E> {
     /// The maximum size of the file, in bytes.
     max: u64,
     publisher: StatePublisher,
+    source: SourceReporter,
     parse: Parse<T, E>,
     apply: Apply<T>,
     last: Mutex<Last<T>>,
@@ -37,6 +38,7 @@ struct Last<T> {
 impl<T: Clone + PartialEq, E: Display> Reloadable<T, E> {
     /// Reads the file for the first time, and applies it.
     pub fn open(
+        kind: SourceKind,
         file: &Path,
         max: u64,
         publisher: &StatePublisher,
@@ -46,17 +48,22 @@ impl<T: Clone + PartialEq, E: Display> Reloadable<T, E> {
         let content = files::read_any(file, max);
         let last = digest(&content);
         let value = parse(file, content)?;
-        if let Err(message) = apply(publisher, value.clone()) {
-            error!(file = %file.display(), error = message, "file rejected");
-        }
-        Ok(Self {
+        let source = publisher.add_source(kind, file.display().to_string());
+        let reloadable = Self {
             file: file.to_owned(),
             max,
             publisher: publisher.clone(),
+            source,
             parse,
             apply: Box::new(apply),
-            last: Mutex::new(Last { content: last, value: Some(value), error: None }),
-        })
+            last: Mutex::new(Last { content: last, value: Some(value.clone()), error: None }),
+        };
+        if let Err(message) = (reloadable.apply)(publisher, value) {
+            reloadable.rejected(&message);
+        } else {
+            reloadable.source.responded();
+        }
+        Ok(reloadable)
     }
 
     /// Returns the path of the file.
@@ -74,33 +81,35 @@ impl<T: Clone + PartialEq, E: Display> Reloadable<T, E> {
             return last.error.clone().map_or(Ok(()), Err);
         }
         last.content = seen;
-        last.error = None;
-        let value = match (self.parse)(&self.file, content) {
-            Ok(value) => value,
-            Err(error) => {
-                error!(file = %self.file.display(), %error, "file rejected");
-                let message = format!("{error}; the previous content stays in effect");
-                last.error = Some(message.clone());
-                return Err(message);
+        let value = (self.parse)(&self.file, content).map_err(|error| error.to_string());
+        let is_new = |value: &T| last.value.as_ref() != Some(value);
+        let result = value.and_then(|value| {
+            if is_new(&value) {
+                (self.apply)(&self.publisher, value.clone())
+                    .map_err(|message| format!("{}: {message}", self.file.display()))?;
+                info!(file = %self.file.display(), "file reloaded");
             }
-        };
-        if last.value.as_ref() == Some(&value) {
-            return Ok(());
-        }
-        let file = self.file.display();
-        match (self.apply)(&self.publisher, value.clone()) {
-            Ok(()) => {
-                info!(%file, "file reloaded");
+            Ok(value)
+        });
+        match result {
+            Ok(value) => {
+                self.source.responded();
                 last.value = Some(value);
+                last.error = None;
                 Ok(())
             }
             Err(message) => {
-                error!(%file, error = message, "file rejected");
-                let message = format!("{file}: {message}; the previous content stays in effect");
+                self.rejected(&message);
+                let message = format!("{message}; the previous content stays in effect");
                 last.error = Some(message.clone());
                 Err(message)
             }
         }
+    }
+
+    fn rejected(&self, message: &str) {
+        error!(file = %self.file.display(), error = %message, "file rejected");
+        self.source.failed(message);
     }
 }
 

@@ -1,7 +1,7 @@
 //! Source: a sample relayer for experiments. It has two chains of a local test setup,
 //! each with two clients of the other.
 
-use relayer_rest_state::{Object, RelayerState, StatePublisher, Worker};
+use relayer_rest_state::{Object, RelayerState, SourceKind, StatePublisher, Worker};
 
 use super::hermes_config::HermesConfig;
 
@@ -12,6 +12,7 @@ const CONFIG: &str = include_str!("sample.toml");
 /// # Panics
 /// Never, because the sample is part of this crate and is tested.
 pub fn sample(publisher: &StatePublisher) {
+    publisher.add_source(SourceKind::Sample, "").responded();
     let config = HermesConfig::parse(CONFIG).expect("the sample is valid");
     publisher.set_chains(config.chains).expect("the sample's chains differ");
     publisher.set_state(RelayerState {

@@ -1,54 +1,24 @@
 //! Source: a running relayer, polled over its own REST API.
-//!
-//! The relayer serves two requests per second across all clients. Therefore requests are
-//! sent one at a time: the state often, versions and configurations rarely, and one chain
-//! between two states so that the state is never old.
-//!
-//! While the relayer does not respond, its last known state stays published, marked as
-//! stale; when it is older than [`Upstream::max_stale`], the state is no longer known.
-//!
-//! | file | job |
-//! |---|---|
-//! | `poller.rs` | schedules the requests and publishes the responses |
-//! | `client.rs` | one request, within a time limit and a size limit |
-//! | `chain_refresh.rs` | the chains, requested one by one |
-//! | `off_thread.rs` | reading and publishing, off the runtime's threads |
-//! | `reports.rs` | limits the faults that are logged |
 
-mod chain_refresh;
-mod client;
-mod off_thread;
-mod poller;
-mod reports;
-
-use std::time::Duration;
-
-use relayer_rest_state::{NotReady, StatePublisher};
-use tokio::sync::watch;
-use tokio::time::{Instant, sleep_until};
+use relayer_rest_common::text::for_log;
+use relayer_rest_common::url_secrets::without_secrets;
+use relayer_rest_state::{SourceKind, StatePublisher};
+use reqwest::redirect::Policy;
+use reqwest::{Client, Response};
 use tracing::warn;
 use url::Url;
 
-use poller::Poller;
+use super::polling::{Endpoint, Polling, RelayerApi, RequestError};
 
-/// The settings for polling a relayer.
+/// A relayer that is polled over its REST API.
 #[derive(Debug, Clone)]
 pub struct Upstream {
     /// The base address of the relayer's API: `http://127.0.0.1:3000`.
     pub url: Url,
-    /// The pause between two polls of the state. Default: 1 s.
-    pub poll: Duration,
-    /// The time between two refreshes of versions and chains. Default: 5 min.
-    pub refresh: Duration,
-    /// The maximum age of a published state: more than `poll`. Default: 5 min.
-    pub max_stale: Duration,
-    /// The time limit of a request. Default: 10 s.
-    pub timeout: Duration,
     /// The maximum size of a response, in bytes. Default: 64 MiB.
     pub body_limit: usize,
-    /// Whether to request the chains, too; if not, they come from another source.
-    /// Default: true.
-    pub chains: bool,
+    /// The settings for polling.
+    pub polling: Polling,
 }
 
 /// A URL that cannot be the URL of a relayer's API.
@@ -66,64 +36,93 @@ impl Upstream {
         if url.scheme() != "http" || !url.has_host() {
             return Err(UpstreamUrlError(format!("unsupported scheme {}", url.scheme())));
         }
-        Ok(Self {
-            url,
-            poll: Duration::from_secs(1),
-            refresh: Duration::from_mins(5),
-            max_stale: Duration::from_mins(5),
-            timeout: Duration::from_secs(10),
-            body_limit: 64 << 20,
-            chains: true,
-        })
+        Ok(Self { url, body_limit: 64 << 20, polling: Polling::default() })
     }
 
     /// Publishes the relayer's responses until the future is dropped.
     pub async fn run(self, publisher: StatePublisher) {
-        let last_response = watch::Sender::new(None);
-        // A response must not expire before the next one is due.
-        let enough = self.max_stale > self.poll;
-        let max_stale = if enough { self.max_stale } else { self.poll + self.timeout };
-        let expire = expire(last_response.subscribe(), max_stale, publisher.clone());
-        let poller = match Poller::new(self, publisher, last_response) {
-            Ok(poller) => poller,
+        match HttpApi::new(self.url, self.body_limit) {
+            Ok(api) => self.polling.run(api, publisher).await,
             Err(error) => {
                 warn!(%error, "cannot poll the relayer: no HTTP client can be created");
-                return;
             }
-        };
-        tokio::join!(poller.run(), expire);
+        }
     }
 }
 
-/// Marks the state as not known when the last response is too old.
-async fn expire(
-    mut last_response: watch::Receiver<Option<Instant>>,
-    max_stale: Duration,
-    publisher: StatePublisher,
-) {
-    loop {
-        let last = *last_response.borrow_and_update();
-        if let Some(last) = last {
-            tokio::select! {
-                biased;
-                changed = last_response.changed() => match changed {
-                    Ok(()) => continue,
-                    Err(_) => return,
-                },
-                () = sleep_until(last + max_stale) => {
-                    let for_long = humantime::format_duration(max_stale);
-                    warn!(max_stale = %for_long, "state expired");
-                    publisher.set_not_ready(NotReady {
-                        message: format!("the relayer has not responded for {for_long}"),
-                        ..NotReady::default()
-                    });
-                }
-            }
+/// A relayer's API over HTTP.
+struct HttpApi {
+    base: Url,
+    client: Client,
+    body_limit: usize,
+}
+
+impl HttpApi {
+    fn new(base: Url, body_limit: usize) -> reqwest::Result<Self> {
+        let client = Client::builder()
+            .no_proxy()
+            .redirect(Policy::none())
+            .user_agent(concat!("relayer-rest/", env!("CARGO_PKG_VERSION")))
+            .build()?;
+        Ok(Self { base, client, body_limit })
+    }
+
+    async fn body(&self, mut response: Response) -> Result<Vec<u8>, RequestError> {
+        let announced = usize::try_from(response.content_length().unwrap_or(0));
+        let announced = announced.unwrap_or(usize::MAX);
+        if announced > self.body_limit {
+            return Err(RequestError::TooLarge(self.body_limit));
         }
-        if last_response.changed().await.is_err() {
-            return;
+        let mut body: Vec<u8> = Vec::with_capacity(announced);
+        while let Some(chunk) = response.chunk().await.map_err(unreachable)? {
+            if body.len() + chunk.len() > self.body_limit {
+                return Err(RequestError::TooLarge(self.body_limit));
+            }
+            if body.capacity() - body.len() < chunk.len() {
+                // Grows by a quarter instead of doubling, as `Vec` does by default.
+                body.reserve_exact(chunk.len().max(body.len() / 4));
+            }
+            body.extend_from_slice(&chunk);
+        }
+        Ok(body)
+    }
+}
+
+impl RelayerApi for HttpApi {
+    fn source(&self) -> (SourceKind, String) {
+        let url = self.base.as_str().to_owned();
+        (SourceKind::Upstream, without_secrets(url).unwrap_or_default())
+    }
+
+    /// Returns the body of the response. An error reported by the relayer has status 200 or
+    /// a client error status, depending on the relayer's version.
+    async fn get(&self, endpoint: &Endpoint) -> Result<Vec<u8>, RequestError> {
+        let mut url = self.base.clone();
+        if let Ok(mut path) = url.path_segments_mut() {
+            path.pop_if_empty().extend(endpoint.segments());
+        }
+        let response = self.client.get(url).send().await.map_err(unreachable)?;
+        let status = response.status();
+        let body = self.body(response).await?;
+        if status.is_success() || (status.is_client_error() && body.starts_with(b"{")) {
+            Ok(body)
+        } else {
+            Err(RequestError::Status(status.as_u16()))
         }
     }
+}
+
+/// Omits the URL from the error, because it may contain a password.
+fn unreachable(error: reqwest::Error) -> RequestError {
+    let error = error.without_url();
+    let mut text = error.to_string();
+    let mut source = std::error::Error::source(&error);
+    while let Some(cause) = source {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        source = cause.source();
+    }
+    RequestError::Unreachable(for_log(&text))
 }
 
 #[cfg(test)]

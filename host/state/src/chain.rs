@@ -6,6 +6,8 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
+use relayer_rest_common::url_secrets::without_secrets;
+
 /// A chain's identifier, such as `cosmoshub-4`. Any text is allowed: the relayer defines
 /// the syntax.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -47,7 +49,8 @@ impl Display for ChainId {
 ///
 /// The fields are those of `chain-config` in the contract. A field is `None` if the chain
 /// does not have it or the source does not report it. Numbers are finite. It must not
-/// contain secrets or URLs with passwords, because modules see every field.
+/// contain secrets, because modules see every field; the publisher removes the passwords
+/// and tokens of URLs.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct ChainConfig {
     /// The chain's identifier.
@@ -135,6 +138,18 @@ impl ChainConfig {
     #[must_use]
     pub fn new(id: impl Into<ChainId>, kind: ChainKind) -> Self {
         Self { id: id.into(), kind, ..Self::default() }
+    }
+
+    /// Removes the passwords and tokens of the URLs, and URLs that may have others.
+    pub(super) fn remove_secrets(&mut self) {
+        self.rpc_addr = self.rpc_addr.take().and_then(without_secrets);
+        self.grpc_addr = self.grpc_addr.take().and_then(without_secrets);
+        if let Some(EventSource::Push { url, .. }) = &mut self.event_source {
+            match without_secrets(std::mem::take(url)) {
+                Some(text) => *url = text,
+                None => self.event_source = None,
+            }
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Publishes state from a source to the requests.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
@@ -9,7 +9,8 @@ use arc_swap::ArcSwap;
 use relayer_rest_common::text::for_log;
 
 use super::relayer::{Component, NotReady, RelayerState};
-use super::snapshot::{Changed, Generation, Snapshot, Stale, Versioned};
+use super::snapshot::{Changed, Generation, ListedChain, Snapshot, Stale, Versioned};
+use super::source::{Source, SourceFailure, SourceKind};
 use super::{ChainConfig, ChainId};
 
 /// Publishes the state of a relayer. Cheap to clone; works from any thread, in or out of
@@ -91,6 +92,22 @@ impl StatePublisher {
         StateReader { shared: Arc::clone(&self.shared) }
     }
 
+    /// Lists a source of the state, by its URL or file, if it has one, and returns a reporter
+    /// of its responses and failures.
+    pub fn add_source(&self, kind: SourceKind, location: impl Into<String>) -> SourceReporter {
+        let location = location.into();
+        self.publish(|snapshot, next| {
+            let mut sources = snapshot.sources.value().clone();
+            let same = |source: &Source| source.kind == kind && source.location == location;
+            let place = sources.iter().position(same).unwrap_or_else(|| {
+                sources.push(Source::new(kind, location.clone()));
+                sources.len() - 1
+            });
+            snapshot.sources = snapshot.sources.with(sources, next);
+            SourceReporter { publisher: self.clone(), place }
+        })
+    }
+
     /// Sets the versions of the relayer's components. `ibc-relayer` must be first.
     pub fn set_components(&self, components: Vec<Component>) {
         self.publish(|snapshot, next| {
@@ -98,7 +115,7 @@ impl StatePublisher {
         });
     }
 
-    /// Sets all chains, in their order.
+    /// Sets all chains, in their order, without the passwords and tokens in their URLs.
     ///
     /// # Errors
     /// Returns an error if two chains have the same identifier; then nothing is
@@ -106,7 +123,8 @@ impl StatePublisher {
     pub fn set_chains(&self, chains: Vec<ChainConfig>) -> Result<(), DuplicateChain> {
         let mut by_id = HashMap::with_capacity(chains.len());
         let ids: Vec<ChainId> = chains.iter().map(|chain| chain.id.clone()).collect();
-        for chain in chains {
+        for mut chain in chains {
+            chain.remove_secrets();
             if let Some(first) = by_id.insert(chain.id.clone(), chain) {
                 return Err(DuplicateChain(first.id));
             }
@@ -117,7 +135,7 @@ impl StatePublisher {
                 .map(|(id, chain)| {
                     let slice = match snapshot.chains.get(&id) {
                         Some(before) => before.with(chain, next),
-                        None => Versioned::new(chain, next),
+                        None => ListedChain::Known(Versioned::new(chain, next)),
                     };
                     (id, slice)
                 })
@@ -125,6 +143,51 @@ impl StatePublisher {
             snapshot.chain_ids = snapshot.chain_ids.with(Ok(ids), next);
         });
         Ok(())
+    }
+
+    /// Sets the identifiers of all chains, in their order. The configurations of new chains
+    /// are not known, with this reason, until [`Self::set_chain`] sets them.
+    ///
+    /// # Errors
+    /// Returns an error if two identifiers are equal; then nothing is published.
+    pub fn set_chain_ids(
+        &self,
+        ids: Vec<ChainId>,
+        reason: &NotReady,
+    ) -> Result<(), DuplicateChain> {
+        let mut seen = HashSet::with_capacity(ids.len());
+        if let Some(twice) = ids.iter().find(|id| !seen.insert(*id)) {
+            return Err(DuplicateChain(twice.clone()));
+        }
+        self.publish(|snapshot, next| {
+            let mut before = std::mem::take(&mut snapshot.chains);
+            snapshot.chains = ids
+                .iter()
+                .map(|id| {
+                    let new = || ListedChain::NotReady(Versioned::new(reason.clone(), next));
+                    (id.clone(), before.remove(id).unwrap_or_else(new))
+                })
+                .collect();
+            snapshot.chain_ids = snapshot.chain_ids.with(Ok(ids), next);
+        });
+        Ok(())
+    }
+
+    /// Gives the reason why the configuration of a chain is not known. Does nothing if it
+    /// is known, or if the chain is not listed.
+    pub fn set_chain_not_ready(&self, id: &ChainId, reason: NotReady) {
+        self.publish(|snapshot, next| {
+            if let Some(ListedChain::NotReady(before)) = snapshot.chains.get_mut(id) {
+                *before = before.with(reason, next);
+            }
+        });
+    }
+
+    /// Removes the chains that clients have requested before they were known, in the order
+    /// of the requests, and returns them.
+    #[must_use]
+    pub fn take_requested_chains(&self) -> VecDeque<ChainId> {
+        self.shared.current.load().requested.take()
     }
 
     /// Marks the chains as not known, with the reason.
@@ -135,8 +198,10 @@ impl StatePublisher {
         });
     }
 
-    /// Adds a chain after the others, or replaces the chain with the same identifier.
-    pub fn set_chain(&self, chain: ChainConfig) {
+    /// Adds a chain after the others, or replaces the chain with the same identifier,
+    /// without the passwords and tokens in its URLs.
+    pub fn set_chain(&self, mut chain: ChainConfig) {
+        chain.remove_secrets();
         self.publish(|snapshot, next| {
             if let Some(slice) = snapshot.chains.get_mut(&chain.id) {
                 *slice = slice.with(chain, next);
@@ -145,7 +210,8 @@ impl StatePublisher {
             let mut ids = snapshot.chain_ids.value().clone().unwrap_or_default();
             ids.push(chain.id.clone());
             snapshot.chain_ids = Versioned::new(Ok(ids), next);
-            snapshot.chains.insert(chain.id.clone(), Versioned::new(chain, next));
+            let id = chain.id.clone();
+            snapshot.chains.insert(id, ListedChain::Known(Versioned::new(chain, next)));
         });
     }
 
@@ -220,19 +286,20 @@ impl StatePublisher {
 
     /// Publishes the current snapshot with a change. New values in it get the given
     /// generation.
-    fn publish(&self, change: impl FnOnce(&mut Snapshot, Generation)) {
+    fn publish<T>(&self, change: impl FnOnce(&mut Snapshot, Generation) -> T) -> T {
         // A panic in a caller's closure publishes nothing, so a poisoned lock guards a
         // consistent value.
         let mut newest = self.shared.newest.lock().unwrap_or_else(PoisonError::into_inner);
         let next = Generation(newest.0 + 1);
         let mut snapshot = Snapshot::clone(&self.shared.current.load());
         snapshot.generation = next;
-        change(&mut snapshot, next);
+        let result = change(&mut snapshot, next);
         if snapshot.has(next) {
             snapshot.changed = Changed { generation: next, time: SystemTime::now() };
         }
         self.shared.current.store(Arc::new(snapshot));
         *newest = next;
+        result
     }
 }
 
@@ -251,11 +318,51 @@ impl StateReader {
     }
 }
 
+/// Reports the responses and failures of a source.
+#[derive(Debug, Clone)]
+pub struct SourceReporter {
+    publisher: StatePublisher,
+    place: usize,
+}
+
+impl SourceReporter {
+    /// Records a usable response. A failure is over.
+    pub fn responded(&self) {
+        let current = self.publisher.shared.current.load();
+        let source = &current.sources.value()[self.place];
+        source.record_response(SystemTime::now());
+        if source.failure.is_some() {
+            self.update(|source| source.failure = None);
+        }
+    }
+
+    /// Records a failure.
+    pub fn failed(&self, message: &str) {
+        self.update(|source| {
+            let since = match &source.failure {
+                Some(failure) => failure.since,
+                None => SystemTime::now(),
+            };
+            source.failure = Some(SourceFailure { message: message.to_owned(), since });
+        });
+    }
+
+    fn update(&self, update: impl FnOnce(&mut Source)) {
+        self.publisher.publish(|snapshot, next| {
+            let mut sources = snapshot.sources.value().clone();
+            update(&mut sources[self.place]);
+            snapshot.sources = snapshot.sources.with(sources, next);
+        });
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{DuplicateChain, Stale, StatePublisher, SystemTime};
-    use crate::{ChainConfig, ChainKind, Component, NotReady, Object, RelayerState, Worker};
-    use std::time::Instant;
+    use super::{DuplicateChain, ListedChain, Stale, StatePublisher, SystemTime};
+    use crate::{
+        ChainConfig, ChainKind, Component, EventSource, NotReady, Object, RelayerState, Worker,
+    };
+    use std::time::{Duration, Instant};
 
     fn chain(id: &str) -> ChainConfig {
         ChainConfig::new(id, ChainKind::CosmosSdk)
@@ -351,6 +458,27 @@ mod tests {
     }
 
     #[test]
+    fn urls_are_published_without_secrets() {
+        let publisher = StatePublisher::new();
+        let push = |url: &str| EventSource::Push { url: url.into(), batch_delay: Duration::ZERO };
+        let secret = |id: &str| ChainConfig {
+            rpc_addr: Some("https://user:pass@host/rpc".into()),
+            grpc_addr: Some("https://pa/ss@host".into()),
+            event_source: Some(push("wss://token@host/websocket")),
+            ..chain(id)
+        };
+        publisher.set_chains(vec![secret("a")]).unwrap();
+        publisher.set_chain(secret("b"));
+        let snapshot = publisher.reader().snapshot();
+        for id in ["a", "b"] {
+            let config = snapshot.chain(id).unwrap().config().unwrap().value();
+            assert_eq!(config.rpc_addr.as_deref(), Some("https://host/rpc"));
+            assert_eq!(config.grpc_addr, None);
+            assert_eq!(config.event_source, Some(push("wss://host/websocket")));
+        }
+    }
+
+    #[test]
     fn chains_keep_their_order() {
         let publisher = StatePublisher::new();
         publisher.set_chains(vec![chain("b"), chain("a")]).unwrap();
@@ -370,6 +498,47 @@ mod tests {
         let refused = publisher.set_chains(vec![chain("b"), chain("b")]);
         assert_eq!(refused, Err(DuplicateChain("b".into())));
         assert_eq!(ids(&publisher), ["a"]);
+    }
+
+    #[test]
+    fn listed_chains_become_known_one_by_one() {
+        let publisher = StatePublisher::new();
+        let known = || {
+            let snapshot = publisher.reader().snapshot();
+            ["a", "b"].map(|id| {
+                let config = snapshot.chain(id).map(ListedChain::config);
+                config.map(|known| known.map(|chain| chain.value().clone()).map_err(Clone::clone))
+            })
+        };
+        let reason = NotReady { message: "later".into(), ..NotReady::default() };
+        let twice = publisher.set_chain_ids(vec!["a".into(), "a".into()], &reason);
+        assert_eq!((twice, known()), (Err(DuplicateChain("a".into())), [None, None]));
+        publisher.set_chain_ids(vec!["b".into(), "a".into()], &reason).unwrap();
+        assert_eq!(ids(&publisher), ["b", "a"]);
+        assert_eq!(known(), [Some(Err(reason.clone())), Some(Err(reason.clone()))]);
+        publisher.set_chain(chain("a"));
+        assert_eq!(known(), [Some(Ok(chain("a"))), Some(Err(reason.clone()))]);
+        // A known chain stays known, whether it is listed again or cannot be read any more.
+        let other = NotReady::default();
+        publisher.set_chain_not_ready(&"a".into(), other.clone());
+        publisher.set_chain_not_ready(&"b".into(), other.clone());
+        publisher.set_chain_not_ready(&"c".into(), other.clone());
+        publisher.set_chain_ids(vec!["a".into(), "b".into()], &reason).unwrap();
+        assert_eq!(known(), [Some(Ok(chain("a"))), Some(Err(other))]);
+        publisher.set_chain_ids(vec!["b".into()], &reason).unwrap();
+        assert_eq!(known()[0], None);
+    }
+
+    #[test]
+    fn requested_chains_are_taken_once() {
+        let publisher = StatePublisher::new();
+        let before = publisher.reader().snapshot();
+        publisher.set_chain(chain("a"));
+        // Requests hold snapshots of different ages.
+        before.request_chain("b");
+        publisher.reader().snapshot().request_chain("c");
+        assert_eq!(publisher.take_requested_chains(), ["b".into(), "c".into()]);
+        assert!(publisher.take_requested_chains().is_empty());
     }
 
     #[test]

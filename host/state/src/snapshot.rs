@@ -6,6 +6,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Instant, SystemTime};
 
 use super::relayer::{Component, NotReady, RelayerState};
+use super::requested_chains::RequestedChains;
+use super::source::Source;
 use super::{ChainConfig, ChainId};
 
 /// The number of a publication; it only increases.
@@ -43,6 +45,12 @@ impl<T> Versioned<T> {
         self.content.generation
     }
 
+    /// Returns whether both are the same content, and not only equal ones.
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.content, &other.content)
+    }
+
     /// Returns the content in the form in which modules receive it. The form is made on
     /// first use and kept as long as the content.
     ///
@@ -77,6 +85,42 @@ impl<T: PartialEq> Versioned<T> {
 /// A fact about the relayer, or the reason why it is not known.
 pub type Known<T> = Result<T, NotReady>;
 
+/// A listed chain: its configuration, or the reason why it is not known.
+#[derive(Debug, Clone)]
+pub enum ListedChain {
+    /// The configuration is known.
+    Known(Versioned<ChainConfig>),
+    /// The configuration has not been read yet.
+    NotReady(Versioned<NotReady>),
+}
+
+impl ListedChain {
+    /// Returns the configuration, or the reason why it is not known.
+    pub fn config(&self) -> Result<&Versioned<ChainConfig>, &NotReady> {
+        match self {
+            Self::Known(chain) => Ok(chain),
+            Self::NotReady(reason) => Err(reason.value()),
+        }
+    }
+
+    /// Returns the generation, which changes if and only if the content changes.
+    #[must_use]
+    pub fn generation(&self) -> Generation {
+        match self {
+            Self::Known(chain) => chain.generation(),
+            Self::NotReady(reason) => reason.generation(),
+        }
+    }
+
+    /// Returns this chain if it has this configuration, or else a new one.
+    pub(super) fn with(&self, chain: ChainConfig, generation: Generation) -> Self {
+        Self::Known(match self {
+            Self::Known(before) => before.with(chain, generation),
+            Self::NotReady(_) => Versioned::new(chain, generation),
+        })
+    }
+}
+
 /// An immutable snapshot of a relayer. Successive snapshots share their unchanged values.
 #[derive(Debug, Clone)]
 pub struct Snapshot {
@@ -84,7 +128,9 @@ pub struct Snapshot {
     pub(super) changed: Changed,
     pub(super) components: Versioned<Vec<Component>>,
     pub(super) chain_ids: Versioned<Known<Vec<ChainId>>>,
-    pub(super) chains: HashMap<ChainId, Versioned<ChainConfig>>,
+    pub(super) chains: HashMap<ChainId, ListedChain>,
+    pub(super) requested: Arc<RequestedChains>,
+    pub(super) sources: Versioned<Vec<Source>>,
     pub(super) status: Versioned<Known<RelayerState>>,
     /// The last known status, while the status is not known.
     pub(super) before_not_ready: Option<Versioned<Known<RelayerState>>>,
@@ -128,6 +174,8 @@ impl Snapshot {
             ),
             chain_ids: Versioned::new(Err(NotReady::default()), start),
             chains: HashMap::new(),
+            requested: Arc::default(),
+            sources: Versioned::new(Vec::new(), start),
             status: Versioned::new(Err(NotReady::default()), start),
             before_not_ready: None,
             stale: None,
@@ -168,10 +216,15 @@ impl Snapshot {
         &self.chain_ids
     }
 
-    /// Returns a chain's configuration.
+    /// Returns a listed chain.
     #[must_use]
-    pub fn chain(&self, id: &str) -> Option<&Versioned<ChainConfig>> {
+    pub fn chain(&self, id: &str) -> Option<&ListedChain> {
         self.chains.get(id)
+    }
+
+    /// Asks the source for this chain before all others.
+    pub fn request_chain(&self, id: &str) {
+        self.requested.push(id);
     }
 
     /// Returns the staleness of the content, if its source no longer confirms it.
@@ -186,7 +239,13 @@ impl Snapshot {
         self.unconfirmed_since
     }
 
-    /// Returns whether any value in the snapshot has this generation.
+    /// Returns the sources of the state; empty if a program publishes it by itself.
+    #[must_use]
+    pub fn sources(&self) -> &Versioned<Vec<Source>> {
+        &self.sources
+    }
+
+    /// Returns whether any value of the relayer in the snapshot has this generation.
     pub(super) fn has(&self, generation: Generation) -> bool {
         self.components.generation() == generation
             || self.chain_ids.generation() == generation

@@ -305,8 +305,8 @@ async fn errors_in_other_files_are_reported() {
     fs::write(&hermes, "[rest").unwrap();
     for _ in 0..2 {
         let ended = reload(&serving).await;
-        assert_eq!(ended.status, Some(0), "{}", ended.stdout);
-        let start = "unchanged  /\nrelayer configuration ";
+        assert_eq!(ended.status, Some(1), "{}", ended.stdout);
+        let start = "unchanged  /\nrejected: relayer configuration ";
         assert!(ended.stdout.starts_with(start), "{}", ended.stdout);
         assert!(
             ended.stdout.ends_with("; the previous content stays in effect\n"),

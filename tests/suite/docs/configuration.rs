@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use relayer_rest_host::config::{Config, ConfigProblem, DEFAULT, LIMITS, Limit};
+use relayer_rest_host::conformance::Dialect;
 
 use super::page::{Page, code};
 
@@ -90,7 +91,10 @@ fn the_listed_defaults_are_the_defaults() {
         let rows = rows("module");
         let row = rows.iter().find(|row| code(&row[0]) == key).unwrap();
         let text = format!("[module]\n{key} = {}", code(&row[1]));
-        assert_eq!(Config::parse(&text).unwrap(), Config::default(), "{text}");
+        let mut config = Config::parse(&text).unwrap();
+        // Without one, the dialect is the relayer's or the default.
+        config.module.dialect = config.module.dialect.filter(|named| *named != Dialect::default());
+        assert_eq!(config, Config::default(), "{text}");
     }
 }
 

@@ -2,12 +2,14 @@
 //! docs/embedding.md and README.md, compile and run?
 
 use std::error::Error;
+use std::fs;
 use std::future::ready;
 use std::process::Command;
 
 use relayer_rest_host::Server;
 use relayer_rest_host::module::{Engine, Limits, Module};
 use relayer_rest_host::state::{ChainConfig, ChainKind, RelayerState, StatePublisher};
+use relayer_rest_tests::cargo::root;
 use tokio::net::TcpListener;
 
 use super::page::Page;
@@ -42,6 +44,23 @@ fn the_code_is_that_of_the_pages() {
         let lines = page.block(language, "StatePublisher").lines();
         let lines: Vec<_> = lines.map(|line| format!("    {line}\n")).collect();
         assert!(code.contains(&lines.concat()), "{path}");
+    }
+}
+
+/// The package must have the version that Hermes requires, or cargo ignores it.
+#[test]
+fn the_package_for_hermes_is_that_of_the_pages() {
+    for path in ["README.md", "docs/embedding.md"] {
+        let page = Page::read(path);
+        let block = page.block("toml", "[patch.crates-io]");
+        let path = block.split('"').nth(1).unwrap().strip_prefix("../relayer-rest/").unwrap();
+        let manifest = fs::read_to_string(root().join(path).join("Cargo.toml")).unwrap();
+        let lock = fs::read_to_string(root().join("host/hermes/Cargo.lock")).unwrap();
+        let name = block.lines().nth(1).unwrap().split(' ').next().unwrap();
+        assert!(manifest.contains(&format!("name = \"{name}\"\n")), "{manifest}");
+        let version = lock.split("name = \"ibc-relayer\"\nversion = ").nth(1).unwrap();
+        let version = version.lines().next().unwrap();
+        assert!(manifest.contains(&format!("version = {version}\n")), "{manifest}");
     }
 }
 

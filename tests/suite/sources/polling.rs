@@ -2,32 +2,22 @@
 
 use std::time::{Duration, Instant};
 
-use relayer_rest_host::state::Upstream;
 use relayer_rest_tests::relayer::{Fault, Relayer, Script};
 use relayer_rest_tests::server::TestServer;
-use relayer_rest_tests::wait::DEADLINE;
-
-/// Returns an upstream with a short poll interval and a short timeout.
-fn upstream(relayer: &Relayer) -> Upstream {
-    Upstream {
-        poll: Duration::from_millis(5),
-        // A busy machine is not a fault of the relayer.
-        timeout: DEADLINE,
-        body_limit: 1 << 20,
-        ..Upstream::new(&relayer.url()).unwrap()
-    }
-}
+use relayer_rest_tests::wait::{DEADLINE, until};
 
 #[tokio::test]
 async fn a_slow_relayer_gets_one_request_at_a_time() {
     let tick = Duration::from_millis(100);
     let relayer = Relayer::start(Script { tick, ..Script::of_1_13() });
-    let server = TestServer::builder().upstream(upstream(&relayer)).start().await;
+    let server = TestServer::builder().upstream(relayer.upstream()).start().await;
     let mut client = server.connect().await;
     client.get_until("/state", |response| response.status == 200).await;
-    // The state is known after a single response.
-    assert_eq!(relayer.seen().first.as_deref(), Some("/state"));
-    client.get_until("/chains", |response| response.status == 200).await;
+    // The dialect is known before the state, and the state before all else.
+    let before = relayer.seen();
+    assert_eq!(before.first.as_deref(), Some("/version"));
+    assert!(before.paths["/version"] == 1 && before.paths["/state"] == 1, "{before:?}");
+    client.get_until("/chain/ibc-1", |response| response.status == 200).await;
     assert_eq!(relayer.seen().most_at_once, 1);
 }
 
@@ -46,8 +36,10 @@ async fn chains_are_requested_rarely_and_the_state_often() {
     let start = Instant::now();
     let poll = Duration::from_millis(10);
     let relayer = Relayer::start(Script::of_0_7());
-    let server =
-        TestServer::builder().upstream(Upstream { poll, ..upstream(&relayer) }).start().await;
+    let server = TestServer::builder()
+        .upstream(relayer.upstream_with(|polling| polling.poll = poll))
+        .start()
+        .await;
     let request_count = |path: &str| relayer.seen().paths.get(path).copied().unwrap_or_default();
     server.connect().await.get_until("/chains", |_| request_count("/state") > 50).await;
     check_pace(&relayer, start, poll);
@@ -64,8 +56,10 @@ async fn an_unreadable_chain_does_not_increase_the_rate() {
     let poll = Duration::from_millis(50);
     let relayer = Relayer::start(Script::of_0_7());
     relayer.change(|script| script.broken_chain = Some("ibc-1".to_owned()));
-    let server =
-        TestServer::builder().upstream(Upstream { poll, ..upstream(&relayer) }).start().await;
+    let server = TestServer::builder()
+        .upstream(relayer.upstream_with(|polling| polling.poll = poll))
+        .start()
+        .await;
     let request_count = |path: &str| relayer.seen().paths.get(path).copied().unwrap_or_default();
     server.connect().await.get_until("/chains", |_| request_count("/chain/ibc-1") == 2).await;
     check_pace(&relayer, start, poll);
@@ -74,7 +68,7 @@ async fn an_unreadable_chain_does_not_increase_the_rate() {
 #[tokio::test]
 async fn a_faulty_relayer_is_polled_less_and_less() {
     let relayer = Relayer::start(Script::of_0_7());
-    let server = TestServer::builder().upstream(upstream(&relayer)).start().await;
+    let server = TestServer::builder().upstream(relayer.upstream()).start().await;
     let mut client = server.connect().await;
     client.get_until("/chains", |response| response.status == 200).await;
     let start = Instant::now();
@@ -91,8 +85,10 @@ async fn a_faulty_relayer_is_polled_less_and_less() {
 async fn chains_are_refreshed_at_intervals() {
     let relayer = Relayer::start(Script::of_0_7());
     let refresh = Duration::from_millis(50);
-    let server =
-        TestServer::builder().upstream(Upstream { refresh, ..upstream(&relayer) }).start().await;
+    let server = TestServer::builder()
+        .upstream(relayer.upstream_with(|polling| polling.refresh = refresh))
+        .start()
+        .await;
     let mut client = server.connect().await;
     client.get_until("/chain/ibc-0", |response| response.status == 200).await;
     relayer.change(|script| script.chains[0]["max_gas"] = 7.into());
@@ -102,7 +98,7 @@ async fn chains_are_refreshed_at_intervals() {
 #[tokio::test]
 async fn chains_are_refreshed_when_the_relayer_returns() {
     let relayer = Relayer::start(Script::of_1_13());
-    let server = TestServer::builder().upstream(upstream(&relayer)).start().await;
+    let server = TestServer::builder().upstream(relayer.upstream()).start().await;
     let mut client = server.connect().await;
     client.get_until("/chain/ibc-0", |response| response.status == 200).await;
     let gone = relayer.go().await;
@@ -116,15 +112,51 @@ async fn chains_are_refreshed_when_the_relayer_returns() {
 async fn a_temporarily_refused_chain_is_requested_again() {
     let relayer = Relayer::start(Script::of_0_7());
     relayer.change(|script| script.refused_chain = Some("ibc-1".to_owned()));
-    let server = TestServer::builder().upstream(upstream(&relayer)).start().await;
+    let server = TestServer::builder().upstream(relayer.upstream()).start().await;
     let mut client = server.connect().await;
     let request_count = || relayer.seen().paths.get("/chain/ibc-1").copied().unwrap_or_default();
-    client.get_until("/chains", |_| request_count() > 0).await;
-    let chains = r#"{"status":"success","result":["ibc-0"]}"#;
-    client.get_until("/chains", |response| response.text() == chains).await;
-    assert_eq!(client.get("/chain/ibc-0").await.status, 200);
-    assert_eq!(client.get("/chain/ibc-1").await.status, 404);
+    client.get_until("/chain/ibc-1", |_| request_count() > 0).await;
+    client.get_until("/chain/ibc-0", |response| response.status == 200).await;
+    let refused = client.get("/chain/ibc-1").await;
+    assert_eq!(refused.status, 503);
+    assert!(refused.text().contains("cannot be read; the log has the cause"), "{refused:?}");
     relayer.change(|script| script.refused_chain = None);
-    let chains = r#"{"status":"success","result":["ibc-0","ibc-1"]}"#;
-    client.get_until("/chains", |response| response.text() == chains).await;
+    client.get_until("/chain/ibc-1", |response| response.status == 200).await;
+}
+
+/// A relayer that responds only when the test permits it.
+#[tokio::test]
+async fn chains_are_served_as_soon_as_each_is_known_and_requested_ones_first() {
+    let script = Script::of_1_13();
+    let ids: Vec<_> = (0..40).map(|number| format!("chain-{number:02}")).collect();
+    let chain = |id: &String| {
+        let mut chain = script.chains[0].clone();
+        chain["id"] = id.as_str().into();
+        chain
+    };
+    let chains = ids.iter().map(chain).collect();
+    let relayer = Relayer::start(Script { chains, tick: DEADLINE, ..script });
+    let server = TestServer::builder().upstream(relayer.upstream()).start().await;
+    let mut client = server.connect().await;
+    let requests = || relayer.seen().paths.values().sum::<u32>();
+    // The version, the state, the list and the first chain.
+    for count in 1..=4 {
+        until("the next request", || requests() == count).await;
+        relayer.permit();
+    }
+    client.get_until("/chain/chain-00", |response| response.status == 200).await;
+    let all = client.get("/chains").await;
+    let expected = serde_json::json!({"status": "success", "result": ids});
+    all.check(200, &expected.to_string());
+    // The next request was sent before a client asks for the last chain.
+    let last = client.get("/chain/chain-39").await;
+    assert_eq!((last.status.as_u16(), last.header("retry-after")), (503, "1"));
+    assert!(last.text().contains("has not reported its configuration yet"), "{last:?}");
+    for count in 5..=7 {
+        until("the next request", || requests() >= count).await;
+        relayer.permit();
+    }
+    client.get_until("/chain/chain-39", |response| response.status == 200).await;
+    assert_eq!(client.get("/chain/chain-20").await.status, 503);
+    assert_eq!(client.get("/chain/unknown").await.status, 404);
 }

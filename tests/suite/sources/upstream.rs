@@ -7,19 +7,8 @@ use relayer_rest_host::state::Upstream;
 use relayer_rest_tests::client::Response;
 use relayer_rest_tests::relayer::{Fault, Relayer, Script, state};
 use relayer_rest_tests::server::TestServer;
-use relayer_rest_tests::wait::{DEADLINE, until};
+use relayer_rest_tests::wait::until;
 use serde_json::{Value, json};
-
-/// Returns an upstream with a short poll interval.
-fn upstream(relayer: &Relayer) -> Upstream {
-    Upstream {
-        poll: Duration::from_millis(5),
-        // A busy machine is not a fault of the relayer.
-        timeout: DEADLINE,
-        body_limit: 1 << 20,
-        ..Upstream::new(&relayer.url()).unwrap()
-    }
-}
 
 fn success(result: &Value) -> String {
     json!({"status": "success", "result": result}).to_string()
@@ -29,7 +18,7 @@ fn success(result: &Value) -> String {
 async fn responses_of_0_7_are_served_unchanged() {
     let script = Script::of_0_7();
     let relayer = Relayer::start(script.clone());
-    let server = TestServer::builder().upstream(upstream(&relayer)).start().await;
+    let server = TestServer::builder().upstream(relayer.upstream()).start().await;
     let mut client = server.connect().await;
     client.get_until("/chains", |response| response.status == 200).await;
     client.get("/chains").await.check(200, r#"{"status":"success","result":["ibc-0","ibc-1"]}"#);
@@ -49,7 +38,7 @@ async fn responses_of_0_7_are_served_unchanged() {
 async fn responses_of_1_13_are_served_in_the_shape_of_0_7() {
     let old = Script::of_0_7();
     let relayer = Relayer::start(Script::of_1_13());
-    let server = TestServer::builder().upstream(upstream(&relayer)).start().await;
+    let server = TestServer::builder().upstream(relayer.upstream()).start().await;
     let mut client = server.connect().await;
     client.get_until("/chains", |response| response.status == 200).await;
     client.get("/state").await.check(200, &success(&old.state));
@@ -63,7 +52,7 @@ async fn responses_of_1_13_are_served_in_the_shape_of_0_7() {
 #[tokio::test]
 async fn the_state_is_not_ready_until_the_relayer_responds() {
     let relayer = Relayer::start(Script { fault: Some(Fault::Hangs), ..Script::of_0_7() });
-    let upstream = Upstream { timeout: Duration::from_millis(300), ..upstream(&relayer) };
+    let upstream = relayer.upstream_with(|polling| polling.timeout = Duration::from_millis(300));
     let server = TestServer::builder().upstream(upstream).start().await;
     let mut client = server.connect().await;
     let is_waiting =
@@ -89,7 +78,7 @@ async fn workers_of_all_kinds_are_served_unchanged() {
     });
     let state = json!({"chains": ["a", "b"], "workers": workers});
     let relayer = Relayer::start(Script { state: state.clone(), ..Script::of_0_7() });
-    let server = TestServer::builder().upstream(upstream(&relayer)).start().await;
+    let server = TestServer::builder().upstream(relayer.upstream()).start().await;
     let response =
         server.connect().await.get_until("/state", |response| response.status == 200).await;
     response.check(200, &success(&state));
@@ -99,7 +88,7 @@ async fn workers_of_all_kinds_are_served_unchanged() {
 async fn a_faulty_relayer_leaves_the_last_state_in_place() {
     let relayer = Relayer::start(Script::of_0_7());
     // The relayer hangs for this long.
-    let upstream = Upstream { timeout: Duration::from_secs(2), ..upstream(&relayer) };
+    let upstream = relayer.upstream_with(|polling| polling.timeout = Duration::from_secs(2));
     let server = TestServer::builder().upstream(upstream).start().await;
     let mut client = server.connect().await;
     client.get_until("/chains", |response| response.status == 200).await;
@@ -135,7 +124,7 @@ async fn a_faulty_relayer_leaves_the_last_state_in_place() {
 async fn the_state_of_an_unreachable_relayer_is_served_as_stale() {
     let script = Script::of_0_7();
     let relayer = Relayer::start(script.clone());
-    let upstream = Upstream { max_stale: Duration::from_hours(1), ..upstream(&relayer) };
+    let upstream = relayer.upstream_with(|polling| polling.max_stale = Duration::from_hours(1));
     let server = TestServer::builder().upstream(upstream).start().await;
     let mut client = server.connect().await;
     client.get_until("/state", |response| response.status == 200).await;
@@ -151,7 +140,7 @@ async fn the_state_of_an_unreachable_relayer_is_served_as_stale() {
 async fn the_state_of_an_unreachable_relayer_expires_at_its_maximum_age() {
     let script = Script::of_0_7();
     let relayer = Relayer::start(script.clone());
-    let upstream = Upstream { max_stale: Duration::from_millis(300), ..upstream(&relayer) };
+    let upstream = relayer.upstream_with(|polling| polling.max_stale = Duration::from_millis(300));
     let server = TestServer::builder().upstream(upstream).start().await;
     let mut client = server.connect().await;
     client.get_until("/chains", |response| response.status == 200).await;
@@ -171,7 +160,7 @@ async fn the_state_of_an_unreachable_relayer_expires_at_its_maximum_age() {
 #[tokio::test]
 async fn added_and_removed_chains_are_followed() {
     let relayer = Relayer::start(Script::of_0_7());
-    let server = TestServer::builder().upstream(upstream(&relayer)).start().await;
+    let server = TestServer::builder().upstream(relayer.upstream()).start().await;
     let mut client = server.connect().await;
     client.get_until("/chains", |response| response.status == 200).await;
     relayer.change(|script| {
@@ -182,7 +171,7 @@ async fn added_and_removed_chains_are_followed() {
     });
     let chains = r#"{"status":"success","result":["ibc-0","ibc-1","new"]}"#;
     client.get_until("/chains", |response| response.text() == chains).await;
-    assert_eq!(client.get("/chain/new").await.status, 200);
+    client.get_until("/chain/new", |response| response.status == 200).await;
     relayer.change(|script| {
         script.chains.remove(0);
         script.state = state(&["ibc-1", "new"], 1, false);
@@ -196,36 +185,35 @@ async fn added_and_removed_chains_are_followed() {
 async fn a_listed_chain_that_does_not_exist_is_left_out() {
     let relayer = Relayer::start(Script::of_0_7());
     relayer.change(|script| script.chains.push(json!({"id": "not/a/path"})));
-    let server = TestServer::builder().upstream(upstream(&relayer)).start().await;
-    let response =
-        server.connect().await.get_until("/chains", |response| response.status == 200).await;
-    response.check(200, r#"{"status":"success","result":["ibc-0","ibc-1"]}"#);
+    let server = TestServer::builder().upstream(relayer.upstream()).start().await;
+    let chains = r#"{"status":"success","result":["ibc-0","ibc-1"]}"#;
+    server.connect().await.get_until("/chains", |response| response.text() == chains).await;
 }
 
 #[tokio::test]
 async fn an_unreadable_chain_does_not_delay_the_state() {
     let relayer = Relayer::start(Script::of_0_7());
     relayer.change(|script| script.broken_chain = Some("ibc-1".to_owned()));
-    let server = TestServer::builder().upstream(upstream(&relayer)).start().await;
+    let server = TestServer::builder().upstream(relayer.upstream()).start().await;
     let mut client = server.connect().await;
     let request_count = || relayer.seen().paths.get("/state").copied().unwrap_or_default();
     let response =
         client.get_until("/state", |response| response.status == 200 && request_count() > 20).await;
     assert_eq!(response.header("age"), "", "the state is fresh");
-    let chains = r#"{"status":"success","result":["ibc-0"]}"#;
-    client.get_until("/chains", |response| response.text() == chains).await;
-    relayer.change(|script| script.broken_chain = None);
     let chains = r#"{"status":"success","result":["ibc-0","ibc-1"]}"#;
     client.get_until("/chains", |response| response.text() == chains).await;
+    client.get_until("/chain/ibc-0", |response| response.status == 200).await;
+    assert_eq!(client.get("/chain/ibc-1").await.status, 503);
+    relayer.change(|script| script.broken_chain = None);
+    client.get_until("/chain/ibc-1", |response| response.status == 200).await;
 }
 
 #[tokio::test]
 async fn a_chain_that_becomes_unreadable_keeps_its_last_state() {
     let relayer = Relayer::start(Script::of_0_7());
-    let server = TestServer::builder().upstream(upstream(&relayer)).start().await;
+    let server = TestServer::builder().upstream(relayer.upstream()).start().await;
     let mut client = server.connect().await;
-    client.get_until("/chains", |response| response.status == 200).await;
-    let before = client.get("/chain/ibc-1").await;
+    let before = client.get_until("/chain/ibc-1", |response| response.status == 200).await;
     relayer.change(|script| {
         script.broken_chain = Some("ibc-1".to_owned());
         script.chains[0]["max_gas"] = 7.into();
@@ -253,12 +241,11 @@ async fn hostile_responses_hide_only_themselves() {
             script.bodies.insert("/chain/ibc-0".to_owned(), body.clone());
             script.bodies.insert("/version".to_owned(), body);
         });
-        let limit = Upstream { body_limit: 16 << 20, ..upstream(&relayer) };
+        let limit = Upstream { body_limit: 16 << 20, ..relayer.upstream() };
         let server = TestServer::builder().upstream(limit).start().await;
         let mut client = server.connect().await;
-        let chains = r#"{"status":"success","result":["ibc-1"]}"#;
-        client.get_until("/chains", |response| response.text() == chains).await;
-        assert_eq!(client.get("/chain/ibc-1").await.status, 200);
+        client.get_until("/chain/ibc-1", |response| response.status == 200).await;
+        assert_eq!(client.get("/chain/ibc-0").await.status, 503);
         client.get_until("/state", |response| response.status == 200).await;
         relayer.change(|script| script.bodies.clear());
         client.get_until("/chain/ibc-0", |response| response.status == 200).await;
@@ -277,7 +264,7 @@ async fn identifiers_that_cannot_be_in_a_path_are_left_out() {
         let path = "/chain/a%E2%80%AEb".to_owned();
         script.bodies.insert(path, success(&chain).into_bytes().into());
     });
-    let server = TestServer::builder().upstream(upstream(&relayer)).start().await;
+    let server = TestServer::builder().upstream(relayer.upstream()).start().await;
     let mut client = server.connect().await;
     let chains = success(&json!(["ibc-0", "a\u{202e}b"]));
     client
@@ -287,7 +274,7 @@ async fn identifiers_that_cannot_be_in_a_path_are_left_out() {
                     == serde_json::from_str::<Value>(&chains).unwrap()
         })
         .await;
-    assert_eq!(client.get("/chain/a%E2%80%AEb").await.status, 200);
+    client.get_until("/chain/a%E2%80%AEb", |response| response.status == 200).await;
     assert!(!relayer.seen().paths.contains_key("/chain/"));
 }
 
@@ -299,7 +286,7 @@ async fn a_bounded_number_of_chains_is_requested() {
     relayer.change(|script| {
         drop(script.bodies.insert("/chains".to_owned(), body.into_bytes().into()));
     });
-    let server = TestServer::builder().upstream(upstream(&relayer)).start().await;
+    let server = TestServer::builder().upstream(relayer.upstream()).start().await;
     // None of them exists, so the list is empty when all have been requested.
     let empty = r#"{"status":"success","result":[]}"#;
     server.connect().await.get_until("/chains", |response| response.text() == empty).await;
@@ -320,8 +307,8 @@ fn responses_are_parsed_off_the_runtimes_threads() {
         let publisher = relayer_rest_host::state::StatePublisher::new();
         let reader = publisher.reader();
         let is_known = || reader.snapshot().status().value().is_ok();
-        let polling = tokio::spawn(upstream(&relayer).run(publisher));
-        until("the first request", || relayer.seen().paths.contains_key("/state")).await;
+        let polling = tokio::spawn(relayer.upstream().run(publisher));
+        until("the first request", || relayer.seen().paths.contains_key("/version")).await;
         for _ in 0..100 {
             tokio::time::sleep(Duration::from_millis(1)).await;
             assert!(!is_known());

@@ -26,7 +26,7 @@ impl Exposition {
         self.gauges(name, help, [([], value)]);
     }
 
-    /// Writes a family of gauges, or nothing if there are no samples. No two samples may
+    /// Writes a family of gauges, or nothing without samples. No two samples may
     /// have the same labels.
     ///
     /// The help is not escaped: it must not contain a backslash or a line end.

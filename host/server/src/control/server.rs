@@ -142,13 +142,8 @@ impl Control {
     fn status(&self, request: &Request<Incoming>) -> Result<ControlResponse, ErrorResponse> {
         let _: [Option<String>; 0] = parameters(request, [])?;
         let mounts = self.registry.mounts().iter().map(|mount| mount.status()).collect();
-        let status = Status {
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            pid: std::process::id(),
-            ready: self.state.snapshot().status().value().is_ok(),
-            connections: self.connections.as_ref().map(ConnectionTally::status),
-            mounts,
-        };
+        let connections = self.connections.as_ref().map(ConnectionTally::status);
+        let status = Status::new(&self.state.snapshot(), connections, mounts);
         Ok(json(StatusCode::OK, &status))
     }
 

@@ -8,7 +8,7 @@ use hyper::http::uri::PathAndQuery;
 use hyper::{Method, Request};
 use relayer_rest_common::text::quote_for_log;
 use relayer_rest_sandbox::GuestRequest;
-use relayer_rest_state::StateReader;
+use relayer_rest_state::{Snapshot, StateReader};
 use tracing::{Instrument, debug, info_span};
 
 use super::error::HostError;
@@ -17,9 +17,10 @@ use super::outgoing::HttpResponse;
 use super::reply;
 use super::report;
 use super::request_id::RequestId;
+use super::source_header;
 use crate::cache::{RecordedResponse, RequestRef};
 use crate::registry::{Mount, Registry, RespondError, RespondErrorKind, Uncached};
-use crate::response::{X_RELAYER_MODULE, X_REQUEST_ID};
+use crate::response::{X_RELAYER_MODULE, X_RELAYER_SOURCE, X_REQUEST_ID};
 
 /// The registry and the state that requests are served from.
 pub(super) struct Service {
@@ -68,7 +69,7 @@ impl Service {
             let path = request.uri().path();
             debug!(%id, method = %request.method(), path, status, "cache hit");
             let response = reply::reply(response, encoded, &request, snapshot.stale());
-            return Either::Left(identified(response, id));
+            return Either::Left(sourced(identified(response, id), &snapshot));
         }
         if has_cancelled_too_many {
             return Either::Left(Self::refuse(HostError::CancelledTooMany, &request));
@@ -119,7 +120,7 @@ impl Service {
         };
         let response = response.instrument(span.clone()).await;
         span.in_scope(|| debug!(status = response.status().as_u16(), "response sent"));
-        identified(response, id)
+        sourced(identified(response, id), &self.state.peek())
     }
 }
 
@@ -136,6 +137,11 @@ fn error_response<B>(mount: &Mount, error: &RespondError, request: &Request<B>) 
 
 fn identified(mut response: HttpResponse, id: RequestId) -> HttpResponse {
     response.headers_mut().insert(X_REQUEST_ID, id.into_header());
+    response
+}
+
+fn sourced(mut response: HttpResponse, snapshot: &Snapshot) -> HttpResponse {
+    response.headers_mut().insert(X_RELAYER_SOURCE, source_header::value(snapshot));
     response
 }
 

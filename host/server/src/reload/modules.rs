@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use relayer_rest_common::{files, stable_file};
 use relayer_rest_conformance::Dialect;
@@ -27,6 +27,9 @@ pub struct ModuleOverrides {
     pub module: Option<PathBuf>,
     /// The dialect of the API.
     pub dialect: Option<Dialect>,
+    /// The dialect of the relayer, in which a bundled module serves the API if neither
+    /// `dialect` nor the settings name another one.
+    pub relayer_dialect: Option<Dialect>,
     /// The file of the settings.
     pub config: Option<PathBuf>,
     /// The folder for compiled code.
@@ -44,6 +47,8 @@ pub struct Modules {
     overrides: ModuleOverrides,
     http: HttpLimits,
     loaded: tokio::sync::Mutex<Vec<Loaded>>,
+    /// The dialect of the relayer; changed only while `loaded` is locked.
+    relayer_dialect: Mutex<Option<Dialect>>,
     /// Loads modules for a reload, on one thread, which limits memory.
     loader: BackgroundWorker,
 }
@@ -68,7 +73,7 @@ impl Modules {
     /// Loads the modules of all mounts.
     pub async fn load(overrides: ModuleOverrides, config: &Config) -> Result<Self, ReloadError> {
         let mut loaded = Vec::new();
-        for spec in MountSpec::all(config, overrides.module.as_deref(), overrides.dialect) {
+        for spec in overrides.specs(config, overrides.relayer_dialect) {
             let bytes = spec.read()?;
             let engine = spec.engine(overrides.code_cache.clone(), overrides.compiler.clone())?;
             let module = spec.load(&engine, &bytes).await?;
@@ -80,9 +85,10 @@ impl Modules {
         }
         Ok(Self {
             registry: Arc::new(Registry::with_mounts(mounts(&loaded)?)),
-            overrides,
             http: config.http.clone(),
             loaded: loaded.into(),
+            relayer_dialect: Mutex::new(overrides.relayer_dialect),
+            overrides,
             loader: BackgroundWorker::default(),
         })
     }
@@ -134,14 +140,14 @@ impl Modules {
             removed.push((Arc::clone(mount), Arc::clone(&mount.active())));
             Ok::<_, ReloadError>(())
         };
-        for spec in
-            MountSpec::all(&config, self.overrides.module.as_deref(), self.overrides.dialect)
-        {
+        let relayer_dialect = *self.relayer_dialect.lock().unwrap_or_else(PoisonError::into_inner);
+        for spec in self.overrides.specs(&config, relayer_dialect) {
             let bytes = block_in_place(|| spec.read_when_stable())?;
             let digest = Digest::new(&bytes);
             let before = loaded.iter().find(|before| before.spec.path == spec.path);
             let path = spec.path.to_string();
             if let Some(before) = before.filter(|before| before.is(&spec, digest)) {
+                report.failures.extend(before.rejection());
                 report.kept.push(path);
                 // The file's present digest; the mount's module may have been swapped in.
                 next.push(Loaded { digest, ..before.clone() });
@@ -181,6 +187,33 @@ impl Modules {
         *loaded = next;
         info!(?report, "settings reloaded");
         Ok(report)
+    }
+
+    /// Serves the API in the dialect of the relayer with the bundled module, unless the
+    /// settings or the command line name a dialect or a module.
+    pub(super) async fn set_relayer_dialect(
+        &self,
+        dialect: Dialect,
+        state: &StateReader,
+    ) -> Result<(), ReloadError> {
+        let mut loaded = self.loaded.lock().await;
+        let is_followed = loaded[0].spec.follows_relayer;
+        if is_followed && loaded[0].spec.dialect != dialect {
+            let before = Arc::clone(&loaded[0].mount);
+            let busy = || ReloadError::Busy(before.path().clone());
+            let _lock = before.try_lock_deployment().ok_or_else(busy)?;
+            let spec = loaded[0].spec.in_dialect(dialect);
+            let bytes = spec.read()?;
+            let digest = Digest::new(&bytes);
+            let mount = checked(self.mount(&spec, bytes, None).await?, &spec, state).await?;
+            let mut next = loaded.clone();
+            next[0] = Loaded { spec, digest, mount, watched: None };
+            self.registry.exchange(mounts(&next)?);
+            *loaded = next;
+            info!(%dialect, "API serves the dialect of the relayer");
+        }
+        *self.relayer_dialect.lock().unwrap_or_else(PoisonError::into_inner) = Some(dialect);
+        Ok(())
     }
 
     /// Creates a mount whose module has not been checked yet, as the successor of a mount
@@ -226,7 +259,23 @@ impl Modules {
     }
 }
 
+impl ModuleOverrides {
+    /// Returns the specifications of all mounts, the API's first.
+    fn specs(&self, config: &Config, relayer_dialect: Option<Dialect>) -> Vec<MountSpec> {
+        MountSpec::all(config, self.module.as_deref(), self.dialect, relayer_dialect)
+    }
+}
+
 impl Loaded {
+    /// Returns the reason why the watched file is not the module in service, if it was
+    /// rejected.
+    fn rejection(&self) -> Option<String> {
+        let watched = self.watched.as_ref()?;
+        let reason = watched.module.rejection()?;
+        let file = self.spec.name_of_file();
+        Some(format!("{}: {file}: {reason}; the previous module stays active", self.spec.path))
+    }
+
     /// Returns whether a specification and a file's digest match this mount: the file as
     /// it was read, the module in service, or the last content that its watcher handled.
     fn is(&self, spec: &MountSpec, digest: Digest) -> bool {

@@ -31,7 +31,9 @@ pub struct MountSpec {
     grants: Grants,
     headers: HeaderGrants,
     wasi: bool,
-    dialect: Dialect,
+    pub(super) dialect: Dialect,
+    /// Whether the dialect is the relayer's.
+    pub(super) follows_relayer: bool,
     limits: Limits,
     failure_policy: FailurePolicy,
     /// The limits for swaps.
@@ -39,18 +41,30 @@ pub struct MountSpec {
 }
 
 impl MountSpec {
-    /// Returns all mounts, the API's first.
-    pub fn all(config: &Config, module: Option<&Path>, dialect: Option<Dialect>) -> Vec<Self> {
+    /// Returns all mounts, the API's first. Its dialect is the given one, or the one of the
+    /// settings, or the relayer's if its module is bundled.
+    pub fn all(
+        config: &Config,
+        module: Option<&Path>,
+        dialect: Option<Dialect>,
+        relayer_dialect: Option<Dialect>,
+    ) -> Vec<Self> {
+        let file = module.map(Path::to_owned).or_else(|| config.module.file.clone());
+        let named = dialect.or(config.module.dialect);
+        let follows_relayer = named.is_none() && file.is_none() && relayer_dialect.is_some();
+        let relayer_dialect = relayer_dialect.filter(|_| follows_relayer);
+        let dialect = named.or(relayer_dialect).unwrap_or_default();
         let api = Self {
             name: API.to_owned(),
             path: MountPath::root(),
-            file: module.map(Path::to_owned).or_else(|| config.module.file.clone()),
+            file,
             // This digest is of the file in the settings.
             sha256: config.module.sha256.filter(|_| module.is_none()),
             grants: Grants::all(),
             headers: config.module.headers.clone(),
             wasi: config.module.wasi,
-            dialect: dialect.unwrap_or(config.module.dialect),
+            dialect,
+            follows_relayer,
             limits: config.module.limits.clone(),
             failure_policy: config.module.failure_policy.clone(),
             swap: config.swap.clone(),
@@ -64,11 +78,17 @@ impl MountSpec {
             headers: extension.headers.clone(),
             wasi: extension.wasi,
             dialect: Dialect::Any,
+            follows_relayer: false,
             limits: extension.limits.clone(),
             failure_policy: extension.failure_policy.clone(),
             swap: config.swap.clone(),
         });
         std::iter::once(api).chain(extensions).collect()
+    }
+
+    /// Returns the specification with another dialect.
+    pub(super) fn in_dialect(&self, dialect: Dialect) -> Self {
+        Self { dialect, ..self.clone() }
     }
 
     /// Creates the engine that runs its module.

@@ -24,9 +24,16 @@ pub(super) struct WatchedModule {
     sha256: Option<Digest>,
     state: StateReader,
     runtime: Handle,
-    /// The digest of the last content that was handled, which is not tried again. Never
-    /// locked during a swap, because a reload reads it.
-    last: Mutex<Digest>,
+    /// The last content that was handled, which is not tried again. Never locked during a
+    /// swap, because a reload reads it.
+    last: Mutex<LastContent>,
+}
+
+/// The content of a file that was handled.
+struct LastContent {
+    digest: Digest,
+    /// The reason why it was rejected.
+    rejection: Option<String>,
 }
 
 impl WatchedModule {
@@ -38,7 +45,7 @@ impl WatchedModule {
         state: &StateReader,
     ) -> Self {
         Self {
-            last: Mutex::new(mount.module().digest()),
+            last: Mutex::new(LastContent { digest: mount.module().digest(), rejection: None }),
             mount: Arc::clone(mount),
             file: file.to_owned(),
             sha256,
@@ -49,10 +56,15 @@ impl WatchedModule {
 
     /// Returns the digest of the last content that was handled.
     pub(super) fn last_read(&self) -> Digest {
-        *self.last()
+        self.last().digest
     }
 
-    fn last(&self) -> MutexGuard<'_, Digest> {
+    /// Returns the reason why the last content was rejected, if it was.
+    pub(super) fn rejection(&self) -> Option<String> {
+        self.last().rejection.clone()
+    }
+
+    fn last(&self) -> MutexGuard<'_, LastContent> {
         self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -80,7 +92,7 @@ impl WatchedModule {
         }
         let source = Source::Bytes { name, bytes };
         let candidate = Candidate { sha256: self.sha256, ..Candidate::new(source) };
-        loop {
+        let rejection = loop {
             let report = self.runtime.block_on(self.mount.swap(candidate.clone(), &self.state));
             match report.outcome {
                 // Another swap goes first; its module is then compared with this one.
@@ -92,9 +104,10 @@ impl WatchedModule {
                 SwapOutcome::Rejected { reason: Rejection::Timeout | Rejection::Host, .. } => {
                     return;
                 }
-                _ => break,
+                SwapOutcome::Rejected { message, .. } => break Some(message),
+                _ => break None,
             }
-        }
-        *self.last() = digest;
+        };
+        *self.last() = LastContent { digest, rejection };
     }
 }

@@ -133,7 +133,7 @@ fn urls_are_normalized_and_lose_their_secrets() {
         ("http://h:80/a", "http://h/a"),
         ("http://h:443", "http://h:443/"),
         ("tcp://h:1", "tcp://h:1"),
-        ("https://user:secret@h/x", "https://user@h/x"),
+        ("https://user:secret@h/x", "https://h/x"),
         ("https://:secret@h", "https://h/"),
         ("https://secret@h", "https://h/"),
         ("http://[::1]:9090", "http://[::1]:9090/"),

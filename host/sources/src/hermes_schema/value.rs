@@ -5,13 +5,14 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use relayer_rest_common::toml_text;
+use relayer_rest_common::url_secrets::{has_secret_after_host, remove_secrets};
 use relayer_rest_state::Ratio;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error, MapAccess, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer};
-use url::{Position, Url};
+use url::Url;
 
-/// A normalized URL without credentials, except a user name that had a password.
+/// A normalized URL without credentials.
 pub(super) struct UrlText(pub(super) String);
 
 /// A finite number, written as a float or as an integer.
@@ -58,26 +59,16 @@ impl Visitor<'_> for UrlVisitor {
             )));
         }
         // An unescaped `/` or `#` in a password would end the host too early.
-        if url[Position::BeforePath..].contains('@') {
+        if has_secret_after_host(&url) {
             return Err(E::custom(
                 "not a URL of a node: there is an at sign after its host; \
                  write / ? # and at signs of a password as %2F %3F %23 and %40",
             ));
         }
-        without_secrets(&mut url)
-            .map_err(|()| E::custom("a URL of this scheme has no credentials"))?;
+        if !remove_secrets(&mut url) {
+            return Err(E::custom("a URL of this scheme has no credentials"));
+        }
         Ok(UrlText(url.into()))
-    }
-}
-
-/// Removes the password, or the user name if it stands alone, because it is then a token.
-fn without_secrets(url: &mut Url) -> Result<(), ()> {
-    if url.password().is_some() {
-        url.set_password(None)
-    } else if !url.username().is_empty() {
-        url.set_username("")
-    } else {
-        Ok(())
     }
 }
 

@@ -3,7 +3,7 @@ use relayer_rest_state::{
 };
 use serde_json::json;
 
-use super::{Read, chain, chain_ids, state, state_file, version};
+use super::{Read, RelayerDialect, chain, chain_ids, state, state_file, version};
 
 /// A chain as version 0.7 of the relayer shows it.
 const CHAIN_0_7: &str = r#"{"status":"success","result":{"id":"ibc-0","rpc_addr":"http://127.0.0.1:26657/","websocket_addr":"ws://127.0.0.1:26657/websocket","grpc_addr":"http://127.0.0.1:9090/","rpc_timeout":"10s","account_prefix":"cosmos","key_name":"testkey","store_prefix":"ibc","max_gas":3000000,"gas_adjustment":0.1,"max_msg_num":30,"max_tx_size":2097152,"clock_drift":"5s","trusting_period":"14days","trust_threshold":{"numerator":"1","denominator":"3"},"gas_price":{"price":0.001,"denom":"stake"},"packet_filter":{"policy":"deny","list":[["transfer","channel-0"]]}}}"#;
@@ -22,8 +22,10 @@ fn versions_are_read_bare_and_in_an_envelope() {
         |name: &str, version: &str| Component { name: name.into(), version: version.into() };
     let expected = vec![component("ibc-relayer", "1.13.1"), component("other", "1")];
     let enveloped = json!({"status": "success", "result": entries});
-    assert_eq!(version(entries.to_string().as_bytes()).unwrap(), expected);
-    assert_eq!(version(enveloped.to_string().as_bytes()).unwrap(), expected);
+    let bare = version(entries.to_string().as_bytes()).unwrap();
+    assert_eq!(bare, (expected.clone(), RelayerDialect::V0_7));
+    let enveloped = version(enveloped.to_string().as_bytes()).unwrap();
+    assert_eq!(enveloped, (expected, RelayerDialect::V1_13));
 }
 
 #[test]
@@ -69,7 +71,7 @@ fn a_chain_keeps_no_secrets() {
         "kms_config": {"spend_key": "hunter2"},
     }});
     let Read { value, unread } = chain(body.to_string().as_bytes()).unwrap();
-    assert_eq!(value.rpc_addr.as_deref(), Some("https://user@h/"));
+    assert_eq!(value.rpc_addr.as_deref(), Some("https://h/"));
     assert!(!format!("{value:?}{unread:?}").contains("hunter2"));
 }
 
