@@ -1,0 +1,36 @@
+//! The reasons why the server cannot start.
+
+use std::io;
+use std::net::SocketAddr;
+
+use relayer_rest_host::config::ConfigError;
+use relayer_rest_host::control::ControlError;
+use relayer_rest_host::reload::ReloadError;
+
+/// The reason why the server cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum SpawnError {
+    /// The address is not an address.
+    #[error("cannot resolve the address of the REST API: {0}; correct `host` in [rest]")]
+    Address(io::Error),
+    /// The server cannot listen on the address.
+    #[error("cannot listen on {address}: {source}; choose another `port` in [rest]")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// The reason.
+        source: io::Error,
+    },
+    /// The settings are invalid.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// A module cannot be loaded.
+    #[error(transparent)]
+    Modules(#[from] ReloadError),
+    /// The control socket cannot be created.
+    #[error(transparent)]
+    Control(#[from] ControlError),
+    /// A thread or a runtime cannot be created.
+    #[error("cannot start the REST API: {0}")]
+    Start(io::Error),
+}

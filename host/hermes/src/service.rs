@@ -1,0 +1,118 @@
+//! The server: its modules, the state, and the control socket.
+
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use relayer_rest_host::Server;
+use relayer_rest_host::config::Config;
+use relayer_rest_host::conformance::Dialect;
+use relayer_rest_host::control::{ControlServer, ControlSocket, default_path};
+use relayer_rest_host::reload::{ModuleOverrides, Modules};
+use relayer_rest_host::state::{Polling, StatePublisher};
+use tracing::{error, info, warn};
+
+use crate::channel::Channel;
+use crate::error::SpawnError;
+
+/// The pause between two requests for the state: with the relayer's own tick of 500 ms, it
+/// gets one request in a second.
+const POLL: Duration = Duration::from_millis(500);
+
+/// The settings of the server.
+pub(crate) struct Settings {
+    /// The file with limits, extensions and the module of the API.
+    pub(crate) file: Option<PathBuf>,
+    pub(crate) dialect: Option<Dialect>,
+    pub(crate) control: Control,
+    pub(crate) polling: Polling,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        let polling = Polling { poll: POLL, ..Polling::default() };
+        Self { file: None, dialect: None, control: Control::Default, polling }
+    }
+}
+
+/// The control socket.
+pub(crate) enum Control {
+    /// The one on which the commands of `relayer-rest` find a server with its address.
+    Default,
+    At(PathBuf),
+    Disabled,
+}
+
+/// A server that is ready to accept connections.
+pub(crate) struct Service {
+    server: Server,
+    listener: tokio::net::TcpListener,
+    control: Option<ControlServer>,
+}
+
+impl Service {
+    /// Reads the settings, loads the modules, and begins to ask the relayer.
+    pub(crate) async fn start(
+        settings: Settings,
+        listener: TcpListener,
+        channel: Channel,
+    ) -> Result<Self, SpawnError> {
+        let listener = tokio::net::TcpListener::from_std(listener).map_err(SpawnError::Start)?;
+        let address = listener.local_addr().map_err(SpawnError::Start)?;
+        let Settings { file, dialect, control, polling } = settings;
+        let config = file.as_deref().map(Config::read).transpose()?.unwrap_or_default();
+        let overrides = ModuleOverrides {
+            module: None,
+            dialect,
+            // This is the dialect of each relayer that has the channel.
+            relayer_dialect: Some(Dialect::V1_13),
+            config: file,
+            code_cache: None,
+            compiler: None,
+            watch: false,
+        };
+        let modules = Arc::new(Modules::load(overrides, &config).await?);
+        let publisher = StatePublisher::new();
+        let state = publisher.reader();
+        let server = Server::with_registry(Arc::clone(&modules.registry), state.clone())
+            .with_limits(config.http.clone())
+            .with_threads(config.server.clone());
+        let socket = match control {
+            Control::Disabled => None,
+            Control::At(path) => Some(ControlSocket::bind(&path)?),
+            Control::Default => ControlSocket::bind(&default_path(address))
+                .inspect_err(|error| warn!(%error, "status, swap, rollback and reload unavailable"))
+                .ok(),
+        };
+        let control = socket.map(|socket| {
+            info!(socket = %socket.path().display(), "control socket ready");
+            let registry = Arc::clone(&modules.registry);
+            ControlServer::new(socket, registry, state.clone())
+                .with_connections(server.connections())
+                .with_reload(Arc::new(move || {
+                    let modules = Arc::clone(&modules);
+                    let state = state.clone();
+                    Box::pin(async move {
+                        let reloaded = modules.reload(&state).await;
+                        reloaded.map_err(|error| error.to_string()).inspect_err(|error| {
+                            error!(error, "reload rejected");
+                        })
+                    })
+                }))
+        });
+        tokio::spawn(polling.run(channel, publisher));
+        Ok(Self { server, listener, control })
+    }
+
+    /// Serves until `shutdown` completes.
+    pub(crate) async fn serve(self, shutdown: impl Future<Output = ()>) {
+        let control = self.control.map(|control| tokio::spawn(control.serve()));
+        self.server.serve(self.listener, shutdown).await;
+        if let Some(control) = control {
+            // This also removes its socket.
+            control.abort();
+            control.await.ok();
+        }
+    }
+}
