@@ -1,9 +1,9 @@
 //! The host's interfaces, as a trait.
 
 use crate::bindings::relayer::rest::{
-    chains, log, mount, query, request, snapshot, state, version,
+    chains, log, mount, query, request, snapshot, state, telemetry, version,
 };
-use crate::contract::{ChainConfig, Component, NotReady, RelayerState};
+use crate::contract::{ChainConfig, Component, MetricFamily, NotReady, RelayerState, Source};
 
 pub use crate::bindings::relayer::rest::log::Level;
 
@@ -41,6 +41,29 @@ pub trait Host {
     /// nanoseconds since 1970-01-01T00:00:00Z; `None` if it has, or if the source of the
     /// state needs no confirmation. Imports `snapshot`.
     fn unconfirmed_since(&self) -> Option<u64>;
+    /// Returns the sources of the data; none if the program that runs the module publishes
+    /// the data by itself. Imports `snapshot`.
+    fn sources(&self) -> Vec<Source>;
+    /// Returns the names of the families of metrics that the relayer exports, sorted.
+    /// Imports `telemetry`.
+    ///
+    /// # Errors
+    /// Returns an error if the telemetry is not read, until it is first known, and when it
+    /// is too old.
+    fn metric_families(&self) -> Result<Vec<String>, NotReady>;
+    /// Returns a family of metrics, or `None` if the relayer does not export it. The
+    /// response then depends on this family only. Imports `telemetry`.
+    ///
+    /// # Errors
+    /// As [`Self::metric_families`].
+    fn metric_family(&self, name: &str) -> Result<Option<MetricFamily>, NotReady>;
+    /// Returns the time at which the telemetry was read from the relayer, in nanoseconds
+    /// since 1970-01-01T00:00:00Z. It changes every few seconds, and the response with it.
+    /// Imports `telemetry`.
+    ///
+    /// # Errors
+    /// As [`Self::metric_families`].
+    fn scraped(&self) -> Result<u64, NotReady>;
     /// Returns the values of the request's headers with this name, in their order; empty
     /// if there are none. The name is case-insensitive. The response then depends on this
     /// header: the host lists it in `vary`, unless the response sets `vary`. Imports
@@ -86,6 +109,22 @@ impl Host for WitHost {
         snapshot::unconfirmed_since()
     }
 
+    fn sources(&self) -> Vec<Source> {
+        snapshot::sources()
+    }
+
+    fn metric_families(&self) -> Result<Vec<String>, NotReady> {
+        telemetry::families()
+    }
+
+    fn metric_family(&self, name: &str) -> Result<Option<MetricFamily>, NotReady> {
+        telemetry::family(name)
+    }
+
+    fn scraped(&self) -> Result<u64, NotReady> {
+        telemetry::scraped()
+    }
+
     fn header(&self, name: &str) -> Vec<Vec<u8>> {
         request::header(name)
     }
@@ -126,6 +165,22 @@ impl<H: Host + ?Sized> Host for &H {
 
     fn unconfirmed_since(&self) -> Option<u64> {
         (**self).unconfirmed_since()
+    }
+
+    fn sources(&self) -> Vec<Source> {
+        (**self).sources()
+    }
+
+    fn metric_families(&self) -> Result<Vec<String>, NotReady> {
+        (**self).metric_families()
+    }
+
+    fn metric_family(&self, name: &str) -> Result<Option<MetricFamily>, NotReady> {
+        (**self).metric_family(name)
+    }
+
+    fn scraped(&self) -> Result<u64, NotReady> {
+        (**self).scraped()
     }
 
     fn header(&self, name: &str) -> Vec<Vec<u8>> {

@@ -53,6 +53,7 @@
 //! | `query.rs` | the query of a request, and its parameters |
 //! | `host.rs` | the imports of the contract as a trait |
 //! | `state.rs` | the relayer's state with its names resolved |
+//! | `telemetry.rs` | the relayer's telemetry by its names in the relayer |
 //! | `router.rs` | routing by path |
 //! | `response.rs` | responses and errors, with their status and headers |
 //! | `arena.rs` | an allocator for instances that live for one request |
@@ -67,6 +68,7 @@ mod request;
 mod response;
 mod router;
 mod state;
+mod telemetry;
 pub mod testing;
 
 pub use host::{Host, Level, WitHost};
@@ -75,6 +77,7 @@ pub use request::Request;
 pub use response::Response;
 pub use router::{Params, Route, Router};
 pub use state::{Names, Object, State, Worker};
+pub use telemetry::relayer_metric;
 
 /// The contract's types, as plain Rust structs and enums.
 pub mod contract {

@@ -29,7 +29,8 @@ use std::cell::RefCell;
 
 use crate::contract::{
     self, ChainConfig, ChainKind, ChannelObject, ClientObject, Component, ConnectionObject,
-    CrossChainQueryObject, NotReady, OtherObject, RelayerState, WalletObject,
+    CrossChainQueryObject, Label, MetricFamily, MetricKind, NotReady, OtherObject, RelayerState,
+    Sample, Source, WalletObject,
 };
 use crate::host::{Host, Level};
 use crate::state::{Names, Object};
@@ -49,6 +50,13 @@ pub struct FakeHost {
     /// The time since which the state is not confirmed, in nanoseconds since
     /// 1970-01-01T00:00:00Z. Default: `None`, it is confirmed.
     pub unconfirmed_since: Option<u64>,
+    /// The sources of the data. Default: no sources.
+    pub sources: Vec<Source>,
+    /// The telemetry, or why it is not known. Default: it is not read.
+    pub telemetry: Result<Vec<MetricFamily>, NotReady>,
+    /// The time at which the telemetry was read, in nanoseconds since
+    /// 1970-01-01T00:00:00Z. Default: 2026-01-01T00:00:00Z.
+    pub scraped: u64,
     /// The request's headers. Default: no headers.
     pub headers: Vec<(String, Vec<u8>)>,
     /// The request's query, without the `?`. Default: `None`.
@@ -75,6 +83,12 @@ impl FakeHost {
             state: Ok(RelayerState { chains: Vec::new(), names, workers: Vec::new() }),
             changed: 1_767_225_600_000_000_000,
             unconfirmed_since: None,
+            sources: Vec::new(),
+            telemetry: Err(NotReady {
+                message: "the relayer's telemetry is not read".to_owned(),
+                retry_after: 60_000_000_000,
+            }),
+            scraped: 1_767_225_600_000_000_000,
             headers: Vec::new(),
             query: None,
             mount: "/".to_owned(),
@@ -119,6 +133,35 @@ impl FakeHost {
             state.workers.push(contract::Worker { id, object, data: None });
             state.workers.sort_by_key(|worker| rank(&worker.object));
         }
+        self
+    }
+
+    /// Adds a sample of a gauge to the telemetry, which is then known. Its value has been
+    /// the same since the telemetry was last read.
+    #[must_use]
+    pub fn with_metric(mut self, name: &str, labels: &[(&str, &str)], value: f64) -> Self {
+        let label = |(name, value): &(&str, &str)| Label {
+            name: (*name).to_owned(),
+            value: (*value).to_owned(),
+        };
+        let sample = Sample {
+            name: name.to_owned(),
+            labels: labels.iter().map(label).collect(),
+            value,
+            since: self.scraped,
+        };
+        let mut families = self.telemetry.unwrap_or_default();
+        match families.iter_mut().find(|family| family.name == name) {
+            Some(family) => family.samples.push(sample),
+            None => families.push(MetricFamily {
+                name: name.to_owned(),
+                kind: MetricKind::Gauge,
+                help: String::new(),
+                samples: vec![sample],
+            }),
+        }
+        families.sort_by(|a, b| a.name.cmp(&b.name));
+        self.telemetry = Ok(families);
         self
     }
 
@@ -173,6 +216,26 @@ impl Host for FakeHost {
 
     fn unconfirmed_since(&self) -> Option<u64> {
         self.unconfirmed_since
+    }
+
+    fn sources(&self) -> Vec<Source> {
+        self.sources.clone()
+    }
+
+    fn metric_families(&self) -> Result<Vec<String>, NotReady> {
+        let names = |families: &Vec<MetricFamily>| {
+            families.iter().map(|family| family.name.clone()).collect()
+        };
+        self.telemetry.as_ref().map(names).map_err(Clone::clone)
+    }
+
+    fn metric_family(&self, name: &str) -> Result<Option<MetricFamily>, NotReady> {
+        let families = self.telemetry.as_ref().map_err(Clone::clone)?;
+        Ok(families.iter().find(|family| family.name == name).cloned())
+    }
+
+    fn scraped(&self) -> Result<u64, NotReady> {
+        self.telemetry.as_ref().map(|_| self.scraped).map_err(Clone::clone)
     }
 
     fn header(&self, name: &str) -> Vec<Vec<u8>> {

@@ -14,12 +14,13 @@ pub(super) const HANDLER: (&str, &str) = ("handler", "handle");
 pub(super) const TYPES: &str = "types";
 
 /// The interfaces that a module may import, with their functions.
-pub(super) const IMPORTS: [(&str, &[&str]); 9] = [
+pub(super) const IMPORTS: [(&str, &[&str]); 10] = [
     (TYPES, &[]),
     ("version", &["components"]),
     ("chains", &["ids", "config"]),
     ("state", &["current"]),
-    ("snapshot", &["changed", "unconfirmed-since"]),
+    ("snapshot", &["changed", "unconfirmed-since", "sources"]),
+    ("telemetry", &["families", "family", "scraped"]),
     ("request", &["header"]),
     ("query", &["get"]),
     ("mount", &["path"]),

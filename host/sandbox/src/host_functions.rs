@@ -16,6 +16,12 @@ pub(super) fn define(linker: &mut Linker<StoreData>) -> wasmtime::Result<()> {
     function(linker, "state", "current", |call, ()| (call.state(),))?;
     function(linker, "snapshot", "changed", |call, ()| (call.changed(),))?;
     function(linker, "snapshot", "unconfirmed-since", |call, ()| (call.unconfirmed_since(),))?;
+    function(linker, "snapshot", "sources", |call, ()| (call.sources(),))?;
+    function(linker, "telemetry", "families", |call, ()| (call.metric_families(),))?;
+    function(linker, "telemetry", "family", |call, (name,): (String,)| {
+        (call.metric_family(&name),)
+    })?;
+    function(linker, "telemetry", "scraped", |call, ()| (call.scraped(),))?;
     function(linker, "request", "header", |call, (name,): (String,)| (call.header(&name),))?;
     function(linker, "query", "get", |call, ()| (call.query(),))?;
     function(linker, "mount", "path", |call, ()| (call.mount(),))?;

@@ -6,21 +6,21 @@
 //! as the same reads return the same values.
 
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Instant, SystemTime};
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use relayer_rest_state::{
-    ChainConfig, ChainId, Component, Generation, Known, ListedChain, RelayerState, Snapshot, Stale,
-    Versioned,
+    ChainConfig, ChainId, Component, Generation, Known, ListedChain, MetricFamily, RelayerState,
+    Snapshot, Source, Versioned,
 };
 
 use super::request::GuestRequest;
 
-/// The maximum number of chains, and of headers, in a record. A module that reads more of
+/// The maximum number of chains, of families of metrics, and of headers in a record. A module that reads more of
 /// them one by one is not worth a longer record.
 const MAX_READS: usize = 64;
 
-/// The maximum length of the name of an absent chain or header in a record, in bytes: a
+/// The maximum length of the name of an absent chain, family or header in a record, in bytes: a
 /// module may invent any number of names of megabytes each.
 const MAX_READ: usize = 256;
 
@@ -41,6 +41,10 @@ pub struct ReadSet {
     status: Option<Generation>,
     changed: Option<Generation>,
     unconfirmed: Option<Unconfirmed>,
+    sources: Option<Generation>,
+    family_names: Option<Generation>,
+    families: Vec<(Arc<str>, Option<Generation>)>,
+    scraped: Option<Scraped>,
     headers: Vec<(HeaderName, Vec<HeaderValue>)>,
     query: Option<QueryRead>,
     /// Whether reads were left out of the record.
@@ -56,6 +60,10 @@ struct QueryRead(Option<Box<str>>);
 struct Unconfirmed {
     since: Option<SystemTime>,
 }
+
+/// The time of the last scrape of the telemetry when the module read it, if there was one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Scraped(Option<SystemTime>);
 
 impl TrackedSnapshot {
     pub(super) fn new(snapshot: Arc<Snapshot>, request: Arc<GuestRequest>) -> Self {
@@ -127,6 +135,51 @@ impl TrackedSnapshot {
         since
     }
 
+    pub(super) fn sources(&mut self) -> &Versioned<Vec<Source>> {
+        let sources = self.snapshot.sources();
+        self.reads.sources = Some(sources.generation());
+        sources
+    }
+
+    pub(super) fn metric_families(&mut self) -> &Versioned<Known<Vec<Arc<str>>>> {
+        let names = self.snapshot.telemetry().names();
+        self.reads.family_names = Some(names.generation());
+        names
+    }
+
+    /// Returns a family of metrics, or `None` if it is absent. Returns an error if the
+    /// telemetry is not known.
+    pub(super) fn metric_family(&mut self, name: &str) -> Known<Option<&Versioned<MetricFamily>>> {
+        let telemetry = self.snapshot.telemetry();
+        if let Err(reason) = telemetry.names().value() {
+            self.reads.family_names = Some(telemetry.names().generation());
+            return Err(reason.clone());
+        }
+        let family = telemetry.family(name);
+        let ReadSet { families, more, .. } = &mut self.reads;
+        if family.is_none() && name.len() > MAX_READ {
+            *more = true;
+        } else if families.iter().all(|(entry, _)| **entry != *name) {
+            record(families, more, || (name.into(), family.map(Versioned::generation)));
+        }
+        Ok(family)
+    }
+
+    /// Returns when the telemetry was read from the relayer. Returns an error if it is not
+    /// known.
+    pub(super) fn scraped(&mut self) -> Known<SystemTime> {
+        let telemetry = self.snapshot.telemetry();
+        let scraped = telemetry.scraped();
+        self.reads.scraped = Some(Scraped(scraped));
+        match telemetry.names().value() {
+            Ok(_) => Ok(scraped.unwrap_or(SystemTime::UNIX_EPOCH)),
+            Err(reason) => {
+                self.reads.family_names = Some(telemetry.names().generation());
+                Err(reason.clone())
+            }
+        }
+    }
+
     /// Returns the values of a header, or none if the request does not have it.
     pub(super) fn header(&mut self, name: &HeaderName) -> Vec<HeaderValue> {
         let values: Vec<_> = self.request.headers.get_all(name).iter().cloned().collect();
@@ -174,12 +227,22 @@ impl ReadSet {
         let same = |read: Option<Generation>, now| read.is_none_or(|read| read == now);
         // If no chain was read, it makes no difference whether the chains are known.
         let chains_known = self.chains.is_empty() || snapshot.chain_ids().value().is_ok();
+        let telemetry = snapshot.telemetry();
+        let telemetry_known = self.families.is_empty() || telemetry.names().value().is_ok();
         self.matches_request(query, headers)
             && same(self.components, snapshot.components().generation())
             && same(self.chain_ids, snapshot.chain_ids().generation())
             && same(self.status, snapshot.status().generation())
             && same(self.changed, snapshot.changed().generation)
             && self.unconfirmed.is_none_or(|read| read.since == snapshot.unconfirmed_since())
+            && same(self.sources, snapshot.sources().generation())
+            && same(self.family_names, telemetry.names().generation())
+            && self.scraped.is_none_or(|Scraped(read)| read == telemetry.scraped())
+            && telemetry_known
+            && self
+                .families
+                .iter()
+                .all(|(name, read)| telemetry.family(name).map(Versioned::generation) == *read)
             && chains_known
             && self
                 .chains
@@ -215,11 +278,16 @@ impl ReadSet {
         !self.more
     }
 
-    /// Returns whether any of the reads is no longer confirmed by its source.
+    /// Returns the time of the last confirmation of the oldest value that was read, if its
+    /// source no longer confirms it.
     #[must_use]
-    pub fn touch(&self, stale: Stale) -> bool {
+    pub fn stale_since(&self, snapshot: &Snapshot) -> Option<Instant> {
         let chains = self.chain_ids.is_some() || !self.chains.is_empty();
-        self.components.is_some() || self.status.is_some() || (stale.chains && chains)
+        let relayer = self.components.is_some() || self.status.is_some();
+        let state = snapshot.stale().filter(|stale| relayer || (stale.chains && chains));
+        let telemetry = self.family_names.is_some() || !self.families.is_empty();
+        let telemetry = snapshot.telemetry().stale().filter(|_| telemetry);
+        state.map(|stale| stale.since).into_iter().chain(telemetry).min()
     }
 
     /// Returns the headers that were read, with their values; none if a request did not
@@ -232,12 +300,13 @@ impl ReadSet {
     #[must_use]
     pub fn size(&self) -> usize {
         let chains = self.chains.iter().map(|(id, _)| size_of_val(id) + id.as_str().len());
+        let families = self.families.iter().map(|read| size_of_val(read) + read.0.len());
         let values = self.headers.iter().flat_map(|(_, values)| values);
         let headers = values.map(|value| size_of_val(value) + value.len());
         let names = self.headers.iter().map(|read| size_of_val(read) + read.0.as_str().len());
         let query = self.query().map_or(0, str::len);
         let headers = headers.sum::<usize>() + names.sum::<usize>();
-        size_of::<Self>() + chains.sum::<usize>() + headers + query
+        size_of::<Self>() + chains.sum::<usize>() + families.sum::<usize>() + headers + query
     }
 
     /// Returns the headers that were read, on which the response varies.
@@ -248,14 +317,15 @@ impl ReadSet {
 
 #[cfg(test)]
 mod tests {
-    use super::{GuestRequest, MAX_READS, ReadSet, Stale, TrackedSnapshot};
+    use super::{GuestRequest, MAX_READS, ReadSet, TrackedSnapshot};
     use http::uri::PathAndQuery;
     use http::{HeaderMap, HeaderName, Method};
     use relayer_rest_state::{
-        ChainConfig, ChainId, ChainKind, Component, NotReady, RelayerState, StatePublisher,
+        ChainConfig, ChainId, ChainKind, Component, MetricFamily, MetricKind, NotReady,
+        RelayerState, Sample, SourceKind, Stale, StatePublisher,
     };
     use std::sync::Arc;
-    use std::time::Instant;
+    use std::time::{Duration, Instant, SystemTime};
 
     fn request(headers: HeaderMap) -> Arc<GuestRequest> {
         let target = PathAndQuery::from_static("/");
@@ -270,7 +340,17 @@ mod tests {
     fn publisher() -> StatePublisher {
         let publisher = StatePublisher::new();
         publisher.set_chains(vec![chain("a"), chain("b")]).unwrap();
+        publisher.set_telemetry(vec![family("a", 1.0), family("b", 1.0)], TIME);
         publisher
+    }
+
+    /// The time of the first scrape.
+    const TIME: SystemTime = SystemTime::UNIX_EPOCH;
+
+    fn family(name: &str, value: f64) -> MetricFamily {
+        let sample = Sample { name: name.into(), labels: Vec::new(), value, since: TIME };
+        let (kind, help) = (MetricKind::Gauge, String::new());
+        MetricFamily { name: name.into(), kind, help, samples: vec![sample] }
     }
 
     fn reads(publisher: &StatePublisher, read: impl FnOnce(&mut TrackedSnapshot)) -> ReadSet {
@@ -318,7 +398,7 @@ mod tests {
     fn each_read_depends_only_on_its_slice() {
         type Change = fn(&StatePublisher);
         type Read = fn(&mut TrackedSnapshot);
-        let parts: [(Read, Change); 5] = [
+        let parts: [(Read, Change); 9] = [
             (
                 |snapshot| drop(snapshot.components().clone()),
                 |publisher| {
@@ -348,6 +428,25 @@ mod tests {
                     publisher.set_state(RelayerState::default());
                 },
             ),
+            (
+                |snapshot| drop(snapshot.sources().clone()),
+                |publisher| drop(publisher.add_source(SourceKind::Relayer, "")),
+            ),
+            (
+                |snapshot| drop(snapshot.metric_family("a").unwrap().cloned()),
+                |publisher| publisher.set_telemetry(vec![family("a", 2.0), family("b", 1.0)], TIME),
+            ),
+            (
+                |snapshot| drop(snapshot.metric_family("b").unwrap().cloned()),
+                |publisher| publisher.set_telemetry(vec![family("a", 1.0), family("b", 2.0)], TIME),
+            ),
+            (
+                |snapshot| _ = snapshot.scraped().unwrap(),
+                |publisher| {
+                    let families = vec![family("a", 1.0), family("b", 1.0)];
+                    publisher.set_telemetry(families, TIME + Duration::from_secs(1));
+                },
+            ),
         ];
         for (changed, (_, change)) in parts.iter().enumerate() {
             let publisher = publisher();
@@ -360,6 +459,50 @@ mod tests {
                 check(&publisher, record, read != changed);
             }
         }
+    }
+
+    #[test]
+    fn the_families_of_metrics_are_one_read() {
+        let publisher = publisher();
+        let names = reads(&publisher, |snapshot| drop(snapshot.metric_families().clone()));
+        let absent = reads(&publisher, |snapshot| {
+            assert!(snapshot.metric_family("c").unwrap().is_none());
+        });
+        publisher.set_telemetry(vec![family("a", 2.0), family("b", 1.0)], TIME);
+        check(&publisher, &names, true);
+        check(&publisher, &absent, true);
+        publisher.set_telemetry(vec![family("a", 2.0), family("c", 1.0)], TIME);
+        check(&publisher, &names, false);
+        check(&publisher, &absent, false);
+        let known =
+            reads(&publisher, |snapshot| drop(snapshot.metric_family("a").unwrap().cloned()));
+        publisher.set_telemetry_not_ready(NotReady::default());
+        check(&publisher, &known, false);
+        let unknown = reads(&publisher, |snapshot| assert!(snapshot.scraped().is_err()));
+        publisher.set_telemetry(vec![family("a", 2.0)], TIME);
+        check(&publisher, &unknown, false);
+    }
+
+    #[test]
+    fn only_reads_of_a_stale_source_are_stale() {
+        let publisher = publisher();
+        let state = reads(&publisher, |snapshot| drop(snapshot.status().clone()));
+        let chain = reads(&publisher, |snapshot| drop(snapshot.chain("a").map(|_| ())));
+        let family = reads(&publisher, |snapshot| drop(snapshot.metric_family("a").map(|_| ())));
+        let since = |reads: &ReadSet| reads.stale_since(&publisher.reader().snapshot());
+        let earlier = Instant::now();
+        let time = earlier + Duration::from_secs(1);
+        publisher.set_telemetry_stale(time);
+        assert_eq!([&state, &chain, &family].map(since), [None, None, Some(time)]);
+        publisher.set_stale(Some(Stale { since: earlier, chains: false }));
+        assert_eq!([&state, &chain, &family].map(since), [Some(earlier), None, Some(time)]);
+        let both = reads(&publisher, |snapshot| {
+            drop(snapshot.metric_families().clone());
+            drop(snapshot.status().clone());
+        });
+        assert_eq!(since(&both), Some(earlier));
+        publisher.set_stale(Some(Stale { since: earlier, chains: true }));
+        assert_eq!(since(&chain), Some(earlier));
     }
 
     #[test]

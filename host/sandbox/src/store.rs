@@ -51,6 +51,28 @@ impl StoreData {
         self.snapshot.unconfirmed_since().map(wire::timestamp)
     }
 
+    pub(super) fn sources(&mut self) -> Arc<Vec<wire::Source>> {
+        self.snapshot.sources().lowered(|sources| wire::sources(sources))
+    }
+
+    pub(super) fn metric_families(&mut self) -> Arc<wire::Known<Vec<Arc<str>>>> {
+        self.snapshot.metric_families().lowered(|names| wire::known(names, Clone::clone))
+    }
+
+    pub(super) fn metric_family(
+        &mut self,
+        name: &str,
+    ) -> wire::Known<Option<Arc<wire::MetricFamily>>> {
+        let family = self.snapshot.metric_family(name);
+        wire::known(&family, |family| {
+            family.map(|family| family.lowered(|family| wire::MetricFamily::from(family)))
+        })
+    }
+
+    pub(super) fn scraped(&mut self) -> wire::Known<u64> {
+        wire::known(&self.snapshot.scraped(), |time| wire::timestamp(*time))
+    }
+
     pub(super) fn header(&mut self, name: &str) -> Vec<Vec<u8>> {
         // No header has an invalid name.
         let Ok(name) = HeaderName::from_bytes(name.as_bytes()) else { return Vec::new() };

@@ -9,20 +9,26 @@
 //! |---|---|
 //! | `chain.rs` | the configuration of a chain |
 //! | `message.rs` | requests, responses and log levels |
+//! | `source.rs` | the sources of the state |
+//! | `telemetry.rs` | families of metrics |
 //! | `state.rs` | components, the relayer's state and its readiness |
 #![allow(unsafe_code, reason = "the derives implement unsafe traits")]
 
 mod chain;
 mod message;
+mod source;
 mod state;
+mod telemetry;
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 pub(super) use chain::ChainConfig;
 pub(super) use message::{Header, Level, Request, Response};
+pub(super) use source::{Source, sources};
 pub(super) use state::{
     Component, Known, RelayerState, chain_ids, components, known, relayer_state,
 };
+pub(super) use telemetry::MetricFamily;
 
 /// Returns a time in nanoseconds since 1970. Times before 1970 become 0, and times after
 /// 2554 the maximum.

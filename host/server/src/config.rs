@@ -515,6 +515,7 @@ mod tests {
         let mut config = Config::parse(given).unwrap();
         // These have no default that a file could contain.
         assert!(config.module.file.take().is_some() && config.module.sha256.take().is_some());
+        assert!(config.module.dialect.take().is_some());
         let included = std::mem::take(&mut config.extension);
         let included: Vec<_> = included.iter().map(|extension| extension.name.as_str()).collect();
         assert!(included.into_iter().eq(BUNDLED_EXTENSIONS.iter().map(|bundled| bundled.name)));

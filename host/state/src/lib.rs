@@ -7,9 +7,11 @@
 //! |---|---|
 //! | `chain.rs` | a chain and its configuration |
 //! | `relayer.rs` | the state of a relayer: chains and workers, and their order |
-//! | `snapshot.rs` | a snapshot of a relayer: versioned values, each with its generation |
+//! | `versioned.rs` | a value with the generation of its last change |
+//! | `snapshot.rs` | a snapshot of a relayer, made of versioned values |
 //! | `requested_chains.rs` | chains that clients request before they are known |
 //! | `source.rs` | the sources of the state, and their failures |
+//! | `telemetry.rs` | the telemetry of a relayer: metric families, each a versioned value |
 //! | `publisher.rs` | publishes snapshots and gives access to the current one |
 
 mod chain;
@@ -18,6 +20,8 @@ mod relayer;
 mod requested_chains;
 mod snapshot;
 mod source;
+mod telemetry;
+mod versioned;
 
 pub use chain::{
     AddressType, ChainConfig, ChainId, ChainKind, ChannelFilter, ChannelMinFees, DynamicGasPrice,
@@ -28,5 +32,7 @@ pub use publisher::{DuplicateChain, SourceReporter, StatePublisher, StateReader}
 pub use relayer::{
     Component, Name, NotReady, Object, OtherObject, RelayerState, Value, Worker, WorkerData,
 };
-pub use snapshot::{Changed, Generation, Known, ListedChain, Snapshot, Stale, Versioned};
+pub use snapshot::{Changed, ListedChain, Snapshot, Stale};
 pub use source::{Source, SourceFailure, SourceKind};
+pub use telemetry::{MetricFamily, MetricKind, Sample, Telemetry};
+pub use versioned::{Generation, Known, Versioned};

@@ -3,14 +3,16 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::SystemTime;
+use std::time::{Instant, SystemTime};
 
 use arc_swap::ArcSwap;
 use relayer_rest_common::text::for_log;
 
 use super::relayer::{Component, NotReady, RelayerState};
-use super::snapshot::{Changed, Generation, ListedChain, Snapshot, Stale, Versioned};
+use super::snapshot::{Changed, ListedChain, Snapshot, Stale};
 use super::source::{Source, SourceFailure, SourceKind};
+use super::telemetry::MetricFamily;
+use super::versioned::{Generation, Versioned};
 use super::{ChainConfig, ChainId};
 
 /// Publishes the state of a relayer. Cheap to clone; works from any thread, in or out of
@@ -282,6 +284,28 @@ impl StatePublisher {
     /// marks it as up to date.
     pub fn set_stale(&self, stale: Option<Stale>) {
         self.publish(|snapshot, _| snapshot.set_stale(stale));
+    }
+
+    /// Sets the families of a scrape of the relayer's telemetry at this time.
+    pub fn set_telemetry(&self, families: Vec<MetricFamily>, scraped: SystemTime) {
+        self.publish(|snapshot, next| {
+            snapshot.telemetry = Arc::new(snapshot.telemetry.with(families, scraped, next));
+        });
+    }
+
+    /// Marks the telemetry as stale: the relayer has not responded since the last scrape
+    /// at this time.
+    pub fn set_telemetry_stale(&self, since: Instant) {
+        self.publish(|snapshot, _| {
+            snapshot.telemetry = Arc::new(snapshot.telemetry.with_stale(since));
+        });
+    }
+
+    /// Marks the telemetry as not known, with the reason.
+    pub fn set_telemetry_not_ready(&self, reason: NotReady) {
+        self.publish(|snapshot, next| {
+            snapshot.telemetry = Arc::new(snapshot.telemetry.not_ready(reason, next));
+        });
     }
 
     /// Publishes the current snapshot with a change. New values in it get the given

@@ -1,89 +1,15 @@
 //! A snapshot of a relayer.
 
-use std::any::Any;
 use std::collections::HashMap;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
 use super::relayer::{Component, NotReady, RelayerState};
 use super::requested_chains::RequestedChains;
 use super::source::Source;
+use super::telemetry::Telemetry;
+use super::versioned::{Generation, Known, Versioned};
 use super::{ChainConfig, ChainId};
-
-/// The number of a publication; it only increases.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Generation(pub(super) u64);
-
-/// A part of the state that changes as a whole, with the generation of its last change.
-/// Cheap to clone.
-#[derive(Debug)]
-pub struct Versioned<T> {
-    content: Arc<Content<T>>,
-}
-
-#[derive(Debug)]
-struct Content<T> {
-    value: T,
-    generation: Generation,
-    derived: OnceLock<Arc<dyn Any + Send + Sync>>,
-}
-
-impl<T> Versioned<T> {
-    pub(super) fn new(value: T, generation: Generation) -> Self {
-        Self { content: Arc::new(Content { value, generation, derived: OnceLock::new() }) }
-    }
-
-    /// Returns the content.
-    #[must_use]
-    pub fn value(&self) -> &T {
-        &self.content.value
-    }
-
-    /// Returns the generation, which changes if and only if the content changes.
-    #[must_use]
-    pub fn generation(&self) -> Generation {
-        self.content.generation
-    }
-
-    /// Returns whether both are the same content, and not only equal ones.
-    #[must_use]
-    pub fn is_same(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.content, &other.content)
-    }
-
-    /// Returns the content in the form in which modules receive it. The form is made on
-    /// first use and kept as long as the content.
-    ///
-    /// # Panics
-    /// Panics if another type was used before: each content has only one form.
-    pub fn lowered<D: Send + Sync + 'static>(&self, make: impl FnOnce(&T) -> D) -> Arc<D> {
-        let derived = &self.content.derived;
-        if derived.get().is_none() {
-            // Concurrent callers each make one instead of waiting, and the first one is
-            // kept.
-            let form: Arc<dyn Any + Send + Sync> = Arc::new(make(self.value()));
-            derived.set(form).ok();
-        }
-        let form = derived.get().expect("it is set by now");
-        Arc::clone(form).downcast().expect("a content has one derived form")
-    }
-}
-
-impl<T> Clone for Versioned<T> {
-    fn clone(&self) -> Self {
-        Self { content: Arc::clone(&self.content) }
-    }
-}
-
-impl<T: PartialEq> Versioned<T> {
-    /// Returns this version if `value` equals its content, or else a new one.
-    pub(super) fn with(&self, value: T, generation: Generation) -> Self {
-        if *self.value() == value { self.clone() } else { Self::new(value, generation) }
-    }
-}
-
-/// A fact about the relayer, or the reason why it is not known.
-pub type Known<T> = Result<T, NotReady>;
 
 /// A listed chain: its configuration, or the reason why it is not known.
 #[derive(Debug, Clone)]
@@ -131,6 +57,7 @@ pub struct Snapshot {
     pub(super) chains: HashMap<ChainId, ListedChain>,
     pub(super) requested: Arc<RequestedChains>,
     pub(super) sources: Versioned<Vec<Source>>,
+    pub(super) telemetry: Arc<Telemetry>,
     pub(super) status: Versioned<Known<RelayerState>>,
     /// The last known status, while the status is not known.
     pub(super) before_not_ready: Option<Versioned<Known<RelayerState>>>,
@@ -176,6 +103,7 @@ impl Snapshot {
             chains: HashMap::new(),
             requested: Arc::default(),
             sources: Versioned::new(Vec::new(), start),
+            telemetry: Arc::new(Telemetry::unavailable(start)),
             status: Versioned::new(Err(NotReady::default()), start),
             before_not_ready: None,
             stale: None,
@@ -243,6 +171,12 @@ impl Snapshot {
     #[must_use]
     pub fn sources(&self) -> &Versioned<Vec<Source>> {
         &self.sources
+    }
+
+    /// Returns the relayer's telemetry.
+    #[must_use]
+    pub fn telemetry(&self) -> &Telemetry {
+        &self.telemetry
     }
 
     /// Returns whether any value of the relayer in the snapshot has this generation.

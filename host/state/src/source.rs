@@ -34,6 +34,8 @@ pub enum SourceKind {
     Upstream,
     /// The relayer in whose process the server runs.
     Relayer,
+    /// The telemetry of a running relayer.
+    Telemetry,
 }
 
 /// A failure of a source, whose last valid content stays published.
@@ -102,6 +104,7 @@ impl SourceKind {
             Self::StateFile => "state-file",
             Self::Upstream => "upstream",
             Self::Relayer => "relayer",
+            Self::Telemetry => "telemetry",
         }
     }
 

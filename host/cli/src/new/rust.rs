@@ -3,7 +3,7 @@
 use super::{Template, wit};
 
 /// The files of the SDK.
-const SDK: [(&str, &str); 10] = [
+const SDK: [(&str, &str); 11] = [
     ("rust-toolchain.toml", include_str!("../../templates/rust/rust-toolchain.toml")),
     ("sdk/src/response.rs", include_str!("../../sdk/response.rs")),
     ("sdk/src/arena.rs", include_str!("../../sdk/arena.rs")),
@@ -13,6 +13,7 @@ const SDK: [(&str, &str); 10] = [
     ("sdk/src/request.rs", include_str!("../../sdk/request.rs")),
     ("sdk/src/router.rs", include_str!("../../sdk/router.rs")),
     ("sdk/src/state.rs", include_str!("../../sdk/state.rs")),
+    ("sdk/src/telemetry.rs", include_str!("../../sdk/telemetry.rs")),
     ("sdk/src/testing.rs", include_str!("../../sdk/testing.rs")),
 ];
 

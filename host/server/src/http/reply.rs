@@ -1,13 +1,15 @@
 //! The HTTP response for one client: encoded or not, without a body if the client has it
 //! already, or an error if a precondition is false.
 
+use std::time::Instant;
+
 use bytes::Bytes;
 use hyper::header::{
     AGE, CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE,
     HeaderMap, HeaderName, HeaderValue, WARNING,
 };
 use hyper::{Method, Request, StatusCode};
-use relayer_rest_state::Stale;
+use relayer_rest_state::Snapshot;
 
 use super::accept_encoding;
 use super::conditional::{self, Outcome};
@@ -30,7 +32,7 @@ pub(super) fn reply<B>(
     module_response: &Response,
     representation: &Representation,
     request: &Request<B>,
-    stale: Option<Stale>,
+    snapshot: &Snapshot,
 ) -> HttpResponse {
     let Representation { headers, body } = representation;
     let is_success = module_response.status().is_success();
@@ -52,11 +54,8 @@ pub(super) fn reply<B>(
             return response;
         }
     };
-    if let Some(stale) = stale
-        && is_success
-        && module_response.reads().touch(stale)
-    {
-        add_age(response.headers_mut(), stale);
+    if is_success && let Some(since) = module_response.reads().stale_since(snapshot) {
+        add_age(response.headers_mut(), since);
     }
     response
 }
@@ -99,7 +98,7 @@ fn not_modified(headers: &HeaderMap) -> HeaderMap {
 }
 
 /// Adds the age of a response that was derived from stale state.
-fn add_age(headers: &mut HeaderMap, stale: Stale) {
-    headers.insert(AGE, stale.since.elapsed().as_secs().into());
+fn add_age(headers: &mut HeaderMap, since: Instant) {
+    headers.insert(AGE, since.elapsed().as_secs().into());
     headers.insert(WARNING, HeaderValue::from_static("110 - \"Response is Stale\""));
 }

@@ -68,7 +68,7 @@ impl Service {
             let status = response.status().as_u16();
             let path = request.uri().path();
             debug!(%id, method = %request.method(), path, status, "cache hit");
-            let response = reply::reply(response, encoded, &request, snapshot.stale());
+            let response = reply::reply(response, encoded, &request, &snapshot);
             return Either::Left(sourced(identified(response, id), &snapshot));
         }
         if has_cancelled_too_many {
@@ -116,7 +116,7 @@ impl Service {
             };
             let encoding = reply::encoding(&response, request.headers());
             let representation = response.encoded(encoding).await;
-            reply::reply(&response, representation, &request, self.state.peek().stale())
+            reply::reply(&response, representation, &request, &self.state.peek())
         };
         let response = response.instrument(span.clone()).await;
         span.in_scope(|| debug!(status = response.status().as_u16(), "response sent"));

@@ -12,7 +12,7 @@ use std::time::UNIX_EPOCH;
 
 use bytes::Bytes;
 use hyper::header::HeaderValue;
-use relayer_rest_state::{Snapshot, Source, Versioned};
+use relayer_rest_state::{Snapshot, Source, SourceKind, Versioned};
 
 thread_local! {
     /// The last value of this thread, so that cached responses share no memory with those of
@@ -40,11 +40,14 @@ pub(super) fn value(snapshot: &Snapshot) -> HeaderValue {
 }
 
 fn encoded(sources: &[Source]) -> HeaderValue {
-    if sources.is_empty() {
+    // The state does not come from the telemetry.
+    let items: Vec<_> =
+        sources.iter().filter(|source| source.kind != SourceKind::Telemetry).map(item).collect();
+    if items.is_empty() {
         // A program that embeds the host publishes the state by itself.
         return HeaderValue::from_static("program");
     }
-    let text = sources.iter().map(item).collect::<Vec<_>>().join(", ");
+    let text = items.join(", ");
     HeaderValue::from_maybe_shared(Bytes::from(text)).expect("its characters are printable")
 }
 
@@ -77,6 +80,8 @@ mod tests {
         let file = publisher.add_source(SourceKind::StateFile, "/etc/relayer/a\"\\\u{e9}.json");
         publisher.add_source(SourceKind::Upstream, "http://h:3000/").responded();
         let expected = r#"state-file;location="a\"\\?.json", upstream;location="http://h:3000/""#;
+        assert_eq!(text(), expected);
+        publisher.add_source(SourceKind::Telemetry, "http://h:3001/metrics").failed("refused");
         assert_eq!(text(), expected);
         file.failed("secret");
         let failing = text();
