@@ -5,4 +5,5 @@ mod files;
 mod hermes_config;
 mod polling;
 mod status;
+mod telemetry;
 mod upstream;

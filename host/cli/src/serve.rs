@@ -13,10 +13,11 @@ use relayer_rest_server::Server;
 use relayer_rest_server::config::Config;
 use relayer_rest_server::control::Reload;
 use relayer_rest_server::reload::{ModuleOverrides, Modules, follow_dialect};
-use relayer_rest_sources::Upstream;
+use relayer_rest_sources::{TelemetrySource, Upstream};
 use relayer_rest_state::{NotReady, StatePublisher, StateReader};
 use tokio::net::TcpListener;
 use tokio::runtime::Builder;
+use tokio::task::JoinHandle;
 use tracing::{error, info};
 
 use super::address::Address;
@@ -120,11 +121,12 @@ async fn serve(args: &ServeArgs) -> Result<(), ServeError> {
     let socket = if args.no_control { None } else { args.control.bind(address)? };
     let registry = &modules.registry;
     let state = publisher.reader();
-    if let Some(upstream) = sources.upstream.take() {
+    if let Some(upstream) = &sources.upstream {
         let dialect = upstream.polling.dialect.subscribe();
         tokio::spawn(follow_dialect(Arc::clone(&modules), state.clone(), dialect));
-        poll(upstream, publisher.clone()).map_err(ServeError::Start)?;
     }
+    poll(sources.upstream.take(), sources.telemetry.take(), &publisher)
+        .map_err(ServeError::Start)?;
     modules.watch(&state).await?;
     let reload = reload(&sources, &modules, &state);
     hangup.reload(Arc::clone(&reload));
@@ -195,24 +197,42 @@ fn grace(text: &str) -> Result<Duration, String> {
     Ok(time)
 }
 
-/// Polls the relayer for as long as the server runs. Its responses are read on a thread
-/// of a lower priority: clients come first, regardless of the responses.
-fn poll(upstream: Upstream, publisher: StatePublisher) -> io::Result<()> {
-    let polling = async move {
-        let polling = tokio::spawn(upstream.run(publisher.clone()));
-        if let Err(error) = polling.await {
-            error!(%error, "polling the relayer ended; restart to resume it");
-            publisher.set_not_ready(NotReady {
-                message: "the relayer is no longer polled; the log has the cause".to_owned(),
-                ..NotReady::default()
-            });
-        }
-    };
-    threads::start_runtime("upstream", move |runtime| {
+/// Polls the relayer and its telemetry for as long as the server runs. The responses are
+/// read on a thread of a lower priority: clients come first, regardless of the responses.
+fn poll(
+    upstream: Option<Upstream>,
+    telemetry: Option<TelemetrySource>,
+    publisher: &StatePublisher,
+) -> io::Result<()> {
+    if upstream.is_none() && telemetry.is_none() {
+        return Ok(());
+    }
+    let sources = threads::start_runtime("sources", |runtime| {
         priority::lower_thread();
-        runtime.block_on(polling);
+        runtime.block_on(std::future::pending::<()>());
     })?;
+    if let Some(upstream) = upstream {
+        let polling = sources.spawn(upstream.run(publisher.clone()));
+        let publisher = publisher.clone();
+        sources.spawn(if_ended(polling, move |reason| publisher.set_not_ready(reason)));
+    }
+    if let Some(telemetry) = telemetry {
+        let polling = sources.spawn(telemetry.run(publisher.clone()));
+        let publisher = publisher.clone();
+        sources.spawn(if_ended(polling, move |reason| publisher.set_telemetry_not_ready(reason)));
+    }
     Ok(())
+}
+
+/// Marks the data of a source as not known when its polling has ended by a panic.
+async fn if_ended(polling: JoinHandle<()>, set_not_ready: impl FnOnce(NotReady)) {
+    if let Err(error) = polling.await {
+        error!(%error, "polling the relayer ended; restart to resume it");
+        set_not_ready(NotReady {
+            message: "the relayer is no longer polled; the log has the cause".to_owned(),
+            ..NotReady::default()
+        });
+    }
 }
 
 async fn listen(address: &Address) -> Result<TcpListener, ServeError> {

@@ -8,7 +8,7 @@ use relayer_rest_server::config;
 use relayer_rest_server::control::ControlError;
 use relayer_rest_server::reload::ReloadError;
 use relayer_rest_sources::hermes_config;
-use relayer_rest_sources::{StateFileError, UpstreamUrlError};
+use relayer_rest_sources::{StateFileError, TelemetryUrlError, UpstreamUrlError};
 
 /// The reason why a server cannot start, or cannot reload.
 #[derive(Debug, thiserror::Error)]
@@ -21,6 +21,8 @@ pub(super) enum ServeError {
     StateFile(#[from] StateFileError),
     #[error("--upstream: {0}")]
     Upstream(#[from] UpstreamUrlError),
+    #[error("--telemetry: {0}, or none")]
+    Telemetry(#[from] TelemetryUrlError),
     #[error(
         "--upstream: {address} is the address of this server itself; choose another with --listen"
     )]

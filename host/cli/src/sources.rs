@@ -11,7 +11,8 @@ use relayer_rest_common::toml_text;
 use relayer_rest_sources::Reloadable;
 use relayer_rest_sources::hermes_config::{HermesConfig, Rest};
 use relayer_rest_sources::{
-    MAX_STATE_FILE, Polling, Upstream, UpstreamLimits, Watch, parse_state_file, sample, watch,
+    MAX_STATE_FILE, Polling, TelemetrySource, Upstream, UpstreamLimits, Watch, parse_state_file,
+    sample, watch,
 };
 use relayer_rest_state::{ChainKind, NotReady, SourceKind, StatePublisher};
 use tracing::{info, warn};
@@ -31,6 +32,14 @@ pub(super) struct SourceArgs {
     /// it changes
     #[arg(long, value_name = "FILE", requires = "relayer_config")]
     state: Option<PathBuf>,
+    /// Metrics of a running relayer, for the dashboard, health checks and one
+    /// scrape of everything [default: of `[telemetry]` in the relayer's
+    /// configuration file, if enabled there; `none` disables it]
+    #[arg(long, value_name = "URL")]
+    telemetry: Option<String>,
+    /// Interval between reads of the telemetry
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = time)]
+    telemetry_poll: Duration,
     /// Interval between polls of the relayer
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = time, requires = "upstream", conflicts_with = "state")]
     poll: Duration,
@@ -51,11 +60,18 @@ pub(super) struct Sources {
     pub(super) rest: Rest,
     /// The relayer to poll.
     pub(super) upstream: Option<Upstream>,
+    /// The telemetry to poll.
+    pub(super) telemetry: Option<TelemetrySource>,
+    /// The address of the telemetry in the relayer's configuration.
+    telemetry_url: Option<String>,
     /// The functions that read the files again.
     pub(super) reloads: Vec<ReadAgain>,
     /// The watchers that call them when the files change.
     watches: Vec<Watch>,
 }
+
+/// The value of `--telemetry` without telemetry.
+const NO_TELEMETRY: &str = "none";
 
 /// The message if only a configuration file is given: the state is not known.
 const NO_SOURCE: &str = "the relayer's state is not known: its configuration file has the \
@@ -71,6 +87,8 @@ impl SourceArgs {
         let mut sources = Sources {
             rest: Rest::default(),
             upstream: self.upstream(limits)?,
+            telemetry: None,
+            telemetry_url: None,
             reloads: Vec::new(),
             watches: Vec::new(),
         };
@@ -85,6 +103,12 @@ impl SourceArgs {
                 sample(publisher);
             }
         }
+        let configured = sources.telemetry_url.take();
+        if let Some(url) = self.telemetry.as_ref().or(configured.as_ref())
+            && url != NO_TELEMETRY
+        {
+            sources.telemetry = Some(self.telemetry(url, limits)?);
+        }
         if let Some(file) = &self.state {
             sources.state_file(file, publisher)?;
         } else if self.relayer_config.is_some() && sources.upstream.is_none() {
@@ -96,6 +120,13 @@ impl SourceArgs {
             });
         }
         Ok(sources)
+    }
+
+    fn telemetry(&self, url: &str, limits: &UpstreamLimits) -> Result<TelemetrySource, ServeError> {
+        let body_limit = usize::try_from(limits.body.as_u64()).unwrap_or(usize::MAX);
+        let (timeout, max_stale) = (self.upstream_timeout, self.max_stale);
+        let poll = self.telemetry_poll;
+        Ok(TelemetrySource { poll, timeout, max_stale, body_limit, ..TelemetrySource::new(url)? })
     }
 
     fn upstream(&self, limits: &UpstreamLimits) -> Result<Option<Upstream>, ServeError> {
@@ -134,14 +165,20 @@ impl Sources {
                 warn!(%chain, kind, "unknown kind of chain; only the fields in the file are served");
             }
         }
+        self.telemetry_url = config.telemetry.url();
         self.rest = config.rest;
         let rest = self.rest.clone();
+        let telemetry = config.telemetry;
         let apply = move |publisher: &StatePublisher, config: HermesConfig| {
             if config.rest.enabled != Some(true) {
                 return Err("`enabled` in the section [rest] is no longer true".to_owned());
             }
-            if config.rest != rest {
-                warn!(section = "[rest]", "changed settings need a restart");
+            for (section, is_changed) in
+                [("[rest]", config.rest != rest), ("[telemetry]", config.telemetry != telemetry)]
+            {
+                if is_changed {
+                    warn!(section, "changed settings need a restart");
+                }
             }
             publisher.set_chains(config.chains).map_err(|error| error.to_string())
         };

@@ -14,6 +14,7 @@ mod file;
 
 use std::collections::HashMap;
 use std::io;
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
 
 pub use error::{ConfigError, Problem};
@@ -27,8 +28,42 @@ use relayer_rest_state::{ChainConfig, ChainId};
 pub struct HermesConfig {
     /// The section `[rest]`.
     pub rest: Rest,
+    /// The section `[telemetry]`.
+    pub telemetry: TelemetryServer,
     /// The chains, in the order of the file.
     pub chains: Vec<ChainConfig>,
+}
+
+/// The settings of the relayer's telemetry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TelemetryServer {
+    /// Whether the relayer serves it.
+    pub enabled: bool,
+    /// The name or address that the relayer listens on. Default: `127.0.0.1`.
+    pub host: String,
+    /// The TCP port. Default: 3001.
+    pub port: u16,
+}
+
+impl Default for TelemetryServer {
+    fn default() -> Self {
+        Self { enabled: false, host: "127.0.0.1".to_owned(), port: 3001 }
+    }
+}
+
+impl TelemetryServer {
+    /// Returns the URL of the metrics, if the relayer serves them.
+    #[must_use]
+    pub fn url(&self) -> Option<String> {
+        let address = match self.host.parse() {
+            // It listens on all addresses of this machine.
+            Ok(IpAddr::V4(address)) if address.is_unspecified() => Ipv4Addr::LOCALHOST.to_string(),
+            Ok(IpAddr::V6(address)) if address.is_unspecified() => "[::1]".to_owned(),
+            Ok(IpAddr::V6(address)) => format!("[{address}]"),
+            _ => self.host.clone(),
+        };
+        self.enabled.then(|| format!("http://{address}:{}/metrics", self.port))
+    }
 }
 
 /// The settings of the relayer's REST API.
@@ -90,7 +125,11 @@ impl HermesConfig {
             }
             chains.push(chain);
         }
-        Ok(Self { rest: file.rest.map(Rest::from).unwrap_or_default(), chains })
+        Ok(Self {
+            rest: file.rest.map(Rest::from).unwrap_or_default(),
+            telemetry: file.telemetry.map(TelemetryServer::from).unwrap_or_default(),
+            chains,
+        })
     }
 }
 
@@ -99,6 +138,17 @@ impl From<file::Rest> for Rest {
         let default = Self::default();
         Self {
             enabled: raw.enabled,
+            host: raw.host.unwrap_or(default.host),
+            port: raw.port.unwrap_or(default.port),
+        }
+    }
+}
+
+impl From<file::Telemetry> for TelemetryServer {
+    fn from(raw: file::Telemetry) -> Self {
+        let default = Self::default();
+        Self {
+            enabled: raw.enabled.unwrap_or(default.enabled),
             host: raw.host.unwrap_or(default.host),
             port: raw.port.unwrap_or(default.port),
         }

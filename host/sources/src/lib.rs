@@ -5,6 +5,10 @@
 //! |---|---|
 //! | `upstream.rs` | source: a running relayer, polled over its own REST API |
 //! | `polling.rs` | polls a relayer's API, over HTTP or within its process |
+//! | `telemetry.rs` | source: the telemetry of a running relayer |
+//! | `metrics_text.rs` | parses metrics in the text format of Prometheus |
+//! | `http_client.rs` | requests to a relayer over HTTP |
+//! | `off_thread.rs` | reading and publishing, off the runtime's threads |
 //! | `upstream_limits.rs` | limits on the responses of a running relayer |
 //! | `state_file.rs` | source: a file with a relayer's state |
 //! | `hermes_config.rs` | source: the relayer's configuration file |
@@ -16,16 +20,26 @@
 
 pub mod hermes_config;
 mod hermes_schema;
+#[cfg(feature = "upstream")]
+mod http_client;
+#[cfg(feature = "upstream")]
+mod metrics_text;
+mod off_thread;
 mod polling;
 mod relayer_json;
 mod reloadable;
 mod sample;
 mod state_file;
 #[cfg(feature = "upstream")]
+mod telemetry;
+#[cfg(feature = "upstream")]
 mod upstream;
 mod upstream_limits;
 mod watch;
 
+#[doc(hidden)]
+#[cfg(feature = "upstream")]
+pub use metrics_text::{MetricsError, parse as parse_metrics};
 pub use polling::{Endpoint, Polling, RelayerApi, RequestError};
 #[doc(hidden)]
 pub use relayer_json::read_response;
@@ -33,6 +47,8 @@ pub use relayer_json::{RelayerDialect, ResponseError, UnreadField};
 pub use reloadable::Reloadable;
 pub use sample::sample;
 pub use state_file::{MAX_STATE_FILE, StateFileError, parse as parse_state_file, read_state_file};
+#[cfg(feature = "upstream")]
+pub use telemetry::{TelemetrySource, TelemetryUrlError};
 #[cfg(feature = "upstream")]
 pub use upstream::{Upstream, UpstreamUrlError};
 pub use upstream_limits::UpstreamLimits;

@@ -11,11 +11,9 @@
 //! |---|---|
 //! | `poller.rs` | sends the requests that are due and publishes the responses |
 //! | `chain_refresh.rs` | the chains, requested one by one |
-//! | `off_thread.rs` | reading and publishing, off the runtime's threads |
 //! | `reports.rs` | limits the faults that are logged |
 
 mod chain_refresh;
-mod off_thread;
 mod poller;
 mod reports;
 

@@ -1,13 +1,11 @@
 //! Source: a running relayer, polled over its own REST API.
 
-use relayer_rest_common::text::for_log;
 use relayer_rest_common::url_secrets::without_secrets;
 use relayer_rest_state::{SourceKind, StatePublisher};
-use reqwest::redirect::Policy;
-use reqwest::{Client, Response};
 use tracing::warn;
 use url::Url;
 
+use super::http_client::HttpClient;
 use super::polling::{Endpoint, Polling, RelayerApi, RequestError};
 
 /// A relayer that is polled over its REST API.
@@ -41,8 +39,10 @@ impl Upstream {
 
     /// Publishes the relayer's responses until the future is dropped.
     pub async fn run(self, publisher: StatePublisher) {
-        match HttpApi::new(self.url, self.body_limit) {
-            Ok(api) => self.polling.run(api, publisher).await,
+        match HttpClient::new(self.body_limit) {
+            Ok(client) => {
+                self.polling.run(HttpApi { base: self.url, client }, publisher).await;
+            }
             Err(error) => {
                 warn!(%error, "cannot poll the relayer: no HTTP client can be created");
             }
@@ -53,39 +53,7 @@ impl Upstream {
 /// A relayer's API over HTTP.
 struct HttpApi {
     base: Url,
-    client: Client,
-    body_limit: usize,
-}
-
-impl HttpApi {
-    fn new(base: Url, body_limit: usize) -> reqwest::Result<Self> {
-        let client = Client::builder()
-            .no_proxy()
-            .redirect(Policy::none())
-            .user_agent(concat!("relayer-rest/", env!("CARGO_PKG_VERSION")))
-            .build()?;
-        Ok(Self { base, client, body_limit })
-    }
-
-    async fn body(&self, mut response: Response) -> Result<Vec<u8>, RequestError> {
-        let announced = usize::try_from(response.content_length().unwrap_or(0));
-        let announced = announced.unwrap_or(usize::MAX);
-        if announced > self.body_limit {
-            return Err(RequestError::TooLarge(self.body_limit));
-        }
-        let mut body: Vec<u8> = Vec::with_capacity(announced);
-        while let Some(chunk) = response.chunk().await.map_err(unreachable)? {
-            if body.len() + chunk.len() > self.body_limit {
-                return Err(RequestError::TooLarge(self.body_limit));
-            }
-            if body.capacity() - body.len() < chunk.len() {
-                // Grows by a quarter instead of doubling, as `Vec` does by default.
-                body.reserve_exact(chunk.len().max(body.len() / 4));
-            }
-            body.extend_from_slice(&chunk);
-        }
-        Ok(body)
-    }
+    client: HttpClient,
 }
 
 impl RelayerApi for HttpApi {
@@ -101,28 +69,13 @@ impl RelayerApi for HttpApi {
         if let Ok(mut path) = url.path_segments_mut() {
             path.pop_if_empty().extend(endpoint.segments());
         }
-        let response = self.client.get(url).send().await.map_err(unreachable)?;
-        let status = response.status();
-        let body = self.body(response).await?;
+        let (status, body) = self.client.get(url).await?;
         if status.is_success() || (status.is_client_error() && body.starts_with(b"{")) {
             Ok(body)
         } else {
             Err(RequestError::Status(status.as_u16()))
         }
     }
-}
-
-/// Omits the URL from the error, because it may contain a password.
-fn unreachable(error: reqwest::Error) -> RequestError {
-    let error = error.without_url();
-    let mut text = error.to_string();
-    let mut source = std::error::Error::source(&error);
-    while let Some(cause) = source {
-        text.push_str(": ");
-        text.push_str(&cause.to_string());
-        source = cause.source();
-    }
-    RequestError::Unreachable(for_log(&text))
 }
 
 #[cfg(test)]

@@ -41,7 +41,7 @@ async fn a_running_relayer_is_served() {
     let threads = std::fs::read_dir(format!("/proc/{}/task", process.id())).unwrap();
     let names = threads.map(|thread| thread.unwrap().path().join("comm"));
     let mut names = names.map(|comm| std::fs::read_to_string(comm).unwrap_or_default());
-    assert!(names.any(|name| name.trim() == "upstream"));
+    assert!(names.any(|name| name.trim() == "sources"));
     process.stop().await;
 }
 

@@ -9,6 +9,7 @@ use crate::hermes_schema;
 #[derive(Deserialize)]
 pub(super) struct File {
     pub(super) rest: Option<Rest>,
+    pub(super) telemetry: Option<Telemetry>,
     #[serde(default)]
     pub(super) chains: Vec<hermes_schema::Chain<Id>>,
 }
@@ -16,6 +17,14 @@ pub(super) struct File {
 #[derive(Deserialize)]
 #[serde(expecting = "a section [rest]")]
 pub(super) struct Rest {
+    pub(super) enabled: Option<bool>,
+    pub(super) host: Option<String>,
+    pub(super) port: Option<u16>,
+}
+
+#[derive(Deserialize)]
+#[serde(expecting = "a section [telemetry]")]
+pub(super) struct Telemetry {
     pub(super) enabled: Option<bool>,
     pub(super) host: Option<String>,
     pub(super) port: Option<u16>,

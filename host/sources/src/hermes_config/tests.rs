@@ -5,7 +5,7 @@ use relayer_rest_state::{
     ExcludedSequences, ExtensionOption, FilterPolicy, MinFee, Ratio,
 };
 
-use super::{HermesConfig, Rest};
+use super::{HermesConfig, Rest, TelemetryServer};
 
 /// Parses a configuration with one chain that has these lines, and returns the chain.
 #[track_caller]
@@ -23,6 +23,25 @@ fn an_empty_file_has_no_chains_and_serves_nothing() {
     let config = HermesConfig::parse("").unwrap();
     assert!(config.chains.is_empty());
     assert_eq!(config.rest, Rest { enabled: None, host: "127.0.0.1".into(), port: 3000 });
+}
+
+#[test]
+fn the_telemetry_is_at_the_address_of_its_section() {
+    let url = |section: &str| {
+        HermesConfig::parse(&format!("[telemetry]\n{section}")).unwrap().telemetry.url()
+    };
+    assert_eq!(HermesConfig::parse("").unwrap().telemetry, TelemetryServer::default());
+    assert_eq!(url(""), None);
+    assert_eq!(url("enabled = false\nport = 1"), None);
+    for (section, expected) in [
+        ("", "http://127.0.0.1:3001/metrics"),
+        ("host = 'relayer'\nport = 4000", "http://relayer:4000/metrics"),
+        ("host = '0.0.0.0'", "http://127.0.0.1:3001/metrics"),
+        ("host = '::'", "http://[::1]:3001/metrics"),
+        ("host = 'fd00::1'", "http://[fd00::1]:3001/metrics"),
+    ] {
+        assert_eq!(url(&format!("enabled = true\n{section}")).unwrap(), expected);
+    }
 }
 
 #[test]

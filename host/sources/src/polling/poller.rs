@@ -12,9 +12,9 @@ use tokio::time::{Instant, sleep_until, timeout};
 use tracing::{debug, info, warn};
 
 use super::chain_refresh::ChainRefresh;
-use super::off_thread::{Gate, off_thread};
 use super::reports::Reports;
 use super::{Endpoint, Polling, RelayerApi, RequestError};
+use crate::off_thread::{Gate, off_thread};
 use crate::{
     relayer_json,
     relayer_json::{Read, ResponseError, UnreadField},
