@@ -5,6 +5,7 @@
 //! cargo test --workspace --test outside -- --ignored
 //! ```
 
+mod alerts;
 mod browser;
 mod dashboard;
 mod languages;

@@ -42,13 +42,13 @@ pub const BUNDLED_EXTENSIONS: &[BundledExtension] = &[
     BundledExtension {
         name: "health",
         component: include_bytes!(concat!(env!("OUT_DIR"), "/health.wasm")),
-        grants: &["chains", "state", "snapshot", "query"],
+        grants: &["chains", "state", "snapshot", "telemetry", "query"],
     },
     #[cfg(feature = "metrics")]
     BundledExtension {
         name: "metrics",
         component: include_bytes!(concat!(env!("OUT_DIR"), "/metrics.wasm")),
-        grants: &["version", "chains", "state", "snapshot"],
+        grants: &["version", "chains", "state", "snapshot", "telemetry"],
     },
 ];
 

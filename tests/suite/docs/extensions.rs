@@ -5,6 +5,7 @@ use std::fmt::Write;
 
 use relayer_rest_host::config::Config;
 use relayer_rest_host::module::{BUNDLED_EXTENSIONS, BundledExtension, Grants, Limits};
+use relayer_rest_sdk::contract::{Source, SourceFailure};
 use relayer_rest_sdk::testing::FakeHost;
 use relayer_rest_sdk::{Object, Request};
 use relayer_rest_tests::server::{TestServer, engine, extension};
@@ -34,7 +35,8 @@ fn the_third_party_extension_is_valid() {
     assert_eq!(config.extension[0].granted(), Grants::new(&["chains"]).unwrap());
 }
 
-/// Returns the metrics of a relayer whose state is fully known, and that does not respond.
+/// Returns the metrics of a relayer whose state is fully known, with telemetry, and that
+/// does not respond.
 fn metrics() -> String {
     let mut host = FakeHost::new().with_chain("ibc-0").with_worker(&Object::Client {
         dst_chain_id: "b",
@@ -42,6 +44,13 @@ fn metrics() -> String {
         src_chain_id: "a",
     });
     host.unconfirmed_since = Some(1);
+    host.sources = vec![Source {
+        kind: "upstream".to_owned(),
+        location: "http://h".to_owned(),
+        failure: Some(SourceFailure { message: "refused".to_owned(), since: 1 }),
+    }];
+    let channel = [("chain", "a"), ("counterparty", "b"), ("channel", "c"), ("port", "p")];
+    let host = host.with_metric("backlog_oldest_sequence", &channel, 1.0);
     relayer_rest_metrics::handle(&host, &Request::get("/")).text_body().to_owned()
 }
 

@@ -6,7 +6,7 @@ use std::fmt::{self, Display, Formatter};
 use std::time::{Duration, UNIX_EPOCH};
 
 use relayer_rest_sdk::Host;
-use relayer_rest_sdk::contract::NotReady;
+use relayer_rest_sdk::contract::{NotReady, Source};
 
 use crate::escape;
 
@@ -34,6 +34,10 @@ pub(crate) enum Failure {
     /// The relayer has not confirmed its state since this time, in nanoseconds since
     /// 1970-01-01T00:00:00Z.
     Unconfirmed(u64),
+    /// The source has failed since this time, in nanoseconds since 1970-01-01T00:00:00Z.
+    Source { message: String, since: u64 },
+    /// A value of the telemetry is beyond its threshold, with the value in words.
+    Threshold(String),
 }
 
 /// The data of a relayer that the checks use.
@@ -41,7 +45,11 @@ pub(crate) struct Relayer {
     configured: Result<BTreeSet<String>, NotReady>,
     connected: Result<BTreeSet<String>, NotReady>,
     unconfirmed_since: Option<u64>,
+    sources: Vec<Source>,
 }
+
+/// The kind of the source of the telemetry, which the API does not need.
+const TELEMETRY: &str = "telemetry";
 
 impl Relayer {
     pub(crate) fn read<H: Host>(host: &H) -> Self {
@@ -49,6 +57,7 @@ impl Relayer {
             configured: host.chain_ids().map(BTreeSet::from_iter),
             connected: host.state().map(|state| BTreeSet::from_iter(state.chains)),
             unconfirmed_since: host.unconfirmed_since(),
+            sources: host.sources(),
         }
     }
 
@@ -73,6 +82,16 @@ impl Relayer {
         Check::new("confirmed", failure.map_or(Ok(()), Err))
     }
 
+    /// Checks the sources of the API's data.
+    pub(crate) fn sources(&self) -> impl Iterator<Item = Check> {
+        self.sources.iter().filter(|source| source.kind != TELEMETRY).map(source)
+    }
+
+    /// Checks the source of the telemetry.
+    pub(crate) fn telemetry(&self) -> impl Iterator<Item = Check> {
+        self.sources.iter().filter(|source| source.kind == TELEMETRY).map(source)
+    }
+
     /// Checks whether a chain is configured and connected.
     pub(crate) fn chain(&self, id: &str) -> Check {
         let found = match (&self.configured, &self.connected) {
@@ -86,8 +105,18 @@ impl Relayer {
     }
 }
 
+fn source(source: &Source) -> Check {
+    let found = match &source.failure {
+        None => Ok(()),
+        Some(failure) => {
+            Err(Failure::Source { message: failure.message.clone(), since: failure.since })
+        }
+    };
+    Check::new(format!("source/{}", source.kind), found)
+}
+
 impl Check {
-    fn new(name: impl Into<Cow<'static, str>>, found: Result<(), Failure>) -> Self {
+    pub(crate) fn new(name: impl Into<Cow<'static, str>>, found: Result<(), Failure>) -> Self {
         Self { name: name.into(), found }
     }
 }
@@ -105,9 +134,16 @@ impl Display for Failure {
             Self::NotConfigured => f.write_str("not configured"),
             Self::NotConnected => f.write_str("not connected"),
             Self::Unconfirmed(since) => {
-                let since = UNIX_EPOCH + Duration::from_nanos(*since);
-                write!(f, "not since {}", humantime::format_rfc3339_seconds(since))
+                write!(f, "not since {}", time(*since))
             }
+            Self::Source { message, since } => {
+                write!(f, "{}, since {}", escape::sentence(message), time(*since))
+            }
+            Self::Threshold(message) => f.write_str(&escape::sentence(message)),
         }
     }
+}
+
+fn time(nanoseconds: u64) -> impl Display {
+    humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_nanos(nanoseconds))
 }

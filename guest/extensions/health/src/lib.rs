@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `router.rs` | the table of routes, and their handlers |
 //! | `checks.rs` | the checks, and their results |
+//! | `thresholds.rs` | the checks of the telemetry, with the thresholds of a request |
 //! | `query.rs` | the parameters of a request |
 //! | `report.rs` | responses made from the results of checks |
 //! | `escape.rs` | escapes for texts from clients, chains or the host |
@@ -14,6 +15,7 @@ mod escape;
 mod query;
 mod report;
 mod router;
+mod thresholds;
 
 use relayer_rest_sdk::{Host, Request, Response};
 

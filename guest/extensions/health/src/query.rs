@@ -12,12 +12,21 @@ pub(crate) const EXCLUDE: &str = "exclude";
 /// `?chain=ID`: checks this chain instead of all configured chains.
 pub(crate) const CHAIN: &str = "chain";
 
+/// `?max-backlog-age=TIME`: the oldest pending packet of a channel is not older.
+pub(crate) const MAX_BACKLOG_AGE: &str = "max-backlog-age";
+/// `?max-backlog=COUNT`: no channel has more pending packets.
+pub(crate) const MAX_BACKLOG: &str = "max-backlog";
+/// `?min-balance=AMOUNT[DENOM]`: each wallet, or those with this token, has this balance.
+pub(crate) const MIN_BALANCE: &str = "min-balance";
+
 /// The parsed parameters. A repeated parameter with the same value counts once.
 #[derive(Debug, Default)]
 pub(crate) struct Query<'a> {
     pub(crate) verbose: bool,
     pub(crate) excluded: BTreeSet<Cow<'a, str>>,
     pub(crate) chains: BTreeSet<Cow<'a, str>>,
+    /// The thresholds, by the name of their parameter.
+    pub(crate) thresholds: BTreeSet<(&'static str, Cow<'a, str>)>,
     /// Parameters that the endpoint does not support.
     pub(crate) unknown: BTreeSet<Cow<'a, str>>,
     /// Parameters that the endpoint supports.
@@ -34,7 +43,8 @@ impl<'a> Query<'a> {
                 Some(&VERBOSE) => query.verbose = true,
                 Some(&EXCLUDE) => _ = query.excluded.insert(value),
                 Some(&CHAIN) => _ = query.chains.insert(value),
-                _ => _ = query.unknown.insert(name),
+                Some(&threshold) => _ = query.thresholds.insert((threshold, value)),
+                None => _ = query.unknown.insert(name),
             }
         }
         query

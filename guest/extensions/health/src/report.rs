@@ -32,6 +32,12 @@ pub(crate) fn not_there(endpoint: &str, check: &Check) -> Response {
     text_response(404, format!("{}{endpoint} check failed\n", line(check)))
 }
 
+/// Returns 400 for a threshold that is invalid.
+pub(crate) fn invalid(endpoint: &str, message: &str) -> Response {
+    let message = escape::sentence(message);
+    text_response(400, format!("invalid parameter: {message}\n{endpoint} check failed\n"))
+}
+
 /// Creates a text response. Caches must not store it, and browsers must not guess another
 /// content type, because it contains names that others have chosen.
 fn text_response(status: u16, text: String) -> Response {

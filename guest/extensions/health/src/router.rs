@@ -3,17 +3,26 @@
 use relayer_rest_sdk::{Host, Params, Query as Sent, Request, Response, Route, Router};
 
 use crate::checks::{Check, Failure, Relayer};
-use crate::query::{CHAIN, EXCLUDE, Query, VERBOSE};
+use crate::query::{CHAIN, EXCLUDE, MAX_BACKLOG, MAX_BACKLOG_AGE, MIN_BALANCE, Query, VERBOSE};
 use crate::report::{self, report};
+use crate::thresholds::Thresholds;
 
 const INDEX: &str = "\
 livez            this module responds
-readyz           the relayer is known, confirmed and connected to its chains
+readyz           the relayer is known, confirmed and connected to its chains, and
+                 the sources of its data work
 readyz/CHECK     one check: chains, state, confirmed or chain/ID
 
 ?verbose         list all checks, also if all pass
 ?exclude=CHECK   exclude a check; repeatable
 ?chain=ID        check this chain instead of all configured ones; repeatable
+
+with the relayer's telemetry:
+?max-backlog-age=TIME       the oldest pending packet of a channel is not older
+                            than this, such as 10m
+?max-backlog=COUNT          no channel has more pending packets
+?min-balance=AMOUNT[DENOM]  each wallet, or each with this token, has this
+                            balance, such as 100uatom; repeatable
 ";
 
 /// Handles a request. The host passes HEAD as GET and omits the body.
@@ -36,13 +45,23 @@ fn livez<H: Host>(host: &H) -> Response {
 
 fn readyz<H: Host>(host: &H) -> Response {
     let sent = Sent::read(host);
-    let query = Query::new(&sent, &[VERBOSE, EXCLUDE, CHAIN]);
+    let known = &[VERBOSE, EXCLUDE, CHAIN, MAX_BACKLOG_AGE, MAX_BACKLOG, MIN_BALANCE];
+    let query = Query::new(&sent, known);
+    let thresholds = match Thresholds::new(&query) {
+        Ok(thresholds) => thresholds,
+        Err(message) => return report::invalid("readyz", &message),
+    };
     let relayer = Relayer::read(host);
     let mut checks = vec![relayer.chains(), relayer.state(), relayer.confirmed()];
+    checks.extend(relayer.sources());
     if query.chains.is_empty() {
         checks.extend(relayer.configured().map(|id| relayer.chain(id)));
     } else {
         checks.extend(query.chains.iter().map(|id| relayer.chain(id)));
+    }
+    if !thresholds.is_empty() {
+        checks.extend(relayer.telemetry());
+        checks.extend(thresholds.checks(host));
     }
     report("readyz", &checks, &query)
 }
@@ -67,6 +86,7 @@ fn chain<H: Host>(host: &H, params: Params<'_>) -> Response {
 mod tests {
     use super::INDEX;
     use crate::handle;
+    use relayer_rest_sdk::contract::{Source, SourceFailure};
     use relayer_rest_sdk::testing::{FakeHost, chain};
     use relayer_rest_sdk::{Request, Response};
 
@@ -109,6 +129,35 @@ mod tests {
             check(&host, "/livez", 200, "ok");
             check(&host, "/livez?verbose", 200, "livez check passed\n");
         }
+    }
+
+    #[test]
+    fn a_source_that_fails_is_not_ready() {
+        let source = |kind: &str, failure| Source {
+            kind: kind.to_owned(),
+            location: "state.json".to_owned(),
+            failure,
+        };
+        let failure = SourceFailure {
+            message: "the file is invalid".to_owned(),
+            since: 1_767_225_661_999_999_999,
+        };
+        let mut host = ready();
+        host.sources =
+            vec![source("relayer-config", None), source("telemetry", Some(failure.clone()))];
+        // The API does not need the telemetry.
+        check(&host, "/readyz", 200, "ok");
+        let lines = "[+]chains ok\n[+]state ok\n[+]confirmed ok\n[+]source/relayer-config ok\n\
+                     [+]chain/ibc-0 ok\n[+]chain/ibc-1 ok\nreadyz check passed\n";
+        check(&host, "/readyz?verbose", 200, lines);
+        let failed = get(&host, "/readyz?max-backlog=1");
+        let line = "[-]source/telemetry failed: the file is invalid, since 2026-01-01T00:01:01Z\n";
+        assert!(failed.status == 503 && failed.text_body().contains(line));
+        host.sources = vec![source("state-file", Some(failure))];
+        let line = "[-]source/state-file failed: the file is invalid, since 2026-01-01T00:01:01Z\n";
+        let failed = get(&host, "/readyz");
+        assert!(failed.status == 503 && failed.text_body().contains(line));
+        check(&host, "/readyz?exclude=source/state-file&chain=ibc-0", 200, "ok");
     }
 
     #[test]
@@ -235,7 +284,7 @@ mod tests {
             "/readyz?exlude=state&%22=1",
             200,
             &format!(
-                "{lines}{unknown} \"\\\"\",\"exlude\"; expected verbose, exclude, chain\n\
+                "{lines}{unknown} \"\\\"\",\"exlude\"; expected verbose, exclude, chain, max-backlog-age, max-backlog, min-balance\n\
                  readyz check passed\n"
             ),
         );
@@ -246,7 +295,7 @@ mod tests {
             &format!(
                 "[-]chains failed: not known: wait\n[-]state failed: not known: wait\n\
                  [+]confirmed ok\n{excluded} \"chain/ibc-1\"\n\
-                 {unknown} \"Chain\"; expected verbose, exclude, chain\nreadyz check failed\n"
+                 {unknown} \"Chain\"; expected verbose, exclude, chain, max-backlog-age, max-backlog, min-balance\nreadyz check failed\n"
             ),
         );
         check(

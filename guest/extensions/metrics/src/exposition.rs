@@ -2,6 +2,8 @@
 
 use std::fmt::{self, Display, Formatter, Write};
 
+use relayer_rest_sdk::contract::{MetricFamily, MetricKind};
+
 /// The content type of the format.
 pub(crate) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
@@ -47,12 +49,34 @@ impl Exposition {
         }
     }
 
+    /// Writes a family as the relayer exports it.
+    pub(crate) fn family(&mut self, family: &MetricFamily) {
+        let MetricFamily { name, kind, help, samples } = family;
+        if !help.is_empty() {
+            let help = help.replace('\\', "\\\\").replace('\n', "\\n");
+            self.write(format_args!("# HELP {name} {help}\n"));
+        }
+        let kind = match kind {
+            MetricKind::Counter => "counter",
+            MetricKind::Gauge => "gauge",
+            MetricKind::Histogram => "histogram",
+            MetricKind::Summary => "summary",
+            MetricKind::Untyped => "untyped",
+        };
+        self.write(format_args!("# TYPE {name} {kind}\n"));
+        for sample in samples {
+            self.0.push_str(&sample.name);
+            self.labels(sample.labels.iter().map(|label| (&*label.name, &*label.value)));
+            self.write(format_args!(" {}\n", Value(sample.value)));
+        }
+    }
+
     pub(crate) fn into_text(self) -> String {
         self.0
     }
 
     /// Writes the labels that have a value: to Prometheus, an empty label is missing.
-    fn labels<const N: usize>(&mut self, labels: Labels<'_, N>) {
+    fn labels<'a>(&mut self, labels: impl IntoIterator<Item = (&'a str, &'a str)>) {
         let mut before = '{';
         for (name, value) in labels.into_iter().filter(|(_, value)| !value.is_empty()) {
             self.write(format_args!("{before}{name}=\"{}\"", Escaped(value)));
@@ -65,6 +89,19 @@ impl Exposition {
 
     fn write(&mut self, arguments: fmt::Arguments<'_>) {
         self.0.write_fmt(arguments).expect("writing to memory succeeds");
+    }
+}
+
+/// A value in the notation of the format.
+struct Value(f64);
+
+impl Display for Value {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            f64::INFINITY => f.write_str("+Inf"),
+            f64::NEG_INFINITY => f.write_str("-Inf"),
+            value => Display::fmt(&value, f),
+        }
     }
 }
 
@@ -94,6 +131,7 @@ impl Display for Escaped<'_> {
 #[cfg(test)]
 mod tests {
     use super::{Exposition, Labels, Seconds};
+    use relayer_rest_sdk::contract::{Label, MetricFamily, MetricKind, Sample};
 
     #[track_caller]
     fn check<const N: usize>(samples: &[(Labels<'_, N>, u64)], expected: &str) {
@@ -109,6 +147,32 @@ mod tests {
             "# HELP a_b What it is.\n# TYPE a_b gauge\na_b{a=\"1\",b=\"2\"} 3\na_b{b=\"2\"} 4\na_b 5\n",
         );
         check::<0>(&[], "");
+    }
+
+    #[test]
+    fn families_of_the_relayer_are_written_as_they_were() {
+        let sample = |name: &str, labels: &[(&str, &str)], value| Sample {
+            name: name.to_owned(),
+            labels: labels
+                .iter()
+                .map(|(name, value)| Label { name: (*name).into(), value: (*value).into() })
+                .collect(),
+            value,
+            since: 0,
+        };
+        let samples = vec![
+            sample("h_bucket", &[("chain", "a\"b"), ("le", "+Inf")], 3.0),
+            sample("h_sum", &[("chain", "a\"b")], 0.25),
+            sample("h_count", &[("chain", "")], f64::NAN),
+            sample("h_count", &[], f64::INFINITY),
+        ];
+        let (name, help) = ("h".to_owned(), "a\\b\nc".to_owned());
+        let mut text = Exposition::default();
+        text.family(&MetricFamily { name, kind: MetricKind::Histogram, help, samples });
+        let expected = "# HELP h a\\\\b\\nc\n# TYPE h histogram\n\
+                        h_bucket{chain=\"a\\\"b\",le=\"+Inf\"} 3\nh_sum{chain=\"a\\\"b\"} 0.25\n\
+                        h_count NaN\nh_count +Inf\n";
+        assert_eq!(text.into_text(), expected);
     }
 
     #[test]

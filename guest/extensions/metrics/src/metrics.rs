@@ -5,9 +5,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use relayer_rest_sdk::{Host, Response};
+use relayer_rest_sdk::contract::Source;
+use relayer_rest_sdk::{Host, Response, relayer_metric};
 
-use crate::exposition::{CONTENT_TYPE, Exposition, Seconds};
+use crate::exposition::{CONTENT_TYPE, Exposition, Labels, Seconds};
 use crate::workers;
 
 pub(crate) fn metrics<H: Host>(host: &H) -> Response {
@@ -78,14 +79,69 @@ pub(crate) fn metrics<H: Host>(host: &H) -> Response {
             Seconds(since),
         );
     }
+    sources(host, &mut text);
+    telemetry(host, &mut text);
     Response::of_type(CONTENT_TYPE, text.into_text())
+}
+
+fn source_labels(source: &Source) -> Labels<'_, 2> {
+    [("kind", &*source.kind), ("location", &*source.location)]
+}
+
+/// Writes the sources of the data; a sample has the kind `sample`.
+fn sources<H: Host>(host: &H, text: &mut Exposition) {
+    let sources = host.sources();
+    text.gauges(
+        "relayer_source_up",
+        "Whether the source of the data works: 0 while it does not respond, or its file is invalid.",
+        sources.iter().map(|source| (source_labels(source), u8::from(source.failure.is_none()))),
+    );
+    text.gauges(
+        "relayer_source_failing_since_timestamp_seconds",
+        "The Unix time since which the source of the data has failed; absent while it works.",
+        sources.iter().filter_map(|source| {
+            Some((source_labels(source), Seconds(source.failure.as_ref()?.since)))
+        }),
+    );
+}
+
+/// The prefix of the names of the metrics of this module.
+const PREFIX: &str = "relayer_";
+
+/// Writes the metrics that the relayer exports, so that one scrape has everything, and the
+/// age of the oldest packets, which the relayer does not export.
+fn telemetry<H: Host>(host: &H, text: &mut Exposition) {
+    let Ok(names) = host.metric_families() else { return };
+    let scraped = host.scraped().unwrap_or_default();
+    text.gauge(
+        "relayer_telemetry_scraped_timestamp_seconds",
+        "The Unix time at which the telemetry was read from the relayer.",
+        Seconds(scraped),
+    );
+    if let Ok(Some(oldest)) = relayer_metric(host, "backlog_oldest_sequence") {
+        let pending = oldest.samples.iter().filter(|sample| sample.value != 0.0);
+        text.gauges(
+            "relayer_backlog_oldest_since_timestamp_seconds",
+            "The Unix time since which the oldest pending packet of the channel has been the same.",
+            pending.map(|sample| {
+                let labels = ["chain", "counterparty", "channel", "port"];
+                (labels.map(|name| (name, sample.label(name))), Seconds(sample.since))
+            }),
+        );
+    }
+    // The names of this module's own metrics stay unique.
+    for name in names.iter().filter(|name| !name.starts_with(PREFIX)) {
+        if let Ok(Some(family)) = host.metric_family(name) {
+            text.family(&family);
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::metrics;
     use relayer_rest_sdk::Object;
-    use relayer_rest_sdk::contract::Component;
+    use relayer_rest_sdk::contract::{Component, Source, SourceFailure};
     use relayer_rest_sdk::testing::{FakeHost, chain};
 
     #[track_caller]
@@ -166,6 +222,53 @@ relayer_snapshot_changed_timestamp_seconds 1767225600.000000
 # HELP relayer_snapshot_confirmed Whether the exported state is confirmed: 0 while the relayer does not respond.
 # TYPE relayer_snapshot_confirmed gauge
 ";
+
+    #[test]
+    fn sources_are_exported_with_their_failures() {
+        let mut host = FakeHost::new();
+        let source = |kind: &str, location: &str, failure| Source {
+            kind: kind.to_owned(),
+            location: location.to_owned(),
+            failure,
+        };
+        let failure =
+            SourceFailure { message: "refused".to_owned(), since: 1_767_225_601_500_000_000 };
+        host.sources =
+            vec![source("sample", "", None), source("upstream", "http://h/", Some(failure))];
+        let text = metrics(&host);
+        let expected = r#"relayer_source_up{kind="sample"} 1
+relayer_source_up{kind="upstream",location="http://h/"} 0
+# HELP relayer_source_failing_since_timestamp_seconds The Unix time since which the source of the data has failed; absent while it works.
+# TYPE relayer_source_failing_since_timestamp_seconds gauge
+relayer_source_failing_since_timestamp_seconds{kind="upstream",location="http://h/"} 1767225601.500000
+"#;
+        assert!(text.text_body().ends_with(expected), "{}", text.text_body());
+    }
+
+    #[test]
+    fn the_telemetry_is_passed_through() {
+        let labels =
+            [("chain", "a"), ("channel", "channel-0"), ("counterparty", "b"), ("port", "transfer")];
+        let host = FakeHost::new()
+            .with_metric("relayer_chains", &[], 9.0)
+            .with_metric("backlog_oldest_sequence", &labels, 12.0)
+            .with_metric("backlog_oldest_sequence", &[("chain", "c")], 0.0)
+            .with_metric("wallet_balance", &[("chain", "a")], 0.5);
+        let text = metrics(&host);
+        let expected = r#"# HELP relayer_telemetry_scraped_timestamp_seconds The Unix time at which the telemetry was read from the relayer.
+# TYPE relayer_telemetry_scraped_timestamp_seconds gauge
+relayer_telemetry_scraped_timestamp_seconds 1767225600.000000
+# HELP relayer_backlog_oldest_since_timestamp_seconds The Unix time since which the oldest pending packet of the channel has been the same.
+# TYPE relayer_backlog_oldest_since_timestamp_seconds gauge
+relayer_backlog_oldest_since_timestamp_seconds{chain="a",counterparty="b",channel="channel-0",port="transfer"} 1767225600.000000
+# TYPE backlog_oldest_sequence gauge
+backlog_oldest_sequence{chain="a",channel="channel-0",counterparty="b",port="transfer"} 12
+backlog_oldest_sequence{chain="c"} 0
+# TYPE wallet_balance gauge
+wallet_balance{chain="a"} 0.5
+"#;
+        assert!(text.text_body().ends_with(expected), "{}", text.text_body());
+    }
 
     #[test]
     fn unknown_facts_are_left_out() {
