@@ -11,6 +11,9 @@ pub(crate) struct Context<'a, H> {
     pub(crate) host: &'a H,
 }
 
+/// The path of the command, which has a method of its own.
+const CLEAR_PACKETS: &str = "/clear_packets";
+
 const fn routes<'a, H: Host>() -> Router<Context<'a, H>, 4> {
     Router::new([
         Route::get("/version", |context, _| routes::version(context)),
@@ -25,6 +28,13 @@ const fn routes<'a, H: Host>() -> Router<Context<'a, H>, 4> {
 pub fn handle_in<H: Host>(dialect: Dialect, host: &H, request: &Request) -> Response {
     let routes = routes();
     let path = &request.path;
+    // Relayers have this from version 1.7 on.
+    if dialect == Dialect::V1_13 && path == CLEAR_PACKETS {
+        return match &*request.method {
+            "POST" => routes::clear_packets(host),
+            _ => Response::empty(405).with_header("allow", "POST"),
+        };
+    }
     match routes.find(path) {
         None => errors::not_found(dialect, path, &routes.paths()),
         Some((route, params)) if request.method == "GET" => {

@@ -2,11 +2,13 @@
 
 mod chain;
 mod chains;
+mod clear_packets;
 mod state;
 mod version;
 
 pub(crate) use chain::chain;
 pub(crate) use chains::chains;
+pub(crate) use clear_packets::clear_packets;
 pub(crate) use state::state;
 pub(crate) use version::version;
 

@@ -1,7 +1,7 @@
 //! The host's interfaces, as a trait.
 
 use crate::bindings::relayer::rest::{
-    chains, log, mount, query, request, snapshot, state, telemetry, version,
+    chains, commands, log, mount, query, request, snapshot, state, telemetry, version,
 };
 use crate::contract::{ChainConfig, Component, MetricFamily, NotReady, RelayerState, Source};
 
@@ -64,6 +64,10 @@ pub trait Host {
     /// # Errors
     /// As [`Self::metric_families`].
     fn scraped(&self) -> Result<u64, NotReady>;
+    /// Records the command to clear the pending packets of a chain, or of all chains with
+    /// `None`. The host executes it if the response has a status from 200 to 299, the
+    /// settings allow it, and the client is authorised. Imports `commands`.
+    fn clear_packets(&self, chain: Option<&str>);
     /// Returns the values of the request's headers with this name, in their order; empty
     /// if there are none. The name is case-insensitive. The response then depends on this
     /// header: the host lists it in `vary`, unless the response sets `vary`. Imports
@@ -125,6 +129,10 @@ impl Host for WitHost {
         telemetry::scraped()
     }
 
+    fn clear_packets(&self, chain: Option<&str>) {
+        commands::clear_packets(chain);
+    }
+
     fn header(&self, name: &str) -> Vec<Vec<u8>> {
         request::header(name)
     }
@@ -181,6 +189,10 @@ impl<H: Host + ?Sized> Host for &H {
 
     fn scraped(&self) -> Result<u64, NotReady> {
         (**self).scraped()
+    }
+
+    fn clear_packets(&self, chain: Option<&str>) {
+        (**self).clear_packets(chain);
     }
 
     fn header(&self, name: &str) -> Vec<Vec<u8>> {

@@ -64,6 +64,7 @@ pub struct FakeHost {
     /// The path at which the module is mounted. Default: `/`.
     pub mount: String,
     log: RefCell<Vec<(Level, String)>>,
+    cleared: RefCell<Vec<Option<String>>>,
 }
 
 impl Default for FakeHost {
@@ -93,6 +94,7 @@ impl FakeHost {
             query: None,
             mount: "/".to_owned(),
             log: RefCell::default(),
+            cleared: RefCell::default(),
         }
     }
 
@@ -184,6 +186,12 @@ impl FakeHost {
         Self { mount: path.to_owned(), ..self }
     }
 
+    /// Returns the chains of the commands to clear packets; `None` for all chains.
+    #[must_use]
+    pub fn cleared(&self) -> Vec<Option<String>> {
+        self.cleared.borrow().clone()
+    }
+
     /// Returns the lines that were written to the log.
     #[must_use]
     pub fn logged(&self) -> Vec<(Level, String)> {
@@ -236,6 +244,10 @@ impl Host for FakeHost {
 
     fn scraped(&self) -> Result<u64, NotReady> {
         self.telemetry.as_ref().map(|_| self.scraped).map_err(Clone::clone)
+    }
+
+    fn clear_packets(&self, chain: Option<&str>) {
+        self.cleared.borrow_mut().push(chain.map(str::to_owned));
     }
 
     fn header(&self, name: &str) -> Vec<Vec<u8>> {

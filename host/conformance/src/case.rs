@@ -6,6 +6,7 @@ use bytes::Bytes;
 use http::Response;
 use http::header::CONTENT_TYPE;
 use relayer_rest_common::bounded_json;
+use relayer_rest_state::Command;
 use serde_json::Value;
 
 use super::dialect::Dialect;
@@ -27,6 +28,8 @@ pub(super) struct Case<'a> {
     pub(super) probe: &'a Probe,
     pub(super) response: &'a Response<Bytes>,
     pub(super) body: OnceCell<Result<Value, String>>,
+    /// The commands that the reference recorded; the module's if the dialect has no reference.
+    pub(super) commands: &'a [Command],
     /// The reference's response; the module's if the dialect has no reference.
     pub(super) reference: &'a Response<Bytes>,
     pub(super) expected: OnceCell<Value>,
@@ -59,6 +62,7 @@ impl Case<'_> {
             | TestCase::WithQuery
             | TestCase::Refused(..)
             | TestCase::Command
+            | TestCase::ClearPackets
             | TestCase::Odd(_) => true,
         }
     }

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use http::StatusCode;
 use http::header::ALLOW;
+use relayer_rest_state::Command;
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value, json};
 
@@ -23,6 +24,7 @@ const OWN: &str = "ibc-relayer-rest";
 /// the dialect does not have must be ignored.
 pub(super) fn check(case: &Case<'_>, mut report: impl FnMut(&'static str, Checked)) {
     report("json", json(case));
+    report("commands", commands(case));
     if case.dialect == Dialect::Any {
         return report("succeeds", succeeds(case));
     }
@@ -67,8 +69,27 @@ pub(super) fn check(case: &Case<'_>, mut report: impl FnMut(&'static str, Checke
             report("error-empty", empty(case));
         }
         TestCase::Command => report("read-only", read_only(case)),
+        TestCase::ClearPackets => report("commands", case.has_expected_status()),
         TestCase::Odd(_) => {}
     }
+}
+
+fn commands(case: &Case<'_>) -> Checked {
+    let found = case.probe.commands(case.test);
+    let is_expected = match (case.dialect, case.test) {
+        (Dialect::Any, TestCase::ClearPackets) => true,
+        (Dialect::Any, _) => found.is_empty(),
+        _ => found == case.commands,
+    };
+    if is_expected {
+        return Ok(());
+    }
+    let list = |commands: &[Command]| {
+        let commands: Vec<_> = commands.iter().map(ToString::to_string).collect();
+        if commands.is_empty() { "none".to_owned() } else { commands.join(", ") }
+    };
+    let expected = if case.dialect == Dialect::Any { &[] } else { case.commands };
+    Err(format!("expected the commands: {}; got: {}", list(expected), list(found)))
 }
 
 fn json(case: &Case<'_>) -> Checked {
@@ -94,6 +115,7 @@ fn succeeds(case: &Case<'_>) -> Checked {
         | TestCase::WithQuery
         | TestCase::Refused(..)
         | TestCase::Command
+        | TestCase::ClearPackets
         | TestCase::Odd(_) => false,
     };
     let status = case.response.status();

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use http::uri::PathAndQuery;
 use http::{HeaderMap, Method, Response};
 use relayer_rest_sandbox::{CallError, GuestRequest, GuestResponse, Module, RunPermit};
-use relayer_rest_state::{ChainConfig, Known, Snapshot};
+use relayer_rest_state::{ChainConfig, Command, Known, Snapshot};
 use serde::{Deserialize, Serialize};
 
 use super::Recorded;
@@ -41,7 +41,7 @@ const REJECTED_METHODS: [(&str, &str); 7] = [
 /// A query without a meaning.
 const WITH_QUERY: &str = "/chains?a=b&page=2";
 
-/// A path at which relayers from 1.7 on take a command, which is not part of the API.
+/// The path of a command of relayers from 1.7 on, which names nothing.
 const COMMAND: &str = "/clear_packets";
 
 /// Unusual targets that clients should not request, but may.
@@ -85,6 +85,8 @@ pub(super) struct Probe {
 pub(super) struct Exchange {
     pub(super) test: TestCase,
     pub(super) outcome: Result<Response<Bytes>, String>,
+    /// The commands that the module recorded, which are not executed.
+    pub(super) commands: Vec<Command>,
     cost: RequestCost,
 }
 
@@ -102,8 +104,10 @@ pub(super) enum TestCase {
     WithQuery,
     /// A method that the API does not have, on a path that it has.
     Refused(&'static str, &'static str),
-    /// A command, which the API does not have.
+    /// A command that names nothing, which no module may execute.
     Command,
+    /// The command for the first chain, or for one that no relayer has.
+    ClearPackets,
     Odd(&'static str),
 }
 
@@ -115,7 +119,7 @@ impl Probe {
         tests.extend((0..chains).map(TestCase::Chain));
         tests.extend([TestCase::WithQuery, TestCase::UnknownChain, TestCase::UnknownPath]);
         tests.extend(REJECTED_METHODS.map(|(method, target)| TestCase::Refused(method, target)));
-        tests.push(TestCase::Command);
+        tests.extend([TestCase::Command, TestCase::ClearPackets]);
         tests.extend(ODD.map(TestCase::Odd));
         let mut exchanges = Vec::new();
         let mut bytes = 0;
@@ -147,6 +151,12 @@ impl Probe {
             let response = exchange.outcome.as_ref().ok()?;
             Some((&exchange.test, response))
         })
+    }
+
+    /// Returns the commands that the module recorded for a test case.
+    pub(super) fn commands(&self, test: &TestCase) -> &[Command] {
+        let exchange = self.exchanges.iter().find(|exchange| exchange.test == *test);
+        exchange.map_or(&[], |exchange| &exchange.commands)
     }
 
     /// Returns the response to a test case.
@@ -193,6 +203,11 @@ impl TestCase {
             }
             Self::WithQuery => WITH_QUERY.to_owned(),
             Self::Command => COMMAND.to_owned(),
+            Self::ClearPackets => {
+                let id = state.chains().ok().and_then(|chains| Some(chains.first()?.id.clone()));
+                let id = encoded(id.as_ref().map_or(UNKNOWN_CHAIN, |id| id.as_str()));
+                format!("{COMMAND}?chain={id}")
+            }
             Self::Chain(place) => {
                 let id =
                     state.chains().ok().and_then(|chains| Some(chains.get(*place)?.id.clone()));
@@ -209,7 +224,7 @@ impl TestCase {
             Self::Refused(method, _) => {
                 Method::from_bytes(method.as_bytes()).expect("the methods are valid")
             }
-            Self::Command => Method::POST,
+            Self::Command | Self::ClearPackets => Method::POST,
             _ => Method::GET,
         }
     }
@@ -247,6 +262,8 @@ async fn run(module: &Module, state: &State, test: TestCase) -> Exchange {
     });
     let (outcome, time) = run_request(module, &request, &state.snapshot).await;
     let memory = outcome.as_ref().ok().map(|response| response.memory);
+    let commands =
+        outcome.as_ref().map_or_else(|_| Vec::new(), |response| response.commands.clone());
     let outcome = outcome.map(|response| response.response).map_err(|error| error.to_string());
     let cost = RequestCost {
         state: state.name.to_owned(),
@@ -256,7 +273,7 @@ async fn run(module: &Module, state: &State, test: TestCase) -> Exchange {
         micros: u64::try_from(time.as_micros()).unwrap_or(u64::MAX),
         memory,
     };
-    Exchange { test, outcome, cost }
+    Exchange { test, outcome, commands, cost }
 }
 
 /// Calls a module, and returns its response and the time that it took.

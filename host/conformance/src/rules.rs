@@ -63,7 +63,8 @@ const RULES: &[(&str, &[Dialect], &str)] = &[
     ("error-empty", V1_13, "responses to an unknown path or another method have no body"),
     ("unknown-path", API, "an unknown path is 404"),
     ("method", API, "other methods than GET and HEAD are 405, with both in allow"),
-    ("read-only", API, "commands of other relayers do not succeed: the API is read-only"),
+    ("read-only", API, "a command that names no chain does not succeed"),
+    ("commands", ALL, "only POST /clear_packets?chain=ID gives commands; in 1.13, the one for it"),
 ];
 
 /// The findings on each rule so far.
@@ -98,12 +99,14 @@ impl Findings {
         }
         for (test, response) in probe.responses() {
             let expected = reference.and_then(|reference| reference.response(test));
+            let commands = reference.unwrap_or(probe).commands(test);
             let case = Case {
                 dialect: self.dialect,
                 state,
                 test,
                 probe,
                 response,
+                commands,
                 body: OnceCell::new(),
                 reference: expected.unwrap_or(response),
                 expected: OnceCell::new(),

@@ -14,13 +14,14 @@ pub(super) const HANDLER: (&str, &str) = ("handler", "handle");
 pub(super) const TYPES: &str = "types";
 
 /// The interfaces that a module may import, with their functions.
-pub(super) const IMPORTS: [(&str, &[&str]); 10] = [
+pub(super) const IMPORTS: [(&str, &[&str]); 11] = [
     (TYPES, &[]),
     ("version", &["components"]),
     ("chains", &["ids", "config"]),
     ("state", &["current"]),
     ("snapshot", &["changed", "unconfirmed-since", "sources"]),
     ("telemetry", &["families", "family", "scraped"]),
+    ("commands", &["clear-packets"]),
     ("request", &["header"]),
     ("query", &["get"]),
     ("mount", &["path"]),

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use super::contract::{IMPORTS, TYPES, interface};
 
 /// Interfaces of the contract, by their names in it: `version`, `chains`,
-/// `state`, `snapshot`, `telemetry`, `request`, `query`, `mount` and `log`.
+/// `state`, `snapshot`, `telemetry`, `commands`, `request`, `query`, `mount` and `log`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "Vec<String>")]
 pub struct Grants(Vec<&'static str>);
@@ -114,7 +114,7 @@ mod tests {
         let unknown = Grants::new(&["types"]).unwrap_err().to_string();
         assert_eq!(
             unknown,
-            r#"unknown interface "types"; expected one of version, chains, state, snapshot, telemetry, request, query, mount, log"#
+            r#"unknown interface "types"; expected one of version, chains, state, snapshot, telemetry, commands, request, query, mount, log"#
         );
     }
 

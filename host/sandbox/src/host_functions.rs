@@ -22,6 +22,9 @@ pub(super) fn define(linker: &mut Linker<StoreData>) -> wasmtime::Result<()> {
         (call.metric_family(&name),)
     })?;
     function(linker, "telemetry", "scraped", |call, ()| (call.scraped(),))?;
+    function(linker, "commands", "clear-packets", |call, (chain,): (Option<String>,)| {
+        call.clear_packets(chain);
+    })?;
     function(linker, "request", "header", |call, (name,): (String,)| (call.header(&name),))?;
     function(linker, "query", "get", |call, ()| (call.query(),))?;
     function(linker, "mount", "path", |call, ()| (call.mount(),))?;

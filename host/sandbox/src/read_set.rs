@@ -1,4 +1,5 @@
-//! Tracked reads: the state that an instance reads, and the record of these reads.
+//! Tracked reads: the state that an instance reads, and the record of these reads and of
+//! the commands that it gives.
 //!
 //! A module sees the state, the request's headers and the query only through
 //! [`TrackedSnapshot`], which records every read. Its fields are private, so an import
@@ -10,8 +11,8 @@ use std::time::{Instant, SystemTime};
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use relayer_rest_state::{
-    ChainConfig, ChainId, Component, Generation, Known, ListedChain, MetricFamily, RelayerState,
-    Snapshot, Source, Versioned,
+    ChainConfig, ChainId, Command, Component, Generation, Known, ListedChain, MetricFamily,
+    RelayerState, Snapshot, Source, Versioned,
 };
 
 use super::request::GuestRequest;
@@ -24,12 +25,17 @@ const MAX_READS: usize = 64;
 /// module may invent any number of names of megabytes each.
 const MAX_READ: usize = 256;
 
+/// The maximum number of commands of a request. One more is recorded, so that the excess is
+/// seen.
+pub(super) const MAX_COMMANDS: usize = 16;
+
 /// A request's headers, its query and one snapshot of the state, as far as a module can
 /// see them, and the record of its reads.
 pub(super) struct TrackedSnapshot {
     snapshot: Arc<Snapshot>,
     request: Arc<GuestRequest>,
     reads: ReadSet,
+    commands: Vec<Command>,
 }
 
 /// The reads from which a response was derived, besides the request's method and path.
@@ -47,7 +53,7 @@ pub struct ReadSet {
     scraped: Option<Scraped>,
     headers: Vec<(HeaderName, Vec<HeaderValue>)>,
     query: Option<QueryRead>,
-    /// Whether reads were left out of the record.
+    /// Whether reads were left out of the record, or the response is not repeatable.
     more: bool,
 }
 
@@ -67,7 +73,7 @@ struct Scraped(Option<SystemTime>);
 
 impl TrackedSnapshot {
     pub(super) fn new(snapshot: Arc<Snapshot>, request: Arc<GuestRequest>) -> Self {
-        Self { snapshot, request, reads: ReadSet::default() }
+        Self { snapshot, request, reads: ReadSet::default(), commands: Vec::new() }
     }
 
     /// Returns the record of the reads so far.
@@ -75,9 +81,18 @@ impl TrackedSnapshot {
         &self.reads
     }
 
-    /// Returns the record of all reads.
-    pub(super) fn into_reads(self) -> ReadSet {
-        self.reads
+    /// Returns the record of all reads, and the commands in their order.
+    pub(super) fn into_record(self) -> (ReadSet, Vec<Command>) {
+        (self.reads, self.commands)
+    }
+
+    /// Records a command. The response is then for this request only: it is not valid for
+    /// any other.
+    pub(super) fn record_command(&mut self, command: Command) {
+        self.reads.more = true;
+        if self.commands.len() <= MAX_COMMANDS {
+            self.commands.push(command);
+        }
     }
 
     pub(super) fn components(&mut self) -> &Versioned<Vec<Component>> {
@@ -317,7 +332,7 @@ impl ReadSet {
 
 #[cfg(test)]
 mod tests {
-    use super::{GuestRequest, MAX_READS, ReadSet, TrackedSnapshot};
+    use super::{Command, GuestRequest, MAX_COMMANDS, MAX_READS, ReadSet, TrackedSnapshot};
     use http::uri::PathAndQuery;
     use http::{HeaderMap, HeaderName, Method};
     use relayer_rest_state::{
@@ -357,7 +372,7 @@ mod tests {
         let mut snapshot =
             TrackedSnapshot::new(publisher.reader().snapshot(), request(HeaderMap::new()));
         read(&mut snapshot);
-        snapshot.into_reads()
+        snapshot.into_record().0
     }
 
     #[track_caller]
@@ -590,7 +605,7 @@ mod tests {
         ] {
             let mut snapshot = TrackedSnapshot::new(present.clone(), request(with(read)));
             assert_eq!(snapshot.header(&name), read);
-            let reads = snapshot.into_reads();
+            let reads = snapshot.into_record().0;
             assert_eq!(reads.headers().collect::<Vec<_>>(), [&name]);
             let mut headers = with(read);
             headers.insert("other", "x".parse().unwrap());
@@ -616,11 +631,11 @@ mod tests {
                     Arc::new(GuestRequest { method, target, headers }),
                 )
             };
-            let unread = tracked().into_reads();
+            let unread = tracked().into_record().0;
             assert!(!unread.has_query());
             let mut snapshot = tracked();
             assert_eq!(snapshot.query(), target.query());
-            let read = snapshot.into_reads();
+            let read = snapshot.into_record().0;
             assert!(read.has_query() && read.query() == target.query());
             for other in TARGETS.map(PathAndQuery::from_static) {
                 assert!(unread.is_valid_for(&present, other.query(), &headers));
@@ -628,6 +643,22 @@ mod tests {
                 assert_eq!(is_same, target == other, "{target} {other}");
             }
         }
+    }
+
+    #[test]
+    fn a_command_makes_a_record_invalid_for_all_requests() {
+        let publisher = publisher();
+        let clear = || Command::ClearPackets { chain: Some("a".into()) };
+        let mut snapshot =
+            TrackedSnapshot::new(publisher.reader().snapshot(), request(HeaderMap::new()));
+        snapshot.record_command(clear());
+        let (reads, commands) = snapshot.into_record();
+        assert_eq!(commands, [clear()]);
+        check(&publisher, &reads, false);
+        let mut snapshot =
+            TrackedSnapshot::new(publisher.reader().snapshot(), request(HeaderMap::new()));
+        (0..100).for_each(|_| snapshot.record_command(clear()));
+        assert_eq!(snapshot.into_record().1.len(), MAX_COMMANDS + 1);
     }
 
     #[test]

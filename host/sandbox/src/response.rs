@@ -7,6 +7,7 @@ use http::{HeaderName, HeaderValue, Response, StatusCode};
 
 use super::header_grants::{HeaderGrants, is_of_the_host};
 use super::limits::Limits;
+use super::read_set::MAX_COMMANDS;
 use super::set_cookie::{CookieError, confined};
 use super::wire;
 
@@ -49,6 +50,9 @@ pub enum InvalidResponse {
     /// The response is much larger than the limits allow, and was not read.
     #[error("it far exceeds limits.body, limits.headers and limits.header_size")]
     TooLarge,
+    /// There are too many commands.
+    #[error("it has more than {MAX_COMMANDS} commands")]
+    TooManyCommands,
     /// Only the host may set this header.
     #[error("header {0} is reserved for the host")]
     HostHeader(HeaderName),

@@ -7,7 +7,7 @@ use std::task::Poll;
 use bytes::Bytes;
 use futures_util::FutureExt;
 use http::Response;
-use relayer_rest_state::Snapshot;
+use relayer_rest_state::{Command, Snapshot};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::yield_now;
 use tracing::Span;
@@ -16,8 +16,9 @@ use super::call_error::CallError;
 use super::cost::Placement;
 use super::guest_time::GuestTime;
 use super::module::Module;
-use super::read_set::ReadSet;
+use super::read_set::{MAX_COMMANDS, ReadSet};
 use super::request::GuestRequest;
+use super::response::InvalidResponse;
 use super::slow_targets::RecordedRun;
 use super::store::StoreData;
 
@@ -32,6 +33,8 @@ pub struct GuestResponse {
     pub response: Response<Bytes>,
     /// The recorded reads that the response depends on.
     pub reads: ReadSet,
+    /// The commands to the relayer, in their order, which are not executed yet.
+    pub commands: Vec<Command>,
     /// The peak size of the instance's memories and tables, in bytes.
     pub memory: usize,
 }
@@ -187,8 +190,11 @@ impl RunPermit {
         if wasi.is_some_and(|wasi| wasi.has_read_time()) {
             snapshot.changed();
         }
-        let reads = snapshot.into_reads();
+        let (reads, commands) = snapshot.into_record();
+        if commands.len() > MAX_COMMANDS {
+            return Err(CallError::Invalid(InvalidResponse::TooManyCommands));
+        }
         let memory = limiter.peak_memory();
-        Ok(make(GuestResponse { response, reads, memory }))
+        Ok(make(GuestResponse { response, reads, commands, memory }))
     }
 }

@@ -3,6 +3,7 @@
 use std::sync::{Arc, PoisonError};
 
 use http::HeaderName;
+use relayer_rest_state::{ChainId, Command};
 use tracing::Span;
 
 use super::guest_log::GuestLog;
@@ -71,6 +72,10 @@ impl StoreData {
 
     pub(super) fn scraped(&mut self) -> wire::Known<u64> {
         wire::known(&self.snapshot.scraped(), |time| wire::timestamp(*time))
+    }
+
+    pub(super) fn clear_packets(&mut self, chain: Option<String>) {
+        self.snapshot.record_command(Command::ClearPackets { chain: chain.map(ChainId::from) });
     }
 
     pub(super) fn header(&mut self, name: &str) -> Vec<Vec<u8>> {

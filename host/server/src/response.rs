@@ -19,7 +19,7 @@ use compression::Compression;
 pub use compression::CompressionPermits;
 pub use encoding::Encoding;
 use relayer_rest_sandbox::{GuestResponse, Module, ReadSet};
-use relayer_rest_state::Generation;
+use relayer_rest_state::{Command, Generation};
 
 /// A module's response, and the recorded reads that it was derived from.
 #[derive(Debug)]
@@ -29,6 +29,7 @@ pub struct Response {
     plain: Representation,
     compression: Option<Compression>,
     reads: ReadSet,
+    commands: Vec<Command>,
     generation: Generation,
 }
 
@@ -80,7 +81,7 @@ impl Response {
         generation: Generation,
         permits: &CompressionPermits,
     ) -> Self {
-        let GuestResponse { response, reads, .. } = response;
+        let GuestResponse { response, reads, commands, .. } = response;
         let (head, body) = response.into_parts();
         let status = head.status;
         let mut headers = head.headers;
@@ -116,6 +117,7 @@ impl Response {
             plain: Representation { headers, body },
             compression,
             reads,
+            commands,
             generation,
         }
     }
@@ -129,6 +131,13 @@ impl Response {
     #[must_use]
     pub fn status(&self) -> StatusCode {
         self.status
+    }
+
+    /// Returns the commands to the relayer, which take effect only if the response is
+    /// sent to a client.
+    #[must_use]
+    pub fn commands(&self) -> &[Command] {
+        &self.commands
     }
 
     /// Returns the unencoded response.

@@ -12,9 +12,11 @@
 //! | `requested_chains.rs` | chains that clients request before they are known |
 //! | `source.rs` | the sources of the state, and their failures |
 //! | `telemetry.rs` | the telemetry of a relayer: metric families, each a versioned value |
+//! | `command.rs` | commands to a relayer |
 //! | `publisher.rs` | publishes snapshots and gives access to the current one |
 
 mod chain;
+mod command;
 mod publisher;
 mod relayer;
 mod requested_chains;
@@ -28,6 +30,7 @@ pub use chain::{
     EventSource, ExcludedSequences, ExtensionOption, FilterPolicy, GasPrice, MinFee, PacketFilter,
     Ratio,
 };
+pub use command::{Command, CommandError, CommandExecutor, CommandResult};
 pub use publisher::{DuplicateChain, SourceReporter, StatePublisher, StateReader};
 pub use relayer::{
     Component, Name, NotReady, Object, OtherObject, RelayerState, Value, Worker, WorkerData,

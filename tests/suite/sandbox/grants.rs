@@ -7,12 +7,13 @@ use relayer_rest_tests::server::{TestServer, candidate, engine, extension, patie
 
 /// Each interface that can be granted, with a function in it and the function's number of
 /// `i32` parameters.
-const INTERFACES: [(&str, &str, usize); 9] = [
+const INTERFACES: [(&str, &str, usize); 10] = [
     ("version", "components", 1),
     ("chains", "ids", 1),
     ("state", "current", 1),
     ("snapshot", "unconfirmed-since", 1),
     ("telemetry", "scraped", 1),
+    ("commands", "clear-packets", 3),
     ("request", "header", 3),
     ("query", "get", 1),
     ("mount", "path", 1),
@@ -32,7 +33,7 @@ fn each_grant_is_withheld_and_given() {
         let start = format!(
             "module tool.wasm: imports without a grant: relayer:rest/{name}@0.1.0 \
              (granted: {granted}); to grant them, set grants = [\"version\", \"chains\", \
-             \"state\", \"snapshot\", \"telemetry\", \"request\", \"query\", \"mount\", \"log\"] in its [[extension]]"
+             \"state\", \"snapshot\", \"telemetry\", \"commands\", \"request\", \"query\", \"mount\", \"log\"] in its [[extension]]"
         );
         assert_eq!(error, start);
         let engine = all.clone().with_grants(Grants::new(&[name]).unwrap());

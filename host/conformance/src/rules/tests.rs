@@ -119,6 +119,8 @@ const ROWS: &[(Dialect, &str, TestCase, Change, &[&str])] = &[
     (N, S, POST_STATE, |r| drop(r.headers_mut().insert(ALLOW, text("HEAD"))), &["method"]),
     (N, S, POST_STATE, |r| *r.body_mut() = "no".into(), &["error-empty"]),
     (V, S, TestCase::Command, |r| *r.status_mut() = StatusCode::OK, &["read-only"]),
+    (V, S, TestCase::ClearPackets, |r| *r.status_mut() = StatusCode::OK, &["commands"]),
+    (N, S, TestCase::ClearPackets, |r| *r.status_mut() = StatusCode::NOT_FOUND, &["commands"]),
     (V, S, TestCase::WithQuery, |r| replace(r, "ibc-0", "ibc-9"), &["query"]),
     (N, S, TestCase::WithQuery, |r| *r.status_mut() = StatusCode::ACCEPTED, &["query"]),
     (V, S, TestCase::Version, |r| replace(r, "}]", ",\"a\":1}]"), &["version-shape"]),

@@ -35,7 +35,7 @@ pub struct ResponseDifference {
 /// A change between two responses.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Change {
-    /// `status`, `header NAME`, `body`, or a place in a JSON body as a JSON pointer, such
+    /// `status`, `commands`, `header NAME`, `body`, or a place in a JSON body as a JSON pointer, such
     /// as `body /result/0`.
     pub part: String,
     /// The value of the active module; `None` if it has none.
@@ -50,6 +50,13 @@ pub(super) fn changes(from: &Response, to: &Response) -> Vec<Change> {
     if from.status() != to.status() {
         let status = |response: &Response| Some(response.status().as_u16().to_string());
         changes.push(Change { part: "status".into(), from: status(from), to: status(to) });
+    }
+    let commands = |response: &Response| {
+        let commands: Vec<_> = response.commands().iter().map(ToString::to_string).collect();
+        (!commands.is_empty()).then(|| truncate(&commands.join(", ")))
+    };
+    if from.commands() != to.commands() {
+        changes.push(Change { part: "commands".into(), from: commands(from), to: commands(to) });
     }
     let is_etag_compared = from.has_own_etag() || to.has_own_etag();
     let is_of_the_modules = |name: &HeaderName| {

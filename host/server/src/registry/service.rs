@@ -103,6 +103,7 @@ impl ModuleService {
     ) -> Result<Arc<RecordedResponse>, RespondError> {
         let kind = RequestKind::new(&request);
         let mut uncached = uncached;
+        let mut first_failure = None;
         loop {
             let Uncached { active, miss } = uncached;
             let mut trial = None;
@@ -118,6 +119,12 @@ impl ModuleService {
             }
             match self.cache.run(active.module(), Arc::clone(&request), miss, state).await {
                 Ok(response) => {
+                    // A command is not given again by another module.
+                    if let Some(failure) =
+                        first_failure.take_if(|_| !response.commands().is_empty())
+                    {
+                        return Err(failure);
+                    }
                     active.responded(kind, &self.failure_policy);
                     if trial.as_ref().is_some_and(Trial::closes) {
                         self.close_circuit(&active, active.backoff(&self.failure_policy));
@@ -128,10 +135,12 @@ impl ModuleService {
                     if cause.is_module_failure() {
                         self.failed(&active, kind, &cause, &request, state).await;
                     }
-                    if !self.was_rolled_back(&active) {
-                        let cause = RespondErrorKind::Failed(cause);
-                        return Err(RespondError { active, cause });
+                    let was_rolled_back = self.was_rolled_back(&active);
+                    let failure = RespondError { active, cause: RespondErrorKind::Failed(cause) };
+                    if !was_rolled_back {
+                        return Err(failure);
                     }
+                    first_failure.get_or_insert(failure);
                 }
             }
             uncached = match self.find(RequestRef::from(&*request), &state.peek()) {
