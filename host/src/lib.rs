@@ -65,6 +65,7 @@
 //! | serve the guest's reads of the snapshot, and record them | `sandbox/src/host_functions.rs`, `sandbox/src/read_set.rs`, `state/src/snapshot.rs` |
 //! | validate the response: no headers or cookies with effects beyond the mount | `sandbox/src/response.rs`, `sandbox/src/header_grants.rs`, `sandbox/src/set_cookie.rs` |
 //! | add `etag`, `vary` and `cache-control` | `server/src/response.rs` |
+//! | execute the commands that the module recorded, if the client may give them | `server/src/commands.rs`, `server/src/commands/tokens.rs`, `server/src/commands/in_progress.rs`, `sources/src/upstream.rs` |
 //! | evaluate preconditions and compress the body for the client | `server/src/http/reply.rs`, `server/src/http/conditional.rs`, `server/src/http/accept_encoding.rs`, `server/src/response/compression.rs`, `server/src/response/background.rs` |
 //! | make an error response if the module gives none | `server/src/http/error.rs` |
 //! | send the response within the budget of unsent bytes | `server/src/http/send_admission.rs`, `server/src/http/send_budget.rs` |
@@ -101,6 +102,7 @@
 //! |---|---|
 //! | an endpoint | a file in `guest/src/routes/`, `guest/src/routes.rs`, and `guest/src/router.rs`, with the number of routes; for a new first segment `server/src/registry/path.rs`, so that no extension takes it, with its test; its test case in `conformance/src/probe.rs`, to which each candidate must respond from then on, so that it is a breaking change; the data that it needs, in `conformance/src/case.rs`; its comparison in `conformance/src/checks.rs`, with a rule; `docs/api.md`. Both dialects have it, unless the router asks for the dialect. The paths of a 404 are in the tests of `guest/src/router.rs`, in `tests/suite/api/endpoints.rs`, and in the golden files, which `GOLDEN=write cargo test --workspace --test suite -- golden` writes; the requests of load tests are in `tests/src/fuzz.rs`, `tests/src/bin/soak.rs` and `tests/benches/performance/relayers.rs`, with its type in `tests/benches/performance/native.rs` |
 //! | state that modules can read | `wit/`, `sandbox/src/contract.rs`, `sandbox/src/read_set.rs`, `sandbox/src/host_functions.rs` |
+//! | a command to the relayer | `wit/`, `state/src/command.rs`, `sandbox/src/contract.rs`, `sandbox/src/host_functions.rs`, `sandbox/src/store.rs`; its permission in `server/src/commands/settings.rs` and `server/src/commands.rs`; its request to the relayer in `sources/src/upstream.rs` and `hermes/src/channel.rs`; its endpoint, as above; tests in `tests/suite/api/commands.rs`; `docs/api.md`, `docs/security.md` |
 //! | a rule of a dialect | `conformance/src/rules.rs`, `conformance/src/checks.rs`, and a violation in `conformance/src/rules/tests.rs` |
 //! | a control verb | `server/src/control.rs`, `server/src/control/server.rs`, with the methods of 404 and 405, `server/src/control/client.rs`, and a command; `tests/suite/cli/control_socket.rs`; the table of requests in `docs/operations.md`, and there the commands with `--json` |
 //! | a limit | a row in `sandbox/src/limits.rs`, `server/src/http/limits.rs` for clients, `server/src/registry/candidate.rs` for swaps or `sources/src/upstream_limits.rs`; defaults, checks and `config default` come from it; the code that applies it, such as `sandbox/src/engine_config.rs`, `sandbox/src/response.rs` or `server/src/http/request_check.rs`, and for an error of the host `server/src/http/error.rs` and `docs/api.md`; the key in the unit test `every_key_is_read` of `server/src/config.rs`; tests in `tests/suite/sandbox/limits.rs` or `tests/suite/http/limits.rs`; `docs/security.md` |
@@ -135,7 +137,7 @@ pub use relayer_rest_conformance as conformance;
 pub use relayer_rest_server::control;
 pub use relayer_rest_server::{
     AllowedHost, AllowedHostError, ConnectionStatus, ConnectionTally, HttpLimits, Server,
-    ServerLimits, cache, config, registry, reload, response,
+    ServerLimits, cache, commands, config, registry, reload, response,
 };
 
 /// Modules: bundled components, and their sandbox.

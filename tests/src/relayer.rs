@@ -77,7 +77,7 @@ struct Shared {
 /// The requests that the relayer received.
 #[derive(Debug, Clone, Default)]
 pub struct Seen {
-    /// The number of requests by path.
+    /// The number of requests by path; other methods than GET are in front of the path.
     pub paths: HashMap<String, u32>,
     /// The path of the first request.
     pub first: Option<String>,
@@ -292,13 +292,15 @@ impl Shared {
         let (reader, mut writer) = stream.into_split();
         let mut lines = BufReader::new(reader).lines();
         while let Ok(Some(line)) = lines.next_line().await {
-            let path = line.split(' ').nth(1).unwrap().to_owned();
+            let (method, rest) = line.split_once(' ').unwrap();
+            let path = rest.split(' ').next().unwrap().to_owned();
+            let request = if method == "GET" { path.clone() } else { format!("{method} {path}") };
             while lines
                 .next_line()
                 .await
                 .is_ok_and(|line| line.is_some_and(|line| !line.is_empty()))
             {}
-            self.begin(&path);
+            self.begin(&request);
             let response = self.response(&path).await;
             self.seen.lock().unwrap().now -= 1;
             if writer.write_all(&response.bytes).await.is_err() || response.closes {
@@ -307,10 +309,10 @@ impl Shared {
         }
     }
 
-    fn begin(&self, path: &str) {
+    fn begin(&self, request: &str) {
         let mut seen = self.seen.lock().unwrap();
-        *seen.paths.entry(path.to_owned()).or_default() += 1;
-        seen.first.get_or_insert_with(|| path.to_owned());
+        *seen.paths.entry(request.to_owned()).or_default() += 1;
+        seen.first.get_or_insert_with(|| request.to_owned());
         seen.now += 1;
         seen.most_at_once = seen.most_at_once.max(seen.now);
     }

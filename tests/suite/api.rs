@@ -1,5 +1,6 @@
 //! The responses of the REST API.
 
+mod commands;
 mod endpoints;
 mod golden;
 mod mounts;

@@ -10,6 +10,7 @@ use relayer_rest_common::text::escape_control;
 use relayer_rest_common::{priority, threads, toml_text};
 use relayer_rest_conformance::Dialect;
 use relayer_rest_server::Server;
+use relayer_rest_server::commands::Commands;
 use relayer_rest_server::config::Config;
 use relayer_rest_server::control::Reload;
 use relayer_rest_server::reload::{ModuleOverrides, Modules, follow_dialect};
@@ -111,8 +112,15 @@ async fn serve(args: &ServeArgs) -> Result<(), ServeError> {
         compiler: Some(compile::compiler()),
         watch: args.watch,
     };
+    let executor = match &sources.upstream {
+        Some(upstream) => Some(upstream.commands().map_err(ServeError::Start)?),
+        None => None,
+    };
+    let commands = Arc::new(Commands::new(&config.commands, executor)?);
     let modules = tokio::select! {
-        loaded = Modules::load(overrides, &config) => Arc::new(loaded?),
+        loaded = Modules::load(overrides, &config) => {
+            Arc::new(loaded?.with_commands(Arc::clone(&commands)))
+        }
         () = &mut shutdown => return Ok(()),
     };
     let limits = descriptors::bounded(config.http.clone(), config.extension.len() + 1);
@@ -133,6 +141,7 @@ async fn serve(args: &ServeArgs) -> Result<(), ServeError> {
     let server = Server::with_registry(Arc::clone(registry), state.clone())
         .with_limits(limits)
         .with_threads(config.server.clone())
+        .with_commands(commands)
         .with_grace(args.grace);
     let control =
         socket.map(|socket| control::serve(socket, registry, &state, server.connections(), reload));

@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use relayer_rest_sandbox::CodeCacheError;
+use relayer_rest_server::commands::TokensError;
 use relayer_rest_server::config;
 use relayer_rest_server::control::ControlError;
 use relayer_rest_server::reload::ReloadError;
@@ -33,6 +34,8 @@ pub(super) enum ServeError {
     CodeCache(#[from] CodeCacheError),
     #[error(transparent)]
     Modules(#[from] ReloadError),
+    #[error(transparent)]
+    Tokens(#[from] TokensError),
     #[error("settings: cannot be read: {0}; the log has the cause")]
     Reading(tokio::task::JoinError),
     #[error(transparent)]

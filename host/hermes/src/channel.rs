@@ -4,7 +4,10 @@ use crossbeam_channel::Sender;
 use ibc_relayer::rest::RestApiError;
 use ibc_relayer::rest::request::{ReplySender, Request, reply_channel};
 use ibc_relayer_types::core::ics24_host::identifier::ChainId;
-use relayer_rest_host::state::{Endpoint, RelayerApi, RequestError, SourceKind};
+use relayer_rest_host::state::{
+    Command, CommandError, CommandExecutor, CommandResult, Endpoint, RelayerApi, RequestError,
+    SourceKind,
+};
 use serde::Serialize;
 use tokio::sync::Mutex;
 use tokio::task::{JoinHandle, spawn_blocking};
@@ -22,6 +25,11 @@ pub(crate) struct Channel {
 impl Channel {
     pub(crate) fn new(sender: Sender<Request>) -> Self {
         Self { sender, pending: Mutex::new(None) }
+    }
+
+    /// Returns the relayer as one that executes commands.
+    pub(crate) fn commands(&self) -> ChannelCommands {
+        ChannelCommands(self.sender.clone())
     }
 }
 
@@ -41,6 +49,27 @@ impl RelayerApi for Channel {
         let response = request.await;
         *pending = None;
         response.unwrap_or_else(|error| Err(RequestError::Unreachable(error.to_string())))
+    }
+}
+
+/// Gives commands to a relayer over its channel.
+pub(crate) struct ChannelCommands(pub(crate) Sender<Request>);
+
+impl CommandExecutor for ChannelCommands {
+    fn execute(&self, command: &Command) -> CommandResult {
+        let Command::ClearPackets { chain } = command.clone();
+        let sender = self.0.clone();
+        Box::pin(async move {
+            let execute = move || {
+                let chain_id = chain.map(|id| ChainId::from_string(id.as_str()));
+                ask(&sender, |reply_to| Request::ClearPackets { chain_id, reply_to })
+            };
+            let refused = |error: String| CommandError::Refused(error);
+            let response =
+                spawn_blocking(execute).await.map_err(|error| refused(error.to_string()))?;
+            let result = response.map_err(|error| refused(error.to_string()))?;
+            result.map_err(|error| refused(error.to_string()))
+        })
     }
 }
 
@@ -85,11 +114,13 @@ fn json<T: Serialize>(result: Result<T, RestApiError>) -> Response {
 
 #[cfg(test)]
 mod tests {
-    use super::Channel;
+    use super::{Channel, ChannelCommands};
     use crossbeam_channel::{Receiver, unbounded};
     use ibc_relayer::rest::RestApiError;
     use ibc_relayer::rest::request::{Request, VersionInfo};
-    use relayer_rest_host::state::{Endpoint, RelayerApi, RequestError};
+    use relayer_rest_host::state::{
+        Command, CommandError, CommandExecutor, Endpoint, RelayerApi, RequestError,
+    };
     use std::thread;
     use std::time::Duration;
     use tokio::time::timeout;
@@ -125,6 +156,31 @@ mod tests {
             text(&channel, Endpoint::Chain("x-1".into())).await,
             r#"{"status":"error","result":{"name":"ChainConfigNotFound","msg":"could not find configuration for chain: x-1"}}"#
         );
+    }
+
+    #[tokio::test]
+    async fn a_command_is_a_request_over_the_channel() {
+        let (sender, requests) = unbounded();
+        thread::spawn(move || {
+            for request in requests {
+                let Request::ClearPackets { chain_id, reply_to } = request else { continue };
+                let result = match chain_id {
+                    Some(id) if id.as_str() == "ibc-0" => Ok(()),
+                    Some(id) => Err(RestApiError::ChainConfigNotFound(id)),
+                    // The relayer ends.
+                    None => return,
+                };
+                reply_to.send(result).unwrap();
+            }
+        });
+        let commands = ChannelCommands(sender);
+        let clear = |chain: Option<&str>| {
+            commands.execute(&Command::ClearPackets { chain: chain.map(Into::into) })
+        };
+        assert_eq!(clear(Some("ibc-0")).await, Ok(()));
+        for chain in [Some("ibc-9"), None, None] {
+            assert!(matches!(clear(chain).await, Err(CommandError::Refused(_))));
+        }
     }
 
     #[tokio::test]

@@ -3,6 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 
+use relayer_rest_host::commands::TokensError;
 use relayer_rest_host::config::ConfigError;
 use relayer_rest_host::control::ControlError;
 use relayer_rest_host::reload::ReloadError;
@@ -24,6 +25,9 @@ pub enum SpawnError {
     /// The settings are invalid.
     #[error(transparent)]
     Config(#[from] ConfigError),
+    /// The tokens of the commands cannot be used.
+    #[error(transparent)]
+    Tokens(#[from] TokensError),
     /// A module cannot be loaded.
     #[error(transparent)]
     Modules(#[from] ReloadError),

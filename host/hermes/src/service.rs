@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use relayer_rest_host::Server;
+use relayer_rest_host::commands::Commands;
 use relayer_rest_host::config::Config;
 use relayer_rest_host::conformance::Dialect;
 use relayer_rest_host::control::{ControlServer, ControlSocket, default_path};
@@ -72,12 +73,16 @@ impl Service {
             compiler: None,
             watch: false,
         };
-        let modules = Arc::new(Modules::load(overrides, &config).await?);
+        let commands = Commands::new(&config.commands, Some(Arc::new(channel.commands())))?;
+        let commands = Arc::new(commands);
+        let modules = Modules::load(overrides, &config).await?;
+        let modules = Arc::new(modules.with_commands(Arc::clone(&commands)));
         let publisher = StatePublisher::new();
         let state = publisher.reader();
         let server = Server::with_registry(Arc::clone(&modules.registry), state.clone())
             .with_limits(config.http.clone())
-            .with_threads(config.server.clone());
+            .with_threads(config.server.clone())
+            .with_commands(commands);
         let socket = match control {
             Control::Disabled => None,
             Control::At(path) => Some(ControlSocket::bind(&path)?),

@@ -25,6 +25,7 @@ use relayer_rest_sandbox::{Digest, HeaderGrants, Limits};
 use relayer_rest_sources::UpstreamLimits;
 use serde::Deserialize;
 
+use crate::commands::CommandSettings;
 use crate::{HttpLimits, ServerLimits};
 use crate::{
     registry,
@@ -49,6 +50,8 @@ pub struct Config {
     pub http: HttpLimits,
     /// The section `[upstream]`: limits on the relayer behind `--upstream`.
     pub upstream: UpstreamLimits,
+    /// The section `[commands]`: commands to the relayer that clients may give.
+    pub commands: CommandSettings,
     /// The section `[swap]`: limits on the preflight of a module.
     pub swap: SwapLimits,
 }
@@ -160,6 +163,7 @@ impl Config {
         let mut config = Self::parse(text).map_err(invalid)?;
         let folder = file.parent().unwrap_or(Path::new(""));
         config.module.file = config.module.file.map(|module| folder.join(module));
+        config.commands.tokens = config.commands.tokens.map(|tokens| folder.join(tokens));
         for extension in &mut config.extension {
             extension.module = extension.module.take().map(|module| folder.join(module));
         }
@@ -217,6 +221,7 @@ impl Config {
         sections.push((vec![key("server")], self.server.check()));
         sections.push((vec![key("http")], self.http.check()));
         sections.push((vec![key("upstream")], self.upstream.check()));
+        sections.push((vec![key("commands")], self.commands.check()));
         sections.push((vec![key("swap")], self.swap.check()));
         for (mut path, checked) in sections {
             let Err(error) = checked else { continue };
@@ -347,7 +352,7 @@ mod tests {
         for (text, message) in [
             (
                 "[modul]",
-                "line 1, column 2: modul: unknown field `modul`, expected one of `module`, `extension`, `server`, `http`, `upstream`, `swap`",
+                "line 1, column 2: modul: unknown field `modul`, expected one of `module`, `extension`, `server`, `http`, `upstream`, `commands`, `swap`",
             ),
             (
                 "[module.limits]\nmemory = true",
@@ -515,7 +520,7 @@ mod tests {
         let mut config = Config::parse(given).unwrap();
         // These have no default that a file could contain.
         assert!(config.module.file.take().is_some() && config.module.sha256.take().is_some());
-        assert!(config.module.dialect.take().is_some());
+        assert!(config.module.dialect.take().is_some() && config.commands.tokens.take().is_some());
         let included = std::mem::take(&mut config.extension);
         let included: Vec<_> = included.iter().map(|extension| extension.name.as_str()).collect();
         assert!(included.into_iter().eq(BUNDLED_EXTENSIONS.iter().map(|bundled| bundled.name)));

@@ -9,8 +9,10 @@
 //! | `reload/` | deploys the modules that the settings name |
 //! | `config/` | the settings |
 //! | `control/` | the control socket |
+//! | `commands/` | commands to the relayer that modules record |
 
 pub mod cache;
+pub mod commands;
 pub mod config;
 #[cfg(feature = "control")]
 pub mod control;

@@ -1,6 +1,7 @@
 //! Requests to a relayer over HTTP, with a bounded body.
 
 use relayer_rest_common::text::for_log;
+use reqwest::header::{CONNECTION, CONTENT_LENGTH};
 use reqwest::redirect::Policy;
 use reqwest::{Client, Response, StatusCode};
 use url::Url;
@@ -14,10 +15,12 @@ pub(super) struct HttpClient {
 }
 
 impl HttpClient {
-    pub(super) fn new(body_limit: usize) -> reqwest::Result<Self> {
+    /// Creates a client that keeps this number of idle connections.
+    pub(super) fn new(body_limit: usize, idle_connections: usize) -> reqwest::Result<Self> {
         let client = Client::builder()
             .no_proxy()
             .redirect(Policy::none())
+            .pool_max_idle_per_host(idle_connections)
             .user_agent(concat!("relayer-rest/", env!("CARGO_PKG_VERSION")))
             .build()?;
         Ok(Self { client, body_limit })
@@ -26,6 +29,15 @@ impl HttpClient {
     /// Requests a resource, and returns the status and the body of the response.
     pub(super) async fn get(&self, url: Url) -> Result<(StatusCode, Vec<u8>), RequestError> {
         let response = self.client.get(url).send().await.map_err(unreachable)?;
+        let status = response.status();
+        Ok((status, self.body(response).await?))
+    }
+
+    /// Sends a request without a body on a connection of its own, so that it is never sent
+    /// twice: a connection that the relayer has closed meanwhile would cause that.
+    pub(super) async fn post(&self, url: Url) -> Result<(StatusCode, Vec<u8>), RequestError> {
+        let request = self.client.post(url).header(CONNECTION, "close").header(CONTENT_LENGTH, 0);
+        let response = request.send().await.map_err(unreachable)?;
         let status = response.status();
         Ok((status, self.body(response).await?))
     }

@@ -134,6 +134,12 @@ fn usable_ids(
     usable
 }
 
+/// Parses the response to a command, whose result has no meaning.
+#[cfg(feature = "upstream")]
+pub(super) fn command(body: &[u8]) -> Result<(), ResponseError> {
+    result::<serde::de::IgnoredAny>(body).map(drop)
+}
+
 /// Parses the result of `/chain/:id`. Fields that cannot be read are left out.
 pub(super) fn chain(body: &[u8]) -> Result<Read<ChainConfig>, ResponseError> {
     chain::read(result(body)?)

@@ -80,7 +80,7 @@ impl TelemetrySource {
         let source = publisher.add_source(SourceKind::Telemetry, location);
         publisher
             .set_telemetry_not_ready(not_ready("the relayer's telemetry has not been read yet"));
-        match HttpClient::new(self.body_limit) {
+        match HttpClient::new(self.body_limit, 1) {
             Ok(client) => {
                 let settings = self;
                 let (last, failure) = (None, None);

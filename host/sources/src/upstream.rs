@@ -1,12 +1,18 @@
 //! Source: a running relayer, polled over its own REST API.
 
+use std::io;
+use std::sync::Arc;
+
 use relayer_rest_common::url_secrets::without_secrets;
-use relayer_rest_state::{SourceKind, StatePublisher};
+use relayer_rest_state::{
+    Command, CommandError, CommandExecutor, CommandResult, SourceKind, StatePublisher,
+};
 use tracing::warn;
 use url::Url;
 
 use super::http_client::HttpClient;
 use super::polling::{Endpoint, Polling, RelayerApi, RequestError};
+use super::relayer_json;
 
 /// A relayer that is polled over its REST API.
 #[derive(Debug, Clone)]
@@ -37,9 +43,18 @@ impl Upstream {
         Ok(Self { url, body_limit: 64 << 20, polling: Polling::default() })
     }
 
+    /// Returns the relayer as one that executes commands.
+    ///
+    /// # Errors
+    /// Returns an error if no HTTP client can be created.
+    pub fn commands(&self) -> io::Result<Arc<dyn CommandExecutor>> {
+        let client = HttpClient::new(MAX_COMMAND_RESPONSE, 0).map_err(io::Error::other)?;
+        Ok(Arc::new(HttpCommands { base: self.url.clone(), client: Arc::new(client) }))
+    }
+
     /// Publishes the relayer's responses until the future is dropped.
     pub async fn run(self, publisher: StatePublisher) {
-        match HttpClient::new(self.body_limit) {
+        match HttpClient::new(self.body_limit, 1) {
             Ok(client) => {
                 self.polling.run(HttpApi { base: self.url, client }, publisher).await;
             }
@@ -75,6 +90,38 @@ impl RelayerApi for HttpApi {
         } else {
             Err(RequestError::Status(status.as_u16()))
         }
+    }
+}
+
+/// Sends commands to a relayer over HTTP.
+struct HttpCommands {
+    base: Url,
+    client: Arc<HttpClient>,
+}
+
+/// The maximum size of the response to a command, in bytes.
+const MAX_COMMAND_RESPONSE: usize = 64 << 10;
+
+impl CommandExecutor for HttpCommands {
+    fn execute(&self, command: &Command) -> CommandResult {
+        let Command::ClearPackets { chain } = command;
+        let mut url = self.base.clone();
+        if let Ok(mut path) = url.path_segments_mut() {
+            path.pop_if_empty().push("clear_packets");
+        }
+        url.set_query(None);
+        if let Some(chain) = chain {
+            url.query_pairs_mut().append_pair("chain", chain.as_str());
+        }
+        let client = Arc::clone(&self.client);
+        Box::pin(async move {
+            let refused = |reason: RequestError| CommandError::Refused(reason.to_string());
+            let (status, body) = client.post(url).await.map_err(refused)?;
+            if !status.is_success() {
+                return Err(refused(RequestError::Status(status.as_u16())));
+            }
+            relayer_json::command(&body).map_err(|error| CommandError::Refused(error.to_string()))
+        })
     }
 }
 

@@ -61,6 +61,7 @@ async fn check_shows_each_rule_and_the_cost_of_requests() {
         "chain-unknown-200",
         "state-workers",
         "error-empty",
+        "commands",
     ];
     assert_eq!(broken, expected);
     let cost = &found["verdict"]["costs"][0];

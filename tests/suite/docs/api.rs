@@ -62,9 +62,12 @@ fn the_errors_of_the_host_are_listed() {
     sources(&root().join("host"), &mut files);
     let mut texts = files.iter().map(|file| fs::read_to_string(file).unwrap());
     let text = texts.find(|text| text.contains("enum HostError {")).unwrap();
-    let (_, table) = text.split_once("fn parts(self)").unwrap();
-    let (table, _) = table.split_once("\n    }\n").unwrap();
-    let errors: BTreeSet<_> = table
+    let table = |function: &str| {
+        let (_, table) = text.split_once(function).unwrap();
+        table.split("}\n\n").next().unwrap().to_owned()
+    };
+    let commands = table("fn command_parts(");
+    let errors: BTreeSet<_> = (table("fn parts(self)") + &commands)
         .split("StatusCode::")
         .skip(1)
         .map(|error| {
@@ -73,11 +76,20 @@ fn the_errors_of_the_host_are_listed() {
         })
         .collect();
     let text = page().text;
-    let (_, host) = text.split_once("These come from the host").unwrap();
-    let host = Page { path: PathBuf::new(), text: format!("\n# Host\n{host}") };
-    let rows = host.table("# Host");
-    let listed: BTreeSet<_> =
-        rows.iter().map(|row| (constant(&row[0]), code(&row[1]).to_owned())).collect();
+    let rows = |start: &str| {
+        let (_, host) = text.split_once(start).unwrap();
+        let host = Page { path: PathBuf::new(), text: format!("\n# Host\n{host}") };
+        host.table("# Host")
+    };
+    // These two are the module's.
+    let is_of_the_host =
+        |row: &Vec<String>| !["InvalidCommand", "ChainConfigNotFound"].contains(&code(&row[1]));
+    let commands = rows("and a body, are").into_iter().filter(is_of_the_host);
+    let listed: BTreeSet<_> = rows("These come from the host")
+        .into_iter()
+        .chain(commands)
+        .map(|row| (constant(&row[0]), code(&row[1]).to_owned()))
+        .collect();
     assert_eq!(listed, errors);
 }
 

@@ -17,8 +17,9 @@ fn defaults() -> Settings {
     let mut section = String::new();
     for line in DEFAULT.lines() {
         let Some(line) = line.strip_prefix("# ") else { continue };
-        let is_key =
-            |key: &str| key.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_'));
+        let is_key = |key: &str| {
+            key.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-'))
+        };
         if line.starts_with('[') && line.ends_with(']') {
             line.trim_matches(['[', ']']).clone_into(&mut section);
         } else if let Some((key, value)) = line.split_once(" = ")
@@ -53,6 +54,7 @@ fn each_setting_is_listed() {
     assert_eq!(
         sections,
         [
+            "commands",
             "extension",
             "http",
             "module",

@@ -6,17 +6,19 @@ use relayer_rest_common::limit::Limit;
 use relayer_rest_sandbox::Limits;
 use relayer_rest_sources::UpstreamLimits;
 
+use crate::commands::CommandSettings;
 use crate::http::{HttpLimits, ServerLimits};
 use crate::registry::{FailurePolicy, SwapLimits};
 
 /// The sections of limits, with their tables.
-pub const LIMITS: [(&str, &[Limit]); 6] = [
+pub const LIMITS: [(&str, &[Limit]); 7] = [
     ("module.limits", Limits::LIMITS),
     ("module.failure_policy", FailurePolicy::LIMITS),
     ("swap", SwapLimits::LIMITS),
     ("server", ServerLimits::LIMITS),
     ("http", HttpLimits::LIMITS),
     ("upstream", UpstreamLimits::LIMITS),
+    ("commands", CommandSettings::LIMITS),
 ];
 
 /// A configuration with all settings: each is commented out, with its meaning, its range

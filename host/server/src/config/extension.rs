@@ -25,8 +25,8 @@ pub struct ExtensionConfig {
     /// are not checked against it. Default: any.
     pub sha256: Option<Digest>,
     /// The interfaces of the contract that the extension may import: `version`, `chains`,
-    /// `state`, `snapshot`, `telemetry`, `request`, `query`, `mount` and `log`. Default:
-    /// none, or the required ones for a bundled extension.
+    /// `state`, `snapshot`, `telemetry`, `commands`, `request`, `query`, `mount` and
+    /// `log`. Default: none, or the required ones for a bundled extension.
     pub grants: Option<Grants>,
     /// Whether the extension may also import WASI, which gives it no access to the
     /// outside. Default: false.

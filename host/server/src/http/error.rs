@@ -3,10 +3,13 @@
 //! cause under the request's id.
 
 use bytes::Bytes;
-use hyper::header::{CONNECTION, CONTENT_TYPE, HeaderValue, RETRY_AFTER, X_CONTENT_TYPE_OPTIONS};
+use hyper::header::{
+    CONNECTION, CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS,
+};
 use hyper::{Response, StatusCode};
 use relayer_rest_sandbox::CallError;
 
+use crate::commands::Refusal;
 use crate::registry::RespondErrorKind;
 use crate::response::NOSNIFF;
 
@@ -36,6 +39,8 @@ pub(super) enum HostError {
     NotImplemented,
     /// A precondition of the request is false.
     PreconditionFailed,
+    /// A command of the request was not executed, or may not have been.
+    Command(Refusal),
     /// The request's target is too long.
     TargetTooLong,
     /// The request has too many headers.
@@ -106,6 +111,7 @@ impl HostError {
                 "PreconditionFailed",
                 "a precondition of the request is false",
             ),
+            Self::Command(refusal) => command_parts(refusal),
             Self::TargetTooLong => {
                 (StatusCode::URI_TOO_LONG, "UriTooLong", "the target of the request is too long")
             }
@@ -168,17 +174,67 @@ impl HostError {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         headers.insert(X_CONTENT_TYPE_OPTIONS, NOSNIFF);
         let retry_after = match self {
-            Self::Overloaded | Self::ConnectionsTooMany | Self::CancelledTooMany => Some(1),
+            Self::Overloaded
+            | Self::ConnectionsTooMany
+            | Self::CancelledTooMany
+            | Self::Command(Refusal::Busy) => Some(1),
             Self::ExtensionUnavailable(seconds) => Some(seconds),
             _ => None,
         };
         if let Some(seconds) = retry_after {
             headers.insert(RETRY_AFTER, seconds.into());
         }
+        if self == Self::Command(Refusal::Unauthorized) {
+            headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
         if self.ends_connection() {
             headers.insert(CONNECTION, HeaderValue::from_static("close"));
         }
         response
+    }
+}
+
+/// Returns the parts of the error for a command.
+fn command_parts(refusal: Refusal) -> (StatusCode, &'static str, &'static str) {
+    match refusal {
+        Refusal::Unauthorized => (
+            StatusCode::UNAUTHORIZED,
+            "Unauthorized",
+            "a command needs the header authorization: Bearer TOKEN",
+        ),
+        Refusal::Forbidden => {
+            (StatusCode::FORBIDDEN, "Forbidden", "the token is not known; nothing was executed")
+        }
+        Refusal::Disabled => (
+            StatusCode::FORBIDDEN,
+            "CommandDisabled",
+            "commands are disabled; set clear-packets = true in [commands] of the settings",
+        ),
+        Refusal::HasBody => (
+            StatusCode::BAD_REQUEST,
+            "CommandHasBody",
+            "a command has no body: the relayer would ignore it and clear more than it names; use the query, such as ?chain=ID",
+        ),
+        Refusal::NoRelayer => (
+            StatusCode::SERVICE_UNAVAILABLE,
+            "NoRelayer",
+            "there is no relayer that executes commands; start with --upstream",
+        ),
+        Refusal::Busy => (
+            StatusCode::TOO_MANY_REQUESTS,
+            "CommandInProgress",
+            "another command for this chain is in progress; try again",
+        ),
+        Refusal::Failed => (
+            StatusCode::BAD_GATEWAY,
+            "CommandFailed",
+            "the relayer did not accept the command; the log has the cause under this x-request-id",
+        ),
+        Refusal::TimedOut => (
+            StatusCode::GATEWAY_TIMEOUT,
+            "CommandTimeout",
+            "the relayer did not respond in time; it may still execute the command",
+        ),
     }
 }
 

@@ -15,6 +15,7 @@ use super::limits::{HttpLimits, ServerLimits};
 use super::send_admission::SendAdmission;
 use super::service::Service;
 use super::worker_threads::WorkerThreads;
+use crate::commands::Commands;
 use crate::registry::{Mount, Registry};
 
 /// The interval of the clock, and of the checks for silent clients.
@@ -28,7 +29,9 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// A server of all mounts, on the current state.
 pub struct Server {
-    service: Arc<Service>,
+    registry: Arc<Registry>,
+    state: StateReader,
+    commands: Option<Arc<Commands>>,
     limits: HttpLimits,
     threads: ServerLimits,
     grace: Duration,
@@ -46,10 +49,11 @@ impl Server {
     /// receives. Later changes of the registry take effect immediately.
     #[must_use]
     pub fn with_registry(registry: Arc<Registry>, state: StateReader) -> Self {
-        let service = Arc::new(Service::new(registry, state));
         let tally = ConnectionTally::default();
         Self {
-            service,
+            registry,
+            state,
+            commands: None,
             limits: HttpLimits::default(),
             threads: ServerLimits::default(),
             grace: GRACE,
@@ -76,6 +80,12 @@ impl Server {
         Self { grace, ..self }
     }
 
+    /// Executes the commands that modules record. Default: they are rejected.
+    #[must_use]
+    pub fn with_commands(self, commands: Arc<Commands>) -> Self {
+        Self { commands: Some(commands), ..self }
+    }
+
     /// Returns the counters of the server's connections, for the status on a control
     /// socket.
     #[must_use]
@@ -92,7 +102,7 @@ impl Server {
         let admission =
             SendAdmission::new(self.tally.budget(), Arc::clone(&roster), self.limits.unsent);
         let connections = Connections {
-            service: self.service,
+            service: Arc::new(Service::new(self.registry, self.state, self.commands)),
             protocols: Arc::new(Protocols::new(&self.limits)),
             limits: Arc::new(self.limits.clone()),
             admission: Arc::new(admission),

@@ -19,6 +19,7 @@ use super::report;
 use super::request_id::RequestId;
 use super::source_header;
 use crate::cache::{RecordedResponse, RequestRef};
+use crate::commands::{CommandRequest, Commands, Refusal};
 use crate::registry::{Mount, Registry, RespondError, RespondErrorKind, Uncached};
 use crate::response::{X_RELAYER_MODULE, X_RELAYER_SOURCE, X_REQUEST_ID};
 
@@ -26,7 +27,12 @@ use crate::response::{X_RELAYER_MODULE, X_RELAYER_SOURCE, X_REQUEST_ID};
 pub(super) struct Service {
     registry: Arc<Registry>,
     state: StateReader,
+    commands: Option<Arc<Commands>>,
 }
+
+/// Marks a request that had a body, which was discarded.
+#[derive(Clone, Copy)]
+pub(super) struct HadBody;
 
 /// The work that a request needs before its response.
 enum Pending {
@@ -40,8 +46,12 @@ enum Pending {
 }
 
 impl Service {
-    pub(super) fn new(registry: Arc<Registry>, state: StateReader) -> Self {
-        Self { registry, state }
+    pub(super) fn new(
+        registry: Arc<Registry>,
+        state: StateReader,
+        commands: Option<Arc<Commands>>,
+    ) -> Self {
+        Self { registry, state, commands }
     }
 
     /// Responds to a request. Its body is not needed: the API only reads.
@@ -77,7 +87,7 @@ impl Service {
         let pending = match found {
             Ok(hit) => Pending::Encode(hit.into_shared()),
             Err(uncached) => {
-                let guest_request = guest_request(&request, &target);
+                let guest_request = self.guest_request(&request, &target);
                 Pending::Run { mount: Arc::clone(mount), guest_request, uncached }
             }
         };
@@ -114,6 +124,12 @@ impl Service {
                     }
                 }
             };
+            if let Err(refusal) = self.execute(&response, &request, &id).await {
+                let mut refused = reply::host_error(HostError::Command(refusal), &request);
+                let label = response.plain().headers.get(X_RELAYER_MODULE).cloned();
+                refused.headers_mut().extend(label.map(|label| (X_RELAYER_MODULE, label)));
+                return refused;
+            }
             let encoding = reply::encoding(&response, request.headers());
             let representation = response.encoded(encoding).await;
             reply::reply(&response, representation, &request, &self.state.peek())
@@ -121,6 +137,40 @@ impl Service {
         let response = response.instrument(span.clone()).await;
         span.in_scope(|| debug!(status = response.status().as_u16(), "response sent"));
         sourced(identified(response, id), &self.state.peek())
+    }
+
+    /// Executes the commands that the module has recorded, if it has responded with success.
+    async fn execute(
+        &self,
+        response: &RecordedResponse,
+        request: &Request<()>,
+        id: &RequestId,
+    ) -> Result<(), Refusal> {
+        if response.commands().is_empty() || !response.status().is_success() {
+            return Ok(());
+        }
+        let Some(commands) = &self.commands else { return Err(Refusal::Disabled) };
+        let has_body = request.extensions().get::<HadBody>().is_some();
+        let id = id.to_string();
+        let request = CommandRequest { id: &id, headers: request.headers(), has_body };
+        commands.execute(response.commands(), request).await
+    }
+
+    /// Returns the request that the module handles, with owned parts.
+    fn guest_request<B>(&self, request: &Request<B>, target: &str) -> Arc<GuestRequest> {
+        let RequestRef { method, headers, .. } = request_ref(request, target);
+        let method = method.clone();
+        let mut headers = headers.clone();
+        if let Some(commands) = &self.commands {
+            commands.hide_token(&mut headers);
+        }
+        let whole = request.uri().path_and_query();
+        let target = match whole {
+            Some(whole) if whole.as_str() == target => whole.clone(),
+            // A part of a target that begins with a slash is a target, too.
+            _ => PathAndQuery::try_from(target).unwrap_or(PathAndQuery::from_static("/")),
+        };
+        Arc::new(GuestRequest { method, target, headers })
     }
 }
 
@@ -161,18 +211,4 @@ fn request_ref<'a, B>(request: &'a Request<B>, target: &'a str) -> RequestRef<'a
         None => (target, None),
     };
     RequestRef { method, path, query, headers: request.headers() }
-}
-
-/// Returns the request that the module handles, with owned parts.
-fn guest_request<B>(request: &Request<B>, target: &str) -> Arc<GuestRequest> {
-    let RequestRef { method, headers, .. } = request_ref(request, target);
-    let method = method.clone();
-    let headers = headers.clone();
-    let whole = request.uri().path_and_query();
-    let target = match whole {
-        Some(whole) if whole.as_str() == target => whole.clone(),
-        // A part of a target that begins with a slash is a target, too.
-        _ => PathAndQuery::try_from(target).unwrap_or(PathAndQuery::from_static("/")),
-    };
-    Arc::new(GuestRequest { method, target, headers })
 }

@@ -5,6 +5,7 @@ use std::io;
 use relayer_rest_sandbox::{EngineError, LoadError};
 use relayer_rest_sources::WatchError;
 
+use crate::commands::TokensError;
 use crate::config::ConfigError;
 use crate::registry::{MountError, MountPath};
 
@@ -52,6 +53,9 @@ pub enum ReloadError {
     /// Another module was activated meanwhile.
     #[error("mount {0}: another module was activated meanwhile; try again")]
     Changed(MountPath),
+    /// The tokens of the commands cannot be used.
+    #[error(transparent)]
+    Tokens(#[from] TokensError),
     /// The task that reads the settings failed.
     #[error("settings: cannot be read: {0}; the log has the cause")]
     Reading(tokio::task::JoinError),

@@ -18,6 +18,7 @@ use super::error::ReloadError;
 use super::mount_spec::MountSpec;
 use super::watched_module::WatchedModule;
 use crate::HttpLimits;
+use crate::commands::Commands;
 use crate::config::Config;
 use crate::registry::{BackgroundWorker, Mount, Mounts, Registry};
 
@@ -46,6 +47,8 @@ pub struct Modules {
     pub registry: Arc<Registry>,
     overrides: ModuleOverrides,
     http: HttpLimits,
+    /// The commands that clients may give, whose settings are reloaded.
+    commands: Option<Arc<Commands>>,
     loaded: tokio::sync::Mutex<Vec<Loaded>>,
     /// The dialect of the relayer; changed only while `loaded` is locked.
     relayer_dialect: Mutex<Option<Dialect>>,
@@ -86,11 +89,18 @@ impl Modules {
         Ok(Self {
             registry: Arc::new(Registry::with_mounts(mounts(&loaded)?)),
             http: config.http.clone(),
+            commands: None,
             loaded: loaded.into(),
             relayer_dialect: Mutex::new(overrides.relayer_dialect),
             overrides,
             loader: BackgroundWorker::default(),
         })
+    }
+
+    /// Sets the commands whose settings a reload applies.
+    #[must_use]
+    pub fn with_commands(self, commands: Arc<Commands>) -> Self {
+        Self { commands: Some(commands), ..self }
     }
 
     /// Starts to swap each module when its file changes, if `--watch` is given.
@@ -180,6 +190,9 @@ impl Modules {
             removed.iter().find(|(mount, active)| !Arc::ptr_eq(&mount.active(), active))
         {
             return Err(ReloadError::Changed(mount.path().clone()));
+        }
+        if let Some(commands) = &self.commands {
+            commands.reload(&config.commands)?;
         }
         self.registry.exchange(mounts);
         // A watcher of a file may wait for the lock.

@@ -31,7 +31,7 @@ use crate::http::limits::HttpLimits;
 use crate::http::outgoing::{Held, HttpResponse, Outgoing};
 use crate::http::request_check;
 use crate::http::send_admission::SendAdmission;
-use crate::http::service::Service;
+use crate::http::service::{HadBody, Service};
 use crate::response::{X_RELAYER_MODULE, X_REQUEST_ID};
 
 /// The context that the connections of a thread share.
@@ -308,7 +308,8 @@ fn handle(
     let cancelled = Arc::clone(cancelled);
     Either::Right(Box::pin(async move {
         let (head, body) = request.into_parts();
-        let request = Request::from_parts(head, ());
+        let mut request = Request::from_parts(head, ());
+        request.extensions_mut().insert(HadBody);
         let awaited = AwaitedBody::new(&activity);
         let discarded = request_check::discard(body, &limits, &awaited).await;
         drop(awaited);

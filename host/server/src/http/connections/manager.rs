@@ -227,7 +227,7 @@ mod tests {
         let roster = Arc::new(Roster::new(tally.clone()));
         let admission = SendAdmission::new(tally.budget(), Arc::clone(&roster), limits.unsent);
         let connections = Connections {
-            service: Arc::new(Service::new(registry, StatePublisher::new().reader())),
+            service: Arc::new(Service::new(registry, StatePublisher::new().reader(), None)),
             protocols: Arc::new(Protocols::new(&limits)),
             limits: Arc::new(limits.clone()),
             admission: Arc::new(admission),
