@@ -361,7 +361,7 @@ pub fn chain(id: &str) -> ChainConfig {
         store_prefix: None,
         default_gas: None,
         max_gas: None,
-        genesis_restart_height: None,
+        genesis_restart: None,
         gas_multiplier: None,
         fee_granter: None,
         max_msg_num: None,

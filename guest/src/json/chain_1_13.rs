@@ -9,7 +9,7 @@ use super::chain::{FilterJson, GasPriceJson};
 use super::duration::DurationJson;
 use relayer_rest_sdk::contract::{
     AddressType, ChainConfig, ChainKind, ChannelMinFees, DynamicGasPrice, EventSource,
-    ExcludedSequences, MinFee, PacketFilter, Ratio, SequenceRange,
+    ExcludedSequences, GenesisRestart, MinFee, PacketFilter, Ratio, SequenceRange,
 };
 
 /// A chain of any kind.
@@ -38,7 +38,7 @@ pub(crate) struct CosmosJson<'a> {
     store_prefix: Option<&'a str>,
     default_gas: Option<u64>,
     max_gas: Option<u64>,
-    genesis_restart: Option<GenesisRestartJson>,
+    genesis_restart: Option<GenesisRestartJson<'a>>,
     gas_adjustment: Option<f64>,
     gas_multiplier: Option<f64>,
     fee_granter: Option<&'a str>,
@@ -82,7 +82,7 @@ pub(crate) struct PenumbraJson<'a> {
     clear_interval: Option<u64>,
     query_packets_chunk_size: Option<u64>,
     max_block_time: Option<DurationJson>,
-    genesis_restart: Option<GenesisRestartJson>,
+    genesis_restart: Option<GenesisRestartJson<'a>>,
     clock_drift: Option<DurationJson>,
     client_refresh_rate: Option<String>,
     trust_threshold: Option<RatioJson>,
@@ -116,8 +116,11 @@ enum EventSourceJson<'a> {
 }
 
 #[derive(Serialize)]
-struct GenesisRestartJson {
-    restart_height: u64,
+struct GenesisRestartJson<'a> {
+    /// The relayer writes it as a text.
+    restart_height: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    archive_addr: Option<&'a str>,
 }
 
 /// A fraction of two numbers.
@@ -206,7 +209,7 @@ fn cosmos<'a>(kind: &'a str, chain: &'a ChainConfig) -> CosmosJson<'a> {
         store_prefix: chain.store_prefix.as_deref(),
         default_gas: chain.default_gas,
         max_gas: chain.max_gas,
-        genesis_restart: chain.genesis_restart_height.map(GenesisRestartJson::from),
+        genesis_restart: chain.genesis_restart.as_ref().map(GenesisRestartJson::from),
         // The multiplier includes it.
         gas_adjustment: None,
         gas_multiplier: chain.gas_multiplier,
@@ -253,7 +256,7 @@ fn penumbra(chain: &ChainConfig) -> PenumbraJson<'_> {
         clear_interval: chain.clear_interval,
         query_packets_chunk_size: chain.query_packets_chunk_size,
         max_block_time: chain.max_block_time.map(DurationJson),
-        genesis_restart: chain.genesis_restart_height.map(GenesisRestartJson::from),
+        genesis_restart: chain.genesis_restart.as_ref().map(GenesisRestartJson::from),
         clock_drift: chain.clock_drift.map(DurationJson),
         client_refresh_rate: chain.client_refresh_rate.map(rate),
         trust_threshold: chain.trust_threshold.map(RatioJson::from),
@@ -297,9 +300,10 @@ impl<'a> From<&'a EventSource> for EventSourceJson<'a> {
     }
 }
 
-impl From<u64> for GenesisRestartJson {
-    fn from(restart_height: u64) -> Self {
-        Self { restart_height }
+impl<'a> From<&'a GenesisRestart> for GenesisRestartJson<'a> {
+    fn from(restart: &'a GenesisRestart) -> Self {
+        let restart_height = restart.height.to_string();
+        Self { restart_height, archive_addr: restart.archive_addr.as_deref() }
     }
 }
 
@@ -376,7 +380,7 @@ mod tests {
     use super::Chain113Json;
     use relayer_rest_sdk::contract::{
         AddressType, ChainConfig, ChainKind, DynamicGasPrice, EventSource, ExcludedSequences,
-        FilterPolicy, GasPrice, PacketFilter, PushSource, Ratio, SequenceRange,
+        FilterPolicy, GasPrice, GenesisRestart, PacketFilter, PushSource, Ratio, SequenceRange,
     };
     use relayer_rest_sdk::testing::chain as bare_chain;
 
@@ -449,13 +453,16 @@ mod tests {
             clear_interval: Some(100),
             query_packets_chunk_size: Some(50),
             max_block_time: Some(30_000_000_000),
-            genesis_restart_height: Some(7),
+            genesis_restart: Some(GenesisRestart {
+                height: 7,
+                archive_addr: Some("http://a/".into()),
+            }),
             compat_mode: Some("0.37".into()),
             ..bare_chain("p")
         };
         assert_eq!(
             json(&chain),
-            r#"{"type":"Penumbra","stub_key_name":"stub","id":"p","grpc_addr":null,"rpc_addr":null,"event_source":null,"rpc_timeout":null,"packet_filter":{"policy":"allowall","min_fees":{}},"clear_interval":100,"query_packets_chunk_size":50,"max_block_time":"30s","genesis_restart":{"restart_height":7},"clock_drift":null,"client_refresh_rate":null,"trust_threshold":null,"compat_mode":"0.37"}"#
+            r#"{"type":"Penumbra","stub_key_name":"stub","id":"p","grpc_addr":null,"rpc_addr":null,"event_source":null,"rpc_timeout":null,"packet_filter":{"policy":"allowall","min_fees":{}},"clear_interval":100,"query_packets_chunk_size":50,"max_block_time":"30s","genesis_restart":{"restart_height":"7","archive_addr":"http://a/"},"clock_drift":null,"client_refresh_rate":null,"trust_threshold":null,"compat_mode":"0.37"}"#
         );
     }
 

@@ -7,9 +7,9 @@ use std::time::Duration;
 use relayer_rest_sources::sample;
 use relayer_rest_state::{
     AddressType, ChainConfig, ChainKind, ChannelFilter, ChannelMinFees, Component, DynamicGasPrice,
-    EventSource, ExcludedSequences, ExtensionOption, FilterPolicy, GasPrice, MinFee, NotReady,
-    Object, OtherObject, PacketFilter, Ratio, RelayerState, Snapshot, StatePublisher, Value,
-    Worker, WorkerData,
+    EventSource, ExcludedSequences, ExtensionOption, FilterPolicy, GasPrice, GenesisRestart,
+    MinFee, NotReady, Object, OtherObject, PacketFilter, Ratio, RelayerState, Snapshot,
+    StatePublisher, Value, Worker, WorkerData,
 };
 
 /// The number of channels in the state with many workers.
@@ -51,7 +51,7 @@ fn every_field(publisher: &StatePublisher) {
         event_source: Some(EventSource::Pull { interval: Duration::from_secs(1), max_retries: 4 }),
         key_name: Some("penumbra-key".into()),
         packet_filter: Some(PacketFilter { policy: FilterPolicy::AllowAll, min_fees: vec![] }),
-        genesis_restart_height: Some(3),
+        genesis_restart: Some(GenesisRestart { height: 3, archive_addr: None }),
         ..ChainConfig::new("penumbra-1", ChainKind::Penumbra)
     };
     let odd = ChainConfig {
@@ -118,7 +118,10 @@ fn full(id: &str, policy: FilterPolicy) -> ChainConfig {
         store_prefix: Some("ibc".into()),
         default_gas: Some(100_000),
         max_gas: Some(1_000_000_000_000_000),
-        genesis_restart_height: Some(7),
+        genesis_restart: Some(GenesisRestart {
+            height: 7,
+            archive_addr: Some("http://archive.example/".into()),
+        }),
         gas_multiplier: Some(2.0),
         fee_granter: Some("cosmos1granter".into()),
         max_msg_num: Some(30),

@@ -81,8 +81,8 @@ pub struct ChainConfig {
     pub default_gas: Option<u64>,
     /// The maximum gas of a transaction.
     pub max_gas: Option<u64>,
-    /// The height at which the chain was restarted from a genesis file.
-    pub genesis_restart_height: Option<u64>,
+    /// The restart of the chain from a genesis file.
+    pub genesis_restart: Option<GenesisRestart>,
     /// The factor applied to an estimate of gas. Finite.
     pub gas_multiplier: Option<f64>,
     /// The account that pays the fees, if it is not the signer.
@@ -144,6 +144,9 @@ impl ChainConfig {
     pub(super) fn remove_secrets(&mut self) {
         self.rpc_addr = self.rpc_addr.take().and_then(without_secrets);
         self.grpc_addr = self.grpc_addr.take().and_then(without_secrets);
+        if let Some(restart) = &mut self.genesis_restart {
+            restart.archive_addr = restart.archive_addr.take().and_then(without_secrets);
+        }
         if let Some(EventSource::Push { url, .. }) = &mut self.event_source {
             match without_secrets(std::mem::take(url)) {
                 Some(text) => *url = text,
@@ -151,6 +154,15 @@ impl ChainConfig {
             }
         }
     }
+}
+
+/// A restart of a chain from a genesis file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GenesisRestart {
+    /// The height at which the chain was restarted.
+    pub height: u64,
+    /// The URL of a node that has the blocks before the restart.
+    pub archive_addr: Option<String>,
 }
 
 /// The software that a chain runs.

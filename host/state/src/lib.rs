@@ -27,8 +27,8 @@ mod versioned;
 
 pub use chain::{
     AddressType, ChainConfig, ChainId, ChainKind, ChannelFilter, ChannelMinFees, DynamicGasPrice,
-    EventSource, ExcludedSequences, ExtensionOption, FilterPolicy, GasPrice, MinFee, PacketFilter,
-    Ratio,
+    EventSource, ExcludedSequences, ExtensionOption, FilterPolicy, GasPrice, GenesisRestart,
+    MinFee, PacketFilter, Ratio,
 };
 pub use command::{Command, CommandError, CommandExecutor, CommandResult};
 pub use publisher::{DuplicateChain, SourceReporter, StatePublisher, StateReader};

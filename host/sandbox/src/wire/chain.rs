@@ -60,6 +60,14 @@ pub(crate) struct GasPrice {
 
 #[derive(ComponentType, Lower)]
 #[component(record)]
+pub(crate) struct GenesisRestart {
+    height: u64,
+    #[component(name = "archive-addr")]
+    archive_addr: Option<String>,
+}
+
+#[derive(ComponentType, Lower)]
+#[component(record)]
 pub(crate) struct DynamicGasPrice {
     enabled: bool,
     multiplier: f64,
@@ -165,8 +173,8 @@ pub(crate) struct ChainConfig {
     default_gas: Option<u64>,
     #[component(name = "max-gas")]
     max_gas: Option<u64>,
-    #[component(name = "genesis-restart-height")]
-    genesis_restart_height: Option<u64>,
+    #[component(name = "genesis-restart")]
+    genesis_restart: Option<GenesisRestart>,
     #[component(name = "gas-multiplier")]
     gas_multiplier: Option<f64>,
     #[component(name = "fee-granter")]
@@ -234,7 +242,7 @@ impl From<&state::ChainConfig> for ChainConfig {
             store_prefix: chain.store_prefix.clone(),
             default_gas: chain.default_gas,
             max_gas: chain.max_gas,
-            genesis_restart_height: chain.genesis_restart_height,
+            genesis_restart: chain.genesis_restart.clone().map(GenesisRestart::from),
             gas_multiplier: chain.gas_multiplier,
             fee_granter: chain.fee_granter.clone(),
             max_msg_num: chain.max_msg_num,
@@ -297,6 +305,12 @@ impl From<state::Ratio> for Ratio {
 impl From<&state::GasPrice> for GasPrice {
     fn from(gas: &state::GasPrice) -> Self {
         Self { price: gas.price, denom: gas.denom.clone() }
+    }
+}
+
+impl From<state::GenesisRestart> for GenesisRestart {
+    fn from(restart: state::GenesisRestart) -> Self {
+        Self { height: restart.height, archive_addr: restart.archive_addr }
     }
 }
 

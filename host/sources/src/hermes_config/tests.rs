@@ -225,7 +225,7 @@ fn durations_beyond_the_contract_are_rejected() {
 #[test]
 fn the_fields_of_1_13_are_read() {
     let chain = chain(
-        "key_store_folder = '/keys'\ngenesis_restart = { restart_height = 7 }\nfee_granter = 'f'\n\
+        "key_store_folder = '/keys'\ngenesis_restart = { restart_height = '7', archive_addr = 'http://u:p@a' }\nfee_granter = 'f'\n\
          max_grpc_decoding_size = '32MiB'\nmemo_overwrite = ''\ncompat_mode = '0.38'\n\
          clear_interval = 50\nallow_ccq = false\n\
          dynamic_gas_price = { enabled = true, max = 2 }\n\
@@ -237,7 +237,8 @@ fn the_fields_of_1_13_are_read() {
     let option =
         |name: &str, value: &str| ExtensionOption { name: name.into(), value: value.into() };
     assert_eq!(chain.key_store_folder.as_deref(), Some("/keys"));
-    assert_eq!(chain.genesis_restart_height, Some(7));
+    let restart = chain.genesis_restart.unwrap();
+    assert_eq!((restart.height, restart.archive_addr.as_deref()), (7, Some("http://a/")));
     assert_eq!(chain.fee_granter.as_deref(), Some("f"));
     assert_eq!(chain.max_grpc_decoding_size, Some(33_554_432));
     assert_eq!(chain.memo_overwrite.as_deref(), Some(""));

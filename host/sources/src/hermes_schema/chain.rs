@@ -1,12 +1,11 @@
 //! A chain's schema: the keys that are read, before conversion.
 
 use std::collections::BTreeMap;
-use std::num::NonZeroU64;
 
 use bytesize::ByteSize;
 use serde::Deserialize;
 
-use super::value::{DurationText, Finite, RatioText, SequencesText, UrlText};
+use super::value::{DurationText, Finite, HeightText, RatioText, SequencesText, UrlText};
 
 #[derive(Deserialize)]
 #[serde(expecting = "a chain: a section [[chains]]")]
@@ -83,7 +82,8 @@ pub(super) enum EventMode {
 #[derive(Deserialize)]
 #[serde(expecting = "a table such as { restart_height = 1 }")]
 pub(super) struct GenesisRestart {
-    pub(super) restart_height: NonZeroU64,
+    pub(super) restart_height: HeightText,
+    pub(super) archive_addr: Option<UrlText>,
 }
 
 #[derive(Deserialize)]

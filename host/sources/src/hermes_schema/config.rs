@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use relayer_rest_state::{
     AddressType, ChainConfig, ChainId, ChainKind, ChannelFilter, ChannelMinFees, DynamicGasPrice,
-    EventSource, ExcludedSequences, ExtensionOption, FilterPolicy, GasPrice, MinFee, PacketFilter,
-    Ratio,
+    EventSource, ExcludedSequences, ExtensionOption, FilterPolicy, GasPrice, GenesisRestart,
+    MinFee, PacketFilter, Ratio,
 };
 
 use super::chain::{self as raw, Chain};
@@ -66,7 +66,10 @@ impl<Id: Into<ChainId>> Chain<Id> {
             store_prefix: raw.store_prefix,
             default_gas: raw.default_gas,
             max_gas: raw.max_gas,
-            genesis_restart_height: raw.genesis_restart.map(|restart| restart.restart_height.get()),
+            genesis_restart: raw.genesis_restart.map(|restart| GenesisRestart {
+                height: restart.restart_height.0.get(),
+                archive_addr: restart.archive_addr.map(|url| url.0),
+            }),
             gas_multiplier,
             fee_granter: raw.fee_granter,
             max_msg_num: raw.max_msg_num,

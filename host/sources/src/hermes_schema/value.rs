@@ -1,6 +1,7 @@
 //! Values that can be written in more than one way.
 
 use std::fmt::{self, Formatter};
+use std::num::NonZeroU64;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
@@ -26,6 +27,43 @@ pub(super) struct DurationText(pub(super) Duration);
 /// A fraction of at most 1: a text `2/3`, or a table of texts or numbers.
 #[derive(Clone, Copy)]
 pub(super) struct RatioText(pub(super) Ratio);
+
+/// The height of a block, as a text or a number.
+#[derive(Clone, Copy)]
+pub(super) struct HeightText(pub(super) NonZeroU64);
+
+impl<'de> Deserialize<'de> for HeightText {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(HeightVisitor)
+    }
+}
+
+struct HeightVisitor;
+
+impl Visitor<'_> for HeightVisitor {
+    type Value = HeightText;
+
+    fn expecting(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str("a height of 1 or more, such as '5200791'")
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<HeightText, E> {
+        let height = text.parse().map_err(|_| E::invalid_value(Unexpected::Str(text), &self))?;
+        Ok(HeightText(height))
+    }
+
+    fn visit_u64<E: Error>(self, height: u64) -> Result<HeightText, E> {
+        let invalid = || E::invalid_value(Unexpected::Unsigned(height), &self);
+        NonZeroU64::new(height).map(HeightText).ok_or_else(invalid)
+    }
+
+    fn visit_i64<E: Error>(self, height: i64) -> Result<HeightText, E> {
+        match u64::try_from(height) {
+            Ok(height) => self.visit_u64(height),
+            Err(_) => Err(E::invalid_value(Unexpected::Signed(height), &self)),
+        }
+    }
+}
 
 impl<'de> Deserialize<'de> for UrlText {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
