@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
-use relayer_rest_host::state::read_response;
+use relayer_rest_host::state::{parse_metrics, read_response};
 use relayer_rest_tests::fuzz;
 use relayer_rest_tests::heap::Heap;
 
@@ -74,6 +74,7 @@ fn workers(count: usize) -> String {
 fn memory_is_proportional_to_the_response() {
     reading_a_response_takes_memory_proportional_to_it();
     the_inputs_of_fuzzing_take_no_more_memory();
+    metrics_take_little_memory();
 }
 
 fn reading_a_response_takes_memory_proportional_to_it() {
@@ -132,6 +133,22 @@ fn reading_a_response_takes_memory_proportional_to_it() {
         // The response itself is not counted: with it, the bound is three times its size.
         assert!(peak <= 2 * body.len() + BASE, "{name}: {peak} bytes of {}", body.len());
         println!("{name}: {}% of {} bytes", 100 * peak / body.len(), body.len());
+    }
+}
+
+/// Metrics whose texts are all different, up to the bounds.
+fn metrics_take_little_memory() {
+    let label = |line: usize, place: usize| format!("b{place}=\"{line}-{place}\"");
+    let line = |line| {
+        let labels: Vec<_> = (0..10).map(|place| label(line, place)).collect();
+        format!("a{{{}}} 1\n", labels.join(","))
+    };
+    let many: String = (0..25_000).map(line).collect();
+    let small: String = (0..50_000).map(|line| format!("a{{b=\"{line}\"}} 1\n")).collect();
+    for (name, text, factor) in [("many labels", many, 10), ("small samples", small, 20)] {
+        let peak = HEAP.peak_of(|| drop(parse_metrics(text.as_bytes()).unwrap()));
+        assert!(peak <= factor * text.len() + BASE, "{name}: {peak} bytes of {}", text.len());
+        println!("{name}: {}% of {} bytes", 100 * peak / text.len(), text.len());
     }
 }
 

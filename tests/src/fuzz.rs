@@ -19,7 +19,7 @@ use relayer_rest_host::conformance::{self, Reference};
 use relayer_rest_host::control::{ControlServer, ControlSocket};
 use relayer_rest_host::module::{DEFAULT_MODULE, Limits, Module, RunPermit};
 use relayer_rest_host::state::hermes_config::HermesConfig;
-use relayer_rest_host::state::{StateReader, read_response};
+use relayer_rest_host::state::{StateReader, parse_metrics, read_response};
 use relayer_rest_sdk::Request;
 use relayer_rest_sdk::testing::FakeHost;
 use serde_json::Value;
@@ -72,6 +72,9 @@ pub fn upstream(data: &[u8]) {
             Err(error) => check_message(&error.to_string()),
         }
     }
+    if let Err(error) = parse_metrics(data) {
+        check_message(&error.to_string());
+    }
 }
 
 /// The endpoints of a relayer whose responses are read, and the state file.
@@ -90,6 +93,9 @@ pub fn upstream_memory(heap: &Heap, data: &[u8]) {
         let most = MEMORY_FACTOR * data.len() + MEMORY_BASE;
         assert!(peak <= most, "{endpoint}: {peak} bytes for a response of {}", data.len());
     }
+    let peak = heap.peak_of(|| drop(parse_metrics(data)));
+    let most = MEMORY_FACTOR * data.len() + MEMORY_BASE;
+    assert!(peak <= most, "{peak} bytes for metrics of {}", data.len());
 }
 
 /// Checks that a message about a response is one line of bounded length.

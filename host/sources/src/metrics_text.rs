@@ -5,6 +5,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fmt::{self, Display, Formatter};
+use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -20,10 +21,13 @@ use winnow::token::{any, none_of, rest, take_till, take_while};
 const MAX_FAMILIES: usize = 1000;
 
 /// The maximum number of samples of all families.
-const MAX_SAMPLES: usize = 100_000;
+const MAX_SAMPLES: usize = 50_000;
 
 /// The maximum number of labels of a sample.
 const MAX_LABELS: usize = 64;
+
+/// The maximum number of labels of all samples.
+const MAX_LABELS_IN_ALL: usize = 250_000;
 
 /// The maximum length of a line, in bytes.
 const MAX_LINE: usize = 16 << 10;
@@ -59,8 +63,13 @@ pub fn parse(text: &[u8]) -> Result<Vec<MetricFamily>, MetricsError> {
 struct Families {
     list: Vec<MetricFamily>,
     places: HashMap<Arc<str>, usize>,
-    /// The places of samples: of the family, and in it.
-    samples: HashMap<(Arc<str>, Labels), (usize, usize)>,
+    /// The places of samples by the hashes of their names and labels: of the family, and
+    /// in it.
+    samples: HashMap<u64, (usize, usize)>,
+    hasher: RandomState,
+    /// The number of samples, and of their labels.
+    count: usize,
+    labels: usize,
     /// Each text once.
     texts: HashSet<Arc<str>>,
 }
@@ -250,13 +259,21 @@ impl Families {
             .iter()
             .map(|(name, value)| (self.text(name), self.text(&unescaped(value))))
             .collect();
-        let key = (Arc::clone(&name), labels.clone());
+        let key = self.hasher.hash_one((&name, &labels));
         if let Some((family, place)) = self.samples.get(&key) {
-            self.list[*family].samples[*place].value = value;
-            return Ok(());
+            let known = &mut self.list[*family].samples[*place];
+            if known.name == name && known.labels == labels {
+                known.value = value;
+                return Ok(());
+            }
         }
-        if self.samples.len() == MAX_SAMPLES {
+        if self.count == MAX_SAMPLES {
             return Err(format!("more than {MAX_SAMPLES} samples"));
+        }
+        self.count += 1;
+        self.labels += labels.len();
+        if self.labels > MAX_LABELS_IN_ALL {
+            return Err(format!("more than {MAX_LABELS_IN_ALL} labels"));
         }
         let samples = &mut self.list[family].samples;
         self.samples.insert(key, (family, samples.len()));
@@ -277,7 +294,7 @@ impl Families {
 
 #[cfg(test)]
 mod tests {
-    use super::{MAX_FAMILIES, MAX_LABELS, MAX_LINE, MAX_SAMPLES, parse};
+    use super::{MAX_FAMILIES, MAX_LABELS, MAX_LABELS_IN_ALL, MAX_LINE, MAX_SAMPLES, parse};
     use relayer_rest_state::MetricKind;
 
     /// Returns the samples of a text, as `family kind name{label=value} value`.
@@ -402,6 +419,13 @@ wallet_balance{account=\"cosmos1\",chain=\"ibc-0\",denom=\"ibc/27A6\"} 1e-7
         let labels = |count| format!("a{{{}}} 1", many(count, |number| format!("b{number}=\"\",")));
         assert!(parse(labels(MAX_LABELS).as_bytes()).is_ok());
         assert!(parse(labels(MAX_LABELS + 1).as_bytes()).is_err());
+        let all = |lines| {
+            let labels = many(10, |number| format!("b{number}=\"\","));
+            (0..lines).map(|line| format!("a{{{labels}c=\"{line}\"}} 1\n")).collect::<String>()
+        };
+        let most = MAX_LABELS_IN_ALL / 11;
+        assert!(parse(all(most).as_bytes()).is_ok());
+        assert!(problem(all(most + 1).as_bytes()).ends_with("labels"));
         let long = |length| format!("a{{b=\"{}\"}} 1", "x".repeat(length - 9));
         assert!(parse(long(MAX_LINE).as_bytes()).is_ok());
         assert!(problem(long(MAX_LINE + 1).as_bytes()).contains("longer"));
