@@ -36,7 +36,7 @@ pub const BUNDLED_EXTENSIONS: &[BundledExtension] = &[
     BundledExtension {
         name: "dashboard",
         component: include_bytes!(concat!(env!("OUT_DIR"), "/dashboard.wasm")),
-        grants: &["version", "chains", "state"],
+        grants: &["version", "chains", "state", "telemetry"],
     },
     #[cfg(feature = "health")]
     BundledExtension {

@@ -421,7 +421,9 @@ wallet_balance{account=\"cosmos1\",chain=\"ibc-0\",denom=\"ibc/27A6\"} 1e-7
         assert!(parse(labels(MAX_LABELS + 1).as_bytes()).is_err());
         let all = |lines| {
             let labels = many(10, |number| format!("b{number}=\"\","));
-            (0..lines).map(|line| format!("a{{{labels}c=\"{line}\"}} 1\n")).collect::<String>()
+            let lines: Vec<_> =
+                (0..lines).map(|line| format!("a{{{labels}c=\"{line}\"}} 1\n")).collect();
+            lines.concat()
         };
         let most = MAX_LABELS_IN_ALL / 11;
         assert!(parse(all(most).as_bytes()).is_ok());

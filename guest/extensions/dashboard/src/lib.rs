@@ -7,18 +7,20 @@
 //! | `data.rs` | the data of the page |
 //! | `overview.rs` | the JSON of that data: small for thousands of workers |
 //! | `chains.rs` | the configured chains, while the state is not known |
+//! | `telemetry.rs` | the part of the relayer's telemetry that the page shows |
 //! | `lib.rs` | this file: the routes; the only one that depends on WebAssembly |
 //!
 //! The page itself is in `page/`, and `build.rs` assembles it. It does not depend on the
 //! mount path: it requests its data below the path from which the browser loaded it, so
 //! that a proxy can serve it at another path.
 //!
-//! It needs the grants `version`, `chains` and `state`.
+//! It needs the grants `version`, `chains`, `state` and `telemetry`.
 
 mod chains;
 mod data;
 mod overview;
 mod page;
+mod telemetry;
 
 use relayer_rest_sdk::{Host, Request, Response, Route, Router};
 
@@ -31,6 +33,7 @@ pub fn handle<H: Host>(host: &H, request: &Request) -> Response {
         Route::get("/", |_: &H, _| page::page()),
         Route::get("/data", |host, _| data::data(host)),
         Route::get("/chains", |host, _| chains::chains(host)),
+        Route::get("/telemetry", |host, _| telemetry::telemetry(host)),
     ]);
     // Responses contain names from chains: browsers must not guess another content type.
     routes.respond(host, request).with_header("x-content-type-options", "nosniff")
@@ -46,7 +49,7 @@ mod tests {
     fn other_paths_are_not_found() {
         let unknown = handle(&FakeHost::new(), &Request::get("/style.css"));
         assert_eq!(unknown.status, 404);
-        let msg = "nothing is served at /style.css; there are /, /data, /chains";
+        let msg = "nothing is served at /style.css; there are /, /data, /chains, /telemetry";
         assert_eq!(unknown.json_body()["result"]["msg"], msg);
         let refused = handle(&FakeHost::new(), &Request::new("POST", "/data"));
         assert_eq!((refused.status, refused.header("allow")), (405, Some("GET, HEAD")));
