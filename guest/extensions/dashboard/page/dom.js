@@ -42,8 +42,10 @@ function setText(element, text) {
 const kept = new WeakMap();
 
 // Makes the children of an element match a list of items. The element of an item is
-// reused, and keeps the focus if it has it.
+// reused, and keeps the focus if it has it. If its item is gone, the part of the page with
+// the list gets the focus, so that the keyboard stays near.
 function keep(parent, items, key, make, update) {
+  const focused = parent.contains(document.activeElement) ? document.activeElement : null;
   const before = kept.get(parent) ?? new Map();
   const now = new Map(items.map((item) => [key(item), before.get(key(item)) ?? make(item)]));
   for (const [name, element] of before) {
@@ -62,6 +64,10 @@ function keep(parent, items, key, make, update) {
     update(element, item);
   }
   kept.set(parent, now);
+  if (focused !== null && focused !== document.activeElement) {
+    const next = focused.isConnected ? focused : parent.closest('[tabindex="-1"]');
+    next?.focus({ preventScroll: true });
+  }
 }
 
 // Returns the first child for an item. Other children, such as a legend, come first.
