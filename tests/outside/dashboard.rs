@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 use relayer_rest_host::module::{BundledExtension, Grants, Limits, Module};
 use relayer_rest_host::registry::Mount;
 use relayer_rest_host::state::{
-    ChainConfig, ChainKind, NotReady, Object, OtherObject, RelayerState, Stale, Value, Worker,
+    ChainConfig, ChainKind, NotReady, Object, OtherObject, RelayerState, SourceKind, Stale, Value,
+    Worker,
 };
 use relayer_rest_tests::server::{TestServer, engine};
 
@@ -44,7 +45,11 @@ const LINES: &str = "return document.querySelectorAll('#graph .line').length";
 const ROWS: &str = "return document.querySelectorAll('#table tbody tr').length";
 const COUNT: &str = "return document.querySelector('#count').textContent";
 const HASH: &str = "return location.hash";
-const NOTICE: &str = "return document.querySelector('#notice').innerText";
+const NOTICE: &str = "return document.querySelector('#problem-list').innerText";
+const STATUS: &str = "return document.querySelector('#status-text').textContent";
+const LEVEL: &str = "return document.querySelector('#status').dataset.level";
+const PROBLEMS: &str = "return document.querySelectorAll('#problem-list > li').length";
+const CHAIN_ROWS: &str = "return document.querySelectorAll('#chain-table tbody tr').length";
 const FOCUS: &str =
     "return document.activeElement.getAttribute('aria-label') ?? document.activeElement.id";
 
@@ -69,10 +74,16 @@ async fn relayers_of_every_size_are_shown_on_every_screen() {
                 browser.open(&address(&server, "")).await;
                 let name = format!("{chains}-{workers}-{screen:?}-{scheme}").to_lowercase();
                 browser.picture(&name).await;
-                assert_eq!(browser.count(SPOTS).await, chains as u64, "{name}");
+                let rows = browser.count(CHAIN_ROWS).await;
+                assert_eq!(rows, chains as u64, "{name}");
                 let choices = "return document.getElementById('chain').options.length";
                 assert_eq!(browser.count(choices).await, chains as u64 + 1, "{name}");
-                assert_eq!(browser.count(LINES).await, relayer.pairs() as u64, "{name}");
+                if screen == Screen::Desktop {
+                    assert_eq!(browser.count(SPOTS).await, chains as u64, "{name}");
+                }
+                if screen == Screen::Desktop && chains <= 12 {
+                    assert_eq!(browser.count(LINES).await, relayer.pairs() as u64, "{name}");
+                }
                 assert_eq!(browser.count(ROWS).await, workers.min(50) as u64, "{name}");
                 let count = browser.text(COUNT).await.replace(',', "");
                 let s = if workers == 1 { "" } else { "s" };
@@ -114,7 +125,7 @@ async fn check_layout(browser: &Browser, screen: Screen, name: &str) {
     if screen == Screen::Phone {
         let small = browser
             .run(
-                "return [...document.querySelectorAll('select, input[type=search], button, #kinds label, summary')]
+                "return [...document.querySelectorAll('select, input[type=search], button, a:not(.skip), .check, #kinds label, summary')]
                 .filter(control => control.checkVisibility() && control.getBoundingClientRect().height < 44)
                 .map(control => control.outerHTML)",
             )
@@ -188,7 +199,7 @@ async fn the_selection_filters_the_table_and_is_in_the_address() {
     browser.click("#all").await;
     assert_eq!(browser.text(HASH).await, "#kind=Client&find=ICAHOST+channel");
     // A line selects two chains.
-    browser.open(&address_of(&shared, "")).await;
+    browser.open(&address_of(&shared, "#chain=cosmoshub-4")).await;
     browser.run(
         "document.querySelector('#graph .line[aria-label^=\"cosmoshub-4 and osmosis-1:\"] .hit')
             .dispatchEvent(new MouseEvent('click', { bubbles: true }))",
@@ -239,7 +250,10 @@ async fn the_dashboard_can_be_used_with_the_keyboard_alone() {
     assert_eq!(browser.text(HASH).await, "");
     let stops = browser.count("return document.querySelectorAll('#graph [tabindex=\"0\"]').length");
     assert_eq!(stops.await, 1);
-    browser.press(&[TAB, TAB]).await;
+    // The list of chains is next: the region, four headers and a button for each chain.
+    browser.press(&[TAB]).await;
+    assert_eq!(browser.text(FOCUS).await, "List of chains");
+    browser.press(&[TAB; 4 + 8 + 2]).await;
     assert_eq!(browser.text(FOCUS).await, "find");
     assert_eq!(browser.complaints().await, [""; 0]);
 }
@@ -252,6 +266,8 @@ async fn a_change_appears_and_keeps_the_view() {
     browser.type_into("#find", "new").await;
     assert_eq!(browser.count(ROWS).await, 0);
     browser.run("window.before = true; scrollTo(0, 40)").await;
+    let find_at = "return document.querySelector('#find').getBoundingClientRect().top";
+    let before = browser.run(find_at).await;
     let spot = format!("window.spot = document.querySelector(\"{}\")", self::spot("cosmoshub-4"));
     browser.run(&spot).await;
     server.publisher.update_state(|state| {
@@ -267,7 +283,9 @@ async fn a_change_appears_and_keeps_the_view() {
     assert_eq!(browser.run("return window.before === true && window.spot.isConnected").await, true);
     assert_eq!(browser.text(HASH).await, "#chain=cosmoshub-4&find=new");
     assert_eq!(browser.text(FOCUS).await, "find");
-    assert_eq!(browser.count("return scrollY").await, 40);
+    // There is a new problem above: the chain is not configured.
+    browser.wait(&format!("{PROBLEMS} === 3")).await;
+    assert_eq!(browser.run(find_at).await, before);
     assert_eq!(browser.count(SPOTS).await, 26);
     assert_eq!(browser.text(COUNT).await, "1 of 401 workers");
     // A focused chain keeps the focus.
@@ -326,8 +344,12 @@ async fn a_stale_state_is_shown_with_a_warning() {
     let since = Instant::now().checked_sub(Duration::from_secs(30)).unwrap();
     server.publisher.set_stale(Some(Stale { since, chains: true }));
     browser
-        .wait(&format!("{NOTICE}.startsWith('The relayer does not respond. This is its state 3')"))
+        .wait(&format!(
+            r"{NOTICE}.match(/^The relayer has not responded since .+, for 3\d s\. /) !== null"
+        ))
         .await;
+    assert!(browser.text(STATUS).await.starts_with("Stale since "));
+    assert_eq!(browser.text(LEVEL).await, "bad");
     assert_eq!(browser.count(ROWS).await, 10);
     browser.picture("old").await;
     server.publisher.set_stale(None);
@@ -347,6 +369,309 @@ async fn an_unreachable_server_is_reported() {
     let told = "return document.querySelector('#announcer').textContent";
     assert!(browser.text(told).await.starts_with("The server does not respond."));
     browser.picture("gone").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs chromium and chromedriver: apt-get install chromium chromium-driver"]
+async fn problems_come_first_with_counts_and_links() {
+    let relayer = Relayer::of_size(24, 400).without(14);
+    let (_server, browser) = looking_at(&relayer, "").await;
+    assert_eq!(browser.text(STATUS).await, "14 of 24 chains not connected");
+    assert_eq!(browser.text(LEVEL).await, "bad");
+    assert_eq!(
+        browser.text("return document.querySelector('#problems-title').textContent").await,
+        "2 problems"
+    );
+    let problem = |number: u32| format!("#problem-list > li:nth-child({number})");
+    let sentence =
+        |number| format!("return document.querySelector('{} p span').textContent", problem(number));
+    assert_eq!(browser.text(&sentence(1)).await, "14 of 24 chains are not connected.");
+    let blocked = relayer.blocked();
+    let expected = format!("{blocked} of 400 workers are blocked: a chain is not connected.");
+    assert_eq!(browser.text(&sentence(2)).await, expected);
+    // Screen readers hear the problems, too.
+    let told = browser.text("return document.querySelector('#announcer').textContent").await;
+    assert!(told.starts_with("14 of 24 chains are not connected. "), "{told}");
+    // The chains with most workers are linked to them.
+    let links = format!("[...document.querySelectorAll('{} .links a')]", problem(1));
+    let names = browser.run(&format!("return {links}.map(link => link.textContent)")).await;
+    let names: Vec<_> =
+        names.as_array().unwrap().iter().map(|name| name.as_str().unwrap()).collect();
+    let (more, chains) = names.split_last().unwrap();
+    assert_eq!((*more, chains.len()), ("6 more", 8));
+    let counts: Vec<_> = chains.iter().map(|chain| relayer.workers_of(chain)).collect();
+    assert!(counts.is_sorted_by(|one, other| one >= other), "{counts:?}");
+    browser.click(&format!("{} .links a", problem(1))).await;
+    assert_eq!(browser.text(HASH).await, format!("#chain={}", chains[0]));
+    assert_eq!(browser.text(COUNT).await, format!("{} of 400 workers", counts[0]));
+    assert_eq!(browser.text(FOCUS).await, "workers");
+    // The link to the blocked workers shows exactly these.
+    browser.click(&format!("{} p a", problem(2))).await;
+    assert_eq!(browser.text(HASH).await, "#only=problems");
+    assert_eq!(browser.text(COUNT).await, format!("{blocked} of 400 workers"));
+    let shared = browser.text("return location.href").await;
+    browser.open(&shared).await;
+    assert_eq!(browser.text(COUNT).await, format!("{blocked} of 400 workers"));
+    browser.click("#only").await;
+    assert_eq!(browser.text(COUNT).await, "400 workers");
+    // The link to the chains shows the list, in which these are first.
+    browser.click(&format!("{} p a", problem(1))).await;
+    assert_eq!(browser.text(FOCUS).await, "List of chains");
+    let states = "return [...document.querySelectorAll('#chain-table td.state')].map(cell => cell.textContent)";
+    let states = browser.run(states).await;
+    let states = states.as_array().unwrap();
+    assert!(states[..14].iter().all(|state| state == "not connected"), "{states:?}");
+    assert!(states[14..].iter().all(|state| state == "connected"), "{states:?}");
+    assert_eq!(browser.complaints().await, [""; 0]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs chromium and chromedriver: apt-get install chromium chromium-driver"]
+async fn the_status_follows_the_worst_problem() {
+    let relayer = Relayer::of_size(4, 40);
+    let (server, browser) = looking_at(&relayer, "").await;
+    assert_eq!(browser.text(STATUS).await, "No problems");
+    assert_eq!(browser.text(LEVEL).await, "good");
+    assert_eq!(
+        browser.text("return document.querySelector('#healthy').textContent").await,
+        "The state is current, and all 4 chains are connected."
+    );
+    let color = "return getComputedStyle(document.querySelector('#status-text')).color";
+    let good = browser.text(color).await;
+    // The sample is marked even while there are worse problems.
+    server.publisher.add_source(SourceKind::Sample, "").responded();
+    browser.wait(&format!("{STATUS} === 'Sample'")).await;
+    assert_eq!(browser.text(LEVEL).await, "warn");
+    assert!(browser.text(NOTICE).await.starts_with("This is the built-in sample, not a relayer."));
+    let warn = browser.text(color).await;
+    browser.picture("sample").await;
+    relayer.clone().without(1).publish(&server.publisher);
+    browser.wait(&format!("{STATUS} === '1 of 4 chains not connected'")).await;
+    assert_eq!(browser.text(LEVEL).await, "bad");
+    assert_eq!(browser.count(PROBLEMS).await, 3);
+    assert_eq!(
+        browser.run("return document.querySelector('#sample').checkVisibility()").await,
+        true
+    );
+    let bad = browser.text(color).await;
+    assert!(good != warn && warn != bad && good != bad, "{good} {warn} {bad}");
+    // A stale state is worse, because the rest may have changed since.
+    let since = Instant::now().checked_sub(Duration::from_mins(5)).unwrap();
+    server.publisher.set_stale(Some(Stale { since, chains: true }));
+    browser.wait(&format!("{STATUS}.startsWith('Stale since ')")).await;
+    assert_eq!(browser.count(PROBLEMS).await, 4);
+    server.publisher.set_stale(None);
+    relayer.publish(&server.publisher);
+    browser.wait(&format!("{STATUS} === 'Sample'")).await;
+    assert_eq!(browser.complaints().await, [""; 0]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs chromium and chromedriver: apt-get install chromium chromium-driver"]
+async fn a_failing_source_is_named_with_the_time() {
+    let (server, browser) = looking_at(&Relayer::of_size(2, 10), "").await;
+    let file = server.publisher.add_source(SourceKind::StateFile, "/secret/a\"b,c;d.json");
+    server.publisher.add_source(SourceKind::RelayerConfig, "config.toml").responded();
+    file.failed("not valid JSON");
+    browser.wait(&format!("{STATUS} === 'Source fails'")).await;
+    let text = browser.text(NOTICE).await;
+    assert!(text.starts_with("The source state-file a\"b,c;d.json has failed since "), "{text}");
+    assert_eq!(browser.count(PROBLEMS).await, 1);
+    file.responded();
+    browser.wait(&format!("{STATUS} === 'No problems'")).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs chromium and chromedriver: apt-get install chromium chromium-driver"]
+async fn tables_are_sorted_by_pointer_and_keyboard() {
+    let relayer = Relayer::of_size(24, 400).without(14);
+    let (_server, browser) = looking_at(&relayer, "").await;
+    let column = |table: &str, number: u32| {
+        format!(
+            "[...document.querySelectorAll('#{table} tbody tr')].map(row => row.children[{number}].textContent)"
+        )
+    };
+    let sorted_headers = "return [...document.querySelectorAll('#table [aria-sort]')].map(header => `${header.dataset.column} ${header.ariaSort}`)";
+    // Problems are first.
+    assert_eq!(browser.run(sorted_headers).await, serde_json::json!(["state descending"]));
+    let all_blocked = format!("return {}.every(state => state === 'blocked')", column("table", 0));
+    assert_eq!(browser.run(&all_blocked).await, true);
+    // The pointer sorts by a column, and then in the other direction.
+    browser.click("#table th.number button").await;
+    assert_eq!(browser.run(sorted_headers).await, serde_json::json!(["number ascending"]));
+    assert_eq!(browser.text(HASH).await, "#sort=number");
+    let expected: Vec<_> = (1..=50).map(|id| id.to_string()).collect();
+    let numbers = format!("return {}", column("table", 6));
+    assert_eq!(browser.run(&numbers).await, serde_json::json!(expected));
+    browser.click("#table th.number button").await;
+    let expected: Vec<_> = (351..=400).rev().map(|id| id.to_string()).collect();
+    assert_eq!(browser.run(&numbers).await, serde_json::json!(expected));
+    // A shared address has the same order.
+    let shared = browser.text("return location.href").await;
+    browser.open(&shared).await;
+    assert_eq!(browser.run(sorted_headers).await, serde_json::json!(["number descending"]));
+    // The keyboard sorts, too, and stays at the header.
+    browser.run("document.querySelector('#table th.from button').focus()").await;
+    browser.press(&[ENTER]).await;
+    assert_eq!(browser.run(sorted_headers).await, serde_json::json!(["from ascending"]));
+    assert_eq!(browser.text("return document.activeElement.textContent").await, "From");
+    let is_sorted = format!(
+        "const names = {}; return names.every((name, at) => at === 0 || names[at - 1] <= name)",
+        column("table", 2)
+    );
+    assert_eq!(browser.run(&is_sorted).await, true);
+    // So is the list of chains.
+    browser.click("#chain-table th[data-column='workers'] button").await;
+    let most = browser.text(&format!("return {}[0]", column("chain-table", 1))).await;
+    let max = relayer.chains.iter().map(|chain| relayer.workers_of(chain.id.as_str())).max();
+    assert_eq!(Some(relayer.workers_of(&most)), max);
+    assert_eq!(browser.text(HASH).await, "#sort=from&sort-chains=-workers");
+    assert_eq!(browser.complaints().await, [""; 0]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs chromium and chromedriver: apt-get install chromium chromium-driver"]
+async fn the_graph_of_many_chains_has_the_lines_of_one() {
+    let relayer = Relayer::of_size(40, 700);
+    let (_server, browser) = looking_at(&relayer, "").await;
+    // Without a choice, these are the lines of the chain with most blocked workers.
+    let [down] = &*relayer
+        .chains
+        .iter()
+        .filter(|chain| !relayer.state.chains.contains(&chain.id))
+        .collect::<Vec<_>>()
+    else {
+        panic!("one chain is not connected");
+    };
+    let down = down.id.as_str();
+    assert_eq!(browser.count(LINES).await, relayer.neighbours(down) as u64);
+    assert_eq!(
+        browser.text("return document.querySelector('#focus').textContent").await,
+        format!("Only the lines of {down}, which has the most blocked workers, are drawn.")
+    );
+    assert_eq!(browser.text(COUNT).await, "700 workers");
+    // The pointer, the keyboard and the list of chains choose another chain.
+    let focused = |chain: &str| {
+        format!(
+            "return document.querySelector('#focus').textContent === 'Only the lines of {chain} are drawn.'"
+        )
+    };
+    browser.click(&spot("osmosis-1")).await;
+    browser.wait(&focused("osmosis-1")).await;
+    assert_eq!(browser.count(LINES).await, relayer.neighbours("osmosis-1") as u64);
+    browser
+        .run(&format!("document.querySelector(\"{}\").parentNode.focus()", spot("juno-1")))
+        .await;
+    browser.press(&[ENTER]).await;
+    browser.wait(&focused("juno-1")).await;
+    assert_eq!(browser.count(LINES).await, relayer.neighbours("juno-1") as u64);
+    browser.run("const list = document.querySelector('#chain'); list.value = 'noble-1'; list.dispatchEvent(new Event('change'))").await;
+    browser.wait(&focused("noble-1")).await;
+    assert_eq!(browser.count(LINES).await, relayer.neighbours("noble-1") as u64);
+    assert_eq!(browser.complaints().await, [""; 0]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs chromium and chromedriver: apt-get install chromium chromium-driver"]
+async fn unhealthy_parts_of_the_graph_stand_out() {
+    let relayer = Relayer::of_size(10, 120);
+    let (_server, browser) = looking_at(&relayer, "").await;
+    let down = relayer.chains[9].id.as_str();
+    let styles = browser
+        .run(&format!(
+            "const style = (element, name) => getComputedStyle(element)[name];
+            const of = (element, name) => Number.parseFloat(style(element, name));
+            const lines = [...document.querySelectorAll('#graph .line')];
+            const isDown = line => line.getAttribute('aria-label').includes('{down}');
+            const opacities = which => lines.filter(which).map(line => of(line.querySelector('.stroke'), 'opacity'));
+            const spot = document.querySelector(\"{}\").parentNode;
+            return [
+                Math.min(...opacities(isDown)) > Math.max(...opacities(line => !isDown(line))),
+                lines.findLastIndex(line => !isDown(line)) < lines.findIndex(isDown),
+                style(spot.querySelector('.cross'), 'display') !== 'none',
+                Number(style(spot.querySelector('text'), 'fontWeight')) > 400,
+            ]",
+            spot(down)
+        ))
+        .await;
+    assert_eq!(styles, serde_json::json!([true, true, true, true]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs chromium and chromedriver: apt-get install chromium chromium-driver"]
+async fn unhealthy_and_healthy_relayers_fit_on_every_screen() {
+    let browser = Browser::start().await;
+    let mut servers = Vec::new();
+    for (name, down) in [("healthy", 0), ("unhealthy", 14)] {
+        let relayer = Relayer::of_size(24, 400).without(down);
+        let server = server().await;
+        relayer.publish(&server.publisher);
+        for screen in [Screen::Desktop, Screen::Tablet, Screen::Phone] {
+            for scheme in ["light", "dark"] {
+                browser.look(screen, scheme).await;
+                browser.open(&address(&server, "")).await;
+                let name = format!("{name}-{screen:?}-{scheme}").to_lowercase();
+                browser.picture(&name).await;
+                let level = if down == 0 { "good" } else { "bad" };
+                assert_eq!(browser.text(LEVEL).await, level, "{name}");
+                let graph = "return document.querySelector('#graph').checkVisibility()";
+                assert_eq!(browser.run(graph).await, screen != Screen::Phone, "{name}");
+                assert_eq!(browser.count(CHAIN_ROWS).await, 24, "{name}");
+                check_layout(&browser, screen, &name).await;
+            }
+        }
+        servers.push(server);
+    }
+    // On a phone, the list selects as the graph does.
+    browser.click("#chain-table tbody tr:nth-child(2) button").await;
+    assert!(browser.text(HASH).await.starts_with("#chain="));
+    assert_eq!(browser.complaints().await, [""; 0]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs chromium and chromedriver: apt-get install chromium chromium-driver"]
+async fn a_refresh_keeps_the_focus_and_moves_nothing() {
+    let relayer = Relayer::of_size(24, 400).without(14);
+    let (server, browser) = looking_at(&relayer, "").await;
+    browser
+        .run(
+            "window.shifts = [];
+            new PerformanceObserver(list => shifts.push(...list.getEntries().map(entry => entry.value)))
+                .observe({ type: 'layout-shift' })",
+        )
+        .await;
+    let wallet = |id, chain: &ChainConfig| {
+        let object = Object::Wallet { chain_id: chain.id.clone() };
+        Worker { id, object, data: None }
+    };
+    let first = &relayer.chains[0];
+    server.publisher.update_state(|state| state.workers.push(wallet(9_999, first)));
+    browser.wait(&format!("{COUNT} === '401 workers'")).await;
+    // The browser reports the movements a frame later.
+    browser.run("return new Promise(done => requestAnimationFrame(() => setTimeout(() => done(1), 50)))").await;
+    assert_eq!(browser.run("return shifts").await, serde_json::json!([]));
+    // A focused button in a row that moves keeps the focus.
+    let chain = relayer.chains[10].id.clone();
+    let focus = format!(
+        "[...document.querySelectorAll('#chain-table button.plain')].find(button => button.textContent === '{chain}').focus({{ preventScroll: true }})"
+    );
+    browser.run(&focus).await;
+    let row = "return document.activeElement.closest('tr')?.rowIndex ?? 0";
+    let before = browser.count(row).await;
+    server.publisher.update_state(|state| {
+        // The other chains that are not connected get more workers than this one.
+        let others = relayer.chains[11..].iter().cycle();
+        state.workers.extend((10_000..10_390).zip(others).map(|(id, chain)| wallet(id, chain)));
+    });
+    browser.wait(&format!("{COUNT} === '791 workers'")).await;
+    assert!(browser.count(row).await > before, "the row moves");
+    assert_eq!(browser.text("return document.activeElement.textContent").await, chain.as_str());
+    // A link whose problem is gone leaves the focus among the problems.
+    browser.run("document.querySelector('#problem-list a').focus({ preventScroll: true })").await;
+    relayer.without(0).publish(&server.publisher);
+    browser.wait(&format!("{PROBLEMS} === 0")).await;
+    assert_eq!(browser.text(FOCUS).await, "problems");
+    assert_eq!(browser.complaints().await, [""; 0]);
 }
 
 /// The browser's copy is revalidated instead of sent again, and a hidden page sends no
@@ -430,7 +755,7 @@ async fn names_are_shown_as_plain_text() {
     assert_eq!(browser.count("return document.images.length").await, 0);
     assert_eq!(browser.text("return document.title").await, "Relayer");
     assert_eq!(browser.count(SPOTS).await, 3);
-    let number = "return document.querySelector('#table .number:nth-child(6)').textContent";
+    let number = "return document.querySelector('#table .number:nth-child(7)').textContent";
     let first = browser.text(&number.replace(".number", "tbody td")).await;
     assert_eq!(first, u64::MAX.to_string());
     browser.run("document.querySelector('#graph .line .hit').dispatchEvent(new MouseEvent('click', { bubbles: true }))").await;

@@ -125,6 +125,35 @@ impl Relayer {
         publisher.set_state(self.state.clone());
     }
 
+    /// Connects all chains except for the last ones.
+    pub(crate) fn without(mut self, count: usize) -> Self {
+        let connected = self.chains.len() - count;
+        self.state.chains = self.chains[..connected].iter().map(|chain| chain.id.clone()).collect();
+        self
+    }
+
+    /// Returns the number of workers with a chain that is not connected.
+    pub(crate) fn blocked(&self) -> usize {
+        let is_connected =
+            |chain: &str| self.state.chains.iter().any(|connected| connected.as_str() == chain);
+        let is_blocked = |worker: &&Worker| match &worker.object {
+            Object::Wallet { chain_id } => !is_connected(chain_id.as_str()),
+            object => ends(object).is_some_and(|(a, b)| !is_connected(a) || !is_connected(b)),
+        };
+        self.state.workers.iter().filter(is_blocked).count()
+    }
+
+    /// Returns the number of chains with workers between them and this chain.
+    pub(crate) fn neighbours(&self, chain: &str) -> usize {
+        let ends = self.state.workers.iter().filter_map(|worker| ends(&worker.object));
+        let others = ends.filter_map(|(a, b)| match (a == chain, b == chain) {
+            (true, false) => Some(b),
+            (false, true) => Some(a),
+            _ => None,
+        });
+        others.collect::<BTreeSet<_>>().len()
+    }
+
     /// Returns the number of pairs of chains with workers between them.
     pub(crate) fn pairs(&self) -> usize {
         let ends = self.state.workers.iter().filter_map(|worker| ends(&worker.object));

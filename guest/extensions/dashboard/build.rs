@@ -11,15 +11,17 @@ use sha2::{Digest, Sha256};
 
 /// The files of the page's script, concatenated in this order: each may use the
 /// definitions of the files before it.
-const SCRIPTS: [&str; 11] = [
+const SCRIPTS: [&str; 13] = [
     "dom.js",
     "model.js",
+    "sort.js",
     "view.js",
     "layout.js",
     "graph.js",
-    "as_text.js",
+    "list.js",
     "chosen.js",
     "table.js",
+    "problems.js",
     "status.js",
     "poll.js",
     "main.js",

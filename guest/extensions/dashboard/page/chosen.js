@@ -29,6 +29,9 @@ function describeChosen(model, view, chain, pair) {
   if (!model.isKnown) {
     return 'The workers are not known.';
   }
+  if (pair?.isDown) {
+    return 'The workers are blocked: a chain is not connected.';
+  }
   const words = {
     both: 'There are Packet workers in both directions.',
     one: 'There are Packet workers in one direction only.',

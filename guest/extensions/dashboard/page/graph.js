@@ -1,4 +1,5 @@
-// The graph: chains, and a line for each pair of chains with workers between them.
+// The graph: chains, and a line for each pair of chains with workers between them. If there
+// are many chains, the lines of only one chain are drawn, because all would be a tangle.
 
 const canvas = svg('svg', {
   role: 'listbox',
@@ -10,38 +11,62 @@ const counts = svg('g', { 'aria-hidden': 'true' });
 const spots = svg('g', { role: 'group', 'aria-label': 'Chains' });
 canvas.append(lines, counts, spots);
 
+// The maximum number of chains for which all lines are drawn.
+const MAX_CHAINS = 12;
+
 // Up to this number of lines, there is room for a count of workers at each line.
 const MAX_COUNTS = 8;
+
+// The minimum radius of a chain with a problem.
+const MIN_MARKED = 6.5;
 
 // The position of the keyboard: a chain, and the other chain if it is on a line.
 let place = { chain: '', other: '' };
 
+// Returns the chain whose lines are drawn, if not all are: the chosen one, or the one with
+// the most blocked workers.
+function focusOf(model, view) {
+  if (model.chains.length <= MAX_CHAINS) {
+    return undefined;
+  }
+  const rank = (one, other) => other.blocked - one.blocked || other.workers - one.workers;
+  return model.chainOf.get(view.chain) ?? [...model.chains].sort(rank)[0];
+}
+
 function drawGraph(model, view) {
+  byId('graph').hidden = model.chains.length === 0;
+  byId('no-chains').hidden = model.chains.length > 0;
+  setText(
+    byId('no-chains'),
+    model.isKnown ? 'The relayer has no chains.' : 'The chains are not known.',
+  );
+  const focus = focusOf(model, view);
+  drawFocus(model, view, focus);
+  // A small screen shows the list instead.
+  if (byId('graph').clientWidth === 0) {
+    return;
+  }
+  const isDrawn = ({ a, b }) => focus === undefined || a === focus.id || b === focus.id;
+  // Lines with a problem are above the others.
+  const pairs = model.pairs.filter(isDrawn).sort((one, other) => one.isDown - other.isDown);
   const width = Math.max(280, Math.floor(byId('graph').clientWidth));
   const layout = layOut(
     model.chains.map((chain) => chain.id),
     width,
   );
-  byId('graph').hidden = model.chains.length === 0;
-  byId('no-chains').hidden = model.chains.length > 0;
-  byId('as-text').hidden = model.chains.length === 0;
-  setText(
-    byId('no-chains'),
-    model.isKnown ? 'The relayer has no chains.' : 'The chains are not known.',
-  );
   set(canvas, { width, height: layout.height, viewBox: `0 0 ${width} ${layout.height}` });
   canvas.classList.toggle('some', model.chainOf.has(view.chain));
-  canvas.classList.toggle('many', model.pairs.length > 60);
+  canvas.classList.toggle('many', pairs.length > 60);
   canvas.classList.toggle('unknown', !model.isKnown);
-  place = placeIn(model, view);
+  place = placeIn(model, view, focus);
   const most = Math.max(1, ...model.chains.map((chain) => chain.workers));
-  const widest = Math.max(1, ...model.pairs.map((pair) => pair.channels));
+  const widest = Math.max(1, ...pairs.map((pair) => pair.channels));
   const chosen = view.other === '' ? '' : keyOf(view.chain, view.other);
   const isOn = (pair) =>
     chosen === '' ? pair.a === view.chain || pair.b === view.chain : pair.key === chosen;
   keep(
     lines,
-    model.pairs,
+    pairs,
     (pair) => pair.key,
     makeLine,
     (line, pair) => {
@@ -53,14 +78,14 @@ function drawGraph(model, view) {
       set(hit, { d: path });
       set(stroke, { d: path, 'stroke-width': fixed(1.2 + (thickest - 1.2) * share) });
       set(line, {
-        class: `line ${pair.flow}${isOn(pair) ? ' on' : ''}`,
+        class: `line ${pair.isDown ? 'down' : pair.flow}${isOn(pair) ? ' on' : ''}`,
         'aria-label': `${pair.a} and ${pair.b}: ${describePair(pair)}`,
         'aria-selected': pair.key === chosen,
         tabindex: place.other !== '' && pair.key === keyOf(place.chain, place.other) ? 0 : -1,
       });
     },
   );
-  drawCounts(model, layout);
+  drawCounts(model, layout, pairs);
   const near = new Set(model.chainOf.get(view.chain)?.others);
   keep(
     spots,
@@ -73,7 +98,7 @@ function drawGraph(model, view) {
       drawSpot(spot, chain, at, layout, most);
       set(spot, {
         class:
-          `spot ${chain.connected === false ? 'off' : ''}${isChosen ? ' chosen' : ''}` +
+          `spot ${levelOf(chain)}${isChosen ? ' chosen' : ''}` +
           `${isChosen || (view.other === '' && near.has(chain.id)) ? ' on' : ''}`,
         'aria-label': `${chain.id}: ${describeChain(model, chain)}`,
         'aria-selected': view.other === '' && chain.id === view.chain,
@@ -84,18 +109,30 @@ function drawGraph(model, view) {
   if (canvas.parentNode === null) {
     byId('graph').append(canvas);
   }
-  drawLegend(model);
+  drawLegend(model, pairs);
+}
+
+// Says whose lines are drawn.
+function drawFocus(model, view, focus) {
+  const why = focus?.blocked > 0 ? 'blocked workers' : 'workers';
+  const which = focus?.id === view.chain ? '' : `, which has the most ${why},`;
+  setText(
+    byId('focus'),
+    focus === undefined || model.pairs.length === 0
+      ? ''
+      : `Only the lines of ${focus.id}${which} are drawn.`,
+  );
 }
 
 // Returns the chain or line that the keyboard enters: the chosen one, or the last one.
-function placeIn(model, view) {
+function placeIn(model, view, focus) {
   for (const { chain, other } of [view, place]) {
     const known = model.chainOf.get(chain);
     if (known !== undefined) {
       return { chain, other: known.others.includes(other) ? other : '' };
     }
   }
-  return { chain: model.chains[0]?.id ?? '', other: '' };
+  return { chain: focus?.id ?? model.chains[0]?.id ?? '', other: '' };
 }
 
 function makeLine(pair) {
@@ -117,7 +154,8 @@ function makeLine(pair) {
 
 function makeSpot(chain) {
   const label = svg('g', {}, svg('rect', { class: 'hit' }), svg('text'));
-  const spot = svg('g', { role: 'option' }, svg('title'), label, svg('circle'));
+  const cross = svg('path', { class: 'cross', d: 'M-2.5-2.5 2.5 2.5M-2.5 2.5 2.5-2.5' });
+  const spot = svg('g', { role: 'option' }, svg('title'), label, svg('circle'), cross);
   spot.addEventListener('click', () => choose(chain.id, '', { isToggle: true }));
   spot.addEventListener('focus', () => {
     place = { chain: chain.id, other: '' };
@@ -132,7 +170,9 @@ function drawSpot(spot, chain, at, layout, most) {
   const [hit, text] = label.children;
   const [least, largest] =
     layout.style === 'spokes' ? [3.5, Math.min(8, layout.room / 2)] : [7, 14];
-  const radius = least + (Math.max(largest, least) - least) * Math.sqrt(chain.workers / most);
+  const share = least + (Math.max(largest, least) - least) * Math.sqrt(chain.workers / most);
+  // A chain with a problem is easy to see, even without workers.
+  const radius = levelOf(chain) === '' ? share : Math.max(share, MIN_MARKED);
   const put = labelOf(layout, at, radius);
   set(spot, { transform: `translate(${fixed(at.x)} ${fixed(at.y)})` });
   setText(title, `${chain.id}: ${stateOf(chain)}, ${counted(chain.workers, 'worker')}`);
@@ -160,11 +200,10 @@ function drawSpot(spot, chain, at, layout, most) {
   });
 }
 
-function drawCounts(model, layout) {
-  const pairs = model.pairs.length <= MAX_COUNTS && layout.style !== 'spokes' ? model.pairs : [];
+function drawCounts(model, layout, pairs) {
   keep(
     counts,
-    pairs,
+    pairs.length <= MAX_COUNTS && layout.style !== 'spokes' ? pairs : [],
     (pair) => pair.key,
     () => svg('text', { class: 'count', 'text-anchor': 'middle' }),
     (text, pair) => {
@@ -172,7 +211,8 @@ function drawCounts(model, layout) {
       const { top } = bend(layout, a, b);
       const isAlone = model.chains.length === 2;
       set(text, { x: fixed(top.x), y: fixed(top.y + (isAlone ? -12 : 4)) });
-      setText(text, isAlone && layout.width > 480 ? describePair(pair) : counted(pair.workers, 'worker'));
+      const isLong = isAlone && layout.width > 480;
+      setText(text, isLong ? describePair(pair) : counted(pair.workers, 'worker'));
     },
   );
 }
@@ -185,7 +225,8 @@ function light(chain, isOn) {
 }
 
 function describePair(pair) {
-  return listed(tally([...pair.there, ...pair.back]));
+  const kinds = listed(tally([...pair.there, ...pair.back]));
+  return pair.isDown ? `${kinds}, blocked` : kinds;
 }
 
 function describeChain(model, chain) {
@@ -198,13 +239,16 @@ function describeChain(model, chain) {
 }
 
 // The legend explains only the styles that occur.
-function drawLegend(model) {
-  const has = (flow) => model.pairs.some((pair) => pair.flow === flow);
+function drawLegend(model, pairs) {
+  const has = (flow) => pairs.some((pair) => !pair.isDown && pair.flow === flow);
+  const hasLevel = (level) => model.chains.some((chain) => levelOf(chain) === level);
   const entries = [
+    ['bad', 'chain not connected', hasLevel('bad')],
+    ['warn', 'chain not configured', hasLevel('warn')],
+    ['down', 'blocked workers', pairs.some((pair) => pair.isDown)],
     ['both', 'Packet workers both ways', has('both')],
     ['one', 'Packet workers one way only', has('one')],
     ['none', 'no Packet workers', has('none')],
-    ['off', 'chain not connected', model.chains.some((chain) => chain.connected === false)],
   ];
   const shown = entries.filter(([, , isThere]) => isThere);
   keep(
@@ -212,7 +256,7 @@ function drawLegend(model) {
     shown,
     ([name]) => name,
     ([name, text]) =>
-      html('li', {}, html('span', { class: `sample ${name}`, 'aria-hidden': 'true' }), text),
+      html('li', {}, html('span', { class: `key ${name}`, 'aria-hidden': 'true' }), text),
     () => {},
   );
   byId('legend').hidden = shown.length === 0;

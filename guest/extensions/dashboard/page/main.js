@@ -1,18 +1,18 @@
 // The model and the view, and their changes by responses of the server and by the user.
 
-const shown = { model: null, view: viewOfAddress() };
-let confirmed = null;
+const shown = { model: null, view: viewOfAddress(), confirmed: null, sources: [] };
 
 function take(result) {
   if (result.model !== undefined) {
     shown.model = result.model;
   }
   if (result.status === 'good') {
-    confirmed = new Date();
+    shown.confirmed = new Date();
   } else if (result.status === 'not-ready') {
-    confirmed = null;
+    shown.confirmed = null;
   }
-  describeFreshness(result, confirmed);
+  shown.sources = result.sources ?? shown.sources;
+  drawStatus(shown, problemsOf({ ...shown, result }));
   if (result.model !== undefined) {
     draw();
   }
@@ -23,11 +23,14 @@ function draw() {
   if (model === null) {
     return;
   }
+  if (byId('find').value !== view.find) {
+    byId('find').value = view.find;
+  }
   drawSummary(model);
   drawGraph(model, view);
   drawChosen(model, view);
   drawTable(model, view);
-  drawAsText(model);
+  drawList(model, view);
   document.body.classList.add('ready');
 }
 
@@ -47,7 +50,6 @@ function choose(chain, other, { isStep = true, isToggle = false } = {}) {
 
 function takeAddress() {
   shown.view = viewOfAddress();
-  byId('find').value = shown.view.find;
   draw();
 }
 

@@ -24,6 +24,7 @@ function modelOf(data) {
   const chains = data.chains.map((chain) => ({
     ...chain,
     workers: 0,
+    blocked: 0,
     counts: new Map(),
     others: [],
   }));
@@ -32,9 +33,11 @@ function modelOf(data) {
   const rows = data.workers.flatMap((group) =>
     group.ids.map((id, place) => {
       const [from, to] = [chains[group.from[place]], chains[group.to[place]]];
+      const isBlocked = isDown(from) || isDown(to);
       for (const chain of new Set([from, to])) {
         if (chain !== undefined) {
           chain.workers += 1;
+          chain.blocked += isBlocked ? 1 : 0;
           chain.counts.set(group.kind, (chain.counts.get(group.kind) ?? 0) + 1);
         }
       }
@@ -48,6 +51,7 @@ function modelOf(data) {
       );
     }),
   );
+  rows.sort((one, other) => other.isBlocked - one.isBlocked);
   const pairs = data.pairs.map((pair) => pairOf(pair, chains, names));
   pairs.sort((one, other) => inOrder(one.a, other.a) || inOrder(one.b, other.b));
   return modelWith({ isKnown: true, version: data.version, chains, kinds, rows, pairs });
@@ -61,6 +65,7 @@ function modelOfChains(ids) {
     configured: true,
     connected: null,
     workers: 0,
+    blocked: 0,
     counts: new Map(),
     others: [],
   }));
@@ -72,10 +77,22 @@ function modelWith(parts) {
   return { ...parts, chainOf: new Map(parts.chains.map((chain) => [chain.id, chain])) };
 }
 
+// Creates a worker's row. A worker is blocked if a chain of it is not connected.
 function row(kind, id, from, to, object = '', detail = '') {
-  const texts = [kind, from?.id ?? '', to?.id ?? '', object, detail, String(id)];
-  return { texts, kind, from: from?.id, to: to?.id, words: texts.join(' ').toLowerCase() };
+  const isBlocked = isDown(from) || isDown(to);
+  const state = isBlocked ? 'blocked' : '–';
+  const texts = [state, kind, from?.id ?? '', to?.id ?? '', object, detail, String(id)];
+  return {
+    texts,
+    isBlocked,
+    kind,
+    from: from?.id,
+    to: to?.id,
+    words: texts.join(' ').toLowerCase(),
+  };
 }
+
+const isDown = (chain) => chain?.connected === false;
 
 function pairOf({ a, b, there, back }, chains, kinds) {
   const isSwapped = inOrder(chains[a].id, chains[b].id) > 0;
@@ -88,6 +105,7 @@ function pairOf({ a, b, there, back }, chains, kinds) {
     key: keyOf(first.id, second.id),
     a: first.id,
     b: second.id,
+    isDown: isDown(first) || isDown(second),
     there: to,
     back: fro,
     workers: total(to) + total(fro),
@@ -132,4 +150,19 @@ function stateOf(chain) {
     default:
       return connected;
   }
+}
+
+// Returns whether a chain has a problem: its level, or nothing.
+function levelOf(chain) {
+  if (isDown(chain)) {
+    return 'bad';
+  }
+  return chain.configured === false ? 'warn' : '';
+}
+
+function briefStateOf(chain) {
+  if (isDown(chain)) {
+    return 'not connected';
+  }
+  return chain.configured === false ? 'not configured' : stateOf(chain).replace('configured, ', '');
 }

@@ -33,21 +33,23 @@ async function request() {
   let response;
   try {
     response = await get('data');
+    const sources = sourcesOf(response);
     if (response.status === 304) {
-      return ageOf(response);
+      return { ...ageOf(response), sources };
     }
     const body = await response.json();
     if (response.ok) {
       const model = modelOf(body.result);
       etag = response.headers.get('etag');
-      return { ...ageOf(response), model };
+      return { ...ageOf(response), sources, model };
     }
     const wait = 1000 * (Number(response.headers.get('retry-after')) || 0);
     const { name, msg } = body.result;
     if (name === 'NotReady') {
       // The next state must be loaded, even if it equals the one before.
       etag = null;
-      return { status: 'not-ready', message: msg, wait, model: modelOfChains(await chainIds()) };
+      const model = modelOfChains(await chainIds());
+      return { status: 'not-ready', message: msg, wait, sources, model };
     }
     return { status: 'refused', message: `${response.status} ${name}, ${msg}`, wait };
   } catch (error) {
@@ -65,6 +67,22 @@ async function request() {
 function ageOf(response) {
   const isOld = response.headers.get('warning')?.startsWith('110') ?? false;
   return isOld ? { status: 'old', age: Number(response.headers.get('age')) } : { status: 'good' };
+}
+
+// Returns the sources of the state, from a list of structured fields (RFC 9651) such as
+// `sample` or `state-file;location="state.json";failing-since=@1764000000`.
+function sourcesOf(response) {
+  const value = response.headers.get('x-relayer-source') ?? '';
+  const item = /([a-z][a-z0-9-]*)((?:;[a-z-]+=(?:"(?:\\.|[^"\\])*"|@-?\d+))*)/g;
+  return [...value.matchAll(item)].map(([, kind, parameters]) => {
+    const location = /;location="((?:\\.|[^"\\])*)"/.exec(parameters)?.[1] ?? '';
+    const failing = /;failing-since=@(-?\d+)$/.exec(parameters)?.[1];
+    return {
+      kind,
+      location: location.replace(/\\(.)/g, '$1'),
+      failing: failing === undefined ? null : new Date(1000 * failing),
+    };
+  });
 }
 
 async function chainIds() {

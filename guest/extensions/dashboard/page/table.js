@@ -2,13 +2,13 @@
 // are as fast as ten.
 
 const PAGE = 50;
-// The maximum length of names that stay on one line, in UTF-16 code units.
-const LONG = 18;
-const COLUMNS = ['kind', 'from', 'to', 'object', 'detail', 'number'];
+const COLUMNS = ['state', 'kind', 'from', 'to', 'object', 'detail', 'number'];
 
 function drawTable(model, view) {
   const { ofAnyKind, ofKind } = rowsOf(model, view);
   drawKinds(model, view, ofAnyKind);
+  drawOrder(byId('table'), orderOf(view.sort, COLUMNS));
+  drawOnly(model, view);
   const last = Math.max(0, Math.ceil(ofKind.length / PAGE) - 1);
   view.page = Math.min(view.page, last);
   const first = view.page * PAGE;
@@ -20,7 +20,6 @@ function drawTable(model, view) {
     makeRow,
     drawRow,
   );
-  byId('table').hidden = rows.length === 0;
   setText(byId('count'), describeCount(model, view, ofKind.length));
   setText(byId('empty'), describeEmpty(model, view));
   byId('empty').hidden = rows.length > 0;
@@ -39,12 +38,27 @@ function makeRow() {
 }
 
 function drawRow(element, { row }) {
-  set(element, { 'data-kind': row.kind });
-  row.texts.forEach((text, column) => {
-    const cell = element.children[column];
-    setText(cell, text);
-    cell.classList.toggle('long', text.length > LONG);
-  });
+  set(element, { 'data-kind': row.kind, class: row.isBlocked ? 'bad' : '' });
+  row.texts.forEach((text, column) => setText(element.children[column], text));
+}
+
+// Returns all rows in an order. Typing a letter must not sort thousands of them again.
+function sortedRows(model, text) {
+  if (model.sorted?.text !== text) {
+    const value = (row, column) =>
+      column === 'state' ? Number(row.isBlocked) : row.texts[COLUMNS.indexOf(column)];
+    model.sorted = { text, rows: sorted(model.rows, orderOf(text, COLUMNS), value) };
+  }
+  return model.sorted.rows;
+}
+
+// Shows the option for the blocked workers alone if there are any, or if it is chosen.
+function drawOnly(model, view) {
+  const isChosen = view.only === 'problems';
+  byId('only').parentNode.hidden = !isChosen && !model.rows.some((row) => row.isBlocked);
+  if (byId('only').checked !== isChosen) {
+    byId('only').checked = isChosen;
+  }
 }
 
 function describeCount(model, view, count) {
@@ -115,4 +129,8 @@ function turn(pages) {
 
 byId('before').addEventListener('click', () => turn(-1));
 byId('after').addEventListener('click', () => turn(1));
+sortBy(byId('table'), 'sort', COLUMNS);
+byId('only').addEventListener('change', () => {
+  change({ only: byId('only').checked ? 'problems' : '' }, { isStep: true });
+});
 byId('find').addEventListener('input', () => change({ find: byId('find').value }));

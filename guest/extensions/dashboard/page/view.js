@@ -2,7 +2,18 @@
 // be shared, and so that the browser's back button returns to the view before.
 
 // The fields of a view, by their names in the address.
-const IN_ADDRESS = { chain: 'chain', with: 'other', kind: 'kind', find: 'find' };
+const IN_ADDRESS = {
+  chain: 'chain',
+  with: 'other',
+  kind: 'kind',
+  find: 'find',
+  only: 'only',
+  sort: 'sort',
+  'sort-chains': 'sortChains',
+};
+
+// The fields of a view of everything; the order of the tables is kept.
+const ALL = { chain: '', other: '', kind: '', find: '', only: '' };
 
 function viewOfAddress() {
   const fields = new URLSearchParams(location.hash.slice(1));
@@ -16,22 +27,26 @@ function viewOfAddress() {
 // Only steps are added to the history: the back button must not go through each typed
 // letter or each arrow key in the graph.
 function viewToAddress(view, isStep) {
-  const fields = new URLSearchParams();
-  for (const [name, field] of Object.entries(IN_ADDRESS)) {
-    if (view[field] !== '') {
-      fields.set(name, view[field]);
-    }
-  }
-  const hash = fields.size > 0 ? `#${fields}` : location.pathname + location.search;
+  const address = addressOfView(view);
   if (isStep) {
-    history.pushState(null, '', hash);
+    history.pushState(null, '', address);
   } else {
-    history.replaceState(null, '', hash);
+    history.replaceState(null, '', address);
   }
 }
 
+function addressOfView(view) {
+  const fields = new URLSearchParams();
+  for (const [name, field] of Object.entries(IN_ADDRESS)) {
+    if ((view[field] ?? '') !== '') {
+      fields.set(name, view[field]);
+    }
+  }
+  return fields.size > 0 ? `#${fields}` : location.pathname + location.search;
+}
+
 // Returns the rows that match the chosen chains and text, and those of the chosen kind
-// among them.
+// among them, in the chosen order.
 function rowsOf(model, view) {
   const words = view.find
     .toLowerCase()
@@ -46,11 +61,12 @@ function rowsOf(model, view) {
     }
     return (from === view.chain && to === view.other) || (from === view.other && to === view.chain);
   };
-  const ofAnyKind = model.rows.filter(
-    (row) => isOfChains(row) && words.every((word) => row.words.includes(word)),
+  const isProblem = (row) => view.only !== 'problems' || row.isBlocked;
+  const ofAnyKind = sortedRows(model, view.sort).filter(
+    (row) => isOfChains(row) && isProblem(row) && words.every((word) => row.words.includes(word)),
   );
   const ofKind = view.kind === '' ? ofAnyKind : ofAnyKind.filter((row) => row.kind === view.kind);
   return { ofAnyKind, ofKind };
 }
 
-const isFiltered = (view) => [view.chain, view.kind, view.find].some((field) => field !== '');
+const isFiltered = (view) => [view.chain, view.kind, view.find, view.only].some((field) => field !== '');

@@ -100,6 +100,6 @@ mod tests {
     #[test]
     fn the_page_is_small() {
         let size = page().body.len();
-        assert!(size < 64 << 10, "{size}");
+        assert!(size < 96 << 10, "{size}");
     }
 }
