@@ -1,13 +1,13 @@
 //! Does the dashboard show the whole state on every screen, and do updates leave the
 //! user's view in place?
 
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use relayer_rest_host::module::{BundledExtension, Grants, Limits, Module};
 use relayer_rest_host::registry::Mount;
 use relayer_rest_host::state::{
-    ChainConfig, ChainKind, NotReady, Object, OtherObject, RelayerState, SourceKind, Stale, Value,
-    Worker,
+    ChainConfig, ChainKind, MetricFamily, MetricKind, NotReady, Object, OtherObject, RelayerState,
+    Sample, SourceKind, Stale, Value, Worker,
 };
 use relayer_rest_tests::server::{TestServer, engine};
 
@@ -479,6 +479,88 @@ async fn a_failing_source_is_named_with_the_time() {
     assert_eq!(browser.count(PROBLEMS).await, 1);
     file.responded();
     browser.wait(&format!("{STATUS} === 'No problems'")).await;
+}
+
+/// Returns a family of gauges, with the names and values of labels separated by spaces.
+fn family(name: &str, samples: &[(&str, f64)]) -> MetricFamily {
+    let sample = |(labels, value): &(&str, f64)| {
+        let words: Vec<_> = labels.split(' ').collect();
+        let labels = words.chunks(2).map(|pair| (pair[0].into(), pair[1].into())).collect();
+        Sample { name: name.into(), labels, value: *value, since: SystemTime::UNIX_EPOCH }
+    };
+    let samples = samples.iter().map(sample).collect();
+    MetricFamily { name: name.into(), kind: MetricKind::Gauge, help: String::new(), samples }
+}
+
+/// Returns the telemetry of a relayer with a pending packet and these balances.
+fn telemetry(balances: [f64; 2]) -> Vec<MetricFamily> {
+    let channel = "chain cosmoshub-4 counterparty osmosis-1 channel channel-141 port transfer";
+    let [hub, osmosis] = [
+        "chain cosmoshub-4 account cosmos1qypqxpq9qcrsszg2pvxq6rs0zqg3yyc5lzv7xu denom uatom",
+        "chain osmosis-1 account osmo1qypqxpq9qcrsszg2pvxq6rs0zqg3yyc5nwxq9m denom uosmo",
+    ];
+    let client = "src_chain cosmoshub-4 dst_chain osmosis-1 client 07-tendermint-1";
+    let error = "account cosmos1qypqxpq9 error_code 13 error_description insufficient-fee";
+    vec![
+        family("backlog_oldest_sequence", &[(channel, 4711.0)]),
+        family("backlog_size", &[(channel, 12.0)]),
+        family("wallet_balance", &[(hub, balances[0]), (osmosis, balances[1])]),
+        family("client_updates_submitted_total", &[(client, 42.0)]),
+        family("client_updates_skipped_total", &[(client, 3.0)]),
+        family("broadcast_errors_total", &[(error, 5.0)]),
+    ]
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs chromium and chromedriver: apt-get install chromium chromium-driver"]
+async fn the_telemetry_is_shown_with_its_problems() {
+    const HIDDEN: &str = "return document.querySelector('#telemetry').hidden";
+    const CELLS: &str = "return [...document.querySelectorAll('#telemetry tbody tr')]\
+        .map((row) => [...row.cells].map((cell) => cell.textContent).join(' | ')).join('\\n')";
+    let (server, browser) = looking_at(&Relayer::of_size(8, 20), "").await;
+    assert_eq!(browser.run(HIDDEN).await, true);
+    let start = SystemTime::UNIX_EPOCH + Duration::from_hours(490_000);
+    let publisher = &server.publisher;
+    publisher.set_telemetry(telemetry([1_500_000.0, 2.5]), start);
+    publisher.set_telemetry(telemetry([1_500_000.0, 2.5]), start + Duration::from_mins(5));
+    browser.wait("return !document.querySelector('#telemetry').hidden").await;
+    let rows = browser.text(CELLS).await;
+    let expected = [
+        "5 min | cosmoshub-4 | osmosis-1 | channel-141 transfer | 4,711 | 12",
+        "cosmoshub-4 | 1,500,000 | uatom | cosmos1qypqxpq9qcrsszg2pvxq6rs0zqg3yyc5lzv7xu",
+        "osmosis-1 | 2.5 | uosmo | osmo1qypqxpq9qcrsszg2pvxq6rs0zqg3yyc5nwxq9m",
+        "cosmos1qypqxpq9 | broadcast | insufficient-fee | 5",
+        "cosmoshub-4 | osmosis-1 | 07-tendermint-1 | 42 | 3",
+    ];
+    assert_eq!(rows.lines().collect::<Vec<_>>(), expected);
+    assert_eq!(browser.text(STATUS).await, "No problems");
+    publisher.set_telemetry(telemetry([1_500_000.0, 0.0]), start + Duration::from_hours(2));
+    browser.wait("return document.querySelectorAll('#problem-list > li').length === 2").await;
+    let problems = browser.text(NOTICE).await;
+    for text in [
+        "1 channel has packets that have been pending for more than 10 min, the oldest for 2 h.",
+        "1 wallet is empty, on osmosis-1.",
+    ] {
+        assert!(problems.contains(text), "{problems}");
+    }
+    browser.click("#problem-list li:first-child a").await;
+    assert_eq!(browser.text(FOCUS).await, "packets");
+    for screen in [Screen::Desktop, Screen::Phone] {
+        for scheme in ["light", "dark"] {
+            browser.look(screen, scheme).await;
+            let name = format!("telemetry-{screen:?}-{scheme}").to_lowercase();
+            browser.run("document.querySelector('#telemetry').scrollIntoView()").await;
+            browser.picture(&name).await;
+            check_layout(&browser, screen, &name).await;
+        }
+    }
+    publisher.set_telemetry_stale(Instant::now());
+    browser.wait("return document.querySelectorAll('#problem-list > li').length === 3").await;
+    assert!(browser.text(NOTICE).await.contains("The telemetry has not been readable since "));
+    publisher.set_telemetry_not_ready(NotReady::default());
+    browser.wait("return document.querySelector('#telemetry').hidden").await;
+    assert_eq!(browser.text(STATUS).await, "No problems");
+    assert_eq!(browser.complaints().await, [""; 0]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 
 /// The files of the page's script, concatenated in this order: each may use the
 /// definitions of the files before it.
-const SCRIPTS: [&str; 13] = [
+const SCRIPTS: [&str; 14] = [
     "dom.js",
     "model.js",
     "sort.js",
@@ -21,6 +21,7 @@ const SCRIPTS: [&str; 13] = [
     "list.js",
     "chosen.js",
     "table.js",
+    "telemetry.js",
     "problems.js",
     "status.js",
     "poll.js",

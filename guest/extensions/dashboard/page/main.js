@@ -1,6 +1,6 @@
 // The model and the view, and their changes by responses of the server and by the user.
 
-const shown = { model: null, view: viewOfAddress(), confirmed: null, sources: [] };
+const shown = { model: null, view: viewOfAddress(), confirmed: null, sources: [], telemetry: null };
 
 function take(result) {
   if (result.model !== undefined) {
@@ -12,6 +12,10 @@ function take(result) {
     shown.confirmed = null;
   }
   shown.sources = result.sources ?? shown.sources;
+  if (result.telemetry !== undefined) {
+    shown.telemetry = result.telemetry;
+    drawTelemetry(shown.telemetry);
+  }
   drawStatus(shown, problemsOf({ ...shown, result }));
   if (result.model !== undefined) {
     draw();

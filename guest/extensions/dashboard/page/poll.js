@@ -15,12 +15,14 @@ function addressOf(name) {
   return address;
 }
 
-let etag = null;
+// The validators of the last responses, by the name of the resource.
+const etags = new Map();
 
 // The page sends `if-none-match` itself and bypasses the browser's cache, so that the age
 // in a response is the server's current one.
 async function get(name) {
-  const headers = name === 'data' && etag !== null ? { 'if-none-match': etag } : {};
+  const etag = etags.get(name);
+  const headers = etag === undefined ? {} : { 'if-none-match': etag };
   return fetch(addressOf(name), {
     headers,
     cache: 'no-store',
@@ -40,14 +42,14 @@ async function request() {
     const body = await response.json();
     if (response.ok) {
       const model = modelOf(body.result);
-      etag = response.headers.get('etag');
+      etags.set('data', response.headers.get('etag'));
       return { ...ageOf(response), sources, model };
     }
     const wait = 1000 * (Number(response.headers.get('retry-after')) || 0);
     const { name, msg } = body.result;
     if (name === 'NotReady') {
       // The next state must be loaded, even if it equals the one before.
-      etag = null;
+      etags.delete('data');
       const model = modelOfChains(await chainIds());
       return { status: 'not-ready', message: msg, wait, sources, model };
     }
@@ -85,6 +87,26 @@ function sourcesOf(response) {
   });
 }
 
+// Requests the telemetry, which is null if it is not known. The result has it only if it is
+// new, and nothing if the server does not respond: that is a problem of the data, too.
+async function requestTelemetry() {
+  try {
+    const response = await get('telemetry');
+    const { age = null } = ageOf(response);
+    if (response.status === 304) {
+      return { telemetryAge: age };
+    }
+    const { result } = await response.json();
+    if (response.ok) {
+      etags.set('telemetry', response.headers.get('etag'));
+      return { telemetry: result, telemetryAge: age };
+    }
+  } catch {
+    // As above.
+  }
+  return {};
+}
+
 async function chainIds() {
   const response = await get('chains');
   return response.ok ? (await response.json()).result : [];
@@ -103,7 +125,7 @@ async function poll() {
   isPolling = true;
   let wait = INTERVAL;
   try {
-    const result = await request();
+    const result = { ...(await request()), ...(await requestTelemetry()) };
     wait = Math.min(Math.max(INTERVAL, result.wait ?? 0), MAX_WAIT);
     take(result);
   } finally {

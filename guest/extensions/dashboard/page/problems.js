@@ -1,7 +1,8 @@
 // The problems of the relayer and of its data, worst first.
 //
 // A check takes the facts: the `model`, which is null before the first response, the last
-// `result` of polling, the time at which the state was last `confirmed`, and the `sources`.
+// `result` of polling, the time at which the state was last `confirmed`, the `sources`, and
+// the `telemetry`, which is null if it is not read.
 // It returns problems:
 //
 //   key     what the problem is about; the same in each refresh
@@ -16,8 +17,11 @@ const CHECKS = [
   serverProblems,
   stateProblems,
   chainProblems,
+  packetProblems,
+  walletProblems,
   workerProblems,
   sourceProblems,
+  telemetryProblems,
   unconfiguredProblems,
   sampleProblems,
 ];
@@ -151,5 +155,9 @@ function moment(date) {
 }
 
 function span(seconds) {
-  return seconds < 120 ? `${seconds} s` : `${Math.floor(seconds / 60)} min`;
+  if (seconds < 120) {
+    return `${seconds} s`;
+  }
+  const minutes = Math.floor(seconds / 60);
+  return minutes < 120 ? `${minutes} min` : `${Math.floor(minutes / 60)} h`;
 }
