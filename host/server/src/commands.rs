@@ -20,6 +20,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
+use relayer_rest_common::log_rate::{LogRate, Permit};
 use relayer_rest_state::{Command, CommandError, CommandExecutor};
 use tokio::time::timeout;
 use tracing::{info, warn};
@@ -33,7 +34,12 @@ pub struct Commands {
     policy: ArcSwap<Policy>,
     executor: Option<Arc<dyn CommandExecutor>>,
     in_progress: Arc<InProgress>,
+    /// Limits the log of refused clients: strangers may cause any number of lines.
+    strangers: LogRate,
 }
+
+/// The maximum number of refused clients without a token that are logged each second.
+const MAX_STRANGERS: u64 = 20;
 
 /// The permissions of clients.
 struct Policy {
@@ -87,7 +93,8 @@ impl Commands {
                 "commands are enabled, but there is no relayer that executes them"
             );
         }
-        Ok(Self { policy, executor, in_progress: Arc::default() })
+        let strangers = LogRate::new(MAX_STRANGERS);
+        Ok(Self { policy, executor, in_progress: Arc::default(), strangers })
     }
 
     /// Applies other settings, and reads the file of tokens again.
@@ -126,7 +133,9 @@ impl Commands {
             Ok((executor, slot))
         });
         let (executor, slot) = slot.inspect_err(|outcome| {
-            warn!(target: "audit", client, id, command = list, ?outcome, "command refused");
+            if !client.is_empty() || self.is_logged() {
+                warn!(target: "audit", client, id, command = list, ?outcome, "command refused");
+            }
         })?;
         let commands = commands.to_vec();
         let (time, id) = (policy.time, id.to_owned());
@@ -150,6 +159,23 @@ impl Commands {
             Ok(())
         });
         execution.await.unwrap_or(Err(Refusal::Failed))
+    }
+
+    /// Returns whether one more refused client without a token may be logged now.
+    fn is_logged(&self) -> bool {
+        match self.strangers.acquire(1) {
+            Permit::Granted(omitted) => {
+                if omitted > 0 {
+                    warn!(target: "audit", omitted, "refused commands omitted");
+                }
+                true
+            }
+            Permit::LimitReached => {
+                warn!(target: "audit", limit = MAX_STRANGERS, "log of refused commands limited");
+                false
+            }
+            Permit::Denied => false,
+        }
     }
 
     /// Checks a request, sets its client if that is known, and returns the relayer.
@@ -191,6 +217,14 @@ mod tests {
     use super::{AUTHORIZATION, CommandSettings, Commands, HeaderMap};
     use std::fs;
     use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn strangers_do_not_flood_the_log() {
+        let commands = Commands::new(&CommandSettings::default(), None).unwrap();
+        assert!(commands.is_logged());
+        let logged = (0..100_000).filter(|_| commands.is_logged()).count();
+        assert!(logged < 50_000, "{logged}");
+    }
 
     #[test]
     fn modules_do_not_get_tokens_of_commands() {

@@ -254,7 +254,8 @@ async fn a_relayer_is_needed() {
     fs::set_permissions(&tokens, fs::Permissions::from_mode(0o644)).unwrap();
     let ended = Program::server().args(args).run().await;
     assert_eq!(ended.status, Some(2));
-    let message =
-        format!("tokens {tokens}: other users may read or change it; `chmod 600` prevents that\n");
+    let message = format!(
+        "tokens {tokens}: other users may read or change it; make it your own file, with `chmod 600`\n"
+    );
     assert!(ended.stderr.ends_with(&message), "{}", ended.stderr);
 }

@@ -37,7 +37,7 @@ pub enum TokensError {
         source: io::Error,
     },
     /// Other users may read or change the file.
-    #[error("tokens {}: other users may read or change it; `chmod 600` prevents that", file.display())]
+    #[error("tokens {}: other users may read or change it; make it your own file, with `chmod 600`", file.display())]
     Exposed {
         /// The file.
         file: PathBuf,
@@ -70,8 +70,10 @@ impl Tokens {
     /// line is invalid.
     pub fn read(file: &Path) -> Result<Self, TokensError> {
         let unreadable = |source| TokensError::Unreadable { file: file.to_owned(), source };
+        let metadata = std::fs::metadata(file).map_err(unreadable)?;
+        let is_own = [rustix::process::geteuid().as_raw(), 0].contains(&metadata.uid());
         // Group and others have no permissions.
-        if std::fs::metadata(file).map_err(unreadable)?.mode() & 0o077 != 0 {
+        if !is_own || metadata.mode() & 0o077 != 0 {
             return Err(TokensError::Exposed { file: file.to_owned() });
         }
         let bytes = files::read(file, MAX_FILE).map_err(unreadable)?;
