@@ -54,7 +54,7 @@ function drawProblem(element, { level, text, chains = [], link }) {
     view: { ...ALL, chain: id },
     target: workers > 0 ? 'workers' : 'chosen',
     count: number(workers),
-    unit: workers === 1 ? ' worker' : ' workers',
+    unit: workers === 1 ? 'worker' : 'workers',
   }));
   if (worst.length > MAX_LINKS) {
     const text = `${number(worst.length - MAX_LINKS)} more`;
@@ -64,7 +64,7 @@ function drawProblem(element, { level, text, chains = [], link }) {
     list,
     links,
     (each) => `${each.target} ${each.view.chain}`,
-    (each) => html('li', {}, linkTo(each), ' ', html('span'), html('span', { class: 'unit' })),
+    (each) => html('li', {}, linkTo(each), html('span'), html('span', { class: 'unit' })),
     (item, each) => {
       const [link, count, unit] = item.children;
       setText(link, each.text);
