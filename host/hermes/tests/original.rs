@@ -140,7 +140,7 @@ fn state(clients: u64) -> SupervisorState {
                 "type": "Client", "dst_chain_id": "ibc-1",
                 "dst_client_id": format!("07-tendermint-{id:03}"), "src_chain_id": "ibc-0",
             },
-            "data": {"type": "Client", "misbehaviour": true, "refresh": id % 2 == 0},
+            "data": {"type": "Client", "misbehaviour": true, "refresh": id.is_multiple_of(2)},
         })
     };
     let path = |kind: &str, id: u64| {
