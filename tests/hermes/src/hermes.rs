@@ -1,0 +1,163 @@
+//! A process of Hermes that relays between two scripted chains.
+
+use std::fmt::Write as _;
+use std::fs::{self, File};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::PathBuf;
+use std::process::Command;
+
+use tempfile::TempDir;
+
+use crate::http::try_get;
+use crate::node::{CHAINS, Nodes};
+use crate::process::{Process, program};
+use crate::wait::until;
+
+/// The words of the key with which Hermes would sign. The chains know no accounts.
+const MNEMONIC: &str = "abandon abandon abandon abandon abandon abandon abandon abandon abandon \
+     abandon abandon about";
+
+/// A build of Hermes, by the environment variable that names its program.
+#[derive(Debug, Clone, Copy)]
+pub enum Build {
+    /// Hermes from the registry.
+    Original,
+    /// Hermes with the lines of `docs/embedding.md`.
+    Patched,
+}
+
+/// A process of Hermes, with a home of its own.
+pub struct Hermes {
+    program: PathBuf,
+    home: TempDir,
+    address: SocketAddr,
+    process: Option<Process>,
+}
+
+impl Hermes {
+    /// Starts Hermes, and waits until it has scanned the chains and serves its API.
+    #[must_use]
+    pub fn start(build: Build, nodes: &Nodes) -> Self {
+        let program = program(match build {
+            Build::Original => "HERMES_ORIGINAL",
+            Build::Patched => "HERMES_PATCHED",
+        });
+        let home = TempDir::new().unwrap();
+        let address = free_address();
+        fs::write(home.path().join("config.toml"), config(address, nodes)).unwrap();
+        fs::write(home.path().join("mnemonic"), MNEMONIC).unwrap();
+        let mut hermes = Self { program, home, address, process: None };
+        for chain in CHAINS {
+            let mut command = hermes.command();
+            command.args(["keys", "add", "--chain", chain, "--mnemonic-file"]);
+            let output = command.arg(hermes.home.path().join("mnemonic")).output().unwrap();
+            assert!(output.status.success(), "{command:?}: {output:?}");
+        }
+        hermes.restart();
+        hermes
+    }
+
+    /// Returns the address of the REST API.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Returns the path of the control socket, if the build has one.
+    #[must_use]
+    pub fn control(&self) -> PathBuf {
+        self.home.path().join("control.sock")
+    }
+
+    /// Kills the process.
+    pub fn kill(&mut self) {
+        drop(self.process.take());
+    }
+
+    /// Kills the process if it runs, and starts another one at the same address.
+    pub fn restart(&mut self) {
+        self.kill();
+        let log = self.home.path().join("log");
+        let mut command = self.command();
+        command.arg("start").stdout(File::create(&log).unwrap());
+        self.process = Some(Process::start(&mut command, &log));
+        let (process, address) = (self.process.as_mut().unwrap(), self.address);
+        until("Hermes serves its API", || {
+            let status = process.child().try_wait().unwrap();
+            assert!(status.is_none(), "Hermes ended: {status:?}");
+            try_get(address, "/state").is_ok_and(|response| response.status == 200)
+        });
+    }
+
+    fn command(&self) -> Command {
+        let mut command = Command::new(&self.program);
+        command.arg("--config").arg(self.home.path().join("config.toml"));
+        command.env("HOME", self.home.path()).env("RELAYER_REST_CONTROL", self.control());
+        command
+    }
+}
+
+/// Returns an address at which no program listens.
+fn free_address() -> SocketAddr {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap()
+}
+
+/// Returns the settings of Hermes. An idle packet worker ends after five blocks.
+fn config(rest: SocketAddr, nodes: &Nodes) -> String {
+    let mut config = format!(
+        "
+[global]
+log_level = 'info'
+
+[mode.clients]
+enabled = true
+refresh = true
+misbehaviour = true
+
+[mode.connections]
+enabled = false
+
+[mode.channels]
+enabled = false
+
+[mode.packets]
+enabled = true
+clear_interval = 1
+clear_on_start = true
+tx_confirmation = false
+
+[rest]
+enabled = true
+host = '{}'
+port = {}
+
+[telemetry]
+enabled = false
+host = '127.0.0.1'
+port = 3001
+",
+        rest.ip(),
+        rest.port()
+    );
+    for (index, chain) in CHAINS.iter().enumerate() {
+        let address = nodes.address(index);
+        write!(
+            config,
+            "
+[[chains]]
+type = 'CosmosSdk'
+id = '{chain}'
+rpc_addr = 'http://{address}'
+grpc_addr = 'http://{address}'
+event_source = {{ mode = 'pull', interval = '1s' }}
+account_prefix = 'cosmos'
+key_name = 'testkey'
+store_prefix = 'ibc'
+gas_price = {{ price = 0.025, denom = 'stake' }}
+trusting_period = '14days'
+"
+        )
+        .unwrap();
+    }
+    config
+}

@@ -1,0 +1,55 @@
+//! A process of `relayer-rest` in front of Hermes, and its commands.
+
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use tempfile::TempDir;
+
+use crate::process::{Process, program};
+
+/// A process of `relayer-rest serve`.
+pub struct Host {
+    address: SocketAddr,
+    folder: TempDir,
+    _process: Process,
+}
+
+impl Host {
+    /// Starts the host in front of a relayer.
+    #[must_use]
+    pub fn start(upstream: SocketAddr) -> Self {
+        let folder = TempDir::new().unwrap();
+        let mut command = command(&folder.path().join("control.sock"));
+        command.args(["serve", "--no-code-cache", "--listen", "127.0.0.1:0", "--upstream"]);
+        command.arg(format!("http://{upstream}")).stdout(Stdio::piped());
+        let mut process = Process::start(&mut command, &folder.path().join("log"));
+        let mut line = String::new();
+        let stdout = process.child().stdout.take().unwrap();
+        BufReader::new(stdout).read_line(&mut line).unwrap();
+        let address = line.trim().strip_prefix("http://").and_then(|text| text.parse().ok());
+        let address = address.unwrap_or_else(|| panic!("the host does not start: {line:?}"));
+        Self { address, folder, _process: process }
+    }
+
+    /// Returns the address of the API.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Returns the path of the control socket.
+    #[must_use]
+    pub fn control(&self) -> PathBuf {
+        self.folder.path().join("control.sock")
+    }
+}
+
+/// Returns a command of `relayer-rest`, for the server with a control socket.
+#[must_use]
+pub fn command(control: &Path) -> Command {
+    let mut command = Command::new(program("RELAYER_REST"));
+    command.env("RELAYER_REST_CONTROL", control);
+    command
+}

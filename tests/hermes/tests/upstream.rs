@@ -1,0 +1,81 @@
+//! Does the host serve the API of an unmodified Hermes in front of which it runs?
+
+use relayer_rest_hermes_tests::api::{until_same, workers};
+use relayer_rest_hermes_tests::hermes::{Build, Hermes};
+use relayer_rest_hermes_tests::host::Host;
+use relayer_rest_hermes_tests::http::get;
+use relayer_rest_hermes_tests::load;
+use relayer_rest_hermes_tests::node::Nodes;
+use relayer_rest_hermes_tests::proxy::Proxy;
+use relayer_rest_hermes_tests::wait::until;
+
+#[test]
+fn responses_are_those_of_hermes() {
+    let nodes = Nodes::start();
+    nodes.open_channel(0);
+    let hermes = Hermes::start(Build::Original, &nodes);
+    let host = Host::start(hermes.address());
+    until_same(host.address(), hermes.address());
+    assert_eq!((workers(host.address(), "Wallet"), workers(host.address(), "Client")), (2, 2));
+}
+
+#[test]
+fn workers_appear_and_disappear() {
+    let nodes = Nodes::start();
+    let hermes = Hermes::start(Build::Original, &nodes);
+    let host = Host::start(hermes.address());
+    until("the wallets have workers", || workers(host.address(), "Wallet") == 2);
+    assert_eq!(workers(host.address(), "Client"), 0);
+
+    nodes.open_channel(0);
+    until("the clients have workers", || workers(host.address(), "Client") == 2);
+    until_same(host.address(), hermes.address());
+
+    nodes.send_packet(0, 0);
+    until("the packet has a worker", || workers(host.address(), "Packet") == 1);
+    until("the idle worker ends", || workers(host.address(), "Packet") == 0);
+    until_same(host.address(), hermes.address());
+}
+
+#[test]
+fn the_state_is_stale_while_hermes_does_not_run() {
+    let nodes = Nodes::start();
+    nodes.open_channel(0);
+    let mut hermes = Hermes::start(Build::Original, &nodes);
+    let host = Host::start(hermes.address());
+    until("the clients have workers", || workers(host.address(), "Client") == 2);
+    let is_stale = || get(host.address(), "/state").header("warning").is_some();
+    assert!(!is_stale());
+
+    hermes.kill();
+    until("the state is stale", is_stale);
+    assert_eq!(workers(host.address(), "Client"), 2);
+
+    // The relayer that comes back has other workers.
+    nodes.close_channel(0);
+    hermes.restart();
+    until("the state is fresh", || !is_stale());
+    assert_eq!(workers(host.address(), "Client"), 0);
+    until_same(host.address(), hermes.address());
+}
+
+#[test]
+fn hermes_gets_a_request_in_a_second_at_most() {
+    const REQUESTS: usize = 12;
+    let nodes = Nodes::start();
+    let hermes = Hermes::start(Build::Original, &nodes);
+    let proxy = Proxy::start(hermes.address());
+    let host = Host::start(proxy.address());
+    until_same(host.address(), hermes.address());
+
+    let start = proxy.requests().len();
+    let responses = load::during(host.address(), || {
+        until("there are polls", || proxy.requests().len() >= start + REQUESTS);
+    });
+    let requests = &proxy.requests()[start..];
+    let time = requests[requests.len() - 1].0 - requests[0].0;
+    // A delayed request can be followed by one that is in time.
+    let allowed = time.as_secs() + 2;
+    assert!(u64::try_from(requests.len()).unwrap() <= allowed, "within {time:?}: {requests:?}");
+    assert!(responses.len() > 10 * requests.len(), "there is no load: {}", responses.len());
+}
