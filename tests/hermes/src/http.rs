@@ -1,6 +1,6 @@
-//! A client of the API: one connection for each request.
+//! A client of the API.
 
-use std::io::{self, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
@@ -34,26 +34,49 @@ impl Response {
     }
 }
 
-/// Returns the response to a GET request.
+/// A connection to a server.
+pub struct Client {
+    address: SocketAddr,
+    stream: BufReader<TcpStream>,
+}
+
+impl Client {
+    /// Connects to a server.
+    pub fn connect(address: SocketAddr) -> io::Result<Self> {
+        let stream = TcpStream::connect(address)?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(TIMEOUT))?;
+        Ok(Self { address, stream: BufReader::new(stream) })
+    }
+
+    /// Returns the response to a GET request.
+    pub fn get(&mut self, path: &str) -> io::Result<Response> {
+        let request = format!("GET {path} HTTP/1.1\r\nhost: {}\r\n\r\n", self.address);
+        self.stream.get_mut().write_all(request.as_bytes())?;
+        let mut head = String::new();
+        while !head.ends_with("\r\n\r\n") {
+            if self.stream.read_line(&mut head)? == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+        }
+        let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
+        let invalid = || io::Error::other(format!("not a response with a length: {head:?}"));
+        let status = status.ok_or_else(invalid)?;
+        let mut response = Response { status, head: head.clone(), body: String::new() };
+        let length = response.header("content-length").and_then(|length| length.parse().ok());
+        let mut body = vec![0; length.ok_or_else(invalid)?];
+        self.stream.read_exact(&mut body)?;
+        response.body = String::from_utf8(body).map_err(io::Error::other)?;
+        Ok(response)
+    }
+}
+
+/// Returns the response to a GET request, over a connection of its own.
 pub fn try_get(address: SocketAddr, path: &str) -> io::Result<Response> {
-    let mut stream = TcpStream::connect(address)?;
-    stream.set_read_timeout(Some(TIMEOUT))?;
-    let request = format!("GET {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n");
-    stream.write_all(request.as_bytes())?;
-    let mut response = String::new();
-    stream.read_to_string(&mut response)?;
-    parse(&response).ok_or_else(|| io::Error::other(format!("not a whole response: {response:?}")))
+    Client::connect(address)?.get(path)
 }
 
-fn parse(response: &str) -> Option<Response> {
-    let (head, body) = response.split_once("\r\n\r\n")?;
-    let status = head.split(' ').nth(1)?.parse().ok()?;
-    let response = Response { status, head: head.to_owned(), body: body.to_owned() };
-    let length: usize = response.header("content-length")?.parse().ok()?;
-    (length == response.body.len()).then_some(response)
-}
-
-/// Returns the response to a GET request.
+/// Returns the response to a GET request, over a connection of its own.
 #[must_use]
 pub fn get(address: SocketAddr, path: &str) -> Response {
     try_get(address, path).unwrap_or_else(|error| panic!("GET {path} at {address}: {error}"))

@@ -1,44 +1,65 @@
 //! Clients that send requests as fast as they can.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use crate::http::{Response, get};
+use crate::http::Client;
 
 const CLIENTS: usize = 4;
 const PATHS: [&str; 4] = ["/state", "/chains", "/version", "/chain/ibc-0"];
 
-/// Sends requests until a function returns, and returns the responses.
+/// The responses to the requests of all clients.
+#[derive(Debug, Default)]
+pub struct Load {
+    /// The number of responses.
+    pub responses: usize,
+    /// The modules that made them.
+    pub modules: BTreeSet<String>,
+}
+
+/// Sends requests until a function returns.
 ///
 /// # Panics
 ///
 /// Panics if a request fails.
-#[must_use]
-pub fn during(api: SocketAddr, act: impl FnOnce()) -> Vec<Response> {
+pub fn during(api: SocketAddr, act: impl FnOnce()) -> Load {
     let has_ended = AtomicBool::new(false);
-    let send = || {
-        let mut responses = Vec::new();
-        for path in PATHS.iter().cycle() {
-            // The last requests begin after the end of the function.
-            let is_last = has_ended.load(Ordering::SeqCst);
-            let response = get(api, path);
-            assert_eq!(response.status, 200, "{path}: {response:?}");
-            responses.push(response);
-            if is_last {
-                break;
-            }
-        }
-        responses
-    };
+    let load = Mutex::new(Load::default());
     thread::scope(|scope| {
-        let clients: Vec<_> = (0..CLIENTS).map(|_| scope.spawn(send)).collect();
+        for _ in 0..CLIENTS {
+            scope.spawn(|| send(api, &has_ended, &load));
+        }
         // Ends the clients also if the function panics.
-        let end = End(&has_ended);
+        let _end = End(&has_ended);
         act();
-        drop(end);
-        clients.into_iter().flat_map(|client| client.join().unwrap()).collect()
-    })
+    });
+    load.into_inner().unwrap()
+}
+
+fn send(api: SocketAddr, has_ended: &AtomicBool, load: &Mutex<Load>) {
+    let mut client = Client::connect(api).unwrap();
+    for path in PATHS.iter().cycle() {
+        // The last request begins after the end of the function.
+        let is_last = has_ended.load(Ordering::SeqCst);
+        let response = client.get(path).unwrap();
+        assert_eq!(response.status, 200, "{path}: {response:?}");
+        if response.header("connection") == Some("close") {
+            client = Client::connect(api).unwrap();
+        }
+        let mut load = load.lock().unwrap();
+        load.responses += 1;
+        let module = response.header("x-relayer-module").unwrap();
+        if !load.modules.contains(module) {
+            load.modules.insert(module.to_owned());
+        }
+        drop(load);
+        if is_last {
+            break;
+        }
+    }
 }
 
 struct End<'a>(&'a AtomicBool);
