@@ -28,10 +28,11 @@ pub enum Build {
 
 /// A process of Hermes, with a home of its own.
 pub struct Hermes {
+    // Dropped first, it shows the log in the home.
+    process: Option<Process>,
     program: PathBuf,
     home: TempDir,
     address: SocketAddr,
-    process: Option<Process>,
 }
 
 impl Hermes {
@@ -46,7 +47,7 @@ impl Hermes {
         let address = free_address();
         fs::write(home.path().join("config.toml"), config(address, nodes)).unwrap();
         fs::write(home.path().join("mnemonic"), MNEMONIC).unwrap();
-        let mut hermes = Self { program, home, address, process: None };
+        let mut hermes = Self { process: None, program, home, address };
         for chain in CHAINS {
             let mut command = hermes.command();
             command.args(["keys", "add", "--chain", chain, "--mnemonic-file"]);

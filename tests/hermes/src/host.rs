@@ -11,9 +11,10 @@ use crate::process::{Process, program};
 
 /// A process of `relayer-rest serve`.
 pub struct Host {
-    address: SocketAddr,
-    folder: TempDir,
+    // Dropped first, it shows the log in the folder.
     _process: Process,
+    folder: TempDir,
+    address: SocketAddr,
 }
 
 impl Host {
@@ -30,7 +31,7 @@ impl Host {
         BufReader::new(stdout).read_line(&mut line).unwrap();
         let address = line.trim().strip_prefix("http://").and_then(|text| text.parse().ok());
         let address = address.unwrap_or_else(|| panic!("the host does not start: {line:?}"));
-        Self { address, folder, _process: process }
+        Self { _process: process, folder, address }
     }
 
     /// Returns the address of the API.

@@ -6,7 +6,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use crate::http::Client;
+use crate::http::{Client, get};
+use crate::wait::until;
 
 const CLIENTS: usize = 4;
 const PATHS: [&str; 4] = ["/state", "/chains", "/version", "/chain/ibc-0"];
@@ -20,12 +21,15 @@ pub struct Load {
     pub modules: BTreeSet<String>,
 }
 
-/// Sends requests until a function returns.
+/// Waits until the API is complete, and sends requests until a function returns.
 ///
 /// # Panics
 ///
 /// Panics if a request fails.
 pub fn during(api: SocketAddr, act: impl FnOnce()) -> Load {
+    for path in PATHS {
+        until(path, || get(api, path).status == 200);
+    }
     let has_ended = AtomicBool::new(false);
     let load = Mutex::new(Load::default());
     thread::scope(|scope| {
