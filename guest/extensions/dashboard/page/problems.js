@@ -5,7 +5,7 @@
 // the `telemetry`, which is null if it is not read.
 // It returns problems:
 //
-//   key     what the problem is about; the same in each refresh
+//   key     the identity of the problem, which is the same in each refresh
 //   level   `bad` or `warn`
 //   brief   the problem in a few words, for the status at the top
 //   text    the problem in a sentence
