@@ -35,7 +35,20 @@ fn content(api: SocketAddr, path: &str) -> (u16, String) {
 /// Returns the number of workers of a kind, in the state that an API serves.
 #[must_use]
 pub fn workers(api: SocketAddr, kind: &str) -> usize {
-    let response = get(api, "/state");
-    let state: Value = serde_json::from_str(&response.body).unwrap();
-    state["result"]["workers"][kind].as_array().map_or(0, Vec::len)
+    length(&state(api)["workers"][kind])
+}
+
+/// Returns the number of chains to which the relayer is connected.
+#[must_use]
+pub fn connected_chains(api: SocketAddr) -> usize {
+    length(&state(api)["chains"])
+}
+
+fn state(api: SocketAddr) -> Value {
+    let response: Value = serde_json::from_str(&get(api, "/state").body).unwrap();
+    response["result"].clone()
+}
+
+fn length(array: &Value) -> usize {
+    array.as_array().map_or(0, Vec::len)
 }

@@ -1,5 +1,5 @@
 //! The state of a scripted chain. It has one client, of the counterparty, and one connection;
-//! tests add and remove channels.
+//! tests open channels.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant, SystemTime};
@@ -76,10 +76,6 @@ impl Chain {
 
     pub(crate) fn open_channel(&mut self, number: u32) {
         self.channels.insert(number);
-    }
-
-    pub(crate) fn close_channel(&mut self, number: u32) {
-        self.channels.remove(&number);
     }
 
     /// Adds the event of a channel that is open on both chains to the next block.

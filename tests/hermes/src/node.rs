@@ -27,20 +27,21 @@ type Shared = Arc<Mutex<Chain>>;
 pub struct Nodes {
     chains: [Shared; 2],
     addresses: [SocketAddr; 2],
-    // Dropped, it stops the servers.
-    _runtime: Runtime,
+    // Dropped, they stop the servers.
+    runtimes: [Option<Runtime>; 2],
 }
 
 impl Nodes {
     /// Starts the nodes.
     #[must_use]
     pub fn start() -> Self {
-        let runtime = Runtime::new().unwrap();
+        let runtimes = [0, 1].map(|_| Runtime::new().unwrap());
         let [first, second] = CHAINS;
         let chains = [Chain::new(first, second), Chain::new(second, first)];
         let chains = chains.map(|chain| Arc::new(Mutex::new(chain)));
-        let addresses = [0, 1].map(|index: usize| serve(&runtime, Arc::clone(&chains[index])));
-        Self { chains, addresses, _runtime: runtime }
+        let serve = |index: usize| serve(&runtimes[index], Arc::clone(&chains[index]));
+        let addresses = [0, 1].map(serve);
+        Self { chains, addresses, runtimes: runtimes.map(Some) }
     }
 
     /// Returns the address of a chain's node, for JSON-RPC and gRPC.
@@ -60,11 +61,9 @@ impl Nodes {
         }
     }
 
-    /// Removes a channel from both chains. A relayer that runs is not informed.
-    pub fn close_channel(&self, number: u32) {
-        for chain in &self.chains {
-            chain.lock().unwrap().close_channel(number);
-        }
+    /// Stops the node of a chain.
+    pub fn stop(&mut self, index: usize) {
+        drop(self.runtimes[index].take());
     }
 
     /// Sends a packet from a chain over a channel.
