@@ -20,7 +20,8 @@ const UNIMPLEMENTED: HeaderValue = HeaderValue::from_static("12");
 const OK: HeaderValue = HeaderValue::from_static("0");
 const STATUS: HeaderName = HeaderName::from_static("grpc-status");
 
-/// Returns the response to a request, which is the same for all parameters, with the status in its trailers.
+/// Returns the response to a request, which is the same for all parameters. Its trailers have
+/// the status.
 pub(crate) fn respond(chain: &Chain, path: &str) -> Response<BoxBody<Bytes, Infallible>> {
     let message = query(chain, path);
     let status = if message.is_some() { OK } else { UNIMPLEMENTED };
