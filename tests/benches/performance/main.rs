@@ -2,8 +2,8 @@
 //! bench -p relayer-rest-tests`.
 //!
 //! Prints a table, and writes it as JSON to `target/performance.json`. `-- misses`,
-//! `hits`, `memory`, `starting`, `swapping`, `spinning`, `resetting` or `publishing`
-//! measures only that.
+//! `hits`, `memory`, `starting`, `swapping`, `spinning`, `resetting`, `publishing` or
+//! `polling` measures only that.
 //!
 //! | file | measurement |
 //! |---|---|
@@ -15,6 +15,7 @@
 //! | `spinning.rs` | latency next to endless, short or large runs of modules |
 //! | `resetting.rs` | latency while clients cancel requests |
 //! | `publishing.rs` | latency and memory during publications |
+//! | `polling.rs` | the first chain behind a slow relayer, and its requests under load |
 //! | `relayers.rs` | the served state |
 //! | `native.rs`, `servers.rs` | the baselines |
 //! | `report.rs` | the table |
@@ -22,6 +23,7 @@
 mod in_process;
 mod memory;
 mod native;
+mod polling;
 mod publishing;
 mod relayers;
 mod report;
@@ -68,6 +70,9 @@ fn main() {
     }
     if wanted("publishing") {
         publishing::measure(&mut report, &runtime);
+    }
+    if wanted("polling") {
+        polling::measure(&mut report, &runtime);
     }
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../target/performance.json");
     std::fs::write(file, format!("{:#}\n", report.json())).unwrap();

@@ -13,7 +13,7 @@ async fn a_slow_relayer_gets_one_request_at_a_time() {
     let server = TestServer::builder().upstream(relayer.upstream()).start().await;
     let mut client = server.connect().await;
     client.get_until("/state", |response| response.status == 200).await;
-    // The dialect is known before the state, and the state before all else.
+    // The dialect is known before the state, and the state before the chains.
     let before = relayer.seen();
     assert_eq!(before.first.as_deref(), Some("/version"));
     assert!(before.paths["/version"] == 1 && before.paths["/state"] == 1, "{before:?}");
@@ -124,6 +124,24 @@ async fn a_temporarily_refused_chain_is_requested_again() {
     client.get_until("/chain/ibc-1", |response| response.status == 200).await;
 }
 
+/// A requested chain is the third response of the relayer, and the state the next one.
+#[tokio::test]
+async fn a_chain_that_is_requested_at_the_start_follows_the_list() {
+    let relayer = Relayer::start(Script { tick: DEADLINE, ..Script::of_1_13() });
+    let server = TestServer::builder().upstream(relayer.upstream()).start().await;
+    let mut client = server.connect().await;
+    assert_eq!(client.get("/chain/ibc-1").await.status, 503);
+    let requests = || relayer.seen().paths.values().sum::<u32>();
+    for count in 1..=3 {
+        until("the next request", || requests() == count).await;
+        relayer.permit();
+    }
+    client.get_until("/chain/ibc-1", |response| response.status == 200).await;
+    until("the state is requested", || relayer.seen().paths.contains_key("/state")).await;
+    assert_eq!(relayer.seen().paths.len(), 4);
+    assert_eq!(client.get("/state").await.status, 503);
+}
+
 /// A relayer that responds only when the test permits it.
 #[tokio::test]
 async fn chains_are_served_as_soon_as_each_is_known_and_requested_ones_first() {
@@ -139,7 +157,7 @@ async fn chains_are_served_as_soon_as_each_is_known_and_requested_ones_first() {
     let server = TestServer::builder().upstream(relayer.upstream()).start().await;
     let mut client = server.connect().await;
     let requests = || relayer.seen().paths.values().sum::<u32>();
-    // The version, the state, the list and the first chain.
+    // The version, the list, the state and the first chain.
     for count in 1..=4 {
         until("the next request", || requests() == count).await;
         relayer.permit();

@@ -18,6 +18,8 @@ const MAX_WAIT: Duration = Duration::from_mins(1);
 pub(super) struct ChainRefresh {
     /// The chains that are not known and have not been requested.
     unknown: VecDeque<ChainId>,
+    /// The number of chains at the front of `unknown` that clients have requested.
+    requested: usize,
     /// Known chains to request again.
     known: VecDeque<ChainId>,
     retries: VecDeque<Retry>,
@@ -34,7 +36,7 @@ impl ChainRefresh {
     /// Starts a refresh of these chains.
     pub(super) fn new(ids: &[ChainId], is_known: impl Fn(&ChainId) -> bool) -> Self {
         let (known, unknown) = ids.iter().cloned().partition(|id| is_known(id));
-        Self { known, unknown, retries: VecDeque::new() }
+        Self { known, unknown, requested: 0, retries: VecDeque::new() }
     }
 
     /// Returns whether each chain has been requested.
@@ -49,10 +51,19 @@ impl ChainRefresh {
         }
         let listed: HashSet<_> = self.unknown.iter().cloned().collect();
         let first: Vec<_> = requested.iter().filter(|id| listed.contains(*id)).cloned().collect();
+        let before: Vec<_> = self.unknown.drain(..self.requested).collect();
+        let before = before.into_iter().filter(|id| !first.contains(id));
+        let first: Vec<_> = first.iter().cloned().chain(before).collect();
         self.unknown.retain(|id| !first.contains(id));
+        self.requested = first.len();
         for id in first.into_iter().rev() {
             self.unknown.push_front(id);
         }
+    }
+
+    /// Returns the next chain that is not known and that clients have requested.
+    pub(super) fn next_requested(&self) -> Option<&ChainId> {
+        self.unknown.front().filter(|_| self.requested > 0)
     }
 
     /// Returns the next chain that is not known and has not been requested.
@@ -80,10 +91,12 @@ impl ChainRefresh {
     }
 
     fn completed(&mut self, id: &ChainId) -> Option<Retry> {
-        for queue in [&mut self.unknown, &mut self.known] {
-            if queue.front() == Some(id) {
-                queue.pop_front();
-            }
+        if self.unknown.front() == Some(id) {
+            self.unknown.pop_front();
+            self.requested = self.requested.saturating_sub(1);
+        }
+        if self.known.front() == Some(id) {
+            self.known.pop_front();
         }
         let place = self.retries.iter().position(|retry| retry.id == *id)?;
         self.retries.remove(place)

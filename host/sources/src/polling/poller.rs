@@ -47,6 +47,10 @@ pub(super) struct Poller<A> {
     metadata_not_before: Instant,
     /// Whether the latest request was for the state: a chain may follow.
     is_after_state: bool,
+    /// Whether the latest request was for the first list: a requested chain may follow.
+    is_after_list: bool,
+    /// Whether the chains have been listed, or need not be.
+    is_listed: bool,
     state_backoff: Backoff,
     metadata_backoff: Backoff,
     chains: ChainRefresh,
@@ -95,6 +99,8 @@ impl<A: RelayerApi> Poller<A> {
             chains_at: now,
             metadata_not_before: now,
             is_after_state: false,
+            is_after_list: false,
+            is_listed: !settings.chains,
             state_backoff: backoff.clone(),
             metadata_backoff: backoff,
             chains: ChainRefresh::default(),
@@ -127,12 +133,22 @@ impl<A: RelayerApi> Poller<A> {
     }
 
     /// Returns the endpoint to request now: the version first, from which the dialect
-    /// follows, and then the state whenever it is due. In between follow chains that are
-    /// not known yet, without a pause; of anything else, one request after each state.
+    /// follows, then the list and one chain that clients have requested, and then the state
+    /// whenever it is due. In between follow chains that are not known yet, without a pause;
+    /// of anything else, one request after each state.
     fn due(&self, now: Instant) -> Option<Endpoint> {
         let is_metadata_due = now >= self.metadata_not_before;
         if is_metadata_due && self.version_at <= now {
             return Some(Endpoint::Version);
+        }
+        if is_metadata_due && !self.is_listed {
+            return Some(Endpoint::Chains);
+        }
+        if is_metadata_due
+            && self.is_after_list
+            && let Some(id) = self.chains.next_requested()
+        {
+            return Some(Endpoint::Chain(id.clone()));
         }
         if self.state_at <= now {
             return Some(Endpoint::State);
@@ -155,6 +171,7 @@ impl<A: RelayerApi> Poller<A> {
 
     async fn poll_state(&mut self) {
         self.is_after_state = true;
+        self.is_after_list = false;
         let wait = match self.state().await {
             Ok(()) => {
                 self.succeeded();
@@ -177,6 +194,7 @@ impl<A: RelayerApi> Poller<A> {
     /// the state.
     async fn poll_metadata(&mut self, endpoint: Endpoint) {
         self.is_after_state = false;
+        self.is_after_list = false;
         let result = match endpoint {
             Endpoint::Chains => self.list().await,
             Endpoint::Chain(id) => self.chain(id).await,
@@ -235,6 +253,8 @@ impl<A: RelayerApi> Poller<A> {
             self.request(&Endpoint::Chains, relayer_json::chain_ids).await?;
         self.report(&Endpoint::Chains, unread);
         self.chains_at = Instant::now() + self.settings.refresh;
+        self.is_after_list = !self.is_listed;
+        self.is_listed = true;
         let mut seen = HashSet::new();
         ids.retain(|id| seen.insert(id.clone()));
         let reason = NotReady {
