@@ -37,8 +37,11 @@ fn workers_appear_and_disappear() {
     nodes.open_channel(0);
     until("the clients have workers", || workers(hermes.address(), "Client") == 2);
 
-    nodes.send_packet(0, 0);
-    until("the packet has a worker", || workers(hermes.address(), "Packet") == 1);
+    // Further packets keep the worker until it is in the state.
+    until("the packets have a worker", || {
+        nodes.send_packet(0, 0);
+        workers(hermes.address(), "Packet") == 1
+    });
     until("the idle worker ends", || workers(hermes.address(), "Packet") == 0);
 }
 

@@ -31,8 +31,11 @@ fn workers_appear_and_disappear() {
     until("the clients have workers", || workers(host.address(), "Client") == 2);
     until_same(host.address(), hermes.address());
 
-    nodes.send_packet(0, 0);
-    until("the packet has a worker", || workers(host.address(), "Packet") == 1);
+    // Further packets keep the worker until it is in the state.
+    until("the packets have a worker", || {
+        nodes.send_packet(0, 0);
+        workers(host.address(), "Packet") == 1
+    });
     until("the idle worker ends", || workers(host.address(), "Packet") == 0);
     until_same(host.address(), hermes.address());
 }
