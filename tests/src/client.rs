@@ -100,6 +100,17 @@ impl Client {
         }
     }
 
+    /// Requests the state and all chains until each of them is known.
+    pub async fn get_until_known(&mut self) {
+        self.get_until("/state", |response| response.status == 200).await;
+        let chains = self.get_until("/chains", |response| response.status == 200).await;
+        let chains: serde_json::Value = serde_json::from_slice(&chains.body).unwrap();
+        for id in chains["result"].as_array().unwrap() {
+            let path = format!("/chain/{}", id.as_str().unwrap());
+            self.get_until(&path, |response| response.status == 200).await;
+        }
+    }
+
     /// Sends a request with any method.
     pub async fn request(&mut self, method: &str, path: &str) -> Response {
         self.request_with(method, path, &[]).await

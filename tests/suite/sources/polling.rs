@@ -70,7 +70,7 @@ async fn a_faulty_relayer_is_polled_less_and_less() {
     let relayer = Relayer::start(Script::of_0_7());
     let server = TestServer::builder().upstream(relayer.upstream()).start().await;
     let mut client = server.connect().await;
-    client.get_until("/chains", |response| response.status == 200).await;
+    client.get_until_known().await;
     let start = Instant::now();
     relayer.change(|script| script.fault = Some(Fault::Status500));
     client.get_until("/state", |response| response.headers.contains_key("age")).await;

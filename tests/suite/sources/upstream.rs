@@ -20,7 +20,7 @@ async fn responses_of_0_7_are_served_unchanged() {
     let relayer = Relayer::start(script.clone());
     let server = TestServer::builder().upstream(relayer.upstream()).start().await;
     let mut client = server.connect().await;
-    client.get_until("/chains", |response| response.status == 200).await;
+    client.get_until_known().await;
     client.get("/chains").await.check(200, r#"{"status":"success","result":["ibc-0","ibc-1"]}"#);
     client.get("/state").await.check(200, &success(&script.state));
     for chain in &script.chains {
@@ -40,7 +40,7 @@ async fn responses_of_1_13_are_served_in_the_shape_of_0_7() {
     let relayer = Relayer::start(Script::of_1_13());
     let server = TestServer::builder().upstream(relayer.upstream()).start().await;
     let mut client = server.connect().await;
-    client.get_until("/chains", |response| response.status == 200).await;
+    client.get_until_known().await;
     client.get("/state").await.check(200, &success(&old.state));
     for chain in &old.chains {
         let response = client.get(&format!("/chain/{}", chain["id"].as_str().unwrap())).await;
@@ -91,7 +91,7 @@ async fn a_faulty_relayer_leaves_the_last_state_in_place() {
     let upstream = relayer.upstream_with(|polling| polling.timeout = Duration::from_secs(2));
     let server = TestServer::builder().upstream(upstream).start().await;
     let mut client = server.connect().await;
-    client.get_until("/chains", |response| response.status == 200).await;
+    client.get_until_known().await;
     for (clients, fault) in [
         (3, Fault::Garbage),
         (4, Fault::HalfJson),
@@ -143,7 +143,7 @@ async fn the_state_of_an_unreachable_relayer_expires_at_its_maximum_age() {
     let upstream = relayer.upstream_with(|polling| polling.max_stale = Duration::from_millis(300));
     let server = TestServer::builder().upstream(upstream).start().await;
     let mut client = server.connect().await;
-    client.get_until("/chains", |response| response.status == 200).await;
+    client.get_until_known().await;
     let gone = relayer.go().await;
     let old = client.get_until("/state", |response| response.status != 200).await;
     old.check_error(503, "NotReady", "the relayer has not responded for 300ms");
@@ -162,7 +162,7 @@ async fn added_and_removed_chains_are_followed() {
     let relayer = Relayer::start(Script::of_0_7());
     let server = TestServer::builder().upstream(relayer.upstream()).start().await;
     let mut client = server.connect().await;
-    client.get_until("/chains", |response| response.status == 200).await;
+    client.get_until_known().await;
     relayer.change(|script| {
         let mut new = script.chains[0].clone();
         new["id"] = "new".into();

@@ -54,8 +54,8 @@ pub(super) struct Poller<A> {
     state_backoff: Backoff,
     metadata_backoff: Backoff,
     chains: ChainRefresh,
-    /// The connected chains of the last state.
-    connected: Vec<ChainId>,
+    /// The connected chains of the last state, if there was one.
+    connected: Option<Vec<ChainId>>,
     reports: Reports,
     /// The message of the last failure, until the relayer recovers.
     failure: Option<String>,
@@ -104,7 +104,7 @@ impl<A: RelayerApi> Poller<A> {
             state_backoff: backoff.clone(),
             metadata_backoff: backoff,
             chains: ChainRefresh::default(),
-            connected: Vec::new(),
+            connected: None,
             reports: Reports::new(),
             failure: None,
             settings,
@@ -220,12 +220,16 @@ impl<A: RelayerApi> Poller<A> {
         };
         let (connected, unread) = self.request(&Endpoint::State, read).await?;
         self.report(&Endpoint::State, unread);
-        if connected != self.connected {
-            // If the connected chains have changed, the configurations may have changed,
-            // too.
-            self.connected = connected;
+        // If the connected chains have changed, the configurations may have changed, too.
+        let snapshot = self.publisher.reader().snapshot();
+        let have_changed = match &self.connected {
+            Some(before) => *before != connected,
+            None => connected.iter().any(|id| snapshot.chain(id.as_str()).is_none()),
+        };
+        if have_changed {
             self.chains_at = Instant::now();
         }
+        self.connected = Some(connected);
         Ok(())
     }
 
@@ -342,6 +346,10 @@ impl<A: RelayerApi> Poller<A> {
 
     fn failed(&mut self, error: &PollError) {
         let message = error.to_string();
+        let last = *self.last_response.borrow();
+        let chains = self.settings.chains;
+        // A reader of the failure must also find the state stale.
+        self.publisher.set_stale(last.map(|last| Stale { since: last.into_std(), chains }));
         self.source.failed(&message);
         if self.failure.as_ref() == Some(&message) {
             debug!(error = message, "polling the relayer failed; retrying");
@@ -349,9 +357,6 @@ impl<A: RelayerApi> Poller<A> {
             warn!(error = message, "polling the relayer failed; retrying");
         }
         self.failure = Some(message);
-        let last = *self.last_response.borrow();
-        let chains = self.settings.chains;
-        self.publisher.set_stale(last.map(|last| Stale { since: last.into_std(), chains }));
     }
 
     fn report(&mut self, endpoint: &Endpoint, unread: Vec<UnreadField>) {
