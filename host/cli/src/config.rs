@@ -12,7 +12,7 @@ use super::{CommandOutcome, Failure, block_on, print, print_text};
 
 #[derive(Subcommand)]
 pub(super) enum ConfigCommand {
-    /// Check a file, and load the modules that it names
+    /// Check a file, and the modules and tokens that it names
     Check {
         /// File to check
         file: PathBuf,
@@ -29,7 +29,7 @@ pub(super) fn run(command: &ConfigCommand) -> Result<CommandOutcome, Failure> {
     Ok(CommandOutcome::Done)
 }
 
-/// Loads all modules, and prints the problem of each that cannot be loaded.
+/// Loads all modules and the tokens, and prints the problem of each that cannot be loaded.
 fn check(config: &Config) -> Result<CommandOutcome, Failure> {
     let mut ran = CommandOutcome::Done;
     let mut lines = Vec::new();
@@ -50,6 +50,10 @@ fn check(config: &Config) -> Result<CommandOutcome, Failure> {
                 format!("FAILED  {path}  {error}")
             }
         });
+    }
+    if let Err(error) = config.commands.read_tokens() {
+        ran = CommandOutcome::Rejected;
+        lines.push(format!("FAILED  {error}"));
     }
     print(&lines)?;
     Ok(ran)

@@ -198,10 +198,7 @@ impl Commands {
 
 impl Policy {
     fn new(settings: &CommandSettings) -> Result<Self, TokensError> {
-        let tokens = match &settings.tokens {
-            Some(file) if settings.clear_packets => Tokens::read(file)?,
-            _ => Tokens::default(),
-        };
+        let tokens = settings.read_tokens()?;
         if settings.clear_packets && tokens.is_empty() {
             warn!(
                 hint = "set commands.tokens to a file with a line NAME TOKEN for each client",

@@ -252,6 +252,9 @@ async fn a_relayer_is_needed() {
     assert_eq!((response.status.as_u16(), &*response.error_name()), (503, "NoRelayer"));
     drop(serving);
     fs::set_permissions(&tokens, fs::Permissions::from_mode(0o644)).unwrap();
+    let checked = Program::new(["config", "check", &config]).run().await;
+    assert_eq!(checked.status, Some(1));
+    assert!(checked.stdout.contains("FAILED  tokens "), "{}", checked.stdout);
     let ended = Program::server().args(args).run().await;
     assert_eq!(ended.status, Some(2));
     let message = format!(

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use relayer_rest_common::{LimitError, limits};
 
+use super::tokens::{Tokens, TokensError};
+
 limits! {
     /// The commands to the relayer that clients may give.
     pub struct CommandSettings {
@@ -18,6 +20,19 @@ limits! {
         /// The file of the clients' tokens, relative to the folder of the configuration
         /// file. Default: none.
         tokens: Option<PathBuf>, any;
+    }
+}
+
+impl CommandSettings {
+    /// Reads the tokens of the clients that may give commands; none if commands are disabled.
+    ///
+    /// # Errors
+    /// Returns an error if the file of tokens cannot be used.
+    pub fn read_tokens(&self) -> Result<Tokens, TokensError> {
+        match &self.tokens {
+            Some(file) if self.clear_packets => Tokens::read(file),
+            _ => Ok(Tokens::default()),
+        }
     }
 }
 
