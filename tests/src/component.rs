@@ -317,6 +317,24 @@ pub fn that_imports(interface: &str, function: &str, numbers: usize) -> Vec<u8> 
     of_handler_with(&import, "(i32.store16 (i32.const 0) (i32.const 204)) i32.const 0")
 }
 
+/// Returns a component that records this number of commands to clear the packets of all
+/// chains, and responds with 204.
+#[must_use]
+pub fn that_clears_packets(count: u32) -> Vec<u8> {
+    calling(
+        r#"(import "relayer:rest/commands@0.1.0" "clear-packets" (func $clear (param i32 i32 i32)))"#,
+        &format!(
+            "(local $left i32)
+             (local.set $left (i32.const {count}))
+             (loop $on
+                 (call $clear (i32.const 0) (i32.const 0) (i32.const 0))
+                 (br_if $on (local.tee $left (i32.sub (local.get $left) (i32.const 1)))))
+             (i32.store16 (i32.const 0) (i32.const 204))
+             i32.const 0"
+        ),
+    )
+}
+
 /// Returns a component that traps if the list of chains is empty, and responds with 204
 /// otherwise, or if the path has six bytes, such as `/spare`.
 #[must_use]

@@ -5,10 +5,13 @@ use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
 use relayer_rest_host::module::MODULE_1_13;
+use relayer_rest_host::registry::SwapOutcome;
 use relayer_rest_tests::client::{Client, Response, raw};
+use relayer_rest_tests::component::{self, TRAP};
 use relayer_rest_tests::folder::Folder;
 use relayer_rest_tests::program::{Program, Serving};
 use relayer_rest_tests::relayer::{Fault, Relayer, Script};
+use relayer_rest_tests::server::{TestServer, label};
 use relayer_rest_tests::wait::until_async;
 
 const TOKEN: (&str, &str) = ("authorization", "Bearer 0123456789abcdef");
@@ -261,4 +264,43 @@ async fn a_relayer_is_needed() {
         "tokens {tokens}: other users may read or change it; make it your own file, with `chmod 600`\n"
     );
     assert!(ended.stderr.ends_with(&message), "{}", ended.stderr);
+}
+
+/// Without a relayer, each run that records a command ends with this error.
+const DISABLED: &str = "CommandDisabled";
+
+#[tokio::test]
+async fn a_response_with_a_command_is_neither_cached_nor_shared() {
+    let component = component::that_clears_packets(16);
+    let server = TestServer::builder().component(&component).start().await;
+    let runs = || server.registry.at("/").unwrap().status().module.runs;
+    for count in 1..=3 {
+        assert_eq!(server.get("/a").await.error_name(), DISABLED);
+        assert_eq!(runs(), count);
+    }
+    let responses = futures_util::future::join_all((0..10).map(|_| server.get("/b"))).await;
+    assert!(responses.iter().all(|response| response.error_name() == DISABLED));
+    assert_eq!(runs(), 13);
+}
+
+#[tokio::test]
+async fn the_number_of_commands_is_limited() {
+    let component = component::that_clears_packets(17);
+    let server = TestServer::builder().component(&component).start().await;
+    let response = server.get("/a").await;
+    assert_eq!((response.status.as_u16(), &*response.error_name()), (502, "BadModuleResponse"));
+}
+
+/// The client gets the failure of the new module, not the command of the previous one.
+#[tokio::test]
+async fn a_command_is_not_given_again_after_a_rollback() {
+    let old = component::that_clears_packets(1);
+    let server = TestServer::builder().component(&old).start().await;
+    let new = component::that_traps_later("\"new\"");
+    assert_eq!(server.swap(new.clone()).await.outcome, SwapOutcome::Swapped);
+    assert_eq!(server.get("/a").await.header("x-relayer-module"), label(&new));
+    let failed = server.get(TRAP).await;
+    assert_eq!((failed.status.as_u16(), &*failed.error_name()), (500, "Internal"));
+    let next = server.get("/a").await;
+    assert_eq!((&*next.error_name(), next.header("x-relayer-module")), (DISABLED, &*label(&old)));
 }
