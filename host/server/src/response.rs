@@ -57,10 +57,10 @@ impl Representation {
 /// The header with the module of a response: its name and the start of its digest.
 pub(crate) const X_RELAYER_MODULE: HeaderName = HeaderName::from_static("x-relayer-module");
 
-/// The header with the id of a request. It is set anew for each outgoing response.
-/// The sources of the state.
+/// The header with the sources of the state. It is set anew for each outgoing response.
 pub(crate) const X_RELAYER_SOURCE: HeaderName = HeaderName::from_static("x-relayer-source");
 
+/// The header with the id of a request. It is set anew for each outgoing response.
 pub(crate) const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// Keeps browsers from interpreting a body as another type than the declared one, such as

@@ -35,8 +35,8 @@ pub struct ResponseDifference {
 /// A change between two responses.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Change {
-    /// `status`, `commands`, `header NAME`, `body`, or a place in a JSON body as a JSON pointer, such
-    /// as `body /result/0`.
+    /// `status`, `commands`, `header NAME`, `body`, or a place in a JSON body as a JSON
+    /// pointer, such as `body /result/0`.
     pub part: String,
     /// The value of the active module; `None` if it has none.
     pub from: Option<String>,
