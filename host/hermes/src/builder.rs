@@ -18,7 +18,7 @@ use tokio::task::JoinHandle;
 
 use crate::channel::Channel;
 use crate::error::SpawnError;
-use crate::service::{Control, Service, Settings};
+use crate::service::{Place, Service, Settings};
 
 type Shutdown = Pin<Box<dyn Future<Output = ()> + Send>>;
 
@@ -30,8 +30,9 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// Creates the default settings: dialect 1.13, no extensions, and the control socket on
-    /// which the commands of `relayer-rest` find the server.
+    /// Creates the default settings: dialect 1.13, no extensions, the control socket on which
+    /// the commands of `relayer-rest` find the server, and the code cache of
+    /// `relayer-rest serve`, which `RELAYER_REST_CODE_CACHE` names.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -42,7 +43,7 @@ impl Builder {
     #[must_use]
     pub fn from_env() -> Self {
         let path = |name| env::var_os(name).filter(|path| !path.is_empty()).map(PathBuf::from);
-        let control = path("RELAYER_REST_CONTROL").map_or(Control::Default, Control::At);
+        let control = path("RELAYER_REST_CONTROL").map_or(Place::Default, Place::At);
         let file = path("RELAYER_REST_CONFIG");
         Self { settings: Settings { file, control, ..Settings::default() }, shutdown: None }
     }
@@ -65,14 +66,29 @@ impl Builder {
     /// Sets the path of the control socket.
     #[must_use]
     pub fn with_control(mut self, path: impl Into<PathBuf>) -> Self {
-        self.settings.control = Control::At(path.into());
+        self.settings.control = Place::At(path.into());
         self
     }
 
     /// Disables the control socket.
     #[must_use]
     pub fn without_control(mut self) -> Self {
-        self.settings.control = Control::Disabled;
+        self.settings.control = Place::Disabled;
+        self
+    }
+
+    /// Sets the folder for compiled modules, whose code the process executes: no other user may
+    /// be able to write to it.
+    #[must_use]
+    pub fn with_code_cache(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.settings.code_cache = Place::At(folder.into());
+        self
+    }
+
+    /// Disables the code cache: each start compiles the modules.
+    #[must_use]
+    pub fn without_code_cache(mut self) -> Self {
+        self.settings.code_cache = Place::Disabled;
         self
     }
 

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use relayer_rest_host::commands::TokensError;
 use relayer_rest_host::config::ConfigError;
 use relayer_rest_host::control::ControlError;
+use relayer_rest_host::module::CodeCacheError;
 use relayer_rest_host::reload::ReloadError;
 
 /// The reason why the server cannot start.
@@ -28,6 +29,9 @@ pub enum SpawnError {
     /// The tokens of the commands cannot be used.
     #[error(transparent)]
     Tokens(#[from] TokensError),
+    /// The folder for compiled modules cannot be used.
+    #[error(transparent)]
+    CodeCache(#[from] CodeCacheError),
     /// A module cannot be loaded.
     #[error(transparent)]
     Modules(#[from] ReloadError),

@@ -9,9 +9,9 @@
 //! ibc-relayer-rest = { path = "relayer-rest/host/hermes/shim" }
 //! ```
 //!
-//! Two environment variables have the settings: `RELAYER_REST_CONFIG` the file of the settings,
-//! and `RELAYER_REST_CONTROL` the control socket. A program sets them, and more, with
-//! [`Builder`].
+//! Environment variables have the settings: `RELAYER_REST_CONFIG` the file of the settings,
+//! `RELAYER_REST_CONTROL` the control socket, and `RELAYER_REST_CODE_CACHE` the folder for
+//! compiled modules. A program sets them, and more, with [`Builder`].
 //!
 //! The relayer is asked over its channel, which takes one request in 500 ms. No request of a
 //! client waits for it.

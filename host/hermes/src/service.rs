@@ -10,6 +10,7 @@ use relayer_rest_host::commands::Commands;
 use relayer_rest_host::config::Config;
 use relayer_rest_host::conformance::Dialect;
 use relayer_rest_host::control::{ControlServer, ControlSocket, default_path};
+use relayer_rest_host::module::CodeCache;
 use relayer_rest_host::reload::{ModuleOverrides, Modules};
 use relayer_rest_host::state::{Polling, StatePublisher};
 use tracing::{error, info, warn};
@@ -26,20 +27,24 @@ pub(crate) struct Settings {
     /// The file with limits, extensions and the module of the API.
     pub(crate) file: Option<PathBuf>,
     pub(crate) dialect: Option<Dialect>,
-    pub(crate) control: Control,
+    /// The control socket, by default the one on which the commands of `relayer-rest` find a
+    /// server with its address.
+    pub(crate) control: Place,
+    /// The folder for compiled modules, by default the one of `relayer-rest serve`.
+    pub(crate) code_cache: Place,
     pub(crate) polling: Polling,
 }
 
 impl Default for Settings {
     fn default() -> Self {
         let polling = Polling { poll: POLL, ..Polling::default() };
-        Self { file: None, dialect: None, control: Control::Default, polling }
+        let (control, code_cache) = (Place::Default, Place::Default);
+        Self { file: None, dialect: None, control, code_cache, polling }
     }
 }
 
-/// The control socket.
-pub(crate) enum Control {
-    /// The one on which the commands of `relayer-rest` find a server with its address.
+/// The place of something that the server can do without.
+pub(crate) enum Place {
     Default,
     At(PathBuf),
     Disabled,
@@ -61,7 +66,7 @@ impl Service {
     ) -> Result<Self, SpawnError> {
         let listener = tokio::net::TcpListener::from_std(listener).map_err(SpawnError::Start)?;
         let address = listener.local_addr().map_err(SpawnError::Start)?;
-        let Settings { file, dialect, control, polling } = settings;
+        let Settings { file, dialect, control, code_cache, polling } = settings;
         let config = file.as_deref().map(Config::read).transpose()?.unwrap_or_default();
         let overrides = ModuleOverrides {
             module: None,
@@ -69,7 +74,11 @@ impl Service {
             // This is the dialect of each relayer that has the channel.
             relayer_dialect: Some(Dialect::V1_13),
             config: file,
-            code_cache: None,
+            code_cache: match code_cache {
+                Place::Disabled => None,
+                Place::At(folder) => Some(CodeCache::open(&folder)?),
+                Place::Default => CodeCache::from_env()?,
+            },
             compiler: None,
             watch: false,
         };
@@ -84,9 +93,9 @@ impl Service {
             .with_threads(config.server.clone())
             .with_commands(commands);
         let socket = match control {
-            Control::Disabled => None,
-            Control::At(path) => Some(ControlSocket::bind(&path)?),
-            Control::Default => ControlSocket::bind(&default_path(address))
+            Place::Disabled => None,
+            Place::At(path) => Some(ControlSocket::bind(&path)?),
+            Place::Default => ControlSocket::bind(&default_path(address))
                 .inspect_err(|error| warn!(%error, "status, swap, rollback and reload unavailable"))
                 .ok(),
         };

@@ -226,7 +226,8 @@ impl RelayerApi for OverHttp {
 async fn servers(relayer: &Relayer, original: SocketAddr) -> [SocketAddr; 2] {
     let inside = free();
     let polling = Polling { poll: Duration::from_millis(5), ..Polling::default() };
-    let server = Builder::new().without_control().with_polling(polling.clone());
+    let server =
+        Builder::new().without_control().without_code_cache().with_polling(polling.clone());
     drop(server.spawn(inside, relayer.channel()).unwrap());
     let publisher = StatePublisher::new();
     tokio::spawn(polling.run(OverHttp(original), publisher.clone()));

@@ -96,6 +96,7 @@ fn free() -> SocketAddr {
 fn quick() -> Builder {
     Builder::new()
         .without_control()
+        .without_code_cache()
         .with_polling(Polling { poll: Duration::from_millis(5), ..Polling::default() })
 }
 
@@ -213,6 +214,40 @@ async fn settings_add_extensions_and_a_control_socket() {
     // Invalid settings are an error at the start.
     let error = quick().with_settings(&settings).spawn(free(), relayer.sender).unwrap_err();
     assert!(error.to_string().contains("nonsense"), "{error}");
+}
+
+#[tokio::test]
+async fn compiled_modules_are_kept_in_the_code_cache() {
+    let folder = tempfile::tempdir().unwrap();
+    let cache = folder.path().join("cache");
+    let relayer = Relayer::start();
+    let address = free();
+    let server = || quick().with_code_cache(&cache).spawn(address, relayer.sender.clone()).unwrap();
+    let entries = || {
+        let entries = fs::read_dir(&cache).unwrap().map(|entry| entry.unwrap().metadata().unwrap());
+        entries.map(|entry| (entry.len(), entry.created().unwrap())).collect::<Vec<_>>()
+    };
+    let first = server();
+    known(address, "/state").await;
+    let stored = entries();
+    assert_eq!(stored.len(), 1);
+    first.abort();
+    timeout(DEADLINE, async { while is_listening(address).await {} }).await.unwrap();
+
+    // The second start replaces nothing.
+    let _second = server();
+    known(address, "/state").await;
+    assert_eq!(entries(), stored);
+
+    let file = folder.path().join("file");
+    fs::write(&file, "").unwrap();
+    let error = quick().with_code_cache(&file).spawn(free(), relayer.sender.clone()).unwrap_err();
+    assert!(error.to_string().contains("RELAYER_REST_CODE_CACHE"), "{error}");
+}
+
+async fn is_listening(address: SocketAddr) -> bool {
+    sleep(Duration::from_millis(10)).await;
+    TcpStream::connect(address).await.is_ok()
 }
 
 #[tokio::test]

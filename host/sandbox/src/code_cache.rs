@@ -13,6 +13,7 @@
 mod entry;
 mod folder;
 
+use std::env;
 use std::fmt::{self, Debug, Formatter};
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
@@ -57,7 +58,7 @@ struct Folder {
 /// The reason that a folder cannot be used as the code cache.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "code cache {}: {problem}; choose another folder with --code-cache DIR, or use --no-code-cache",
+    "code cache {}: {problem}; choose another folder with --code-cache DIR or RELAYER_REST_CODE_CACHE, or use --no-code-cache",
     folder.display()
 )]
 pub struct CodeCacheError {
@@ -75,6 +76,28 @@ impl CodeCache {
     /// rules hold for their targets.
     pub fn open(folder: &Path) -> Result<Self, CodeCacheError> {
         Self::with_max_size(folder, MAX_SIZE)
+    }
+
+    /// Opens the folder that `RELAYER_REST_CODE_CACHE` names, or else `relayer-rest` in
+    /// `$XDG_CACHE_HOME` or `~/.cache`. Returns an error if a named folder is unsuitable, and
+    /// no cache if the default folder is.
+    pub fn from_env() -> Result<Option<Self>, CodeCacheError> {
+        let named = env::var_os("RELAYER_REST_CODE_CACHE").filter(|path| !path.is_empty());
+        if let Some(folder) = named {
+            return Self::open(folder.as_ref()).map(Some);
+        }
+        let absolute =
+            |name| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+        let home = || Some(absolute("HOME")?.join(".cache"));
+        let Some(caches) = absolute("XDG_CACHE_HOME").or_else(home) else {
+            warn!(
+                error = "neither XDG_CACHE_HOME nor HOME is an absolute path; choose a folder with RELAYER_REST_CODE_CACHE",
+                "no code cache"
+            );
+            return Ok(None);
+        };
+        let opened = Self::open(&caches.join("relayer-rest"));
+        Ok(opened.inspect_err(|error| warn!(%error, "no code cache")).ok())
     }
 
     fn with_max_size(path: &Path, max_size: u64) -> Result<Self, CodeCacheError> {
