@@ -19,6 +19,11 @@ pub const CONNECTION: &str = "connection-0";
 /// The port of all channels.
 pub const PORT: &str = "transfer";
 
+/// The tokens of the relayer's wallet, on each chain.
+pub const BALANCE: u64 = 1_000_000;
+/// The denomination of the tokens.
+pub const DENOM: &str = "stake";
+
 /// The time between two blocks.
 const BLOCK_TIME: Duration = Duration::from_millis(500);
 /// The height at the start, so that earlier heights are valid.

@@ -7,12 +7,14 @@ use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt, Full};
 use hyper::Response;
 use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use ibc_proto::cosmos::bank::v1beta1 as bank;
+use ibc_proto::cosmos::base::v1beta1::Coin;
 use ibc_proto::ibc::core::channel::v1 as channel;
 use ibc_proto::ibc::core::client::v1 as client;
 use ibc_proto::ibc::core::connection::v1 as connection;
 use prost::Message;
 
-use crate::chain::{CLIENT, CONNECTION, Chain, connection_end};
+use crate::chain::{BALANCE, CLIENT, CONNECTION, Chain, DENOM, connection_end};
 
 /// The size of a message's head: a flag for compression, and the length.
 const HEAD: usize = 5;
@@ -43,9 +45,12 @@ fn frame(message: &[u8]) -> Bytes {
 
 /// Returns the response to a query, or `None` if it is not implemented.
 fn query(chain: &Chain, path: &str) -> Option<Vec<u8>> {
-    let path = path.strip_prefix("/ibc.core.")?;
-    let response = match path {
-        "client.v1.Query/ClientStates" => client::QueryClientStatesResponse {
+    let response = match path.strip_prefix('/')? {
+        "cosmos.bank.v1beta1.Query/Balance" => bank::QueryBalanceResponse {
+            balance: Some(Coin { denom: DENOM.to_owned(), amount: BALANCE.to_string() }),
+        }
+        .encode_to_vec(),
+        "ibc.core.client.v1.Query/ClientStates" => client::QueryClientStatesResponse {
             client_states: vec![client::IdentifiedClientState {
                 client_id: CLIENT.to_owned(),
                 client_state: Some(chain.client_state()),
@@ -53,42 +58,48 @@ fn query(chain: &Chain, path: &str) -> Option<Vec<u8>> {
             pagination: None,
         }
         .encode_to_vec(),
-        "client.v1.Query/ConsensusStateHeights" => {
+        "ibc.core.client.v1.Query/ConsensusStateHeights" => {
             client::QueryConsensusStateHeightsResponse::default().encode_to_vec()
         }
-        "connection.v1.Query/ClientConnections" => connection::QueryClientConnectionsResponse {
-            connection_paths: vec![CONNECTION.to_owned()],
-            ..Default::default()
+        "ibc.core.connection.v1.Query/ClientConnections" => {
+            connection::QueryClientConnectionsResponse {
+                connection_paths: vec![CONNECTION.to_owned()],
+                ..Default::default()
+            }
+            .encode_to_vec()
         }
-        .encode_to_vec(),
-        "connection.v1.Query/Connection" => connection::QueryConnectionResponse {
+        "ibc.core.connection.v1.Query/Connection" => connection::QueryConnectionResponse {
             connection: Some(connection_end()),
             ..Default::default()
         }
         .encode_to_vec(),
-        "channel.v1.Query/ConnectionChannels" => channel::QueryConnectionChannelsResponse {
-            channels: chain.channel_ends(),
-            pagination: None,
-            height: Some(chain.ibc_height()),
+        "ibc.core.channel.v1.Query/ConnectionChannels" => {
+            channel::QueryConnectionChannelsResponse {
+                channels: chain.channel_ends(),
+                pagination: None,
+                height: Some(chain.ibc_height()),
+            }
+            .encode_to_vec()
         }
-        .encode_to_vec(),
         // All packets have been received and acknowledged.
-        "channel.v1.Query/PacketCommitments" => channel::QueryPacketCommitmentsResponse {
+        "ibc.core.channel.v1.Query/PacketCommitments" => channel::QueryPacketCommitmentsResponse {
             height: Some(chain.ibc_height()),
             ..Default::default()
         }
         .encode_to_vec(),
-        "channel.v1.Query/PacketAcknowledgements" => channel::QueryPacketAcknowledgementsResponse {
+        "ibc.core.channel.v1.Query/PacketAcknowledgements" => {
+            channel::QueryPacketAcknowledgementsResponse {
+                height: Some(chain.ibc_height()),
+                ..Default::default()
+            }
+            .encode_to_vec()
+        }
+        "ibc.core.channel.v1.Query/UnreceivedPackets" => channel::QueryUnreceivedPacketsResponse {
             height: Some(chain.ibc_height()),
             ..Default::default()
         }
         .encode_to_vec(),
-        "channel.v1.Query/UnreceivedPackets" => channel::QueryUnreceivedPacketsResponse {
-            height: Some(chain.ibc_height()),
-            ..Default::default()
-        }
-        .encode_to_vec(),
-        "channel.v1.Query/UnreceivedAcks" => channel::QueryUnreceivedAcksResponse {
+        "ibc.core.channel.v1.Query/UnreceivedAcks" => channel::QueryUnreceivedAcksResponse {
             height: Some(chain.ibc_height()),
             ..Default::default()
         }

@@ -11,9 +11,10 @@ use tempfile::TempDir;
 use crate::http::try_get;
 use crate::node::{CHAINS, Nodes};
 use crate::process::{Process, program};
+use crate::settings;
 use crate::wait::until;
 
-/// The words of the key with which Hermes would sign. The chains know no accounts.
+/// The words of the key with which Hermes would sign.
 const MNEMONIC: &str = "abandon abandon abandon abandon abandon abandon abandon abandon abandon \
      abandon abandon about";
 
@@ -33,6 +34,7 @@ pub struct Hermes {
     program: PathBuf,
     home: TempDir,
     address: SocketAddr,
+    telemetry: SocketAddr,
 }
 
 impl Hermes {
@@ -44,10 +46,11 @@ impl Hermes {
             Build::Patched => "HERMES_PATCHED",
         });
         let home = TempDir::new().unwrap();
-        let address = free_address();
-        fs::write(home.path().join("config.toml"), config(address, nodes)).unwrap();
+        let [address, telemetry] = free_addresses();
+        fs::write(home.path().join("config.toml"), config(address, telemetry, nodes)).unwrap();
         fs::write(home.path().join("mnemonic"), MNEMONIC).unwrap();
-        let mut hermes = Self { process: None, program, home, address };
+        settings::write(home.path());
+        let mut hermes = Self { process: None, program, home, address, telemetry };
         for chain in CHAINS {
             let mut command = hermes.command();
             command.args(["keys", "add", "--chain", chain, "--mnemonic-file"]);
@@ -64,6 +67,24 @@ impl Hermes {
         self.address
     }
 
+    /// Returns the address of the telemetry.
+    #[must_use]
+    pub fn telemetry(&self) -> SocketAddr {
+        self.telemetry
+    }
+
+    /// Returns the id of the process.
+    #[must_use]
+    pub fn process(&mut self) -> u32 {
+        self.process.as_mut().unwrap().child().id()
+    }
+
+    /// Returns the log of the process.
+    #[must_use]
+    pub fn log(&self) -> String {
+        String::from_utf8_lossy(&fs::read(self.log_file()).unwrap()).into_owned()
+    }
+
     /// Returns the path of the control socket, if the build has one.
     #[must_use]
     pub fn control(&self) -> PathBuf {
@@ -78,7 +99,7 @@ impl Hermes {
     /// Kills the process if it runs, and starts another one at the same address.
     pub fn restart(&mut self) {
         self.kill();
-        let log = self.home.path().join("log");
+        let log = self.log_file();
         let mut command = self.command();
         command.arg("start").stdout(File::create(&log).unwrap());
         self.process = Some(Process::start(&mut command, &log));
@@ -91,20 +112,28 @@ impl Hermes {
     }
 
     fn command(&self) -> Command {
+        let home = self.home.path();
         let mut command = Command::new(&self.program);
-        command.arg("--config").arg(self.home.path().join("config.toml"));
-        command.env("HOME", self.home.path()).env("RELAYER_REST_CONTROL", self.control());
+        command.arg("--config").arg(home.join("config.toml")).env("HOME", home);
+        command.env("RELAYER_REST_CONTROL", self.control());
+        command.env("RELAYER_REST_CONFIG", home.join("relayer-rest.toml"));
         command
+    }
+
+    fn log_file(&self) -> PathBuf {
+        self.home.path().join("log")
     }
 }
 
-/// Returns an address at which no program listens.
-fn free_address() -> SocketAddr {
-    TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap()
+/// Returns addresses at which no program listens.
+fn free_addresses<const N: usize>() -> [SocketAddr; N] {
+    // All are bound before the first is free again.
+    let listeners = [(); N].map(|()| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap());
+    listeners.map(|listener| listener.local_addr().unwrap())
 }
 
 /// Returns the settings of Hermes. An idle packet worker ends after five blocks.
-fn config(rest: SocketAddr, nodes: &Nodes) -> String {
+fn config(rest: SocketAddr, telemetry: SocketAddr, nodes: &Nodes) -> String {
     let mut config = format!(
         "
 [global]
@@ -133,12 +162,14 @@ host = '{}'
 port = {}
 
 [telemetry]
-enabled = false
-host = '127.0.0.1'
-port = 3001
+enabled = true
+host = '{}'
+port = {}
 ",
         rest.ip(),
-        rest.port()
+        rest.port(),
+        telemetry.ip(),
+        telemetry.port()
     );
     for (index, chain) in CHAINS.iter().enumerate() {
         let address = nodes.address(index);

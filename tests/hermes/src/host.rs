@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 use tempfile::TempDir;
 
 use crate::process::{Process, program};
+use crate::settings;
 
 /// A process of `relayer-rest serve`.
 pub struct Host {
@@ -18,13 +19,17 @@ pub struct Host {
 }
 
 impl Host {
-    /// Starts the host in front of a relayer.
+    /// Starts the host in front of a relayer's API and telemetry.
     #[must_use]
-    pub fn start(upstream: SocketAddr) -> Self {
+    pub fn start(upstream: SocketAddr, telemetry: SocketAddr) -> Self {
         let folder = TempDir::new().unwrap();
         let mut command = command(&folder.path().join("control.sock"));
-        command.args(["serve", "--no-code-cache", "--listen", "127.0.0.1:0", "--upstream"]);
-        command.arg(format!("http://{upstream}")).stdout(Stdio::piped());
+        command.args(["serve", "--no-code-cache", "--listen", "127.0.0.1:0", "--config"]);
+        command.arg(settings::write(folder.path()));
+        command.args(["--upstream", &format!("http://{upstream}")]);
+        command.args(["--telemetry", &format!("http://{telemetry}/metrics")]);
+        command.args(["--telemetry-poll", "500ms"]);
+        command.stdout(Stdio::piped());
         let mut process = Process::start(&mut command, &folder.path().join("log"));
         let mut line = String::new();
         let stdout = process.child().stdout.take().unwrap();

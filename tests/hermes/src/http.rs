@@ -51,7 +51,13 @@ impl Client {
 
     /// Returns the response to a GET request.
     pub fn get(&mut self, path: &str) -> io::Result<Response> {
-        let request = format!("GET {path} HTTP/1.1\r\nhost: {}\r\n\r\n", self.address);
+        self.send("GET", path, "")
+    }
+
+    /// Returns the response to a request without a body. Each header ends its line.
+    pub fn send(&mut self, method: &str, path: &str, headers: &str) -> io::Result<Response> {
+        let host = self.address;
+        let request = format!("{method} {path} HTTP/1.1\r\nhost: {host}\r\n{headers}\r\n");
         self.stream.get_mut().write_all(request.as_bytes())?;
         let mut head = String::new();
         while !head.ends_with("\r\n\r\n") {
@@ -64,6 +70,7 @@ impl Client {
         let status = status.ok_or_else(invalid)?;
         let mut response = Response { status, head: head.clone(), body: String::new() };
         let length = response.header("content-length").and_then(|length| length.parse().ok());
+        let length = if method == "HEAD" { Some(0) } else { length };
         let mut body = vec![0; length.ok_or_else(invalid)?];
         self.stream.read_exact(&mut body)?;
         response.body = String::from_utf8(body).map_err(io::Error::other)?;
@@ -80,4 +87,12 @@ pub fn try_get(address: SocketAddr, path: &str) -> io::Result<Response> {
 #[must_use]
 pub fn get(address: SocketAddr, path: &str) -> Response {
     try_get(address, path).unwrap_or_else(|error| panic!("GET {path} at {address}: {error}"))
+}
+
+/// Returns the response to a request without a body, over a connection of its own. Each header
+/// ends its line.
+#[must_use]
+pub fn send(address: SocketAddr, method: &str, path: &str, headers: &str) -> Response {
+    let response = Client::connect(address).and_then(|mut to| to.send(method, path, headers));
+    response.unwrap_or_else(|error| panic!("{method} {path} at {address}: {error}"))
 }

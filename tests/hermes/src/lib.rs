@@ -8,6 +8,7 @@
 //! | `grpc.rs` | the responses to gRPC requests |
 //! | `hermes.rs` | a process of Hermes that relays between two scripted chains |
 //! | `host.rs` | a process of `relayer-rest` in front of Hermes |
+//! | `settings.rs` | the settings of the host, in front of Hermes and inside it |
 //! | `proxy.rs` | a server between the two that records the requests |
 //! | `process.rs` | a child process with a log |
 //! | `api.rs` | the comparison of an API with the one of Hermes |
@@ -26,4 +27,5 @@ pub mod load;
 pub mod node;
 mod process;
 pub mod proxy;
+pub mod settings;
 pub mod wait;
