@@ -65,7 +65,7 @@
 //! | serve the guest's reads of the snapshot, and record them | `sandbox/src/host_functions.rs`, `sandbox/src/read_set.rs`, `state/src/snapshot.rs` |
 //! | validate the response: no headers or cookies with effects beyond the mount | `sandbox/src/response.rs`, `sandbox/src/header_grants.rs`, `sandbox/src/set_cookie.rs` |
 //! | add `etag`, `vary` and `cache-control` | `server/src/response.rs` |
-//! | execute the commands that the module recorded, if the client may give them | `server/src/commands.rs`, `server/src/commands/tokens.rs`, `server/src/commands/in_progress.rs`, `sources/src/upstream.rs` |
+//! | execute the commands that the module recorded, if the client may give them | `server/src/commands.rs`, `server/src/tokens.rs`, `server/src/commands/in_progress.rs`, `sources/src/upstream.rs` |
 //! | evaluate preconditions and compress the body for the client | `server/src/http/reply.rs`, `server/src/http/conditional.rs`, `server/src/http/accept_encoding.rs`, `server/src/response/compression.rs`, `server/src/response/background.rs` |
 //! | make an error response if the module gives none | `server/src/http/error.rs` |
 //! | send the response within the budget of unsent bytes | `server/src/http/send_admission.rs`, `server/src/http/send_budget.rs` |
@@ -138,7 +138,7 @@ pub use relayer_rest_conformance as conformance;
 pub use relayer_rest_server::control;
 pub use relayer_rest_server::{
     AllowedHost, AllowedHostError, ConnectionStatus, ConnectionTally, HttpLimits, Server,
-    ServerLimits, cache, commands, config, registry, reload, response,
+    ServerLimits, cache, commands, config, registry, reload, response, tokens,
 };
 
 /// Modules: bundled components, and their sandbox.

@@ -4,10 +4,10 @@ use std::io;
 use std::path::PathBuf;
 
 use relayer_rest_sandbox::CodeCacheError;
-use relayer_rest_server::commands::TokensError;
 use relayer_rest_server::config;
 use relayer_rest_server::control::ControlError;
 use relayer_rest_server::reload::ReloadError;
+use relayer_rest_server::tokens::TokensError;
 use relayer_rest_sources::hermes_config;
 use relayer_rest_sources::{StateFileError, TelemetryUrlError, UpstreamUrlError};
 

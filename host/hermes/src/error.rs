@@ -3,7 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 
-use relayer_rest_host::commands::TokensError;
+use relayer_rest_host::tokens::TokensError;
 use relayer_rest_host::config::ConfigError;
 use relayer_rest_host::control::ControlError;
 use relayer_rest_host::module::CodeCacheError;

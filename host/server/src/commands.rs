@@ -7,12 +7,10 @@
 //! | file | job |
 //! |---|---|
 //! | `settings.rs` | the section `[commands]` of the settings |
-//! | `tokens.rs` | the file of tokens, and the client that has one |
 //! | `in_progress.rs` | one command at a time for each chain |
 
 mod in_progress;
 mod settings;
-mod tokens;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,7 +25,8 @@ use tracing::{info, warn};
 
 use in_progress::InProgress;
 pub use settings::CommandSettings;
-pub use tokens::{TokenName, Tokens, TokensError};
+
+use crate::tokens::{TokenName, TokenRefusal, Tokens, TokensError};
 
 /// Executes the commands that modules record.
 pub struct Commands {
@@ -51,10 +50,8 @@ struct Policy {
 /// The reason why a command was not executed, or may not have been.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Refusal {
-    /// The client has no token, or not in the form `Bearer TOKEN`.
-    Unauthorized,
-    /// The client's token is not known.
-    Forbidden,
+    /// The client is not known by its token.
+    Client(TokenRefusal),
     /// The settings do not allow the command.
     Disabled,
     /// The request has a body, whose meaning the relayer would ignore.
@@ -188,7 +185,7 @@ impl Commands {
         if !policy.clear_packets {
             return Err(Refusal::Disabled);
         }
-        *client = Some(policy.tokens.client(request.headers)?);
+        *client = Some(policy.tokens.client(request.headers).map_err(Refusal::Client)?);
         if request.has_body {
             return Err(Refusal::HasBody);
         }
@@ -201,7 +198,7 @@ impl Policy {
         let tokens = settings.read_tokens()?;
         if settings.clear_packets && tokens.is_empty() {
             warn!(
-                hint = "set commands.tokens to a file with a line NAME TOKEN for each client",
+                hint = "set commands.token-file to a file with a line NAME TOKEN for each client",
                 "commands are enabled, but no client has a token"
             );
         }
@@ -229,8 +226,8 @@ mod tests {
         let file = folder.path().join("tokens");
         fs::write(&file, "ops 0123456789abcdef").unwrap();
         fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
-        let tokens = Some(file);
-        let settings = CommandSettings { clear_packets: true, tokens, ..Default::default() };
+        let token_file = Some(file);
+        let settings = CommandSettings { clear_packets: true, token_file, ..Default::default() };
         let commands = Commands::new(&settings, None).unwrap();
         let is_hidden = |value: &str| {
             let mut headers = HeaderMap::new();

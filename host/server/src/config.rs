@@ -163,7 +163,7 @@ impl Config {
         let mut config = Self::parse(text).map_err(invalid)?;
         let folder = file.parent().unwrap_or(Path::new(""));
         config.module.file = config.module.file.map(|module| folder.join(module));
-        config.commands.tokens = config.commands.tokens.map(|tokens| folder.join(tokens));
+        config.commands.token_file = config.commands.token_file.map(|file| folder.join(file));
         for extension in &mut config.extension {
             extension.module = extension.module.take().map(|module| folder.join(module));
         }
@@ -520,7 +520,9 @@ mod tests {
         let mut config = Config::parse(given).unwrap();
         // These have no default that a file could contain.
         assert!(config.module.file.take().is_some() && config.module.sha256.take().is_some());
-        assert!(config.module.dialect.take().is_some() && config.commands.tokens.take().is_some());
+        assert!(
+            config.module.dialect.take().is_some() && config.commands.token_file.take().is_some()
+        );
         let included = std::mem::take(&mut config.extension);
         let included: Vec<_> = included.iter().map(|extension| extension.name.as_str()).collect();
         assert!(included.into_iter().eq(BUNDLED_EXTENSIONS.iter().map(|bundled| bundled.name)));

@@ -10,6 +10,7 @@
 //! | `config/` | the settings |
 //! | `control/` | the control socket |
 //! | `commands/` | commands to the relayer that modules record |
+//! | `tokens.rs` | the file of tokens, and the client that has one |
 
 pub mod cache;
 pub mod commands;
@@ -20,6 +21,7 @@ mod http;
 pub mod registry;
 pub mod reload;
 pub mod response;
+pub mod tokens;
 
 pub use http::{
     AllowedHost, AllowedHostError, ConnectionStatus, ConnectionTally, HttpLimits, Server,

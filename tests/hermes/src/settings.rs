@@ -12,7 +12,7 @@ extension = [{ name = 'health' }, { name = 'metrics' }]
 
 [commands]
 clear-packets = true
-tokens = 'tokens'
+token-file = 'tokens'
 ";
 
 /// Writes the settings, and returns the path of their file.

@@ -52,7 +52,7 @@ impl Rig {
 
     /// Starts a server that allows commands.
     async fn allowed() -> Self {
-        Self::start("clear-packets = true\ntokens = 'tokens'").await
+        Self::start("clear-packets = true\ntoken-file = 'tokens'").await
     }
 
     async fn post(&self, target: &str, headers: &[(&str, &str)]) -> Response {
@@ -123,7 +123,7 @@ async fn clients_need_a_known_token() {
 
 #[tokio::test]
 async fn commands_are_disabled_by_default() {
-    for settings in ["", "tokens = 'tokens'", "clear-packets = false\ntokens = 'tokens'"] {
+    for settings in ["", "token-file = 'tokens'", "clear-packets = false\ntoken-file = 'tokens'"] {
         let rig = Rig::start(settings).await;
         let response = rig.post(CLEAR, &[TOKEN]).await;
         rig.check_refused(&response, 403, "CommandDisabled");
@@ -182,7 +182,7 @@ async fn a_refusal_of_the_relayer_is_not_a_success() {
 
 #[tokio::test]
 async fn a_relayer_that_does_not_respond_is_not_a_success() {
-    let rig = Rig::start("clear-packets = true\ntokens = 'tokens'\ntime = '100ms'").await;
+    let rig = Rig::start("clear-packets = true\ntoken-file = 'tokens'\ntime = '100ms'").await;
     rig.relayer.change(|script| script.fault = Some(Fault::Hangs));
     let response = rig.post(CLEAR, &[TOKEN]).await;
     assert_eq!((response.status.as_u16(), &*response.error_name()), (504, "CommandTimeout"));
@@ -193,7 +193,7 @@ async fn a_relayer_that_does_not_respond_is_not_a_success() {
 
 #[tokio::test]
 async fn a_chain_has_one_command_at_a_time() {
-    let rig = Rig::start("clear-packets = true\ntokens = 'tokens'\ntime = '10min'").await;
+    let rig = Rig::start("clear-packets = true\ntoken-file = 'tokens'\ntime = '10min'").await;
     rig.relayer.change(|script| script.tick = Duration::from_secs(3600));
     let mut client = rig.serving.connect().await;
     let first = tokio::spawn(async move { client.request_with("POST", CLEAR, &[TOKEN]).await });
@@ -213,7 +213,7 @@ async fn a_chain_has_one_command_at_a_time() {
 /// The command of a client that disconnects is completed, and its chain is free afterwards.
 #[tokio::test]
 async fn a_command_outlives_its_client() {
-    let mut rig = Rig::start("clear-packets = true\ntokens = 'tokens'\ntime = '10min'").await;
+    let mut rig = Rig::start("clear-packets = true\ntoken-file = 'tokens'\ntime = '10min'").await;
     rig.relayer.change(|script| script.tick = Duration::from_secs(3600));
     let mut client = rig.serving.connect().await;
     let first = tokio::spawn(async move { client.request_with("POST", CLEAR, &[TOKEN]).await });
@@ -245,7 +245,7 @@ async fn a_relayer_is_needed() {
     let files = Folder::new();
     let tokens = files.write("tokens", "ops 0123456789abcdef\n");
     fs::set_permissions(&tokens, fs::Permissions::from_mode(0o600)).unwrap();
-    let settings = "[commands]\nclear-packets = true\ntokens = 'tokens'\n";
+    let settings = "[commands]\nclear-packets = true\ntoken-file = 'tokens'\n";
     let config = files.write("relayer-rest.toml", settings);
     let args = ["--dialect", "1.13", "--config", &config];
     let mut serving = Program::server().args(args).start().await;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use relayer_rest_common::{LimitError, limits};
 
-use super::tokens::{Tokens, TokensError};
+use crate::tokens::{Tokens, TokensError};
 
 limits! {
     /// The commands to the relayer that clients may give.
@@ -19,7 +19,8 @@ limits! {
         clear_packets: bool, any;
         /// The file of the clients' tokens, relative to the folder of the configuration
         /// file. Default: none.
-        tokens: Option<PathBuf>, any;
+        #[serde(rename = "token-file")]
+        token_file: Option<PathBuf>, any;
     }
 }
 
@@ -29,7 +30,7 @@ impl CommandSettings {
     /// # Errors
     /// Returns an error if the file of tokens cannot be used.
     pub fn read_tokens(&self) -> Result<Tokens, TokensError> {
-        match &self.tokens {
+        match &self.token_file {
             Some(file) if self.clear_packets => Tokens::read(file),
             _ => Ok(Tokens::default()),
         }

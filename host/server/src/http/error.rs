@@ -12,6 +12,7 @@ use relayer_rest_sandbox::CallError;
 use crate::commands::Refusal;
 use crate::registry::RespondErrorKind;
 use crate::response::NOSNIFF;
+use crate::tokens::TokenRefusal;
 
 /// The reason for a response of the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -184,7 +185,7 @@ impl HostError {
         if let Some(seconds) = retry_after {
             headers.insert(RETRY_AFTER, seconds.into());
         }
-        if self == Self::Command(Refusal::Unauthorized) {
+        if self == Self::Command(Refusal::Client(TokenRefusal::Unauthorized)) {
             headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
         if self.ends_connection() {
@@ -197,12 +198,12 @@ impl HostError {
 /// Returns the parts of the error for a command.
 fn command_parts(refusal: Refusal) -> (StatusCode, &'static str, &'static str) {
     match refusal {
-        Refusal::Unauthorized => (
+        Refusal::Client(TokenRefusal::Unauthorized) => (
             StatusCode::UNAUTHORIZED,
             "Unauthorized",
             "a command needs the header authorization: Bearer TOKEN",
         ),
-        Refusal::Forbidden => {
+        Refusal::Client(TokenRefusal::Forbidden) => {
             (StatusCode::FORBIDDEN, "Forbidden", "the token is not known; nothing was executed")
         }
         Refusal::Disabled => (

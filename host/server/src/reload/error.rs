@@ -5,9 +5,9 @@ use std::io;
 use relayer_rest_sandbox::{EngineError, LoadError};
 use relayer_rest_sources::WatchError;
 
-use crate::commands::TokensError;
 use crate::config::ConfigError;
 use crate::registry::{MountError, MountPath};
+use crate::tokens::TokensError;
 
 /// The reason why the modules of the settings cannot be loaded or reloaded.
 #[derive(Debug, thiserror::Error)]

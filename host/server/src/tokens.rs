@@ -9,15 +9,13 @@ use http::header::AUTHORIZATION;
 use relayer_rest_common::files;
 use subtle::ConstantTimeEq;
 
-use super::Refusal;
-
 /// The maximum size of the file, in bytes.
 const MAX_FILE: u64 = 64 << 10;
 
 /// The minimum length of a token, in characters.
 const MIN_TOKEN: usize = 16;
 
-/// The tokens of the clients that may give commands.
+/// The tokens of clients.
 #[derive(Default)]
 pub struct Tokens(Vec<(TokenName, Vec<u8>)>);
 
@@ -25,11 +23,20 @@ pub struct Tokens(Vec<(TokenName, Vec<u8>)>);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TokenName(String);
 
+/// The reason why a client is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum TokenRefusal {
+    /// The client has no token, or not in the form `Bearer TOKEN`.
+    Unauthorized,
+    /// The client's token is not known.
+    Forbidden,
+}
+
 /// A file of tokens that cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum TokensError {
     /// The file cannot be read.
-    #[error("tokens {}: cannot be read: {source}; check commands.tokens and the permissions of the file", file.display())]
+    #[error("tokens {}: cannot be read: {source}; check the path and its permissions", file.display())]
     Unreadable {
         /// The file.
         file: PathBuf,
@@ -114,17 +121,17 @@ impl Tokens {
         Ok(tokens)
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
     /// Returns the client whose token a request has.
-    pub(super) fn client(&self, headers: &HeaderMap) -> Result<TokenName, Refusal> {
+    pub(crate) fn client(&self, headers: &HeaderMap) -> Result<TokenName, TokenRefusal> {
         let mut values = headers.get_all(AUTHORIZATION).iter();
         let (Some(value), None) = (values.next(), values.next()) else {
-            return Err(Refusal::Unauthorized);
+            return Err(TokenRefusal::Unauthorized);
         };
-        let sent = bearer(value.as_bytes()).ok_or(Refusal::Unauthorized)?;
+        let sent = bearer(value.as_bytes()).ok_or(TokenRefusal::Unauthorized)?;
         // All are compared, each in constant time, so that the time shows nothing of them
         // but their lengths.
         let mut client = None;
@@ -133,7 +140,7 @@ impl Tokens {
                 client = Some(name.clone());
             }
         }
-        client.ok_or(Refusal::Forbidden)
+        client.ok_or(TokenRefusal::Forbidden)
     }
 }
 
@@ -146,7 +153,7 @@ fn bearer(value: &[u8]) -> Option<&[u8]> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Refusal, Tokens, TokensError};
+    use super::{TokenRefusal, Tokens, TokensError};
     use http::HeaderMap;
     use http::header::AUTHORIZATION;
     use std::fs;
@@ -154,7 +161,7 @@ mod tests {
 
     const FILE: &[u8] = b"# clients\n\nops 0123456789abcdef\n  ci\tfedcba9876543210  \r\n";
 
-    fn client(values: &[&str]) -> Result<String, Refusal> {
+    fn client(values: &[&str]) -> Result<String, TokenRefusal> {
         let mut headers = HeaderMap::new();
         for value in values {
             headers.append(AUTHORIZATION, value.parse().unwrap());
@@ -169,14 +176,14 @@ mod tests {
         }
         assert_eq!(client(&["Bearer fedcba9876543210"]).as_deref(), Ok("ci"));
         for value in ["Bearer 0123456789abcdeF", "Bearer 0123456789abcde", "Bearer x"] {
-            assert_eq!(client(&[value]), Err(Refusal::Forbidden), "{value}");
+            assert_eq!(client(&[value]), Err(TokenRefusal::Forbidden), "{value}");
         }
         for value in ["", "Bearer", "Bearer  ", "Basic 0123456789abcdef", "0123456789abcdef"] {
-            assert_eq!(client(&[value]), Err(Refusal::Unauthorized), "{value}");
+            assert_eq!(client(&[value]), Err(TokenRefusal::Unauthorized), "{value}");
         }
-        assert_eq!(client(&[]), Err(Refusal::Unauthorized));
+        assert_eq!(client(&[]), Err(TokenRefusal::Unauthorized));
         let known = "Bearer 0123456789abcdef";
-        assert_eq!(client(&[known, known]), Err(Refusal::Unauthorized));
+        assert_eq!(client(&[known, known]), Err(TokenRefusal::Unauthorized));
     }
 
     #[test]
