@@ -75,7 +75,7 @@
 //!
 //! | step | files |
 //! |---|---|
-//! | receive a candidate: over the control socket, from a changed file, or by a call | `server/src/control/server.rs`, `server/src/reload/modules.rs`, `server/src/registry/swap.rs` |
+//! | receive a candidate: over the control socket or the admin listener, from a changed file, or by a call | `server/src/control/api.rs`, `server/src/reload/modules.rs`, `server/src/registry/swap.rs` |
 //! | preflight: read it, compile it in a process of its own, and check it against the contract | `server/src/registry/preflight.rs`, `sandbox/src/compiler.rs`, `sandbox/src/code_cache.rs`, `sandbox/src/componentize.rs`, `sandbox/src/module.rs`, `sandbox/src/import_check.rs`, `sandbox/src/grants.rs`, `sandbox/src/cost.rs` |
 //! | probe its conformance to the dialect, by comparison with the bundled module | `conformance/src/lib.rs`, `server/src/registry/references.rs` |
 //! | compare its responses to clients' requests with those of the active module | `server/src/registry/compare.rs` |
@@ -86,7 +86,7 @@
 //!
 //! | step | files |
 //! |---|---|
-//! | receive a signal or a control request | `cli/src/signals.rs`, `server/src/control/server.rs` |
+//! | receive a signal or a control request | `cli/src/signals.rs`, `server/src/control/api.rs` |
 //! | read the settings, and derive the mounts from them | `server/src/config.rs`, `server/src/reload/mount_spec.rs` |
 //! | load new or changed modules, and check them | `server/src/reload/modules.rs`, `server/src/registry/health_check.rs` |
 //! | replace all mounts at once | `server/src/registry.rs` |
@@ -104,7 +104,7 @@
 //! | state that modules can read | `wit/`, `sandbox/src/contract.rs`, `sandbox/src/read_set.rs`, `sandbox/src/host_functions.rs` |
 //! | a command to the relayer | `wit/`, `state/src/command.rs`, `sandbox/src/contract.rs`, `sandbox/src/host_functions.rs`, `sandbox/src/store.rs`; its permission in `server/src/commands/settings.rs` and `server/src/commands.rs`; its request to the relayer in `sources/src/upstream.rs` and `hermes/src/channel.rs`; its endpoint, as above; tests in `tests/suite/api/commands.rs`; `docs/api.md`, `docs/security.md` |
 //! | a rule of a dialect | `conformance/src/rules.rs`, `conformance/src/checks.rs`, and a violation in `conformance/src/rules/tests.rs` |
-//! | a control verb | `server/src/control.rs`, `server/src/control/server.rs`, with the methods of 404 and 405, `server/src/control/client.rs`, and a command; `tests/suite/cli/control_socket.rs`; the table of requests in `docs/operations.md`, and there the commands with `--json` |
+//! | a control verb | `server/src/control.rs`, a route in `server/src/control/api.rs`, `server/src/control/client.rs`, and a command; `tests/suite/cli/control_socket.rs`, and for the admin listener `tests/suite/cli/admin.rs`; the table of requests in `docs/operations.md`, and there the commands with `--json` |
 //! | a limit | a row in `sandbox/src/limits.rs`, `server/src/http/limits.rs` for clients, `server/src/registry/candidate.rs` for swaps or `sources/src/upstream_limits.rs`; defaults, checks and `config default` come from it; the code that applies it, such as `sandbox/src/engine_config.rs`, `sandbox/src/response.rs` or `server/src/http/request_check.rs`, and for an error of the host `server/src/http/error.rs` and `docs/api.md`; the key in the unit test `every_key_is_read` of `server/src/config.rs`; tests in `tests/suite/sandbox/limits.rs` or `tests/suite/http/limits.rs`; `docs/security.md` |
 //! | an encoding of bodies | `server/src/response/encoding.rs` |
 //! | a source of state | a file in `sources/src/` that fills a [`state::StatePublisher`], `sources/src/lib.rs`, and its option in `cli/src/sources.rs`, with its conflicts with the others; for bytes from outside the bounds of `sources/src/relayer_json/bounds.rs`, and a target in `tests/src/fuzz.rs`; tests in `tests/suite/sources/`; `docs/operations.md`, `docs/security.md` |

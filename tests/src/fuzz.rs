@@ -214,7 +214,8 @@ pub fn control(data: &[u8]) {
             let server = TestServer::start().await;
             let socket = ControlSocket::bind(&path).unwrap();
             let state = server.publisher.reader();
-            let control = ControlServer::new(socket, Arc::clone(&server.registry), state);
+            let control =
+                ControlServer::new(Arc::clone(&server.registry), state).with_socket(socket);
             tokio::spawn(control.serve());
             std::mem::forget(server);
         });

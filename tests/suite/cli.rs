@@ -1,5 +1,6 @@
 //! The command, as a process.
 
+mod admin;
 mod check;
 mod control;
 mod control_socket;

@@ -3,16 +3,12 @@
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use clap::Args;
 use relayer_rest_server::control::{
-    ConnectionTally, ControlClient, ControlError, ControlServer, ControlSocket, Reload,
-    default_folder, default_path, running,
+    AdminListener, ControlClient, ControlError, ControlServer, ControlSocket, default_folder,
+    default_path, running,
 };
-use relayer_rest_server::registry::Registry;
-use relayer_rest_state::StateReader;
-use tokio::task::JoinHandle;
 use tracing::{info, warn};
 
 use super::{Failure, path_from_env};
@@ -79,16 +75,19 @@ fn unreadable(error: &io::Error) -> Failure {
         .into()
 }
 
-/// Serves the socket until the task is aborted.
-pub(super) fn serve(
-    socket: ControlSocket,
-    registry: &Arc<Registry>,
-    state: &StateReader,
-    connections: ConnectionTally,
-    reload: Reload,
-) -> JoinHandle<()> {
-    info!(socket = %socket.path().display(), "control socket ready");
-    let server = ControlServer::new(socket, Arc::clone(registry), state.clone());
-    let server = server.with_connections(connections).with_reload(reload);
-    tokio::spawn(server.serve())
+/// Adds the listeners to the server.
+pub(super) fn listen(
+    mut server: ControlServer,
+    socket: Option<ControlSocket>,
+    admin: Option<AdminListener>,
+) -> ControlServer {
+    if let Some(socket) = socket {
+        info!(socket = %socket.path().display(), "control socket ready");
+        server = server.with_socket(socket);
+    }
+    if let Some(admin) = admin {
+        info!(address = %admin.address(), "admin listener ready");
+        server = server.with_admin(admin);
+    }
+    server
 }

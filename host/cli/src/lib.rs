@@ -120,8 +120,8 @@ pub fn run() -> ExitCode {
     }
     let log = log::start();
     let result = match &cli.command {
-        None => serve::run(&cli.serve),
-        Some(Command::Serve(args)) => serve::run(args),
+        None => serve::run(&cli.serve, log.level()),
+        Some(Command::Serve(args)) => serve::run(args, log.level()),
         Some(Command::Swap(args)) => swap::run(args),
         Some(Command::Status(args)) => status::run(args),
         Some(Command::Rollback(args)) => rollback::run(args),

@@ -3,9 +3,10 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::io::{self, IsTerminal};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use relayer_rest_common::log_rate::{LogRate, Permit};
+use relayer_rest_server::control::LogLevel;
 use tracing::{Event, Level, Metadata, Subscriber};
 use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::EnvFilter;
@@ -14,6 +15,7 @@ use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::reload::Handle;
 
 /// The number of lines that wait if the log is read slowly or not at all. Further lines
 /// are lost: nothing waits for the log.
@@ -23,22 +25,51 @@ const MAX_WAITING_LINES: usize = 4096;
 /// of the HTTP library as often as they like.
 const MAX_LIBRARY_LINES: u64 = 20;
 
-/// Starts the log. Dropping the guard writes the waiting lines, if the log is read.
-pub(super) fn start() -> WorkerGuard {
+/// The running log. Dropped, it writes the waiting lines, if the log is read.
+pub(super) struct Log {
+    _guard: WorkerGuard,
+    level: Arc<dyn LogLevel>,
+}
+
+/// The directives of the log's level.
+struct LogFilter<S>(Handle<EnvFilter, S>);
+
+impl Log {
+    /// Returns the level, which can be changed.
+    pub(super) fn level(&self) -> Arc<dyn LogLevel> {
+        Arc::clone(&self.level)
+    }
+}
+
+impl<S> LogLevel for LogFilter<S> {
+    fn level(&self) -> String {
+        self.0.with_current(ToString::to_string).unwrap_or_default()
+    }
+
+    fn set_level(&self, level: &str) -> Result<(), String> {
+        let filter = EnvFilter::try_new(level).map_err(|error| error.to_string())?;
+        self.0.reload(filter).map_err(|error| error.to_string())
+    }
+}
+
+/// Starts the log.
+pub(super) fn start() -> Log {
     let (writer, guard) =
         NonBlockingBuilder::default().buffered_lines_limit(MAX_WAITING_LINES).finish(io::stderr());
     let filter =
         EnvFilter::builder().with_default_directive(LevelFilter::INFO.into()).from_env_lossy();
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
+    let log = tracing_subscriber::fmt()
         .with_writer(writer)
         .with_ansi(io::stderr().is_terminal())
         // A closed stderr must not end a request, and omitted lines are errors of their
         // format.
         .log_internal_errors(false)
         .map_event_format(RateLimited::new)
-        .init();
-    guard
+        .with_env_filter(filter)
+        .with_filter_reloading();
+    let level = Arc::new(LogFilter(log.reload_handle()));
+    log.init();
+    Log { _guard: guard, level }
 }
 
 /// A format that omits lines of libraries which log too many.

@@ -12,7 +12,7 @@ use relayer_rest_conformance::Dialect;
 use relayer_rest_server::Server;
 use relayer_rest_server::commands::Commands;
 use relayer_rest_server::config::Config;
-use relayer_rest_server::control::Reload;
+use relayer_rest_server::control::{AdminListener, ControlServer, LogLevel, Reload};
 use relayer_rest_server::reload::{ModuleOverrides, Modules, follow_dialect};
 use relayer_rest_sources::{TelemetrySource, Upstream};
 use relayer_rest_state::{NotReady, StatePublisher, StateReader};
@@ -63,21 +63,21 @@ pub(super) struct ServeArgs {
     no_control: bool,
 }
 
-pub(super) fn run(args: &ServeArgs) -> Result<CommandOutcome, Failure> {
+pub(super) fn run(args: &ServeArgs, log: Arc<dyn LogLevel>) -> Result<CommandOutcome, Failure> {
     // The server has threads of its own for connections.
     let runtime = Builder::new_multi_thread()
         .worker_threads(super::RUNTIME_THREADS)
         .enable_all()
         .build()
         .map_err(ServeError::Start)?;
-    let served = runtime.block_on(serve(args));
+    let served = runtime.block_on(serve(args, log));
     // No client waits for the remaining tasks.
     runtime.shutdown_background();
     served?;
     Ok(CommandOutcome::Done)
 }
 
-async fn serve(args: &ServeArgs) -> Result<(), ServeError> {
+async fn serve(args: &ServeArgs, log: Arc<dyn LogLevel>) -> Result<(), ServeError> {
     // Signals are caught first, so that a server can be stopped while it starts.
     let mut shutdown = Box::pin(signals::shutdown().map_err(ServeError::Start)?);
     let hangup = signals::Hangup::catch().map_err(ServeError::Start)?;
@@ -127,6 +127,7 @@ async fn serve(args: &ServeArgs) -> Result<(), ServeError> {
     let listener = listen(&address).await?;
     let address = listener.local_addr().map_err(ServeError::Start)?;
     let socket = if args.no_control { None } else { args.control.bind(address)? };
+    let admin = AdminListener::bind(&config.admin)?;
     let registry = &modules.registry;
     let state = publisher.reader();
     if let Some(upstream) = &sources.upstream {
@@ -143,16 +144,17 @@ async fn serve(args: &ServeArgs) -> Result<(), ServeError> {
         .with_threads(config.server.clone())
         .with_commands(commands)
         .with_grace(args.grace);
-    let control =
-        socket.map(|socket| control::serve(socket, registry, &state, server.connections(), reload));
+    let control = ControlServer::new(Arc::clone(registry), state.clone())
+        .with_connections(server.connections())
+        .with_reload(reload)
+        .with_log_level(log);
+    let control = tokio::spawn(control::listen(control, socket, admin).serve());
     idle_memory::watch(registry);
     announce(&listener).map_err(ServeError::Start)?;
     server.serve(listener, shutdown).await;
-    if let Some(control) = control {
-        // This also removes its socket.
-        control.abort();
-        control.await.ok();
-    }
+    // This also removes its socket.
+    control.abort();
+    control.await.ok();
     Ok(())
 }
 

@@ -43,10 +43,11 @@ fn text(status: &Status) -> Vec<String> {
     )];
     lines.extend(status.sources.iter().map(source));
     lines.extend(status.connections.map(|connections| {
-        let ConnectionStatus { open, accepted, refused, evicted, unsent } = connections;
+        let ConnectionStatus { open, accepted, refused, evicted, unsent, draining } = connections;
         let unsent = ByteSize::b(unsent);
+        let draining = if draining { "; shutting down" } else { "" };
         format!(
-            "connections: {open} open, {accepted} accepted, {refused} refused, {evicted} evicted; {unsent} unsent"
+            "connections: {open} open, {accepted} accepted, {refused} refused, {evicted} evicted; {unsent} unsent{draining}"
         )
     }));
     lines.extend(status.mounts.iter().flat_map(mount));

@@ -9,7 +9,7 @@ use relayer_rest_host::Server;
 use relayer_rest_host::commands::Commands;
 use relayer_rest_host::config::Config;
 use relayer_rest_host::conformance::Dialect;
-use relayer_rest_host::control::{ControlServer, ControlSocket, default_path};
+use relayer_rest_host::control::{AdminListener, ControlServer, ControlSocket, default_path};
 use relayer_rest_host::module::CodeCache;
 use relayer_rest_host::reload::{ModuleOverrides, Modules};
 use relayer_rest_host::state::{Polling, StatePublisher};
@@ -54,7 +54,7 @@ pub(crate) enum Place {
 pub(crate) struct Service {
     server: Server,
     listener: tokio::net::TcpListener,
-    control: Option<ControlServer>,
+    control: ControlServer,
 }
 
 impl Service {
@@ -99,34 +99,36 @@ impl Service {
                 .inspect_err(|error| warn!(%error, "status, swap, rollback and reload unavailable"))
                 .ok(),
         };
-        let control = socket.map(|socket| {
-            info!(socket = %socket.path().display(), "control socket ready");
-            let registry = Arc::clone(&modules.registry);
-            ControlServer::new(socket, registry, state.clone())
-                .with_connections(server.connections())
-                .with_reload(Arc::new(move || {
-                    let modules = Arc::clone(&modules);
-                    let state = state.clone();
-                    Box::pin(async move {
-                        let reloaded = modules.reload(&state).await;
-                        reloaded.map_err(|error| error.to_string()).inspect_err(|error| {
-                            error!(error, "reload rejected");
-                        })
+        let mut control = ControlServer::new(Arc::clone(&modules.registry), state.clone())
+            .with_connections(server.connections())
+            .with_reload(Arc::new(move || {
+                let modules = Arc::clone(&modules);
+                let state = state.clone();
+                Box::pin(async move {
+                    let reloaded = modules.reload(&state).await;
+                    reloaded.map_err(|error| error.to_string()).inspect_err(|error| {
+                        error!(error, "reload rejected");
                     })
-                }))
-        });
+                })
+            }));
+        if let Some(socket) = socket {
+            info!(socket = %socket.path().display(), "control socket ready");
+            control = control.with_socket(socket);
+        }
+        if let Some(admin) = AdminListener::bind(&config.admin)? {
+            info!(address = %admin.address(), "admin listener ready");
+            control = control.with_admin(admin);
+        }
         tokio::spawn(polling.run(channel, publisher));
         Ok(Self { server, listener, control })
     }
 
     /// Serves until `shutdown` completes.
     pub(crate) async fn serve(self, shutdown: impl Future<Output = ()>) {
-        let control = self.control.map(|control| tokio::spawn(control.serve()));
+        let control = tokio::spawn(self.control.serve());
         self.server.serve(self.listener, shutdown).await;
-        if let Some(control) = control {
-            // This also removes its socket.
-            control.abort();
-            control.await.ok();
-        }
+        // This also removes its socket.
+        control.abort();
+        control.await.ok();
     }
 }

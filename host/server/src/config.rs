@@ -3,10 +3,12 @@
 //!
 //! | file | job |
 //! |---|---|
+//! | `admin.rs` | the section `[admin]` |
 //! | `extension.rs` | the sections `[[extension]]` |
 //! | `default.rs` | the tables of all limits, and the text of all settings |
 //! | `default.toml` | that text, without the limits |
 
+mod admin;
 mod default;
 mod extension;
 
@@ -32,6 +34,7 @@ use crate::{
     registry::{FailurePolicy, MountError, MountPath, SwapLimits},
 };
 
+pub use admin::{AdminAddress, AdminConfig};
 pub use default::{DEFAULT, LIMITS};
 pub use extension::{ExtensionConfig, ExtensionName};
 pub use relayer_rest_common::limit::Limit;
@@ -50,6 +53,8 @@ pub struct Config {
     pub http: HttpLimits,
     /// The section `[upstream]`: limits on the relayer behind `--upstream`.
     pub upstream: UpstreamLimits,
+    /// The section `[admin]`: a listener for health, log level and control.
+    pub admin: AdminConfig,
     /// The section `[commands]`: commands to the relayer that clients may give.
     pub commands: CommandSettings,
     /// The section `[swap]`: limits on the preflight of a module.
@@ -164,6 +169,7 @@ impl Config {
         let folder = file.parent().unwrap_or(Path::new(""));
         config.module.file = config.module.file.map(|module| folder.join(module));
         config.commands.token_file = config.commands.token_file.map(|file| folder.join(file));
+        config.admin.resolve(folder);
         for extension in &mut config.extension {
             extension.module = extension.module.take().map(|module| folder.join(module));
         }
@@ -259,10 +265,11 @@ fn place(key: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Config, DEFAULT, Dialect, HttpLimits};
+    use super::{AdminAddress, AdminConfig, Config, DEFAULT, Dialect, HttpLimits};
     use bytesize::ByteSize;
     use relayer_rest_modules::BUNDLED_EXTENSIONS;
     use relayer_rest_sandbox::{Grants, HeaderGrants};
+    use std::mem::take;
     use std::path::Path;
     use std::time::Duration;
 
@@ -291,9 +298,12 @@ mod tests {
              [server]\nworkers = 12\n\
              [http]\nconnections = 7\nconnections_per_peer = 6\nidle = '3s'\nstalled = '4s'\nunsent = '2GiB'\n\
              target = '1KiB'\nheaders = 50\nhead = '9KiB'\nbody = '0B'\nhosts = ['a', '[::1]:2']\n\
+             [admin]\nlisten = 'unix:a.sock'\ntoken-file = 'b'\n\
              [upstream]\nbody = '3MiB'\n";
         let config = Config::parse(&text).unwrap();
         let digest = Some(digest.parse().unwrap());
+        let listen = Some(AdminAddress::Unix("a.sock".into()));
+        assert_eq!(config.admin, AdminConfig { listen, token_file: Some("b".into()) });
         assert_eq!(config.module.sha256, digest);
         assert_eq!((config.extension[0].sha256, config.extension[1].sha256), (digest, None));
         assert_eq!(config.extension[0].granted(), Grants::new(&["chains", "state"]).unwrap());
@@ -352,7 +362,7 @@ mod tests {
         for (text, message) in [
             (
                 "[modul]",
-                "line 1, column 2: modul: unknown field `modul`, expected one of `module`, `extension`, `server`, `http`, `upstream`, `commands`, `swap`",
+                "line 1, column 2: modul: unknown field `modul`, expected one of `module`, `extension`, `server`, `http`, `upstream`, `admin`, `commands`, `swap`",
             ),
             (
                 "[module.limits]\nmemory = true",
@@ -521,7 +531,9 @@ mod tests {
         // These have no default that a file could contain.
         assert!(config.module.file.take().is_some() && config.module.sha256.take().is_some());
         assert!(
-            config.module.dialect.take().is_some() && config.commands.token_file.take().is_some()
+            config.module.dialect.take().is_some()
+                && config.commands.token_file.take().is_some()
+                && take(&mut config.admin) != AdminConfig::default()
         );
         let included = std::mem::take(&mut config.extension);
         let included: Vec<_> = included.iter().map(|extension| extension.name.as_str()).collect();

@@ -1,24 +1,34 @@
 //! Controls a running server: HTTP with JSON over a Unix socket that only its owner can
-//! write to.
+//! write to, and over the admin listener, to clients with a token.
 //!
 //! | request | response |
 //! |---|---|
+//! | `GET /livez` | 200, `ok` |
+//! | `GET /readyz` | 200, `ok`; or 503 with a line for each check, until the state is known and while the server shuts down |
+//! | `GET /log-level`, and `PUT` with the new one | 200, the level of the log |
 //! | `GET /status` | 200, [`Status`] |
 //! | `POST /swap?mount=/&name=FILE`, the component as its body; and `sha256=DIGEST`, `dialect=NAME`, `dry-run=true`, `force=true` | 200, or 409 if the module is rejected: [`SwapReport`](crate::registry::SwapReport) |
 //! | `POST /reload` | 200, [`Reloaded`], with the invalid files in `failures`; or 409 if the settings cannot be used, or there are none |
 //! | `POST /rollback?mount=/` | 200, [`RolledBack`]; or 409 without a previous module |
 //!
-//! An error has a status of 400 or above and a [`ControlFault`] as its body, except for a
-//! rejected module.
+//! The first three are for all clients of a listener, except for `PUT`; the others need a token
+//! over TCP. An error has a status of 400 or above and a [`ControlFault`] as its body, except
+//! for a rejected module.
 //!
 //! | file | job |
 //! |---|---|
 //! | `socket.rs` | the socket: its path, takeover, mode and removal |
-//! | `server.rs` | serves the requests |
+//! | `listener.rs` | the listeners, and the clients that may use each |
+//! | `server.rs` | accepts connections |
+//! | `api.rs` | the routes, and their handlers |
+//! | `readiness.rs` | whether the server is ready for clients |
 //! | `client.rs` | sends the requests |
 //! | `status.rs` | the status of a server |
 
+mod api;
 mod client;
+mod listener;
+mod readiness;
 mod server;
 mod socket;
 mod status;
@@ -32,6 +42,7 @@ use crate::reload::Reloaded;
 
 pub use crate::http::{ConnectionStatus, ConnectionTally};
 pub use client::{ControlClient, ControlClientError};
+pub use listener::AdminListener;
 pub use server::ControlServer;
 pub use socket::{ControlError, ControlSocket, default_folder, default_path, running};
 pub use status::{SourceFailureStatus, SourceStatus, Status};
@@ -49,6 +60,15 @@ pub struct RolledBack {
 
 /// Reloads the settings, or reports why they cannot be used.
 pub type Reload = Arc<dyn Fn() -> BoxFuture<'static, Result<Reloaded, String>> + Send + Sync>;
+
+/// The level of a program's log, which can be changed while it runs.
+pub trait LogLevel: Send + Sync {
+    /// Returns the directives, such as `info`.
+    fn level(&self) -> String;
+
+    /// Sets the directives, or returns the problem with them.
+    fn set_level(&self, level: &str) -> Result<(), String>;
+}
 
 /// The body of an error response.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

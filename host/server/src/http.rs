@@ -44,6 +44,8 @@ mod source_header;
 mod worker_threads;
 
 pub use connections::{ConnectionStatus, ConnectionTally};
+#[cfg(feature = "control")]
+pub(crate) use host::is_for;
 pub use host::{AllowedHost, AllowedHostError};
 pub use limits::{HttpLimits, ServerLimits};
 pub use server::Server;

@@ -79,7 +79,8 @@ async fn status_counts_the_connections_of_clients() {
     let client = serving.control_client();
     let status = async || client.status().await.unwrap();
     let counted = async |open, accepted, refused| {
-        let expected = ConnectionStatus { open, accepted, refused, evicted: 0, unsent: 0 };
+        let expected =
+            ConnectionStatus { open, accepted, refused, evicted: 0, unsent: 0, draining: false };
         let is_counted = async || status().await.connections == Some(expected);
         until_async(&format!("{expected:?}"), is_counted).await;
     };

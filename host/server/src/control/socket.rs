@@ -15,6 +15,8 @@ use rustix::io::Errno;
 use rustix::process::getuid;
 use tokio::net::UnixListener;
 
+use crate::tokens::TokensError;
+
 /// The extension of a default socket, after the address of its server.
 const EXTENSION: &str = "sock";
 
@@ -66,6 +68,17 @@ pub enum ControlError {
         /// The path.
         path: PathBuf,
     },
+    /// The admin listener cannot listen.
+    #[error("admin.listen {address}: cannot listen: {source}; choose another address")]
+    Admin {
+        /// The address.
+        address: SocketAddr,
+        /// The reason.
+        source: io::Error,
+    },
+    /// The tokens of the admin listener cannot be used.
+    #[error("admin.token-file: {0}")]
+    Tokens(#[from] TokensError),
     /// The socket cannot be created.
     #[error("control socket {}: {source}; choose a path in a folder of your own with --control PATH", path.display())]
     Io {

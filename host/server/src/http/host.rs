@@ -63,6 +63,12 @@ pub(super) fn check<B>(request: &Request<B>, allowed: &[AllowedHost]) -> Result<
     }
 }
 
+/// Returns whether a request has one valid host, which a list contains.
+#[cfg(feature = "control")]
+pub(crate) fn is_for<B>(request: &Request<B>, hosts: &[AllowedHost]) -> bool {
+    check(request, hosts).is_ok()
+}
+
 /// Returns the host of a request, if it has one.
 fn request_host<B>(request: &Request<B>) -> Result<Option<Host<'_>>, HostError> {
     let mut lines = request.headers().get_all(HOST).iter().map(HeaderValue::as_bytes);

@@ -95,8 +95,8 @@ impl Server {
 
     /// Serves the listener's connections until `shutdown` completes. Connections are
     /// accepted by the current runtime, and served by threads of the server, each with a
-    /// runtime of its own. After `shutdown`, it closes idle connections and completes requests in flight; connections that are not done within
-    /// the grace period are dropped.
+    /// runtime of its own. After `shutdown`, it closes idle connections and completes
+    /// requests in flight; connections that are not done within the grace period are dropped.
     pub async fn serve(self, listener: TcpListener, shutdown: impl Future<Output = ()>) {
         let roster = Arc::new(Roster::new(self.tally.clone()));
         let admission =
@@ -108,6 +108,7 @@ impl Server {
             admission: Arc::new(admission),
         };
         let workers = WorkerThreads::start(self.threads.worker_count());
+        let tally = self.tally.clone();
         let mut open =
             ConnectionManager::new(self.limits, &connections, workers, roster, self.tally);
         let mut ticks = interval(TICK_INTERVAL);
@@ -125,6 +126,7 @@ impl Server {
                 },
             }
         }
+        tally.drain();
         drop(listener);
         open.close_all();
         let finished = async {

@@ -1,7 +1,7 @@
 //! Counters of a server's connections, for its status.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use serde::{Deserialize, Serialize};
 
@@ -22,6 +22,9 @@ pub struct ConnectionStatus {
     /// Bytes of responses that clients have not taken yet.
     #[serde(default)]
     pub unsent: u64,
+    /// Whether the server shuts down, and accepts no more connections.
+    #[serde(default)]
+    pub draining: bool,
 }
 
 /// The counters of a server's connections. Cheap to clone.
@@ -34,6 +37,7 @@ struct Counts {
     accepted: AtomicU64,
     refused: AtomicU64,
     evicted: AtomicU64,
+    draining: AtomicBool,
     budget: Arc<SendBudget>,
 }
 
@@ -44,14 +48,26 @@ impl ConnectionTally {
     /// Returns the current counts.
     #[must_use]
     pub fn status(&self) -> ConnectionStatus {
-        let Counts { open, accepted, refused, evicted, budget } = &*self.0;
+        let Counts { open, accepted, refused, evicted, draining, budget } = &*self.0;
         ConnectionStatus {
             open: open.load(Relaxed),
             accepted: accepted.load(Relaxed),
             refused: refused.load(Relaxed),
             evicted: evicted.load(Relaxed),
             unsent: budget.used() as u64,
+            draining: draining.load(Relaxed),
         }
+    }
+
+    /// Returns whether the server shuts down.
+    #[must_use]
+    pub fn is_draining(&self) -> bool {
+        self.0.draining.load(Relaxed)
+    }
+
+    /// Records that the server shuts down.
+    pub(in crate::http) fn drain(&self) {
+        self.0.draining.store(true, Relaxed);
     }
 
     /// Counts an accepted connection, which is open until the return value is dropped.

@@ -1,0 +1,135 @@
+//! The listeners of the control server, and the clients that may use each.
+
+use std::io;
+use std::path::PathBuf;
+
+use http::HeaderMap;
+use hyper::Request;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpListener;
+
+use super::{ControlError, ControlSocket};
+use crate::config::{AdminAddress, AdminConfig};
+use crate::http::{AllowedHost, is_for};
+use crate::tokens::{TokenName, TokenRefusal, Tokens, TokensError};
+
+/// The hosts of requests to a listener that only this machine reaches, so that no web page
+/// reads it with a name that resolves to this address (DNS rebinding).
+const LOCAL_HOSTS: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
+
+/// A listener of the control server.
+pub(super) struct Listener {
+    socket: Socket,
+    access: Access,
+    /// The hosts that requests may be for; empty for all.
+    hosts: Vec<AllowedHost>,
+}
+
+enum Socket {
+    Unix(ControlSocket),
+    Tcp(TcpListener),
+}
+
+/// The clients that may control the server.
+enum Access {
+    /// Each client: the system admits only the owner of the socket.
+    All,
+    /// The clients with a token of this file; without a file, none.
+    Token(Option<PathBuf>),
+}
+
+/// The listener of `[admin]`.
+pub struct AdminListener(pub(super) Listener);
+
+/// A connection.
+pub(super) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
+
+/// The reason why a client may not control the server.
+#[derive(Debug)]
+pub(super) enum AccessError {
+    /// The listener has no tokens.
+    Disabled,
+    Token(TokenRefusal),
+    /// The file of tokens cannot be used.
+    File(TokensError),
+}
+
+impl AdminListener {
+    /// Listens on the address of the settings, if they have one.
+    ///
+    /// Must be called within a Tokio runtime.
+    ///
+    /// # Errors
+    /// Returns an error if the address is in use, or if the file of tokens cannot be used.
+    pub fn bind(admin: &AdminConfig) -> Result<Option<Self>, ControlError> {
+        // A problem of the file is found at the start, although it is read for each request.
+        if let Some(file) = &admin.token_file {
+            Tokens::read(file)?;
+        }
+        let Some(listen) = &admin.listen else { return Ok(None) };
+        let listener = match listen {
+            AdminAddress::Unix(path) => Listener::of_owner(ControlSocket::bind(path)?),
+            AdminAddress::Tcp(address) => {
+                let bind = || {
+                    let listener = std::net::TcpListener::bind(address)?;
+                    listener.set_nonblocking(true)?;
+                    TcpListener::from_std(listener)
+                };
+                let listener =
+                    bind().map_err(|source| ControlError::Admin { address: *address, source })?;
+                let parse = |host: &str| host.parse().expect("it is a host");
+                let local = address.ip().is_loopback().then(|| LOCAL_HOSTS.map(parse));
+                Listener {
+                    socket: Socket::Tcp(listener),
+                    access: Access::Token(admin.token_file.clone()),
+                    hosts: local.into_iter().flatten().collect(),
+                }
+            }
+        };
+        Ok(Some(Self(listener)))
+    }
+
+    /// Returns the address, with the port that the system has chosen for port 0.
+    #[must_use]
+    pub fn address(&self) -> AdminAddress {
+        match &self.0.socket {
+            Socket::Unix(socket) => AdminAddress::Unix(socket.path().to_owned()),
+            Socket::Tcp(listener) => AdminAddress::Tcp(listener.local_addr().expect("it is bound")),
+        }
+    }
+}
+
+impl Listener {
+    /// Creates the listener on a socket that only its owner can connect to.
+    pub(super) fn of_owner(socket: ControlSocket) -> Self {
+        Self { socket: Socket::Unix(socket), access: Access::All, hosts: Vec::new() }
+    }
+
+    pub(super) async fn accept(&self) -> io::Result<Box<dyn Stream>> {
+        Ok(match &self.socket {
+            Socket::Unix(socket) => Box::new(socket.listener.accept().await?.0),
+            Socket::Tcp(listener) => Box::new(listener.accept().await?.0),
+        })
+    }
+
+    /// Returns whether a request is for a host of the listener.
+    pub(super) fn serves<B>(&self, request: &Request<B>) -> bool {
+        self.hosts.is_empty() || is_for(request, &self.hosts)
+    }
+
+    /// Checks that a client may control the server. Returns the name of its token, if the
+    /// listener has tokens.
+    pub(super) fn check(&self, headers: &HeaderMap) -> Result<Option<TokenName>, AccessError> {
+        match &self.access {
+            Access::All => Ok(None),
+            Access::Token(None) => Err(AccessError::Disabled),
+            Access::Token(Some(file)) => {
+                // Read for each request, so that a removed token is not valid any more.
+                let tokens = Tokens::read(file).map_err(AccessError::File)?;
+                tokens.client(headers).map(Some).map_err(AccessError::Token)
+            }
+        }
+    }
+}

@@ -1,0 +1,254 @@
+//! Does the admin listener show the health of the server, and is control left to clients with
+//! a token?
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
+
+use relayer_rest_tests::client::raw;
+use relayer_rest_tests::folder::Folder;
+use relayer_rest_tests::program::{Program, Serving};
+use relayer_rest_tests::relayer::{Fault, Relayer, Script};
+use relayer_rest_tests::wait::until_async;
+use rustix::process::Signal;
+
+use super::{busy, check_failure};
+
+const TOKEN: &str = "authorization: Bearer 0123456789abcdef\r\n";
+
+/// The listener of a server.
+struct Admin(SocketAddr);
+
+struct Response {
+    status: u16,
+    head: String,
+    body: String,
+}
+
+impl Admin {
+    /// Waits until the log has the address.
+    async fn of(serving: &mut Serving) -> Self {
+        const LINE: &str = "admin listener ready address=";
+        // The line comes before the address of the server.
+        serving.logged(LINE).await;
+        let (_, rest) = serving.log().split_once(LINE).unwrap();
+        Self(rest.lines().next().unwrap().parse().unwrap())
+    }
+
+    async fn send(&self, method: &str, path: &str, headers: &str, body: &str) -> Response {
+        let length = body.len();
+        let host = if headers.contains("host:") { "" } else { "host: localhost\r\n" };
+        let request = format!(
+            "{method} {path} HTTP/1.1\r\n{host}{headers}connection: close\r\ncontent-length: {length}\r\n\r\n{body}"
+        );
+        let response = raw(self.0, request.as_bytes()).await;
+        let (head, body) = response.split_once("\r\n\r\n").unwrap();
+        let status = head[9..12].parse().unwrap();
+        Response { status, head: head.to_ascii_lowercase(), body: body.to_owned() }
+    }
+
+    async fn get(&self, path: &str) -> (u16, String) {
+        let response = self.send("GET", path, "", "").await;
+        (response.status, response.body)
+    }
+}
+
+/// Returns settings with an admin listener, and with these lines in its section.
+fn settings(files: &Folder, lines: &str) -> String {
+    let settings = format!("[admin]\nlisten = '127.0.0.1:0'\n{lines}\n");
+    files.write("relayer-rest.toml", settings)
+}
+
+/// Writes a file of tokens that is valid.
+fn write_tokens(files: &Folder, content: &str) {
+    let tokens = files.write("tokens", content);
+    fs::set_permissions(tokens, fs::Permissions::from_mode(0o600)).unwrap();
+}
+
+#[tokio::test]
+async fn the_server_is_ready_from_the_first_state_on() {
+    let files = Folder::new();
+    let relayer = Relayer::start(Script::of_1_13());
+    relayer.change(|script| script.fault = Some(Fault::Status500));
+    let settings = settings(&files, "");
+    let args = ["--config", &settings, "--upstream", &relayer.url(), "--poll", "100ms"];
+    let mut serving = Program::server().args(args).start().await;
+    let admin = Admin::of(&mut serving).await;
+    assert_eq!(admin.get("/livez").await, (200, "ok".to_owned()));
+    let unready = admin.send("GET", "/readyz", "", "").await;
+    assert_eq!(unready.status, 503);
+    assert!(unready.head.contains("\r\nretry-after: 1"), "{}", unready.head);
+    assert!(unready.body.starts_with("[-]state failed: "), "{}", unready.body);
+    assert!(unready.body.ends_with("[+]draining ok\nreadyz check failed\n"), "{}", unready.body);
+
+    relayer.change(|script| script.fault = None);
+    until_async("it is ready", async || admin.get("/readyz").await.0 == 200).await;
+    assert_eq!(admin.get("/readyz").await.1, "ok");
+    let head = admin.send("HEAD", "/readyz", "", "").await;
+    assert_eq!((head.status, &*head.body), (200, ""));
+}
+
+#[tokio::test]
+async fn the_server_is_not_ready_while_it_completes_requests_at_the_end() {
+    let files = Folder::new();
+    let module = files.write("busy.wasm", busy(u64::MAX));
+    let settings = settings(&files, "[module.limits]\ntime = '1h'");
+    let args = ["--config", &settings, "--module", &module, "--grace", "10min"];
+    let mut serving = Program::server().args(args).start().await;
+    let admin = Admin::of(&mut serving).await;
+    assert_eq!(admin.get("/readyz").await.0, 200);
+    let mut client = serving.connect().await;
+    let pending = tokio::spawn(async move { client.get("/").await });
+    serving.logged("begun").await;
+    serving.signal(Signal::TERM);
+    let draining = async || {
+        let (status, body) = admin.get("/readyz").await;
+        status == 503 && body.contains("[-]draining failed: the server is shutting down\n")
+    };
+    until_async("it is draining", draining).await;
+    assert_eq!(admin.get("/livez").await.0, 200);
+    assert!(serving.control_client().status().await.unwrap().connections.unwrap().draining);
+    pending.abort();
+    pending.await.unwrap_err();
+    assert_eq!(serving.ended().await.status, Some(0));
+}
+
+#[tokio::test]
+async fn control_over_tcp_needs_a_token() {
+    const VERBS: [(&str, &str); 5] = [
+        ("GET", "/status"),
+        ("POST", "/rollback"),
+        ("POST", "/swap"),
+        ("POST", "/reload"),
+        ("PUT", "/log-level"),
+    ];
+    let files = Folder::new();
+    write_tokens(&files, "ops 0123456789abcdef\n");
+    let without = settings(&files, "");
+    let mut serving = Program::server().args(["--config", &without]).start().await;
+    let admin = Admin::of(&mut serving).await;
+    for (method, path) in VERBS {
+        let response = admin.send(method, path, TOKEN, "").await;
+        assert_eq!(response.status, 403, "{path}");
+        assert!(response.body.contains("set admin.token-file"), "{}", response.body);
+    }
+    serving.stop().await;
+
+    let with = settings(&files, "token-file = 'tokens'");
+    let mut serving = Program::server().args(["--config", &with]).start().await;
+    let admin = Admin::of(&mut serving).await;
+    for (method, path) in VERBS {
+        let response = admin.send(method, path, "", "").await;
+        assert_eq!(response.status, 401, "{path}");
+        assert!(response.head.contains("\r\nwww-authenticate: bearer"), "{}", response.head);
+        let other = "authorization: Bearer 0123456789abcdeg\r\n";
+        assert_eq!(admin.send(method, path, other, "").await.status, 403, "{path}");
+    }
+    let status = admin.send("GET", "/status", TOKEN, "").await;
+    assert_eq!(status.status, 200);
+    assert!(status.body.contains(r#""mounts":[{"name":"api""#), "{}", status.body);
+    assert_eq!(admin.send("POST", "/rollback", TOKEN, "").await.status, 409);
+    let line = r#"audit: control request client="ops" request="POST /rollback" status=409"#;
+    serving.logged(line).await;
+    assert!(!serving.log().contains("0123456789"), "{}", serving.log());
+
+    // A token that was removed is not valid any more.
+    write_tokens(&files, "ops fedcba9876543210\n");
+    assert_eq!(admin.send("GET", "/status", TOKEN, "").await.status, 403);
+    fs::remove_file(files.join("tokens")).unwrap();
+    let unreadable = admin.send("GET", "/status", TOKEN, "").await;
+    assert_eq!(unreadable.status, 500);
+    assert!(unreadable.body.contains("check the path and its permissions"), "{}", unreadable.body);
+    // The control socket needs none.
+    serving.control_client().status().await.unwrap();
+}
+
+#[tokio::test]
+async fn the_level_of_the_log_can_be_changed() {
+    let files = Folder::new();
+    write_tokens(&files, "ops 0123456789abcdef\n");
+    let settings = settings(&files, "token-file = 'tokens'");
+    let mut serving = Program::server().args(["--config", &settings]).start().await;
+    let admin = Admin::of(&mut serving).await;
+    assert_eq!(admin.get("/log-level").await, (200, "info".to_owned()));
+    serving.connect().await.get("/version").await;
+    for level in ["info,relayer_rest_server=debug", " debug\n"] {
+        let set = admin.send("PUT", "/log-level", TOKEN, level).await;
+        assert_eq!(set.status, 200, "{}", set.body);
+    }
+    assert_eq!(admin.get("/log-level").await.1, "debug");
+    serving.connect().await.get("/version").await;
+    serving.logged("cache hit").await;
+    assert_eq!(serving.log().matches("cache hit").count(), 1);
+
+    for (level, problem) in [("info,=", "log level: "), ("\u{e9}=x", "log level: ")] {
+        let refused = admin.send("PUT", "/log-level", TOKEN, level).await;
+        assert_eq!(refused.status, 400, "{level}: {}", refused.body);
+        assert!(refused.body.contains(problem), "{}", refused.body);
+    }
+    let large = "x=info,".repeat(1000);
+    assert_eq!(admin.send("PUT", "/log-level", TOKEN, &large).await.status, 413);
+    assert_eq!(admin.get("/log-level").await.1, "debug");
+}
+
+#[tokio::test]
+async fn requests_are_for_a_route_and_a_host_of_the_listener() {
+    let files = Folder::new();
+    let settings = settings(&files, "");
+    let mut serving = Program::server().args(["--config", &settings]).start().await;
+    let admin = Admin::of(&mut serving).await;
+    let wrong = admin.send("DELETE", "/log-level", TOKEN, "").await;
+    assert_eq!(wrong.status, 405);
+    assert!(wrong.head.contains("\r\nallow: get, put\r\n"), "{}", wrong.head);
+    assert_eq!(admin.get("/chains").await.0, 404);
+    // A web page could have a name that resolves to this address.
+    for (host, status) in [("evil.example", 421), ("127.0.0.1:1", 200), ("[::1]", 200)] {
+        let response = admin.send("GET", "/livez", &format!("host: {host}\r\n"), "").await;
+        assert_eq!(response.status, status, "{host}");
+    }
+}
+
+#[tokio::test]
+async fn a_unix_socket_is_for_its_owner() {
+    let files = Folder::new();
+    let content = "[admin]\nlisten = 'unix:admin.sock'\n";
+    let settings = files.write("relayer-rest.toml", content);
+    let mut serving = Program::server().args(["--config", &settings, "--no-control"]).start().await;
+    serving.logged("admin listener ready").await;
+    let socket = files.join("admin.sock");
+    assert_eq!(fs::metadata(&socket).unwrap().permissions().mode() & 0o777, 0o600);
+    let mut stream = UnixStream::connect(&socket).unwrap();
+    stream.write_all(b"GET /status HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").unwrap();
+    let mut response = String::new();
+    stream.read_to_string(&mut response).unwrap();
+    assert!(response.starts_with("HTTP/1.1 200 OK\r\n"), "{response}");
+    serving.stop().await;
+    assert!(!socket.exists());
+}
+
+#[tokio::test]
+async fn a_listener_that_cannot_be_used_is_an_error_at_the_start() {
+    let files = Folder::new();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap();
+    for (content, message) in [
+        (format!("listen = '{address}'"), format!("admin.listen {address}: cannot listen: ")),
+        (
+            "listen = 'localhost'".to_owned(),
+            format!(
+                "configuration {}: line 2, column 10: admin.listen: \"localhost\" is not an address; expected an IP address with a port, such as \"127.0.0.1:9901\", or \"unix:PATH\"",
+                files.path("c.toml")
+            ),
+        ),
+        (
+            "listen = '127.0.0.1:0'\ntoken-file = 'missing'".to_owned(),
+            format!("admin.token-file: tokens {}: cannot be read: ", files.path("missing")),
+        ),
+    ] {
+        let config = files.write("c.toml", format!("[admin]\n{content}\n"));
+        let ended = Program::server().args(["--config", &config]).run().await;
+        check_failure(&ended, 2, &message);
+    }
+}
