@@ -5,6 +5,7 @@
 //! | `backoff.rs` | exponential backoff with jitter |
 //! | `bounded_json.rs` | parses JSON in bounded memory |
 //! | `files.rs` | reads files up to a size, without waiting for writers of pipes |
+//! | `histogram.rs` | histograms of times, without a lock |
 //! | `limit.rs` | the tables of limits: fields, defaults, ranges, checks and documentation |
 //! | `log_rate.rs` | rate limits for log messages |
 //! | `priority.rs` | lowers the priority of a thread |
@@ -17,6 +18,7 @@
 pub mod backoff;
 pub mod bounded_json;
 pub mod files;
+pub mod histogram;
 pub mod limit;
 pub mod log_rate;
 pub mod priority;

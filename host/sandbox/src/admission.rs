@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use relayer_rest_common::histogram::{Histogram, Times};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::limits::Limits;
 
@@ -15,6 +16,8 @@ pub(crate) struct Admission {
     waiting: Semaphore,
     background: Arc<Semaphore>,
     wait: Duration,
+    limits: [u32; 2],
+    waited: Histogram,
 }
 
 /// The queue is full, or the request waited in it for too long.
@@ -28,6 +31,8 @@ impl Admission {
             waiting: Semaphore::new(limits.queue as usize),
             background: Arc::new(Semaphore::new(1)),
             wait: limits.queue_wait,
+            limits: [limits.concurrency, limits.queue],
+            waited: Histogram::default(),
         }
     }
 
@@ -51,10 +56,25 @@ impl Admission {
             return Ok(permit);
         }
         let _waiting = self.waiting.try_acquire().map_err(|_| Overloaded)?;
-        match timeout(self.wait, Arc::clone(&self.running).acquire_owned()).await {
+        let start = Instant::now();
+        let admitted = timeout(self.wait, Arc::clone(&self.running).acquire_owned()).await;
+        self.waited.record(start.elapsed());
+        match admitted {
             Ok(Ok(permit)) => Ok(permit),
             Ok(Err(_)) | Err(_) => Err(Overloaded),
         }
+    }
+
+    /// Returns the numbers of running and of waiting requests.
+    pub(crate) fn admitted(&self) -> [usize; 2] {
+        let [running, waiting] = self.limits;
+        [(running, &*self.running), (waiting, &self.waiting)]
+            .map(|(limit, free)| (limit as usize).saturating_sub(free.available_permits()))
+    }
+
+    /// Returns the times of the requests that waited, admitted or not.
+    pub(crate) fn waited(&self) -> Times {
+        self.waited.times()
     }
 }
 
@@ -87,8 +107,12 @@ mod tests {
     async fn a_waiting_request_gets_the_next_permit() {
         let admission = admission(1, Duration::MAX);
         let running = admission.admit().await.unwrap();
-        let (waited, ()) = tokio::join!(admission.admit(), async { drop(running) });
+        let (waited, ()) = tokio::join!(admission.admit(), async {
+            assert_eq!(admission.admitted(), [1, 1]);
+            drop(running);
+        });
         waited.map(drop).unwrap();
+        assert_eq!((admission.admitted(), admission.waited().count()), ([0, 0], 1));
     }
 
     #[tokio::test]

@@ -1,9 +1,11 @@
 //! The engine: compiles modules, and holds the pool that their instances share.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use bytesize::ByteSize;
 use relayer_rest_common::LimitError;
+use relayer_rest_common::histogram::Times;
 use relayer_rest_common::log_rate::LogRate;
 use wasmtime::component::Linker;
 
@@ -38,6 +40,19 @@ pub struct Engine {
     pub(super) options: Arc<EngineOptions>,
     /// The address space of each memory, on which compiled code depends.
     pub(super) reservation: Reservation,
+}
+
+/// The load of an engine.
+#[derive(Debug, Clone)]
+pub struct EngineLoad {
+    /// The requests that run.
+    pub running: usize,
+    /// The requests that wait for an instance.
+    pub waiting: usize,
+    /// The times of the requests that had to wait, since the start.
+    pub waited: Times,
+    /// The peak size of the memories and tables of one instance, in bytes.
+    pub peak_memory: usize,
 }
 
 /// The reason that an engine could not be created.
@@ -112,6 +127,14 @@ impl Engine {
     #[must_use]
     pub fn runs_started_elsewhere(&self) -> u64 {
         self.slow_guests.started()
+    }
+
+    /// Returns the load of the engine.
+    #[must_use]
+    pub fn load(&self) -> EngineLoad {
+        let [running, waiting] = self.admission.admitted();
+        let peak_memory = self.peaks.memory.load(Relaxed);
+        EngineLoad { running, waiting, waited: self.admission.waited(), peak_memory }
     }
 
     /// Returns the engine's options.

@@ -99,7 +99,7 @@ pub use componentize::MAX_COMPONENT_SIZE;
 pub use contract::{CONTRACT_PACKAGE, CONTRACT_VERSION};
 pub use cost::InstanceCost;
 pub use digest::{Digest, DigestError};
-pub use engine::{Engine, EngineError};
+pub use engine::{Engine, EngineError, EngineLoad};
 pub use grants::{Grants, UnknownGrant};
 pub use header_grants::{HeaderGrantError, HeaderGrants};
 pub use import_check::ForbiddenImport;

@@ -368,6 +368,7 @@ impl SourceReporter {
                 None => SystemTime::now(),
             };
             source.failure = Some(SourceFailure { message: message.to_owned(), since });
+            source.record_failure();
         });
     }
 

@@ -17,8 +17,17 @@ pub struct Source {
     pub location: String,
     /// The failure, until the source recovers.
     pub failure: Option<SourceFailure>,
+    counts: Arc<Counts>,
+}
+
+/// The counters of a source, which are not part of the published state: they change with
+/// each poll.
+#[derive(Debug, Default)]
+struct Counts {
     /// The time of the last response, in milliseconds since 1970; 0 before the first.
-    last_response: Arc<AtomicU64>,
+    last_response: AtomicU64,
+    responses: AtomicU64,
+    failures: AtomicU64,
 }
 
 /// A kind of source.
@@ -49,20 +58,38 @@ pub struct SourceFailure {
 
 impl Source {
     pub(super) fn new(kind: SourceKind, location: String) -> Self {
-        Self { kind, location, failure: None, last_response: Arc::default() }
+        Self { kind, location, failure: None, counts: Arc::default() }
     }
 
     /// Records a response at this time.
     pub(super) fn record_response(&self, time: SystemTime) {
         let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
         let millis = u64::try_from(since.as_millis()).unwrap_or(u64::MAX);
-        self.last_response.store(millis, Ordering::Relaxed);
+        self.counts.last_response.store(millis, Ordering::Relaxed);
+        self.counts.responses.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts a failure.
+    pub(super) fn record_failure(&self) {
+        self.counts.failures.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Returns the number of usable responses.
+    #[must_use]
+    pub fn responses(&self) -> u64 {
+        self.counts.responses.load(Ordering::Relaxed)
+    }
+
+    /// Returns the number of failures.
+    #[must_use]
+    pub fn failures(&self) -> u64 {
+        self.counts.failures.load(Ordering::Relaxed)
     }
 
     /// Returns the time of the last usable response, or of the last read of a file.
     #[must_use]
     pub fn last_response(&self) -> Option<SystemTime> {
-        match self.last_response.load(Ordering::Relaxed) {
+        match self.counts.last_response.load(Ordering::Relaxed) {
             0 => None,
             time => Some(UNIX_EPOCH + Duration::from_millis(time)),
         }
@@ -140,6 +167,8 @@ mod tests {
         let first = sources(&publisher)[1].failure.clone().unwrap();
         upstream.failed("refused");
         let second = sources(&publisher)[1].failure.clone().unwrap();
+        let counted = &sources(&publisher)[1];
+        assert_eq!((counted.responses(), counted.failures()), (1, 2));
         assert_eq!((second.message.as_str(), second.since), ("refused", first.since));
         file.responded();
         assert!(

@@ -9,6 +9,14 @@ use super::relayer::NotReady;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Generation(pub(super) u64);
 
+impl Generation {
+    /// Returns the number, which grows with each publication.
+    #[must_use]
+    pub fn number(self) -> u64 {
+        self.0
+    }
+}
+
 /// A part of the state that changes as a whole, with the generation of its last change.
 /// Cheap to clone.
 #[derive(Debug)]
