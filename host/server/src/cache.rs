@@ -240,6 +240,18 @@ impl ResponseCache {
         }
     }
 
+    /// Returns the number of responses that were evicted to make room for others.
+    #[must_use]
+    pub fn evictions(&self) -> u64 {
+        self.storage.as_ref().map_or(0, |storage| storage.entries.evictions())
+    }
+
+    /// Returns the number of requests that joined the run of another one.
+    #[must_use]
+    pub fn joined_runs(&self) -> u64 {
+        self.storage.as_ref().map_or(0, |storage| storage.in_flight.joined())
+    }
+
     /// Returns the number of bytes in use.
     #[must_use]
     pub fn size(&self) -> ByteSize {

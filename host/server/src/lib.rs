@@ -10,6 +10,7 @@
 //! | `config/` | the settings |
 //! | `control/` | the control socket |
 //! | `commands/` | commands to the relayer that modules record |
+//! | `request_metrics.rs` | requests by module, method and status, and their times |
 //! | `tokens.rs` | the file of tokens, and the client that has one |
 
 pub mod cache;
@@ -20,6 +21,7 @@ pub mod control;
 mod http;
 pub mod registry;
 pub mod reload;
+mod request_metrics;
 pub mod response;
 pub mod tokens;
 

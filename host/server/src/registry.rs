@@ -48,6 +48,7 @@
 //! | `swap.rs` | hot-swap: from a candidate to the active module |
 //! | `candidate.rs` | a module to deploy, and the limits for its deployment |
 //! | `deployment.rs` | one deployment at a time, and its progress |
+//! | `deployment_counts.rs` | counters of deployments |
 //! | `preflight.rs` | checks of a candidate before it serves |
 //! | `background_worker.rs` | the thread for preflights and health checks |
 //! | `health_check.rs` | health checks of the active module |
@@ -65,6 +66,7 @@ mod candidate;
 mod circuit_breaker;
 mod compare;
 mod deployment;
+mod deployment_counts;
 mod failure_policy;
 mod failure_window;
 mod health_check;
@@ -84,17 +86,19 @@ use std::sync::Arc;
 use arc_swap::{ArcSwap, Guard};
 use relayer_rest_sandbox::API;
 
+pub use crate::request_metrics::{Origin, RequestSeries};
 pub use active::ActiveModule;
 pub use background_worker::BackgroundWorker;
 pub use candidate::{Candidate, Source, SwapLimits};
 pub use compare::{Change, ResponseDifference};
 pub use deployment::CandidateStatus;
+pub use deployment_counts::DeploymentStatus;
 pub use failure_policy::FailurePolicy;
 pub use mount::{Mount, NoPreviousModule};
 pub use path::{MountPath, MountPathError};
 pub use references::References;
 pub use report::{Rejection, StepTime, SwapOutcome, SwapReport, SwapStep};
-pub(crate) use service::{RespondError, RespondErrorKind, Uncached};
+pub(crate) use service::{Found, RespondError, RespondErrorKind, Responded, Uncached};
 pub use status::{CircuitStatus, ModuleStatus, MountStatus, QuarantineStatus};
 
 /// The mounts, which can be replaced as a whole while the server runs.

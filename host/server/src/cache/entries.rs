@@ -4,9 +4,10 @@
 //! the responses to requests that are made again and again.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use quick_cache::sync::{Cache, DefaultLifecycle};
-use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
+use quick_cache::sync::Cache;
+use quick_cache::{DefaultHashBuilder, Lifecycle, OptionsBuilder, Weighter};
 use relayer_rest_sandbox::Digest;
 use relayer_rest_state::Snapshot;
 
@@ -24,7 +25,24 @@ const OVERHEAD: usize = 128;
 /// The maximum number of headers in a key. Responses that depend on more are not cached.
 const MAX_HEADERS: usize = 16;
 
-pub(super) struct Entries(Cache<CacheKey, Entry, Size>);
+pub(super) struct Entries {
+    cache: Cache<CacheKey, Entry, Size, DefaultHashBuilder, Evictions>,
+    evictions: Evictions,
+}
+
+/// Counts the entries that were evicted to make room for others.
+#[derive(Debug, Clone, Default)]
+struct Evictions(Arc<AtomicU64>);
+
+impl Lifecycle<CacheKey, Entry> for Evictions {
+    type RequestState = ();
+
+    fn on_evict(&self, (): &mut (), _: CacheKey, entry: Entry) {
+        if matches!(entry, Entry::Response(_)) {
+            self.0.fetch_add(1, Relaxed);
+        }
+    }
+}
 
 #[derive(Clone)]
 enum Entry {
@@ -67,8 +85,10 @@ impl Entries {
             .shards(1)
             .build()
             .expect("all that has to be set is set");
-        let lifecycle = DefaultLifecycle::default();
-        Self(Cache::with_options(options, Size, DefaultHashBuilder::default(), lifecycle))
+        let evictions = Evictions::default();
+        let hasher = DefaultHashBuilder::default();
+        let cache = Cache::with_options(options, Size, hasher, evictions.clone());
+        Self { cache, evictions }
     }
 
     /// Returns the cached response if it is valid for the snapshot; otherwise, how to run
@@ -93,11 +113,11 @@ impl Entries {
             }
             _ => None,
         };
-        match self.0.get(&key) {
+        match self.cache.get(&key) {
             Some(Entry::Varies(inputs)) => {
                 let values = inputs.encode(request_ref);
                 let key = key.with(&values);
-                current(self.0.get(&key)).ok_or_else(|| Miss(Some(key.key())))
+                current(self.cache.get(&key)).ok_or_else(|| Miss(Some(key.key())))
             }
             Some(Entry::Pass) => Err(Miss(None)),
             entry => current(entry).ok_or_else(|| Miss(Some(key.key()))),
@@ -112,7 +132,7 @@ impl Entries {
         response: &Arc<RecordedResponse>,
     ) {
         let key = CacheKeyRef::new(module, request_ref);
-        let before = self.0.peek(&key);
+        let before = self.cache.peek(&key);
         let known = match &before {
             Some(Entry::Varies(inputs)) => Arc::clone(inputs),
             _ => Arc::default(),
@@ -121,30 +141,30 @@ impl Entries {
         if !response.reads().is_complete() || inputs.header_count() > MAX_HEADERS {
             // Other requests may have responses that can be cached.
             if before.is_none() {
-                self.0.insert(key.key(), Entry::Pass);
+                self.cache.insert(key.key(), Entry::Pass);
             }
             return;
         }
         let entry = Entry::Response(Arc::clone(response));
         let insert = |key: CacheKeyRef<'_>| {
-            if let Some(Entry::Response(before)) = self.0.peek(&key) {
+            if let Some(Entry::Response(before)) = self.cache.peek(&key) {
                 response.count(before.hits());
             }
-            self.0.insert(key.key(), entry);
+            self.cache.insert(key.key(), entry);
         };
         if inputs.are_none() {
             return insert(key);
         }
         let values = inputs.encode(request_ref);
         if inputs != *known {
-            self.0.insert(key.key(), Entry::Varies(inputs.into()));
+            self.cache.insert(key.key(), Entry::Varies(inputs.into()));
         }
         insert(key.with(&values));
     }
 
     /// Adds the requests to a module whose responses are cached.
     pub(super) fn add(&self, module: Digest, stats: &mut Vec<RequestStats>) {
-        stats.extend(self.0.iter().filter_map(|(key, entry)| match entry {
+        stats.extend(self.cache.iter().filter_map(|(key, entry)| match entry {
             Entry::Response(response) if key.module() == module => Some(RequestStats {
                 request: Arc::new(response.request().clone()),
                 hits: response.hits(),
@@ -156,13 +176,18 @@ impl Entries {
 
     /// Drops responses that were requested only once.
     pub(super) fn release_unused(&self) {
-        self.0.retain(|_, entry| match entry {
+        self.cache.retain(|_, entry| match entry {
             Entry::Response(response) => response.hits() > 1,
             Entry::Varies(_) | Entry::Pass => true,
         });
     }
 
     pub(super) fn size(&self) -> u64 {
-        self.0.weight()
+        self.cache.weight()
+    }
+
+    /// Returns the number of responses that were evicted to make room for others.
+    pub(super) fn evictions(&self) -> u64 {
+        self.evictions.0.load(Relaxed)
     }
 }

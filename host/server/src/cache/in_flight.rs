@@ -44,6 +44,8 @@ type Run = BoxFuture<'static, RunResult>;
 pub(super) struct InFlight {
     pending: Mutex<HashMap<CacheKey, Pending>>,
     next_id: AtomicU64,
+    /// The number of requests that joined the run of another one.
+    joined: AtomicU64,
 }
 
 struct Pending {
@@ -74,6 +76,7 @@ impl InFlight {
     ) -> (Shared<Run>, Role) {
         let mut open = self.pending();
         if let Some(run) = open.get(key).and_then(|open| open.run.upgrade()) {
+            self.joined.fetch_add(1, Relaxed);
             return (run, Role::Follower);
         }
         let id = self.next_id.fetch_add(1, Relaxed);
@@ -87,6 +90,11 @@ impl InFlight {
         let weak = run.downgrade().expect("a run that has not begun has not ended");
         open.insert(key.clone(), Pending { id, run: weak });
         (run, Role::Leader)
+    }
+
+    /// Returns the number of requests that joined the run of another one.
+    pub(super) fn joined(&self) -> u64 {
+        self.joined.load(Relaxed)
     }
 
     fn pending(&self) -> MutexGuard<'_, HashMap<CacheKey, Pending>> {

@@ -36,6 +36,7 @@ pub struct Server {
     threads: ServerLimits,
     grace: Duration,
     tally: ConnectionTally,
+    is_metered: bool,
 }
 
 impl Server {
@@ -58,6 +59,7 @@ impl Server {
             threads: ServerLimits::default(),
             grace: GRACE,
             tally,
+            is_metered: false,
         }
     }
 
@@ -86,6 +88,13 @@ impl Server {
         Self { commands: Some(commands), ..self }
     }
 
+    /// Counts requests, with their times, for the metrics of a control server. Default: they
+    /// are not counted.
+    #[must_use]
+    pub fn with_metrics(self) -> Self {
+        Self { is_metered: true, ..self }
+    }
+
     /// Returns the counters of the server's connections, for the status on a control
     /// socket.
     #[must_use]
@@ -102,7 +111,13 @@ impl Server {
         let admission =
             SendAdmission::new(self.tally.budget(), Arc::clone(&roster), self.limits.unsent);
         let connections = Connections {
-            service: Arc::new(Service::new(self.registry, self.state, self.commands)),
+            service: Arc::new(Service::new(
+                self.registry,
+                self.state,
+                self.commands,
+                self.tally.clone(),
+                self.is_metered,
+            )),
             protocols: Arc::new(Protocols::new(&self.limits)),
             limits: Arc::new(self.limits.clone()),
             admission: Arc::new(admission),

@@ -2,15 +2,18 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
+use std::time::Instant;
 
+use arc_swap::Guard;
 use futures_util::future::Either;
 use hyper::http::uri::PathAndQuery;
-use hyper::{Method, Request};
+use hyper::{Method, Request, StatusCode};
 use relayer_rest_common::text::quote_for_log;
 use relayer_rest_sandbox::GuestRequest;
 use relayer_rest_state::{Snapshot, StateReader};
 use tracing::{Instrument, debug, info_span};
 
+use super::connections::ConnectionTally;
 use super::error::HostError;
 use super::host;
 use super::outgoing::HttpResponse;
@@ -20,7 +23,10 @@ use super::request_id::RequestId;
 use super::source_header;
 use crate::cache::{RecordedResponse, RequestRef};
 use crate::commands::{CommandRequest, Commands, Refusal};
-use crate::registry::{Mount, Registry, RespondError, RespondErrorKind, Uncached};
+use crate::registry::{
+    ActiveModule, Found, Mount, Registry, RespondError, RespondErrorKind, Responded, Uncached,
+};
+use crate::request_metrics::{Origin, Served};
 use crate::response::{X_RELAYER_MODULE, X_RELAYER_SOURCE, X_REQUEST_ID};
 
 /// The registry and the state that requests are served from.
@@ -28,6 +34,9 @@ pub(super) struct Service {
     registry: Arc<Registry>,
     state: StateReader,
     commands: Option<Arc<Commands>>,
+    tally: ConnectionTally,
+    /// Whether requests are counted for metrics.
+    is_metered: bool,
 }
 
 /// Marks a request that had a body, which was discarded.
@@ -37,9 +46,8 @@ pub(super) struct HadBody;
 /// The work that a request needs before its response.
 enum Pending {
     /// The response is cached, but not in the encoding that the client prefers.
-    Encode(Arc<RecordedResponse>),
+    Encode(Arc<ActiveModule>, Arc<RecordedResponse>),
     Run {
-        mount: Arc<Mount>,
         guest_request: Arc<GuestRequest>,
         uncached: Uncached,
     },
@@ -50,8 +58,10 @@ impl Service {
         registry: Arc<Registry>,
         state: StateReader,
         commands: Option<Arc<Commands>>,
+        tally: ConnectionTally,
+        is_metered: bool,
     ) -> Self {
-        Self { registry, state, commands }
+        Self { registry, state, commands, tally, is_metered }
     }
 
     /// Responds to a request. Its body is not needed: the API only reads.
@@ -65,6 +75,7 @@ impl Service {
         mut request: Request<B>,
         has_cancelled_too_many: bool,
     ) -> Either<HttpResponse, impl Future<Output = HttpResponse> + use<B>> {
+        let start = self.is_metered.then(Instant::now);
         let id = RequestId::from_headers(request.headers());
         host::settle(&mut request);
         let mounts = self.registry.now();
@@ -72,34 +83,41 @@ impl Service {
         let target = target(mount, &request);
         let snapshot = self.state.peek();
         let found = mount.find(request_ref(&request, &target), &snapshot);
-        if let Ok(response) = &found
+        if let Ok(Found { active, hit: response }) = &found
             && let Some(encoded) = response.made(reply::encoding(response, request.headers()))
         {
             let status = response.status().as_u16();
             let path = request.uri().path();
             debug!(%id, method = %request.method(), path, status, "cache hit");
             let response = reply::reply(response, encoded, &request, &snapshot);
+            if let Some(start) = start {
+                record(mount, active, request.method(), response.status(), Origin::Cache, start);
+            }
             return Either::Left(sourced(identified(response, id), &snapshot));
         }
         if has_cancelled_too_many {
-            return Either::Left(Self::refuse(HostError::CancelledTooMany, &request));
+            return Either::Left(self.refuse(HostError::CancelledTooMany, &request));
         }
         let pending = match found {
-            Ok(hit) => Pending::Encode(hit.into_shared()),
+            Ok(Found { active, hit }) => {
+                Pending::Encode(Guard::into_inner(active), hit.into_shared())
+            }
             Err(uncached) => {
                 let guest_request = self.guest_request(&request, &target);
-                Pending::Run { mount: Arc::clone(mount), guest_request, uncached }
+                Pending::Run { guest_request, uncached }
             }
         };
-        Either::Right(Arc::clone(self).finish(request, id, pending))
+        let mount = Arc::clone(mount);
+        Either::Right(Arc::clone(self).finish(request, id, mount, pending, start))
     }
 
     /// Returns the response to a request that is refused.
-    pub(super) fn refuse<B>(error: HostError, request: &Request<B>) -> HttpResponse {
+    pub(super) fn refuse<B>(&self, error: HostError, request: &Request<B>) -> HttpResponse {
         let id = RequestId::from_headers(request.headers());
         let status = error.status().as_u16();
         let name = error.name();
         debug!(%id, status, name, "request refused");
+        self.tally.refused_request(name);
         identified(reply::host_error(error, request), id)
     }
 
@@ -108,19 +126,24 @@ impl Service {
         self: Arc<Self>,
         request: Request<B>,
         id: RequestId,
+        mount: Arc<Mount>,
         pending: Pending,
+        start: Option<Instant>,
     ) -> HttpResponse {
         let request = request.map(drop);
         let method = quote_for_log(request.method().as_str());
         let path = quote_for_log(request.uri().path());
         let span = info_span!("request", %id, method = %method, path);
         let response = async {
-            let response = match pending {
-                Pending::Encode(response) => response,
-                Pending::Run { mount, guest_request, uncached } => {
+            let (active, response, origin) = match pending {
+                Pending::Encode(active, response) => (active, response, Origin::Cache),
+                Pending::Run { guest_request, uncached } => {
                     match mount.run(guest_request, uncached, &self.state).await {
-                        Ok(response) => response,
-                        Err(error) => return error_response(&mount, &error, &request),
+                        Ok(Responded { active, response }) => (active, response, Origin::Run),
+                        Err(error) => {
+                            let response = error_response(&mount, &error, &request);
+                            return (error.active, response, Origin::Run);
+                        }
                     }
                 }
             };
@@ -128,13 +151,17 @@ impl Service {
                 let mut refused = reply::host_error(HostError::Command(refusal), &request);
                 let label = response.plain().headers.get(X_RELAYER_MODULE).cloned();
                 refused.headers_mut().extend(label.map(|label| (X_RELAYER_MODULE, label)));
-                return refused;
+                return (active, refused, origin);
             }
             let encoding = reply::encoding(&response, request.headers());
             let representation = response.encoded(encoding).await;
-            reply::reply(&response, representation, &request, &self.state.peek())
+            let response = reply::reply(&response, representation, &request, &self.state.peek());
+            (active, response, origin)
         };
-        let response = response.instrument(span.clone()).await;
+        let (active, response, origin) = response.instrument(span.clone()).await;
+        if let Some(start) = start {
+            record(&mount, &active, request.method(), response.status(), origin, start);
+        }
         span.in_scope(|| debug!(status = response.status().as_u16(), "response sent"));
         sourced(identified(response, id), &self.state.peek())
     }
@@ -183,6 +210,19 @@ fn error_response<B>(mount: &Mount, error: &RespondError, request: &Request<B>) 
     let mut response = reply::host_error(HostError::from(cause), request);
     response.headers_mut().insert(X_RELAYER_MODULE, active.module().label().clone());
     response
+}
+
+/// Counts a request that got a response.
+fn record(
+    mount: &Mount,
+    active: &ActiveModule,
+    method: &Method,
+    status: StatusCode,
+    origin: Origin,
+    start: Instant,
+) {
+    let (id, label, time) = (active.id(), active.module().label(), start.elapsed());
+    mount.requests().record(Served { id, label, method, status, origin, time });
 }
 
 fn identified(mut response: HttpResponse, id: RequestId) -> HttpResponse {

@@ -16,9 +16,10 @@ use tokio::sync::oneshot;
 use tokio::time::interval;
 use tracing::warn;
 
-use crate::cache;
+use crate::{cache, request_metrics};
 
-/// The interval in which a thread releases the copies of responses that had no hits.
+/// The interval in which a thread releases the copies of responses that had no hits, and the
+/// counts of modules that are not active any more.
 const RELEASE_INTERVAL: Duration = Duration::from_secs(60);
 
 /// The threads, which end when this is dropped.
@@ -155,7 +156,10 @@ fn serve(runtime: &Runtime, mut ended: oneshot::Receiver<()>) {
             tokio::select! {
                 // The sender sends nothing.
                 _ = &mut ended => break,
-                _ = releases.tick() => cache::release_unused_copies(),
+                _ = releases.tick() => {
+                    cache::release_unused_copies();
+                    request_metrics::release_unused();
+                }
             }
         }
     });

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 use super::circuit_breaker::Experience;
 use super::failure_policy::FailurePolicy;
 use super::failure_window::{Baseline, FailureWindow, RequestKind, Runs};
+use crate::request_metrics::ActiveId;
 
 /// The maximum time between two health checks of a failing module. The backoff of a
 /// module that has been in service for longer starts again.
@@ -18,6 +19,7 @@ const MAX_WAIT: Duration = Duration::from_mins(5);
 /// A module that is, or was, active.
 #[derive(Debug)]
 pub struct ActiveModule {
+    id: ActiveId,
     module: Module,
     since: SystemTime,
     activated: Instant,
@@ -52,6 +54,7 @@ impl ActiveModule {
 
     pub(super) fn new(module: Module, probation: Probation) -> Self {
         Self {
+            id: ActiveId::new(),
             since: SystemTime::now(),
             activated: Instant::now(),
             window: Some(Mutex::default()),
@@ -75,6 +78,10 @@ impl ActiveModule {
     #[must_use]
     pub fn module(&self) -> &Module {
         &self.module
+    }
+
+    pub(crate) fn id(&self) -> ActiveId {
+        self.id
     }
 
     /// Returns when it was activated.

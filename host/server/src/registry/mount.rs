@@ -20,11 +20,12 @@ use super::failure_policy::FailurePolicy;
 use super::path::MountPath;
 use super::references::References;
 use super::report::SwapReport;
-use super::service::{ModuleService, RespondError, Uncached};
+use super::service::{Found, ModuleService, RespondError, Responded, Uncached};
 use super::slot::ModuleSlot;
 use super::status::{CircuitStatus, ModuleStatus, MountStatus, QuarantineStatus};
 use super::swap::Swap;
-use crate::cache::{Hit, RecordedResponse, RequestRef, ResponseCache};
+use crate::cache::{RequestRef, ResponseCache};
+use crate::request_metrics::{RequestMetrics, RequestSeries};
 
 /// A path, and the modules that serve the requests for it and below it.
 pub struct Mount {
@@ -77,6 +78,7 @@ impl Mount {
             slot: ModuleSlot::new(ActiveModule::first(module, is_extension)),
             background: BackgroundWorker::default(),
             check_time: limits.time,
+            requests: Arc::default(),
         };
         Self {
             service: Arc::new(service),
@@ -124,9 +126,11 @@ impl Mount {
     pub fn succeeding(mut self, other: &Self) -> Self {
         let slot = ModuleSlot::succeeding(self.module(), &other.service.slot);
         let references = Arc::clone(&other.service.references);
+        let requests = Arc::clone(&other.service.requests);
         self.configure(|service| {
             service.slot = slot;
             service.references = references;
+            service.requests = requests;
         });
         self
     }
@@ -204,12 +208,23 @@ impl Mount {
         &self.reports
     }
 
+    /// Returns the requests that were served, if a server counts them, by module, method,
+    /// status and origin of the response.
+    #[must_use]
+    pub fn request_series(&self) -> Vec<RequestSeries> {
+        self.service.requests.series()
+    }
+
+    pub(crate) fn requests(&self) -> &RequestMetrics {
+        &self.service.requests
+    }
+
     /// Returns the cached response of the active module to a request.
     pub(crate) fn find(
         &self,
         request_ref: RequestRef<'_>,
         snapshot: &Snapshot,
-    ) -> Result<Hit, Uncached> {
+    ) -> Result<Found, Uncached> {
         self.service.find(request_ref, snapshot)
     }
 
@@ -219,7 +234,7 @@ impl Mount {
         request: Arc<GuestRequest>,
         uncached: Uncached,
         state: &StateReader,
-    ) -> Result<Arc<RecordedResponse>, RespondError> {
+    ) -> Result<Responded, RespondError> {
         self.service.run(request, uncached, state).await
     }
 
@@ -288,6 +303,7 @@ impl Mount {
             candidate: self.deployment.candidate().clone(),
             quarantined: quarantined.collect(),
             cache_bytes: self.cache().size().as_u64(),
+            deployments: slot.counts.status(),
         }
     }
 }

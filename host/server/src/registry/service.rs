@@ -4,6 +4,7 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use arc_swap::Guard;
 use relayer_rest_common::backoff::Backoff;
 use relayer_rest_common::text::{escape_control, truncate};
 use relayer_rest_sandbox::{CallError, Engine, GuestRequest, Module};
@@ -21,6 +22,7 @@ use super::path::MountPath;
 use super::references::References;
 use super::slot::ModuleSlot;
 use crate::cache::{Hit, Miss, RecordedResponse, RequestRef, ResponseCache};
+use crate::request_metrics::RequestMetrics;
 
 /// A path, and the module that serves the requests for it and below it.
 pub(super) struct ModuleService {
@@ -33,6 +35,19 @@ pub(super) struct ModuleService {
     pub(super) background: BackgroundWorker,
     /// The maximum time of a health check.
     pub(super) check_time: Duration,
+    pub(super) requests: Arc<RequestMetrics>,
+}
+
+/// A cached response, and the active module, which has made it.
+pub(crate) struct Found {
+    pub(crate) active: Guard<Arc<ActiveModule>>,
+    pub(crate) hit: Hit,
+}
+
+/// The response to a request without a cached one, and the module that was active then.
+pub(crate) struct Responded {
+    pub(crate) active: Arc<ActiveModule>,
+    pub(crate) response: Arc<RecordedResponse>,
 }
 
 /// A request without a cached response, and the module that was active at the lookup.
@@ -82,10 +97,12 @@ impl ModuleService {
         &self,
         request_ref: RequestRef<'_>,
         snapshot: &Snapshot,
-    ) -> Result<Hit, Uncached> {
+    ) -> Result<Found, Uncached> {
         let active = self.slot.load();
-        let found = self.cache.find_local(active.module(), request_ref, snapshot);
-        found.map_err(|miss| Uncached { active: Arc::clone(&active), miss })
+        match self.cache.find_local(active.module(), request_ref, snapshot) {
+            Ok(hit) => Ok(Found { active, hit }),
+            Err(miss) => Err(Uncached { active: Guard::into_inner(active), miss }),
+        }
     }
 
     /// Runs the active module for a request without a cached response.
@@ -100,7 +117,7 @@ impl ModuleService {
         request: Arc<GuestRequest>,
         uncached: Uncached,
         state: &StateReader,
-    ) -> Result<Arc<RecordedResponse>, RespondError> {
+    ) -> Result<Responded, RespondError> {
         let kind = RequestKind::new(&request);
         let mut uncached = uncached;
         let mut first_failure = None;
@@ -129,7 +146,7 @@ impl ModuleService {
                     if trial.as_ref().is_some_and(Trial::closes) {
                         self.close_circuit(&active, active.backoff(&self.failure_policy));
                     }
-                    return Ok(response);
+                    return Ok(Responded { active, response });
                 }
                 Err(cause) => {
                     if cause.is_module_failure() {
@@ -144,7 +161,10 @@ impl ModuleService {
                 }
             }
             uncached = match self.find(RequestRef::from(&*request), &state.peek()) {
-                Ok(hit) => return Ok(hit.into_shared()),
+                Ok(Found { active, hit }) => {
+                    let active = Guard::into_inner(active);
+                    return Ok(Responded { active, response: hit.into_shared() });
+                }
                 Err(uncached) => uncached,
             };
         }

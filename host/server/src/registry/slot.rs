@@ -7,6 +7,7 @@ use relayer_rest_sandbox::{Digest, Module};
 
 use super::active::{ActiveModule, Probation};
 use super::circuit_breaker::CircuitBreaker;
+use super::deployment_counts::DeploymentCounts;
 
 /// The maximum number of quarantined modules; the oldest is dropped.
 const MAX_QUARANTINED: usize = 32;
@@ -18,6 +19,7 @@ pub(super) struct ModuleSlot {
     history: Mutex<History>,
     /// The circuit breaker of the active module; it is closed when another is activated.
     pub(super) circuit: Arc<CircuitBreaker>,
+    pub(super) counts: Arc<DeploymentCounts>,
 }
 
 /// The previous module of a mount, and the quarantined ones.
@@ -35,6 +37,7 @@ impl ModuleSlot {
             active: ArcSwap::from_pointee(first),
             history: Mutex::default(),
             circuit: Arc::default(),
+            counts: Arc::default(),
         }
     }
 
@@ -46,7 +49,7 @@ impl ModuleSlot {
             quarantined: other.history().quarantined.clone(),
         };
         let slot = Self::new(ActiveModule::new(module, Probation::New));
-        Self { history: Mutex::new(history), ..slot }
+        Self { history: Mutex::new(history), counts: Arc::clone(&other.counts), ..slot }
     }
 
     /// Returns the active module, borrowed for a short time.
@@ -97,6 +100,7 @@ impl ModuleSlot {
         self.activate(Arc::clone(&new));
         history.quarantined.retain(|(digest, _)| *digest != new.module().digest());
         history.previous = Some(expected.module().clone());
+        self.counts.swapped();
         Some(new)
     }
 
@@ -111,6 +115,7 @@ impl ModuleSlot {
         let old = self.load_full();
         self.activate(Arc::clone(&new));
         history.previous = Some(old.module().clone());
+        self.counts.rolled_back();
         Some((old, new))
     }
 
@@ -133,6 +138,7 @@ impl ModuleSlot {
         }
         history.quarantined.push((failed.module().digest(), reason));
         self.activate(Arc::clone(&new));
+        self.counts.rolled_back();
         Some(new)
     }
 

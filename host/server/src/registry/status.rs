@@ -5,6 +5,7 @@ use relayer_rest_sandbox::{Failures, ResetStatus};
 use serde::{Deserialize, Serialize};
 
 use super::deployment::CandidateStatus;
+use super::deployment_counts::DeploymentStatus;
 
 /// The current status of a mount.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,6 +28,9 @@ pub struct MountStatus {
     pub quarantined: Vec<QuarantineStatus>,
     /// The size of the cached responses, in bytes.
     pub cache_bytes: u64,
+    /// The deployments since the start.
+    #[serde(default)]
+    pub deployments: DeploymentStatus,
 }
 
 /// An active module.

@@ -53,6 +53,9 @@ impl Swap<'_> {
         };
         let progress = Arc::new(progress);
         report.outcome = self.deploy(candidate, &progress, &mut report).await;
+        if matches!(report.outcome, SwapOutcome::Rejected { .. }) {
+            self.service.slot.counts.rejected();
+        }
         let findings = progress.interim();
         report.to = findings.digest.map(|digest| digest.to_string());
         report.verdict.clone_from(&findings.verdict);

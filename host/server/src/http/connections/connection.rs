@@ -291,7 +291,7 @@ fn handle(
         if error.ends_connection() || !request.body().is_end_stream() {
             activity.closing.linger();
         }
-        return pending.deliver(Service::refuse(error, &request));
+        return pending.deliver(service.refuse(error, &request));
     }
     if request.body().is_end_stream() {
         return match respond_counting_cancellation(service, cancelled, request) {
@@ -316,7 +316,7 @@ fn handle(
         let response = match discarded {
             Err(error) => {
                 activity.closing.linger();
-                Service::refuse(error, &request)
+                service.refuse(error, &request)
             }
             Ok(()) => match respond_counting_cancellation(&service, &cancelled, request) {
                 Either::Left(response) => response,

@@ -227,7 +227,13 @@ mod tests {
         let roster = Arc::new(Roster::new(tally.clone()));
         let admission = SendAdmission::new(tally.budget(), Arc::clone(&roster), limits.unsent);
         let connections = Connections {
-            service: Arc::new(Service::new(registry, StatePublisher::new().reader(), None)),
+            service: Arc::new(Service::new(
+                registry,
+                StatePublisher::new().reader(),
+                None,
+                ConnectionTally::default(),
+                false,
+            )),
             protocols: Arc::new(Protocols::new(&limits)),
             limits: Arc::new(limits.clone()),
             admission: Arc::new(admission),

@@ -1,7 +1,8 @@
 //! Counters of a server's connections, for its status.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
@@ -38,6 +39,7 @@ struct Counts {
     refused: AtomicU64,
     evicted: AtomicU64,
     draining: AtomicBool,
+    refused_requests: Mutex<BTreeMap<&'static str, u64>>,
     budget: Arc<SendBudget>,
 }
 
@@ -48,7 +50,7 @@ impl ConnectionTally {
     /// Returns the current counts.
     #[must_use]
     pub fn status(&self) -> ConnectionStatus {
-        let Counts { open, accepted, refused, evicted, draining, budget } = &*self.0;
+        let Counts { open, accepted, refused, evicted, draining, budget, .. } = &*self.0;
         ConnectionStatus {
             open: open.load(Relaxed),
             accepted: accepted.load(Relaxed),
@@ -63,6 +65,22 @@ impl ConnectionTally {
     #[must_use]
     pub fn is_draining(&self) -> bool {
         self.0.draining.load(Relaxed)
+    }
+
+    /// Returns the requests that were refused before routing, by the name of the error.
+    #[must_use]
+    pub fn refused_requests(&self) -> BTreeMap<&'static str, u64> {
+        self.refusals().clone()
+    }
+
+    /// Counts a request that is refused before routing.
+    pub(in crate::http) fn refused_request(&self, name: &'static str) {
+        *self.refusals().entry(name).or_default() += 1;
+    }
+
+    fn refusals(&self) -> MutexGuard<'_, BTreeMap<&'static str, u64>> {
+        // Nothing that panics is done while it is held.
+        self.0.refused_requests.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Records that the server shuts down.

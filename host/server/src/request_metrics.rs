@@ -1,0 +1,266 @@
+//! Requests to a mount, counted by module, method and status, with their times.
+//!
+//! Each thread counts in memory of its own, so that a cached response needs no
+//! synchronization between cores.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use http::{HeaderValue, Method, StatusCode};
+use relayer_rest_common::histogram::{Histogram, Times};
+
+/// The modules of a mount whose requests are kept: the last ones, so that the counts of a
+/// replaced module are exported once more.
+const MAX_MODULES: usize = 4;
+
+/// The maximum number of series of a module: a module chooses its statuses.
+const MAX_SERIES: usize = 128;
+
+/// The name of all other methods and statuses.
+const OTHER: &str = "other";
+
+/// The methods with a name of their own; a client can send any other.
+const METHODS: [&str; 9] =
+    ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH", "TRACE", "CONNECT"];
+
+thread_local! {
+    static SERIES: RefCell<HashMap<Key, Arc<Histogram>>> = RefCell::default();
+}
+
+/// The requests to a mount.
+#[derive(Debug, Default)]
+pub(crate) struct RequestMetrics(Mutex<Vec<ModuleRequests>>);
+
+/// The identity of an active module, which no other ever has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct ActiveId(u64);
+
+/// How a response was made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Origin {
+    /// It was cached.
+    Cache,
+    /// The module ran for it, or the host has responded instead.
+    Run,
+}
+
+/// A request that got a response.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Served<'a> {
+    pub(crate) id: ActiveId,
+    /// The value of `x-relayer-module`.
+    pub(crate) label: &'a HeaderValue,
+    pub(crate) method: &'a Method,
+    pub(crate) status: StatusCode,
+    pub(crate) origin: Origin,
+    pub(crate) time: Duration,
+}
+
+/// Requests that have these in common.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RequestSeries {
+    /// The module that was active, as in `x-relayer-module`.
+    pub module: String,
+    /// The method; `other` if it is not a method of HTTP.
+    pub method: &'static str,
+    /// The status of the response; `None` for those beyond a number of different ones.
+    pub status: Option<StatusCode>,
+    /// How the responses were made.
+    pub origin: Origin,
+    /// The times from the heads of the requests to their responses.
+    pub times: Times,
+}
+
+#[derive(Debug)]
+struct ModuleRequests {
+    label: String,
+    series: Vec<Series>,
+}
+
+#[derive(Debug)]
+struct Series {
+    method: &'static str,
+    status: Option<StatusCode>,
+    origin: Origin,
+    /// One for each thread.
+    histograms: Vec<Arc<Histogram>>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Key {
+    id: ActiveId,
+    method: &'static str,
+    status: StatusCode,
+    origin: Origin,
+}
+
+/// Releases this thread's histograms of modules that are not kept.
+pub(crate) fn release_unused() {
+    SERIES.with_borrow_mut(|series| series.retain(|_, histogram| Arc::strong_count(histogram) > 1));
+}
+
+impl ActiveId {
+    /// Returns an identity that no other active module has.
+    pub(crate) fn new() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Self(NEXT.fetch_add(1, Relaxed))
+    }
+}
+
+impl RequestMetrics {
+    /// Counts a request.
+    pub(crate) fn record(&self, served: Served<'_>) {
+        let method = method_name(served.method);
+        let Served { id, status, origin, .. } = served;
+        let key = Key { id, method, status, origin };
+        SERIES.with_borrow_mut(|series| {
+            series
+                .entry(key)
+                .or_insert_with(|| self.histogram(key, served.label))
+                .record(served.time);
+        });
+    }
+
+    /// Returns all series of the modules that are kept.
+    pub(crate) fn series(&self) -> Vec<RequestSeries> {
+        let mut all = Vec::new();
+        for module in &*self.modules() {
+            for series in &module.series {
+                let mut times = Times::default();
+                for histogram in &series.histograms {
+                    times += &histogram.times();
+                }
+                let Series { method, status, origin, .. } = *series;
+                let module = module.label.clone();
+                all.push(RequestSeries { module, method, status, origin, times });
+            }
+        }
+        all
+    }
+
+    /// Adds a histogram of this thread.
+    fn histogram(&self, key: Key, label: &HeaderValue) -> Arc<Histogram> {
+        let label = label.to_str().unwrap_or_default();
+        let mut modules = self.modules();
+        let place = modules.iter().position(|module| module.label == label);
+        let place = place.unwrap_or_else(|| {
+            if modules.len() == MAX_MODULES {
+                modules.remove(0);
+            }
+            modules.push(ModuleRequests { label: label.to_owned(), series: Vec::new() });
+            modules.len() - 1
+        });
+        modules[place].histogram(key)
+    }
+
+    fn modules(&self) -> MutexGuard<'_, Vec<ModuleRequests>> {
+        // Nothing that panics is done while it is held.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl ModuleRequests {
+    fn histogram(&mut self, Key { method, status, origin, .. }: Key) -> Arc<Histogram> {
+        let find = |series: &[Series], method, status| {
+            series.iter().position(|one| {
+                one.method == method && one.status == status && one.origin == origin
+            })
+        };
+        let (mut method, mut status) = (method, Some(status));
+        let mut place = find(&self.series, method, status);
+        if place.is_none() && self.series.len() >= MAX_SERIES {
+            (method, status) = (OTHER, None);
+            place = find(&self.series, method, status);
+        }
+        let place = place.unwrap_or_else(|| {
+            self.series.push(Series { method, status, origin, histograms: Vec::new() });
+            self.series.len() - 1
+        });
+        let histogram = Arc::<Histogram>::default();
+        self.series[place].histograms.push(Arc::clone(&histogram));
+        histogram
+    }
+}
+
+fn method_name(method: &Method) -> &'static str {
+    METHODS.into_iter().find(|name| *name == method.as_str()).unwrap_or(OTHER)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        ActiveId, MAX_MODULES, MAX_SERIES, Origin, RequestMetrics, SERIES, Served, release_unused,
+    };
+    use http::{HeaderValue, Method, StatusCode};
+    use std::thread;
+    use std::time::Duration;
+
+    fn record(
+        metrics: &RequestMetrics,
+        id: ActiveId,
+        label: &'static str,
+        method: &str,
+        status: u16,
+    ) {
+        metrics.record(Served {
+            id,
+            label: &HeaderValue::from_static(label),
+            method: &Method::from_bytes(method.as_bytes()).unwrap(),
+            status: StatusCode::from_u16(status).unwrap(),
+            origin: Origin::Run,
+            time: Duration::from_micros(1),
+        });
+    }
+
+    #[test]
+    fn the_counts_of_all_threads_are_added() {
+        let metrics = RequestMetrics::default();
+        let id = ActiveId::new();
+        thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| (0..10).for_each(|_| record(&metrics, id, "api@1", "GET", 200)));
+            }
+        });
+        record(&metrics, id, "api@1", "BREW", 418);
+        let mut series = metrics.series();
+        series.sort_by_key(|series| series.status);
+        let counts = series.iter().map(|series| (series.method, series.times.count()));
+        assert_eq!(counts.collect::<Vec<_>>(), [("GET", 40), ("other", 1)]);
+    }
+
+    #[test]
+    fn a_module_has_a_bounded_number_of_series() {
+        let metrics = RequestMetrics::default();
+        let id = ActiveId::new();
+        for status in 200..999 {
+            record(&metrics, id, "api@1", "GET", status);
+        }
+        let series = metrics.series();
+        assert_eq!(series.len(), MAX_SERIES + 1);
+        assert_eq!(series.iter().map(|series| series.times.count()).sum::<u64>(), 799);
+        let other = series.last().unwrap();
+        assert_eq!((other.method, other.status), ("other", None));
+    }
+
+    #[test]
+    fn the_last_modules_are_kept() {
+        const LABELS: [&str; 6] = ["a@0", "a@1", "a@2", "a@3", "a@4", "a@5"];
+        let metrics = RequestMetrics::default();
+        for label in LABELS {
+            record(&metrics, ActiveId::new(), label, "GET", 200);
+        }
+        // One that is active again continues its counts.
+        record(&metrics, ActiveId::new(), "a@5", "GET", 200);
+        let series = metrics.series();
+        assert_eq!(series.len(), MAX_MODULES);
+        assert_eq!((&*series[3].module, series[3].times.count()), ("a@5", 2));
+        release_unused();
+        assert_eq!(SERIES.with_borrow(|series| series.len()), MAX_MODULES + 1);
+        drop(metrics);
+        release_unused();
+        assert!(SERIES.with_borrow(|series| series.is_empty()));
+    }
+}
