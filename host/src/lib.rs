@@ -68,6 +68,7 @@
 //! | execute the commands that the module recorded, if the client may give them | `server/src/commands.rs`, `server/src/tokens.rs`, `server/src/commands/in_progress.rs`, `sources/src/upstream.rs` |
 //! | evaluate preconditions and compress the body for the client | `server/src/http/reply.rs`, `server/src/http/conditional.rs`, `server/src/http/accept_encoding.rs`, `server/src/response/compression.rs`, `server/src/response/background.rs` |
 //! | make an error response if the module gives none | `server/src/http/error.rs` |
+//! | count the request, with its time | `server/src/request_metrics.rs` |
 //! | send the response within the budget of unsent bytes | `server/src/http/send_admission.rs`, `server/src/http/send_budget.rs` |
 //! | release idle memory to the system after load | `cli/src/idle_memory.rs` |
 //!
@@ -105,6 +106,7 @@
 //! | a command to the relayer | `wit/`, `state/src/command.rs`, `sandbox/src/contract.rs`, `sandbox/src/host_functions.rs`, `sandbox/src/store.rs`; its permission in `server/src/commands/settings.rs` and `server/src/commands.rs`; its request to the relayer in `sources/src/upstream.rs` and `hermes/src/channel.rs`; its endpoint, as above; tests in `tests/suite/api/commands.rs`; `docs/api.md`, `docs/security.md` |
 //! | a rule of a dialect | `conformance/src/rules.rs`, `conformance/src/checks.rs`, and a violation in `conformance/src/rules/tests.rs` |
 //! | a control verb | `server/src/control.rs`, a route in `server/src/control/api.rs`, `server/src/control/client.rs`, and a command; `tests/suite/cli/control_socket.rs`, and for the admin listener `tests/suite/cli/admin.rs`; the table of requests in `docs/operations.md`, and there the commands with `--json` |
+//! | a metric of the host | a line in `server/src/control/metrics/mounts.rs`, `server.rs` or `process.rs` there, and its value in `collect`; `tests/suite/cli/admin.rs` |
 //! | a limit | a row in `sandbox/src/limits.rs`, `server/src/http/limits.rs` for clients, `server/src/registry/candidate.rs` for swaps or `sources/src/upstream_limits.rs`; defaults, checks and `config default` come from it; the code that applies it, such as `sandbox/src/engine_config.rs`, `sandbox/src/response.rs` or `server/src/http/request_check.rs`, and for an error of the host `server/src/http/error.rs` and `docs/api.md`; the key in the unit test `every_key_is_read` of `server/src/config.rs`; tests in `tests/suite/sandbox/limits.rs` or `tests/suite/http/limits.rs`; `docs/security.md` |
 //! | an encoding of bodies | `server/src/response/encoding.rs` |
 //! | a source of state | a file in `sources/src/` that fills a [`state::StatePublisher`], `sources/src/lib.rs`, and its option in `cli/src/sources.rs`, with its conflicts with the others; for bytes from outside the bounds of `sources/src/relayer_json/bounds.rs`, and a target in `tests/src/fuzz.rs`; tests in `tests/suite/sources/`; `docs/operations.md`, `docs/security.md` |
@@ -133,6 +135,7 @@
 //! | `hermes` | the API inside Hermes; a workspace of its own, because Hermes has 400 crates |
 
 pub use relayer_rest_common::Position;
+pub use relayer_rest_common::histogram::Times;
 pub use relayer_rest_conformance as conformance;
 #[cfg(feature = "control")]
 pub use relayer_rest_server::control;

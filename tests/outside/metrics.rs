@@ -8,6 +8,8 @@ use relayer_rest_host::state::sample;
 use relayer_rest_sdk::contract::Component;
 use relayer_rest_sdk::testing::{FakeHost, chain};
 use relayer_rest_sdk::{Object, Request};
+use relayer_rest_tests::folder::Folder;
+use relayer_rest_tests::program::Program;
 use relayer_rest_tests::server::{TestServer, engine, extension};
 
 /// Runs `promtool check metrics`, and returns whether it succeeds, and its output.
@@ -100,4 +102,24 @@ fn promtool_rejects_invalid_metrics() {
     assert!(!passes && output.contains("a_total"), "{output}");
     let (passes, output) = promtool(b"a{b=\"c\nd\"} 1\n");
     assert!(!passes && output.contains("error"), "{output}");
+}
+
+#[tokio::test]
+#[ignore = "needs promtool: apt install prometheus"]
+async fn the_metrics_of_the_host_pass_all_checks() {
+    let files = Folder::new();
+    let settings = "extension = [{ name = 'health' }]\n[admin]\nlisten = 'unix:admin.sock'\n";
+    let settings = files.write("relayer-rest.toml", settings);
+    let serving = Program::server().args(["--config", &settings]).start().await;
+    for path in ["/version", "/version", "/nope", "/ext/health/readyz"] {
+        serving.connect().await.get(path).await;
+    }
+    let socket = files.path("admin.sock");
+    let curl = Command::new("curl")
+        .args(["--silent", "--fail", "--unix-socket", &socket, "http://localhost/metrics"])
+        .output()
+        .expect("curl is installed");
+    let text = String::from_utf8_lossy(&curl.stdout);
+    assert!(text.contains("relayer_rest_requests_total{"), "{curl:?}");
+    assert_eq!(promtool(&curl.stdout), (true, String::new()), "{text}");
 }

@@ -143,6 +143,7 @@ async fn serve(args: &ServeArgs, log: Arc<dyn LogLevel>) -> Result<(), ServeErro
         .with_limits(limits)
         .with_threads(config.server.clone())
         .with_commands(commands)
+        .with_metrics()
         .with_grace(args.grace);
     let control = ControlServer::new(Arc::clone(registry), state.clone())
         .with_connections(server.connections())

@@ -91,7 +91,8 @@ impl Service {
         let server = Server::with_registry(Arc::clone(&modules.registry), state.clone())
             .with_limits(config.http.clone())
             .with_threads(config.server.clone())
-            .with_commands(commands);
+            .with_commands(commands)
+            .with_metrics();
         let socket = match control {
             Place::Disabled => None,
             Place::At(path) => Some(ControlSocket::bind(&path)?),

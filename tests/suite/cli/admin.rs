@@ -8,6 +8,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 
 use relayer_rest_tests::client::raw;
+use relayer_rest_tests::component::{self, TRAP};
 use relayer_rest_tests::folder::Folder;
 use relayer_rest_tests::program::{Program, Serving};
 use relayer_rest_tests::relayer::{Fault, Relayer, Script};
@@ -191,6 +192,76 @@ async fn the_level_of_the_log_can_be_changed() {
     let large = "x=info,".repeat(1000);
     assert_eq!(admin.send("PUT", "/log-level", TOKEN, &large).await.status, 413);
     assert_eq!(admin.get("/log-level").await.1, "debug");
+}
+
+/// Returns the sum of the samples that begin with this.
+fn sum(metrics: &str, start: &str) -> f64 {
+    let samples = metrics.lines().filter(|line| line.starts_with(start));
+    samples.map(|line| line.rsplit_once(' ').unwrap().1.parse::<f64>().unwrap()).sum()
+}
+
+#[tokio::test]
+async fn metrics_count_requests_and_deployments() {
+    let files = Folder::new();
+    let module = files.write("traps.wasm", component::that_traps_later("1"));
+    let settings = settings(&files, "[[extension]]\nname = 'health'");
+    let mut serving = Program::server().args(["--config", &settings]).start().await;
+    let admin = Admin::of(&mut serving).await;
+    let mut client = serving.connect().await;
+    for path in ["/version", "/version", "/version", "/nope", "/ext/health/livez"] {
+        client.get(path).await;
+    }
+    client.request("HEAD", "/version").await;
+    client.request("BREW", "/version").await;
+    client.request_with("GET", "/version", &[("host", "two hosts")]).await;
+    let metrics = admin.get("/metrics").await.1;
+    let requests = |mount: &str, labels: &str| {
+        let label = format!("relayer_rest_requests_total{{mount=\"{mount}\",module=");
+        let lines = metrics.lines().filter(|line| line.starts_with(&label));
+        lines.filter(|line| line.contains(labels)).map(|line| sum(line, "")).sum::<f64>()
+    };
+    assert_eq!(requests("/", r#"method="GET",status="200""#), 3.0, "{metrics}");
+    assert_eq!(requests("/", r#"method="GET",status="404""#), 1.0);
+    assert_eq!(requests("/", r#"method="HEAD",status="200""#), 1.0);
+    assert_eq!(requests("/", r#"method="other",status="405""#), 1.0);
+    assert_eq!(requests("/ext/health", r#"method="GET",status="200""#), 1.0);
+    let at_root = |name: &str| sum(&metrics, &format!("relayer_rest_{name}{{mount=\"/\""));
+    // The second and the third, and HEAD.
+    assert_eq!((at_root("cache_hits_total"), at_root("cache_misses_total")), (3.0, 3.0));
+    assert_eq!(at_root("request_duration_seconds_count"), 6.0);
+    assert_eq!(sum(&metrics, "relayer_rest_refused_requests_total{name=\"BadRequest\"}"), 1.0);
+    assert_eq!(sum(&metrics, "relayer_rest_connections "), 1.0);
+    assert!(sum(&metrics, "process_resident_memory_bytes ") > 1e6);
+
+    let swap = serving.control(&["swap", "--dialect", "any", "--force", &module]).await;
+    assert_eq!(swap.status, Some(0), "{swap:?}");
+    serving.control(&["swap", "--dialect", "any", &files.write("x.wasm", "x")]).await;
+    assert_eq!(client.get(TRAP).await.status, 404);
+    let metrics = admin.get("/metrics").await.1;
+    let at_root = |name: &str| sum(&metrics, &format!("relayer_rest_{name}{{mount=\"/\""));
+    for name in ["swaps_total", "swap_rejections_total", "rollbacks_total", "quarantined_modules"] {
+        assert_eq!(at_root(name), 1.0, "{name}: {metrics}");
+    }
+    assert_eq!(at_root("request_duration_seconds_count"), 7.0);
+}
+
+#[tokio::test]
+async fn metrics_have_the_format_that_the_client_accepts() {
+    let files = Folder::new();
+    let settings = settings(&files, "");
+    let mut serving = Program::server().args(["--config", &settings]).start().await;
+    let admin = Admin::of(&mut serving).await;
+    let open = "accept: application/openmetrics-text;version=1.0.0;q=0.5,text/plain;q=0.1\r\n";
+    for (accept, content_type, described, end) in [
+        ("", "text/plain; version=0.0.4", "# TYPE relayer_rest_swaps_total counter\n", false),
+        (open, "application/openmetrics-text; ", "# TYPE relayer_rest_swaps counter\n", true),
+    ] {
+        let Response { status, head, body } = admin.send("GET", "/metrics", accept, "").await;
+        assert_eq!(status, 200);
+        assert!(head.contains(&format!("\r\ncontent-type: {content_type}")), "{head}");
+        assert!(body.contains(described), "{body}");
+        assert_eq!(body.ends_with("# EOF\n"), end);
+    }
 }
 
 #[tokio::test]

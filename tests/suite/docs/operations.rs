@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use relayer_rest_host::control::metrics::{Family, FamilyKind, families};
 use relayer_rest_tests::program::Program;
 use serde_json::Value;
 
@@ -43,6 +44,19 @@ async fn the_options_of_serve_match_its_help() {
         }
     }
     Page::read("docs/operations.md").check_generated("options", &table);
+}
+
+#[test]
+fn the_metrics_of_the_host_are_listed() {
+    let mut table = "| metric | type | meaning |\n|---|---|---|\n".to_owned();
+    for Family { name, kind, labels, help } in families() {
+        let total = if *kind == FamilyKind::Counter { "_total" } else { "" };
+        let labels =
+            if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) };
+        let kind = format!("{kind:?}").to_lowercase();
+        writeln!(table, "| `{name}{total}{labels}` | {kind} | {help} |").unwrap();
+    }
+    Page::read("docs/operations.md").check_generated("host metrics", &table);
 }
 
 #[tokio::test]
@@ -103,11 +117,14 @@ fn the_requests_of_the_control_socket_exist() {
     let known = reader.run(&format!("{socket} http://localhost/unknown"));
     let known: Value = serde_json::from_str(&known).unwrap();
     let known = known["error"].as_str().unwrap();
-    let rows = page.table("## Control socket");
+    // Of those of the admin listener, the last row is for these.
+    let mut rows = page.table("## Admin listener");
+    assert_eq!(rows.pop().unwrap()[0], "those of the control socket");
+    rows.extend(page.table("## Control socket"));
     for row in &rows {
         let request = code(&row[0]).split('?').next().unwrap();
         assert!(known.contains(request), "{request}: {known}");
     }
-    let listed = known.matches("GET /").count() + known.matches("POST /").count();
-    assert_eq!(rows.len(), listed, "{known}");
+    let listed = ["GET /", "PUT /", "POST /"].map(|method| known.matches(method).count());
+    assert_eq!(rows.len(), listed.iter().sum::<usize>(), "{known}");
 }

@@ -7,8 +7,8 @@ use bytes::Bytes;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
 use hyper::header::{
-    ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE,
-    X_CONTENT_TYPE_OPTIONS,
+    ACCEPT, ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HeaderValue, RETRY_AFTER,
+    WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS,
 };
 use hyper::{Method, Request, Response, StatusCode};
 use relayer_rest_state::StateReader;
@@ -18,7 +18,7 @@ use tracing::info;
 use url::form_urlencoded;
 
 use super::listener::{AccessError, Listener};
-use super::{ControlFault, LogLevel, Reload, RolledBack, Status, readiness};
+use super::{ControlFault, LogLevel, Reload, RolledBack, Status, metrics, readiness};
 use crate::http::ConnectionTally;
 use crate::registry::{Candidate, Mount, Registry, Source};
 use crate::response::NOSNIFF;
@@ -31,9 +31,10 @@ const MAX_BODY_TIME: Duration = Duration::from_mins(1);
 const MAX_LEVEL: usize = 4 << 10;
 
 /// The routes, and their clients.
-const ROUTES: [Route; 8] = [
+const ROUTES: [Route; 9] = [
     Route { path: "/livez", method: Method::GET, access: Access::All, verb: Verb::Livez },
     Route { path: "/readyz", method: Method::GET, access: Access::All, verb: Verb::Readyz },
+    Route { path: "/metrics", method: Method::GET, access: Access::All, verb: Verb::Metrics },
     Route { path: "/log-level", method: Method::GET, access: Access::All, verb: Verb::LogLevel },
     Route {
         path: "/log-level",
@@ -73,6 +74,7 @@ enum Access {
 enum Verb {
     Livez,
     Readyz,
+    Metrics,
     LogLevel,
     SetLogLevel,
     Status,
@@ -137,6 +139,7 @@ impl ControlApi {
         match verb {
             Verb::Livez => Ok(text(StatusCode::OK, "ok".to_owned())),
             Verb::Readyz => Ok(self.readyz()),
+            Verb::Metrics => Ok(self.metrics(&request)),
             Verb::LogLevel => Ok(text(StatusCode::OK, self.log_level()?.level())),
             Verb::SetLogLevel => self.set_log_level(request).await,
             Verb::Status => self.status(&request),
@@ -153,6 +156,17 @@ impl ControlApi {
         };
         let mut response = text(StatusCode::SERVICE_UNAVAILABLE, failures);
         response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+        response
+    }
+
+    fn metrics(&self, request: &Request<Incoming>) -> ControlResponse {
+        let accept = request.headers().get(ACCEPT).and_then(|accept| accept.to_str().ok());
+        let format = metrics::Format::negotiate(accept);
+        let (mounts, snapshot) = (self.registry.mounts(), self.state.snapshot());
+        let metrics = metrics::render(&mounts, &snapshot, self.connections.as_ref(), format);
+        let mut response = text(StatusCode::OK, metrics);
+        let content_type = HeaderValue::from_static(format.content_type());
+        response.headers_mut().insert(CONTENT_TYPE, content_type);
         response
     }
 

@@ -1,0 +1,45 @@
+//! The metrics of the server, in the text format of OpenMetrics or of Prometheus.
+//!
+//! All values are read when they are requested: only requests, with their times, are counted
+//! for the metrics alone.
+//!
+//! | file | job |
+//! |---|---|
+//! | `family.rs` | families of metrics, their samples, and their text |
+//! | `mounts.rs` | requests, cache, instances and modules of each mount |
+//! | `server.rs` | connections, sources and snapshots |
+//! | `process.rs` | the process, from the system |
+
+mod family;
+mod mounts;
+mod process;
+mod server;
+
+use relayer_rest_state::Snapshot;
+
+use crate::http::ConnectionTally;
+use crate::registry::Mounts;
+pub(super) use family::Format;
+use family::Samples;
+pub use family::{Family, FamilyKind};
+
+/// Returns the families of all metrics, in their order.
+pub fn families() -> impl Iterator<Item = &'static Family> {
+    [mounts::FAMILIES, server::FAMILIES, process::FAMILIES].into_iter().flatten().copied()
+}
+
+/// Returns the metrics of a server, in this format.
+pub(super) fn render(
+    mounts: &Mounts,
+    snapshot: &Snapshot,
+    connections: Option<&ConnectionTally>,
+    format: Format,
+) -> String {
+    let mut samples = Samples::default();
+    for mount in mounts.iter() {
+        mounts::collect(mount, &mut samples);
+    }
+    server::collect(snapshot, connections, &mut samples);
+    process::collect(&mut samples);
+    samples.text(format)
+}

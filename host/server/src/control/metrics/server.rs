@@ -1,0 +1,79 @@
+//! The metrics of the server: connections, sources and snapshots.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use relayer_rest_state::Snapshot;
+
+use super::family::{Family, FamilyKind, Samples, define_families};
+use crate::http::{ConnectionStatus, ConnectionTally};
+
+define_families! {
+    CONNECTIONS = Gauge "relayer_rest_connections" [],
+        "Connections of clients that are open now";
+    ACCEPTED = Counter "relayer_rest_connections_accepted" [],
+        "Connections that were accepted";
+    REFUSED = Counter "relayer_rest_connections_refused" [],
+        "Connections that were refused for lack of room";
+    EVICTED = Counter "relayer_rest_connections_evicted" [],
+        "Connections that were closed to make room for others";
+    REFUSED_REQUESTS = Counter "relayer_rest_refused_requests" ["name"],
+        "Requests that the host has refused before routing, by the name of the error";
+    UNSENT = Gauge "relayer_rest_unsent_bytes" [],
+        "Bytes of responses that clients have not taken yet";
+    DRAINING = Gauge "relayer_rest_draining" [],
+        "Whether the server shuts down";
+    STATE_READY = Gauge "relayer_rest_state_ready" [],
+        "Whether the state of the relayer is known";
+    GENERATION = Counter "relayer_rest_snapshot_publications" [],
+        "Publications of the state, changed or not";
+    CHANGED = Gauge "relayer_rest_snapshot_changed_timestamp_seconds" [],
+        "Unix time of the last change of the state";
+    CONFIRMED = Gauge "relayer_rest_snapshot_confirmed" [],
+        "Whether the state is confirmed: 0 while the relayer does not respond";
+    SOURCE_UP = Gauge "relayer_rest_source_up" ["kind", "location"],
+        "Whether a source of the state works: 0 while it does not respond, or its file is invalid";
+    SOURCE_RESPONSES = Counter "relayer_rest_source_responses" ["kind", "location"],
+        "Usable responses of a source, or reads of its file";
+    SOURCE_FAILURES = Counter "relayer_rest_source_failures" ["kind", "location"],
+        "Failures of a source";
+    SOURCE_LAST = Gauge "relayer_rest_source_last_response_timestamp_seconds" ["kind", "location"],
+        "Unix time of the last usable response of a source";
+}
+
+/// Adds the samples of the server.
+pub(super) fn collect(
+    snapshot: &Snapshot,
+    connections: Option<&ConnectionTally>,
+    samples: &mut Samples,
+) {
+    if let Some(tally) = connections {
+        let status = tally.status();
+        let ConnectionStatus { open, accepted, refused, evicted, unsent, draining } = status;
+        samples.add(&CONNECTIONS, [], open);
+        samples.add(&ACCEPTED, [], accepted);
+        samples.add(&REFUSED, [], refused);
+        samples.add(&EVICTED, [], evicted);
+        samples.add(&UNSENT, [], unsent);
+        samples.add(&DRAINING, [], draining.into());
+        for (name, count) in tally.refused_requests() {
+            samples.add(&REFUSED_REQUESTS, [name], count);
+        }
+    }
+    samples.add(&STATE_READY, [], snapshot.status().value().is_ok().into());
+    samples.add(&GENERATION, [], snapshot.generation().number());
+    samples.add_number(&CHANGED, [], seconds(snapshot.changed().time));
+    samples.add(&CONFIRMED, [], snapshot.unconfirmed_since().is_none().into());
+    for source in snapshot.sources().value() {
+        let labels = [source.kind.name(), source.public_location()];
+        samples.add(&SOURCE_UP, labels, source.failure.is_none().into());
+        samples.add(&SOURCE_RESPONSES, labels, source.responses());
+        samples.add(&SOURCE_FAILURES, labels, source.failures());
+        if let Some(time) = source.last_response() {
+            samples.add_number(&SOURCE_LAST, labels, seconds(time));
+        }
+    }
+}
+
+fn seconds(time: SystemTime) -> f64 {
+    time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
+}
