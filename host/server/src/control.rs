@@ -5,7 +5,7 @@
 //! |---|---|
 //! | `GET /livez` | 200, `ok` |
 //! | `GET /readyz` | 200, `ok`; or 503 with a line for each check, until the state is known and while the server shuts down |
-//! | `GET /metrics` | 200, the [`metrics`] in the text format of OpenMetrics or of Prometheus |
+//! | `GET /metrics` | 200, the [`metrics`] in the text format of `OpenMetrics` or of Prometheus |
 //! | `GET /log-level`, and `PUT` with the new one | 200, the level of the log |
 //! | `GET /status` | 200, [`Status`] |
 //! | `POST /swap?mount=/&name=FILE`, the component as its body; and `sha256=DIGEST`, `dialect=NAME`, `dry-run=true`, `force=true` | 200, or 409 if the module is rejected: [`SwapReport`](crate::registry::SwapReport) |

@@ -195,6 +195,7 @@ mod tests {
         ActiveId, MAX_MODULES, MAX_SERIES, Origin, RequestMetrics, SERIES, Served, release_unused,
     };
     use http::{HeaderValue, Method, StatusCode};
+    use std::collections::HashMap;
     use std::thread;
     use std::time::Duration;
 
@@ -258,9 +259,9 @@ mod tests {
         assert_eq!(series.len(), MAX_MODULES);
         assert_eq!((&*series[3].module, series[3].times.count()), ("a@5", 2));
         release_unused();
-        assert_eq!(SERIES.with_borrow(|series| series.len()), MAX_MODULES + 1);
+        assert_eq!(SERIES.with_borrow(HashMap::len), MAX_MODULES + 1);
         drop(metrics);
         release_unused();
-        assert!(SERIES.with_borrow(|series| series.is_empty()));
+        assert!(SERIES.with_borrow(HashMap::is_empty));
     }
 }

@@ -39,7 +39,10 @@ enum Access {
 }
 
 /// The listener of `[admin]`.
-pub struct AdminListener(pub(super) Listener);
+pub struct AdminListener {
+    pub(super) listener: Listener,
+    address: AdminAddress,
+}
 
 /// A connection.
 pub(super) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
@@ -69,35 +72,34 @@ impl AdminListener {
             Tokens::read(file)?;
         }
         let Some(listen) = &admin.listen else { return Ok(None) };
-        let listener = match listen {
-            AdminAddress::Unix(path) => Listener::of_owner(ControlSocket::bind(path)?),
-            AdminAddress::Tcp(address) => {
-                let bind = || {
-                    let listener = std::net::TcpListener::bind(address)?;
-                    listener.set_nonblocking(true)?;
-                    TcpListener::from_std(listener)
-                };
-                let listener =
-                    bind().map_err(|source| ControlError::Admin { address: *address, source })?;
-                let parse = |host: &str| host.parse().expect("it is a host");
-                let local = address.ip().is_loopback().then(|| LOCAL_HOSTS.map(parse));
-                Listener {
-                    socket: Socket::Tcp(listener),
-                    access: Access::Token(admin.token_file.clone()),
-                    hosts: local.into_iter().flatten().collect(),
-                }
+        let address = match listen {
+            AdminAddress::Unix(path) => {
+                let listener = Listener::of_owner(ControlSocket::bind(path)?);
+                return Ok(Some(Self { listener, address: listen.clone() }));
             }
+            AdminAddress::Tcp(address) => *address,
         };
-        Ok(Some(Self(listener)))
+        let bind = || {
+            let listener = std::net::TcpListener::bind(address)?;
+            listener.set_nonblocking(true)?;
+            let address = listener.local_addr()?;
+            Ok((TcpListener::from_std(listener)?, address))
+        };
+        let (listener, address) =
+            bind().map_err(|source| ControlError::Admin { address, source })?;
+        let local = if address.ip().is_loopback() { &LOCAL_HOSTS[..] } else { &[] };
+        let listener = Listener {
+            socket: Socket::Tcp(listener),
+            access: Access::Token(admin.token_file.clone()),
+            hosts: local.iter().filter_map(|host| host.parse().ok()).collect(),
+        };
+        Ok(Some(Self { listener, address: AdminAddress::Tcp(address) }))
     }
 
     /// Returns the address, with the port that the system has chosen for port 0.
     #[must_use]
-    pub fn address(&self) -> AdminAddress {
-        match &self.0.socket {
-            Socket::Unix(socket) => AdminAddress::Unix(socket.path().to_owned()),
-            Socket::Tcp(listener) => AdminAddress::Tcp(listener.local_addr().expect("it is bound")),
-        }
+    pub fn address(&self) -> &AdminAddress {
+        &self.address
     }
 }
 

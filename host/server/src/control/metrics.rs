@@ -1,4 +1,4 @@
-//! The metrics of the server, in the text format of OpenMetrics or of Prometheus.
+//! The metrics of the server, in the text format of `OpenMetrics` or of Prometheus.
 //!
 //! All values are read when they are requested: only requests, with their times, are counted
 //! for the metrics alone.

@@ -51,7 +51,7 @@ impl ControlServer {
     /// Serves the listener of `[admin]`.
     #[must_use]
     pub fn with_admin(mut self, admin: AdminListener) -> Self {
-        self.listeners.push(admin.0);
+        self.listeners.push(admin.listener);
         self
     }
 

@@ -87,6 +87,7 @@ struct Sample {
 
 #[derive(Debug)]
 enum Value {
+    Integer(u64),
     Number(f64),
     Times(Box<Times>),
 }
@@ -99,9 +100,7 @@ impl Samples {
         labels: [&str; N],
         value: u64,
     ) {
-        // Exact up to 2^53.
-        #[allow(clippy::cast_precision_loss)]
-        self.add_number(family, labels, value as f64);
+        self.push(family, labels, Value::Integer(value));
     }
 
     /// Adds a sample that is not an integer.
@@ -190,12 +189,16 @@ impl Sample {
     }
 
     fn encode_value(&self, encoder: &mut MetricEncoder<'_>) -> fmt::Result {
-        match &self.value {
-            Value::Number(number) if self.family.kind == FamilyKind::Counter => {
+        match (&self.value, self.family.kind) {
+            (Value::Integer(number), FamilyKind::Counter) => {
                 encoder.encode_counter::<NoLabelSet, _, u64>(number, None)
             }
-            Value::Number(number) => encoder.encode_gauge(number),
-            Value::Times(times) => {
+            (Value::Integer(number), _) => encoder.encode_gauge(number),
+            (Value::Number(number), FamilyKind::Counter) => {
+                encoder.encode_counter::<NoLabelSet, _, u64>(number, None)
+            }
+            (Value::Number(number), _) => encoder.encode_gauge(number),
+            (Value::Times(times), _) => {
                 let (sum, count) = (times.sum().as_secs_f64(), times.count());
                 encoder.encode_histogram::<NoLabelSet>(sum, count, &times.buckets(), None)
             }
