@@ -54,6 +54,7 @@ fn each_setting_is_listed() {
     assert_eq!(
         sections,
         [
+            "admin",
             "commands",
             "extension",
             "http",
