@@ -1,5 +1,6 @@
 //! Does Prometheus' own tool accept the metrics without remarks?
 
+use std::fmt::Write as _;
 use std::io::Write;
 use std::process::{Command, Stdio};
 
@@ -9,6 +10,7 @@ use relayer_rest_sdk::contract::Component;
 use relayer_rest_sdk::testing::{FakeHost, chain};
 use relayer_rest_sdk::{Object, Request};
 use relayer_rest_tests::folder::Folder;
+use relayer_rest_tests::grafana::queries;
 use relayer_rest_tests::program::Program;
 use relayer_rest_tests::server::{TestServer, engine, extension};
 
@@ -122,4 +124,20 @@ async fn the_metrics_of_the_host_pass_all_checks() {
     let text = String::from_utf8_lossy(&curl.stdout);
     assert!(text.contains("relayer_rest_requests_total{"), "{curl:?}");
     assert_eq!(promtool(&curl.stdout), (true, String::new()), "{text}");
+}
+
+#[test]
+#[ignore = "needs promtool: apt install prometheus"]
+fn the_queries_of_the_dashboard_are_valid() {
+    let mut rules = "groups:\n- name: dashboard\n  rules:\n".to_owned();
+    for (number, query) in queries().iter().enumerate() {
+        // Grafana replaces its variables before.
+        let query = query.replace("$__rate_interval", "1m").replace('\'', "''");
+        writeln!(rules, "  - record: query:{number}\n    expr: '{query}'").unwrap();
+    }
+    let files = Folder::new();
+    let file = files.write("rules.yml", &rules);
+    let output = Command::new("promtool").args(["check", "rules", &file]).output();
+    let output = output.expect("promtool is installed");
+    assert!(output.status.success(), "{output:?}\n{rules}");
 }

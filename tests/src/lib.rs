@@ -9,6 +9,7 @@
 //! | `program.rs` | the command, as a process |
 //! | `process.rs` | processes of the system: children and signals |
 //! | `folder.rs` | a temporary folder |
+//! | `grafana.rs` | the queries of the Grafana dashboard |
 //! | `wait.rs` | waiting for conditions, with one deadline |
 //! | `relayer.rs` | a scripted relayer, healthy or faulty |
 //! | `heap.rs` | a counting allocator |
@@ -29,6 +30,7 @@ pub mod client;
 pub mod component;
 pub mod folder;
 pub mod fuzz;
+pub mod grafana;
 pub mod heap;
 pub mod http2;
 pub mod load;

@@ -111,6 +111,7 @@ pub struct Builder {
     extensions: Vec<Mount>,
     http: HttpLimits,
     grace: Option<Duration>,
+    is_metered: bool,
     state: State,
 }
 
@@ -159,6 +160,11 @@ impl Builder {
     /// Sets the limits on clients.
     pub fn http(self, http: HttpLimits) -> Self {
         Self { http, ..self }
+    }
+
+    /// Counts requests for metrics.
+    pub fn metered(self) -> Self {
+        Self { is_metered: true, ..self }
     }
 
     /// Sets the grace period for shutdown.
@@ -214,6 +220,7 @@ impl Builder {
             Some(grace) => server.with_grace(grace),
             None => server,
         };
+        let server = if self.is_metered { server.with_metrics() } else { server };
         let connections = server.connections();
         let serving = tokio::spawn(server.serve(listener, async { drop(stopped.await) }));
         TestServer { address, publisher, registry, connections, stop, serving }
@@ -229,6 +236,7 @@ impl TestServer {
             extensions: Vec::new(),
             http: HttpLimits::default(),
             grace: None,
+            is_metered: false,
             state: State::Sample,
         }
     }

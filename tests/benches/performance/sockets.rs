@@ -1,6 +1,7 @@
 //! Hits and misses over sockets, against servers that do less.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
@@ -8,11 +9,16 @@ use std::thread;
 use std::time::Duration;
 
 use bytesize::ByteSize;
+use relayer_rest_host::control::{ControlServer, ControlSocket};
 use relayer_rest_host::module::{Limits, Module};
 use relayer_rest_host::state::StatePublisher;
 use relayer_rest_tests::load::{Load, Served};
 use relayer_rest_tests::server::{TestServer, engine};
+use tempfile::TempDir;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixStream;
 use tokio::runtime::Runtime;
+use tokio::time::sleep;
 
 use crate::relayers::{self, PATHS};
 use crate::report::{Report, Target};
@@ -41,6 +47,7 @@ pub(crate) fn measure(report: &mut Report, runtime: &Runtime) {
             hits(report, runtime, server.address, path, workers);
         }
         if workers == 700 {
+            metered(report, runtime, &is_cached);
             compressed(report, runtime, server.address);
             changing(report, &server);
         }
@@ -73,6 +80,41 @@ fn hits(report: &mut Report, runtime: &Runtime, ours: SocketAddr, path: &str, wo
         // The upper bound for any server that sends the same bytes with hyper.
         let what = format!("bare hyper on {path} with {workers} workers, to axum");
         compare(report, &what, &load, (bare, axum), Target::None);
+    }
+}
+
+/// Compares a server that counts requests, and whose metrics are read each second, with one
+/// that does not count them.
+fn metered(report: &mut Report, runtime: &Runtime, module: &Module) {
+    let builder = || TestServer::builder().module(module.clone());
+    let plain = runtime.block_on(builder().start());
+    let metered = runtime.block_on(builder().metered().start());
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("control.sock");
+    let state = metered.publisher.reader();
+    let reads = runtime.block_on(async {
+        let control = ControlServer::new(Arc::clone(&metered.registry), state)
+            .with_socket(ControlSocket::bind(&path).unwrap());
+        tokio::spawn(control.serve());
+        tokio::spawn(read_metrics(path.clone()))
+    });
+    let load = Load::new("/chains", ROUND);
+    let what = "hit on /chains with metrics, to without";
+    compare(report, what, &load, (metered.address, plain.address), Target::AtLeast(0.98));
+    assert!(!reads.is_finished(), "the metrics could not be read");
+    reads.abort();
+}
+
+/// Reads the metrics each second.
+async fn read_metrics(path: PathBuf) {
+    loop {
+        let mut stream = UnixStream::connect(&path).await.unwrap();
+        let request = b"GET /metrics HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
+        stream.write_all(request).await.unwrap();
+        let mut metrics = String::new();
+        stream.read_to_string(&mut metrics).await.unwrap();
+        assert!(metrics.contains("relayer_rest_requests"), "{metrics}");
+        sleep(Duration::from_secs(1)).await;
     }
 }
 
