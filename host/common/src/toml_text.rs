@@ -55,11 +55,51 @@ pub fn parse<T: DeserializeOwned>(text: &str) -> Result<T, TomlError> {
             _ => error.span().map(|span| Position::from_offset(text, span.start)),
         },
         path,
-        message: escaped(&truncate_at(&escape_control(error.message()), MAX_MESSAGE)),
+        message: {
+            let message = escaped(&truncate_at(&escape_control(error.message()), MAX_MESSAGE));
+            let start = error.span().map_or(0, |span| span.start);
+            let remedy =
+                if message == "duplicate key" { unique(text, start) } else { suggestion(&message) };
+            format!("{message}{remedy}")
+        },
     };
     let source = toml::Deserializer::parse(text).map_err(|error| located(&error, Vec::new()))?;
     serde_path_to_error::deserialize(source)
         .map_err(|error| located(error.inner(), steps(error.path())))
+}
+
+/// Returns the name that was probably meant instead of an unknown one, as a question.
+fn suggestion(message: &str) -> String {
+    /// The minimum similarity, of 1.
+    const MIN_SIMILARITY: f64 = 0.8;
+    let is_unknown =
+        ["unknown field `", "unknown variant `"].iter().any(|start| message.starts_with(start));
+    let mut names = message.split('`').skip(1).step_by(2);
+    let Some(unknown) = names.next().filter(|name| is_unknown && !name.is_empty()) else {
+        return String::new();
+    };
+    let similarity = |name: &&str| strsim::jaro_winkler(unknown, name);
+    let best = names.max_by(|a, b| similarity(a).total_cmp(&similarity(b)));
+    match best.filter(|name| similarity(name) >= MIN_SIMILARITY) {
+        Some(name) => format!("; did you mean `{name}`?"),
+        None => String::new(),
+    }
+}
+
+/// Returns the remedy for a key that is not the only one of its name.
+fn unique(text: &str, start: usize) -> String {
+    let line_start =
+        text.get(..start).and_then(|before| before.rfind('\n')).map_or(0, |end| end + 1);
+    let line = text[line_start..].lines().next().unwrap_or_default().trim();
+    let is_section = line.starts_with("[[");
+    match line.trim_matches(['[', ']']) {
+        name if is_section && name.len() <= MAX_KEY => format!(
+            ": {} has a value above; write all of them as [[{}]], or all in the value",
+            escaped(name),
+            escaped(name)
+        ),
+        _ => "; give it once".to_owned(),
+    }
 }
 
 /// Parses a duration; the error describes the syntax.
@@ -199,6 +239,37 @@ mod tests {
     struct Inner {
         #[expect(dead_code, reason = "only the error matters")]
         number: u8,
+    }
+
+    #[test]
+    fn a_key_that_is_not_unique_has_a_remedy() {
+        let message = |text| parse::<Outer>(text).unwrap_err().message;
+        assert_eq!(
+            message("inner = [{ number = 1 }]\n[[inner]]\nnumber = 2"),
+            "duplicate key: inner has a value above; write all of them as [[inner]], or all in the value"
+        );
+        assert_eq!(message("inner = []\ninner = []"), "duplicate key; give it once");
+    }
+
+    #[test]
+    fn a_misspelt_key_has_a_suggestion() {
+        #[derive(Debug, Deserialize)]
+        #[serde(deny_unknown_fields, rename_all = "kebab-case")]
+        #[expect(dead_code, reason = "only the error matters")]
+        struct Section {
+            clear_packets: Option<bool>,
+            token_file: Option<String>,
+        }
+        for (key, suggestion) in [
+            ("token_file", "; did you mean `token-file`?"),
+            ("clear-packet", "; did you mean `clear-packets`?"),
+            ("nonsense", ""),
+            ("'`token-file`'", ""),
+        ] {
+            let error = parse::<Section>(&format!("{key} = 1")).unwrap_err();
+            let end = format!("`clear-packets` or `token-file`{suggestion}");
+            assert!(error.message.ends_with(&end), "{}", error.message);
+        }
     }
 
     #[test]

@@ -362,7 +362,7 @@ mod tests {
         for (text, message) in [
             (
                 "[modul]",
-                "line 1, column 2: modul: unknown field `modul`, expected one of `module`, `extension`, `server`, `http`, `upstream`, `admin`, `commands`, `swap`",
+                "line 1, column 2: modul: unknown field `modul`, expected one of `module`, `extension`, `server`, `http`, `upstream`, `admin`, `commands`, `swap`; did you mean `module`?",
             ),
             (
                 "[module.limits]\nmemory = true",
