@@ -92,12 +92,11 @@ fn metered(report: &mut Report, runtime: &Runtime, module: &Module) {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("control.sock");
     let state = metered.publisher.reader();
-    let reads = runtime.block_on(async {
-        let control = ControlServer::new(Arc::clone(&metered.registry), state)
-            .with_socket(ControlSocket::bind(&path).unwrap());
-        tokio::spawn(control.serve());
-        tokio::spawn(read_metrics(path.clone()))
-    });
+    let _runtime = runtime.enter();
+    let control = ControlServer::new(Arc::clone(&metered.registry), state)
+        .with_socket(ControlSocket::bind(&path).unwrap());
+    tokio::spawn(control.serve());
+    let reads = tokio::spawn(read_metrics(path.clone()));
     let load = Load::new("/chains", ROUND);
     let what = "hit on /chains with metrics, to without";
     compare(report, what, &load, (metered.address, plain.address), Target::AtLeast(0.98));
