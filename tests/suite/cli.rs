@@ -6,6 +6,7 @@ mod control;
 mod control_socket;
 mod extensions;
 mod log;
+mod packaging;
 mod reload;
 mod resources;
 mod serve;

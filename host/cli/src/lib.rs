@@ -5,6 +5,7 @@
 //! | `serve.rs`, `serve_error.rs` | `serve`: from the options to a running server, and the reasons why it cannot start |
 //! | `swap.rs`, `status.rs`, `rollback.rs`, `reload.rs` | `swap`, `status`, `rollback`, `reload`: requests to a running server |
 //! | `check.rs`, `config.rs`, `new.rs`, `module.rs` | the commands without a server |
+//! | `completions.rs`, `man.rs`, `version.rs` | what packagers install: completions, manual pages and the version |
 //! | `compile.rs` | `compile`: the process that compiles a module |
 //! | `address.rs`, `code_cache.rs`, `control.rs`, `sources.rs` | groups of options, and their values |
 //! | `log.rs`, `signals.rs`, `descriptors.rs`, `idle_memory.rs` | the process: its log, signals, open files and memory |
@@ -13,11 +14,13 @@ mod address;
 mod check;
 mod code_cache;
 mod compile;
+mod completions;
 mod config;
 mod control;
 mod descriptors;
 mod idle_memory;
 mod log;
+mod man;
 mod module;
 mod new;
 mod reload;
@@ -28,6 +31,7 @@ mod signals;
 mod sources;
 mod status;
 mod swap;
+mod version;
 
 use std::env;
 use std::error::Error;
@@ -36,14 +40,16 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::thread::available_parallelism;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use relayer_rest_common::text::escape_control;
 use relayer_rest_common::threads;
 use serde::Serialize;
 
 use check::CheckArgs;
 use compile::CompileArgs;
+use completions::CompletionsArgs;
 use config::ConfigCommand;
+use man::ManArgs;
 use module::ModuleArgs;
 use new::NewArgs;
 use reload::ReloadArgs;
@@ -61,9 +67,17 @@ const RUNTIME_THREADS: usize = 2;
 /// files, upstream.
 const FURTHER_THREADS: usize = 5;
 
+/// The name of the command.
+const NAME: &str = "relayer-rest";
+
 /// Serve a relayer's REST API from a sandboxed WebAssembly module
 #[derive(Parser)]
-#[command(name = "relayer-rest", version, args_conflicts_with_subcommands = true)]
+#[command(
+    name = NAME,
+    version,
+    long_version = version::LONG.as_str(),
+    args_conflicts_with_subcommands = true
+)]
 struct Cli {
     #[command(subcommand)]
     command: Option<Command>,
@@ -92,6 +106,10 @@ enum Command {
     New(NewArgs),
     /// Write the bundled module to a file
     Module(ModuleArgs),
+    /// Print the completions of a shell
+    Completions(CompletionsArgs),
+    /// Write the manual pages
+    Man(ManArgs),
     /// Compile a module for the parent process
     #[command(name = compile::NAME, hide = true)]
     Compile(CompileArgs),
@@ -130,6 +148,8 @@ pub fn run() -> ExitCode {
         Some(Command::Check(args)) => check::run(args),
         Some(Command::New(args)) => new::run(args),
         Some(Command::Module(args)) => module::run(args),
+        Some(Command::Completions(args)) => completions::run(args),
+        Some(Command::Man(args)) => man::run(args),
         Some(Command::Compile(args)) => compile::run(args),
     };
     // The last message comes after all log lines.
@@ -163,6 +183,11 @@ fn cannot(failure: &Failure) -> ExitCode {
     drop(writeln!(io::stderr(), "relayer-rest: {message}"));
     let of_serve = failure.downcast_ref::<ServeError>();
     ExitCode::from(of_serve.map_or(2, ServeError::status))
+}
+
+/// Returns the commands and options.
+fn command() -> clap::Command {
+    Cli::command()
 }
 
 /// Returns a path from the environment, if the variable is set and not empty.

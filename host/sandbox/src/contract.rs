@@ -7,6 +7,9 @@ pub const CONTRACT_PACKAGE: &str = "relayer:rest";
 /// are compatible by semantic versioning.
 pub const CONTRACT_VERSION: &str = "0.1.0";
 
+/// The version of wasmtime that runs the modules.
+pub const WASMTIME_VERSION: &str = "50.0.1";
+
 /// The interface that a module exports, and its function.
 pub(super) const HANDLER: (&str, &str) = ("handler", "handle");
 

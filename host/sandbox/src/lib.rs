@@ -96,7 +96,7 @@ pub use call_error::CallError;
 pub use code_cache::{CodeCache, CodeCacheError};
 pub use compiler::{Compiler, compile};
 pub use componentize::MAX_COMPONENT_SIZE;
-pub use contract::{CONTRACT_PACKAGE, CONTRACT_VERSION};
+pub use contract::{CONTRACT_PACKAGE, CONTRACT_VERSION, WASMTIME_VERSION};
 pub use cost::InstanceCost;
 pub use digest::{Digest, DigestError};
 pub use engine::{Engine, EngineError, EngineLoad};

@@ -268,6 +268,6 @@ async fn help_and_version_are_shown() {
     ] {
         assert!(help.stdout.contains(option), "{option}: {}", help.stdout);
     }
-    let version = Program::new(["--version"]).run().await;
+    let version = Program::new(["-V"]).run().await;
     assert_eq!(version.stdout, format!("relayer-rest {}\n", env!("CARGO_PKG_VERSION")));
 }

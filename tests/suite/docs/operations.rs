@@ -16,7 +16,9 @@ struct Item {
 }
 
 async fn help(args: &[&str]) -> String {
-    let ended = Program::new(args).args(["-h"]).run().await;
+    // Descriptions are not wrapped.
+    let program = Program::new(args).args(["-h"]).env("COLUMNS", "10000");
+    let ended = program.run().await;
     assert_eq!(ended.status, Some(0), "{args:?}: {}", ended.stderr);
     ended.stdout
 }
