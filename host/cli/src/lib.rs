@@ -5,7 +5,7 @@
 //! | `serve.rs`, `serve_error.rs` | `serve`: from the options to a running server, and the reasons why it cannot start |
 //! | `swap.rs`, `status.rs`, `rollback.rs`, `reload.rs` | `swap`, `status`, `rollback`, `reload`: requests to a running server |
 //! | `check.rs`, `config.rs`, `new.rs`, `module.rs` | the commands without a server |
-//! | `completions.rs`, `man.rs`, `version.rs` | what packagers install: completions, manual pages and the version |
+//! | `completions.rs`, `man.rs`, `version.rs` | for packages: completions, manual pages and the version |
 //! | `compile.rs` | `compile`: the process that compiles a module |
 //! | `address.rs`, `code_cache.rs`, `control.rs`, `sources.rs` | groups of options, and their values |
 //! | `log.rs`, `signals.rs`, `descriptors.rs`, `idle_memory.rs` | the process: its log, signals, open files and memory |

@@ -1,4 +1,4 @@
-//! The version of the command, with those that modules and operators need.
+//! The version of the command, with its commit, the contract and wasmtime.
 
 use std::sync::LazyLock;
 

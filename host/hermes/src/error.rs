@@ -3,11 +3,11 @@
 use std::io;
 use std::net::SocketAddr;
 
-use relayer_rest_host::tokens::TokensError;
 use relayer_rest_host::config::ConfigError;
 use relayer_rest_host::control::ControlError;
 use relayer_rest_host::module::CodeCacheError;
 use relayer_rest_host::reload::ReloadError;
+use relayer_rest_host::tokens::TokensError;
 
 /// The reason why the server cannot start.
 #[derive(Debug, thiserror::Error)]

@@ -55,7 +55,7 @@ fn processor_time(process: u32) -> f64 {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap();
     // The name of the program, in parentheses, may have spaces.
     let (_, fields) = stat.rsplit_once(')').unwrap();
-    let ticks = fields.split_whitespace().skip(11).take(2).map(|ticks| ticks.parse::<f64>());
+    let ticks = fields.split_whitespace().skip(11).take(2).map(str::parse::<f64>);
     ticks.map(Result::unwrap).sum::<f64>() / TICKS
 }
 

@@ -1,4 +1,4 @@
-//! Does the command have what packagers install: completions, manual pages and its version?
+//! Does the command print completions, manual pages and its version, for packages?
 
 use std::fs;
 use std::process::Command;

@@ -24,7 +24,7 @@ define_families! {
         "Unix time of the start of the process";
 }
 
-/// Adds the samples of this process. What the system does not tell is left out.
+/// Adds the samples of this process. Values that the system does not show are left out.
 pub(super) fn collect(samples: &mut Samples) {
     samples.add(&BUILD, [env!("CARGO_PKG_VERSION")], 1);
     let Ok(process) = Process::myself() else { return };
