@@ -70,6 +70,7 @@
 //! | make an error response if the module gives none | `server/src/http/error.rs` |
 //! | count the request, with its time | `server/src/request_metrics.rs` |
 //! | send the response within the budget of unsent bytes | `server/src/http/send_admission.rs`, `server/src/http/send_budget.rs` |
+//! | listen on a socket of the service manager, and notify it | `cli/src/service_manager.rs` |
 //! | release idle memory to the system after load | `cli/src/idle_memory.rs` |
 //!
 //! # Deployment

@@ -11,3 +11,4 @@ mod dashboard;
 mod languages;
 mod metrics;
 mod relayers;
+mod systemd;

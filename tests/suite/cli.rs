@@ -10,6 +10,7 @@ mod packaging;
 mod reload;
 mod resources;
 mod serve;
+mod service_manager;
 mod shutdown;
 mod watch;
 

@@ -8,7 +8,7 @@
 //! | `completions.rs`, `man.rs`, `version.rs` | for packages: completions, manual pages and the version |
 //! | `compile.rs` | `compile`: the process that compiles a module |
 //! | `address.rs`, `code_cache.rs`, `control.rs`, `sources.rs` | groups of options, and their values |
-//! | `log.rs`, `signals.rs`, `descriptors.rs`, `idle_memory.rs` | the process: its log, signals, open files and memory |
+//! | `log.rs`, `signals.rs`, `service_manager.rs`, `descriptors.rs`, `idle_memory.rs` | the process: its log, signals, service manager, open files and memory |
 
 mod address;
 mod check;
@@ -27,6 +27,7 @@ mod reload;
 mod rollback;
 mod serve;
 mod serve_error;
+mod service_manager;
 mod signals;
 mod sources;
 mod status;

@@ -27,7 +27,7 @@ use super::compile;
 use super::control::{self, ControlArgs};
 use super::serve_error::ServeError;
 use super::sources::{SourceArgs, Sources};
-use super::{CommandOutcome, Failure, descriptors, idle_memory, signals};
+use super::{CommandOutcome, Failure, descriptors, idle_memory, service_manager, signals};
 
 #[derive(Args)]
 pub(super) struct ServeArgs {
@@ -124,7 +124,13 @@ async fn serve(args: &ServeArgs, log: Arc<dyn LogLevel>) -> Result<(), ServeErro
         () = &mut shutdown => return Ok(()),
     };
     let limits = descriptors::bounded(config.http.clone(), config.extension.len() + 1);
-    let listener = listen(&address).await?;
+    let listener = match service_manager::listener().map_err(ServeError::PassedSocket)? {
+        Some(passed) => {
+            info!("listening on the socket of the service manager");
+            TcpListener::from_std(passed).map_err(ServeError::PassedSocket)?
+        }
+        None => listen(&address).await?,
+    };
     let address = listener.local_addr().map_err(ServeError::Start)?;
     let socket = if args.no_control { None } else { args.control.bind(address)? };
     let admin = AdminListener::bind(&config.admin)?;
@@ -137,7 +143,7 @@ async fn serve(args: &ServeArgs, log: Arc<dyn LogLevel>) -> Result<(), ServeErro
     poll(sources.upstream.take(), sources.telemetry.take(), &publisher)
         .map_err(ServeError::Start)?;
     modules.watch(&state).await?;
-    let reload = reload(&sources, &modules, &state);
+    let reload = service_manager::reporting(reload(&sources, &modules, &state));
     hangup.reload(Arc::clone(&reload));
     let server = Server::with_registry(Arc::clone(registry), state.clone())
         .with_limits(limits)
@@ -152,6 +158,10 @@ async fn serve(args: &ServeArgs, log: Arc<dyn LogLevel>) -> Result<(), ServeErro
     let control = tokio::spawn(control::listen(control, socket, admin).serve());
     idle_memory::watch(registry);
     announce(&listener).map_err(ServeError::Start)?;
+    let shutdown = async {
+        shutdown.await;
+        service_manager::stopping();
+    };
     server.serve(listener, shutdown).await;
     // This also removes its socket.
     control.abort();
@@ -260,6 +270,7 @@ async fn listen(address: &Address) -> Result<TcpListener, ServeError> {
 fn announce(listener: &TcpListener) -> io::Result<()> {
     let address = listener.local_addr()?;
     info!(%address, "listening");
+    service_manager::ready(&format!("listening on {address}"));
     // A full pipe must not block the server, and a closed stdout is not an error.
     tokio::task::spawn_blocking(move || drop(writeln!(io::stdout(), "http://{address}")));
     Ok(())

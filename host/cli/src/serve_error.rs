@@ -40,6 +40,8 @@ pub(super) enum ServeError {
     Reading(tokio::task::JoinError),
     #[error(transparent)]
     Control(#[from] ControlError),
+    #[error("socket of the service manager: {0}; pass one TCP socket, or none")]
+    PassedSocket(io::Error),
     #[error("address {address}: cannot listen: {source}; {}", hint(source))]
     Listen { address: String, source: io::Error },
     #[error(

@@ -1,0 +1,73 @@
+//! Does a service manager learn when the server is ready, reloads, lives and stops?
+
+use std::os::unix::net::UnixDatagram;
+
+use relayer_rest_tests::folder::Folder;
+use relayer_rest_tests::program::Program;
+use relayer_rest_tests::wait::DEADLINE;
+use rustix::process::Signal;
+
+/// The socket of a service manager.
+struct Manager {
+    socket: UnixDatagram,
+    path: String,
+    _folder: Folder,
+}
+
+impl Manager {
+    fn new() -> Self {
+        let folder = Folder::new();
+        let path = folder.path("notify");
+        let socket = UnixDatagram::bind(&path).unwrap();
+        socket.set_read_timeout(Some(DEADLINE)).unwrap();
+        Self { socket, path, _folder: folder }
+    }
+
+    /// Waits for the next message other than one of the watchdog.
+    fn next(&self) -> String {
+        loop {
+            let message = self.any();
+            if message != "WATCHDOG=1\n" {
+                return message;
+            }
+        }
+    }
+
+    fn any(&self) -> String {
+        let mut buffer = [0; 4096];
+        let length = self.socket.recv(&mut buffer).unwrap();
+        String::from_utf8(buffer[..length].to_vec()).unwrap()
+    }
+}
+
+#[tokio::test]
+async fn the_service_manager_is_notified() {
+    let manager = Manager::new();
+    let program = Program::server().env("NOTIFY_SOCKET", &manager.path);
+    let serving = program.env("WATCHDOG_USEC", "20000").start().await;
+    let address = serving.address();
+    assert_eq!(manager.next(), format!("READY=1\nSTATUS=listening on {address}\n"));
+    for _ in 0..3 {
+        assert_eq!(manager.any(), "WATCHDOG=1\n");
+    }
+    serving.signal(Signal::HUP);
+    let reloading = manager.next();
+    assert!(reloading.starts_with("RELOADING=1\nMONOTONIC_USEC="), "{reloading}");
+    assert_eq!(manager.next(), "READY=1\n");
+    assert_eq!(serving.control(&["reload"]).await.status, Some(0));
+    assert!(manager.next().starts_with("RELOADING=1\n"));
+    assert_eq!(manager.next(), "READY=1\n");
+    serving.signal(Signal::TERM);
+    assert_eq!(manager.next(), "STOPPING=1\n");
+    assert_eq!(serving.ended().await.status, Some(0));
+}
+
+#[tokio::test]
+async fn a_server_runs_without_its_service_manager() {
+    let folder = Folder::new();
+    let program = Program::server().env("NOTIFY_SOCKET", folder.path("missing"));
+    let mut serving = program.start().await;
+    assert_eq!(serving.connect().await.get("/version").await.status, 200);
+    serving.logged("the service manager cannot be notified").await;
+    serving.stop().await;
+}
