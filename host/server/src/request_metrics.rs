@@ -5,6 +5,7 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -93,7 +94,7 @@ struct Series {
 struct Key {
     id: ActiveId,
     method: &'static str,
-    status: StatusCode,
+    status: Option<StatusCode>,
     origin: Origin,
 }
 
@@ -113,14 +114,25 @@ impl ActiveId {
 impl RequestMetrics {
     /// Counts a request.
     pub(crate) fn record(&self, served: Served<'_>) {
-        let method = method_name(served.method);
-        let Served { id, status, origin, .. } = served;
-        let key = Key { id, method, status, origin };
+        let Served { id, label, status, origin, time, .. } = served;
+        let key = Key { id, method: method_name(served.method), status: Some(status), origin };
         SERIES.with_borrow_mut(|series| {
-            series
-                .entry(key)
-                .or_insert_with(|| self.histogram(key, served.label))
-                .record(served.time);
+            if let Some(histogram) = series.get(&key) {
+                return histogram.record(time);
+            }
+            if let Some(histogram) = self.histogram(key, label) {
+                return series.entry(key).or_insert(histogram).record(time);
+            }
+            let other = Key { method: OTHER, status: None, ..key };
+            let histogram = match series.entry(other) {
+                Entry::Occupied(entry) => Some(entry.into_mut()),
+                Entry::Vacant(entry) => {
+                    self.histogram(other, label).map(|histogram| entry.insert(histogram))
+                }
+            };
+            if let Some(histogram) = histogram {
+                histogram.record(time);
+            }
         });
     }
 
@@ -141,8 +153,8 @@ impl RequestMetrics {
         all
     }
 
-    /// Adds a histogram of this thread.
-    fn histogram(&self, key: Key, label: &HeaderValue) -> Arc<Histogram> {
+    /// Adds a histogram of this thread. Returns `None` if the module has too many series.
+    fn histogram(&self, key: Key, label: &HeaderValue) -> Option<Arc<Histogram>> {
         let label = label.to_str().unwrap_or_default();
         let mut modules = self.modules();
         let place = modules.iter().position(|module| module.label == label);
@@ -163,25 +175,23 @@ impl RequestMetrics {
 }
 
 impl ModuleRequests {
-    fn histogram(&mut self, Key { method, status, origin, .. }: Key) -> Arc<Histogram> {
-        let find = |series: &[Series], method, status| {
-            series.iter().position(|one| {
-                one.method == method && one.status == status && one.origin == origin
-            })
-        };
-        let (mut method, mut status) = (method, Some(status));
-        let mut place = find(&self.series, method, status);
-        if place.is_none() && self.series.len() >= MAX_SERIES {
-            (method, status) = (OTHER, None);
-            place = find(&self.series, method, status);
-        }
-        let place = place.unwrap_or_else(|| {
-            self.series.push(Series { method, status, origin, histograms: Vec::new() });
-            self.series.len() - 1
+    fn histogram(&mut self, key: Key) -> Option<Arc<Histogram>> {
+        let Key { method, status, origin, .. } = key;
+        let place = self.series.iter().position(|series| {
+            series.method == method && series.status == status && series.origin == origin
         });
+        let place = match place {
+            Some(place) => place,
+            // The series of all other requests are there in addition.
+            None if status.is_some() && self.series.len() >= MAX_SERIES => return None,
+            None => {
+                self.series.push(Series { method, status, origin, histograms: Vec::new() });
+                self.series.len() - 1
+            }
+        };
         let histogram = Arc::<Histogram>::default();
         self.series[place].histograms.push(Arc::clone(&histogram));
-        histogram
+        Some(histogram)
     }
 }
 
@@ -244,6 +254,8 @@ mod tests {
         assert_eq!(series.iter().map(|series| series.times.count()).sum::<u64>(), 799);
         let other = series.last().unwrap();
         assert_eq!((other.method, other.status), ("other", None));
+        // So has each thread.
+        assert_eq!(SERIES.with_borrow(HashMap::len), MAX_SERIES + 1);
     }
 
     #[test]

@@ -184,7 +184,12 @@ async fn the_level_of_the_log_can_be_changed() {
     serving.logged("cache hit").await;
     assert_eq!(serving.log().matches("cache hit").count(), 1);
 
-    for (level, problem) in [("info,=", "log level: "), ("\u{e9}=x", "log level: ")] {
+    for (level, problem) in [
+        ("info,=", "log level: "),
+        ("\u{e9}=x", "log level: "),
+        ("inf", "\\\"inf\\\" is not a level; expected a level such as info"),
+        ("", "\\\"\\\" is not a level"),
+    ] {
         let refused = admin.send("PUT", "/log-level", TOKEN, level).await;
         assert_eq!(refused.status, 400, "{level}: {}", refused.body);
         assert!(refused.body.contains(problem), "{}", refused.body);
