@@ -50,6 +50,7 @@ use check::CheckArgs;
 use compile::CompileArgs;
 use completions::CompletionsArgs;
 use config::ConfigCommand;
+use log::LogFormat;
 use man::ManArgs;
 use module::ModuleArgs;
 use new::NewArgs;
@@ -137,7 +138,7 @@ pub fn run() -> ExitCode {
             "cannot start: no thread can be created: {error}; raise the limit of processes (ulimit -u, or pids.max of its control group)"
         )));
     }
-    let log = log::start();
+    let log = log::start(cli.log_format());
     let result = match &cli.command {
         None => serve::run(&cli.serve, log.level()),
         Some(Command::Serve(args)) => serve::run(args, log.level()),
@@ -163,6 +164,15 @@ pub fn run() -> ExitCode {
 }
 
 impl Cli {
+    /// Returns the format of the log, which other commands than `serve` do not choose.
+    fn log_format(&self) -> LogFormat {
+        match &self.command {
+            None => self.serve.log_format(),
+            Some(Command::Serve(args)) => args.log_format(),
+            Some(_) => LogFormat::Text,
+        }
+    }
+
     /// Checks that the threads can be created which are needed from the start: for the
     /// log, for a runtime with its workers, for engines and for files.
     fn ensure_threads(&self) -> io::Result<()> {

@@ -1,21 +1,25 @@
-//! The log: lines on stderr. `RUST_LOG` sets the level; by default `info`.
+//! The log: lines on stderr, as text or as JSON. `RUST_LOG` sets the level; by default `info`.
 
 use std::collections::HashMap;
 use std::fmt;
 use std::io::{self, IsTerminal};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use clap::ValueEnum;
 use relayer_rest_common::log_rate::{LogRate, Permit};
 use relayer_rest_server::control::LogLevel;
+use serde_json::json;
 use tracing::{Event, Level, Metadata, Subscriber};
 use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
-use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
+use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::reload::Handle;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{EnvFilter, Layer, reload};
 
 /// The number of lines that wait if the log is read slowly or not at all. Further lines
 /// are lost: nothing waits for the log.
@@ -33,6 +37,16 @@ pub(super) struct Log {
 
 /// The directives of the log's level.
 struct LogFilter<S>(Handle<EnvFilter, S>);
+
+/// The format of the log.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub(super) enum LogFormat {
+    /// Lines for people.
+    #[default]
+    Text,
+    /// A JSON object in each line.
+    Json,
+}
 
 impl Log {
     /// Returns the level, which can be changed.
@@ -60,40 +74,65 @@ impl<S> LogLevel for LogFilter<S> {
 }
 
 /// Starts the log.
-pub(super) fn start() -> Log {
+pub(super) fn start(format: LogFormat) -> Log {
     let (writer, guard) =
         NonBlockingBuilder::default().buffered_lines_limit(MAX_WAITING_LINES).finish(io::stderr());
     let filter =
         EnvFilter::builder().with_default_directive(LevelFilter::INFO.into()).from_env_lossy();
-    let log = tracing_subscriber::fmt()
+    let (filter, level) = reload::Layer::new(filter);
+    let layer = tracing_subscriber::fmt::layer()
         .with_writer(writer)
         .with_ansi(io::stderr().is_terminal())
         // A closed stderr must not end a request, and omitted lines are errors of their
         // format.
-        .log_internal_errors(false)
-        .map_event_format(RateLimited::new)
-        .with_env_filter(filter)
-        .with_filter_reloading();
-    let level = Arc::new(LogFilter(log.reload_handle()));
-    log.init();
-    Log { _guard: guard, level }
+        .log_internal_errors(false);
+    let layer = match format {
+        LogFormat::Text => layer.map_event_format(|inner| RateLimited::new(inner, format)).boxed(),
+        LogFormat::Json => layer
+            .json()
+            .flatten_event(true)
+            .with_span_list(false)
+            .map_event_format(|inner| RateLimited::new(inner, format))
+            .boxed(),
+    };
+    tracing_subscriber::registry().with(filter).with(layer).init();
+    Log { _guard: guard, level: Arc::new(LogFilter(level)) }
 }
 
 /// A format that omits lines of libraries which log too many.
 struct RateLimited<F> {
-    format: F,
+    inner: F,
+    format: LogFormat,
     /// By the name of the library; there are few.
     rates: Mutex<HashMap<&'static str, LogRate>>,
 }
 
 impl<F> RateLimited<F> {
-    fn new(format: F) -> Self {
-        Self { format, rates: Mutex::default() }
+    fn new(inner: F, format: LogFormat) -> Self {
+        Self { inner, format, rates: Mutex::default() }
     }
 
     fn acquire(&self, library: &'static str) -> Permit {
         let mut rates = self.rates.lock().unwrap_or_else(PoisonError::into_inner);
         rates.entry(library).or_insert_with(|| LogRate::new(MAX_LIBRARY_LINES)).acquire(1)
+    }
+
+    /// Writes a line of this module.
+    fn note(&self, writer: &mut Writer<'_>, message: &str) -> fmt::Result {
+        let mut time = String::new();
+        SystemTime.format_time(&mut Writer::new(&mut time))?;
+        match self.format {
+            LogFormat::Text => writeln!(writer, "{time}  WARN {}: {message}", module_path!()),
+            LogFormat::Json => {
+                let line = json!({
+                    "timestamp": time,
+                    "level": "WARN",
+                    "message": message,
+                    "target": module_path!(),
+                });
+                writeln!(writer, "{line}")
+            }
+        }
     }
 }
 
@@ -113,19 +152,19 @@ where
             match self.acquire(library) {
                 Permit::Granted(0) => {}
                 Permit::Granted(count) => {
-                    note(&mut writer, &format!("{count} log lines of {library} omitted"))?;
+                    self.note(&mut writer, &format!("{count} log lines of {library} omitted"))?;
                 }
                 Permit::LimitReached => {
                     let message = format!(
                         "{library} logs more than {MAX_LIBRARY_LINES} lines a second; omitting lines"
                     );
-                    return note(&mut writer, &message);
+                    return self.note(&mut writer, &message);
                 }
                 // An event whose format is an error is not written.
                 Permit::Denied => return Err(fmt::Error),
             }
         }
-        self.format.format_event(context, writer, event)
+        self.inner.format_event(context, writer, event)
     }
 }
 
@@ -138,18 +177,14 @@ fn library(metadata: &Metadata<'static>) -> Option<&'static str> {
     (*metadata.level() <= Level::INFO && !is_own).then_some(name)
 }
 
-/// Writes a line of this module.
-fn note(writer: &mut Writer<'_>, message: &str) -> fmt::Result {
-    SystemTime.format_time(writer)?;
-    writeln!(writer, "  WARN {}: {message}", module_path!())
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{MAX_LIBRARY_LINES, RateLimited};
+    use super::{LogFormat, MAX_LIBRARY_LINES, RateLimited};
     use std::io::{self, Write};
     use std::sync::{Arc, Mutex};
     use std::time::Instant;
+    use tracing_subscriber::Layer;
+    use tracing_subscriber::layer::SubscriberExt;
 
     #[derive(Clone, Default)]
     struct Lines(Arc<Mutex<Vec<u8>>>);
@@ -165,6 +200,31 @@ mod tests {
     }
 
     #[test]
+    fn lines_about_omitted_ones_have_the_format_of_the_log() {
+        let lines = Lines::default();
+        let writer = lines.clone();
+        let layer = tracing_subscriber::fmt::layer().with_writer(move || writer.clone());
+        let layer = layer.log_internal_errors(false).json();
+        let layer = layer.map_event_format(|inner| RateLimited::new(inner, LogFormat::Json));
+        let subscriber = tracing_subscriber::registry().with(layer);
+        tracing::subscriber::with_default(subscriber, || {
+            for _ in 0..100 {
+                tracing::warn!(target: "flooding::part", "a \"flood\"");
+            }
+        });
+        let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+        let lines =
+            text.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+        let notes =
+            lines.filter(|line| line["target"] == "relayer_rest_cli::log").collect::<Vec<_>>();
+        assert!(
+            notes[0]["message"].as_str().unwrap().starts_with("flooding logs more than"),
+            "{text}"
+        );
+        assert!(notes[0]["timestamp"].is_string() && notes[0]["level"] == "WARN");
+    }
+
+    #[test]
     fn each_library_has_a_limit_of_lines_per_second() {
         const EVENTS: usize = 1000;
         let lines = Lines::default();
@@ -174,7 +234,7 @@ mod tests {
             .with_ansi(false)
             .with_max_level(tracing::Level::DEBUG)
             .log_internal_errors(false)
-            .map_event_format(RateLimited::new)
+            .map_event_format(|inner| RateLimited::new(inner, LogFormat::Text))
             .finish();
         let start = Instant::now();
         tracing::subscriber::with_default(subscriber, || {

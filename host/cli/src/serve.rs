@@ -25,6 +25,7 @@ use super::address::Address;
 use super::code_cache::CodeCacheArgs;
 use super::compile;
 use super::control::{self, ControlArgs};
+use super::log::LogFormat;
 use super::serve_error::ServeError;
 use super::sources::{SourceArgs, Sources};
 use super::{CommandOutcome, Failure, descriptors, idle_memory, service_manager, signals};
@@ -54,6 +55,9 @@ pub(super) struct ServeArgs {
     /// Grace period for requests in flight at shutdown, 0s to 1h
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = grace)]
     grace: Duration,
+    /// Format of the log on stderr
+    #[arg(long, value_name = "NAME", default_value = "text")]
+    log_format: LogFormat,
     #[command(flatten)]
     code_cache: CodeCacheArgs,
     #[command(flatten)]
@@ -61,6 +65,12 @@ pub(super) struct ServeArgs {
     /// Disable the control socket: no status, swap, rollback or reload
     #[arg(long, conflicts_with = "control")]
     no_control: bool,
+}
+
+impl ServeArgs {
+    pub(super) fn log_format(&self) -> LogFormat {
+        self.log_format
+    }
 }
 
 pub(super) fn run(args: &ServeArgs, log: Arc<dyn LogLevel>) -> Result<CommandOutcome, Failure> {

@@ -8,6 +8,7 @@ use relayer_rest_tests::folder::Folder;
 use relayer_rest_tests::program::Program;
 use relayer_rest_tests::wait::within;
 use rustix::process::Signal;
+use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -220,4 +221,34 @@ async fn warnings_of_the_http_library_are_rate_limited() {
     assert!(of_h2.iter().any(|line| line.contains("recv PING ack")), "{of_h2:#?}");
     let note = "h2 logs more than 20 lines a second; omitting lines";
     assert!(of_h2.iter().any(|line| line.ends_with(note)), "{of_h2:#?}");
+}
+
+#[tokio::test]
+async fn each_line_of_a_json_log_is_an_object() {
+    let folder = Folder::new();
+    let module = component::of_handler("unreachable");
+    let file = folder.write("traps.wasm", module);
+    let args = ["--module", &file, "--log-format", "json"];
+    let mut process = Program::server().args(args).start().await;
+    assert_eq!(process.connect().await.get("/a%20path").await.status, 500);
+    process.logged("request failed").await;
+    let ended = process.stop().await;
+    let lines = ended.stderr.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let lines: Vec<_> = lines.collect();
+    for line in &lines {
+        for field in ["timestamp", "level", "message", "target"] {
+            assert!(line[field].is_string(), "{field}: {line}");
+        }
+    }
+    let failed = lines.iter().find(|line| line["message"] == "request failed").unwrap();
+    assert_eq!((&failed["level"], &failed["span"]["path"]), (&json!("ERROR"), &json!("/a%20path")));
+    assert!(failed["error"].as_str().unwrap().contains("unreachable"), "{failed}");
+    assert!(failed["span"]["id"].is_string(), "{failed}");
+}
+
+#[tokio::test]
+async fn an_unknown_log_format_is_refused() {
+    let ended = Program::new(["serve", "--log-format", "xml"]).run().await;
+    assert_eq!(ended.status, Some(2));
+    assert!(ended.stderr.contains("[possible values: text, json]"), "{}", ended.stderr);
 }
