@@ -183,7 +183,6 @@ mod tests {
     use std::io::{self, Write};
     use std::sync::{Arc, Mutex};
     use std::time::Instant;
-    use tracing_subscriber::Layer;
     use tracing_subscriber::layer::SubscriberExt;
 
     #[derive(Clone, Default)]

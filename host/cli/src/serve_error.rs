@@ -14,7 +14,7 @@ use relayer_rest_sources::{StateFileError, TelemetryUrlError, UpstreamUrlError};
 /// The reason why a server cannot start, or cannot reload.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ServeError {
-    #[error("relayer configuration {}: {state}; set `enabled = true` in the section [rest] to serve the API", file.display())]
+    #[error("relayer configuration {}: {state}; set `enabled = true` in the section [rest] to serve the API, or start with --enable", file.display())]
     Disabled { file: PathBuf, state: &'static str },
     #[error(transparent)]
     RelayerConfig(#[from] hermes_config::ConfigError),

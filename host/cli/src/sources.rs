@@ -24,6 +24,9 @@ pub(super) struct SourceArgs {
     /// The relayer's configuration file, for its chains and the address
     #[arg(long, value_name = "FILE")]
     relayer_config: Option<PathBuf>,
+    /// Serve the API even if `enabled` in `[rest]` of that file is missing or false
+    #[arg(long, requires = "relayer_config")]
+    enable: bool,
     /// REST API of a running relayer, for its state, and for its chains unless
     /// --relayer-config is given
     #[arg(long, value_name = "URL", conflicts_with = "state")]
@@ -93,7 +96,7 @@ impl SourceArgs {
             watches: Vec::new(),
         };
         match &self.relayer_config {
-            Some(file) => sources.relayer_config(file, publisher)?,
+            Some(file) => sources.relayer_config(file, self.enable, publisher)?,
             None if sources.upstream.is_some() => {}
             None => {
                 warn!(
@@ -148,12 +151,14 @@ impl Sources {
     fn relayer_config(
         &mut self,
         file: &Path,
+        enable: bool,
         publisher: &StatePublisher,
     ) -> Result<(), ServeError> {
         let config = HermesConfig::read(file)?;
         let disabled = |state| ServeError::Disabled { file: file.to_owned(), state };
         match config.rest.enabled {
             Some(true) => {}
+            _ if enable => {}
             Some(false) => return Err(disabled("`enabled` in the section [rest] is false")),
             None => return Err(disabled("`enabled` in the section [rest] is missing")),
         }
@@ -170,7 +175,7 @@ impl Sources {
         let rest = self.rest.clone();
         let telemetry = config.telemetry;
         let apply = move |publisher: &StatePublisher, config: HermesConfig| {
-            if config.rest.enabled != Some(true) {
+            if config.rest.enabled != Some(true) && !enable {
                 return Err("`enabled` in the section [rest] is no longer true".to_owned());
             }
             for (section, is_changed) in

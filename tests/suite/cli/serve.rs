@@ -94,10 +94,16 @@ async fn a_disabled_api_ends_with_3() {
             let mut args = vec!["--relayer-config", &config];
             args.extend(listen.iter().flat_map(|address| ["--listen", address]));
             let message = format!(
-                "relayer configuration {config}: {state}; set `enabled = true` in the section [rest] to serve the API"
+                "relayer configuration {config}: {state}; set `enabled = true` in the section [rest] to serve the API, or start with --enable"
             );
             check_failure(&Program::new(&args).run().await, 3, &message);
         }
+        let args = ["--relayer-config", &config, "--enable"];
+        let serving = Program::server().args(args).start().await;
+        assert_eq!(serving.connect().await.get("/chains").await.status, 200, "{name}");
+        // A change of the file does not disable it either.
+        folder.write(name, "[rest]\nenabled = false\n# changed");
+        assert_eq!(serving.control(&["reload"]).await.status, Some(0));
     }
 }
 
