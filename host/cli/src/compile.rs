@@ -8,9 +8,10 @@ use std::path::{Path, PathBuf};
 use bytesize::ByteSize;
 use clap::Args;
 use relayer_rest_sandbox as module;
-use relayer_rest_sandbox::Compiler;
+use relayer_rest_sandbox::{Compiler, Module};
+use relayer_rest_server::reload::MountSpec;
 
-use super::{CommandOutcome, Failure};
+use super::{CommandOutcome, Failure, block_on};
 
 /// The name of the command.
 pub(super) const NAME: &str = "compile";
@@ -39,4 +40,11 @@ pub(super) fn compiler() -> Compiler {
     let running = PathBuf::from(RUNNING);
     let program = if Path::new(RUNNING).exists() { None } else { env::current_exe().ok() };
     Compiler::new(program.unwrap_or(running), vec![NAME.into()])
+}
+
+/// Loads the module of a mount, as a server does at its start.
+pub(super) fn load(spec: &MountSpec) -> Result<Module, Failure> {
+    let bytes = spec.read()?;
+    let engine = spec.engine(None, Some(compiler()))?;
+    Ok(block_on(spec.load(&engine, &bytes))??)
 }

@@ -3,12 +3,11 @@
 use std::path::PathBuf;
 
 use clap::Subcommand;
-use relayer_rest_sandbox::Module;
 use relayer_rest_server::config::{Config, DEFAULT};
 use relayer_rest_server::reload::MountSpec;
 
 use super::compile;
-use super::{CommandOutcome, Failure, block_on, print, print_text};
+use super::{CommandOutcome, Failure, print, print_text};
 
 #[derive(Subcommand)]
 pub(super) enum ConfigCommand {
@@ -36,7 +35,7 @@ fn check(config: &Config) -> Result<CommandOutcome, Failure> {
     // All of them stay in memory, as in a server.
     let mut loaded = Vec::new();
     for spec in MountSpec::all(config, None, None, None) {
-        let result = load(&spec);
+        let result = compile::load(&spec);
         let path = &spec.path;
         let file = spec.name_of_file();
         lines.push(match result {
@@ -57,10 +56,4 @@ fn check(config: &Config) -> Result<CommandOutcome, Failure> {
     }
     print(&lines)?;
     Ok(ran)
-}
-
-fn load(spec: &MountSpec) -> Result<Module, Failure> {
-    let bytes = spec.read()?;
-    let engine = spec.engine(None, Some(compile::compiler()))?;
-    Ok(block_on(spec.load(&engine, &bytes))??)
 }

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `serve.rs`, `serve_error.rs` | `serve`: from the options to a running server, and the reasons why it cannot start |
 //! | `swap.rs`, `status.rs`, `rollback.rs`, `reload.rs` | `swap`, `status`, `rollback`, `reload`: requests to a running server |
-//! | `check.rs`, `config.rs`, `new.rs`, `module.rs` | the commands without a server |
+//! | `check.rs`, `config.rs`, `doctor.rs`, `new.rs`, `module.rs` | the commands without a server |
 //! | `completions.rs`, `man.rs`, `version.rs` | for packages: completions, manual pages and the version |
 //! | `compile.rs` | `compile`: the process that compiles a module |
 //! | `address.rs`, `code_cache.rs`, `control.rs`, `sources.rs` | groups of options, and their values |
@@ -18,6 +18,7 @@ mod completions;
 mod config;
 mod control;
 mod descriptors;
+mod doctor;
 mod idle_memory;
 mod log;
 mod man;
@@ -50,6 +51,7 @@ use check::CheckArgs;
 use compile::CompileArgs;
 use completions::CompletionsArgs;
 use config::ConfigCommand;
+use doctor::DoctorArgs;
 use log::LogFormat;
 use man::ManArgs;
 use module::ModuleArgs;
@@ -102,6 +104,8 @@ enum Command {
     /// Check settings, or print the defaults
     #[command(subcommand)]
     Config(ConfigCommand),
+    /// Check whether a server with these options would work well on this machine
+    Doctor(Box<DoctorArgs>),
     /// Check a module without a server
     Check(CheckArgs),
     /// Create a folder with the source of a new module
@@ -147,6 +151,7 @@ pub fn run() -> ExitCode {
         Some(Command::Rollback(args)) => rollback::run(args),
         Some(Command::Reload(args)) => reload::run(args),
         Some(Command::Config(command)) => config::run(command),
+        Some(Command::Doctor(args)) => doctor::run(args),
         Some(Command::Check(args)) => check::run(args),
         Some(Command::New(args)) => new::run(args),
         Some(Command::Module(args)) => module::run(args),

@@ -14,6 +14,7 @@ use relayer_rest_server::commands::Commands;
 use relayer_rest_server::config::Config;
 use relayer_rest_server::control::{AdminListener, ControlServer, LogLevel, Reload};
 use relayer_rest_server::reload::{ModuleOverrides, Modules, follow_dialect};
+use relayer_rest_sources::hermes_config::Rest;
 use relayer_rest_sources::{TelemetrySource, Upstream};
 use relayer_rest_state::{NotReady, StatePublisher, StateReader};
 use tokio::net::TcpListener;
@@ -33,22 +34,22 @@ use super::{CommandOutcome, Failure, descriptors, idle_memory, service_manager, 
 #[derive(Args)]
 pub(super) struct ServeArgs {
     #[command(flatten)]
-    sources: SourceArgs,
+    pub(super) sources: SourceArgs,
     /// Address to listen on, instead of host and port in the relayer's
     /// `[rest]`; port 0 selects a free port
     #[arg(long, value_name = "HOST:PORT")]
     listen: Option<Address>,
     /// Module that serves the API, instead of the bundled one
     #[arg(long, value_name = "FILE.wasm")]
-    module: Option<PathBuf>,
+    pub(super) module: Option<PathBuf>,
     /// Dialect of the API, to which swapped-in modules must conform: 0.7, as
     /// specified, 1.13, as in current relayers, or any [default: the
     /// relayer's with --upstream and the bundled module, or else 0.7]
     #[arg(long, value_name = "NAME")]
-    dialect: Option<Dialect>,
+    pub(super) dialect: Option<Dialect>,
     /// Settings of relayer-rest
     #[arg(long, value_name = "FILE")]
-    config: Option<PathBuf>,
+    pub(super) config: Option<PathBuf>,
     /// Swap a module when its file changes, if the new one passes all checks
     #[arg(long)]
     watch: bool,
@@ -59,17 +60,23 @@ pub(super) struct ServeArgs {
     #[arg(long, value_name = "NAME", default_value = "text")]
     log_format: LogFormat,
     #[command(flatten)]
-    code_cache: CodeCacheArgs,
+    pub(super) code_cache: CodeCacheArgs,
     #[command(flatten)]
     control: ControlArgs,
     /// Disable the control socket: no status, swap, rollback or reload
     #[arg(long, conflicts_with = "control")]
-    no_control: bool,
+    pub(super) no_control: bool,
 }
 
 impl ServeArgs {
     pub(super) fn log_format(&self) -> LogFormat {
         self.log_format
+    }
+
+    /// Returns the address to listen on, by default the one of the relayer's `[rest]`.
+    pub(super) fn address(&self, rest: &Rest) -> Address {
+        let default = || Address { host: rest.host.clone(), port: rest.port };
+        self.listen.clone().unwrap_or_else(default)
     }
 }
 
@@ -103,10 +110,7 @@ async fn serve(args: &ServeArgs, log: Arc<dyn LogLevel>) -> Result<(), ServeErro
         opened = files => opened.map_err(ServeError::Reading)??,
         () = &mut shutdown => return Ok(()),
     };
-    let address = args
-        .listen
-        .clone()
-        .unwrap_or_else(|| Address { host: sources.rest.host.clone(), port: sources.rest.port });
+    let address = args.address(&sources.rest);
     if let Some(upstream) = &sources.upstream
         && address.is_of(&upstream.url)
     {
@@ -267,7 +271,7 @@ async fn if_ended(polling: JoinHandle<()>, set_not_ready: impl FnOnce(NotReady))
     }
 }
 
-async fn listen(address: &Address) -> Result<TcpListener, ServeError> {
+pub(super) async fn listen(address: &Address) -> Result<TcpListener, ServeError> {
     TcpListener::bind((address.host.as_str(), address.port)).await.map_err(|source| {
         // A URL given instead of a host may contain a password.
         let is_host = !address.host.contains('@');

@@ -1,0 +1,286 @@
+//! `relayer-rest doctor`: would `serve` with these options work well on this machine? Each
+//! problem has a remedy.
+
+use std::env;
+use std::fs;
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, SystemTime};
+
+use bytesize::ByteSize;
+use clap::Args;
+use procfs::{Current, Meminfo};
+use relayer_rest_common::threads;
+use relayer_rest_sandbox::Module;
+use relayer_rest_server::config::Config;
+use relayer_rest_server::control::default_folder;
+use relayer_rest_server::reload::MountSpec;
+use relayer_rest_server::tokens::Tokens;
+use relayer_rest_sources::hermes_config::Rest;
+use relayer_rest_state::{Snapshot, SourceKind, StatePublisher};
+use serde::Serialize;
+use tokio::time::{Instant, sleep};
+
+use super::serve::{self, ServeArgs};
+use super::{CommandOutcome, Failure, block_on, compile, descriptors, print, print_json};
+
+/// The time in which the sources that are polled must respond or fail.
+const SOURCE_TIME: Duration = Duration::from_secs(10);
+/// The interval in which they are looked at.
+const INTERVAL: Duration = Duration::from_millis(20);
+
+/// The threads that a server needs at least.
+const THREADS: usize = 16;
+
+#[derive(Args)]
+pub(super) struct DoctorArgs {
+    #[command(flatten)]
+    serve: ServeArgs,
+    /// Print the findings as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// The result of a check.
+#[derive(Debug, Serialize)]
+struct Finding {
+    check: &'static str,
+    level: Level,
+    /// The problem and its remedy, or the fact that was found.
+    message: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Level {
+    Ok,
+    /// The server works, but not as well as it could.
+    Warning,
+    /// The server does not start, or does not serve the relayer's state.
+    Failure,
+}
+
+/// The findings so far.
+#[derive(Default)]
+struct Findings(Vec<Finding>);
+
+pub(super) fn run(args: &DoctorArgs) -> Result<CommandOutcome, Failure> {
+    let mut findings = Findings::default();
+    let config = findings.settings(&args.serve);
+    findings.modules(&args.serve, &config);
+    findings.tokens(&config);
+    block_on(findings.sources(&args.serve, &config))?;
+    findings.code_cache(&args.serve);
+    findings.sockets(&args.serve);
+    findings.open_files(&config);
+    findings.threads();
+    findings.swap();
+    findings.clock();
+    let findings = findings.0;
+    if args.json {
+        print_json(&findings)?;
+    } else {
+        print(&findings.iter().map(Finding::line).collect::<Vec<_>>())?;
+    }
+    let has_failed = findings.iter().any(|finding| finding.level == Level::Failure);
+    Ok(if has_failed { CommandOutcome::Rejected } else { CommandOutcome::Done })
+}
+
+impl Finding {
+    fn line(&self) -> String {
+        let level = match self.level {
+            Level::Ok => "ok",
+            Level::Warning => "warning",
+            Level::Failure => "FAILED",
+        };
+        format!("{level:<8} {:<13} {}", self.check, self.message)
+    }
+}
+
+impl Findings {
+    fn add(&mut self, check: &'static str, level: Level, message: impl Into<String>) {
+        self.0.push(Finding { check, level, message: message.into() });
+    }
+
+    /// Adds a fact, or the problem as a failure.
+    fn result(&mut self, check: &'static str, result: Result<String, impl ToString>) {
+        match result {
+            Ok(fact) => self.add(check, Level::Ok, fact),
+            Err(problem) => self.add(check, Level::Failure, problem.to_string()),
+        }
+    }
+
+    /// Reads the settings. With invalid ones, the other checks use the defaults.
+    fn settings(&mut self, args: &ServeArgs) -> Config {
+        let Some(file) = &args.config else { return Config::default() };
+        let read = Config::read(file);
+        self.result("settings", read.as_ref().map(|_| file.display().to_string()));
+        read.unwrap_or_default()
+    }
+
+    /// Loads each module, which also reserves the address space of its instances.
+    fn modules(&mut self, args: &ServeArgs, config: &Config) {
+        // All of them stay in memory, as in a server.
+        let mut loaded: Vec<Module> = Vec::new();
+        for spec in MountSpec::all(config, args.module.as_deref(), args.dialect, None) {
+            let result = compile::load(&spec).map(|module| {
+                let label = format!("{}@{}", spec.name, module.digest().short());
+                loaded.push(module);
+                format!("{} {label}", spec.path)
+            });
+            self.result("module", result);
+        }
+    }
+
+    fn tokens(&mut self, config: &Config) {
+        if config.commands.clear_packets {
+            let read = config.commands.read_tokens();
+            self.result("tokens", read.map(|_| "those of [commands]".to_owned()));
+        }
+        if let Some(file) = &config.admin.token_file {
+            self.result("tokens", Tokens::read(file).map(|_| "those of [admin]".to_owned()));
+        }
+    }
+
+    /// Opens the sources, and waits for a response of each that is polled.
+    async fn sources(&mut self, args: &ServeArgs, config: &Config) {
+        let publisher = StatePublisher::new();
+        let mut sources = match args.sources.open(&publisher, &config.upstream) {
+            Ok(sources) => sources,
+            Err(error) => return self.add("source", Level::Failure, error.to_string()),
+        };
+        let upstream = sources.upstream.take().map(|source| source.run(publisher.clone()));
+        let telemetry = sources.telemetry.take().map(|source| source.run(publisher.clone()));
+        let polled = [upstream.is_some(), telemetry.is_some()];
+        let tasks = [upstream.map(tokio::spawn), telemetry.map(tokio::spawn)];
+        let known = |snapshot: &Snapshot| {
+            let sources = snapshot.sources().value();
+            sources.len() >= polled.iter().filter(|is_polled| **is_polled).count()
+                && sources
+                    .iter()
+                    .all(|source| source.last_response().is_some() || source.failure.is_some())
+        };
+        let end = Instant::now() + SOURCE_TIME;
+        while !known(&publisher.reader().snapshot()) && Instant::now() < end {
+            sleep(INTERVAL).await;
+        }
+        tasks.into_iter().flatten().for_each(|task| task.abort());
+        for source in publisher.reader().snapshot().sources().value() {
+            let name = format!("{} {}", source.kind, source.location);
+            let name = name.trim_end();
+            match (&source.failure, source.last_response()) {
+                (Some(failure), _) => {
+                    let message = format!(
+                        "{name}: {}; start the relayer, or correct the address",
+                        failure.message
+                    );
+                    self.add("source", Level::Failure, message);
+                }
+                (None, None) => {
+                    let message = format!(
+                        "{name}: no response within {SOURCE_TIME:?}; start the relayer, or correct the address"
+                    );
+                    self.add("source", Level::Failure, message);
+                }
+                (None, Some(_)) if source.kind == SourceKind::Sample => {
+                    let message =
+                        "a sample is served, not a relayer; use --upstream or --relayer-config";
+                    self.add("source", Level::Warning, message);
+                }
+                (None, Some(_)) => self.add("source", Level::Ok, name),
+            }
+        }
+        self.address(args, &sources.rest).await;
+    }
+
+    /// Listens on the address for a moment.
+    async fn address(&mut self, args: &ServeArgs, rest: &Rest) {
+        let address = args.address(rest);
+        let listened = serve::listen(&address).await;
+        self.result("address", listened.map(|_| address.to_string()));
+    }
+
+    fn code_cache(&mut self, args: &ServeArgs) {
+        match args.code_cache.open() {
+            Ok(Some(cache)) => {
+                self.add("code cache", Level::Ok, cache.folder().display().to_string());
+            }
+            Ok(None) => self.add(
+                "code cache",
+                Level::Warning,
+                "modules are compiled at each start; choose a folder with --code-cache DIR",
+            ),
+            Err(error) => self.add("code cache", Level::Failure, error.to_string()),
+        }
+    }
+
+    /// Finds default control sockets of servers that were killed.
+    fn sockets(&mut self, args: &ServeArgs) {
+        if args.no_control {
+            return self.add(
+                "control",
+                Level::Warning,
+                "there is no control socket: status, swap and reload do not work; leave out --no-control",
+            );
+        }
+        let folder = default_folder();
+        let entries = fs::read_dir(&folder).into_iter().flatten().flatten();
+        for path in entries.map(|entry| entry.path()) {
+            let is_socket = path.extension().is_some_and(|extension| extension == "sock");
+            if is_socket && UnixStream::connect(&path).is_err() {
+                let path = path.display();
+                let message = format!("{path}: no server listens on this socket; remove the file");
+                self.add("control", Level::Warning, message);
+            }
+        }
+    }
+
+    fn open_files(&mut self, config: &Config) {
+        let connections = config.http.connections;
+        let bounded = descriptors::bounded(config.http.clone(), config.extension.len() + 1);
+        if bounded.connections < connections {
+            let message = format!(
+                "the limit of open files permits {} connections, not {connections}; raise it with ulimit -n, or with LimitNOFILE in a unit of systemd",
+                bounded.connections
+            );
+            self.add("open files", Level::Warning, message);
+        } else {
+            self.add("open files", Level::Ok, format!("{connections} connections"));
+        }
+    }
+
+    fn threads(&mut self) {
+        let result = threads::ensure(THREADS).map(|()| format!("{THREADS} more can be created"));
+        self.result("threads", result.map_err(|error| {
+            format!("{error}; raise the limit of processes (ulimit -u, or pids.max of the control group)")
+        }));
+    }
+
+    fn swap(&mut self) {
+        let Ok(memory) = Meminfo::current() else { return };
+        let used = ByteSize::b(memory.swap_total.saturating_sub(memory.swap_free));
+        if used.as_u64() > 0 {
+            let message = format!(
+                "{used} of memory are swapped out, which delays requests; give the machine more memory, or disable swap for the service (MemorySwapMax=0)"
+            );
+            self.add("swap", Level::Warning, message);
+        } else {
+            self.add("swap", Level::Ok, "none in use");
+        }
+    }
+
+    /// Compares the clock with the time at which this program was written.
+    fn clock(&mut self) {
+        let written = env::current_exe().and_then(fs::metadata).and_then(|meta| meta.modified());
+        let now = SystemTime::now();
+        let time = humantime::format_rfc3339_seconds(now);
+        match written {
+            Ok(written) if now < written => {
+                let message = format!(
+                    "it is {time}, which is before this program was installed; synchronize the clock, such as with `timedatectl set-ntp true`"
+                );
+                self.add("clock", Level::Warning, message);
+            }
+            _ => self.add("clock", Level::Ok, time.to_string()),
+        }
+    }
+}
