@@ -64,6 +64,7 @@
 //! | move a slow guest to threads of a lower priority | `sandbox/src/slow_targets.rs`, `sandbox/src/long_steps.rs`, `sandbox/src/guest_time.rs`, `sandbox/src/slow_guest_pool.rs`, `common/src/priority.rs` |
 //! | serve the guest's reads of the snapshot, and record them | `sandbox/src/host_functions.rs`, `sandbox/src/read_set.rs`, `state/src/snapshot.rs` |
 //! | validate the response: no headers or cookies with effects beyond the mount | `sandbox/src/response.rs`, `sandbox/src/header_grants.rs`, `sandbox/src/set_cookie.rs` |
+//! | respond to a preflight of a web page, and let pages of allowed origins read responses | `server/src/http/cors.rs` |
 //! | add `etag`, `vary` and `cache-control` | `server/src/response.rs` |
 //! | execute the commands that the module recorded, if the client may give them | `server/src/commands.rs`, `server/src/tokens.rs`, `server/src/commands/in_progress.rs`, `sources/src/upstream.rs` |
 //! | evaluate preconditions and compress the body for the client | `server/src/http/reply.rs`, `server/src/http/conditional.rs`, `server/src/http/accept_encoding.rs`, `server/src/response/compression.rs`, `server/src/response/background.rs` |
@@ -141,8 +142,8 @@ pub use relayer_rest_conformance as conformance;
 #[cfg(feature = "control")]
 pub use relayer_rest_server::control;
 pub use relayer_rest_server::{
-    AllowedHost, AllowedHostError, ConnectionStatus, ConnectionTally, HttpLimits, Server,
-    ServerLimits, cache, commands, config, registry, reload, response, tokens,
+    AllowedHost, AllowedHostError, AllowedOrigin, ConnectionStatus, ConnectionTally, CorsConfig,
+    HttpLimits, Server, ServerLimits, cache, commands, config, registry, reload, response, tokens,
 };
 
 /// Modules: bundled components, and their sandbox.

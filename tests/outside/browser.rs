@@ -120,11 +120,16 @@ impl Browser {
         browser
     }
 
-    /// Opens an address, and waits until the page has its data.
-    pub(crate) async fn open(&self, address: &str) {
+    /// Opens an address.
+    pub(crate) async fn visit(&self, address: &str) {
         // A change of the fragment alone would not load the page.
         self.command("/url", &json!({"url": "about:blank"})).await;
         self.command("/url", &json!({"url": address})).await;
+    }
+
+    /// Opens an address, and waits until the page has its data.
+    pub(crate) async fn open(&self, address: &str) {
+        self.visit(address).await;
         self.wait("return document.body.classList.contains('ready')").await;
     }
 

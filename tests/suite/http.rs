@@ -2,6 +2,7 @@
 
 mod cancellation;
 mod connections;
+mod cors;
 mod limits;
 mod memory;
 mod protocol;

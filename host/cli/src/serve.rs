@@ -162,6 +162,7 @@ async fn serve(args: &ServeArgs, log: Arc<dyn LogLevel>) -> Result<(), ServeErro
     let server = Server::with_registry(Arc::clone(registry), state.clone())
         .with_limits(limits)
         .with_threads(config.server.clone())
+        .with_cors(config.cors.clone())
         .with_commands(commands)
         .with_metrics()
         .with_grace(args.grace);

@@ -91,6 +91,7 @@ impl Service {
         let server = Server::with_registry(Arc::clone(&modules.registry), state.clone())
             .with_limits(config.http.clone())
             .with_threads(config.server.clone())
+            .with_cors(config.cors.clone())
             .with_commands(commands)
             .with_metrics();
         let socket = match control {

@@ -28,7 +28,7 @@ use relayer_rest_sources::UpstreamLimits;
 use serde::Deserialize;
 
 use crate::commands::CommandSettings;
-use crate::{HttpLimits, ServerLimits};
+use crate::{CorsConfig, HttpLimits, ServerLimits};
 use crate::{
     registry,
     registry::{FailurePolicy, MountError, MountPath, SwapLimits},
@@ -51,6 +51,8 @@ pub struct Config {
     pub server: ServerLimits,
     /// The section `[http]`: limits on clients.
     pub http: HttpLimits,
+    /// The section `[cors]`: the origins of web pages that may read responses.
+    pub cors: CorsConfig,
     /// The section `[upstream]`: limits on the relayer behind `--upstream`.
     pub upstream: UpstreamLimits,
     /// The section `[admin]`: a listener for health, log level and control.
@@ -265,7 +267,7 @@ fn place(key: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{AdminAddress, AdminConfig, Config, DEFAULT, Dialect, HttpLimits};
+    use super::{AdminAddress, AdminConfig, Config, CorsConfig, DEFAULT, Dialect, HttpLimits};
     use bytesize::ByteSize;
     use relayer_rest_modules::BUNDLED_EXTENSIONS;
     use relayer_rest_sandbox::{Grants, HeaderGrants};
@@ -298,10 +300,14 @@ mod tests {
              [server]\nworkers = 12\n\
              [http]\nconnections = 7\nconnections_per_peer = 6\nidle = '3s'\nstalled = '4s'\nunsent = '2GiB'\n\
              target = '1KiB'\nheaders = 50\nhead = '9KiB'\nbody = '0B'\nhosts = ['a', '[::1]:2']\n\
+             [cors]\norigins = ['https://a.example', '*']\n\
              [admin]\nlisten = 'unix:a.sock'\ntoken-file = 'b'\n\
              [upstream]\nbody = '3MiB'\n";
         let config = Config::parse(&text).unwrap();
         let digest = Some(digest.parse().unwrap());
+        let origins =
+            ["https://a.example", "*"].map(|origin| origin.to_owned().try_into().unwrap());
+        assert_eq!(config.cors, CorsConfig { origins: origins.to_vec() });
         let listen = Some(AdminAddress::Unix("a.sock".into()));
         assert_eq!(config.admin, AdminConfig { listen, token_file: Some("b".into()) });
         assert_eq!(config.module.sha256, digest);
@@ -362,7 +368,7 @@ mod tests {
         for (text, message) in [
             (
                 "[modul]",
-                "line 1, column 2: modul: unknown field `modul`, expected one of `module`, `extension`, `server`, `http`, `upstream`, `admin`, `commands`, `swap`; did you mean `module`?",
+                "line 1, column 2: modul: unknown field `modul`, expected one of `module`, `extension`, `server`, `http`, `cors`, `upstream`, `admin`, `commands`, `swap`; did you mean `module`?",
             ),
             (
                 "[module.limits]\nmemory = true",

@@ -17,6 +17,7 @@
 //! | `host.rs` | checks of the `Host` header |
 //! | `service.rs` | one request, from its head to its response |
 //! | `reply.rs` | the HTTP response for one client |
+//! | `cors.rs` | requests of web pages from other origins |
 //! | `conditional.rs` | preconditions (304 and 412) |
 //! | `accept_encoding.rs` | content negotiation of the encoding |
 //! | `request_id.rs` | request ids |
@@ -28,6 +29,7 @@ mod accept_encoding;
 mod cancelled;
 mod conditional;
 mod connections;
+mod cors;
 mod error;
 mod host;
 mod limits;
@@ -44,6 +46,7 @@ mod source_header;
 mod worker_threads;
 
 pub use connections::{ConnectionStatus, ConnectionTally};
+pub use cors::{AllowedOrigin, CorsConfig};
 #[cfg(feature = "control")]
 pub(crate) use host::is_for;
 pub use host::{AllowedHost, AllowedHostError};

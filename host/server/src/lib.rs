@@ -26,6 +26,6 @@ pub mod response;
 pub mod tokens;
 
 pub use http::{
-    AllowedHost, AllowedHostError, ConnectionStatus, ConnectionTally, HttpLimits, Server,
-    ServerLimits,
+    AllowedHost, AllowedHostError, AllowedOrigin, ConnectionStatus, ConnectionTally, CorsConfig,
+    HttpLimits, Server, ServerLimits,
 };

@@ -56,6 +56,7 @@ fn each_setting_is_listed() {
         [
             "admin",
             "commands",
+            "cors",
             "extension",
             "http",
             "module",

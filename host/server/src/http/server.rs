@@ -11,6 +11,7 @@ use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 use tracing::warn;
 
 use super::connections::{ConnectionManager, ConnectionTally, Connections, Protocols, Roster};
+use super::cors::{Cors, CorsConfig};
 use super::limits::{HttpLimits, ServerLimits};
 use super::send_admission::SendAdmission;
 use super::service::Service;
@@ -37,6 +38,7 @@ pub struct Server {
     grace: Duration,
     tally: ConnectionTally,
     is_metered: bool,
+    cors: CorsConfig,
 }
 
 impl Server {
@@ -60,6 +62,7 @@ impl Server {
             grace: GRACE,
             tally,
             is_metered: false,
+            cors: CorsConfig::default(),
         }
     }
 
@@ -67,6 +70,12 @@ impl Server {
     #[must_use]
     pub fn with_limits(self, limits: HttpLimits) -> Self {
         Self { limits, ..self }
+    }
+
+    /// Sets the origins of web pages that may read responses. Default: none.
+    #[must_use]
+    pub fn with_cors(self, cors: CorsConfig) -> Self {
+        Self { cors, ..self }
     }
 
     /// Sets the limits of the server's threads.
@@ -117,6 +126,7 @@ impl Server {
                 self.commands,
                 self.tally.clone(),
                 self.is_metered,
+                Cors::new(self.cors),
             )),
             protocols: Arc::new(Protocols::new(&self.limits)),
             limits: Arc::new(self.limits.clone()),

@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use arc_swap::Guard;
 use futures_util::future::Either;
+use hyper::header::HeaderMap;
 use hyper::http::uri::PathAndQuery;
 use hyper::{Method, Request, StatusCode};
 use relayer_rest_common::text::quote_for_log;
@@ -14,6 +15,7 @@ use relayer_rest_state::{Snapshot, StateReader};
 use tracing::{Instrument, debug, info_span};
 
 use super::connections::ConnectionTally;
+use super::cors::Cors;
 use super::error::HostError;
 use super::host;
 use super::outgoing::HttpResponse;
@@ -37,6 +39,7 @@ pub(super) struct Service {
     tally: ConnectionTally,
     /// Whether requests are counted for metrics.
     is_metered: bool,
+    cors: Option<Cors>,
 }
 
 /// Marks a request that had a body, which was discarded.
@@ -60,8 +63,9 @@ impl Service {
         commands: Option<Arc<Commands>>,
         tally: ConnectionTally,
         is_metered: bool,
+        cors: Option<Cors>,
     ) -> Self {
-        Self { registry, state, commands, tally, is_metered }
+        Self { registry, state, commands, tally, is_metered, cors }
     }
 
     /// Responds to a request. Its body is not needed: the API only reads.
@@ -78,6 +82,9 @@ impl Service {
         let start = self.is_metered.then(Instant::now);
         let id = RequestId::from_headers(request.headers());
         host::settle(&mut request);
+        if let Some(response) = self.cors.as_ref().and_then(|cors| cors.preflight(&request)) {
+            return Either::Left(identified(self.shared(response, request.headers()), id));
+        }
         let mounts = self.registry.now();
         let mount = mounts.route(request.uri().path());
         let target = target(mount, &request);
@@ -93,6 +100,7 @@ impl Service {
             if let Some(start) = start {
                 record(mount, active, request.method(), response.status(), Origin::Cache, start);
             }
+            let response = self.shared(response, request.headers());
             return Either::Left(sourced(identified(response, id), &snapshot));
         }
         if has_cancelled_too_many {
@@ -118,7 +126,7 @@ impl Service {
         let name = error.name();
         debug!(%id, status, name, "request refused");
         self.tally.refused_request(name);
-        identified(reply::host_error(error, request), id)
+        identified(self.shared(reply::host_error(error, request), request.headers()), id)
     }
 
     /// Returns the module's response, or an error response of the host if there is none.
@@ -163,6 +171,7 @@ impl Service {
             record(&mount, &active, request.method(), response.status(), origin, start);
         }
         span.in_scope(|| debug!(status = response.status().as_u16(), "response sent"));
+        let response = self.shared(response, request.headers());
         sourced(identified(response, id), &self.state.peek())
     }
 
@@ -181,6 +190,14 @@ impl Service {
         let id = id.to_string();
         let request = CommandRequest { id: &id, headers: request.headers(), has_body };
         commands.execute(response.commands(), request).await
+    }
+
+    /// Lets pages of allowed origins read a response.
+    fn shared(&self, mut response: HttpResponse, request: &HeaderMap) -> HttpResponse {
+        if let Some(cors) = &self.cors {
+            cors.add(request, response.headers_mut());
+        }
+        response
     }
 
     /// Returns the request that the module handles, with owned parts.

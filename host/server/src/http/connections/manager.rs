@@ -233,6 +233,7 @@ mod tests {
                 None,
                 ConnectionTally::default(),
                 false,
+                None,
             )),
             protocols: Arc::new(Protocols::new(&limits)),
             limits: Arc::new(limits.clone()),
