@@ -10,7 +10,7 @@
 //! | `api.rs`, `configuration.rs`, `embedding.rs`, `extensions.rs`, `first_extension.rs`, `modules.rs`, `operations.rs`, `security.rs` | the page of this name |
 //! | `new.rs` | the modules that `relayer-rest new` creates, and their README |
 //! | `files.rs` | the map of files, and the tables of files |
-//! | `grafana.rs` | the queries of the Grafana dashboard |
+//! | `host_metrics.rs` | the queries of the Grafana dashboard and of the alerts |
 //! | `links.rs` | links and file names in all pages |
 //! | `page.rs` | the parts of a page |
 //! | `reader.rs` | a reader, with a terminal |
@@ -21,7 +21,7 @@ mod embedding;
 mod extensions;
 mod files;
 mod first_extension;
-mod grafana;
+mod host_metrics;
 mod links;
 mod modules;
 mod new;

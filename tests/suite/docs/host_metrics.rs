@@ -1,8 +1,9 @@
-//! Do the queries of docs/grafana.json name metrics and labels that exist?
+//! Do docs/grafana.json and docs/alerts.yml name metrics of the host that exist?
 
 use std::collections::BTreeSet;
 
 use relayer_rest_host::control::metrics::{Family, FamilyKind, families};
+use relayer_rest_tests::cargo::root;
 use relayer_rest_tests::grafana::queries;
 
 /// Returns the names of the samples of a family.
@@ -19,6 +20,11 @@ fn samples(family: &Family) -> Vec<String> {
 fn names(query: &str) -> BTreeSet<&str> {
     let code = query.split('"').step_by(2);
     code.flat_map(|code| code.split(|c: char| !c.is_ascii_alphanumeric() && c != '_')).collect()
+}
+
+/// Returns the names of the samples of all families.
+fn all_samples() -> BTreeSet<String> {
+    families().flat_map(samples).collect()
 }
 
 /// Returns the words in the selectors of a query, and after `by`.
@@ -45,9 +51,8 @@ fn each_query_names_metrics_and_labels_that_exist() {
             .collect();
         assert!(!found.is_empty(), "no metric of the host: {query}");
         let prefixed = |word: &&&str| word.starts_with("relayer_") || word.starts_with("process_");
-        let samples: BTreeSet<_> = families.iter().flat_map(|family| samples(family)).collect();
         for word in words.iter().filter(prefixed) {
-            assert!(samples.contains(*word), "{word}: {query}");
+            assert!(all_samples().contains(*word), "{word}: {query}");
         }
         let known = found.iter().flat_map(|family| family.labels).copied();
         // Prometheus adds the first, and histograms have the second.
@@ -71,4 +76,15 @@ fn each_query_names_metrics_and_labels_that_exist() {
             "process_start_time_seconds",
         ]
     );
+}
+
+#[test]
+fn each_alert_names_metrics_that_exist() {
+    let rules = std::fs::read_to_string(root().join("docs/alerts.yml")).unwrap();
+    let words = rules.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    let named: BTreeSet<_> = words.filter(|word| word.starts_with("relayer_rest_")).collect();
+    assert!(named.len() > 4, "{named:?}");
+    for word in named {
+        assert!(all_samples().contains(word), "{word}");
+    }
 }
