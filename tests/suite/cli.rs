@@ -10,6 +10,7 @@ mod log;
 mod packaging;
 mod reload;
 mod resources;
+mod restart;
 mod serve;
 mod service_manager;
 mod shutdown;

@@ -53,6 +53,10 @@ pub(super) struct ServeArgs {
     /// Swap a module when its file changes, if the new one passes all checks
     #[arg(long)]
     watch: bool,
+    /// Time at shutdown in which clients of open connections may send another
+    /// request, whose response ends the connection; part of --grace
+    #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = grace)]
+    drain: Duration,
     /// Grace period for requests in flight at shutdown, 0s to 1h
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = grace)]
     grace: Duration,
@@ -165,6 +169,7 @@ async fn serve(args: &ServeArgs, log: Arc<dyn LogLevel>) -> Result<(), ServeErro
         .with_cors(config.cors.clone())
         .with_commands(commands)
         .with_metrics()
+        .with_drain(args.drain)
         .with_grace(args.grace);
     let control = ControlServer::new(Arc::clone(registry), state.clone())
         .with_connections(server.connections())

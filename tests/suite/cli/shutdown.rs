@@ -2,9 +2,10 @@
 
 use std::fs;
 
+use relayer_rest_tests::client::Client;
 use relayer_rest_tests::folder::Folder;
 use relayer_rest_tests::program::Program;
-use relayer_rest_tests::wait::within;
+use relayer_rest_tests::wait::{until_async, within};
 use rustix::process::Signal;
 use tokio::io::{AsyncBufReadExt, BufReader};
 
@@ -30,6 +31,44 @@ async fn requests_in_flight_are_completed_before_the_exit() {
         assert_eq!(ended.status, Some(0), "{}", ended.stderr);
         drop(idle);
     }
+}
+
+#[tokio::test]
+async fn open_connections_can_send_another_request() {
+    let args = ["--drain", "10min", "--grace", "10min"];
+    let mut process = Program::server().args(args).start().await;
+    let mut used = process.connect().await;
+    assert_eq!(used.get("/version").await.status, 200);
+    // A client may have connected, and not have sent its first request.
+    let mut unused = process.connect().await;
+    let mut http2 = Client::http2(process.address()).await;
+    assert_eq!(http2.get("/version").await.status, 200);
+    let counted = async || {
+        let status = process.control_client().status().await.unwrap();
+        status.connections.unwrap().accepted == 3
+    };
+    until_async("all connections are accepted", counted).await;
+    process.signal(Signal::TERM);
+    process.logged("shutting down").await;
+    // HTTP/2 has a message for the end of a connection.
+    http2.closed().await;
+    for client in [&mut used, &mut unused] {
+        let response = client.get("/version").await;
+        assert_eq!((response.status.as_u16(), response.header("connection")), (200, "close"));
+        client.closed().await;
+    }
+    // It does not wait for the time to pass.
+    assert_eq!(process.ended().await.status, Some(0));
+}
+
+#[tokio::test]
+async fn idle_connections_are_closed_at_the_end_of_the_time() {
+    let process = Program::server().args(["--drain", "50ms", "--grace", "10min"]).start().await;
+    let mut idle = process.connect().await;
+    assert_eq!(idle.get("/version").await.status, 200);
+    process.signal(Signal::TERM);
+    idle.closed().await;
+    assert_eq!(process.ended().await.status, Some(0));
 }
 
 #[tokio::test]

@@ -25,6 +25,10 @@ const TICK_INTERVAL: Duration = Duration::from_secs(1);
 /// The default grace period of requests in flight after a shutdown begins.
 const GRACE: Duration = Duration::from_secs(10);
 
+/// The default time in which clients may send another request after a shutdown begins: more
+/// than a request is on its way.
+const DRAIN: Duration = Duration::from_millis(500);
+
 /// The pause after a failure to accept, such as too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
@@ -35,6 +39,7 @@ pub struct Server {
     commands: Option<Arc<Commands>>,
     limits: HttpLimits,
     threads: ServerLimits,
+    drain: Duration,
     grace: Duration,
     tally: ConnectionTally,
     is_metered: bool,
@@ -59,6 +64,7 @@ impl Server {
             commands: None,
             limits: HttpLimits::default(),
             threads: ServerLimits::default(),
+            drain: DRAIN,
             grace: GRACE,
             tally,
             is_metered: false,
@@ -82,6 +88,14 @@ impl Server {
     #[must_use]
     pub fn with_threads(self, threads: ServerLimits) -> Self {
         Self { threads, ..self }
+    }
+
+    /// Sets the time in which clients of open connections may send another request after a
+    /// shutdown begins, whose response then ends the connection. It is part of the grace
+    /// period. Default: 500 ms.
+    #[must_use]
+    pub fn with_drain(self, drain: Duration) -> Self {
+        Self { drain, ..self }
     }
 
     /// Sets the grace period of requests in flight after a shutdown begins. Default:
@@ -113,8 +127,9 @@ impl Server {
 
     /// Serves the listener's connections until `shutdown` completes. Connections are
     /// accepted by the current runtime, and served by threads of the server, each with a
-    /// runtime of its own. After `shutdown`, it closes idle connections and completes
-    /// requests in flight; connections that are not done within the grace period are dropped.
+    /// runtime of its own. After `shutdown`, clients may send another request for a
+    /// moment; then idle connections are closed, and requests in flight completed. Connections
+    /// that are not done within the grace period are dropped.
     pub async fn serve(self, listener: TcpListener, shutdown: impl Future<Output = ()>) {
         let roster = Arc::new(Roster::new(self.tally.clone()));
         let admission =
@@ -153,13 +168,14 @@ impl Server {
         }
         tally.drain();
         drop(listener);
+        // A request that is on its way to a connection that is closed would be lost.
+        open.drain();
+        let drain = self.drain.min(self.grace);
+        if timeout(drain, open.all_ended()).await.is_ok() {
+            return;
+        }
         open.close_all();
-        let finished = async {
-            while open.len() > 0 {
-                open.ended().await;
-            }
-        };
-        if timeout(self.grace, finished).await.is_err() {
+        if timeout(self.grace.saturating_sub(drain), open.all_ended()).await.is_err() {
             let count = open.len();
             warn!(connections = count, grace = ?self.grace, "connections dropped after the grace period");
         }

@@ -30,6 +30,8 @@ pub(in crate::http) struct ConnectionActivity {
     evicted_at: AtomicU32,
     /// When the connection was told to end in order; `OPEN` before.
     closing_since: AtomicU32,
+    /// Whether the next response of HTTP/1 is the last one.
+    is_draining: AtomicBool,
     pub(super) closing: ClosingSignal,
 }
 
@@ -64,6 +66,7 @@ impl ConnectionActivity {
             is_blocked: AtomicBool::new(false),
             evicted_at: AtomicU32::new(u32::MAX),
             closing_since: AtomicU32::new(OPEN),
+            is_draining: AtomicBool::new(false),
             closing: ClosingSignal::default(),
         }
     }
@@ -225,6 +228,20 @@ impl ConnectionActivity {
     /// Returns whether the connection was told to end immediately.
     pub(in crate::http) fn is_closed_at_once(&self) -> bool {
         self.closing.is_at_once()
+    }
+
+    /// Lets the client send the request that it may be about to send: the next response of
+    /// HTTP/1 ends the connection. One of HTTP/2 has a message for that.
+    pub(super) fn drain(&self) {
+        self.is_draining.store(true, Relaxed);
+        if self.protocol() == Protocol::Http2 {
+            self.close();
+        }
+    }
+
+    /// Returns whether the next response of HTTP/1 is the last one.
+    pub(super) fn is_draining(&self) -> bool {
+        self.is_draining.load(Relaxed)
     }
 
     /// Tells the connection to end after its work in progress; an unused one ends

@@ -10,6 +10,7 @@ use std::task::Poll;
 
 use futures_util::future::Either;
 use hyper::body::{Body, Incoming};
+use hyper::header::{CONNECTION, HeaderValue};
 use hyper::service::service_fn;
 use hyper::{Request, Version};
 use hyper_util::rt::TokioIo;
@@ -257,6 +258,9 @@ impl PendingResponse {
         match self.protocol {
             Protocol::Http1(activity) => {
                 activity.waits();
+                if activity.is_draining() {
+                    response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+                }
                 match held {
                     Some(held) => response.map(|body| body.held(held)),
                     None => response,

@@ -120,6 +120,13 @@ impl ConnectionManager {
         has_excess
     }
 
+    /// Waits until all connections have ended.
+    pub(in crate::http) async fn all_ended(&mut self) {
+        while self.len() > 0 {
+            self.ended().await;
+        }
+    }
+
     /// Waits until a connection has ended; if there are none, forever.
     pub(in crate::http) async fn ended(&mut self) {
         let id = match self.tasks.join_next_with_id().await {
@@ -148,6 +155,11 @@ impl ConnectionManager {
         self.roster.clock().tick();
         let seconds = |time: Duration| u32::try_from(time.as_secs()).unwrap_or(u32::MAX);
         self.roster.close_after(seconds(self.limits.idle), seconds(self.limits.stalled));
+    }
+
+    /// Lets the next response of each connection be the last one.
+    pub(in crate::http) fn drain(&self) {
+        self.roster.drain();
     }
 
     /// Tells all connections to end.

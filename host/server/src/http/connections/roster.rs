@@ -77,6 +77,11 @@ impl Roster {
         self.entries().values().for_each(|entry| entry.activity.close_after(idle, stalled));
     }
 
+    /// Lets the next response of each connection be the last one.
+    pub(in crate::http) fn drain(&self) {
+        self.entries().values().for_each(|entry| entry.activity.drain());
+    }
+
     /// Tells all connections to end.
     pub(in crate::http) fn close_all(&self) {
         self.entries().values().for_each(|entry| entry.activity.close());
