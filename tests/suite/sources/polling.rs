@@ -13,10 +13,11 @@ async fn a_slow_relayer_gets_one_request_at_a_time() {
     let server = TestServer::builder().upstream(relayer.upstream()).start().await;
     let mut client = server.connect().await;
     client.get_until("/state", |response| response.status == 200).await;
-    // The dialect is known before the state, and the state before the chains.
+    // The dialect is known before the state. On a busy machine, the client may see the state
+    // only after further requests for it.
     let before = relayer.seen();
     assert_eq!(before.first.as_deref(), Some("/version"));
-    assert!(before.paths["/version"] == 1 && before.paths["/state"] == 1, "{before:?}");
+    assert!(before.paths["/version"] == 1 && before.paths["/state"] >= 1, "{before:?}");
     client.get_until("/chain/ibc-1", |response| response.status == 200).await;
     assert_eq!(relayer.seen().most_at_once, 1);
 }
