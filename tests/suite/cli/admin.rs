@@ -300,8 +300,11 @@ async fn a_unix_socket_is_for_its_owner() {
     let mut response = String::new();
     stream.read_to_string(&mut response).unwrap();
     assert!(response.starts_with("HTTP/1.1 200 OK\r\n"), "{response}");
+    // Its file is removed although clients are connected.
+    let idle: Vec<_> = (0..8).map(|_| UnixStream::connect(&socket).unwrap()).collect();
     serving.stop().await;
     assert!(!socket.exists());
+    drop(idle);
 }
 
 #[tokio::test]

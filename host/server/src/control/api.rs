@@ -17,7 +17,7 @@ use tokio::time::timeout;
 use tracing::info;
 use url::form_urlencoded;
 
-use super::listener::{AccessError, Listener};
+use super::listener::{AccessError, Policy};
 use super::{ControlFault, LogLevel, Reload, RolledBack, Status, metrics, readiness};
 use crate::http::ConnectionTally;
 use crate::registry::{Candidate, Mount, Registry, Source};
@@ -106,18 +106,18 @@ impl ControlApi {
     pub(super) async fn respond(
         &self,
         request: Request<Incoming>,
-        listener: &Listener,
+        policy: &Policy,
     ) -> ControlResponse {
         if *request.method() == Method::CONNECT {
             return not_implemented();
         }
-        let route = match route(&request, listener) {
+        let route = match route(&request, policy) {
             Ok(route) => route,
             Err(response) => return *response,
         };
         let mut client = None;
         if route.access == Access::Control {
-            match listener.check(request.headers()) {
+            match policy.check(request.headers()) {
                 Ok(name) => client = name,
                 Err(error) => return ErrorResponse::from(error).into(),
             }
@@ -270,9 +270,9 @@ impl ControlApi {
 /// Returns the route of a request, or the response to one without.
 fn route(
     request: &Request<Incoming>,
-    listener: &Listener,
+    policy: &Policy,
 ) -> Result<&'static Route, Box<ControlResponse>> {
-    if !listener.serves(request) {
+    if !policy.serves(request) {
         let message =
             "the request is for another host; use localhost, or the address in admin.listen"
                 .to_owned();

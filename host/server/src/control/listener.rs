@@ -19,15 +19,20 @@ const LOCAL_HOSTS: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
 
 /// A listener of the control server.
 pub(super) struct Listener {
-    socket: Socket,
+    pub(super) socket: Socket,
+    pub(super) policy: Policy,
+}
+
+pub(super) enum Socket {
+    Unix(ControlSocket),
+    Tcp(TcpListener),
+}
+
+/// The requests that a listener permits.
+pub(super) struct Policy {
     access: Access,
     /// The hosts that requests may be for; empty for all.
     hosts: Vec<AllowedHost>,
-}
-
-enum Socket {
-    Unix(ControlSocket),
-    Tcp(TcpListener),
 }
 
 /// The clients that may control the server.
@@ -88,11 +93,11 @@ impl AdminListener {
         let (listener, address) =
             bind().map_err(|source| ControlError::Admin { address, source })?;
         let local = if address.ip().is_loopback() { &LOCAL_HOSTS[..] } else { &[] };
-        let listener = Listener {
-            socket: Socket::Tcp(listener),
+        let policy = Policy {
             access: Access::Token(admin.token_file.clone()),
             hosts: local.iter().filter_map(|host| host.parse().ok()).collect(),
         };
+        let listener = Listener { socket: Socket::Tcp(listener), policy };
         Ok(Some(Self { listener, address: AdminAddress::Tcp(address) }))
     }
 
@@ -106,16 +111,21 @@ impl AdminListener {
 impl Listener {
     /// Creates the listener on a socket that only its owner can connect to.
     pub(super) fn of_owner(socket: ControlSocket) -> Self {
-        Self { socket: Socket::Unix(socket), access: Access::All, hosts: Vec::new() }
+        let policy = Policy { access: Access::All, hosts: Vec::new() };
+        Self { socket: Socket::Unix(socket), policy }
     }
+}
 
+impl Socket {
     pub(super) async fn accept(&self) -> io::Result<Box<dyn Stream>> {
-        Ok(match &self.socket {
-            Socket::Unix(socket) => Box::new(socket.listener.accept().await?.0),
-            Socket::Tcp(listener) => Box::new(listener.accept().await?.0),
+        Ok(match self {
+            Self::Unix(socket) => Box::new(socket.listener.accept().await?.0),
+            Self::Tcp(listener) => Box::new(listener.accept().await?.0),
         })
     }
+}
 
+impl Policy {
     /// Returns whether a request is for a host of the listener.
     pub(super) fn serves<B>(&self, request: &Request<B>) -> bool {
         self.hosts.is_empty() || is_for(request, &self.hosts)

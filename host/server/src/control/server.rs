@@ -10,10 +10,10 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use relayer_rest_state::StateReader;
 use tokio::task::JoinSet;
-use tracing::{debug, warn};
+use tracing::{debug, info, warn};
 
 use super::api::ControlApi;
-use super::listener::{Listener, Stream};
+use super::listener::{Listener, Policy, Stream};
 use super::{AdminListener, ControlSocket, LogLevel, Reload};
 use crate::http::ConnectionTally;
 use crate::registry::Registry;
@@ -41,17 +41,23 @@ impl ControlServer {
         Self { api: ControlApi::new(registry, state), listeners: Vec::new() }
     }
 
-    /// Serves a control socket.
+    /// Serves a control socket, if there is one.
     #[must_use]
-    pub fn with_socket(mut self, socket: ControlSocket) -> Self {
-        self.listeners.push(Listener::of_owner(socket));
+    pub fn with_socket(mut self, socket: impl Into<Option<ControlSocket>>) -> Self {
+        if let Some(socket) = socket.into() {
+            info!(socket = %socket.path().display(), "control socket ready");
+            self.listeners.push(Listener::of_owner(socket));
+        }
         self
     }
 
-    /// Serves the listener of `[admin]`.
+    /// Serves the listener of `[admin]`, if there is one.
     #[must_use]
-    pub fn with_admin(mut self, admin: AdminListener) -> Self {
-        self.listeners.push(admin.listener);
+    pub fn with_admin(mut self, admin: impl Into<Option<AdminListener>>) -> Self {
+        if let Some(admin) = admin.into() {
+            info!(address = %admin.address(), "admin listener ready");
+            self.listeners.push(admin.listener);
+        }
         self
     }
 
@@ -87,14 +93,17 @@ impl ControlServer {
 
 /// Accepts the connections of a listener, and serves them.
 async fn accept(listener: Listener, api: Arc<ControlApi>) {
-    let listener = Arc::new(listener);
+    // The tasks of clients do not own the socket, so that its file is removed with this future
+    // although such a task may end later.
+    let Listener { socket, policy } = listener;
+    let policy = Arc::new(policy);
     let mut clients = JoinSet::new();
     loop {
         tokio::select! {
             Some(_) = clients.join_next() => {}
-            accepted = listener.accept(), if clients.len() < MAX_CLIENTS => match accepted {
+            accepted = socket.accept(), if clients.len() < MAX_CLIENTS => match accepted {
                 Ok(stream) => {
-                    clients.spawn(serve(stream, Arc::clone(&listener), Arc::clone(&api)));
+                    clients.spawn(serve(stream, Arc::clone(&policy), Arc::clone(&api)));
                 }
                 Err(error) => {
                     warn!(%error, "cannot accept a connection for control; retrying");
@@ -105,10 +114,10 @@ async fn accept(listener: Listener, api: Arc<ControlApi>) {
     }
 }
 
-async fn serve(stream: Box<dyn Stream>, listener: Arc<Listener>, api: Arc<ControlApi>) {
+async fn serve(stream: Box<dyn Stream>, policy: Arc<Policy>, api: Arc<ControlApi>) {
     let service = service_fn(move |request| {
-        let (api, listener) = (Arc::clone(&api), Arc::clone(&listener));
-        async move { Ok::<_, Infallible>(api.respond(request, &listener).await) }
+        let (api, policy) = (Arc::clone(&api), Arc::clone(&policy));
+        async move { Ok::<_, Infallible>(api.respond(request, &policy).await) }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
