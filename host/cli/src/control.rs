@@ -6,10 +6,9 @@ use std::path::PathBuf;
 
 use clap::Args;
 use relayer_rest_server::control::{
-    AdminListener, ControlClient, ControlError, ControlServer, ControlSocket, default_folder,
-    default_path, running,
+    ControlClient, ControlError, ControlSocket, default_folder, default_path, running,
 };
-use tracing::{info, warn};
+use tracing::warn;
 
 use super::{Failure, path_from_env};
 
@@ -73,21 +72,4 @@ fn unreadable(error: &io::Error) -> Failure {
     let folder = default_folder();
     format!("control sockets {}: {error}; name a socket with --control PATH", folder.display())
         .into()
-}
-
-/// Adds the listeners to the server.
-pub(super) fn listen(
-    mut server: ControlServer,
-    socket: Option<ControlSocket>,
-    admin: Option<AdminListener>,
-) -> ControlServer {
-    if let Some(socket) = socket {
-        info!(socket = %socket.path().display(), "control socket ready");
-        server = server.with_socket(socket);
-    }
-    if let Some(admin) = admin {
-        info!(address = %admin.address(), "admin listener ready");
-        server = server.with_admin(admin);
-    }
-    server
 }

@@ -12,24 +12,20 @@ use procfs::{Current, Meminfo};
 use relayer_rest_common::threads;
 use relayer_rest_sandbox::Module;
 use relayer_rest_server::config::Config;
-use relayer_rest_server::control::default_folder;
+use relayer_rest_server::control::{AdminListener, default_folder};
 use relayer_rest_server::reload::MountSpec;
-use relayer_rest_server::tokens::Tokens;
-use relayer_rest_sources::hermes_config::Rest;
 use relayer_rest_state::{Snapshot, SourceKind, StatePublisher};
 use serde::Serialize;
 use tokio::time::{Instant, sleep};
 
 use super::serve::{self, ServeArgs};
+use super::sources::Sources;
 use super::{CommandOutcome, Failure, block_on, compile, descriptors, print, print_json};
 
 /// The time in which the sources that are polled must respond or fail.
 const SOURCE_TIME: Duration = Duration::from_secs(10);
 /// The interval in which they are looked at.
 const INTERVAL: Duration = Duration::from_millis(20);
-
-/// The threads that a server needs at least.
-const THREADS: usize = 16;
 
 #[derive(Args)]
 pub(super) struct DoctorArgs {
@@ -68,6 +64,7 @@ pub(super) fn run(args: &DoctorArgs) -> Result<CommandOutcome, Failure> {
     let config = findings.settings(&args.serve);
     findings.modules(&args.serve, &config);
     findings.tokens(&config);
+    block_on(async { findings.admin(&config) })?;
     block_on(findings.sources(&args.serve, &config))?;
     findings.code_cache(&args.serve);
     findings.sockets(&args.serve);
@@ -136,8 +133,16 @@ impl Findings {
             let read = config.commands.read_tokens();
             self.result("tokens", read.map(|_| "those of [commands]".to_owned()));
         }
-        if let Some(file) = &config.admin.token_file {
-            self.result("tokens", Tokens::read(file).map(|_| "those of [admin]".to_owned()));
+    }
+
+    /// Listens on the admin address for a moment, and reads its tokens.
+    ///
+    /// Must be called within a Tokio runtime.
+    fn admin(&mut self, config: &Config) {
+        match AdminListener::bind(&config.admin) {
+            Ok(None) => {}
+            Ok(Some(admin)) => self.add("admin", Level::Ok, admin.address().to_string()),
+            Err(error) => self.add("admin", Level::Failure, error.to_string()),
         }
     }
 
@@ -148,6 +153,7 @@ impl Findings {
             Ok(sources) => sources,
             Err(error) => return self.add("source", Level::Failure, error.to_string()),
         };
+        self.address(args, &sources).await;
         let upstream = sources.upstream.take().map(|source| source.run(publisher.clone()));
         let telemetry = sources.telemetry.take().map(|source| source.run(publisher.clone()));
         let polled = [upstream.is_some(), telemetry.is_some()];
@@ -189,14 +195,15 @@ impl Findings {
                 (None, Some(_)) => self.add("source", Level::Ok, name),
             }
         }
-        self.address(args, &sources.rest).await;
     }
 
     /// Listens on the address for a moment.
-    async fn address(&mut self, args: &ServeArgs, rest: &Rest) {
-        let address = args.address(rest);
-        let listened = serve::listen(&address).await;
-        self.result("address", listened.map(|_| address.to_string()));
+    async fn address(&mut self, args: &ServeArgs, sources: &Sources) {
+        let listened = match args.address(sources) {
+            Ok(address) => serve::listen(&address).await.map(|_| address.to_string()),
+            Err(error) => Err(error),
+        };
+        self.result("address", listened);
     }
 
     fn code_cache(&mut self, args: &ServeArgs) {
@@ -249,7 +256,8 @@ impl Findings {
     }
 
     fn threads(&mut self) {
-        let result = threads::ensure(THREADS).map(|()| format!("{THREADS} more can be created"));
+        let count = super::server_threads();
+        let result = threads::ensure(count).map(|()| format!("{count} more can be created"));
         self.result("threads", result.map_err(|error| {
             format!("{error}; raise the limit of processes (ulimit -u, or pids.max of the control group)")
         }));

@@ -181,13 +181,11 @@ impl Cli {
     /// Checks that the threads can be created which are needed from the start: for the
     /// log, for a runtime with its workers, for engines and for files.
     fn ensure_threads(&self) -> io::Result<()> {
-        let workers = match self.command {
-            None | Some(Command::Serve(_)) => {
-                available_parallelism().map_or(1, usize::from) + RUNTIME_THREADS
-            }
-            _ => 0,
+        let count = match self.command {
+            None | Some(Command::Serve(_)) => server_threads(),
+            _ => FURTHER_THREADS,
         };
-        threads::ensure(workers + FURTHER_THREADS)
+        threads::ensure(count)
     }
 }
 
@@ -199,6 +197,11 @@ fn cannot(failure: &Failure) -> ExitCode {
     drop(writeln!(io::stderr(), "relayer-rest: {message}"));
     let of_serve = failure.downcast_ref::<ServeError>();
     ExitCode::from(of_serve.map_or(2, ServeError::status))
+}
+
+/// Returns the number of threads that a server needs at its start.
+fn server_threads() -> usize {
+    available_parallelism().map_or(1, usize::from) + RUNTIME_THREADS + FURTHER_THREADS
 }
 
 /// Returns the commands and options.

@@ -25,7 +25,7 @@ use tracing::{error, info};
 use super::address::Address;
 use super::code_cache::CodeCacheArgs;
 use super::compile;
-use super::control::{self, ControlArgs};
+use super::control::ControlArgs;
 use super::log::LogFormat;
 use super::serve_error::ServeError;
 use super::sources::{SourceArgs, Sources};
@@ -77,10 +77,17 @@ impl ServeArgs {
         self.log_format
     }
 
-    /// Returns the address to listen on, by default the one of the relayer's `[rest]`.
-    pub(super) fn address(&self, rest: &Rest) -> Address {
-        let default = || Address { host: rest.host.clone(), port: rest.port };
-        self.listen.clone().unwrap_or_else(default)
+    /// Returns the address to listen on, by default the one of the relayer's `[rest]`; an error
+    /// if the relayer to poll has it.
+    pub(super) fn address(&self, sources: &Sources) -> Result<Address, ServeError> {
+        let Rest { host, port, .. } = &sources.rest;
+        let default = || Address { host: host.clone(), port: *port };
+        let address = self.listen.clone().unwrap_or_else(default);
+        let is_upstream = |upstream: &Upstream| address.is_of(&upstream.url);
+        if sources.upstream.as_ref().is_some_and(is_upstream) {
+            return Err(ServeError::UpstreamIsHere { address: address.to_string() });
+        }
+        Ok(address)
     }
 }
 
@@ -114,12 +121,7 @@ async fn serve(args: &ServeArgs, log: Arc<dyn LogLevel>) -> Result<(), ServeErro
         opened = files => opened.map_err(ServeError::Reading)??,
         () = &mut shutdown => return Ok(()),
     };
-    let address = args.address(&sources.rest);
-    if let Some(upstream) = &sources.upstream
-        && address.is_of(&upstream.url)
-    {
-        return Err(ServeError::UpstreamIsHere { address: address.to_string() });
-    }
+    let address = args.address(&sources)?;
     let overrides = ModuleOverrides {
         module: args.module.clone(),
         dialect: args.dialect,
@@ -174,8 +176,10 @@ async fn serve(args: &ServeArgs, log: Arc<dyn LogLevel>) -> Result<(), ServeErro
     let control = ControlServer::new(Arc::clone(registry), state.clone())
         .with_connections(server.connections())
         .with_reload(reload)
-        .with_log_level(log);
-    let control = tokio::spawn(control::listen(control, socket, admin).serve());
+        .with_log_level(log)
+        .with_socket(socket)
+        .with_admin(admin);
+    let control = tokio::spawn(control.serve());
     idle_memory::watch(registry);
     announce(&listener).map_err(ServeError::Start)?;
     let shutdown = async {

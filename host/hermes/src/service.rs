@@ -13,7 +13,7 @@ use relayer_rest_host::control::{AdminListener, ControlServer, ControlSocket, de
 use relayer_rest_host::module::CodeCache;
 use relayer_rest_host::reload::{ModuleOverrides, Modules};
 use relayer_rest_host::state::{Polling, StatePublisher};
-use tracing::{error, info, warn};
+use tracing::{error, warn};
 
 use crate::channel::Channel;
 use crate::error::SpawnError;
@@ -101,7 +101,7 @@ impl Service {
                 .inspect_err(|error| warn!(%error, "status, swap, rollback and reload unavailable"))
                 .ok(),
         };
-        let mut control = ControlServer::new(Arc::clone(&modules.registry), state.clone())
+        let control = ControlServer::new(Arc::clone(&modules.registry), state.clone())
             .with_connections(server.connections())
             .with_reload(Arc::new(move || {
                 let modules = Arc::clone(&modules);
@@ -112,15 +112,9 @@ impl Service {
                         error!(error, "reload rejected");
                     })
                 })
-            }));
-        if let Some(socket) = socket {
-            info!(socket = %socket.path().display(), "control socket ready");
-            control = control.with_socket(socket);
-        }
-        if let Some(admin) = AdminListener::bind(&config.admin)? {
-            info!(address = %admin.address(), "admin listener ready");
-            control = control.with_admin(admin);
-        }
+            }))
+            .with_socket(socket)
+            .with_admin(AdminListener::bind(&config.admin)?);
         tokio::spawn(polling.run(channel, publisher));
         Ok(Self { server, listener, control })
     }

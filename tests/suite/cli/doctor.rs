@@ -79,6 +79,7 @@ async fn each_problem_has_a_remedy() {
     assert_eq!(ended.status, Some(1));
     check(&ended, "module", "failure", "missing.wasm: cannot be read");
     check(&ended, "tokens", "failure", "with `chmod 600`");
+    check(&ended, "admin", "failure", "with `chmod 600`");
     check(&ended, "address", "failure", "choose another");
 }
 
