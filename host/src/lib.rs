@@ -90,7 +90,7 @@
 //! | step | files |
 //! |---|---|
 //! | receive a signal or a control request | `cli/src/signals.rs`, `server/src/control/api.rs` |
-//! | read the settings, and derive the mounts from them | `server/src/config.rs`, `server/src/reload/mount_spec.rs` |
+//! | read the settings from their layers, and derive the mounts from them | `server/src/config/layers.rs`, `server/src/config.rs`, `server/src/reload/mount_spec.rs` |
 //! | load new or changed modules, and check them | `server/src/reload/modules.rs`, `server/src/registry/health_check.rs` |
 //! | replace all mounts at once | `server/src/registry.rs` |
 //!
@@ -109,11 +109,12 @@
 //! | a rule of a dialect | `conformance/src/rules.rs`, `conformance/src/checks.rs`, and a violation in `conformance/src/rules/tests.rs` |
 //! | a control verb | `server/src/control.rs`, a route in `server/src/control/api.rs`, `server/src/control/client.rs`, and a command; `tests/suite/cli/control_socket.rs`, and for the admin listener `tests/suite/cli/admin.rs`; the table of requests in `docs/operations.md`, and there the commands with `--json` |
 //! | a metric of the host | a line in `server/src/control/metrics/mounts.rs`, `server.rs` or `process.rs` there, and its value in `collect`; `tests/suite/cli/admin.rs` |
-//! | a limit | a row in `sandbox/src/limits.rs`, `server/src/http/limits.rs` for clients, `server/src/registry/candidate.rs` for swaps or `sources/src/upstream_limits.rs`; defaults, checks and `config default` come from it; the code that applies it, such as `sandbox/src/engine_config.rs`, `sandbox/src/response.rs` or `server/src/http/request_check.rs`, and for an error of the host `server/src/http/error.rs` and `docs/api.md`; the key in the unit test `every_key_is_read` of `server/src/config.rs`; tests in `tests/suite/sandbox/limits.rs` or `tests/suite/http/limits.rs`; `docs/security.md` |
+//! | a limit | a row in `sandbox/src/limits.rs`, `server/src/http/limits.rs` for clients, `server/src/registry/candidate.rs` for swaps or `sources/src/settings.rs`; defaults, checks and `config default` come from it; the code that applies it, such as `sandbox/src/engine_config.rs`, `sandbox/src/response.rs` or `server/src/http/request_check.rs`, and for an error of the host `server/src/http/error.rs` and `docs/api.md`; the key in the unit test `every_key_is_read` of `server/src/config.rs`; tests in `tests/suite/sandbox/limits.rs` or `tests/suite/http/limits.rs`; `docs/security.md` |
 //! | an encoding of bodies | `server/src/response/encoding.rs` |
-//! | a source of state | a file in `sources/src/` that fills a [`state::StatePublisher`], `sources/src/lib.rs`, and its option in `cli/src/sources.rs`, with its conflicts with the others; for bytes from outside the bounds of `sources/src/relayer_json/bounds.rs`, and a target in `tests/src/fuzz.rs`; tests in `tests/suite/sources/`; `docs/operations.md`, `docs/security.md` |
-//! | a format of the state file | a parser beside `sources/src/state_file.rs`, which `parse` calls there, with bounds as for a source, and with the positions of errors in the file; the help of `--state` in `cli/src/sources.rs`; `tests/suite/sources/files.rs`; `docs/operations.md` |
+//! | a source of state | a file in `sources/src/` that fills a [`state::StatePublisher`], `sources/src/lib.rs`, its settings in `sources/src/settings.rs`, its option in `cli/src/settings.rs`, and its conflicts with the others in `cli/src/sources.rs`; for bytes from outside the bounds of `sources/src/relayer_json/bounds.rs`, and a target in `tests/src/fuzz.rs`; tests in `tests/suite/sources/`; `docs/operations.md`, `docs/security.md` |
+//! | a format of the state file | a parser beside `sources/src/state_file.rs`, which `parse` calls there, with bounds as for a source, and with the positions of errors in the file; the help of `--state` in `cli/src/settings.rs`; `tests/suite/sources/files.rs`; `docs/operations.md` |
 //! | a problem that the dashboard shows | a function in `guest/extensions/dashboard/page/problems.js`, and its entry in `CHECKS` there; its data in `guest/extensions/dashboard/src/` and in `page/model.js` beside it; `tests/outside/dashboard.rs`; the table in `docs/extensions.md` |
+//! | a setting | a field of its section in `server/src/config.rs`, with its text in `server/src/config/default.toml` and its row in `docs/configuration.md`; paths in `PATHS` of `server/src/config/layers.rs`, and sections that a reload applies in `RELOADED` there; an option in `cli/src/settings.rs`; `tests/suite/cli/settings.rs` |
 //! | a setting of modules | a field in `server/src/config.rs`, or `server/src/config/extension.rs` for extensions only; its text in `server/src/config/default.toml`; its row in `docs/configuration.md` |
 //! | a setting of `[http]` | a field after `with` in `server/src/http/limits.rs`; its type, re-exported by `server/src/http.rs`, `server/src/lib.rs` and this file; its text and its row, as for modules |
 //! | a header of every response | `server/src/http/connections/connection.rs`, through which all responses pass, and `server/src/http/connections/manager.rs`, which writes the response to a refused connection |
@@ -143,7 +144,8 @@ pub use relayer_rest_conformance as conformance;
 pub use relayer_rest_server::control;
 pub use relayer_rest_server::{
     AllowedHost, AllowedHostError, AllowedOrigin, ConnectionStatus, ConnectionTally, CorsConfig,
-    HttpLimits, Server, ServerLimits, cache, commands, config, registry, reload, response, tokens,
+    HttpLimits, Server, ServerSettings, cache, commands, config, registry, reload, response,
+    tokens,
 };
 
 /// Modules: bundled components, and their sandbox.

@@ -22,7 +22,7 @@ pub struct Program {
     args: Vec<OsString>,
     launcher: Vec<String>,
     socket: PathBuf,
-    variables: Vec<(&'static str, OsString)>,
+    variables: Vec<(OsString, OsString)>,
 }
 
 /// A running server.
@@ -114,8 +114,8 @@ impl Program {
 
     /// Sets an environment variable.
     #[must_use]
-    pub fn env(mut self, name: &'static str, value: impl Into<OsString>) -> Self {
-        self.variables.push((name, value.into()));
+    pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
+        self.variables.push((name.into(), value.into()));
         self
     }
 

@@ -13,6 +13,7 @@ mod resources;
 mod restart;
 mod serve;
 mod service_manager;
+mod settings;
 mod shutdown;
 mod watch;
 

@@ -2,12 +2,15 @@
 
 use std::path::PathBuf;
 
-use clap::Subcommand;
-use relayer_rest_server::config::{Config, DEFAULT};
+use clap::{Args, Subcommand};
+use relayer_rest_server::config::{Config, DEFAULT, Origin, Setting};
+use relayer_rest_server::control::EffectiveConfig;
 use relayer_rest_server::reload::MountSpec;
+use relayer_rest_sources::hermes_config::{HermesConfig, Rest};
 
-use super::compile;
-use super::{CommandOutcome, Failure, print, print_text};
+use super::settings::SettingArgs;
+use super::sources::derive;
+use super::{CommandOutcome, Failure, compile, print, print_json, print_text};
 
 #[derive(Subcommand)]
 pub(super) enum ConfigCommand {
@@ -18,14 +21,74 @@ pub(super) enum ConfigCommand {
     },
     /// Print a file with all settings, their meanings and defaults
     Default,
+    /// Print the settings of a server with these options, and the origin of each
+    Show(Box<ShowArgs>),
+}
+
+#[derive(Args)]
+pub(super) struct ShowArgs {
+    #[command(flatten)]
+    settings: SettingArgs,
+    /// Print the defaults, too
+    #[arg(long)]
+    effective: bool,
+    /// Print them as JSON
+    #[arg(long)]
+    json: bool,
 }
 
 pub(super) fn run(command: &ConfigCommand) -> Result<CommandOutcome, Failure> {
     match command {
         ConfigCommand::Default => print_text(DEFAULT.trim_end())?,
+        ConfigCommand::Show(args) => show(args)?,
         ConfigCommand::Check { file } => return check(&Config::read(file)?),
     }
     Ok(CommandOutcome::Done)
+}
+
+fn show(args: &ShowArgs) -> Result<(), Failure> {
+    let mut settings = args.settings.layers()?.read()?;
+    let relayer = settings.config.relayer.config.as_deref().map(HermesConfig::read).transpose()?;
+    let telemetry_url = relayer.as_ref().and_then(|relayer| relayer.telemetry.url());
+    let rest = relayer.map_or_else(Rest::default, |relayer| relayer.rest);
+    derive(&mut settings, &rest, telemetry_url.as_deref());
+    let mut settings = settings.list();
+    settings.retain(|setting| args.effective || setting.origin != Origin::Default);
+    if args.json {
+        print_json(&EffectiveConfig { settings })?;
+    } else {
+        print(&lines(&settings))?;
+    }
+    Ok(())
+}
+
+/// Returns the lines of a file with these settings. Comments name their origins.
+fn lines(settings: &[Setting]) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut previous = None;
+    for setting in settings {
+        let (section, name) = setting.section();
+        if section != previous {
+            let Some(section) = section else { continue };
+            if !lines.is_empty() {
+                lines.push(String::new());
+            }
+            lines.push(match section.split_once(['[', ']']) {
+                None => format!("[{section}]"),
+                Some((list, rest)) => match rest.split_once("].") {
+                    None => format!("[[{list}]]"),
+                    Some((_, inner)) => format!("[{list}.{inner}]"),
+                },
+            });
+            previous = Some(section);
+        }
+        let origin = &setting.origin;
+        lines.push(match setting.toml() {
+            Some(value) => format!("{name} = {value}  # {origin}"),
+            None => format!("# {name} is not set  # {origin}"),
+        });
+    }
+    lines
 }
 
 /// Loads all modules and the tokens, and prints the problem of each that cannot be loaded.
@@ -34,7 +97,7 @@ fn check(config: &Config) -> Result<CommandOutcome, Failure> {
     let mut lines = Vec::new();
     // All of them stay in memory, as in a server.
     let mut loaded = Vec::new();
-    for spec in MountSpec::all(config, None, None, None) {
+    for spec in MountSpec::all(config, None) {
         let result = compile::load(&spec);
         let path = &spec.path;
         let file = spec.name_of_file();

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::Args;
+use relayer_rest_server::config::Place;
 use relayer_rest_server::control::{
     ControlClient, ControlError, ControlSocket, default_folder, default_path, running,
 };
@@ -25,30 +26,30 @@ pub(super) struct ControlArgs {
 impl ControlArgs {
     /// Returns a client of the server that this names, or of the only one that runs.
     pub(super) fn client(&self) -> Result<ControlClient, Failure> {
-        let path = match self.given() {
+        let path = match self.control.clone().or_else(|| path_from_env("RELAYER_REST_CONTROL")) {
             Some(path) => path,
             None => only(&running().map_err(|error| unreadable(&error))?)?,
         };
         Ok(ControlClient::new(&path))
     }
+}
 
-    fn given(&self) -> Option<PathBuf> {
-        self.control.clone().or_else(|| path_from_env("RELAYER_REST_CONTROL"))
-    }
-
-    /// Listens on the socket, by default on the one of a server with this address. A
-    /// default socket that cannot be created is left out with a warning.
-    pub(super) fn bind(&self, address: SocketAddr) -> Result<Option<ControlSocket>, ControlError> {
-        let given = self.given();
-        let path = given.clone().unwrap_or_else(|| default_path(address));
-        match ControlSocket::bind(&path) {
-            Ok(socket) => Ok(Some(socket)),
-            Err(error @ ControlError::Io { .. }) if given.is_none() => {
+/// Listens on the socket, by default on the one of a server with this address. A default
+/// socket that cannot be created is left out with a warning.
+pub(super) fn bind(
+    place: &Place,
+    address: SocketAddr,
+) -> Result<Option<ControlSocket>, ControlError> {
+    match place {
+        Place::Disabled => Ok(None),
+        Place::At(path) => ControlSocket::bind(path).map(Some),
+        Place::Default => match ControlSocket::bind(&default_path(address)) {
+            Err(error @ ControlError::Io { .. }) => {
                 warn!(%error, "status, swap, rollback and reload unavailable");
                 Ok(None)
             }
-            Err(error) => Err(error),
-        }
+            bound => bound.map(Some),
+        },
     }
 }
 

@@ -11,16 +11,19 @@ use clap::Args;
 use procfs::{Current, Meminfo};
 use relayer_rest_common::threads;
 use relayer_rest_sandbox::Module;
-use relayer_rest_server::config::Config;
+use relayer_rest_server::config::{Config, Place, Settings, UnknownVariable};
 use relayer_rest_server::control::{AdminListener, default_folder};
 use relayer_rest_server::reload::MountSpec;
 use relayer_rest_state::{Snapshot, SourceKind, StatePublisher};
 use serde::Serialize;
 use tokio::time::{Instant, sleep};
 
-use super::serve::{self, ServeArgs};
+use super::serve;
+use super::settings::SettingArgs;
 use super::sources::Sources;
-use super::{CommandOutcome, Failure, block_on, compile, descriptors, print, print_json};
+use super::{
+    CommandOutcome, Failure, block_on, code_cache, compile, descriptors, print, print_json,
+};
 
 /// The time in which the sources that are polled must respond or fail.
 const SOURCE_TIME: Duration = Duration::from_secs(10);
@@ -30,7 +33,7 @@ const INTERVAL: Duration = Duration::from_millis(20);
 #[derive(Args)]
 pub(super) struct DoctorArgs {
     #[command(flatten)]
-    serve: ServeArgs,
+    serve: SettingArgs,
     /// Print the findings as JSON
     #[arg(long)]
     json: bool,
@@ -61,14 +64,15 @@ struct Findings(Vec<Finding>);
 
 pub(super) fn run(args: &DoctorArgs) -> Result<CommandOutcome, Failure> {
     let mut findings = Findings::default();
-    let config = findings.settings(&args.serve);
-    findings.modules(&args.serve, &config);
-    findings.tokens(&config);
-    block_on(async { findings.admin(&config) })?;
-    block_on(findings.sources(&args.serve, &config))?;
-    findings.code_cache(&args.serve);
-    findings.sockets(&args.serve);
-    findings.open_files(&config);
+    let settings = findings.settings(&args.serve);
+    let config = &settings.config;
+    findings.modules(config);
+    findings.tokens(config);
+    block_on(async { findings.admin(config) })?;
+    block_on(findings.sources(&settings))?;
+    findings.code_cache(config);
+    findings.sockets(config);
+    findings.open_files(config);
     findings.threads();
     findings.swap();
     findings.clock();
@@ -106,19 +110,33 @@ impl Findings {
         }
     }
 
-    /// Reads the settings. With invalid ones, the other checks use the defaults.
-    fn settings(&mut self, args: &ServeArgs) -> Config {
-        let Some(file) = &args.config else { return Config::default() };
-        let read = Config::read(file);
-        self.result("settings", read.as_ref().map(|_| file.display().to_string()));
-        read.unwrap_or_default()
+    /// Reads the settings. If the file is invalid, the other checks leave it out.
+    fn settings(&mut self, args: &SettingArgs) -> Settings {
+        let read = args.layers().and_then(|layers| {
+            for UnknownVariable { name, meant } in layers.unknown_variables() {
+                let meant = meant.as_deref().map(|meant| format!("; did you mean {meant}?"));
+                let message = format!("{name} is not a setting{}", meant.unwrap_or_default());
+                self.add("environment", Level::Warning, message);
+            }
+            let Some(file) = layers.file() else { return layers.read() };
+            let read = layers.read();
+            self.result("settings", read.as_ref().map(|_| file.display().to_string()));
+            read.or_else(|_| layers.without_file().read())
+        });
+        match read {
+            Ok(settings) => settings,
+            Err(error) => {
+                self.add("settings", Level::Failure, error.to_string());
+                Settings::default()
+            }
+        }
     }
 
     /// Loads each module, which also reserves the address space of its instances.
-    fn modules(&mut self, args: &ServeArgs, config: &Config) {
+    fn modules(&mut self, config: &Config) {
         // All of them stay in memory, as in a server.
         let mut loaded: Vec<Module> = Vec::new();
-        for spec in MountSpec::all(config, args.module.as_deref(), args.dialect, None) {
+        for spec in MountSpec::all(config, None) {
             let result = compile::load(&spec).map(|module| {
                 let label = format!("{}@{}", spec.name, module.digest().short());
                 loaded.push(module);
@@ -147,13 +165,13 @@ impl Findings {
     }
 
     /// Opens the sources, and waits for a response of each that is polled.
-    async fn sources(&mut self, args: &ServeArgs, config: &Config) {
+    async fn sources(&mut self, settings: &Settings) {
         let publisher = StatePublisher::new();
-        let mut sources = match args.sources.open(&publisher, &config.upstream) {
+        let mut sources = match Sources::open(settings, &publisher) {
             Ok(sources) => sources,
             Err(error) => return self.add("source", Level::Failure, error.to_string()),
         };
-        self.address(args, &sources).await;
+        self.address(&settings.config, &sources).await;
         let upstream = sources.upstream.take().map(|source| source.run(publisher.clone()));
         let telemetry = sources.telemetry.take().map(|source| source.run(publisher.clone()));
         let polled = [upstream.is_some(), telemetry.is_some()];
@@ -198,16 +216,16 @@ impl Findings {
     }
 
     /// Listens on the address for a moment.
-    async fn address(&mut self, args: &ServeArgs, sources: &Sources) {
-        let listened = match args.address(sources) {
+    async fn address(&mut self, config: &Config, sources: &Sources) {
+        let listened = match serve::address(config, sources) {
             Ok(address) => serve::listen(&address).await.map(|_| address.to_string()),
             Err(error) => Err(error),
         };
         self.result("address", listened);
     }
 
-    fn code_cache(&mut self, args: &ServeArgs) {
-        match args.code_cache.open() {
+    fn code_cache(&mut self, config: &Config) {
+        match code_cache::open(&config.code_cache) {
             Ok(Some(cache)) => {
                 self.add("code cache", Level::Ok, cache.folder().display().to_string());
             }
@@ -221,8 +239,8 @@ impl Findings {
     }
 
     /// Finds default control sockets of servers that were killed.
-    fn sockets(&mut self, args: &ServeArgs) {
-        if args.no_control {
+    fn sockets(&mut self, config: &Config) {
+        if config.control == Place::Disabled {
             return self.add(
                 "control",
                 Level::Warning,

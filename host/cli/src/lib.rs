@@ -7,10 +7,10 @@
 //! | `check.rs`, `config.rs`, `doctor.rs`, `new.rs`, `module.rs` | the commands without a server |
 //! | `completions.rs`, `man.rs`, `version.rs` | for packages: completions, manual pages and the version |
 //! | `compile.rs` | `compile`: the process that compiles a module |
-//! | `address.rs`, `code_cache.rs`, `control.rs`, `sources.rs` | groups of options, and their values |
+//! | `settings.rs` | the options that override settings |
+//! | `code_cache.rs`, `control.rs`, `sources.rs` | opens what the settings name |
 //! | `log.rs`, `signals.rs`, `service_manager.rs`, `descriptors.rs`, `idle_memory.rs` | the process: its log, signals, service manager, open files and memory |
 
-mod address;
 mod check;
 mod code_cache;
 mod compile;
@@ -29,6 +29,7 @@ mod rollback;
 mod serve;
 mod serve_error;
 mod service_manager;
+mod settings;
 mod signals;
 mod sources;
 mod status;
@@ -45,6 +46,7 @@ use std::thread::available_parallelism;
 use clap::{CommandFactory, Parser, Subcommand};
 use relayer_rest_common::text::escape_control;
 use relayer_rest_common::threads;
+use relayer_rest_server::config::LogConfig;
 use serde::Serialize;
 
 use check::CheckArgs;
@@ -52,14 +54,13 @@ use compile::CompileArgs;
 use completions::CompletionsArgs;
 use config::ConfigCommand;
 use doctor::DoctorArgs;
-use log::LogFormat;
 use man::ManArgs;
 use module::ModuleArgs;
 use new::NewArgs;
 use reload::ReloadArgs;
 use rollback::RollbackArgs;
-use serve::ServeArgs;
 use serve_error::ServeError;
+use settings::SettingArgs;
 use status::StatusArgs;
 use swap::SwapArgs;
 
@@ -86,13 +87,13 @@ struct Cli {
     #[command(subcommand)]
     command: Option<Command>,
     #[command(flatten)]
-    serve: ServeArgs,
+    serve: SettingArgs,
 }
 
 #[derive(Subcommand)]
 enum Command {
     /// Serve the API (the default command)
-    Serve(Box<ServeArgs>),
+    Serve(Box<SettingArgs>),
     /// Swap the module of a running server
     Swap(SwapArgs),
     /// Show the sources, modules and connections of a running server
@@ -142,25 +143,10 @@ pub fn run() -> ExitCode {
             "cannot start: no thread can be created: {error}; raise the limit of processes (ulimit -u, or pids.max of its control group)"
         )));
     }
-    let log = log::start(cli.log_format());
     let result = match &cli.command {
-        None => serve::run(&cli.serve, log.level()),
-        Some(Command::Serve(args)) => serve::run(args, log.level()),
-        Some(Command::Swap(args)) => swap::run(args),
-        Some(Command::Status(args)) => status::run(args),
-        Some(Command::Rollback(args)) => rollback::run(args),
-        Some(Command::Reload(args)) => reload::run(args),
-        Some(Command::Config(command)) => config::run(command),
-        Some(Command::Doctor(args)) => doctor::run(args),
-        Some(Command::Check(args)) => check::run(args),
-        Some(Command::New(args)) => new::run(args),
-        Some(Command::Module(args)) => module::run(args),
-        Some(Command::Completions(args)) => completions::run(args),
-        Some(Command::Man(args)) => man::run(args),
-        Some(Command::Compile(args)) => compile::run(args),
+        None => serve::run(&cli.serve),
+        Some(command) => command.run(),
     };
-    // The last message comes after all log lines.
-    drop(log);
     match result {
         Ok(CommandOutcome::Done) => ExitCode::SUCCESS,
         Ok(CommandOutcome::Rejected) => ExitCode::from(1),
@@ -168,16 +154,34 @@ pub fn run() -> ExitCode {
     }
 }
 
-impl Cli {
-    /// Returns the format of the log, which other commands than `serve` do not choose.
-    fn log_format(&self) -> LogFormat {
-        match &self.command {
-            None => self.serve.log_format(),
-            Some(Command::Serve(args)) => args.log_format(),
-            Some(_) => LogFormat::Text,
+impl Command {
+    /// Runs a command, with the default log but for `serve`.
+    fn run(&self) -> Result<CommandOutcome, Failure> {
+        // The last message comes after all log lines.
+        let _log = match self {
+            // It starts with the settings.
+            Self::Serve(_) => None,
+            _ => Some(log::start(&LogConfig::default())?),
+        };
+        match self {
+            Self::Serve(args) => serve::run(args),
+            Self::Swap(args) => swap::run(args),
+            Self::Status(args) => status::run(args),
+            Self::Rollback(args) => rollback::run(args),
+            Self::Reload(args) => reload::run(args),
+            Self::Config(command) => config::run(command),
+            Self::Doctor(args) => doctor::run(args),
+            Self::Check(args) => check::run(args),
+            Self::New(args) => new::run(args),
+            Self::Module(args) => module::run(args),
+            Self::Completions(args) => completions::run(args),
+            Self::Man(args) => man::run(args),
+            Self::Compile(args) => compile::run(args),
         }
     }
+}
 
+impl Cli {
     /// Checks that the threads can be created which are needed from the start: for the
     /// log, for a runtime with its workers, for engines and for files.
     fn ensure_threads(&self) -> io::Result<()> {

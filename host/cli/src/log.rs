@@ -5,8 +5,8 @@ use std::fmt;
 use std::io::{self, IsTerminal};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use clap::ValueEnum;
 use relayer_rest_common::log_rate::{LogRate, Permit};
+use relayer_rest_server::config::{LogConfig, LogFormat};
 use relayer_rest_server::control::LogLevel;
 use serde_json::json;
 use tracing::{Event, Level, Metadata, Subscriber};
@@ -38,16 +38,6 @@ pub(super) struct Log {
 /// The directives of the log's level.
 struct LogFilter<S>(Handle<EnvFilter, S>);
 
-/// The format of the log.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
-pub(super) enum LogFormat {
-    /// Lines for people.
-    #[default]
-    Text,
-    /// A JSON object in each line.
-    Json,
-}
-
 impl Log {
     /// Returns the level, which can be changed.
     pub(super) fn level(&self) -> Arc<dyn LogLevel> {
@@ -74,7 +64,8 @@ impl<S> LogLevel for LogFilter<S> {
 }
 
 /// Starts the log.
-pub(super) fn start(format: LogFormat) -> Log {
+pub(super) fn start(config: &LogConfig) -> Result<Log, String> {
+    let format = config.format;
     let (writer, guard) =
         NonBlockingBuilder::default().buffered_lines_limit(MAX_WAITING_LINES).finish(io::stderr());
     let filter =
@@ -96,7 +87,11 @@ pub(super) fn start(format: LogFormat) -> Log {
             .boxed(),
     };
     tracing_subscriber::registry().with(filter).with(layer).init();
-    Log { _guard: guard, level: Arc::new(LogFilter(level)) }
+    let level = LogFilter(level);
+    if let Some(given) = &config.level {
+        level.set_level(given)?;
+    }
+    Ok(Log { _guard: guard, level: Arc::new(level) })
 }
 
 /// A format that omits lines of libraries which log too many.

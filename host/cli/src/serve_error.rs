@@ -4,12 +4,12 @@ use std::io;
 use std::path::PathBuf;
 
 use relayer_rest_sandbox::CodeCacheError;
-use relayer_rest_server::config;
+use relayer_rest_server::config::{self, Origin};
 use relayer_rest_server::control::ControlError;
 use relayer_rest_server::reload::ReloadError;
 use relayer_rest_server::tokens::TokensError;
 use relayer_rest_sources::hermes_config;
-use relayer_rest_sources::{StateFileError, TelemetryUrlError, UpstreamUrlError};
+use relayer_rest_sources::{StateFileError, TelemetryUrlError};
 
 /// The reason why a server cannot start, or cannot reload.
 #[derive(Debug, thiserror::Error)]
@@ -20,16 +20,26 @@ pub(super) enum ServeError {
     RelayerConfig(#[from] hermes_config::ConfigError),
     #[error(transparent)]
     StateFile(#[from] StateFileError),
-    #[error("--upstream: {0}")]
-    Upstream(#[from] UpstreamUrlError),
-    #[error("--telemetry: {0}, or none")]
+    #[error("the telemetry of the relayer's configuration: {0}; name it with --telemetry")]
     Telemetry(#[from] TelemetryUrlError),
+    #[error(
+        "--upstream (upstream.url) and --state (relayer.state) are two sources of the state; give one"
+    )]
+    TwoStates,
+    #[error("{name} has no effect without --upstream (upstream.url)")]
+    NoUpstream { name: &'static str },
+    #[error("{name} needs the relayer's configuration file; add --relayer-config (relayer.config)")]
+    NoRelayerConfig { name: &'static str },
     #[error(
         "--upstream: {address} is the address of this server itself; choose another with --listen"
     )]
     UpstreamIsHere { address: String },
     #[error(transparent)]
     Config(#[from] config::ConfigError),
+    #[error(
+        "{origin}: {problem}; expected a level, such as info or debug, or directives, such as info,hyper=debug"
+    )]
+    LogLevel { origin: Origin, problem: String },
     #[error(transparent)]
     CodeCache(#[from] CodeCacheError),
     #[error(transparent)]

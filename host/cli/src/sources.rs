@@ -1,58 +1,22 @@
-//! The sources of the state: their options, and opening them.
+//! Opens the sources of the state.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use clap::Args;
 use relayer_rest_common::files::MAX_TEXT;
 use relayer_rest_common::text::for_log;
-use relayer_rest_common::toml_text;
+use relayer_rest_server::config::{Config, ListenAddress, Origin, Settings};
 use relayer_rest_sources::Reloadable;
 use relayer_rest_sources::hermes_config::{HermesConfig, Rest};
 use relayer_rest_sources::{
-    MAX_STATE_FILE, Polling, TelemetrySource, Upstream, UpstreamLimits, Watch, parse_state_file,
-    sample, watch,
+    MAX_STATE_FILE, Polling, RelayerSettings, TelemetrySource, TelemetryUrl, Upstream,
+    UpstreamSettings, Watch, parse_state_file, sample, watch,
 };
 use relayer_rest_state::{ChainKind, NotReady, SourceKind, StatePublisher};
 use tracing::{info, warn};
 
 use super::serve_error::ServeError;
-
-#[derive(Args, Clone)]
-pub(super) struct SourceArgs {
-    /// The relayer's configuration file, for its chains and the address
-    #[arg(long, value_name = "FILE")]
-    relayer_config: Option<PathBuf>,
-    /// Serve the API even if `enabled` in `[rest]` of that file is missing or false
-    #[arg(long, requires = "relayer_config")]
-    enable: bool,
-    /// REST API of a running relayer, for its state, and for its chains unless
-    /// --relayer-config is given
-    #[arg(long, value_name = "URL", conflicts_with = "state")]
-    upstream: Option<String>,
-    /// JSON file with the relayer's state, the result of /state; reloaded when
-    /// it changes
-    #[arg(long, value_name = "FILE", requires = "relayer_config")]
-    state: Option<PathBuf>,
-    /// Metrics of a running relayer, for the dashboard, health checks and one
-    /// scrape of everything [default: of `[telemetry]` in the relayer's
-    /// configuration file, if enabled there; `none` disables it]
-    #[arg(long, value_name = "URL")]
-    telemetry: Option<String>,
-    /// Interval between reads of the telemetry
-    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = time)]
-    telemetry_poll: Duration,
-    /// Interval between polls of the relayer
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = time, requires = "upstream", conflicts_with = "state")]
-    poll: Duration,
-    /// Time limit of a request to the relayer
-    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = time, requires = "upstream", conflicts_with = "state")]
-    upstream_timeout: Duration,
-    /// Maximum age of the last known state while the relayer is unreachable
-    #[arg(long, value_name = "TIME", default_value = "5min", value_parser = time, requires = "upstream", conflicts_with = "state")]
-    max_stale: Duration,
-}
 
 /// Reads a source again.
 pub(super) type ReadAgain = Arc<dyn Fn() -> Result<(), String> + Send + Sync>;
@@ -73,30 +37,29 @@ pub(super) struct Sources {
     watches: Vec<Watch>,
 }
 
-/// The value of `--telemetry` without telemetry.
-const NO_TELEMETRY: &str = "none";
-
 /// The message if only a configuration file is given: the state is not known.
 const NO_SOURCE: &str = "the relayer's state is not known: its configuration file has the \
     chains, not the workers; start with --upstream URL or --state FILE";
 
-impl SourceArgs {
-    /// Opens the sources, and publishes the state that is known at once.
+impl Sources {
+    /// Opens the sources of the settings, and publishes the state that is known at once.
     pub(super) fn open(
-        &self,
+        settings: &Settings,
         publisher: &StatePublisher,
-        limits: &UpstreamLimits,
-    ) -> Result<Sources, ServeError> {
-        let mut sources = Sources {
+    ) -> Result<Self, ServeError> {
+        check(settings)?;
+        let config = &settings.config;
+        let RelayerSettings { config: relayer_config, enable, state } = &config.relayer;
+        let mut sources = Self {
             rest: Rest::default(),
-            upstream: self.upstream(limits)?,
+            upstream: upstream(config),
             telemetry: None,
             telemetry_url: None,
             reloads: Vec::new(),
             watches: Vec::new(),
         };
-        match &self.relayer_config {
-            Some(file) => sources.relayer_config(file, self.enable, publisher)?,
+        match relayer_config {
+            Some(file) => sources.relayer_config(file, *enable, publisher)?,
             None if sources.upstream.is_some() => {}
             None => {
                 warn!(
@@ -106,15 +69,15 @@ impl SourceArgs {
                 sample(publisher);
             }
         }
-        let configured = sources.telemetry_url.take();
-        if let Some(url) = self.telemetry.as_ref().or(configured.as_ref())
-            && url != NO_TELEMETRY
-        {
-            sources.telemetry = Some(self.telemetry(url, limits)?);
-        }
-        if let Some(file) = &self.state {
+        let url = match &config.telemetry.url {
+            Some(TelemetryUrl::Disabled) => None,
+            Some(TelemetryUrl::At(url)) => Some(url.to_string()),
+            None => sources.telemetry_url.take(),
+        };
+        sources.telemetry = url.map(|url| telemetry(&url, config)).transpose()?;
+        if let Some(file) = state {
             sources.state_file(file, publisher)?;
-        } else if self.relayer_config.is_some() && sources.upstream.is_none() {
+        } else if relayer_config.is_some() && sources.upstream.is_none() {
             warn!(reason = NO_SOURCE, "state unavailable");
             publisher.set_not_ready(NotReady {
                 message: NO_SOURCE.to_owned(),
@@ -125,29 +88,6 @@ impl SourceArgs {
         Ok(sources)
     }
 
-    fn telemetry(&self, url: &str, limits: &UpstreamLimits) -> Result<TelemetrySource, ServeError> {
-        let body_limit = usize::try_from(limits.body.as_u64()).unwrap_or(usize::MAX);
-        let (timeout, max_stale) = (self.upstream_timeout, self.max_stale);
-        let poll = self.telemetry_poll;
-        Ok(TelemetrySource { poll, timeout, max_stale, body_limit, ..TelemetrySource::new(url)? })
-    }
-
-    fn upstream(&self, limits: &UpstreamLimits) -> Result<Option<Upstream>, ServeError> {
-        let Some(url) = &self.upstream else { return Ok(None) };
-        let chains = self.relayer_config.is_none();
-        let poll = self.poll;
-        let max_stale = self.max_stale;
-        if max_stale <= poll {
-            return Err(ServeError::MaxStale);
-        }
-        let body_limit = usize::try_from(limits.body.as_u64()).unwrap_or(usize::MAX);
-        let timeout = self.upstream_timeout;
-        let polling = Polling { poll, max_stale, timeout, chains, ..Polling::default() };
-        Ok(Some(Upstream { body_limit, polling, ..Upstream::new(url)? }))
-    }
-}
-
-impl Sources {
     fn relayer_config(
         &mut self,
         file: &Path,
@@ -232,10 +172,58 @@ impl Sources {
     }
 }
 
-fn time(text: &str) -> Result<Duration, String> {
-    let time = toml_text::duration(text)?;
-    if !(Duration::from_millis(1)..=Duration::from_hours(24)).contains(&time) {
-        return Err("expected 1ms to 24h".to_owned());
+/// Checks that the settings of the sources do not contradict each other.
+fn check(settings: &Settings) -> Result<(), ServeError> {
+    let config = &settings.config;
+    let RelayerSettings { config: relayer_config, enable, state } = &config.relayer;
+    if state.is_some() && config.upstream.url.is_some() {
+        return Err(ServeError::TwoStates);
     }
-    Ok(time)
+    for (name, is_given) in
+        [("--state (relayer.state)", state.is_some()), ("--enable (relayer.enable)", *enable)]
+    {
+        if is_given && relayer_config.is_none() {
+            return Err(ServeError::NoRelayerConfig { name });
+        }
+    }
+    // The relayer's file can name its telemetry, too.
+    let is_polling =
+        config.upstream.url.is_some() || config.telemetry.url.is_some() || relayer_config.is_some();
+    for key in ["upstream.poll", "upstream.timeout", "upstream.max-stale"] {
+        if let (false, Origin::Option(name)) = (is_polling, settings.origin(key)) {
+            return Err(ServeError::NoUpstream { name });
+        }
+    }
+    if config.upstream.url.is_some() && config.upstream.max_stale <= config.upstream.poll {
+        return Err(ServeError::MaxStale);
+    }
+    Ok(())
+}
+
+/// Records the settings that come from the relayer's file because they are not given.
+pub(super) fn derive(settings: &mut Settings, rest: &Rest, telemetry_url: Option<&str>) {
+    let origin = |section| match &settings.config.relayer.config {
+        Some(file) => Origin::Relayer(file.clone(), section),
+        None => Origin::Default,
+    };
+    let (of_rest, of_telemetry) = (origin("rest"), origin("telemetry"));
+    let address = ListenAddress { host: rest.host.clone(), port: rest.port };
+    settings.derive("listen", &[address], of_rest);
+    if let Some(url) = telemetry_url {
+        settings.derive("telemetry.url", &url, of_telemetry);
+    }
+}
+
+fn upstream(config: &Config) -> Option<Upstream> {
+    let UpstreamSettings { url, poll, timeout, max_stale, .. } = config.upstream.clone();
+    let chains = config.relayer.config.is_none();
+    let polling = Polling { poll, max_stale, timeout, chains, ..Polling::default() };
+    Some(Upstream { url: url?, body_limit: config.upstream.body_limit(), polling })
+}
+
+fn telemetry(url: &str, config: &Config) -> Result<TelemetrySource, ServeError> {
+    let UpstreamSettings { timeout, max_stale, .. } = config.upstream;
+    let poll = config.telemetry.poll;
+    let body_limit = config.upstream.body_limit();
+    Ok(TelemetrySource { poll, timeout, max_stale, body_limit, ..TelemetrySource::new(url)? })
 }

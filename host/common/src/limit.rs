@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytesize::ByteSize;
 use serde::de::Error;
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serializer};
 
 use crate::toml_text;
 
@@ -44,6 +44,9 @@ pub trait LimitValue: Sized + PartialOrd {
 
     /// Deserializes a field of the settings.
     fn field<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error>;
+
+    /// Serializes a field of the settings, without loss.
+    fn write_field<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error>;
 }
 
 impl LimitValue for ByteSize {
@@ -57,6 +60,10 @@ impl LimitValue for ByteSize {
 
     fn field<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         Self::parse(&String::deserialize(deserializer)?).map_err(D::Error::custom)
+    }
+
+    fn write_field<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&toml_text::size_text(*self))
     }
 }
 
@@ -72,6 +79,10 @@ impl LimitValue for Duration {
     fn field<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         Self::parse(&String::deserialize(deserializer)?).map_err(D::Error::custom)
     }
+
+    fn write_field<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&humantime::format_duration(*self).to_string())
+    }
 }
 
 impl LimitValue for u32 {
@@ -85,6 +96,39 @@ impl LimitValue for u32 {
 
     fn field<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         Self::deserialize(deserializer)
+    }
+
+    fn write_field<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_u32(*self)
+    }
+}
+
+/// Returns the key of a field: its name, in kebab case. The length is that of the name.
+///
+/// # Panics
+/// Panics at compile time if the length is not that of the name.
+#[must_use]
+pub const fn kebab_case<const LENGTH: usize>(field: &str) -> [u8; LENGTH] {
+    let mut key = [0; LENGTH];
+    let field = field.as_bytes();
+    assert!(field.len() == LENGTH);
+    let mut place = 0;
+    while place < LENGTH {
+        key[place] = if field[place] == b'_' { b'-' } else { field[place] };
+        place += 1;
+    }
+    key
+}
+
+/// Returns a key of [`kebab_case`] as a text.
+///
+/// # Panics
+/// Panics at compile time if it is not UTF-8.
+#[must_use]
+pub const fn key_text(key: &[u8]) -> &str {
+    match str::from_utf8(key) {
+        Ok(key) => key,
+        Err(_) => panic!("the names of fields are UTF-8"),
     }
 }
 
@@ -135,8 +179,8 @@ macro_rules! limits {
         })?
     ) => {
         $(#[$meta])*
-        #[derive(Debug, Clone, PartialEq, Eq, ::serde::Deserialize)]
-        #[serde(default, deny_unknown_fields)]
+        #[derive(Debug, Clone, PartialEq, Eq, ::serde::Deserialize, ::serde::Serialize)]
+        #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
         pub struct $name {
             $(
                 #[doc = concat!($meaning, ".")]
@@ -145,6 +189,7 @@ macro_rules! limits {
                 #[doc = ""]
                 #[doc = concat!("Default: `", $default, "`; ", $min, " to ", $max, ".")]
                 #[serde(deserialize_with = "::relayer_rest_common::limit::LimitValue::field")]
+                #[serde(serialize_with = "::relayer_rest_common::limit::LimitValue::write_field")]
                 pub $key: $type,
             )*
             $($(
@@ -153,11 +198,20 @@ macro_rules! limits {
             )*)?
         }
 
+        #[allow(non_upper_case_globals, reason = "they have the names of the fields")]
         impl $name {
+            $(
+                const $key: &'static str = {
+                    const KEY: [u8; stringify!($key).len()] =
+                        $crate::limit::kebab_case(stringify!($key));
+                    $crate::limit::key_text(&KEY)
+                };
+            )*
+
             /// The table of the limits.
             pub const LIMITS: &'static [$crate::limit::Limit] = &[
                 $($crate::limit::Limit {
-                    key: stringify!($key),
+                    key: Self::$key,
                     default: $default,
                     range: concat!($min, " to ", $max),
                     meaning: $meaning,
@@ -169,7 +223,7 @@ macro_rules! limits {
             pub fn check(&self) -> Result<(), $crate::limit::LimitError> {
                 $(
                     let range = concat!($min, " to ", $max);
-                    $crate::limit::check(stringify!($key), &self.$key, [$min, $max], range)?;
+                    $crate::limit::check(Self::$key, &self.$key, [$min, $max], range)?;
                 )*
                 $($($check(&self.$other)?;)*)?
                 Ok(())

@@ -68,19 +68,24 @@ pub fn parse<T: DeserializeOwned>(text: &str) -> Result<T, TomlError> {
         .map_err(|error| located(error.inner(), steps(error.path())))
 }
 
-/// Returns the name that was probably meant instead of an unknown one, as a question.
-fn suggestion(message: &str) -> String {
+/// Returns the name that was probably meant by an unknown one.
+pub fn closest<'a>(unknown: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     /// The minimum similarity, of 1.
     const MIN_SIMILARITY: f64 = 0.8;
+    let similarity = |name: &str| strsim::jaro_winkler(unknown, name);
+    let best = names.max_by(|a, b| similarity(a).total_cmp(&similarity(b)));
+    best.filter(|name| similarity(name) >= MIN_SIMILARITY)
+}
+
+/// Returns the name that was probably meant instead of an unknown one, as a question.
+fn suggestion(message: &str) -> String {
     let is_unknown =
         ["unknown field `", "unknown variant `"].iter().any(|start| message.starts_with(start));
     let mut names = message.split('`').skip(1).step_by(2);
     let Some(unknown) = names.next().filter(|name| is_unknown && !name.is_empty()) else {
         return String::new();
     };
-    let similarity = |name: &&str| strsim::jaro_winkler(unknown, name);
-    let best = names.max_by(|a, b| similarity(a).total_cmp(&similarity(b)));
-    match best.filter(|name| similarity(name) >= MIN_SIMILARITY) {
+    match closest(unknown, names) {
         Some(name) => format!("; did you mean `{name}`?"),
         None => String::new(),
     }
@@ -126,6 +131,17 @@ pub fn size(text: &str) -> Result<ByteSize, String> {
     text.parse().map_err(|error| {
         format!("'{text}' is not a size ({error}); expected one such as '64MiB' or '500kB'")
     })
+}
+
+/// Returns the text of a size, without loss: `64MiB`, or `500000B`.
+#[must_use]
+pub fn size_text(size: ByteSize) -> String {
+    const UNITS: [(u64, &str); 4] =
+        [(1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
+    let bytes = size.as_u64();
+    let unit = UNITS.iter().find(|(unit, _)| bytes != 0 && bytes.is_multiple_of(*unit));
+    let (unit, name) = unit.unwrap_or(&(1, "B"));
+    format!("{}{name}", bytes / unit)
 }
 
 impl Position {

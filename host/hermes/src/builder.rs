@@ -1,6 +1,5 @@
 //! The settings of the server, and its start.
 
-use std::env;
 use std::io;
 use std::net::{TcpListener, ToSocketAddrs};
 use std::path::PathBuf;
@@ -10,6 +9,7 @@ use std::thread;
 
 use crossbeam_channel::Sender;
 use ibc_relayer::rest::request::Request;
+use relayer_rest_host::config::Place;
 use relayer_rest_host::conformance::Dialect;
 use relayer_rest_host::state::Polling;
 use tokio::runtime;
@@ -18,7 +18,7 @@ use tokio::task::JoinHandle;
 
 use crate::channel::Channel;
 use crate::error::SpawnError;
-use crate::service::{Place, Service, Settings};
+use crate::service::{Service, Settings};
 
 type Shutdown = Pin<Box<dyn Future<Output = ()> + Send>>;
 
@@ -39,13 +39,12 @@ impl Builder {
     }
 
     /// Creates the settings of the environment: `RELAYER_REST_CONFIG` names the file of the
-    /// settings, and `RELAYER_REST_CONTROL` the control socket.
+    /// settings, and variables such as `RELAYER_REST_CONTROL` and
+    /// `RELAYER_REST_HTTP_CONNECTIONS` override its keys.
     #[must_use]
     pub fn from_env() -> Self {
-        let path = |name| env::var_os(name).filter(|path| !path.is_empty()).map(PathBuf::from);
-        let control = path("RELAYER_REST_CONTROL").map_or(Place::Default, Place::At);
-        let file = path("RELAYER_REST_CONFIG");
-        Self { settings: Settings { file, control, ..Settings::default() }, shutdown: None }
+        let settings = Settings { reads_environment: true, ..Settings::default() };
+        Self { settings, shutdown: None }
     }
 
     /// Sets the file of the settings: limits, extensions and the module of the API. It is read
@@ -66,14 +65,14 @@ impl Builder {
     /// Sets the path of the control socket.
     #[must_use]
     pub fn with_control(mut self, path: impl Into<PathBuf>) -> Self {
-        self.settings.control = Place::At(path.into());
+        self.settings.control = Some(Place::At(path.into()));
         self
     }
 
     /// Disables the control socket.
     #[must_use]
     pub fn without_control(mut self) -> Self {
-        self.settings.control = Place::Disabled;
+        self.settings.control = Some(Place::Disabled);
         self
     }
 
@@ -81,14 +80,14 @@ impl Builder {
     /// be able to write to it.
     #[must_use]
     pub fn with_code_cache(mut self, folder: impl Into<PathBuf>) -> Self {
-        self.settings.code_cache = Place::At(folder.into());
+        self.settings.code_cache = Some(Place::At(folder.into()));
         self
     }
 
     /// Disables the code cache: each start compiles the modules.
     #[must_use]
     pub fn without_code_cache(mut self) -> Self {
-        self.settings.code_cache = Place::Disabled;
+        self.settings.code_cache = Some(Place::Disabled);
         self
     }
 

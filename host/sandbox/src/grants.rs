@@ -3,13 +3,13 @@
 use std::fmt::{self, Display, Formatter};
 
 use relayer_rest_modules::BundledExtension;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::contract::{IMPORTS, TYPES, interface};
 
 /// Interfaces of the contract, by their names in it: `version`, `chains`,
 /// `state`, `snapshot`, `telemetry`, `commands`, `request`, `query`, `mount` and `log`.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(try_from = "Vec<String>")]
 pub struct Grants(Vec<&'static str>);
 

@@ -50,7 +50,7 @@ impl GuestLog {
                 let rate = module.limits.log_rate;
                 return warn!(
                     module = label,
-                    "limits.log_rate" = %rate,
+                    "limits.log-rate" = %rate,
                     "log rate exceeded"
                 );
             }

@@ -9,7 +9,7 @@
 //! anyway.
 
 use http::{HeaderName, header};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize, Serializer};
 
 /// Headers that frame a message or are about the connection.
 const HOST_HEADERS: [HeaderName; 9] = [
@@ -79,7 +79,7 @@ fn is_restricted(name: &HeaderName) -> bool {
 }
 
 /// The response headers with effects beyond its mount that a module may set.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(transparent)]
 pub struct HeaderGrants(Vec<HeaderGrant>);
 
@@ -121,6 +121,12 @@ impl HeaderGrants {
 
     fn has(&self, name: &HeaderName) -> bool {
         self.0.iter().any(|HeaderGrant(granted)| granted == name)
+    }
+}
+
+impl Serialize for HeaderGrant {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.0.as_str())
     }
 }
 

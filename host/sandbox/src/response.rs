@@ -32,7 +32,7 @@ pub enum InvalidResponse {
         limit: u32,
     },
     /// The headers are larger than the limit allows.
-    #[error("the headers have {size}; the maximum is {limit} (limits.header_size)")]
+    #[error("the headers have {size}; the maximum is {limit} (limits.header-size)")]
     LargeHeaders {
         /// The bytes of their names and values.
         size: ByteSize,
@@ -48,7 +48,7 @@ pub enum InvalidResponse {
         limit: ByteSize,
     },
     /// The response is much larger than the limits allow, and was not read.
-    #[error("it far exceeds limits.body, limits.headers and limits.header_size")]
+    #[error("it far exceeds limits.body, limits.headers and limits.header-size")]
     TooLarge,
     /// There are too many commands.
     #[error("it has more than {MAX_COMMANDS} commands")]

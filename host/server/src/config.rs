@@ -3,7 +3,10 @@
 //!
 //! | file | job |
 //! |---|---|
-//! | `admin.rs` | the section `[admin]` |
+//! | `layers.rs` | the layers of the settings: options, environment, file and defaults |
+//! | `listen.rs` | the setting `listen` |
+//! | `place.rs` | the settings `control` and `code-cache` |
+//! | `log.rs`, `admin.rs` | the sections `[log]` and `[admin]` |
 //! | `extension.rs` | the sections `[[extension]]` |
 //! | `default.rs` | the tables of all limits, and the text of all settings |
 //! | `default.toml` | that text, without the limits |
@@ -11,12 +14,15 @@
 mod admin;
 mod default;
 mod extension;
+mod layers;
+mod listen;
+mod log;
+mod place;
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use relayer_rest_common::LimitError;
-use relayer_rest_common::files;
 use relayer_rest_common::{
     toml_text,
     toml_text::{Position, Step, dotted},
@@ -24,11 +30,11 @@ use relayer_rest_common::{
 use relayer_rest_conformance::Dialect;
 use relayer_rest_modules::BUNDLED_EXTENSIONS;
 use relayer_rest_sandbox::{Digest, HeaderGrants, Limits};
-use relayer_rest_sources::UpstreamLimits;
-use serde::Deserialize;
+use relayer_rest_sources::{RelayerSettings, TelemetrySettings, UpstreamSettings};
+use serde::{Deserialize, Serialize};
 
 use crate::commands::CommandSettings;
-use crate::{CorsConfig, HttpLimits, ServerLimits};
+use crate::{CorsConfig, HttpLimits, ServerSettings};
 use crate::{
     registry,
     registry::{FailurePolicy, MountError, MountPath, SwapLimits},
@@ -37,24 +43,41 @@ use crate::{
 pub use admin::{AdminAddress, AdminConfig};
 pub use default::{DEFAULT, LIMITS};
 pub use extension::{ExtensionConfig, ExtensionName};
+pub use layers::{Layers, Origin, Setting, Settings, UnknownVariable};
+pub use listen::{ListenAddress, ListenConfig, Listeners};
+pub use log::{LogConfig, LogFormat};
+pub use place::Place;
 pub use relayer_rest_common::limit::Limit;
 
 /// The content of the file given with `--config FILE`.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Config {
+    /// The addresses at which clients reach the server. Default: the one of the relayer's
+    /// `[rest]`.
+    pub listen: Listeners,
+    /// The control socket. Default: one for the address, where the commands find it.
+    pub control: Place,
+    /// The folder for compiled modules. Default: `relayer-rest` in the cache of the user.
+    pub code_cache: Place,
+    /// The section `[log]`: the log on stderr.
+    pub log: LogConfig,
+    /// The section `[relayer]`: the files of the relayer.
+    pub relayer: RelayerSettings,
+    /// The section `[upstream]`: the relayer that is polled.
+    pub upstream: UpstreamSettings,
+    /// The section `[telemetry]`: the relayer's metrics.
+    pub telemetry: TelemetrySettings,
     /// The section `[module]`: the module that serves the API.
     pub module: ModuleConfig,
     /// The sections `[[extension]]`: additional modules. Default: none.
     pub extension: Vec<ExtensionConfig>,
-    /// The section `[server]`: the threads of the server.
-    pub server: ServerLimits,
+    /// The section `[server]`: the threads of the server, and its shutdown.
+    pub server: ServerSettings,
     /// The section `[http]`: limits on clients.
     pub http: HttpLimits,
     /// The section `[cors]`: the origins of web pages that may read responses.
     pub cors: CorsConfig,
-    /// The section `[upstream]`: limits on the relayer behind `--upstream`.
-    pub upstream: UpstreamLimits,
     /// The section `[admin]`: a listener for health, log level and control.
     pub admin: AdminConfig,
     /// The section `[commands]`: commands to the relayer that clients may give.
@@ -64,8 +87,8 @@ pub struct Config {
 }
 
 /// The module that serves the API.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct ModuleConfig {
     /// The component, relative to the folder of the configuration file. Default: the
     /// bundled module of the dialect.
@@ -87,7 +110,7 @@ pub struct ModuleConfig {
     pub headers: HeaderGrants,
     /// The section `[module.limits]`: limits on the module.
     pub limits: Limits,
-    /// The section `[module.failure_policy]`: the failures that a module may have after a
+    /// The section `[module.failure-policy]`: the failures that a module may have after a
     /// swap.
     pub failure_policy: FailurePolicy,
 }
@@ -110,6 +133,14 @@ pub enum ConfigError {
         file: PathBuf,
         /// The problem with the content.
         problem: ConfigProblem,
+    },
+    /// A value above the file is not valid.
+    #[error("{origin}: {message}")]
+    Value {
+        /// The variable or the option.
+        origin: Origin,
+        /// The problem.
+        message: String,
     },
 }
 
@@ -150,32 +181,11 @@ pub enum ConfigProblem {
 
 impl Config {
     /// Reads a file. Paths in it become relative to the current folder.
+    ///
+    /// # Errors
+    /// Returns an error if the file cannot be read or is invalid.
     pub fn read(file: &Path) -> Result<Self, ConfigError> {
-        Self::from_content(file, files::read_any(file, files::MAX_TEXT))
-    }
-
-    /// Parses the content of a file, or reports why it could not be read.
-    pub fn from_content(file: &Path, content: io::Result<Vec<u8>>) -> Result<Self, ConfigError> {
-        let bytes =
-            content.map_err(|source| ConfigError::Unreadable { file: file.to_owned(), source })?;
-        let invalid = |problem| ConfigError::Invalid { file: file.to_owned(), problem };
-        let text = str::from_utf8(&bytes).map_err(|error| {
-            let before = String::from_utf8_lossy(&bytes[..error.valid_up_to()]);
-            invalid(ConfigProblem::Text {
-                position: Position::from_offset(&before, before.len()),
-                key: String::new(),
-                message: "not UTF-8; save the file as UTF-8".to_owned(),
-            })
-        })?;
-        let mut config = Self::parse(text).map_err(invalid)?;
-        let folder = file.parent().unwrap_or(Path::new(""));
-        config.module.file = config.module.file.map(|module| folder.join(module));
-        config.commands.token_file = config.commands.token_file.map(|file| folder.join(file));
-        config.admin.resolve(folder);
-        for extension in &mut config.extension {
-            extension.module = extension.module.take().map(|module| folder.join(module));
-        }
-        Ok(config)
+        Layers::new(Some(file.to_owned())).read().map(|settings| settings.config)
     }
 
     /// Reads the text of a file.
@@ -219,16 +229,17 @@ impl Config {
         let mut sections = Vec::new();
         let ModuleConfig { limits, failure_policy, .. } = &self.module;
         sections.push((vec![key("module"), key("limits")], limits.check()));
-        sections.push((vec![key("module"), key("failure_policy")], failure_policy.check()));
+        sections.push((vec![key("module"), key("failure-policy")], failure_policy.check()));
         for (place, extension) in self.extension.iter().enumerate() {
             let ExtensionConfig { limits, failure_policy, .. } = extension;
             let section = |name| vec![key("extension"), Step::Index(place), key(name)];
             sections.push((section("limits"), limits.check()));
-            sections.push((section("failure_policy"), failure_policy.check()));
+            sections.push((section("failure-policy"), failure_policy.check()));
         }
         sections.push((vec![key("server")], self.server.check()));
         sections.push((vec![key("http")], self.http.check()));
         sections.push((vec![key("upstream")], self.upstream.check()));
+        sections.push((vec![key("telemetry")], self.telemetry.check()));
         sections.push((vec![key("commands")], self.commands.check()));
         sections.push((vec![key("swap")], self.swap.check()));
         for (mut path, checked) in sections {
@@ -261,16 +272,32 @@ impl Config {
     }
 }
 
+/// Returns the text of a file, or the place where it is not text.
+fn utf8(bytes: &[u8]) -> Result<&str, ConfigProblem> {
+    str::from_utf8(bytes).map_err(|error| {
+        let before = String::from_utf8_lossy(&bytes[..error.valid_up_to()]);
+        ConfigProblem::Text {
+            position: Position::from_offset(&before, before.len()),
+            key: String::new(),
+            message: "not UTF-8; save the file as UTF-8".to_owned(),
+        }
+    })
+}
+
 fn place(key: &str) -> String {
     if key.is_empty() { String::new() } else { format!("{key}: ") }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{AdminAddress, AdminConfig, Config, CorsConfig, DEFAULT, Dialect, HttpLimits};
+    use super::{
+        AdminAddress, AdminConfig, Config, CorsConfig, DEFAULT, Dialect, HttpLimits, LogConfig,
+        LogFormat, Place, RelayerSettings, ServerSettings, TelemetrySettings, UpstreamSettings,
+    };
     use bytesize::ByteSize;
     use relayer_rest_modules::BUNDLED_EXTENSIONS;
     use relayer_rest_sandbox::{Grants, HeaderGrants};
+    use relayer_rest_sources::TelemetryUrl;
     use std::mem::take;
     use std::path::Path;
     use std::time::Duration;
@@ -281,28 +308,34 @@ mod tests {
     }
 
     #[test]
+    #[expect(clippy::too_many_lines, reason = "it has each key")]
     fn every_key_is_read() {
         let digest = "0a".repeat(32);
-        let text = "[module]\nfile = 'api.wasm'\nsha256 = '".to_owned()
+        let text = "listen = ['a:1', '[::1]:2']\ncontrol = 'none'\ncode-cache = 'd'\n\
+             [log]\nformat = 'json'\nlevel = 'warn'\n\
+             [relayer]\nconfig = 'e'\nenable = true\nstate = 'f'\n\
+             [telemetry]\nurl = 'http://h'\npoll = '6s'\n\
+             [module]\nfile = 'api.wasm'\nsha256 = '"
+            .to_owned()
             + &digest
             + "'\ndialect = '1.13'\nwasi = true\nheaders = ['Alt-Svc', 'set-cookie']\n[module.limits]\nmemory = '16MiB'\ntime = '250ms'\n\
-             concurrency = 8\nqueue = 9\nqueue_wait = '2s'\nresponse_cache = '0B'\n\
-             stack = '1MiB'\ntable = 5\nbody = '2MiB'\nheaders = 6\nheader_size = '3KiB'\n\
-             log = '4KiB'\nlog_rate = '5KiB'\nverify_reset = 11\n\
-             [module.failure_policy]\nfailures = 1\nwindow = '1min'\nfailure_rate = 60\nprobation = 2\n\
+             concurrency = 8\nqueue = 9\nqueue-wait = '2s'\nresponse-cache = '0B'\n\
+             stack = '1MiB'\ntable = 5\nbody = '2MiB'\nheaders = 6\nheader-size = '3KiB'\n\
+             log = '4KiB'\nlog-rate = '5KiB'\nverify-reset = 11\n\
+             [module.failure-policy]\nfailures = 1\nwindow = '1min'\nfailure-rate = 60\nprobation = 2\n\
              [[extension]]\nname = 'a'\nmount = '/b'\nmodule = 'c.wasm'\n\
              headers = ['nel']\ngrants = ['state', 'chains']\nsha256 = '"
             + &digest
             + "'\n\
-             [extension.limits]\nqueue = 3\n[extension.failure_policy]\nprobation = 4\n\
+             [extension.limits]\nqueue = 3\n[extension.failure-policy]\nprobation = 4\n\
              [[extension]]\nname = 'd'\nmodule = 'e.wasm'\nwasi = true\n\
              [swap]\nsize = '1MiB'\ntime = '2s'\nmemory = '3GiB'\n\
-             [server]\nworkers = 12\n\
-             [http]\nconnections = 7\nconnections_per_peer = 6\nidle = '3s'\nstalled = '4s'\nunsent = '2GiB'\n\
+             [server]\nworkers = 12\ndrain = '1s'\ngrace = '2s'\nwatch = true\n\
+             [http]\nconnections = 7\nconnections-per-peer = 6\nidle = '3s'\nstalled = '4s'\nunsent = '2GiB'\n\
              target = '1KiB'\nheaders = 50\nhead = '9KiB'\nbody = '0B'\nhosts = ['a', '[::1]:2']\n\
              [cors]\norigins = ['https://a.example', '*']\n\
              [admin]\nlisten = 'unix:a.sock'\ntoken-file = 'b'\n\
-             [upstream]\nbody = '3MiB'\n";
+             [upstream]\nurl = 'http://g'\npoll = '3s'\ntimeout = '4s'\nmax-stale = '5s'\nbody = '3MiB'\n";
         let config = Config::parse(&text).unwrap();
         let digest = Some(digest.parse().unwrap());
         let origins =
@@ -345,7 +378,28 @@ mod tests {
         assert_eq!(limits.verify_reset, 11);
         assert_eq!(limits.header_size, ByteSize::kib(3));
         assert_eq!((limits.log, limits.log_rate), (ByteSize::kib(4), ByteSize::kib(5)));
-        assert_eq!(config.server.workers, 12);
+        let second = Duration::from_secs(1);
+        let server = ServerSettings { workers: 12, drain: second, grace: 2 * second, watch: true };
+        assert_eq!(config.server, server);
+        let listen = config.listen.0.iter().map(|listen| listen.address.to_string());
+        assert!(listen.eq(["a:1", "[::1]:2"]));
+        assert_eq!(config.control, Place::Disabled);
+        assert_eq!(config.code_cache, Place::At("d".into()));
+        let log = LogConfig { format: LogFormat::Json, level: Some("warn".to_owned()) };
+        assert_eq!(config.log, log);
+        let [file, state] = ["e", "f"].map(|path| Some(path.into()));
+        assert_eq!(config.relayer, RelayerSettings { config: file, enable: true, state });
+        let url = "http://h/metrics".parse().unwrap();
+        let telemetry = TelemetrySettings { url: Some(TelemetryUrl::At(url)), poll: 6 * second };
+        assert_eq!(config.telemetry, telemetry);
+        let upstream = UpstreamSettings {
+            url: Some("http://g".parse().unwrap()),
+            poll: 3 * second,
+            timeout: 4 * second,
+            max_stale: 5 * second,
+            body: ByteSize::mib(3),
+        };
+        assert_eq!(config.upstream, upstream);
         let http = HttpLimits {
             connections: 7,
             connections_per_peer: 6,
@@ -359,7 +413,6 @@ mod tests {
             hosts: ["A.", "[0::1]:2"].map(|host| host.parse().unwrap()).to_vec(),
         };
         assert_eq!(config.http, http);
-        assert_eq!(config.upstream.body, ByteSize::mib(3));
     }
 
     #[test]
@@ -368,7 +421,7 @@ mod tests {
         for (text, message) in [
             (
                 "[modul]",
-                "line 1, column 2: modul: unknown field `modul`, expected one of `module`, `extension`, `server`, `http`, `cors`, `upstream`, `admin`, `commands`, `swap`; did you mean `module`?",
+                "line 1, column 2: modul: unknown field `modul`, expected one of `listen`, `control`, `code-cache`, `log`, `relayer`, `upstream`, `telemetry`, `module`, `extension`, `server`, `http`, `cors`, `admin`, `commands`, `swap`; did you mean `module`?",
             ),
             (
                 "[module.limits]\nmemory = true",
@@ -393,12 +446,12 @@ mod tests {
                 "line 4, column 9: extension[0].mount: /state/x is reserved for the API",
             ),
             (
-                "[module.failure_policy]\nfailures = 0",
-                "line 2, column 12: module.failure_policy.failures: 0 is out of range; expected 1 to 1000",
+                "[module.failure-policy]\nfailures = 0",
+                "line 2, column 12: module.failure-policy.failures: 0 is out of range; expected 1 to 1000",
             ),
             (
-                "[module.failure_policy]\nfailure_rate = 101",
-                "line 2, column 16: module.failure_policy.failure_rate: 101 is out of range; expected 1 to 100",
+                "[module.failure-policy]\nfailure-rate = 101",
+                "line 2, column 16: module.failure-policy.failure-rate: 101 is out of range; expected 1 to 100",
             ),
             (
                 "[[extension]]\nname = 'a'\nmodule = 'm'\nlimits.queue = 1000001",
@@ -494,12 +547,12 @@ mod tests {
                 "line 2, column 8: module.limits.time: ",
             ),
             (
-                "[module.limits]\nqueue_wait = '2h'",
-                "line 2, column 14: module.limits.queue_wait: 7200s is out of range; expected",
+                "[module.limits]\nqueue-wait = '2h'",
+                "line 2, column 14: module.limits.queue-wait: 7200s is out of range; expected",
             ),
             (
-                "[module.limits]\nresponse_cache = '65GiB'",
-                "line 2, column 18: module.limits.response_cache: 65.0 GiB is out of range; expected 0B to 64GiB",
+                "[module.limits]\nresponse-cache = '65GiB'",
+                "line 2, column 18: module.limits.response-cache: 65.0 GiB is out of range; expected 0B to 64GiB",
             ),
             (
                 "[module.limits]\nconcurrency = 0",
@@ -535,6 +588,12 @@ mod tests {
         let (given, extension) = text.split_once("[[extension]]").unwrap();
         let mut config = Config::parse(given).unwrap();
         // These have no default that a file could contain.
+        assert_eq!(take(&mut config.listen.0).len(), 1);
+        assert!(matches!(take(&mut config.control), Place::At(_)));
+        assert!(matches!(take(&mut config.code_cache), Place::At(_)));
+        assert!(config.log.level.take().is_some());
+        assert!(config.relayer.config.take().is_some() && config.relayer.state.take().is_some());
+        assert!(config.upstream.url.take().is_some() && config.telemetry.url.take().is_some());
         assert!(config.module.file.take().is_some() && config.module.sha256.take().is_some());
         assert!(
             config.module.dialect.take().is_some()
@@ -560,9 +619,18 @@ mod tests {
     #[test]
     fn each_setting_is_printed() {
         // The error for an unknown key lists the known keys.
-        for name in
-            ["module", "module.limits", "module.failure_policy", "swap", "http", "[extension]"]
-        {
+        for name in [
+            "module",
+            "module.limits",
+            "module.failure-policy",
+            "swap",
+            "http",
+            "[extension]",
+            "server",
+            "upstream",
+            "relayer",
+            "commands",
+        ] {
             let error = Config::parse(&format!("[{name}]\nunknown = 1")).unwrap_err();
             let known = error.to_string();
             let known: Vec<_> = known.split('`').skip(3).step_by(2).collect();

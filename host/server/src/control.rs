@@ -41,6 +41,7 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 
+use crate::config::{Setting, Settings};
 use crate::reload::Reloaded;
 
 pub use crate::http::{ConnectionStatus, ConnectionTally};
@@ -63,6 +64,16 @@ pub struct RolledBack {
 
 /// Reloads the settings, or reports why they cannot be used.
 pub type Reload = Arc<dyn Fn() -> BoxFuture<'static, Result<Reloaded, String>> + Send + Sync>;
+
+/// Returns the settings in effect.
+pub type CurrentSettings = Arc<dyn Fn() -> Arc<Settings> + Send + Sync>;
+
+/// The settings in effect, as a client gets them.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct EffectiveConfig {
+    /// Each setting, with its origin.
+    pub settings: Vec<Setting>,
+}
 
 /// The level of a program's log, which can be changed while it runs.
 pub trait LogLevel: Send + Sync {

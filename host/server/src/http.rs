@@ -50,5 +50,5 @@ pub use cors::{AllowedOrigin, CorsConfig};
 #[cfg(feature = "control")]
 pub(crate) use host::is_for;
 pub use host::{AllowedHost, AllowedHostError};
-pub use limits::{HttpLimits, ServerLimits};
+pub use limits::{HttpLimits, ServerSettings};
 pub use server::Server;

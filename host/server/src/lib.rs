@@ -27,5 +27,5 @@ pub mod tokens;
 
 pub use http::{
     AllowedHost, AllowedHostError, AllowedOrigin, ConnectionStatus, ConnectionTally, CorsConfig,
-    HttpLimits, Server, ServerLimits,
+    HttpLimits, Server, ServerSettings,
 };

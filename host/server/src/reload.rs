@@ -18,7 +18,7 @@ mod watched_module;
 use serde::{Deserialize, Serialize};
 
 pub use error::ReloadError;
-pub use modules::{ModuleOverrides, Modules};
+pub use modules::{ModuleContext, Modules};
 pub use mount_spec::MountSpec;
 pub use relayer_dialect::follow as follow_dialect;
 

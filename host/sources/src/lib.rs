@@ -9,7 +9,7 @@
 //! | `metrics_text.rs` | parses metrics in the text format of Prometheus |
 //! | `http_client.rs` | requests to a relayer over HTTP |
 //! | `off_thread.rs` | reading and publishing, off the runtime's threads |
-//! | `upstream_limits.rs` | limits on the responses of a running relayer |
+//! | `settings.rs` | the settings of the sources |
 //! | `state_file.rs` | source: a file with a relayer's state |
 //! | `hermes_config.rs` | source: the relayer's configuration file |
 //! | `sample.rs` | source: a sample relayer for experiments |
@@ -29,12 +29,12 @@ mod polling;
 mod relayer_json;
 mod reloadable;
 mod sample;
+mod settings;
 mod state_file;
 #[cfg(feature = "upstream")]
 mod telemetry;
 #[cfg(feature = "upstream")]
 mod upstream;
-mod upstream_limits;
 mod watch;
 
 #[doc(hidden)]
@@ -46,10 +46,13 @@ pub use relayer_json::read_response;
 pub use relayer_json::{RelayerDialect, ResponseError, UnreadField};
 pub use reloadable::Reloadable;
 pub use sample::sample;
+pub use settings::{
+    RelayerSettings, TelemetrySettings, TelemetryUrl, TelemetryUrlError, UpstreamSettings,
+    UpstreamUrlError,
+};
 pub use state_file::{MAX_STATE_FILE, StateFileError, parse as parse_state_file, read_state_file};
 #[cfg(feature = "upstream")]
-pub use telemetry::{TelemetrySource, TelemetryUrlError};
+pub use telemetry::TelemetrySource;
 #[cfg(feature = "upstream")]
-pub use upstream::{Upstream, UpstreamUrlError};
-pub use upstream_limits::UpstreamLimits;
+pub use upstream::Upstream;
 pub use watch::{Watch, WatchError, watch};

@@ -16,6 +16,7 @@ use super::http_client::HttpClient;
 use super::metrics_text::{self, MetricsError};
 use super::off_thread::off_thread;
 use super::polling::RequestError;
+use super::settings::{TelemetryUrlError, telemetry_url};
 
 /// The maximum delay after a failure.
 const MAX_WAIT: Duration = Duration::from_secs(15);
@@ -35,13 +36,6 @@ pub struct TelemetrySource {
     pub body_limit: usize,
 }
 
-/// A URL that cannot be the URL of metrics.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "not the URL of a relayer's telemetry: {0}; expected one such as http://127.0.0.1:3001/metrics"
-)]
-pub struct TelemetryUrlError(String);
-
 /// The reason why a scrape has no result.
 #[derive(Debug, thiserror::Error)]
 enum ScrapeError {
@@ -58,13 +52,7 @@ impl TelemetrySource {
     /// # Errors
     /// Returns an error if the URL is invalid or its scheme is not http.
     pub fn new(url: &str) -> Result<Self, TelemetryUrlError> {
-        let mut url = Url::parse(url).map_err(|error| TelemetryUrlError(error.to_string()))?;
-        if url.scheme() != "http" || !url.has_host() {
-            return Err(TelemetryUrlError(format!("unsupported scheme {}", url.scheme())));
-        }
-        if url.path() == "/" {
-            url.set_path("/metrics");
-        }
+        let url = telemetry_url(url)?;
         Ok(Self {
             url,
             poll: Duration::from_secs(5),

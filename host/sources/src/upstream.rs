@@ -13,6 +13,7 @@ use url::Url;
 use super::http_client::HttpClient;
 use super::polling::{Endpoint, Polling, RelayerApi, RequestError};
 use super::relayer_json;
+use super::settings::{UpstreamUrlError, upstream_url};
 
 /// A relayer that is polled over its REST API.
 #[derive(Debug, Clone)]
@@ -25,21 +26,13 @@ pub struct Upstream {
     pub polling: Polling,
 }
 
-/// A URL that cannot be the URL of a relayer's API.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("not the URL of a relayer's REST API: {0}; expected one such as http://127.0.0.1:3000")]
-pub struct UpstreamUrlError(String);
-
 impl Upstream {
     /// Creates the default settings for the relayer at this URL.
     ///
     /// # Errors
     /// Returns an error if the URL is invalid or its scheme is not http.
     pub fn new(url: &str) -> Result<Self, UpstreamUrlError> {
-        let url = Url::parse(url).map_err(|error| UpstreamUrlError(error.to_string()))?;
-        if url.scheme() != "http" || !url.has_host() {
-            return Err(UpstreamUrlError(format!("unsupported scheme {}", url.scheme())));
-        }
+        let url = upstream_url(url)?;
         Ok(Self { url, body_limit: 64 << 20, polling: Polling::default() })
     }
 

@@ -226,7 +226,7 @@ fn noted(note: &str) -> Vec<u8> {
 /// are so small that they are full before the count begins.
 fn settings(queue: u32) -> String {
     let mut text =
-        "[module.limits]\ntime = '2s'\nresponse_cache = '2MiB'\n[http]\nidle = '2s'\nstalled = '3s'\nconnections = 600\n"
+        "[module.limits]\ntime = '2s'\nresponse-cache = '2MiB'\n[http]\nidle = '2s'\nstalled = '3s'\nconnections = 600\n"
             .to_owned();
     for (name, _, _) in extensions() {
         let wasi = name == "wasi";

@@ -20,7 +20,7 @@ use super::{busy, check_failure};
 const TOKEN: &str = "authorization: Bearer 0123456789abcdef\r\n";
 
 /// The listener of a server.
-struct Admin(SocketAddr);
+pub(super) struct Admin(SocketAddr);
 
 struct Response {
     status: u16,
@@ -30,7 +30,7 @@ struct Response {
 
 impl Admin {
     /// Waits until the log has the address.
-    async fn of(serving: &mut Serving) -> Self {
+    pub(super) async fn of(serving: &mut Serving) -> Self {
         const LINE: &str = "admin listener ready address=";
         // The line comes before the address of the server.
         serving.logged(LINE).await;
@@ -50,7 +50,7 @@ impl Admin {
         Response { status, head: head.to_ascii_lowercase(), body: body.to_owned() }
     }
 
-    async fn get(&self, path: &str) -> (u16, String) {
+    pub(super) async fn get(&self, path: &str) -> (u16, String) {
         let response = self.send("GET", path, "", "").await;
         (response.status, response.body)
     }

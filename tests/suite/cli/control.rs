@@ -252,7 +252,7 @@ async fn the_failure_budget_of_a_new_module_is_a_setting() {
     let folder = Folder::new();
     let old = folder.write("old.wasm", component::with_response(204, "a", b"b"));
     let config = folder
-        .write("c.toml", "[module.failure_policy]\nfailures = 3\nprobation = 0\nwindow = '1h'");
+        .write("c.toml", "[module.failure-policy]\nfailures = 3\nprobation = 0\nwindow = '1h'");
     let serving = Program::server().args(["--module", &old, "--config", &config]).start().await;
     let new = component::that_traps_later("1");
     let report = serving.control_client().swap("/", any_dialect(new.clone())).await.unwrap();

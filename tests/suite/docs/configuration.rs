@@ -59,11 +59,14 @@ fn each_setting_is_listed() {
             "cors",
             "extension",
             "http",
+            "log",
             "module",
-            "module.failure_policy",
+            "module.failure-policy",
             "module.limits",
+            "relayer",
             "server",
             "swap",
+            "telemetry",
             "upstream"
         ]
     );

@@ -23,7 +23,7 @@ async fn hostile_connections_take_little_memory_beyond_the_limit() {
     setrlimit(Resource::Nofile, Rlimit { current: files.maximum, ..files }).unwrap();
     let folder = Folder::new();
     folder.write("large.wasm", component::of_response(200, &[], &vec![b'a'; 256 << 10]));
-    let text = "[module]\nfile = 'large.wasm'\ndialect = 'any'\n[module.limits]\nresponse_cache = '1MiB'\n[http]\nunsent = '64MiB'\nidle = '1h'\nstalled = '1h'\n";
+    let text = "[module]\nfile = 'large.wasm'\ndialect = 'any'\n[module.limits]\nresponse-cache = '1MiB'\n[http]\nunsent = '64MiB'\nidle = '1h'\nstalled = '1h'\n";
     let settings = folder.write("settings.toml", text);
     let mut serving = Program::server().args(["--config", &settings]).start().await;
     serving.close_log();
@@ -78,7 +78,7 @@ async fn memory_is_returned_after_an_attack() {
     let folder = Folder::new();
     let module = folder.write("large.wasm", component::of_response(200, &[], &vec![b'a'; BODY]));
     // On a busy machine, no client is closed or refused before all have their responses.
-    let text = "[module.limits]\nqueue_wait = '1h'\n[http]\nidle = '1h'\nstalled = '1h'\n";
+    let text = "[module.limits]\nqueue-wait = '1h'\n[http]\nidle = '1h'\nstalled = '1h'\n";
     let settings = folder.write("settings.toml", text);
     let args = ["--module", &module, "--dialect", "any", "--config", &settings];
     let serving = Program::server().args(args).start().await;

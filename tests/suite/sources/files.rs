@@ -335,12 +335,12 @@ async fn unusable_sources_end_with_2() {
         (vec!["--upstream", "127.0.0.1:3000"], "relayer-rest: --upstream: not the URL of a relayer's REST API: ".to_owned()),
         (vec!["--relayer-config", &config, "--state", &broken], format!("relayer-rest: state file {broken}: line 2, column 11: workers: invalid type: integer `7`")),
         (vec!["--relayer-config", &config, "--state", "/nowhere.json"], "relayer-rest: state file /nowhere.json: cannot be read: ".to_owned()),
-        (vec!["--state", &broken], "error: the following required arguments were not provided:".to_owned()),
-        (vec!["--upstream", "http://h", "--relayer-config", &config, "--state", &broken], "error: the argument '--upstream <URL>' cannot be used with '--state <FILE>'".to_owned()),
-        (vec!["--relayer-config", &config, "--state", &broken, "--poll", "5s"], "cannot be used with".to_owned()),
-        (vec!["--relayer-config", &config, "--poll", "5s"], "error: the following required arguments were not provided:".to_owned()),
-        (vec!["--upstream", "http://h", "--poll", "0s"], "error: invalid value '0s' for '--poll <TIME>': expected 1ms to 24h".to_owned()),
-        (vec!["--upstream", "http://h", "--max-stale", "soon"], "error: invalid value 'soon' for '--max-stale <TIME>': ".to_owned()),
+        (vec!["--state", &broken], "relayer-rest: --state (relayer.state) needs the relayer's configuration file; add --relayer-config (relayer.config)".to_owned()),
+        (vec!["--enable"], "relayer-rest: --enable (relayer.enable) needs the relayer's configuration file".to_owned()),
+        (vec!["--upstream", "http://h", "--relayer-config", &config, "--state", &broken], "relayer-rest: --upstream (upstream.url) and --state (relayer.state) are two sources of the state; give one".to_owned()),
+        (vec!["--poll", "5s"], "relayer-rest: --poll has no effect without --upstream (upstream.url)".to_owned()),
+        (vec!["--upstream", "http://h", "--poll", "0s"], "relayer-rest: --poll: 0ns is out of range; expected 1ms to 24h".to_owned()),
+        (vec!["--upstream", "http://h", "--max-stale", "soon"], "relayer-rest: --max-stale: 'soon' is not a duration ".to_owned()),
     ] {
         let ended = run(&args).await;
         assert_eq!((ended.status, ended.stdout.as_str()), (Some(2), ""), "{ended:?}");

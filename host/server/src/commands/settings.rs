@@ -15,11 +15,9 @@ limits! {
     }
     with {
         /// Whether clients may clear pending packets. Default: false.
-        #[serde(rename = "clear-packets")]
         clear_packets: bool, any;
         /// The file of the clients' tokens, relative to the folder of the configuration
         /// file. Default: none.
-        #[serde(rename = "token-file")]
         token_file: Option<PathBuf>, any;
     }
 }

@@ -2,15 +2,15 @@
 
 use std::fmt::{self, Display, Formatter};
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize, Serializer};
 
 /// The prefix of a Unix socket's path.
-const UNIX: &str = "unix:";
+pub(super) const UNIX: &str = "unix:";
 
 /// The admin listener: health, log level and control, apart from clients.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct AdminConfig {
     /// The address, such as `127.0.0.1:9901`, or a Unix socket, such as `unix:admin.sock`.
@@ -31,13 +31,9 @@ pub enum AdminAddress {
     Unix(PathBuf),
 }
 
-impl AdminConfig {
-    /// Makes the paths relative to the current folder instead of the settings' one.
-    pub(super) fn resolve(&mut self, folder: &Path) {
-        if let Some(AdminAddress::Unix(path)) = &mut self.listen {
-            *path = folder.join(&*path);
-        }
-        self.token_file = self.token_file.take().map(|file| folder.join(file));
+impl Serialize for AdminAddress {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
     }
 }
 

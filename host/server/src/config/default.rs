@@ -4,20 +4,21 @@ use std::sync::LazyLock;
 
 use relayer_rest_common::limit::Limit;
 use relayer_rest_sandbox::Limits;
-use relayer_rest_sources::UpstreamLimits;
+use relayer_rest_sources::{TelemetrySettings, UpstreamSettings};
 
 use crate::commands::CommandSettings;
-use crate::http::{HttpLimits, ServerLimits};
+use crate::http::{HttpLimits, ServerSettings};
 use crate::registry::{FailurePolicy, SwapLimits};
 
 /// The sections of limits, with their tables.
-pub const LIMITS: [(&str, &[Limit]); 7] = [
+pub const LIMITS: [(&str, &[Limit]); 8] = [
     ("module.limits", Limits::LIMITS),
-    ("module.failure_policy", FailurePolicy::LIMITS),
+    ("module.failure-policy", FailurePolicy::LIMITS),
     ("swap", SwapLimits::LIMITS),
-    ("server", ServerLimits::LIMITS),
+    ("server", ServerSettings::LIMITS),
     ("http", HttpLimits::LIMITS),
-    ("upstream", UpstreamLimits::LIMITS),
+    ("upstream", UpstreamSettings::LIMITS),
+    ("telemetry", TelemetrySettings::LIMITS),
     ("commands", CommandSettings::LIMITS),
 ];
 

@@ -5,13 +5,13 @@ use std::str::FromStr;
 
 use relayer_rest_modules::BundledExtension;
 use relayer_rest_sandbox::{API, Digest, Grants, HeaderGrants, Limits};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::registry::{FailurePolicy, MountPath};
 
 /// An extension: a module that serves requests below a path of its own.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct ExtensionConfig {
     /// The name: at most 64 small letters, digits and `-`, unique among the extensions.
     pub name: ExtensionName,
@@ -40,14 +40,14 @@ pub struct ExtensionConfig {
     /// The section `[extension.limits]`: limits on the extension.
     #[serde(default)]
     pub limits: Limits,
-    /// The section `[extension.failure_policy]`: the failures that the extension may have.
+    /// The section `[extension.failure-policy]`: the failures that the extension may have.
     /// Beyond them, its circuit breaker opens until it responds again.
     #[serde(default)]
     pub failure_policy: FailurePolicy,
 }
 
 /// The name of an extension.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(try_from = "String")]
 pub struct ExtensionName(String);
 

@@ -18,7 +18,10 @@ use tracing::info;
 use url::form_urlencoded;
 
 use super::listener::{AccessError, Policy};
-use super::{ControlFault, LogLevel, Reload, RolledBack, Status, metrics, readiness};
+use super::{
+    ControlFault, CurrentSettings, EffectiveConfig, LogLevel, Reload, RolledBack, Status, metrics,
+    readiness,
+};
 use crate::http::ConnectionTally;
 use crate::registry::{Candidate, Mount, Registry, Source};
 use crate::response::NOSNIFF;
@@ -31,10 +34,11 @@ const MAX_BODY_TIME: Duration = Duration::from_mins(1);
 const MAX_LEVEL: usize = 4 << 10;
 
 /// The routes, and their clients.
-const ROUTES: [Route; 9] = [
+const ROUTES: [Route; 10] = [
     Route { path: "/livez", method: Method::GET, access: Access::All, verb: Verb::Livez },
     Route { path: "/readyz", method: Method::GET, access: Access::All, verb: Verb::Readyz },
     Route { path: "/metrics", method: Method::GET, access: Access::All, verb: Verb::Metrics },
+    Route { path: "/config", method: Method::GET, access: Access::All, verb: Verb::Config },
     Route { path: "/log-level", method: Method::GET, access: Access::All, verb: Verb::LogLevel },
     Route {
         path: "/log-level",
@@ -75,6 +79,7 @@ enum Verb {
     Livez,
     Readyz,
     Metrics,
+    Config,
     LogLevel,
     SetLogLevel,
     Status,
@@ -90,6 +95,7 @@ pub(super) struct ControlApi {
     pub(super) connections: Option<ConnectionTally>,
     pub(super) reload: Option<Reload>,
     pub(super) log_level: Option<Arc<dyn LogLevel>>,
+    pub(super) settings: Option<CurrentSettings>,
 }
 
 type ControlResponse = Response<Full<Bytes>>;
@@ -99,7 +105,7 @@ struct ErrorResponse(StatusCode, String);
 
 impl ControlApi {
     pub(super) fn new(registry: Arc<Registry>, state: StateReader) -> Self {
-        Self { registry, state, connections: None, reload: None, log_level: None }
+        Self { registry, state, connections: None, reload: None, log_level: None, settings: None }
     }
 
     /// Responds to a request that came in at this listener.
@@ -140,6 +146,7 @@ impl ControlApi {
             Verb::Livez => Ok(text(StatusCode::OK, "ok".to_owned())),
             Verb::Readyz => Ok(self.readyz()),
             Verb::Metrics => Ok(self.metrics(&request)),
+            Verb::Config => self.config(),
             Verb::LogLevel => Ok(text(StatusCode::OK, self.log_level()?.level())),
             Verb::SetLogLevel => self.set_log_level(request).await,
             Verb::Status => self.status(&request),
@@ -168,6 +175,14 @@ impl ControlApi {
         let content_type = HeaderValue::from_static(format.content_type());
         response.headers_mut().insert(CONTENT_TYPE, content_type);
         response
+    }
+
+    fn config(&self) -> Result<ControlResponse, ErrorResponse> {
+        let Some(settings) = &self.settings else {
+            let message = "this program does not show its settings".to_owned();
+            return Err(ErrorResponse(StatusCode::NOT_FOUND, message));
+        };
+        Ok(json(StatusCode::OK, &EffectiveConfig { settings: settings().list() }))
     }
 
     fn log_level(&self) -> Result<&Arc<dyn LogLevel>, ErrorResponse> {

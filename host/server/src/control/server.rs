@@ -14,7 +14,7 @@ use tracing::{debug, info, warn};
 
 use super::api::ControlApi;
 use super::listener::{Listener, Policy, Stream};
-use super::{AdminListener, ControlSocket, LogLevel, Reload};
+use super::{AdminListener, ControlSocket, CurrentSettings, LogLevel, Reload};
 use crate::http::ConnectionTally;
 use crate::registry::Registry;
 
@@ -72,6 +72,13 @@ impl ControlServer {
     #[must_use]
     pub fn with_reload(mut self, reload: Reload) -> Self {
         self.api.reload = Some(reload);
+        self
+    }
+
+    /// Enables requests for the settings in effect.
+    #[must_use]
+    pub fn with_settings(mut self, settings: CurrentSettings) -> Self {
+        self.api.settings = Some(settings);
         self
     }
 

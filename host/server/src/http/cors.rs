@@ -8,7 +8,7 @@ use hyper::header::{
     HeaderMap, HeaderValue, ORIGIN, VARY,
 };
 use hyper::{Method, Request, StatusCode};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize, Serializer};
 use url::Url;
 
 use super::outgoing::{HttpResponse, Outgoing};
@@ -26,7 +26,7 @@ const HEADERS: &str = "if-match, if-none-match, x-request-id";
 const MAX_AGE: &str = "3600";
 
 /// The section `[cors]`: the origins of web pages that may read responses.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct CorsConfig {
     /// The origins, such as `https://dashboard.example`, or `*` for all. Default: none; up to
@@ -56,6 +56,12 @@ fn origins<'de, D: serde::Deserializer<'de>>(
     }
     let message = format!("{} origins; expected up to {MAX_ORIGINS}", origins.len());
     Err(serde::de::Error::custom(message))
+}
+
+impl Serialize for AllowedOrigin {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.0.to_str().unwrap_or_default())
+    }
 }
 
 impl TryFrom<String> for AllowedOrigin {

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use hyper::header::{HOST, HeaderValue};
 use hyper::http::uri::{Authority, Scheme};
 use hyper::{Request, Version};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize, Serializer};
 
 use super::error::HostError;
 
@@ -179,6 +179,19 @@ impl FromStr for AllowedHost {
             return Err(invalid());
         }
         Ok(Self { name, port: host.port })
+    }
+}
+
+impl Serialize for AllowedHost {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let name = match &self.name {
+            Name::Text(name) => name.clone(),
+            Name::V6(address) => format!("[{address}]"),
+        };
+        match self.port {
+            Some(port) => serializer.collect_str(&format_args!("{name}:{port}")),
+            None => serializer.serialize_str(&name),
+        }
     }
 }
 

@@ -40,21 +40,34 @@ limits! {
 }
 
 limits! {
-    /// The threads of the server.
-    pub struct ServerLimits {
+    /// The threads of the server, its shutdown, and the modules' files.
+    pub struct ServerSettings {
         /// That number comes from the affinity of the process, and from the quota of its
         /// control group.
         workers: u32 = "0", "0" to "1024", "Threads that serve connections; 0 starts one for each core that the process may use";
+        drain: Duration = "\"500ms\"", "0s" to "1h", "Time at shutdown in which clients of open connections may send another request, whose response ends the connection; part of `grace`";
+        grace: Duration = "\"10s\"", "0s" to "1h", "Grace period for requests in flight at shutdown";
+    }
+    with {
+        /// Whether a module is swapped when its file changes, if the new one passes all
+        /// checks. Default: false.
+        watch: bool, any;
     }
 }
 
-impl ServerLimits {
+impl ServerSettings {
     /// Returns the number of threads that serve connections.
     pub(super) fn worker_count(&self) -> NonZeroUsize {
         NonZeroUsize::new(self.workers as usize)
             .or_else(|| available_parallelism().ok())
             .unwrap_or(NonZeroUsize::MIN)
     }
+}
+
+/// Accepts any value.
+#[allow(clippy::unnecessary_wraps, reason = "it is a check of the table")]
+fn any<T>(_: &T) -> Result<(), LimitError> {
+    Ok(())
 }
 
 fn check_hosts(hosts: &[AllowedHost]) -> Result<(), LimitError> {

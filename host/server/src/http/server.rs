@@ -12,7 +12,7 @@ use tracing::warn;
 
 use super::connections::{ConnectionManager, ConnectionTally, Connections, Protocols, Roster};
 use super::cors::{Cors, CorsConfig};
-use super::limits::{HttpLimits, ServerLimits};
+use super::limits::{HttpLimits, ServerSettings};
 use super::send_admission::SendAdmission;
 use super::service::Service;
 use super::worker_threads::WorkerThreads;
@@ -21,13 +21,6 @@ use crate::registry::{Mount, Registry};
 
 /// The interval of the clock, and of the checks for silent clients.
 const TICK_INTERVAL: Duration = Duration::from_secs(1);
-
-/// The default grace period of requests in flight after a shutdown begins.
-const GRACE: Duration = Duration::from_secs(10);
-
-/// The default time in which clients may send another request after a shutdown begins: more
-/// than a request is on its way.
-const DRAIN: Duration = Duration::from_millis(500);
 
 /// The pause after a failure to accept, such as too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -38,9 +31,7 @@ pub struct Server {
     state: StateReader,
     commands: Option<Arc<Commands>>,
     limits: HttpLimits,
-    threads: ServerLimits,
-    drain: Duration,
-    grace: Duration,
+    settings: ServerSettings,
     tally: ConnectionTally,
     is_metered: bool,
     cors: CorsConfig,
@@ -63,9 +54,7 @@ impl Server {
             state,
             commands: None,
             limits: HttpLimits::default(),
-            threads: ServerLimits::default(),
-            drain: DRAIN,
-            grace: GRACE,
+            settings: ServerSettings::default(),
             tally,
             is_metered: false,
             cors: CorsConfig::default(),
@@ -84,25 +73,27 @@ impl Server {
         Self { cors, ..self }
     }
 
-    /// Sets the limits of the server's threads.
+    /// Sets the number of the server's threads, and the times of its shutdown.
     #[must_use]
-    pub fn with_threads(self, threads: ServerLimits) -> Self {
-        Self { threads, ..self }
+    pub fn with_settings(self, settings: ServerSettings) -> Self {
+        Self { settings, ..self }
     }
 
     /// Sets the time in which clients of open connections may send another request after a
     /// shutdown begins, whose response then ends the connection. It is part of the grace
     /// period. Default: 500 ms.
     #[must_use]
-    pub fn with_drain(self, drain: Duration) -> Self {
-        Self { drain, ..self }
+    pub fn with_drain(mut self, drain: Duration) -> Self {
+        self.settings.drain = drain;
+        self
     }
 
     /// Sets the grace period of requests in flight after a shutdown begins. Default:
     /// 10 s.
     #[must_use]
-    pub fn with_grace(self, grace: Duration) -> Self {
-        Self { grace, ..self }
+    pub fn with_grace(mut self, grace: Duration) -> Self {
+        self.settings.grace = grace;
+        self
     }
 
     /// Executes the commands that modules record. Default: they are rejected.
@@ -147,7 +138,7 @@ impl Server {
             limits: Arc::new(self.limits.clone()),
             admission: Arc::new(admission),
         };
-        let workers = WorkerThreads::start(self.threads.worker_count());
+        let workers = WorkerThreads::start(self.settings.worker_count());
         let tally = self.tally.clone();
         let mut open =
             ConnectionManager::new(self.limits, &connections, workers, roster, self.tally);
@@ -170,14 +161,15 @@ impl Server {
         drop(listener);
         // A request that is on its way to a connection that is closed would be lost.
         open.drain();
-        let drain = self.drain.min(self.grace);
+        let ServerSettings { drain, grace, .. } = self.settings;
+        let drain = drain.min(grace);
         if timeout(drain, open.all_ended()).await.is_ok() {
             return;
         }
         open.close_all();
-        if timeout(self.grace.saturating_sub(drain), open.all_ended()).await.is_err() {
+        if timeout(grace.saturating_sub(drain), open.all_ended()).await.is_err() {
             let count = open.len();
-            warn!(connections = count, grace = ?self.grace, "connections dropped after the grace period");
+            warn!(connections = count, ?grace, "connections dropped after the grace period");
         }
     }
 }

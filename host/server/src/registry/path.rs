@@ -5,7 +5,7 @@ use std::fmt::{self, Display, Formatter};
 use std::str::FromStr;
 
 use serde::de::Error;
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// The first segments of the API's paths, which no extension can have.
 const API_SEGMENTS: [&str; 4] = ["version", "chains", "chain", "state"];
@@ -107,6 +107,12 @@ impl FromStr for MountPath {
 impl<'de> Deserialize<'de> for MountPath {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
+    }
+}
+
+impl Serialize for MountPath {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
     }
 }
 

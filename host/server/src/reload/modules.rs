@@ -1,10 +1,9 @@
 //! The deployment of modules from the settings: at the start, and again at each reload.
 
 use std::borrow::Cow;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use relayer_rest_common::{files, stable_file};
+use arc_swap::ArcSwap;
 use relayer_rest_conformance::Dialect;
 use relayer_rest_sandbox::{CodeCache, Compiler, Digest};
 use relayer_rest_sources::{Watch, watch};
@@ -17,36 +16,30 @@ use super::Reloaded;
 use super::error::ReloadError;
 use super::mount_spec::MountSpec;
 use super::watched_module::WatchedModule;
-use crate::HttpLimits;
 use crate::commands::Commands;
-use crate::config::Config;
+use crate::config::{Layers, Settings};
 use crate::registry::{BackgroundWorker, Mount, Mounts, Registry};
 
-/// The settings of modules that do not come from the settings file.
-pub struct ModuleOverrides {
-    /// The module of the API.
-    pub module: Option<PathBuf>,
-    /// The dialect of the API.
-    pub dialect: Option<Dialect>,
-    /// The dialect of the relayer, in which a bundled module serves the API if neither
-    /// `dialect` nor the settings name another one.
+/// What modules are loaded with.
+pub struct ModuleContext {
+    /// The layers of the settings, for a reload.
+    pub layers: Layers,
+    /// The dialect of the relayer, in which a bundled module serves the API if the settings
+    /// do not name another one.
     pub relayer_dialect: Option<Dialect>,
-    /// The file of the settings.
-    pub config: Option<PathBuf>,
     /// The folder for compiled code.
     pub code_cache: Option<CodeCache>,
     /// The command that compiles modules of files.
     pub compiler: Option<Compiler>,
-    /// Whether modules are swapped when their files change.
-    pub watch: bool,
 }
 
 /// The deployed modules and their settings.
 pub struct Modules {
     /// The mounts.
     pub registry: Arc<Registry>,
-    overrides: ModuleOverrides,
-    http: HttpLimits,
+    context: ModuleContext,
+    /// The settings in effect.
+    settings: ArcSwap<Settings>,
     /// The commands that clients may give, whose settings are reloaded.
     commands: Option<Arc<Commands>>,
     loaded: tokio::sync::Mutex<Vec<Loaded>>,
@@ -74,11 +67,11 @@ struct Watched {
 
 impl Modules {
     /// Loads the modules of all mounts.
-    pub async fn load(overrides: ModuleOverrides, config: &Config) -> Result<Self, ReloadError> {
+    pub async fn load(context: ModuleContext, settings: Settings) -> Result<Self, ReloadError> {
         let mut loaded = Vec::new();
-        for spec in overrides.specs(config, overrides.relayer_dialect) {
+        for spec in MountSpec::all(&settings.config, context.relayer_dialect) {
             let bytes = spec.read()?;
-            let engine = spec.engine(overrides.code_cache.clone(), overrides.compiler.clone())?;
+            let engine = spec.engine(context.code_cache.clone(), context.compiler.clone())?;
             let module = spec.load(&engine, &bytes).await?;
             let mount = Arc::new(spec.mount(module));
             let file = spec.name_of_file();
@@ -88,11 +81,11 @@ impl Modules {
         }
         Ok(Self {
             registry: Arc::new(Registry::with_mounts(mounts(&loaded)?)),
-            http: config.http.clone(),
+            settings: ArcSwap::from_pointee(settings),
             commands: None,
             loaded: loaded.into(),
-            relayer_dialect: Mutex::new(overrides.relayer_dialect),
-            overrides,
+            relayer_dialect: Mutex::new(context.relayer_dialect),
+            context,
             loader: BackgroundWorker::default(),
         })
     }
@@ -103,10 +96,19 @@ impl Modules {
         Self { commands: Some(commands), ..self }
     }
 
-    /// Starts to swap each module when its file changes, if `--watch` is given.
+    /// Returns the settings in effect.
+    pub fn settings(&self) -> Arc<Settings> {
+        self.settings.load_full()
+    }
+
+    fn is_watching(&self) -> bool {
+        self.settings.load().config.server.watch
+    }
+
+    /// Starts to swap each module when its file changes, if `server.watch` is set.
     pub async fn watch(&self, state: &StateReader) -> Result<(), ReloadError> {
         let mut loaded = self.loaded.lock().await;
-        if self.overrides.watch && loaded.iter().all(|loaded| loaded.spec.file.is_none()) {
+        if self.is_watching() && loaded.iter().all(|loaded| loaded.spec.file.is_none()) {
             warn!(hint = "set a file with --module", "nothing to watch");
         }
         for loaded in loaded.iter_mut() {
@@ -119,23 +121,20 @@ impl Modules {
     /// error. An unchanged mount is kept, with the module that was swapped in.
     pub async fn reload(&self, state: &StateReader) -> Result<Reloaded, ReloadError> {
         // A read that hangs here blocks nothing else.
-        let config = match self.overrides.config.clone() {
-            None => Config::default(),
-            Some(file) => spawn_blocking(move || {
-                Config::from_content(&file, stable_file::read(&file, files::MAX_TEXT))
-            })
-            .await
-            .map_err(ReloadError::Reading)??,
-        };
+        let layers = self.context.layers.clone();
+        let settings =
+            spawn_blocking(move || layers.reread()).await.map_err(ReloadError::Reading)??;
         let mut loaded = self.loaded.lock().await;
         let mut report = Reloaded::default();
-        if self.overrides.config.is_none() {
+        let (settings, changed) = self.settings.load().reloaded(settings);
+        let config = &settings.config;
+        if self.context.layers.file().is_none() {
             report.notes.push(
                 "there are no settings to read: the server was started without --config".to_owned(),
             );
         }
-        if config.http != self.http {
-            report.notes.push("[http] has changed; restart to apply it".to_owned());
+        for section in changed {
+            report.notes.push(format!("[{section}] has changed; restart to apply it"));
         }
         let mut next = Vec::new();
         // The deployment locks of the mounts that are replaced or removed, and their
@@ -151,7 +150,7 @@ impl Modules {
             Ok::<_, ReloadError>(())
         };
         let relayer_dialect = *self.relayer_dialect.lock().unwrap_or_else(PoisonError::into_inner);
-        for spec in self.overrides.specs(&config, relayer_dialect) {
+        for spec in MountSpec::all(config, relayer_dialect) {
             let bytes = block_in_place(|| spec.read_when_stable())?;
             let digest = Digest::new(&bytes);
             let before = loaded.iter().find(|before| before.spec.path == spec.path);
@@ -198,6 +197,7 @@ impl Modules {
         // A watcher of a file may wait for the lock.
         drop(locks);
         *loaded = next;
+        self.settings.store(Arc::new(settings));
         info!(?report, "settings reloaded");
         Ok(report)
     }
@@ -240,7 +240,7 @@ impl Modules {
         let engine = if let Some(mount) = same {
             mount.engine().clone()
         } else {
-            spec.engine(self.overrides.code_cache.clone(), self.overrides.compiler.clone())?
+            spec.engine(self.context.code_cache.clone(), self.context.compiler.clone())?
         };
         // The worker leaves the processors to the requests.
         let own_engine = engine.clone();
@@ -261,7 +261,7 @@ impl Modules {
         mount: &Arc<Mount>,
         state: &StateReader,
     ) -> Result<Option<Arc<Watched>>, ReloadError> {
-        let Some(file) = spec.file.as_ref().filter(|_| self.overrides.watch) else {
+        let Some(file) = spec.file.as_ref().filter(|_| self.is_watching()) else {
             return Ok(None);
         };
         info!(mount = %mount.path(), file = %file.display(), "watching module file");
@@ -269,13 +269,6 @@ impl Modules {
         let watched = Arc::clone(&module);
         let watch = watch(file, move || watched.reload()).map_err(ReloadError::Watch)?;
         Ok(Some(Arc::new(Watched { module, _watch: watch })))
-    }
-}
-
-impl ModuleOverrides {
-    /// Returns the specifications of all mounts, the API's first.
-    fn specs(&self, config: &Config, relayer_dialect: Option<Dialect>) -> Vec<MountSpec> {
-        MountSpec::all(config, self.module.as_deref(), self.dialect, relayer_dialect)
     }
 }
 

@@ -41,16 +41,12 @@ pub struct MountSpec {
 }
 
 impl MountSpec {
-    /// Returns all mounts, the API's first. Its dialect is the given one, or the one of the
-    /// settings, or the relayer's if its module is bundled.
-    pub fn all(
-        config: &Config,
-        module: Option<&Path>,
-        dialect: Option<Dialect>,
-        relayer_dialect: Option<Dialect>,
-    ) -> Vec<Self> {
-        let file = module.map(Path::to_owned).or_else(|| config.module.file.clone());
-        let named = dialect.or(config.module.dialect);
+    /// Returns all mounts, the API's first. Its dialect is the one of the settings, or the
+    /// relayer's if its module is bundled.
+    #[must_use]
+    pub fn all(config: &Config, relayer_dialect: Option<Dialect>) -> Vec<Self> {
+        let file = config.module.file.clone();
+        let named = config.module.dialect;
         let follows_relayer = named.is_none() && file.is_none() && relayer_dialect.is_some();
         let relayer_dialect = relayer_dialect.filter(|_| follows_relayer);
         let dialect = named.or(relayer_dialect).unwrap_or_default();
@@ -58,8 +54,7 @@ impl MountSpec {
             name: API.to_owned(),
             path: MountPath::root(),
             file,
-            // This digest is of the file in the settings.
-            sha256: config.module.sha256.filter(|_| module.is_none()),
+            sha256: config.module.sha256,
             grants: Grants::all(),
             headers: config.module.headers.clone(),
             wasi: config.module.wasi,

@@ -32,7 +32,7 @@ const MAX_EXCESS: usize = 64;
 
 /// The reasons for which a connection is refused.
 const FULL: &str =
-    "a limit is reached and no connection is idle (http.connections, http.connections_per_peer)";
+    "a limit is reached and no connection is idle (http.connections, http.connections-per-peer)";
 const EXCESS: &str = "evicted connections have not ended yet: their threads are busy, or their clients do not acknowledge it (http.connections)";
 
 /// The maximum number of refused connections that are still read from, and the time for
