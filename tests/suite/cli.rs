@@ -25,7 +25,7 @@ use tokio::task::JoinHandle;
 
 /// Checks the status, and the message, which is the last line on stderr.
 #[track_caller]
-fn check_failure(ended: &Ended, status: i32, message: &str) {
+pub(crate) fn check_failure(ended: &Ended, status: i32, message: &str) {
     assert_eq!(ended.status, Some(status), "{ended:?}");
     assert_eq!(ended.stdout, "", "nothing is served");
     let last = ended.stderr.lines().last().unwrap();

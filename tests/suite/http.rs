@@ -4,6 +4,7 @@ mod cancellation;
 mod connections;
 mod cors;
 mod limits;
+mod listeners;
 mod memory;
 mod protocol;
 mod representations;

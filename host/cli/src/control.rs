@@ -1,11 +1,11 @@
 //! The control socket: its option, its client and the server's side.
 
 use std::io;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::Args;
-use relayer_rest_server::config::Place;
+use relayer_rest_server::UnixSocketError;
+use relayer_rest_server::config::{ListenAddress, Place};
 use relayer_rest_server::control::{
     ControlClient, ControlError, ControlSocket, default_folder, default_path, running,
 };
@@ -38,13 +38,13 @@ impl ControlArgs {
 /// socket that cannot be created is left out with a warning.
 pub(super) fn bind(
     place: &Place,
-    address: SocketAddr,
+    address: &ListenAddress,
 ) -> Result<Option<ControlSocket>, ControlError> {
     match place {
         Place::Disabled => Ok(None),
         Place::At(path) => ControlSocket::bind(path).map(Some),
         Place::Default => match ControlSocket::bind(&default_path(address)) {
-            Err(error @ ControlError::Io { .. }) => {
+            Err(error @ ControlError::Socket { source: UnixSocketError::Io(_), .. }) => {
                 warn!(%error, "status, swap, rollback and reload unavailable");
                 Ok(None)
             }

@@ -217,8 +217,12 @@ impl Findings {
 
     /// Listens on the address for a moment.
     async fn address(&mut self, config: &Config, sources: &Sources) {
-        let listened = match serve::address(config, sources) {
-            Ok(address) => serve::listen(&address).await.map(|_| address.to_string()),
+        let listened = match serve::listen_configs(config, sources) {
+            Ok(configs) => serve::listen(&configs).await.map(|_| {
+                let addresses: Vec<_> =
+                    configs.iter().map(|config| config.address.to_string()).collect();
+                addresses.join(", ")
+            }),
             Err(error) => Err(error),
         };
         self.result("address", listened);

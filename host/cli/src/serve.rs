@@ -7,15 +7,16 @@ use std::sync::Arc;
 use relayer_rest_common::text::escape_control;
 use relayer_rest_common::{priority, threads};
 use relayer_rest_conformance::Dialect;
-use relayer_rest_server::Server;
 use relayer_rest_server::commands::Commands;
-use relayer_rest_server::config::{Config, Layers, ListenAddress, Settings, UnknownVariable};
+use relayer_rest_server::config::{
+    Config, Layers, ListenAddress, ListenConfig, Settings, UnknownVariable,
+};
 use relayer_rest_server::control::{AdminListener, ControlServer, LogLevel, Reload};
 use relayer_rest_server::reload::{ModuleContext, Modules, follow_dialect};
+use relayer_rest_server::{Listener, Server};
 use relayer_rest_sources::hermes_config::Rest;
 use relayer_rest_sources::{TelemetrySource, Upstream};
 use relayer_rest_state::{NotReady, StatePublisher, StateReader};
-use tokio::net::TcpListener;
 use tokio::runtime::Builder;
 use tokio::task::{JoinHandle, spawn_blocking};
 use tracing::{error, info, warn};
@@ -28,18 +29,23 @@ use super::{
     service_manager, signals,
 };
 
-/// Returns the address to listen on, by default the one of the relayer's `[rest]`; an error if
-/// the relayer to poll has it.
-pub(super) fn address(config: &Config, sources: &Sources) -> Result<ListenAddress, ServeError> {
-    let Rest { host, port, .. } = &sources.rest;
-    let default = || ListenAddress { host: host.clone(), port: *port };
-    let given = config.listen.0.first().map(|listen| listen.address.clone());
-    let address = given.unwrap_or_else(default);
-    let is_upstream = |upstream: &Upstream| address.is_of(&upstream.url);
-    if sources.upstream.as_ref().is_some_and(is_upstream) {
-        return Err(ServeError::UpstreamIsHere { address: address.to_string() });
+/// Returns the listeners, by default one at the address of the relayer's `[rest]`; an error if
+/// the relayer to poll has one of the addresses.
+pub(super) fn listen_configs(
+    config: &Config,
+    sources: &Sources,
+) -> Result<Vec<ListenConfig>, ServeError> {
+    let mut configs = config.listen.0.clone();
+    if configs.is_empty() {
+        let Rest { host, port, .. } = &sources.rest;
+        configs.push(ListenAddress::Tcp { host: host.clone(), port: *port }.into());
     }
-    Ok(address)
+    if let Some(upstream) = &sources.upstream
+        && let Some(config) = configs.iter().find(|config| config.address.is_of(&upstream.url))
+    {
+        return Err(ServeError::UpstreamIsHere { address: config.address.to_string() });
+    }
+    Ok(configs)
 }
 
 pub(super) fn run(args: &SettingArgs) -> Result<CommandOutcome, Failure> {
@@ -102,7 +108,7 @@ async fn serve(
         opened = files => opened.map_err(ServeError::Reading)??,
         () = &mut shutdown => return Ok(()),
     };
-    let address = address(&config, &sources)?;
+    let listen_configs = listen_configs(&config, &sources)?;
     let telemetry_url = sources.telemetry.as_ref().map(|source| source.url.to_string());
     derive(&mut settings, &sources.rest, telemetry_url.as_deref());
     let context = ModuleContext {
@@ -124,15 +130,15 @@ async fn serve(
         () = &mut shutdown => return Ok(()),
     };
     let limits = descriptors::bounded(config.http.clone(), config.extension.len() + 1);
-    let listener = match service_manager::listener().map_err(ServeError::PassedSocket)? {
-        Some(passed) => {
-            info!("listening on the socket of the service manager");
-            TcpListener::from_std(passed).map_err(ServeError::PassedSocket)?
-        }
-        None => listen(&address).await?,
-    };
-    let address = listener.local_addr().map_err(ServeError::Start)?;
-    let socket = control::bind(&config.control, address)?;
+    let mut listeners = service_manager::listeners().map_err(ServeError::PassedSocket)?;
+    if listeners.is_empty() {
+        listeners = listen(&listen_configs).await?;
+    } else {
+        info!(count = listeners.len(), "listening on sockets of the service manager");
+    }
+    let addresses = listeners.iter().map(Listener::address).collect::<io::Result<Vec<_>>>();
+    let addresses = addresses.map_err(ServeError::Start)?;
+    let socket = control::bind(&config.control, &addresses[0])?;
     let admin = AdminListener::bind(&config.admin)?;
     let registry = &modules.registry;
     let state = publisher.reader();
@@ -163,12 +169,12 @@ async fn serve(
         .with_admin(admin);
     let control = tokio::spawn(control.serve());
     idle_memory::watch(registry);
-    announce(&listener).map_err(ServeError::Start)?;
+    announce(&addresses);
     let shutdown = async {
         shutdown.await;
         service_manager::stopping();
     };
-    server.serve(listener, shutdown).await;
+    server.serve_all(listeners, shutdown).await;
     // This also removes its socket.
     control.abort();
     control.await.ok();
@@ -244,21 +250,33 @@ async fn if_ended(polling: JoinHandle<()>, set_not_ready: impl FnOnce(NotReady))
     }
 }
 
-pub(super) async fn listen(address: &ListenAddress) -> Result<TcpListener, ServeError> {
-    TcpListener::bind((address.host.as_str(), address.port)).await.map_err(|source| {
-        // A URL given instead of a host may contain a password.
-        let is_host = !address.host.contains('@');
-        let address = if is_host { address.to_string() } else { "the host".to_owned() };
-        ServeError::Listen { address, source }
-    })
+/// Opens the listeners.
+pub(super) async fn listen(configs: &[ListenConfig]) -> Result<Vec<Listener>, ServeError> {
+    let mut listeners = Vec::new();
+    for config in configs {
+        let listener = Listener::bind(config).await.map_err(|source| {
+            let address = config.address.to_string();
+            // A URL given instead of a host may contain a password.
+            let address = if address.contains('@') { "the host".to_owned() } else { address };
+            ServeError::Listen { address, source }
+        })?;
+        listeners.push(listener);
+    }
+    Ok(listeners)
 }
 
-/// Prints the only line on stdout, from which on clients can connect.
-fn announce(listener: &TcpListener) -> io::Result<()> {
-    let address = listener.local_addr()?;
-    info!(%address, "listening");
-    service_manager::ready(&format!("listening on {address}"));
+/// Prints a line for each address on stdout, from which on clients can connect.
+fn announce(addresses: &[ListenAddress]) {
+    let lines = addresses.iter().map(|address| {
+        info!(%address, "listening");
+        match address {
+            ListenAddress::Tcp { .. } => format!("http://{address}\n"),
+            ListenAddress::Unix(_) => format!("{address}\n"),
+        }
+    });
+    let lines: String = lines.collect();
+    let names: Vec<_> = addresses.iter().map(ToString::to_string).collect();
+    service_manager::ready(&format!("listening on {}", names.join(", ")));
     // A full pipe must not block the server, and a closed stdout is not an error.
-    spawn_blocking(move || drop(writeln!(io::stdout(), "http://{address}")));
-    Ok(())
+    spawn_blocking(move || drop(io::stdout().write_all(lines.as_bytes())));
 }

@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use relayer_rest_sandbox::CodeCacheError;
+use relayer_rest_server::ListenError;
 use relayer_rest_server::config::{self, Origin};
 use relayer_rest_server::control::ControlError;
 use relayer_rest_server::reload::ReloadError;
@@ -50,10 +51,10 @@ pub(super) enum ServeError {
     Reading(tokio::task::JoinError),
     #[error(transparent)]
     Control(#[from] ControlError),
-    #[error("socket of the service manager: {0}; pass one TCP socket, or none")]
+    #[error("socket of the service manager: {0}; pass sockets that listen, or none")]
     PassedSocket(io::Error),
-    #[error("address {address}: cannot listen: {source}; {}", hint(source))]
-    Listen { address: String, source: io::Error },
+    #[error("address {address}: {source}")]
+    Listen { address: String, source: ListenError },
     #[error(
         "--max-stale: not longer than --poll, so each state would expire before the next; raise it"
     )]
@@ -68,18 +69,5 @@ impl ServeError {
     /// Returns the exit status of the process.
     pub(super) fn status(&self) -> u8 {
         if matches!(self, Self::Disabled { .. }) { 3 } else { 2 }
-    }
-}
-
-/// Returns the remedy for an address that cannot be listened on.
-fn hint(error: &io::Error) -> &'static str {
-    match error.kind() {
-        io::ErrorKind::AddrInUse => {
-            "stop the program that listens there, or choose another address with --listen"
-        }
-        io::ErrorKind::PermissionDenied => {
-            "choose a port from 1024 on with --listen: others need privileges"
-        }
-        _ => "choose an address of this machine with --listen",
     }
 }

@@ -2,29 +2,41 @@
 //! notifications to it. Without one, there is nothing to do.
 
 use std::io;
-use std::net::TcpListener;
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
 
 use listenfd::ListenFd;
+use relayer_rest_server::Listener;
 use relayer_rest_server::control::Reload;
 use rustix::io::{FdFlags, fcntl_setfd};
 use sd_notify::{NotifyState, notify, watchdog_enabled};
 use tokio::time::{MissedTickBehavior, interval};
 use tracing::{info, warn};
 
-/// Returns the socket that the service manager listens on for this process, if it does.
-pub(super) fn listener() -> io::Result<Option<TcpListener>> {
+/// Returns the sockets that the service manager listens on for this process.
+///
+/// Must be called within a Tokio runtime.
+pub(super) fn listeners() -> io::Result<Vec<Listener>> {
     let mut passed = ListenFd::from_env();
-    let Some(listener) = passed.take_tcp_listener(0)? else { return Ok(None) };
-    if passed.len() > 1 {
-        let message = format!("{} sockets are passed; pass one", passed.len());
-        return Err(io::Error::other(message));
+    (0..passed.len()).filter_map(|place| listener(&mut passed, place).transpose()).collect()
+}
+
+fn listener(passed: &mut ListenFd, place: usize) -> io::Result<Option<Listener>> {
+    // A socket of another kind is put back.
+    if let Ok(listener) = passed.take_tcp_listener(place) {
+        let Some(listener) = listener else { return Ok(None) };
+        close_on_exec(&listener)?;
+        return Listener::from_tcp(listener).map(Some);
     }
-    // The processes that compile modules do not get it.
-    fcntl_setfd(&listener, FdFlags::CLOEXEC)?;
-    listener.set_nonblocking(true)?;
-    Ok(Some(listener))
+    let Some(listener) = passed.take_unix_listener(place)? else { return Ok(None) };
+    close_on_exec(&listener)?;
+    Listener::from_unix(listener).map(Some)
+}
+
+/// Keeps the processes that compile modules from getting a socket.
+fn close_on_exec(socket: &impl AsFd) -> io::Result<()> {
+    Ok(fcntl_setfd(socket, FdFlags::CLOEXEC)?)
 }
 
 /// Reports that clients can connect, and keeps the watchdog from acting.

@@ -41,10 +41,10 @@ pub(super) struct SettingArgs {
     /// [default: 5min]
     #[arg(long, value_name = "TIME")]
     max_stale: Option<String>,
-    /// Address to listen on, instead of host and port in the relayer's
-    /// `[rest]`; port 0 selects a free port
-    #[arg(long, value_name = "HOST:PORT")]
-    listen: Option<String>,
+    /// Address to listen on, HOST:PORT or unix:PATH, instead of host and port
+    /// in the relayer's `[rest]`; port 0 selects a free port; can be repeated
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Vec<String>,
     /// Module that serves the API, instead of the bundled one
     #[arg(long, value_name = "FILE.wasm", value_hint = ValueHint::FilePath)]
     module: Option<String>,
@@ -94,6 +94,11 @@ impl SettingArgs {
     /// Returns the layers of the settings: these options, the environment and the file.
     pub(super) fn layers(&self) -> Result<Layers, ConfigError> {
         let mut layers = Layers::with_environment(self.config.clone(), env::vars_os())?;
+        let listen = match &self.listen[..] {
+            [] => None,
+            [address] => Some(address.clone()),
+            addresses => Some(toml::Value::from(addresses.to_vec()).to_string()),
+        };
         let flag = |is_given: bool, value: &str| is_given.then(|| value.to_owned());
         for (option, key, value) in [
             ("--relayer-config", "relayer.config", self.relayer_config.clone()),
@@ -105,7 +110,7 @@ impl SettingArgs {
             ("--poll", "upstream.poll", self.poll.clone()),
             ("--upstream-timeout", "upstream.timeout", self.upstream_timeout.clone()),
             ("--max-stale", "upstream.max-stale", self.max_stale.clone()),
-            ("--listen", "listen", self.listen.clone()),
+            ("--listen", "listen", listen),
             ("--module", "module.file", self.module.clone()),
             ("--dialect", "module.dialect", self.dialect.clone()),
             ("--watch", "server.watch", flag(self.watch, "true")),

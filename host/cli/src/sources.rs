@@ -207,7 +207,7 @@ pub(super) fn derive(settings: &mut Settings, rest: &Rest, telemetry_url: Option
         None => Origin::Default,
     };
     let (of_rest, of_telemetry) = (origin("rest"), origin("telemetry"));
-    let address = ListenAddress { host: rest.host.clone(), port: rest.port };
+    let address = ListenAddress::Tcp { host: rest.host.clone(), port: rest.port };
     settings.derive("listen", &[address], of_rest);
     if let Some(url) = telemetry_url {
         settings.derive("telemetry.url", &url, of_telemetry);

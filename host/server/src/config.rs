@@ -44,7 +44,7 @@ pub use admin::{AdminAddress, AdminConfig};
 pub use default::{DEFAULT, LIMITS};
 pub use extension::{ExtensionConfig, ExtensionName};
 pub use layers::{Layers, Origin, Setting, Settings, UnknownVariable};
-pub use listen::{ListenAddress, ListenConfig, Listeners};
+pub use listen::{FileMode, ListenAddress, ListenConfig, Listeners, Owner, OwnerError};
 pub use log::{LogConfig, LogFormat};
 pub use place::Place;
 pub use relayer_rest_common::limit::Limit;
@@ -196,9 +196,25 @@ impl Config {
             message: error.message,
         })?;
         config.check_limits(text)?;
+        config.check_listeners(text)?;
         config.check_mounts(text)?;
         config.check_bundled(text)?;
         Ok(config)
+    }
+
+    /// Checks that only Unix sockets have a mode and an owner.
+    fn check_listeners(&self, text: &str) -> Result<(), ConfigProblem> {
+        for (place, listener) in self.listen.0.iter().enumerate() {
+            let Some(key) = listener.misplaced_key() else { continue };
+            let listen = Step::Key("listen".to_owned());
+            let path = [listen, Step::Index(place), Step::Key(key.to_owned())];
+            return Err(ConfigProblem::Text {
+                position: Position::locate(text, &path),
+                key: dotted(&path),
+                message: "only a Unix socket has a mode and an owner; remove it".to_owned(),
+            });
+        }
+        Ok(())
     }
 
     /// Checks that each extension without a file is bundled.

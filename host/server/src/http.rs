@@ -6,6 +6,7 @@
 //! | file | job |
 //! |---|---|
 //! | `server.rs` | the accept loop and graceful shutdown |
+//! | `listener.rs` | the listeners of clients: TCP and Unix sockets |
 //! | `worker_threads.rs` | the threads that serve connections |
 //! | `limits.rs` | limits of connections and requests |
 //! | `connections.rs` | the connections of clients: their limits, their activity, and their end |
@@ -33,6 +34,7 @@ mod cors;
 mod error;
 mod host;
 mod limits;
+mod listener;
 mod outgoing;
 mod reply;
 mod report;
@@ -51,4 +53,5 @@ pub use cors::{AllowedOrigin, CorsConfig};
 pub(crate) use host::is_for;
 pub use host::{AllowedHost, AllowedHostError};
 pub use limits::{HttpLimits, ServerSettings};
+pub use listener::{ListenError, Listener};
 pub use server::Server;

@@ -11,6 +11,7 @@
 //! | `control/` | the control socket |
 //! | `commands/` | commands to the relayer that modules record |
 //! | `request_metrics.rs` | requests by module, method and status, and their times |
+//! | `unix_socket.rs` | Unix sockets and their files |
 //! | `tokens.rs` | the file of tokens, and the client that has one |
 
 pub mod cache;
@@ -24,8 +25,10 @@ pub mod reload;
 mod request_metrics;
 pub mod response;
 pub mod tokens;
+mod unix_socket;
 
 pub use http::{
     AllowedHost, AllowedHostError, AllowedOrigin, ConnectionStatus, ConnectionTally, CorsConfig,
-    HttpLimits, Server, ServerSettings,
+    HttpLimits, ListenError, Listener, Server, ServerSettings,
 };
+pub use unix_socket::UnixSocketError;

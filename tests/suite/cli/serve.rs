@@ -269,7 +269,7 @@ async fn help_and_version_are_shown() {
     for option in [
         "serve",
         "--relayer-config <FILE>",
-        "--listen <HOST:PORT>",
+        "--listen <ADDRESS>",
         "--module <FILE.wasm>",
         "--config <FILE>",
     ] {

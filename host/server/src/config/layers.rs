@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt::{self, Display, Formatter};
 use std::io;
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
@@ -26,8 +25,7 @@ const PREFIX: &str = "RELAYER_REST_";
 const FILE_VARIABLE: &str = "RELAYER_REST_CONFIG";
 
 /// The keys whose values are paths, relative to the folder of the file.
-const PATHS: [&str; 8] = [
-    "admin.listen",
+const PATHS: [&str; 7] = [
     "admin.token-file",
     "code-cache",
     "commands.token-file",
@@ -397,19 +395,34 @@ fn invalid(origin: Origin, problem: ConfigProblem) -> ConfigError {
 
 /// Makes the paths relative to the current folder instead of the file's one.
 fn resolve(table: &mut Table, folder: &Path) {
-    let join = |value: &mut Value| {
-        let Value::String(text) = value else { return };
-        let joined = |path: &str| folder.join(path).display().to_string();
-        match text.strip_prefix(UNIX) {
-            Some(path) => *text = format!("{UNIX}{}", joined(path)),
-            None if text == NONE || text.parse::<SocketAddr>().is_ok() => {}
-            None => *text = joined(text),
+    let joined = |path: &str| folder.join(path).display().to_string();
+    let join = |value: &mut Value| match value {
+        Value::String(text) if text != NONE => *text = joined(text),
+        _ => {}
+    };
+    let join_if_unix = |value: &mut Value| {
+        if let Some(path) = value.as_str().and_then(|text| text.strip_prefix(UNIX)) {
+            *value = Value::String(format!("{UNIX}{}", joined(path)));
         }
     };
     for key in PATHS {
         if let Some(value) = get_mut(table, key) {
             join(value);
         }
+    }
+    if let Some(address) = get_mut(table, "admin.listen") {
+        join_if_unix(address);
+    }
+    match table.get_mut("listen") {
+        Some(Value::Array(listeners)) => listeners.iter_mut().for_each(|listener| {
+            let address = match listener {
+                Value::Table(section) => section.get_mut("address"),
+                address => Some(address),
+            };
+            address.map(join_if_unix);
+        }),
+        Some(address) => join_if_unix(address),
+        None => {}
     }
     if let Some(Value::Array(extensions)) = table.get_mut("extension") {
         for extension in extensions {

@@ -1,12 +1,17 @@
 //! The setting `listen`: the addresses at which clients reach the server.
 
 use std::fmt::{self, Display, Formatter};
+use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::str::FromStr;
 
+use nix::unistd::{Group, User};
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use url::Url;
+
+use super::admin::UNIX;
 
 /// The listeners: one or several.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
@@ -16,17 +21,46 @@ pub struct Listeners(pub Vec<ListenConfig>);
 /// A listener: a section `[[listen]]`, or its address.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ListenConfig {
-    /// The address, such as `127.0.0.1:3000`; port 0 selects a free port.
+    /// The address.
     pub address: ListenAddress,
+    /// The mode of a Unix socket. Default: 0660.
+    #[serde(skip_serializing_if = "FileMode::is_default")]
+    pub mode: FileMode,
+    /// The owner of a Unix socket. Default: the user and the group of the process.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub owner: Option<Owner>,
 }
 
-/// A host, by name or address, and a port.
+/// An address to listen on.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ListenAddress {
-    /// The name or the address, without brackets.
-    pub host: String,
-    /// The port.
-    pub port: u16,
+pub enum ListenAddress {
+    /// A host and a port, such as `127.0.0.1:3000` or `[::]:3000`.
+    Tcp {
+        /// The name or the address, without brackets.
+        host: String,
+        /// The port; 0 selects a free port.
+        port: u16,
+    },
+    /// The path of a Unix socket, such as `unix:/run/relayer-rest/api.sock`.
+    Unix(PathBuf),
+}
+
+/// The permission bits of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub struct FileMode(u32);
+
+/// The owner of a file, by names or numbers: `USER`, `USER:GROUP` or `:GROUP`.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(transparent)]
+pub struct Owner(String);
+
+/// An owner that does not exist.
+#[derive(Debug, thiserror::Error)]
+#[error("there is no {kind} {name:?}; expected USER, USER:GROUP or :GROUP")]
+pub struct OwnerError {
+    kind: &'static str,
+    name: String,
 }
 
 impl ListenAddress {
@@ -34,10 +68,11 @@ impl ListenAddress {
     /// machine count as one.
     #[must_use]
     pub fn is_of(&self, url: &Url) -> bool {
+        let Self::Tcp { host: own, port } = self else { return false };
         let here = ["127.0.0.1", "::1", "0.0.0.0", "::", "localhost"];
         let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
-        let same = host == self.host || [host, &self.host].iter().all(|host| here.contains(host));
-        same && url.port_or_known_default() == Some(self.port)
+        let same = host == own || [host, own].iter().all(|host| here.contains(host));
+        same && url.port_or_known_default() == Some(*port)
     }
 }
 
@@ -45,8 +80,15 @@ impl FromStr for ListenAddress {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let (host, port) =
-            text.rsplit_once(':').ok_or("expected HOST:PORT, such as 127.0.0.1:3000")?;
+        if let Some(path) = text.strip_prefix(UNIX) {
+            return match path {
+                "" => Err("the path is missing: unix:/run/relayer-rest/api.sock"),
+                path => Ok(Self::Unix(path.into())),
+            };
+        }
+        let (host, port) = text
+            .rsplit_once(':')
+            .ok_or("expected HOST:PORT, such as 127.0.0.1:3000, or unix:PATH")?;
         let port = port.parse().map_err(|_| "the port is not a number from 0 to 65535")?;
         let host = match host.strip_prefix('[') {
             Some(inner) => {
@@ -60,17 +102,97 @@ impl FromStr for ListenAddress {
         if host.is_empty() {
             return Err("the host is missing: 0.0.0.0 listens on all addresses");
         }
-        Ok(Self { host: host.to_owned(), port })
+        Ok(Self::Tcp { host: host.to_owned(), port })
     }
 }
 
 impl Display for ListenAddress {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        if self.host.contains(':') {
-            write!(f, "[{}]:{}", self.host, self.port)
-        } else {
-            write!(f, "{}:{}", self.host, self.port)
+        match self {
+            Self::Tcp { host, port } if host.contains(':') => write!(f, "[{host}]:{port}"),
+            Self::Tcp { host, port } => write!(f, "{host}:{port}"),
+            Self::Unix(path) => write!(f, "{UNIX}{}", path.display()),
         }
+    }
+}
+
+impl From<SocketAddr> for ListenAddress {
+    fn from(address: SocketAddr) -> Self {
+        Self::Tcp { host: address.ip().to_string(), port: address.port() }
+    }
+}
+
+impl ListenConfig {
+    /// Returns the key of a Unix socket, if this is not one.
+    pub(super) fn misplaced_key(&self) -> Option<&'static str> {
+        match self.address {
+            ListenAddress::Unix(_) => None,
+            ListenAddress::Tcp { .. } if self.owner.is_some() => Some("owner"),
+            ListenAddress::Tcp { .. } => (!self.mode.is_default()).then_some("mode"),
+        }
+    }
+}
+
+impl From<ListenAddress> for ListenConfig {
+    fn from(address: ListenAddress) -> Self {
+        Self { address, mode: FileMode::default(), owner: None }
+    }
+}
+
+impl FileMode {
+    /// Returns the bits.
+    #[must_use]
+    pub fn bits(self) -> u32 {
+        self.0
+    }
+
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl Default for FileMode {
+    fn default() -> Self {
+        Self(0o660)
+    }
+}
+
+impl TryFrom<String> for FileMode {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        match u32::from_str_radix(&text, 8) {
+            Ok(mode @ 0..=0o777) => Ok(Self(mode)),
+            _ => Err(format!("{text:?} is not a mode; expected one such as \"0660\"")),
+        }
+    }
+}
+
+impl Serialize for FileMode {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&format_args!("{:04o}", self.0))
+    }
+}
+
+impl Owner {
+    /// Returns the numbers of the user and of the group that are named.
+    ///
+    /// # Errors
+    /// Returns an error if one of them does not exist.
+    pub fn ids(&self) -> Result<(Option<u32>, Option<u32>), OwnerError> {
+        let (user, group) = self.0.split_once(':').unwrap_or((&self.0, ""));
+        let id = |kind, name: &str, known: Option<u32>| match name {
+            "" => Ok(None),
+            name => known.map(Some).ok_or(OwnerError { kind, name: name.to_owned() }),
+        };
+        let number = |name: &str| name.parse().ok();
+        let of_user = || User::from_name(user).ok().flatten().map(|user| user.uid.as_raw());
+        let of_group = || Group::from_name(group).ok().flatten().map(|group| group.gid.as_raw());
+        Ok((
+            id("user", user, number(user).or_else(of_user))?,
+            id("group", group, number(group).or_else(of_group))?,
+        ))
     }
 }
 
@@ -121,6 +243,9 @@ impl<'de> Deserialize<'de> for ListenConfig {
         #[serde(deny_unknown_fields, rename_all = "kebab-case")]
         struct Section {
             address: ListenAddress,
+            #[serde(default)]
+            mode: FileMode,
+            owner: Option<Owner>,
         }
 
         struct AddressOrSection;
@@ -137,8 +262,9 @@ impl<'de> Deserialize<'de> for ListenConfig {
             }
 
             fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<ListenConfig, A::Error> {
-                let Section { address } = Section::deserialize(MapAccessDeserializer::new(map))?;
-                Ok(ListenConfig { address })
+                let section = Section::deserialize(MapAccessDeserializer::new(map))?;
+                let Section { address, mode, owner } = section;
+                Ok(ListenConfig { address, mode, owner })
             }
         }
 
@@ -147,8 +273,9 @@ impl<'de> Deserialize<'de> for ListenConfig {
 }
 
 fn listener<E: Error>(text: &str) -> Result<ListenConfig, E> {
-    let address = text.parse().map_err(|reason| E::custom(format!("{text:?}: {reason}")))?;
-    Ok(ListenConfig { address })
+    let address = text.parse::<ListenAddress>();
+    let address = address.map_err(|reason| E::custom(format!("{text:?}: {reason}")))?;
+    Ok(address.into())
 }
 
 #[cfg(test)]
@@ -163,7 +290,7 @@ mod tests {
             ("[::1]:65535", "::1", 65535),
         ] {
             let address: ListenAddress = text.parse().unwrap();
-            assert_eq!((address.host.as_str(), address.port), (host, port));
+            assert_eq!(address, ListenAddress::Tcp { host: host.to_owned(), port });
             assert_eq!(address.to_string(), text);
         }
     }

@@ -119,7 +119,7 @@ impl Listener {
 impl Socket {
     pub(super) async fn accept(&self) -> io::Result<Box<dyn Stream>> {
         Ok(match self {
-            Self::Unix(socket) => Box::new(socket.listener.accept().await?.0),
+            Self::Unix(socket) => Box::new(socket.0.listener.accept().await?.0),
             Self::Tcp(listener) => Box::new(listener.accept().await?.0),
         })
     }

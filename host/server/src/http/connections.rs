@@ -5,7 +5,8 @@
 //! | `manager.rs` | accepts connections up to their limits |
 //! | `connection.rs` | one connection, and its requests |
 //! | `protocol.rs` | the protocol of a connection, and its settings |
-//! | `tracked_stream.rs` | a TCP stream that reports progress of its client |
+//! | `socket.rs` | the socket of a connection: TCP or Unix |
+//! | `tracked_stream.rs` | a stream that reports progress of its client |
 //! | `activity.rs` | the activity of each connection, and when it must end |
 //! | `clock.rs` | the clock of all activities |
 //! | `pending_responses.rs`, `sending.rs` | the responses that a client has not taken yet |
@@ -27,6 +28,7 @@ mod pending_responses;
 mod protocol;
 mod roster;
 mod sending;
+mod socket;
 mod tally;
 mod tracked_stream;
 
@@ -36,8 +38,9 @@ pub(super) use connection::Connections;
 pub(super) use http2_request::{Http2Request, RequestMemory};
 pub(super) use manager::ConnectionManager;
 pub(super) use protocol::Protocols;
-pub(super) use roster::Roster;
 #[cfg(test)]
-pub(super) use roster::{Entry, Peer};
+pub(super) use roster::Entry;
+pub(super) use roster::{Peer, Roster};
 pub(super) use sending::Sending;
+pub(super) use socket::Socket;
 pub use tally::{ConnectionStatus, ConnectionTally};

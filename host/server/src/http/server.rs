@@ -1,18 +1,22 @@
 //! The accept loop and graceful shutdown.
 
+use std::future::poll_fn;
 use std::io;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use relayer_rest_sandbox::Module;
 use relayer_rest_state::StateReader;
-use tokio::net::TcpListener;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 use tracing::warn;
 
-use super::connections::{ConnectionManager, ConnectionTally, Connections, Protocols, Roster};
+use super::connections::{
+    ConnectionManager, ConnectionTally, Connections, Peer, Protocols, Roster, Socket,
+};
 use super::cors::{Cors, CorsConfig};
 use super::limits::{HttpLimits, ServerSettings};
+use super::listener::Listener;
 use super::send_admission::SendAdmission;
 use super::service::Service;
 use super::worker_threads::WorkerThreads;
@@ -116,12 +120,17 @@ impl Server {
         self.tally.clone()
     }
 
-    /// Serves the listener's connections until `shutdown` completes. Connections are
+    /// Serves the connections of a listener; see [`Server::serve_all`].
+    pub async fn serve(self, listener: impl Into<Listener>, shutdown: impl Future<Output = ()>) {
+        self.serve_all(vec![listener.into()], shutdown).await;
+    }
+
+    /// Serves the connections of the listeners until `shutdown` completes. Connections are
     /// accepted by the current runtime, and served by threads of the server, each with a
     /// runtime of its own. After `shutdown`, clients may send another request for a
     /// moment; then idle connections are closed, and requests in flight completed. Connections
     /// that are not done within the grace period are dropped.
-    pub async fn serve(self, listener: TcpListener, shutdown: impl Future<Output = ()>) {
+    pub async fn serve_all(self, listeners: Vec<Listener>, shutdown: impl Future<Output = ()>) {
         let roster = Arc::new(Roster::new(self.tally.clone()));
         let admission =
             SendAdmission::new(self.tally.budget(), Arc::clone(&roster), self.limits.unsent);
@@ -144,6 +153,7 @@ impl Server {
             ConnectionManager::new(self.limits, &connections, workers, roster, self.tally);
         let mut ticks = interval(TICK_INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut next = 0;
         let mut shutdown = std::pin::pin!(shutdown);
         loop {
             tokio::select! {
@@ -151,14 +161,14 @@ impl Server {
                 () = &mut shutdown => break,
                 () = open.ended() => {}
                 _ = ticks.tick() => open.tick(),
-                accepted = listener.accept() => match accepted {
-                    Ok((stream, address)) => open.add(stream, address.ip()),
+                accepted = accept(&listeners, &mut next) => match accepted {
+                    Ok((socket, peer)) => open.add(socket, peer),
                     Err(error) => pause(&error).await,
                 },
             }
         }
         tally.drain();
-        drop(listener);
+        drop(listeners);
         // A request that is on its way to a connection that is closed would be lost.
         open.drain();
         let ServerSettings { drain, grace, .. } = self.settings;
@@ -172,6 +182,21 @@ impl Server {
             warn!(connections = count, ?grace, "connections dropped after the grace period");
         }
     }
+}
+
+/// Accepts a connection of any listener. Each is the first that is asked in its turn.
+async fn accept(listeners: &[Listener], next: &mut usize) -> io::Result<(Socket, Peer)> {
+    poll_fn(|context| {
+        for place in 0..listeners.len() {
+            let place = (*next + place) % listeners.len();
+            if let Poll::Ready(accepted) = listeners[place].poll_accept(context) {
+                *next = place + 1;
+                return Poll::Ready(accepted);
+            }
+        }
+        Poll::Pending
+    })
+    .await
 }
 
 /// Pauses after a failure to accept. A connection that failed before it was accepted

@@ -15,7 +15,6 @@ use hyper::service::service_fn;
 use hyper::{Request, Version};
 use hyper_util::rt::TokioIo;
 use hyper_util::server::graceful::GracefulConnection;
-use tokio::net::TcpStream;
 use tracing::debug;
 
 use super::activity::ConnectionActivity;
@@ -24,6 +23,7 @@ use super::closing::Closing;
 use super::http2_request::Http2Request;
 use super::protocol::{Detected, Protocols, detect};
 use super::sending::Sending;
+use super::socket::{DetachedSocket, Socket};
 use super::tally::Counted;
 use super::tracked_stream::TrackedStream;
 use crate::http::cancelled::Cancelled;
@@ -58,13 +58,13 @@ type PendingOutcome = Either<Ready<Outcome>, Pin<Box<dyn Future<Output = Outcome
 
 /// Serves a connection, which counts as open until it ends.
 pub(super) async fn serve(
-    stream: std::net::TcpStream,
+    socket: DetachedSocket,
     connections: Connections,
     activity: Arc<ConnectionActivity>,
     _counted: Counted,
 ) {
     let Connections { service, protocols, limits, admission } = connections;
-    let (stream, detected) = match start(stream, &activity).await {
+    let (socket, detected) = match start(socket, &activity).await {
         Ok(Some(started)) => started,
         Ok(None) => return,
         Err(error) => {
@@ -77,7 +77,7 @@ pub(super) async fn serve(
         let cancelled = Arc::new(Cancelled::new());
         move |request| handle(&service, &limits, &admission, &activity, &cancelled, request)
     });
-    let stream = TokioIo::new(TrackedStream::new(stream, Arc::clone(&activity)));
+    let stream = TokioIo::new(TrackedStream::new(socket, Arc::clone(&activity)));
     let ended = match detected {
         Detected::Http1 => {
             let connection = pin!(protocols.http1.serve_connection(stream, service));
@@ -98,19 +98,19 @@ pub(super) async fn serve(
 /// Waits for the first bytes of a connection. Returns `None` if the connection is told to
 /// end before.
 async fn start(
-    stream: std::net::TcpStream,
+    socket: DetachedSocket,
     activity: &ConnectionActivity,
-) -> io::Result<Option<(TcpStream, Detected)>> {
-    let stream = prepare(stream)?;
+) -> io::Result<Option<(Socket, Detected)>> {
+    let socket = socket.attach()?;
     tokio::select! {
         biased;
         // Without a request, there is no work in progress.
         _ = activity.closing.closed() => {
             // Bytes that were not read would reset the connection.
-            drop(stream.try_read(&mut [0; 8]));
+            drop(socket.try_read(&mut [0; 8]));
             Ok(None)
         }
-        detected = detect(&stream) => Ok(Some((stream, detected?))),
+        detected = detect(&socket) => Ok(Some((socket, detected?))),
     }
 }
 
@@ -133,17 +133,6 @@ async fn run(
         connection.as_mut().poll(context)
     })
     .await
-}
-
-/// The maximum that the system buffers of unsent bytes of a connection. Other unsent
-/// bytes stay in the process: connections share the memory of a cached body.
-const MAX_SYSTEM_UNSENT: u32 = 128 << 10;
-
-fn prepare(stream: std::net::TcpStream) -> io::Result<TcpStream> {
-    stream.set_nodelay(true)?;
-    #[cfg(target_os = "linux")]
-    socket2::SockRef::from(&stream).set_tcp_notsent_lowat(MAX_SYSTEM_UNSENT)?;
-    TcpStream::from_std(stream)
 }
 
 /// A request that waits for its response.

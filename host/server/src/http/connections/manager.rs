@@ -3,14 +3,12 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::HeaderMap;
 use relayer_rest_common::log_rate::{LogRate, Permit};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -19,6 +17,7 @@ use tracing::warn;
 use super::activity::ConnectionActivity;
 use super::connection::{self, Connections};
 use super::roster::{Entry, Peer, Roster};
+use super::socket::Socket;
 use super::tally::ConnectionTally;
 use crate::http::error::HostError;
 use crate::http::limits::HttpLimits;
@@ -80,30 +79,29 @@ impl ConnectionManager {
 
     /// Serves a connection if there is room, or if an idle connection can be evicted for
     /// it.
-    pub(in crate::http) fn add(&mut self, stream: TcpStream, address: IpAddr) {
+    pub(in crate::http) fn add(&mut self, socket: Socket, peer: Peer) {
         if self.has_excess() {
-            return self.refuse(stream, EXCESS);
+            return self.refuse(socket, EXCESS);
         }
-        let peer = Peer::from(address);
         let of_peer = self.peers.get(&peer).copied().unwrap_or_default();
         // Evicting a connection of this peer makes room in the server, too.
-        let has_room = if of_peer >= self.limits.connections_per_peer {
+        let has_room = if peer.has_address() && of_peer >= self.limits.connections_per_peer {
             self.roster.evict_idlest(|entry| entry.peer == peer)
         } else {
             self.tasks.len() < self.limits.connections as usize
                 || self.roster.evict_idlest(|_| true)
         };
         if !has_room {
-            return self.refuse(stream, FULL);
+            return self.refuse(socket, FULL);
         }
         // The thread that serves it registers it with its own runtime.
-        let Ok(stream) = stream.into_std() else { return };
+        let Ok(socket) = socket.detach() else { return };
         let activity = Arc::new(ConnectionActivity::new(self.roster.clock().clone()));
         let (worker, runtime) = self.workers.assign();
         let connections = self.connections[worker.index()].clone();
         let counted = self.tally.accepted();
         // Not within another future, which would double the memory of each connection.
-        let serve = connection::serve(stream, connections, Arc::clone(&activity), counted);
+        let serve = connection::serve(socket, connections, Arc::clone(&activity), counted);
         let task = self.tasks.spawn_on(serve, runtime);
         *self.peers.entry(peer).or_default() += 1;
         self.count += 1;
@@ -167,7 +165,7 @@ impl ConnectionManager {
         self.roster.close_all();
     }
 
-    fn refuse(&self, stream: TcpStream, reason: &str) {
+    fn refuse(&self, socket: Socket, reason: &str) {
         self.tally.refused();
         if let Permit::Granted(before) = self.refusals.acquire(1) {
             let HttpLimits { connections, connections_per_peer, .. } = self.limits;
@@ -175,10 +173,10 @@ impl ConnectionManager {
         }
         // If the response does not fit into the socket's buffer, the client only sees the
         // connection closed.
-        stream.try_write(&refusal()).ok();
+        socket.try_write(&refusal()).ok();
         if let Ok(permit) = Arc::clone(&self.draining).try_acquire_owned() {
             tokio::spawn(async move {
-                timeout(DRAIN_TIME, drain(stream)).await.ok();
+                timeout(DRAIN_TIME, drain(socket)).await.ok();
                 drop(permit);
             });
         }
@@ -205,16 +203,18 @@ fn refusal() -> Vec<u8> {
 
 /// Reads from the client until it closes the connection: a client that is still sending
 /// when its connection is closed loses the response.
-async fn drain(mut stream: TcpStream) -> io::Result<()> {
-    stream.shutdown().await?;
+async fn drain(mut socket: Socket) -> io::Result<()> {
+    socket.shutdown().await?;
     let mut space = [0; 1 << 10];
-    while stream.read(&mut space).await? > 0 {}
+    while socket.read(&mut space).await? > 0 {}
     Ok(())
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{ConnectionManager, ConnectionTally, Connections, MAX_EXCESS, Roster, refusal};
+    use super::{
+        ConnectionManager, ConnectionTally, Connections, MAX_EXCESS, Roster, Socket, refusal,
+    };
     use crate::http::connections::protocol::Protocols;
     use crate::http::limits::HttpLimits;
     use crate::http::send_admission::SendAdmission;
@@ -224,7 +224,7 @@ mod tests {
     use relayer_rest_modules::DEFAULT_MODULE;
     use relayer_rest_sandbox::{Engine, Limits, Module};
     use relayer_rest_state::StatePublisher;
-    use std::net::Ipv4Addr;
+    use std::net::{IpAddr, Ipv4Addr};
     use std::num::NonZeroUsize;
     use std::sync::{Arc, mpsc};
     use tokio::net::{TcpListener, TcpStream};
@@ -261,7 +261,8 @@ mod tests {
         let mut clients = Vec::new();
         for _ in 0..100 {
             clients.push(TcpStream::connect(listener.local_addr().unwrap()).await.unwrap());
-            manager.add(listener.accept().await.unwrap().0, Ipv4Addr::LOCALHOST.into());
+            let socket = Socket::Tcp(listener.accept().await.unwrap().0);
+            manager.add(socket, IpAddr::from(Ipv4Addr::LOCALHOST).into());
         }
         assert_eq!(manager.len(), 4 + MAX_EXCESS);
         assert_eq!(tally.status().refused, 100 - 4 - MAX_EXCESS as u64);

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use hyper::server::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
-use tokio::net::TcpStream;
 use tokio::time::sleep;
 
+use super::socket::Socket;
 use crate::http::limits::HttpLimits;
 
 /// The time without received frames after which an HTTP/2 connection is sent a ping, and
@@ -72,11 +72,11 @@ impl Protocols {
 
 /// Waits for the first bytes of a connection, which stay in the socket: hyper would need a
 /// buffer of twice the size to read them again.
-pub(super) async fn detect(stream: &TcpStream) -> io::Result<Detected> {
+pub(super) async fn detect(socket: &Socket) -> io::Result<Detected> {
     let mut wait = Duration::from_millis(1);
     loop {
         let mut start = [0; HTTP2_START.len()];
-        let length = stream.peek(&mut start).await?;
+        let length = socket.peek(&mut start).await?;
         if start == HTTP2_START {
             return Ok(Detected::Http2);
         }
@@ -91,7 +91,7 @@ pub(super) async fn detect(stream: &TcpStream) -> io::Result<Detected> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Detected, detect};
+    use super::{Detected, Socket, detect};
     use tokio::io::AsyncWriteExt;
     use tokio::net::{TcpListener, TcpStream};
 
@@ -107,7 +107,8 @@ mod tests {
             }
             client.shutdown().await.unwrap();
         };
-        tokio::join!(detect(&stream), send).0.unwrap()
+        let socket = Socket::Tcp(stream);
+        tokio::join!(detect(&socket), send).0.unwrap()
     }
 
     #[tokio::test]

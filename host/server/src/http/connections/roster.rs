@@ -36,16 +36,26 @@ pub(in crate::http) struct Entry {
 /// A client by its address: for IPv6 by its network of 64 bits, since a client can have
 /// all addresses of one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(in crate::http) struct Peer(IpAddr);
+pub(in crate::http) struct Peer(Option<IpAddr>);
 
 impl From<IpAddr> for Peer {
     fn from(address: IpAddr) -> Self {
-        Self(match address.to_canonical() {
+        Self(Some(match address.to_canonical() {
             IpAddr::V6(address) => {
                 Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << 64)).into()
             }
             address @ IpAddr::V4(_) => address,
-        })
+        }))
+    }
+}
+
+impl Peer {
+    /// The programs of this machine behind a Unix socket.
+    pub(in crate::http) const LOCAL: Self = Self(None);
+
+    /// Returns whether the limit of connections of one address applies.
+    pub(super) fn has_address(&self) -> bool {
+        self.0.is_some()
     }
 }
 

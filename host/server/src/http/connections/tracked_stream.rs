@@ -1,4 +1,4 @@
-//! A TCP stream that reports progress of its client, and is read from until its client
+//! A stream that reports progress of its client, and is read from until its client
 //! closes it.
 
 use std::io::{self, IoSlice};
@@ -8,10 +8,10 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf, Take};
-use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep};
 
 use super::activity::ConnectionActivity;
+use super::socket::Socket;
 
 /// The time for which a connection is read from whose client is still sending after its
 /// last response.
@@ -25,13 +25,13 @@ const TURN: usize = 1 << 10;
 /// A stream whose client is not silent as long as it reads.
 pub(super) struct TrackedStream {
     /// Limited to the rest of this turn.
-    stream: Take<TcpStream>,
+    stream: Take<Socket>,
     activity: Arc<ConnectionActivity>,
     lingering: Option<Pin<Box<Sleep>>>,
 }
 
 impl TrackedStream {
-    pub(super) fn new(stream: TcpStream, activity: Arc<ConnectionActivity>) -> Self {
+    pub(super) fn new(stream: Socket, activity: Arc<ConnectionActivity>) -> Self {
         Self { stream: stream.take(TURN as u64), activity, lingering: None }
     }
 
@@ -52,7 +52,7 @@ impl TrackedStream {
         }
     }
 
-    fn stream(self: Pin<&mut Self>) -> Pin<&mut TcpStream> {
+    fn stream(self: Pin<&mut Self>) -> Pin<&mut Socket> {
         Pin::new(self.get_mut().stream.get_mut())
     }
 
@@ -131,7 +131,7 @@ impl AsyncWrite for TrackedStream {
 mod tests {
     use super::super::activity::ConnectionActivity;
     use super::super::clock::Clock;
-    use super::{TURN, TrackedStream};
+    use super::{Socket, TURN, TrackedStream};
     use futures_util::task::{ArcWake, waker};
     use std::pin::Pin;
     use std::sync::Arc;
@@ -158,8 +158,10 @@ mod tests {
         let mut all = [0; 3 * TURN];
         while stream.peek(&mut all).await.unwrap() < all.len() {}
 
-        let mut watched =
-            TrackedStream::new(stream, Arc::new(ConnectionActivity::new(Clock::default())));
+        let mut watched = TrackedStream::new(
+            Socket::Tcp(stream),
+            Arc::new(ConnectionActivity::new(Clock::default())),
+        );
         let woken = Arc::new(Woken::default());
         let waker = waker(woken.clone());
         let mut context = Context::from_waker(&waker);

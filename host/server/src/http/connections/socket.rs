@@ -1,0 +1,137 @@
+//! The socket of a connection: TCP or Unix.
+
+use std::io::{self, IoSlice};
+use std::net::TcpStream as StdTcpStream;
+use std::os::unix::net::UnixStream as StdUnixStream;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use rustix::net::{RecvFlags, recv};
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
+use tokio::net::{TcpStream, UnixStream};
+
+/// The maximum that the system buffers of unsent bytes of a connection. Other unsent
+/// bytes stay in the process: connections share the memory of a cached body.
+const MAX_SYSTEM_UNSENT: u32 = 128 << 10;
+
+/// The socket of a connection.
+#[derive(Debug)]
+pub(in crate::http) enum Socket {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+/// A socket that is not registered with a runtime.
+#[derive(Debug)]
+pub(super) enum DetachedSocket {
+    Tcp(StdTcpStream),
+    Unix(StdUnixStream),
+}
+
+impl Socket {
+    /// Removes the socket from its runtime.
+    pub(super) fn detach(self) -> io::Result<DetachedSocket> {
+        Ok(match self {
+            Self::Tcp(stream) => DetachedSocket::Tcp(stream.into_std()?),
+            Self::Unix(stream) => DetachedSocket::Unix(stream.into_std()?),
+        })
+    }
+
+    /// Waits for bytes, and returns a copy of the first ones, which stay in the socket.
+    pub(super) async fn peek(&self, bytes: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Tcp(stream) => stream.peek(bytes).await,
+            Self::Unix(stream) => {
+                let peek = || {
+                    let (length, _) = recv(stream, &mut *bytes, RecvFlags::PEEK)?;
+                    Ok(length)
+                };
+                stream.async_io(Interest::READABLE, peek).await
+            }
+        }
+    }
+
+    pub(super) fn try_read(&self, bytes: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Tcp(stream) => stream.try_read(bytes),
+            Self::Unix(stream) => stream.try_read(bytes),
+        }
+    }
+
+    pub(super) fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Tcp(stream) => stream.try_write(bytes),
+            Self::Unix(stream) => stream.try_write(bytes),
+        }
+    }
+}
+
+impl DetachedSocket {
+    /// Registers the socket with the current runtime.
+    pub(super) fn attach(self) -> io::Result<Socket> {
+        match self {
+            Self::Tcp(stream) => {
+                stream.set_nodelay(true)?;
+                #[cfg(target_os = "linux")]
+                socket2::SockRef::from(&stream).set_tcp_notsent_lowat(MAX_SYSTEM_UNSENT)?;
+                TcpStream::from_std(stream).map(Socket::Tcp)
+            }
+            Self::Unix(stream) => UnixStream::from_std(stream).map(Socket::Unix),
+        }
+    }
+}
+
+impl AsyncRead for Socket {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Tcp(stream) => Pin::new(stream).poll_read(context, buffer),
+            Self::Unix(stream) => Pin::new(stream).poll_read(context, buffer),
+        }
+    }
+}
+
+impl AsyncWrite for Socket {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Tcp(stream) => Pin::new(stream).poll_write(context, bytes),
+            Self::Unix(stream) => Pin::new(stream).poll_write(context, bytes),
+        }
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Tcp(stream) => Pin::new(stream).poll_write_vectored(context, slices),
+            Self::Unix(stream) => Pin::new(stream).poll_write_vectored(context, slices),
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Tcp(stream) => Pin::new(stream).poll_flush(context),
+            Self::Unix(stream) => Pin::new(stream).poll_flush(context),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Tcp(stream) => Pin::new(stream).poll_shutdown(context),
+            Self::Unix(stream) => Pin::new(stream).poll_shutdown(context),
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! The listeners of clients: TCP and Unix sockets.
+
+use std::io;
+use std::net::TcpListener as StdTcpListener;
+use std::os::unix::net::UnixListener as StdUnixListener;
+use std::task::{Context, Poll};
+
+use tokio::net::{TcpListener, UnixListener};
+
+use super::connections::{Peer, Socket};
+use crate::config::{ListenAddress, ListenConfig, Owner, OwnerError};
+use crate::unix_socket::{SocketFile, SocketPermissions, UnixSocket, UnixSocketError};
+
+/// A listener for the connections of clients.
+#[derive(Debug)]
+pub struct Listener {
+    socket: ListenSocket,
+}
+
+#[derive(Debug)]
+enum ListenSocket {
+    Tcp(TcpListener),
+    /// The file is removed at the end, unless another program has created it.
+    Unix(UnixListener, Option<SocketFile>),
+}
+
+/// A failure to listen on an address.
+#[derive(Debug, thiserror::Error)]
+pub enum ListenError {
+    /// The system refuses a TCP socket.
+    #[error("cannot listen: {source}; {}", hint(source))]
+    Tcp {
+        /// The reason.
+        source: io::Error,
+    },
+    /// The Unix socket cannot be created.
+    #[error("cannot listen: {0}; choose a path in a folder of your own with --listen")]
+    Unix(#[from] UnixSocketError),
+    /// The owner of the Unix socket does not exist.
+    #[error(transparent)]
+    Owner(#[from] OwnerError),
+}
+
+impl Listener {
+    /// Listens on the address of a section `[[listen]]`.
+    ///
+    /// Must be called within a Tokio runtime.
+    ///
+    /// # Errors
+    /// Returns an error if the address is in use, or is not one of this machine.
+    pub async fn bind(config: &ListenConfig) -> Result<Self, ListenError> {
+        let socket = match &config.address {
+            ListenAddress::Tcp { host, port } => {
+                let bound = TcpListener::bind((host.as_str(), *port)).await;
+                ListenSocket::Tcp(bound.map_err(|source| ListenError::Tcp { source })?)
+            }
+            ListenAddress::Unix(path) => {
+                let (user, group) = config.owner.as_ref().map_or(Ok((None, None)), Owner::ids)?;
+                let permissions = SocketPermissions { mode: config.mode.bits(), user, group };
+                let UnixSocket { listener, file } = UnixSocket::bind(path, permissions)?;
+                ListenSocket::Unix(listener, Some(file))
+            }
+        };
+        Ok(Self { socket })
+    }
+
+    /// Takes over a TCP socket that another program listens on.
+    ///
+    /// Must be called within a Tokio runtime.
+    ///
+    /// # Errors
+    /// Returns an error if the socket cannot be registered with the runtime.
+    pub fn from_tcp(listener: StdTcpListener) -> io::Result<Self> {
+        listener.set_nonblocking(true)?;
+        TcpListener::from_std(listener).map(Self::from)
+    }
+
+    /// Takes over a Unix socket that another program listens on.
+    ///
+    /// Must be called within a Tokio runtime.
+    ///
+    /// # Errors
+    /// Returns an error if the socket cannot be registered with the runtime.
+    pub fn from_unix(listener: StdUnixListener) -> io::Result<Self> {
+        listener.set_nonblocking(true)?;
+        let listener = UnixListener::from_std(listener)?;
+        Ok(Self { socket: ListenSocket::Unix(listener, None) })
+    }
+
+    /// Returns the address, with the port that the system has chosen for port 0.
+    ///
+    /// # Errors
+    /// Returns an error if the system does not know it.
+    pub fn address(&self) -> io::Result<ListenAddress> {
+        match &self.socket {
+            ListenSocket::Tcp(listener) => listener.local_addr().map(ListenAddress::from),
+            ListenSocket::Unix(_, Some(file)) => Ok(ListenAddress::Unix(file.path().to_owned())),
+            ListenSocket::Unix(listener, None) => {
+                let address = listener.local_addr()?;
+                let path = address.as_pathname().map(ToOwned::to_owned);
+                Ok(ListenAddress::Unix(path.unwrap_or_default()))
+            }
+        }
+    }
+
+    /// Accepts a connection.
+    pub(super) fn poll_accept(
+        &self,
+        context: &mut Context<'_>,
+    ) -> Poll<io::Result<(Socket, Peer)>> {
+        match &self.socket {
+            ListenSocket::Tcp(listener) => listener
+                .poll_accept(context)
+                .map_ok(|(stream, address)| (Socket::Tcp(stream), Peer::from(address.ip()))),
+            ListenSocket::Unix(listener, _) => listener
+                .poll_accept(context)
+                .map_ok(|(stream, _)| (Socket::Unix(stream), Peer::LOCAL)),
+        }
+    }
+}
+
+impl From<TcpListener> for Listener {
+    fn from(listener: TcpListener) -> Self {
+        Self { socket: ListenSocket::Tcp(listener) }
+    }
+}
+
+/// Returns the remedy for an address that cannot be listened on.
+fn hint(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => {
+            "stop the program that listens there, or choose another address with --listen"
+        }
+        io::ErrorKind::PermissionDenied => {
+            "choose a port from 1024 on with --listen: others need privileges"
+        }
+        _ => "choose an address of this machine with --listen",
+    }
+}
