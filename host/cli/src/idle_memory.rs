@@ -39,7 +39,7 @@ struct Policy {
 }
 
 /// The maximum number of checks after which a return is repeated.
-const MAX_PATIENCE: u32 = 16;
+const MAX_PATIENCE: u32 = 6;
 
 impl Policy {
     fn new(resident: u64) -> Self {
@@ -162,7 +162,7 @@ mod tests {
             intervals.push(checks);
             policy.returned(400 * MIB);
         }
-        assert_eq!(intervals, [2, 2, 4, 8, 16, 16, 16]);
+        assert_eq!(intervals, [2, 2, 4, 6, 6, 6, 6]);
         // Freed memory was found.
         policy.is_due(400 * MIB);
         policy.returned(100 * MIB);
