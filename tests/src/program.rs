@@ -226,7 +226,17 @@ impl Spawned {
 }
 
 impl Serving {
-    /// Returns the address that it listens on.
+    /// Returns the line of its first listener, such as `http://127.0.0.1:3000`.
+    #[must_use]
+    pub fn url(&self) -> &str {
+        &self.line
+    }
+
+    /// Returns the address that the server listens on.
+    ///
+    /// # Panics
+    ///
+    /// Panics if it has TLS, or is a Unix socket.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.line.strip_prefix("http://").unwrap().parse().unwrap()

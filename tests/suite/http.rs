@@ -7,8 +7,10 @@ mod limits;
 mod listeners;
 mod memory;
 mod protocol;
+mod proxy_protocol;
 mod representations;
 mod threads;
+mod tls;
 mod unsent;
 
 use std::time::Duration;

@@ -18,7 +18,7 @@ use super::{Failure, path_from_env};
 pub(super) struct ControlArgs {
     /// Control socket of the server [default: `$RELAYER_REST_CONTROL`, or
     /// `ADDRESS.sock` in `$XDG_RUNTIME_DIR/relayer-rest` or
-    /// `/tmp/relayer-rest-UID`, where other commands find a running server]
+    /// `/tmp/relayer-rest-UID`, which other commands search]
     #[arg(long, value_name = "PATH")]
     control: Option<PathBuf>,
 }

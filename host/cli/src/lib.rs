@@ -8,7 +8,7 @@
 //! | `completions.rs`, `man.rs`, `version.rs` | for packages: completions, manual pages and the version |
 //! | `compile.rs` | `compile`: the process that compiles a module |
 //! | `settings.rs` | the options that override settings |
-//! | `code_cache.rs`, `control.rs`, `sources.rs` | opens what the settings name |
+//! | `code_cache.rs`, `control.rs`, `sources.rs` | the code cache, the control socket and the sources of the settings |
 //! | `log.rs`, `signals.rs`, `service_manager.rs`, `descriptors.rs`, `idle_memory.rs` | the process: its log, signals, service manager, open files and memory |
 
 mod check;

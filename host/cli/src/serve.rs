@@ -23,7 +23,7 @@ use tracing::{error, info, warn};
 
 use super::serve_error::ServeError;
 use super::settings::SettingArgs;
-use super::sources::{Sources, derive};
+use super::sources::{ReadAgain, Sources, derive};
 use super::{
     CommandOutcome, Failure, code_cache, compile, control, descriptors, idle_memory, log,
     service_manager, signals,
@@ -130,15 +130,20 @@ async fn serve(
         () = &mut shutdown => return Ok(()),
     };
     let limits = descriptors::bounded(config.http.clone(), config.extension.len() + 1);
-    let mut listeners = service_manager::listeners().map_err(ServeError::PassedSocket)?;
-    if listeners.is_empty() {
-        listeners = listen(&listen_configs).await?;
+    let passed = service_manager::listeners().map_err(ServeError::PassedSocket)?;
+    let listeners = if passed.is_empty() {
+        listen(&listen_configs).await?
     } else {
-        info!(count = listeners.len(), "listening on sockets of the service manager");
-    }
-    let addresses = listeners.iter().map(Listener::address).collect::<io::Result<Vec<_>>>();
-    let addresses = addresses.map_err(ServeError::Start)?;
-    let socket = control::bind(&config.control, &addresses[0])?;
+        info!(count = passed.len(), "listening on sockets of the service manager");
+        configure(passed, &config.listen.0)?
+    };
+    let addresses = listeners.iter().map(|listener| Ok((listener.address()?, listener.has_tls())));
+    let addresses = addresses.collect::<io::Result<Vec<_>>>().map_err(ServeError::Start)?;
+    sources.reloads.extend(listeners.iter().filter_map(Listener::reload_tls).map(|reload| {
+        let reload = move || reload().map_err(|error| error.to_string());
+        Arc::new(reload) as ReadAgain
+    }));
+    let socket = control::bind(&config.control, &addresses[0].0)?;
     let admin = AdminListener::bind(&config.admin)?;
     let registry = &modules.registry;
     let state = publisher.reader();
@@ -265,17 +270,32 @@ pub(super) async fn listen(configs: &[ListenConfig]) -> Result<Vec<Listener>, Se
     Ok(listeners)
 }
 
+/// Sets everything but the address of the sections `[[listen]]` for passed sockets, in their
+/// order.
+fn configure(passed: Vec<Listener>, configs: &[ListenConfig]) -> Result<Vec<Listener>, ServeError> {
+    let mut configs = configs.iter();
+    let configured = passed.into_iter().map(|listener| match configs.next() {
+        Some(config) => listener.with_config(config).map_err(|source| {
+            let address = config.address.to_string();
+            ServeError::Listen { address, source }
+        }),
+        None => Ok(listener),
+    });
+    configured.collect()
+}
+
 /// Prints a line for each address on stdout, from which on clients can connect.
-fn announce(addresses: &[ListenAddress]) {
-    let lines = addresses.iter().map(|address| {
+fn announce(addresses: &[(ListenAddress, bool)]) {
+    let lines = addresses.iter().map(|(address, has_tls)| {
         info!(%address, "listening");
         match address {
+            ListenAddress::Tcp { .. } if *has_tls => format!("https://{address}\n"),
             ListenAddress::Tcp { .. } => format!("http://{address}\n"),
             ListenAddress::Unix(_) => format!("{address}\n"),
         }
     });
     let lines: String = lines.collect();
-    let names: Vec<_> = addresses.iter().map(ToString::to_string).collect();
+    let names: Vec<_> = addresses.iter().map(|(address, _)| address.to_string()).collect();
     service_manager::ready(&format!("listening on {}", names.join(", ")));
     // A full pipe must not block the server, and a closed stdout is not an error.
     spawn_blocking(move || drop(io::stdout().write_all(lines.as_bytes())));

@@ -82,7 +82,7 @@ pub(super) struct SettingArgs {
     no_code_cache: bool,
     /// Control socket of the server [default: `$RELAYER_REST_CONTROL`, or
     /// `ADDRESS.sock` in `$XDG_RUNTIME_DIR/relayer-rest` or
-    /// `/tmp/relayer-rest-UID`, where other commands find a running server]
+    /// `/tmp/relayer-rest-UID`, which other commands search]
     #[arg(long, value_name = "PATH", value_hint = ValueHint::FilePath)]
     control: Option<String>,
     /// Disable the control socket: no status, swap, rollback or reload

@@ -4,7 +4,6 @@
 //! | file | job |
 //! |---|---|
 //! | `layers.rs` | the layers of the settings: options, environment, file and defaults |
-//! | `listen.rs` | the setting `listen` |
 //! | `place.rs` | the settings `control` and `code-cache` |
 //! | `log.rs`, `admin.rs` | the sections `[log]` and `[admin]` |
 //! | `extension.rs` | the sections `[[extension]]` |
@@ -15,7 +14,6 @@ mod admin;
 mod default;
 mod extension;
 mod layers;
-mod listen;
 mod log;
 mod place;
 
@@ -34,17 +32,19 @@ use relayer_rest_sources::{RelayerSettings, TelemetrySettings, UpstreamSettings}
 use serde::{Deserialize, Serialize};
 
 use crate::commands::CommandSettings;
-use crate::{CorsConfig, HttpLimits, ServerSettings};
+use crate::http::{CorsConfig, HttpLimits, ServerSettings};
 use crate::{
     registry,
     registry::{FailurePolicy, MountError, MountPath, SwapLimits},
 };
 
+pub use crate::http::{
+    CertificateConfig, FileMode, ListenAddress, ListenConfig, Listeners, Owner, OwnerError,
+};
 pub use admin::{AdminAddress, AdminConfig};
 pub use default::{DEFAULT, LIMITS};
 pub use extension::{ExtensionConfig, ExtensionName};
 pub use layers::{Layers, Origin, Setting, Settings, UnknownVariable};
-pub use listen::{FileMode, ListenAddress, ListenConfig, Listeners, Owner, OwnerError};
 pub use log::{LogConfig, LogFormat};
 pub use place::Place;
 pub use relayer_rest_common::limit::Limit;
@@ -56,7 +56,7 @@ pub struct Config {
     /// The addresses at which clients reach the server. Default: the one of the relayer's
     /// `[rest]`.
     pub listen: Listeners,
-    /// The control socket. Default: one for the address, where the commands find it.
+    /// The control socket. Default: `ADDRESS.sock` in the folder that the commands search.
     pub control: Place,
     /// The folder for compiled modules. Default: `relayer-rest` in the cache of the user.
     pub code_cache: Place,
@@ -202,19 +202,31 @@ impl Config {
         Ok(config)
     }
 
-    /// Checks that only Unix sockets have a mode and an owner.
+    /// Checks that the keys of each listener have an effect.
     fn check_listeners(&self, text: &str) -> Result<(), ConfigProblem> {
         for (place, listener) in self.listen.0.iter().enumerate() {
-            let Some(key) = listener.misplaced_key() else { continue };
+            let Some((key, reason)) = self.problem_of(listener) else { continue };
             let listen = Step::Key("listen".to_owned());
             let path = [listen, Step::Index(place), Step::Key(key.to_owned())];
             return Err(ConfigProblem::Text {
                 position: Position::locate(text, &path),
                 key: dotted(&path),
-                message: "only a Unix socket has a mode and an owner; remove it".to_owned(),
+                message: reason.to_owned(),
             });
         }
         Ok(())
+    }
+
+    fn problem_of(&self, listener: &ListenConfig) -> Option<(&'static str, &'static str)> {
+        listener.problem().or_else(|| {
+            let is_unix = matches!(listener.address, ListenAddress::Unix(_));
+            let is_unusable =
+                listener.proxy_protocol && !is_unix && self.http.trusted_proxies.is_empty();
+            is_unusable.then_some((
+                "proxy-protocol",
+                "no proxy can connect; name their networks in trusted-proxies of [http]",
+            ))
+        })
     }
 
     /// Checks that each extension without a file is bundled.
@@ -348,7 +360,7 @@ mod tests {
              [swap]\nsize = '1MiB'\ntime = '2s'\nmemory = '3GiB'\n\
              [server]\nworkers = 12\ndrain = '1s'\ngrace = '2s'\nwatch = true\n\
              [http]\nconnections = 7\nconnections-per-peer = 6\nidle = '3s'\nstalled = '4s'\nunsent = '2GiB'\n\
-             target = '1KiB'\nheaders = 50\nhead = '9KiB'\nbody = '0B'\nhosts = ['a', '[::1]:2']\n\
+             target = '1KiB'\nheaders = 50\nhead = '9KiB'\nbody = '0B'\nhosts = ['a', '[::1]:2']\ntrusted-proxies = ['10.0.0.0/8', '::1/128']\n\
              [cors]\norigins = ['https://a.example', '*']\n\
              [admin]\nlisten = 'unix:a.sock'\ntoken-file = 'b'\n\
              [upstream]\nurl = 'http://g'\npoll = '3s'\ntimeout = '4s'\nmax-stale = '5s'\nbody = '3MiB'\n";
@@ -427,6 +439,7 @@ mod tests {
             head: ByteSize::kib(9),
             body: ByteSize::b(0),
             hosts: ["A.", "[0::1]:2"].map(|host| host.parse().unwrap()).to_vec(),
+            trusted_proxies: ["10.0.0.0/8", "::1/128"].map(|net| net.parse().unwrap()).to_vec(),
         };
         assert_eq!(config.http, http);
     }
@@ -642,6 +655,7 @@ mod tests {
             "swap",
             "http",
             "[extension]",
+            "[listen]",
             "server",
             "upstream",
             "relayer",
@@ -655,8 +669,7 @@ mod tests {
             let sections = uncommented();
             for key in known {
                 let is_there = lines.contains(&format!("\n{key} = "))
-                    || sections.contains(&format!(".{key}]\n"))
-                    || sections.ends_with(&format!(".{key}]"));
+                    || sections.contains(&format!(".{key}]"));
                 assert!(is_there, "{name} has {key}");
             }
         }

@@ -6,7 +6,10 @@
 //! | file | job |
 //! |---|---|
 //! | `server.rs` | the accept loop and graceful shutdown |
+//! | `listen_config.rs` | the setting `listen` |
 //! | `listener.rs` | the listeners of clients: TCP and Unix sockets |
+//! | `arrivals.rs`, `proxy_header.rs` | connections that wait for their header of the PROXY protocol, and the header |
+//! | `tls.rs`, `no_tls.rs` | the certificates of a listener; and without the feature `tls` |
 //! | `worker_threads.rs` | the threads that serve connections |
 //! | `limits.rs` | limits of connections and requests |
 //! | `connections.rs` | the connections of clients: their limits, their activity, and their end |
@@ -27,6 +30,7 @@
 //! | `error.rs` | error responses of the host |
 
 mod accept_encoding;
+mod arrivals;
 mod cancelled;
 mod conditional;
 mod connections;
@@ -34,8 +38,10 @@ mod cors;
 mod error;
 mod host;
 mod limits;
+mod listen_config;
 mod listener;
 mod outgoing;
+mod proxy_header;
 mod reply;
 mod report;
 mod request_check;
@@ -45,6 +51,11 @@ mod send_budget;
 mod server;
 mod service;
 mod source_header;
+#[cfg(feature = "tls")]
+mod tls;
+#[cfg(not(feature = "tls"))]
+#[path = "http/no_tls.rs"]
+mod tls;
 mod worker_threads;
 
 pub use connections::{ConnectionStatus, ConnectionTally};
@@ -53,5 +64,9 @@ pub use cors::{AllowedOrigin, CorsConfig};
 pub(crate) use host::is_for;
 pub use host::{AllowedHost, AllowedHostError};
 pub use limits::{HttpLimits, ServerSettings};
+pub use listen_config::{
+    CertificateConfig, FileMode, ListenAddress, ListenConfig, Listeners, Owner, OwnerError,
+};
 pub use listener::{ListenError, Listener};
 pub use server::Server;
+pub use tls::TlsError;

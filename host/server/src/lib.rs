@@ -29,6 +29,6 @@ mod unix_socket;
 
 pub use http::{
     AllowedHost, AllowedHostError, AllowedOrigin, ConnectionStatus, ConnectionTally, CorsConfig,
-    HttpLimits, ListenError, Listener, Server, ServerSettings,
+    HttpLimits, ListenError, Listener, Server, ServerSettings, TlsError,
 };
 pub use unix_socket::UnixSocketError;

@@ -13,6 +13,9 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use tokio::net::UnixListener;
 
+/// The start of an address that is the path of a Unix socket.
+pub(crate) const UNIX: &str = "unix:";
+
 /// The maximum length of a socket's path that systems accept, in bytes.
 const MAX_PATH: usize = 107;
 

@@ -153,6 +153,7 @@ async fn each_setting_can_be_a_variable() {
                 "listen" => json!("h:1"),
                 "cors.origins" => json!(["https://a.example"]),
                 "http.hosts" => json!(["a"]),
+                "http.trusted-proxies" => json!(["10.0.0.0/8"]),
                 "module.headers" => json!(["nel"]),
                 "module.sha256" => json!("0a".repeat(32)),
                 "module.dialect" => json!("1.13"),

@@ -8,6 +8,9 @@ use relayer_rest_host::conformance::Dialect;
 
 use super::page::{Page, code};
 
+/// The sections of which there can be several.
+const LISTS: [&str; 3] = ["extension", "listen", "listen.tls"];
+
 /// The settings by section: the keys, with their defaults.
 type Settings = BTreeMap<String, BTreeMap<String, String>>;
 
@@ -39,7 +42,7 @@ fn page() -> Page {
 /// Returns the rows of a section: key, default, range and meaning.
 fn rows(section: &str) -> Vec<Vec<String>> {
     let brackets =
-        if section == "extension" { "[[extension]]".to_owned() } else { format!("[{section}]") };
+        if LISTS.contains(&section) { format!("[[{section}]]") } else { format!("[{section}]") };
     page().tables(&format!("## `{brackets}`"))
 }
 
@@ -59,6 +62,8 @@ fn each_setting_is_listed() {
             "cors",
             "extension",
             "http",
+            "listen",
+            "listen.tls",
             "log",
             "module",
             "module.failure-policy",

@@ -6,8 +6,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize, Serializer};
 
-/// The prefix of a Unix socket's path.
-pub(super) const UNIX: &str = "unix:";
+use crate::unix_socket::UNIX;
 
 /// The admin listener: health, log level and control, apart from clients.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize)]

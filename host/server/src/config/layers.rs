@@ -14,9 +14,9 @@ use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value as Json;
 use toml::{Table, Value};
 
-use super::admin::UNIX;
 use super::place::NONE;
 use super::{Config, ConfigError, ConfigProblem, utf8};
+use crate::unix_socket::UNIX;
 
 /// The prefix of the environment's variables.
 const PREFIX: &str = "RELAYER_REST_";
@@ -156,7 +156,7 @@ impl Layers {
     /// Returns an error if the value is invalid.
     ///
     /// # Panics
-    /// Panics if there is no such key.
+    /// Panics if the key is not that of a setting.
     pub fn set(&mut self, key: &str, text: &str, origin: Origin) -> Result<(), ConfigError> {
         let known = keys().iter().find(|known| *known == key);
         let key = known.expect("the key of a setting");
@@ -415,11 +415,17 @@ fn resolve(table: &mut Table, folder: &Path) {
     }
     match table.get_mut("listen") {
         Some(Value::Array(listeners)) => listeners.iter_mut().for_each(|listener| {
-            let address = match listener {
-                Value::Table(section) => section.get_mut("address"),
-                address => Some(address),
-            };
-            address.map(join_if_unix);
+            let Value::Table(section) = listener else { return join_if_unix(listener) };
+            section.get_mut("address").map(join_if_unix);
+            section.get_mut("client-ca").map(join);
+            let certificates = section.get_mut("tls").and_then(Value::as_array_mut);
+            for certificate in certificates.into_iter().flatten() {
+                let files = ["certificate", "key"];
+                let Some(table) = certificate.as_table_mut() else { continue };
+                for key in files {
+                    table.get_mut(key).map(join);
+                }
+            }
         }),
         Some(address) => join_if_unix(address),
         None => {}

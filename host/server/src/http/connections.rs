@@ -6,6 +6,7 @@
 //! | `connection.rs` | one connection, and its requests |
 //! | `protocol.rs` | the protocol of a connection, and its settings |
 //! | `socket.rs` | the socket of a connection: TCP or Unix |
+//! | `stream.rs` | the stream of a connection: plain, or encrypted by TLS |
 //! | `tracked_stream.rs` | a stream that reports progress of its client |
 //! | `activity.rs` | the activity of each connection, and when it must end |
 //! | `clock.rs` | the clock of all activities |
@@ -29,18 +30,20 @@ mod protocol;
 mod roster;
 mod sending;
 mod socket;
+mod stream;
 mod tally;
 mod tracked_stream;
 
 pub(super) use activity::ConnectionActivity;
 pub(super) use awaited_body::AwaitedBody;
-pub(super) use connection::Connections;
+pub(super) use connection::{Accepted, Connections};
 pub(super) use http2_request::{Http2Request, RequestMemory};
 pub(super) use manager::ConnectionManager;
-pub(super) use protocol::Protocols;
+pub(super) use protocol::{Detected, Protocols};
 #[cfg(test)]
 pub(super) use roster::Entry;
 pub(super) use roster::{Peer, Roster};
 pub(super) use sending::Sending;
 pub(super) use socket::Socket;
+pub(super) use stream::Stream;
 pub use tally::{ConnectionStatus, ConnectionTally};

@@ -6,12 +6,13 @@ use bytes::Bytes;
 use hyper::header::{
     CONNECTION, CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS,
 };
-use hyper::{Response, StatusCode};
+use hyper::{HeaderMap, Response, StatusCode};
 use relayer_rest_sandbox::CallError;
 
+use super::request_id::RequestId;
 use crate::commands::Refusal;
 use crate::registry::RespondErrorKind;
-use crate::response::NOSNIFF;
+use crate::response::{NOSNIFF, X_REQUEST_ID};
 use crate::tokens::TokenRefusal;
 
 /// The reason for a response of the host.
@@ -50,6 +51,9 @@ pub(super) enum HostError {
     HeadTooLarge,
     /// The limit of connections is reached, and none is idle.
     ConnectionsTooMany,
+    /// The listener has TLS, and the request is plain HTTP.
+    #[cfg(feature = "tls")]
+    TlsRequired,
     /// The request's body is too large.
     BodyTooLarge,
     /// The request's body violates HTTP.
@@ -131,6 +135,10 @@ impl HostError {
                 "Overloaded",
                 "too many connections are open, all of them busy; try again",
             ),
+            #[cfg(feature = "tls")]
+            Self::TlsRequired => {
+                (StatusCode::BAD_REQUEST, "TlsRequired", "this address expects TLS; use https://")
+            }
             Self::BodyTooLarge => (
                 StatusCode::PAYLOAD_TOO_LARGE,
                 "PayloadTooLarge",
@@ -164,6 +172,24 @@ impl HostError {
 
     pub(super) fn name(self) -> &'static str {
         self.parts().1
+    }
+
+    /// Returns the bytes of the response to a connection that is not served.
+    pub(super) fn raw_response(self) -> Vec<u8> {
+        let id = RequestId::from_headers(&HeaderMap::new());
+        let response = self.response();
+        let status = response.status();
+        let length = response.body().len();
+        let mut bytes = format!(
+            "HTTP/1.1 {status}\r\nconnection: close\r\ncontent-length: {length}\r\n{X_REQUEST_ID}: {id}\r\n"
+        )
+        .into_bytes();
+        for (name, value) in response.headers() {
+            bytes.extend([name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"].concat());
+        }
+        bytes.extend(b"\r\n");
+        bytes.extend(response.body());
+        bytes
     }
 
     pub(super) fn response(self) -> Response<Bytes> {

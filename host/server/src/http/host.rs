@@ -45,11 +45,15 @@ struct Host<'a> {
 }
 
 /// Checks that a request has one valid host, and that a list contains it. An empty list
-/// allows all hosts.
-pub(super) fn check<B>(request: &Request<B>, allowed: &[AllowedHost]) -> Result<(), HostError> {
+/// allows all hosts. The default port is that of the scheme of the connection.
+pub(super) fn check<B>(
+    request: &Request<B>,
+    allowed: &[AllowedHost],
+    default_port: u16,
+) -> Result<(), HostError> {
     let host = request_host(request)?;
     let default_port = match request.uri().scheme() {
-        None => 80,
+        None => default_port,
         Some(scheme) if *scheme == Scheme::HTTP => 80,
         Some(scheme) if *scheme == Scheme::HTTPS => 443,
         // RFC 9110, 7.4: this server is not the origin of URIs with other schemes.
@@ -66,7 +70,7 @@ pub(super) fn check<B>(request: &Request<B>, allowed: &[AllowedHost]) -> Result<
 /// Returns whether a request has one valid host, which a list contains.
 #[cfg(feature = "control")]
 pub(crate) fn is_for<B>(request: &Request<B>, hosts: &[AllowedHost]) -> bool {
-    check(request, hosts).is_ok()
+    check(request, hosts, 80).is_ok()
 }
 
 /// Returns the host of a request, if it has one.
@@ -216,7 +220,7 @@ mod tests {
     }
 
     fn checked(version: Version, uri: &str, hosts: &[&[u8]]) -> Result<(), HostError> {
-        check(&request(version, uri, hosts), &[])
+        check(&request(version, uri, hosts), &[], 80)
     }
 
     const VERSIONS: [Version; 3] = [Version::HTTP_10, Version::HTTP_11, Version::HTTP_2];
@@ -314,11 +318,12 @@ mod tests {
             ("http://evil/", "api.example", false),
             ("http://api.example/", "evil", true),
         ] {
-            let checked = check(&request(Version::HTTP_11, uri, &[host.as_bytes()]), &allowed);
+            let request = request(Version::HTTP_11, uri, &[host.as_bytes()]);
+            let checked = check(&request, &allowed, 80);
             let expected = if is_allowed { Ok(()) } else { Err(HostError::Misdirected) };
             assert_eq!(checked, expected, "{uri} {host}");
         }
-        let checked = |version, uri| check(&request(version, uri, &[]), &allowed);
+        let checked = |version, uri| check(&request(version, uri, &[]), &allowed, 80);
         assert_eq!(checked(Version::HTTP_10, "/"), Err(HostError::Misdirected));
         assert_eq!(checked(Version::HTTP_2, "http://evil/"), Err(HostError::Misdirected));
         assert_eq!(checked(Version::HTTP_2, "http://api.example:1/"), Ok(()));

@@ -5,9 +5,13 @@ use std::thread::available_parallelism;
 use std::time::Duration;
 
 use bytesize::ByteSize;
+use ipnet::IpNet;
 use relayer_rest_common::{LimitError, limits};
 
 use super::host::{AllowedHost, MAX_HOSTS};
+
+/// The maximum number of networks of reverse proxies: each connection is compared with all.
+const MAX_PROXIES: usize = 256;
 
 limits! {
     /// The limits of connections and requests. A client that exceeds one gets the status
@@ -36,6 +40,9 @@ limits! {
         /// get 421. An entry without a port matches all ports. Default: none, which allows
         /// all hosts; up to 256.
         hosts: Vec<AllowedHost>, check_hosts;
+        /// The networks of reverse proxies, such as `10.0.0.0/8`, whose headers name their
+        /// clients. Default: none; up to 256.
+        trusted_proxies: Vec<IpNet>, check_proxies;
     }
 }
 
@@ -68,6 +75,14 @@ impl ServerSettings {
 #[allow(clippy::unnecessary_wraps, reason = "it is a check of the table")]
 fn any<T>(_: &T) -> Result<(), LimitError> {
     Ok(())
+}
+
+fn check_proxies(proxies: &[IpNet]) -> Result<(), LimitError> {
+    if proxies.len() <= MAX_PROXIES {
+        return Ok(());
+    }
+    let value = format!("{} entries", proxies.len());
+    Err(LimitError { key: "trusted-proxies", value, range: "up to 256 entries" })
 }
 
 fn check_hosts(hosts: &[AllowedHost]) -> Result<(), LimitError> {

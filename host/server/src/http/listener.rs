@@ -1,20 +1,32 @@
 //! The listeners of clients: TCP and Unix sockets.
 
 use std::io;
-use std::net::TcpListener as StdTcpListener;
+use std::net::{IpAddr, TcpListener as StdTcpListener};
 use std::os::unix::net::UnixListener as StdUnixListener;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use tokio::net::{TcpListener, UnixListener};
 
-use super::connections::{Peer, Socket};
-use crate::config::{ListenAddress, ListenConfig, Owner, OwnerError};
+use super::connections::{Accepted, Peer, Socket};
+use super::listen_config::{ListenAddress, ListenConfig, Owner, OwnerError};
+use super::tls::{Tls, TlsError};
 use crate::unix_socket::{SocketFile, SocketPermissions, UnixSocket, UnixSocketError};
 
 /// A listener for the connections of clients.
 #[derive(Debug)]
 pub struct Listener {
     socket: ListenSocket,
+    proxy_protocol: bool,
+    tls: Option<Tls>,
+}
+
+/// A connection that waits for its header of the PROXY protocol, if its listener has it.
+#[derive(Debug)]
+pub(super) struct Arrival {
+    pub(super) accepted: Accepted,
+    /// The address of the client or the proxy; none for a Unix socket.
+    pub(super) address: Option<IpAddr>,
+    pub(super) has_proxy_header: bool,
 }
 
 #[derive(Debug)]
@@ -36,6 +48,9 @@ pub enum ListenError {
     /// The Unix socket cannot be created.
     #[error("cannot listen: {0}; choose a path in a folder of your own with --listen")]
     Unix(#[from] UnixSocketError),
+    /// The files of TLS cannot be used.
+    #[error("tls: {0}")]
+    Tls(#[from] TlsError),
     /// The owner of the Unix socket does not exist.
     #[error(transparent)]
     Owner(#[from] OwnerError),
@@ -61,7 +76,30 @@ impl Listener {
                 ListenSocket::Unix(listener, Some(file))
             }
         };
-        Ok(Self { socket })
+        Self::from(socket).with_config(config)
+    }
+
+    /// Sets everything but the address of a section `[[listen]]`.
+    ///
+    /// # Errors
+    /// Returns an error if the files of TLS cannot be used.
+    pub fn with_config(mut self, config: &ListenConfig) -> Result<Self, ListenError> {
+        self.proxy_protocol = config.proxy_protocol;
+        self.tls = Tls::load(config)?;
+        Ok(self)
+    }
+
+    /// Returns whether connections have TLS.
+    #[must_use]
+    pub fn has_tls(&self) -> bool {
+        self.tls.is_some()
+    }
+
+    /// Returns the function that reads the files of TLS again, if the listener has TLS.
+    #[must_use]
+    pub fn reload_tls(&self) -> Option<impl Fn() -> Result<(), TlsError> + Send + Sync + 'static> {
+        let tls = self.tls.as_ref()?.state();
+        Some(move || tls.reload())
     }
 
     /// Takes over a TCP socket that another program listens on.
@@ -84,7 +122,7 @@ impl Listener {
     pub fn from_unix(listener: StdUnixListener) -> io::Result<Self> {
         listener.set_nonblocking(true)?;
         let listener = UnixListener::from_std(listener)?;
-        Ok(Self { socket: ListenSocket::Unix(listener, None) })
+        Ok(ListenSocket::Unix(listener, None).into())
     }
 
     /// Returns the address, with the port that the system has chosen for port 0.
@@ -104,24 +142,32 @@ impl Listener {
     }
 
     /// Accepts a connection.
-    pub(super) fn poll_accept(
-        &self,
-        context: &mut Context<'_>,
-    ) -> Poll<io::Result<(Socket, Peer)>> {
-        match &self.socket {
-            ListenSocket::Tcp(listener) => listener
-                .poll_accept(context)
-                .map_ok(|(stream, address)| (Socket::Tcp(stream), Peer::from(address.ip()))),
-            ListenSocket::Unix(listener, _) => listener
-                .poll_accept(context)
-                .map_ok(|(stream, _)| (Socket::Unix(stream), Peer::LOCAL)),
-        }
+    pub(super) fn poll_accept(&self, context: &mut Context<'_>) -> Poll<io::Result<Arrival>> {
+        let (socket, address) = match &self.socket {
+            ListenSocket::Tcp(listener) => {
+                let (stream, address) = ready!(listener.poll_accept(context))?;
+                (Socket::Tcp(stream), Some(address.ip()))
+            }
+            ListenSocket::Unix(listener, _) => {
+                (Socket::Unix(ready!(listener.poll_accept(context))?.0), None)
+            }
+        };
+        let tls = self.tls.as_ref().map(Tls::current);
+        let peer = address.map_or(Peer::LOCAL, Peer::from);
+        let accepted = Accepted { socket, peer, tls };
+        Poll::Ready(Ok(Arrival { accepted, address, has_proxy_header: self.proxy_protocol }))
     }
 }
 
 impl From<TcpListener> for Listener {
     fn from(listener: TcpListener) -> Self {
-        Self { socket: ListenSocket::Tcp(listener) }
+        ListenSocket::Tcp(listener).into()
+    }
+}
+
+impl From<ListenSocket> for Listener {
+    fn from(socket: ListenSocket) -> Self {
+        Self { socket, proxy_protocol: false, tls: None }
     }
 }
 

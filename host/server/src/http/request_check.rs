@@ -14,7 +14,11 @@ use super::host;
 use super::limits::HttpLimits;
 
 /// Checks the head of a request.
-pub(super) fn head<B>(request: &Request<B>, limits: &HttpLimits) -> Result<(), HostError> {
+pub(super) fn head<B>(
+    request: &Request<B>,
+    limits: &HttpLimits,
+    default_port: u16,
+) -> Result<(), HostError> {
     let target = request.uri().path_and_query().map_or("", PathAndQuery::as_str);
     if target.len() as u64 > limits.target.as_u64() {
         return Err(HostError::TargetTooLong);
@@ -37,7 +41,7 @@ pub(super) fn head<B>(request: &Request<B>, limits: &HttpLimits) -> Result<(), H
         return Err(HostError::HeadTooLarge);
     }
     form(request)?;
-    host::check(request, &limits.hosts)
+    host::check(request, &limits.hosts, default_port)
 }
 
 /// Checks that the target is a path, or `*` with OPTIONS.
@@ -105,7 +109,7 @@ mod tests {
             (Method::TRACE, "/", Err(HostError::NotImplemented)),
         ] {
             let request = Request::builder().method(&method).uri(target).header("host", "x");
-            let checked = head(&request.body(()).unwrap(), &HttpLimits::default());
+            let checked = head(&request.body(()).unwrap(), &HttpLimits::default(), 80);
             assert_eq!(checked, expected, "{method} {target}");
         }
     }

@@ -11,12 +11,11 @@ use relayer_rest_state::StateReader;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 use tracing::warn;
 
-use super::connections::{
-    ConnectionManager, ConnectionTally, Connections, Peer, Protocols, Roster, Socket,
-};
+use super::arrivals::Arrivals;
+use super::connections::{ConnectionManager, ConnectionTally, Connections, Protocols, Roster};
 use super::cors::{Cors, CorsConfig};
 use super::limits::{HttpLimits, ServerSettings};
-use super::listener::Listener;
+use super::listener::{Arrival, Listener};
 use super::send_admission::SendAdmission;
 use super::service::Service;
 use super::worker_threads::WorkerThreads;
@@ -147,6 +146,7 @@ impl Server {
             limits: Arc::new(self.limits.clone()),
             admission: Arc::new(admission),
         };
+        let HttpLimits { trusted_proxies, idle, .. } = self.limits.clone();
         let workers = WorkerThreads::start(self.settings.worker_count());
         let tally = self.tally.clone();
         let mut open =
@@ -154,6 +154,7 @@ impl Server {
         let mut ticks = interval(TICK_INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut next = 0;
+        let mut arrivals = Arrivals::new(trusted_proxies, idle);
         let mut shutdown = std::pin::pin!(shutdown);
         loop {
             tokio::select! {
@@ -161,8 +162,13 @@ impl Server {
                 () = &mut shutdown => break,
                 () = open.ended() => {}
                 _ = ticks.tick() => open.tick(),
-                accepted = accept(&listeners, &mut next) => match accepted {
-                    Ok((socket, peer)) => open.add(socket, peer),
+                accepted = arrivals.next() => open.add(accepted),
+                arrival = accept(&listeners, &mut next) => match arrival {
+                    Ok(arrival) => {
+                        if let Some(accepted) = arrivals.add(arrival) {
+                            open.add(accepted);
+                        }
+                    }
                     Err(error) => pause(&error).await,
                 },
             }
@@ -185,7 +191,7 @@ impl Server {
 }
 
 /// Accepts a connection of any listener. Each is the first that is asked in its turn.
-async fn accept(listeners: &[Listener], next: &mut usize) -> io::Result<(Socket, Peer)> {
+async fn accept(listeners: &[Listener], next: &mut usize) -> io::Result<Arrival> {
     poll_fn(|context| {
         for place in 0..listeners.len() {
             let place = (*next + place) % listeners.len();

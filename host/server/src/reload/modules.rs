@@ -20,7 +20,7 @@ use crate::commands::Commands;
 use crate::config::{Layers, Settings};
 use crate::registry::{BackgroundWorker, Mount, Mounts, Registry};
 
-/// What modules are loaded with.
+/// The context in which modules are loaded.
 pub struct ModuleContext {
     /// The layers of the settings, for a reload.
     pub layers: Layers,

@@ -22,8 +22,10 @@ use super::awaited_body::AwaitedBody;
 use super::closing::Closing;
 use super::http2_request::Http2Request;
 use super::protocol::{Detected, Protocols, detect};
+use super::roster::Peer;
 use super::sending::Sending;
 use super::socket::{DetachedSocket, Socket};
+use super::stream::Stream;
 use super::tally::Counted;
 use super::tracked_stream::TrackedStream;
 use crate::http::cancelled::Cancelled;
@@ -33,6 +35,7 @@ use crate::http::outgoing::{Held, HttpResponse, Outgoing};
 use crate::http::request_check;
 use crate::http::send_admission::SendAdmission;
 use crate::http::service::{HadBody, Service};
+use crate::http::tls::{self, TlsConfig};
 use crate::response::{X_RELAYER_MODULE, X_REQUEST_ID};
 
 /// The context that the connections of a thread share.
@@ -56,15 +59,26 @@ type Outcome = Result<HttpResponse, h2::Error>;
 
 type PendingOutcome = Either<Ready<Outcome>, Pin<Box<dyn Future<Output = Outcome> + Send>>>;
 
+/// A connection that was accepted.
+#[derive(Debug)]
+pub(in crate::http) struct Accepted {
+    pub(in crate::http) socket: Socket,
+    pub(in crate::http) peer: Peer,
+    /// The configuration of its TLS, if its listener has TLS.
+    pub(in crate::http) tls: Option<Arc<TlsConfig>>,
+}
+
 /// Serves a connection, which counts as open until it ends.
 pub(super) async fn serve(
     socket: DetachedSocket,
+    tls: Option<Arc<TlsConfig>>,
     connections: Connections,
     activity: Arc<ConnectionActivity>,
     _counted: Counted,
 ) {
     let Connections { service, protocols, limits, admission } = connections;
-    let (socket, detected) = match start(socket, &activity).await {
+    let default_port = if tls.is_some() { 443 } else { 80 };
+    let (stream, detected) = match start(socket, tls, &activity).await {
         Ok(Some(started)) => started,
         Ok(None) => return,
         Err(error) => {
@@ -75,9 +89,12 @@ pub(super) async fn serve(
     let service = service_fn({
         let activity = Arc::clone(&activity);
         let cancelled = Arc::new(Cancelled::new());
-        move |request| handle(&service, &limits, &admission, &activity, &cancelled, request)
+        move |request| {
+            let port = default_port;
+            handle(&service, &limits, &admission, &activity, &cancelled, port, request)
+        }
     });
-    let stream = TokioIo::new(TrackedStream::new(socket, Arc::clone(&activity)));
+    let stream = TokioIo::new(TrackedStream::new(stream, Arc::clone(&activity)));
     let ended = match detected {
         Detected::Http1 => {
             let connection = pin!(protocols.http1.serve_connection(stream, service));
@@ -99,9 +116,19 @@ pub(super) async fn serve(
 /// end before.
 async fn start(
     socket: DetachedSocket,
+    tls: Option<Arc<TlsConfig>>,
     activity: &ConnectionActivity,
-) -> io::Result<Option<(Socket, Detected)>> {
+) -> io::Result<Option<(Stream, Detected)>> {
     let socket = socket.attach()?;
+    if let Some(config) = tls {
+        // Boxed, so that it does not enlarge the memory of each connection.
+        let accept = Box::pin(tls::accept(socket, config));
+        return tokio::select! {
+            biased;
+            _ = activity.closing.closed() => Ok(None),
+            accepted = accept => accepted.map(Some),
+        };
+    }
     tokio::select! {
         biased;
         // Without a request, there is no work in progress.
@@ -110,7 +137,7 @@ async fn start(
             drop(socket.try_read(&mut [0; 8]));
             Ok(None)
         }
-        detected = detect(&socket) => Ok(Some((socket, detected?))),
+        detected = detect(&socket) => Ok(Some((Stream::Plain(socket), detected?))),
     }
 }
 
@@ -274,13 +301,14 @@ fn handle(
     admission: &Arc<SendAdmission>,
     activity: &Arc<ConnectionActivity>,
     cancelled: &Arc<Cancelled>,
+    default_port: u16,
     request: Request<Incoming>,
 ) -> PendingOutcome {
     let Some(pending) = PendingResponse::new(admission, activity, &request) else {
         // RFC 9113, 8.7: the client can send it again.
         return Either::Left(ready(Err(h2::Reason::REFUSED_STREAM.into())));
     };
-    if let Err(error) = request_check::head(&request, limits) {
+    if let Err(error) = request_check::head(&request, limits, default_port) {
         if error.ends_connection() || !request.body().is_end_stream() {
             activity.closing.linger();
         }

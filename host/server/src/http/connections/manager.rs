@@ -2,28 +2,22 @@
 //! long.
 
 use std::collections::HashMap;
-use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hyper::HeaderMap;
 use relayer_rest_common::log_rate::{LogRate, Permit};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
-use tokio::time::timeout;
 use tracing::warn;
 
 use super::activity::ConnectionActivity;
-use super::connection::{self, Connections};
+use super::connection::{self, Accepted, Connections};
 use super::roster::{Entry, Peer, Roster};
 use super::socket::Socket;
 use super::tally::ConnectionTally;
 use crate::http::error::HostError;
 use crate::http::limits::HttpLimits;
-use crate::http::request_id::RequestId;
 use crate::http::worker_threads::WorkerThreads;
-use crate::response::X_REQUEST_ID;
 
 /// The maximum number of connections in excess of the limit: evicted ones that have not
 /// ended yet, because their thread is busy, or their client has not acknowledged it.
@@ -34,10 +28,8 @@ const FULL: &str =
     "a limit is reached and no connection is idle (http.connections, http.connections-per-peer)";
 const EXCESS: &str = "evicted connections have not ended yet: their threads are busy, or their clients do not acknowledge it (http.connections)";
 
-/// The maximum number of refused connections that are still read from, and the time for
-/// that.
+/// The maximum number of refused connections that are still read from.
 const MAX_DRAINING: usize = 32;
-const DRAIN_TIME: Duration = Duration::from_secs(1);
 
 pub(in crate::http) struct ConnectionManager {
     limits: HttpLimits,
@@ -79,7 +71,8 @@ impl ConnectionManager {
 
     /// Serves a connection if there is room, or if an idle connection can be evicted for
     /// it.
-    pub(in crate::http) fn add(&mut self, socket: Socket, peer: Peer) {
+    pub(in crate::http) fn add(&mut self, accepted: Accepted) {
+        let Accepted { socket, peer, tls } = accepted;
         if self.has_excess() {
             return self.refuse(socket, EXCESS);
         }
@@ -101,7 +94,7 @@ impl ConnectionManager {
         let connections = self.connections[worker.index()].clone();
         let counted = self.tally.accepted();
         // Not within another future, which would double the memory of each connection.
-        let serve = connection::serve(socket, connections, Arc::clone(&activity), counted);
+        let serve = connection::serve(socket, tls, connections, Arc::clone(&activity), counted);
         let task = self.tasks.spawn_on(serve, runtime);
         *self.peers.entry(peer).or_default() += 1;
         self.count += 1;
@@ -173,47 +166,21 @@ impl ConnectionManager {
         }
         // If the response does not fit into the socket's buffer, the client only sees the
         // connection closed.
-        socket.try_write(&refusal()).ok();
+        socket.try_write(&HostError::ConnectionsTooMany.raw_response()).ok();
         if let Ok(permit) = Arc::clone(&self.draining).try_acquire_owned() {
             tokio::spawn(async move {
-                timeout(DRAIN_TIME, drain(socket)).await.ok();
+                socket.drain().await;
                 drop(permit);
             });
         }
     }
 }
 
-/// Returns the bytes of the response to a connection that is refused.
-fn refusal() -> Vec<u8> {
-    let id = RequestId::from_headers(&HeaderMap::new());
-    let response = HostError::ConnectionsTooMany.response();
-    let status = response.status();
-    let length = response.body().len();
-    let mut bytes = format!(
-        "HTTP/1.1 {status}\r\nconnection: close\r\ncontent-length: {length}\r\n{X_REQUEST_ID}: {id}\r\n"
-    )
-    .into_bytes();
-    for (name, value) in response.headers() {
-        bytes.extend([name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"].concat());
-    }
-    bytes.extend(b"\r\n");
-    bytes.extend(response.body());
-    bytes
-}
-
-/// Reads from the client until it closes the connection: a client that is still sending
-/// when its connection is closed loses the response.
-async fn drain(mut socket: Socket) -> io::Result<()> {
-    socket.shutdown().await?;
-    let mut space = [0; 1 << 10];
-    while socket.read(&mut space).await? > 0 {}
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::{
-        ConnectionManager, ConnectionTally, Connections, MAX_EXCESS, Roster, Socket, refusal,
+        Accepted, ConnectionManager, ConnectionTally, Connections, HostError, MAX_EXCESS, Roster,
+        Socket,
     };
     use crate::http::connections::protocol::Protocols;
     use crate::http::limits::HttpLimits;
@@ -262,7 +229,8 @@ mod tests {
         for _ in 0..100 {
             clients.push(TcpStream::connect(listener.local_addr().unwrap()).await.unwrap());
             let socket = Socket::Tcp(listener.accept().await.unwrap().0);
-            manager.add(socket, IpAddr::from(Ipv4Addr::LOCALHOST).into());
+            let peer = IpAddr::from(Ipv4Addr::LOCALHOST).into();
+            manager.add(Accepted { socket, peer, tls: None });
         }
         assert_eq!(manager.len(), 4 + MAX_EXCESS);
         assert_eq!(tally.status().refused, 100 - 4 - MAX_EXCESS as u64);
@@ -275,7 +243,8 @@ mod tests {
 
     #[test]
     fn a_refusal_has_the_length_and_headers_of_a_response() {
-        let refusal = String::from_utf8(refusal()).unwrap();
+        let refusal = HostError::ConnectionsTooMany.raw_response();
+        let refusal = String::from_utf8(refusal).unwrap();
         let (head, body) = refusal.split_once("\r\n\r\n").unwrap();
         assert!(head.starts_with("HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\n"));
         for line in [format!("content-length: {}", body.len()), "retry-after: 1".to_owned()] {

@@ -38,7 +38,7 @@ const MAX_WAIT: Duration = Duration::from_millis(250);
 
 /// The protocol of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Detected {
+pub(in crate::http) enum Detected {
     Http1,
     Http2,
 }

@@ -5,14 +5,19 @@ use std::net::TcpStream as StdTcpStream;
 use std::os::unix::net::UnixStream as StdUnixStream;
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use rustix::net::{RecvFlags, recv};
-use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, Interest, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
+use tokio::time::timeout;
 
 /// The maximum that the system buffers of unsent bytes of a connection. Other unsent
 /// bytes stay in the process: connections share the memory of a cached body.
 const MAX_SYSTEM_UNSENT: u32 = 128 << 10;
+
+/// The time for which a connection is read from that is not served.
+const DRAIN_TIME: Duration = Duration::from_secs(1);
 
 /// The socket of a connection.
 #[derive(Debug)]
@@ -38,7 +43,7 @@ impl Socket {
     }
 
     /// Waits for bytes, and returns a copy of the first ones, which stay in the socket.
-    pub(super) async fn peek(&self, bytes: &mut [u8]) -> io::Result<usize> {
+    pub(in crate::http) async fn peek(&self, bytes: &mut [u8]) -> io::Result<usize> {
         match self {
             Self::Tcp(stream) => stream.peek(bytes).await,
             Self::Unix(stream) => {
@@ -51,6 +56,18 @@ impl Socket {
         }
     }
 
+    /// Reads for a moment until the client closes the connection: a client that is still
+    /// sending when its connection is closed loses the response.
+    pub(in crate::http) async fn drain(mut self) {
+        let drain = async {
+            self.shutdown().await?;
+            let mut space = [0; 1 << 10];
+            while self.read(&mut space).await? > 0 {}
+            io::Result::Ok(())
+        };
+        timeout(DRAIN_TIME, drain).await.ok();
+    }
+
     pub(super) fn try_read(&self, bytes: &mut [u8]) -> io::Result<usize> {
         match self {
             Self::Tcp(stream) => stream.try_read(bytes),
@@ -58,7 +75,7 @@ impl Socket {
         }
     }
 
-    pub(super) fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
+    pub(in crate::http) fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
         match self {
             Self::Tcp(stream) => stream.try_write(bytes),
             Self::Unix(stream) => stream.try_write(bytes),

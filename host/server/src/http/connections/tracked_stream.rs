@@ -11,7 +11,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf, Take};
 use tokio::time::{Sleep, sleep};
 
 use super::activity::ConnectionActivity;
-use super::socket::Socket;
+use super::stream::Stream;
 
 /// The time for which a connection is read from whose client is still sending after its
 /// last response.
@@ -25,13 +25,13 @@ const TURN: usize = 1 << 10;
 /// A stream whose client is not silent as long as it reads.
 pub(super) struct TrackedStream {
     /// Limited to the rest of this turn.
-    stream: Take<Socket>,
+    stream: Take<Stream>,
     activity: Arc<ConnectionActivity>,
     lingering: Option<Pin<Box<Sleep>>>,
 }
 
 impl TrackedStream {
-    pub(super) fn new(stream: Socket, activity: Arc<ConnectionActivity>) -> Self {
+    pub(super) fn new(stream: Stream, activity: Arc<ConnectionActivity>) -> Self {
         Self { stream: stream.take(TURN as u64), activity, lingering: None }
     }
 
@@ -52,7 +52,7 @@ impl TrackedStream {
         }
     }
 
-    fn stream(self: Pin<&mut Self>) -> Pin<&mut Socket> {
+    fn stream(self: Pin<&mut Self>) -> Pin<&mut Stream> {
         Pin::new(self.get_mut().stream.get_mut())
     }
 
@@ -131,7 +131,8 @@ impl AsyncWrite for TrackedStream {
 mod tests {
     use super::super::activity::ConnectionActivity;
     use super::super::clock::Clock;
-    use super::{Socket, TURN, TrackedStream};
+    use super::super::socket::Socket;
+    use super::{Stream, TURN, TrackedStream};
     use futures_util::task::{ArcWake, waker};
     use std::pin::Pin;
     use std::sync::Arc;
@@ -159,7 +160,7 @@ mod tests {
         while stream.peek(&mut all).await.unwrap() < all.len() {}
 
         let mut watched = TrackedStream::new(
-            Socket::Tcp(stream),
+            Stream::Plain(Socket::Tcp(stream)),
             Arc::new(ConnectionActivity::new(Clock::default())),
         );
         let woken = Arc::new(Woken::default());

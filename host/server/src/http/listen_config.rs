@@ -11,7 +11,7 @@ use serde::de::{Error, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use url::Url;
 
-use super::admin::UNIX;
+use crate::unix_socket::UNIX;
 
 /// The listeners: one or several.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
@@ -20,6 +20,7 @@ pub struct Listeners(pub Vec<ListenConfig>);
 
 /// A listener: a section `[[listen]]`, or its address.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub struct ListenConfig {
     /// The address.
     pub address: ListenAddress,
@@ -29,6 +30,29 @@ pub struct ListenConfig {
     /// The owner of a Unix socket. Default: the user and the group of the process.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub owner: Option<Owner>,
+    /// Whether each connection begins with a header of the PROXY protocol, version 1 or 2, with
+    /// the address of the client. Only `http.trusted-proxies` and the programs behind a Unix
+    /// socket can connect then. Default: false.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub proxy_protocol: bool,
+    /// The sections `[[listen.tls]]`: the certificates of TLS, the first for clients that name
+    /// no host, or another one. Default: none, which is plain HTTP.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub tls: Vec<CertificateConfig>,
+    /// The certificates of the authorities, of which clients must have one. Default: none,
+    /// which admits all clients.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub client_ca: Option<PathBuf>,
+}
+
+/// A certificate and its key, which are read again when they change.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct CertificateConfig {
+    /// The file of the certificate and of those between it and its authority, in PEM.
+    pub certificate: PathBuf,
+    /// The file of the private key, in PEM.
+    pub key: PathBuf,
 }
 
 /// An address to listen on.
@@ -123,19 +147,38 @@ impl From<SocketAddr> for ListenAddress {
 }
 
 impl ListenConfig {
-    /// Returns the key of a Unix socket, if this is not one.
-    pub(super) fn misplaced_key(&self) -> Option<&'static str> {
-        match self.address {
-            ListenAddress::Unix(_) => None,
-            ListenAddress::Tcp { .. } if self.owner.is_some() => Some("owner"),
-            ListenAddress::Tcp { .. } => (!self.mode.is_default()).then_some("mode"),
-        }
+    /// Returns the key without effect, and the reason.
+    pub(crate) fn problem(&self) -> Option<(&'static str, &'static str)> {
+        let is_unix = matches!(self.address, ListenAddress::Unix(_));
+        let of_unix = "only a Unix socket has a mode and an owner; remove it";
+        let problems = [
+            ("owner", !is_unix && self.owner.is_some(), of_unix),
+            ("mode", !is_unix && !self.mode.is_default(), of_unix),
+            (
+                "client-ca",
+                self.tls.is_empty() && self.client_ca.is_some(),
+                "only TLS has certificates of clients; add a section [[listen.tls]]",
+            ),
+            (
+                "tls",
+                !self.tls.is_empty() && cfg!(not(feature = "tls")),
+                "this program was built without TLS; build it with the feature tls",
+            ),
+        ];
+        problems.into_iter().find(|(_, is_wrong, _)| *is_wrong).map(|(key, _, why)| (key, why))
     }
 }
 
 impl From<ListenAddress> for ListenConfig {
     fn from(address: ListenAddress) -> Self {
-        Self { address, mode: FileMode::default(), owner: None }
+        Self {
+            address,
+            mode: FileMode::default(),
+            owner: None,
+            proxy_protocol: false,
+            tls: Vec::new(),
+            client_ca: None,
+        }
     }
 }
 
@@ -246,6 +289,11 @@ impl<'de> Deserialize<'de> for ListenConfig {
             #[serde(default)]
             mode: FileMode,
             owner: Option<Owner>,
+            #[serde(default)]
+            proxy_protocol: bool,
+            #[serde(default)]
+            tls: Vec<CertificateConfig>,
+            client_ca: Option<PathBuf>,
         }
 
         struct AddressOrSection;
@@ -263,8 +311,8 @@ impl<'de> Deserialize<'de> for ListenConfig {
 
             fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<ListenConfig, A::Error> {
                 let section = Section::deserialize(MapAccessDeserializer::new(map))?;
-                let Section { address, mode, owner } = section;
-                Ok(ListenConfig { address, mode, owner })
+                let Section { address, mode, owner, proxy_protocol, tls, client_ca } = section;
+                Ok(ListenConfig { address, mode, owner, proxy_protocol, tls, client_ca })
             }
         }
 

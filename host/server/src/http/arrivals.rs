@@ -1,0 +1,95 @@
+//! The connections that wait for their header of the PROXY protocol.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use ipnet::IpNet;
+use relayer_rest_common::log_rate::{LogRate, Permit};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+use tracing::warn;
+
+use super::connections::{Accepted, Peer};
+use super::listener::Arrival;
+use super::proxy_header::{self, ProxyHeaderError};
+
+/// The maximum number of connections that wait for their header.
+const MAX_WAITING: usize = 1024;
+
+/// The connections that wait for their header.
+pub(super) struct Arrivals {
+    trusted: Vec<IpNet>,
+    /// The time that a proxy has for the header.
+    time: Duration,
+    waiting: JoinSet<Result<Accepted, HeaderError>>,
+    refusals: LogRate,
+}
+
+/// The reason why a connection to a listener with the PROXY protocol is closed.
+#[derive(Debug, thiserror::Error)]
+enum HeaderError {
+    #[error("{0} is not in http.trusted-proxies")]
+    Untrusted(IpAddr),
+    #[error("{MAX_WAITING} others wait for their header")]
+    TooMany,
+    #[error("the header was not received in time")]
+    Timeout,
+    #[error(transparent)]
+    Header(#[from] ProxyHeaderError),
+}
+
+impl Arrivals {
+    pub(super) fn new(trusted: Vec<IpNet>, time: Duration) -> Self {
+        Self { trusted, time, waiting: JoinSet::new(), refusals: LogRate::new(1) }
+    }
+
+    /// Returns the connection if it has no header, or else lets it wait.
+    pub(super) fn add(&mut self, arrival: Arrival) -> Option<Accepted> {
+        let Arrival { accepted, address, has_proxy_header } = arrival;
+        if !has_proxy_header {
+            return Some(accepted);
+        }
+        if let Some(address) = address.filter(|address| !self.trusts(*address)) {
+            self.refuse(&HeaderError::Untrusted(address));
+        } else if self.waiting.len() >= MAX_WAITING {
+            self.refuse(&HeaderError::TooMany);
+        } else {
+            let time = self.time;
+            self.waiting.spawn(async move {
+                timeout(time, with_client(accepted)).await.map_err(|_| HeaderError::Timeout)?
+            });
+        }
+        None
+    }
+
+    /// Waits for a connection whose header has been received; if there is none, forever.
+    pub(super) async fn next(&mut self) -> Accepted {
+        loop {
+            match self.waiting.join_next().await {
+                Some(Ok(Ok(accepted))) => return accepted,
+                Some(Ok(Err(error))) => self.refuse(&error),
+                Some(Err(_)) => {}
+                None => std::future::pending().await,
+            }
+        }
+    }
+
+    fn trusts(&self, address: IpAddr) -> bool {
+        let address = address.to_canonical();
+        self.trusted.iter().any(|network| network.contains(&address))
+    }
+
+    fn refuse(&mut self, error: &HeaderError) {
+        if let Permit::Granted(before) = self.refusals.acquire(1) {
+            warn!(before, %error, "connection without a header of the PROXY protocol refused");
+        }
+    }
+}
+
+/// Reads the header, and returns the connection as one of the client in it.
+async fn with_client(mut accepted: Accepted) -> Result<Accepted, HeaderError> {
+    if let Some(client) = proxy_header::read(&mut accepted.socket).await? {
+        accepted.peer = Peer::from(client);
+    }
+    Ok(accepted)
+}
