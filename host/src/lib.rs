@@ -145,8 +145,8 @@ pub use relayer_rest_conformance as conformance;
 pub use relayer_rest_server::control;
 pub use relayer_rest_server::{
     AllowedHost, AllowedHostError, AllowedOrigin, ConnectionStatus, ConnectionTally, CorsConfig,
-    HttpLimits, Server, ServerSettings, cache, commands, config, registry, reload, response,
-    tokens,
+    HttpLimits, ListenError, Listener, Server, ServerSettings, TlsError, UnixSocketError, cache,
+    commands, config, registry, reload, response, tokens,
 };
 
 /// Modules: bundled components, and their sandbox.

@@ -13,3 +13,4 @@ mod languages;
 mod metrics;
 mod relayers;
 mod systemd;
+mod tls;

@@ -5,6 +5,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::process::Command;
 
 use relayer_rest_tests::cargo::root;
+use relayer_rest_tests::certificates::Authority;
 use relayer_rest_tests::client::Client;
 use relayer_rest_tests::folder::Folder;
 use relayer_rest_tests::program::Program;
@@ -66,17 +67,41 @@ async fn the_server_listens_on_a_passed_socket() {
     serving.stop().await;
 }
 
+/// The sections `[[listen]]` are for the sockets in their order.
 #[tokio::test]
 #[ignore = "needs systemd-socket-activate: apt install systemd"]
-async fn a_socket_that_is_not_tcp_is_an_error() {
+async fn several_sockets_are_passed_with_their_sections() {
     let files = Folder::new();
+    let authority = Authority::new();
+    authority.issue("localhost").write(&files, "own");
+    let ca = files.write("ca.pem", authority.pem());
+    let settings = files.write(
+        "c.toml",
+        "[[listen]]\naddress = 'unix:elsewhere'\n[[listen]]\naddress = '127.0.0.1:1'\n[[listen.tls]]\ncertificate = 'own.pem'\nkey = 'own.key'\n",
+    );
     let socket = files.path("socket");
-    let activator = ["systemd-socket-activate", "-l", &socket, "-E", "RELAYER_REST_CODE_CACHE"];
-    let program = Program::new(["serve"]).launched_by(&activator);
+    let free = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address: SocketAddr = free.local_addr().unwrap();
+    drop(free);
+    let listen = address.to_string();
+    let mut activator = vec!["systemd-socket-activate", "-l", &socket, "-l", &listen];
+    activator.extend(["-E", "RELAYER_REST_CONTROL", "-E", "RELAYER_REST_CODE_CACHE"]);
+    let program = Program::new(["serve", "--config", &settings]).launched_by(&activator);
     let spawned = program.spawn();
     let connects = async || std::os::unix::net::UnixStream::connect(&socket).is_ok();
     until_async("the socket is open", connects).await;
-    let ended = spawned.ended().await;
-    assert_eq!(ended.status, Some(2), "{ended:?}");
-    assert!(ended.stderr.contains("pass one TCP socket, or none"), "{}", ended.stderr);
+    let serving = program.listening(spawned).await.unwrap();
+    assert_eq!(serving.url(), format!("unix:{socket}"));
+    let curl = async |arguments: &[&str]| {
+        let output = tokio::process::Command::new("curl").args(arguments).output();
+        let output = output.await.unwrap();
+        assert!(output.status.success(), "{arguments:?}: {output:?}");
+        output.stdout
+    };
+    let over_unix = curl(&["-sf", "--unix-socket", &socket, "http://h/version"]).await;
+    let url = format!("https://localhost:{}/version", address.port());
+    assert_eq!(over_unix, curl(&["-sf", "--cacert", &ca, &url]).await);
+    serving.stop().await;
+    // The socket is of the service manager.
+    assert!(files.join("socket").exists() && !files.join("elsewhere").exists());
 }

@@ -26,6 +26,7 @@
 #![expect(clippy::missing_panics_doc, reason = "a harness fails by panicking")]
 
 pub mod cargo;
+pub mod certificates;
 pub mod client;
 pub mod component;
 pub mod folder;

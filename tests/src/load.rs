@@ -2,11 +2,14 @@
 
 use std::net::SocketAddr;
 use std::ops::Range;
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::ClientConfig;
 
 use crate::measure::quantile;
 
@@ -25,6 +28,8 @@ pub struct Load {
     pub connections: usize,
     /// The measured time.
     pub time: Duration,
+    /// The configuration of TLS for `localhost`; none for plain HTTP.
+    pub tls: Option<Arc<ClientConfig>>,
 }
 
 /// The measurements of a load.
@@ -38,11 +43,16 @@ pub struct Served {
     pub p99: Duration,
 }
 
+/// A connection, plain or encrypted.
+trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
+
 impl Load {
     /// Creates a load of one path on 32 connections.
     #[must_use]
     pub fn new(path: &str, time: Duration) -> Self {
-        Self { paths: vec![path.to_owned()], headers: "", connections: 32, time }
+        Self { paths: vec![path.to_owned()], headers: "", connections: 32, time, tls: None }
     }
 
     /// Sends the requests from a thread of its own.
@@ -71,7 +81,17 @@ impl Load {
             .collect();
         let mut open = Vec::new();
         for _ in 0..self.connections {
-            open.push(TcpStream::connect(address).await.unwrap());
+            let stream = TcpStream::connect(address).await.unwrap();
+            stream.set_nodelay(true).unwrap();
+            let stream: Box<dyn Stream> = match &self.tls {
+                None => Box::new(stream),
+                Some(config) => {
+                    let name = "localhost".try_into().unwrap();
+                    let connector = TlsConnector::from(Arc::clone(config));
+                    Box::new(connector.connect(name, stream).await.unwrap())
+                }
+            };
+            open.push(stream);
         }
         let start = Instant::now() + WARM_UP;
         let measured = start..start + self.time;
@@ -95,12 +115,11 @@ impl Load {
 }
 
 async fn connection(
-    mut stream: TcpStream,
+    mut stream: Box<dyn Stream>,
     requests: Vec<Vec<u8>>,
     first: usize,
     measured: Range<Instant>,
 ) -> Vec<Duration> {
-    stream.set_nodelay(true).unwrap();
     let mut buffer = vec![0; 256 << 10];
     let mut times = Vec::with_capacity(16 << 10);
     for request in requests.iter().cycle().skip(first % requests.len()) {
@@ -109,6 +128,7 @@ async fn connection(
             break;
         }
         stream.write_all(request).await.unwrap();
+        stream.flush().await.unwrap();
         read_response(&mut stream, &mut buffer).await;
         if start >= measured.start {
             times.push(start.elapsed());
@@ -118,7 +138,7 @@ async fn connection(
 }
 
 /// Reads one response to its end.
-async fn read_response(stream: &mut TcpStream, buffer: &mut [u8]) {
+async fn read_response(stream: &mut Box<dyn Stream>, buffer: &mut [u8]) {
     let mut filled = 0;
     let (head, length) = loop {
         let read = stream.read(&mut buffer[filled..]).await.unwrap();

@@ -5,14 +5,14 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use hyper::header::HeaderName;
+use relayer_rest_host::config::{ListenAddress, ListenConfig};
 use relayer_rest_host::conformance::Dialect;
 use relayer_rest_host::control::ConnectionTally;
 use relayer_rest_host::module::{Digest, Engine, GuestRequest, Limits, Module};
 use relayer_rest_host::registry::{Candidate, Mount, Registry, Source, SwapLimits, SwapReport};
 use relayer_rest_host::state::hermes_config::HermesConfig;
 use relayer_rest_host::state::{StatePublisher, Upstream, sample};
-use relayer_rest_host::{HttpLimits, Server};
-use tokio::net::TcpListener;
+use relayer_rest_host::{HttpLimits, Listener, Server};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
@@ -113,6 +113,7 @@ pub struct Builder {
     grace: Option<Duration>,
     is_metered: bool,
     state: State,
+    listen: ListenConfig,
 }
 
 /// The module of the API.
@@ -172,6 +173,11 @@ impl Builder {
         Self { grace: Some(grace), ..self }
     }
 
+    /// Sets the listener, on a TCP port.
+    pub fn listen(self, listen: ListenConfig) -> Self {
+        Self { listen, ..self }
+    }
+
     /// Leaves the state unknown.
     pub fn without_state(self) -> Self {
         Self { state: State::Unknown, ..self }
@@ -211,8 +217,8 @@ impl Builder {
                 tokio::spawn(upstream.run(publisher.clone()));
             }
         }
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
+        let listener = Listener::bind(&self.listen).await.unwrap();
+        let address = listener.address().unwrap().to_string().parse().unwrap();
         let (stop, stopped) = oneshot::channel();
         let server =
             Server::with_registry(Arc::clone(&registry), publisher.reader()).with_limits(self.http);
@@ -238,6 +244,7 @@ impl TestServer {
             grace: None,
             is_metered: false,
             state: State::Sample,
+            listen: "127.0.0.1:0".parse::<ListenAddress>().unwrap().into(),
         }
     }
 

@@ -1,6 +1,7 @@
 //! Hits and misses over sockets, against servers that do less.
 
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -9,16 +10,21 @@ use std::thread;
 use std::time::Duration;
 
 use bytesize::ByteSize;
+use relayer_rest_host::config::{CertificateConfig, ListenAddress, ListenConfig};
 use relayer_rest_host::control::{ControlServer, ControlSocket};
 use relayer_rest_host::module::{Limits, Module};
 use relayer_rest_host::state::StatePublisher;
+use relayer_rest_tests::certificates::Authority;
+use relayer_rest_tests::folder::Folder;
 use relayer_rest_tests::load::{Load, Served};
 use relayer_rest_tests::server::{TestServer, engine};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::runtime::Runtime;
 use tokio::time::sleep;
+use tokio_rustls::rustls::ClientConfig;
 
 use crate::relayers::{self, PATHS};
 use crate::report::{Report, Target};
@@ -28,6 +34,7 @@ use crate::servers;
 const ROUNDS: usize = 7;
 /// The number of rounds for a difference that is smaller than the one between two rounds.
 const METRICS_ROUNDS: usize = 41;
+const TLS_ROUNDS: usize = 11;
 const ROUND: Duration = Duration::from_millis(800);
 
 const SIZES: [u64; 3] = [10, 700, 5_000];
@@ -105,6 +112,55 @@ pub(crate) fn measure_metrics(report: &mut Report, runtime: &Runtime) {
     add(report, what, (0..METRICS_ROUNDS).map(round).collect(), Target::AtLeast(0.98));
     assert!(!reads.is_finished(), "the metrics could not be read");
     reads.abort();
+}
+
+/// Compares hits over TLS with those of bare hyper behind rustls, each on one core, and the
+/// load on the others.
+pub(crate) fn measure_tls(report: &mut Report) {
+    let authority = Authority::new();
+    let issued = authority.issue("localhost");
+    let files = Folder::new();
+    issued.write(&files, "own");
+    let mut listen = ListenConfig::from("127.0.0.1:0".parse::<ListenAddress>().unwrap());
+    let [certificate, key] = ["own.pem", "own.key"].map(|name| files.join(name));
+    listen.tls = vec![CertificateConfig { certificate, key }];
+    let client = ClientConfig::builder().with_root_certificates(authority.roots());
+    let client = Arc::new(client.with_no_client_auth());
+    let servers = move || {
+        // Its threads have the core of this one.
+        let runtime = Runtime::new().unwrap();
+        let plain = runtime.block_on(TestServer::builder().without_state().start());
+        let ours = runtime.block_on(TestServer::builder().without_state().listen(listen).start());
+        for server in [&plain, &ours] {
+            relayers::fill(&server.publisher, 700);
+        }
+        let bare = |path| runtime.block_on(servers::bare_tls(plain.address, path, &issued));
+        let bare = ["/version", "/chains", "/state"].map(|path| (path, bare(path)));
+        (runtime, plain, ours, bare)
+    };
+    let (_runtime, _plain, ours, bare) = on_cores(0..1, servers);
+    for (path, bare) in bare {
+        let load = Load { tls: Some(Arc::clone(&client)), ..Load::new(path, ROUND) };
+        let what = format!("hit on {path} with 700 workers over TLS, to bare hyper with rustls");
+        let ours = ours.address;
+        let rounds = move || (0..TLS_ROUNDS).map(|_| (load.run(ours), load.run(bare))).collect();
+        add(report, &what, on_cores(1..CpuSet::MAX_CPU, rounds), Target::AtLeast(0.95));
+    }
+}
+
+/// Runs a function on a thread with these cores, as far as the process may use them; on a
+/// machine with one core with that one.
+fn on_cores<T: Send + 'static>(cores: Range<usize>, run: impl FnOnce() -> T + Send + 'static) -> T {
+    let all = sched_getaffinity(None).unwrap();
+    let usable = (0..CpuSet::MAX_CPU).filter(|core| all.is_set(*core));
+    let mut wanted = CpuSet::new();
+    usable.skip(cores.start).take(cores.len()).for_each(|core| wanted.set(core));
+    let wanted = if wanted.count() == 0 { all } else { wanted };
+    let run = move || {
+        sched_setaffinity(None, &wanted).unwrap();
+        run()
+    };
+    thread::spawn(run).join().unwrap()
 }
 
 /// Reads the metrics each second.

@@ -310,7 +310,7 @@ async fn passwords_are_not_shown() {
 
 #[tokio::test]
 async fn an_unknown_variable_is_logged_with_the_one_that_was_meant() {
-    let program = Program::server().env("RELAYER_REST_HTTP_CONECTIONS", "1");
+    let program = Program::server().env("RELAYER_REST_HTTP_CONNECTION", "1");
     // A service of this name in Kubernetes.
     let program = program.env("RELAYER_REST_PORT", "tcp://10.0.0.1:80");
     let program = program.env("RELAYER_REST_PORT_80_TCP_ADDR", "10.0.0.1");
@@ -318,7 +318,7 @@ async fn an_unknown_variable_is_logged_with_the_one_that_was_meant() {
     let log = program.start().await.stop().await.stderr;
     let lines: Vec<_> = log.lines().filter(|line| line.contains("unknown variable")).collect();
     let [line] = &lines[..] else { panic!("{log}") };
-    assert!(line.contains("name=\"RELAYER_REST_HTTP_CONECTIONS\""), "{line}");
+    assert!(line.contains("name=\"RELAYER_REST_HTTP_CONNECTION\""), "{line}");
     assert!(line.contains("meant=\"RELAYER_REST_HTTP_CONNECTIONS\""), "{line}");
 }
 

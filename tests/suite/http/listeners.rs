@@ -181,8 +181,8 @@ async fn an_invalid_listener_names_its_place() {
             "line 3, column 8: listen[0].mode: \"0999\" is not a mode; expected one such as \"0660\"",
         ),
         (
-            "[[listen]]\nadress = 'a:0'",
-            "line 2, column 1: listen[0].adress: unknown field `adress`",
+            "[[listen]]\naddresses = 'a:0'",
+            "line 2, column 1: listen[0].addresses: unknown field `addresses`",
         ),
         (
             "[[listen]]\naddress = '127.0.0.1:0'\nmode = '0600'",

@@ -4,7 +4,7 @@ use std::fs;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
+use relayer_rest_tests::certificates::{Authority, Issued};
 use relayer_rest_tests::client::raw;
 use relayer_rest_tests::folder::Folder;
 use relayer_rest_tests::program::{Program, Serving};
@@ -13,49 +13,11 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
+use tokio_rustls::rustls::ClientConfig;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
 use crate::cli::check_failure;
-
-/// An authority that issues certificates.
-struct Authority(CertifiedIssuer<'static, KeyPair>);
-
-/// A certificate and its key, in PEM.
-struct Issued {
-    certificate: String,
-    key: String,
-}
-
-impl Authority {
-    fn new() -> Self {
-        let mut params = CertificateParams::new([]).unwrap();
-        params.distinguished_name.push(DnType::CommonName, "authority");
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        Self(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
-    }
-
-    fn issue(&self, name: &str) -> Issued {
-        let key = KeyPair::generate().unwrap();
-        let mut params = CertificateParams::new([name.to_owned()]).unwrap();
-        params.distinguished_name.push(DnType::CommonName, name);
-        let certificate = params.signed_by(&key, &self.0).unwrap().pem();
-        Issued { certificate, key: key.serialize_pem() }
-    }
-}
-
-impl Issued {
-    /// Writes the files `NAME.pem` and `NAME.key`.
-    fn write(&self, files: &Folder, name: &str) {
-        files.replace(&format!("{name}.pem"), &self.certificate);
-        files.replace(&format!("{name}.key"), &self.key);
-    }
-
-    fn der(&self) -> CertificateDer<'static> {
-        CertificateDer::from_pem_slice(self.certificate.as_bytes()).unwrap()
-    }
-}
 
 /// A client of TLS.
 #[derive(Default)]
@@ -73,9 +35,7 @@ impl TlsClient<'_> {
         name: &str,
         authority: &Authority,
     ) -> std::io::Result<TlsStream<TcpStream>> {
-        let mut roots = RootCertStore::empty();
-        roots.add(authority.0.der().clone()).unwrap();
-        let config = ClientConfig::builder().with_root_certificates(roots);
+        let config = ClientConfig::builder().with_root_certificates(authority.roots());
         let mut config = match self.own {
             None => config.with_no_client_auth(),
             Some(own) => {
@@ -142,7 +102,7 @@ async fn both_protocols_are_served() {
             assert!(response.starts_with("HTTP/1.1 421 "), "{response}");
         }
     }
-    let ca = files.write("ca.pem", authority.0.pem());
+    let ca = files.write("ca.pem", authority.pem());
     for option in ["--http1.1", "--http2"] {
         let url = format!("https://localhost:{}/version", address.port());
         let output = tokio::process::Command::new("curl")
@@ -200,7 +160,7 @@ async fn the_host_selects_the_certificate() {
 async fn clients_need_a_certificate_of_the_authorities() {
     let (files, authority, of_clients) = (Folder::new(), Authority::new(), Authority::new());
     authority.issue("localhost").write(&files, "a");
-    files.write("clients.pem", of_clients.0.pem());
+    files.write("clients.pem", of_clients.pem());
     let (serving, address) =
         serving(&files, &format!("client-ca = 'clients.pem'\n{CERTIFICATE}")).await;
     let own = of_clients.issue("client");
