@@ -6,6 +6,7 @@
 //! | `connection.rs` | one connection, and its requests |
 //! | `protocol.rs` | the protocol of a connection, and its settings |
 //! | `socket.rs` | the socket of a connection: TCP or Unix |
+//! | `forward.rs` | reads and writes of an enumeration of streams |
 //! | `stream.rs` | the stream of a connection: plain, or encrypted by TLS |
 //! | `tracked_stream.rs` | a stream that reports progress of its client |
 //! | `activity.rs` | the activity of each connection, and when it must end |
@@ -22,6 +23,7 @@ mod awaited_body;
 mod clock;
 mod closing;
 mod connection;
+mod forward;
 mod http2_request;
 mod manager;
 mod pending_bodies;
