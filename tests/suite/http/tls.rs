@@ -3,12 +3,18 @@
 use std::fs;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
+use relayer_rest_host::HttpLimits;
+use relayer_rest_host::config::{CertificateConfig, ListenAddress, ListenConfig};
+use relayer_rest_host::module::Limits;
 use relayer_rest_tests::certificates::{Authority, Issued};
 use relayer_rest_tests::client::raw;
+use relayer_rest_tests::component;
 use relayer_rest_tests::folder::Folder;
 use relayer_rest_tests::program::{Program, Serving};
-use relayer_rest_tests::wait::{until_async, within};
+use relayer_rest_tests::server::TestServer;
+use relayer_rest_tests::wait::{until, until_async, within};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
@@ -220,6 +226,29 @@ async fn a_handshake_has_a_time_limit() {
         drop(within("the end of the connection", stream.read_to_end(&mut rest)).await);
     }
     serving.stop().await;
+}
+
+/// A handshake for a response would cost more than the response.
+#[tokio::test]
+async fn a_connection_beyond_the_limit_is_closed() {
+    let (files, authority) = (Folder::new(), Authority::new());
+    authority.issue("localhost").write(&files, "a");
+    let mut listen = ListenConfig::from("127.0.0.1:0".parse::<ListenAddress>().unwrap());
+    let [certificate, key] = ["a.pem", "a.key"].map(|name| files.join(name));
+    listen.tls = vec![CertificateConfig { certificate, key }];
+    let spins = component::of_handler("(loop br 0) unreachable");
+    let limits = Limits { time: Duration::from_hours(1), ..Limits::default() };
+    let http = HttpLimits { connections: 1, ..HttpLimits::default() };
+    let server = TestServer::builder().component(&spins).limits(&limits).http(http);
+    let server = server.listen(listen).start().await;
+    let client = TlsClient::default();
+    let mut busy = client.connect(server.address, "localhost", &authority).await.unwrap();
+    busy.write_all(b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
+    until("the request runs", || server.api().status().module.runs == 1).await;
+    let mut stream = TcpStream::connect(server.address).await.unwrap();
+    let mut response = Vec::new();
+    drop(within("the end", stream.read_to_end(&mut response)).await);
+    assert_eq!(response, b"");
 }
 
 #[tokio::test]

@@ -74,7 +74,7 @@ impl ConnectionManager {
     pub(in crate::http) fn add(&mut self, accepted: Accepted) {
         let Accepted { socket, peer, tls } = accepted;
         if self.has_excess() {
-            return self.refuse(socket, EXCESS);
+            return self.refuse(socket, tls.is_some(), EXCESS);
         }
         let of_peer = self.peers.get(&peer).copied().unwrap_or_default();
         // Evicting a connection of this peer makes room in the server, too.
@@ -85,7 +85,7 @@ impl ConnectionManager {
                 || self.roster.evict_idlest(|_| true)
         };
         if !has_room {
-            return self.refuse(socket, FULL);
+            return self.refuse(socket, tls.is_some(), FULL);
         }
         // The thread that serves it registers it with its own runtime.
         let Ok(socket) = socket.detach() else { return };
@@ -158,11 +158,15 @@ impl ConnectionManager {
         self.roster.close_all();
     }
 
-    fn refuse(&self, socket: Socket, reason: &str) {
+    fn refuse(&self, socket: Socket, has_tls: bool, reason: &str) {
         self.tally.refused();
         if let Permit::Granted(before) = self.refusals.acquire(1) {
             let HttpLimits { connections, connections_per_peer, .. } = self.limits;
             warn!(before, connections, connections_per_peer, "connection refused: {reason}");
+        }
+        // A response would need a handshake, which is what a server without room avoids.
+        if has_tls {
+            return;
         }
         // If the response does not fit into the socket's buffer, the client only sees the
         // connection closed.

@@ -184,7 +184,8 @@ impl Roster {
 }
 
 /// Returns the connections of a peer that holds more than all others together, in
-/// descending order of the bytes that they hold; none if it is the requester's peer.
+/// descending order of the bytes that they hold; none if it is the requester's peer, or has no
+/// address, and so is any number of clients.
 fn greediest<'a>(
     entries: impl Iterator<Item = &'a Entry> + Clone,
     requester: &ConnectionActivity,
@@ -196,7 +197,8 @@ fn greediest<'a>(
     let total: usize = peers.values().sum();
     let own = entries.clone().find(|entry| std::ptr::eq(Arc::as_ptr(&entry.activity), requester));
     let is_greedy = |peer: Peer| {
-        own.is_some_and(|own| own.peer != peer)
+        peer.has_address()
+            && own.is_some_and(|own| own.peer != peer)
             && peers.get(&peer).is_some_and(|held| *held > total / 2)
     };
     let mut greedy: Vec<_> = entries
@@ -234,9 +236,17 @@ mod tests {
         number: u64,
         bytes: usize,
     ) -> (Arc<ConnectionActivity>, Sending) {
+        held_by_peer(roster, Peer::from(IpAddr::from([127, 0, 0, peer])), number, bytes).await
+    }
+
+    async fn held_by_peer(
+        roster: &Roster,
+        peer: Peer,
+        number: u64,
+        bytes: usize,
+    ) -> (Arc<ConnectionActivity>, Sending) {
         let activity = Arc::new(ConnectionActivity::new(roster.clock().clone()));
         let sending = Sending::new(&activity, bytes);
-        let peer = Peer::from(IpAddr::from([127, 0, 0, peer]));
         let task = tokio::spawn(async {});
         let entry =
             Entry { activity: Arc::clone(&activity), peer, worker: WorkerId::default(), number };
@@ -274,6 +284,16 @@ mod tests {
         roster.clock().tick();
         roster.evict(1_000, &other);
         assert!(!other.is_closed_at_once());
+    }
+
+    /// The programs behind a Unix socket can have any number of clients.
+    #[tokio::test]
+    async fn healthy_connections_without_an_address_are_not_evicted() {
+        let roster = Roster::new(ConnectionTally::default());
+        let (local, _held) = held_by_peer(&roster, Peer::LOCAL, 1, 1_000).await;
+        let (other, _held) = held_by(&roster, 1, 2, 10).await;
+        roster.evict(1, &other);
+        assert!(!local.is_closed_at_once());
     }
 
     #[tokio::test]
