@@ -14,7 +14,8 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use relayer_rest_api::Dialect;
-use relayer_rest_host::config::Config;
+use relayer_rest_host::HttpLimits;
+use relayer_rest_host::config::{Config, Layers, ListenAddress, ListenConfig, Origin, Setting};
 use relayer_rest_host::conformance::{self, Reference};
 use relayer_rest_host::control::{ControlServer, ControlSocket};
 use relayer_rest_host::module::{DEFAULT_MODULE, Limits, Module, RunPermit};
@@ -38,11 +39,13 @@ const PATIENCE: Duration = crate::wait::DEADLINE;
 pub type Target = fn(&[u8]);
 
 /// All targets, by the names of their folders.
-pub const TARGETS: [(&str, Target); 9] = [
+pub const TARGETS: [(&str, Target); 11] = [
     ("config", config),
+    ("setting", setting),
     ("upstream", upstream),
     ("router", router),
     ("request", http_request),
+    ("proxy_header", proxy_header),
     ("http2", http2),
     ("control", control),
     ("component", component),
@@ -61,6 +64,20 @@ pub fn config(data: &[u8]) {
     }
     if let Err(problem) = HermesConfig::parse(text) {
         check(problem.to_string());
+    }
+}
+
+/// Sets each setting to a text, as a variable of the environment does.
+pub fn setting(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    let defaults = Layers::default().read().unwrap();
+    for Setting { key, .. } in defaults.list() {
+        let mut layers = Layers::default();
+        let origin = Origin::Option("--option");
+        let set = layers.set(&key, text, origin);
+        if let Err(error) = set.and_then(|()| layers.read().map(drop)) {
+            check_message(&error.to_string());
+        }
     }
 }
 
@@ -147,6 +164,28 @@ pub fn http_request(data: &[u8]) {
         let server = runtime.block_on(TestServer::start());
         let address = server.address;
         // It serves until the process ends.
+        std::mem::forget(server);
+        (runtime, address)
+    });
+    let stream = TcpStream::connect(SERVER.1).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    // The server may close the connection before it has read all bytes.
+    drop((&stream).write_all(data));
+    drop(stream.shutdown(Shutdown::Write));
+    check_response(&stream);
+}
+
+/// Sends bytes to a listener with the PROXY protocol.
+pub fn proxy_header(data: &[u8]) {
+    static SERVER: LazyLock<(Runtime, SocketAddr)> = LazyLock::new(|| {
+        let runtime = Runtime::new().unwrap();
+        let trusted_proxies = vec!["127.0.0.0/8".parse().unwrap()];
+        let http = HttpLimits { trusted_proxies, ..HttpLimits::default() };
+        let mut listen = ListenConfig::from("127.0.0.1:0".parse::<ListenAddress>().unwrap());
+        listen.proxy_protocol = true;
+        let server = TestServer::builder().http(http).listen(listen);
+        let server = runtime.block_on(server.start());
+        let address = server.address;
         std::mem::forget(server);
         (runtime, address)
     });

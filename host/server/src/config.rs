@@ -205,7 +205,7 @@ impl Config {
     /// Checks that the keys of each listener have an effect.
     fn check_listeners(&self, text: &str) -> Result<(), ConfigProblem> {
         for (place, listener) in self.listen.0.iter().enumerate() {
-            let Some((key, reason)) = self.problem_of(listener) else { continue };
+            let Some((key, reason)) = listener.problem() else { continue };
             let listen = Step::Key("listen".to_owned());
             let path = [listen, Step::Index(place), Step::Key(key.to_owned())];
             return Err(ConfigProblem::Text {
@@ -217,15 +217,14 @@ impl Config {
         Ok(())
     }
 
-    fn problem_of(&self, listener: &ListenConfig) -> Option<(&'static str, &'static str)> {
-        listener.problem().or_else(|| {
-            let is_unix = matches!(listener.address, ListenAddress::Unix(_));
-            let is_unusable =
-                listener.proxy_protocol && !is_unix && self.http.trusted_proxies.is_empty();
-            is_unusable.then_some((
-                "proxy-protocol",
-                "no proxy can connect; name their networks in trusted-proxies of [http]",
-            ))
+    /// Returns the place of a listener to which no proxy can connect, although each connection
+    /// must be one of a proxy. The networks of proxies can be in another layer.
+    fn unreachable_listener(&self) -> Option<usize> {
+        if !self.http.trusted_proxies.is_empty() {
+            return None;
+        }
+        self.listen.0.iter().position(|listener| {
+            listener.proxy_protocol && matches!(listener.address, ListenAddress::Tcp { .. })
         })
     }
 

@@ -64,6 +64,19 @@ async fn the_api_is_served_on_each_listener() {
     );
 }
 
+/// The address of all interfaces is of both families.
+#[tokio::test]
+async fn an_address_of_ipv6_can_accept_ipv4() {
+    let mut serving = Program::new(["--listen", "[::]:0"]).start().await;
+    let addresses = addresses(&mut serving, 1).await;
+    let port = addresses[0].strip_prefix("[::]:").unwrap();
+    for host in ["127.0.0.1", "[::1]"] {
+        let mut client = Client::http1(format!("{host}:{port}").parse().unwrap()).await;
+        assert_eq!(client.get("/version").await.status, 200, "{host}");
+    }
+    serving.stop().await;
+}
+
 #[tokio::test]
 async fn options_can_name_several_addresses() {
     let files = Folder::new();

@@ -102,7 +102,15 @@ async fn the_limit_of_one_address_is_for_the_client() {
     let first = open(&v1("192.0.2.1"));
     let others = [v1("192.0.2.2"), v1("2001:db8::1"), v2(1, 0x11, &v4([192, 0, 2, 3], &[]))];
     let others = others.map(|header| open(&header));
-    let _second = open(&v2(1, 0x11, &v4([192, 0, 2, 1], &[])));
+    // The server may still be sending the response when the client has it.
+    let mut second = None;
+    let is_served = || {
+        let stream = connect(&serving, &v2(1, 0x11, &v4([192, 0, 2, 1], &[])));
+        let is_served = responds(&stream);
+        second = Some(stream);
+        is_served
+    };
+    until("another connection of the client is served", is_served).await;
     until("the first connection is evicted", || !responds(&first)).await;
     assert!(others.iter().all(responds));
     serving.stop().await;
@@ -158,4 +166,15 @@ async fn only_trusted_proxies_can_connect() {
     let ended = Program::new(["--config", &settings]).run().await;
     let message = "line 3, column 18: listen[0].proxy-protocol: no proxy can connect; name their networks in trusted-proxies of [http]";
     check_failure(&ended, 2, &format!("configuration {settings}: {message}"));
+    // They can be in another layer.
+    let program = || Program::new(["--config", &settings]);
+    let program = program().env("RELAYER_REST_HTTP_TRUSTED_PROXIES", "[\"127.0.0.1/32\"]");
+    program.start().await.stop().await;
+    let listen = "[{ address = \"127.0.0.1:0\", proxy-protocol = true }]";
+    let program = || Program::new(["serve"]).env("RELAYER_REST_LISTEN", listen);
+    let ended = program().run().await;
+    let message = "RELAYER_REST_LISTEN: listen[0].proxy-protocol: no proxy can connect; ";
+    check_failure(&ended, 2, message);
+    let settings = files.write("e.toml", "[http]\ntrusted-proxies = ['127.0.0.1/32']\n");
+    program().args(["--config", &settings]).start().await.stop().await;
 }

@@ -260,7 +260,11 @@ impl Layers {
             let origin = self.values.last().map_or(Origin::Default, |value| value.origin.clone());
             ConfigError::Value { origin, message: error.message().to_owned() }
         })?;
-        Ok(Settings { config, origins, derived: BTreeMap::new() })
+        let settings = Settings { config, origins, derived: BTreeMap::new() };
+        match settings.config.unreachable_listener() {
+            None => Ok(settings),
+            Some(place) => Err(settings.unreachable(&format!("listen[{place}].proxy-protocol"))),
+        }
     }
 }
 
@@ -292,6 +296,20 @@ impl Settings {
         // An option may set a list of tables, whose keys are settings each.
         let given = self.origins.iter().find(|(given, _)| is_within(key, given));
         given.map_or(&Origin::Default, |(_, origin)| origin)
+    }
+
+    /// Returns the error for the PROXY protocol without trusted proxies.
+    fn unreachable(&self, key: &str) -> ConfigError {
+        let key = key.to_owned();
+        let message =
+            "no proxy can connect; name their networks in trusted-proxies of [http]".to_owned();
+        match self.origin(&key).clone() {
+            Origin::File(file, position) => {
+                let problem = ConfigProblem::Text { position, key, message };
+                ConfigError::Invalid { file, problem }
+            }
+            origin => ConfigError::Value { origin, message: format!("{key}: {message}") },
+        }
     }
 
     /// Returns the keys that have a value, which may be a default, with the origin of each.
