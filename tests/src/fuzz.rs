@@ -167,12 +167,7 @@ pub fn http_request(data: &[u8]) {
         std::mem::forget(server);
         (runtime, address)
     });
-    let stream = TcpStream::connect(SERVER.1).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    // The server may close the connection before it has read all bytes.
-    drop((&stream).write_all(data));
-    drop(stream.shutdown(Shutdown::Write));
-    check_response(&stream);
+    send(SERVER.1, data);
 }
 
 /// Sends bytes to a listener with the PROXY protocol.
@@ -189,12 +184,7 @@ pub fn proxy_header(data: &[u8]) {
         std::mem::forget(server);
         (runtime, address)
     });
-    let stream = TcpStream::connect(SERVER.1).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    // The server may close the connection before it has read all bytes.
-    drop((&stream).write_all(data));
-    drop(stream.shutdown(Shutdown::Write));
-    check_response(&stream);
+    send(SERVER.1, data);
 }
 
 /// Sends HTTP/2 frames after the preface. Each is made from its type, its flags, a stream
@@ -227,13 +217,7 @@ pub fn http2(data: &[u8]) {
             (kind, payload) => frames::frame(kind, *flags, stream, payload),
         });
     }
-    let stream = TcpStream::connect(server.address).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    // The server may close the connection before it has read all bytes.
-    drop((&stream).write_all(&bytes));
-    drop(stream.shutdown(Shutdown::Write));
-    check_response(&stream);
-    drop(stream);
+    send(server.address, &bytes);
     runtime.block_on(async {
         let mut client = Client::http2(server.address).await;
         assert_eq!(client.get("/version").await.status, 200);
@@ -315,6 +299,16 @@ fn check_json(body: &[u8], path: &str) {
     if let Err(error) = serde_json::from_slice::<Value>(body) {
         panic!("{path}: {error}: {}", body.escape_ascii());
     }
+}
+
+/// Sends bytes to a server, and checks its response.
+fn send(address: SocketAddr, bytes: &[u8]) {
+    let stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    // The server may close the connection before it has read all bytes.
+    drop((&stream).write_all(bytes));
+    drop(stream.shutdown(Shutdown::Write));
+    check_response(&stream);
 }
 
 /// Reads a response to its end: HTTP/1, HTTP/2, or none.

@@ -154,6 +154,15 @@ pub fn check<T: LimitValue>(
     Err(LimitError { key, value: value.show(), range })
 }
 
+/// Accepts any value, as the check of a field that is not a limit.
+///
+/// # Errors
+/// Returns none.
+#[allow(clippy::unnecessary_wraps, reason = "it is a check of the table")]
+pub fn any<T>(_: &T) -> Result<(), LimitError> {
+    Ok(())
+}
+
 /// Defines a section of limits: a struct with a field for each row, its `Default`, and
 /// `LIMITS`, the table of its rows, and `check`, which returns an error for a value out of
 /// its range.

@@ -4,8 +4,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use bytesize::ByteSize;
+use relayer_rest_common::limit::any;
+use relayer_rest_common::limits;
 use relayer_rest_common::url_secrets::without_secrets;
-use relayer_rest_common::{LimitError, limits};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use url::Url;
@@ -138,10 +139,4 @@ fn public_url<S: Serializer>(url: &Option<Url>, serializer: S) -> Result<S::Ok, 
 
 fn public(url: &Url) -> String {
     without_secrets(url.as_str().to_owned()).unwrap_or_default()
-}
-
-/// Accepts any value.
-#[allow(clippy::unnecessary_wraps, reason = "it is a check of the table")]
-fn any<T>(_: &T) -> Result<(), LimitError> {
-    Ok(())
 }

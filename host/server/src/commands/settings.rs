@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use relayer_rest_common::{LimitError, limits};
+use relayer_rest_common::limit::any;
+use relayer_rest_common::limits;
 
 use crate::tokens::{Tokens, TokensError};
 
@@ -33,10 +34,4 @@ impl CommandSettings {
             _ => Ok(Tokens::default()),
         }
     }
-}
-
-/// Accepts any value.
-#[allow(clippy::unnecessary_wraps, reason = "it is a check of the table")]
-fn any<T>(_: &T) -> Result<(), LimitError> {
-    Ok(())
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use bytesize::ByteSize;
 use ipnet::IpNet;
+use relayer_rest_common::limit::any;
 use relayer_rest_common::{LimitError, limits};
 
 use super::host::{AllowedHost, MAX_HOSTS};
@@ -69,12 +70,6 @@ impl ServerSettings {
             .or_else(|| available_parallelism().ok())
             .unwrap_or(NonZeroUsize::MIN)
     }
-}
-
-/// Accepts any value.
-#[allow(clippy::unnecessary_wraps, reason = "it is a check of the table")]
-fn any<T>(_: &T) -> Result<(), LimitError> {
-    Ok(())
 }
 
 fn check_proxies(proxies: &[IpNet]) -> Result<(), LimitError> {
