@@ -19,7 +19,7 @@ mod router;
 mod routes;
 
 pub use dialect::Dialect;
-pub use router::handle_in;
+pub use router::{handle_in, openapi_in};
 
 use relayer_rest_sdk::{Host, Request, Response};
 
@@ -28,6 +28,10 @@ const DIALECT: Dialect =
     if cfg!(feature = "dialect-1-13") { Dialect::V1_13 } else { Dialect::V0_7 };
 
 relayer_rest_sdk::module!(handle);
+#[cfg(not(feature = "dialect-1-13"))]
+relayer_rest_sdk::openapi!("openapi/0.7.json");
+#[cfg(feature = "dialect-1-13")]
+relayer_rest_sdk::openapi!("openapi/1.13.json");
 relayer_rest_sdk::arena!();
 
 /// Handles a request in this module's dialect.

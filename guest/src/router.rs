@@ -1,6 +1,6 @@
 //! Routing of requests.
 
-use relayer_rest_sdk::{Host, Request, Response, Route, Router};
+use relayer_rest_sdk::{Host, OpenApi, Request, Response, Route, Router, WitHost};
 
 use crate::dialect::Dialect;
 use crate::{errors, routes};
@@ -14,19 +14,34 @@ pub(crate) struct Context<'a, H> {
 /// The path of the command, which has a method of its own.
 const CLEAR_PACKETS: &str = "/clear_packets";
 
-const fn routes<'a, H: Host>() -> Router<Context<'a, H>, 4> {
+const fn routes<'a, H: Host>(dialect: Dialect) -> Router<Context<'a, H>, 4> {
     Router::new([
-        Route::get("/version", |context, _| routes::version(context)),
-        Route::get("/chains", |context, _| routes::chains(context)),
-        Route::get("/chain/:id", |context, params| routes::chain(context, params)),
-        Route::get("/state", |context, _| routes::state(context)),
+        Route::get("/version", |context, _| routes::version(context))
+            .describe(routes::describe_version(dialect)),
+        Route::get("/chains", |context, _| routes::chains(context))
+            .describe(routes::DESCRIBE_CHAINS),
+        Route::get("/chain/:id", |context, params| routes::chain(context, params))
+            .describe(routes::describe_chain(dialect)),
+        Route::get("/state", |context, _| routes::state(context))
+            .describe(routes::describe_state(dialect)),
     ])
+}
+
+/// Describes the API in a dialect.
+#[must_use]
+pub fn openapi_in(dialect: Dialect) -> OpenApi {
+    let document = OpenApi::new("The REST API of a relayer", env!("CARGO_PKG_VERSION"));
+    let document = routes::<WitHost>(dialect).openapi(document);
+    match dialect {
+        Dialect::V0_7 => document,
+        Dialect::V1_13 => document.operation("post", CLEAR_PACKETS, routes::DESCRIBE_CLEAR_PACKETS),
+    }
 }
 
 /// Handles a request in a dialect. The host passes HEAD as GET and omits the body.
 #[must_use]
 pub fn handle_in<H: Host>(dialect: Dialect, host: &H, request: &Request) -> Response {
-    let routes = routes();
+    let routes = routes(dialect);
     let path = &request.path;
     // Relayers have this from version 1.7 on.
     if dialect == Dialect::V1_13 && path == CLEAR_PACKETS {
@@ -46,9 +61,9 @@ pub fn handle_in<H: Host>(dialect: Dialect, host: &H, request: &Request) -> Resp
 
 #[cfg(test)]
 mod tests {
-    use super::handle_in;
+    use super::{handle_in, openapi_in};
     use crate::dialect::Dialect;
-    use relayer_rest_sdk::testing::FakeHost;
+    use relayer_rest_sdk::testing::{FakeHost, check_openapi};
     use relayer_rest_sdk::{Request, Response};
 
     fn get(path: &str) -> Response {
@@ -145,6 +160,12 @@ mod tests {
         );
         assert_eq!(response.header("allow"), Some("GET, HEAD"));
         assert_eq!(respond("POST", "/nothing").status, 404);
+    }
+
+    #[test]
+    fn the_documents_are_those_of_the_routes_and_types() {
+        check_openapi(openapi_in(Dialect::V0_7), "openapi/0.7.json");
+        check_openapi(openapi_in(Dialect::V1_13), "openapi/1.13.json");
     }
 
     #[test]

@@ -6,11 +6,11 @@ mod clear_packets;
 mod state;
 mod version;
 
-pub(crate) use chain::chain;
-pub(crate) use chains::chains;
-pub(crate) use clear_packets::clear_packets;
-pub(crate) use state::state;
-pub(crate) use version::version;
+pub(crate) use chain::{chain, describe_chain};
+pub(crate) use chains::{DESCRIBE_CHAINS, chains};
+pub(crate) use clear_packets::{DESCRIBE_CLEAR_PACKETS, clear_packets};
+pub(crate) use state::{describe_state, state};
+pub(crate) use version::{describe_version, version};
 
 #[cfg(test)]
 mod tests {

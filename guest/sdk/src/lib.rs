@@ -55,6 +55,7 @@
 //! | `state.rs` | the relayer's state with its names resolved |
 //! | `telemetry.rs` | the relayer's telemetry by its names in the relayer |
 //! | `router.rs` | routing by path |
+//! | `openapi.rs` | the description of the routes and of their responses |
 //! | `response.rs` | responses and errors, with their status and headers |
 //! | `arena.rs` | an allocator for instances that live for one request |
 //! | `testing.rs` | a fake host for tests |
@@ -63,6 +64,7 @@
 #[cfg(target_family = "wasm")]
 mod arena;
 mod host;
+mod openapi;
 mod query;
 mod request;
 mod response;
@@ -72,10 +74,13 @@ mod telemetry;
 pub mod testing;
 
 pub use host::{Host, Level, WitHost};
+pub use openapi::{Describe, OpenApi, Operation};
 pub use query::Query;
 pub use request::Request;
 pub use response::Response;
 pub use router::{Params, Route, Router};
+/// The crate for the schemas of types: `#[derive(JsonSchema)]`.
+pub use schemars;
 pub use state::{Names, Object, State, Worker};
 pub use telemetry::relayer_metric;
 
@@ -129,6 +134,34 @@ macro_rules! module {
             }
 
     $crate::bindings::export_module!(Module with_types_in $crate::bindings);
+        };
+    };
+}
+
+/// Puts an OpenAPI document into the module: a file of the package, which
+/// [`testing::check_openapi`] keeps equal to the routes and types. The host then lists
+/// the routes in its own document and counts requests by route, and `relayer-rest check`
+/// validates the responses.
+///
+/// ```ignore
+/// relayer_rest_sdk::openapi!("openapi.json");
+/// ```
+///
+/// Expands to nothing if the target is not WebAssembly.
+#[macro_export]
+macro_rules! openapi {
+    ($file:literal) => {
+        #[cfg(target_family = "wasm")]
+        const _: () = {
+            macro_rules! document {
+                () => {
+                    include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/", $file))
+                };
+            }
+
+            // A custom section, so that the host reads it without running the module.
+            #[unsafe(link_section = "openapi")]
+            static DOCUMENT: [u8; document!().len()] = *document!();
         };
     };
 }

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use percent_encoding::percent_decode_str;
 
+use crate::openapi::{Describe, OpenApi};
 use crate::request::Request;
 use crate::response::Response;
 
@@ -13,6 +14,15 @@ use crate::response::Response;
 pub struct Route<C> {
     path: &'static str,
     get: fn(&C, Params<'_>) -> Response,
+    description: Description,
+}
+
+/// The description of a route. It is not part of a WebAssembly module, which has its
+/// document as a file: the code for schemas is three times the size of this API.
+#[derive(Debug, Clone, Copy)]
+struct Description {
+    #[cfg(not(target_family = "wasm"))]
+    describe: Describe,
 }
 
 /// A table of routes; the first match handles a request.
@@ -31,7 +41,13 @@ impl<C> Route<C> {
     /// empty: `/chain/:id` matches `/chain/a`, but not `/chain/` or `/chain/a/b`.
     #[must_use]
     pub const fn get(path: &'static str, get: fn(&C, Params<'_>) -> Response) -> Self {
-        Self { path, get }
+        Self { path, get, description: Description::new(|operation| operation) }
+    }
+
+    /// Sets the description of the route for [`Router::openapi`].
+    #[must_use]
+    pub const fn describe(self, describe: Describe) -> Self {
+        Self { description: Description::new(describe), ..self }
     }
 
     /// Returns the path of the route, such as `/chain/:id`.
@@ -57,6 +73,28 @@ impl<C> Route<C> {
     }
 }
 
+impl Description {
+    const fn new(describe: Describe) -> Self {
+        #[cfg(target_family = "wasm")]
+        let _ = describe;
+        Self {
+            #[cfg(not(target_family = "wasm"))]
+            describe,
+        }
+    }
+
+    #[cfg(not(target_family = "wasm"))]
+    fn get(self) -> Describe {
+        self.describe
+    }
+
+    #[cfg(target_family = "wasm")]
+    fn get(self) -> Describe {
+        let Self {} = self;
+        |operation| operation
+    }
+}
+
 impl<C, const N: usize> Router<C, N> {
     /// Creates a router from its routes, in the order in which they are tried.
     #[must_use]
@@ -79,6 +117,14 @@ impl<C, const N: usize> Router<C, N> {
             Some((route, params)) if request.method == "GET" => route.run(context, params),
             Some(_) => Response::method_not_allowed(&request.method, &request.path),
         }
+    }
+
+    /// Adds the routes to an OpenAPI document; in WebAssembly without their descriptions.
+    #[must_use]
+    pub fn openapi(&self, document: OpenApi) -> OpenApi {
+        self.0.iter().fold(document, |document, route| {
+            document.operation("get", route.path, route.description.get())
+        })
     }
 
     /// Returns the paths of the routes, joined by `, `, for messages.

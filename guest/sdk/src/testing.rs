@@ -26,6 +26,8 @@
 //! ```
 
 use std::cell::RefCell;
+use std::path::Path;
+use std::{env, fs};
 
 use crate::contract::{
     self, ChainConfig, ChainKind, ChannelObject, ClientObject, Component, ConnectionObject,
@@ -33,7 +35,36 @@ use crate::contract::{
     Sample, Source, WalletObject,
 };
 use crate::host::{Host, Level};
+use crate::openapi::OpenApi;
 use crate::state::{Names, Object};
+
+/// The environment variable with which [`check_openapi`] writes the file.
+const UPDATE: &str = "UPDATE_OPENAPI";
+
+/// Compares a document with a file of the package, which [`crate::openapi`] puts into the
+/// module. If the environment variable `UPDATE_OPENAPI` is set, it writes the file.
+///
+/// # Panics
+/// Panics if the file has another document, or cannot be read or written.
+#[track_caller]
+pub fn check_openapi(document: OpenApi, file: impl AsRef<Path>) {
+    let file = file.as_ref();
+    let mut document = document.into_json();
+    let known = if env::var_os(UPDATE).is_some() {
+        document.sort_all_objects();
+        fs::write(file, format!("{document:#}\n")).map(|()| document.clone())
+    } else {
+        fs::read(file).and_then(|known| Ok(serde_json::from_slice(&known)?))
+    };
+    match known {
+        Err(error) => panic!("{}: {error}; {UPDATE}=1 writes it", file.display()),
+        Ok(known) => assert!(
+            known == document,
+            "{} is not the document of the routes; {UPDATE}=1 writes it",
+            file.display()
+        ),
+    }
+}
 
 /// A host whose data is set by the test.
 #[derive(Debug, Clone)]

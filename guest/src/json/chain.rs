@@ -1,6 +1,7 @@
 //! A chain's configuration: 17 fields in their order, null if a chain does not have the
 //! field.
 
+use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 
 use super::duration::DurationJson;
@@ -8,7 +9,8 @@ use relayer_rest_sdk::contract::{
     ChainConfig, ChannelFilter, EventSource, FilterPolicy, GasPrice, Ratio,
 };
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Chain", deny_unknown_fields)]
 pub(crate) struct ChainJson<'a> {
     id: &'a str,
     rpc_addr: Option<&'a str>,
@@ -30,24 +32,35 @@ pub(crate) struct ChainJson<'a> {
 }
 
 /// A fraction whose parts are strings of digits.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Ratio")]
 struct RatioJson {
     numerator: String,
     denominator: String,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "GasPrice")]
 pub(super) struct GasPriceJson<'a> {
     price: f64,
     denom: &'a str,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Filter")]
 #[serde(tag = "policy", content = "list", rename_all = "lowercase")]
 pub(super) enum FilterJson<'a> {
     AllowAll,
-    Allow(#[serde(serialize_with = "pairs")] &'a [ChannelFilter]),
-    Deny(#[serde(serialize_with = "pairs")] &'a [ChannelFilter]),
+    Allow(
+        #[serde(serialize_with = "pairs")]
+        #[schemars(with = "Vec<(String, String)>")]
+        &'a [ChannelFilter],
+    ),
+    Deny(
+        #[serde(serialize_with = "pairs")]
+        #[schemars(with = "Vec<(String, String)>")]
+        &'a [ChannelFilter],
+    ),
 }
 
 impl<'a> From<&'a ChainConfig> for ChainJson<'a> {

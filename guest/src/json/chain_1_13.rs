@@ -2,6 +2,9 @@
 //! its kind in their order, null if a chain does not have the field. A Cosmos SDK chain
 //! has 39 fields, and its extension options if there are any.
 
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
@@ -13,7 +16,8 @@ use relayer_rest_sdk::contract::{
 };
 
 /// A chain of any kind.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Chain")]
 #[serde(untagged)]
 pub(crate) enum Chain113Json<'a> {
     Cosmos(Box<CosmosJson<'a>>),
@@ -22,7 +26,8 @@ pub(crate) enum Chain113Json<'a> {
 }
 
 /// A chain of the Cosmos SDK, or of a kind with the same fields.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "CosmosChain", deny_unknown_fields)]
 pub(crate) struct CosmosJson<'a> {
     r#type: &'a str,
     id: &'a str,
@@ -64,13 +69,16 @@ pub(crate) struct CosmosJson<'a> {
     compat_mode: Option<&'a str>,
     clear_interval: Option<u64>,
     #[serde(serialize_with = "excluded")]
+    #[schemars(with = "BTreeMap<String, Vec<SequencesJson>>")]
     excluded_sequences: &'a [ExcludedSequences],
     allow_ccq: Option<bool>,
 }
 
 /// A Penumbra chain, without the folder of its view service and its keys.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "PenumbraChain", deny_unknown_fields)]
 pub(crate) struct PenumbraJson<'a> {
+    #[schemars(extend("const" = "Penumbra"))]
     r#type: &'static str,
     stub_key_name: Option<&'a str>,
     id: &'a str,
@@ -90,7 +98,8 @@ pub(crate) struct PenumbraJson<'a> {
 }
 
 /// A chain of any other kind, reduced to common fields.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "OtherChain", deny_unknown_fields)]
 pub(crate) struct OtherJson<'a> {
     r#type: &'a str,
     id: &'a str,
@@ -108,14 +117,16 @@ pub(crate) struct OtherJson<'a> {
     clear_interval: Option<u64>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "EventSource")]
 #[serde(tag = "mode", rename_all = "lowercase")]
 enum EventSourceJson<'a> {
     Push { url: &'a str, batch_delay: DurationJson },
     Pull { interval: DurationJson, max_retries: u32 },
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "GenesisRestart")]
 struct GenesisRestartJson<'a> {
     /// The relayer writes it as a text.
     restart_height: String,
@@ -124,58 +135,68 @@ struct GenesisRestartJson<'a> {
 }
 
 /// A fraction of two numbers.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Ratio")]
 struct RatioJson {
     numerator: u64,
     denominator: u64,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "PacketFilter")]
 struct PacketFilterJson<'a> {
     #[serde(flatten)]
     policy: FilterJson<'a>,
     #[serde(serialize_with = "min_fees")]
+    #[schemars(with = "BTreeMap<String, MinFeesJson<'a>>")]
     min_fees: &'a [ChannelMinFees],
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "MinFees")]
 struct MinFeesJson<'a> {
     recv: Vec<MinFeeJson<'a>>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "MinFee")]
 struct MinFeeJson<'a> {
     amount: u64,
     denom: Option<&'a str>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "DynamicGasPrice")]
 struct DynamicGasPriceJson {
     enabled: bool,
     multiplier: f64,
     max: f64,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "AddressType")]
 #[serde(tag = "derivation", rename_all = "lowercase")]
 enum AddressTypeJson<'a> {
     Cosmos,
     Ethermint { proto_type: ProtoTypeJson<'a> },
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "ProtoType")]
 struct ProtoTypeJson<'a> {
     pk_type: &'a str,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "ExtensionOption")]
 struct ExtensionOptionJson<'a> {
     r#type: &'a str,
     value: &'a str,
 }
 
 /// A sequence number, or a range as `first-last`.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Sequences")]
 #[serde(untagged)]
 enum SequencesJson {
     One(u64),

@@ -4,6 +4,7 @@
 //! API. Workers are therefore assembled from constant pieces and names; `serde_json`
 //! writes the rest.
 
+use schemars::JsonSchema;
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
@@ -177,8 +178,10 @@ impl<'a> Texts<'a> {
 }
 
 /// The settings of a worker for a client.
-#[derive(Serialize)]
-struct ClientDataJson {
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "ClientData")]
+pub(super) struct ClientDataJson {
+    #[schemars(extend("const" = "Client"))]
     r#type: &'static str,
     misbehaviour: bool,
     refresh: bool,

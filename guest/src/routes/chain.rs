@@ -1,6 +1,6 @@
 //! `GET /chain/:id`: the configuration of a chain.
 
-use relayer_rest_sdk::{Host, Params, Response};
+use relayer_rest_sdk::{Describe, Host, Params, Response};
 
 use crate::dialect::Dialect;
 use crate::errors;
@@ -18,5 +18,26 @@ pub(crate) fn chain<H: Host>(context: &Context<'_, H>, params: Params<'_>) -> Re
         },
         Ok(None) => errors::chain_not_found(context.dialect, &id),
         Err(reason) => Response::not_ready(&reason),
+    }
+}
+
+pub(crate) const fn describe_chain(dialect: Dialect) -> Describe {
+    match dialect {
+        Dialect::V0_7 => |operation| {
+            operation
+                .summary("The configuration of a chain")
+                .success::<ChainJson<'_>>()
+                .error(400, "The identifier is not UTF-8")
+                .error(404, "There is no such chain")
+                .not_ready()
+        },
+        Dialect::V1_13 => |operation| {
+            operation
+                .summary("The configuration of a chain")
+                .success::<Chain113Json<'_>>()
+                .error(200, "There is no such chain")
+                .error(400, "The identifier is not UTF-8")
+                .not_ready()
+        },
     }
 }

@@ -1,6 +1,6 @@
 //! `GET /chains`: the identifiers of the chains.
 
-use relayer_rest_sdk::{Host, Response};
+use relayer_rest_sdk::{Describe, Host, Response};
 
 use crate::router::Context;
 
@@ -10,6 +10,10 @@ pub(crate) fn chains<H: Host>(context: &Context<'_, H>) -> Response {
         Err(reason) => Response::not_ready(&reason),
     }
 }
+
+pub(crate) const DESCRIBE_CHAINS: Describe = |operation| {
+    operation.summary("The identifiers of the chains").success::<Vec<String>>().not_ready()
+};
 
 #[cfg(test)]
 mod tests {

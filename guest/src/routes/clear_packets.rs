@@ -4,7 +4,7 @@
 
 use std::borrow::Cow;
 
-use relayer_rest_sdk::{Host, Query, Response};
+use relayer_rest_sdk::{Describe, Host, Query, Response};
 
 /// The parameter with the chain.
 const CHAIN: &str = "chain";
@@ -32,6 +32,17 @@ pub(crate) fn clear_packets<H: Host>(host: &H) -> Response {
     host.clear_packets(chain);
     Response::success(())
 }
+
+pub(crate) const DESCRIBE_CLEAR_PACKETS: Describe = |operation| {
+    operation
+        .summary("Clears the pending packets of a chain, or of all chains")
+        .query::<String>(CHAIN, "The chain; either this or `all` is required")
+        .query::<bool>(ALL, "Whether the packets of all chains are cleared: `true`")
+        .success::<()>()
+        .error(400, "The parameters are not those of a command")
+        .error(404, "There is no such chain")
+        .not_ready()
+};
 
 /// Returns the chain of a command, or `None` for all chains.
 fn target<'a>(parameters: &'a [(Cow<'_, str>, Cow<'_, str>)]) -> Result<Option<&'a str>, String> {

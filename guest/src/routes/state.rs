@@ -1,8 +1,9 @@
 //! `GET /state`: the connected chains and the active workers.
 
-use relayer_rest_sdk::{Host, Response};
+use relayer_rest_sdk::{Describe, Host, Response};
 
-use crate::json::write_state;
+use crate::dialect::Dialect;
+use crate::json::{StateSchema, Worker113Schema, WorkerSchema, write_state};
 use crate::router::Context;
 
 pub(crate) fn state<H: Host>(context: &Context<'_, H>) -> Response {
@@ -15,5 +16,22 @@ pub(crate) fn state<H: Host>(context: &Context<'_, H>) -> Response {
             Response::json_written(200, json)
         }
         Err(reason) => Response::not_ready(&reason),
+    }
+}
+
+pub(crate) const fn describe_state(dialect: Dialect) -> Describe {
+    match dialect {
+        Dialect::V0_7 => |operation| {
+            operation
+                .summary("The connected chains and the active workers")
+                .success::<StateSchema<WorkerSchema>>()
+                .not_ready()
+        },
+        Dialect::V1_13 => |operation| {
+            operation
+                .summary("The connected chains and the active workers")
+                .success::<StateSchema<Worker113Schema>>()
+                .not_ready()
+        },
     }
 }

@@ -1,7 +1,8 @@
 //! `GET /version`: the versions of the relayer and of this API, as an array; without an
 //! envelope in the dialect 0.7.
 
-use relayer_rest_sdk::{Host, Response};
+use relayer_rest_sdk::{Describe, Host, Response};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::dialect::Dialect;
@@ -10,7 +11,8 @@ use crate::router::Context;
 /// The name under which a relayer lists its REST server.
 const REST: &str = "ibc-relayer-rest";
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
 struct Component<'a> {
     name: &'a str,
     version: &'a str,
@@ -26,6 +28,21 @@ pub(crate) fn version<H: Host>(context: &Context<'_, H>) -> Response {
     match context.dialect {
         Dialect::V0_7 => Response::json(200, &entries),
         Dialect::V1_13 => Response::success(&entries),
+    }
+}
+
+pub(crate) const fn describe_version(dialect: Dialect) -> Describe {
+    match dialect {
+        Dialect::V0_7 => |operation| {
+            operation
+                .summary("The versions of the relayer and of this API")
+                .json::<Vec<Component<'_>>>(200, "The versions")
+        },
+        Dialect::V1_13 => |operation| {
+            operation
+                .summary("The versions of the relayer and of this API")
+                .success::<Vec<Component<'_>>>()
+        },
     }
 }
 

@@ -22,28 +22,64 @@ mod overview;
 mod page;
 mod telemetry;
 
-use relayer_rest_sdk::{Host, Request, Response, Route, Router};
+use relayer_rest_sdk::{Host, OpenApi, Request, Response, Route, Router, WitHost};
+use serde_json::{Map, Value};
 
 relayer_rest_sdk::module!(handle);
+relayer_rest_sdk::openapi!("openapi.json");
 relayer_rest_sdk::arena!();
 
 /// Handles a request.
 pub fn handle<H: Host>(host: &H, request: &Request) -> Response {
-    let routes = Router::new([
-        Route::get("/", |_: &H, _| page::page()),
-        Route::get("/data", |host, _| data::data(host)),
-        Route::get("/chains", |host, _| chains::chains(host)),
-        Route::get("/telemetry", |host, _| telemetry::telemetry(host)),
-    ]);
     // Responses contain names from chains: browsers must not guess another content type.
-    routes.respond(host, request).with_header("x-content-type-options", "nosniff")
+    routes().respond(host, request).with_header("x-content-type-options", "nosniff")
 }
+
+/// Describes the routes.
+#[must_use]
+pub fn openapi() -> OpenApi {
+    let document = OpenApi::new("Dashboard of a relayer", env!("CARGO_PKG_VERSION"));
+    routes::<WitHost>().openapi(document)
+}
+
+const fn routes<H: Host>() -> Router<H, 4> {
+    Router::new([
+        Route::get("/", |_: &H, _| page::page()).describe(|operation| {
+            operation.summary("The page").content(200, page::CONTENT_TYPE, "The page")
+        }),
+        Route::get("/data", |host, _| data::data(host)).describe(|operation| {
+            operation
+                .summary("The relayer's state, for the page only")
+                .success::<Overview>()
+                .not_ready()
+        }),
+        Route::get("/chains", |host, _| chains::chains(host)).describe(|operation| {
+            operation.summary("The configured chains").success::<Vec<String>>().not_ready()
+        }),
+        Route::get("/telemetry", |host, _| telemetry::telemetry(host)).describe(|operation| {
+            operation
+                .summary("The relayer's telemetry, for the page only")
+                .success::<Option<Telemetry>>()
+        }),
+    ])
+}
+
+/// The data of the page, whose fields may change at any time.
+type Overview = Map<String, Value>;
+
+/// See [`Overview`].
+type Telemetry = Map<String, Value>;
 
 #[cfg(test)]
 mod tests {
-    use super::handle;
+    use super::{handle, openapi};
     use relayer_rest_sdk::Request;
-    use relayer_rest_sdk::testing::FakeHost;
+    use relayer_rest_sdk::testing::{FakeHost, check_openapi};
+
+    #[test]
+    fn the_document_is_that_of_the_routes() {
+        check_openapi(openapi(), "openapi.json");
+    }
 
     #[test]
     fn other_paths_are_not_found() {

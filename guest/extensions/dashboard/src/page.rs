@@ -2,6 +2,9 @@
 
 use relayer_rest_sdk::Response;
 
+/// The content type of the page.
+pub(crate) const CONTENT_TYPE: &str = "text/html; charset=utf-8";
+
 /// The page that `build.rs` assembled from `page/`.
 const PAGE: &str = include_str!(concat!(env!("OUT_DIR"), "/page.html"));
 
@@ -9,7 +12,7 @@ const PAGE: &str = include_str!(concat!(env!("OUT_DIR"), "/page.html"));
 const POLICY: &str = include_str!(concat!(env!("OUT_DIR"), "/policy.txt"));
 
 pub(crate) fn page() -> Response {
-    Response::of_type("text/html; charset=utf-8", PAGE)
+    Response::of_type(CONTENT_TYPE, PAGE)
         .with_header("content-security-policy", POLICY)
         .with_header("referrer-policy", "no-referrer")
 }

@@ -17,9 +17,12 @@ mod report;
 mod router;
 mod thresholds;
 
+pub use router::openapi;
+
 use relayer_rest_sdk::{Host, Request, Response};
 
 relayer_rest_sdk::module!(handle);
+relayer_rest_sdk::openapi!("openapi.json");
 relayer_rest_sdk::arena!();
 
 /// Handles a request.

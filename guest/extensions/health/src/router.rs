@@ -1,11 +1,16 @@
 //! Routing of requests.
 
-use relayer_rest_sdk::{Host, Params, Query as Sent, Request, Response, Route, Router};
+use relayer_rest_sdk::{
+    Host, OpenApi, Operation, Params, Query as Sent, Request, Response, Route, Router, WitHost,
+};
 
 use crate::checks::{Check, Failure, Relayer};
 use crate::query::{CHAIN, EXCLUDE, MAX_BACKLOG, MAX_BACKLOG_AGE, MIN_BALANCE, Query, VERBOSE};
 use crate::report::{self, report};
 use crate::thresholds::Thresholds;
+
+/// The content type of all responses.
+const TEXT: &str = "text/plain; charset=utf-8";
 
 const INDEX: &str = "\
 livez            this module responds
@@ -27,16 +32,54 @@ with the relayer's telemetry:
 
 /// Handles a request. The host passes HEAD as GET and omits the body.
 pub(crate) fn handle<H: Host>(host: &H, request: &Request) -> Response {
-    let routes = Router::new([
-        Route::get("/", |_, _| Response::text(INDEX)),
-        Route::get("/livez", |host, _| livez(host)),
-        Route::get("/readyz", |host, _| readyz(host)),
-        Route::get("/readyz/chains", |host, _| one(host, Relayer::chains)),
-        Route::get("/readyz/state", |host, _| one(host, Relayer::state)),
-        Route::get("/readyz/confirmed", |host, _| one(host, Relayer::confirmed)),
-        Route::get("/readyz/chain/:id", |host, params| chain(host, params)),
-    ]);
-    routes.respond(host, request)
+    routes().respond(host, request)
+}
+
+/// Describes the routes.
+#[must_use]
+pub fn openapi() -> OpenApi {
+    let document = OpenApi::new("Health of a relayer", env!("CARGO_PKG_VERSION"));
+    routes::<WitHost>().openapi(document)
+}
+
+const fn routes<H: Host>() -> Router<H, 7> {
+    Router::new([
+        Route::get("/", |_, _| Response::text(INDEX))
+            .describe(|operation| operation.summary("The endpoints").content(200, TEXT, "A list")),
+        Route::get("/livez", |host, _| livez(host))
+            .describe(|operation| result(operation.summary("Whether this module responds"))),
+        Route::get("/readyz", |host, _| readyz(host)).describe(|operation| {
+            let operation = operation
+                .summary("Whether the relayer is known, confirmed and connected to its chains")
+                .query::<Vec<String>>(EXCLUDE, "Excludes a check")
+                .query::<Vec<String>>(CHAIN, "Checks this chain instead of all configured ones")
+                .query::<String>(MAX_BACKLOG_AGE, "The maximum age of a pending packet: `10m`")
+                .query::<u64>(MAX_BACKLOG, "The maximum number of pending packets of a channel")
+                .query::<Vec<String>>(MIN_BALANCE, "The minimum balance of wallets: `100uatom`");
+            result(operation).content(400, TEXT, "A threshold is invalid")
+        }),
+        Route::get("/readyz/chains", |host, _| one(host, Relayer::chains))
+            .describe(|operation| result(operation.summary("Whether the chains are known"))),
+        Route::get("/readyz/state", |host, _| one(host, Relayer::state))
+            .describe(|operation| result(operation.summary("Whether the state is known"))),
+        Route::get("/readyz/confirmed", |host, _| one(host, Relayer::confirmed))
+            .describe(|operation| result(operation.summary("Whether the state is confirmed"))),
+        Route::get("/readyz/chain/:id", |host, params| chain(host, params)).describe(|operation| {
+            result(operation.summary("Whether a chain is connected")).content(
+                404,
+                TEXT,
+                "There is no such chain",
+            )
+        }),
+    ])
+}
+
+/// Describes the result of checks.
+fn result(operation: Operation<'_>) -> Operation<'_> {
+    operation
+        .query::<String>(VERBOSE, "Lists all checks, also if all pass")
+        .content(200, TEXT, "All checks pass")
+        .content(503, TEXT, "A check fails")
 }
 
 fn livez<H: Host>(host: &H) -> Response {
@@ -85,10 +128,16 @@ fn chain<H: Host>(host: &H, params: Params<'_>) -> Response {
 #[cfg(test)]
 mod tests {
     use super::INDEX;
+    use super::openapi;
     use crate::handle;
     use relayer_rest_sdk::contract::{Source, SourceFailure};
-    use relayer_rest_sdk::testing::{FakeHost, chain};
+    use relayer_rest_sdk::testing::{FakeHost, chain, check_openapi};
     use relayer_rest_sdk::{Request, Response};
+
+    #[test]
+    fn the_document_is_that_of_the_routes() {
+        check_openapi(openapi(), "openapi.json");
+    }
 
     /// Returns a host with two connected chains.
     fn ready() -> FakeHost {

@@ -11,22 +11,44 @@ mod exposition;
 mod metrics;
 mod workers;
 
-use relayer_rest_sdk::{Host, Request, Response, Route, Router};
+use relayer_rest_sdk::{Host, OpenApi, Request, Response, Route, Router, WitHost};
 
 relayer_rest_sdk::module!(handle);
+relayer_rest_sdk::openapi!("openapi.json");
 relayer_rest_sdk::arena!();
 
 /// Handles a request. The metrics are at `/`, which is the mount path itself.
 pub fn handle<H: Host>(host: &H, request: &Request) -> Response {
-    let routes = Router::new([Route::get("/", |host: &H, _| metrics::metrics(host))]);
-    routes.respond(host, request)
+    routes().respond(host, request)
+}
+
+/// Describes the routes.
+#[must_use]
+pub fn openapi() -> OpenApi {
+    let document = OpenApi::new("Metrics of a relayer", env!("CARGO_PKG_VERSION"));
+    routes::<WitHost>().openapi(document)
+}
+
+const fn routes<H: Host>() -> Router<H, 1> {
+    Router::new([Route::get("/", |host: &H, _| metrics::metrics(host)).describe(|operation| {
+        operation.summary("The metrics, for Prometheus").content(
+            200,
+            exposition::CONTENT_TYPE,
+            "The metrics in the text format",
+        )
+    })])
 }
 
 #[cfg(test)]
 mod tests {
-    use super::handle;
+    use super::{handle, openapi};
     use relayer_rest_sdk::Request;
-    use relayer_rest_sdk::testing::FakeHost;
+    use relayer_rest_sdk::testing::{FakeHost, check_openapi};
+
+    #[test]
+    fn the_document_is_that_of_the_routes() {
+        check_openapi(openapi(), "openapi.json");
+    }
 
     #[test]
     fn parameters_are_ignored() {
