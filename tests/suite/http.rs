@@ -6,6 +6,7 @@ mod cors;
 mod limits;
 mod listeners;
 mod memory;
+mod openapi;
 mod protocol;
 mod proxy_protocol;
 mod representations;

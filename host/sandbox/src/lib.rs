@@ -22,6 +22,7 @@
 //! | `header_grants.rs` | the response headers beyond the mount that they may set |
 //! | `componentize.rs` | encodes core modules as components |
 //! | `module.rs` | loads and checks modules |
+//! | `openapi.rs` | the routes that a module declares |
 //! | `cost.rs` | the cost of creating an instance, read from its component |
 //! | `load_error.rs` | the reasons that a module cannot be loaded, with hints |
 //! | `digest.rs` | the version of a component |
@@ -75,6 +76,7 @@ mod limits;
 mod load_error;
 mod long_steps;
 mod module;
+mod openapi;
 mod options;
 mod read_set;
 mod request;
@@ -106,6 +108,7 @@ pub use import_check::ForbiddenImport;
 pub use limits::Limits;
 pub use load_error::LoadError;
 pub use module::{API, Module};
+pub use openapi::{OpenApi, Route};
 pub use options::EngineOptions;
 pub use read_set::ReadSet;
 pub use request::GuestRequest;

@@ -146,6 +146,16 @@ pub enum LoadError {
         /// The handler of another version that it exports.
         found: Option<String>,
     },
+    /// The component's OpenAPI document cannot be used.
+    #[error(
+        "module {name}: its OpenAPI document {reason}; correct the document, or remove the section openapi"
+    )]
+    OpenApi {
+        /// The module.
+        name: String,
+        /// The problem.
+        reason: String,
+    },
     /// The initial image of the component's memory cannot be written to a file in memory.
     #[error(
         "module {name}: cannot write the image of its memory: {reason}; raise the limits of the process on files (ulimit -f, ulimit -n; systemd: LimitFSIZE, LimitNOFILE)"

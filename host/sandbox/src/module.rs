@@ -7,6 +7,7 @@ use std::sync::Arc;
 use bytesize::ByteSize;
 use http::HeaderValue;
 use relayer_rest_common::files;
+use relayer_rest_common::text::escape_control;
 use relayer_rest_modules::DEFAULT_MODULE;
 use tokio::sync::OnceCell;
 use wasmtime::component::Component;
@@ -23,6 +24,7 @@ use super::instance::{self, Instantiator};
 use super::limits::Limits;
 use super::load_error::LoadError;
 use super::long_steps::LongSteps;
+use super::openapi::OpenApi;
 use super::stats::{Failures, ModuleStats};
 use super::verify::{InitialImage, ResetStatus};
 
@@ -35,6 +37,7 @@ struct Parts {
     engine: Engine,
     instances: Instantiator,
     digest: Digest,
+    openapi: Option<Arc<OpenApi>>,
     stats: ModuleStats,
     long_steps: LongSteps,
     initial_image: Arc<OnceCell<InitialImage>>,
@@ -107,6 +110,9 @@ impl Module {
         if !forbidden.is_empty() {
             return Err(LoadError::Imports { name: name(), forbidden });
         }
+        let openapi = OpenApi::from_component(artefact.component(bytes)).map_err(|reason| {
+            LoadError::OpenApi { name: name(), reason: escape_control(&reason) }
+        })?;
         let imports: Vec<_> = imports(&component);
         let lacking = engine.grants().lack(&imports);
         if !lacking.is_empty() {
@@ -146,6 +152,7 @@ impl Module {
             engine: engine.clone(),
             instances,
             digest,
+            openapi: openapi.map(Arc::new),
             stats: ModuleStats::default(),
             long_steps: LongSteps::default(),
             initial_image: Arc::default(),
@@ -222,6 +229,12 @@ impl Module {
     #[must_use]
     pub fn imports(&self) -> Vec<String> {
         imports(self.0.instances.pre.component())
+    }
+
+    /// Returns the routes that it declares, if it declares any.
+    #[must_use]
+    pub fn openapi(&self) -> Option<&OpenApi> {
+        self.0.openapi.as_deref()
     }
 
     /// Returns the engine that runs it.

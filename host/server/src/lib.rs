@@ -20,6 +20,7 @@ pub mod config;
 #[cfg(feature = "control")]
 pub mod control;
 mod http;
+mod openapi;
 pub mod registry;
 pub mod reload;
 mod request_metrics;

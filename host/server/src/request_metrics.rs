@@ -1,4 +1,4 @@
-//! Requests to a mount, counted by module, method and status, with their times.
+//! Requests to a mount, counted by module, route, method and status, with their times.
 //!
 //! Each thread counts in memory of its own, so that a cached response needs no
 //! synchronization between cores.
@@ -12,13 +12,14 @@ use std::time::Duration;
 
 use http::{HeaderValue, Method, StatusCode};
 use relayer_rest_common::histogram::{Histogram, Times};
+use relayer_rest_sandbox::Route;
 
 /// The modules of a mount whose requests are kept: the last ones, so that the counts of a
 /// replaced module are exported once more.
 const MAX_MODULES: usize = 4;
 
-/// The maximum number of series of a module: a module chooses its statuses.
-const MAX_SERIES: usize = 128;
+/// The maximum number of series of a module: a module chooses its routes and statuses.
+const MAX_SERIES: usize = 256;
 
 /// The name of all other methods and statuses.
 const OTHER: &str = "other";
@@ -54,6 +55,8 @@ pub(crate) struct Served<'a> {
     pub(crate) id: ActiveId,
     /// The value of `x-relayer-module`.
     pub(crate) label: &'a HeaderValue,
+    /// The route, if the module declares it.
+    pub(crate) route: Option<&'a Route>,
     pub(crate) method: &'a Method,
     pub(crate) status: StatusCode,
     pub(crate) origin: Origin,
@@ -65,6 +68,9 @@ pub(crate) struct Served<'a> {
 pub struct RequestSeries {
     /// The module that was active, as in `x-relayer-module`.
     pub module: String,
+    /// The path of the route, relative to the mount, with the names of parameters in
+    /// braces; `None` if the module does not declare it.
+    pub route: Option<String>,
     /// The method; `other` if it is not a method of HTTP.
     pub method: &'static str,
     /// The status of the response; `None` for those beyond a number of different ones.
@@ -83,9 +89,9 @@ struct ModuleRequests {
 
 #[derive(Debug)]
 struct Series {
-    method: &'static str,
-    status: Option<StatusCode>,
-    origin: Origin,
+    kind: Kind,
+    /// The path of its route.
+    route: Option<String>,
     /// One for each thread.
     histograms: Vec<Arc<Histogram>>,
 }
@@ -93,6 +99,14 @@ struct Series {
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct Key {
     id: ActiveId,
+    kind: Kind,
+}
+
+/// What the requests of a series have in common, apart from their module.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Kind {
+    /// The index of the route.
+    route: Option<u16>,
     method: &'static str,
     status: Option<StatusCode>,
     origin: Origin,
@@ -114,20 +128,26 @@ impl ActiveId {
 impl RequestMetrics {
     /// Counts a request.
     pub(crate) fn record(&self, served: Served<'_>) {
-        let Served { id, label, status, origin, time, .. } = served;
-        let key = Key { id, method: method_name(served.method), status: Some(status), origin };
+        let Served { id, label, route, origin, time, .. } = served;
+        let kind = Kind {
+            route: route.map(Route::index),
+            method: method_name(served.method),
+            status: Some(served.status),
+            origin,
+        };
+        let key = Key { id, kind };
         SERIES.with_borrow_mut(|series| {
             if let Some(histogram) = series.get(&key) {
                 return histogram.record(time);
             }
-            if let Some(histogram) = self.histogram(key, label) {
+            if let Some(histogram) = self.histogram(kind, label, route) {
                 return series.entry(key).or_insert(histogram).record(time);
             }
-            let other = Key { method: OTHER, status: None, ..key };
-            let histogram = match series.entry(other) {
+            let other = Kind { route: None, method: OTHER, status: None, origin };
+            let histogram = match series.entry(Key { id, kind: other }) {
                 Entry::Occupied(entry) => Some(entry.into_mut()),
                 Entry::Vacant(entry) => {
-                    self.histogram(other, label).map(|histogram| entry.insert(histogram))
+                    self.histogram(other, label, None).map(|histogram| entry.insert(histogram))
                 }
             };
             if let Some(histogram) = histogram {
@@ -145,16 +165,21 @@ impl RequestMetrics {
                 for histogram in &series.histograms {
                     times += &histogram.times();
                 }
-                let Series { method, status, origin, .. } = *series;
-                let module = module.label.clone();
-                all.push(RequestSeries { module, method, status, origin, times });
+                let Kind { method, status, origin, .. } = series.kind;
+                let (module, route) = (module.label.clone(), series.route.clone());
+                all.push(RequestSeries { module, route, method, status, origin, times });
             }
         }
         all
     }
 
     /// Adds a histogram of this thread. Returns `None` if the module has too many series.
-    fn histogram(&self, key: Key, label: &HeaderValue) -> Option<Arc<Histogram>> {
+    fn histogram(
+        &self,
+        kind: Kind,
+        label: &HeaderValue,
+        route: Option<&Route>,
+    ) -> Option<Arc<Histogram>> {
         let label = label.to_str().unwrap_or_default();
         let mut modules = self.modules();
         let place = modules.iter().position(|module| module.label == label);
@@ -165,7 +190,7 @@ impl RequestMetrics {
             modules.push(ModuleRequests { label: label.to_owned(), series: Vec::new() });
             modules.len() - 1
         });
-        modules[place].histogram(key)
+        modules[place].histogram(kind, route)
     }
 
     fn modules(&self) -> MutexGuard<'_, Vec<ModuleRequests>> {
@@ -175,17 +200,14 @@ impl RequestMetrics {
 }
 
 impl ModuleRequests {
-    fn histogram(&mut self, key: Key) -> Option<Arc<Histogram>> {
-        let Key { method, status, origin, .. } = key;
-        let place = self.series.iter().position(|series| {
-            series.method == method && series.status == status && series.origin == origin
-        });
-        let place = match place {
+    fn histogram(&mut self, kind: Kind, route: Option<&Route>) -> Option<Arc<Histogram>> {
+        let place = match self.series.iter().position(|series| series.kind == kind) {
             Some(place) => place,
             // The series of all other requests are there in addition.
-            None if status.is_some() && self.series.len() >= MAX_SERIES => return None,
+            None if kind.status.is_some() && self.series.len() >= MAX_SERIES => return None,
             None => {
-                self.series.push(Series { method, status, origin, histograms: Vec::new() });
+                let route = route.map(|route| route.path().to_owned());
+                self.series.push(Series { kind, route, histograms: Vec::new() });
                 self.series.len() - 1
             }
         };
@@ -219,6 +241,7 @@ mod tests {
         metrics.record(Served {
             id,
             label: &HeaderValue::from_static(label),
+            route: None,
             method: &Method::from_bytes(method.as_bytes()).unwrap(),
             status: StatusCode::from_u16(status).unwrap(),
             origin: Origin::Run,

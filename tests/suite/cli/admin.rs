@@ -226,10 +226,15 @@ async fn metrics_count_requests_and_deployments() {
         lines.filter(|line| line.contains(labels)).map(|line| sum(line, "")).sum::<u64>()
     };
     assert_eq!(requests("/", r#"method="GET",status="200""#), 3, "{metrics}");
+    assert_eq!(requests("/", r#"route="/version",method="GET",status="200""#), 3);
+    assert_eq!(requests("/", r#"route="",method="GET",status="404""#), 1);
     assert_eq!(requests("/", r#"method="GET",status="404""#), 1);
     assert_eq!(requests("/", r#"method="HEAD",status="200""#), 1);
     assert_eq!(requests("/", r#"method="other",status="405""#), 1);
-    assert_eq!(requests("/ext/health", r#"method="GET",status="200""#), 1);
+    let livez = r#"route="/ext/health/livez",method="GET",status="200""#;
+    assert_eq!(requests("/ext/health", livez), 1);
+    let (status, document) = admin.get("/openapi.json").await;
+    assert_eq!((status, document), (200, client.get("/openapi.json").await.text().to_owned()));
     let at_root = |name: &str| sum(&metrics, &format!("relayer_rest_{name}{{mount=\"/\""));
     // The second and the third, and HEAD.
     assert_eq!((at_root("cache_hits_total"), at_root("cache_misses_total")), (3, 3));

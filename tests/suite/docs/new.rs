@@ -52,6 +52,8 @@ async fn a_new_module_passes_its_tests_and_serves_when_mounted() {
     assert_eq!(http.get("/ext/my-tool/").await.text(), "2 chains: ibc-0, ibc-1\n");
     assert_eq!(http.get("/ext/my-tool/chain/ibc%2D0").await.status, 200);
     assert_eq!(http.get("/ext/my-tool/other").await.error_name(), "NotFound");
+    let document = http.get("/openapi.json").await;
+    assert!(document.text().contains("/ext/my-tool/chain/{id}"), "{}", document.text());
     // Swaps in the next version.
     let source = fs::read_to_string(mine.join("src/lib.rs")).unwrap();
     fs::write(mine.join("src/lib.rs"), source.replace("{} chains: ", "{} of them: ")).unwrap();

@@ -3,12 +3,13 @@
 use super::{Template, wit};
 
 /// The files of the SDK.
-const SDK: [(&str, &str); 11] = [
+const SDK: [(&str, &str); 12] = [
     ("rust-toolchain.toml", include_str!("../../templates/rust/rust-toolchain.toml")),
     ("sdk/src/response.rs", include_str!("../../sdk/response.rs")),
     ("sdk/src/arena.rs", include_str!("../../sdk/arena.rs")),
     ("sdk/src/host.rs", include_str!("../../sdk/host.rs")),
     ("sdk/src/lib.rs", include_str!("../../sdk/lib.rs")),
+    ("sdk/src/openapi.rs", include_str!("../../sdk/openapi.rs")),
     ("sdk/src/query.rs", include_str!("../../sdk/query.rs")),
     ("sdk/src/request.rs", include_str!("../../sdk/request.rs")),
     ("sdk/src/router.rs", include_str!("../../sdk/router.rs")),
@@ -28,6 +29,7 @@ pub(super) fn template(name: &str) -> Template {
         files: &[
             ("Cargo.toml", include_str!("../../templates/rust/manifest.toml")),
             (".cargo/config.toml", include_str!("../../templates/rust/config.toml")),
+            ("openapi.json", include_str!("../../templates/rust/openapi.json")),
             ("src/lib.rs", include_str!("../../templates/rust/lib.rs")),
             ("README.md", include_str!("../../templates/rust/README.md")),
             (".gitignore", "/target\n"),

@@ -1,18 +1,38 @@
 //! NAME: responds to requests about a relayer, below its mount path.
 
-use relayer_rest_sdk::{Host, Params, Request, Response, Route, Router};
+use relayer_rest_sdk::{Host, OpenApi, Params, Request, Response, Route, Router, WitHost};
 
 relayer_rest_sdk::module!(handle);
+relayer_rest_sdk::openapi!("openapi.json");
 relayer_rest_sdk::arena!();
 
 /// Handles a request. The `grants` of the mount must include the interfaces of the host
 /// that are called: here `chains`.
 pub fn handle<H: Host>(host: &H, request: &Request) -> Response {
-    let routes = Router::new([
-        Route::get("/", |host: &H, _| chains(host)),
-        Route::get("/chain/:id", |host, params| chain(host, params)),
-    ]);
-    routes.respond(host, request)
+    routes().respond(host, request)
+}
+
+/// Describes the routes, for the host's `/openapi.json`.
+pub fn openapi() -> OpenApi {
+    routes::<WitHost>().openapi(OpenApi::new("NAME", env!("CARGO_PKG_VERSION")))
+}
+
+const fn routes<H: Host>() -> Router<H, 2> {
+    Router::new([
+        Route::get("/", |host: &H, _| chains(host)).describe(|operation| {
+            operation
+                .summary("The configured chains, with their number")
+                .content(200, "text/plain; charset=utf-8", "A line of text")
+                .not_ready()
+        }),
+        Route::get("/chain/:id", |host, params| chain(host, params)).describe(|operation| {
+            operation
+                .summary("The identifier of a chain")
+                .success::<String>()
+                .error(404, "There is no such chain")
+                .not_ready()
+        }),
+    ])
 }
 
 /// Lists the configured chains, with their number.
@@ -36,8 +56,8 @@ fn chain<H: Host>(host: &H, params: Params<'_>) -> Response {
 #[cfg(test)]
 mod tests {
     use relayer_rest_sdk::Request;
-    use relayer_rest_sdk::testing::FakeHost;
-    use super::handle;
+    use relayer_rest_sdk::testing::{FakeHost, check_openapi};
+    use super::{handle, openapi};
 
     #[test]
     fn chains_are_listed() {
@@ -46,6 +66,11 @@ mod tests {
         assert_eq!(response.text_body(), "2 chains: ibc-0, ibc-1\n");
         assert_eq!(handle(&host, &Request::get("/chain/ibc-1")).status, 200);
         assert_eq!(handle(&host, &Request::get("/chain/ibc-2")).status, 404);
+    }
+
+    #[test]
+    fn the_document_is_that_of_the_routes() {
+        check_openapi(openapi(), "openapi.json");
     }
 
     #[test]

@@ -1,9 +1,10 @@
 //! A response and the request that it was derived from.
 
 use std::ops::Deref;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use relayer_rest_sandbox::{GuestRequest, GuestResponse, Module};
+use relayer_rest_sandbox::{GuestRequest, GuestResponse, Module, Route};
 use relayer_rest_state::Generation;
 
 use super::key::RequestRef;
@@ -13,6 +14,7 @@ use crate::response::{CompressionPermits, Response, headers_size};
 #[derive(Debug)]
 pub struct RecordedResponse {
     request: GuestRequest,
+    route: Option<Arc<Route>>,
     hits: AtomicU64,
     response: Response,
 }
@@ -28,8 +30,9 @@ impl RecordedResponse {
         permits: &CompressionPermits,
     ) -> Self {
         let request = request_ref.recorded(&response.reads);
+        let route = module.openapi().and_then(|openapi| openapi.route(request_ref.path)).cloned();
         let response = Response::new(module, request_ref.method, response, generation, permits);
-        Self { request, hits: AtomicU64::new(1), response }
+        Self { request, route, hits: AtomicU64::new(1), response }
     }
 
     /// Returns the request with only the headers that were read, and with the query only
@@ -37,6 +40,11 @@ impl RecordedResponse {
     #[must_use]
     pub fn request(&self) -> &GuestRequest {
         &self.request
+    }
+
+    /// Returns the route of the request, if the module declares it.
+    pub(crate) fn route(&self) -> Option<&Route> {
+        self.route.as_deref()
     }
 
     /// Returns about how often the response was requested. Concurrent requests may not

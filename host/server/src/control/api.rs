@@ -23,6 +23,7 @@ use super::{
     readiness,
 };
 use crate::http::ConnectionTally;
+use crate::openapi;
 use crate::registry::{Candidate, Mount, Registry, Source};
 use crate::response::NOSNIFF;
 use crate::tokens::{TokenName, TokenRefusal};
@@ -34,11 +35,12 @@ const MAX_BODY_TIME: Duration = Duration::from_mins(1);
 const MAX_LEVEL: usize = 4 << 10;
 
 /// The routes, and their clients.
-const ROUTES: [Route; 10] = [
+const ROUTES: [Route; 11] = [
     Route { path: "/livez", method: Method::GET, access: Access::All, verb: Verb::Livez },
     Route { path: "/readyz", method: Method::GET, access: Access::All, verb: Verb::Readyz },
     Route { path: "/metrics", method: Method::GET, access: Access::All, verb: Verb::Metrics },
     Route { path: "/config", method: Method::GET, access: Access::All, verb: Verb::Config },
+    Route { path: openapi::PATH, method: Method::GET, access: Access::All, verb: Verb::OpenApi },
     Route { path: "/log-level", method: Method::GET, access: Access::All, verb: Verb::LogLevel },
     Route {
         path: "/log-level",
@@ -80,6 +82,7 @@ enum Verb {
     Readyz,
     Metrics,
     Config,
+    OpenApi,
     LogLevel,
     SetLogLevel,
     Status,
@@ -147,6 +150,7 @@ impl ControlApi {
             Verb::Readyz => Ok(self.readyz()),
             Verb::Metrics => Ok(self.metrics(&request)),
             Verb::Config => self.config(),
+            Verb::OpenApi => Ok(json(StatusCode::OK, &openapi::merged(&self.registry.mounts()))),
             Verb::LogLevel => Ok(text(StatusCode::OK, self.log_level()?.level())),
             Verb::SetLogLevel => self.set_log_level(request).await,
             Verb::Status => self.status(&request),

@@ -35,15 +35,33 @@ pub(super) fn reply<B>(
     snapshot: &Snapshot,
 ) -> HttpResponse {
     let Representation { headers, body } = representation;
-    let is_success = module_response.status().is_success();
     // RFC 9110, 13.2.1: preconditions apply if the response would be a success.
-    let outcome = if is_success {
-        conditional::evaluate(request.method(), request.headers(), headers)
-    } else {
-        Outcome::Proceed
-    };
-    let mut response = match outcome {
-        Outcome::Proceed => response(module_response.status(), headers.clone(), body, request),
+    if !module_response.status().is_success() {
+        return response(module_response.status(), headers.clone(), body, request);
+    }
+    let mut response = on_condition(module_response.status(), headers, body, request);
+    if response.status() != StatusCode::PRECONDITION_FAILED
+        && let Some(since) = module_response.reads().stale_since(snapshot)
+    {
+        add_age(response.headers_mut(), since);
+    }
+    response
+}
+
+/// Returns the HTTP response to a request for a resource of the host.
+pub(super) fn resource<B>(headers: &HeaderMap, body: &Bytes, request: &Request<B>) -> HttpResponse {
+    on_condition(StatusCode::OK, headers, body, request)
+}
+
+/// Returns the HTTP response to a request whose preconditions apply.
+fn on_condition<B>(
+    status: StatusCode,
+    headers: &HeaderMap,
+    body: &Bytes,
+    request: &Request<B>,
+) -> HttpResponse {
+    match conditional::evaluate(request.method(), request.headers(), headers) {
+        Outcome::Proceed => response(status, headers.clone(), body, request),
         Outcome::NotModified => {
             response(StatusCode::NOT_MODIFIED, not_modified(headers), &Bytes::new(), request)
         }
@@ -51,13 +69,9 @@ pub(super) fn reply<B>(
             let mut response = host_error(HostError::PreconditionFailed, request);
             let label = headers.get(X_RELAYER_MODULE).cloned();
             response.headers_mut().extend(label.map(|label| (X_RELAYER_MODULE, label)));
-            return response;
+            response
         }
-    };
-    if is_success && let Some(since) = module_response.reads().stale_since(snapshot) {
-        add_age(response.headers_mut(), since);
     }
-    response
 }
 
 /// Returns the HTTP response to a request that failed with an error of the host.

@@ -10,7 +10,7 @@ use hyper::header::HeaderMap;
 use hyper::http::uri::PathAndQuery;
 use hyper::{Method, Request, StatusCode};
 use relayer_rest_common::text::quote_for_log;
-use relayer_rest_sandbox::GuestRequest;
+use relayer_rest_sandbox::{GuestRequest, Route};
 use relayer_rest_state::{Snapshot, StateReader};
 use tracing::{Instrument, debug, info_span};
 
@@ -25,6 +25,7 @@ use super::request_id::RequestId;
 use super::source_header;
 use crate::cache::{RecordedResponse, RequestRef};
 use crate::commands::{CommandRequest, Commands, Refusal};
+use crate::openapi::{self, OpenApiDocument};
 use crate::registry::{
     ActiveModule, Found, Mount, Registry, RespondError, RespondErrorKind, Responded, Uncached,
 };
@@ -40,6 +41,7 @@ pub(super) struct Service {
     /// Whether requests are counted for metrics.
     is_metered: bool,
     cors: Option<Cors>,
+    openapi: OpenApiDocument,
 }
 
 /// Marks a request that had a body, which was discarded.
@@ -65,7 +67,8 @@ impl Service {
         is_metered: bool,
         cors: Option<Cors>,
     ) -> Self {
-        Self { registry, state, commands, tally, is_metered, cors }
+        let openapi = OpenApiDocument::default();
+        Self { registry, state, commands, tally, is_metered, cors, openapi }
     }
 
     /// Responds to a request. Its body is not needed: the API only reads.
@@ -86,19 +89,25 @@ impl Service {
             return Either::Left(identified(self.shared(response, request.headers()), id));
         }
         let mounts = self.registry.now();
+        if request.uri().path() == openapi::PATH && is_read(request.method()) {
+            let document = self.openapi.get(&mounts);
+            let response = reply::resource(&document.headers, &document.body, &request);
+            return Either::Left(identified(self.shared(response, request.headers()), id));
+        }
         let mount = mounts.route(request.uri().path());
         let target = target(mount, &request);
         let snapshot = self.state.peek();
         let found = mount.find(request_ref(&request, &target), &snapshot);
-        if let Ok(Found { active, hit: response }) = &found
-            && let Some(encoded) = response.made(reply::encoding(response, request.headers()))
+        if let Ok(Found { active, hit }) = &found
+            && let Some(encoded) = hit.made(reply::encoding(hit, request.headers()))
         {
-            let status = response.status().as_u16();
+            let status = hit.status().as_u16();
             let path = request.uri().path();
             debug!(%id, method = %request.method(), path, status, "cache hit");
-            let response = reply::reply(response, encoded, &request, &snapshot);
+            let response = reply::reply(hit, encoded, &request, &snapshot);
             if let Some(start) = start {
-                record(mount, active, request.method(), response.status(), Origin::Cache, start);
+                let served = (hit.route(), response.status(), Origin::Cache);
+                record(mount, active, request.method(), served, start);
             }
             let response = self.shared(response, request.headers());
             return Either::Left(sourced(identified(response, id), &snapshot));
@@ -168,7 +177,10 @@ impl Service {
         };
         let (active, response, origin) = response.instrument(span.clone()).await;
         if let Some(start) = start {
-            record(&mount, &active, request.method(), response.status(), origin, start);
+            let path = mount.path().strip_prefix(request.uri().path());
+            let route = active.module().openapi().and_then(|openapi| openapi.route(&path));
+            let served = (route.map(|route| &**route), response.status(), origin);
+            record(&mount, &active, request.method(), served, start);
         }
         span.in_scope(|| debug!(status = response.status().as_u16(), "response sent"));
         let response = self.shared(response, request.headers());
@@ -234,12 +246,16 @@ fn record(
     mount: &Mount,
     active: &ActiveModule,
     method: &Method,
-    status: StatusCode,
-    origin: Origin,
+    (route, status, origin): (Option<&Route>, StatusCode, Origin),
     start: Instant,
 ) {
     let (id, label, time) = (active.id(), active.module().label(), start.elapsed());
-    mount.requests().record(Served { id, label, method, status, origin, time });
+    mount.requests().record(Served { id, label, route, method, status, origin, time });
+}
+
+/// Returns whether a request with this method only reads what the host itself serves.
+fn is_read(method: &Method) -> bool {
+    matches!(*method, Method::GET | Method::HEAD)
 }
 
 fn identified(mut response: HttpResponse, id: RequestId) -> HttpResponse {

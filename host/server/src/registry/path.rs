@@ -7,8 +7,9 @@ use std::str::FromStr;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// The first segments of the API's paths, which no extension can have.
-const API_SEGMENTS: [&str; 4] = ["version", "chains", "chain", "state"];
+/// The first segments of the paths of the API and of the host, which no extension can
+/// have.
+const API_SEGMENTS: [&str; 5] = ["version", "chains", "chain", "state", "openapi.json"];
 
 /// The maximum length of a path, in bytes.
 const MAX_LENGTH: usize = 128;
@@ -72,6 +73,16 @@ impl MountPath {
             "" => "/".into(),
             rest if rest.starts_with('/') => rest.into(),
             query => format!("/{query}").into(),
+        }
+    }
+
+    /// Returns the path of a request for a path of the mounted module: the inverse of
+    /// [`Self::strip_prefix`].
+    pub(crate) fn join(&self, path: &str) -> String {
+        match (self.is_root(), path) {
+            (true, _) => path.to_owned(),
+            (false, "/") => self.as_str().to_owned(),
+            (false, _) => format!("{self}{path}"),
         }
     }
 
@@ -144,7 +155,7 @@ mod tests {
 
     #[test]
     fn the_paths_of_the_api_are_reserved() {
-        for text in ["/version", "/chains", "/chain", "/chain/x", "/state/workers"] {
+        for text in ["/version", "/chains", "/chain/x", "/state/workers", "/openapi.json"] {
             let error = text.parse::<MountPath>().unwrap_err();
             assert_eq!(error, MountPathError::OfTheApi(text.to_owned()));
         }
@@ -159,6 +170,8 @@ mod tests {
             assert!(mount.matches(request.split('?').next().unwrap()), "{request}");
             assert_eq!(mount.strip_prefix(request), relative);
         }
+        assert_eq!(["/", "/b"].map(|path| mount.join(path)), ["/ext/a", "/ext/a/b"]);
+        assert_eq!(["/", "/b"].map(|path| MountPath::root().join(path)), ["/", "/b"]);
         for request in ["/", "/ext", "/ext/ab", "/ext/A", "/chains"] {
             assert!(!mount.matches(request), "{request}");
         }

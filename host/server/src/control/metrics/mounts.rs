@@ -9,9 +9,9 @@ use super::family::{Family, FamilyKind, Samples, define_families};
 use crate::registry::{Mount, MountStatus, Origin};
 
 define_families! {
-    REQUESTS = Counter "relayer_rest_requests" ["mount", "module", "method", "status"],
-        "Responses to requests, by the module that was active";
-    REQUEST_TIME = Histogram "relayer_rest_request_duration_seconds" ["mount", "module", "cache"],
+    REQUESTS = Counter "relayer_rest_requests" ["mount", "module", "route", "method", "status"],
+        "Responses to requests, by the module that was active; route is the path that it declares, if any";
+    REQUEST_TIME = Histogram "relayer_rest_request_duration_seconds" ["mount", "module", "route", "cache"],
         "Time from the head of a request to its response; cache is hit or miss";
     CACHE_HITS = Counter "relayer_rest_cache_hits" ["mount"],
         "Requests with a cached response";
@@ -89,14 +89,16 @@ fn requests(path: &str, mount: &Mount, samples: &mut Samples) {
                 "miss"
             }
         };
-        *counts.entry((series.module.clone(), series.method, status)).or_default() += count;
-        *times.entry((series.module, cache)).or_default() += &series.times;
+        let route = series.route.map_or(String::new(), |route| mount.path().join(&route));
+        let module = series.module;
+        *counts.entry((module.clone(), route.clone(), series.method, status)).or_default() += count;
+        *times.entry((module, route, cache)).or_default() += &series.times;
     }
-    for ((module, method, status), count) in counts {
-        samples.add(&REQUESTS, [path, &module, method, &status], count);
+    for ((module, route, method, status), count) in counts {
+        samples.add(&REQUESTS, [path, &module, &route, method, &status], count);
     }
-    for ((module, cache), times) in times {
-        samples.add_times(&REQUEST_TIME, [path, &module, cache], times);
+    for ((module, route, cache), times) in times {
+        samples.add_times(&REQUEST_TIME, [path, &module, &route, cache], times);
     }
     samples.add(&CACHE_HITS, [path], hits);
     samples.add(&CACHE_MISSES, [path], misses);
