@@ -8,6 +8,7 @@ pub mod sections;
 use std::fmt::Write;
 use std::path::Path;
 
+use serde_json::Value;
 use wit_component::{ComponentEncoder, StringEncoding, dummy_module, embed_component_metadata};
 use wit_parser::{LiftLowerAbi, ManglingAndAbi, PackageId, Resolve};
 
@@ -42,6 +43,21 @@ pub fn of_core(module: &[u8]) -> Vec<u8> {
     let world = resolve.select_world(&[package], Some("api-module")).unwrap();
     embed_component_metadata(&mut module, &resolve, world, StringEncoding::UTF8, false).unwrap();
     of_binary(&module)
+}
+
+/// Adds an OpenAPI document to a component.
+///
+/// # Panics
+/// Panics if the document has 16 KiB or more.
+#[must_use]
+pub fn with_document(mut component: Vec<u8>, document: &Value) -> Vec<u8> {
+    let section = [b"\x07openapi", document.to_string().as_bytes()].concat();
+    let size = u16::try_from(section.len()).unwrap();
+    // The size has two bytes of LEB128.
+    let [low, high] = [size & 0x7f | 0x80, size >> 7].map(|part| u8::try_from(part).unwrap());
+    component.extend([0, low, high]);
+    component.extend(section);
+    component
 }
 
 /// Returns a component of another world, from that world in WIT and a core module in the

@@ -1,4 +1,10 @@
 //! `relayer-rest check`: checks a module before its author publishes it.
+//!
+//! | file | job |
+//! |---|---|
+//! | `openapi.rs` | validates responses against the declared routes |
+
+mod openapi;
 
 use std::error::Error;
 use std::path::PathBuf;
@@ -132,7 +138,11 @@ pub(super) fn run(args: &CheckArgs) -> Result<CommandOutcome, Failure> {
             let references = References::new(engine);
             let probed = async {
                 let reference = references.get(args.dialect, &[&module]).await?;
-                Ok::<_, Box<dyn Error>>(conformance::probe(&module, reference, present).await?)
+                let mut verdict = conformance::probe(&module, reference, present).await?;
+                if !verdict.fails_to_respond() {
+                    verdict.rules.extend(openapi::validate(&module).await);
+                }
+                Ok::<_, Box<dyn Error>>(verdict)
             };
             match block_on(async { timeout(config.swap.time, probed).await })? {
                 Ok(Ok(verdict)) => {

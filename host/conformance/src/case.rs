@@ -63,6 +63,7 @@ impl Case<'_> {
             | TestCase::Refused(..)
             | TestCase::Command
             | TestCase::ClearPackets
+            | TestCase::Declared(_)
             | TestCase::Odd(_) => true,
         }
     }

@@ -160,17 +160,16 @@ pub async fn probe(
     Ok(Verdict { dialect, rules: findings.into_verdicts(), costs })
 }
 
-/// A request of a test case and its response, for tests.
-#[doc(hidden)]
+/// A request of a test case and its response.
 #[derive(Debug)]
 pub struct Recorded {
+    /// The request: its method and target.
     pub request: String,
+    /// The response, or the reason for its absence.
     pub outcome: Result<http::Response<bytes::Bytes>, String>,
 }
 
-/// Returns the responses of a module to all test cases on each fictitious state, for
-/// tests.
-#[doc(hidden)]
+/// Returns the responses of a module to all test cases on each fictitious state.
 pub async fn record(module: &Module) -> Vec<(&'static str, Vec<Recorded>)> {
     let mut recorded = Vec::new();
     for state in states::made_up() {

@@ -109,6 +109,8 @@ pub(super) enum TestCase {
     /// The command for the first chain, or for one that no relayer has.
     ClearPackets,
     Odd(&'static str),
+    /// A GET that the module declares, by its target.
+    Declared(String),
 }
 
 impl Probe {
@@ -121,6 +123,9 @@ impl Probe {
         tests.extend(REJECTED_METHODS.map(|(method, target)| TestCase::Refused(method, target)));
         tests.extend([TestCase::Command, TestCase::ClearPackets]);
         tests.extend(ODD.map(TestCase::Odd));
+        let known: Vec<_> = tests.iter().map(|test| test.target(state)).collect();
+        let declared = declared(module, state).filter(|target| !known.contains(target));
+        tests.extend(declared.map(TestCase::Declared));
         let mut exchanges = Vec::new();
         let mut bytes = 0;
         for test in tests {
@@ -203,11 +208,7 @@ impl TestCase {
             }
             Self::WithQuery => WITH_QUERY.to_owned(),
             Self::Command => COMMAND.to_owned(),
-            Self::ClearPackets => {
-                let id = state.chains().ok().and_then(|chains| Some(chains.first()?.id.clone()));
-                let id = encoded(id.as_ref().map_or(UNKNOWN_CHAIN, |id| id.as_str()));
-                format!("{COMMAND}?chain={id}")
-            }
+            Self::ClearPackets => format!("{COMMAND}?chain={}", first_chain(state)),
             Self::Chain(place) => {
                 let id =
                     state.chains().ok().and_then(|chains| Some(chains.get(*place)?.id.clone()));
@@ -216,6 +217,7 @@ impl TestCase {
             Self::UnknownChain => format!("/chain/{UNKNOWN_CHAIN}"),
             Self::UnknownPath => UNKNOWN_PATH.to_owned(),
             Self::Refused(_, target) | Self::Odd(target) => (*target).to_owned(),
+            Self::Declared(target) => target.clone(),
         }
     }
 
@@ -234,6 +236,22 @@ impl TestCase {
 pub fn targets<'a>(chains: impl IntoIterator<Item = &'a str>) -> impl Iterator<Item = String> {
     let paths = PATHS.into_iter().map(|(_, path)| path.to_owned());
     paths.chain(chains.into_iter().map(chain_target))
+}
+
+/// Returns the targets of the GET requests that a module declares, with a chain as the
+/// value of each parameter.
+fn declared<'a>(module: &'a Module, state: &State) -> impl Iterator<Item = String> + use<'a> {
+    let chain = first_chain(state);
+    module.openapi().into_iter().flat_map(move |openapi| {
+        let read = openapi.routes().filter(|route| openapi.operation(route, "get").is_some());
+        read.map(|route| route.with(&chain)).collect::<Vec<_>>()
+    })
+}
+
+/// Returns the identifier of the first chain, percent-encoded, or one that no relayer has.
+fn first_chain(state: &State) -> String {
+    let id = state.chains().ok().and_then(|chains| Some(chains.first()?.id.clone()));
+    encoded(id.as_ref().map_or(UNKNOWN_CHAIN, |id| id.as_str()))
 }
 
 /// Returns the target of a chain's configuration.

@@ -104,6 +104,17 @@ impl OpenApi {
         &self.document
     }
 
+    /// Returns the routes.
+    pub fn routes(&self) -> impl Iterator<Item = &Route> {
+        self.routes.iter().map(|route| &**route)
+    }
+
+    /// Returns the description of an operation, if the module declares it.
+    #[must_use]
+    pub fn operation(&self, route: &Route, method: &str) -> Option<&Map<String, Value>> {
+        self.document.get("paths")?.get(route.path())?.get(method)?.as_object()
+    }
+
     /// Returns the route of a path, percent-encoded and relative to the mount.
     #[must_use]
     pub fn route(&self, path: &str) -> Option<&Arc<Route>> {
@@ -123,6 +134,13 @@ impl Route {
     #[must_use]
     pub fn index(&self) -> u16 {
         self.index
+    }
+
+    /// Returns a path that this route matches, with this value of each parameter.
+    #[must_use]
+    pub fn with(&self, value: &str) -> String {
+        let segment = |segment| if is_parameter(segment) { value } else { segment };
+        self.path.split('/').map(segment).collect::<Vec<_>>().join("/")
     }
 
     fn matches(&self, path: &str) -> bool {
@@ -231,6 +249,10 @@ mod tests {
     fn a_path_without_parameters_takes_precedence() {
         let openapi = with_paths(&["/{a}/b", "/a/b", "/{a}/{b}"]).unwrap();
         let path = |path| openapi.route(path).unwrap().path();
+        assert_eq!(
+            openapi.routes().map(|route| route.with("x")).collect::<Vec<_>>(),
+            ["/a/b", "/x/b", "/x/x"]
+        );
         assert_eq!([path("/a/b"), path("/c/b"), path("/a/c")], ["/a/b", "/{a}/b", "/{a}/{b}"]);
         let indexes: Vec<_> = openapi.routes.iter().map(|route| route.index()).collect();
         assert_eq!(indexes, [0, 1, 2]);

@@ -1,10 +1,10 @@
 //! Does `check` show authors all faults of a module?
 
-use relayer_rest_host::module::{DEFAULT_MODULE, Digest};
+use relayer_rest_host::module::{BUNDLED_EXTENSIONS, DEFAULT_MODULE, Digest, MODULE_1_13};
 use relayer_rest_tests::component;
 use relayer_rest_tests::folder::Folder;
 use relayer_rest_tests::program::{Ended, Program};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 async fn check(args: &[&str]) -> Ended {
     let args: Vec<_> = ["check"].iter().chain(args).collect();
@@ -109,4 +109,88 @@ async fn modules_that_cannot_serve_do_not_pass() {
     assert_eq!((&found["passes"], &found["digest"]), (&Value::Bool(false), &Value::Null));
     let error = found["error"].as_str().unwrap();
     assert!(error.starts_with("module /nowhere/x.wasm: cannot be read: "), "{error}");
+}
+
+/// The responses of a module are those that it declares.
+#[tokio::test]
+async fn responses_that_are_not_declared_are_shown() {
+    let folder = Folder::new();
+    let content = |kind: &str, schema: Value| json!({"200": {"description": "A", "content": {kind: {"schema": schema}}}});
+    let json = "application/json";
+    let a = json!({"$ref": "#/components/schemas/A"});
+    let endless = json!({"$ref": "#/components/schemas/Endless"});
+    for (responses, problem) in [
+        (content(json, a.clone()), None),
+        (json!({"default": {"$ref": "#/components/responses/Any"}}), None),
+        (
+            json!({"404": {"description": "A"}}),
+            Some("GET /a: the status 200 OK is not declared for /a"),
+        ),
+        (
+            json!({"2XX": {"description": "A"}}),
+            Some("no body is declared for /a with status 200 OK"),
+        ),
+        (content("text/html", a), Some("content-type is application/json; declared is text/html")),
+        (content(json, json!({"type": "array"})), Some("/: {\"b\":1} is not of type \"array\"")),
+        (
+            content(json, json!({"properties": {"b": {"type": "string"}}})),
+            Some("/b: 1 is not of type \"string\""),
+        ),
+        (content(json, json!({"type": 1})), Some("invalid schema: ")),
+        (content(json, json!({"$ref": "#/components/schemas/None"})), Some("invalid schema: ")),
+        // These demand nothing.
+        (content(json, endless), None),
+        (content(json, json!({"$ref": "#/components/schemas/Loop"})), None),
+        (
+            json!({"200": {"$ref": "#/components/responses/Endless"}}),
+            Some("is not declared for /a"),
+        ),
+    ] {
+        let document = json!({
+            "openapi": "3.1.0",
+            "paths": {"/a": {"get": {"responses": responses}}},
+            "components": {
+                "schemas": {
+                    "A": {"type": "object", "required": ["b"]},
+                    "Endless": {"$ref": "#/components/schemas/Endless"},
+                    "Loop": {"allOf": [{"not": {"not": {"$ref": "#/components/schemas/Loop"}}}]},
+                },
+                "responses": {
+                    "Any": {"description": "Any", "content": {"application/json": {}}},
+                    "Endless": {"$ref": "#/components/responses/Endless"},
+                },
+            },
+        });
+        let module =
+            component::of_response(200, &[("content-type", json.as_bytes())], br#"{"b":1}"#);
+        let file = folder.write("a.wasm", component::with_document(module, &document));
+        let checked = check(&["--dialect", "any", "--json", &file]).await;
+        let report: Value = serde_json::from_str(&checked.stdout).unwrap();
+        let rules = report["verdict"]["rules"].as_array().unwrap();
+        let rule = rules.iter().find(|rule| rule["rule"] == "openapi").unwrap();
+        let found = rule["failure"].as_str();
+        match problem {
+            None => assert_eq!(found, None, "{responses}"),
+            Some(problem) => {
+                assert!(
+                    found.is_some_and(|found| found.contains(problem)),
+                    "{responses}: {found:?}"
+                );
+            }
+        }
+        assert_eq!(checked.status, Some(i32::from(problem.is_some())), "{responses}");
+    }
+}
+
+#[tokio::test]
+async fn the_responses_of_all_bundled_modules_are_declared() {
+    let folder = Folder::new();
+    let api = [("0.7", DEFAULT_MODULE, "0.7"), ("1.13", MODULE_1_13, "1.13")];
+    let extensions = BUNDLED_EXTENSIONS.iter();
+    let extensions = extensions.map(|extension| (extension.name, extension.component, "any"));
+    for (name, module, dialect) in api.into_iter().chain(extensions) {
+        let file = folder.write(&format!("{name}.wasm"), module);
+        let checked = check(&["--dialect", dialect, &file]).await;
+        assert!(checked.stdout.contains("\nok     openapi "), "{name}: {}", checked.stdout);
+    }
 }

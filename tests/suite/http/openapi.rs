@@ -16,15 +16,7 @@ const PATH: &str = "/openapi.json";
 
 /// Returns a module with an OpenAPI document.
 fn module(document: &Value) -> Vec<u8> {
-    let document = document.to_string();
-    let mut section = b"\x07openapi".to_vec();
-    section.extend(document.as_bytes());
-    let size = u16::try_from(section.len()).unwrap();
-    let mut component = component::with_response(200, "content-type", b"text/plain");
-    // The size in two bytes of LEB128.
-    component.extend([0, (size & 0x7f) as u8 | 0x80, u8::try_from(size >> 7).unwrap()]);
-    component.extend(section);
-    component
+    component::with_document(component::with_response(204, "a", b"b"), document)
 }
 
 fn document_of(response: &Response) -> Value {
