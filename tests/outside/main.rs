@@ -11,6 +11,7 @@ mod cors;
 mod dashboard;
 mod languages;
 mod metrics;
+mod openapi;
 mod relayers;
 mod systemd;
 mod tls;

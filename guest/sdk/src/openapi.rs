@@ -97,6 +97,18 @@ impl Operation<'_> {
         self
     }
 
+    /// Sets the parameters of the query together, as the fields of a type, if some of them
+    /// exclude or require others. The name is for documentation.
+    #[must_use]
+    pub fn query_fields<T: JsonSchema>(mut self, name: &str, description: &str) -> Self {
+        let schema = self.generator.subschema_for::<T>();
+        self.parameters.push(json!({
+            "name": name, "in": "query", "description": description, "required": true,
+            "style": "form", "explode": true, "schema": schema,
+        }));
+        self
+    }
+
     /// Adds the response of [`crate::Response::success`]: status 200, and a result in an
     /// envelope.
     #[must_use]

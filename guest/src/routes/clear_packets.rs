@@ -5,6 +5,7 @@
 use std::borrow::Cow;
 
 use relayer_rest_sdk::{Describe, Host, Query, Response};
+use schemars::JsonSchema;
 
 /// The parameter with the chain.
 const CHAIN: &str = "chain";
@@ -33,11 +34,25 @@ pub(crate) fn clear_packets<H: Host>(host: &H) -> Response {
     Response::success(())
 }
 
+/// The parameters of a command.
+#[derive(JsonSchema)]
+#[schemars(rename = "Target", untagged, deny_unknown_fields)]
+#[expect(dead_code, reason = "only its schema is used")]
+enum TargetSchema {
+    Chain {
+        #[schemars(length(min = 1))]
+        chain: String,
+    },
+    All {
+        #[schemars(extend("const" = true))]
+        all: bool,
+    },
+}
+
 pub(crate) const DESCRIBE_CLEAR_PACKETS: Describe = |operation| {
     operation
         .summary("Clears the pending packets of a chain, or of all chains")
-        .query::<String>(CHAIN, "The chain; either this or `all` is required")
-        .query::<bool>(ALL, "Whether the packets of all chains are cleared: `true`")
+        .query_fields::<TargetSchema>("target", "Either a chain, or all of them")
         .success::<()>()
         .error(400, "The parameters are not those of a command")
         .error(404, "There is no such chain")

@@ -106,11 +106,9 @@ impl HostError {
                 "BadRequest",
                 "the target of the request is not a path that begins with /",
             ),
-            Self::NotImplemented => (
-                StatusCode::NOT_IMPLEMENTED,
-                "NotImplemented",
-                "CONNECT and TRACE are not implemented",
-            ),
+            Self::NotImplemented => {
+                (StatusCode::NOT_IMPLEMENTED, "NotImplemented", "CONNECT is not implemented")
+            }
             Self::PreconditionFailed => (
                 StatusCode::PRECONDITION_FAILED,
                 "PreconditionFailed",
