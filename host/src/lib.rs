@@ -54,7 +54,7 @@
 //! | close a connection whose client is idle or stalled, or evict it for a new one | `server/src/http/connections/activity.rs`, `server/src/http/connections/tracked_stream.rs`, `server/src/http/connections/roster.rs` |
 //! | validate the request before routing: `Host` header and size limits | `server/src/http/request_check.rs`, `server/src/http/host.rs`, `server/src/http/limits.rs` |
 //! | assign the request id and the log span | `server/src/http/service.rs`, `server/src/http/request_id.rs` |
-//! | serve the description of all routes, `/openapi.json`, from those that modules declare | `server/src/openapi.rs`, `sandbox/src/openapi.rs` |
+//! | serve the description of all declared routes, `/openapi.json` | `server/src/openapi.rs`, `sandbox/src/openapi.rs` |
 //! | route to the mount: the API's or an extension's | `server/src/registry.rs`, `server/src/registry/path.rs` |
 //! | select the active module; roll back or trip the circuit breaker if it fails | `server/src/registry/mount.rs`, `server/src/registry/circuit_breaker.rs`, `server/src/registry/failure_window.rs` |
 //! | look up the response cache | `server/src/cache.rs`, `server/src/cache/local.rs`, `server/src/cache/entries.rs` |

@@ -102,7 +102,7 @@ struct Key {
     kind: Kind,
 }
 
-/// What the requests of a series have in common, apart from their module.
+/// The common properties of the requests of a series, apart from their module.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Kind {
     /// The index of the route.

@@ -111,7 +111,6 @@ async fn modules_that_cannot_serve_do_not_pass() {
     assert!(error.starts_with("module /nowhere/x.wasm: cannot be read: "), "{error}");
 }
 
-/// The responses of a module are those that it declares.
 #[tokio::test]
 async fn responses_that_are_not_declared_are_shown() {
     let folder = Folder::new();

@@ -253,7 +253,7 @@ fn record(
     mount.requests().record(Served { id, label, route, method, status, origin, time });
 }
 
-/// Returns whether a request with this method only reads what the host itself serves.
+/// Returns whether a request with this method only reads a resource of the host.
 fn is_read(method: &Method) -> bool {
     matches!(*method, Method::GET | Method::HEAD)
 }
