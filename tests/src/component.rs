@@ -8,7 +8,6 @@ pub mod sections;
 use std::fmt::Write;
 use std::path::Path;
 
-use serde_json::Value;
 use wit_component::{ComponentEncoder, StringEncoding, dummy_module, embed_component_metadata};
 use wit_parser::{LiftLowerAbi, ManglingAndAbi, PackageId, Resolve};
 
@@ -48,14 +47,15 @@ pub fn of_core(module: &[u8]) -> Vec<u8> {
 /// Adds an OpenAPI document to a component.
 ///
 /// # Panics
-/// Panics if the document has 16 KiB or more.
+/// Panics if the document has 4 GiB or more.
 #[must_use]
-pub fn with_document(mut component: Vec<u8>, document: &Value) -> Vec<u8> {
-    let section = [b"\x07openapi", document.to_string().as_bytes()].concat();
-    let size = u16::try_from(section.len()).unwrap();
-    // The size has two bytes of LEB128.
-    let [low, high] = [size & 0x7f | 0x80, size >> 7].map(|part| u8::try_from(part).unwrap());
-    component.extend([0, low, high]);
+pub fn with_document(mut component: Vec<u8>, document: &[u8]) -> Vec<u8> {
+    let section = [b"\x07openapi", document].concat();
+    let size = u32::try_from(section.len()).unwrap();
+    component.push(0);
+    // Five bytes of LEB128.
+    component.extend([0, 7, 14, 21].map(|shift| (size >> shift).to_le_bytes()[0] | 0x80));
+    component.push((size >> 28).to_le_bytes()[0]);
     component.extend(section);
     component
 }

@@ -19,6 +19,7 @@ use relayer_rest_host::config::{Config, Layers, ListenAddress, ListenConfig, Ori
 use relayer_rest_host::conformance::{self, Reference};
 use relayer_rest_host::control::{ControlServer, ControlSocket};
 use relayer_rest_host::module::{DEFAULT_MODULE, Limits, Module, RunPermit};
+use relayer_rest_host::registry::Mount;
 use relayer_rest_host::state::hermes_config::HermesConfig;
 use relayer_rest_host::state::{StateReader, parse_metrics, read_response};
 use relayer_rest_sdk::Request;
@@ -27,6 +28,7 @@ use serde_json::Value;
 use tokio::runtime::Runtime;
 
 use crate::client::Client;
+use crate::component::{with_document, with_response};
 use crate::heap::Heap;
 use crate::http2 as frames;
 use crate::server::{TestServer, engine, patient, request};
@@ -39,7 +41,7 @@ const PATIENCE: Duration = crate::wait::DEADLINE;
 pub type Target = fn(&[u8]);
 
 /// All targets, by the names of their folders.
-pub const TARGETS: [(&str, Target); 11] = [
+pub const TARGETS: [(&str, Target); 12] = [
     ("config", config),
     ("setting", setting),
     ("upstream", upstream),
@@ -49,6 +51,7 @@ pub const TARGETS: [(&str, Target); 11] = [
     ("http2", http2),
     ("control", control),
     ("component", component),
+    ("openapi", openapi),
     ("sections", sections::sections),
     ("generated", sections::generated),
 ];
@@ -275,6 +278,28 @@ pub fn component(data: &[u8]) {
             drop(RUNTIME.block_on(conformance::probe(&module, reference, None)));
         }
     }
+}
+
+/// Loads a module with an OpenAPI document, and serves the document.
+pub fn openapi(data: &[u8]) {
+    static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().unwrap());
+    static COMPONENT: LazyLock<Vec<u8>> = LazyLock::new(|| with_response(204, "a", b"b"));
+    let bytes = with_document(COMPONENT.clone(), data);
+    let module = match Module::from_bytes(&engine(&patient()), "fuzzed", &bytes) {
+        Err(error) => return check_message(&error.to_string()),
+        Ok(module) => module.named("fuzzed"),
+    };
+    let openapi = module.openapi().unwrap();
+    for route in openapi.routes() {
+        assert!(openapi.route(&route.with("x")).is_some(), "{}", route.path());
+    }
+    RUNTIME.block_on(async {
+        let mount = Mount::extension("/ext/fuzzed".parse().unwrap(), module);
+        let server = TestServer::builder().extension(mount).start().await;
+        let response = server.get("/openapi.json").await;
+        assert_eq!(response.status, 200);
+        serde_json::from_slice::<Value>(&response.body).unwrap();
+    });
 }
 
 static EMBEDDED: LazyLock<Module> =

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bytesize::ByteSize;
 use http::HeaderValue;
 use relayer_rest_common::files;
-use relayer_rest_common::text::escape_control;
+use relayer_rest_common::text::{escape_control, truncate};
 use relayer_rest_modules::DEFAULT_MODULE;
 use tokio::sync::OnceCell;
 use wasmtime::component::Component;
@@ -111,7 +111,7 @@ impl Module {
             return Err(LoadError::Imports { name: name(), forbidden });
         }
         let openapi = OpenApi::from_component(artefact.component(bytes)).map_err(|reason| {
-            LoadError::OpenApi { name: name(), reason: escape_control(&reason) }
+            LoadError::OpenApi { name: name(), reason: escape_control(&truncate(&reason)) }
         })?;
         let imports: Vec<_> = imports(&component);
         let lacking = engine.grants().lack(&imports);

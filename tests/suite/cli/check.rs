@@ -162,7 +162,8 @@ async fn responses_that_are_not_declared_are_shown() {
         });
         let module =
             component::of_response(200, &[("content-type", json.as_bytes())], br#"{"b":1}"#);
-        let file = folder.write("a.wasm", component::with_document(module, &document));
+        let file = folder
+            .write("a.wasm", component::with_document(module, document.to_string().as_bytes()));
         let checked = check(&["--dialect", "any", "--json", &file]).await;
         let report: Value = serde_json::from_str(&checked.stdout).unwrap();
         let rules = report["verdict"]["rules"].as_array().unwrap();

@@ -16,7 +16,8 @@ const PATH: &str = "/openapi.json";
 
 /// Returns a module with an OpenAPI document.
 fn module(document: &Value) -> Vec<u8> {
-    component::with_document(component::with_response(204, "a", b"b"), document)
+    let component = component::with_response(204, "a", b"b");
+    component::with_document(component, document.to_string().as_bytes())
 }
 
 fn document_of(response: &Response) -> Value {
@@ -142,6 +143,11 @@ async fn a_module_with_an_invalid_document_is_rejected() {
     };
     let problem = "module new.wasm: its OpenAPI document has version \"3.0.0\"; expected 3.1; correct the document, or remove the section openapi";
     assert!(message.ends_with(problem), "{message}");
+
+    let long = json!({"openapi": "3.1.0", "paths": {"x".repeat(100_000): {}}});
+    let report = server.swap(module(&long)).await;
+    let SwapOutcome::Rejected { message, .. } = report.outcome else { panic!("{report:?}") };
+    assert!(message.len() < 2_000, "{message}");
 
     let folder = Folder::new();
     let file = folder.write("x.wasm", &invalid);
