@@ -19,6 +19,7 @@
 //! | `send_admission.rs` | admission of responses within that budget |
 //! | `request_check.rs` | checks of requests before routing |
 //! | `host.rs` | checks of the `Host` header |
+//! | `exchange.rs` | a request with its response, as observers get it |
 //! | `service.rs` | one request, from its head to its response |
 //! | `reply.rs` | the HTTP response for one client |
 //! | `cors.rs` | requests of web pages from other origins |
@@ -36,6 +37,7 @@ mod conditional;
 mod connections;
 mod cors;
 mod error;
+mod exchange;
 mod host;
 mod limits;
 mod listen_config;
@@ -60,6 +62,7 @@ mod worker_threads;
 
 pub use connections::{ConnectionStatus, ConnectionTally};
 pub use cors::{AllowedOrigin, CorsConfig};
+pub use exchange::{Exchange, ExchangeResponse, Handling, RequestObserver};
 #[cfg(feature = "control")]
 pub(crate) use host::is_for;
 pub use host::{AllowedHost, AllowedHostError};

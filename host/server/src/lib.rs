@@ -30,6 +30,7 @@ mod unix_socket;
 
 pub use http::{
     AllowedHost, AllowedHostError, AllowedOrigin, ConnectionStatus, ConnectionTally, CorsConfig,
-    HttpLimits, ListenError, Listener, Server, ServerSettings, TlsError,
+    Exchange, ExchangeResponse, Handling, HttpLimits, ListenError, Listener, RequestObserver,
+    Server, ServerSettings, TlsError,
 };
 pub use unix_socket::UnixSocketError;

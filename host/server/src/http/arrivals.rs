@@ -45,11 +45,11 @@ impl Arrivals {
 
     /// Returns the connection if it has no header, or else lets it wait.
     pub(super) fn add(&mut self, arrival: Arrival) -> Option<Accepted> {
-        let Arrival { accepted, address, has_proxy_header } = arrival;
+        let Arrival { accepted, has_proxy_header } = arrival;
         if !has_proxy_header {
             return Some(accepted);
         }
-        if let Some(address) = address.filter(|address| !self.trusts(*address)) {
+        if let Some(address) = accepted.address.filter(|address| !self.trusts(*address)) {
             self.refuse(&HeaderError::Untrusted(address));
         } else if self.waiting.len() >= MAX_WAITING {
             self.refuse(&HeaderError::TooMany);
@@ -90,6 +90,7 @@ impl Arrivals {
 async fn with_client(mut accepted: Accepted) -> Result<Accepted, HeaderError> {
     if let Some(client) = proxy_header::read(&mut accepted.socket).await? {
         accepted.peer = Peer::from(client);
+        accepted.address = Some(client);
     }
     Ok(accepted)
 }

@@ -1,7 +1,7 @@
 //! The listeners of clients: TCP and Unix sockets.
 
 use std::io;
-use std::net::{IpAddr, TcpListener as StdTcpListener};
+use std::net::TcpListener as StdTcpListener;
 use std::os::unix::net::UnixListener as StdUnixListener;
 use std::task::{Context, Poll, ready};
 
@@ -24,8 +24,6 @@ pub struct Listener {
 #[derive(Debug)]
 pub(super) struct Arrival {
     pub(super) accepted: Accepted,
-    /// The address of the client or the proxy; none for a Unix socket.
-    pub(super) address: Option<IpAddr>,
     pub(super) has_proxy_header: bool,
 }
 
@@ -154,8 +152,8 @@ impl Listener {
         };
         let tls = self.tls.as_ref().map(Tls::current);
         let peer = address.map_or(Peer::LOCAL, Peer::from);
-        let accepted = Accepted { socket, peer, tls };
-        Poll::Ready(Ok(Arrival { accepted, address, has_proxy_header: self.proxy_protocol }))
+        let accepted = Accepted { socket, peer, address, tls };
+        Poll::Ready(Ok(Arrival { accepted, has_proxy_header: self.proxy_protocol }))
     }
 }
 

@@ -14,6 +14,7 @@ use tracing::warn;
 use super::arrivals::Arrivals;
 use super::connections::{ConnectionManager, ConnectionTally, Connections, Protocols, Roster};
 use super::cors::{Cors, CorsConfig};
+use super::exchange::{Observers, RequestObserver};
 use super::limits::{HttpLimits, ServerSettings};
 use super::listener::{Arrival, Listener};
 use super::send_admission::SendAdmission;
@@ -38,6 +39,7 @@ pub struct Server {
     tally: ConnectionTally,
     is_metered: bool,
     cors: CorsConfig,
+    observers: Observers,
 }
 
 impl Server {
@@ -61,6 +63,7 @@ impl Server {
             tally,
             is_metered: false,
             cors: CorsConfig::default(),
+            observers: Observers::default(),
         }
     }
 
@@ -105,6 +108,16 @@ impl Server {
         Self { commands: Some(commands), ..self }
     }
 
+    /// Adds observers of requests, such as an access log.
+    #[must_use]
+    pub fn with_observers(
+        mut self,
+        observers: impl IntoIterator<Item = Arc<dyn RequestObserver>>,
+    ) -> Self {
+        self.observers.extend(observers);
+        self
+    }
+
     /// Counts requests, with their times, for the metrics of a control server. Default: they
     /// are not counted.
     #[must_use]
@@ -141,6 +154,7 @@ impl Server {
                 self.tally.clone(),
                 self.is_metered,
                 Cors::new(self.cors),
+                self.observers,
             )),
             protocols: Arc::new(Protocols::new(&self.limits)),
             limits: Arc::new(self.limits.clone()),

@@ -17,6 +17,7 @@ use tracing::{Instrument, debug, info_span};
 use super::connections::ConnectionTally;
 use super::cors::Cors;
 use super::error::HostError;
+use super::exchange::{ClientSide, Handling, Observation, Observed, Observers};
 use super::host;
 use super::outgoing::HttpResponse;
 use super::reply;
@@ -42,6 +43,7 @@ pub(super) struct Service {
     is_metered: bool,
     cors: Option<Cors>,
     openapi: OpenApiDocument,
+    observers: Observers,
 }
 
 /// Marks a request that had a body, which was discarded.
@@ -66,9 +68,19 @@ impl Service {
         tally: ConnectionTally,
         is_metered: bool,
         cors: Option<Cors>,
+        observers: Observers,
     ) -> Self {
         let openapi = OpenApiDocument::default();
-        Self { registry, state, commands, tally, is_metered, cors, openapi }
+        Self { registry, state, commands, tally, is_metered, cors, openapi, observers }
+    }
+
+    /// Begins to observe a request, if an observer wants it.
+    pub(super) fn observe<B>(
+        &self,
+        request: &mut Request<B>,
+        client: ClientSide,
+    ) -> Option<Box<Observation>> {
+        self.observers.begin(request, client)
     }
 
     /// Responds to a request. Its body is not needed: the API only reads.
@@ -104,7 +116,10 @@ impl Service {
             let status = hit.status().as_u16();
             let path = request.uri().path();
             debug!(%id, method = %request.method(), path, status, "cache hit");
-            let response = reply::reply(hit, encoded, &request, &snapshot);
+            let mut response = reply::reply(hit, encoded, &request, &snapshot);
+            if is_observed(&request) {
+                describe(&mut response, mount, hit.route(), Origin::Cache);
+            }
             if let Some(start) = start {
                 let served = (hit.route(), response.status(), Origin::Cache);
                 record(mount, active, request.method(), served, start);
@@ -175,11 +190,17 @@ impl Service {
             let response = reply::reply(&response, representation, &request, &self.state.peek());
             (active, response, origin)
         };
-        let (active, response, origin) = response.instrument(span.clone()).await;
-        if let Some(start) = start {
+        let (active, mut response, origin) = response.instrument(span.clone()).await;
+        let route = || {
             let path = mount.path().strip_prefix(request.uri().path());
-            let route = active.module().openapi().and_then(|openapi| openapi.route(&path));
-            let served = (route.map(|route| &**route), response.status(), origin);
+            let openapi = active.module().openapi()?;
+            openapi.route(&path).map(|route| &**route)
+        };
+        if is_observed(&request) {
+            describe(&mut response, &mount, route(), origin);
+        }
+        if let Some(start) = start {
+            let served = (route(), response.status(), origin);
             record(&mount, &active, request.method(), served, start);
         }
         span.in_scope(|| debug!(status = response.status().as_u16(), "response sent"));
@@ -251,6 +272,18 @@ fn record(
 ) {
     let (id, label, time) = (active.id(), active.module().label(), start.elapsed());
     mount.requests().record(Served { id, label, route, method, status, origin, time });
+}
+
+/// Returns whether an observer waits for the response.
+fn is_observed<B>(request: &Request<B>) -> bool {
+    request.extensions().get::<Observed>().is_some()
+}
+
+/// Describes the handling of a request to its observers.
+fn describe(response: &mut HttpResponse, mount: &Mount, route: Option<&Route>, origin: Origin) {
+    let route = route.map(|route| route.path().to_owned());
+    let handling = Handling { mount: mount.path().clone(), route, origin };
+    response.extensions_mut().insert(handling);
 }
 
 /// Returns whether a request with this method only reads a resource of the host.

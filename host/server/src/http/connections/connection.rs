@@ -3,6 +3,7 @@
 use std::error::Error;
 use std::future::{Ready, poll_fn, ready};
 use std::io;
+use std::net::IpAddr;
 use std::ops::DerefMut;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -30,6 +31,7 @@ use super::tally::Counted;
 use super::tracked_stream::TrackedStream;
 use crate::http::cancelled::Cancelled;
 use crate::http::error::HostError;
+use crate::http::exchange::{ClientSide, Observation};
 use crate::http::limits::HttpLimits;
 use crate::http::outgoing::{Held, HttpResponse, Outgoing};
 use crate::http::request_check;
@@ -64,6 +66,8 @@ type PendingOutcome = Either<Ready<Outcome>, Pin<Box<dyn Future<Output = Outcome
 pub(in crate::http) struct Accepted {
     pub(in crate::http) socket: Socket,
     pub(in crate::http) peer: Peer,
+    /// The address of the client; none for a Unix socket.
+    pub(in crate::http) address: Option<IpAddr>,
     /// The configuration of its TLS, if its listener has TLS.
     pub(in crate::http) tls: Option<Arc<TlsConfig>>,
 }
@@ -72,12 +76,12 @@ pub(in crate::http) struct Accepted {
 pub(super) async fn serve(
     socket: DetachedSocket,
     tls: Option<Arc<TlsConfig>>,
+    client: ClientSide,
     connections: Connections,
     activity: Arc<ConnectionActivity>,
     _counted: Counted,
 ) {
     let Connections { service, protocols, limits, admission } = connections;
-    let default_port = if tls.is_some() { 443 } else { 80 };
     let (stream, detected) = match start(socket, tls, &activity).await {
         Ok(Some(started)) => started,
         Ok(None) => return,
@@ -89,10 +93,7 @@ pub(super) async fn serve(
     let service = service_fn({
         let activity = Arc::clone(&activity);
         let cancelled = Arc::new(Cancelled::new());
-        move |request| {
-            let port = default_port;
-            handle(&service, &limits, &admission, &activity, &cancelled, port, request)
-        }
+        move |request| handle(&service, &limits, &admission, &activity, &cancelled, client, request)
     });
     let stream = TokioIo::new(TrackedStream::new(stream, Arc::clone(&activity)));
     let ended = match detected {
@@ -166,6 +167,7 @@ async fn run(
 struct PendingResponse {
     admission: Arc<SendAdmission>,
     protocol: Protocol,
+    observation: Option<Box<Observation>>,
 }
 
 enum Protocol {
@@ -188,7 +190,7 @@ impl PendingResponse {
             activity.on_request();
             Protocol::Http1(Arc::clone(activity))
         };
-        Some(Self { admission: Arc::clone(admission), protocol })
+        Some(Self { admission: Arc::clone(admission), protocol, observation: None })
     }
 
     /// Hands a response to the connection, without a boxed future if it fits immediately.
@@ -271,6 +273,9 @@ impl PendingResponse {
     }
 
     fn finish(self, mut response: HttpResponse, held: Option<Held>) -> HttpResponse {
+        if let Some(observation) = self.observation {
+            observation.complete(&mut response);
+        }
         match self.protocol {
             Protocol::Http1(activity) => {
                 activity.waits();
@@ -301,14 +306,15 @@ fn handle(
     admission: &Arc<SendAdmission>,
     activity: &Arc<ConnectionActivity>,
     cancelled: &Arc<Cancelled>,
-    default_port: u16,
-    request: Request<Incoming>,
+    client: ClientSide,
+    mut request: Request<Incoming>,
 ) -> PendingOutcome {
-    let Some(pending) = PendingResponse::new(admission, activity, &request) else {
+    let Some(mut pending) = PendingResponse::new(admission, activity, &request) else {
         // RFC 9113, 8.7: the client can send it again.
         return Either::Left(ready(Err(h2::Reason::REFUSED_STREAM.into())));
     };
-    if let Err(error) = request_check::head(&request, limits, default_port) {
+    pending.observation = service.observe(&mut request, client);
+    if let Err(error) = request_check::head(&request, limits, client.default_port()) {
         if error.ends_connection() || !request.body().is_end_stream() {
             activity.closing.linger();
         }

@@ -16,6 +16,7 @@ use super::roster::{Entry, Peer, Roster};
 use super::socket::Socket;
 use super::tally::ConnectionTally;
 use crate::http::error::HostError;
+use crate::http::exchange::ClientSide;
 use crate::http::limits::HttpLimits;
 use crate::http::worker_threads::WorkerThreads;
 
@@ -72,7 +73,7 @@ impl ConnectionManager {
     /// Serves a connection if there is room, or if an idle connection can be evicted for
     /// it.
     pub(in crate::http) fn add(&mut self, accepted: Accepted) {
-        let Accepted { socket, peer, tls } = accepted;
+        let Accepted { socket, peer, address, tls } = accepted;
         if self.has_excess() {
             return self.refuse(socket, tls.is_some(), EXCESS);
         }
@@ -94,7 +95,9 @@ impl ConnectionManager {
         let connections = self.connections[worker.index()].clone();
         let counted = self.tally.accepted();
         // Not within another future, which would double the memory of each connection.
-        let serve = connection::serve(socket, tls, connections, Arc::clone(&activity), counted);
+        let client = ClientSide { address, has_tls: tls.is_some() };
+        let activity_of = Arc::clone(&activity);
+        let serve = connection::serve(socket, tls, client, connections, activity_of, counted);
         let task = self.tasks.spawn_on(serve, runtime);
         *self.peers.entry(peer).or_default() += 1;
         self.count += 1;
@@ -187,6 +190,7 @@ mod tests {
         Socket,
     };
     use crate::http::connections::protocol::Protocols;
+    use crate::http::exchange::Observers;
     use crate::http::limits::HttpLimits;
     use crate::http::send_admission::SendAdmission;
     use crate::http::service::Service;
@@ -217,6 +221,7 @@ mod tests {
                 ConnectionTally::default(),
                 false,
                 None,
+                Observers::default(),
             )),
             protocols: Arc::new(Protocols::new(&limits)),
             limits: Arc::new(limits.clone()),
@@ -234,7 +239,7 @@ mod tests {
             clients.push(TcpStream::connect(listener.local_addr().unwrap()).await.unwrap());
             let socket = Socket::Tcp(listener.accept().await.unwrap().0);
             let peer = IpAddr::from(Ipv4Addr::LOCALHOST).into();
-            manager.add(Accepted { socket, peer, tls: None });
+            manager.add(Accepted { socket, peer, address: None, tls: None });
         }
         assert_eq!(manager.len(), 4 + MAX_EXCESS);
         assert_eq!(tally.status().refused, 100 - 4 - MAX_EXCESS as u64);

@@ -1,0 +1,170 @@
+//! A request with its response, as observers such as an access log get it.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use hyper::header::{HOST, HeaderValue, REFERER, USER_AGENT};
+use hyper::{Method, Request, StatusCode, Uri, Version};
+
+use super::outgoing::HttpResponse;
+use crate::registry::MountPath;
+use crate::request_metrics::Origin;
+use crate::response::{X_RELAYER_MODULE, X_REQUEST_ID};
+
+/// Observes requests, such as for an access log.
+///
+/// Both functions are called by the threads that serve connections: they must not block.
+pub trait RequestObserver: Send + Sync {
+    /// Returns whether to observe a request, for samples. It is called for each one.
+    fn samples(&self) -> bool;
+
+    /// Observes a request whose response is complete, or that its client has cancelled.
+    fn observe(&self, exchange: &Exchange);
+}
+
+/// A request, and its response.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Exchange {
+    /// The time of the request.
+    pub time: SystemTime,
+    /// The address of the client; `None` for a Unix socket.
+    pub client: Option<IpAddr>,
+    /// Whether its connection has TLS.
+    pub has_tls: bool,
+    /// The method.
+    pub method: Method,
+    /// The target, as the client has sent it.
+    pub target: Uri,
+    /// The version of HTTP.
+    pub version: Version,
+    /// The value of `host`.
+    pub host: Option<HeaderValue>,
+    /// The value of `referer`.
+    pub referer: Option<HeaderValue>,
+    /// The value of `user-agent`.
+    pub user_agent: Option<HeaderValue>,
+    /// The time from the request to its response, or to its cancellation.
+    pub duration: Duration,
+    /// The response; `None` if the client has cancelled the request.
+    pub response: Option<ExchangeResponse>,
+}
+
+/// The response of an [`Exchange`].
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct ExchangeResponse {
+    /// The status.
+    pub status: StatusCode,
+    /// The length of the body, in bytes, as it is sent.
+    pub length: usize,
+    /// The request id, `x-request-id`.
+    pub id: Option<HeaderValue>,
+    /// The module, `x-relayer-module`.
+    pub module: Option<HeaderValue>,
+    /// The handling of the request, unless the host has responded itself.
+    pub handling: Option<Handling>,
+}
+
+/// The handling of a request by a mount.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Handling {
+    /// The mount.
+    pub mount: MountPath,
+    /// The route, relative to the mount, with the names of parameters in braces; `None`
+    /// if the module does not declare it.
+    pub route: Option<String>,
+    /// How the response was made.
+    pub origin: Origin,
+}
+
+/// Marks a request that is observed.
+#[derive(Clone, Copy)]
+pub(super) struct Observed;
+
+/// The side of a connection that its requests come from.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ClientSide {
+    pub(super) address: Option<IpAddr>,
+    pub(super) has_tls: bool,
+}
+
+/// The observers of a server.
+#[derive(Clone, Default)]
+pub(super) struct Observers(Vec<Arc<dyn RequestObserver>>);
+
+/// A request that is observed. If it is dropped before it is
+/// [complete](Self::complete), the client has cancelled the request.
+pub(super) struct Observation {
+    observers: Vec<Arc<dyn RequestObserver>>,
+    start: Instant,
+    exchange: Exchange,
+}
+
+impl ClientSide {
+    /// Returns the port of a `host` header without one.
+    pub(super) fn default_port(self) -> u16 {
+        if self.has_tls { 443 } else { 80 }
+    }
+}
+
+impl Observers {
+    pub(super) fn extend(&mut self, observers: impl IntoIterator<Item = Arc<dyn RequestObserver>>) {
+        self.0.extend(observers);
+    }
+
+    /// Begins to observe a request, if an observer wants it.
+    pub(super) fn begin<B>(
+        &self,
+        request: &mut Request<B>,
+        client: ClientSide,
+    ) -> Option<Box<Observation>> {
+        let observers = self.0.iter().filter(|observer| observer.samples());
+        let observers: Vec<_> = observers.cloned().collect();
+        if observers.is_empty() {
+            return None;
+        }
+        request.extensions_mut().insert(Observed);
+        let header = |name| request.headers().get(name).cloned();
+        let exchange = Exchange {
+            time: SystemTime::now(),
+            client: client.address.map(|address| address.to_canonical()),
+            has_tls: client.has_tls,
+            method: request.method().clone(),
+            target: request.uri().clone(),
+            version: request.version(),
+            host: header(HOST),
+            referer: header(REFERER),
+            user_agent: header(USER_AGENT),
+            duration: Duration::ZERO,
+            response: None,
+        };
+        Some(Box::new(Observation { observers, start: Instant::now(), exchange }))
+    }
+}
+
+impl Observation {
+    /// Observes the response, from which the handling is taken.
+    pub(super) fn complete(mut self, response: &mut HttpResponse) {
+        let header = |name| response.headers().get(name).cloned();
+        let (id, module) = (header(X_REQUEST_ID), header(X_RELAYER_MODULE));
+        self.exchange.response = Some(ExchangeResponse {
+            status: response.status(),
+            length: response.body().bytes().len(),
+            id,
+            module,
+            handling: response.extensions_mut().remove(),
+        });
+    }
+}
+
+impl Drop for Observation {
+    fn drop(&mut self) {
+        self.exchange.duration = self.start.elapsed();
+        for observer in &self.observers {
+            observer.observe(&self.exchange);
+        }
+    }
+}
