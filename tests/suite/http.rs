@@ -1,5 +1,6 @@
 //! Connections, messages, and hostile clients.
 
+mod access_log;
 mod cancellation;
 mod connections;
 mod cors;

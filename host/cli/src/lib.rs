@@ -9,8 +9,10 @@
 //! | `compile.rs` | `compile`: the process that compiles a module |
 //! | `settings.rs` | the options that override settings |
 //! | `code_cache.rs`, `control.rs`, `sources.rs` | the code cache, the control socket and the sources of the settings |
+//! | `access_log.rs` | the access log |
 //! | `log.rs`, `signals.rs`, `service_manager.rs`, `descriptors.rs`, `idle_memory.rs` | the process: its log, signals, service manager, open files and memory |
 
+mod access_log;
 mod check;
 mod code_cache;
 mod compile;

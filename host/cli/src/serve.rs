@@ -21,6 +21,7 @@ use tokio::runtime::Builder;
 use tokio::task::{JoinHandle, spawn_blocking};
 use tracing::{error, info, warn};
 
+use super::access_log::AccessLog;
 use super::serve_error::ServeError;
 use super::settings::SettingArgs;
 use super::sources::{ReadAgain, Sources, derive};
@@ -143,6 +144,10 @@ async fn serve(
         let reload = move || reload().map_err(|error| error.to_string());
         Arc::new(reload) as ReadAgain
     }));
+    let access_log = tokio::select! {
+        opened = open_access_log(&config, &mut sources) => opened?,
+        () = &mut shutdown => return Ok(()),
+    };
     let socket = control::bind(&config.control, &addresses[0].0)?;
     let admin = AdminListener::bind(&config.admin)?;
     let registry = &modules.registry;
@@ -161,6 +166,7 @@ async fn serve(
         .with_settings(config.server.clone())
         .with_cors(config.cors.clone())
         .with_commands(commands)
+        .with_observers(access_log.iter().map(AccessLog::observer))
         .with_metrics();
     let control = ControlServer::new(Arc::clone(registry), state.clone())
         .with_connections(server.connections())
@@ -184,6 +190,22 @@ async fn serve(
     control.abort();
     control.await.ok();
     Ok(())
+}
+
+/// Opens the access log, if there is one. A reload opens it again.
+async fn open_access_log(
+    config: &Config,
+    sources: &mut Sources,
+) -> Result<Option<AccessLog>, ServeError> {
+    let config = config.access_log.clone();
+    // The file can be a pipe that nothing reads.
+    let opened = spawn_blocking(move || AccessLog::open(&config)).await;
+    let access_log = opened.map_err(ServeError::Reading)??;
+    sources.reloads.extend(access_log.iter().map(AccessLog::reopen).map(|reopen| {
+        let reopen = move || reopen().map_err(|error| error.to_string());
+        Arc::new(reopen) as ReadAgain
+    }));
+    Ok(access_log)
 }
 
 /// Returns the function that reads all files again, and logs those that are rejected.

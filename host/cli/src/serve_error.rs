@@ -12,6 +12,8 @@ use relayer_rest_server::tokens::TokensError;
 use relayer_rest_sources::hermes_config;
 use relayer_rest_sources::{StateFileError, TelemetryUrlError};
 
+use super::access_log::AccessLogError;
+
 /// The reason why a server cannot start, or cannot reload.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ServeError {
@@ -41,6 +43,8 @@ pub(super) enum ServeError {
         "{origin}: {problem}; expected a level, such as info or debug, or directives, such as info,hyper=debug"
     )]
     LogLevel { origin: Origin, problem: String },
+    #[error(transparent)]
+    AccessLog(#[from] AccessLogError),
     #[error(transparent)]
     CodeCache(#[from] CodeCacheError),
     #[error(transparent)]

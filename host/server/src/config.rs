@@ -5,11 +5,12 @@
 //! |---|---|
 //! | `layers.rs` | the layers of the settings: options, environment, file and defaults |
 //! | `place.rs` | the settings `control` and `code-cache` |
-//! | `log.rs`, `admin.rs` | the sections `[log]` and `[admin]` |
+//! | `log.rs`, `access_log.rs`, `admin.rs` | the sections `[log]`, `[access-log]` and `[admin]` |
 //! | `extension.rs` | the sections `[[extension]]` |
 //! | `default.rs` | the tables of all limits, and the text of all settings |
 //! | `default.toml` | that text, without the limits |
 
+mod access_log;
 mod admin;
 mod default;
 mod extension;
@@ -41,6 +42,7 @@ use crate::{
 pub use crate::http::{
     CertificateConfig, FileMode, ListenAddress, ListenConfig, Listeners, Owner, OwnerError,
 };
+pub use access_log::{AccessLogConfig, AccessLogFormat};
 pub use admin::{AdminAddress, AdminConfig};
 pub use default::{DEFAULT, LIMITS};
 pub use extension::{ExtensionConfig, ExtensionName};
@@ -62,6 +64,8 @@ pub struct Config {
     pub code_cache: Place,
     /// The section `[log]`: the log on stderr.
     pub log: LogConfig,
+    /// The section `[access-log]`: a line for each request.
+    pub access_log: AccessLogConfig,
     /// The section `[relayer]`: the files of the relayer.
     pub relayer: RelayerSettings,
     /// The section `[upstream]`: the relayer that is polled.
@@ -268,6 +272,7 @@ impl Config {
         sections.push((vec![key("upstream")], self.upstream.check()));
         sections.push((vec![key("telemetry")], self.telemetry.check()));
         sections.push((vec![key("commands")], self.commands.check()));
+        sections.push((vec![key("access-log")], self.access_log.check()));
         sections.push((vec![key("swap")], self.swap.check()));
         for (mut path, checked) in sections {
             let Err(error) = checked else { continue };
@@ -318,8 +323,9 @@ fn place(key: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::{
-        AdminAddress, AdminConfig, Config, CorsConfig, DEFAULT, Dialect, HttpLimits, LogConfig,
-        LogFormat, Place, RelayerSettings, ServerSettings, TelemetrySettings, UpstreamSettings,
+        AccessLogConfig, AccessLogFormat, AdminAddress, AdminConfig, Config, CorsConfig, DEFAULT,
+        Dialect, HttpLimits, LogConfig, LogFormat, Place, RelayerSettings, ServerSettings,
+        TelemetrySettings, UpstreamSettings,
     };
     use bytesize::ByteSize;
     use relayer_rest_modules::BUNDLED_EXTENSIONS;
@@ -340,6 +346,7 @@ mod tests {
         let digest = "0a".repeat(32);
         let text = "listen = ['a:1', '[::1]:2']\ncontrol = 'none'\ncode-cache = 'd'\n\
              [log]\nformat = 'json'\nlevel = 'warn'\n\
+             [access-log]\nfile = 'i'\nformat = 'json'\nsample = 3\n\
              [relayer]\nconfig = 'e'\nenable = true\nstate = 'f'\n\
              [telemetry]\nurl = 'http://h'\npoll = '6s'\n\
              [module]\nfile = 'api.wasm'\nsha256 = '"
@@ -414,6 +421,9 @@ mod tests {
         assert_eq!(config.code_cache, Place::At("d".into()));
         let log = LogConfig { format: LogFormat::Json, level: Some("warn".to_owned()) };
         assert_eq!(config.log, log);
+        let file = Some("i".into());
+        let access_log = AccessLogConfig { sample: 3, file, format: AccessLogFormat::Json };
+        assert_eq!(config.access_log, access_log);
         let [file, state] = ["e", "f"].map(|path| Some(path.into()));
         assert_eq!(config.relayer, RelayerSettings { config: file, enable: true, state });
         let url = "http://h/metrics".parse().unwrap();
@@ -449,7 +459,7 @@ mod tests {
         for (text, message) in [
             (
                 "[modul]",
-                "line 1, column 2: modul: unknown field `modul`, expected one of `listen`, `control`, `code-cache`, `log`, `relayer`, `upstream`, `telemetry`, `module`, `extension`, `server`, `http`, `cors`, `admin`, `commands`, `swap`; did you mean `module`?",
+                "line 1, column 2: modul: unknown field `modul`, expected one of `listen`, `control`, `code-cache`, `log`, `access-log`, `relayer`, `upstream`, `telemetry`, `module`, `extension`, `server`, `http`, `cors`, `admin`, `commands`, `swap`; did you mean `module`?",
             ),
             (
                 "[module.limits]\nmemory = true",
@@ -626,6 +636,7 @@ mod tests {
         assert!(
             config.module.dialect.take().is_some()
                 && config.commands.token_file.take().is_some()
+                && config.access_log.file.take().is_some()
                 && take(&mut config.admin) != AdminConfig::default()
         );
         let included = std::mem::take(&mut config.extension);

@@ -57,6 +57,7 @@ fn each_setting_is_listed() {
     assert_eq!(
         sections,
         [
+            "access-log",
             "admin",
             "commands",
             "cors",

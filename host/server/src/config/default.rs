@@ -6,12 +6,13 @@ use relayer_rest_common::limit::Limit;
 use relayer_rest_sandbox::Limits;
 use relayer_rest_sources::{TelemetrySettings, UpstreamSettings};
 
+use super::AccessLogConfig;
 use crate::commands::CommandSettings;
 use crate::http::{HttpLimits, ServerSettings};
 use crate::registry::{FailurePolicy, SwapLimits};
 
 /// The sections of limits, with their tables.
-pub const LIMITS: [(&str, &[Limit]); 8] = [
+pub const LIMITS: [(&str, &[Limit]); 9] = [
     ("module.limits", Limits::LIMITS),
     ("module.failure-policy", FailurePolicy::LIMITS),
     ("swap", SwapLimits::LIMITS),
@@ -20,6 +21,7 @@ pub const LIMITS: [(&str, &[Limit]); 8] = [
     ("upstream", UpstreamSettings::LIMITS),
     ("telemetry", TelemetrySettings::LIMITS),
     ("commands", CommandSettings::LIMITS),
+    ("access-log", AccessLogConfig::LIMITS),
 ];
 
 /// A configuration with all settings: each is commented out, with its meaning, its range

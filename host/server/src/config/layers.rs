@@ -25,7 +25,8 @@ const PREFIX: &str = "RELAYER_REST_";
 const FILE_VARIABLE: &str = "RELAYER_REST_CONFIG";
 
 /// The keys whose values are paths, relative to the folder of the file.
-const PATHS: [&str; 7] = [
+const PATHS: [&str; 8] = [
+    "access-log.file",
     "admin.token-file",
     "code-cache",
     "commands.token-file",

@@ -1,0 +1,239 @@
+//! The access log: a line for each request, or for a sample of them.
+
+use std::fmt::Write as _;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use http::{HeaderValue, Version};
+use relayer_rest_common::log_rate::{LogRate, Permit};
+use relayer_rest_server::config::{AccessLogConfig, AccessLogFormat};
+use relayer_rest_server::registry::Origin;
+use relayer_rest_server::{Exchange, RequestObserver};
+use serde_json::json;
+use tracing::warn;
+use tracing_appender::non_blocking::{ErrorCounter, NonBlocking, NonBlockingBuilder, WorkerGuard};
+
+/// The number of lines that wait if the file is written slowly. Further lines are lost: no
+/// request waits for the access log.
+const MAX_WAITING_LINES: usize = 64 << 10;
+
+/// The permissions of a new file: it has addresses of clients.
+const MODE: u32 = 0o640;
+
+/// The status of a request that its client has cancelled, as in nginx.
+const CANCELLED: u16 = 499;
+
+/// The running access log. Dropped, it writes the waiting lines.
+pub(super) struct AccessLog {
+    file: Arc<LogFile>,
+    lines: Arc<Lines>,
+    _guard: WorkerGuard,
+}
+
+/// The file, which can be opened again after it was renamed.
+struct LogFile {
+    path: PathBuf,
+    file: Mutex<File>,
+}
+
+/// The writer of a file.
+struct Writer(Arc<LogFile>);
+
+/// Writes the lines.
+struct Lines {
+    writer: NonBlocking,
+    format: AccessLogFormat,
+    sample: u32,
+    lost: ErrorCounter,
+    warnings: LogRate,
+}
+
+/// A failure to open the file.
+#[derive(Debug, thiserror::Error)]
+#[error("access-log.file: {} cannot be opened: {source}; check the path and the permissions of its folder", path.display())]
+pub(super) struct AccessLogError {
+    path: PathBuf,
+    source: io::Error,
+}
+
+impl AccessLog {
+    /// Opens the access log, if the settings have a file.
+    pub(super) fn open(config: &AccessLogConfig) -> Result<Option<Self>, AccessLogError> {
+        let Some(path) = config.file.clone() else { return Ok(None) };
+        let file = match append(&path) {
+            Ok(file) => Mutex::new(file),
+            Err(source) => return Err(AccessLogError { path, source }),
+        };
+        let file = Arc::new(LogFile { path, file });
+        let (writer, guard) = NonBlockingBuilder::default()
+            .buffered_lines_limit(MAX_WAITING_LINES)
+            .thread_name("access-log")
+            .finish(Writer(Arc::clone(&file)));
+        let lines = Lines {
+            lost: writer.error_counter(),
+            writer,
+            format: config.format,
+            sample: config.sample,
+            warnings: LogRate::new(1),
+        };
+        Ok(Some(Self { file, lines: Arc::new(lines), _guard: guard }))
+    }
+
+    /// Returns the observer that writes the lines.
+    pub(super) fn observer(&self) -> Arc<dyn RequestObserver> {
+        Arc::<Lines>::clone(&self.lines)
+    }
+
+    /// Returns the function that opens the file again, for `logrotate`.
+    pub(super) fn reopen(&self) -> impl Fn() -> Result<(), AccessLogError> + Send + Sync + 'static {
+        let file = Arc::clone(&self.file);
+        move || file.reopen()
+    }
+}
+
+impl LogFile {
+    fn reopen(&self) -> Result<(), AccessLogError> {
+        let file = append(&self.path)
+            .map_err(|source| AccessLogError { path: self.path.clone(), source })?;
+        *self.file.lock().unwrap_or_else(PoisonError::into_inner) = file;
+        Ok(())
+    }
+}
+
+impl Write for Writer {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.file.lock().unwrap_or_else(PoisonError::into_inner).write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl RequestObserver for Lines {
+    fn samples(&self) -> bool {
+        self.sample <= 1 || fastrand::u32(..self.sample) == 0
+    }
+
+    fn observe(&self, exchange: &Exchange) {
+        let line = match self.format {
+            AccessLogFormat::Combined => combined(exchange),
+            AccessLogFormat::Json => in_json(exchange),
+        };
+        // The line is one message for the thread that writes.
+        drop(self.writer.clone().write_all(line.as_bytes()));
+        let lost = self.lost.dropped_lines();
+        if lost > 0
+            && let Permit::Granted(_) = self.warnings.acquire(1)
+        {
+            warn!(
+                lost,
+                "lines of the access log lost: its file is written too slowly; raise access-log.sample, or use a faster disk"
+            );
+        }
+    }
+}
+
+fn append(path: &PathBuf) -> io::Result<File> {
+    OpenOptions::new().append(true).create(true).mode(MODE).open(path)
+}
+
+fn client(exchange: &Exchange) -> String {
+    exchange.client.map_or_else(|| "unix:".to_owned(), |client| client.to_string())
+}
+
+fn version(version: Version) -> &'static str {
+    match version {
+        Version::HTTP_10 => "HTTP/1.0",
+        Version::HTTP_2 => "HTTP/2.0",
+        _ => "HTTP/1.1",
+    }
+}
+
+fn status(exchange: &Exchange) -> u16 {
+    exchange.response.as_ref().map_or(CANCELLED, |response| response.status.as_u16())
+}
+
+/// Returns a line in the combined log format of Apache and nginx.
+fn combined(exchange: &Exchange) -> String {
+    // `Sun, 06 Nov 1994 08:49:37 GMT`
+    let date = httpdate::fmt_http_date(exchange.time);
+    let (day, month, year, time) = (&date[5..7], &date[8..11], &date[12..16], &date[17..25]);
+    let length = exchange.response.as_ref().map_or(0, |response| response.length);
+    let quoted = |value: &Option<HeaderValue>| {
+        value.as_ref().map_or_else(|| "-".to_owned(), |value| escape(value.as_bytes()))
+    };
+    format!(
+        "{} - - [{day}/{month}/{year}:{time} +0000] \"{} {} {}\" {} {length} \"{}\" \"{}\"\n",
+        client(exchange),
+        exchange.method,
+        escape(exchange.target.to_string().as_bytes()),
+        version(exchange.version),
+        status(exchange),
+        quoted(&exchange.referer),
+        quoted(&exchange.user_agent),
+    )
+}
+
+/// Escapes what would end a value or a line, as nginx does.
+fn escape(value: &[u8]) -> String {
+    value.iter().fold(String::with_capacity(value.len()), |mut text, byte| {
+        match byte {
+            b'"' | b'\\' | 0..=0x1f | 0x7f.. => {
+                // Writing to a text cannot fail.
+                _ = write!(text, "\\x{byte:02X}");
+            }
+            byte => text.push(char::from(*byte)),
+        }
+        text
+    })
+}
+
+/// Returns a line with a JSON object.
+fn in_json(exchange: &Exchange) -> String {
+    let text = |value: &Option<HeaderValue>| {
+        value.as_ref().map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned())
+    };
+    let response = exchange.response.as_ref();
+    let handling = response.and_then(|response| response.handling.as_ref());
+    let cache = handling.map(|handling| match handling.origin {
+        Origin::Cache => "hit",
+        Origin::Run => "miss",
+    });
+    let mut line = json!({
+        "time": humantime::format_rfc3339_micros(exchange.time).to_string(),
+        "id": response.and_then(|response| text(&response.id)),
+        "client": client(exchange),
+        "tls": exchange.has_tls,
+        "method": exchange.method.as_str(),
+        "target": exchange.target.to_string(),
+        "version": version(exchange.version),
+        "host": text(&exchange.host),
+        "referer": text(&exchange.referer),
+        "user_agent": text(&exchange.user_agent),
+        "status": status(exchange),
+        "bytes": response.map_or(0, |response| response.length),
+        "duration_seconds": exchange.duration.as_secs_f64(),
+        "mount": handling.map(|handling| handling.mount.as_str()),
+        "module": response.and_then(|response| text(&response.module)),
+        "route": handling.and_then(|handling| handling.route.as_deref()),
+        "cache": cache,
+    })
+    .to_string();
+    line.push('\n');
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::escape;
+
+    #[test]
+    fn what_would_end_a_value_or_a_line_is_escaped() {
+        assert_eq!(escape(b"/a?b=%20"), "/a?b=%20");
+        assert_eq!(escape(b"a\"b\\c\n\xff\x7f"), "a\\x22b\\x5Cc\\x0A\\xFF\\x7F");
+    }
+}

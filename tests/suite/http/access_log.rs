@@ -1,0 +1,233 @@
+//! Does the access log have a line for each request, whatever clients send?
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+
+use relayer_rest_tests::client;
+use relayer_rest_tests::component;
+use relayer_rest_tests::folder::Folder;
+use relayer_rest_tests::program::{Program, Serving};
+use relayer_rest_tests::wait::until;
+use rustix::fs::{CWD, FileType, Mode, mknodat};
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+use crate::cli::check_failure;
+
+/// Starts a server with these settings of the access log, and with these after them.
+async fn serving(files: &Folder, log: &str, more: &str) -> Serving {
+    let text = format!("[access-log]\nfile = 'access.log'\n{log}\n{more}");
+    let settings = files.write("c.toml", text);
+    Program::new(["--listen", "127.0.0.1:0", "--config", &settings]).start().await
+}
+
+/// Returns a request whose response ends the connection.
+fn request(target: &str, headers: &str) -> String {
+    super::request(target, &format!("connection: close\r\n{headers}"))
+}
+
+/// Sends 1,000 requests, and returns the responses.
+async fn thousand(address: SocketAddr) -> String {
+    let requests = super::request("/version", "").repeat(999) + &request("/version", "");
+    raw(address, &requests).await
+}
+
+async fn raw(address: SocketAddr, request: &str) -> String {
+    client::raw(address, request.as_bytes()).await
+}
+
+/// Waits for this number of lines of the log.
+async fn lines(files: &Folder, count: usize) -> Vec<String> {
+    let path = files.join("access.log");
+    let mut lines = Vec::new();
+    until("the lines are written", || {
+        let text = fs::read_to_string(&path).unwrap_or_default();
+        lines = text.lines().map(str::to_owned).collect();
+        lines.len() >= count
+    })
+    .await;
+    assert_eq!(lines.len(), count, "{lines:#?}");
+    lines
+}
+
+async fn objects(files: &Folder, count: usize) -> Vec<Value> {
+    lines(files, count).await.iter().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[tokio::test]
+async fn lines_have_the_combined_format() {
+    let files = Folder::new();
+    let serving = serving(&files, "", "").await;
+    let address = serving.address();
+    let headers = "user-agent: a \"b\" \\ \u{e9}\r\nreferer: http://r/\r\n";
+    raw(address, &request("/version?a=%22", headers)).await;
+    raw(address, "HEAD /version HTTP/1.0\r\n\r\n").await;
+    raw(address, &request("/a\"b", "")).await;
+    let lines = lines(&files, 3).await;
+    let rest = |line: &str| {
+        let (start, rest) = line.split_once("] ").unwrap();
+        let (client, time) = start.split_once(" - - [").unwrap();
+        assert_eq!(client, "127.0.0.1");
+        let shape: String =
+            time.chars().map(|c| if c.is_ascii_digit() { '0' } else { c }).collect();
+        assert!(
+            shape.len() == 26
+                && shape.starts_with("00/")
+                && shape.ends_with("/0000:00:00:00 +0000"),
+            "{time}"
+        );
+        rest.to_owned()
+    };
+    let first = rest(&lines[0]);
+    let (head, tail) = first.split_once("\" 200 ").unwrap();
+    assert_eq!(head, "\"GET /version?a=%22 HTTP/1.1");
+    let (length, tail) = tail.split_once(' ').unwrap();
+    assert!(length.parse::<usize>().unwrap() > 10);
+    assert_eq!(tail, r#""http://r/" "a \x22b\x22 \x5C \xC3\xA9""#);
+    assert_eq!(rest(&lines[1]), r#""HEAD /version HTTP/1.0" 200 0 "-" "-""#);
+    assert!(rest(&lines[2]).starts_with(r#""GET /a\x22b HTTP/1.1" 404 "#), "{}", lines[2]);
+    serving.stop().await;
+}
+
+#[tokio::test]
+async fn objects_have_mount_route_module_and_cache() {
+    let files = Folder::new();
+    let serving = serving(
+        &files,
+        "format = 'json'",
+        "[http]\nhosts = ['x']\n[[extension]]\nname = 'health'\n",
+    )
+    .await;
+    let address = serving.address();
+    let response = raw(address, &request("/chain/a?b", "x-request-id: r1\r\n")).await;
+    raw(address, &request("/chain/a?b", "")).await;
+    raw(address, &request("/ext/health/livez", "")).await;
+    raw(address, "GET /version HTTP/1.1\r\nhost: other\r\nconnection: close\r\n\r\n").await;
+    let objects = objects(&files, 4).await;
+    let module = response.lines().find_map(|line| line.strip_prefix("x-relayer-module: "));
+    let fields = |object: &Value, names: &[&str]| -> Vec<Value> {
+        names.iter().map(|name| object[name].clone()).collect()
+    };
+    let first = fields(
+        &objects[0],
+        &["id", "client", "method", "target", "version", "host", "tls", "user_agent"],
+    );
+    let wanted = ["r1", "127.0.0.1", "GET", "/chain/a?b", "HTTP/1.1", "x"].map(Value::from);
+    assert_eq!(first[..6], wanted);
+    assert_eq!(first[6..], [json!(false), Value::Null]);
+    let names = ["mount", "module", "route", "cache"];
+    assert_eq!(
+        fields(&objects[0], &names),
+        [json!("/"), json!(module.unwrap()), json!("/chain/{id}"), json!("miss")]
+    );
+    assert_eq!(objects[1]["cache"], "hit");
+    assert_eq!(objects[1]["route"], "/chain/{id}");
+    assert_eq!(objects[1]["status"], objects[0]["status"]);
+    assert_eq!(fields(&objects[2], &["mount", "route"]), ["/ext/health", "/livez"]);
+    let refused = &objects[3];
+    assert_eq!((&refused["status"], &refused["mount"]), (&json!(421), &Value::Null));
+    for object in &objects {
+        assert!(object["duration_seconds"].as_f64().unwrap() > 0.0, "{object}");
+        assert!(object["bytes"].as_u64().unwrap() > 0, "{object}");
+        assert!(object["time"].as_str().unwrap().ends_with('Z'), "{object}");
+    }
+    serving.stop().await;
+}
+
+#[tokio::test]
+async fn a_cancelled_request_has_the_status_499() {
+    let files = Folder::new();
+    let module = files.write("spin.wasm", component::that_spins_on_spin());
+    let extension = format!(
+        "[[extension]]\nname = 'a'\nmodule = '{module}'\n[extension.limits]\ntime = '60s'\n"
+    );
+    let serving = serving(&files, "format = 'json'", &extension).await;
+    let mut stream = TcpStream::connect(serving.address()).unwrap();
+    stream.write_all(request("/ext/a/spin", "").as_bytes()).unwrap();
+    drop(stream);
+    let objects = objects(&files, 1).await;
+    assert_eq!(
+        (&objects[0]["status"], &objects[0]["target"]),
+        (&json!(499), &json!("/ext/a/spin"))
+    );
+    serving.stop().await;
+}
+
+#[tokio::test]
+async fn the_client_is_the_one_of_the_proxy_protocol() {
+    let files = Folder::new();
+    let settings = files.write(
+        "c.toml",
+        "[access-log]\nfile = 'access.log'\n[[listen]]\naddress = '127.0.0.1:0'\nproxy-protocol = true\n[http]\ntrusted-proxies = ['127.0.0.0/8']\n",
+    );
+    let serving = Program::new(["--config", &settings]).start().await;
+    let proxied = format!("PROXY TCP6 2001:db8::1 ::1 4000 3000\r\n{}", request("/version", ""));
+    raw(serving.address(), &proxied).await;
+    assert!(lines(&files, 1).await[0].starts_with("2001:db8::1 - - ["));
+    serving.stop().await;
+}
+
+#[tokio::test]
+async fn a_reload_opens_the_file_again() {
+    let files = Folder::new();
+    let mut serving = serving(&files, "", "").await;
+    raw(serving.address(), &request("/version", "")).await;
+    lines(&files, 1).await;
+    let path = files.join("access.log");
+    fs::rename(&path, files.join("access.log.1")).unwrap();
+    serving.signal(Signal::HUP);
+    until("the file is opened again", || path.exists()).await;
+    raw(serving.address(), &request("/chains", "")).await;
+    assert!(lines(&files, 1).await[0].contains("\"GET /chains "));
+    // A file that cannot be opened does not replace the current one.
+    fs::remove_file(&path).unwrap();
+    fs::create_dir(&path).unwrap();
+    serving.signal(Signal::HUP);
+    serving.logged("access-log.file: ").await;
+    assert!(raw(serving.address(), &request("/version", "")).await.contains(" 200 OK"));
+    serving.stop().await;
+}
+
+#[tokio::test]
+async fn a_sample_has_some_of_the_requests() {
+    let files = Folder::new();
+    let serving = serving(&files, "sample = 2", "").await;
+    let responses = thousand(serving.address()).await;
+    assert_eq!(responses.matches("HTTP/1.1 200 OK").count(), 1000);
+    serving.stop().await;
+    let log = fs::read_to_string(files.join("access.log")).unwrap();
+    let count = log.lines().count();
+    assert!((200..800).contains(&count), "{count}");
+}
+
+/// A pipe holds 64 KiB: fewer than these lines.
+#[tokio::test]
+async fn a_log_that_nobody_reads_delays_no_response() {
+    let files = Folder::new();
+    let path = files.join("access.log");
+    mknodat(CWD, &path, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
+    // Both ends, so that neither open waits.
+    let mut pipe = fs::File::options().read(true).write(true).open(&path).unwrap();
+    let serving = serving(&files, "format = 'json'", "").await;
+    let responses = thousand(serving.address()).await;
+    assert_eq!(responses.matches("HTTP/1.1 200 OK").count(), 1000);
+    // The lines waited: they are written as soon as someone reads.
+    let mut read = Vec::new();
+    while read.iter().filter(|byte| **byte == b'\n').count() < 1000 {
+        let mut part = [0; 1 << 16];
+        let length = pipe.read(&mut part).unwrap();
+        read.extend_from_slice(&part[..length]);
+    }
+    serving.stop().await;
+}
+
+#[tokio::test]
+async fn a_file_that_cannot_be_opened_is_named_with_its_remedy() {
+    let files = Folder::new();
+    let settings = files.write("c.toml", "[access-log]\nfile = 'missing/access.log'\n");
+    let output = Program::new(["--listen", "127.0.0.1:0", "--config", &settings]).run().await;
+    let start = format!("access-log.file: {}", files.join("missing/access.log").display());
+    check_failure(&output, 2, &start);
+    assert!(output.stderr.ends_with("check the path and the permissions of its folder\n"));
+}
