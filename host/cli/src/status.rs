@@ -32,29 +32,36 @@ pub(super) fn run(args: &StatusArgs) -> Result<CommandOutcome, Failure> {
 }
 
 fn text(status: &Status) -> Vec<String> {
-    let state = match (&status.not_ready, status.stale_since) {
-        (Some(reason), _) => format!("not known: {reason}"),
-        (None, Some(since)) => format!("stale, confirmed {}", ago(since)),
-        (None, None) => "known".to_owned(),
-    };
-    let mut lines = vec![format!(
-        "relayer-rest {}, process {}, relayer state {state}",
-        status.version, status.pid
-    )];
+    let state = relayer_state(status.not_ready.as_deref(), status.stale_since);
+    let mut lines =
+        vec![format!("relayer-rest {}, process {}, {state}", status.version, status.pid)];
     lines.extend(status.sources.iter().map(source));
-    lines.extend(status.connections.map(|connections| {
-        let ConnectionStatus { open, accepted, refused, evicted, unsent, draining } = connections;
-        let unsent = ByteSize::b(unsent);
-        let draining = if draining { "; shutting down" } else { "" };
-        format!(
-            "connections: {open} open, {accepted} accepted, {refused} refused, {evicted} evicted; {unsent} unsent{draining}"
-        )
-    }));
+    lines.extend(status.connections.as_ref().map(connections));
     lines.extend(status.mounts.iter().flat_map(mount));
     lines
 }
 
-fn source(source: &SourceStatus) -> String {
+/// Returns whether the relayer's state is known, as a text.
+pub(super) fn relayer_state(not_ready: Option<&str>, stale_since: Option<u64>) -> String {
+    match (not_ready, stale_since) {
+        (Some(reason), _) => format!("relayer state not known: {reason}"),
+        (None, Some(since)) => format!("relayer state stale, confirmed {}", ago(since)),
+        (None, None) => "relayer state known".to_owned(),
+    }
+}
+
+/// Returns the connections of clients, as a line.
+pub(super) fn connections(connections: &ConnectionStatus) -> String {
+    let ConnectionStatus { open, accepted, refused, evicted, unsent, draining } = *connections;
+    let unsent = ByteSize::b(unsent);
+    let draining = if draining { "; shutting down" } else { "" };
+    format!(
+        "connections: {open} open, {accepted} accepted, {refused} refused, {evicted} evicted; {unsent} unsent{draining}"
+    )
+}
+
+/// Returns a source and its failure, as a line.
+pub(super) fn source(source: &SourceStatus) -> String {
     let SourceStatus { kind, location, last_response, failure } = source;
     let kind = match kind.as_str() {
         "sample" => "a sample, not a relayer",

@@ -1,5 +1,6 @@
 //! The client of a running server's control socket.
 
+use std::fmt::Display;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -97,6 +98,13 @@ impl ControlClient {
         self.with_timeout(self.send(Method::GET, "/status", &[], Bytes::new())).await
     }
 
+    /// Returns the server's [metrics](super::metrics), in the text format of Prometheus.
+    pub async fn metrics(&self) -> Result<String, ControlClientError> {
+        let exchange = self.exchange(Method::GET, "/metrics", &[], Bytes::new());
+        let body = self.with_timeout(exchange).await?;
+        String::from_utf8(body.into()).map_err(|error| self.unexpected(error))
+    }
+
     /// Swaps the module of a mount. A rejection is a report, not an error.
     pub async fn swap(
         &self,
@@ -148,11 +156,11 @@ impl ControlClient {
         exchange: impl Future<Output = Result<T, ControlClientError>>,
     ) -> Result<T, ControlClientError> {
         timeout(TIMEOUT, exchange).await.unwrap_or_else(|_| {
-            let message = format!("timeout after {TIMEOUT:?}");
-            Err(ControlClientError::Connection { path: self.path.clone(), message })
+            Err(self.connection_error(format!("timeout after {TIMEOUT:?}")))
         })
     }
 
+    /// Sends a request, and parses the response as JSON.
     async fn send<T: DeserializeOwned>(
         &self,
         method: Method,
@@ -160,6 +168,18 @@ impl ControlClient {
         parameters: &[(&str, Option<&str>)],
         body: Bytes,
     ) -> Result<T, ControlClientError> {
+        let body = self.exchange(method, path, parameters, body).await?;
+        serde_json::from_slice(&body).map_err(|error| self.unexpected(error))
+    }
+
+    /// Sends a request, and returns the body of the response.
+    async fn exchange(
+        &self,
+        method: Method,
+        path: &str,
+        parameters: &[(&str, Option<&str>)],
+        body: Bytes,
+    ) -> Result<Bytes, ControlClientError> {
         let stream = UnixStream::connect(&self.path)
             .await
             .map_err(|source| ControlClientError::Connect { path: self.path.clone(), source })?;
@@ -188,9 +208,8 @@ impl ControlClient {
             let status = response.status();
             Ok::<_, hyper::Error>((status, response.into_body().collect().await?.to_bytes()))
         };
-        let connection_error =
-            |message: String| ControlClientError::Connection { path: self.path.clone(), message };
-        let (status, body) = exchange.await.map_err(|error| connection_error(error.to_string()))?;
+        let (status, body) =
+            exchange.await.map_err(|error| self.connection_error(error.to_string()))?;
         if status != StatusCode::OK
             && let Ok(ControlFault { error }) = serde_json::from_slice(&body)
         {
@@ -199,9 +218,16 @@ impl ControlClient {
                 _ => ControlClientError::Refused(error),
             });
         }
-        serde_json::from_slice(&body).map_err(|error| {
-            connection_error(format!("the response is not of this version: {error}"))
-        })
+        Ok(body)
+    }
+
+    /// Returns the error for a response that this version cannot read.
+    fn unexpected(&self, error: impl Display) -> ControlClientError {
+        self.connection_error(format!("the response is not of this version: {error}"))
+    }
+
+    fn connection_error(&self, message: String) -> ControlClientError {
+        ControlClientError::Connection { path: self.path.clone(), message }
     }
 }
 
