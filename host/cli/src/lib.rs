@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `serve.rs`, `serve_error.rs` | `serve`: from the options to a running server, and the reasons why it cannot start |
 //! | `swap.rs`, `status.rs`, `rollback.rs`, `reload.rs` | `swap`, `status`, `rollback`, `reload`: requests to a running server |
+//! | `top.rs`, `top/` | `top`: a live view of a running server |
 //! | `check.rs`, `config.rs`, `doctor.rs`, `new.rs`, `module.rs` | the commands without a server |
 //! | `completions.rs`, `man.rs`, `version.rs` | for packages: completions, manual pages and the version |
 //! | `compile.rs` | `compile`: the process that compiles a module |
@@ -36,6 +37,7 @@ mod signals;
 mod sources;
 mod status;
 mod swap;
+mod top;
 mod version;
 
 use std::env;
@@ -65,6 +67,7 @@ use serve_error::ServeError;
 use settings::SettingArgs;
 use status::StatusArgs;
 use swap::SwapArgs;
+use top::TopArgs;
 
 /// The number of threads that accept connections, serve the control socket, and watch
 /// files: one can do blocking work.
@@ -100,6 +103,8 @@ enum Command {
     Swap(SwapArgs),
     /// Show the sources, modules and connections of a running server
     Status(StatusArgs),
+    /// Show the requests of a running server, live
+    Top(TopArgs),
     /// Roll back to the previous module
     Rollback(RollbackArgs),
     /// Reload the settings and files of a running server
@@ -169,6 +174,7 @@ impl Command {
             Self::Serve(args) => serve::run(args),
             Self::Swap(args) => swap::run(args),
             Self::Status(args) => status::run(args),
+            Self::Top(args) => top::run(args),
             Self::Rollback(args) => rollback::run(args),
             Self::Reload(args) => reload::run(args),
             Self::Config(command) => config::run(command),

@@ -11,6 +11,9 @@ use serde::Serialize;
 
 use super::super::swap::short;
 
+/// The metric with the time when the process started.
+const START_TIME: &str = "process_start_time_seconds";
+
 /// The status and the metrics of a server at one moment.
 #[derive(Debug, Clone)]
 pub(super) struct Reading {
@@ -112,9 +115,8 @@ impl Reading {
     ) -> Result<Self, MetricsError> {
         let samples = parse_metrics(metrics.as_bytes())?.into_iter().flat_map(|family| {
             let samples = family.samples.into_iter();
-            samples.map(|sample| {
-                (Series { name: sample.name, labels: sample.labels }, sample.value)
-            })
+            samples
+                .map(|sample| (Series { name: sample.name, labels: sample.labels }, sample.value))
         });
         let metrics = Metrics(samples.collect());
         Ok(Self { status, metrics, at, time })
@@ -124,7 +126,10 @@ impl Reading {
     pub(super) fn report(&self, before: Option<&Self>) -> Report {
         let interval = before.map(|before| self.at.saturating_duration_since(before.at));
         // All counts of another process are since its start.
-        let is_same = |before: &&Self| before.status.pid == self.status.pid;
+        // In a container, each process may have the same id.
+        let start = |of: &Self| of.metrics.value(START_TIME, None);
+        let is_same =
+            |before: &&Self| before.status.pid == self.status.pid && start(before) == start(self);
         let restarted = Metrics::default();
         let counts = before.filter(is_same).map_or(&restarted, |before| &before.metrics);
         let mut activities = self.metrics.activities(counts);
@@ -135,7 +140,7 @@ impl Reading {
         Report {
             version: self.status.version.clone(),
             pid: self.status.pid,
-            uptime_seconds: self.seconds_since("process_start_time_seconds"),
+            uptime_seconds: self.seconds_since(START_TIME),
             interval_seconds: interval.map(|interval| interval.as_secs_f64()),
             ready: self.status.ready,
             not_ready: self.status.not_ready.clone(),
@@ -384,16 +389,21 @@ mod tests {
 
     #[test]
     fn counters_that_start_again_count_from_zero() {
-        let report = |pid, count| -> Report {
-            let before = reading(status(1, &[("/", "api")]), &requests("/", "200", 100), 0);
-            let after = reading(status(pid, &[("/", "api")]), &requests("/", "200", count), 2);
-            after.report(Some(&before))
+        let read = |pid, start, count, seconds| {
+            let requests = requests("/", "200", count);
+            let metrics = format!("{requests}process_start_time_seconds {start}\n");
+            reading(status(pid, &[("/", "api")]), &metrics, seconds)
         };
+        let restarted = |pid, start, count| -> Report {
+            read(pid, start, count, 2).report(Some(&read(1, 10, 100, 0)))
+        };
+        let report = |pid, count| restarted(pid, 10, count);
         assert_close(report(1, 104).mounts[0].requests_per_second, 2.0);
         // The series was removed and is new.
         assert_close(report(1, 4).mounts[0].requests_per_second, 2.0);
-        // The server was restarted.
+        // The server was restarted, with another process id or the same one.
         assert_close(report(2, 104).mounts[0].requests_per_second, 52.0);
+        assert_close(restarted(1, 11, 104).mounts[0].requests_per_second, 52.0);
     }
 
     #[test]

@@ -236,7 +236,8 @@ MOUNT        MODULE               STATE    REQ/S  P50  P99  HITS  ERR/S  QUEUE
     #[test]
     fn mounts_are_sorted_from_the_highest_number_and_missing_ones_are_last() {
         let mounts = [("/", "api"), ("/a", "a"), ("/b", "b")];
-        let metrics = "relayer_rest_queue_depth{mount=\"/a\"} 1\nrelayer_rest_queue_depth{mount=\"/b\"} 3\n";
+        let metrics =
+            "relayer_rest_queue_depth{mount=\"/a\"} 1\nrelayer_rest_queue_depth{mount=\"/b\"} 3\n";
         let mut mounts = reading(status(7, &mounts), metrics, 0).report(None).mounts;
         let mut sorted = |column: Column| {
             mounts.sort_by(|one, other| column.compare(one, other));

@@ -155,9 +155,9 @@ impl ControlClient {
         &self,
         exchange: impl Future<Output = Result<T, ControlClientError>>,
     ) -> Result<T, ControlClientError> {
-        timeout(TIMEOUT, exchange).await.unwrap_or_else(|_| {
-            Err(self.connection_error(format!("timeout after {TIMEOUT:?}")))
-        })
+        timeout(TIMEOUT, exchange)
+            .await
+            .unwrap_or_else(|_| Err(self.connection_error(format!("timeout after {TIMEOUT:?}"))))
     }
 
     /// Sends a request, and parses the response as JSON.
