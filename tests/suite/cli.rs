@@ -15,6 +15,7 @@ mod serve;
 mod service_manager;
 mod settings;
 mod shutdown;
+mod top;
 mod watch;
 
 use relayer_rest_tests::client::Response;
