@@ -1,4 +1,10 @@
 //! `relayer-rest top`: shows the requests of a running server, live.
+//!
+//! | file | job |
+//! |---|---|
+//! | `top/sample.rs` | rates from two readings of the counters |
+//! | `top/text.rs` | columns, cells and the lines above the table, escaped and cut |
+//! | `top/view.rs` | the live view: its keys, and its drawing |
 
 mod sample;
 #[cfg(test)]

@@ -173,7 +173,7 @@ async fn failures_have_a_remedy() {
         (["--interval", "1"], "time unit needed"),
         (["--interval", "0s"], "not from 100ms to 1h"),
         (["--interval", "61m"], "not from 100ms to 1h"),
-        (["--json", "--json"], "error: "),
+        (["--json", "--interval=1s"], "  --once\n"),
     ] {
         let top = Program::new(["top"]).args(args).run().await;
         assert_eq!(top.status, Some(2));

@@ -135,7 +135,7 @@ impl Reading {
         let mut activities = self.metrics.activities(counts);
         let mounts = self.status.mounts.iter().map(|mount| {
             let activity = activities.remove(mount.mount.as_str()).unwrap_or_default();
-            self.mount(mount, interval.map(|interval| (activity, interval)))
+            self.mount(mount, interval.map(|interval| (activity, interval)).as_ref())
         });
         Report {
             version: self.status.version.clone(),
@@ -159,12 +159,12 @@ impl Reading {
         }
     }
 
-    fn mount(&self, status: &MountStatus, activity: Option<(Activity, Duration)>) -> MountReport {
+    fn mount(&self, status: &MountStatus, activity: Option<&(Activity, Duration)>) -> MountReport {
         let rate = |count: fn(&Activity) -> f64| {
-            let (activity, interval) = activity.as_ref()?;
+            let (activity, interval) = activity?;
             Some(count(activity) / interval.as_secs_f64()).filter(|rate| rate.is_finite())
         };
-        let activity = activity.as_ref().map(|(activity, _)| activity);
+        let activity = activity.map(|(activity, _)| activity);
         MountReport {
             mount: status.mount.clone(),
             name: status.name.clone(),
