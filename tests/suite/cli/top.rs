@@ -108,25 +108,25 @@ async fn a_sample_has_the_rates_of_each_mount() {
             assert_eq!(client.get("/version").await.status, 200);
         }
     };
-    let mut sampled = Value::Null;
-    let samples = until_async("a sample with requests", async || {
+    let mut report = Value::Null;
+    let sampling = until_async("a sample with requests", async || {
         let top = serving.control(&["top", "--once", "--json", "--interval", "200ms"]).await;
         assert_eq!((top.status, top.stderr.as_str()), (Some(0), ""));
-        sampled = sample(&top.stdout);
-        sampled["mounts"][0]["requests_per_second"].as_f64().unwrap() > 0.0
+        report = sample(&top.stdout);
+        report["mounts"][0]["requests_per_second"].as_f64().unwrap() > 0.0
     });
     tokio::select! {
         () = requests => {}
-        () = samples => {}
+        () = sampling => {}
     }
-    assert_eq!(sampled["pid"], serving.id());
-    assert_eq!(sampled["ready"], true);
-    assert_eq!(sampled["sources"][0]["kind"], "sample");
-    assert_eq!(sampled["connections"]["open"], 1);
-    assert!(sampled["snapshot"]["generation"].as_u64().unwrap() > 0);
-    assert!(sampled["uptime_seconds"].is_number());
-    assert!(sampled["interval_seconds"].as_f64().unwrap() >= 0.2);
-    let api = &sampled["mounts"][0];
+    assert_eq!(report["pid"], serving.id());
+    assert_eq!(report["ready"], true);
+    assert_eq!(report["sources"][0]["kind"], "sample");
+    assert_eq!(report["connections"]["open"], 1);
+    assert!(report["snapshot"]["generation"].as_u64().unwrap() > 0);
+    assert!(report["uptime_seconds"].is_number());
+    assert!(report["interval_seconds"].as_f64().unwrap() >= 0.2);
+    let api = &report["mounts"][0];
     assert_eq!(
         (&api["mount"], &api["name"], &api["state"]),
         (&Value::from("/"), &Value::from("api"), &Value::from("serving"))
@@ -136,7 +136,7 @@ async fn a_sample_has_the_rates_of_each_mount() {
     assert_eq!(api["queue_depth"], 0);
     let p50 = api["latency_p50_seconds"].as_f64().unwrap();
     assert!(p50 > 0.0 && p50 <= api["latency_p99_seconds"].as_f64().unwrap());
-    let health = &sampled["mounts"][1];
+    let health = &report["mounts"][1];
     assert_eq!(health["mount"], "/ext/health");
     assert_eq!(health["requests_per_second"], 0.0);
     assert_eq!(health["latency_p50_seconds"], Value::Null);
