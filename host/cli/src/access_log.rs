@@ -178,7 +178,7 @@ fn combined(exchange: &Exchange) -> String {
     )
 }
 
-/// Escapes what would end a value or a line, as nginx does.
+/// Escapes the bytes that would end a value or a line, like nginx.
 fn escape(value: &[u8]) -> String {
     value.iter().fold(String::with_capacity(value.len()), |mut text, byte| {
         match byte {

@@ -1,4 +1,4 @@
-//! Does `top` show the requests of each mount, and leave the terminal as it was?
+//! Does `top` show the requests of each mount, and restore the terminal?
 
 use std::fs::File;
 use std::io::Read;
@@ -69,7 +69,7 @@ impl Top {
         until(text, || self.screen.lock().unwrap().contains(text)).await;
     }
 
-    /// Returns whether the terminal shows what is typed, and interrupts at Ctrl-C.
+    /// Returns whether the terminal echoes input, and interrupts at Ctrl-C.
     fn is_cooked(&self) -> bool {
         let modes = tcgetattr(&self.terminal).unwrap().local_modes;
         modes.contains(LocalModes::ECHO | LocalModes::ICANON | LocalModes::ISIG)

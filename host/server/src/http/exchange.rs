@@ -57,7 +57,7 @@ pub struct Exchange {
 pub struct ExchangeResponse {
     /// The status.
     pub status: StatusCode,
-    /// The length of the body, in bytes, as it is sent.
+    /// The length of the encoded body, in bytes.
     pub length: usize,
     /// The request id, `x-request-id`.
     pub id: Option<HeaderValue>,
