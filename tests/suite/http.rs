@@ -4,6 +4,7 @@ mod access_log;
 mod cancellation;
 mod connections;
 mod cors;
+mod forwarded;
 mod limits;
 mod listeners;
 mod memory;

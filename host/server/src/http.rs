@@ -11,6 +11,7 @@
 //! | `arrivals.rs`, `proxy_header.rs` | connections that wait for their header of the PROXY protocol, and the header |
 //! | `tls.rs`, `no_tls.rs` | the certificates of a listener; and without the feature `tls` |
 //! | `worker_threads.rs` | the threads that serve connections |
+//! | `forwarded.rs` | the clients of trusted proxies |
 //! | `limits.rs` | limits of connections and requests |
 //! | `connections.rs` | the connections of clients: their limits, their activity, and their end |
 //! | `cancelled.rs` | a limit of cancelled requests per connection |
@@ -38,6 +39,7 @@ mod connections;
 mod cors;
 mod error;
 mod exchange;
+mod forwarded;
 mod host;
 mod limits;
 mod listen_config;

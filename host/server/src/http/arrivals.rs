@@ -1,15 +1,14 @@
 //! The connections that wait for their header of the PROXY protocol.
 
 use std::net::IpAddr;
-use std::time::Duration;
 
-use ipnet::IpNet;
 use relayer_rest_common::log_rate::{LogRate, Permit};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tracing::warn;
 
 use super::connections::{Accepted, Peer};
+use super::limits::HttpLimits;
 use super::listener::Arrival;
 use super::proxy_header::{self, ProxyHeaderError};
 
@@ -18,9 +17,7 @@ const MAX_WAITING: usize = 1024;
 
 /// The connections that wait for their header.
 pub(super) struct Arrivals {
-    trusted: Vec<IpNet>,
-    /// The time that a proxy has for the header.
-    time: Duration,
+    limits: HttpLimits,
     waiting: JoinSet<Result<Accepted, HeaderError>>,
     refusals: LogRate,
 }
@@ -39,8 +36,8 @@ enum HeaderError {
 }
 
 impl Arrivals {
-    pub(super) fn new(trusted: Vec<IpNet>, time: Duration) -> Self {
-        Self { trusted, time, waiting: JoinSet::new(), refusals: LogRate::new(1) }
+    pub(super) fn new(limits: HttpLimits) -> Self {
+        Self { limits, waiting: JoinSet::new(), refusals: LogRate::new(1) }
     }
 
     /// Returns the connection if it has no header, or else lets it wait.
@@ -49,12 +46,12 @@ impl Arrivals {
         if !has_proxy_header {
             return Some(accepted);
         }
-        if let Some(address) = accepted.address.filter(|address| !self.trusts(*address)) {
+        if let Some(address) = accepted.address.filter(|address| !self.limits.is_proxy(*address)) {
             self.refuse(&HeaderError::Untrusted(address));
         } else if self.waiting.len() >= MAX_WAITING {
             self.refuse(&HeaderError::TooMany);
         } else {
-            let time = self.time;
+            let time = self.limits.idle;
             self.waiting.spawn(async move {
                 timeout(time, with_client(accepted)).await.map_err(|_| HeaderError::Timeout)?
             });
@@ -72,11 +69,6 @@ impl Arrivals {
                 None => std::future::pending().await,
             }
         }
-    }
-
-    fn trusts(&self, address: IpAddr) -> bool {
-        let address = address.to_canonical();
-        self.trusted.iter().any(|network| network.contains(&address))
     }
 
     fn refuse(&mut self, error: &HeaderError) {

@@ -28,6 +28,8 @@ pub(super) enum HostError {
     Overloaded,
     /// The client has cancelled too many requests of this connection.
     CancelledTooMany,
+    /// The client behind a trusted proxy has too many requests in flight.
+    ClientTooMany,
     /// The extension failed too often: its circuit is open for at least this many
     /// seconds.
     ExtensionUnavailable(u32),
@@ -87,6 +89,11 @@ impl HostError {
                 StatusCode::TOO_MANY_REQUESTS,
                 "TooManyCancelled",
                 "too many requests of this connection were cancelled; wait for the responses to earlier ones",
+            ),
+            Self::ClientTooMany => (
+                StatusCode::TOO_MANY_REQUESTS,
+                "TooManyRequests",
+                "too many requests of this client are being handled; wait for their responses",
             ),
             Self::ExtensionUnavailable(_) => (
                 StatusCode::SERVICE_UNAVAILABLE,
@@ -202,6 +209,7 @@ impl HostError {
             Self::Overloaded
             | Self::ConnectionsTooMany
             | Self::CancelledTooMany
+            | Self::ClientTooMany
             | Self::Command(Refusal::Busy) => Some(1),
             Self::ExtensionUnavailable(seconds) => Some(seconds),
             _ => None,

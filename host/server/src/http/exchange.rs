@@ -89,6 +89,8 @@ pub(super) struct Observed;
 pub(super) struct ClientSide {
     pub(super) address: Option<IpAddr>,
     pub(super) has_tls: bool,
+    /// Whether a trusted proxy forwards the requests.
+    pub(super) is_forwarded: bool,
 }
 
 /// The observers of a server.

@@ -1,5 +1,6 @@
 //! The limits of connections and requests, and of the server's threads.
 
+use std::net::IpAddr;
 use std::num::NonZeroUsize;
 use std::thread::available_parallelism;
 use std::time::Duration;
@@ -60,6 +61,14 @@ limits! {
         /// Whether a module is swapped when its file changes, if the new one passes all
         /// checks. Default: false.
         watch: bool, any;
+    }
+}
+
+impl HttpLimits {
+    /// Returns whether an address is one of a trusted proxy.
+    pub(super) fn is_proxy(&self, address: IpAddr) -> bool {
+        let address = address.to_canonical();
+        self.trusted_proxies.iter().any(|network| network.contains(&address))
     }
 }
 

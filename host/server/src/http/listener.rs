@@ -151,7 +151,7 @@ impl Listener {
             }
         };
         let tls = self.tls.as_ref().map(Tls::current);
-        let peer = address.map_or(Peer::LOCAL, Peer::from);
+        let peer = address.map_or(Peer::SEVERAL, Peer::from);
         let accepted = Accepted { socket, peer, address, tls };
         Poll::Ready(Ok(Arrival { accepted, has_proxy_header: self.proxy_protocol }))
     }

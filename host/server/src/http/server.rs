@@ -15,6 +15,7 @@ use super::arrivals::Arrivals;
 use super::connections::{ConnectionManager, ConnectionTally, Connections, Protocols, Roster};
 use super::cors::{Cors, CorsConfig};
 use super::exchange::{Observers, RequestObserver};
+use super::forwarded::ForwardedClients;
 use super::limits::{HttpLimits, ServerSettings};
 use super::listener::{Arrival, Listener};
 use super::send_admission::SendAdmission;
@@ -146,6 +147,7 @@ impl Server {
         let roster = Arc::new(Roster::new(self.tally.clone()));
         let admission =
             SendAdmission::new(self.tally.budget(), Arc::clone(&roster), self.limits.unsent);
+        let limits = Arc::new(self.limits.clone());
         let connections = Connections {
             service: Arc::new(Service::new(
                 self.registry,
@@ -157,10 +159,11 @@ impl Server {
                 self.observers,
             )),
             protocols: Arc::new(Protocols::new(&self.limits)),
-            limits: Arc::new(self.limits.clone()),
+            clients: Arc::new(ForwardedClients::new(Arc::clone(&limits))),
+            limits,
             admission: Arc::new(admission),
         };
-        let HttpLimits { trusted_proxies, idle, .. } = self.limits.clone();
+        let mut arrivals = Arrivals::new(self.limits.clone());
         let workers = WorkerThreads::start(self.settings.worker_count());
         let tally = self.tally.clone();
         let mut open =
@@ -168,7 +171,6 @@ impl Server {
         let mut ticks = interval(TICK_INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut next = 0;
-        let mut arrivals = Arrivals::new(trusted_proxies, idle);
         let mut shutdown = std::pin::pin!(shutdown);
         loop {
             tokio::select! {

@@ -88,11 +88,11 @@ impl Service {
     /// The request is resolved once: to its mount, the mount's active module, and the
     /// target that the module sees. A cached response is returned immediately, without a
     /// future that keeps the request: the connection can use its memory for the next one.
-    /// An uncached request of a client that has cancelled too many requests gets 429.
+    /// An uncached request is refused with the error of `admit`, if that returns one.
     pub(super) fn respond<B>(
         self: &Arc<Self>,
         mut request: Request<B>,
-        has_cancelled_too_many: bool,
+        admit: &mut dyn FnMut() -> Result<(), HostError>,
     ) -> Either<HttpResponse, impl Future<Output = HttpResponse> + use<B>> {
         let start = self.is_metered.then(Instant::now);
         let id = RequestId::from_headers(request.headers());
@@ -127,8 +127,8 @@ impl Service {
             let response = self.shared(response, request.headers());
             return Either::Left(sourced(identified(response, id), &snapshot));
         }
-        if has_cancelled_too_many {
-            return Either::Left(self.refuse(HostError::CancelledTooMany, &request));
+        if let Err(error) = admit() {
+            return Either::Left(self.refuse(error, &request));
         }
         let pending = match found {
             Ok(Found { active, hit }) => {

@@ -32,6 +32,7 @@ use super::tracked_stream::TrackedStream;
 use crate::http::cancelled::Cancelled;
 use crate::http::error::HostError;
 use crate::http::exchange::{ClientSide, Observation};
+use crate::http::forwarded::ForwardedClients;
 use crate::http::limits::HttpLimits;
 use crate::http::outgoing::{Held, HttpResponse, Outgoing};
 use crate::http::request_check;
@@ -47,6 +48,7 @@ pub(in crate::http) struct Connections {
     pub(in crate::http) protocols: Arc<Protocols>,
     pub(in crate::http) limits: Arc<HttpLimits>,
     pub(in crate::http) admission: Arc<SendAdmission>,
+    pub(in crate::http) clients: Arc<ForwardedClients>,
 }
 
 impl Connections {
@@ -81,7 +83,7 @@ pub(super) async fn serve(
     activity: Arc<ConnectionActivity>,
     _counted: Counted,
 ) {
-    let Connections { service, protocols, limits, admission } = connections;
+    let protocols = Arc::clone(&connections.protocols);
     let (stream, detected) = match start(socket, tls, &activity).await {
         Ok(Some(started)) => started,
         Ok(None) => return,
@@ -93,7 +95,7 @@ pub(super) async fn serve(
     let service = service_fn({
         let activity = Arc::clone(&activity);
         let cancelled = Arc::new(Cancelled::new());
-        move |request| handle(&service, &limits, &admission, &activity, &cancelled, client, request)
+        move |request| handle(&connections, &activity, &cancelled, client, request)
     });
     let stream = TokioIo::new(TrackedStream::new(stream, Arc::clone(&activity)));
     let ended = match detected {
@@ -301,18 +303,18 @@ impl PendingResponse {
 /// Responds to a request, without a boxed future if the response is available
 /// immediately.
 fn handle(
-    service: &Arc<Service>,
-    limits: &Arc<HttpLimits>,
-    admission: &Arc<SendAdmission>,
+    connections: &Connections,
     activity: &Arc<ConnectionActivity>,
     cancelled: &Arc<Cancelled>,
     client: ClientSide,
     mut request: Request<Incoming>,
 ) -> PendingOutcome {
+    let Connections { service, limits, admission, clients, .. } = connections;
     let Some(mut pending) = PendingResponse::new(admission, activity, &request) else {
         // RFC 9113, 8.7: the client can send it again.
         return Either::Left(ready(Err(h2::Reason::REFUSED_STREAM.into())));
     };
+    let client = clients.client(client, request.headers());
     pending.observation = service.observe(&mut request, client);
     if let Err(error) = request_check::head(&request, limits, client.default_port()) {
         if error.ends_connection() || !request.body().is_end_stream() {
@@ -321,7 +323,7 @@ fn handle(
         return pending.deliver(service.refuse(error, &request));
     }
     if request.body().is_end_stream() {
-        return match respond_counting_cancellation(service, cancelled, request) {
+        return match respond(connections, cancelled, client, request) {
             Either::Left(response) => pending.deliver(response),
             // Boxed, so that a rare case does not enlarge the memory of each connection.
             Either::Right(responding) => {
@@ -329,8 +331,7 @@ fn handle(
             }
         };
     }
-    let service = Arc::clone(service);
-    let limits = Arc::clone(limits);
+    let connections = connections.clone();
     let activity = Arc::clone(activity);
     let cancelled = Arc::clone(cancelled);
     Either::Right(Box::pin(async move {
@@ -338,14 +339,14 @@ fn handle(
         let mut request = Request::from_parts(head, ());
         request.extensions_mut().insert(HadBody);
         let awaited = AwaitedBody::new(&activity);
-        let discarded = request_check::discard(body, &limits, &awaited).await;
+        let discarded = request_check::discard(body, &connections.limits, &awaited).await;
         drop(awaited);
         let response = match discarded {
             Err(error) => {
                 activity.closing.linger();
-                service.refuse(error, &request)
+                connections.service.refuse(error, &request)
             }
-            Ok(()) => match respond_counting_cancellation(&service, &cancelled, request) {
+            Ok(()) => match respond(&connections, &cancelled, client, request) {
                 Either::Left(response) => response,
                 Either::Right(responding) => responding.await,
             },
@@ -354,21 +355,31 @@ fn handle(
     }))
 }
 
-/// Returns the response to a request that is complete. If its connection has cancelled
-/// too many requests, only a cached response is returned, or else 429.
-fn respond_counting_cancellation<B>(
-    service: &Arc<Service>,
+/// Returns the response to a request that is complete. Only a cached one is returned, or else
+/// 429, if its connection has cancelled too many requests, or if its client has too many in
+/// flight.
+fn respond<B>(
+    connections: &Connections,
     cancelled: &Arc<Cancelled>,
+    client: ClientSide,
     request: Request<B>,
 ) -> Either<HttpResponse, impl Future<Output = HttpResponse> + use<B>> {
-    let is_too_much = cancelled.is_too_much();
-    match service.respond(request, is_too_much) {
+    let mut in_flight = None;
+    let mut admit = || {
+        if cancelled.is_too_much() {
+            return Err(HostError::CancelledTooMany);
+        }
+        in_flight = connections.clients.admit(client)?;
+        Ok(())
+    };
+    match connections.service.respond(request, &mut admit) {
         Either::Left(response) => Either::Left(response),
         Either::Right(responding) => {
             let cancellation = cancelled.pending();
             Either::Right(async move {
                 let response = responding.await;
                 cancellation.complete();
+                drop(in_flight);
                 response
             })
         }

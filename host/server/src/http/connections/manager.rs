@@ -74,6 +74,8 @@ impl ConnectionManager {
     /// it.
     pub(in crate::http) fn add(&mut self, accepted: Accepted) {
         let Accepted { socket, peer, address, tls } = accepted;
+        let is_forwarded = address.is_some_and(|address| self.limits.is_proxy(address));
+        let peer = if is_forwarded { Peer::SEVERAL } else { peer };
         if self.has_excess() {
             return self.refuse(socket, tls.is_some(), EXCESS);
         }
@@ -95,7 +97,7 @@ impl ConnectionManager {
         let connections = self.connections[worker.index()].clone();
         let counted = self.tally.accepted();
         // Not within another future, which would double the memory of each connection.
-        let client = ClientSide { address, has_tls: tls.is_some() };
+        let client = ClientSide { address, has_tls: tls.is_some(), is_forwarded };
         let activity_of = Arc::clone(&activity);
         let serve = connection::serve(socket, tls, client, connections, activity_of, counted);
         let task = self.tasks.spawn_on(serve, runtime);
@@ -191,6 +193,7 @@ mod tests {
     };
     use crate::http::connections::protocol::Protocols;
     use crate::http::exchange::Observers;
+    use crate::http::forwarded::ForwardedClients;
     use crate::http::limits::HttpLimits;
     use crate::http::send_admission::SendAdmission;
     use crate::http::service::Service;
@@ -224,6 +227,7 @@ mod tests {
                 Observers::default(),
             )),
             protocols: Arc::new(Protocols::new(&limits)),
+            clients: Arc::new(ForwardedClients::new(Arc::new(limits.clone()))),
             limits: Arc::new(limits.clone()),
             admission: Arc::new(admission),
         };

@@ -50,8 +50,9 @@ impl From<IpAddr> for Peer {
 }
 
 impl Peer {
-    /// The programs of this machine behind a Unix socket.
-    pub(in crate::http) const LOCAL: Self = Self(None);
+    /// Several clients: the programs of this machine behind a Unix socket, or those of a
+    /// trusted proxy.
+    pub(in crate::http) const SEVERAL: Self = Self(None);
 
     /// Returns whether the limit of connections of one address applies.
     pub(super) fn has_address(&self) -> bool {
@@ -290,7 +291,7 @@ mod tests {
     #[tokio::test]
     async fn healthy_connections_without_an_address_are_not_evicted() {
         let roster = Roster::new(ConnectionTally::default());
-        let (local, _held) = held_by_peer(&roster, Peer::LOCAL, 1, 1_000).await;
+        let (local, _held) = held_by_peer(&roster, Peer::SEVERAL, 1, 1_000).await;
         let (other, _held) = held_by(&roster, 1, 2, 10).await;
         roster.evict(1, &other);
         assert!(!local.is_closed_at_once());
