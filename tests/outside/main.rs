@@ -7,6 +7,7 @@
 
 mod alerts;
 mod browser;
+mod container;
 mod cors;
 mod dashboard;
 mod languages;
