@@ -53,6 +53,7 @@
 //! | accept a connection within the limits, assign it to a thread, and detect HTTP/1.1 or HTTP/2 | `server/src/http/server.rs`, `server/src/http/worker_threads.rs`, `server/src/http/connections/manager.rs`, `server/src/http/connections/connection.rs` |
 //! | close a connection whose client is idle or stalled, or evict it for a new one | `server/src/http/connections/activity.rs`, `server/src/http/connections/tracked_stream.rs`, `server/src/http/connections/roster.rs` |
 //! | validate the request before routing: `Host` header and size limits | `server/src/http/request_check.rs`, `server/src/http/host.rs`, `server/src/http/limits.rs` |
+//! | remove the path of a proxy | `server/src/http/base_path.rs` |
 //! | find the client behind a trusted proxy, and limit its requests | `server/src/http/forwarded.rs` |
 //! | assign the request id and the log span | `server/src/http/service.rs`, `server/src/http/request_id.rs` |
 //! | serve the description of all declared routes, `/openapi.json` | `server/src/openapi.rs`, `sandbox/src/openapi.rs` |
@@ -148,10 +149,10 @@ pub use relayer_rest_conformance as conformance;
 #[cfg(feature = "control")]
 pub use relayer_rest_server::control;
 pub use relayer_rest_server::{
-    AllowedHost, AllowedHostError, AllowedOrigin, ConnectionStatus, ConnectionTally, CorsConfig,
-    Exchange, ExchangeResponse, Handling, HttpLimits, ListenError, Listener, RequestObserver,
-    Server, ServerSettings, TlsError, UnixSocketError, cache, commands, config, registry, reload,
-    response, tokens,
+    AllowedHost, AllowedHostError, AllowedOrigin, BasePath, ConnectionStatus, ConnectionTally,
+    CorsConfig, Exchange, ExchangeResponse, Handling, HttpLimits, ListenError, Listener,
+    RequestObserver, Server, ServerSettings, TlsError, UnixSocketError, cache, commands, config,
+    registry, reload, response, tokens,
 };
 
 /// Modules: bundled components, and their sandbox.

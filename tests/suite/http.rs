@@ -1,6 +1,7 @@
 //! Connections, messages, and hostile clients.
 
 mod access_log;
+mod base_path;
 mod cancellation;
 mod connections;
 mod cors;

@@ -366,7 +366,7 @@ mod tests {
              [swap]\nsize = '1MiB'\ntime = '2s'\nmemory = '3GiB'\n\
              [server]\nworkers = 12\ndrain = '1s'\ngrace = '2s'\nwatch = true\n\
              [http]\nconnections = 7\nconnections-per-peer = 6\nidle = '3s'\nstalled = '4s'\nunsent = '2GiB'\n\
-             target = '1KiB'\nheaders = 50\nhead = '9KiB'\nbody = '0B'\nhosts = ['a', '[::1]:2']\ntrusted-proxies = ['10.0.0.0/8', '::1/128']\n\
+             target = '1KiB'\nheaders = 50\nhead = '9KiB'\nbody = '0B'\nhosts = ['a', '[::1]:2']\nbase-path = '/relayer/'\ntrusted-proxies = ['10.0.0.0/8', '::1/128']\n\
              [cors]\norigins = ['https://a.example', '*']\n\
              [admin]\nlisten = 'unix:a.sock'\ntoken-file = 'b'\n\
              [upstream]\nurl = 'http://g'\npoll = '3s'\ntimeout = '4s'\nmax-stale = '5s'\nbody = '3MiB'\n";
@@ -448,6 +448,7 @@ mod tests {
             head: ByteSize::kib(9),
             body: ByteSize::b(0),
             hosts: ["A.", "[0::1]:2"].map(|host| host.parse().unwrap()).to_vec(),
+            base_path: "/relayer".to_owned().try_into().unwrap(),
             trusted_proxies: ["10.0.0.0/8", "::1/128"].map(|net| net.parse().unwrap()).to_vec(),
         };
         assert_eq!(config.http, http);

@@ -21,6 +21,7 @@
 //! | `request_check.rs` | checks of requests before routing |
 //! | `host.rs` | checks of the `Host` header |
 //! | `exchange.rs` | a request with its response, as observers get it |
+//! | `base_path.rs` | the path below which a proxy serves everything |
 //! | `service.rs` | one request, from its head to its response |
 //! | `reply.rs` | the HTTP response for one client |
 //! | `cors.rs` | requests of web pages from other origins |
@@ -33,6 +34,7 @@
 
 mod accept_encoding;
 mod arrivals;
+mod base_path;
 mod cancelled;
 mod conditional;
 mod connections;
@@ -62,6 +64,7 @@ mod tls;
 mod tls;
 mod worker_threads;
 
+pub use base_path::BasePath;
 pub use connections::{ConnectionStatus, ConnectionTally};
 pub use cors::{AllowedOrigin, CorsConfig};
 pub use exchange::{Exchange, ExchangeResponse, Handling, RequestObserver};

@@ -29,8 +29,8 @@ pub mod tokens;
 mod unix_socket;
 
 pub use http::{
-    AllowedHost, AllowedHostError, AllowedOrigin, ConnectionStatus, ConnectionTally, CorsConfig,
-    Exchange, ExchangeResponse, Handling, HttpLimits, ListenError, Listener, RequestObserver,
-    Server, ServerSettings, TlsError,
+    AllowedHost, AllowedHostError, AllowedOrigin, BasePath, ConnectionStatus, ConnectionTally,
+    CorsConfig, Exchange, ExchangeResponse, Handling, HttpLimits, ListenError, Listener,
+    RequestObserver, Server, ServerSettings, TlsError,
 };
 pub use unix_socket::UnixSocketError;

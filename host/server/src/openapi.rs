@@ -44,8 +44,12 @@ static HOST_ERROR: LazyLock<(&str, Value)> = LazyLock::new(|| {
 });
 
 /// The document of the current modules, kept until one of them is replaced.
-#[derive(Debug, Default)]
-pub(crate) struct OpenApiDocument(ArcSwapOption<Rendered>);
+#[derive(Debug)]
+pub(crate) struct OpenApiDocument {
+    /// The path below which a proxy serves everything.
+    server: Option<String>,
+    rendered: ArcSwapOption<Rendered>,
+}
 
 /// The document with its headers.
 #[derive(Debug)]
@@ -56,22 +60,30 @@ pub(crate) struct Rendered {
 }
 
 impl OpenApiDocument {
+    pub(crate) fn new(server: Option<&str>) -> Self {
+        Self { server: server.map(ToOwned::to_owned), rendered: ArcSwapOption::empty() }
+    }
+
     /// Returns the document of these mounts.
     pub(crate) fn get(&self, mounts: &Mounts) -> Arc<Rendered> {
         let is_current = |rendered: &&Arc<Rendered>| rendered.modules.iter().eq(&modules(mounts));
-        if let Some(rendered) = self.0.load().as_ref().filter(is_current) {
+        if let Some(rendered) = self.rendered.load().as_ref().filter(is_current) {
             return Arc::clone(rendered);
         }
-        let rendered = Arc::new(Rendered::new(mounts));
-        self.0.store(Some(Arc::clone(&rendered)));
+        let rendered = Arc::new(Rendered::new(mounts, self.server.as_deref()));
+        self.rendered.store(Some(Arc::clone(&rendered)));
         rendered
     }
 }
 
 impl Rendered {
-    fn new(mounts: &Mounts) -> Self {
+    fn new(mounts: &Mounts, server: Option<&str>) -> Self {
         let modules = modules(mounts);
-        let body = merged(mounts).to_string();
+        let mut document = merged(mounts);
+        if let Some(path) = server {
+            document["servers"] = json!([{"url": path}]);
+        }
+        let body = document.to_string();
         let hash = blake3::hash(body.as_bytes()).to_hex();
         let etag = HeaderValue::try_from(format!("\"{}\"", &hash[..32]));
         let headers = [

@@ -10,6 +10,7 @@ use ipnet::IpNet;
 use relayer_rest_common::limit::any;
 use relayer_rest_common::{LimitError, limits};
 
+use super::base_path::BasePath;
 use super::host::{AllowedHost, MAX_HOSTS};
 
 /// The maximum number of networks of reverse proxies: each connection is compared with all.
@@ -42,6 +43,8 @@ limits! {
         /// get 421. An entry without a port matches all ports. Default: none, which allows
         /// all hosts; up to 256.
         hosts: Vec<AllowedHost>, check_hosts;
+        /// The path below which a reverse proxy serves everything. Default: `/`.
+        base_path: BasePath, any;
         /// The networks of reverse proxies, such as `10.0.0.0/8`, whose headers name their
         /// clients. Default: none; up to 256.
         trusted_proxies: Vec<IpNet>, check_proxies;

@@ -22,6 +22,7 @@ use super::send_admission::SendAdmission;
 use super::service::Service;
 use super::worker_threads::WorkerThreads;
 use crate::commands::Commands;
+use crate::openapi::OpenApiDocument;
 use crate::registry::{Mount, Registry};
 
 /// The interval of the clock, and of the checks for silent clients.
@@ -149,15 +150,17 @@ impl Server {
             SendAdmission::new(self.tally.budget(), Arc::clone(&roster), self.limits.unsent);
         let limits = Arc::new(self.limits.clone());
         let connections = Connections {
-            service: Arc::new(Service::new(
-                self.registry,
-                self.state,
-                self.commands,
-                self.tally.clone(),
-                self.is_metered,
-                Cors::new(self.cors),
-                self.observers,
-            )),
+            service: Arc::new(Service {
+                registry: self.registry,
+                state: self.state,
+                commands: self.commands,
+                tally: self.tally.clone(),
+                is_metered: self.is_metered,
+                cors: Cors::new(self.cors),
+                base_path: limits.base_path.clone(),
+                openapi: OpenApiDocument::new(limits.base_path.as_str()),
+                observers: self.observers,
+            }),
             protocols: Arc::new(Protocols::new(&self.limits)),
             clients: Arc::new(ForwardedClients::new(Arc::clone(&limits))),
             limits,

@@ -14,6 +14,7 @@ use relayer_rest_sandbox::{GuestRequest, Route};
 use relayer_rest_state::{Snapshot, StateReader};
 use tracing::{Instrument, debug, info_span};
 
+use super::base_path::BasePath;
 use super::connections::ConnectionTally;
 use super::cors::Cors;
 use super::error::HostError;
@@ -35,15 +36,16 @@ use crate::response::{X_RELAYER_MODULE, X_RELAYER_SOURCE, X_REQUEST_ID};
 
 /// The registry and the state that requests are served from.
 pub(super) struct Service {
-    registry: Arc<Registry>,
-    state: StateReader,
-    commands: Option<Arc<Commands>>,
-    tally: ConnectionTally,
+    pub(super) registry: Arc<Registry>,
+    pub(super) state: StateReader,
+    pub(super) commands: Option<Arc<Commands>>,
+    pub(super) tally: ConnectionTally,
     /// Whether requests are counted for metrics.
-    is_metered: bool,
-    cors: Option<Cors>,
-    openapi: OpenApiDocument,
-    observers: Observers,
+    pub(super) is_metered: bool,
+    pub(super) cors: Option<Cors>,
+    pub(super) base_path: BasePath,
+    pub(super) openapi: OpenApiDocument,
+    pub(super) observers: Observers,
 }
 
 /// Marks a request that had a body, which was discarded.
@@ -61,19 +63,6 @@ enum Pending {
 }
 
 impl Service {
-    pub(super) fn new(
-        registry: Arc<Registry>,
-        state: StateReader,
-        commands: Option<Arc<Commands>>,
-        tally: ConnectionTally,
-        is_metered: bool,
-        cors: Option<Cors>,
-        observers: Observers,
-    ) -> Self {
-        let openapi = OpenApiDocument::default();
-        Self { registry, state, commands, tally, is_metered, cors, openapi, observers }
-    }
-
     /// Begins to observe a request, if an observer wants it.
     pub(super) fn observe<B>(
         &self,
@@ -96,6 +85,7 @@ impl Service {
     ) -> Either<HttpResponse, impl Future<Output = HttpResponse> + use<B>> {
         let start = self.is_metered.then(Instant::now);
         let id = RequestId::from_headers(request.headers());
+        self.base_path.strip(&mut request);
         host::settle(&mut request);
         if let Some(response) = self.cors.as_ref().and_then(|cors| cors.preflight(&request)) {
             return Either::Left(identified(self.shared(response, request.headers()), id));

@@ -198,6 +198,7 @@ mod tests {
     use crate::http::send_admission::SendAdmission;
     use crate::http::service::Service;
     use crate::http::worker_threads::WorkerThreads;
+    use crate::openapi::OpenApiDocument;
     use crate::registry::{Mount, Registry};
     use relayer_rest_modules::DEFAULT_MODULE;
     use relayer_rest_sandbox::{Engine, Limits, Module};
@@ -217,15 +218,17 @@ mod tests {
         let roster = Arc::new(Roster::new(tally.clone()));
         let admission = SendAdmission::new(tally.budget(), Arc::clone(&roster), limits.unsent);
         let connections = Connections {
-            service: Arc::new(Service::new(
+            service: Arc::new(Service {
                 registry,
-                StatePublisher::new().reader(),
-                None,
-                ConnectionTally::default(),
-                false,
-                None,
-                Observers::default(),
-            )),
+                state: StatePublisher::new().reader(),
+                commands: None,
+                tally: ConnectionTally::default(),
+                is_metered: false,
+                cors: None,
+                base_path: limits.base_path.clone(),
+                openapi: OpenApiDocument::new(None),
+                observers: Observers::default(),
+            }),
             protocols: Arc::new(Protocols::new(&limits)),
             clients: Arc::new(ForwardedClients::new(Arc::new(limits.clone()))),
             limits: Arc::new(limits.clone()),
