@@ -52,26 +52,27 @@ async fn each_client_of_a_proxy_has_a_limit_of_its_own() {
     let files = Folder::new();
     let http = "trusted-proxies = ['127.0.0.0/8']\nconnections-per-peer = 2";
     let serving = serving(&files, http).await;
+    // Cached responses are not limited: each request has a path of its own.
+    let mut paths = (0..).map(|number| format!("/ext/a/other/{number}"));
+    let mut get_uncached = |client| get(&serving, &paths.next().unwrap(), client);
     let spinning = [(); 2].map(|()| send(&serving, "/ext/a/spin", "192.0.2.1"));
     let mut refused = String::new();
     // The requests may not have begun yet. Others on more connections than the limit are
     // served meanwhile.
     until("the client has too many requests", || {
-        refused = get(&serving, "/ext/a/other", "192.0.2.1");
+        refused = get_uncached("192.0.2.1");
         refused.starts_with("HTTP/1.1 429 ")
     })
     .await;
     assert!(refused.contains("\r\nretry-after: 1\r\n"), "{refused}");
     assert!(refused.contains("\"TooManyRequests\""), "{refused}");
     for client in ["192.0.2.2", "192.0.2.1, 192.0.2.3", "2001:db8::1"] {
-        let response = get(&serving, "/ext/a/other", client);
+        let response = get_uncached(client);
         assert!(response.starts_with("HTTP/1.1 204 "), "{response}");
     }
     drop(spinning);
-    until("the requests are cancelled", || {
-        get(&serving, "/ext/a/other", "192.0.2.1").starts_with("HTTP/1.1 204 ")
-    })
-    .await;
+    until("the requests are cancelled", || get_uncached("192.0.2.1").starts_with("HTTP/1.1 204 "))
+        .await;
     let clients = logged(&files, 7).await;
     for client in ["192.0.2.1", "192.0.2.2", "192.0.2.3", "2001:db8::1"] {
         assert!(clients.iter().any(|logged| logged == client), "{client}: {clients:?}");

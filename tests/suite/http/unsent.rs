@@ -178,7 +178,14 @@ async fn clients_that_read_little_are_evicted_for_others() {
             let more = 2048_u32.to_be_bytes();
             let more = [0, 1].map(|stream| http2::frame(http2::WINDOW_UPDATE, 0, stream, &more));
             let more = more.concat();
-            while stream.write_all(&more).await.is_ok() {
+            // A part of the memory is kept for clients that have taken something before.
+            // The first requests may all come before, so that others have to fill it.
+            let mut requests = (10..60).map(|next| {
+                let headers = http2::request("GET", &format!("/{number}/{next}"));
+                http2::frame(http2::HEADERS, http2::WHOLE, 2 * next + 1, &headers)
+            });
+            let mut next = move || [more.clone(), requests.next().unwrap_or_default()].concat();
+            while stream.write_all(&next()).await.is_ok() {
                 sleep(Duration::from_millis(200)).await;
                 stream.try_read(&mut [0; 16 << 10]).ok();
             }
