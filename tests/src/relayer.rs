@@ -79,6 +79,8 @@ struct Shared {
 pub struct Seen {
     /// The number of requests by path; other methods than GET are in front of the path.
     pub paths: HashMap<String, u32>,
+    /// The values of `traceparent`.
+    pub traceparents: Vec<String>,
     /// The path of the first request.
     pub first: Option<String>,
     /// The highest number of concurrent requests.
@@ -295,11 +297,13 @@ impl Shared {
             let (method, rest) = line.split_once(' ').unwrap();
             let path = rest.split(' ').next().unwrap().to_owned();
             let request = if method == "GET" { path.clone() } else { format!("{method} {path}") };
-            while lines
-                .next_line()
-                .await
-                .is_ok_and(|line| line.is_some_and(|line| !line.is_empty()))
-            {}
+            while let Ok(Some(line)) = lines.next_line().await
+                && !line.is_empty()
+            {
+                if let Some(value) = line.strip_prefix("traceparent: ") {
+                    self.seen.lock().unwrap().traceparents.push(value.to_owned());
+                }
+            }
             self.begin(&request);
             let response = self.response(&path).await;
             self.seen.lock().unwrap().now -= 1;

@@ -6,12 +6,12 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
 
-use http::{HeaderValue, Version};
+use http::{HeaderMap, HeaderValue, Version};
 use relayer_rest_common::log_rate::{LogRate, Permit};
 use relayer_rest_server::config::{AccessLogConfig, AccessLogFormat};
-use relayer_rest_server::registry::Origin;
-use relayer_rest_server::{Exchange, RequestObserver};
+use relayer_rest_server::{Exchange, RequestObservation, RequestObserver};
 use serde_json::json;
 use tracing::warn;
 use tracing_appender::non_blocking::{ErrorCounter, NonBlocking, NonBlockingBuilder, WorkerGuard};
@@ -51,6 +51,12 @@ struct Lines {
     warnings: LogRate,
 }
 
+/// Chooses the requests that have lines.
+struct Observer(Arc<Lines>);
+
+/// A request that will have a line.
+struct Line(Arc<Lines>);
+
 /// A failure to open the file.
 #[derive(Debug, thiserror::Error)]
 #[error("access-log.file: {} cannot be opened: {source}; check the path and the permissions of its folder", path.display())]
@@ -84,7 +90,7 @@ impl AccessLog {
 
     /// Returns the observer that writes the lines.
     pub(super) fn observer(&self) -> Arc<dyn RequestObserver> {
-        Arc::<Lines>::clone(&self.lines)
+        Arc::new(Observer(Arc::clone(&self.lines)))
     }
 
     /// Returns the function that opens the file again, for `logrotate`.
@@ -113,12 +119,22 @@ impl Write for Writer {
     }
 }
 
-impl RequestObserver for Lines {
-    fn samples(&self) -> bool {
-        self.sample <= 1 || fastrand::u32(..self.sample) == 0
+impl RequestObserver for Observer {
+    fn begin(&self, _: SystemTime, _: &HeaderMap) -> Option<Box<dyn RequestObservation>> {
+        let Self(lines) = self;
+        let is_in_sample = lines.sample <= 1 || fastrand::u32(..lines.sample) == 0;
+        is_in_sample.then(|| Box::new(Line(Arc::clone(lines))) as _)
     }
+}
 
-    fn observe(&self, exchange: &Exchange) {
+impl RequestObservation for Line {
+    fn end(self: Box<Self>, exchange: &Exchange) {
+        self.0.write(exchange);
+    }
+}
+
+impl Lines {
+    fn write(&self, exchange: &Exchange) {
         let line = match self.format {
             AccessLogFormat::Combined => combined(exchange),
             AccessLogFormat::Json => in_json(exchange),
@@ -199,10 +215,7 @@ fn in_json(exchange: &Exchange) -> String {
     };
     let response = exchange.response.as_ref();
     let handling = response.and_then(|response| response.handling.as_ref());
-    let cache = handling.map(|handling| match handling.origin {
-        Origin::Cache => "hit",
-        Origin::Run => "miss",
-    });
+    let cache = handling.map(|handling| handling.origin.cache_result());
     let mut line = json!({
         "time": humantime::format_rfc3339_micros(exchange.time).to_string(),
         "id": response.and_then(|response| text(&response.id)),

@@ -6,6 +6,7 @@ use ibc_relayer::rest::request::{ReplySender, Request, reply_channel};
 use ibc_relayer_types::core::ics24_host::identifier::ChainId;
 use relayer_rest_host::state::{
     Command, CommandError, CommandExecutor, CommandResult, Endpoint, RelayerApi, RequestError,
+    TraceContext,
     SourceKind,
 };
 use serde::Serialize;
@@ -56,7 +57,7 @@ impl RelayerApi for Channel {
 pub(crate) struct ChannelCommands(pub(crate) Sender<Request>);
 
 impl CommandExecutor for ChannelCommands {
-    fn execute(&self, command: &Command) -> CommandResult {
+    fn execute(&self, command: &Command, _: Option<&TraceContext>) -> CommandResult {
         let Command::ClearPackets { chain } = command.clone();
         let sender = self.0.clone();
         Box::pin(async move {
@@ -175,7 +176,7 @@ mod tests {
         });
         let commands = ChannelCommands(sender);
         let clear = |chain: Option<&str>| {
-            commands.execute(&Command::ClearPackets { chain: chain.map(Into::into) })
+            commands.execute(&Command::ClearPackets { chain: chain.map(Into::into) }, None)
         };
         assert_eq!(clear(Some("ibc-0")).await, Ok(()));
         for chain in [Some("ibc-9"), None, None] {

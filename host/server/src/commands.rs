@@ -19,9 +19,9 @@ use arc_swap::ArcSwap;
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 use relayer_rest_common::log_rate::{LogRate, Permit};
-use relayer_rest_state::{Command, CommandError, CommandExecutor};
+use relayer_rest_state::{Command, CommandError, CommandExecutor, TraceContext};
 use tokio::time::timeout;
-use tracing::{info, warn};
+use tracing::{Instrument, info, warn};
 
 use in_progress::InProgress;
 pub use settings::CommandSettings;
@@ -71,6 +71,8 @@ pub(crate) struct CommandRequest<'a> {
     pub(crate) id: &'a str,
     pub(crate) headers: &'a HeaderMap,
     pub(crate) has_body: bool,
+    /// The trace of the request, if an observer has one.
+    pub(crate) trace: Option<TraceContext>,
 }
 
 impl Commands {
@@ -135,11 +137,11 @@ impl Commands {
             }
         })?;
         let commands = commands.to_vec();
-        let (time, id) = (policy.time, id.to_owned());
-        let execution = tokio::spawn(async move {
+        let (time, id, trace) = (policy.time, id.to_owned(), request.trace.clone());
+        let execution = async move {
             let _slot = slot;
             for command in &commands {
-                let result = timeout(time, executor.execute(command)).await;
+                let result = timeout(time, executor.execute(command, trace.as_ref())).await;
                 let error = match result.unwrap_or(Err(CommandError::TimedOut)) {
                     Ok(()) => {
                         info!(target: "audit", client, id, %command, outcome = "executed", "command executed");
@@ -154,7 +156,8 @@ impl Commands {
                 });
             }
             Ok(())
-        });
+        };
+        let execution = tokio::spawn(execution.in_current_span());
         execution.await.unwrap_or(Err(Refusal::Failed))
     }
 

@@ -67,7 +67,7 @@ mod worker_threads;
 pub use base_path::BasePath;
 pub use connections::{ConnectionStatus, ConnectionTally};
 pub use cors::{AllowedOrigin, CorsConfig};
-pub use exchange::{Exchange, ExchangeResponse, Handling, RequestObserver};
+pub use exchange::{Exchange, ExchangeResponse, Handling, RequestObservation, RequestObserver};
 #[cfg(feature = "control")]
 pub(crate) use host::is_for;
 pub use host::{AllowedHost, AllowedHostError};

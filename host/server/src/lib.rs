@@ -31,6 +31,6 @@ mod unix_socket;
 pub use http::{
     AllowedHost, AllowedHostError, AllowedOrigin, BasePath, ConnectionStatus, ConnectionTally,
     CorsConfig, Exchange, ExchangeResponse, Handling, HttpLimits, ListenError, Listener,
-    RequestObserver, Server, ServerSettings, TlsError,
+    RequestObservation, RequestObserver, Server, ServerSettings, TlsError,
 };
 pub use unix_socket::UnixSocketError;

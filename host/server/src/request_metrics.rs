@@ -60,6 +60,7 @@ pub(crate) struct Served<'a> {
     pub(crate) method: &'a Method,
     pub(crate) status: StatusCode,
     pub(crate) origin: Origin,
+    pub(crate) has_tls: bool,
     pub(crate) time: Duration,
 }
 
@@ -77,6 +78,8 @@ pub struct RequestSeries {
     pub status: Option<StatusCode>,
     /// How the responses were made.
     pub origin: Origin,
+    /// Whether the connections of the clients had TLS.
+    pub has_tls: bool,
     /// The times from the heads of the requests to their responses.
     pub times: Times,
 }
@@ -110,11 +113,23 @@ struct Kind {
     method: &'static str,
     status: Option<StatusCode>,
     origin: Origin,
+    has_tls: bool,
 }
 
 /// Releases this thread's histograms of modules that are not kept.
 pub(crate) fn release_unused() {
     SERIES.with_borrow_mut(|series| series.retain(|_, histogram| Arc::strong_count(histogram) > 1));
+}
+
+impl Origin {
+    /// Returns the result of the lookup in the cache: `hit` or `miss`.
+    #[must_use]
+    pub fn cache_result(self) -> &'static str {
+        match self {
+            Self::Cache => "hit",
+            Self::Run => "miss",
+        }
+    }
 }
 
 impl ActiveId {
@@ -128,12 +143,13 @@ impl ActiveId {
 impl RequestMetrics {
     /// Counts a request.
     pub(crate) fn record(&self, served: Served<'_>) {
-        let Served { id, label, route, origin, time, .. } = served;
+        let Served { id, label, route, origin, has_tls, time, .. } = served;
         let kind = Kind {
             route: route.map(Route::index),
             method: method_name(served.method),
             status: Some(served.status),
             origin,
+            has_tls,
         };
         let key = Key { id, kind };
         SERIES.with_borrow_mut(|series| {
@@ -143,7 +159,7 @@ impl RequestMetrics {
             if let Some(histogram) = self.histogram(kind, label, route) {
                 return series.entry(key).or_insert(histogram).record(time);
             }
-            let other = Kind { route: None, method: OTHER, status: None, origin };
+            let other = Kind { route: None, method: OTHER, status: None, origin, has_tls };
             let histogram = match series.entry(Key { id, kind: other }) {
                 Entry::Occupied(entry) => Some(entry.into_mut()),
                 Entry::Vacant(entry) => {
@@ -165,9 +181,10 @@ impl RequestMetrics {
                 for histogram in &series.histograms {
                     times += &histogram.times();
                 }
-                let Kind { method, status, origin, .. } = series.kind;
-                let (module, route) = (module.label.clone(), series.route.clone());
-                all.push(RequestSeries { module, route, method, status, origin, times });
+                let Kind { method, status, origin, has_tls, .. } = series.kind;
+                let module = module.label.clone();
+                let route = series.route.clone();
+                all.push(RequestSeries { module, route, method, status, origin, has_tls, times });
             }
         }
         all
@@ -245,6 +262,7 @@ mod tests {
             method: &Method::from_bytes(method.as_bytes()).unwrap(),
             status: StatusCode::from_u16(status).unwrap(),
             origin: Origin::Run,
+            has_tls: false,
             time: Duration::from_micros(1),
         });
     }

@@ -1,6 +1,7 @@
 //! Requests to a relayer over HTTP, with a bounded body.
 
 use relayer_rest_common::text::for_log;
+use relayer_rest_state::TraceContext;
 use reqwest::header::{CONNECTION, CONTENT_LENGTH};
 use reqwest::redirect::Policy;
 use reqwest::{Client, Response, StatusCode};
@@ -35,8 +36,19 @@ impl HttpClient {
 
     /// Sends a request without a body on a connection of its own, so that it is never sent
     /// twice: a connection that the relayer has closed meanwhile would cause that.
-    pub(super) async fn post(&self, url: Url) -> Result<(StatusCode, Vec<u8>), RequestError> {
-        let request = self.client.post(url).header(CONNECTION, "close").header(CONTENT_LENGTH, 0);
+    pub(super) async fn post(
+        &self,
+        url: Url,
+        trace: Option<&TraceContext>,
+    ) -> Result<(StatusCode, Vec<u8>), RequestError> {
+        let mut request =
+            self.client.post(url).header(CONNECTION, "close").header(CONTENT_LENGTH, 0);
+        if let Some(TraceContext { traceparent, tracestate }) = trace {
+            request = request.header("traceparent", traceparent);
+            if let Some(tracestate) = tracestate {
+                request = request.header("tracestate", tracestate);
+            }
+        }
         let response = request.send().await.map_err(unreachable)?;
         let status = response.status();
         Ok((status, self.body(response).await?))

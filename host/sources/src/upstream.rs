@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use relayer_rest_common::url_secrets::without_secrets;
 use relayer_rest_state::{
-    Command, CommandError, CommandExecutor, CommandResult, SourceKind, StatePublisher,
+    Command, CommandError, CommandExecutor, CommandResult, SourceKind, StatePublisher, TraceContext,
 };
 use tracing::warn;
 use url::Url;
@@ -96,7 +96,7 @@ struct HttpCommands {
 const MAX_COMMAND_RESPONSE: usize = 64 << 10;
 
 impl CommandExecutor for HttpCommands {
-    fn execute(&self, command: &Command) -> CommandResult {
+    fn execute(&self, command: &Command, trace: Option<&TraceContext>) -> CommandResult {
         let Command::ClearPackets { chain } = command;
         let mut url = self.base.clone();
         if let Ok(mut path) = url.path_segments_mut() {
@@ -107,9 +107,10 @@ impl CommandExecutor for HttpCommands {
             url.query_pairs_mut().append_pair("chain", chain.as_str());
         }
         let client = Arc::clone(&self.client);
+        let trace = trace.cloned();
         Box::pin(async move {
             let refused = |reason: RequestError| CommandError::Refused(reason.to_string());
-            let (status, body) = client.post(url).await.map_err(refused)?;
+            let (status, body) = client.post(url, trace.as_ref()).await.map_err(refused)?;
             if !status.is_success() {
                 return Err(refused(RequestError::Status(status.as_u16())));
             }

@@ -31,10 +31,28 @@ pub enum CommandError {
 /// The result of a command.
 pub type CommandResult = Pin<Box<dyn Future<Output = Result<(), CommandError>> + Send>>;
 
+/// The trace that a request belongs to, as in the W3C recommendation Trace Context.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TraceContext {
+    /// The value of the header `traceparent`.
+    pub traceparent: String,
+    /// The value of the header `tracestate`, if there is one.
+    pub tracestate: Option<String>,
+}
+
 /// A relayer that executes commands.
 pub trait CommandExecutor: Send + Sync {
-    /// Executes a command. The caller limits the time, and drops the future when it is over.
-    fn execute(&self, command: &Command) -> CommandResult;
+    /// Executes a command, as a part of a trace if there is one. The caller limits the time,
+    /// and drops the future when it is over.
+    fn execute(&self, command: &Command, trace: Option<&TraceContext>) -> CommandResult;
+}
+
+impl TraceContext {
+    /// Returns the id of the trace, 32 hexadecimal digits.
+    #[must_use]
+    pub fn trace_id(&self) -> &str {
+        self.traceparent.split('-').nth(1).unwrap_or_default()
+    }
 }
 
 impl Command {

@@ -30,7 +30,7 @@ pub use chain::{
     EventSource, ExcludedSequences, ExtensionOption, FilterPolicy, GasPrice, GenesisRestart,
     MinFee, PacketFilter, Ratio,
 };
-pub use command::{Command, CommandError, CommandExecutor, CommandResult};
+pub use command::{Command, CommandError, CommandExecutor, CommandResult, TraceContext};
 pub use publisher::{DuplicateChain, SourceReporter, StatePublisher, StateReader};
 pub use relayer::{
     Component, Name, NotReady, Object, OtherObject, RelayerState, Value, Worker, WorkerData,

@@ -1,26 +1,37 @@
-//! A request with its response, as observers such as an access log get it.
+//! A request with its response, as observers such as an access log or traces get it.
 
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use hyper::header::{HOST, HeaderValue, REFERER, USER_AGENT};
-use hyper::{Method, Request, StatusCode, Uri, Version};
+use hyper::{HeaderMap, Method, Request, StatusCode, Uri, Version};
+use relayer_rest_state::TraceContext;
 
 use super::outgoing::HttpResponse;
 use crate::registry::MountPath;
 use crate::request_metrics::Origin;
 use crate::response::{X_RELAYER_MODULE, X_REQUEST_ID};
 
-/// Observes requests, such as for an access log.
+/// Observes requests, such as for an access log or for traces.
 ///
-/// Both functions are called by the threads that serve connections: they must not block.
+/// All functions are called by the threads that serve connections: they must not block.
 pub trait RequestObserver: Send + Sync {
-    /// Returns whether to observe a request, for samples. It is called for each one.
-    fn samples(&self) -> bool;
+    /// Begins to observe a request, by its time and its headers. `None` leaves it out, for
+    /// samples.
+    fn begin(&self, time: SystemTime, headers: &HeaderMap) -> Option<Box<dyn RequestObservation>>;
+}
 
-    /// Observes a request whose response is complete, or that its client has cancelled.
-    fn observe(&self, exchange: &Exchange);
+/// A request that is observed.
+pub trait RequestObservation: Send {
+    /// Returns the trace of the request, for the log and for requests that the host sends on
+    /// its behalf. Default: none.
+    fn trace_context(&self) -> Option<TraceContext> {
+        None
+    }
+
+    /// Observes the request, whose response is complete, or that its client has cancelled.
+    fn end(self: Box<Self>, exchange: &Exchange);
 }
 
 /// A request, and its response.
@@ -80,9 +91,11 @@ pub struct Handling {
     pub origin: Origin,
 }
 
-/// Marks a request that is observed.
-#[derive(Clone, Copy)]
-pub(super) struct Observed;
+/// Marks a request that is observed, with its trace if an observer has one.
+#[derive(Clone)]
+pub(super) struct Observed {
+    pub(super) trace: Option<TraceContext>,
+}
 
 /// The side of a connection that its requests come from.
 #[derive(Debug, Clone, Copy)]
@@ -100,7 +113,7 @@ pub(super) struct Observers(Vec<Arc<dyn RequestObserver>>);
 /// A request that is observed. If it is dropped before it is
 /// [complete](Self::complete), the client has cancelled the request.
 pub(super) struct Observation {
-    observers: Vec<Arc<dyn RequestObserver>>,
+    observations: Vec<Box<dyn RequestObservation>>,
     start: Instant,
     exchange: Exchange,
 }
@@ -123,15 +136,20 @@ impl Observers {
         request: &mut Request<B>,
         client: ClientSide,
     ) -> Option<Box<Observation>> {
-        let observers = self.0.iter().filter(|observer| observer.samples());
-        let observers: Vec<_> = observers.cloned().collect();
-        if observers.is_empty() {
+        if self.0.is_empty() {
             return None;
         }
-        request.extensions_mut().insert(Observed);
+        let time = SystemTime::now();
+        let begin = |observer: &Arc<dyn RequestObserver>| observer.begin(time, request.headers());
+        let observations: Vec<_> = self.0.iter().filter_map(begin).collect();
+        if observations.is_empty() {
+            return None;
+        }
+        let trace = observations.iter().find_map(|observation| observation.trace_context());
+        request.extensions_mut().insert(Observed { trace });
         let header = |name| request.headers().get(name).cloned();
         let exchange = Exchange {
-            time: SystemTime::now(),
+            time,
             client: client.address.map(|address| address.to_canonical()),
             has_tls: client.has_tls,
             method: request.method().clone(),
@@ -143,7 +161,7 @@ impl Observers {
             duration: Duration::ZERO,
             response: None,
         };
-        Some(Box::new(Observation { observers, start: Instant::now(), exchange }))
+        Some(Box::new(Observation { observations, start: Instant::now(), exchange }))
     }
 }
 
@@ -165,8 +183,8 @@ impl Observation {
 impl Drop for Observation {
     fn drop(&mut self) {
         self.exchange.duration = self.start.elapsed();
-        for observer in &self.observers {
-            observer.observe(&self.exchange);
+        for observation in self.observations.drain(..) {
+            observation.end(&self.exchange);
         }
     }
 }

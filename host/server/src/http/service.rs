@@ -11,8 +11,8 @@ use hyper::http::uri::PathAndQuery;
 use hyper::{Method, Request, StatusCode};
 use relayer_rest_common::text::quote_for_log;
 use relayer_rest_sandbox::{GuestRequest, Route};
-use relayer_rest_state::{Snapshot, StateReader};
-use tracing::{Instrument, debug, info_span};
+use relayer_rest_state::{Snapshot, StateReader, TraceContext};
+use tracing::{Instrument, debug, field, info_span};
 
 use super::base_path::BasePath;
 use super::connections::ConnectionTally;
@@ -62,6 +62,13 @@ enum Pending {
     },
 }
 
+/// How a request was handled, for its metrics.
+struct Handled<'a> {
+    has_tls: bool,
+    route: Option<&'a Route>,
+    origin: Origin,
+}
+
 impl Service {
     /// Begins to observe a request, if an observer wants it.
     pub(super) fn observe<B>(
@@ -81,6 +88,7 @@ impl Service {
     pub(super) fn respond<B>(
         self: &Arc<Self>,
         mut request: Request<B>,
+        client: ClientSide,
         admit: &mut dyn FnMut() -> Result<(), HostError>,
     ) -> Either<HttpResponse, impl Future<Output = HttpResponse> + use<B>> {
         let start = self.is_metered.then(Instant::now);
@@ -111,8 +119,9 @@ impl Service {
                 describe(&mut response, mount, hit.route(), Origin::Cache);
             }
             if let Some(start) = start {
-                let served = (hit.route(), response.status(), Origin::Cache);
-                record(mount, active, request.method(), served, start);
+                let has_tls = client.has_tls;
+                let handled = Handled { has_tls, route: hit.route(), origin: Origin::Cache };
+                record(mount, active, request.method(), response.status(), handled, start);
             }
             let response = self.shared(response, request.headers());
             return Either::Left(sourced(identified(response, id), &snapshot));
@@ -130,7 +139,7 @@ impl Service {
             }
         };
         let mount = Arc::clone(mount);
-        Either::Right(Arc::clone(self).finish(request, id, mount, pending, start))
+        Either::Right(Arc::clone(self).finish(request, id, mount, pending, (client.has_tls, start)))
     }
 
     /// Returns the response to a request that is refused.
@@ -150,12 +159,15 @@ impl Service {
         id: RequestId,
         mount: Arc<Mount>,
         pending: Pending,
-        start: Option<Instant>,
+        (has_tls, start): (bool, Option<Instant>),
     ) -> HttpResponse {
         let request = request.map(drop);
         let method = quote_for_log(request.method().as_str());
         let path = quote_for_log(request.uri().path());
-        let span = info_span!("request", %id, method = %method, path);
+        let span = info_span!("request", %id, method = %method, path, trace_id = field::Empty);
+        if let Some(trace) = trace(&request) {
+            span.record("trace_id", trace.trace_id());
+        }
         let response = async {
             let (active, response, origin) = match pending {
                 Pending::Encode(active, response) => (active, response, Origin::Cache),
@@ -190,8 +202,8 @@ impl Service {
             describe(&mut response, &mount, route(), origin);
         }
         if let Some(start) = start {
-            let served = (route(), response.status(), origin);
-            record(&mount, &active, request.method(), served, start);
+            let handled = Handled { has_tls, route: route(), origin };
+            record(&mount, &active, request.method(), response.status(), handled, start);
         }
         span.in_scope(|| debug!(status = response.status().as_u16(), "response sent"));
         let response = self.shared(response, request.headers());
@@ -211,7 +223,8 @@ impl Service {
         let Some(commands) = &self.commands else { return Err(Refusal::Disabled) };
         let has_body = request.extensions().get::<HadBody>().is_some();
         let id = id.to_string();
-        let request = CommandRequest { id: &id, headers: request.headers(), has_body };
+        let trace = trace(request).cloned();
+        let request = CommandRequest { id: &id, headers: request.headers(), has_body, trace };
         commands.execute(response.commands(), request).await
     }
 
@@ -257,11 +270,17 @@ fn record(
     mount: &Mount,
     active: &ActiveModule,
     method: &Method,
-    (route, status, origin): (Option<&Route>, StatusCode, Origin),
+    status: StatusCode,
+    Handled { has_tls, route, origin }: Handled<'_>,
     start: Instant,
 ) {
     let (id, label, time) = (active.id(), active.module().label(), start.elapsed());
-    mount.requests().record(Served { id, label, route, method, status, origin, time });
+    mount.requests().record(Served { id, label, route, method, status, origin, has_tls, time });
+}
+
+/// Returns the trace of a request, if an observer has one.
+fn trace<B>(request: &Request<B>) -> Option<&TraceContext> {
+    request.extensions().get::<Observed>()?.trace.as_ref()
 }
 
 /// Returns whether an observer waits for the response.
