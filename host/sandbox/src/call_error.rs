@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::response::InvalidResponse;
+use super::trap::Trapped;
 
 /// The reason that a run has no response to send. Details are for the log: clients do not
 /// get them.
@@ -11,10 +12,9 @@ pub enum CallError {
     /// The instance could not be created.
     #[error("the module could not be instantiated: {0:#}")]
     Instantiate(wasmtime::Error),
-    /// The module trapped: it has a bug, or was refused memory. Contains the cause and
-    /// the location.
+    /// The module trapped: it has a bug, or was refused memory.
     #[error("the module trapped: {0}")]
-    Trap(String),
+    Trap(Trapped),
     /// The module exceeded its limit of processor time.
     #[error("the module took longer than {0:?}")]
     Timeout(Duration),

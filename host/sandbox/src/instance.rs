@@ -24,6 +24,7 @@ use super::read_set::TrackedSnapshot;
 use super::request::GuestRequest;
 use super::response::{HeaderRules, InvalidResponse, response};
 use super::store::StoreData;
+use super::trap::{TrapKind, Trapped};
 use super::wasi::Wasi;
 use super::wire;
 
@@ -143,7 +144,7 @@ impl Instantiator {
                 || store.data().limiter.refusal().is_some();
             self.failed(error, store, |error| {
                 if is_its_own {
-                    CallError::Trap(cause(&error, store.data()))
+                    CallError::Trap(trapped(&error, store.data()))
                 } else {
                     CallError::Instantiate(error)
                 }
@@ -161,14 +162,14 @@ impl Instantiator {
         request: &'a GuestRequest,
     ) -> Result<Response<Bytes>, CallError> {
         let called = self.enter(store, handle, request).await;
-        let trapped = |error: wasmtime::Error| {
+        let failed = |error: wasmtime::Error| {
             let is_response = error.downcast_ref::<WasmBacktrace>().is_none();
             if is_response && is_too_much(&error) {
                 return CallError::Invalid(InvalidResponse::TooLarge);
             }
-            CallError::Trap(cause(&error, store.data()))
+            CallError::Trap(trapped(&error, store.data()))
         };
-        let raw = called.map_err(|error| self.failed(error, store, trapped))?;
+        let raw = called.map_err(|error| self.failed(error, store, failed))?;
         let allowed = HeaderRules {
             limits: &self.options.limits,
             headers: &self.options.headers,
@@ -197,7 +198,7 @@ impl Instantiator {
     ) -> CallError {
         match error.downcast_ref::<Trap>() {
             Some(Trap::Interrupt) => CallError::Timeout(self.options.limits.time),
-            Some(_) => CallError::Trap(cause(&error, store.data())),
+            Some(_) => CallError::Trap(trapped(&error, store.data())),
             None => otherwise(error),
         }
     }
@@ -219,7 +220,7 @@ fn is_too_much(error: &wasmtime::Error) -> bool {
 }
 
 /// Describes why a module trapped, which growth it was refused before, and the location.
-fn cause(error: &wasmtime::Error, call: &StoreData) -> String {
+fn trapped(error: &wasmtime::Error, call: &StoreData) -> Trapped {
     let mut cause = vec![escape_control(&truncate(&error.root_cause().to_string()))];
     cause.extend(call.limiter.refusal());
     let backtrace = error.downcast_ref::<WasmBacktrace>();
@@ -228,7 +229,12 @@ fn cause(error: &wasmtime::Error, call: &StoreData) -> String {
         let callers = callers.iter().map(|caller| format!(", called by {caller}"));
         cause.push(format!("in {innermost}{}", callers.collect::<String>()));
     }
-    cause.join("; ")
+    let kind = match call.limiter.refusal() {
+        // The trap that follows is the module's way to end.
+        Some(_) => TrapKind::OutOfMemory,
+        None => TrapKind::new(error.downcast_ref()),
+    };
+    Trapped { kind, cause: cause.join("; ") }
 }
 
 /// Returns the name of a frame's function, from the component's debug information.

@@ -42,6 +42,7 @@
 //! | `guest_log.rs` | the log lines of an instance, within bounds |
 //! | `limiter.rs` | the memory and tables of an instance |
 //! | `stats.rs` | counts runs and failures of a module |
+//! | `trap.rs` | traps, by their kinds |
 //! | `host_functions.rs` | the contract's host functions |
 //! | `wasi.rs`, `wasi_functions.rs`, `wasi_interfaces.rs` | WASI, if a mount has it |
 //! | `read_set.rs` | the data that an instance can read, and the record of its reads |
@@ -88,6 +89,7 @@ mod slow_guest_pool;
 mod slow_targets;
 mod stats;
 mod store;
+mod trap;
 mod verify;
 mod wasi;
 mod wasi_functions;
@@ -117,5 +119,6 @@ pub use response::InvalidResponse;
 pub use reused::ReusedInstance;
 pub use run_permit::{GuestResponse, RunPermit};
 pub use set_cookie::CookieError;
-pub use stats::Failures;
+pub use stats::{Failures, ModuleStats};
+pub use trap::{TrapKind, Trapped};
 pub use verify::ResetStatus;

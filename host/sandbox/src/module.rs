@@ -281,7 +281,9 @@ impl Module {
         &self.0.long_steps
     }
 
-    pub(super) fn stats(&self) -> &ModuleStats {
+    /// Returns its counters, which its clones share.
+    #[must_use]
+    pub fn stats(&self) -> &ModuleStats {
         &self.0.stats
     }
 }

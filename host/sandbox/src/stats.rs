@@ -6,15 +6,17 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use serde::{Deserialize, Serialize};
 
 use super::call_error::CallError;
+use super::trap::TrapKind;
 
 /// Counters that the clones of a module share.
 #[derive(Debug, Clone, Default)]
-pub(super) struct ModuleStats(Arc<Counts>);
+pub struct ModuleStats(Arc<Counts>);
 
 #[derive(Debug, Default)]
 struct Counts {
     runs: AtomicU64,
-    trapped: AtomicU64,
+    /// By their kinds.
+    traps: [AtomicU64; TrapKind::ALL.len()],
     timed_out: AtomicU64,
     invalid: AtomicU64,
     overloaded: AtomicU64,
@@ -30,7 +32,8 @@ pub struct Failures {
     pub timed_out: u64,
     /// HTTP or the module's limits do not allow its response: 502.
     pub invalid: u64,
-    /// The request got no permit, or no processor for too long: 503.     /// module's fault.
+    /// The request got no permit, or no processor for too long: 503. This is not the
+    /// module's fault.
     pub overloaded: u64,
     /// The host failed: 500. This is not a failure of the module.
     pub host: u64,
@@ -53,7 +56,7 @@ impl ModuleStats {
     /// Counts the failure of a run.
     pub(super) fn failed(&self, error: &CallError) {
         let count = match error {
-            CallError::Trap(_) => &self.0.trapped,
+            CallError::Trap(trapped) => &self.0.traps[trapped.kind as usize],
             CallError::Timeout(_) => &self.0.timed_out,
             CallError::Invalid(_) => &self.0.invalid,
             CallError::Overloaded | CallError::Starved(_) => &self.0.overloaded,
@@ -67,14 +70,23 @@ impl ModuleStats {
         self.0.overloaded.fetch_add(1, Relaxed);
     }
 
-    pub(super) fn runs(&self) -> u64 {
+    /// Returns the number of runs.
+    #[must_use]
+    pub fn runs(&self) -> u64 {
         self.0.runs.load(Relaxed)
     }
 
-    pub(super) fn failures(&self) -> Failures {
-        let Counts { trapped, timed_out, invalid, overloaded, host, .. } = &*self.0;
+    /// Returns the number of traps of each kind.
+    pub fn traps(&self) -> impl Iterator<Item = (TrapKind, u64)> {
+        TrapKind::ALL.into_iter().map(|kind| (kind, self.0.traps[kind as usize].load(Relaxed)))
+    }
+
+    /// Returns the number of failures of each cause.
+    #[must_use]
+    pub fn failures(&self) -> Failures {
+        let Counts { timed_out, invalid, overloaded, host, .. } = &*self.0;
         Failures {
-            trapped: trapped.load(Relaxed),
+            trapped: self.traps().map(|(_, count)| count).sum(),
             timed_out: timed_out.load(Relaxed),
             invalid: invalid.load(Relaxed),
             overloaded: overloaded.load(Relaxed),

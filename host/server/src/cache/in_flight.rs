@@ -119,7 +119,7 @@ mod tests {
     use crate::cache::key::{CacheKey, CacheKeyRef, RequestRef};
     use futures_util::FutureExt;
     use futures_util::future::{join_all, pending};
-    use relayer_rest_sandbox::{CallError, Digest, GuestRequest};
+    use relayer_rest_sandbox::{CallError, Digest, GuestRequest, TrapKind, Trapped};
     use relayer_rest_state::StatePublisher;
     use std::sync::Arc;
     use std::time::Duration;
@@ -142,11 +142,15 @@ mod tests {
         RunResult { response: Err(Arc::new(error)), started_on, request: request("/a?b") }
     }
 
+    fn trap(cause: String) -> CallError {
+        CallError::Trap(Trapped { kind: TrapKind::Other, cause })
+    }
+
     /// Returns a run that takes this time.
     fn run(seconds: u64) -> Run {
         async move {
             sleep(Duration::from_secs(seconds)).await;
-            failed(CallError::Trap(format!("after {seconds} s")))
+            failed(trap(format!("after {seconds} s")))
         }
         .boxed()
     }
@@ -238,7 +242,7 @@ mod tests {
 
     #[test]
     fn failures_apply_to_identical_requests_and_overload_to_all() {
-        let trapped = failed(CallError::Trap("cause".to_owned()));
+        let trapped = failed(trap("cause".to_owned()));
         assert!(trapped.applies_to(&request("/a?b")));
         assert!(!trapped.applies_to(&request("/a?c")));
         assert!(failed(CallError::Overloaded).applies_to(&request("/a?c")));

@@ -1,8 +1,15 @@
-//! Counters of the deployments of a mount.
+//! Counters of the deployments of a mount, and of its last modules.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use http::HeaderValue;
+use relayer_rest_sandbox::{Module, ModuleStats};
 use serde::{Deserialize, Serialize};
+
+/// The modules whose counters are kept: those of one that was rolled back are exported once
+/// more.
+const MAX_MODULES: usize = 4;
 
 /// Counters that a mount passes on to its successors.
 #[derive(Debug, Default)]
@@ -10,6 +17,8 @@ pub(super) struct DeploymentCounts {
     swaps: AtomicU64,
     rejections: AtomicU64,
     rollbacks: AtomicU64,
+    /// The last modules, by their labels. The active one is the last.
+    modules: Mutex<Vec<(HeaderValue, ModuleStats)>>,
 }
 
 /// The deployments of a mount since the start.
@@ -24,6 +33,26 @@ pub struct DeploymentStatus {
 }
 
 impl DeploymentCounts {
+    /// Keeps the counters of a module that is activated.
+    pub(super) fn activated(&self, module: &Module) {
+        let mut modules = self.lock();
+        modules.retain(|(label, _)| label != module.label());
+        if modules.len() == MAX_MODULES {
+            modules.remove(0);
+        }
+        modules.push((module.label().clone(), module.stats().clone()));
+    }
+
+    /// Returns the counters of the last modules, by their labels.
+    pub(super) fn modules(&self) -> Vec<(HeaderValue, ModuleStats)> {
+        self.lock().clone()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<(HeaderValue, ModuleStats)>> {
+        // Nothing that panics is done while it is held.
+        self.modules.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub(super) fn swapped(&self) {
         self.swaps.fetch_add(1, Relaxed);
     }

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use arc_swap::Guard;
+use http::HeaderValue;
 use relayer_rest_common::log_rate::LogRate;
 use relayer_rest_conformance::Dialect;
-use relayer_rest_sandbox::{Digest, Engine, GuestRequest, Module};
+use relayer_rest_sandbox::{Digest, Engine, GuestRequest, Module, ModuleStats};
 use relayer_rest_state::{Snapshot, StateReader};
 use tokio::sync::OwnedMutexGuard;
 use tracing::info;
@@ -213,6 +214,12 @@ impl Mount {
     #[must_use]
     pub fn request_series(&self) -> Vec<RequestSeries> {
         self.service.requests.series()
+    }
+
+    /// Returns the counters of the last modules, by the values of `x-relayer-module`.
+    #[must_use]
+    pub fn module_stats(&self) -> Vec<(HeaderValue, ModuleStats)> {
+        self.service.slot.counts.modules()
     }
 
     pub(crate) fn requests(&self) -> &RequestMetrics {

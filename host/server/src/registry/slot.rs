@@ -33,11 +33,13 @@ struct History {
 impl ModuleSlot {
     /// Creates the slot of a first module.
     pub(super) fn new(first: ActiveModule) -> Self {
+        let counts = Arc::<DeploymentCounts>::default();
+        counts.activated(first.module());
         Self {
             active: ArcSwap::from_pointee(first),
             history: Mutex::default(),
             circuit: Arc::default(),
-            counts: Arc::default(),
+            counts,
         }
     }
 
@@ -48,8 +50,10 @@ impl ModuleSlot {
             previous: Some(other.load().module().clone()),
             quarantined: other.history().quarantined.clone(),
         };
+        let counts = Arc::clone(&other.counts);
+        counts.activated(&module);
         let slot = Self::new(ActiveModule::new(module, Probation::New));
-        Self { history: Mutex::new(history), counts: Arc::clone(&other.counts), ..slot }
+        Self { history: Mutex::new(history), counts, ..slot }
     }
 
     /// Returns the active module, borrowed for a short time.
@@ -155,6 +159,7 @@ impl ModuleSlot {
 
     /// Activates a module, whichever was active before, and closes the circuit.
     fn activate(&self, module: Arc<ActiveModule>) {
+        self.counts.activated(module.module());
         self.circuit.close_with(|| self.active.store(module));
     }
 

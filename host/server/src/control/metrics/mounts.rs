@@ -24,9 +24,11 @@ define_families! {
     JOINED_RUNS = Counter "relayer_rest_joined_runs" ["mount"],
         "Requests that shared the run of another one";
     RUNS = Counter "relayer_rest_runs" ["mount", "module"],
-        "Runs of the active module, each on a fresh instance";
+        "Runs of the last modules, each on a fresh instance";
     FAILURES = Counter "relayer_rest_failures" ["mount", "module", "cause"],
-        "Failures of the active module to respond; cause is trapped, timed_out, invalid, overloaded or host";
+        "Failures of the last modules to respond; cause is trapped, timed_out, invalid, overloaded or host";
+    TRAPS = Counter "relayer_rest_traps" ["mount", "module", "kind"],
+        "Traps of the last modules; kind is unreachable, stack_overflow, out_of_memory, out_of_bounds, arithmetic or other";
     INSTANCES = Gauge "relayer_rest_instances" ["mount"],
         "Instances that run now";
     QUEUE_DEPTH = Gauge "relayer_rest_queue_depth" ["mount"],
@@ -64,7 +66,7 @@ pub(super) fn collect(mount: &Mount, samples: &mut Samples) {
     samples.add(&QUEUE_DEPTH, [path], load.waiting as u64);
     samples.add_times(&QUEUE_WAIT, [path], load.waited);
     samples.add(&PEAK_MEMORY, [path], load.peak_memory as u64);
-    module(path, mount, &status, samples);
+    modules(path, mount, &status, samples);
     samples.add(&SWAPS, [path], status.deployments.swaps);
     samples.add(&REJECTIONS, [path], status.deployments.rejections);
     samples.add(&ROLLBACKS, [path], status.deployments.rollbacks);
@@ -79,16 +81,11 @@ fn requests(path: &str, mount: &Mount, samples: &mut Samples) {
     for series in mount.request_series() {
         let status = series.status.map_or("other".to_owned(), |code| code.as_str().to_owned());
         let count = series.times.count();
-        let cache = match series.origin {
-            Origin::Cache => {
-                hits += count;
-                "hit"
-            }
-            Origin::Run => {
-                misses += count;
-                "miss"
-            }
-        };
+        match series.origin {
+            Origin::Cache => hits += count,
+            Origin::Run => misses += count,
+        }
+        let cache = series.origin.cache_result();
         let route = series.route.map_or(String::new(), |route| mount.path().join(&route));
         let module = series.module;
         *counts.entry((module.clone(), route.clone(), series.method, status)).or_default() += count;
@@ -104,20 +101,26 @@ fn requests(path: &str, mount: &Mount, samples: &mut Samples) {
     samples.add(&CACHE_MISSES, [path], misses);
 }
 
-fn module(path: &str, mount: &Mount, status: &MountStatus, samples: &mut Samples) {
+fn modules(path: &str, mount: &Mount, status: &MountStatus, samples: &mut Samples) {
+    for (label, stats) in mount.module_stats() {
+        let label = label.to_str().unwrap_or_default();
+        let Failures { trapped, timed_out, invalid, overloaded, host } = stats.failures();
+        samples.add(&RUNS, [path, label], stats.runs());
+        for (cause, count) in [
+            ("trapped", trapped),
+            ("timed_out", timed_out),
+            ("invalid", invalid),
+            ("overloaded", overloaded),
+            ("host", host),
+        ] {
+            samples.add(&FAILURES, [path, label, cause], count);
+        }
+        for (kind, count) in stats.traps() {
+            samples.add(&TRAPS, [path, label, kind.name()], count);
+        }
+    }
     let module = mount.module();
     let label = module.label().to_str().unwrap_or_default();
-    let Failures { trapped, timed_out, invalid, overloaded, host } = status.module.failures;
-    samples.add(&RUNS, [path, label], status.module.runs);
-    for (cause, count) in [
-        ("trapped", trapped),
-        ("timed_out", timed_out),
-        ("invalid", invalid),
-        ("overloaded", overloaded),
-        ("host", host),
-    ] {
-        samples.add(&FAILURES, [path, label, cause], count);
-    }
     samples.add(&MODULE, [path, label, &status.dialect.to_string()], 1);
     samples.add(&ACTIVATED, [path], status.module.since);
 }
