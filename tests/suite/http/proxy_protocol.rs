@@ -140,6 +140,10 @@ async fn connections_without_a_valid_header_are_closed() {
     }
     serving.logged("connection without a header of the PROXY protocol refused").await;
     assert!(responds(connect(&serving, &v1("192.0.2.1"))));
+    let status = serving.control(&["status", "--json"]).await;
+    let status: serde_json::Value = serde_json::from_str(&status.stdout).unwrap();
+    // The connection without a byte can end before it waits for the header.
+    assert!(status["connections"]["refused"].as_u64().unwrap() >= 7, "{status}");
     serving.stop().await;
 }
 

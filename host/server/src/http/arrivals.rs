@@ -7,7 +7,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tracing::warn;
 
-use super::connections::{Accepted, Peer};
+use super::connections::{Accepted, ConnectionTally, Peer};
 use super::limits::HttpLimits;
 use super::listener::Arrival;
 use super::proxy_header::{self, ProxyHeaderError};
@@ -19,6 +19,7 @@ const MAX_WAITING: usize = 1024;
 pub(super) struct Arrivals {
     limits: HttpLimits,
     waiting: JoinSet<Result<Accepted, HeaderError>>,
+    tally: ConnectionTally,
     refusals: LogRate,
 }
 
@@ -36,8 +37,8 @@ enum HeaderError {
 }
 
 impl Arrivals {
-    pub(super) fn new(limits: HttpLimits) -> Self {
-        Self { limits, waiting: JoinSet::new(), refusals: LogRate::new(1) }
+    pub(super) fn new(limits: HttpLimits, tally: ConnectionTally) -> Self {
+        Self { limits, waiting: JoinSet::new(), tally, refusals: LogRate::new(1) }
     }
 
     /// Returns the connection if it has no header, or else lets it wait.
@@ -72,6 +73,7 @@ impl Arrivals {
     }
 
     fn refuse(&mut self, error: &HeaderError) {
+        self.tally.refused();
         if let Permit::Granted(before) = self.refusals.acquire(1) {
             warn!(before, %error, "connection without a header of the PROXY protocol refused");
         }

@@ -141,6 +141,11 @@ impl SendAdmission {
         }
     }
 
+    /// Counts a response that is replaced by an error with this name.
+    pub(super) fn count_refused(&self, name: &'static str) {
+        self.common.roster.tally().refused_request(name);
+    }
+
     /// Returns the limit of reserved bytes. A part is kept for clients that have taken
     /// responses before, or hold next to nothing: new clients that take nothing cannot
     /// lock them out before they count as stalled.

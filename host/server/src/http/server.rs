@@ -166,7 +166,7 @@ impl Server {
             limits,
             admission: Arc::new(admission),
         };
-        let mut arrivals = Arrivals::new(self.limits.clone());
+        let mut arrivals = Arrivals::new(self.limits.clone(), self.tally.clone());
         let workers = WorkerThreads::start(self.settings.worker_count());
         let tally = self.tally.clone();
         let mut open =

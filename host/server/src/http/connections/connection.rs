@@ -257,7 +257,9 @@ impl PendingResponse {
     /// Responds with 503 instead, without counting that response: with HTTP/2 it is not
     /// larger than the memory that was counted for its request.
     fn refuse(mut self, instead_of: &HttpResponse) -> HttpResponse {
-        let mut response = HostError::Overloaded.response().map(Outgoing::new);
+        let error = HostError::Overloaded;
+        self.admission.count_refused(error.name());
+        let mut response = error.response().map(Outgoing::new);
         for name in [X_RELAYER_MODULE, X_REQUEST_ID] {
             if let Some(value) = instead_of.headers().get(&name) {
                 response.headers_mut().insert(name, value.clone());
@@ -372,7 +374,7 @@ fn respond<B>(
         in_flight = connections.clients.admit(client)?;
         Ok(())
     };
-    match connections.service.respond(request, &mut admit) {
+    match connections.service.respond(request, client, &mut admit) {
         Either::Left(response) => Either::Left(response),
         Either::Right(responding) => {
             let cancellation = cancelled.pending();

@@ -70,6 +70,10 @@ impl Roster {
         }
     }
 
+    pub(in crate::http) fn tally(&self) -> &ConnectionTally {
+        &self.tally
+    }
+
     pub(in crate::http) fn clock(&self) -> &Clock {
         &self.clock
     }

@@ -95,7 +95,7 @@ impl ConnectionTally {
         Counted(Arc::clone(&self.0))
     }
 
-    pub(super) fn refused(&self) {
+    pub(in crate::http) fn refused(&self) {
         self.0.refused.fetch_add(1, Relaxed);
     }
 
