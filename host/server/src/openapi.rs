@@ -79,10 +79,7 @@ impl OpenApiDocument {
 impl Rendered {
     fn new(mounts: &Mounts, server: Option<&str>) -> Self {
         let modules = modules(mounts);
-        let mut document = merged(mounts);
-        if let Some(path) = server {
-            document["servers"] = json!([{"url": path}]);
-        }
+        let document = merged(mounts, server);
         let body = document.to_string();
         let hash = blake3::hash(body.as_bytes()).to_hex();
         let etag = HeaderValue::try_from(format!("\"{}\"", &hash[..32]));
@@ -101,8 +98,9 @@ fn modules(mounts: &Mounts) -> Vec<(MountPath, Digest)> {
 }
 
 /// Merges the documents of the modules that have one. The API keeps its names; the names of
-/// an extension's components and operations begin with the name of the extension.
-pub(crate) fn merged(mounts: &Mounts) -> Value {
+/// an extension's components and operations begin with the name of the extension. `server` is the
+/// path below which clients find them.
+pub(crate) fn merged(mounts: &Mounts, server: Option<&str>) -> Value {
     let mut info = json!({"title": env!("CARGO_PKG_NAME"), "version": env!("CARGO_PKG_VERSION")});
     let mut paths = Map::new();
     let mut components = Map::new();
@@ -139,6 +137,9 @@ pub(crate) fn merged(mounts: &Mounts) -> Value {
         json!({"openapi": "3.1.0", "info": info, "paths": paths, "components": components});
     let (name, response) = &*HOST_ERROR;
     document["components"]["responses"][name] = response.clone();
+    if let Some(path) = server {
+        document["servers"] = json!([{"url": path}]);
+    }
     document
 }
 

@@ -4,6 +4,8 @@ use hyper::Request;
 use hyper::http::uri::PathAndQuery;
 use serde::{Deserialize, Serialize};
 
+use crate::registry::{API_SEGMENTS, EXTENSIONS};
+
 /// The maximum length, in bytes.
 const MAX_LENGTH: usize = 256;
 
@@ -66,6 +68,12 @@ impl TryFrom<String> for BasePath {
         if text.ends_with('/') {
             text.pop();
         }
+        let first = text.split('/').nth(1).unwrap_or_default();
+        if API_SEGMENTS.contains(&first) || first == EXTENSIONS {
+            return Err(format!(
+                "{text:?} begins with a path of the API or of extensions, to which it would change their requests; choose another, such as \"/relayer\""
+            ));
+        }
         Ok(Self(text))
     }
 }
@@ -104,9 +112,10 @@ mod tests {
 
     #[test]
     fn a_path_has_segments_only() {
-        for text in
-            ["", "a", "//", "/a//b", "/a?b", "/a#b", "/../a", "/a/.", "/%61", "/a b", "/a//"]
-        {
+        for text in [
+            "", "a", "//", "/a//b", "/a?b", "/a#b", "/../a", "/a/.", "/%61", "/a b", "/a//",
+            "/ext", "/chain/x",
+        ] {
             assert!(BasePath::try_from(text.to_owned()).is_err(), "{text}");
         }
         assert!(BasePath::try_from(format!("/{}", "a".repeat(256))).is_err());

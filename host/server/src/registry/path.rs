@@ -9,7 +9,10 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// The first segments of the paths of the API and of the host, which no extension can
 /// have.
-const API_SEGMENTS: [&str; 5] = ["version", "chains", "chain", "state", "openapi.json"];
+pub(crate) const API_SEGMENTS: [&str; 5] = ["version", "chains", "chain", "state", "openapi.json"];
+
+/// The first segment of the default paths of extensions.
+pub(crate) const EXTENSIONS: &str = "ext";
 
 /// The maximum length of a path, in bytes.
 const MAX_LENGTH: usize = 128;
@@ -42,7 +45,7 @@ impl MountPath {
     /// Returns the default path of an extension. Its name consists of few characters:
     /// small letters, digits and `-`.
     pub(crate) fn for_extension(name: &str) -> Self {
-        Self(format!("/ext/{name}").into())
+        Self(format!("/{EXTENSIONS}/{name}").into())
     }
 
     /// Returns the path as text.
@@ -78,7 +81,8 @@ impl MountPath {
 
     /// Returns the path of a request for a path of the mounted module: the inverse of
     /// [`Self::strip_prefix`].
-    pub(crate) fn join(&self, path: &str) -> String {
+    #[must_use]
+    pub fn join(&self, path: &str) -> String {
         match (self.is_root(), path) {
             (true, _) => path.to_owned(),
             (false, "/") => self.as_str().to_owned(),
