@@ -21,6 +21,7 @@
 //! | `socket.rs` | the socket: its path, takeover, mode and removal |
 //! | `listener.rs` | the listeners, and the clients that may use each |
 //! | `server.rs` | accepts connections |
+//! | `clients.rs` | the clients of a listener, of which an idle one leaves for another |
 //! | `api.rs` | the routes, and their handlers |
 //! | `metrics.rs` | the metrics of the server |
 //! | `readiness.rs` | whether the server is ready for clients |
@@ -29,6 +30,7 @@
 
 mod api;
 mod client;
+mod clients;
 mod listener;
 pub mod metrics;
 mod readiness;

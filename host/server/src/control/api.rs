@@ -22,7 +22,7 @@ use super::{
     ControlFault, CurrentSettings, EffectiveConfig, LogLevel, Reload, RolledBack, Status, metrics,
     readiness,
 };
-use crate::http::ConnectionTally;
+use crate::http::{BasePath, ConnectionTally};
 use crate::openapi;
 use crate::registry::{Candidate, Mount, Registry, Source};
 use crate::response::NOSNIFF;
@@ -99,6 +99,7 @@ pub(super) struct ControlApi {
     pub(super) reload: Option<Reload>,
     pub(super) log_level: Option<Arc<dyn LogLevel>>,
     pub(super) settings: Option<CurrentSettings>,
+    pub(super) base_path: BasePath,
 }
 
 type ControlResponse = Response<Full<Bytes>>;
@@ -108,7 +109,15 @@ struct ErrorResponse(StatusCode, String);
 
 impl ControlApi {
     pub(super) fn new(registry: Arc<Registry>, state: StateReader) -> Self {
-        Self { registry, state, connections: None, reload: None, log_level: None, settings: None }
+        Self {
+            registry,
+            state,
+            connections: None,
+            reload: None,
+            log_level: None,
+            settings: None,
+            base_path: BasePath::default(),
+        }
     }
 
     /// Responds to a request that came in at this listener.
@@ -150,7 +159,10 @@ impl ControlApi {
             Verb::Readyz => Ok(self.readyz()),
             Verb::Metrics => Ok(self.metrics(&request)),
             Verb::Config => self.config(),
-            Verb::OpenApi => Ok(json(StatusCode::OK, &openapi::merged(&self.registry.mounts()))),
+            Verb::OpenApi => {
+                let document = openapi::merged(&self.registry.mounts(), self.base_path.as_str());
+                Ok(json(StatusCode::OK, &document))
+            }
             Verb::LogLevel => Ok(text(StatusCode::OK, self.log_level()?.level())),
             Verb::SetLogLevel => self.set_log_level(request).await,
             Verb::Status => self.status(&request),
@@ -174,8 +186,8 @@ impl ControlApi {
         let accept = request.headers().get(ACCEPT).and_then(|accept| accept.to_str().ok());
         let format = metrics::Format::negotiate(accept);
         let (mounts, snapshot) = (self.registry.mounts(), self.state.snapshot());
-        let metrics = metrics::render(&mounts, &snapshot, self.connections.as_ref(), format);
-        let mut response = text(StatusCode::OK, metrics);
+        let metrics = metrics::collect(&mounts, &snapshot, self.connections.as_ref());
+        let mut response = text(StatusCode::OK, metrics.text(format));
         let content_type = HeaderValue::from_static(format.content_type());
         response.headers_mut().insert(CONTENT_TYPE, content_type);
         response

@@ -20,26 +20,25 @@ use relayer_rest_state::Snapshot;
 use crate::http::ConnectionTally;
 use crate::registry::Mounts;
 pub(super) use family::Format;
-use family::Samples;
-pub use family::{Family, FamilyKind};
+pub use family::{Family, FamilyKind, Sample, Samples, Value};
 
 /// Returns the families of all metrics, in their order.
 pub fn families() -> impl Iterator<Item = &'static Family> {
     [mounts::FAMILIES, server::FAMILIES, process::FAMILIES].into_iter().flatten().copied()
 }
 
-/// Returns the metrics of a server, in this format.
-pub(super) fn render(
+/// Returns the metrics of a server.
+#[must_use]
+pub fn collect(
     mounts: &Mounts,
     snapshot: &Snapshot,
     connections: Option<&ConnectionTally>,
-    format: Format,
-) -> String {
+) -> Samples {
     let mut samples = Samples::default();
     for mount in mounts.iter() {
         mounts::collect(mount, &mut samples);
     }
     server::collect(snapshot, connections, &mut samples);
     process::collect(&mut samples);
-    samples.text(format)
+    samples
 }

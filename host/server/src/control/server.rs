@@ -9,13 +9,13 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use relayer_rest_state::StateReader;
-use tokio::task::JoinSet;
 use tracing::{debug, info, warn};
 
 use super::api::ControlApi;
+use super::clients::{ClientActivity, Clients};
 use super::listener::{Listener, Policy, Stream};
 use super::{AdminListener, ControlSocket, CurrentSettings, LogLevel, Reload};
-use crate::http::ConnectionTally;
+use crate::http::{BasePath, ConnectionTally};
 use crate::registry::Registry;
 
 /// The time that a client has for the head of a request, and between two.
@@ -24,9 +24,6 @@ const MAX_HEAD_TIME: Duration = Duration::from_secs(10);
 /// The maximum size of a request's head, in bytes: it may contain the path of a module's
 /// file.
 const MAX_HEAD_SIZE: usize = 64 << 10;
-
-/// The maximum number of clients of a listener that are served concurrently; others wait.
-const MAX_CLIENTS: usize = 16;
 
 /// A server of the control API, on a control socket, the admin listener, or both.
 pub struct ControlServer {
@@ -68,6 +65,13 @@ impl ControlServer {
         self
     }
 
+    /// Sets the path that clients see before all others, for the description of the routes.
+    #[must_use]
+    pub fn with_base_path(mut self, path: BasePath) -> Self {
+        self.api.base_path = path;
+        self
+    }
+
     /// Enables requests to reload the settings.
     #[must_use]
     pub fn with_reload(mut self, reload: Reload) -> Self {
@@ -104,13 +108,14 @@ async fn accept(listener: Listener, api: Arc<ControlApi>) {
     // although such a task may end later.
     let Listener { socket, policy } = listener;
     let policy = Arc::new(policy);
-    let mut clients = JoinSet::new();
+    let mut clients = Clients::new();
     loop {
         tokio::select! {
-            Some(_) = clients.join_next() => {}
-            accepted = socket.accept(), if clients.len() < MAX_CLIENTS => match accepted {
+            () = clients.changed() => {}
+            accepted = socket.accept(), if clients.have_room() => match accepted {
                 Ok(stream) => {
-                    clients.spawn(serve(stream, Arc::clone(&policy), Arc::clone(&api)));
+                    let (policy, api) = (Arc::clone(&policy), Arc::clone(&api));
+                    clients.add(|activity| serve(stream, policy, api, activity));
                 }
                 Err(error) => {
                     warn!(%error, "cannot accept a connection for control; retrying");
@@ -121,10 +126,20 @@ async fn accept(listener: Listener, api: Arc<ControlApi>) {
     }
 }
 
-async fn serve(stream: Box<dyn Stream>, policy: Arc<Policy>, api: Arc<ControlApi>) {
+async fn serve(
+    stream: Box<dyn Stream>,
+    policy: Arc<Policy>,
+    api: Arc<ControlApi>,
+    activity: Arc<ClientActivity>,
+) {
     let service = service_fn(move |request| {
-        let (api, policy) = (Arc::clone(&api), Arc::clone(&policy));
-        async move { Ok::<_, Infallible>(api.respond(request, &policy).await) }
+        let api = Arc::clone(&api);
+        let policy = Arc::clone(&policy);
+        let activity = Arc::clone(&activity);
+        async move {
+            let _busy = activity.on_request();
+            Ok::<_, Infallible>(api.respond(request, &policy).await)
+        }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())

@@ -76,23 +76,36 @@ impl Format {
 
 /// Samples of families.
 #[derive(Debug, Default)]
-pub(super) struct Samples(Vec<Sample>);
+pub struct Samples(Vec<Sample>);
 
+/// A value of a family.
 #[derive(Debug)]
-struct Sample {
-    family: &'static Family,
-    labels: Vec<(&'static str, String)>,
-    value: Value,
+pub struct Sample {
+    /// The family.
+    pub family: &'static Family,
+    /// The labels, with their values.
+    pub labels: Vec<(&'static str, String)>,
+    /// The value.
+    pub value: Value,
 }
 
+/// The value of a sample.
 #[derive(Debug)]
-enum Value {
+pub enum Value {
+    /// An integer, of a counter or a gauge.
     Integer(u64),
+    /// A number that is not an integer, of a counter or a gauge.
     Number(f64),
+    /// The content of a histogram.
     Times(Box<Times>),
 }
 
 impl Samples {
+    /// Returns the samples of a family.
+    pub fn of_family<'a>(&'a self, family: &'a Family) -> impl Iterator<Item = &'a Sample> {
+        self.0.iter().filter(move |sample| std::ptr::eq(sample.family, family))
+    }
+
     /// Adds a sample with the values of the labels, in their order.
     pub(super) fn add<const N: usize>(
         &mut self,
@@ -131,7 +144,7 @@ impl Samples {
     }
 
     /// Returns the text of all families that have samples.
-    pub(super) fn text(self, format: Format) -> String {
+    pub(in crate::control) fn text(self, format: Format) -> String {
         let mut registry = Registry::default();
         registry.register_collector(Box::new(self));
         let mut text = String::new();
@@ -162,8 +175,7 @@ fn prometheus(openmetrics: &str) -> String {
 impl Collector for Samples {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         for family in families() {
-            let mut samples =
-                self.0.iter().filter(|sample| std::ptr::eq(sample.family, family)).peekable();
+            let mut samples = self.of_family(family).peekable();
             if samples.peek().is_none() {
                 continue;
             }

@@ -2,12 +2,13 @@
 
 use procfs::WithCurrentSystemInfo;
 use procfs::process::{LimitValue, Process};
+use relayer_rest_sandbox::{CONTRACT_VERSION, WASMTIME_VERSION};
 
 use super::family::{Family, FamilyKind, Samples, define_families};
 
 define_families! {
-    BUILD = Gauge "relayer_rest_build_info" ["version"],
-        "The version of the server: always 1";
+    BUILD = Gauge "relayer_rest_build_info" ["version", "contract", "wasmtime"],
+        "The versions of the server, of the contract and of wasmtime: always 1";
     CPU = Counter "process_cpu_seconds" [],
         "Processor time of the process";
     RESIDENT = Gauge "process_resident_memory_bytes" [],
@@ -26,7 +27,7 @@ define_families! {
 
 /// Adds the samples of this process. Values that the system does not show are left out.
 pub(super) fn collect(samples: &mut Samples) {
-    samples.add(&BUILD, [env!("CARGO_PKG_VERSION")], 1);
+    samples.add(&BUILD, [env!("CARGO_PKG_VERSION"), CONTRACT_VERSION, WASMTIME_VERSION], 1);
     let Ok(process) = Process::myself() else { return };
     if let Ok(stat) = process.stat() {
         let ticks = procfs::ticks_per_second();
