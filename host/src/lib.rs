@@ -73,7 +73,7 @@
 //! | evaluate preconditions and compress the body for the client | `server/src/http/reply.rs`, `server/src/http/conditional.rs`, `server/src/http/accept_encoding.rs`, `server/src/response/compression.rs`, `server/src/response/background.rs` |
 //! | make an error response if the module gives none | `server/src/http/error.rs` |
 //! | count the request, with its time | `server/src/request_metrics.rs` |
-//! | describe it to observers, such as the access log | `server/src/http/exchange.rs`, `cli/src/access_log.rs` |
+//! | describe it to observers, such as the access log and traces | `server/src/http/exchange.rs`, `cli/src/access_log.rs`, `cli/src/otlp/traces.rs` |
 //! | send the response within the budget of unsent bytes | `server/src/http/send_admission.rs`, `server/src/http/send_budget.rs` |
 //! | listen on a socket of the service manager, and notify it | `cli/src/service_manager.rs` |
 //! | release idle memory to the system after load | `cli/src/idle_memory.rs` |
@@ -113,6 +113,7 @@
 //! | a rule of a dialect | `conformance/src/rules.rs`, `conformance/src/checks.rs`, and a violation in `conformance/src/rules/tests.rs` |
 //! | a control verb | `server/src/control.rs`, a route in `server/src/control/api.rs`, `server/src/control/client.rs`, and a command; `tests/suite/cli/control_socket.rs`, and for the admin listener `tests/suite/cli/admin.rs`; the table of requests in `docs/operations.md`, and there the commands with `--json` |
 //! | a metric of the host | a line in `server/src/control/metrics/mounts.rs`, `server.rs` or `process.rs` there, and its value in `collect`; `tests/suite/cli/admin.rs` |
+//! | an attribute of spans | `server/src/http/exchange.rs` if it is not known there, `cli/src/otlp/traces.rs`; `tests/suite/cli/otlp.rs`; `docs/operations.md` |
 //! | a field of the access log | `server/src/http/exchange.rs` if it is not known there, `cli/src/access_log.rs`; `tests/suite/http/access_log.rs`; `docs/operations.md` |
 //! | a limit | a row in `sandbox/src/limits.rs`, `server/src/http/limits.rs` for clients, `server/src/registry/candidate.rs` for swaps or `sources/src/settings.rs`; defaults, checks and `config default` come from it; the code that applies it, such as `sandbox/src/engine_config.rs`, `sandbox/src/response.rs` or `server/src/http/request_check.rs`, and for an error of the host `server/src/http/error.rs` and `docs/api.md`; the key in the unit test `every_key_is_read` of `server/src/config.rs`; tests in `tests/suite/sandbox/limits.rs` or `tests/suite/http/limits.rs`; `docs/security.md` |
 //! | an encoding of bodies | `server/src/response/encoding.rs` |
@@ -151,8 +152,8 @@ pub use relayer_rest_server::control;
 pub use relayer_rest_server::{
     AllowedHost, AllowedHostError, AllowedOrigin, BasePath, ConnectionStatus, ConnectionTally,
     CorsConfig, Exchange, ExchangeResponse, Handling, HttpLimits, ListenError, Listener,
-    RequestObserver, Server, ServerSettings, TlsError, UnixSocketError, cache, commands, config,
-    registry, reload, response, tokens,
+    RequestObservation, RequestObserver, Server, ServerSettings, TlsError, UnixSocketError, cache,
+    commands, config, registry, reload, response, tokens,
 };
 
 /// Modules: bundled components, and their sandbox.

@@ -7,10 +7,12 @@
 //! | `http2.rs` | hand-made HTTP/2 frames, which no library would send |
 //! | `cargo.rs` | builds of modules |
 //! | `program.rs` | the command, as a process |
+//! | `terminal.rs` | the command in a terminal |
 //! | `process.rs` | processes of the system: children and signals |
 //! | `folder.rs` | a temporary folder |
 //! | `grafana.rs` | the queries of the Grafana dashboard |
 //! | `wait.rs` | waiting for conditions, with one deadline |
+//! | `collector.rs` | an OpenTelemetry collector |
 //! | `relayer.rs` | a scripted relayer, healthy or faulty |
 //! | `heap.rs` | a counting allocator |
 //! | `measure.rs` | quantiles and memory use, for benchmarks |
@@ -28,6 +30,7 @@
 pub mod cargo;
 pub mod certificates;
 pub mod client;
+pub mod collector;
 pub mod component;
 pub mod folder;
 pub mod fuzz;
@@ -40,5 +43,6 @@ pub mod process;
 pub mod program;
 pub mod relayer;
 pub mod server;
+pub mod terminal;
 pub mod wait;
 pub mod watcher;

@@ -140,6 +140,9 @@ impl Program {
             words.chain([self.path.as_os_str()]).chain(self.args.iter().map(AsRef::as_ref));
         let mut command = Command::new(words.next().unwrap());
         command.args(words).stdin(Stdio::null()).env_remove("RUST_LOG").kill_on_drop(true);
+        for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("OTEL_")) {
+            command.env_remove(name);
+        }
         command.env("RELAYER_REST_CONTROL", &self.socket);
         // Not in `target/`: a checkout may be writable by a group, which a code cache must
         // not be.
@@ -291,7 +294,7 @@ impl Serving {
     /// # Panics
     ///
     /// Panics if the log ends before.
-    pub async fn logged(&mut self, text: &str) {
+    pub async fn logged(&mut self, text: &str) -> String {
         let awaited = format!("a line with {text:?} in the log");
         loop {
             let start = self.log.len();
@@ -299,7 +302,7 @@ impl Serving {
             let read = within(&awaited, stderr.read_line(&mut self.log)).await.unwrap();
             assert!(read > 0, "the log ends before {awaited}: {}", self.log);
             if self.log[start..].contains(text) {
-                return;
+                return self.log[start..].to_owned();
             }
         }
     }

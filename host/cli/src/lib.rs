@@ -11,6 +11,8 @@
 //! | `settings.rs` | the options that override settings |
 //! | `code_cache.rs`, `control.rs`, `sources.rs` | the code cache, the control socket and the sources of the settings |
 //! | `access_log.rs` | the access log |
+//! | `otlp.rs`, `otlp/` | traces and metrics for an OpenTelemetry collector |
+//! | `progress.rs` | the progress of long steps |
 //! | `log.rs`, `signals.rs`, `service_manager.rs`, `descriptors.rs`, `idle_memory.rs` | the process: its log, signals, service manager, open files and memory |
 
 mod access_log;
@@ -27,6 +29,8 @@ mod log;
 mod man;
 mod module;
 mod new;
+mod otlp;
+mod progress;
 mod reload;
 mod rollback;
 mod serve;

@@ -22,6 +22,7 @@ use tokio::task::{JoinHandle, spawn_blocking};
 use tracing::{error, info, warn};
 
 use super::access_log::AccessLog;
+use super::otlp::{MetricSources, Otlp};
 use super::serve_error::ServeError;
 use super::settings::SettingArgs;
 use super::sources::{ReadAgain, Sources, derive};
@@ -140,14 +141,12 @@ async fn serve(
     };
     let addresses = listeners.iter().map(|listener| Ok((listener.address()?, listener.has_tls())));
     let addresses = addresses.collect::<io::Result<Vec<_>>>().map_err(ServeError::Start)?;
-    sources.reloads.extend(listeners.iter().filter_map(Listener::reload_tls).map(|reload| {
-        let reload = move || reload().map_err(|error| error.to_string());
-        Arc::new(reload) as ReadAgain
-    }));
+    sources.reloads.extend(listeners.iter().filter_map(reload_tls));
     let access_log = tokio::select! {
         opened = open_access_log(&config, &mut sources) => opened?,
         () = &mut shutdown => return Ok(()),
     };
+    let mut otlp = Otlp::start()?;
     let socket = control::bind(&config.control, &addresses[0].0)?;
     let admin = AdminListener::bind(&config.admin)?;
     let registry = &modules.registry;
@@ -166,10 +165,16 @@ async fn serve(
         .with_settings(config.server.clone())
         .with_cors(config.cors.clone())
         .with_commands(commands)
-        .with_observers(access_log.iter().map(AccessLog::observer))
+        .with_observers(access_log.iter().map(AccessLog::observer).chain(otlp.observer()))
         .with_metrics();
+    otlp.export_metrics(MetricSources {
+        registry: Arc::clone(registry),
+        state: state.clone(),
+        connections: server.connections(),
+    });
     let control = ControlServer::new(Arc::clone(registry), state.clone())
         .with_connections(server.connections())
+        .with_base_path(config.http.base_path.clone())
         .with_reload(reload)
         .with_settings({
             let modules = Arc::clone(&modules);
@@ -186,10 +191,17 @@ async fn serve(
         service_manager::stopping();
     };
     server.serve_all(listeners, shutdown).await;
+    otlp.shut_down().await;
     // This also removes its socket.
     control.abort();
     control.await.ok();
     Ok(())
+}
+
+/// Returns the function that reads the files of TLS again, if the listener has TLS.
+fn reload_tls(listener: &Listener) -> Option<ReadAgain> {
+    let reload = listener.reload_tls()?;
+    Some(Arc::new(move || reload().map_err(|error| error.to_string())))
 }
 
 /// Opens the access log, if there is one. A reload opens it again.

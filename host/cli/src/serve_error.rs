@@ -13,6 +13,7 @@ use relayer_rest_sources::hermes_config;
 use relayer_rest_sources::{StateFileError, TelemetryUrlError};
 
 use super::access_log::AccessLogError;
+use super::otlp::OtlpError;
 
 /// The reason why a server cannot start, or cannot reload.
 #[derive(Debug, thiserror::Error)]
@@ -45,6 +46,8 @@ pub(super) enum ServeError {
     LogLevel { origin: Origin, problem: String },
     #[error(transparent)]
     AccessLog(#[from] AccessLogError),
+    #[error(transparent)]
+    Otlp(#[from] OtlpError),
     #[error(transparent)]
     CodeCache(#[from] CodeCacheError),
     #[error(transparent)]

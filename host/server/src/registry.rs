@@ -95,6 +95,7 @@ pub use deployment::CandidateStatus;
 pub use deployment_counts::DeploymentStatus;
 pub use failure_policy::FailurePolicy;
 pub use mount::{Mount, NoPreviousModule};
+pub(crate) use path::{API_SEGMENTS, EXTENSIONS};
 pub use path::{MountPath, MountPathError};
 pub use references::References;
 pub use report::{Rejection, StepTime, SwapOutcome, SwapReport, SwapStep};

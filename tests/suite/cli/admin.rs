@@ -3,16 +3,17 @@
 
 use std::fs;
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 
+use relayer_rest_host::control::metrics::{Family, FamilyKind, families};
 use relayer_rest_tests::client::raw;
 use relayer_rest_tests::component::{self, TRAP};
 use relayer_rest_tests::folder::Folder;
 use relayer_rest_tests::program::{Program, Serving};
 use relayer_rest_tests::relayer::{Fault, Relayer, Script};
-use relayer_rest_tests::wait::until_async;
+use relayer_rest_tests::wait::{until_async, within};
 use rustix::process::Signal;
 
 use super::{busy, check_failure};
@@ -249,10 +250,98 @@ async fn metrics_count_requests_and_deployments() {
     assert_eq!(client.get(TRAP).await.status, 404);
     let metrics = admin.get("/metrics").await.1;
     let at_root = |name: &str| sum(&metrics, &format!("relayer_rest_{name}{{mount=\"/\""));
+    // The counts of the module that failed are kept after its rollback.
+    let of_all = |name: &str, label: &str| {
+        let start = format!("relayer_rest_{name}_total{{mount=\"/\"");
+        let lines = metrics.lines().filter(|line| line.starts_with(&start));
+        lines.filter(|line| line.contains(label)).map(|line| sum(line, "")).sum::<u64>()
+    };
+    assert_eq!(of_all("failures", r#"cause="trapped""#), 1, "{metrics}");
+    assert_eq!((of_all("traps", r#"kind="unreachable""#), of_all("traps", "")), (1, 1));
     for name in ["swaps_total", "swap_rejections_total", "rollbacks_total", "quarantined_modules"] {
         assert_eq!(at_root(name), 1, "{name}: {metrics}");
     }
     assert_eq!(at_root("request_duration_seconds_count"), 7);
+}
+
+/// The documentation names all families, so a server must have samples of each.
+#[tokio::test]
+async fn each_family_of_metrics_has_samples() {
+    let files = Folder::new();
+    let relayer = Relayer::start(Script::of_1_13());
+    let settings = settings(&files, "[http]\nconnections-per-peer = 2\n");
+    let args = ["--config", &settings, "--upstream", &relayer.url(), "--poll", "100ms"];
+    let mut serving = Program::server().args(args).start().await;
+    let admin = Admin::of(&mut serving).await;
+    let mut client = serving.connect().await;
+    client.get_until("/chain/ibc-0", |found| found.text().contains("success")).await;
+    client.request_with("GET", "/version", &[("host", "two hosts")]).await;
+    relayer.change(|script| script.fault = Some(Fault::Status500));
+    let has_failed =
+        async || sum(&admin.get("/metrics").await.1, "relayer_rest_source_failures_total{") > 0;
+    until_async("the relayer has failed", has_failed).await;
+    let metrics = admin.get("/metrics").await.1;
+    for Family { name, kind, .. } in families() {
+        let end = match kind {
+            FamilyKind::Counter => "_total",
+            FamilyKind::Histogram => "_count",
+            FamilyKind::Gauge => "",
+        };
+        let is_sample = |line: &&str| {
+            let rest = line.strip_prefix(&format!("{name}{end}"));
+            rest.is_some_and(|rest| rest.starts_with(['{', ' ']))
+        };
+        assert!(metrics.lines().any(|line| is_sample(&line)), "{name}: {metrics}");
+    }
+    let value = |name: &str| sum(&metrics, &format!("relayer_rest_{name}"));
+    let runs = value("runs_total{mount=\"/\"");
+    assert_eq!((runs, value("cache_misses_total{mount=\"/\"")), (runs, runs));
+    assert!(value("instance_memory_peak_bytes{mount=\"/\"") >= 64 << 10);
+    assert!(value("cache_bytes{mount=\"/\"") > 0);
+    assert_eq!((value("state_ready "), value("snapshot_confirmed ")), (1, 0));
+    assert!(value("source_responses_total{kind=\"upstream\"") > 0);
+    assert_eq!(value("source_up{kind=\"upstream\""), 0);
+    assert_eq!((value("connections_accepted_total "), value("connections_refused_total ")), (1, 0));
+    assert!(metrics.contains(",wasmtime=\""), "{metrics}");
+    assert!(sum(&metrics, "process_threads ") > 1);
+    serving.stop().await;
+}
+
+/// Probes of the health need no token, so that anyone in their network can connect.
+#[tokio::test]
+async fn clients_that_read_nothing_do_not_keep_others_away() {
+    let files = Folder::new();
+    let settings = settings(&files, "");
+    let mut serving = Program::server().args(["--config", &settings]).start().await;
+    let admin = Admin::of(&mut serving).await;
+    let request = "GET /metrics HTTP/1.1\r\nhost: localhost\r\n\r\n";
+    // Of more requests than the system buffers responses.
+    let requests = request.repeat(2_000);
+    let mut stalled = Vec::new();
+    for _ in 0..20 {
+        let mut stream = TcpStream::connect(admin.0).unwrap();
+        stream.set_nonblocking(true).unwrap();
+        // As much as the system takes.
+        drop(stream.write_all(requests.as_bytes()));
+        stalled.push(stream);
+        assert_eq!(within("a response", admin.get("/livez")).await, (200, "ok".to_owned()));
+    }
+    // The last ones still have a place.
+    let open = stalled.iter().filter(|stream| stream.peek(&mut [0]).is_ok_and(|read| read > 0));
+    assert!(open.count() > 0);
+    serving.stop().await;
+}
+
+#[tokio::test]
+async fn the_description_of_routes_is_that_of_clients() {
+    let files = Folder::new();
+    let settings = settings(&files, "[http]\nbase-path = '/relayer'\n");
+    let mut serving = Program::server().args(["--config", &settings]).start().await;
+    let admin = Admin::of(&mut serving).await;
+    let document = serving.connect().await.get("/relayer/openapi.json").await;
+    assert!(document.text().contains(r#""servers":[{"url":"/relayer"}]"#));
+    assert_eq!(admin.get("/openapi.json").await, (200, document.text().to_owned()));
+    serving.stop().await;
 }
 
 #[tokio::test]

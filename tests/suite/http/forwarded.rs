@@ -55,11 +55,12 @@ async fn each_client_of_a_proxy_has_a_limit_of_its_own() {
     // Cached responses are not limited: each request has a path of its own.
     let mut paths = (0..).map(|number| format!("/ext/a/other/{number}"));
     let mut get_uncached = |client| get(&serving, &paths.next().unwrap(), client);
-    let spinning = [(); 2].map(|()| send(&serving, "/ext/a/spin", "192.0.2.1"));
+    let mut spinning = Vec::new();
     let mut refused = String::new();
-    // The requests may not have begun yet. Others on more connections than the limit are
-    // served meanwhile.
+    // Requests may begin in another order than they are sent. Some are sent until there are
+    // too many.
     until("the client has too many requests", || {
+        spinning.push(send(&serving, "/ext/a/spin", "192.0.2.1"));
         refused = get_uncached("192.0.2.1");
         refused.starts_with("HTTP/1.1 429 ")
     })
