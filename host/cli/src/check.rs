@@ -26,6 +26,7 @@ use serde::Serialize;
 use tokio::time::timeout;
 
 use super::compile;
+use super::progress::Progress;
 use super::{CommandOutcome, Failure, block_on, print, print_json};
 
 #[derive(Args)]
@@ -118,8 +119,10 @@ pub(super) fn run(args: &CheckArgs) -> Result<CommandOutcome, Failure> {
     };
     let too_slow =
         || format!("module {name}: no result within {:?}; raise swap.time", config.swap.time);
+    let progress = Progress::new(3);
     let module = match bytes {
         Ok(bytes) => {
+            progress.step(format!("compiling {name}"));
             let memory = config.swap.memory;
             let module = Module::from_untrusted_bytes(&engine, &name, &bytes, memory);
             let module = block_on(async { timeout(config.swap.time, module).await })?;
@@ -137,9 +140,11 @@ pub(super) fn run(args: &CheckArgs) -> Result<CommandOutcome, Failure> {
             report.wasi = report.imports.iter().any(|import| import.starts_with("wasi:"));
             let references = References::new(engine);
             let probed = async {
+                progress.step("comparing responses with the reference");
                 let reference = references.get(args.dialect, &[&module]).await?;
                 let mut verdict = conformance::probe(&module, reference, present).await?;
                 if !verdict.fails_to_respond() {
+                    progress.step("validating the declared routes");
                     verdict.rules.extend(openapi::validate(&module).await);
                 }
                 Ok::<_, Box<dyn Error>>(verdict)
@@ -154,6 +159,7 @@ pub(super) fn run(args: &CheckArgs) -> Result<CommandOutcome, Failure> {
             }
         }
     }
+    drop(progress);
     if report.error.is_none() && report.size as u64 > config.swap.size.as_u64() {
         let max = config.swap.size;
         report.error = Some(format!(

@@ -11,6 +11,7 @@ use relayer_rest_sandbox as module;
 use relayer_rest_sandbox::{Compiler, Module};
 use relayer_rest_server::reload::MountSpec;
 
+use super::progress::Progress;
 use super::{CommandOutcome, Failure, block_on};
 
 /// The name of the command.
@@ -42,8 +43,9 @@ pub(super) fn compiler() -> Compiler {
     Compiler::new(program.unwrap_or(running), vec![NAME.into()])
 }
 
-/// Loads the module of a mount, as a server does at its start.
-pub(super) fn load(spec: &MountSpec) -> Result<Module, Failure> {
+/// Loads the module of a mount, as a server does at its start, in a step of its own.
+pub(super) fn load(spec: &MountSpec, progress: &Progress) -> Result<Module, Failure> {
+    progress.step(format!("compiling {}", spec.name_of_file()));
     let bytes = spec.read()?;
     let engine = spec.engine(None, Some(compiler()))?;
     Ok(block_on(spec.load(&engine, &bytes))??)

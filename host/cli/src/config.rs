@@ -8,6 +8,7 @@ use relayer_rest_server::control::EffectiveConfig;
 use relayer_rest_server::reload::MountSpec;
 use relayer_rest_sources::hermes_config::{HermesConfig, Rest};
 
+use super::progress::Progress;
 use super::settings::SettingArgs;
 use super::sources::derive;
 use super::{CommandOutcome, Failure, compile, print, print_json, print_text};
@@ -97,8 +98,10 @@ fn check(config: &Config) -> Result<CommandOutcome, Failure> {
     let mut lines = Vec::new();
     // All of them stay in memory, as in a server.
     let mut loaded = Vec::new();
-    for spec in MountSpec::all(config, None) {
-        let result = compile::load(&spec);
+    let specs = MountSpec::all(config, None);
+    let progress = Progress::new(specs.len() as u64);
+    for spec in specs {
+        let result = compile::load(&spec, &progress);
         let path = &spec.path;
         let file = spec.name_of_file();
         lines.push(match result {
@@ -117,6 +120,7 @@ fn check(config: &Config) -> Result<CommandOutcome, Failure> {
         ran = CommandOutcome::Rejected;
         lines.push(format!("FAILED  {error}"));
     }
+    drop(progress);
     print(&lines)?;
     Ok(ran)
 }

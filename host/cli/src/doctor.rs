@@ -18,6 +18,7 @@ use relayer_rest_state::{Snapshot, SourceKind, StatePublisher};
 use serde::Serialize;
 use tokio::time::{Instant, sleep};
 
+use super::progress::Progress;
 use super::serve;
 use super::settings::SettingArgs;
 use super::sources::Sources;
@@ -136,8 +137,10 @@ impl Findings {
     fn modules(&mut self, config: &Config) {
         // All of them stay in memory, as in a server.
         let mut loaded: Vec<Module> = Vec::new();
-        for spec in MountSpec::all(config, None) {
-            let result = compile::load(&spec).map(|module| {
+        let specs = MountSpec::all(config, None);
+        let progress = Progress::new(specs.len() as u64);
+        for spec in specs {
+            let result = compile::load(&spec, &progress).map(|module| {
                 let label = format!("{}@{}", spec.name, module.digest().short());
                 loaded.push(module);
                 format!("{} {label}", spec.path)

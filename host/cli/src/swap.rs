@@ -11,6 +11,7 @@ use relayer_rest_server::registry::{
 };
 
 use super::control::ControlArgs;
+use super::progress::Progress;
 use super::{CommandOutcome, Failure, block_on, print, print_json};
 
 #[derive(Args)]
@@ -49,7 +50,11 @@ pub(super) fn run(args: &SwapArgs) -> Result<CommandOutcome, Failure> {
         force: args.force,
     };
     let client = args.control.client()?;
-    let report = match block_on(client.swap(&args.mount, candidate))? {
+    let progress = Progress::new(1);
+    progress.step(format!("preflight of {} by the server", args.file.display()));
+    let swapped = block_on(client.swap(&args.mount, candidate))?;
+    drop(progress);
+    let report = match swapped {
         Err(ControlClientError::TooLarge(message)) => {
             let message = format!("mount {}: {message}", args.mount);
             if args.json {

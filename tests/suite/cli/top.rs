@@ -1,23 +1,12 @@
 //! Does `top` show the requests of each mount, and restore the terminal?
 
-use std::fs::File;
-use std::io::Read;
-use std::os::fd::OwnedFd;
-use std::process::Stdio;
-use std::sync::{Arc, Mutex};
-use std::thread;
-
 use relayer_rest_tests::folder::Folder;
 use relayer_rest_tests::process::send_signal;
 use relayer_rest_tests::program::{Program, Serving};
-use relayer_rest_tests::wait::{until, until_async, within};
-use rustix::fs::{Mode, OFlags, open};
-use rustix::io::write;
+use relayer_rest_tests::terminal::Terminal;
+use relayer_rest_tests::wait::{until_async, within};
 use rustix::process::Signal;
-use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
-use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
 use serde_json::Value;
-use tokio::process::Child;
 
 use super::check_failure;
 
@@ -25,70 +14,24 @@ use super::check_failure;
 const ENTER: &str = "\u{1b}[?1049h";
 const LEAVE: &str = "\u{1b}[?1049l";
 
-/// A `top` in a terminal.
-struct Top {
-    child: Child,
-    /// The program's side of the terminal.
-    terminal: OwnedFd,
-    /// The user's side of the terminal.
-    user: OwnedFd,
-    screen: Arc<Mutex<String>>,
+/// Starts `top` in a terminal, and waits until it shows its table.
+async fn start(serving: &Serving) -> Terminal {
+    let program = Program::new(["top", "--interval", "100ms"]).socket(&serving.socket);
+    let top = Terminal::start(&program);
+    top.shows("QUEUE").await;
+    assert!(!top.is_cooked());
+    top
 }
 
-impl Top {
-    /// Starts `top` in a terminal, and waits until it shows its table.
-    async fn start(serving: &Serving) -> Self {
-        let user = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
-        grantpt(&user).unwrap();
-        unlockpt(&user).unwrap();
-        let name = ptsname(&user, Vec::new()).unwrap();
-        let terminal = open(name, OFlags::RDWR | OFlags::NOCTTY, Mode::empty()).unwrap();
-        let size = Winsize { ws_row: 24, ws_col: 100, ws_xpixel: 0, ws_ypixel: 0 };
-        tcsetwinsize(&terminal, size).unwrap();
-        let program = Program::new(["top", "--interval", "100ms"]).socket(&serving.socket);
-        let stream = || Stdio::from(terminal.try_clone().unwrap());
-        let mut command = program.command();
-        let child = command.stdin(stream()).stdout(stream()).stderr(stream()).spawn().unwrap();
-        let screen = Arc::new(Mutex::new(String::new()));
-        let written = Arc::clone(&screen);
-        let mut output = File::from(user.try_clone().unwrap());
-        thread::spawn(move || {
-            let mut buffer = [0; 4096];
-            while let Ok(length @ 1..) = output.read(&mut buffer) {
-                let text = String::from_utf8_lossy(&buffer[..length]);
-                written.lock().unwrap().push_str(&text);
-            }
-        });
-        let top = Self { child, terminal, user, screen };
-        top.shows("QUEUE").await;
-        assert!(!top.is_cooked());
-        top
-    }
-
-    async fn shows(&self, text: &str) {
-        until(text, || self.screen.lock().unwrap().contains(text)).await;
-    }
-
-    /// Returns whether the terminal echoes input, and interrupts at Ctrl-C.
-    fn is_cooked(&self) -> bool {
-        let modes = tcgetattr(&self.terminal).unwrap().local_modes;
-        modes.contains(LocalModes::ECHO | LocalModes::ICANON | LocalModes::ISIG)
-    }
-
-    fn press(&self, keys: &[u8]) {
-        assert_eq!(write(&self.user, keys).unwrap(), keys.len());
-    }
-
-    /// Waits until it ends, and checks that the terminal is as before.
-    async fn ends(mut self) {
-        let status = within("the end of top", self.child.wait()).await.unwrap();
-        assert_eq!(status.code(), Some(0));
-        assert!(self.is_cooked());
-        self.shows(LEAVE).await;
-        let screen = self.screen.lock().unwrap();
-        assert_eq!((screen.matches(ENTER).count(), screen.matches(LEAVE).count()), (1, 1));
-        assert!(screen.rfind("\u{1b}[?25h") > screen.rfind("\u{1b}[?25l"), "the cursor is hidden");
-    }
+/// Waits until `top` ends, and checks that the terminal is as before.
+async fn ends(mut top: Terminal) {
+    let status = within("the end of top", top.child.wait()).await.unwrap();
+    assert_eq!(status.code(), Some(0));
+    assert!(top.is_cooked());
+    top.shows(LEAVE).await;
+    let screen = top.screen();
+    assert_eq!((screen.matches(ENTER).count(), screen.matches(LEAVE).count()), (1, 1));
+    assert!(screen.rfind("\u{1b}[?25h") > screen.rfind("\u{1b}[?25l"), "the cursor is hidden");
 }
 
 fn sample(text: &str) -> Value {
@@ -185,15 +128,15 @@ async fn failures_have_a_remedy() {
 async fn keys_and_signals_end_the_view_and_restore_the_terminal() {
     let serving = Program::server().start().await;
     for key in [b"q".as_slice(), b"\x1b", b"\x03"] {
-        let top = Top::start(&serving).await;
+        let top = start(&serving).await;
         top.press(b"s");
         top.press(key);
-        top.ends().await;
+        ends(top).await;
     }
     for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
-        let top = Top::start(&serving).await;
+        let top = start(&serving).await;
         send_signal(top.child.id().unwrap().try_into().unwrap(), signal);
-        top.ends().await;
+        ends(top).await;
     }
 }
 
@@ -201,12 +144,12 @@ async fn keys_and_signals_end_the_view_and_restore_the_terminal() {
 async fn the_view_outlives_the_server() {
     let serving = Program::server().start().await;
     let socket = serving.socket.clone();
-    let top = Top::start(&serving).await;
+    let top = start(&serving).await;
     serving.stop().await;
     top.shows("UNREACHABLE").await;
     let serving = Program::server().socket(socket).start().await;
     // All of its line is drawn again, in another style.
     top.shows(&format!("process {}", serving.id())).await;
     top.press(b"q");
-    top.ends().await;
+    ends(top).await;
 }

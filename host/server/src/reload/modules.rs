@@ -1,7 +1,9 @@
 //! The deployment of modules from the settings: at the start, and again at each reload.
 
 use std::borrow::Cow;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use relayer_rest_conformance::Dialect;
@@ -9,7 +11,7 @@ use relayer_rest_sandbox::{CodeCache, Compiler, Digest};
 use relayer_rest_sources::{Watch, watch};
 use relayer_rest_state::StateReader;
 use tokio::task::{block_in_place, spawn_blocking};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tracing::{info, warn};
 
 use super::Reloaded;
@@ -19,6 +21,11 @@ use super::watched_module::WatchedModule;
 use crate::commands::Commands;
 use crate::config::{Layers, Settings};
 use crate::registry::{BackgroundWorker, Mount, Mounts, Registry};
+
+/// The time after which the log names a module that is still being compiled, and the interval
+/// after that.
+const LOG_DELAY: Duration = Duration::from_secs(1);
+const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
 /// The context in which modules are loaded.
 pub struct ModuleContext {
@@ -72,7 +79,7 @@ impl Modules {
         for spec in MountSpec::all(&settings.config, context.relayer_dialect) {
             let bytes = spec.read()?;
             let engine = spec.engine(context.code_cache.clone(), context.compiler.clone())?;
-            let module = spec.load(&engine, &bytes).await?;
+            let module = logged_if_slow(&spec, spec.load(&engine, &bytes)).await?;
             let mount = Arc::new(spec.mount(module));
             let file = spec.name_of_file();
             let digest = Digest::new(&bytes);
@@ -288,6 +295,22 @@ impl Loaded {
         let last_read = self.watched.as_ref().map(|watched| watched.module.last_read());
         let mut digests = [self.digest, self.mount.module().digest()].into_iter().chain(last_read);
         self.spec == *spec && digests.any(|own| own == digest)
+    }
+}
+
+/// Loads the module of a mount. The log names one that takes long, since clients wait for the
+/// server meanwhile.
+async fn logged_if_slow<T>(spec: &MountSpec, loading: impl Future<Output = T>) -> T {
+    let mut loading = pin!(loading);
+    let start = Instant::now();
+    let mut wait = LOG_DELAY;
+    loop {
+        if let Ok(loaded) = timeout(wait, &mut loading).await {
+            return loaded;
+        }
+        wait = LOG_INTERVAL;
+        let file = spec.name_of_file();
+        info!(mount = %spec.path, file, elapsed = ?start.elapsed(), "still compiling a module");
     }
 }
 
