@@ -105,7 +105,7 @@ fn misses(
         };
         let (fresh, reused, times) = compare(miss, reuse);
         let what = "miss on /chains, to a call of an instance that exists";
-        report.add(what, (micros(fresh), micros(reused)), times, Target::AtMost(2.3));
+        report.add(what, (micros(fresh), micros(reused)), times, Target::AtMost(1.8));
     }
     fresh
 }

@@ -2,13 +2,13 @@
 //! bench -p relayer-rest-tests`.
 //!
 //! Prints a table, and writes it as JSON to `target/performance.json`. `-- misses`,
-//! `hits`, `metrics`, `tls`, `memory`, `starting`, `swapping`, `spinning`, `resetting`, `publishing` or
+//! `hits`, `metrics`, `otlp`, `tls`, `memory`, `starting`, `swapping`, `spinning`, `resetting`, `publishing` or
 //! `polling` measures only that.
 //!
 //! | file | measurement |
 //! |---|---|
 //! | `in_process.rs` | a miss, a hit and a publication, without a socket |
-//! | `sockets.rs` | hits and misses over sockets, also over TLS, and the cost of metrics |
+//! | `sockets.rs` | hits and misses over sockets, also over TLS, and the cost of metrics and traces |
 //! | `memory.rs` | the memory of the command under load |
 //! | `starting.rs` | from the start of the command to its address |
 //! | `swapping.rs` | latency during swaps |
@@ -56,6 +56,9 @@ fn main() {
     }
     if wanted("metrics") {
         sockets::measure_metrics(&mut report, &runtime);
+    }
+    if wanted("otlp") {
+        sockets::measure_otlp(&mut report, &runtime);
     }
     if wanted("tls") {
         sockets::measure_tls(&mut report);

@@ -15,8 +15,10 @@ use relayer_rest_host::control::{ControlServer, ControlSocket};
 use relayer_rest_host::module::{Limits, Module};
 use relayer_rest_host::state::StatePublisher;
 use relayer_rest_tests::certificates::Authority;
+use relayer_rest_tests::collector::Collector;
 use relayer_rest_tests::folder::Folder;
 use relayer_rest_tests::load::{Load, Served};
+use relayer_rest_tests::program::Program;
 use relayer_rest_tests::server::{TestServer, engine};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use tempfile::TempDir;
@@ -112,6 +114,30 @@ pub(crate) fn measure_metrics(report: &mut Report, runtime: &Runtime) {
     add(report, what, (0..METRICS_ROUNDS).map(round).collect(), Target::AtLeast(0.98));
     assert!(!reads.is_finished(), "the metrics could not be read");
     reads.abort();
+}
+
+/// Compares servers that send traces and metrics to a collector with one that does not.
+pub(crate) fn measure_otlp(report: &mut Report, runtime: &Runtime) {
+    let collector = runtime.block_on(Collector::start());
+    let plain = runtime.block_on(Program::server().start());
+    for (sampled, sampler, ratio) in [
+        ("all requests sampled", "parentbased_always_on", ""),
+        ("one of 100 requests sampled", "parentbased_traceidratio", "0.01"),
+    ] {
+        let program = Program::server()
+            .env("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url("http"))
+            .env("OTEL_METRIC_EXPORT_INTERVAL", "1000")
+            .env("OTEL_TRACES_SAMPLER", sampler)
+            .env("OTEL_TRACES_SAMPLER_ARG", ratio);
+        let exporting = runtime.block_on(program.start());
+        let load = Load::new("/chains", ROUND);
+        let what = format!("hit on /chains with OpenTelemetry, {sampled}, to without");
+        compare(report, &what, &load, (exporting.address(), plain.address()), Target::None);
+        runtime.block_on(exporting.stop());
+    }
+    let received = collector.received();
+    assert!(!received.spans.is_empty() && !received.metrics.is_empty(), "nothing was exported");
+    runtime.block_on(plain.stop());
 }
 
 /// Compares hits over TLS with those of bare hyper behind rustls, each on one core, and the
