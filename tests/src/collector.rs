@@ -89,7 +89,7 @@ impl Collector {
         format!("{scheme}://localhost:{}", self.address.port())
     }
 
-    /// Returns all that was received.
+    /// Returns the received telemetry.
     #[must_use]
     pub fn received(&self) -> Received {
         self.received.lock().unwrap().clone()

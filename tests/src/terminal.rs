@@ -59,7 +59,7 @@ impl Terminal {
         until(text, || self.screen().contains(text)).await;
     }
 
-    /// Returns all that the command has written.
+    /// Returns the output of the command.
     #[must_use]
     pub fn screen(&self) -> String {
         self.screen.lock().unwrap().clone()

@@ -22,9 +22,9 @@ use relayer_rest_server::RequestObserver;
 use tokio::task::spawn_blocking;
 use tracing::info;
 
+pub(super) use convert::MetricSources;
 use environment::Environment;
 pub(super) use environment::OtlpError;
-pub(super) use metrics::MetricSources;
 use metrics::MetricsExporter;
 use traces::Traces;
 

@@ -74,7 +74,7 @@ impl Progress {
 impl Drop for Progress {
     fn drop(&mut self) {
         if let Some(Output::Bar(bar)) = &self.0 {
-            // The result of the command is printed in its place.
+            // The command prints its result there.
             bar.finish_and_clear();
         }
     }

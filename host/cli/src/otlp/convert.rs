@@ -3,6 +3,7 @@
 //! The families of the admin listener keep their names, so that dashboards and alerts fit
 //! both. `http.server.request.duration` is in addition, as the semantic conventions have it.
 
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
@@ -14,10 +15,17 @@ use opentelemetry_proto::tonic::metrics::v1::{
 use opentelemetry_proto::tonic::resource::v1::Resource as ResourceMessage;
 use opentelemetry_sdk::Resource;
 use relayer_rest_common::histogram::Times;
+use relayer_rest_server::ConnectionTally;
 use relayer_rest_server::control::metrics::{self, Family, FamilyKind, Sample, Samples, Value};
-use relayer_rest_server::registry::{Mount, RequestSeries};
+use relayer_rest_server::registry::{Mount, Registry, RequestSeries};
+use relayer_rest_state::StateReader;
 
-use super::metrics::MetricSources;
+/// The parts of a server that have metrics.
+pub(crate) struct MetricSources {
+    pub(crate) registry: Arc<Registry>,
+    pub(crate) state: StateReader,
+    pub(crate) connections: ConnectionTally,
+}
 
 /// Makes messages of the metrics of a process.
 pub(super) struct Converter {

@@ -1,10 +1,9 @@
 //! Sends the metrics of the server at an interval.
 //!
-//! The library's own metrics would count each request a second time, in memory that all threads
-//! share. Those of the admin listener are sent instead.
+//! The metrics of the library would count each request a second time, in memory that all threads
+//! share. The metrics of the admin listener are sent instead.
 
 use std::io::Write;
-use std::sync::Arc;
 use std::time::SystemTime;
 
 use flate2::Compression;
@@ -12,9 +11,6 @@ use flate2::write::GzEncoder;
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
 use opentelemetry_sdk::Resource;
 use prost::Message;
-use relayer_rest_server::ConnectionTally;
-use relayer_rest_server::registry::Registry;
-use relayer_rest_state::StateReader;
 use reqwest::Client;
 use reqwest::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use reqwest::redirect::Policy;
@@ -24,15 +20,8 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 use tracing::{info, warn};
 
 use super::MAX_FLUSH_TIME;
-use super::convert::Converter;
+use super::convert::{Converter, MetricSources};
 use super::environment::{OtlpError, Target};
-
-/// The parts of a server that have metrics.
-pub(crate) struct MetricSources {
-    pub(crate) registry: Arc<Registry>,
-    pub(crate) state: StateReader,
-    pub(crate) connections: ConnectionTally,
-}
 
 /// The exporter of metrics.
 pub(super) struct MetricsExporter {

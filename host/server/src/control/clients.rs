@@ -1,5 +1,5 @@
-//! The clients of a listener for control. There is room for some; a further one takes the place
-//! of one that does nothing, so that clients without a token cannot keep others away.
+//! The clients of a listener for control. Their number is limited: a further one replaces an idle
+//! one, so that clients without a token cannot keep others away.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ struct Common {
 pub(super) struct ClientActivity {
     common: Arc<Common>,
     /// The time of the connection or of its last response, in microseconds since the start.
-    /// A response that its client does not read is no activity.
+    /// Reading nothing of a response is not an activity.
     idle_since: AtomicU64,
     is_busy: AtomicBool,
 }
@@ -50,7 +50,7 @@ impl Clients {
         self.open.len() < MAX_CLIENTS || self.idlest().is_some()
     }
 
-    /// Serves a client, in the place of the idlest one if there is no other.
+    /// Serves a client. If there is no free place, the idlest client loses its own.
     pub(super) fn add<F>(&mut self, serve: impl FnOnce(Arc<ClientActivity>) -> F)
     where
         F: Future<Output = ()> + Send + 'static,

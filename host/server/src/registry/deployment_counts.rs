@@ -7,8 +7,8 @@ use http::HeaderValue;
 use relayer_rest_sandbox::{Module, ModuleStats};
 use serde::{Deserialize, Serialize};
 
-/// The modules whose counters are kept: those of one that was rolled back are exported once
-/// more.
+/// The number of modules whose counters are kept. The counters of a module that was rolled back
+/// are still exported.
 const MAX_MODULES: usize = 4;
 
 /// Counters that a mount passes on to its successors.
