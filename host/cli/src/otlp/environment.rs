@@ -7,11 +7,11 @@ use std::env;
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
+use percent_encoding::percent_decode_str;
 use relayer_rest_common::text::truncate;
 use relayer_rest_common::url_secrets::without_secrets;
 use tracing::warn;
 use url::Url;
-use url::form_urlencoded;
 
 /// The interval between two exports of metrics, and the time for one.
 const INTERVAL: Duration = Duration::from_mins(1);
@@ -204,9 +204,7 @@ impl Variables<'_> {
 
 fn header(entry: &str) -> Option<(HeaderName, HeaderValue)> {
     let (name, value) = entry.split_once('=')?;
-    // A plus sign stands for itself, unlike in a form.
-    let value = value.trim().replace('+', "%2B");
-    let (value, _) = form_urlencoded::parse(value.as_bytes()).next()?;
+    let value = percent_decode_str(value.trim()).decode_utf8().ok()?;
     let mut value = HeaderValue::from_str(&value).ok()?;
     value.set_sensitive(true);
     Some((name.trim().parse().ok()?, value))
