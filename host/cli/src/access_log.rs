@@ -1,11 +1,14 @@
 //! The access log: a line for each request, or for a sample of them.
+//!
+//! | file | job |
+//! |---|---|
+//! | `access_log/file.rs` | the file, which can be opened again |
+
+mod file;
 
 use std::fmt::Write as _;
-use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::io::Write as _;
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use http::{HeaderMap, HeaderValue, Version};
@@ -16,12 +19,12 @@ use serde_json::json;
 use tracing::warn;
 use tracing_appender::non_blocking::{ErrorCounter, NonBlocking, NonBlockingBuilder, WorkerGuard};
 
+pub(super) use file::AccessLogError;
+use file::{LogFile, Writer};
+
 /// The number of lines that wait if the file is written slowly. Further lines are lost: no
 /// request waits for the access log.
 const MAX_WAITING_LINES: usize = 64 << 10;
-
-/// The permissions of a new file: it has addresses of clients.
-const MODE: u32 = 0o640;
 
 /// The status of a request that its client has cancelled, as in nginx.
 const CANCELLED: u16 = 499;
@@ -32,15 +35,6 @@ pub(super) struct AccessLog {
     lines: Arc<Lines>,
     _guard: WorkerGuard,
 }
-
-/// The file, which can be opened again after it was renamed.
-struct LogFile {
-    path: PathBuf,
-    file: Mutex<File>,
-}
-
-/// The writer of a file.
-struct Writer(Arc<LogFile>);
 
 /// Writes the lines.
 struct Lines {
@@ -57,27 +51,15 @@ struct Observer(Arc<Lines>);
 /// A request that will have a line.
 struct Line(Arc<Lines>);
 
-/// A failure to open the file.
-#[derive(Debug, thiserror::Error)]
-#[error("access-log.file: {} cannot be opened: {source}; check the path and the permissions of its folder", path.display())]
-pub(super) struct AccessLogError {
-    path: PathBuf,
-    source: io::Error,
-}
-
 impl AccessLog {
     /// Opens the access log, if the settings have a file.
     pub(super) fn open(config: &AccessLogConfig) -> Result<Option<Self>, AccessLogError> {
         let Some(path) = config.file.clone() else { return Ok(None) };
-        let file = match append(&path) {
-            Ok(file) => Mutex::new(file),
-            Err(source) => return Err(AccessLogError { path, source }),
-        };
-        let file = Arc::new(LogFile { path, file });
+        let file = Arc::new(LogFile::open(path)?);
         let (writer, guard) = NonBlockingBuilder::default()
             .buffered_lines_limit(MAX_WAITING_LINES)
             .thread_name("access-log")
-            .finish(Writer(Arc::clone(&file)));
+            .finish(Writer::new(Arc::clone(&file)));
         let lines = Lines {
             lost: writer.error_counter(),
             writer,
@@ -97,25 +79,6 @@ impl AccessLog {
     pub(super) fn reopen(&self) -> impl Fn() -> Result<(), AccessLogError> + Send + Sync + 'static {
         let file = Arc::clone(&self.file);
         move || file.reopen()
-    }
-}
-
-impl LogFile {
-    fn reopen(&self) -> Result<(), AccessLogError> {
-        let file = append(&self.path)
-            .map_err(|source| AccessLogError { path: self.path.clone(), source })?;
-        *self.file.lock().unwrap_or_else(PoisonError::into_inner) = file;
-        Ok(())
-    }
-}
-
-impl Write for Writer {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.file.lock().unwrap_or_else(PoisonError::into_inner).write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
     }
 }
 
@@ -151,10 +114,6 @@ impl Lines {
             );
         }
     }
-}
-
-fn append(path: &PathBuf) -> io::Result<File> {
-    OpenOptions::new().append(true).create(true).mode(MODE).open(path)
 }
 
 fn client(exchange: &Exchange) -> String {

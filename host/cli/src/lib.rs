@@ -10,7 +10,7 @@
 //! | `compile.rs` | `compile`: the process that compiles a module |
 //! | `settings.rs` | the options that override settings |
 //! | `code_cache.rs`, `control.rs`, `sources.rs` | the code cache, the control socket and the sources of the settings |
-//! | `access_log.rs` | the access log |
+//! | `access_log.rs`, `access_log/` | the access log |
 //! | `otlp.rs`, `otlp/` | traces and metrics for an OpenTelemetry collector |
 //! | `progress.rs` | the progress of long steps |
 //! | `log.rs`, `signals.rs`, `service_manager.rs`, `descriptors.rs`, `idle_memory.rs` | the process: its log, signals, service manager, open files and memory |
