@@ -3,8 +3,10 @@
 //! | file | job |
 //! |---|---|
 //! | `access_log/file.rs` | the file, which can be opened again |
+//! | `access_log/queue.rs` | the bound of the waiting lines |
 
 mod file;
+mod queue;
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -17,14 +19,17 @@ use relayer_rest_server::config::{AccessLogConfig, AccessLogFormat};
 use relayer_rest_server::{Exchange, RequestObservation, RequestObserver};
 use serde_json::json;
 use tracing::warn;
-use tracing_appender::non_blocking::{ErrorCounter, NonBlocking, NonBlockingBuilder, WorkerGuard};
+use tracing_appender::non_blocking::{NonBlocking, NonBlockingBuilder, WorkerGuard};
 
 pub(super) use file::AccessLogError;
 use file::{LogFile, Writer};
+use queue::{MAX_WAITING_LINES, Queue};
 
-/// The number of lines that wait if the file is written slowly. Further lines are lost: no
-/// request waits for the access log.
-const MAX_WAITING_LINES: usize = 64 << 10;
+/// The maximum length of a value from the request in a line, in bytes, escaped.
+const MAX_VALUE: usize = 2 << 10;
+
+/// Marks the end of a truncated value.
+const TRUNCATED: char = '…';
 
 /// The status of a request that its client has cancelled, as in nginx.
 const CANCELLED: u16 = 499;
@@ -41,7 +46,7 @@ struct Lines {
     writer: NonBlocking,
     format: AccessLogFormat,
     sample: u32,
-    lost: ErrorCounter,
+    queue: Arc<Queue>,
     warnings: LogRate,
 }
 
@@ -56,12 +61,14 @@ impl AccessLog {
     pub(super) fn open(config: &AccessLogConfig) -> Result<Option<Self>, AccessLogError> {
         let Some(path) = config.file.clone() else { return Ok(None) };
         let file = Arc::new(LogFile::open(path)?);
+        let queue = Arc::new(Queue::default());
         let (writer, guard) = NonBlockingBuilder::default()
-            .buffered_lines_limit(MAX_WAITING_LINES)
+            // One more for the message that ends the thread.
+            .buffered_lines_limit(MAX_WAITING_LINES + 1)
             .thread_name("access-log")
-            .finish(Writer::new(Arc::clone(&file)));
+            .finish(Writer::new(Arc::clone(&file), Arc::clone(&queue)));
         let lines = Lines {
-            lost: writer.error_counter(),
+            queue,
             writer,
             format: config.format,
             sample: config.sample,
@@ -102,9 +109,11 @@ impl Lines {
             AccessLogFormat::Combined => combined(exchange),
             AccessLogFormat::Json => in_json(exchange),
         };
-        // The line is one message for the thread that writes.
-        drop(self.writer.clone().write_all(line.as_bytes()));
-        let lost = self.lost.dropped_lines();
+        if self.queue.reserve(line.len()) {
+            // The line is one message for the thread that writes.
+            drop(self.writer.clone().write_all(line.as_bytes()));
+        }
+        let lost = self.queue.lost();
         if lost > 0
             && let Permit::Granted(_) = self.warnings.acquire(1)
         {
@@ -144,7 +153,7 @@ fn combined(exchange: &Exchange) -> String {
     format!(
         "{} - - [{day}/{month}/{year}:{time} +0000] \"{} {} {}\" {} {length} \"{}\" \"{}\"\n",
         client(exchange),
-        exchange.method,
+        escape(exchange.method.as_str().as_bytes()),
         escape(exchange.target.to_string().as_bytes()),
         version(exchange.version),
         status(exchange),
@@ -155,7 +164,9 @@ fn combined(exchange: &Exchange) -> String {
 
 /// Escapes the bytes that would end a value or a line, like nginx.
 fn escape(value: &[u8]) -> String {
-    value.iter().fold(String::with_capacity(value.len()), |mut text, byte| {
+    let mut text = String::with_capacity(value.len().min(MAX_VALUE));
+    for byte in value {
+        let before = text.len();
         match byte {
             b'"' | b'\\' | 0..=0x1f | 0x7f.. => {
                 // Writing to a text cannot fail.
@@ -163,15 +174,35 @@ fn escape(value: &[u8]) -> String {
             }
             byte => text.push(char::from(*byte)),
         }
-        text
-    })
+        if text.len() > MAX_VALUE {
+            text.truncate(before);
+            text.push(TRUNCATED);
+            break;
+        }
+    }
+    text
+}
+
+/// Returns the text of a value for a JSON object.
+fn for_json(value: &[u8]) -> String {
+    let text = String::from_utf8_lossy(value);
+    let mut length = 0;
+    for (start, character) in text.char_indices() {
+        length += match character {
+            '"' | '\\' => 2,
+            '\0'..='\x1f' => r"\u0000".len(),
+            character => character.len_utf8(),
+        };
+        if length > MAX_VALUE {
+            return format!("{}{TRUNCATED}", &text[..start]);
+        }
+    }
+    text.into_owned()
 }
 
 /// Returns a line with a JSON object.
 fn in_json(exchange: &Exchange) -> String {
-    let text = |value: &Option<HeaderValue>| {
-        value.as_ref().map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned())
-    };
+    let text = |value: &Option<HeaderValue>| value.as_ref().map(|value| for_json(value.as_bytes()));
     let response = exchange.response.as_ref();
     let handling = response.and_then(|response| response.handling.as_ref());
     let cache = handling.map(|handling| handling.origin.cache_result());
@@ -180,8 +211,8 @@ fn in_json(exchange: &Exchange) -> String {
         "id": response.and_then(|response| text(&response.id)),
         "client": client(exchange),
         "tls": exchange.has_tls,
-        "method": exchange.method.as_str(),
-        "target": exchange.target.to_string(),
+        "method": for_json(exchange.method.as_str().as_bytes()),
+        "target": for_json(exchange.target.to_string().as_bytes()),
         "version": version(exchange.version),
         "host": text(&exchange.host),
         "referer": text(&exchange.referer),
@@ -201,11 +232,26 @@ fn in_json(exchange: &Exchange) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::escape;
+    use super::{MAX_VALUE, escape, for_json};
 
     #[test]
-    fn what_would_end_a_value_or_a_line_is_escaped() {
+    fn ends_of_values_and_lines_are_escaped() {
         assert_eq!(escape(b"/a?b=%20"), "/a?b=%20");
         assert_eq!(escape(b"a\"b\\c\n\xff\x7f"), "a\\x22b\\x5Cc\\x0A\\xFF\\x7F");
+    }
+
+    #[test]
+    fn values_are_truncated_after_escaping() {
+        let most = "a".repeat(MAX_VALUE);
+        for truncate in [escape, for_json] {
+            assert_eq!(truncate(most.as_bytes()), most);
+            assert_eq!(truncate(format!("{most}a").as_bytes()), format!("{most}…"));
+        }
+        let bytes = [b'"'; MAX_VALUE];
+        assert_eq!(escape(&bytes), format!("{}…", "\\x22".repeat(MAX_VALUE / 4)));
+        assert_eq!(for_json(&bytes), format!("{}…", "\"".repeat(MAX_VALUE / 2)));
+        // A value that ends within a character, and one with a byte that is not a text.
+        assert_eq!(for_json("é".repeat(MAX_VALUE).as_bytes()), "é".repeat(MAX_VALUE / 2) + "…");
+        assert_eq!(for_json(b"a\xff"), "a\u{fffd}");
     }
 }

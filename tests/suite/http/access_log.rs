@@ -135,6 +135,30 @@ async fn objects_have_mount_route_module_and_cache() {
     serving.stop().await;
 }
 
+/// The headers and targets of clients do not determine the length of a line.
+#[tokio::test]
+async fn long_values_are_truncated() {
+    let headers =
+        ["user-agent", "referer"].map(|name| format!("{name}: {}\r\n", "\u{e9}".repeat(5_000)));
+    let host = "h".repeat(5_000);
+    let target = format!("/version?{}", "q".repeat(5_000));
+    let request = format!(
+        "GET {target} HTTP/1.1\r\nhost: {host}\r\n{}connection: close\r\n\r\n",
+        headers.concat()
+    );
+    for format in ["combined", "json"] {
+        let files = Folder::new();
+        let serving = serving(&files, &format!("format = '{format}'"), "").await;
+        assert!(raw(serving.address(), &request).await.starts_with("HTTP/1.1 200 OK"));
+        let line = &lines(&files, 1).await[0];
+        assert!(line.len() < 10 << 10, "{}", line.len());
+        let shown = |text: &str| line.contains(&format!("{text}…"));
+        assert!(shown("qqq") && shown(if format == "json" { "é" } else { "\\xC3\\xA9" }), "{line}");
+        assert_eq!(line.matches('…').count(), if format == "json" { 4 } else { 3 });
+        serving.stop().await;
+    }
+}
+
 #[tokio::test]
 async fn a_cancelled_request_has_the_status_499() {
     let files = Folder::new();

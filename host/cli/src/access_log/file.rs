@@ -6,6 +6,8 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use super::queue::Queue;
+
 /// The permissions of a new file: it has addresses of clients.
 const MODE: u32 = 0o640;
 
@@ -15,8 +17,11 @@ pub(super) struct LogFile {
     file: Mutex<File>,
 }
 
-/// The writer of a file.
-pub(super) struct Writer(Arc<LogFile>);
+/// The writer of the lines that wait for a file.
+pub(super) struct Writer {
+    file: Arc<LogFile>,
+    queue: Arc<Queue>,
+}
 
 /// A failure to open the file.
 #[derive(Debug, thiserror::Error)]
@@ -40,17 +45,29 @@ impl LogFile {
         *self.file.lock().unwrap_or_else(PoisonError::into_inner) = file;
         Ok(())
     }
+
+    fn write_all(&self, line: &[u8]) -> io::Result<()> {
+        self.file.lock().unwrap_or_else(PoisonError::into_inner).write_all(line)
+    }
 }
 
 impl Writer {
-    pub(super) fn new(file: Arc<LogFile>) -> Self {
-        Self(file)
+    pub(super) fn new(file: Arc<LogFile>, queue: Arc<Queue>) -> Self {
+        Self { file, queue }
     }
 }
 
 impl Write for Writer {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.file.lock().unwrap_or_else(PoisonError::into_inner).write(bytes)
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        self.write_all(line)?;
+        Ok(line.len())
+    }
+
+    /// Writes a whole line: the thread of the queue calls this once for each.
+    fn write_all(&mut self, line: &[u8]) -> io::Result<()> {
+        let written = self.file.write_all(line);
+        self.queue.release(line.len());
+        written
     }
 
     fn flush(&mut self) -> io::Result<()> {
