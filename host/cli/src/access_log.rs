@@ -113,15 +113,28 @@ impl Lines {
             // The line is one message for the thread that writes.
             drop(self.writer.clone().write_all(line.as_bytes()));
         }
-        let lost = self.queue.lost();
-        if lost > 0
+        if self.queue.has_lost()
             && let Permit::Granted(_) = self.warnings.acquire(1)
         {
+            self.report_lost();
+        }
+    }
+
+    /// Logs the number of lines that were lost since the last report.
+    fn report_lost(&self) {
+        let lost = self.queue.take_lost();
+        if lost > 0 {
             warn!(
                 lost,
                 "lines of the access log lost: its file is written too slowly; raise access-log.sample, or use a faster disk"
             );
         }
+    }
+}
+
+impl Drop for AccessLog {
+    fn drop(&mut self) {
+        self.lines.report_lost();
     }
 }
 

@@ -225,21 +225,56 @@ async fn a_sample_has_some_of_the_requests() {
     assert!((200..800).contains(&count), "{count}");
 }
 
-/// A pipe holds 64 KiB: fewer than these lines.
-#[tokio::test]
-async fn a_log_that_nobody_reads_delays_no_response() {
-    let files = Folder::new();
+/// Makes the log a pipe. The caller has both ends, so that neither open waits.
+fn pipe(files: &Folder) -> fs::File {
     let path = files.join("access.log");
     mknodat(CWD, &path, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
-    // Both ends, so that neither open waits.
-    let pipe = fs::File::options().read(true).write(true).open(&path).unwrap();
+    fs::File::options().read(true).write(true).open(&path).unwrap()
+}
+
+/// A pipe holds 64 KiB: fewer than these lines.
+#[tokio::test]
+async fn a_full_pipe_delays_no_response() {
+    let files = Folder::new();
+    let pipe = pipe(&files);
     let serving = serving(&files, "format = 'json'", "").await;
     let responses = thousand(serving.address()).await;
     assert_eq!(responses.matches("HTTP/1.1 200 OK").count(), 1000);
-    // The lines waited: they are written as soon as someone reads.
+    // The waiting lines are written when the pipe is read.
     let lines = BufReader::new(pipe).lines().take(1000);
     assert!(lines.map(Result::unwrap).all(|line| line.contains("/version")));
     serving.stop().await;
+}
+
+/// 16 MiB of lines wait at most, and each lost line is reported once.
+#[tokio::test]
+async fn lost_lines_are_reported_until_the_pipe_is_read() {
+    const COUNT: usize = 3_500;
+    let files = Folder::new();
+    let pipe = pipe(&files);
+    let mut serving = serving(&files, "", "").await;
+    let mut client = serving.connect().await;
+    let value = "v".repeat(2 << 10);
+    let target = format!("/version?{value}");
+    for _ in 0..COUNT {
+        let headers = [("user-agent", &*value), ("referer", &*value)];
+        assert_eq!(client.request_with("GET", &target, &headers).await.status, 200);
+    }
+    serving.logged("lines of the access log lost").await;
+    let mut lines = BufReader::new(pipe).lines().map(Result::unwrap);
+    let mut written = lines.by_ref().take(100).count();
+    // Now there is room for another line, which comes last.
+    assert_eq!(client.get("/chains").await.status, 200);
+    written += lines.take_while(|line| !line.contains("GET /chains ")).count();
+    assert!((2_500..COUNT).contains(&written), "{written}");
+    let ended = serving.stop().await;
+    let lost: Vec<usize> = ended
+        .stderr
+        .lines()
+        .filter(|line| line.contains("lines of the access log lost"))
+        .map(|line| line.rsplit_once("lost=").unwrap().1.parse().unwrap())
+        .collect();
+    assert_eq!(lost.iter().sum::<usize>(), COUNT - written, "{lost:?}");
 }
 
 #[tokio::test]

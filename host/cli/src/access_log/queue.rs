@@ -38,9 +38,14 @@ impl Queue {
         self.waiting.fetch_sub(cost(length), Relaxed);
     }
 
-    /// Returns the number of lost lines.
-    pub(super) fn lost(&self) -> u64 {
-        self.lost.load(Relaxed)
+    /// Returns whether lines were lost since [`Self::take_lost`].
+    pub(super) fn has_lost(&self) -> bool {
+        self.lost.load(Relaxed) > 0
+    }
+
+    /// Returns the number of lines that were lost since the last call.
+    pub(super) fn take_lost(&self) -> u64 {
+        self.lost.swap(0, Relaxed)
     }
 }
 
@@ -59,7 +64,9 @@ mod tests {
             let queue = Queue::default();
             assert!((0..count).all(|_| queue.reserve(length)), "{length}");
             assert!(!queue.reserve(1), "{length}");
-            assert_eq!(queue.lost(), 1);
+            assert!(queue.has_lost());
+            assert_eq!(queue.take_lost(), 1);
+            assert!(!queue.has_lost());
             queue.release(length);
             assert!(queue.reserve(length) && !queue.reserve(length), "{length}");
         }
