@@ -278,6 +278,21 @@ async fn lost_lines_are_reported_until_the_pipe_is_read() {
 }
 
 #[tokio::test]
+async fn a_full_disk_is_reported_with_its_remedy() {
+    let files = Folder::new();
+    let settings = files.write("c.toml", "[access-log]\nfile = '/dev/full'\n");
+    let mut serving =
+        Program::new(["--listen", "127.0.0.1:0", "--config", &settings]).start().await;
+    assert!(thousand(serving.address()).await.contains(" 200 OK"));
+    serving.logged("lines of the access log not written; make room on its disk").await;
+    let line = serving.log().lines().last().unwrap();
+    assert!(line.contains("No space left on device") && line.contains(" lost="), "{line}");
+    // No more than one warning a second.
+    let ended = serving.stop().await;
+    assert!(ended.stderr.matches("not written").count() < 100, "{}", ended.stderr);
+}
+
+#[tokio::test]
 async fn a_file_that_cannot_be_opened_is_named_with_its_remedy() {
     let files = Folder::new();
     let settings = files.write("c.toml", "[access-log]\nfile = 'missing/access.log'\n");

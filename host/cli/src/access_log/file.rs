@@ -2,9 +2,13 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
+use std::mem;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+
+use relayer_rest_common::log_rate::{LogRate, Permit};
+use tracing::warn;
 
 use super::queue::Queue;
 
@@ -21,6 +25,9 @@ pub(super) struct LogFile {
 pub(super) struct Writer {
     file: Arc<LogFile>,
     queue: Arc<Queue>,
+    /// The number of lines that were not written since the last warning.
+    failed: u64,
+    warnings: LogRate,
 }
 
 /// A failure to open the file.
@@ -53,7 +60,19 @@ impl LogFile {
 
 impl Writer {
     pub(super) fn new(file: Arc<LogFile>, queue: Arc<Queue>) -> Self {
-        Self { file, queue }
+        Self { file, queue, failed: 0, warnings: LogRate::new(1) }
+    }
+
+    fn report(&mut self, error: &io::Error) {
+        self.failed += 1;
+        if let Permit::Granted(_) = self.warnings.acquire(1) {
+            let lost = mem::take(&mut self.failed);
+            warn!(
+                lost,
+                %error,
+                "lines of the access log not written; make room on its disk, or change access-log.file and restart"
+            );
+        }
     }
 }
 
@@ -67,7 +86,7 @@ impl Write for Writer {
     fn write_all(&mut self, line: &[u8]) -> io::Result<()> {
         let written = self.file.write_all(line);
         self.queue.release(line.len());
-        written
+        written.inspect_err(|error| self.report(error))
     }
 
     fn flush(&mut self) -> io::Result<()> {
