@@ -3,6 +3,8 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 
 use relayer_rest_tests::client;
 use relayer_rest_tests::component;
@@ -275,6 +277,28 @@ async fn lost_lines_are_reported_until_the_pipe_is_read() {
         .map(|line| line.rsplit_once("lost=").unwrap().1.parse().unwrap())
         .collect();
     assert_eq!(lost.iter().sum::<usize>(), COUNT - written, "{lost:?}");
+}
+
+/// Streams of a service of systemd are sockets.
+#[tokio::test]
+async fn a_stream_that_is_a_socket_has_the_lines() {
+    for stream in ["stdout", "stderr"] {
+        let files = Folder::new();
+        let settings = files.write("c.toml", format!("[access-log]\nfile = '/dev/{stream}'\n"));
+        let program = Program::new(["--listen", "127.0.0.1:0", "--config", &settings]);
+        let (reader, writer) = UnixStream::pair().unwrap();
+        let mut command = program.command();
+        command.stdout(OwnedFd::from(writer.try_clone().unwrap())).stderr(OwnedFd::from(writer));
+        let mut child = command.spawn().unwrap();
+        // The command has its streams, too.
+        drop(command);
+        let mut lines = BufReader::new(reader).lines().map(Result::unwrap);
+        let address = lines.find_map(|line| line.strip_prefix("http://").map(str::to_owned));
+        let address = address.unwrap().parse().unwrap();
+        assert!(raw(address, &request("/version", "")).await.contains(" 200 OK"));
+        assert!(lines.any(|line| line.contains("\"GET /version HTTP/1.1\" 200 ")), "{stream}");
+        child.kill().await.unwrap();
+    }
 }
 
 #[tokio::test]

@@ -3,6 +3,7 @@
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::mem;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -94,6 +95,13 @@ impl Write for Writer {
     }
 }
 
+/// Opens a file for lines at its end, or a stream of this process.
 fn append(path: &Path) -> io::Result<File> {
-    OpenOptions::new().append(true).create(true).mode(MODE).open(path)
+    let duplicate = |stream: BorrowedFd| stream.try_clone_to_owned().map(File::from);
+    match path.to_str() {
+        // They can be sockets, such as of the journal, which cannot be opened by a path.
+        Some("/dev/stdout") => duplicate(io::stdout().as_fd()),
+        Some("/dev/stderr") => duplicate(io::stderr().as_fd()),
+        _ => OpenOptions::new().append(true).create(true).mode(MODE).open(path),
+    }
 }
