@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 
-use relayer_rest_tests::client;
+use relayer_rest_tests::client::{self, Client};
 use relayer_rest_tests::component;
 use relayer_rest_tests::folder::Folder;
 use relayer_rest_tests::program::{Program, Serving};
@@ -133,6 +133,25 @@ async fn objects_have_mount_route_module_and_cache() {
         assert!(object["duration_seconds"].as_f64().unwrap() > 0.0, "{object}");
         assert!(object["bytes"].as_u64().unwrap() > 0, "{object}");
         assert!(object["time"].as_str().unwrap().ends_with('Z'), "{object}");
+    }
+    serving.stop().await;
+}
+
+/// In HTTP/2, and in a request to a proxy, the host is a part of the target.
+#[tokio::test]
+async fn targets_are_paths_and_the_host_is_their_authority() {
+    let files = Folder::new();
+    let serving = serving(&files, "format = 'json'", "").await;
+    let mut client = Client::http2(serving.address()).await;
+    assert_eq!(client.get("/version?a=b").await.status, 200);
+    let request = "GET http://a:1/version?a=b HTTP/1.1\r\nhost: b\r\nconnection: close\r\n\r\n";
+    assert!(raw(serving.address(), request).await.starts_with("HTTP/1.1 200 OK"));
+    let objects = objects(&files, 2).await;
+    for (object, version, host) in
+        [(&objects[0], "HTTP/2.0", "localhost"), (&objects[1], "HTTP/1.1", "a:1")]
+    {
+        assert_eq!(object["target"], "/version?a=b", "{object}");
+        assert_eq!((&object["version"], &object["host"]), (&json!(version), &json!(host)));
     }
     serving.stop().await;
 }

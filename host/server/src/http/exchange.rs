@@ -8,6 +8,7 @@ use hyper::header::{HOST, HeaderValue, REFERER, USER_AGENT};
 use hyper::{HeaderMap, Method, Request, StatusCode, Uri, Version};
 use relayer_rest_state::TraceContext;
 
+use super::host;
 use super::outgoing::HttpResponse;
 use crate::registry::MountPath;
 use crate::request_metrics::Origin;
@@ -46,11 +47,11 @@ pub struct Exchange {
     pub has_tls: bool,
     /// The method.
     pub method: Method,
-    /// The target, as the client has sent it.
+    /// The path and the query, as the client has sent them; the whole target with CONNECT.
     pub target: Uri,
     /// The version of HTTP.
     pub version: Version,
-    /// The value of `host`.
+    /// The authority of the target, as with HTTP/2, or else the value of `host`.
     pub host: Option<HeaderValue>,
     /// The value of `referer`.
     pub referer: Option<HeaderValue>,
@@ -153,9 +154,9 @@ impl Observers {
             client: client.address.map(|address| address.to_canonical()),
             has_tls: client.has_tls,
             method: request.method().clone(),
-            target: request.uri().clone(),
+            target: origin_form(request.uri()),
             version: request.version(),
-            host: header(HOST),
+            host: host::of_target(request).or_else(|| header(HOST)),
             referer: header(REFERER),
             user_agent: header(USER_AGENT),
             duration: Duration::ZERO,
@@ -185,6 +186,40 @@ impl Drop for Observation {
         self.exchange.duration = self.start.elapsed();
         for observation in self.observations.drain(..) {
             observation.end(&self.exchange);
+        }
+    }
+}
+
+/// Returns the path and the query of a target; the target itself if it has none.
+fn origin_form(target: &Uri) -> Uri {
+    match target.path_and_query() {
+        Some(path) if target.authority().is_some() => match path.as_str() {
+            // The path can be empty then.
+            "/" => Uri::from_static("/"),
+            _ => Uri::from(path.clone()),
+        },
+        _ => target.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Uri, origin_form};
+
+    #[test]
+    fn the_target_of_an_exchange_is_its_path_and_query() {
+        for (target, expected) in [
+            ("http://a:1/b?c", "/b?c"),
+            ("http://a/", "/"),
+            ("http://a", "/"),
+            ("http://a?b", "/?b"),
+            ("/b?c", "/b?c"),
+            ("//b", "//b"),
+            ("*", "*"),
+            ("a:1", "a:1"),
+        ] {
+            let target: Uri = target.parse().unwrap();
+            assert_eq!(origin_form(&target).to_string(), expected, "{target}");
         }
     }
 }

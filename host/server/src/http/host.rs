@@ -4,7 +4,7 @@ use std::net::Ipv6Addr;
 use std::str::FromStr;
 
 use hyper::header::{HOST, HeaderValue};
-use hyper::http::uri::{Authority, Scheme};
+use hyper::http::uri::Scheme;
 use hyper::{Request, Version};
 use serde::{Deserialize, Serialize, Serializer};
 
@@ -105,12 +105,16 @@ fn request_host<B>(request: &Request<B>) -> Result<Option<Host<'_>>, HostError> 
 /// Sets the Host header of a request to the authority of its target, if it has one: a
 /// module sees the same host for all versions of HTTP.
 pub(super) fn settle<B>(request: &mut Request<B>) {
-    let Some(authority) = request.uri().authority().map(Authority::as_str) else { return };
-    if request.headers().get(HOST).is_none_or(|line| line != authority)
-        && let Ok(host) = HeaderValue::from_str(authority)
+    if let Some(host) = of_target(request)
+        && request.headers().get(HOST) != Some(&host)
     {
         request.headers_mut().insert(HOST, host);
     }
+}
+
+/// Returns the authority of the target of a request, if it has one.
+pub(super) fn of_target<B>(request: &Request<B>) -> Option<HeaderValue> {
+    HeaderValue::from_str(request.uri().authority()?.as_str()).ok()
 }
 
 impl<'a> Host<'a> {
