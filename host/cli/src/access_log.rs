@@ -77,6 +77,11 @@ impl AccessLog {
         Ok(Some(Self { file, lines: Arc::new(lines), _guard: guard }))
     }
 
+    /// Checks that a server could open the access log, without creating its file.
+    pub(super) fn check(config: &AccessLogConfig) -> Result<(), AccessLogError> {
+        config.file.as_deref().map_or(Ok(()), file::check)
+    }
+
     /// Returns the observer that writes the lines.
     pub(super) fn observer(&self) -> Arc<dyn RequestObserver> {
         Arc::new(Observer(Arc::clone(&self.lines)))

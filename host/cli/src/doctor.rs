@@ -3,7 +3,10 @@
 
 use std::env;
 use std::fs;
+use std::io::ErrorKind;
+use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use bytesize::ByteSize;
@@ -12,12 +15,13 @@ use procfs::{Current, Meminfo};
 use relayer_rest_common::threads;
 use relayer_rest_sandbox::Module;
 use relayer_rest_server::config::{Config, Place, Settings, UnknownVariable};
-use relayer_rest_server::control::{AdminListener, default_folder};
+use relayer_rest_server::control::{AdminListener, ControlSocket, default_folder};
 use relayer_rest_server::reload::MountSpec;
 use relayer_rest_state::{Snapshot, SourceKind, StatePublisher};
 use serde::Serialize;
 use tokio::time::{Instant, sleep};
 
+use super::access_log::AccessLog;
 use super::progress::Progress;
 use super::serve;
 use super::settings::SettingArgs;
@@ -71,12 +75,16 @@ pub(super) fn run(args: &DoctorArgs) -> Result<CommandOutcome, Failure> {
     findings.tokens(config);
     block_on(async { findings.admin(config) })?;
     block_on(findings.sources(&settings))?;
+    findings.access_log(config);
     findings.code_cache(config);
-    findings.sockets(config);
+    block_on(async { findings.sockets(config) })?;
     findings.open_files(config);
     findings.threads();
-    findings.swap();
-    findings.clock();
+    if let Ok(memory) = Meminfo::current() {
+        findings.swap(memory.swap_total.saturating_sub(memory.swap_free));
+    }
+    let installed = env::current_exe().and_then(fs::metadata).and_then(|meta| meta.modified());
+    findings.clock(SystemTime::now(), installed.ok());
     let findings = findings.0;
     if args.json {
         print_json(&findings)?;
@@ -245,25 +253,48 @@ impl Findings {
         }
     }
 
-    /// Finds default control sockets of servers that were killed.
-    fn sockets(&mut self, config: &Config) {
-        if config.control == Place::Disabled {
-            return self.add(
-                "control",
-                Level::Warning,
-                "there is no control socket: status, swap and reload do not work; leave out --no-control",
-            );
+    fn access_log(&mut self, config: &Config) {
+        if let Some(file) = &config.access_log.file {
+            let checked = AccessLog::check(&config.access_log);
+            self.result("access log", checked.map(|()| file.display().to_string()));
         }
-        let folder = default_folder();
-        let entries = fs::read_dir(&folder).into_iter().flatten().flatten();
+    }
+
+    /// Finds control sockets of servers that were killed, and listens on the one of the
+    /// settings for a moment.
+    ///
+    /// Must be called within a Tokio runtime.
+    fn sockets(&mut self, config: &Config) {
+        match &config.control {
+            Place::Disabled => {
+                return self.add(
+                    "control",
+                    Level::Warning,
+                    "there is no control socket: status, swap and reload do not work; leave out --no-control",
+                );
+            }
+            Place::At(path) if is_stale(path) => self.stale(path),
+            Place::At(path) => {
+                let listened = ControlSocket::bind(path);
+                self.result("control", listened.map(|_| path.display().to_string()));
+            }
+            Place::Default => {}
+        }
+        let entries = fs::read_dir(default_folder()).into_iter().flatten().flatten();
         for path in entries.map(|entry| entry.path()) {
             let is_socket = path.extension().is_some_and(|extension| extension == "sock");
-            if is_socket && UnixStream::connect(&path).is_err() {
-                let path = path.display();
-                let message = format!("{path}: no server listens on this socket; remove the file");
-                self.add("control", Level::Warning, message);
+            let is_configured = matches!(&config.control, Place::At(own) if *own == path);
+            if is_socket && !is_configured && is_stale(&path) {
+                self.stale(&path);
             }
         }
+    }
+
+    /// Adds a socket without a listener.
+    fn stale(&mut self, path: &Path) {
+        let path = path.display();
+        let message = format!("{path}: no server listens on this socket; remove the file");
+        self.add("control", Level::Warning, message);
     }
 
     fn open_files(&mut self, config: &Config) {
@@ -288,12 +319,11 @@ impl Findings {
         }));
     }
 
-    fn swap(&mut self) {
-        let Ok(memory) = Meminfo::current() else { return };
-        let used = ByteSize::b(memory.swap_total.saturating_sub(memory.swap_free));
-        if used.as_u64() > 0 {
+    fn swap(&mut self, used: u64) {
+        if used > 0 {
             let message = format!(
-                "{used} of memory are swapped out, which delays requests; give the machine more memory, or disable swap for the service (MemorySwapMax=0)"
+                "{} of memory are swapped out, which delays requests; give the machine more memory, or disable swap for the service (MemorySwapMax=0)",
+                ByteSize::b(used)
             );
             self.add("swap", Level::Warning, message);
         } else {
@@ -301,19 +331,59 @@ impl Findings {
         }
     }
 
-    /// Compares the clock with the time at which this program was written.
-    fn clock(&mut self) {
-        let written = env::current_exe().and_then(fs::metadata).and_then(|meta| meta.modified());
-        let now = SystemTime::now();
+    /// Compares the clock with the time at which this program was installed.
+    fn clock(&mut self, now: SystemTime, installed: Option<SystemTime>) {
         let time = humantime::format_rfc3339_seconds(now);
-        match written {
-            Ok(written) if now < written => {
-                let message = format!(
-                    "it is {time}, which is before this program was installed; synchronize the clock, such as with `timedatectl set-ntp true`"
-                );
-                self.add("clock", Level::Warning, message);
-            }
-            _ => self.add("clock", Level::Ok, time.to_string()),
+        if installed.is_some_and(|installed| now < installed) {
+            let message = format!(
+                "it is {time}, which is before this program was installed; synchronize the clock, such as with `timedatectl set-ntp true`"
+            );
+            self.add("clock", Level::Warning, message);
+        } else {
+            self.add("clock", Level::Ok, time.to_string());
         }
+    }
+}
+
+/// Returns whether a file is a socket that no program listens on.
+fn is_stale(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|meta| meta.file_type().is_socket())
+        && UnixStream::connect(path)
+            .is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, SystemTime};
+
+    use super::{Findings, Level};
+
+    /// Returns the only finding.
+    fn finding(check: impl FnOnce(&mut Findings)) -> (&'static str, Level, String) {
+        let mut findings = Findings::default();
+        check(&mut findings);
+        let [finding] = <[_; 1]>::try_from(findings.0).unwrap();
+        (finding.check, finding.level, finding.message)
+    }
+
+    #[test]
+    fn swapped_memory_is_a_warning() {
+        assert_eq!(finding(|it| it.swap(0)), ("swap", Level::Ok, "none in use".to_owned()));
+        let (check, level, message) = finding(|it| it.swap(3 << 20));
+        assert_eq!((check, level), ("swap", Level::Warning));
+        assert!(message.starts_with("3.0 MiB of memory are swapped out"), "{message}");
+        assert!(message.contains("(MemorySwapMax=0)"), "{message}");
+    }
+
+    #[test]
+    fn a_clock_before_the_installation_is_a_warning() {
+        let installed = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+        let clock = |now| finding(|it| it.clock(now, Some(installed)));
+        assert_eq!(clock(installed).1, Level::Ok);
+        let (check, level, message) = clock(SystemTime::UNIX_EPOCH);
+        assert_eq!((check, level), ("clock", Level::Warning));
+        assert!(message.starts_with("it is 1970-01-01T00:00:00Z, which is before"), "{message}");
+        assert!(message.contains("synchronize the clock"), "{message}");
+        assert_eq!(finding(|it| it.clock(SystemTime::UNIX_EPOCH, None)).1, Level::Ok);
     }
 }

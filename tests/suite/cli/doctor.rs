@@ -7,6 +7,7 @@ use std::os::unix::net::UnixListener;
 use relayer_rest_tests::folder::Folder;
 use relayer_rest_tests::program::{Ended, Program};
 use relayer_rest_tests::relayer::{Relayer, Script};
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 use serde_json::Value;
 
 /// A finding: its check, its level and its message.
@@ -84,7 +85,7 @@ async fn each_problem_has_a_remedy() {
 }
 
 #[tokio::test]
-async fn what_slows_a_server_down_is_a_warning() {
+async fn causes_of_slow_service_are_warnings() {
     let folder = Folder::new();
     fs::create_dir(folder.join("relayer-rest")).unwrap();
     let stale = folder.join("relayer-rest/127.0.0.1:3000.sock");
@@ -104,4 +105,68 @@ async fn what_slows_a_server_down_is_a_warning() {
     check(&ended, "source", "warning", "use --upstream or --relayer-config");
     let ended = doctor(&["--no-control"]).await;
     check(&ended, "control", "warning", "leave out --no-control");
+}
+
+/// A server with these settings does not start, and has the same message.
+#[tokio::test]
+async fn each_reason_not_to_start_is_a_failure() {
+    let folder = Folder::new();
+    folder.write("file", "text");
+    for (settings, name, part) in [
+        ("[access-log]\nfile = 'missing/a.log'", "access log", "/missing/a.log cannot be opened: "),
+        ("[access-log]\nfile = '.'", "access log", "check the path and the permissions"),
+        ("code-cache = 'file'", "code cache", "choose another folder"),
+        ("control = 'file'", "control", "choose another path with --control PATH"),
+        ("control = 'missing/c.sock'", "control", "choose a path in a folder of your own"),
+    ] {
+        let config = folder.write("c.toml", settings);
+        let run = async |args: &[&str]| {
+            let program = Program::new(args).args(["--listen", "127.0.0.1:0", "--config", &config]);
+            let unset = ["RELAYER_REST_CODE_CACHE", "RELAYER_REST_CONTROL"];
+            unset.iter().fold(program, |program, name| program.env(*name, "")).run().await
+        };
+        let ended = run(&["doctor", "--json"]).await;
+        assert_eq!(ended.status, Some(1), "{ended:?}");
+        check(&ended, name, "failure", part);
+        let message = findings(&ended).into_iter().find(|finding| finding.0 == name).unwrap().2;
+        let served = run(&["serve"]).await;
+        assert_eq!(served.status, Some(2), "{served:?}");
+        assert!(served.stderr.contains(&message), "{message}: {served:?}");
+    }
+}
+
+/// The file is not created, and a pipe is not waited for.
+#[tokio::test]
+async fn an_access_log_is_left_as_it_was() {
+    let folder = Folder::new();
+    let config = folder.write("c.toml", "[access-log]\nfile = 'a.log'");
+    let path = folder.join("a.log");
+    let passes = async || {
+        let ended = doctor(&["--config", &config]).await;
+        check(&ended, "access log", "ok", path.to_str().unwrap());
+    };
+    passes().await;
+    assert!(!path.exists());
+    mknodat(CWD, &path, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
+    passes().await;
+}
+
+#[tokio::test]
+async fn a_stale_control_socket_of_the_settings_is_a_warning() {
+    let folder = Folder::new();
+    let socket = folder.join("own.sock");
+    drop(UnixListener::bind(&socket).unwrap());
+    let program = Program::new(["doctor", "--json", "--listen", "127.0.0.1:0"]);
+    let ended = program.socket(&socket).run().await;
+    assert_eq!(ended.status, Some(0), "{ended:?}");
+    check(&ended, "control", "warning", "own.sock: no server listens on this socket; remove");
+    assert!(socket.exists());
+}
+
+#[tokio::test]
+async fn too_little_address_space_is_a_failure() {
+    let program = Program::new(["doctor", "--json", "--listen", "127.0.0.1:0"]);
+    let ended = program.after("ulimit -v 8388608").run().await;
+    assert_eq!(ended.status, Some(1), "{ended:?}");
+    check(&ended, "module", "failure", "raise the limit of the process (ulimit -v, ulimit -d)");
 }

@@ -1,14 +1,15 @@
 //! The file of the access log, which can be opened again after it was renamed.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::mem;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use relayer_rest_common::log_rate::{LogRate, Permit};
+use rustix::fs::{Access, access};
 use tracing::warn;
 
 use super::queue::Queue;
@@ -37,6 +38,23 @@ pub(super) struct Writer {
 pub(crate) struct AccessLogError {
     path: PathBuf,
     source: io::Error,
+}
+
+/// Checks that a server could open a file, without creating it.
+pub(super) fn check(path: &Path) -> Result<(), AccessLogError> {
+    let checked = match fs::metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+            let folder = folder.unwrap_or(Path::new("."));
+            access(folder, Access::WRITE_OK | Access::EXEC_OK).map_err(io::Error::from)
+        }
+        // The opening of a pipe waits for its reader.
+        Ok(meta) if meta.file_type().is_fifo() => {
+            access(path, Access::WRITE_OK).map_err(io::Error::from)
+        }
+        _ => append(path).map(drop),
+    };
+    checked.map_err(|source| AccessLogError { path: path.to_owned(), source })
 }
 
 impl LogFile {
