@@ -167,6 +167,28 @@ async fn control_over_tcp_needs_a_token() {
     serving.control_client().status().await.unwrap();
 }
 
+/// `/config` needs no token.
+#[tokio::test]
+async fn secrets_are_masked_in_the_settings() {
+    let files = Folder::new();
+    write_tokens(&files, "ops 0123456789abcdef");
+    let tokens = "token-file = 'tokens'\n[commands]\nclear-packets = true\ntoken-file = 'tokens'\n\
+        [upstream]\nurl = 'http://user:secret@127.0.0.1:1/'";
+    let settings = settings(&files, tokens);
+    let args = ["--config", &settings, "--telemetry", "http://other:hidden@127.0.0.1:2/metrics"];
+    let mut serving = Program::server().args(args).start().await;
+    let admin = Admin::of(&mut serving).await;
+    let (status, config) = admin.get("/config").await;
+    assert_eq!(status, 200);
+    for shown in ["127.0.0.1:1", "127.0.0.1:2/metrics", "tokens"] {
+        assert!(config.contains(shown), "{shown}: {config}");
+    }
+    for secret in ["secret", "hidden", "0123456789abcdef"] {
+        assert!(!config.contains(secret), "{secret}: {config}");
+    }
+    serving.stop().await;
+}
+
 #[tokio::test]
 async fn the_level_of_the_log_can_be_changed() {
     let files = Folder::new();

@@ -278,3 +278,28 @@ async fn help_and_version_are_shown() {
     let version = Program::new(["-V"]).run().await;
     assert_eq!(version.stdout, format!("relayer-rest {}\n", env!("CARGO_PKG_VERSION")));
 }
+
+#[tokio::test]
+async fn help_is_wrapped_at_the_width_of_the_terminal() {
+    for width in [60, 90] {
+        let help = Program::new(["serve", "--help"]).env("COLUMNS", width.to_string()).run().await;
+        assert_eq!(help.status, Some(0));
+        let longest = help.stdout.lines().map(|line| line.chars().count()).max().unwrap();
+        // No word of the texts is longer than 30 characters.
+        assert!((width - 30..=width).contains(&longest), "{width}: {longest}: {}", help.stdout);
+    }
+}
+
+#[tokio::test]
+async fn misspelt_commands_and_options_have_a_suggestion() {
+    for (args, suggestion) in [
+        (&["stauts"][..], "tip: a similar subcommand exists: 'status'"),
+        (&["--listn", "127.0.0.1:0"], "tip: a similar argument exists: '--listen'"),
+        (&["serve", "--no-contrl"], "tip: a similar argument exists: '--no-control'"),
+        (&["swap", "--dryrun", "m.wasm"], "tip: a similar argument exists: '--dry-run'"),
+    ] {
+        let ended = Program::new(args).run().await;
+        assert_eq!(ended.status, Some(2), "{ended:?}");
+        assert!(ended.stderr.contains(suggestion), "{ended:?}");
+    }
+}

@@ -297,6 +297,29 @@ async fn an_invalid_value_names_its_origin() {
     check_failure(&ended, 2, &format!("configuration {file}: line 2, column 8: http.idle: "));
 }
 
+/// The default file has the list, and the documentation has sections.
+#[tokio::test]
+async fn a_list_of_extensions_beside_sections_is_explained() {
+    let files = Folder::new();
+    for (text, position) in [
+        (
+            "extension = [{ name = 'health' }]\n[[extension]]\nname = 'metrics'\n",
+            "line 2, column 3",
+        ),
+        (
+            "extension = [{ name = 'health' }]\n[http]\n[[extension]]\nname = 'metrics'\n",
+            "line 3, column 3",
+        ),
+    ] {
+        let file = files.write("c.toml", text);
+        let ended = Program::new(["config", "check", &file]).run().await;
+        let message = format!(
+            "configuration {file}: {position}: duplicate key: extension has a value above; write all of them as [[extension]], or all in the value"
+        );
+        check_failure(&ended, 2, &message);
+    }
+}
+
 #[tokio::test]
 async fn passwords_are_not_shown() {
     let url = "http://user:secret@127.0.0.1:1/";
