@@ -4,7 +4,7 @@
 //! the base has the libraries of this machine instead, and the command is the tested one.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{self, BufRead, BufReader};
 use std::os::unix::fs::chown;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -28,6 +28,9 @@ mount -t proc proc $root/proc
 mount --rbind /dev $root/dev
 for folder in $volumes/*/*/; do mount --bind $folder $root/${folder#$volumes/}; done
 exec setpriv --no-new-privs --bounding-set -all,+sys_chroot,+setuid,+setgid chroot --userspec=$user $root \"$@\"";
+
+/// A server that ends with the test, also if that fails.
+struct Running(Child);
 
 struct Image {
     files: Folder,
@@ -102,6 +105,14 @@ impl Image {
     }
 }
 
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It has ended if the test succeeds.
+        self.0.kill().ok();
+        self.0.wait().ok();
+    }
+}
+
 /// Writes the files of a base image: the libraries of the command, and the folders that a
 /// runtime mounts. Returns its folder.
 fn base(files: &Folder) -> String {
@@ -137,16 +148,17 @@ fn buildah(files: &Folder, arguments: &[&str]) -> String {
 async fn the_image_serves_with_a_read_only_root_and_without_rights() {
     let image = Image::build();
     let command = [image.list("/Entrypoint"), image.list("/Cmd")].concat();
-    let mut serving = image.run(&command);
-    let mut lines = BufReader::new(serving.stdout.take().unwrap()).lines();
+    let mut serving = Running(image.run(&command));
+    let mut lines = BufReader::new(serving.0.stdout.take().unwrap()).lines();
     let url = lines.next().and_then(Result::ok);
-    let Some(url) = url else { panic!("{:?}", serving.wait_with_output()) };
+    let log = serving.0.stderr.take().unwrap();
+    let Some(url) = url else { panic!("{:?}", io::read_to_string(log)) };
     let port = url.rsplit(':').next().unwrap();
     let address = format!("127.0.0.1:{port}").parse().unwrap();
     let mut client = Client::http1(address).await;
     assert_eq!(client.get("/version").await.status, 200);
 
-    let pid = Pid::from_child(&serving);
+    let pid = Pid::from_child(&serving.0);
     let status = fs::read_to_string(format!("/proc/{}/status", pid.as_raw_nonzero())).unwrap();
     let value =
         |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).unwrap().trim();
@@ -154,6 +166,9 @@ async fn the_image_serves_with_a_read_only_root_and_without_rights() {
     assert_eq!(value("Uid:").split_whitespace().next(), Some(ids.0));
     assert_ne!(ids.0, "0");
     assert_eq!(value("CapEff:").trim_start_matches('0'), "");
+    let file = format!("/proc/{}/root/file", pid.as_raw_nonzero());
+    let written = fs::write(file, "").unwrap_err();
+    assert_eq!(written.kind(), io::ErrorKind::ReadOnlyFilesystem);
 
     let health = image.list("/Healthcheck/Test");
     assert_eq!(health[0], "CMD");
@@ -164,7 +179,7 @@ async fn the_image_serves_with_a_read_only_root_and_without_rights() {
 
     assert_eq!(image.config["StopSignal"], "SIGTERM");
     kill_process(pid, Signal::TERM).unwrap();
-    assert!(serving.wait().unwrap().success());
+    assert!(serving.0.wait().unwrap().success());
     let unhealthy = image.run(&health[1..]).wait_with_output().unwrap();
     assert!(!unhealthy.status.success(), "{unhealthy:?}");
 }

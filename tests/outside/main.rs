@@ -16,3 +16,16 @@ mod openapi;
 mod relayers;
 mod systemd;
 mod tls;
+
+use std::net::{SocketAddr, TcpListener};
+use std::process;
+use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
+
+/// Returns an address with a free port for a program that cannot choose one. No other
+/// program takes the port meanwhile: the loopback address is only for this call.
+fn free_address() -> SocketAddr {
+    static COUNT: AtomicU8 = AtomicU8::new(1);
+    let [_, high, middle, low] = process::id().to_be_bytes();
+    let ip = [127, 128 | high, middle ^ low, COUNT.fetch_add(1, Relaxed)];
+    TcpListener::bind(SocketAddr::from((ip, 0))).unwrap().local_addr().unwrap()
+}

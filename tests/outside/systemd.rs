@@ -1,7 +1,6 @@
 //! Do the units for systemd have no problems, and does the server listen on a socket of it?
 
 use std::fs;
-use std::net::{SocketAddr, TcpListener};
 use std::process::Command;
 
 use relayer_rest_tests::cargo::root;
@@ -10,6 +9,8 @@ use relayer_rest_tests::client::Client;
 use relayer_rest_tests::folder::Folder;
 use relayer_rest_tests::program::Program;
 use relayer_rest_tests::wait::until_async;
+
+use super::free_address;
 
 /// The maximum exposure, in tenths.
 const EXPOSURE: &str = "--threshold=20";
@@ -41,9 +42,7 @@ fn the_units_are_valid_and_hardened() {
 #[tokio::test]
 #[ignore = "needs systemd-socket-activate: apt install systemd"]
 async fn the_server_listens_on_a_passed_socket() {
-    let free = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address: SocketAddr = free.local_addr().unwrap();
-    drop(free);
+    let address = free_address();
     let listen = address.to_string();
     let activator = [
         "systemd-socket-activate",
@@ -80,9 +79,7 @@ async fn several_sockets_are_passed_with_their_sections() {
         "[[listen]]\naddress = 'unix:elsewhere'\n[[listen]]\naddress = '127.0.0.1:1'\n[[listen.tls]]\ncertificate = 'own.pem'\nkey = 'own.key'\n",
     );
     let socket = files.path("socket");
-    let free = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address: SocketAddr = free.local_addr().unwrap();
-    drop(free);
+    let address = free_address();
     let listen = address.to_string();
     let mut activator = vec!["systemd-socket-activate", "-l", &socket, "-l", &listen];
     activator.extend(["-E", "RELAYER_REST_CONTROL", "-E", "RELAYER_REST_CODE_CACHE"]);
@@ -98,9 +95,11 @@ async fn several_sockets_are_passed_with_their_sections() {
         assert!(output.status.success(), "{arguments:?}: {output:?}");
         output.stdout
     };
+    // The certificate is for this name.
+    let resolved = format!("localhost:{}:{}", address.port(), address.ip());
     let over_unix = curl(&["-sf", "--unix-socket", &socket, "http://h/version"]).await;
     let url = format!("https://localhost:{}/version", address.port());
-    assert_eq!(over_unix, curl(&["-sf", "--cacert", &ca, &url]).await);
+    assert_eq!(over_unix, curl(&["-sf", "--resolve", &resolved, "--cacert", &ca, &url]).await);
     serving.stop().await;
     // The socket is of the service manager.
     assert!(files.join("socket").exists() && !files.join("elsewhere").exists());

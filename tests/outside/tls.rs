@@ -1,6 +1,5 @@
 //! Do `openssl` and `haproxy` reach listeners with TLS and with the PROXY protocol?
 
-use std::net::{SocketAddr, TcpListener};
 use std::process::{Command, Stdio};
 
 use relayer_rest_tests::certificates::Authority;
@@ -8,6 +7,8 @@ use relayer_rest_tests::client::Client;
 use relayer_rest_tests::folder::Folder;
 use relayer_rest_tests::program::Program;
 use relayer_rest_tests::wait::until_async;
+
+use super::free_address;
 
 #[tokio::test]
 #[ignore = "needs openssl: apt install openssl"]
@@ -67,9 +68,7 @@ async fn haproxy_sends_both_versions_of_the_proxy_protocol() {
     for version in
         ["send-proxy", "send-proxy-v2", "send-proxy-v2 proxy-v2-options unique-id,crc32c"]
     {
-        let free = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address: SocketAddr = free.local_addr().unwrap();
-        drop(free);
+        let address = free_address();
         let config = files.write(
             "haproxy.cfg",
             format!("defaults\n mode tcp\n timeout connect 10s\n timeout client 60s\n timeout server 60s\nlisten l\n bind {address}\n server s {server} {version} check check-send-proxy\n"),
