@@ -7,12 +7,14 @@
 //! | `GET /readyz` | 200, `ok`; or 503 with a line for each check, until the state is known and while the server shuts down |
 //! | `GET /metrics` | 200, the [`metrics`] in the text format of `OpenMetrics` or of Prometheus |
 //! | `GET /log-level`, and `PUT` with the new one | 200, the level of the log |
+//! | `GET /config` | 200, [`EffectiveConfig`] |
+//! | `GET /openapi.json` | 200, the routes of all modules |
 //! | `GET /status` | 200, [`Status`] |
 //! | `POST /swap?mount=/&name=FILE`, the component as its body; and `sha256=DIGEST`, `dialect=NAME`, `dry-run=true`, `force=true` | 200, or 409 if the module is rejected: [`SwapReport`](crate::registry::SwapReport) |
 //! | `POST /reload` | 200, [`Reloaded`], with the invalid files in `failures`; or 409 if the settings cannot be used, or there are none |
 //! | `POST /rollback?mount=/` | 200, [`RolledBack`]; or 409 without a previous module |
 //!
-//! The first four are for all clients of a listener, except for `PUT`; the others need a token
+//! The first six are for all clients of a listener, except for `PUT`; the others need a token
 //! over TCP. An error has a status of 400 or above and a [`ControlFault`] as its body, except
 //! for a rejected module.
 //!

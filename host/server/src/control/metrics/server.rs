@@ -17,7 +17,7 @@ define_families! {
     EVICTED = Counter "relayer_rest_connections_evicted" [],
         "Connections that were closed to make room for others";
     REFUSED_REQUESTS = Counter "relayer_rest_refused_requests" ["name"],
-        "Requests that the host has refused before routing, by the name of the error";
+        "Requests that the host has refused before a module handled them, by the name of the error";
     UNSENT = Gauge "relayer_rest_unsent_bytes" [],
         "Bytes of responses that clients have not taken yet";
     DRAINING = Gauge "relayer_rest_draining" [],
