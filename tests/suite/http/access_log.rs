@@ -10,7 +10,7 @@ use relayer_rest_tests::client::{self, Client};
 use relayer_rest_tests::component;
 use relayer_rest_tests::folder::Folder;
 use relayer_rest_tests::program::{Program, Serving};
-use relayer_rest_tests::wait::until;
+use relayer_rest_tests::wait::{until, until_async};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use serde_json::{Value, json};
 
@@ -196,6 +196,28 @@ async fn a_cancelled_request_has_the_status_499() {
         (&json!(499), &json!("/ext/a/spin"))
     );
     serving.stop().await;
+}
+
+#[tokio::test]
+async fn a_request_that_is_dropped_at_the_end_of_grace_has_the_status_499() {
+    let files = Folder::new();
+    let module = files.write("spin.wasm", component::that_spins_on_spin());
+    let extension = format!(
+        "[server]\ngrace = '0s'\n[[extension]]\nname = 'a'\nmodule = '{module}'\n[extension.limits]\ntime = '60s'\n"
+    );
+    let serving = serving(&files, "format = 'json'", &extension).await;
+    let mut pending = TcpStream::connect(serving.address()).unwrap();
+    pending.write_all(request("/ext/a/spin", "").as_bytes()).unwrap();
+    let runs = async || {
+        let status = serving.control(&["status", "--json"]).await.stdout;
+        let status: Value = serde_json::from_str(&status).unwrap();
+        let mounts = status["mounts"].as_array().unwrap();
+        mounts.iter().any(|mount| mount["mount"] == "/ext/a" && mount["module"]["runs"] == 1)
+    };
+    until_async("the module runs", runs).await;
+    serving.stop().await;
+    let object = &objects(&files, 1).await[0];
+    assert_eq!((&object["status"], &object["target"]), (&json!(499), &json!("/ext/a/spin")));
 }
 
 #[tokio::test]

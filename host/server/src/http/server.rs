@@ -31,6 +31,9 @@ const TICK_INTERVAL: Duration = Duration::from_secs(1);
 /// The pause after a failure to accept, such as too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
+/// The maximum wait for connections that are dropped at the end of the grace period.
+const MAX_ABORT_TIME: Duration = Duration::from_secs(1);
+
 /// A server of all mounts, on the current state.
 pub struct Server {
     registry: Arc<Registry>,
@@ -205,6 +208,9 @@ impl Server {
         if timeout(grace.saturating_sub(drain), open.all_ended()).await.is_err() {
             let count = open.len();
             warn!(connections = count, ?grace, "connections dropped after the grace period");
+            // Observers get their requests, unless a module does not return from a step.
+            open.abort_all();
+            timeout(MAX_ABORT_TIME, open.all_ended()).await.ok();
         }
     }
 }

@@ -163,6 +163,11 @@ impl ConnectionManager {
         self.roster.close_all();
     }
 
+    /// Drops all connections, which end when their tasks yield.
+    pub(in crate::http) fn abort_all(&mut self) {
+        self.tasks.abort_all();
+    }
+
     fn refuse(&self, socket: Socket, has_tls: bool, reason: &str) {
         self.tally.refused();
         if let Permit::Granted(before) = self.refusals.acquire(1) {
