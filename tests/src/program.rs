@@ -269,7 +269,9 @@ impl Serving {
 
     /// Runs a command that controls this server.
     pub async fn control(&self, args: &[&str]) -> Ended {
-        Program::at(self.path.clone(), args).socket(&self.socket).run().await
+        // The log of a long command has its progress.
+        let program = Program::at(self.path.clone(), args).env("RUST_LOG", "warn");
+        program.socket(&self.socket).run().await
     }
 
     /// Sends a signal to the process.

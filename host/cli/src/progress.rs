@@ -8,10 +8,7 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use tracing::info;
 
-/// The time after which a step is shown: most are short.
-const DELAY: Duration = Duration::from_secs(1);
-
-/// The interval between two lines of the log.
+/// The interval between two lines of the log. Most steps are shorter, and have none.
 const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
 /// The interval in which the bar moves.
@@ -35,19 +32,14 @@ impl Progress {
         // Without a thread, nothing is shown.
         let logging = thread::Builder::new().name("progress".to_owned()).spawn(move || {
             let mut current: Option<(String, Instant)> = None;
-            let mut wait = LOG_INTERVAL;
             loop {
-                match started.recv_timeout(wait) {
-                    Ok(step) => {
-                        current = Some((step, Instant::now()));
-                        wait = DELAY;
-                    }
+                match started.recv_timeout(LOG_INTERVAL) {
+                    Ok(step) => current = Some((step, Instant::now())),
                     Err(RecvTimeoutError::Disconnected) => break,
                     Err(RecvTimeoutError::Timeout) => {
                         if let Some((step, start)) = &current {
                             info!(step, elapsed = ?start.elapsed(), "in progress");
                         }
-                        wait = LOG_INTERVAL;
                     }
                 }
             }
