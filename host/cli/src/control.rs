@@ -53,7 +53,7 @@ pub(super) fn bind(
     }
 }
 
-fn only(running: &[PathBuf]) -> Result<PathBuf, Failure> {
+pub(super) fn only(running: &[PathBuf]) -> Result<PathBuf, Failure> {
     match running {
         [path] => Ok(path.clone()),
         [] => Err(format!(

@@ -23,8 +23,8 @@ use tokio::time::{Instant, sleep};
 
 use super::access_log::AccessLog;
 use super::progress::Progress;
-use super::serve;
 use super::settings::SettingArgs;
+use super::sockets;
 use super::sources::Sources;
 use super::{
     CommandOutcome, Failure, block_on, code_cache, compile, descriptors, print, print_json,
@@ -228,8 +228,8 @@ impl Findings {
 
     /// Listens on the address for a moment.
     async fn address(&mut self, config: &Config, sources: &Sources) {
-        let listened = match serve::listen_configs(config, sources) {
-            Ok(configs) => serve::listen(&configs).await.map(|_| {
+        let listened = match sockets::listen_configs(config, sources) {
+            Ok(configs) => sockets::bind(&configs).await.map(|_| {
                 let addresses: Vec<_> =
                     configs.iter().map(|config| config.address.to_string()).collect();
                 addresses.join(", ")

@@ -3,13 +3,14 @@
 //! | file | job |
 //! |---|---|
 //! | `serve.rs`, `serve_error.rs` | `serve`: from the options to a running server, and the reasons why it cannot start |
+//! | `takeover.rs` | `serve --takeover`: the sockets and the hot requests of a running server |
 //! | `swap.rs`, `status.rs`, `rollback.rs`, `reload.rs` | `swap`, `status`, `rollback`, `reload`: requests to a running server |
 //! | `top.rs`, `top/` | `top`: a live view of a running server |
 //! | `check.rs`, `config.rs`, `doctor.rs`, `new.rs`, `module.rs` | the commands without a server |
 //! | `completions.rs`, `man.rs`, `version.rs` | for packages: completions, manual pages and the version |
 //! | `compile.rs` | `compile`: the process that compiles a module |
 //! | `settings.rs` | the options that override settings |
-//! | `code_cache.rs`, `control.rs`, `sources.rs` | the code cache, the control socket and the sources of the settings |
+//! | `code_cache.rs`, `control.rs`, `sockets.rs`, `sources.rs` | the code cache, the control socket, all sockets and the sources of the settings |
 //! | `access_log.rs`, `access_log/` | the access log |
 //! | `otlp.rs`, `otlp/` | traces and metrics for an OpenTelemetry collector |
 //! | `progress.rs` | the progress of long steps |
@@ -38,9 +39,11 @@ mod serve_error;
 mod service_manager;
 mod settings;
 mod signals;
+mod sockets;
 mod sources;
 mod status;
 mod swap;
+mod takeover;
 mod top;
 mod version;
 
@@ -67,8 +70,8 @@ use module::ModuleArgs;
 use new::NewArgs;
 use reload::ReloadArgs;
 use rollback::RollbackArgs;
+use serve::ServeArgs;
 use serve_error::ServeError;
-use settings::SettingArgs;
 use status::StatusArgs;
 use swap::SwapArgs;
 use top::TopArgs;
@@ -96,13 +99,13 @@ struct Cli {
     #[command(subcommand)]
     command: Option<Command>,
     #[command(flatten)]
-    serve: SettingArgs,
+    serve: ServeArgs,
 }
 
 #[derive(Subcommand)]
 enum Command {
     /// Serve the API (the default command)
-    Serve(Box<SettingArgs>),
+    Serve(Box<ServeArgs>),
     /// Swap the module of a running server
     Swap(SwapArgs),
     /// Show the sources, modules and connections of a running server

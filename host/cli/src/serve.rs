@@ -1,64 +1,62 @@
 //! `relayer-rest serve`: from the command line to a running server.
 
-use std::io::{self, Write};
+use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
+use clap::Args;
 use relayer_rest_common::text::escape_control;
 use relayer_rest_common::{priority, threads};
 use relayer_rest_conformance::Dialect;
+use relayer_rest_server::Server;
 use relayer_rest_server::commands::Commands;
-use relayer_rest_server::config::{
-    Config, Layers, ListenAddress, ListenConfig, Settings, UnknownVariable,
-};
-use relayer_rest_server::control::{AdminListener, ControlServer, LogLevel, Reload};
+use relayer_rest_server::config::{Config, Layers, Settings, UnknownVariable};
+use relayer_rest_server::control::takeover::Handover;
+use relayer_rest_server::control::{ControlServer, LogLevel, Reload};
 use relayer_rest_server::reload::{ModuleContext, Modules, follow_dialect};
-use relayer_rest_server::{Listener, Server};
-use relayer_rest_sources::hermes_config::Rest;
 use relayer_rest_sources::{TelemetrySource, Upstream};
 use relayer_rest_state::{NotReady, StatePublisher, StateReader};
 use tokio::runtime::Builder;
 use tokio::task::{JoinHandle, spawn_blocking};
-use tracing::{error, info, warn};
+use tokio::time::timeout;
+use tracing::{error, warn};
 
 use super::access_log::AccessLog;
 use super::otlp::{MetricSources, Otlp};
 use super::serve_error::ServeError;
 use super::settings::SettingArgs;
+use super::sockets::{Sockets, announce, listen_configs};
 use super::sources::{ReadAgain, Sources, derive};
+use super::takeover::Successor;
 use super::{
-    CommandOutcome, Failure, code_cache, compile, control, descriptors, idle_memory, log,
-    service_manager, signals,
+    CommandOutcome, Failure, code_cache, compile, descriptors, idle_memory, log, service_manager,
+    signals,
 };
 
-/// Returns the listeners, by default one at the address of the relayer's `[rest]`; an error if
-/// the relayer to poll has one of the addresses.
-pub(super) fn listen_configs(
-    config: &Config,
-    sources: &Sources,
-) -> Result<Vec<ListenConfig>, ServeError> {
-    let mut configs = config.listen.0.clone();
-    if configs.is_empty() {
-        let Rest { host, port, .. } = &sources.rest;
-        configs.push(ListenAddress::Tcp { host: host.clone(), port: *port }.into());
-    }
-    if let Some(upstream) = &sources.upstream
-        && let Some(config) = configs.iter().find(|config| config.address.is_of(&upstream.url))
-    {
-        return Err(ServeError::UpstreamIsHere { address: config.address.to_string() });
-    }
-    Ok(configs)
+/// The time for requests to the control socket that are in flight when another process has taken
+/// over.
+const MAX_CONTROL_TIME: Duration = Duration::from_secs(1);
+
+#[derive(Args)]
+pub(super) struct ServeArgs {
+    #[command(flatten)]
+    settings: SettingArgs,
+    /// Take over the sockets of the running server, which drains then: no request
+    /// is lost. It is found by its control socket
+    #[arg(long)]
+    takeover: bool,
 }
 
-pub(super) fn run(args: &SettingArgs) -> Result<CommandOutcome, Failure> {
-    let layers = args.layers()?;
+pub(super) fn run(args: &ServeArgs) -> Result<CommandOutcome, Failure> {
+    let layers = args.settings.layers()?;
     // The server has threads of its own for connections.
     let runtime = Builder::new_multi_thread()
         .worker_threads(super::RUNTIME_THREADS)
         .enable_all()
         .build()
         .map_err(ServeError::Start)?;
-    let served = runtime.block_on(start(layers));
+    let served = runtime.block_on(start(layers, args.takeover));
     // No client waits for the remaining tasks.
     runtime.shutdown_background();
     served?;
@@ -66,7 +64,7 @@ pub(super) fn run(args: &SettingArgs) -> Result<CommandOutcome, Failure> {
 }
 
 /// Reads the settings, starts the log, and serves.
-async fn start(layers: Layers) -> Result<(), ServeError> {
+async fn start(layers: Layers, is_takeover: bool) -> Result<(), ServeError> {
     // Signals are caught first, so that a server can be stopped while it starts.
     let mut shutdown = Box::pin(signals::shutdown().map_err(ServeError::Start)?);
     let read = {
@@ -85,7 +83,7 @@ async fn start(layers: Layers) -> Result<(), ServeError> {
     for UnknownVariable { name, meant } in layers.unknown_variables() {
         warn!(name, meant, "unknown variable of the environment ignored");
     }
-    let served = serve(layers, settings, log.level(), shutdown).await;
+    let served = serve(layers, settings, is_takeover, log.level(), shutdown).await;
     // The last message comes after all log lines.
     drop(log);
     served
@@ -94,6 +92,7 @@ async fn start(layers: Layers) -> Result<(), ServeError> {
 async fn serve(
     layers: Layers,
     mut settings: Settings,
+    is_takeover: bool,
     log: Arc<dyn LogLevel>,
     mut shutdown: Pin<Box<dyn Future<Output = ()>>>,
 ) -> Result<(), ServeError> {
@@ -132,25 +131,21 @@ async fn serve(
         () = &mut shutdown => return Ok(()),
     };
     let limits = descriptors::bounded(config.http.clone(), config.extension.len() + 1);
-    let passed = service_manager::listeners().map_err(ServeError::PassedSocket)?;
-    let listeners = if passed.is_empty() {
-        listen(&listen_configs).await?
-    } else {
-        info!(count = passed.len(), "listening on sockets of the service manager");
-        configure(passed, &config.listen.0)?
+    let mut takeover =
+        if is_takeover { Some(Successor::begin(&config, &listen_configs).await?) } else { None };
+    let sockets = match &mut takeover {
+        Some(takeover) => takeover.sockets(&config, &listen_configs).await?,
+        None => Sockets::open(&config, &listen_configs).await?,
     };
-    let addresses = listeners.iter().map(|listener| Ok((listener.address()?, listener.has_tls())));
-    let addresses = addresses.collect::<io::Result<Vec<_>>>().map_err(ServeError::Start)?;
-    sources.reloads.extend(listeners.iter().filter_map(reload_tls));
+    sources.reloads.extend(sockets.reload_certificates());
     let access_log = tokio::select! {
         opened = open_access_log(&config, &mut sources) => opened?,
         () = &mut shutdown => return Ok(()),
     };
     let mut otlp = Otlp::start()?;
-    let socket = control::bind(&config.control, &addresses[0].0)?;
-    let admin = AdminListener::bind(&config.admin)?;
     let registry = &modules.registry;
     let state = publisher.reader();
+    let has_upstream = sources.upstream.is_some();
     if let Some(upstream) = &sources.upstream {
         let dialect = upstream.polling.dialect.subscribe();
         tokio::spawn(follow_dialect(Arc::clone(&modules), state.clone(), dialect));
@@ -158,6 +153,12 @@ async fn serve(
     poll(sources.upstream.take(), sources.telemetry.take(), &publisher)
         .map_err(ServeError::Start)?;
     modules.watch(&state).await?;
+    if let Some(takeover) = &mut takeover {
+        tokio::select! {
+            warmed = takeover.warm(registry, &state, has_upstream) => warmed?,
+            () = &mut shutdown => return Ok(()),
+        }
+    }
     let reload = service_manager::reporting(reload(&sources, &modules, &state));
     hangup.reload(Arc::clone(&reload));
     let server = Server::with_registry(Arc::clone(registry), state.clone())
@@ -180,28 +181,67 @@ async fn serve(
             let modules = Arc::clone(&modules);
             Arc::new(move || modules.settings())
         })
-        .with_log_level(log)
-        .with_socket(socket)
-        .with_admin(admin);
-    let control = tokio::spawn(control.serve());
+        .with_log_level(log);
     idle_memory::watch(registry);
-    announce(&addresses);
-    let shutdown = async {
-        shutdown.await;
-        service_manager::stopping();
-    };
-    server.serve_all(listeners, shutdown).await;
+    let result = Prepared { server, control, sockets, takeover }.serve(shutdown).await;
     otlp.shut_down().await;
-    // This also removes its socket.
-    control.abort();
-    control.await.ok();
-    Ok(())
+    result
 }
 
-/// Returns the function that reads the files of TLS again, if the listener has TLS.
-fn reload_tls(listener: &Listener) -> Option<ReadAgain> {
-    let reload = listener.reload_tls()?;
-    Some(Arc::new(move || reload().map_err(|error| error.to_string())))
+/// A server that is ready to accept connections.
+struct Prepared {
+    server: Server,
+    control: ControlServer,
+    sockets: Sockets,
+    takeover: Option<Successor>,
+}
+
+impl Prepared {
+    /// Serves until `shutdown` completes, or until another process has taken over.
+    async fn serve(self, shutdown: Pin<Box<dyn Future<Output = ()>>>) -> Result<(), ServeError> {
+        let Self { server, control, sockets, takeover } = self;
+        let addresses = sockets.addresses().map_err(ServeError::Start)?;
+        let Sockets { listeners, is_passed, control: control_socket, admin } = sockets;
+        let watchdog = service_manager::watchdog();
+        let watchdog = watchdog.or_else(|| takeover.as_ref().and_then(Successor::watchdog));
+        let handover = Handover::new(&listeners).with_service_manager(
+            is_passed,
+            watchdog,
+            Arc::new(service_manager::main_process),
+        );
+        let control =
+            control.with_socket(control_socket).with_admin(admin).with_handover(handover.clone());
+        let mut controlling = None;
+        let mut failure = None;
+        let mut is_handed_over = false;
+        // The server polls it first when it begins to accept connections.
+        let shutdown = async {
+            if let Some(takeover) = takeover
+                && let Err(error) = takeover.confirm(&handover).await
+            {
+                failure = Some(error);
+                return;
+            }
+            controlling = Some(tokio::spawn(control.serve()));
+            announce(&addresses, watchdog);
+            tokio::select! {
+                () = shutdown => service_manager::stopping(),
+                // For the service manager, the service does not stop.
+                () = handover.completed() => is_handed_over = true,
+            }
+        };
+        server.serve_all(listeners, shutdown).await;
+        if let Some(mut controlling) = controlling {
+            let has_ended =
+                is_handed_over && timeout(MAX_CONTROL_TIME, &mut controlling).await.is_ok();
+            if !has_ended {
+                // This also removes its socket.
+                controlling.abort();
+                controlling.await.ok();
+            }
+        }
+        failure.map_or(Ok(()), Err)
+    }
 }
 
 /// Opens the access log, if there is one. A reload opens it again.
@@ -287,50 +327,4 @@ async fn if_ended(polling: JoinHandle<()>, set_not_ready: impl FnOnce(NotReady))
             ..NotReady::default()
         });
     }
-}
-
-/// Opens the listeners.
-pub(super) async fn listen(configs: &[ListenConfig]) -> Result<Vec<Listener>, ServeError> {
-    let mut listeners = Vec::new();
-    for config in configs {
-        let listener = Listener::bind(config).await.map_err(|source| {
-            let address = config.address.to_string();
-            // A URL given instead of a host may contain a password.
-            let address = if address.contains('@') { "the host".to_owned() } else { address };
-            ServeError::Listen { address, source }
-        })?;
-        listeners.push(listener);
-    }
-    Ok(listeners)
-}
-
-/// Sets everything but the address of the sections `[[listen]]` for passed sockets, in their
-/// order.
-fn configure(passed: Vec<Listener>, configs: &[ListenConfig]) -> Result<Vec<Listener>, ServeError> {
-    let mut configs = configs.iter();
-    let configured = passed.into_iter().map(|listener| match configs.next() {
-        Some(config) => listener.with_config(config).map_err(|source| {
-            let address = config.address.to_string();
-            ServeError::Listen { address, source }
-        }),
-        None => Ok(listener),
-    });
-    configured.collect()
-}
-
-/// Prints a line for each address on stdout, from which on clients can connect.
-fn announce(addresses: &[(ListenAddress, bool)]) {
-    let lines = addresses.iter().map(|(address, has_tls)| {
-        info!(%address, "listening");
-        match address {
-            ListenAddress::Tcp { .. } if *has_tls => format!("https://{address}\n"),
-            ListenAddress::Tcp { .. } => format!("http://{address}\n"),
-            ListenAddress::Unix(_) => format!("{address}\n"),
-        }
-    });
-    let lines: String = lines.collect();
-    let names: Vec<_> = addresses.iter().map(|(address, _)| address.to_string()).collect();
-    service_manager::ready(&format!("listening on {}", names.join(", ")));
-    // A full pipe must not block the server, and a closed stdout is not an error.
-    spawn_blocking(move || drop(io::stdout().write_all(lines.as_bytes())));
 }

@@ -2,11 +2,13 @@
 
 use std::io;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use relayer_rest_sandbox::CodeCacheError;
 use relayer_rest_server::ListenError;
 use relayer_rest_server::config::{self, Origin};
 use relayer_rest_server::control::ControlError;
+use relayer_rest_server::control::takeover::TakeoverError;
 use relayer_rest_server::reload::ReloadError;
 use relayer_rest_server::tokens::TokensError;
 use relayer_rest_sources::hermes_config;
@@ -60,6 +62,20 @@ pub(super) enum ServeError {
     Control(#[from] ControlError),
     #[error("socket of the service manager: {0}; pass sockets that listen, or none")]
     PassedSocket(io::Error),
+    #[error("--takeover: {0}")]
+    Takeover(#[from] TakeoverError),
+    #[error(
+        "--takeover: no server with a control socket listens on {address}; start without --takeover, or name the socket of the server with --control PATH"
+    )]
+    NothingToTakeOver { address: String },
+    #[error("--takeover: {0}")]
+    WhichServer(String),
+    #[error("--takeover: the running server is found by its control socket; remove --no-control")]
+    TakeoverWithoutControl,
+    #[error(
+        "--takeover: the state of the relayer is not known after {0:?}, and the running server knows it; check the sources of the state"
+    )]
+    StateUnknown(Duration),
     #[error("address {address}: {source}")]
     Listen { address: String, source: ListenError },
     #[error(

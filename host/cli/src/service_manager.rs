@@ -39,10 +39,23 @@ fn close_on_exec(socket: &impl AsFd) -> io::Result<()> {
     Ok(fcntl_setfd(socket, FdFlags::CLOEXEC)?)
 }
 
+/// Returns the timeout of the watchdog, if it is enabled for this process.
+pub(super) fn watchdog() -> Option<Duration> {
+    watchdog_enabled()
+}
+
+/// Reports the process that serves, which the service manager must supervise. An id of 0 is of
+/// a process in another namespace.
+pub(super) fn main_process(id: u32) {
+    if id != 0 {
+        send(&[NotifyState::MainPid(id)]);
+    }
+}
+
 /// Reports that clients can connect, and keeps the watchdog from acting.
-pub(super) fn ready(status: &str) {
+pub(super) fn ready(status: &str, watchdog: Option<Duration>) {
     send(&[NotifyState::Ready, NotifyState::Status(status)]);
-    let Some(timeout) = watchdog_enabled() else { return };
+    let Some(timeout) = watchdog else { return };
     info!(?timeout, "watchdog of the service manager enabled");
     tokio::spawn(async move {
         // Half of the time is left for a busy machine.

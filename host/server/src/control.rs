@@ -13,6 +13,7 @@
 //! | `POST /swap?mount=/&name=FILE`, the component as its body; and `sha256=DIGEST`, `dialect=NAME`, `dry-run=true`, `force=true` | 200, or 409 if the module is rejected: [`SwapReport`](crate::registry::SwapReport) |
 //! | `POST /reload` | 200, [`Reloaded`], with the invalid files in `failures`; or 409 if the settings cannot be used, or there are none |
 //! | `POST /rollback?mount=/` | 200, [`RolledBack`]; or 409 without a previous module |
+//! | `POST /takeover` with `connection: upgrade` and `upgrade: relayer-rest-takeover` | 101, and a [`takeover`] begins; 426 without these headers, 404 over TCP, or 409 while another is in progress, a module is deployed, or the server shuts down |
 //!
 //! The first six are for all clients of a listener, except for `PUT`; the others need a token
 //! over TCP. An error has a status of 400 or above and a [`ControlFault`] as its body, except
@@ -29,6 +30,7 @@
 //! | `readiness.rs` | whether the server is ready for clients |
 //! | `client.rs` | sends the requests |
 //! | `status.rs` | the status of a server |
+//! | `takeover.rs`, `takeover/` | a new process receives the sockets of a running server |
 
 mod api;
 mod client;
@@ -39,6 +41,7 @@ mod readiness;
 mod server;
 mod socket;
 mod status;
+pub mod takeover;
 
 use std::sync::Arc;
 
@@ -68,6 +71,9 @@ pub struct RolledBack {
 
 /// Reloads the settings, or reports why they cannot be used.
 pub type Reload = Arc<dyn Fn() -> BoxFuture<'static, Result<Reloaded, String>> + Send + Sync>;
+
+/// Tells the service manager the id of the process that serves.
+pub type MainProcess = Arc<dyn Fn(u32) + Send + Sync>;
 
 /// Returns the settings in effect.
 pub type CurrentSettings = Arc<dyn Fn() -> Arc<Settings> + Send + Sync>;

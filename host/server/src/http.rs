@@ -7,7 +7,7 @@
 //! |---|---|
 //! | `server.rs` | the accept loop and graceful shutdown |
 //! | `listen_config.rs` | the setting `listen` |
-//! | `listener.rs` | the listeners of clients: TCP and Unix sockets |
+//! | `listener.rs`, `listen_socket.rs` | the listeners of clients, and their sockets: TCP and Unix |
 //! | `arrivals.rs`, `proxy_header.rs` | connections that wait for their header of the PROXY protocol, and the header |
 //! | `tls.rs`, `no_tls.rs` | the certificates of a listener; and without the feature `tls` |
 //! | `worker_threads.rs` | the threads that serve connections |
@@ -45,6 +45,7 @@ mod forwarded;
 mod host;
 mod limits;
 mod listen_config;
+mod listen_socket;
 mod listener;
 mod outgoing;
 mod proxy_header;
@@ -75,6 +76,8 @@ pub use limits::{HttpLimits, ServerSettings};
 pub use listen_config::{
     CertificateConfig, FileMode, ListenAddress, ListenConfig, Listeners, Owner, OwnerError,
 };
+#[cfg(feature = "control")]
+pub(crate) use listen_socket::ListenSocket;
 pub use listener::{ListenError, Listener};
 pub use server::Server;
 pub use tls::TlsError;

@@ -54,6 +54,7 @@
 //! | `health_check.rs` | health checks of the active module |
 //! | `references.rs` | the bundled modules with which candidates are compared |
 //! | `run.rs` | runs that no client waits for |
+//! | `warming.rs` | frequent requests, with which another process warms its cache |
 //! | `compare.rs` | differences between the responses of two modules |
 //! | `report.rs` | the report of a swap |
 //! | `status.rs` | the status of a mount |
@@ -80,6 +81,7 @@ mod service;
 mod slot;
 mod status;
 mod swap;
+mod warming;
 
 use std::sync::Arc;
 
@@ -101,6 +103,7 @@ pub use references::References;
 pub use report::{Rejection, StepTime, SwapOutcome, SwapReport, SwapStep};
 pub(crate) use service::{Found, RespondError, RespondErrorKind, Responded, Uncached};
 pub use status::{CircuitStatus, ModuleStatus, MountStatus, QuarantineStatus};
+pub use warming::{HotRequest, Warmth};
 
 /// The mounts, which can be replaced as a whole while the server runs.
 #[derive(Debug)]
@@ -226,7 +229,7 @@ pub(crate) fn check_conflicts<'a>(
 
 /// Returns the bundled module with a number added to it: other numbers are other modules.
 #[cfg(test)]
-fn test_module(number: u8) -> relayer_rest_sandbox::Module {
+pub(crate) fn test_module(number: u8) -> relayer_rest_sandbox::Module {
     use relayer_rest_modules::DEFAULT_MODULE;
     use relayer_rest_sandbox::{Engine, Limits, Module};
     use std::sync::{LazyLock, OnceLock};

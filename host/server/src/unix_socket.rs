@@ -6,6 +6,9 @@ use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, chown};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+#[cfg(feature = "control")]
+use std::sync::atomic::Ordering::SeqCst;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -35,12 +38,13 @@ pub(crate) struct UnixSocket {
     pub(crate) file: SocketFile,
 }
 
-/// The file of a socket, which is removed when this is dropped.
+/// The file of a socket, which is removed when this is dropped, unless another process owns it.
 #[derive(Debug)]
 pub(crate) struct SocketFile {
     path: PathBuf,
     /// The device and inode.
     id: (u64, u64),
+    is_own: AtomicBool,
 }
 
 /// The permissions of a socket's file.
@@ -105,7 +109,8 @@ impl UnixSocket {
         fs::set_permissions(&inner, Permissions::from_mode(mode))?;
         let meta = fs::metadata(&inner)?;
         fs::rename(&inner, path)?;
-        let file = SocketFile { path: path.to_owned(), id: (meta.dev(), meta.ino()) };
+        let id = (meta.dev(), meta.ino());
+        let file = SocketFile { path: path.to_owned(), id, is_own: AtomicBool::new(true) };
         Ok(Self { listener, file })
     }
 }
@@ -116,8 +121,28 @@ impl SocketFile {
     }
 }
 
+#[cfg(feature = "control")]
+impl SocketFile {
+    /// Returns the file of a socket that another process owns.
+    pub(crate) fn of_other(path: PathBuf) -> io::Result<Self> {
+        let meta = fs::symlink_metadata(&path)?;
+        if !meta.file_type().is_socket() {
+            return Err(io::Error::other("the path is not a socket"));
+        }
+        Ok(Self { path, id: (meta.dev(), meta.ino()), is_own: AtomicBool::new(false) })
+    }
+
+    /// Sets whether this process owns the file, and so removes it at the end.
+    pub(crate) fn set_own(&self, is_own: bool) {
+        self.is_own.store(is_own, SeqCst);
+    }
+}
+
 impl Drop for SocketFile {
     fn drop(&mut self) {
+        if !*self.is_own.get_mut() {
+            return;
+        }
         // Another server may have replaced the socket.
         let is_ours =
             fs::symlink_metadata(&self.path).is_ok_and(|meta| (meta.dev(), meta.ino()) == self.id);

@@ -1,5 +1,6 @@
 //! The control API: its routes, and their handlers.
 
+use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,8 +8,8 @@ use bytes::Bytes;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
 use hyper::header::{
-    ACCEPT, ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HeaderValue, RETRY_AFTER,
-    WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS,
+    ACCEPT, ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER,
+    UPGRADE, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS,
 };
 use hyper::{Method, Request, Response, StatusCode};
 use relayer_rest_state::StateReader;
@@ -18,6 +19,7 @@ use tracing::info;
 use url::form_urlencoded;
 
 use super::listener::{AccessError, Policy};
+use super::takeover::{self, Handover};
 use super::{
     ControlFault, CurrentSettings, EffectiveConfig, LogLevel, Reload, RolledBack, Status, metrics,
     readiness,
@@ -34,8 +36,14 @@ const MAX_BODY_TIME: Duration = Duration::from_mins(1);
 /// The maximum size of a level of the log, in bytes.
 const MAX_LEVEL: usize = 4 << 10;
 
+/// The headers of a response that offers or begins a takeover.
+const UPGRADE_HEADERS: [(HeaderName, HeaderValue); 2] = [
+    (CONNECTION, HeaderValue::from_static("upgrade")),
+    (UPGRADE, HeaderValue::from_static(takeover::UPGRADE)),
+];
+
 /// The routes, and their clients.
-const ROUTES: [Route; 11] = [
+const ROUTES: [Route; 12] = [
     Route { path: "/livez", method: Method::GET, access: Access::All, verb: Verb::Livez },
     Route { path: "/readyz", method: Method::GET, access: Access::All, verb: Verb::Readyz },
     Route { path: "/metrics", method: Method::GET, access: Access::All, verb: Verb::Metrics },
@@ -57,6 +65,7 @@ const ROUTES: [Route; 11] = [
         verb: Verb::Rollback,
     },
     Route { path: "/reload", method: Method::POST, access: Access::Control, verb: Verb::Reload },
+    Route { path: "/takeover", method: Method::POST, access: Access::Owner, verb: Verb::Takeover },
 ];
 
 struct Route {
@@ -74,6 +83,8 @@ enum Access {
     All,
     /// The clients that may control the server.
     Control,
+    /// The owner, over a Unix socket.
+    Owner,
 }
 
 #[derive(Clone, Copy)]
@@ -89,6 +100,7 @@ enum Verb {
     Swap,
     Rollback,
     Reload,
+    Takeover,
 }
 
 /// The control API of a server.
@@ -100,6 +112,7 @@ pub(super) struct ControlApi {
     pub(super) log_level: Option<Arc<dyn LogLevel>>,
     pub(super) settings: Option<CurrentSettings>,
     pub(super) base_path: BasePath,
+    pub(super) handover: Option<Handover>,
 }
 
 type ControlResponse = Response<Full<Bytes>>;
@@ -117,6 +130,15 @@ impl ControlApi {
             log_level: None,
             settings: None,
             base_path: BasePath::default(),
+            handover: None,
+        }
+    }
+
+    /// Waits until the sockets are handed over; if they never are, forever.
+    pub(super) async fn handed_over(&self) {
+        match &self.handover {
+            Some(handover) => handover.completed().await,
+            None => pending().await,
         }
     }
 
@@ -133,6 +155,11 @@ impl ControlApi {
             Ok(route) => route,
             Err(response) => return *response,
         };
+        if route.access == Access::Owner && !policy.is_of_owner() {
+            let message =
+                "a takeover passes sockets, which TCP cannot; use the control socket".to_owned();
+            return ErrorResponse(StatusCode::NOT_FOUND, message).into();
+        }
         let mut client = None;
         if route.access == Access::Control {
             match policy.check(request.headers()) {
@@ -169,6 +196,7 @@ impl ControlApi {
             Verb::Swap => self.swap(request).await,
             Verb::Rollback => self.rollback(&request),
             Verb::Reload => self.reload(&request).await,
+            Verb::Takeover => self.take_over(request),
         }
     }
 
@@ -285,6 +313,27 @@ impl ControlApi {
             Ok(reloaded) => Ok(json(StatusCode::OK, &reloaded)),
             Err(error) => Err(ErrorResponse(StatusCode::CONFLICT, error)),
         }
+    }
+
+    /// Begins a takeover, which continues when the connection is upgraded.
+    fn take_over(&self, mut request: Request<Incoming>) -> Result<ControlResponse, ErrorResponse> {
+        let _: [Option<String>; 0] = parameters(&request, [])?;
+        let Some(handover) = &self.handover else {
+            let message = "this program does not hand over its sockets".to_owned();
+            return Err(ErrorResponse(StatusCode::NOT_FOUND, message));
+        };
+        let protocol = request.headers().get(UPGRADE);
+        if protocol.is_none_or(|protocol| protocol != takeover::UPGRADE) {
+            return Ok(upgrade_required());
+        }
+        let session = handover.begin(&self.registry, &self.state);
+        let session =
+            session.map_err(|error| ErrorResponse(StatusCode::CONFLICT, error.to_string()))?;
+        tokio::spawn(session.run(hyper::upgrade::on(&mut request)));
+        let mut response = Response::new(Full::default());
+        *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+        response.headers_mut().extend(UPGRADE_HEADERS);
+        Ok(response)
     }
 
     fn mount(&self, path: Option<String>) -> Result<Arc<Mount>, ErrorResponse> {
@@ -426,6 +475,17 @@ fn not_implemented() -> ControlResponse {
     let error = "CONNECT is not implemented".to_owned();
     let mut response = json(StatusCode::NOT_IMPLEMENTED, &ControlFault { error });
     response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    response
+}
+
+/// Rejects a request for a takeover without the headers of an upgrade.
+fn upgrade_required() -> ControlResponse {
+    let error = format!(
+        "a takeover needs the headers connection: upgrade and upgrade: {}; start `relayer-rest serve --takeover`",
+        takeover::UPGRADE
+    );
+    let mut response = json(StatusCode::UPGRADE_REQUIRED, &ControlFault { error });
+    response.headers_mut().extend(UPGRADE_HEADERS);
     response
 }
 

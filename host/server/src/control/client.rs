@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
 use hyper::client::conn::http1;
-use hyper::header::HOST;
+use hyper::header::{CONNECTION, HOST, UPGRADE};
 use hyper::{Method, Request, StatusCode, Uri};
 use hyper_util::rt::TokioIo;
 use relayer_rest_common::files;
@@ -18,7 +18,7 @@ use tokio::net::UnixStream;
 use tokio::time::timeout;
 use url::form_urlencoded;
 
-use super::{ControlFault, RolledBack, Status, default_folder};
+use super::{ControlFault, RolledBack, Status, default_folder, takeover};
 use crate::registry::{Candidate, Source, SwapReport};
 use crate::reload::Reloaded;
 
@@ -149,6 +149,38 @@ impl ControlClient {
         self.send(Method::POST, "/reload", &[], Bytes::new()).await
     }
 
+    /// Begins a takeover. Returns the connection, and the bytes that were received early.
+    pub(super) async fn take_over(&self) -> Result<(UnixStream, Bytes), ControlClientError> {
+        let request = Request::post("/takeover")
+            .header(HOST, "control")
+            .header(CONNECTION, "upgrade")
+            .header(UPGRADE, takeover::UPGRADE)
+            .body(Full::<Bytes>::default())
+            .expect("its parts are valid");
+        let stream = self.connect().await?;
+        let failed = |error: hyper::Error| self.connection_error(error.to_string());
+        let exchange = async {
+            let (mut sender, connection) =
+                http1::handshake(TokioIo::new(stream)).await.map_err(failed)?;
+            tokio::spawn(connection.with_upgrades());
+            let response = sender.send_request(request).await.map_err(failed)?;
+            let status = response.status();
+            if status != StatusCode::SWITCHING_PROTOCOLS {
+                let body = response.into_body().collect().await.map_err(failed)?.to_bytes();
+                let fault = serde_json::from_slice::<ControlFault>(&body);
+                return Err(match fault {
+                    Ok(ControlFault { error }) => ControlClientError::Refused(error),
+                    Err(error) => self.unexpected(error),
+                });
+            }
+            let upgraded = hyper::upgrade::on(response).await.map_err(failed)?;
+            let parts = upgraded.downcast::<TokioIo<UnixStream>>();
+            let parts = parts.map_err(|_| self.unexpected("the connection is another one"))?;
+            Ok((parts.io.into_inner(), parts.read_buf))
+        };
+        self.with_timeout(exchange).await
+    }
+
     /// Sends a request that the server handles immediately, with a timeout of
     /// [`TIMEOUT`].
     async fn with_timeout<T>(
@@ -180,17 +212,7 @@ impl ControlClient {
         parameters: &[(&str, Option<&str>)],
         body: Bytes,
     ) -> Result<Bytes, ControlClientError> {
-        let stream = UnixStream::connect(&self.path)
-            .await
-            .map_err(|source| ControlClientError::Connect { path: self.path.clone(), source })?;
-        // A socket outside of the default folder was chosen by the user. The default
-        // folder may be in one that other users can write to, such as `/tmp`, and theirs
-        // if they create it first.
-        let server = stream.peer_cred().map(|peer| peer.uid());
-        let is_trusted = |uid| uid == 0 || uid == rustix::process::geteuid().as_raw();
-        if self.path.starts_with(default_folder()) && !server.is_ok_and(is_trusted) {
-            return Err(ControlClientError::Stranger { path: self.path.clone() });
-        }
+        let stream = self.connect().await?;
         let target = Uri::try_from(target(path, parameters)).map_err(|_| {
             let message = "request: the mount and the file name are too long; use shorter ones";
             ControlClientError::Refused(message.to_owned())
@@ -219,6 +241,21 @@ impl ControlClient {
             });
         }
         Ok(body)
+    }
+
+    async fn connect(&self) -> Result<UnixStream, ControlClientError> {
+        let stream = UnixStream::connect(&self.path)
+            .await
+            .map_err(|source| ControlClientError::Connect { path: self.path.clone(), source })?;
+        // A socket outside of the default folder was chosen by the user. The default
+        // folder may be in one that other users can write to, such as `/tmp`, and theirs
+        // if they create it first.
+        let server = stream.peer_cred().map(|peer| peer.uid());
+        let is_trusted = |uid| uid == 0 || uid == rustix::process::geteuid().as_raw();
+        if self.path.starts_with(default_folder()) && !server.is_ok_and(is_trusted) {
+            return Err(ControlClientError::Stranger { path: self.path.clone() });
+        }
+        Ok(stream)
     }
 
     /// Returns the error for a response that this version cannot read.

@@ -78,6 +78,13 @@ impl Clients {
         }
     }
 
+    /// Waits until all clients have left.
+    pub(super) async fn all_ended(&mut self) {
+        while !self.open.is_empty() {
+            self.changed().await;
+        }
+    }
+
     fn idlest(&self) -> Option<Id> {
         let idle = self.open.iter().filter(|(_, (_, activity))| !activity.is_busy.load(Relaxed));
         let idlest = idle.min_by_key(|(_, (_, activity))| activity.idle_since.load(Relaxed));

@@ -2,15 +2,15 @@
 
 use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use http::HeaderMap;
 use hyper::Request;
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream, UnixStream};
 
 use super::{ControlError, ControlSocket};
 use crate::config::{AdminAddress, AdminConfig};
-use crate::http::{AllowedHost, is_for};
+use crate::http::{AllowedHost, ListenSocket, is_for};
 use crate::tokens::{TokenName, TokenRefusal, Tokens, TokensError};
 
 /// The hosts of requests to a listener that only this machine reaches, so that no web page
@@ -19,13 +19,8 @@ const LOCAL_HOSTS: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
 
 /// A listener of the control server.
 pub(super) struct Listener {
-    pub(super) socket: Socket,
+    pub(super) socket: Arc<ListenSocket>,
     pub(super) policy: Policy,
-}
-
-pub(super) enum Socket {
-    Unix(ControlSocket),
-    Tcp(TcpListener),
 }
 
 /// The requests that a listener permits.
@@ -50,9 +45,10 @@ pub struct AdminListener {
 }
 
 /// A connection.
-pub(super) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
-
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
+pub(super) enum Stream {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
 
 /// The reason why a client may not control the server.
 #[derive(Debug)]
@@ -72,33 +68,46 @@ impl AdminListener {
     /// # Errors
     /// Returns an error if the address is in use, or if the file of tokens cannot be used.
     pub fn bind(admin: &AdminConfig) -> Result<Option<Self>, ControlError> {
-        // A problem of the file is found at the start, although it is read for each request.
-        if let Some(file) = &admin.token_file {
-            Tokens::read(file)?;
-        }
-        let Some(listen) = &admin.listen else { return Ok(None) };
-        let address = match listen {
-            AdminAddress::Unix(path) => {
-                let listener = Listener::of_owner(ControlSocket::bind(path)?);
-                return Ok(Some(Self { listener, address: listen.clone() }));
+        let Some(listen) = &admin.listen else {
+            check_tokens(admin)?;
+            return Ok(None);
+        };
+        let socket = match listen {
+            AdminAddress::Unix(path) => ControlSocket::bind(path)?.0.into(),
+            AdminAddress::Tcp(address) => {
+                let bind = || {
+                    let listener = std::net::TcpListener::bind(address)?;
+                    listener.set_nonblocking(true)?;
+                    TcpListener::from_std(listener).map(ListenSocket::Tcp)
+                };
+                bind().map_err(|source| ControlError::Admin { address: *address, source })?
             }
-            AdminAddress::Tcp(address) => *address,
         };
-        let bind = || {
-            let listener = std::net::TcpListener::bind(address)?;
-            listener.set_nonblocking(true)?;
-            let address = listener.local_addr()?;
-            Ok((TcpListener::from_std(listener)?, address))
+        Self::with_socket(admin, socket, listen.clone()).map(Some)
+    }
+
+    /// Creates the listener on a socket that listens on this address of the settings.
+    pub(super) fn with_socket(
+        admin: &AdminConfig,
+        socket: ListenSocket,
+        address: AdminAddress,
+    ) -> Result<Self, ControlError> {
+        check_tokens(admin)?;
+        let address = match &socket {
+            ListenSocket::Tcp(listener) => listener.local_addr().map_or(address, AdminAddress::Tcp),
+            ListenSocket::Unix(..) => address,
         };
-        let (listener, address) =
-            bind().map_err(|source| ControlError::Admin { address, source })?;
-        let local = if address.ip().is_loopback() { &LOCAL_HOSTS[..] } else { &[] };
-        let policy = Policy {
-            access: Access::Token(admin.token_file.clone()),
-            hosts: local.iter().filter_map(|host| host.parse().ok()).collect(),
+        let policy = match &address {
+            AdminAddress::Unix(_) => Policy::of_owner(),
+            AdminAddress::Tcp(address) => {
+                let local = if address.ip().is_loopback() { &LOCAL_HOSTS[..] } else { &[] };
+                Policy {
+                    access: Access::Token(admin.token_file.clone()),
+                    hosts: local.iter().filter_map(|host| host.parse().ok()).collect(),
+                }
+            }
         };
-        let listener = Listener { socket: Socket::Tcp(listener), policy };
-        Ok(Some(Self { listener, address: AdminAddress::Tcp(address) }))
+        Ok(Self { listener: Listener { socket: Arc::new(socket), policy }, address })
     }
 
     /// Returns the address, with the port that the system has chosen for port 0.
@@ -108,24 +117,36 @@ impl AdminListener {
     }
 }
 
+/// Finds a problem of the file of tokens at the start, although it is read for each request.
+fn check_tokens(admin: &AdminConfig) -> Result<(), TokensError> {
+    admin.token_file.as_deref().map_or(Ok(()), |file| Tokens::read(file).map(drop))
+}
+
 impl Listener {
     /// Creates the listener on a socket that only its owner can connect to.
     pub(super) fn of_owner(socket: ControlSocket) -> Self {
-        let policy = Policy { access: Access::All, hosts: Vec::new() };
-        Self { socket: Socket::Unix(socket), policy }
+        Self { socket: Arc::new(socket.0.into()), policy: Policy::of_owner() }
     }
 }
 
-impl Socket {
-    pub(super) async fn accept(&self) -> io::Result<Box<dyn Stream>> {
-        Ok(match self {
-            Self::Unix(socket) => Box::new(socket.0.listener.accept().await?.0),
-            Self::Tcp(listener) => Box::new(listener.accept().await?.0),
-        })
-    }
+/// Accepts a connection.
+pub(super) async fn accept(socket: &ListenSocket) -> io::Result<Stream> {
+    Ok(match socket {
+        ListenSocket::Unix(listener, _) => Stream::Unix(listener.accept().await?.0),
+        ListenSocket::Tcp(listener) => Stream::Tcp(listener.accept().await?.0),
+    })
 }
 
 impl Policy {
+    fn of_owner() -> Self {
+        Self { access: Access::All, hosts: Vec::new() }
+    }
+
+    /// Returns whether only the owner of the socket can connect.
+    pub(super) fn is_of_owner(&self) -> bool {
+        matches!(self.access, Access::All)
+    }
+
     /// Returns whether a request is for a host of the listener.
     pub(super) fn serves<B>(&self, request: &Request<B>) -> bool {
         self.hosts.is_empty() || is_for(request, &self.hosts)

@@ -1,6 +1,7 @@
 //! Accepts connections for the control API, and serves their requests.
 
 use std::convert::Infallible;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,11 +10,13 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use relayer_rest_state::StateReader;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tracing::{debug, info, warn};
 
 use super::api::ControlApi;
 use super::clients::{ClientActivity, Clients};
-use super::listener::{Listener, Policy, Stream};
+use super::listener::{self, Listener, Policy, Stream};
+use super::takeover::{Handover, Role};
 use super::{AdminListener, ControlSocket, CurrentSettings, LogLevel, Reload};
 use crate::http::{BasePath, ConnectionTally};
 use crate::registry::Registry;
@@ -28,7 +31,7 @@ const MAX_HEAD_SIZE: usize = 64 << 10;
 /// A server of the control API, on a control socket, the admin listener, or both.
 pub struct ControlServer {
     api: ControlApi,
-    listeners: Vec<Listener>,
+    listeners: Vec<(Role, Listener)>,
 }
 
 impl ControlServer {
@@ -43,7 +46,7 @@ impl ControlServer {
     pub fn with_socket(mut self, socket: impl Into<Option<ControlSocket>>) -> Self {
         if let Some(socket) = socket.into() {
             info!(socket = %socket.path().display(), "control socket ready");
-            self.listeners.push(Listener::of_owner(socket));
+            self.listeners.push((Role::Control, Listener::of_owner(socket)));
         }
         self
     }
@@ -53,7 +56,7 @@ impl ControlServer {
     pub fn with_admin(mut self, admin: impl Into<Option<AdminListener>>) -> Self {
         if let Some(admin) = admin.into() {
             info!(address = %admin.address(), "admin listener ready");
-            self.listeners.push(admin.listener);
+            self.listeners.push((Role::Admin, admin.listener));
         }
         self
     }
@@ -93,12 +96,23 @@ impl ControlServer {
         self
     }
 
+    /// Enables takeovers, which pass the present listeners of this server, too.
+    #[must_use]
+    pub fn with_handover(mut self, handover: Handover) -> Self {
+        for (role, listener) in &self.listeners {
+            handover.add(*role, &listener.socket);
+        }
+        self.api.handover = Some(handover);
+        self
+    }
+
     /// Serves all listeners until the future is dropped; then a swap in progress is
-    /// cancelled, and the files of sockets are removed.
+    /// cancelled, and the files of sockets are removed. Completes if another process has taken
+    /// over, once the clients that are connected have left.
     pub async fn serve(self) {
         let api = Arc::new(self.api);
-        join_all(self.listeners.into_iter().map(|listener| accept(listener, Arc::clone(&api))))
-            .await;
+        let listeners = self.listeners.into_iter();
+        join_all(listeners.map(|(_, listener)| accept(listener, Arc::clone(&api)))).await;
     }
 }
 
@@ -109,29 +123,41 @@ async fn accept(listener: Listener, api: Arc<ControlApi>) {
     let Listener { socket, policy } = listener;
     let policy = Arc::new(policy);
     let mut clients = Clients::new();
+    let mut handed_over = pin!(api.handed_over());
     loop {
         tokio::select! {
+            biased;
+            // From then on, another process accepts.
+            () = &mut handed_over => break,
             () = clients.changed() => {}
-            accepted = socket.accept(), if clients.have_room() => match accepted {
-                Ok(stream) => {
-                    let (policy, api) = (Arc::clone(&policy), Arc::clone(&api));
-                    clients.add(|activity| serve(stream, policy, api, activity));
+            accepted = listener::accept(&socket), if clients.have_room() => {
+                let (policy, api) = (Arc::clone(&policy), Arc::clone(&api));
+                match accepted {
+                    Ok(Stream::Unix(stream)) => {
+                        clients.add(|activity| serve(stream, policy, api, activity));
+                    }
+                    Ok(Stream::Tcp(stream)) => {
+                        clients.add(|activity| serve(stream, policy, api, activity));
+                    }
+                    Err(error) => {
+                        warn!(%error, "cannot accept a connection for control; retrying");
+                        tokio::time::sleep(Duration::from_millis(50)).await;
+                    }
                 }
-                Err(error) => {
-                    warn!(%error, "cannot accept a connection for control; retrying");
-                    tokio::time::sleep(Duration::from_millis(50)).await;
-                }
-            },
+            }
         }
     }
+    clients.all_ended().await;
 }
 
-async fn serve(
-    stream: Box<dyn Stream>,
+async fn serve<S>(
+    stream: S,
     policy: Arc<Policy>,
     api: Arc<ControlApi>,
     activity: Arc<ClientActivity>,
-) {
+) where
+    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+{
     let service = service_fn(move |request| {
         let api = Arc::clone(&api);
         let policy = Arc::clone(&policy);
@@ -145,7 +171,8 @@ async fn serve(
         .timer(TokioTimer::new())
         .header_read_timeout(MAX_HEAD_TIME)
         .max_buf_size(MAX_HEAD_SIZE)
-        .serve_connection(TokioIo::new(stream), service);
+        .serve_connection(TokioIo::new(stream), service)
+        .with_upgrades();
     if let Err(error) = connection.await {
         debug!(%error, "connection for control ended early");
     }

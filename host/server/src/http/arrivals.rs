@@ -60,6 +60,11 @@ impl Arrivals {
         None
     }
 
+    /// Returns whether connections wait for their header.
+    pub(super) fn are_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
     /// Waits for a connection whose header has been received; if there is none, forever.
     pub(super) async fn next(&mut self) -> Accepted {
         loop {

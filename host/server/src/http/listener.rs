@@ -3,19 +3,21 @@
 use std::io;
 use std::net::TcpListener as StdTcpListener;
 use std::os::unix::net::UnixListener as StdUnixListener;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use tokio::net::{TcpListener, UnixListener};
 
 use super::connections::{Accepted, Peer, Socket};
 use super::listen_config::{ListenAddress, ListenConfig, Owner, OwnerError};
+use super::listen_socket::ListenSocket;
 use super::tls::{Tls, TlsError};
-use crate::unix_socket::{SocketFile, SocketPermissions, UnixSocket, UnixSocketError};
+use crate::unix_socket::{SocketPermissions, UnixSocket, UnixSocketError};
 
 /// A listener for the connections of clients.
 #[derive(Debug)]
 pub struct Listener {
-    socket: ListenSocket,
+    socket: Arc<ListenSocket>,
     proxy_protocol: bool,
     tls: Option<Tls>,
 }
@@ -25,13 +27,6 @@ pub struct Listener {
 pub(super) struct Arrival {
     pub(super) accepted: Accepted,
     pub(super) has_proxy_header: bool,
-}
-
-#[derive(Debug)]
-enum ListenSocket {
-    Tcp(TcpListener),
-    /// The file is removed at the end, unless another program has created it.
-    Unix(UnixListener, Option<SocketFile>),
 }
 
 /// A failure to listen on an address.
@@ -70,8 +65,7 @@ impl Listener {
             ListenAddress::Unix(path) => {
                 let (user, group) = config.owner.as_ref().map_or(Ok((None, None)), Owner::ids)?;
                 let permissions = SocketPermissions { mode: config.mode.bits(), user, group };
-                let UnixSocket { listener, file } = UnixSocket::bind(path, permissions)?;
-                ListenSocket::Unix(listener, Some(file))
+                UnixSocket::bind(path, permissions)?.into()
             }
         };
         Self::from(socket).with_config(config)
@@ -128,20 +122,18 @@ impl Listener {
     /// # Errors
     /// Returns an error if the system does not know it.
     pub fn address(&self) -> io::Result<ListenAddress> {
-        match &self.socket {
-            ListenSocket::Tcp(listener) => listener.local_addr().map(ListenAddress::from),
-            ListenSocket::Unix(_, Some(file)) => Ok(ListenAddress::Unix(file.path().to_owned())),
-            ListenSocket::Unix(listener, None) => {
-                let address = listener.local_addr()?;
-                let path = address.as_pathname().map(ToOwned::to_owned);
-                Ok(ListenAddress::Unix(path.unwrap_or_default()))
-            }
-        }
+        self.socket.address()
+    }
+
+    /// Returns the socket, which the listener shares.
+    #[cfg(feature = "control")]
+    pub(crate) fn socket(&self) -> &Arc<ListenSocket> {
+        &self.socket
     }
 
     /// Accepts a connection.
     pub(super) fn poll_accept(&self, context: &mut Context<'_>) -> Poll<io::Result<Arrival>> {
-        let (socket, address) = match &self.socket {
+        let (socket, address) = match &*self.socket {
             ListenSocket::Tcp(listener) => {
                 let (stream, address) = ready!(listener.poll_accept(context))?;
                 (Socket::Tcp(stream), Some(address.ip()))
@@ -165,7 +157,7 @@ impl From<TcpListener> for Listener {
 
 impl From<ListenSocket> for Listener {
     fn from(socket: ListenSocket) -> Self {
-        Self { socket, proxy_protocol: false, tls: None }
+        Self { socket: Arc::new(socket), proxy_protocol: false, tls: None }
     }
 }
 

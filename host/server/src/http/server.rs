@@ -201,7 +201,7 @@ impl Server {
         open.drain();
         let ServerSettings { drain, grace, .. } = self.settings;
         let drain = drain.min(grace);
-        if timeout(drain, open.all_ended()).await.is_ok() {
+        if timeout(drain, ended(&mut open, &mut arrivals)).await.is_ok() {
             return;
         }
         open.close_all();
@@ -211,6 +211,19 @@ impl Server {
             // Observers get their requests, unless a module does not return from a step.
             open.abort_all();
             timeout(MAX_ABORT_TIME, open.all_ended()).await.ok();
+        }
+    }
+}
+
+/// Waits until all connections have ended, including ones that wait for their header.
+async fn ended(open: &mut ConnectionManager, arrivals: &mut Arrivals) {
+    while open.len() > 0 || arrivals.are_waiting() {
+        tokio::select! {
+            () = open.ended() => {}
+            accepted = arrivals.next() => {
+                open.add(accepted);
+                open.drain();
+            }
         }
     }
 }
