@@ -37,10 +37,19 @@ pub struct Response {
 impl Client {
     /// Connects with HTTP/1.1.
     pub async fn http1(address: SocketAddr) -> Self {
-        let stream = TcpStream::connect(address).await.unwrap();
+        Self::try_http1(address).await.unwrap()
+    }
+
+    /// Connects with HTTP/1.1.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if nothing listens there.
+    pub async fn try_http1(address: SocketAddr) -> std::io::Result<Self> {
+        let stream = TcpStream::connect(address).await?;
         let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.unwrap();
         tokio::spawn(connection);
-        Self::Http1(sender)
+        Ok(Self::Http1(sender))
     }
 
     /// Connects with HTTP/2.

@@ -19,6 +19,7 @@
 //! | `component.rs` | components with unusual behaviour |
 //! | `component/` | hostile components, and ones with secrets or many parts or entries |
 //! | `watcher.rs` | a client that fails if other clients disturb it |
+//! | `steady_clients.rs` | clients that send requests while servers take turns |
 //! | `load.rs` | requests at the highest rate that the server sustains |
 //! | `fuzz.rs` | the fuzz targets |
 //! | `bin/soak.rs` | a soak test: all of this at once, for any length of time |
@@ -43,6 +44,7 @@ pub mod process;
 pub mod program;
 pub mod relayer;
 pub mod server;
+pub mod steady_clients;
 pub mod terminal;
 pub mod wait;
 pub mod watcher;

@@ -1,12 +1,14 @@
 //! The command, as a process.
 
 use std::ffi::{OsStr, OsString};
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use relayer_rest_host::control::ControlClient;
+use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::process::Signal;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::process::{Child, ChildStderr, ChildStdout, Command};
@@ -130,6 +132,20 @@ impl Program {
     pub fn launched_by(mut self, launcher: &[&str]) -> Self {
         self.launcher.splice(..0, launcher.iter().map(|word| (*word).to_owned()));
         self
+    }
+
+    /// Starts the command with a socket of a service manager.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the socket cannot be passed to processes.
+    #[must_use]
+    pub fn listening_on(self, listener: &TcpListener) -> Self {
+        // The processes that this one starts get the socket, too.
+        fcntl_setfd(listener, FdFlags::empty()).unwrap();
+        let socket = listener.as_raw_fd();
+        let script = format!("export LISTEN_PID=$$ LISTEN_FDS=1; exec \"$0\" \"$@\" 3<&{socket}");
+        self.launched_by(&["bash", "-c", &script])
     }
 
     /// Returns the command for a test that sets the process's streams.

@@ -17,6 +17,7 @@ mod serve;
 mod service_manager;
 mod settings;
 mod shutdown;
+mod takeover;
 mod top;
 mod watch;
 

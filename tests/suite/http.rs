@@ -14,7 +14,7 @@ mod protocol;
 mod proxy_protocol;
 mod representations;
 mod threads;
-mod tls;
+pub(crate) mod tls;
 mod unsent;
 
 use std::time::Duration;

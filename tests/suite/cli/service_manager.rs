@@ -62,6 +62,25 @@ async fn the_service_manager_is_notified() {
     assert_eq!(serving.ended().await.status, Some(0));
 }
 
+/// The unit must not end with the old process.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_new_process_is_the_main_one_after_a_takeover() {
+    let manager = Manager::new();
+    let program = Program::server().env("NOTIFY_SOCKET", &manager.path);
+    let old = program.clone().env("WATCHDOG_USEC", "3600000000").start().await;
+    let ready = format!("READY=1\nSTATUS=listening on {}\n", old.address());
+    assert_eq!(manager.next(), ready);
+    let mut new = program.args(["--takeover"]).start().await;
+    assert_eq!(manager.next(), format!("MAINPID={}\n", new.id()));
+    assert_eq!(manager.next(), ready);
+    assert_eq!(old.ended().await.status, Some(0));
+    // The service manager does not tell the new process.
+    new.logged("watchdog of the service manager enabled timeout=3600s").await;
+    new.signal(Signal::TERM);
+    assert_eq!(manager.next(), "STOPPING=1\n");
+    assert_eq!(new.ended().await.status, Some(0));
+}
+
 #[tokio::test]
 async fn a_server_runs_without_its_service_manager() {
     let folder = Folder::new();

@@ -7,6 +7,7 @@ use std::os::unix::net::UnixStream;
 use relayer_rest_tests::folder::Folder;
 use relayer_rest_tests::program::{Program, Serving};
 use relayer_rest_tests::wait::until;
+use rustix::process::Signal;
 
 use crate::cli::check_failure;
 
@@ -54,6 +55,24 @@ fn connect(serving: &Serving, header: &[u8]) -> TcpStream {
     let mut stream = TcpStream::connect(serving.address()).unwrap();
     stream.write_all(header).unwrap();
     stream
+}
+
+/// Its header and request are on their way when the server shuts down.
+#[tokio::test]
+async fn an_accepted_connection_is_served_at_a_shutdown() {
+    let files = Folder::new();
+    let serving = serving(&files, "[server]\ndrain = '1h'\ngrace = '1h'\n").await;
+    let address = serving.address();
+    let header = v1("192.0.2.1");
+    let (start, rest) = header.split_at(6);
+    let mut first = connect(&serving, start);
+    // It is accepted, because this one is accepted after it.
+    assert!(responds(connect(&serving, &header)));
+    serving.signal(Signal::TERM);
+    until("the server does not listen", || TcpStream::connect(address).is_err()).await;
+    first.write_all(rest).unwrap();
+    assert!(responds(&first));
+    assert_eq!(serving.ended().await.status, Some(0));
 }
 
 #[tokio::test]

@@ -27,7 +27,7 @@ use crate::cli::check_failure;
 
 /// A client of TLS.
 #[derive(Default)]
-struct TlsClient<'a> {
+pub(crate) struct TlsClient<'a> {
     /// A certificate of its own.
     own: Option<&'a Issued>,
     protocols: &'a [&'a [u8]],
@@ -35,7 +35,7 @@ struct TlsClient<'a> {
 
 impl TlsClient<'_> {
     /// Connects to a host with this name, whose certificate is of the authority.
-    async fn connect(
+    pub(crate) async fn connect(
         &self,
         address: SocketAddr,
         name: &str,
@@ -58,7 +58,7 @@ impl TlsClient<'_> {
 }
 
 /// Returns the response to a request on a connection that stays open.
-async fn get(stream: &mut TlsStream<TcpStream>, host: &str) -> std::io::Result<String> {
+pub(crate) async fn get(stream: &mut TlsStream<TcpStream>, host: &str) -> std::io::Result<String> {
     let request = format!("GET /version HTTP/1.1\r\nhost: {host}\r\n\r\n");
     stream.write_all(request.as_bytes()).await?;
     let mut response = Vec::new();
