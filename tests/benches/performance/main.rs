@@ -2,8 +2,8 @@
 //! bench -p relayer-rest-tests`.
 //!
 //! Prints a table, and writes it as JSON to `target/performance.json`. `-- misses`,
-//! `hits`, `metrics`, `otlp`, `tls`, `memory`, `starting`, `swapping`, `spinning`, `resetting`, `publishing` or
-//! `polling` measures only that.
+//! `hits`, `metrics`, `otlp`, `tls`, `memory`, `starting`, `swapping`, `restarting`, `spinning`,
+//! `resetting`, `publishing` or `polling` measures only that.
 //!
 //! | file | measurement |
 //! |---|---|
@@ -12,6 +12,7 @@
 //! | `memory.rs` | the memory of the command under load |
 //! | `starting.rs` | from the start of the command to its address |
 //! | `swapping.rs` | latency during swaps |
+//! | `restarting.rs` | latency and failures while the server is restarted |
 //! | `spinning.rs` | latency next to endless, short or large runs of modules |
 //! | `resetting.rs` | latency while clients cancel requests |
 //! | `publishing.rs` | latency and memory during publications |
@@ -28,6 +29,7 @@ mod publishing;
 mod relayers;
 mod report;
 mod resetting;
+mod restarting;
 mod servers;
 mod sockets;
 mod spinning;
@@ -68,6 +70,9 @@ fn main() {
     }
     if wanted("swapping") {
         swapping::measure(&mut report, &runtime);
+    }
+    if wanted("restarting") {
+        restarting::measure(&mut report, &runtime);
     }
     if wanted("spinning") {
         spinning::measure(&mut report, &runtime);
