@@ -98,6 +98,16 @@
 //! | load new or changed modules, and check them | `server/src/reload/modules.rs`, `server/src/registry/health_check.rs` |
 //! | replace all mounts at once | `server/src/registry.rs` |
 //!
+//! # Takeover
+//!
+//! | step | files |
+//! |---|---|
+//! | request the sockets of the running server over its control socket | `cli/src/takeover.rs`, `server/src/control/client.rs`, `server/src/control/api.rs` |
+//! | pass the sockets and the hot requests of each mount | `server/src/control/takeover/handover.rs`, `server/src/control/takeover/channel.rs`, `server/src/control/takeover/message.rs` |
+//! | check the received sockets, and assign them to the settings | `server/src/control/takeover/successor.rs`, `server/src/control/takeover/sockets.rs`, `cli/src/takeover.rs`, `cli/src/sockets.rs` |
+//! | wait for the state, and warm the cache | `server/src/registry/warming.rs` |
+//! | accept connections, confirm, and let the running server drain | `cli/src/serve.rs`, `cli/src/service_manager.rs`, `server/src/http/server.rs` |
+//!
 //! # Where to add things
 //!
 //! Paths are relative to `host/`, except for `guest/`, `tests/`, `docs/` and `wit/`.
