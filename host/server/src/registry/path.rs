@@ -80,7 +80,7 @@ impl MountPath {
     }
 
     /// Returns the path of a request for a path of the mounted module: the inverse of
-    /// [`Self::strip_prefix`].
+    /// `strip_prefix`.
     #[must_use]
     pub fn join(&self, path: &str) -> String {
         match (self.is_root(), path) {
