@@ -109,6 +109,29 @@ async fn each_request_has_a_span_with_its_route_and_its_cache_result() {
     assert!(resource.contains_key("service.instance.id"));
 }
 
+/// Thousands of spans can wait for a collector.
+#[tokio::test]
+async fn a_client_cannot_make_a_span_large() {
+    let collector = Collector::start().await;
+    let program = Program::server().env(ENDPOINT, collector.url("http"));
+    let serving = program.start().await;
+    let long = "a".repeat(5_000);
+    let state = format!("a={long}");
+    let parent = traceparent("01");
+    let headers = [("user-agent", &*long), ("traceparent", &*parent), ("tracestate", &*state)];
+    let mut client = serving.connect().await;
+    client.request_with(&"B".repeat(3_000), &format!("/{long}?{long}"), &headers).await;
+    let spans = received(serving, &collector).await.spans;
+    assert_eq!((spans[0].name.as_str(), spans[0].trace_state.as_str()), ("HTTP", ""));
+    assert_eq!(hex(&spans[0].trace_id), TRACE);
+    let found = attributes(&spans[0].attributes);
+    assert_eq!(found["http.request.method"], "_OTHER");
+    for name in ["http.request.method_original", "url.path", "url.query", "user_agent.original"] {
+        let value = found[name].as_str().unwrap();
+        assert!((1024..1100).contains(&value.len()), "{name}: {}", value.len());
+    }
+}
+
 #[tokio::test]
 async fn failures_and_cancelled_requests_are_errors_of_their_spans() {
     let files = Folder::new();

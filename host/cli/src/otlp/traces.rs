@@ -5,22 +5,33 @@ use std::time::SystemTime;
 
 use http::uri::Authority;
 use http::{HeaderMap, HeaderValue, Version};
-use opentelemetry::propagation::TextMapPropagator;
+use opentelemetry::propagation::{Extractor, TextMapPropagator};
 use opentelemetry::trace::{
     Span as _, SpanBuilder, SpanKind, Status, Tracer as _, TracerProvider as _,
 };
 use opentelemetry::{Context, InstrumentationScope, KeyValue, Value};
-use opentelemetry_http::HeaderExtractor;
 use opentelemetry_otlp::{ExporterBuildError, SpanExporter};
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::propagation::TraceContextPropagator;
 use opentelemetry_sdk::trace::{SdkTracer, SdkTracerProvider, Span};
+use relayer_rest_common::text::truncate_at;
 use relayer_rest_server::{Exchange, RequestObservation, RequestObserver};
 use relayer_rest_state::TraceContext;
 use tracing::warn;
 
 use super::MAX_FLUSH_TIME;
 use super::environment::OtlpError;
+
+/// The maximum length of a value from the request, in characters: some thousand spans can wait
+/// for the collector.
+const MAX_VALUE: usize = 1024;
+
+/// The maximum length of `tracestate`, in bytes, as the recommendation has it.
+const MAX_TRACESTATE: usize = 512;
+
+/// The methods of HTTP.
+const METHODS: [&str; 9] =
+    ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH", "TRACE", "CONNECT"];
 
 /// The running exporter of traces, which sends spans in batches on a thread of its own.
 pub(super) struct Traces(SdkTracerProvider);
@@ -33,6 +44,9 @@ struct Observer {
 
 /// The span of a request.
 struct RequestSpan(Span);
+
+/// The headers with the client's trace.
+struct Parent<'a>(&'a HeaderMap);
 
 impl Traces {
     /// Starts the exporter, with the endpoint, the sampler and the limits of the environment.
@@ -73,11 +87,21 @@ fn unusable(error: &ExporterBuildError) -> OtlpError {
 
 impl RequestObserver for Observer {
     fn begin(&self, time: SystemTime, headers: &HeaderMap) -> Option<Box<dyn RequestObservation>> {
-        let parent = HeaderExtractor(headers);
-        let parent = self.propagator.extract_with_context(&Context::new(), &parent);
+        let parent = self.propagator.extract_with_context(&Context::new(), &Parent(headers));
         // The name and the attributes are known at the end.
         let span = SpanBuilder::from_name("HTTP").with_kind(SpanKind::Server).with_start_time(time);
         Some(Box::new(RequestSpan(self.tracer.build_with_context(span, &parent))))
+    }
+}
+
+impl Extractor for Parent<'_> {
+    fn get(&self, key: &str) -> Option<&str> {
+        let value = self.0.get(key)?.to_str().ok()?;
+        (value.len() <= MAX_TRACESTATE).then_some(value)
+    }
+
+    fn keys(&self) -> Vec<&str> {
+        Vec::new()
     }
 }
 
@@ -97,7 +121,7 @@ impl RequestObservation for RequestSpan {
             return;
         }
         let route = route(exchange);
-        let method = exchange.method.as_str();
+        let method = method(exchange).unwrap_or("HTTP");
         span.update_name(match &route {
             Some(route) => format!("{method} {route}"),
             None => method.to_owned(),
@@ -111,6 +135,11 @@ impl RequestObservation for RequestSpan {
         }
         span.end_with_timestamp(exchange.time + exchange.duration);
     }
+}
+
+/// Returns the method if HTTP has it: a client can send any other.
+fn method(exchange: &Exchange) -> Option<&'static str> {
+    METHODS.into_iter().find(|name| *name == exchange.method.as_str())
 }
 
 /// Returns the route, with the path of its mount.
@@ -127,8 +156,8 @@ fn request(exchange: &Exchange) -> Vec<KeyValue> {
         _ => "1.1",
     };
     let mut attributes = vec![
-        KeyValue::new("http.request.method", exchange.method.as_str().to_owned()),
-        KeyValue::new("url.path", exchange.target.path().to_owned()),
+        KeyValue::new("http.request.method", method(exchange).unwrap_or("_OTHER")),
+        KeyValue::new("url.path", bounded(exchange.target.path())),
         KeyValue::new("url.scheme", scheme),
         KeyValue::new("network.protocol.name", "http"),
         KeyValue::new("network.protocol.version", version),
@@ -136,12 +165,15 @@ fn request(exchange: &Exchange) -> Vec<KeyValue> {
     let mut add = |key, value: Option<Value>| {
         attributes.extend(value.map(|value| KeyValue::new(key, value)));
     };
-    add("url.query", exchange.target.query().map(|query| query.to_owned().into()));
+    if method(exchange).is_none() {
+        add("http.request.method_original", Some(bounded(exchange.method.as_str()).into()));
+    }
+    add("url.query", exchange.target.query().map(|query| bounded(query).into()));
     add("client.address", exchange.client.map(|client| client.to_string().into()));
     add("user_agent.original", text(exchange.user_agent.as_ref()).map(Value::from));
     let authority = text(exchange.host.as_ref()).and_then(|host| host.parse::<Authority>().ok());
     if let Some(authority) = authority {
-        add("server.address", Some(authority.host().to_owned().into()));
+        add("server.address", Some(bounded(authority.host()).into()));
         add("server.port", authority.port_u16().map(|port| i64::from(port).into()));
     }
     attributes
@@ -177,5 +209,9 @@ fn error(exchange: &Exchange) -> Option<String> {
 }
 
 fn text(value: Option<&HeaderValue>) -> Option<String> {
-    value.map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned())
+    value.map(|value| bounded(&String::from_utf8_lossy(value.as_bytes())))
+}
+
+fn bounded(text: &str) -> String {
+    truncate_at(text, MAX_VALUE)
 }
