@@ -23,11 +23,12 @@ use tokio::time::{Instant, sleep};
 
 use super::access_log::AccessLog;
 use super::progress::Progress;
+use super::serve_error::ServeError;
 use super::settings::SettingArgs;
 use super::sockets;
 use super::sources::Sources;
 use super::{
-    CommandOutcome, Failure, block_on, code_cache, compile, descriptors, print, print_json,
+    CommandOutcome, Failure, block_on, code_cache, compile, descriptors, log, print, print_json,
 };
 
 /// The time in which the sources that are polled must respond or fail.
@@ -75,6 +76,7 @@ pub(super) fn run(args: &DoctorArgs) -> Result<CommandOutcome, Failure> {
     findings.tokens(config);
     block_on(async { findings.admin(config) })?;
     block_on(findings.sources(&settings))?;
+    findings.log_level(&settings);
     findings.access_log(config);
     findings.code_cache(config);
     block_on(async { findings.sockets(config) })?;
@@ -250,6 +252,14 @@ impl Findings {
                 "modules are compiled at each start; choose a folder with --code-cache DIR",
             ),
             Err(error) => self.add("code cache", Level::Failure, error.to_string()),
+        }
+    }
+
+    fn log_level(&mut self, settings: &Settings) {
+        if let Some(level) = &settings.config.log.level {
+            let origin = settings.origin("log.level").clone();
+            let invalid = |problem| ServeError::LogLevel { origin, problem };
+            self.result("log level", log::filter(level).map(|_| level.clone()).map_err(invalid));
         }
     }
 

@@ -51,16 +51,20 @@ impl<S> LogLevel for LogFilter<S> {
     }
 
     fn set_level(&self, level: &str) -> Result<(), String> {
-        // A word that is not a level would be a target, and disable the log of all others.
-        let words = level.split(',').filter(|word| !word.contains(['=', '[']));
-        for word in words.map(str::trim) {
-            if word.is_empty() || word.parse::<LevelFilter>().is_err() {
-                return Err(format!("{word:?} is not a level"));
-            }
-        }
-        let filter = EnvFilter::try_new(level).map_err(|error| error.to_string())?;
-        self.0.reload(filter).map_err(|error| error.to_string())
+        self.0.reload(filter(level)?).map_err(|error| error.to_string())
     }
+}
+
+/// Reads the directives of a level, or returns the problem with them.
+pub(super) fn filter(level: &str) -> Result<EnvFilter, String> {
+    // A word that is not a level would be a target, and disable the log of all others.
+    let words = level.split(',').filter(|word| !word.contains(['=', '[']));
+    for word in words.map(str::trim) {
+        if word.is_empty() || word.parse::<LevelFilter>().is_err() {
+            return Err(format!("{word:?} is not a level"));
+        }
+    }
+    EnvFilter::try_new(level).map_err(|error| error.to_string())
 }
 
 /// Starts the log.

@@ -115,6 +115,7 @@ async fn each_reason_not_to_start_is_a_failure() {
     for (settings, name, part) in [
         ("[access-log]\nfile = 'missing/a.log'", "access log", "/missing/a.log cannot be opened: "),
         ("[access-log]\nfile = '.'", "access log", "check the path and the permissions"),
+        ("[log]\nlevel = 'loud'", "log level", "expected a level, such as info"),
         ("code-cache = 'file'", "code cache", "choose another folder"),
         ("control = 'file'", "control", "choose another path with --control PATH"),
         ("control = 'missing/c.sock'", "control", "choose a path in a folder of your own"),
