@@ -277,12 +277,14 @@ fn pipe(files: &Folder) -> fs::File {
 
 /// A pipe holds 64 KiB: fewer than these lines.
 #[tokio::test]
-async fn a_full_pipe_delays_no_response() {
+async fn a_full_pipe_delays_neither_a_response_nor_a_reload() {
     let files = Folder::new();
     let pipe = pipe(&files);
     let serving = serving(&files, "format = 'json'", "").await;
     let responses = thousand(serving.address()).await;
     assert_eq!(responses.matches("HTTP/1.1 200 OK").count(), 1000);
+    let reload = serving.control(&["reload"]).await;
+    assert_eq!(reload.status, Some(0), "{reload:?}");
     // The waiting lines are written when the pipe is read.
     let lines = BufReader::new(pipe).lines().take(1000);
     assert!(lines.map(Result::unwrap).all(|line| line.contains("/version")));

@@ -6,7 +6,7 @@ use std::mem;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use relayer_rest_common::log_rate::{LogRate, Permit};
 use rustix::fs::{Access, access};
@@ -20,7 +20,8 @@ const MODE: u32 = 0o640;
 /// The open file.
 pub(super) struct LogFile {
     path: PathBuf,
-    file: Mutex<File>,
+    /// Not locked while a line is written: the reader of a pipe can be slow.
+    file: Mutex<Arc<File>>,
 }
 
 /// The writer of the lines that wait for a file.
@@ -60,7 +61,7 @@ pub(super) fn check(path: &Path) -> Result<(), AccessLogError> {
 impl LogFile {
     pub(super) fn open(path: PathBuf) -> Result<Self, AccessLogError> {
         match append(&path) {
-            Ok(file) => Ok(Self { path, file: Mutex::new(file) }),
+            Ok(file) => Ok(Self { path, file: Mutex::new(Arc::new(file)) }),
             Err(source) => Err(AccessLogError { path, source }),
         }
     }
@@ -68,12 +69,17 @@ impl LogFile {
     pub(super) fn reopen(&self) -> Result<(), AccessLogError> {
         let file = append(&self.path)
             .map_err(|source| AccessLogError { path: self.path.clone(), source })?;
-        *self.file.lock().unwrap_or_else(PoisonError::into_inner) = file;
+        *self.lock() = Arc::new(file);
         Ok(())
     }
 
     fn write_all(&self, line: &[u8]) -> io::Result<()> {
-        self.file.lock().unwrap_or_else(PoisonError::into_inner).write_all(line)
+        let file = Arc::clone(&self.lock());
+        (&*file).write_all(line)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Arc<File>> {
+        self.file.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
