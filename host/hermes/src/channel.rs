@@ -6,8 +6,7 @@ use ibc_relayer::rest::request::{ReplySender, Request, reply_channel};
 use ibc_relayer_types::core::ics24_host::identifier::ChainId;
 use relayer_rest_host::state::{
     Command, CommandError, CommandExecutor, CommandResult, Endpoint, RelayerApi, RequestError,
-    TraceContext,
-    SourceKind,
+    SourceKind, TraceContext,
 };
 use serde::Serialize;
 use tokio::sync::Mutex;
