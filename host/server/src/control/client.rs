@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http_body_util::{BodyExt, Full};
+use http_body_util::{BodyExt, Full, Limited};
 use hyper::client::conn::http1;
 use hyper::header::{CONNECTION, HOST, UPGRADE};
 use hyper::{Method, Request, StatusCode, Uri};
@@ -24,6 +24,9 @@ use crate::reload::Reloaded;
 
 /// The time in which a server must respond to a request that it handles immediately.
 const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The maximum size of an error response to a takeover, in bytes.
+const MAX_FAULT: usize = 64 << 10;
 
 /// A client of a server's control socket.
 #[derive(Debug, Clone)]
@@ -166,7 +169,8 @@ impl ControlClient {
             let response = sender.send_request(request).await.map_err(failed)?;
             let status = response.status();
             if status != StatusCode::SWITCHING_PROTOCOLS {
-                let body = response.into_body().collect().await.map_err(failed)?.to_bytes();
+                let body = Limited::new(response.into_body(), MAX_FAULT).collect().await;
+                let body = body.map_err(|error| self.unexpected(error))?.to_bytes();
                 let fault = serde_json::from_slice::<ControlFault>(&body);
                 return Err(match fault {
                     Ok(ControlFault { error }) => ControlClientError::Refused(error),

@@ -9,9 +9,10 @@
 //! | 1 | new | `hello`, with the version of the protocol |
 //! | 2 | old | `offer`, with the file descriptors of the sockets |
 //! | 3 | new | `ready`, once it accepts connections |
-//! | 4 | old | `handed-over`, and the old process begins to drain |
+//! | 4 | old | `handed-over`, with which the new process owns the sockets |
+//! | 5 | new | `taken`, upon which the old process begins to drain |
 //!
-//! Until step 4, the old process serves as before, and goes on if anything fails: it sends
+//! Until step 5, the old process serves as before, and goes on if anything fails: it sends
 //! `aborted`, or closes the connection.
 //!
 //! | file | job |

@@ -219,10 +219,10 @@ impl Session {
         // process owns the files from the message on.
         self.handover.set_main_process(process);
         self.handover.sockets().set_own(false);
-        if let Err(error) = step(channel.send(&FromServer::HandedOver, &[])).await {
+        if let Err(error) = taken(channel).await {
             self.handover.set_main_process(process::id());
             self.handover.sockets().set_own(true);
-            return Err(error.into());
+            return Err(error);
         }
         self.handover.0.is_done.send_replace(true);
         Ok(process)
@@ -242,5 +242,14 @@ impl Session {
         };
         let descriptors: Vec<_> = sockets.iter().map(|(_, socket)| socket.as_fd()).collect();
         Ok(step(channel.send(&FromServer::Offer(offer), &descriptors)).await?)
+    }
+}
+
+/// Hands the sockets over. A new process that has ended meanwhile does not confirm that.
+async fn taken(channel: &mut Channel) -> Result<(), HandoverError> {
+    step(channel.send(&FromServer::HandedOver, &[])).await?;
+    match step(channel.receive()).await? {
+        (FromSuccessor::Taken, _) => Ok(()),
+        _ => Err(HandoverError::Unexpected),
     }
 }

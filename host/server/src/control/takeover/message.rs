@@ -28,6 +28,8 @@ pub(super) enum FromSuccessor {
     Hello { protocol: u32, version: String },
     /// The new process accepts connections.
     Ready,
+    /// The new process has received `handed-over`.
+    Taken,
 }
 
 /// A message from the old process.
@@ -116,6 +118,15 @@ impl MountOffer {
             }
         });
         offers.collect()
+    }
+
+    /// Removes requests beyond the limits, which another version may exceed.
+    pub(super) fn limit(offers: &mut [Self]) {
+        let mut rest = MAX_REQUESTS;
+        for offer in offers {
+            offer.requests.truncate(MAX_REQUESTS_OF_MOUNT.min(rest));
+            rest -= offer.requests.len();
+        }
     }
 
     /// Returns the most frequent requests, without invalid ones.

@@ -86,7 +86,8 @@ impl Takeover {
             FromServer::Aborted(reason) => return Err(TakeoverError::Aborted(reason)),
             FromServer::HandedOver => return Err(TakeoverError::Unexpected),
         };
-        let Offer { version, sockets, is_passed, watchdog, is_ready, mounts } = offer;
+        let Offer { version, sockets, is_passed, watchdog, is_ready, mut mounts } = offer;
+        MountOffer::limit(&mut mounts);
         if sockets.len() != descriptors.len() {
             let (described, passed) = (sockets.len(), descriptors.len());
             return Err(TakeoverError::Count { described, passed });
@@ -119,6 +120,8 @@ impl Takeover {
             (FromServer::Aborted(reason), _) => return Err(TakeoverError::Aborted(reason)),
             (FromServer::Offer(_), _) => return Err(TakeoverError::Unexpected),
         }
+        // If the running server does not receive this, it has ended, or goes on next to this one.
+        step(self.channel.send(&FromSuccessor::Taken, &[])).await.ok();
         handover.own_files();
         Ok(())
     }

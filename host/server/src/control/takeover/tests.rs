@@ -141,6 +141,18 @@ async fn the_server_goes_on_after_a_hostile_successor() {
     for messages in [&[hello.clone()][..], &[hello.clone(), json!("ready")]] {
         assert_eq!(failure(&old, messages).await, closed);
     }
+    // It ends when the sockets belong to it.
+    let (mut one, other) = channels();
+    for message in [hello, json!("ready")] {
+        one.send(&message, &[]).await.unwrap();
+    }
+    let session = old.begin();
+    let giving = tokio::spawn(async move { session.hand_over(other).await });
+    for _ in ["offer", "handed-over"] {
+        one.receive::<Value>().await.unwrap();
+    }
+    drop(one);
+    assert_eq!(giving.await.unwrap().unwrap_err().to_string(), closed);
     // The next takeover succeeds.
     let (one, other) = UnixStream::pair().unwrap();
     let session = old.begin();
@@ -195,6 +207,27 @@ async fn the_sockets_of_a_hostile_server_are_rejected() {
     assert_eq!(aborted, "the running server has aborted the takeover: why");
     let early = offered(&json!("handed-over"), &[]).await;
     assert_eq!(early, "the running server sent an unexpected message; its log has more");
+}
+
+#[tokio::test]
+async fn hot_requests_beyond_the_limits_are_left_out() {
+    let request = json!({
+        "method": "GET", "target": "/", "headers": [], "status": 200, "hits": 1,
+    });
+    let mount = json!({
+        "mount": "/", "name": "api", "digest": "", "requests": vec![request; 1_000],
+    });
+    let offer = json!({"offer": {
+        "version": "1", "sockets": [], "is-passed": false, "is-ready": true,
+        "mounts": vec![mount; 10],
+    }});
+    let (server, successor) = UnixStream::pair().unwrap();
+    let mut server = Channel::new(server, Bytes::new());
+    let (sent, takeover) =
+        tokio::join!(server.send(&offer, &[]), Takeover::on(successor, Bytes::new()));
+    sent.unwrap();
+    let counts = takeover.unwrap().mounts.into_iter().map(|mount| mount.hot_requests().len());
+    assert_eq!(counts.collect::<Vec<_>>(), [100, 100, 100, 100, 100, 0, 0, 0, 0, 0]);
 }
 
 #[tokio::test]
