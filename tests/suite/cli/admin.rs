@@ -355,6 +355,36 @@ async fn clients_that_read_nothing_do_not_keep_others_away() {
 }
 
 #[tokio::test]
+async fn slow_requests_for_control_do_not_keep_probes_away() {
+    let files = Folder::new();
+    write_tokens(&files, "ops 0123456789abcdef\n");
+    let settings = settings(&files, "token-file = 'tokens'");
+    let mut serving = Program::server().args(["--config", &settings]).start().await;
+    let admin = Admin::of(&mut serving).await;
+    let head =
+        format!("PUT /log-level HTTP/1.1\r\nhost: localhost\r\n{TOKEN}content-length: 4\r\n\r\n");
+    let slow: Vec<_> = (0..20)
+        .map(|_| {
+            let mut stream = TcpStream::connect(admin.0).unwrap();
+            stream.write_all(head.as_bytes()).unwrap();
+            stream
+        })
+        .collect();
+    until_async("too many requests for control are in progress", async || {
+        let response = admin.send("GET", "/status", TOKEN, "").await;
+        response.status == 503 && response.body.contains("8 other requests for control")
+    })
+    .await;
+    assert_eq!(within("a response", admin.get("/livez")).await, (200, "ok".to_owned()));
+    drop(slow);
+    until_async("they have ended", async || {
+        admin.send("GET", "/status", TOKEN, "").await.status == 200
+    })
+    .await;
+    serving.stop().await;
+}
+
+#[tokio::test]
 async fn the_description_of_routes_is_that_of_clients() {
     let files = Folder::new();
     let settings = settings(&files, "[http]\nbase-path = '/relayer'\n");

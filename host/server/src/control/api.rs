@@ -14,6 +14,7 @@ use hyper::header::{
 use hyper::{Method, Request, Response, StatusCode};
 use relayer_rest_state::StateReader;
 use serde::Serialize;
+use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tracing::info;
 use url::form_urlencoded;
@@ -32,6 +33,9 @@ use crate::tokens::{TokenName, TokenRefusal};
 
 /// The time that a client has for the body of a request.
 const MAX_BODY_TIME: Duration = Duration::from_mins(1);
+
+/// The maximum number of concurrent requests for control over TCP.
+const MAX_CONTROLLING: usize = 8;
 
 /// The maximum size of a level of the log, in bytes.
 const MAX_LEVEL: usize = 4 << 10;
@@ -112,6 +116,7 @@ pub(super) struct ControlApi {
     pub(super) log_level: Option<Arc<dyn LogLevel>>,
     pub(super) settings: Option<CurrentSettings>,
     pub(super) base_path: BasePath,
+    controlling: Semaphore,
     pub(super) handover: Option<Handover>,
 }
 
@@ -130,6 +135,7 @@ impl ControlApi {
             log_level: None,
             settings: None,
             base_path: BasePath::default(),
+            controlling: Semaphore::new(MAX_CONTROLLING),
             handover: None,
         }
     }
@@ -166,6 +172,14 @@ impl ControlApi {
                 Ok(name) => client = name,
                 Err(error) => return ErrorResponse::from(error).into(),
             }
+        }
+        // Slow ones must not keep probes of the health away.
+        let permit = client.as_ref().map(|_| self.controlling.try_acquire());
+        if let Some(Err(_)) = permit {
+            let message = format!(
+                "{MAX_CONTROLLING} other requests for control are in progress; try again later"
+            );
+            return ErrorResponse(StatusCode::SERVICE_UNAVAILABLE, message).into();
         }
         let line = format!("{} {}", request.method(), request.uri());
         let response = self.handle(route.verb, request).await.unwrap_or_else(ControlResponse::from);

@@ -4,10 +4,11 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::task::{AbortHandle, Id, JoinSet};
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 use tracing::debug;
 
 /// The maximum number of clients; others wait if all of them have a request in progress.
@@ -18,6 +19,7 @@ pub(super) struct Clients {
     tasks: JoinSet<()>,
     open: HashMap<Id, (AbortHandle, Arc<ClientActivity>)>,
     common: Arc<Common>,
+    min_idle: Duration,
 }
 
 /// The part that the activities of all clients have in common.
@@ -40,9 +42,10 @@ pub(super) struct ClientActivity {
 pub(super) struct Busy<'a>(&'a ClientActivity);
 
 impl Clients {
-    pub(super) fn new() -> Self {
+    /// Creates a list without clients. Only one that has been idle for `min_idle` is replaced.
+    pub(super) fn new(min_idle: Duration) -> Self {
         let common = Common { start: Instant::now(), idle: Notify::new() };
-        Self { tasks: JoinSet::new(), open: HashMap::new(), common: Arc::new(common) }
+        Self { tasks: JoinSet::new(), open: HashMap::new(), common: Arc::new(common), min_idle }
     }
 
     /// Returns whether a further client finds a place.
@@ -75,6 +78,8 @@ impl Clients {
                 self.open.remove(&id);
             }
             () = self.common.idle.notified() => {}
+            // Meanwhile, a client may have become idle for long enough.
+            () = sleep(self.min_idle), if self.open.len() >= MAX_CLIENTS && !self.min_idle.is_zero() => {}
         }
     }
 
@@ -88,7 +93,9 @@ impl Clients {
     fn idlest(&self) -> Option<Id> {
         let idle = self.open.iter().filter(|(_, (_, activity))| !activity.is_busy.load(Relaxed));
         let idlest = idle.min_by_key(|(_, (_, activity))| activity.idle_since.load(Relaxed));
-        idlest.map(|(id, _)| *id)
+        let (id, (_, activity)) = idlest?;
+        let idle = self.common.now().saturating_sub(activity.idle_since.load(Relaxed));
+        (Duration::from_micros(idle) >= self.min_idle).then_some(*id)
     }
 }
 
@@ -130,7 +137,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_further_client_takes_the_place_of_the_idlest_one() {
-        let mut clients = Clients::new();
+        let mut clients = Clients::new(Duration::from_secs(3));
         let (ended, mut ends) = mpsc::unbounded_channel();
         for number in 0..=MAX_CLIENTS {
             sleep(Duration::from_secs(1)).await;
@@ -160,7 +167,7 @@ mod tests {
 
     #[tokio::test]
     async fn there_is_no_room_while_all_clients_have_a_request_in_progress() {
-        let mut clients = Clients::new();
+        let mut clients = Clients::new(Duration::ZERO);
         let (respond, responds) = mpsc::channel::<()>(1);
         let mut responds = Some(responds);
         for _ in 0..MAX_CLIENTS {

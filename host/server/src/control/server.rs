@@ -24,6 +24,9 @@ use crate::registry::Registry;
 /// The time that a client has for the head of a request, and between two.
 const MAX_HEAD_TIME: Duration = Duration::from_secs(10);
 
+/// The time for which a connection of the owner must have been idle to be closed for another.
+const MIN_IDLE: Duration = Duration::from_millis(250);
+
 /// The maximum size of a request's head, in bytes: it may contain the path of a module's
 /// file.
 const MAX_HEAD_SIZE: usize = 64 << 10;
@@ -122,7 +125,9 @@ async fn accept(listener: Listener, api: Arc<ControlApi>) {
     // although such a task may end later.
     let Listener { socket, policy } = listener;
     let policy = Arc::new(policy);
-    let mut clients = Clients::new();
+    // Requests of the owner wait for a place; they do not end one that may be about to begin.
+    let min_idle = if policy.is_of_owner() { MIN_IDLE } else { Duration::ZERO };
+    let mut clients = Clients::new(min_idle);
     let mut handed_over = pin!(api.handed_over());
     loop {
         tokio::select! {
