@@ -230,10 +230,11 @@ impl Findings {
 
     /// Listens on the address for a moment.
     async fn address(&mut self, config: &Config, sources: &Sources) {
-        let listened = match sockets::listen_configs(config, sources) {
-            Ok(configs) => sockets::bind(&configs).await.map(|_| {
-                let addresses: Vec<_> =
-                    configs.iter().map(|config| config.address.to_string()).collect();
+        let configs = sockets::listen_configs(config, sources);
+        let addresses = || configs.iter().map(|config| &config.address);
+        let listened = match sockets::check_upstream(addresses(), sources.upstream.as_ref()) {
+            Ok(()) => sockets::bind(&configs).await.map(|_| {
+                let addresses: Vec<_> = addresses().map(ToString::to_string).collect();
                 addresses.join(", ")
             }),
             Err(error) => Err(error),

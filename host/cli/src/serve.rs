@@ -26,7 +26,7 @@ use super::access_log::AccessLog;
 use super::otlp::{MetricSources, Otlp};
 use super::serve_error::ServeError;
 use super::settings::SettingArgs;
-use super::sockets::{Sockets, announce, listen_configs};
+use super::sockets::{Sockets, announce, check_upstream, listen_configs};
 use super::sources::{ReadAgain, Sources, derive};
 use super::takeover::Successor;
 use super::{
@@ -109,7 +109,7 @@ async fn serve(
         opened = files => opened.map_err(ServeError::Reading)??,
         () = &mut shutdown => return Ok(()),
     };
-    let listen_configs = listen_configs(&config, &sources)?;
+    let listen_configs = listen_configs(&config, &sources);
     let telemetry_url = sources.telemetry.as_ref().map(|source| source.url.to_string());
     derive(&mut settings, &sources.rest, telemetry_url.as_deref());
     let context = ModuleContext {
@@ -131,18 +131,20 @@ async fn serve(
         () = &mut shutdown => return Ok(()),
     };
     let limits = descriptors::bounded(config.http.clone(), config.extension.len() + 1);
-    let mut takeover =
-        if is_takeover { Some(Successor::begin(&config, &listen_configs).await?) } else { None };
-    let sockets = match &mut takeover {
-        Some(takeover) => takeover.sockets(&config, &listen_configs).await?,
-        None => Sockets::open(&config, &listen_configs).await?,
-    };
-    sources.reloads.extend(sockets.reload_certificates());
     let access_log = tokio::select! {
         opened = open_access_log(&config, &mut sources) => opened?,
         () = &mut shutdown => return Ok(()),
     };
     let mut otlp = Otlp::start()?;
+    let mut takeover =
+        if is_takeover { Some(Successor::begin(&config, &listen_configs).await?) } else { None };
+    let sockets = match &mut takeover {
+        Some(takeover) => takeover.sockets(&config, &listen_configs).await?,
+        None => Sockets::open(&config, &listen_configs, sources.upstream.as_ref()).await?,
+    };
+    let addresses = sockets.addresses().map_err(ServeError::Start)?;
+    check_upstream(addresses.iter().map(|(address, _)| address), sources.upstream.as_ref())?;
+    sources.reloads.extend(sockets.reload_certificates());
     let registry = &modules.registry;
     let state = publisher.reader();
     let has_upstream = sources.upstream.is_some();

@@ -7,6 +7,7 @@ use std::time::Duration;
 use relayer_rest_server::Listener;
 use relayer_rest_server::config::{Config, ListenAddress, ListenConfig};
 use relayer_rest_server::control::{AdminListener, ControlSocket};
+use relayer_rest_sources::Upstream;
 use relayer_rest_sources::hermes_config::Rest;
 use tokio::task::spawn_blocking;
 use tracing::info;
@@ -29,6 +30,7 @@ impl Sockets {
     pub(super) async fn open(
         config: &Config,
         listen_configs: &[ListenConfig],
+        upstream: Option<&Upstream>,
     ) -> Result<Self, ServeError> {
         let passed = service_manager::listeners().map_err(ServeError::PassedSocket)?;
         let is_passed = !passed.is_empty();
@@ -36,6 +38,8 @@ impl Sockets {
             info!(count = passed.len(), "listening on sockets of the service manager");
             configure(passed, &config.listen.0)?
         } else {
+            // In use by the relayer, it could not be bound.
+            check_upstream(listen_configs.iter().map(|config| &config.address), upstream)?;
             bind(listen_configs).await?
         };
         let address = listeners[0].address().map_err(ServeError::Start)?;
@@ -58,23 +62,27 @@ impl Sockets {
     }
 }
 
-/// Returns the listeners, by default one at the address of the relayer's `[rest]`; an error if
-/// the relayer to poll has one of the addresses.
-pub(super) fn listen_configs(
-    config: &Config,
-    sources: &Sources,
-) -> Result<Vec<ListenConfig>, ServeError> {
+/// Returns the listeners of the settings, by default one at the address of the relayer's `[rest]`.
+pub(super) fn listen_configs(config: &Config, sources: &Sources) -> Vec<ListenConfig> {
     let mut configs = config.listen.0.clone();
     if configs.is_empty() {
         let Rest { host, port, .. } = &sources.rest;
         configs.push(ListenAddress::Tcp { host: host.clone(), port: *port }.into());
     }
-    if let Some(upstream) = &sources.upstream
-        && let Some(config) = configs.iter().find(|config| config.address.is_of(&upstream.url))
-    {
-        return Err(ServeError::UpstreamIsHere { address: config.address.to_string() });
+    configs
+}
+
+/// Returns an error if the relayer to poll has one of the addresses.
+pub(super) fn check_upstream<'a>(
+    mut addresses: impl Iterator<Item = &'a ListenAddress>,
+    upstream: Option<&Upstream>,
+) -> Result<(), ServeError> {
+    let is_here =
+        |address: &&ListenAddress| upstream.is_some_and(|upstream| address.is_of(&upstream.url));
+    match addresses.find(is_here) {
+        Some(address) => Err(ServeError::UpstreamIsHere { address: address.to_string() }),
+        None => Ok(()),
     }
-    Ok(configs)
 }
 
 /// Listens on all addresses.

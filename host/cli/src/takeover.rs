@@ -77,7 +77,7 @@ impl Successor {
         let admin = self.admin(&config.admin)?;
         for socket in &self.unnamed {
             let address = socket.address().map_err(ServeError::Start)?;
-            info!(%address, "socket is not in the settings; it will be closed");
+            warn!(%address, "socket is not in the settings; it will be closed");
         }
         Ok(Sockets { listeners, is_passed, control, admin })
     }

@@ -149,7 +149,8 @@ async fn changed_addresses_take_effect() {
 #[tokio::test(flavor = "multi_thread")]
 async fn sockets_of_a_service_manager_are_taken_over() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let program = Program::new(["serve"]);
+    // The default address of a server, which this one does not have.
+    let program = Program::new(["serve", "--upstream", "http://127.0.0.1:3000"]);
     let mut serving = program.clone().listening_on(&listener).start().await;
     for _ in 0..2 {
         serving = take_over(serving, &program).await;
