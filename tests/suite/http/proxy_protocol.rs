@@ -157,7 +157,7 @@ async fn connections_without_a_valid_header_are_closed() {
         drop(stream.read_to_end(&mut response));
         assert_eq!(response, b"", "{bytes:?}");
     }
-    serving.logged("connection without a header of the PROXY protocol refused").await;
+    serving.logged("connection to a listener with the PROXY protocol refused").await;
     assert!(responds(connect(&serving, &v1("192.0.2.1"))));
     let status = serving.control(&["status", "--json"]).await;
     let status: serde_json::Value = serde_json::from_str(&status.stdout).unwrap();

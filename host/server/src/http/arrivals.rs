@@ -80,7 +80,7 @@ impl Arrivals {
     fn refuse(&mut self, error: &HeaderError) {
         self.tally.refused();
         if let Permit::Granted(before) = self.refusals.acquire(1) {
-            warn!(before, %error, "connection without a header of the PROXY protocol refused");
+            warn!(before, %error, "connection to a listener with the PROXY protocol refused");
         }
     }
 }
