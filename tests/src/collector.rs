@@ -21,11 +21,8 @@ use opentelemetry_proto::tonic::metrics::v1::Metric;
 use opentelemetry_proto::tonic::trace::v1::Span;
 use prost::Message;
 use serde_json::Value;
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
-use tokio_rustls::TlsAcceptor;
-use tokio_rustls::rustls::ServerConfig;
 
 /// A collector, which runs until it is dropped.
 pub struct Collector {
@@ -50,15 +47,6 @@ pub struct Received {
 impl Collector {
     /// Starts a collector on a free port.
     pub async fn start() -> Self {
-        Self::listen(None).await
-    }
-
-    /// Starts a collector with TLS.
-    pub async fn with_tls(config: ServerConfig) -> Self {
-        Self::listen(Some(TlsAcceptor::from(Arc::new(config)))).await
-    }
-
-    async fn listen(tls: Option<TlsAcceptor>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let received = Arc::<Mutex<Received>>::default();
@@ -66,27 +54,16 @@ impl Collector {
         let listening = tokio::spawn(async move {
             loop {
                 let (stream, _) = listener.accept().await.unwrap();
-                let (shared, tls) = (Arc::clone(&shared), tls.clone());
-                tokio::spawn(async move {
-                    match tls {
-                        None => serve(stream, shared).await,
-                        // A client that does not trust the certificate closes the connection.
-                        Some(tls) => {
-                            if let Ok(stream) = tls.accept(stream).await {
-                                serve(stream, shared).await;
-                            }
-                        }
-                    }
-                });
+                tokio::spawn(serve(stream, Arc::clone(&shared)));
             }
         });
         Self { address, received, listening }
     }
 
-    /// Returns the URL for `OTEL_EXPORTER_OTLP_ENDPOINT`, with this scheme.
+    /// Returns the URL for `OTEL_EXPORTER_OTLP_ENDPOINT`.
     #[must_use]
-    pub fn url(&self, scheme: &str) -> String {
-        format!("{scheme}://localhost:{}", self.address.port())
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
     }
 
     /// Returns the received telemetry.
@@ -102,10 +79,7 @@ impl Drop for Collector {
     }
 }
 
-async fn serve(
-    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    received: Arc<Mutex<Received>>,
-) {
+async fn serve(stream: TcpStream, received: Arc<Mutex<Received>>) {
     let service = service_fn(move |request| respond(request, Arc::clone(&received)));
     http1::Builder::new().serve_connection(TokioIo::new(stream), service).await.ok();
 }

@@ -49,13 +49,13 @@ impl Otlp {
         let traces = match environment.traces {
             Some(endpoint) => {
                 info!(%endpoint, "exporting traces");
-                Some(Traces::start(resource.clone())?)
+                Some(Traces::start(endpoint, resource.clone())?)
             }
             None => None,
         };
         let metrics = match environment.metrics {
             Some(target) => {
-                info!(endpoint = %target.public_endpoint(), interval = ?target.interval, "exporting metrics");
+                info!(endpoint = %target.endpoint, interval = ?target.interval, "exporting metrics");
                 Some(MetricsExporter::new(target)?)
             }
             None => None,

@@ -125,7 +125,7 @@ pub(crate) fn measure_otlp(report: &mut Report, runtime: &Runtime) {
         ("one of 100 requests sampled", "parentbased_traceidratio", "0.01"),
     ] {
         let program = Program::server()
-            .env("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url("http"))
+            .env("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url())
             .env("OTEL_METRIC_EXPORT_INTERVAL", "1000")
             .env("OTEL_TRACES_SAMPLER", sampler)
             .env("OTEL_TRACES_SAMPLER_ARG", ratio);

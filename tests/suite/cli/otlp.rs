@@ -1,15 +1,17 @@
 //! Does a collector get traces and metrics, if the environment names one?
 
 use std::fs;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::thread;
 
 use opentelemetry_proto::tonic::metrics::v1::{Metric, metric, number_data_point};
 use opentelemetry_proto::tonic::trace::v1::Span;
 use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
 use opentelemetry_proto::tonic::trace::v1::status::StatusCode;
-use relayer_rest_tests::certificates::Authority;
 use relayer_rest_tests::collector::{Collector, Received, attributes};
 use relayer_rest_tests::component::{self, TRAP};
 use relayer_rest_tests::folder::Folder;
@@ -18,9 +20,6 @@ use relayer_rest_tests::relayer::{Relayer, Script};
 use relayer_rest_tests::wait::until;
 use rustix::process::Signal;
 use serde_json::{Value, json};
-use tokio_rustls::rustls::ServerConfig;
-use tokio_rustls::rustls::pki_types::PrivateKeyDer;
-use tokio_rustls::rustls::pki_types::pem::PemObject;
 
 use super::check_failure;
 
@@ -63,7 +62,7 @@ fn check_attributes(span: &Span, expected: &Value) {
 #[tokio::test]
 async fn each_request_has_a_span_with_its_route_and_its_cache_result() {
     let collector = Collector::start().await;
-    let program = Program::server().env(ENDPOINT, collector.url("http"));
+    let program = Program::server().env(ENDPOINT, collector.url());
     let serving = program.env("OTEL_RESOURCE_ATTRIBUTES", "deployment=blue").start().await;
     let mut client = serving.connect().await;
     let sampled = traceparent("01");
@@ -113,7 +112,7 @@ async fn each_request_has_a_span_with_its_route_and_its_cache_result() {
 #[tokio::test]
 async fn a_client_cannot_make_a_span_large() {
     let collector = Collector::start().await;
-    let program = Program::server().env(ENDPOINT, collector.url("http"));
+    let program = Program::server().env(ENDPOINT, collector.url());
     let serving = program.start().await;
     let long = "a".repeat(5_000);
     let state = format!("a={long}");
@@ -143,7 +142,7 @@ async fn failures_and_cancelled_requests_are_errors_of_their_spans() {
     let settings = files.write("c.toml", text);
     let collector = Collector::start().await;
     let program = Program::server().args(["--config", &settings]);
-    let program = program.env(ENDPOINT, collector.url("http"));
+    let program = program.env(ENDPOINT, collector.url());
     // Each span is sent at once.
     let serving = program.env("OTEL_BSP_SCHEDULE_DELAY", "1").start().await;
     let mut client = serving.connect().await;
@@ -178,7 +177,7 @@ async fn a_command_to_the_relayer_belongs_to_the_trace_of_its_request() {
         files.write("c.toml", "[commands]\nclear-packets = true\ntoken-file = 'tokens'\n");
     let collector = Collector::start().await;
     let args = ["--upstream", &relayer.url(), "--config", &settings, "--log-format", "json"];
-    let program = Program::server().args(args).env(ENDPOINT, collector.url("http"));
+    let program = Program::server().args(args).env(ENDPOINT, collector.url());
     let mut serving = program.start().await;
     let mut client = serving.connect().await;
     client.get_until("/chain/ibc-0", |found| found.text().contains("success")).await;
@@ -211,7 +210,7 @@ fn counts(metric: &Metric) -> Vec<(Value, i64)> {
 async fn metrics_have_the_durations_of_requests_and_the_families_of_the_admin_listener() {
     let collector = Collector::start().await;
     let serving = Program::server()
-        .env(ENDPOINT, collector.url("http"))
+        .env(ENDPOINT, collector.url())
         .env("OTEL_TRACES_EXPORTER", "none")
         .env("OTEL_EXPORTER_OTLP_COMPRESSION", "gzip")
         .env("OTEL_EXPORTER_OTLP_HEADERS", "x-key=a%20b")
@@ -276,26 +275,39 @@ async fn metrics_have_the_durations_of_requests_and_the_families_of_the_admin_li
     assert_eq!(build.data_points.len(), 1);
 }
 
+/// The headers for a collector may be secrets.
 #[tokio::test]
-async fn a_collector_with_tls_gets_all_if_its_certificate_is_trusted() {
-    let files = Folder::new();
-    let authority = Authority::new();
-    let ca = files.write("ca.pem", authority.pem());
-    let issued = authority.issue("localhost");
-    let key = PrivateKeyDer::from_pem_slice(issued.key.as_bytes()).unwrap();
-    let config = ServerConfig::builder().with_no_client_auth();
-    let config = config.with_single_cert(vec![issued.der()], key).unwrap();
-    let collector = Collector::with_tls(config).await;
-    let program = Program::server().env(ENDPOINT, collector.url("https"));
-    let trusting = program.clone().env("SSL_CERT_FILE", &ca).start().await;
-    trusting.connect().await.get("/version").await;
-    let found = received(trusting, &collector).await;
-    assert_eq!((found.spans.len(), found.metrics.len()), (1, 1));
-    let mut other = program.env("OTEL_METRIC_EXPORT_INTERVAL", "10").start().await;
-    other.connect().await.get("/version").await;
-    other.logged("metrics not exported").await;
-    let found = received(other, &collector).await;
-    assert_eq!((found.spans.len(), found.metrics.len()), (1, 1));
+async fn a_redirect_of_the_collector_is_not_followed() {
+    let other = Collector::start().await;
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let redirect = format!(
+        "HTTP/1.1 307 Temporary Redirect\r\nlocation: {}/v1/traces\r\ncontent-length: 0\r\n\r\n",
+        other.url()
+    );
+    let count = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&count);
+    // It ends with the process.
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let (redirect, count) = (redirect.clone(), Arc::clone(&counted));
+            thread::spawn(move || {
+                while stream.read(&mut [0; 8 << 10]).is_ok_and(|length| length > 0) {
+                    count.fetch_add(1, SeqCst);
+                    if stream.write_all(redirect.as_bytes()).is_err() {
+                        break;
+                    }
+                }
+            });
+        }
+    });
+    let program = Program::server().env(ENDPOINT, url).env("OTEL_BSP_SCHEDULE_DELAY", "1");
+    let serving = program.env("OTEL_EXPORTER_OTLP_HEADERS", "x-key=secret").start().await;
+    serving.connect().await.get("/version").await;
+    until("a span is sent", || count.load(SeqCst) > 0).await;
+    let found = received(serving, &other).await;
+    assert!(found.spans.is_empty() && found.metrics.is_empty(), "{found:?}");
 }
 
 /// Clients do not notice the collector.
@@ -325,7 +337,7 @@ async fn variables_that_cannot_be_used_keep_the_server_from_starting() {
         (
             ENDPOINT,
             "localhost:4318",
-            "OTEL_EXPORTER_OTLP_ENDPOINT: not a URL of http or https; use one such as http://127.0.0.1:4318",
+            "OTEL_EXPORTER_OTLP_ENDPOINT: not a URL of http; use one such as http://127.0.0.1:4318",
         ),
         (
             "OTEL_EXPORTER_OTLP_PROTOCOL",

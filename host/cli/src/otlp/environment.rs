@@ -4,14 +4,14 @@
 //! errors here.
 
 use std::env;
+use std::fmt::{self, Display, Formatter};
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use percent_encoding::percent_decode_str;
 use relayer_rest_common::text::truncate;
-use relayer_rest_common::url_secrets::without_secrets;
 use tracing::warn;
-use url::Url;
+use url::{Position, Url};
 
 /// The interval between two exports of metrics, and the time for one.
 const INTERVAL: Duration = Duration::from_mins(1);
@@ -20,17 +20,23 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 /// The exporters that the environment enables.
 #[derive(Debug)]
 pub(super) struct Environment {
-    /// The endpoint of traces, without secrets.
-    pub(super) traces: Option<String>,
+    pub(super) traces: Option<Endpoint>,
     pub(super) metrics: Option<Target>,
+}
+
+/// The receiver of a signal.
+#[derive(Debug)]
+pub(super) struct Endpoint {
+    pub(super) url: Url,
+    /// The time for one message.
+    pub(super) timeout: Duration,
 }
 
 /// The receiver of metrics.
 #[derive(Debug)]
 pub(super) struct Target {
-    pub(super) endpoint: Url,
+    pub(super) endpoint: Endpoint,
     pub(super) headers: HeaderMap,
-    pub(super) timeout: Duration,
     pub(super) interval: Duration,
     pub(super) is_compressed: bool,
 }
@@ -72,7 +78,6 @@ impl Environment {
             return Ok(Self { traces: None, metrics: None });
         }
         let traces = variables.endpoint(Signal::Traces)?;
-        let traces = traces.map(|url| without_secrets(url.into()).unwrap_or_default());
         let metrics = match variables.endpoint(Signal::Metrics)? {
             Some(endpoint) => Some(variables.target(endpoint)?),
             None => None,
@@ -81,10 +86,10 @@ impl Environment {
     }
 }
 
-impl Target {
-    /// Returns the endpoint without secrets.
-    pub(super) fn public_endpoint(&self) -> String {
-        without_secrets(self.endpoint.as_str().to_owned()).unwrap_or_default()
+/// Writes the URL without its query, which may have a token.
+impl Display for Endpoint {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.url[..Position::AfterPath])
     }
 }
 
@@ -123,7 +128,7 @@ impl Variables<'_> {
     }
 
     /// Returns the endpoint of a signal, if it is enabled.
-    fn endpoint(&self, signal: Signal) -> Result<Option<Url>, OtlpError> {
+    fn endpoint(&self, signal: Signal) -> Result<Option<Endpoint>, OtlpError> {
         let name = format!("OTEL_{}_EXPORTER", signal.name());
         match self.get(&name).as_deref() {
             None | Some("otlp") => {}
@@ -134,15 +139,21 @@ impl Variables<'_> {
             }
         }
         let Some((name, value)) = self.exporter(signal, "ENDPOINT") else { return Ok(None) };
-        let endpoint =
-            Url::parse(&value).ok().filter(|url| ["http", "https"].contains(&url.scheme()));
+        let endpoint = Url::parse(&value).ok().filter(|url| url.scheme() == "http");
         let Some(mut endpoint) = endpoint else {
             return Err(OtlpError {
                 variable: name,
-                problem: "not a URL of http or https".to_owned(),
-                remedy: "use one such as http://127.0.0.1:4318",
+                problem: "not a URL of http".to_owned(),
+                remedy: "use one such as http://127.0.0.1:4318, of a collector that forwards with TLS",
             });
         };
+        if !endpoint.username().is_empty() || endpoint.password().is_some() {
+            return Err(OtlpError {
+                variable: name,
+                problem: "it has a user name or a password".to_owned(),
+                remedy: "set OTEL_EXPORTER_OTLP_HEADERS=authorization=Basic%20… instead",
+            });
+        }
         self.check_protocol(signal)?;
         // The endpoint of all signals has a path for each of them.
         if !name.contains(signal.name())
@@ -150,7 +161,11 @@ impl Variables<'_> {
         {
             path.pop_if_empty().extend(signal.path().split('/'));
         }
-        Ok(Some(endpoint))
+        let timeout = match self.exporter(signal, "TIMEOUT") {
+            Some((variable, value)) => millis(variable, &value)?,
+            None => TIMEOUT,
+        };
+        Ok(Some(Endpoint { url: endpoint, timeout }))
     }
 
     fn check_protocol(&self, signal: Signal) -> Result<(), OtlpError> {
@@ -164,7 +179,7 @@ impl Variables<'_> {
         }
     }
 
-    fn target(&self, endpoint: Url) -> Result<Target, OtlpError> {
+    fn target(&self, endpoint: Endpoint) -> Result<Target, OtlpError> {
         let preference = "OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE";
         if self.get(preference).is_some_and(|value| !value.eq_ignore_ascii_case("cumulative")) {
             warn!(variable = preference, "ignored: metrics are cumulative");
@@ -180,10 +195,6 @@ impl Variables<'_> {
                 headers.insert(name, value);
             }
         }
-        let timeout = match self.exporter(Signal::Metrics, "TIMEOUT") {
-            Some((variable, value)) => millis(variable, &value)?,
-            None => TIMEOUT,
-        };
         let interval = "OTEL_METRIC_EXPORT_INTERVAL";
         let interval = match self.get(interval) {
             Some(value) => millis(interval.to_owned(), &value)?,
@@ -198,7 +209,7 @@ impl Variables<'_> {
                 return Err(OtlpError { variable, problem, remedy: "use gzip or none" });
             }
         };
-        Ok(Target { endpoint, headers, timeout, interval, is_compressed })
+        Ok(Target { endpoint, headers, interval, is_compressed })
     }
 }
 
@@ -236,7 +247,8 @@ mod tests {
     /// Returns the endpoints of traces and metrics.
     fn endpoints(variables: &[(&str, &str)]) -> [Option<String>; 2] {
         let environment = read(variables).unwrap();
-        [environment.traces, environment.metrics.map(|target| target.endpoint.to_string())]
+        let traces = environment.traces.map(|endpoint| endpoint.url.to_string());
+        [traces, environment.metrics.map(|target| target.endpoint.url.to_string())]
     }
 
     #[test]
@@ -247,9 +259,9 @@ mod tests {
         assert_eq!(endpoints(&[("OTEL_EXPORTER_OTLP_ENDPOINT", "")]), [None, None]);
         let [traces, metrics] = ["http://h:4318/x/v1/traces", "http://h:4318/x/v1/metrics"];
         assert_eq!(endpoints(&[ALL]), [some(traces), some(metrics)]);
-        let own = ("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", "https://m/a?b");
-        assert_eq!(endpoints(&[ALL, own]), [some(traces), some("https://m/a?b")]);
-        assert_eq!(endpoints(&[own]), [None, some("https://m/a?b")]);
+        let own = ("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", "http://m/a?b");
+        assert_eq!(endpoints(&[ALL, own]), [some(traces), some("http://m/a?b")]);
+        assert_eq!(endpoints(&[own]), [None, some("http://m/a?b")]);
         assert_eq!(endpoints(&[ALL, ("OTEL_TRACES_EXPORTER", "none")]), [None, some(metrics)]);
         assert_eq!(endpoints(&[ALL, ("OTEL_SDK_DISABLED", "true")]), [None, None]);
     }
@@ -257,12 +269,12 @@ mod tests {
     #[test]
     fn the_exporter_of_metrics_has_the_properties_of_its_variables() {
         let target = |variables: &[(&str, &str)]| {
-            let endpoint = ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://user:secret@h");
+            let endpoint = ("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", "http://h/x?token=secret");
             read(&[&[endpoint], variables].concat()).unwrap().metrics.unwrap()
         };
         let default = target(&[]);
-        assert!(!default.public_endpoint().contains("secret"));
-        assert_eq!((default.timeout.as_secs(), default.interval.as_secs()), (10, 60));
+        assert_eq!(default.endpoint.to_string(), "http://h/x");
+        assert_eq!((default.endpoint.timeout.as_secs(), default.interval.as_secs()), (10, 60));
         assert!(default.headers.is_empty() && !default.is_compressed);
         let target = target(&[
             ("OTEL_EXPORTER_OTLP_HEADERS", "a=b"),
@@ -275,7 +287,7 @@ mod tests {
             ("OTEL_METRIC_EXPORT_INTERVAL", "250"),
             ("OTEL_EXPORTER_OTLP_COMPRESSION", "gzip"),
         ]);
-        assert_eq!(target.timeout, Duration::from_millis(1500));
+        assert_eq!(target.endpoint.timeout, Duration::from_millis(1500));
         assert_eq!(target.interval, Duration::from_millis(250));
         assert!(target.is_compressed);
         assert_eq!(target.headers.len(), 2);
@@ -289,7 +301,8 @@ mod tests {
         let endpoint = ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://h");
         for (variable, value, remedy) in [
             ("OTEL_EXPORTER_OTLP_ENDPOINT", "h:4318", "http://127.0.0.1:4318"),
-            ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "unix:///x", "http://127.0.0.1:4318"),
+            ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "https://h", "http://127.0.0.1:4318"),
+            ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "http://user:pass@h", "authorization=Basic%20"),
             ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc", "http/protobuf"),
             ("OTEL_EXPORTER_OTLP_METRICS_PROTOCOL", "http/json", "http/protobuf"),
             ("OTEL_TRACES_EXPORTER", "zipkin", "otlp or none"),

@@ -36,7 +36,8 @@ struct Sender {
 
 impl MetricsExporter {
     pub(super) fn new(target: Target) -> Result<Self, OtlpError> {
-        let client = Client::builder().timeout(target.timeout).redirect(Policy::none()).build();
+        let client =
+            Client::builder().timeout(target.endpoint.timeout).redirect(Policy::none()).build();
         let client = client.map_err(|error| OtlpError {
             variable: "OTEL_EXPORTER_OTLP_METRICS".to_owned(),
             problem: format!("no HTTP client can be created: {error}"),
@@ -92,8 +93,8 @@ impl Sender {
                 Err(_) if has_failed => {}
                 Err(error) => {
                     has_failed = true;
-                    let endpoint = self.target.public_endpoint();
-                    warn!(endpoint, error, "metrics not exported; trying again at each interval");
+                    let endpoint = &self.target.endpoint;
+                    warn!(%endpoint, error, "metrics not exported; trying again at each interval");
                 }
             }
         }
@@ -104,7 +105,7 @@ impl Sender {
         let mut body = message.encode_to_vec();
         let mut request = self
             .client
-            .post(endpoint.clone())
+            .post(endpoint.url.clone())
             .headers(headers.clone())
             .header(CONTENT_TYPE, "application/x-protobuf");
         if *is_compressed {
@@ -113,7 +114,7 @@ impl Sender {
             body = compressed.map_err(|error| error.to_string())?;
             request = request.header(CONTENT_ENCODING, "gzip");
         }
-        // The URL may contain a password.
+        // The URL may contain a token.
         let response = request.body(body).send().await;
         let response = response.map_err(|error| error.without_url().to_string())?;
         let status = response.status();

@@ -1,7 +1,9 @@
 //! A span for each request, with the attributes of the semantic conventions for HTTP servers.
 
+use std::fmt::Display;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::thread;
+use std::time::{Duration, SystemTime};
 
 use http::uri::Authority;
 use http::{HeaderMap, HeaderValue, Version};
@@ -10,17 +12,19 @@ use opentelemetry::trace::{
     Span as _, SpanBuilder, SpanKind, Status, Tracer as _, TracerProvider as _,
 };
 use opentelemetry::{Context, InstrumentationScope, KeyValue, Value};
-use opentelemetry_otlp::{ExporterBuildError, SpanExporter};
+use opentelemetry_otlp::{SpanExporter, WithExportConfig, WithHttpConfig};
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::propagation::TraceContextPropagator;
 use opentelemetry_sdk::trace::{SdkTracer, SdkTracerProvider, Span};
 use relayer_rest_common::text::truncate_at;
 use relayer_rest_server::{Exchange, RequestObservation, RequestObserver};
 use relayer_rest_state::TraceContext;
+use reqwest::blocking::Client;
+use reqwest::redirect::Policy;
 use tracing::warn;
 
 use super::MAX_FLUSH_TIME;
-use super::environment::OtlpError;
+use super::environment::{Endpoint, OtlpError};
 
 /// The maximum length of a value from the request, in characters: some thousand spans can wait
 /// for the collector.
@@ -49,10 +53,14 @@ struct RequestSpan(Span);
 struct Parent<'a>(&'a HeaderMap);
 
 impl Traces {
-    /// Starts the exporter, with the endpoint, the sampler and the limits of the environment.
-    pub(super) fn start(resource: Resource) -> Result<Self, OtlpError> {
-        let exporter =
-            SpanExporter::builder().with_http().build().map_err(|error| unusable(&error))?;
+    /// Starts the exporter, with the sampler and the limits of the environment.
+    pub(super) fn start(endpoint: Endpoint, resource: Resource) -> Result<Self, OtlpError> {
+        let exporter = SpanExporter::builder()
+            .with_http()
+            .with_http_client(client(endpoint.timeout)?)
+            .with_endpoint(endpoint.url)
+            .build()
+            .map_err(unusable)?;
         let provider = SdkTracerProvider::builder()
             .with_resource(resource)
             .with_batch_exporter(exporter)
@@ -77,7 +85,15 @@ impl Traces {
     }
 }
 
-fn unusable(error: &ExporterBuildError) -> OtlpError {
+/// Returns a client that follows no redirects: headers for the collector may be secrets.
+fn client(timeout: Duration) -> Result<Client, OtlpError> {
+    // It has a runtime of its own, which cannot be created within another.
+    let create = move || Client::builder().timeout(timeout).redirect(Policy::none()).build();
+    let created = thread::spawn(create).join();
+    created.unwrap_or_else(|panic| std::panic::resume_unwind(panic)).map_err(unusable)
+}
+
+fn unusable(error: impl Display) -> OtlpError {
     OtlpError {
         variable: "OTEL_EXPORTER_OTLP_TRACES".to_owned(),
         problem: error.to_string(),
