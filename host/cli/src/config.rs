@@ -3,9 +3,11 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use relayer_rest_server::Listener;
 use relayer_rest_server::config::{Config, DEFAULT, Origin, Setting};
 use relayer_rest_server::control::EffectiveConfig;
 use relayer_rest_server::reload::MountSpec;
+use relayer_rest_server::tokens::Tokens;
 use relayer_rest_sources::hermes_config::{HermesConfig, Rest};
 
 use super::progress::Progress;
@@ -15,7 +17,7 @@ use super::{CommandOutcome, Failure, compile, print, print_json, print_text};
 
 #[derive(Subcommand)]
 pub(super) enum ConfigCommand {
-    /// Check a file, and the modules and tokens that it names
+    /// Check a file, and the modules, tokens and certificates that it names
     Check {
         /// File to check
         file: PathBuf,
@@ -116,11 +118,26 @@ fn check(config: &Config) -> Result<CommandOutcome, Failure> {
             }
         });
     }
-    if let Err(error) = config.commands.read_tokens() {
+    for problem in file_problems(config) {
         ran = CommandOutcome::Rejected;
-        lines.push(format!("FAILED  {error}"));
+        lines.push(format!("FAILED  {problem}"));
     }
     drop(progress);
     print(&lines)?;
     Ok(ran)
+}
+
+/// Returns the problems of the files of tokens and of TLS.
+fn file_problems(config: &Config) -> Vec<String> {
+    let mut problems = Vec::new();
+    problems.extend(config.commands.read_tokens().err().map(|error| error.to_string()));
+    if let Some(Err(error)) = config.admin.token_file.as_deref().map(Tokens::read) {
+        problems.push(format!("admin.token-file: {error}"));
+    }
+    for listen in &config.listen.0 {
+        if let Err(error) = Listener::check_files(listen) {
+            problems.push(format!("listen {}: tls: {error}", listen.address));
+        }
+    }
+    problems
 }

@@ -2,7 +2,10 @@
 //! and is the origin of each value shown?
 
 use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
 
+use relayer_rest_tests::certificates::Authority;
 use relayer_rest_tests::folder::Folder;
 use relayer_rest_tests::program::{Ended, Program};
 use serde_json::{Value, json};
@@ -318,6 +321,29 @@ async fn a_list_of_extensions_beside_sections_is_explained() {
         );
         check_failure(&ended, 2, &message);
     }
+}
+
+#[tokio::test]
+async fn files_that_settings_name_are_checked() {
+    let files = Folder::new();
+    let tls = "[[listen]]\naddress = '127.0.0.1:0'\n[[listen.tls]]\ncertificate = 'own.pem'\nkey = 'own.key'\n";
+    let file = files.write("c.toml", format!("[admin]\ntoken-file = 'tokens'\n{tls}"));
+    let check = async || Program::new(["config", "check", &file]).run().await;
+    let ended = check().await;
+    assert_eq!(ended.status, Some(1), "{ended:?}");
+    for part in ["FAILED  admin.token-file: ", "FAILED  listen 127.0.0.1:0: tls: "] {
+        assert!(ended.stdout.contains(part), "{}", ended.stdout);
+    }
+    let issued = Authority::new().issue("localhost");
+    issued.write(&files, "own");
+    let tokens = files.write("tokens", "ops 0123456789abcdef\n");
+    fs::set_permissions(tokens, fs::Permissions::from_mode(0o600)).unwrap();
+    let ended = check().await;
+    assert_eq!(ended.status, Some(0), "{ended:?}");
+    // A key of another certificate.
+    let other = Authority::new().issue("localhost");
+    files.replace("own.key", &other.key);
+    assert!(check().await.stdout.contains("FAILED  listen 127.0.0.1:0: tls: "));
 }
 
 #[tokio::test]

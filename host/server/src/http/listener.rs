@@ -71,6 +71,14 @@ impl Listener {
         Self::from(socket).with_config(config)
     }
 
+    /// Checks the files of a section `[[listen]]`, without listening.
+    ///
+    /// # Errors
+    /// Returns an error if the files of TLS cannot be used.
+    pub fn check_files(config: &ListenConfig) -> Result<(), TlsError> {
+        Tls::load(config).map(drop)
+    }
+
     /// Sets everything but the address of a section `[[listen]]`.
     ///
     /// # Errors
