@@ -42,7 +42,8 @@ async fn author(language: &str, source: &str, before: &str, after: &str) {
     let readme = fs::read_to_string(mine.join("README.md")).unwrap();
     let settings = readme.split("```toml\n").nth(1).unwrap().split("```").next().unwrap();
     let config = mine.join("relayer-rest.toml");
-    fs::write(&config, settings).unwrap();
+    // A swap compiles at a low priority: as long as it takes on a busy machine.
+    fs::write(&config, format!("[swap]\ntime = '1h'\n{settings}")).unwrap();
     let args = ["--listen", "127.0.0.1:0", "--config", config.to_str().unwrap()];
     let mut serving = Program::new(&args).start().await;
     let mut http = Client::http1(serving.address()).await;
