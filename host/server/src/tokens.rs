@@ -1,5 +1,6 @@
 //! The file of tokens: a line `NAME TOKEN` for each client.
 
+use std::env;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -79,8 +80,12 @@ impl Tokens {
         let unreadable = |source| TokensError::Unreadable { file: file.to_owned(), source };
         let metadata = std::fs::metadata(file).map_err(unreadable)?;
         let is_own = [rustix::process::geteuid().as_raw(), 0].contains(&metadata.uid());
-        // Group and others have no permissions.
-        if !is_own || metadata.mode() & 0o077 != 0 {
+        // Group and others have no permissions. The bits of the group are the mask of an access
+        // list in the service manager's folder, which no other user can enter.
+        let is_credential = env::var_os("CREDENTIALS_DIRECTORY")
+            .is_some_and(|folder| !folder.is_empty() && file.starts_with(folder));
+        let forbidden = if is_credential { 0o037 } else { 0o077 };
+        if !is_own || metadata.mode() & forbidden != 0 {
             return Err(TokensError::Exposed { file: file.to_owned() });
         }
         let bytes = files::read(file, MAX_FILE).map_err(unreadable)?;

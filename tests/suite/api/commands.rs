@@ -266,6 +266,33 @@ async fn a_relayer_is_needed() {
     assert!(ended.stderr.ends_with(&message), "{}", ended.stderr);
 }
 
+/// Their permissions are an access list for the user of the service.
+#[tokio::test]
+async fn credentials_of_the_service_manager_can_be_tokens() {
+    let files = Folder::new();
+    let tokens = files.write("tokens", "ops 0123456789abcdef\n");
+    let settings = "[commands]\nclear-packets = true\ntoken-file = 'tokens'\n";
+    let config = files.write("c.toml", settings);
+    let folder = files.join("");
+    let other = files.join("other");
+    for (mode, folder, status) in [
+        (0o440, Some(&folder), 0),
+        (0o440, Some(&other), 1),
+        (0o440, None, 1),
+        (0o460, Some(&folder), 1),
+        (0o444, Some(&folder), 1),
+    ] {
+        fs::set_permissions(&tokens, fs::Permissions::from_mode(mode)).unwrap();
+        let check = Program::new(["config", "check", &config]);
+        let check = match folder {
+            Some(folder) => check.env("CREDENTIALS_DIRECTORY", folder),
+            None => check,
+        };
+        let ended = check.run().await;
+        assert_eq!(ended.status, Some(status), "{mode:o} {folder:?}: {ended:?}");
+    }
+}
+
 /// Without a relayer, each run that records a command ends with this error.
 const DISABLED: &str = "CommandDisabled";
 
