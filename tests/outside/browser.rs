@@ -18,8 +18,8 @@ use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tokio::io::{AsyncBufReadExt, BufReader};
-use tokio::process::{Child, Command};
+use tokio::io::{AsyncBufReadExt, BufReader, Lines};
+use tokio::process::{Child, ChildStdout, Command};
 
 /// The maximum time until a condition of a script holds, or the driver has started.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -71,24 +71,35 @@ impl Screen {
     }
 }
 
+/// Reads the port of a chromedriver; `None` if it ends before.
+async fn port(lines: &mut Lines<BufReader<ChildStdout>>) -> Option<u16> {
+    loop {
+        let line = lines.next_line().await.unwrap()?;
+        let port =
+            line.rsplit_once("successfully on port ").map(|(_, port)| port.trim_end_matches('.'));
+        if let Some(port) = port.and_then(|port| port.parse().ok()) {
+            return Some(port);
+        }
+    }
+}
+
 impl Browser {
     pub(crate) async fn start() -> Self {
         let program = |variable, name: &str| env::var_os(variable).unwrap_or_else(|| name.into());
-        let mut process = Command::new(program("CHROMEDRIVER", "chromedriver"))
-            .arg("--port=0")
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .kill_on_drop(true)
-            .spawn()
-            .expect("chromedriver starts");
-        let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
-        let port: u16 = loop {
-            let line = lines.next_line().await.unwrap().expect("chromedriver says its port");
-            let port = line
-                .rsplit_once("successfully on port ")
-                .map(|(_, port)| port.trim_end_matches('.'));
-            if let Some(port) = port.and_then(|port| port.parse().ok()) {
-                break port;
+        let mut attempts = 0..10;
+        let (process, mut lines, port) = loop {
+            // It ends if another one has taken the same port of the other version of IP.
+            attempts.next().expect("chromedriver says its port");
+            let mut process = Command::new(program("CHROMEDRIVER", "chromedriver"))
+                .arg("--port=0")
+                .stdout(Stdio::piped())
+                .stderr(Stdio::null())
+                .kill_on_drop(true)
+                .spawn()
+                .expect("chromedriver starts");
+            let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
+            if let Some(port) = port(&mut lines).await {
+                break (process, lines, port);
             }
         };
         // Further output is drained.
