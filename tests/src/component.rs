@@ -110,6 +110,17 @@ pub fn of_handler_that_logs(text: &str, code: &str) -> Vec<u8> {
     of_handler_with(&fields, code)
 }
 
+/// Returns a component whose handler reports parts of `text` as causes of a failure: `$report`
+/// takes an address and a length, and the text is at the address 64.
+#[must_use]
+pub fn of_handler_that_reports(text: &str, code: &str) -> Vec<u8> {
+    let fields = format!(
+        r#"(import "relayer:rest/failure@0.1.0" "report" (func $report (param i32 i32)))
+           (data (i32.const 64) "{text}")"#
+    );
+    of_handler_with(&fields, code)
+}
+
 fn of_handler_with(fields: &str, code: &str) -> Vec<u8> {
     of_module(&format!(
         r#"(module

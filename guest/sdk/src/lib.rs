@@ -57,12 +57,15 @@
 //! | `router.rs` | routing by path |
 //! | `openapi.rs` | the description of the routes and of their responses |
 //! | `response.rs` | responses and errors, with their status and headers |
+//! | `failure.rs` | reports panics to the host |
 //! | `arena.rs` | an allocator for instances that live for one request |
 //! | `testing.rs` | a fake host for tests |
 //! | `lib.rs` | this file: the bindings generated from `wit/`, and the macros |
 
 #[cfg(target_family = "wasm")]
 mod arena;
+#[cfg(target_family = "wasm")]
+mod failure;
 mod host;
 mod openapi;
 mod query;
@@ -114,9 +117,12 @@ pub mod private {
     #[cfg(target_family = "wasm")]
     pub use crate::arena::Arena;
     pub use crate::bindings::exports::relayer::rest::handler::{Guest, Request, Response};
+    #[cfg(target_family = "wasm")]
+    pub use crate::failure::report_panics;
 }
 
-/// Exports a function `fn(&impl Host, &Request) -> Response` as the module's handler.
+/// Exports a function `fn(&impl Host, &Request) -> Response` as the module's handler, and
+/// reports its panics to the host, which logs their messages and locations.
 ///
 /// Expands to nothing if the target is not WebAssembly, so that tests can call the
 /// function natively.
@@ -129,6 +135,7 @@ macro_rules! module {
 
             impl $crate::private::Guest for Module {
                 fn handle(request: $crate::private::Request) -> $crate::private::Response {
+                    $crate::private::report_panics();
                     $handle(&$crate::WitHost, &request.into()).into()
                 }
             }

@@ -7,22 +7,27 @@ use wasmtime::component::Component;
 
 use super::componentize;
 use super::load_error::LoadError;
+use super::source_map;
 
 /// The output of the compiler for one input.
 ///
 /// Its code is executed. The only ways to obtain an artefact are therefore to
 /// compile in this process ([`Artefact::compile`]), to have a compiler process
 /// do so, and to read an entry of the code cache whose hash matches.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Artefact {
     /// The component that was encoded from the input; empty if the input is a component.
     pub(super) encoded: Vec<u8>,
     pub(super) code: Vec<u8>,
+    /// The source locations of the code, for `SourceMap::new`.
+    pub(super) sources: Vec<u8>,
 }
 
-/// The size of the header that a compiler process writes before the two parts, in bytes:
-/// their lengths.
-const LENGTHS: usize = 16;
+/// The number of an artefact's parts.
+pub(super) const PARTS: usize = 3;
+
+/// The size of the lengths that precede the parts, in bytes.
+pub(super) const LENGTHS: usize = PARTS * size_of::<u64>();
 
 impl Artefact {
     /// Compiles a component, or a core module that declares its world, in this process.
@@ -36,11 +41,12 @@ impl Artefact {
             let reason = format!("{error:#}");
             LoadError::Invalid { name: name.to_owned(), reason }
         })?;
+        let sources = source_map::extract(&component);
         let encoded = match component {
             Cow::Borrowed(_) => Vec::new(),
             Cow::Owned(encoded) => encoded,
         };
-        Ok(Self { encoded, code })
+        Ok(Self { encoded, code, sources })
     }
 
     /// Returns the component that was compiled for this input.
@@ -62,31 +68,54 @@ impl Artefact {
         unsafe { Component::deserialize(engine, &self.code) }
     }
 
+    /// Returns the parts, in the order in which they are written.
+    pub(super) fn parts(&self) -> [&[u8]; PARTS] {
+        [&self.encoded, &self.code, &self.sources]
+    }
+
+    /// Returns the lengths of the parts, as they are written before them.
+    pub(super) fn lengths(&self) -> [u8; LENGTHS] {
+        let lengths = self.parts().map(|part| (part.len() as u64).to_le_bytes());
+        lengths.concat().try_into().expect("each length has its size")
+    }
+
     /// Writes the artefact in the format of [`Artefact::from_process`].
     pub(super) fn write(&self, output: &mut impl Write) -> io::Result<()> {
-        for part in [&self.encoded, &self.code] {
-            output.write_all(&(part.len() as u64).to_le_bytes())?;
+        output.write_all(&self.lengths())?;
+        for part in self.parts() {
+            output.write_all(part)?;
         }
-        output.write_all(&self.encoded)?;
-        output.write_all(&self.code)?;
         output.flush()
     }
 
     /// Returns the artefact that a compiler process has written, if it is complete.
-    pub(super) fn from_process(mut output: Vec<u8>) -> Option<Self> {
+    pub(super) fn from_process(output: Vec<u8>) -> Option<Self> {
         let (lengths, parts) = output.split_first_chunk::<LENGTHS>()?;
-        let (encoded, code) = lengths.split_at(LENGTHS / 2);
-        let length =
-            |bytes: &[u8]| usize::try_from(u64::from_le_bytes(bytes.try_into().ok()?)).ok();
-        let encoded = length(encoded)?;
-        let code = length(code)?;
-        if encoded.checked_add(code) != Some(parts.len()) {
+        Self::from_parts(lengths, parts)
+    }
+
+    /// Returns the sum of these lengths.
+    pub(super) fn size(lengths: &[u8; LENGTHS]) -> Option<usize> {
+        split(lengths)?.into_iter().try_fold(0_usize, usize::checked_add)
+    }
+
+    /// Returns the artefact with parts of these lengths, if there is nothing else.
+    pub(super) fn from_parts(lengths: &[u8; LENGTHS], parts: &[u8]) -> Option<Self> {
+        let [encoded, code, _] = split(lengths)?;
+        if Self::size(lengths)? != parts.len() {
             return None;
         }
-        let code = output.split_off(LENGTHS + encoded);
-        output.drain(..LENGTHS);
-        Some(Self { encoded: output, code })
+        let (encoded, parts) = parts.split_at(encoded);
+        let (code, sources) = parts.split_at(code);
+        Some(Self { encoded: encoded.into(), code: code.into(), sources: sources.into() })
     }
+}
+
+/// Returns the lengths of the parts.
+fn split(lengths: &[u8; LENGTHS]) -> Option<[usize; PARTS]> {
+    let (lengths, _) = lengths.as_chunks();
+    let lengths = lengths.iter().map(|length| usize::try_from(u64::from_le_bytes(*length)).ok());
+    lengths.collect::<Option<Vec<_>>>()?.try_into().ok()
 }
 
 #[cfg(test)]
@@ -95,10 +124,9 @@ mod tests {
 
     #[test]
     fn only_a_complete_artefact_is_accepted_from_a_process() {
-        for (encoded, code) in [("", ""), ("", "code"), ("component", "code")] {
-            let encoded = encoded.into();
-            let code = code.into();
-            let artefact = Artefact { encoded, code };
+        for parts in [["", "", ""], ["", "code", ""], ["component", "code", "sources"]] {
+            let [encoded, code, sources] = parts.map(Into::into);
+            let artefact = Artefact { encoded, code, sources };
             let mut written = Vec::new();
             artefact.write(&mut written).unwrap();
             assert_eq!(Artefact::from_process(written.clone()), Some(artefact));

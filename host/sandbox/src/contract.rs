@@ -16,8 +16,11 @@ pub(super) const HANDLER: (&str, &str) = ("handler", "handle");
 /// The interface of types, which has no functions.
 pub(super) const TYPES: &str = "types";
 
+/// The interface in which a module reports the cause of its trap.
+pub(super) const FAILURE: &str = "failure";
+
 /// The interfaces that a module may import, with their functions.
-pub(super) const IMPORTS: [(&str, &[&str]); 11] = [
+pub(super) const IMPORTS: [(&str, &[&str]); 12] = [
     (TYPES, &[]),
     ("version", &["components"]),
     ("chains", &["ids", "config"]),
@@ -29,6 +32,7 @@ pub(super) const IMPORTS: [(&str, &[&str]); 11] = [
     ("query", &["get"]),
     ("mount", &["path"]),
     ("log", &["log"]),
+    (FAILURE, &["report"]),
 ];
 
 /// Returns an interface's full name: `relayer:rest/state@0.1.0`.

@@ -5,7 +5,7 @@ use std::fmt::{self, Display, Formatter};
 use relayer_rest_modules::BundledExtension;
 use serde::{Deserialize, Serialize};
 
-use super::contract::{IMPORTS, TYPES, interface};
+use super::contract::{FAILURE, IMPORTS, TYPES, interface};
 
 /// Interfaces of the contract, by their names in it: `version`, `chains`,
 /// `state`, `snapshot`, `telemetry`, `commands`, `request`, `query`, `mount` and `log`.
@@ -81,9 +81,9 @@ impl From<&BundledExtension> for Grants {
     }
 }
 
-/// Returns all interfaces but the types, which give access to nothing.
+/// Returns all interfaces but those that give access to nothing.
 fn grantable() -> impl Iterator<Item = &'static str> {
-    IMPORTS.into_iter().map(|(name, _)| name).filter(|name| *name != TYPES)
+    IMPORTS.into_iter().map(|(name, _)| name).filter(|name| ![TYPES, FAILURE].contains(name))
 }
 
 impl TryFrom<Vec<String>> for Grants {

@@ -30,7 +30,8 @@ pub(super) fn define(linker: &mut Linker<StoreData>) -> wasmtime::Result<()> {
     function(linker, "mount", "path", |call, ()| (call.mount(),))?;
     function(linker, "log", "log", |call, (level, message): (wire::Level, String)| {
         call.log(level, &message);
-    })
+    })?;
+    function(linker, "failure", "report", |call, (cause,): (String,)| call.report_failure(&cause))
 }
 
 /// Defines a function of an interface of the contract.

@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::Response;
-use relayer_rest_common::text::{escape_control, truncate, truncate_at};
+use relayer_rest_common::text::{escape_control, for_log};
 use relayer_rest_state::Snapshot;
 use tracing::Span;
 use wasmtime::component::types::ComponentItem;
 use wasmtime::component::{ComponentExportIndex, InstancePre, TypedFunc};
-use wasmtime::{FrameInfo, Store, Trap, UpdateDeadline, WasmBacktrace};
+use wasmtime::{Store, Trap, UpdateDeadline, WasmBacktrace};
 
+use super::backtrace;
 use super::call_error::CallError;
 use super::contract::HANDLER;
 use super::cost::{InstanceCost, Placement};
@@ -23,13 +24,11 @@ use super::options::EngineOptions;
 use super::read_set::TrackedSnapshot;
 use super::request::GuestRequest;
 use super::response::{HeaderRules, InvalidResponse, response};
+use super::source_map::SourceMap;
 use super::store::StoreData;
 use super::trap::{TrapKind, Trapped};
 use super::wasi::Wasi;
 use super::wire;
-
-/// The maximum length of a function's name in a message, in characters.
-const MAX_FRAME_NAME: usize = 60;
 
 /// The bytes that may cross beyond the limits, so that a response slightly above a limit
 /// gets an exact error.
@@ -75,6 +74,8 @@ pub(super) struct Instantiator {
     /// The index of the exported handler.
     pub(super) handler: ComponentExportIndex,
     pub(super) cost: InstanceCost,
+    /// The source locations of its code, for the log.
+    pub(super) sources: Arc<SourceMap>,
     pub(super) info: Arc<ModuleInfo>,
 }
 
@@ -105,6 +106,7 @@ impl Instantiator {
             span,
             limiter: Limiter::new(limits, self.cost.host_bytes(), &self.peaks),
             module: Arc::clone(&self.info),
+            failure: None,
         };
         let mut store = Store::new(&self.engine, call);
         store.limiter(|call| &mut call.limiter);
@@ -144,7 +146,7 @@ impl Instantiator {
                 || store.data().limiter.refusal().is_some();
             self.failed(error, store, |error| {
                 if is_its_own {
-                    CallError::Trap(trapped(&error, store.data()))
+                    CallError::Trap(trapped(&error, store.data(), &self.sources))
                 } else {
                     CallError::Instantiate(error)
                 }
@@ -167,7 +169,7 @@ impl Instantiator {
             if is_response && is_too_much(&error) {
                 return CallError::Invalid(InvalidResponse::TooLarge);
             }
-            CallError::Trap(trapped(&error, store.data()))
+            CallError::Trap(trapped(&error, store.data(), &self.sources))
         };
         let raw = called.map_err(|error| self.failed(error, store, failed))?;
         let allowed = HeaderRules {
@@ -198,7 +200,7 @@ impl Instantiator {
     ) -> CallError {
         match error.downcast_ref::<Trap>() {
             Some(Trap::Interrupt) => CallError::Timeout(self.options.limits.time),
-            Some(_) => CallError::Trap(trapped(&error, store.data())),
+            Some(_) => CallError::Trap(trapped(&error, store.data(), &self.sources)),
             None => otherwise(error),
         }
     }
@@ -219,28 +221,21 @@ fn is_too_much(error: &wasmtime::Error) -> bool {
     error.root_cause().to_string().contains("fuel allocated for hostcalls has been exhausted")
 }
 
-/// Describes why a module trapped, which growth it was refused before, and the location.
-fn trapped(error: &wasmtime::Error, call: &StoreData) -> Trapped {
-    let mut cause = vec![escape_control(&truncate(&error.root_cause().to_string()))];
-    cause.extend(call.limiter.refusal());
-    let backtrace = error.downcast_ref::<WasmBacktrace>();
-    let frames: Vec<_> = backtrace.iter().flat_map(|trace| trace.frames()).map(name).collect();
-    if let [innermost, callers @ ..] = &frames[..] {
-        let callers = callers.iter().map(|caller| format!(", called by {caller}"));
-        cause.push(format!("in {innermost}{}", callers.collect::<String>()));
-    }
-    let kind = match call.limiter.refusal() {
+/// Describes why a module trapped: the cause that it reported or the engine's, the growth
+/// that it was refused before, and the location.
+fn trapped(error: &wasmtime::Error, call: &StoreData, sources: &SourceMap) -> Trapped {
+    let refusal = call.limiter.refusal();
+    let kind = match (&refusal, &call.failure) {
         // The trap that follows is the module's way to end.
-        Some(_) => TrapKind::OutOfMemory,
-        None => TrapKind::new(error.downcast_ref()),
+        (Some(_), _) => TrapKind::OutOfMemory,
+        (None, Some(_)) => TrapKind::Panic,
+        (None, None) => TrapKind::new(error.downcast_ref()),
     };
-    Trapped { kind, cause: cause.join("; ") }
-}
-
-/// Returns the name of a frame's function, from the component's debug information.
-fn name(frame: &FrameInfo) -> String {
-    match frame.func_name() {
-        Some(name) => escape_control(&truncate_at(name, MAX_FRAME_NAME)),
-        None => format!("function {}", frame.func_index()),
-    }
+    let cause = match &call.failure {
+        Some(reported) => escape_control(reported),
+        None => for_log(&error.root_cause().to_string()),
+    };
+    let location = error.downcast_ref().and_then(|trace| backtrace::describe(trace, sources));
+    let parts: Vec<_> = [Some(cause), refusal, location].into_iter().flatten().collect();
+    Trapped { kind, cause: parts.join("; ") }
 }

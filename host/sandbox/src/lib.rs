@@ -43,6 +43,8 @@
 //! | `limiter.rs` | the memory and tables of an instance |
 //! | `stats.rs` | counts runs and failures of a module |
 //! | `trap.rs` | traps, by their kinds |
+//! | `backtrace.rs` | describes the location of a trap |
+//! | `source_map.rs` | the source locations of a component's code |
 //! | `host_functions.rs` | the contract's host functions |
 //! | `wasi.rs`, `wasi_functions.rs`, `wasi_interfaces.rs` | WASI, if a mount has it |
 //! | `read_set.rs` | the data that an instance can read, and the record of its reads |
@@ -53,6 +55,7 @@
 mod address_space;
 mod admission;
 mod artefact;
+mod backtrace;
 mod call_error;
 mod code_cache;
 mod compiled;
@@ -87,6 +90,7 @@ mod run_permit;
 mod set_cookie;
 mod slow_guest_pool;
 mod slow_targets;
+mod source_map;
 mod stats;
 mod store;
 mod trap;

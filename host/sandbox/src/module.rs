@@ -25,6 +25,7 @@ use super::limits::Limits;
 use super::load_error::LoadError;
 use super::long_steps::LongSteps;
 use super::openapi::OpenApi;
+use super::source_map::SourceMap;
 use super::stats::{Failures, ModuleStats};
 use super::verify::{InitialImage, ResetStatus};
 
@@ -146,6 +147,7 @@ impl Module {
             pre,
             handler,
             cost,
+            sources: Arc::new(SourceMap::new(artefact.sources.clone())),
             info: Arc::new(info),
         };
         Ok(Self(Arc::new(Parts {

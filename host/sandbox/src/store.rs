@@ -13,6 +13,9 @@ use super::read_set::TrackedSnapshot;
 use super::wasi::Wasi;
 use super::wire;
 
+/// The maximum size of a reported cause, in bytes.
+const MAX_FAILURE: usize = 512;
+
 /// The data of an instance's store, which its imports use.
 pub(super) struct StoreData {
     pub(super) snapshot: TrackedSnapshot,
@@ -20,6 +23,8 @@ pub(super) struct StoreData {
     pub(super) module: Arc<ModuleInfo>,
     pub(super) log: GuestLog,
     pub(super) limiter: Limiter,
+    /// The cause of a trap, as the module reports it before.
+    pub(super) failure: Option<String>,
     /// Present if its mount has WASI. Boxed, because few mounts do.
     pub(super) wasi: Option<Box<Wasi>>,
 }
@@ -104,5 +109,10 @@ impl StoreData {
             }
             None => self.log.write(&self.module, level, message),
         }
+    }
+
+    pub(super) fn report_failure(&mut self, cause: &str) {
+        let end = cause.floor_char_boundary(MAX_FAILURE);
+        self.failure.get_or_insert_with(|| cause[..end].to_owned());
     }
 }

@@ -16,7 +16,9 @@ pub struct Trapped {
 /// A kind of traps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TrapKind {
-    /// The module reached an `unreachable` instruction, such as at the end of a panic.
+    /// The module reported the cause, such as a panic.
+    Panic,
+    /// The module reached an `unreachable` instruction.
     Unreachable,
     /// Its calls were nested too deeply.
     StackOverflow,
@@ -32,7 +34,8 @@ pub enum TrapKind {
 
 impl TrapKind {
     /// All kinds.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
+        Self::Panic,
         Self::Unreachable,
         Self::StackOverflow,
         Self::OutOfMemory,
@@ -45,6 +48,7 @@ impl TrapKind {
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
+            Self::Panic => "panic",
             Self::Unreachable => "unreachable",
             Self::StackOverflow => "stack_overflow",
             Self::OutOfMemory => "out_of_memory",

@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use relayer_rest_host::module::Digest;
+use relayer_rest_tests::cargo::WASI_GUEST;
 use relayer_rest_tests::component;
 use relayer_rest_tests::folder::Folder;
 use relayer_rest_tests::program::Program;
@@ -157,6 +158,47 @@ async fn the_cause_of_an_error_is_logged_under_the_request_id() {
     assert!(logged.contains("id=my-id") && logged.contains(r"one\n\u{1b}[31mtwo"), "{log}");
     let trap = line("the module trapped");
     assert!(trap.contains("id=my-id") && trap.contains("unreachable"), "{log}");
+}
+
+/// A panic needs no grant to be reported: the guest has none.
+#[tokio::test]
+async fn a_panic_is_logged_with_its_message_and_location() {
+    let folder = Folder::new();
+    folder.write("guest.wasm", WASI_GUEST);
+    let settings = "[[extension]]\nname = 'guest'\nmodule = 'guest.wasm'\nwasi = true\n";
+    let config = folder.write("rest.toml", format!("{settings}limits.queue-wait = '1min'\n"));
+    let mut process = Program::server().args(["--config", &config]).start().await;
+    let mut client = process.connect().await;
+    let with_id = [("x-request-id", "my-id")];
+    let response = client.request_with("GET", "/ext/guest/panic/a%0Ab", &with_id).await;
+    assert_eq!(response.status, 500);
+    assert!(!response.text().contains("lost"), "{}", response.text());
+    process.logged("the module trapped").await;
+    let log = process.log();
+    let trap = log.lines().find(|line| line.contains("the module trapped")).unwrap_or_default();
+    let cause = r"trapped: panicked at tests/guests/wasi/src/lib.rs:";
+    assert!(trap.contains("id=my-id") && trap.contains(cause), "{trap}");
+    assert!(trap.contains(r": lost\\n/panic/a%0Ab; in "), "{trap}");
+}
+
+/// The cause that a module reports is bounded, and has no effect without a trap.
+#[tokio::test]
+async fn a_reported_cause_is_truncated_and_needs_a_trap() {
+    let folder = Folder::new();
+    for (then, status) in
+        [("unreachable", 500), ("(i32.store16 (i32.const 0) (i32.const 204)) i32.const 0", 204)]
+    {
+        let code = format!("(call $report (i32.const 64) (i32.const 3000)) {then}");
+        let module = component::of_handler_that_reports(&"a".repeat(3_000), &code);
+        let module = folder.write("api.wasm", module);
+        let process = Program::server().args(["--module", &module]).start().await;
+        assert_eq!(process.connect().await.get("/").await.status, status);
+        process.signal(Signal::TERM);
+        let log = process.ended().await.stderr;
+        let cause = format!("the module trapped: {}; in ", "a".repeat(512));
+        assert_eq!(log.contains(&cause), status == 500, "{log}");
+        assert_eq!(log.contains("aaaa"), status == 500, "{log}");
+    }
 }
 
 #[tokio::test]

@@ -62,6 +62,24 @@ async fn a_new_module_passes_its_tests_and_serves_when_mounted() {
     let ended = serving.control(&swap).await;
     assert_eq!(ended.status, Some(0), "{}{}", ended.stdout, ended.stderr);
     assert_eq!(http.get("/ext/my-tool/").await.text(), "2 of them: ibc-0, ibc-1\n");
+
+    // A panic is shown with its location and the functions on the stack, by `check` and by `swap`.
+    let panicking = source.replacen("Response::text(", "Response::text(no_text() + &", 1);
+    let function = "\nfn no_text() -> String {\n    panic!(\"no text\")\n}\n\n#[cfg(test)]";
+    let panicking = panicking.replace("\n#[cfg(test)]", function);
+    let line = |text: &str| 1 + panicking.lines().position(|line| line.contains(text)).unwrap();
+    let (panics, calls) = (line("panic!("), line("no_text() + &"));
+    fs::write(mine.join("src/lib.rs"), &panicking).unwrap();
+    cargo(&mine, &["module"]);
+    let message = format!("panicked at src/lib.rs:{panics}:5: no text; in my_tool::no_text (");
+    let caller = format!("src/lib.rs:{calls})");
+    for ended in [Program::new(&check).run().await, serving.control(&swap).await] {
+        assert_eq!(ended.status, Some(1), "{}{}", ended.stdout, ended.stderr);
+        let shown = ended.stdout + &ended.stderr;
+        assert!(shown.contains(&message) && shown.contains(&caller), "{message} {caller}: {shown}");
+        assert!(!shown.contains("core::panicking"), "{shown}");
+    }
+    assert_eq!(http.get("/ext/my-tool/").await.text(), "2 of them: ibc-0, ibc-1\n");
 }
 
 #[tokio::test]

@@ -23,7 +23,7 @@ async fn modules_with_huge_function_names_are_rejected() {
     assert!(load(100_000).is_ok());
     let error = load(4 << 20).unwrap_err().to_string();
     assert!(
-        error.contains("32.0 MiB for its function names (`wasm-tools strip` removes them)"),
+        error.contains("128.0 MiB for its function names (`wasm-tools strip` removes them)"),
         "{error}"
     );
 }

@@ -3,10 +3,11 @@
 use super::{Template, wit};
 
 /// The files of the SDK.
-const SDK: [(&str, &str); 12] = [
+const SDK: [(&str, &str); 13] = [
     ("rust-toolchain.toml", include_str!("../../templates/rust/rust-toolchain.toml")),
     ("sdk/src/response.rs", include_str!("../../sdk/response.rs")),
     ("sdk/src/arena.rs", include_str!("../../sdk/arena.rs")),
+    ("sdk/src/failure.rs", include_str!("../../sdk/failure.rs")),
     ("sdk/src/host.rs", include_str!("../../sdk/host.rs")),
     ("sdk/src/lib.rs", include_str!("../../sdk/lib.rs")),
     ("sdk/src/openapi.rs", include_str!("../../sdk/openapi.rs")),

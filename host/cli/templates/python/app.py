@@ -1,12 +1,11 @@
 """The entry point of the component: calls `handle` with the host. Interfaces imported
 here must also be in `wit/world.wit`."""
 
-import sys
 from types import SimpleNamespace
 
 from wit_world import exports
 from wit_world.exports.handler import Header, Request, Response
-from wit_world.imports import chains
+from wit_world.imports import chains, failure
 
 from handle import handle
 
@@ -20,8 +19,8 @@ class Handler(exports.Handler):
             headers = [Header(name, value.encode()) for name, value in response.headers]
             return Response(response.status, headers, response.body)
         except BaseException as thrown:
-            # The host returns 500, but does not get the cause.
-            print(f"{type(thrown).__name__}: {thrown}{where(thrown)}", file=sys.stderr)
+            # The host returns 500, and logs the cause.
+            failure.report(f"{type(thrown).__name__}: {thrown}{where(thrown)}")
             raise
 
 

@@ -4,15 +4,14 @@
 use std::hash::{Hash, Hasher};
 use std::io;
 
-use crate::artefact::Artefact;
+use crate::artefact::{Artefact, LENGTHS};
 
 /// The first bytes of each entry: the format and its version.
-const MAGIC: [u8; 8] = *b"rrcode\0\x01";
+const MAGIC: [u8; 8] = *b"rrcode\0\x02";
 
-/// The size of the header: [`MAGIC`], the uncompressed lengths of the two parts, and the
-/// hash.
-const HEADER: usize = LENGTHS + blake3::OUT_LEN;
-const LENGTHS: usize = MAGIC.len() + 2 * size_of::<u64>();
+/// The size of the header: [`MAGIC`], the uncompressed lengths of the parts, and the hash.
+const HEADER: usize = START + blake3::OUT_LEN;
+const START: usize = MAGIC.len() + LENGTHS;
 
 /// The fastest level, because starts wait for it.
 const COMPRESSION: i32 = 1;
@@ -66,14 +65,10 @@ pub(super) fn is_file_name(name: &str) -> bool {
 
 /// Returns the content of an entry.
 pub(super) fn encode(key: Key, artefact: &Artefact) -> io::Result<Vec<u8>> {
-    let Artefact { encoded, code } = artefact;
-    let parts = [&encoded[..], code].concat();
-    let body = zstd::bulk::compress(&parts, COMPRESSION)?;
+    let body = zstd::bulk::compress(&artefact.parts().concat(), COMPRESSION)?;
     let mut entry = Vec::with_capacity(HEADER + body.len());
     entry.extend(MAGIC);
-    for part in [encoded, code] {
-        entry.extend((part.len() as u64).to_le_bytes());
-    }
+    entry.extend(artefact.lengths());
     entry.extend(hash(key, &entry, &body).as_bytes());
     entry.extend(body);
     Ok(entry)
@@ -82,7 +77,7 @@ pub(super) fn encode(key: Key, artefact: &Artefact) -> io::Result<Vec<u8>> {
 /// Verifies the bytes of an entry and returns its artefact.
 pub(super) fn decode(key: Key, entry: &[u8]) -> Result<Artefact, Damage> {
     let (header, body) = entry.split_first_chunk::<HEADER>().ok_or(Damage::Header)?;
-    let (start, stored) = header.split_at(LENGTHS);
+    let (start, stored) = header.split_at(START);
     let (magic, lengths) = start.split_at(MAGIC.len());
     if *magic != MAGIC {
         return Err(Damage::Header);
@@ -91,19 +86,10 @@ pub(super) fn decode(key: Key, entry: &[u8]) -> Result<Artefact, Damage> {
         return Err(Damage::Hash);
     }
     // From here on, the bytes are known to be unchanged.
-    let (encoded, code) = lengths.split_at(size_of::<u64>());
-    let length = |field: &[u8]| {
-        let length = u64::from_le_bytes(field.try_into().expect("each field has this length"));
-        usize::try_from(length).map_err(|_| Damage::Header)
-    };
-    let encoded = length(encoded)?;
-    let code = length(code)?;
-    let mut parts = zstd::bulk::decompress(body, encoded + code)?;
-    if parts.len() != encoded + code {
-        return Err(Damage::Header);
-    }
-    let code = parts.split_off(encoded);
-    Ok(Artefact { encoded: parts, code })
+    let lengths = lengths.first_chunk().ok_or(Damage::Header)?;
+    let size = Artefact::size(lengths).ok_or(Damage::Header)?;
+    let parts = zstd::bulk::decompress(body, size)?;
+    Artefact::from_parts(lengths, &parts).ok_or(Damage::Header)
 }
 
 /// Returns the hash of an entry: of its key, so that it is not mistaken for another

@@ -173,7 +173,7 @@ fn age(file: &Path, age: Duration) {
 #[test]
 fn the_least_recently_used_entries_are_removed() {
     let folder = tempfile::tempdir().unwrap();
-    let artefact = Artefact { encoded: Vec::new(), code: random(10_000) };
+    let artefact = Artefact { code: random(10_000), ..Artefact::default() };
     // There is room for three.
     let cache = CodeCache::with_max_size(folder.path(), 35_000).unwrap();
     let keys: Vec<_> = (0..4).map(|number: u8| Key::new(&ENGINE, &[number])).collect();
@@ -189,7 +189,7 @@ fn the_least_recently_used_entries_are_removed() {
     let is_there: Vec<_> = keys.iter().map(|key| file(*key).exists()).collect();
     assert_eq!(is_there, [true, false, true, true]);
     // An entry that is larger than the cache evicts nothing.
-    let large = Artefact { encoded: Vec::new(), code: random(35_000) };
+    let large = Artefact { code: random(35_000), ..Artefact::default() };
     cache.put(Key::new(&ENGINE, b"large"), &large);
     assert_eq!(names(folder.path()).len(), 3);
 }
@@ -221,8 +221,11 @@ fn concurrent_users_never_see_part_of_an_entry() {
     let uses = |number: u8| {
         let cache = open();
         let key = Key::new(&ENGINE, &[number % 2]);
-        let artefact =
-            Artefact { encoded: random(50_000), code: random(50_001 + usize::from(number % 2)) };
+        let artefact = Artefact {
+            encoded: random(50_000),
+            code: random(50_001 + usize::from(number % 2)),
+            sources: random(10),
+        };
         for _ in 0..200 {
             cache.0.write(key, &artefact).unwrap();
             cache.0.evict(key).unwrap();

@@ -60,6 +60,7 @@ pub fn handle<H: Host>(_: &H, request: &Request) -> Response {
         },
         "hoard" => hoard(),
         "exit" => process::exit(0),
+        "panic" => panic!("lost\n{}", request.path),
         _ => Response::text("nothing"),
     }
 }

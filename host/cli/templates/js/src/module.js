@@ -2,6 +2,7 @@
 // here must also be in `wit/world.wit`.
 
 import * as chains from "relayer:rest/chains@0.1.0";
+import { report } from "relayer:rest/failure@0.1.0";
 
 import { response } from "../sdk/response.js";
 import { handle } from "./handle.js";
@@ -11,8 +12,8 @@ export const handler = {
     try {
       return response(handle({ chains }, request));
     } catch (thrown) {
-      // The host returns 500, but does not get the cause.
-      console.error(`${thrown}\n${thrown?.stack ?? ""}`);
+      // The host returns 500, and logs the cause.
+      report(`${thrown}\n${thrown?.stack ?? ""}`);
       throw thrown;
     }
   },

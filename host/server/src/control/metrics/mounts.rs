@@ -28,7 +28,7 @@ define_families! {
     FAILURES = Counter "relayer_rest_failures" ["mount", "module", "cause"],
         "Failures of the last modules to respond; cause is trapped, timed_out, invalid, overloaded or host";
     TRAPS = Counter "relayer_rest_traps" ["mount", "module", "kind"],
-        "Traps of the last modules; kind is unreachable, stack_overflow, out_of_memory, out_of_bounds, arithmetic or other";
+        "Traps of the last modules; kind is panic, unreachable, stack_overflow, out_of_memory, out_of_bounds, arithmetic or other";
     INSTANCES = Gauge "relayer_rest_instances" ["mount"],
         "Instances that run now";
     QUEUE_DEPTH = Gauge "relayer_rest_queue_depth" ["mount"],

@@ -1,0 +1,76 @@
+//! Describes the location of a trap, without the frames of Rust's standard library.
+
+use relayer_rest_common::text::{escape_control, truncate_at};
+use rustc_demangle::try_demangle;
+use wasmtime::{FrameInfo, WasmBacktrace};
+
+use super::source_map::SourceMap;
+
+/// The maximum number of functions in a message: the one that trapped and some of its
+/// callers.
+const MAX_FUNCTIONS: usize = 6;
+
+/// The maximum length of a name in a message, in characters.
+const MAX_NAME: usize = 80;
+
+/// The maximum length of a name that is demangled, in bytes.
+const MAX_MANGLED: usize = 1 << 10;
+
+/// The crates of the standard library, and its entry points.
+const STD: [&str; 8] =
+    ["alloc::", "core::", "std::", "<alloc::", "<core::", "<std::", "rust_", "__rust"];
+
+/// Returns the functions of a backtrace with their source locations, such as `in
+/// counts::count (src/lib.rs:25), called by counts::handle (src/lib.rs:12)`, or `None` if
+/// there are none.
+pub(super) fn describe(backtrace: &WasmBacktrace, sources: &SourceMap) -> Option<String> {
+    let functions: Vec<_> =
+        backtrace.frames().iter().flat_map(|frame| functions(frame, sources)).collect();
+    let own = functions.iter().filter(|function| !function.is_std).take(MAX_FUNCTIONS);
+    let mut texts: Vec<_> = own.map(|function| &*function.text).collect();
+    if texts.is_empty() {
+        texts.extend(functions.first().map(|function| &*function.text));
+    }
+    (!texts.is_empty()).then(|| format!("in {}", texts.join(", called by ")))
+}
+
+/// A function in a backtrace.
+struct Function {
+    text: String,
+    is_std: bool,
+}
+
+/// Returns the function of a frame, after those that were inlined into it at this place.
+fn functions(frame: &FrameInfo, sources: &SourceMap) -> Vec<Function> {
+    let inlined = frame.module_offset().map(|offset| sources.find(offset)).unwrap_or_default();
+    let mut functions: Vec<_> = inlined
+        .into_iter()
+        .map(|position| Function {
+            text: format!(
+                "{} ({}:{})",
+                name(position.function.unwrap_or("?")),
+                escape_control(&truncate_at(position.file, MAX_NAME)),
+                position.line
+            ),
+            is_std: position.is_std,
+        })
+        .collect();
+    if functions.is_empty() {
+        functions.push(match frame.func_name() {
+            Some(mangled) => {
+                let text = name(mangled);
+                let is_std = STD.iter().any(|prefix| text.starts_with(prefix));
+                Function { text, is_std }
+            }
+            None => Function { text: format!("function {}", frame.func_index()), is_std: false },
+        });
+    }
+    functions
+}
+
+/// Returns a function's name as it is in the source.
+fn name(mangled: &str) -> String {
+    let demangled = (mangled.len() <= MAX_MANGLED).then(|| try_demangle(mangled).ok()).flatten();
+    let name = demangled.map(|name| format!("{name:#}"));
+    escape_control(&truncate_at(name.as_deref().unwrap_or(mangled), MAX_NAME))
+}
