@@ -5,6 +5,7 @@ mod check;
 mod control;
 mod control_socket;
 mod doctor;
+mod explain;
 mod extensions;
 mod log;
 mod otlp;

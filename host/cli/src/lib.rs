@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `serve.rs`, `serve_error.rs` | `serve`: from the options to a running server, and the reasons why it cannot start |
 //! | `takeover.rs` | `serve --takeover`: the sockets and the hot requests of a running server |
+//! | `explain.rs` | `explain`: the values that a response was derived from |
 //! | `swap.rs`, `status.rs`, `rollback.rs`, `reload.rs` | `swap`, `status`, `rollback`, `reload`: requests to a running server |
 //! | `top.rs`, `top/` | `top`: a live view of a running server |
 //! | `check.rs`, `config.rs`, `doctor.rs`, `new.rs`, `module.rs` | the commands without a server |
@@ -25,6 +26,7 @@ mod config;
 mod control;
 mod descriptors;
 mod doctor;
+mod explain;
 mod idle_memory;
 mod log;
 mod man;
@@ -65,6 +67,7 @@ use compile::CompileArgs;
 use completions::CompletionsArgs;
 use config::ConfigCommand;
 use doctor::DoctorArgs;
+use explain::ExplainArgs;
 use man::ManArgs;
 use module::ModuleArgs;
 use new::NewArgs;
@@ -112,6 +115,8 @@ enum Command {
     Status(StatusArgs),
     /// Show the requests of a running server, live
     Top(TopArgs),
+    /// Explain what a response depends on, and why it is or is not cached
+    Explain(ExplainArgs),
     /// Roll back to the previous module
     Rollback(RollbackArgs),
     /// Reload the settings and files of a running server
@@ -182,6 +187,7 @@ impl Command {
             Self::Swap(args) => swap::run(args),
             Self::Status(args) => status::run(args),
             Self::Top(args) => top::run(args),
+            Self::Explain(args) => explain::run(args),
             Self::Rollback(args) => rollback::run(args),
             Self::Reload(args) => reload::run(args),
             Self::Config(command) => config::run(command),

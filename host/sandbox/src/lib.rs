@@ -116,7 +116,7 @@ pub use load_error::LoadError;
 pub use module::{API, Module};
 pub use openapi::{OpenApi, Route};
 pub use options::EngineOptions;
-pub use read_set::ReadSet;
+pub use read_set::{ReadSet, ReadValue};
 pub use request::GuestRequest;
 pub use response::InvalidResponse;
 #[doc(hidden)]

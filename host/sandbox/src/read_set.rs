@@ -5,6 +5,12 @@
 //! [`TrackedSnapshot`], which records every read. Its fields are private, so an import
 //! cannot bypass the record. The record is a [`ReadSet`]: a response is valid for as long
 //! as the same reads return the same values.
+//!
+//! | file | job |
+//! |---|---|
+//! | `value.rs` | the reads as a list, which explains what a response depends on |
+
+mod value;
 
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
@@ -14,6 +20,8 @@ use relayer_rest_state::{
     ChainConfig, ChainId, Command, Component, Generation, Known, ListedChain, MetricFamily,
     RelayerState, Snapshot, Source, Versioned,
 };
+
+pub use value::ReadValue;
 
 use super::request::GuestRequest;
 

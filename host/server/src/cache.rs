@@ -29,7 +29,7 @@ use tracing::{Instrument, Span};
 
 use crate::response::CompressionPermits;
 use entries::Entries;
-pub use entries::Miss;
+pub use entries::{Miss, Uncacheable};
 pub use hot_requests::RequestStats;
 use hot_requests::{HotRequests, hottest};
 pub use in_flight::ResponseResult;
@@ -208,6 +208,24 @@ impl ResponseCache {
         let response = execute(module, request, state, &self.permits).await?;
         self.hot_requests.count(module.digest(), &response);
         Ok(response)
+    }
+
+    /// Returns the cached response to a request, which may no longer be valid. It does not count
+    /// as a hit.
+    pub(crate) fn peek(
+        &self,
+        module: &Module,
+        request_ref: RequestRef<'_>,
+    ) -> Option<Arc<RecordedResponse>> {
+        self.storage.as_ref()?.entries.peek(module.digest(), request_ref)
+    }
+
+    /// Returns why a response is not cached, if it never is.
+    pub(crate) fn uncacheable(&self, response: &RecordedResponse) -> Option<Uncacheable> {
+        match &self.storage {
+            Some(storage) => storage.entries.uncacheable(response),
+            None => Some(Uncacheable::Disabled),
+        }
     }
 
     /// Caches a module's response under its request, and replaces any older one.

@@ -10,6 +10,7 @@
 //! | `GET /config` | 200, [`EffectiveConfig`] |
 //! | `GET /openapi.json` | 200, the routes of all modules |
 //! | `GET /status` | 200, [`Status`] |
+//! | `POST /explain`, an [`ExplainRequest`] as its body | 200, [`Explanation`](crate::registry::Explanation) |
 //! | `POST /swap?mount=/&name=FILE`, the component as its body; and `sha256=DIGEST`, `dialect=NAME`, `dry-run=true`, `force=true` | 200, or 409 if the module is rejected: [`SwapReport`](crate::registry::SwapReport) |
 //! | `POST /reload` | 200, [`Reloaded`], with the invalid files in `failures`; or 409 if the settings cannot be used, or there are none |
 //! | `POST /rollback?mount=/` | 200, [`RolledBack`]; or 409 without a previous module |
@@ -46,6 +47,7 @@ pub mod takeover;
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
+use hyper::Request;
 use serde::{Deserialize, Serialize};
 
 use crate::config::{Setting, Settings};
@@ -92,6 +94,36 @@ pub trait LogLevel: Send + Sync {
 
     /// Sets the directives, or returns the problem with them.
     fn set_level(&self, level: &str) -> Result<(), String>;
+}
+
+/// A request whose response is to be explained.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ExplainRequest {
+    /// The method.
+    pub method: String,
+    /// The path with the query, as clients send it.
+    pub target: String,
+    /// The headers, by name and value.
+    #[serde(default)]
+    pub headers: Vec<(String, String)>,
+}
+
+impl ExplainRequest {
+    /// Returns the request, or the problem with it.
+    fn to_http(&self) -> Result<Request<()>, String> {
+        let Self { method, target, headers } = self;
+        if !target.starts_with('/') {
+            return Err(format!("target {target:?}: does not start with /"));
+        }
+        let mut request = Request::builder().method(&**method).uri(target);
+        for (name, value) in headers {
+            request = request.header(name, value);
+        }
+        request.body(()).map_err(|error| {
+            format!("request {method} {target}: {error}; expected a method, a target and headers as in HTTP")
+        })
+    }
 }
 
 /// The body of an error response.

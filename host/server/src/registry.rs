@@ -54,6 +54,7 @@
 //! | `health_check.rs` | health checks of the active module |
 //! | `references.rs` | the bundled modules with which candidates are compared |
 //! | `run.rs` | runs that no client waits for |
+//! | `explain.rs` | explains a response: its reads, and why it is or is not cached |
 //! | `warming.rs` | frequent requests, with which another process warms its cache |
 //! | `compare.rs` | differences between the responses of two modules |
 //! | `report.rs` | the report of a swap |
@@ -68,6 +69,7 @@ mod circuit_breaker;
 mod compare;
 mod deployment;
 mod deployment_counts;
+mod explain;
 mod failure_policy;
 mod failure_window;
 mod health_check;
@@ -95,6 +97,7 @@ pub use candidate::{Candidate, Source, SwapLimits};
 pub use compare::{Change, ResponseDifference};
 pub use deployment::CandidateStatus;
 pub use deployment_counts::DeploymentStatus;
+pub use explain::{CacheStatus, Explanation};
 pub use failure_policy::FailurePolicy;
 pub use mount::{Mount, NoPreviousModule};
 pub(crate) use path::{API_SEGMENTS, EXTENSIONS};

@@ -60,6 +60,21 @@ enum Entry {
 #[derive(Debug)]
 pub struct Miss(pub(super) Option<CacheKey>);
 
+/// Why a response is never cached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Uncacheable {
+    /// The capacity of the cache is 0.
+    Disabled,
+    /// The module gave a command.
+    Command,
+    /// Not all reads are recorded.
+    UnrecordedReads,
+    /// The response depends on too many headers.
+    TooManyHeaders,
+    /// The response is larger than the cache.
+    TooLarge,
+}
+
 #[derive(Clone)]
 struct Size;
 
@@ -121,6 +136,39 @@ impl Entries {
             }
             Some(Entry::Pass) => Err(Miss(None)),
             entry => current(entry).ok_or_else(|| Miss(Some(key.key()))),
+        }
+    }
+
+    /// Returns the cached response, valid or not.
+    pub(super) fn peek(
+        &self,
+        module: Digest,
+        request_ref: RequestRef<'_>,
+    ) -> Option<Arc<RecordedResponse>> {
+        let key = CacheKeyRef::new(module, request_ref);
+        let entry = match self.cache.peek(&key)? {
+            Entry::Varies(inputs) => self.cache.peek(&key.with(&inputs.encode(request_ref)))?,
+            entry => entry,
+        };
+        match entry {
+            Entry::Response(response) => Some(response),
+            Entry::Varies(_) | Entry::Pass => None,
+        }
+    }
+
+    /// Returns why a response is not cached, if it never is.
+    pub(super) fn uncacheable(&self, response: &RecordedResponse) -> Option<Uncacheable> {
+        let reads = response.reads();
+        if !response.commands().is_empty() {
+            Some(Uncacheable::Command)
+        } else if !reads.is_complete() {
+            Some(Uncacheable::UnrecordedReads)
+        } else if reads.headers().count() > MAX_HEADERS {
+            Some(Uncacheable::TooManyHeaders)
+        } else if (OVERHEAD + response.size()) as u64 > self.cache.capacity() {
+            Some(Uncacheable::TooLarge)
+        } else {
+            None
         }
     }
 

@@ -11,7 +11,9 @@ use hyper::header::{
     ACCEPT, ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER,
     UPGRADE, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS,
 };
+use hyper::http::uri::PathAndQuery;
 use hyper::{Method, Request, Response, StatusCode};
+use relayer_rest_sandbox::GuestRequest;
 use relayer_rest_state::StateReader;
 use serde::Serialize;
 use tokio::sync::Semaphore;
@@ -22,8 +24,8 @@ use url::form_urlencoded;
 use super::listener::{AccessError, Policy};
 use super::takeover::{self, Handover};
 use super::{
-    ControlFault, CurrentSettings, EffectiveConfig, LogLevel, Reload, RolledBack, Status, metrics,
-    readiness,
+    ControlFault, CurrentSettings, EffectiveConfig, ExplainRequest, LogLevel, Reload, RolledBack,
+    Status, metrics, readiness,
 };
 use crate::http::{BasePath, ConnectionTally};
 use crate::openapi;
@@ -37,6 +39,9 @@ const MAX_BODY_TIME: Duration = Duration::from_mins(1);
 /// The maximum number of concurrent requests for control over TCP.
 const MAX_CONTROLLING: usize = 8;
 
+/// The maximum size of a request to explain, in bytes.
+const MAX_EXPLAIN: usize = 64 << 10;
+
 /// The maximum size of a level of the log, in bytes.
 const MAX_LEVEL: usize = 4 << 10;
 
@@ -47,7 +52,7 @@ const UPGRADE_HEADERS: [(HeaderName, HeaderValue); 2] = [
 ];
 
 /// The routes, and their clients.
-const ROUTES: [Route; 12] = [
+const ROUTES: [Route; 13] = [
     Route { path: "/livez", method: Method::GET, access: Access::All, verb: Verb::Livez },
     Route { path: "/readyz", method: Method::GET, access: Access::All, verb: Verb::Readyz },
     Route { path: "/metrics", method: Method::GET, access: Access::All, verb: Verb::Metrics },
@@ -61,6 +66,7 @@ const ROUTES: [Route; 12] = [
         verb: Verb::SetLogLevel,
     },
     Route { path: "/status", method: Method::GET, access: Access::Control, verb: Verb::Status },
+    Route { path: "/explain", method: Method::POST, access: Access::Control, verb: Verb::Explain },
     Route { path: "/swap", method: Method::POST, access: Access::Control, verb: Verb::Swap },
     Route {
         path: "/rollback",
@@ -101,6 +107,7 @@ enum Verb {
     LogLevel,
     SetLogLevel,
     Status,
+    Explain,
     Swap,
     Rollback,
     Reload,
@@ -207,6 +214,7 @@ impl ControlApi {
             Verb::LogLevel => Ok(text(StatusCode::OK, self.log_level()?.level())),
             Verb::SetLogLevel => self.set_log_level(request).await,
             Verb::Status => self.status(&request),
+            Verb::Explain => self.explain(request).await,
             Verb::Swap => self.swap(request).await,
             Verb::Rollback => self.rollback(&request),
             Verb::Reload => self.reload(&request).await,
@@ -275,6 +283,25 @@ impl ControlApi {
         let connections = self.connections.as_ref().map(ConnectionTally::status);
         let status = Status::new(&self.state.snapshot(), connections, mounts);
         Ok(json(StatusCode::OK, &status))
+    }
+
+    async fn explain(&self, request: Request<Incoming>) -> Result<ControlResponse, ErrorResponse> {
+        let _: [Option<String>; 0] = parameters(&request, [])?;
+        let limit = format!("{MAX_EXPLAIN} bytes; give it fewer headers");
+        let body = body(request, MAX_EXPLAIN, "request to explain", &limit).await?;
+        let bad = |error: String| ErrorResponse(StatusCode::BAD_REQUEST, error);
+        let request: ExplainRequest = serde_json::from_slice(&body)
+            .map_err(|error| bad(format!("request to explain: {error}")))?;
+        let mut request = request.to_http().map_err(bad)?;
+        self.base_path.strip(&mut request);
+        let mounts = self.registry.now();
+        let mount = Arc::clone(mounts.route(request.uri().path()));
+        drop(mounts);
+        let (parts, ()) = request.into_parts();
+        let target = parts.uri.into_parts().path_and_query;
+        let target = target.unwrap_or(PathAndQuery::from_static("/"));
+        let request = GuestRequest { method: parts.method, target, headers: parts.headers };
+        Ok(json(StatusCode::OK, &mount.explain(request, &self.state).await))
     }
 
     async fn swap(&self, request: Request<Incoming>) -> Result<ControlResponse, ErrorResponse> {

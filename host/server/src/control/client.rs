@@ -18,8 +18,8 @@ use tokio::net::UnixStream;
 use tokio::time::timeout;
 use url::form_urlencoded;
 
-use super::{ControlFault, RolledBack, Status, default_folder, takeover};
-use crate::registry::{Candidate, Source, SwapReport};
+use super::{ControlFault, ExplainRequest, RolledBack, Status, default_folder, takeover};
+use crate::registry::{Candidate, Explanation, Source, SwapReport};
 use crate::reload::Reloaded;
 
 /// The time in which a server must respond to a request that it handles immediately.
@@ -106,6 +106,15 @@ impl ControlClient {
         let exchange = self.exchange(Method::GET, "/metrics", &[], Bytes::new());
         let body = self.with_timeout(exchange).await?;
         String::from_utf8(body.into()).map_err(|error| self.unexpected(error))
+    }
+
+    /// Explains the response to a request.
+    pub async fn explain(
+        &self,
+        request: &ExplainRequest,
+    ) -> Result<Explanation, ControlClientError> {
+        let body = serde_json::to_vec(request).expect("its fields are texts");
+        self.send(Method::POST, "/explain", &[], body.into()).await
     }
 
     /// Swaps the module of a mount. A rejection is a report, not an error.

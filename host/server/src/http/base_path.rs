@@ -26,7 +26,7 @@ impl BasePath {
 
     /// Removes the path from the target of a request. A target without it is left: its proxy
     /// has removed it.
-    pub(super) fn strip<B>(&self, request: &mut Request<B>) {
+    pub(crate) fn strip<B>(&self, request: &mut Request<B>) {
         let Some(base) = self.as_str() else { return };
         let target = request.uri().path_and_query().map_or("/", PathAndQuery::as_str);
         let Some(rest) = target.strip_prefix(base) else { return };

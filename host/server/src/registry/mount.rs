@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use arc_swap::Guard;
-use http::HeaderValue;
+use http::uri::PathAndQuery;
+use http::{HeaderValue, Method};
 use relayer_rest_common::log_rate::LogRate;
 use relayer_rest_conformance::Dialect;
 use relayer_rest_sandbox::{Digest, Engine, GuestRequest, Module, ModuleStats};
@@ -17,6 +18,7 @@ use super::active::ActiveModule;
 use super::background_worker::BackgroundWorker;
 use super::candidate::{Candidate, SwapLimits};
 use super::deployment::Deployment;
+use super::explain::{Explanation, explain};
 use super::failure_policy::FailurePolicy;
 use super::path::MountPath;
 use super::references::References;
@@ -266,6 +268,17 @@ impl Mount {
     pub async fn health_check(&self, state: &StateReader) -> Result<(), String> {
         let dialect = (!self.service.is_extension()).then_some(self.dialect);
         self.service.health_check().conformance(self.module(), dialect, state).await
+    }
+
+    /// Explains the active module's response to a request, whose target has the path of the
+    /// mount: the values that it was derived from, and why it is or is not cached. Clients are
+    /// not affected, the run is not counted, and its commands are not executed.
+    pub async fn explain(&self, request: GuestRequest, state: &StateReader) -> Explanation {
+        let GuestRequest { method, target, headers } = request;
+        let method = if method == Method::HEAD { Method::GET } else { method };
+        let own = PathAndQuery::try_from(&*self.path().strip_prefix(target.as_str()));
+        let target = own.unwrap_or(PathAndQuery::from_static("/"));
+        explain(&self.service, GuestRequest { method, target, headers }, state).await
     }
 
     /// Rolls back to the previous module. A second call undoes the first. Returns the
