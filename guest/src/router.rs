@@ -16,13 +16,13 @@ const CLEAR_PACKETS: &str = "/clear_packets";
 
 const fn routes<'a, H: Host>(dialect: Dialect) -> Router<Context<'a, H>, 4> {
     Router::new([
-        Route::get("/version", |context, _| routes::version(context))
+        Route::get("/version", |context, _, _| Ok(routes::version(context)))
             .describe(routes::describe_version(dialect)),
-        Route::get("/chains", |context, _| routes::chains(context))
+        Route::get("/chains", |context, _, _| routes::chains(context))
             .describe(routes::DESCRIBE_CHAINS),
-        Route::get("/chain/:id", |context, params| routes::chain(context, params))
+        Route::get("/chain/:id", |context, _, params| routes::chain(context, params))
             .describe(routes::describe_chain(dialect)),
-        Route::get("/state", |context, _| routes::state(context))
+        Route::get("/state", |context, _, _| routes::state(context))
             .describe(routes::describe_state(dialect)),
     ])
 }
@@ -46,14 +46,14 @@ pub fn handle_in<H: Host>(dialect: Dialect, host: &H, request: &Request) -> Resp
     // Relayers have this from version 1.7 on.
     if dialect == Dialect::V1_13 && path == CLEAR_PACKETS {
         return match &*request.method {
-            "POST" => routes::clear_packets(host),
+            "POST" => routes::clear_packets(host, request).into(),
             _ => Response::empty(405).with_header("allow", "POST"),
         };
     }
     match routes.find(path) {
         None => errors::not_found(dialect, path, &routes.paths()),
         Some((route, params)) if request.method == "GET" => {
-            route.run(&Context { dialect, host }, params)
+            route.run(&Context { dialect, host }, request, params)
         }
         Some(_) => errors::method_not_allowed(dialect, &request.method, path),
     }

@@ -1,14 +1,15 @@
 //! The host's interfaces, as a trait.
 
 use crate::bindings::relayer::rest::{
-    chains, commands, log, mount, query, request, snapshot, state, telemetry, version,
+    chains, commands, log, mount, snapshot, state, telemetry, version,
 };
 use crate::contract::{ChainConfig, Component, MetricFamily, NotReady, RelayerState, Source};
 
 pub use crate::bindings::relayer::rest::log::Level;
 
-/// The functions that a module can call: the imports of the contract. All reads of one
-/// request see the same snapshot of the relayer.
+/// The functions that a module can call: the imports of the contract, except those of the
+/// request, which [`crate::Request`] has. All reads of one request see the same snapshot of
+/// the relayer.
 ///
 /// A component imports the interfaces whose functions it calls. Take the host as
 /// `H: Host`: with `dyn Host` a component imports all interfaces.
@@ -68,15 +69,6 @@ pub trait Host {
     /// `None`. The host executes it if the response has a status from 200 to 299, the
     /// settings allow it, and the client is authorised. Imports `commands`.
     fn clear_packets(&self, chain: Option<&str>);
-    /// Returns the values of the request's headers with this name, in their order; empty
-    /// if there are none. The name is case-insensitive. The response then depends on this
-    /// header: the host lists it in `vary`, unless the response sets `vary`. Imports
-    /// `request`.
-    fn header(&self, name: &str) -> Vec<Vec<u8>>;
-    /// Returns the query, the part of the request's target after the `?`, as the client
-    /// sent it, or `None` if the target has no `?`; [`crate::Query`] parses its
-    /// parameters. The response is then cached for this query only. Imports `query`.
-    fn query(&self) -> Option<String>;
     /// Returns the path at which the module is mounted: `/`, or a path such as
     /// `/ext/metrics`. Imports `mount`.
     fn mount(&self) -> String;
@@ -133,14 +125,6 @@ impl Host for WitHost {
         commands::clear_packets(chain);
     }
 
-    fn header(&self, name: &str) -> Vec<Vec<u8>> {
-        request::header(name)
-    }
-
-    fn query(&self) -> Option<String> {
-        query::get()
-    }
-
     fn mount(&self) -> String {
         mount::path()
     }
@@ -193,14 +177,6 @@ impl<H: Host + ?Sized> Host for &H {
 
     fn clear_packets(&self, chain: Option<&str>) {
         (**self).clear_packets(chain);
-    }
-
-    fn header(&self, name: &str) -> Vec<Vec<u8>> {
-        (**self).header(name)
-    }
-
-    fn query(&self) -> Option<String> {
-        (**self).query()
     }
 
     fn mount(&self) -> String {

@@ -9,33 +9,29 @@
 //! relayer_rest_sdk::module!(handle);
 //!
 //! fn handle<H: Host>(host: &H, request: &Request) -> Response {
-//!     let routes = Router::new([
-//!         Route::get("/", |host: &H, _| count(host)),
-//!         Route::get("/hello/:name", |_, params| hello(&params)),
-//!     ]);
+//!     let routes = Router::new([Route::get("/", count), Route::get("/hello/:name", hello)]);
 //!     routes.respond(host, request)
 //! }
 //!
-//! fn count<H: Host>(host: &H) -> Response {
-//!     match host.chain_ids() {
-//!         Ok(ids) => Response::text(format!("{} chains\n", ids.len())),
-//!         Err(reason) => Response::not_ready(&reason),
-//!     }
+//! // `?` responds with 503 if the chains are not known yet.
+//! fn count<H: Host>(host: &H, _: &Request, _: Params<'_>) -> Result<Response, Response> {
+//!     Ok(Response::text(format!("{} chains\n", host.chain_ids()?.len())))
 //! }
 //!
-//! fn hello(params: &Params<'_>) -> Response {
-//!     match params.decoded("name") {
-//!         Some(name) => Response::text(format!("hello {name}\n")),
-//!         None => Response::error(400, "InvalidName", "the name is not UTF-8"),
-//!     }
+//! // `?` responds with 400 if a parameter is invalid.
+//! fn hello<H: Host>(_: &H, request: &Request, params: Params<'_>) -> Result<Response, Response> {
+//!     let greeting = request.query("greeting")?.unwrap_or("hello".into());
+//!     Ok(Response::text(format!("{greeting} {}\n", params.get("name")?)))
 //! }
 //!
 //! // Tests run natively, without WebAssembly, against a fake host.
 //! use relayer_rest_sdk::testing::FakeHost;
 //! let host = FakeHost::new().with_chain("ibc-0");
-//! assert_eq!(handle(&host, &Request::get("/")).text_body(), "1 chains\n");
-//! assert_eq!(handle(&host, &Request::get("/hello/you%21")).text_body(), "hello you!\n");
-//! assert_eq!(handle(&host, &Request::get("/other")).status, 404);
+//! let get = |target| handle(&host, &Request::get(target));
+//! assert_eq!(get("/").text_body(), "1 chains\n");
+//! assert_eq!(get("/hello/you%21?greeting=hi").text_body(), "hi you!\n");
+//! assert_eq!(get("/hello/%FF").status, 400);
+//! assert_eq!(get("/other").status, 404);
 //! ```
 //!
 //! Each request is handled by a fresh instance of the module, without a clock, files,
@@ -43,14 +39,15 @@
 //! request and on the state that the module read, and the host caches it until that state
 //! changes.
 //!
-//! A component imports the interfaces of the [`Host`] whose functions it calls, and the
-//! `grants` of its mount must include them. A handler that is generic over `H: Host`
-//! imports only the interfaces that it uses.
+//! A component imports the interfaces whose functions it calls, and the `grants` of its
+//! mount must include them. A handler that is generic over `H: Host` imports only the
+//! interfaces that it uses, and `query` only if it reads the query of the [`Request`].
 //!
 //! | file | job |
 //! |---|---|
-//! | `request.rs` | the request: its method and path |
-//! | `query.rs` | the query of a request, and its parameters |
+//! | `request.rs` | the request: its method, path, headers and query |
+//! | `query.rs` | the parameters of the query |
+//! | `parameter.rs` | the decoding of parameters, and their errors |
 //! | `host.rs` | the imports of the contract as a trait |
 //! | `state.rs` | the relayer's state with its names resolved |
 //! | `telemetry.rs` | the relayer's telemetry by its names in the relayer |
@@ -68,6 +65,7 @@ mod arena;
 mod failure;
 mod host;
 mod openapi;
+mod parameter;
 mod query;
 mod request;
 mod response;
@@ -78,10 +76,10 @@ pub mod testing;
 
 pub use host::{Host, Level, WitHost};
 pub use openapi::{Describe, OpenApi, Operation};
-pub use query::Query;
+pub use parameter::InvalidParameter;
 pub use request::Request;
 pub use response::Response;
-pub use router::{Params, Route, Router};
+pub use router::{Handler, Params, Route, Router};
 /// The crate for the schemas of types: `#[derive(JsonSchema)]`.
 pub use schemars;
 pub use state::{Names, Object, State, Worker};
@@ -122,7 +120,8 @@ pub mod private {
 }
 
 /// Exports a function `fn(&impl Host, &Request) -> Response` as the module's handler, and
-/// reports its panics to the host, which logs their messages and locations.
+/// reports its panics to the host, which logs their messages and locations. The function may
+/// also return a `Result<Response, Response>`.
 ///
 /// Expands to nothing if the target is not WebAssembly, so that tests can call the
 /// function natively.
@@ -136,7 +135,7 @@ macro_rules! module {
             impl $crate::private::Guest for Module {
                 fn handle(request: $crate::private::Request) -> $crate::private::Response {
                     $crate::private::report_panics();
-                    $handle(&$crate::WitHost, &request.into()).into()
+                    $crate::Response::from($handle(&$crate::WitHost, &request.into())).into()
                 }
             }
 

@@ -245,9 +245,9 @@ mod tests {
     }
 
     const ROUTES: Router<(), 2> = Router::new([
-        Route::get("/items/:id/parts", |(), _| Response::success(()))
+        Route::get("/items/:id/parts", |(), _, _| Ok(Response::success(())))
             .describe(|operation| operation.summary("The parts").success::<Vec<Item<'_>>>()),
-        Route::get("/", |(), _| Response::text("")),
+        Route::get("/", |(), _, _| Ok(Response::text(""))),
     ]);
 
     #[test]

@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use crate::bindings::exports::relayer::rest::handler;
 use crate::contract::NotReady;
+use crate::parameter::InvalidParameter;
 
 /// A response. If its status or a header is invalid, or if it exceeds a limit, the host
 /// replaces it with 502 `BadModuleResponse`.
@@ -81,7 +82,7 @@ impl Response {
     /// Creates a response from a body that is JSON already.
     #[must_use]
     pub fn json_written(status: u16, body: Vec<u8>) -> Self {
-        Self { status, ..Self::of_type("application/json", body) }
+        Self::of_type("application/json", body).with_status(status)
     }
 
     /// Creates a response with status 200 and `{"status":"success","result":…}`.
@@ -128,6 +129,12 @@ impl Response {
         Self::error(405, "MethodNotAllowed", &msg).with_header("allow", "GET, HEAD")
     }
 
+    /// Sets the status.
+    #[must_use]
+    pub fn with_status(self, status: u16) -> Self {
+        Self { status, ..self }
+    }
+
     /// Adds a header, after any others with the same name.
     #[must_use]
     pub fn with_header(mut self, name: &'static str, value: impl Into<Cow<'static, str>>) -> Self {
@@ -159,6 +166,27 @@ impl Response {
     #[must_use]
     pub fn json_body(&self) -> serde_json::Value {
         serde_json::from_slice(&self.body).expect("the body is JSON")
+    }
+}
+
+/// Lets `?` end a handler with 503 if the host does not have the data yet.
+impl From<NotReady> for Response {
+    fn from(reason: NotReady) -> Self {
+        Self::not_ready(&reason)
+    }
+}
+
+/// Lets `?` end a handler with 400 `InvalidParameter`.
+impl From<InvalidParameter> for Response {
+    fn from(error: InvalidParameter) -> Self {
+        Self::error(400, "InvalidParameter", &error.to_string())
+    }
+}
+
+/// Returns the response of a handler, which `?` may have ended.
+impl From<Result<Self, Self>> for Response {
+    fn from(result: Result<Self, Self>) -> Self {
+        result.unwrap_or_else(|ended| ended)
     }
 }
 

@@ -2,9 +2,8 @@
 
 use std::borrow::Cow;
 
-use percent_encoding::percent_decode_str;
-
 use crate::openapi::{Describe, OpenApi};
+use crate::parameter::{InvalidParameter, decode};
 use crate::request::Request;
 use crate::response::Response;
 
@@ -13,9 +12,14 @@ use crate::response::Response;
 #[derive(Debug)]
 pub struct Route<C> {
     path: &'static str,
-    get: fn(&C, Params<'_>) -> Response,
+    get: Handler<C>,
     description: Description,
 }
+
+/// A handler of requests. Both variants of its result are sent: with `Err`, `?` ends the
+/// handler, such as with 503 if the host does not have the data yet, or with 400 for an
+/// invalid parameter.
+pub type Handler<C> = fn(&C, &Request, Params<'_>) -> Result<Response, Response>;
 
 /// The description of a route. It is not part of a WebAssembly module, which has its
 /// document as a file: the code for schemas is three times the size of this API.
@@ -40,7 +44,7 @@ impl<C> Route<C> {
     /// Creates a route for GET requests. Each `:name` matches one segment that is not
     /// empty: `/chain/:id` matches `/chain/a`, but not `/chain/` or `/chain/a/b`.
     #[must_use]
-    pub const fn get(path: &'static str, get: fn(&C, Params<'_>) -> Response) -> Self {
+    pub const fn get(path: &'static str, get: Handler<C>) -> Self {
         Self { path, get, description: Description::new(|operation| operation) }
     }
 
@@ -58,8 +62,8 @@ impl<C> Route<C> {
 
     /// Runs the handler of the route.
     #[must_use]
-    pub fn run(&self, context: &C, params: Params<'_>) -> Response {
-        (self.get)(context, params)
+    pub fn run(&self, context: &C, request: &Request, params: Params<'_>) -> Response {
+        (self.get)(context, request, params).into()
     }
 
     fn matches<'a>(&self, path: &'a str) -> Option<Params<'a>> {
@@ -114,7 +118,7 @@ impl<C, const N: usize> Router<C, N> {
     pub fn respond(&self, context: &C, request: &Request) -> Response {
         match self.find(&request.path) {
             None => Response::not_found(&request.path, &self.paths()),
-            Some((route, params)) if request.method == "GET" => route.run(context, params),
+            Some((route, params)) if request.method == "GET" => route.run(context, request, params),
             Some(_) => Response::method_not_allowed(&request.method, &request.path),
         }
     }
@@ -135,18 +139,30 @@ impl<C, const N: usize> Router<C, N> {
 }
 
 impl<'a> Params<'a> {
-    /// Returns the segment that matches `:name`, as the client sent it, or `None` if the
-    /// route has no such `:name`.
-    #[must_use]
-    pub fn get(&self, name: &str) -> Option<&'a str> {
-        self.segments().find_map(|(route, path)| (route.strip_prefix(':')? == name).then_some(path))
+    /// Returns the segment that matches `:name`, percent-decoded.
+    ///
+    /// # Errors
+    /// Returns an error if the segment is not percent-encoded UTF-8.
+    ///
+    /// # Panics
+    /// Panics if the route has no `:name`.
+    #[track_caller]
+    pub fn get(&self, name: &str) -> Result<Cow<'a, str>, InvalidParameter> {
+        decode(name, self.raw(name))
     }
 
-    /// Returns the segment that matches `:name`, percent-decoded, or `None` if it is not
-    /// UTF-8 or the route has no such `:name`.
+    /// Returns the segment that matches `:name`, as the client sent it.
+    ///
+    /// # Panics
+    /// Panics if the route has no `:name`.
     #[must_use]
-    pub fn decoded(&self, name: &str) -> Option<Cow<'a, str>> {
-        percent_decode_str(self.get(name)?).decode_utf8().ok()
+    #[track_caller]
+    pub fn raw(&self, name: &str) -> &'a str {
+        let is_named = |route: &str| route.strip_prefix(':') == Some(name);
+        match self.segments().find(|(route, _)| is_named(route)) {
+            Some((_, segment)) => segment,
+            None => panic!("the route {} has no parameter :{name}", self.route),
+        }
     }
 
     fn segments(&self) -> impl Iterator<Item = (&'static str, &'a str)> + use<'a> {
@@ -158,37 +174,55 @@ impl<'a> Params<'a> {
 mod tests {
     use super::{Request, Response, Route, Router};
 
-    const ROUTES: Router<(), 3> = Router::new([
-        Route::get("/", |(), _| Response::text("root")),
-        Route::get("/a/:b/c/:d", |(), params| {
-            Response::text(format!("{:?} {:?}", params.get("b"), params.decoded("d")))
+    const ROUTES: Router<u8, 4> = Router::new([
+        Route::get("/", |context, request, _| {
+            Ok(Response::text(format!("{context} {}", request.path)))
         }),
-        Route::get("/a/:b/c/d", |(), _| Response::text("never: the one before has it")),
+        Route::get("/a/:b/c/:d", |_, _, params| {
+            Ok(Response::text(format!("{:?} {:?}", params.raw("b"), params.get("d")?)))
+        }),
+        Route::get("/a/:b/c/d", |_, _, _| Ok(Response::text("never: the one before has it"))),
+        Route::get("/misspelt/:name", |_, _, params| Ok(Response::text(params.raw("nmae")))),
     ]);
 
-    fn get(path: &str) -> Response {
-        ROUTES.respond(&(), &Request::get(path))
+    fn get(target: &str) -> Response {
+        ROUTES.respond(&7, &Request::get(target))
     }
 
     #[test]
     fn segments_are_matched_and_decoded() {
-        assert_eq!(get("/").text_body(), "root");
-        assert_eq!(get("/a/x%20/c/y%20").text_body(), r#"Some("x%20") Some("y ")"#);
-        assert_eq!(get("/a/x/c/%FF").text_body(), r#"Some("x") None"#);
-        assert_eq!(get("/a/x/c/d").text_body(), r#"Some("x") Some("d")"#);
+        assert_eq!(get("/?query").text_body(), "7 /");
+        assert_eq!(get("/a/x%20/c/y%20").text_body(), r#""x%20" "y ""#);
+        assert_eq!(get("/a/x/c/d+").text_body(), r#""x" "d+""#);
         for path in ["", "/a", "/a//c/d", "/a/b/c/", "/a/b/c/d/", "/A/b/c/d", "*", "//"] {
             let response = get(path);
             assert_eq!(response.status, 404, "{path}");
-            let msg = format!("nothing is served at {path}; there are /, /a/:b/c/:d, /a/:b/c/d");
+            let known = "/, /a/:b/c/:d, /a/:b/c/d, /misspelt/:name";
+            let msg = format!("nothing is served at {path}; there are {known}");
             let error = serde_json::json!({"name": "NotFound", "msg": msg});
             assert_eq!(response.json_body()["result"], error);
         }
     }
 
     #[test]
+    fn a_segment_that_is_not_encoded_is_an_invalid_parameter() {
+        let response = get("/a/x/c/%zz");
+        let msg = "parameter d: '%zz' is not percent-encoded; write % as %25";
+        let error = serde_json::json!({"name": "InvalidParameter", "msg": msg});
+        assert_eq!((response.status, &response.json_body()["result"]), (400, &error));
+        assert_eq!(get("/a/%zz/c/d").status, 200, "the handler does not decode it");
+    }
+
+    #[test]
+    #[should_panic(expected = "the route /misspelt/:name has no parameter :nmae")]
+    fn a_misspelt_parameter_is_a_bug_of_the_module() {
+        let _ = get("/misspelt/a");
+    }
+
+    #[test]
     fn other_methods_are_not_allowed_on_known_routes() {
-        let response = ROUTES.respond(&(), &Request::new("POST", "/"));
+        let response = ROUTES.respond(&7, &Request::new("POST", "/"));
         assert_eq!((response.status, response.header("allow")), (405, Some("GET, HEAD")));
-        assert_eq!(ROUTES.respond(&(), &Request::new("POST", "/b")).status, 404);
+        assert_eq!(ROUTES.respond(&7, &Request::new("POST", "/b")).status, 404);
     }
 }

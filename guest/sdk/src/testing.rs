@@ -2,27 +2,21 @@
 //!
 //! ```
 //! use relayer_rest_sdk::testing::FakeHost;
-//! use relayer_rest_sdk::{Host, Level, Object, Request, Response, State};
+//! use relayer_rest_sdk::{Host, Object, Request, Response, State};
 //!
-//! fn handle<H: Host>(host: &H, _: &Request) -> Response {
-//!     match host.state() {
-//!         Ok(state) => {
-//!             let kinds: Vec<_> = State::new(&state).workers().map(|w| w.object.kind()).collect();
-//!             Response::json(200, &kinds)
-//!         }
-//!         Err(reason) => {
-//!             host.log(Level::Warn, &reason.message);
-//!             Response::not_ready(&reason)
-//!         }
-//!     }
+//! fn handle<H: Host>(host: &H, request: &Request) -> Result<Response, Response> {
+//!     let state = host.state()?;
+//!     let kinds = State::new(&state).workers().map(|worker| worker.object.kind());
+//!     let limit = request.query_as("limit")?.unwrap_or(10);
+//!     Ok(Response::json(200, &kinds.take(limit).collect::<Vec<_>>()))
 //! }
 //!
 //! let host = FakeHost::new().with_worker(&Object::Wallet { chain_id: "ibc-0" });
-//! assert_eq!(handle(&host, &Request::get("/")).text_body(), r#"["Wallet"]"#);
+//! assert_eq!(handle(&host, &Request::get("/")).unwrap().text_body(), r#"["Wallet"]"#);
+//! assert_eq!(handle(&host, &Request::get("/?limit=0")).unwrap().text_body(), "[]");
 //!
 //! let host = FakeHost::not_ready("not yet");
-//! assert_eq!(handle(&host, &Request::get("/")).status, 503);
-//! assert_eq!(host.logged(), [(Level::Warn, "not yet".to_owned())]);
+//! assert_eq!(handle(&host, &Request::get("/")).unwrap_err().status, 503);
 //! ```
 
 use std::cell::RefCell;
@@ -88,10 +82,6 @@ pub struct FakeHost {
     /// The time at which the telemetry was read, in nanoseconds since
     /// 1970-01-01T00:00:00Z. Default: 2026-01-01T00:00:00Z.
     pub scraped: u64,
-    /// The request's headers. Default: no headers.
-    pub headers: Vec<(String, Vec<u8>)>,
-    /// The request's query, without the `?`. Default: `None`.
-    pub query: Option<String>,
     /// The path at which the module is mounted. Default: `/`.
     pub mount: String,
     log: RefCell<Vec<(Level, String)>>,
@@ -121,8 +111,6 @@ impl FakeHost {
                 retry_after: 60_000_000_000,
             }),
             scraped: 1_767_225_600_000_000_000,
-            headers: Vec::new(),
-            query: None,
             mount: "/".to_owned(),
             log: RefCell::default(),
             cleared: RefCell::default(),
@@ -198,19 +186,6 @@ impl FakeHost {
         self
     }
 
-    /// Adds a header to the request.
-    #[must_use]
-    pub fn with_header(mut self, name: &str, value: &str) -> Self {
-        self.headers.push((name.to_owned(), value.as_bytes().to_vec()));
-        self
-    }
-
-    /// Sets the query of the request, without the `?`.
-    #[must_use]
-    pub fn with_query(self, query: &str) -> Self {
-        Self { query: Some(query.to_owned()), ..self }
-    }
-
     /// Sets the path at which the module is mounted.
     #[must_use]
     pub fn mounted_at(self, path: &str) -> Self {
@@ -279,15 +254,6 @@ impl Host for FakeHost {
 
     fn clear_packets(&self, chain: Option<&str>) {
         self.cleared.borrow_mut().push(chain.map(str::to_owned));
-    }
-
-    fn header(&self, name: &str) -> Vec<Vec<u8>> {
-        let same = self.headers.iter().filter(|(known, _)| known.eq_ignore_ascii_case(name));
-        same.map(|(_, value)| value.clone()).collect()
-    }
-
-    fn query(&self) -> Option<String> {
-        self.query.clone()
     }
 
     fn mount(&self) -> String {

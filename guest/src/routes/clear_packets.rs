@@ -4,7 +4,7 @@
 
 use std::borrow::Cow;
 
-use relayer_rest_sdk::{Describe, Host, Query, Response};
+use relayer_rest_sdk::{Describe, Host, Request, Response};
 use schemars::JsonSchema;
 
 /// The parameter with the chain.
@@ -13,25 +13,17 @@ const CHAIN: &str = "chain";
 /// The parameter that asks for all chains, with the value `true`.
 const ALL: &str = "all";
 
-pub(crate) fn clear_packets<H: Host>(host: &H) -> Response {
-    let query = Query::read(host);
-    let parameters: Vec<_> = query.parameters().collect();
-    let chain = match target(&parameters) {
-        Ok(chain) => chain,
-        Err(msg) => return Response::error(400, "InvalidCommand", &msg),
-    };
-    if let Some(id) = chain {
-        let ids = match host.chain_ids() {
-            Ok(ids) => ids,
-            Err(reason) => return Response::not_ready(&reason),
-        };
-        if !ids.iter().any(|known| known == id) {
-            let msg = format!("could not find configuration for chain: {id}");
-            return Response::error(404, "ChainConfigNotFound", &msg);
-        }
+pub(crate) fn clear_packets<H: Host>(host: &H, request: &Request) -> Result<Response, Response> {
+    let parameters: Vec<_> = request.query_pairs().collect();
+    let chain = target(&parameters).map_err(|msg| Response::error(400, "InvalidCommand", &msg))?;
+    if let Some(id) = chain
+        && !host.chain_ids()?.iter().any(|known| known == id)
+    {
+        let msg = format!("could not find configuration for chain: {id}");
+        return Err(Response::error(404, "ChainConfigNotFound", &msg));
     }
     host.clear_packets(chain);
-    Response::success(())
+    Ok(Response::success(()))
 }
 
 /// The parameters of a command.
@@ -82,12 +74,13 @@ mod tests {
     use relayer_rest_sdk::testing::FakeHost;
     use relayer_rest_sdk::{Request, Response};
 
-    fn host(query: &str) -> FakeHost {
-        FakeHost::new().with_chain("ibc-0").with_chain("a b").with_query(query)
+    fn host() -> FakeHost {
+        FakeHost::new().with_chain("ibc-0").with_chain("a b")
     }
 
-    fn post(host: &FakeHost) -> Response {
-        handle_in(Dialect::V1_13, host, &Request::new("POST", "/clear_packets"))
+    fn post(host: &FakeHost, query: &str) -> Response {
+        let request = Request::new("POST", &format!("/clear_packets?{query}"));
+        handle_in(Dialect::V1_13, host, &request)
     }
 
     #[test]
@@ -95,8 +88,8 @@ mod tests {
         for (query, chain) in
             [("chain=ibc-0", Some("ibc-0")), ("chain=a%20b", Some("a b")), ("all=true", None)]
         {
-            let host = host(query);
-            let response = post(&host);
+            let host = host();
+            let response = post(&host, query);
             assert_eq!(response.status, 200);
             assert_eq!(response.text_body(), r#"{"status":"success","result":null}"#);
             assert_eq!(host.cleared(), [chain.map(str::to_owned)]);
@@ -119,23 +112,24 @@ mod tests {
             ),
             ("chain=ibc-9", 404, "could not find configuration for chain: ibc-9"),
         ] {
-            let host = host(query);
-            let response = post(&host);
+            let host = host();
+            let response = post(&host, query);
             assert_eq!(response.status, status, "{query}");
             assert_eq!(response.json_body()["result"]["msg"], msg, "{query}");
             assert!(host.cleared().is_empty(), "{query}");
         }
-        assert_eq!(post(&FakeHost::not_ready("wait").with_query("chain=a")).status, 503);
+        assert_eq!(post(&FakeHost::not_ready("wait"), "chain=a").status, 503);
     }
 
     #[test]
     fn only_post_in_dialect_1_13_clears_packets() {
-        let host = host("chain=ibc-0");
+        let host = host();
+        let target = "/clear_packets?chain=ibc-0";
         for method in ["GET", "PUT", "DELETE"] {
-            let refused = handle_in(Dialect::V1_13, &host, &Request::new(method, "/clear_packets"));
+            let refused = handle_in(Dialect::V1_13, &host, &Request::new(method, target));
             assert_eq!((refused.status, refused.header("allow")), (405, Some("POST")));
         }
-        let unknown = handle_in(Dialect::V0_7, &host, &Request::new("POST", "/clear_packets"));
+        let unknown = handle_in(Dialect::V0_7, &host, &Request::new("POST", target));
         assert_eq!(unknown.status, 404);
         assert!(host.cleared().is_empty());
     }

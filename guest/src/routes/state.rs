@@ -6,17 +6,13 @@ use crate::dialect::Dialect;
 use crate::json::{StateSchema, Worker113Schema, WorkerSchema, write_state};
 use crate::router::Context;
 
-pub(crate) fn state<H: Host>(context: &Context<'_, H>) -> Response {
-    match context.host.state() {
-        Ok(state) => {
-            // Written with its envelope: a large state is not copied into one.
-            let mut json = br#"{"status":"success","result":"#.to_vec();
-            write_state(context.dialect, &state, &mut json);
-            json.push(b'}');
-            Response::json_written(200, json)
-        }
-        Err(reason) => Response::not_ready(&reason),
-    }
+pub(crate) fn state<H: Host>(context: &Context<'_, H>) -> Result<Response, Response> {
+    let state = context.host.state()?;
+    // Written with its envelope: a large state is not copied into one.
+    let mut json = br#"{"status":"success","result":"#.to_vec();
+    write_state(context.dialect, &state, &mut json);
+    json.push(b'}');
+    Ok(Response::json_written(200, json))
 }
 
 pub(crate) const fn describe_state(dialect: Dialect) -> Describe {

@@ -110,9 +110,14 @@ impl Language {
     }
 }
 
+/// Returns files that are copied unchanged.
+fn as_is(files: &[(&str, &str)]) -> impl Iterator<Item = (String, String)> {
+    files.iter().map(|(file, text)| ((*file).to_owned(), (*text).to_owned()))
+}
+
 /// Returns the contract's files, in a folder.
-fn wit(folder: &str) -> Vec<(String, String)> {
-    WIT.map(|(file, text)| (format!("{folder}/{file}"), text.to_owned())).into()
+fn wit(folder: &str) -> impl Iterator<Item = (String, String)> {
+    as_is(&WIT).map(move |(file, text)| (format!("{folder}/{file}"), text))
 }
 
 /// Returns whether an extension and a package can have this name.

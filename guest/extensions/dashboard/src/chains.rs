@@ -3,9 +3,6 @@
 
 use relayer_rest_sdk::{Host, Response};
 
-pub(crate) fn chains<H: Host>(host: &H) -> Response {
-    match host.chain_ids() {
-        Ok(ids) => Response::success(ids),
-        Err(reason) => Response::not_ready(&reason),
-    }
+pub(crate) fn chains<H: Host>(host: &H) -> Result<Response, Response> {
+    Ok(Response::success(host.chain_ids()?))
 }

@@ -7,17 +7,13 @@ use crate::overview::Overview;
 /// The approximate size of a worker's JSON, in bytes.
 const WORKER_SIZE: usize = 32;
 
-pub(crate) fn data<H: Host>(host: &H) -> Response {
-    match host.state() {
-        Ok(state) => {
-            let components = host.components();
-            // The state may be known while the configured chains are not.
-            let configured = host.chain_ids().ok();
-            let overview = Overview::new(&components, configured.as_deref(), &state);
-            Response::success_of_size(&overview, 4096 + state.workers.len() * WORKER_SIZE)
-        }
-        Err(reason) => Response::not_ready(&reason),
-    }
+pub(crate) fn data<H: Host>(host: &H) -> Result<Response, Response> {
+    let state = host.state()?;
+    let components = host.components();
+    // The state may be known while the configured chains are not.
+    let configured = host.chain_ids().ok();
+    let overview = Overview::new(&components, configured.as_deref(), &state);
+    Ok(Response::success_of_size(&overview, 4096 + state.workers.len() * WORKER_SIZE))
 }
 
 #[cfg(test)]

@@ -44,23 +44,25 @@ pub fn openapi() -> OpenApi {
 
 const fn routes<H: Host>() -> Router<H, 4> {
     Router::new([
-        Route::get("/", |_: &H, _| page::page()).describe(|operation| {
+        Route::get("/", |_, _, _| Ok(page::page())).describe(|operation| {
             operation.summary("The page").content(200, page::CONTENT_TYPE, "The page")
         }),
-        Route::get("/data", |host, _| data::data(host)).describe(|operation| {
+        Route::get("/data", |host: &H, _, _| data::data(host)).describe(|operation| {
             operation
                 .summary("The relayer's state, for the page only")
                 .success::<Overview>()
                 .not_ready()
         }),
-        Route::get("/chains", |host, _| chains::chains(host)).describe(|operation| {
+        Route::get("/chains", |host: &H, _, _| chains::chains(host)).describe(|operation| {
             operation.summary("The configured chains").success::<Vec<String>>().not_ready()
         }),
-        Route::get("/telemetry", |host, _| telemetry::telemetry(host)).describe(|operation| {
-            operation
-                .summary("The relayer's telemetry, for the page only")
-                .success::<Option<Telemetry>>()
-        }),
+        Route::get("/telemetry", |host: &H, _, _| Ok(telemetry::telemetry(host))).describe(
+            |operation| {
+                operation
+                    .summary("The relayer's telemetry, for the page only")
+                    .success::<Option<Telemetry>>()
+            },
+        ),
     ])
 }
 

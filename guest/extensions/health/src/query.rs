@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
-use relayer_rest_sdk::Query as Sent;
+use relayer_rest_sdk::Request;
 
 /// `?verbose`: lists each check, even if all pass.
 pub(crate) const VERBOSE: &str = "verbose";
@@ -35,9 +35,9 @@ pub(crate) struct Query<'a> {
 
 impl<'a> Query<'a> {
     /// Parses the query of a request to an endpoint that supports `known`.
-    pub(crate) fn new(sent: &'a Sent, known: &'static [&'static str]) -> Self {
+    pub(crate) fn new(request: &'a Request, known: &'static [&'static str]) -> Self {
         let mut query = Self { known, ..Self::default() };
-        for (name, value) in sent.parameters() {
+        for (name, value) in request.query_pairs() {
             match known.iter().find(|known| **known == name) {
                 // As in Kubernetes, its value does not matter.
                 Some(&VERBOSE) => query.verbose = true,
@@ -53,13 +53,12 @@ impl<'a> Query<'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::{CHAIN, EXCLUDE, Query, Sent, VERBOSE};
-    use relayer_rest_sdk::testing::FakeHost;
+    use super::{CHAIN, EXCLUDE, Query, Request, VERBOSE};
 
     #[track_caller]
     fn check(query: &str, verbose: bool, [excluded, chains, unknown]: [&[&str]; 3]) {
-        let sent = Sent::read(&FakeHost::new().with_query(query));
-        let query = Query::new(&sent, &[VERBOSE, EXCLUDE, CHAIN]);
+        let request = Request::get(&format!("/?{query}"));
+        let query = Query::new(&request, &[VERBOSE, EXCLUDE, CHAIN]);
         assert_eq!(query.verbose, verbose);
         for (found, expected) in
             [(&query.excluded, excluded), (&query.chains, chains), (&query.unknown, unknown)]
@@ -83,8 +82,8 @@ mod tests {
 
     #[test]
     fn unknown_parameters_are_reported() {
-        let sent = Sent::read(&FakeHost::new().with_query("chain=a&verbose"));
-        let query = Query::new(&sent, &[VERBOSE]);
+        let request = Request::get("/?chain=a&verbose");
+        let query = Query::new(&request, &[VERBOSE]);
         assert!(query.verbose && query.chains.is_empty());
         assert!(query.unknown.iter().eq(["chain"]));
     }

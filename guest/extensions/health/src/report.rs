@@ -41,10 +41,10 @@ pub(crate) fn invalid(endpoint: &str, message: &str) -> Response {
 /// Creates a text response. Caches must not store it, and browsers must not guess another
 /// content type, because it contains names that others have chosen.
 fn text_response(status: u16, text: String) -> Response {
-    let response = Response::text(text)
+    Response::text(text)
+        .with_status(status)
         .with_header("cache-control", "no-store")
-        .with_header("x-content-type-options", "nosniff");
-    Response { status, ..response }
+        .with_header("x-content-type-options", "nosniff")
 }
 
 fn lines(checks: &[Check], query: &Query<'_>) -> String {

@@ -1,7 +1,7 @@
 //! Routing of requests.
 
 use relayer_rest_sdk::{
-    Host, OpenApi, Operation, Params, Query as Sent, Request, Response, Route, Router, WitHost,
+    Host, OpenApi, Operation, Params, Request, Response, Route, Router, WitHost,
 };
 
 use crate::checks::{Check, Failure, Relayer};
@@ -44,11 +44,11 @@ pub fn openapi() -> OpenApi {
 
 const fn routes<H: Host>() -> Router<H, 7> {
     Router::new([
-        Route::get("/", |_, _| Response::text(INDEX))
+        Route::get("/", |_, _, _| Ok(Response::text(INDEX)))
             .describe(|operation| operation.summary("The endpoints").content(200, TEXT, "A list")),
-        Route::get("/livez", |host, _| livez(host))
+        Route::get("/livez", |_, request, _| Ok(livez(request)))
             .describe(|operation| result(operation.summary("Whether this module responds"))),
-        Route::get("/readyz", |host, _| readyz(host)).describe(|operation| {
+        Route::get("/readyz", |host: &H, request, _| readyz(host, request)).describe(|operation| {
             let operation = operation
                 .summary("Whether the relayer is known, confirmed and connected to its chains")
                 .query::<Vec<String>>(EXCLUDE, "Excludes a check")
@@ -58,13 +58,15 @@ const fn routes<H: Host>() -> Router<H, 7> {
                 .query::<Vec<String>>(MIN_BALANCE, "The minimum balance of wallets: `100uatom`");
             result(operation).content(400, TEXT, "A threshold is invalid")
         }),
-        Route::get("/readyz/chains", |host, _| one(host, Relayer::chains))
+        Route::get("/readyz/chains", |host: &H, request, _| one(host, request, Relayer::chains))
             .describe(|operation| result(operation.summary("Whether the chains are known"))),
-        Route::get("/readyz/state", |host, _| one(host, Relayer::state))
+        Route::get("/readyz/state", |host: &H, request, _| one(host, request, Relayer::state))
             .describe(|operation| result(operation.summary("Whether the state is known"))),
-        Route::get("/readyz/confirmed", |host, _| one(host, Relayer::confirmed))
-            .describe(|operation| result(operation.summary("Whether the state is confirmed"))),
-        Route::get("/readyz/chain/:id", |host, params| chain(host, params)).describe(|operation| {
+        Route::get("/readyz/confirmed", |host: &H, request, _| {
+            one(host, request, Relayer::confirmed)
+        })
+        .describe(|operation| result(operation.summary("Whether the state is confirmed"))),
+        Route::get("/readyz/chain/:id", chain).describe(|operation| {
             result(operation.summary("Whether a chain is connected")).content(
                 404,
                 TEXT,
@@ -82,18 +84,15 @@ fn result(operation: Operation<'_>) -> Operation<'_> {
         .content(503, TEXT, "A check fails")
 }
 
-fn livez<H: Host>(host: &H) -> Response {
-    report("livez", &[], &Query::new(&Sent::read(host), &[VERBOSE, EXCLUDE]))
+fn livez(request: &Request) -> Response {
+    report("livez", &[], &Query::new(request, &[VERBOSE, EXCLUDE]))
 }
 
-fn readyz<H: Host>(host: &H) -> Response {
-    let sent = Sent::read(host);
+fn readyz<H: Host>(host: &H, request: &Request) -> Result<Response, Response> {
     let known = &[VERBOSE, EXCLUDE, CHAIN, MAX_BACKLOG_AGE, MAX_BACKLOG, MIN_BALANCE];
-    let query = Query::new(&sent, known);
-    let thresholds = match Thresholds::new(&query) {
-        Ok(thresholds) => thresholds,
-        Err(message) => return report::invalid("readyz", &message),
-    };
+    let query = Query::new(request, known);
+    let thresholds =
+        Thresholds::new(&query).map_err(|message| report::invalid("readyz", &message))?;
     let relayer = Relayer::read(host);
     let mut checks = vec![relayer.chains(), relayer.state(), relayer.confirmed()];
     checks.extend(relayer.sources());
@@ -106,23 +105,26 @@ fn readyz<H: Host>(host: &H) -> Response {
         checks.extend(relayer.telemetry());
         checks.extend(thresholds.checks(host));
     }
-    report("readyz", &checks, &query)
+    Ok(report("readyz", &checks, &query))
 }
 
 /// Runs a single check.
-fn one<H: Host>(host: &H, check: impl Fn(&Relayer) -> Check) -> Response {
+fn one<H: Host>(
+    host: &H,
+    request: &Request,
+    check: impl Fn(&Relayer) -> Check,
+) -> Result<Response, Response> {
     let check = check(&Relayer::read(host));
     if check.found == Err(Failure::NotConfigured) {
-        return report::not_there("readyz", &check);
+        return Err(report::not_there("readyz", &check));
     }
-    report("readyz", &[check], &Query::new(&Sent::read(host), &[VERBOSE]))
+    Ok(report("readyz", &[check], &Query::new(request, &[VERBOSE])))
 }
 
-fn chain<H: Host>(host: &H, params: Params<'_>) -> Response {
-    // No chain has an identifier that is not UTF-8.
-    let as_written = || params.get("id").unwrap_or_default().into();
-    let id = params.decoded("id").unwrap_or_else(as_written);
-    one(host, |relayer| relayer.chain(&id))
+fn chain<H: Host>(host: &H, request: &Request, params: Params<'_>) -> Result<Response, Response> {
+    // No chain has an identifier that cannot be decoded.
+    let id = params.get("id").unwrap_or_else(|_| params.raw("id").into());
+    one(host, request, |relayer| relayer.chain(&id))
 }
 
 #[cfg(test)]
@@ -150,10 +152,7 @@ mod tests {
     }
 
     fn get(host: &FakeHost, target: &str) -> Response {
-        match target.split_once('?') {
-            Some((path, query)) => handle(&host.clone().with_query(query), &Request::get(path)),
-            None => handle(host, &Request::get(target)),
-        }
+        handle(host, &Request::get(target))
     }
 
     /// Checks the status, the body and all headers.

@@ -206,7 +206,7 @@ mod tests {
     }
 
     fn readyz(host: &FakeHost, query: &str) -> Response {
-        handle(&host.clone().with_query(query), &Request::get("/readyz"))
+        handle(host, &Request::get(&format!("/readyz?{query}")))
     }
 
     #[track_caller]

@@ -1,6 +1,20 @@
 //! The template of modules in JavaScript. The build tools come from npm.
 
-use super::{Template, WORLD, wit};
+use super::{Template, WORLD, as_is, wit};
+
+/// The files of the SDK.
+const SDK: [(&str, &str); 10] = [
+    ("sdk/host.js", include_str!("../../templates/js/sdk/host.js")),
+    ("sdk/imports.js", include_str!("../../templates/js/sdk/imports.js")),
+    ("sdk/index.js", include_str!("../../templates/js/sdk/index.js")),
+    ("sdk/module.js", include_str!("../../templates/js/sdk/module.js")),
+    ("sdk/parameter.js", include_str!("../../templates/js/sdk/parameter.js")),
+    ("sdk/request.js", include_str!("../../templates/js/sdk/request.js")),
+    ("sdk/response.js", include_str!("../../templates/js/sdk/response.js")),
+    ("sdk/router.js", include_str!("../../templates/js/sdk/router.js")),
+    ("sdk/state.js", include_str!("../../templates/js/sdk/state.js")),
+    ("sdk/testing.js", include_str!("../../templates/js/sdk/testing.js")),
+];
 
 pub(super) fn template(name: &str) -> Template {
     Template {
@@ -13,12 +27,9 @@ pub(super) fn template(name: &str) -> Template {
             ("src/module.js", include_str!("../../templates/js/src/module.js")),
             ("test/handle.test.js", include_str!("../../templates/js/test/handle.test.js")),
             ("wit/world.wit", WORLD),
-            ("sdk/response.js", include_str!("../../templates/js/sdk/response.js")),
-            ("sdk/router.js", include_str!("../../templates/js/sdk/router.js")),
-            ("sdk/testing.js", include_str!("../../templates/js/sdk/testing.js")),
-            (".gitignore", "/node_modules\n/*.wasm\n"),
+            (".gitignore", "/node_modules\n/src/imports.js\n/*.wasm\n"),
         ],
-        as_is: wit("wit/deps/relayer-rest"),
+        as_is: as_is(&SDK).chain(wit("wit/deps/relayer-rest")).collect(),
         steps: &["npm test", "npm run build"],
     }
 }

@@ -1,6 +1,19 @@
 //! The template of modules in Python. The build tools come from `PyPI`.
 
-use super::{Template, WORLD, wit};
+use super::{Template, WORLD, as_is, wit};
+
+/// The files of the SDK.
+const SDK: [(&str, &str); 9] = [
+    ("sdk/__init__.py", include_str!("../../templates/python/sdk/__init__.py")),
+    ("sdk/host.py", include_str!("../../templates/python/sdk/host.py")),
+    ("sdk/module.py", include_str!("../../templates/python/sdk/module.py")),
+    ("sdk/parameter.py", include_str!("../../templates/python/sdk/parameter.py")),
+    ("sdk/request.py", include_str!("../../templates/python/sdk/request.py")),
+    ("sdk/response.py", include_str!("../../templates/python/sdk/response.py")),
+    ("sdk/router.py", include_str!("../../templates/python/sdk/router.py")),
+    ("sdk/state.py", include_str!("../../templates/python/sdk/state.py")),
+    ("sdk/testing.py", include_str!("../../templates/python/sdk/testing.py")),
+];
 
 pub(super) fn template(name: &str) -> Template {
     Template {
@@ -14,14 +27,9 @@ pub(super) fn template(name: &str) -> Template {
             ("tests/__init__.py", ""),
             ("tests/test_handle.py", include_str!("../../templates/python/tests/test_handle.py")),
             ("wit/world.wit", WORLD),
-            ("sdk/__init__.py", ""),
-            ("sdk/response.py", include_str!("../../templates/python/sdk/response.py")),
-            ("sdk/host.py", include_str!("../../templates/python/sdk/host.py")),
-            ("sdk/router.py", include_str!("../../templates/python/sdk/router.py")),
-            ("sdk/testing.py", include_str!("../../templates/python/sdk/testing.py")),
             (".gitignore", "/.venv\n/.types\n/*.wasm\n__pycache__\n"),
         ],
-        as_is: wit("wit/deps/relayer-rest"),
+        as_is: as_is(&SDK).chain(wit("wit/deps/relayer-rest")).collect(),
         steps: &["python3 -m unittest", "python3 build.py"],
     }
 }

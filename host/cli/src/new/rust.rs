@@ -1,6 +1,6 @@
 //! The template of modules in Rust. Cargo is the only build tool.
 
-use super::{Template, wit};
+use super::{Template, as_is, wit};
 
 /// The files of the SDK.
 const SDK: [(&str, &str); 13] = [
@@ -11,6 +11,7 @@ const SDK: [(&str, &str); 13] = [
     ("sdk/src/host.rs", include_str!("../../sdk/host.rs")),
     ("sdk/src/lib.rs", include_str!("../../sdk/lib.rs")),
     ("sdk/src/openapi.rs", include_str!("../../sdk/openapi.rs")),
+    ("sdk/src/parameter.rs", include_str!("../../sdk/parameter.rs")),
     ("sdk/src/query.rs", include_str!("../../sdk/query.rs")),
     ("sdk/src/request.rs", include_str!("../../sdk/request.rs")),
     ("sdk/src/router.rs", include_str!("../../sdk/router.rs")),
@@ -22,9 +23,7 @@ const SDK: [(&str, &str); 13] = [
 const SDK_MANIFEST: &str = include_str!("../../sdk.toml");
 
 pub(super) fn template(name: &str) -> Template {
-    let mut as_is: Vec<_> = SDK.map(|(file, text)| (file.to_owned(), text.to_owned())).into();
-    as_is.push(("sdk/Cargo.toml".to_owned(), alone(SDK_MANIFEST)));
-    as_is.extend(wit("sdk/wit"));
+    let manifest = ("sdk/Cargo.toml".to_owned(), alone(SDK_MANIFEST));
     Template {
         module: format!("target/wasm32-unknown-unknown/release/{}.wasm", name.replace('-', "_")),
         files: &[
@@ -35,7 +34,7 @@ pub(super) fn template(name: &str) -> Template {
             ("README.md", include_str!("../../templates/rust/README.md")),
             (".gitignore", "/target\n"),
         ],
-        as_is,
+        as_is: as_is(&SDK).chain([manifest]).chain(wit("sdk/wit")).collect(),
         steps: &["cargo test", "cargo module"],
     }
 }

@@ -19,16 +19,17 @@ pub fn openapi() -> OpenApi {
 
 const fn routes<H: Host>() -> Router<H, 2> {
     Router::new([
-        Route::get("/", |host: &H, _| chains(host)).describe(|operation| {
+        Route::get("/", chains).describe(|operation| {
             operation
                 .summary("The configured chains, with their number")
                 .content(200, "text/plain; charset=utf-8", "A line of text")
                 .not_ready()
         }),
-        Route::get("/chain/:id", |host, params| chain(host, params)).describe(|operation| {
+        Route::get("/chain/:id", chain).describe(|operation| {
             operation
                 .summary("The identifier of a chain")
                 .success::<String>()
+                .error(400, "The identifier is not percent-encoded UTF-8")
                 .error(404, "There is no such chain")
                 .not_ready()
         }),
@@ -36,20 +37,17 @@ const fn routes<H: Host>() -> Router<H, 2> {
 }
 
 /// Lists the configured chains, with their number.
-fn chains<H: Host>(host: &H) -> Response {
-    match host.chain_ids() {
-        Ok(ids) => Response::text(format!("{} chains: {}\n", ids.len(), ids.join(", "))),
-        Err(reason) => Response::not_ready(&reason),
-    }
+fn chains<H: Host>(host: &H, _: &Request, _: Params<'_>) -> Result<Response, Response> {
+    let ids = host.chain_ids()?;
+    Ok(Response::text(format!("{} chains: {}\n", ids.len(), ids.join(", "))))
 }
 
 /// Returns the identifier of a chain, or 404 if it is not configured.
-fn chain<H: Host>(host: &H, params: Params<'_>) -> Response {
-    let id = params.decoded("id").unwrap_or_default();
-    match host.chain(&id) {
-        Ok(Some(chain)) => Response::success(chain.id),
-        Ok(None) => Response::error(404, "ChainNotFound", &format!("there is no chain {id}")),
-        Err(reason) => Response::not_ready(&reason),
+fn chain<H: Host>(host: &H, _: &Request, params: Params<'_>) -> Result<Response, Response> {
+    let id = params.get("id")?;
+    match host.chain(&id)? {
+        Some(chain) => Ok(Response::success(chain.id)),
+        None => Err(Response::error(404, "ChainNotFound", &format!("there is no chain {id}"))),
     }
 }
 

@@ -1,50 +1,71 @@
 // Routing of requests by path.
 
-import { error, notReady, withHeader } from "./response.js";
+import { InvalidParameter, decode } from "./parameter.js";
+import { Response } from "./response.js";
 
-/** Returns a handler for the routes `{ "/a/:b": (host, { b }, request) => response }`.
- * Each `:name` matches one segment of the path that is not empty, which is
- * percent-decoded: to an empty string if that fails. The first route that matches handles
- * the request. If the host does not have the data yet, the response is 503 `NotReady`. */
-export function routes(table) {
-  const all = Object.entries(table).map(([path, get]) => ({ segments: path.split("/"), get }));
-  const paths = Object.keys(table).join(", ");
-  return (host, request) => {
+/** A table of routes; the first match handles a request. */
+export class Router {
+  #routes = [];
+
+  /** Adds the handler of GET requests for a path such as `/chain/:id`: a function
+   * `(host, request, params) => response`. Each `:name` matches one segment that is not
+   * empty. */
+  get(path, handler) {
+    this.#routes.push({ path, handler });
+    return this;
+  }
+
+  /** Handles a request. If the host does not have the data yet, the response is 503
+   * `NotReady`; if a parameter is invalid, 400 `InvalidParameter`. */
+  respond(host, request) {
     const { method, path } = request;
-    const segments = path.split("/");
-    const route = all.find((route) => matches(route.segments, segments));
+    const route = this.#routes.find((route) => matches(route.path, path));
     if (!route) {
-      return error(404, "NotFound", `nothing is served at ${path}; there are ${paths}`);
+      return Response.notFound(path, this.#routes.map((route) => route.path).join(", "));
     }
-    if (method !== "GET") {
-      const msg = `${method} is not allowed on ${path}; GET and HEAD are`;
-      return withHeader(error(405, "MethodNotAllowed", msg), "allow", "GET, HEAD");
-    }
+    if (method !== "GET") return Response.methodNotAllowed(method, path);
     try {
-      return route.get(host, params(route.segments, segments), request);
+      const response = route.handler(host, request, new Params(route.path, path));
+      if (response instanceof Response) return response;
+      throw new TypeError(`the handler of ${route.path} returned ${response}, not a Response`);
     } catch (thrown) {
-      const reason = thrown?.payload;
-      if (reason?.retryAfter === undefined) throw thrown;
-      return notReady(reason);
+      if (thrown instanceof Response) return thrown;
+      if (thrown instanceof InvalidParameter) {
+        return Response.error(400, "InvalidParameter", thrown.message);
+      }
+      if (thrown?.payload?.retryAfter === undefined) throw thrown;
+      return Response.notReady(thrown.payload);
     }
-  };
+  }
+}
+
+/** The segments of a path that match the `:name`s of a route. */
+export class Params {
+  #route;
+  #path;
+
+  constructor(route, path) {
+    this.#route = route;
+    this.#path = path;
+  }
+
+  /** Returns the segment that matches `:name`, percent-decoded. Throws `InvalidParameter` if
+   * it is not percent-encoded UTF-8. */
+  get(name) {
+    return decode(name, this.raw(name));
+  }
+
+  /** Returns the segment that matches `:name`, as the client sent it. */
+  raw(name) {
+    const place = this.#route.split("/").indexOf(`:${name}`);
+    if (place < 0) throw new Error(`the route ${this.#route} has no parameter :${name}`);
+    return this.#path.split("/")[place];
+  }
 }
 
 function matches(route, path) {
-  return route.length === path.length && route.every((segment, place) =>
-    segment.startsWith(":") ? path[place] !== "" : path[place] === segment);
-}
-
-function params(route, path) {
-  const named = route.flatMap((segment, place) =>
-    segment.startsWith(":") ? [[segment.slice(1), decoded(path[place])]] : []);
-  return Object.fromEntries(named);
-}
-
-function decoded(segment) {
-  try {
-    return decodeURIComponent(segment);
-  } catch {
-    return "";
-  }
+  const names = route.split("/");
+  const segments = path.split("/");
+  return names.length === segments.length && names.every((name, place) =>
+    name.startsWith(":") ? segments[place] !== "" : segments[place] === name);
 }

@@ -1,25 +1,147 @@
-// Fake hosts for tests.
+// A fake host, to run a handler in tests, without WebAssembly.
 
-/** Creates a host with these configured chains, in the format of the contract's
- * imports. */
-export function fakeHost(...ids) {
-  return {
-    chains: {
-      ids: () => ids,
-      config: (id) => (ids.includes(id) ? { id, kind: { tag: "cosmos-sdk" } } : undefined),
-    },
-  };
+/** A host whose data is set by the test. It has the functions of `Host`. */
+export class FakeHost {
+  #notReady = {};
+  #components = [{ name: "ibc-relayer", version: "1.2.3" }];
+  #chains = [];
+  #state = { chains: [], names: { text: "", ends: [] }, workers: [] };
+  #families;
+  #mount = "/";
+  #cleared = [];
+  #logged = [];
+
+  /** Creates a host that knows neither the chains nor the state, with a retry time of 1 s. */
+  static notReady(message) {
+    const host = new FakeHost();
+    host.#notReady = { chains: message, state: message };
+    return host;
+  }
+
+  /** Adds a connected chain, with fields of its configuration, such as `rpcAddr`. */
+  withChain(id, fields = {}) {
+    this.#chains.push({ id, kind: { tag: "cosmos-sdk" }, ...fields });
+    this.#state.chains.push(id);
+    this.#state.chains.sort();
+    return this;
+  }
+
+  /** Adds a worker, whose object has a kind and names: `"Wallet", { chainId: "ibc-0" }`.
+   * Workers are numbered from 1. */
+  withWorker(kind, names) {
+    const tag = kind.replaceAll(/[A-Z]/g, (letter, at) => (at ? "-" : "") + letter.toLowerCase());
+    const fields = Object.entries(names).map(([field, text]) => [field, this.#name(text)]);
+    const id = BigInt(this.#state.workers.length + 1);
+    this.#state.workers.push({ id, object: { tag, val: Object.fromEntries(fields) } });
+    return this;
+  }
+
+  /** Adds a sample of a gauge to the telemetry, which is then known. */
+  withMetric(name, labels, value) {
+    this.#families ??= [];
+    let family = this.#families.find((family) => family.name === name);
+    if (!family) {
+      family = { name, kind: "gauge", help: "", samples: [] };
+      this.#families.push(family);
+    }
+    const pairs = Object.entries(labels).map(([name, value]) => ({ name, value }));
+    family.samples.push({ name, labels: pairs, value, since: TIME });
+    return this;
+  }
+
+  /** Sets the path at which the module is mounted. */
+  mountedAt(path) {
+    this.#mount = path;
+    return this;
+  }
+
+  /** Returns the chains of the commands to clear packets; `undefined` for all chains. */
+  cleared() {
+    return this.#cleared;
+  }
+
+  /** Returns the lines that were written to the log, as `[level, message]`. */
+  logged() {
+    return this.#logged;
+  }
+
+  components() {
+    return this.#components;
+  }
+
+  chainIds() {
+    this.#check("chains");
+    return this.#chains.map((chain) => chain.id);
+  }
+
+  chain(id) {
+    this.#check("chains");
+    return this.#chains.find((chain) => chain.id === id);
+  }
+
+  state() {
+    this.#check("state");
+    return this.#state;
+  }
+
+  changed() {
+    return TIME;
+  }
+
+  unconfirmedSince() {
+    return undefined;
+  }
+
+  sources() {
+    return [];
+  }
+
+  metricFamilies() {
+    return this.#telemetry().map((family) => family.name).sort();
+  }
+
+  metricFamily(name) {
+    return this.#telemetry().find((family) => family.name === name);
+  }
+
+  scraped() {
+    this.#telemetry();
+    return TIME;
+  }
+
+  clearPackets(chain) {
+    this.#cleared.push(chain);
+  }
+
+  mount() {
+    return this.#mount;
+  }
+
+  log(level, message) {
+    this.#logged.push([level, message]);
+  }
+
+  #check(data) {
+    if (this.#notReady[data] !== undefined) throw notReady(this.#notReady[data]);
+  }
+
+  #telemetry() {
+    if (!this.#families) throw notReady("the relayer's telemetry is not read");
+    return this.#families;
+  }
+
+  /** Returns the index of a name, which is added. */
+  #name(text) {
+    const { names } = this.#state;
+    names.text += text;
+    names.ends.push(new TextEncoder().encode(names.text).length);
+    return names.ends.length - 1;
+  }
 }
 
-/** Creates a host that knows neither the chains nor the state. */
-export function notReadyHost(message) {
-  const fail = () => {
-    throw Object.assign(new Error(message), { payload: { message, retryAfter: 1_000_000_000n } });
-  };
-  return { chains: { ids: fail, config: fail }, state: { current: fail } };
-}
+/** 2026-01-01T00:00:00Z, in nanoseconds. */
+const TIME = 1_767_225_600_000_000_000n;
 
-/** Creates a GET request. */
-export function get(path) {
-  return { method: "GET", path };
+function notReady(message) {
+  return Object.assign(new Error(message), { payload: { message, retryAfter: 1_000_000_000n } });
 }

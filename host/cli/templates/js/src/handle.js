@@ -1,24 +1,27 @@
 // NAME: responds to requests about a relayer, below its mount path.
 
-import { error, success, text } from "../sdk/response.js";
-import { routes } from "../sdk/router.js";
+import { Response, Router } from "../sdk/index.js";
 
-/** Handles a request. The `grants` of the mount must include the interfaces of the host
- * that are imported: here `chains`. */
-export const handle = routes({
-  "/": allChains,
-  "/chain/:id": oneChain,
-});
+const routes = new Router()
+  .get("/", allChains)
+  .get("/chain/:id", oneChain);
+
+/** Handles a request. The `grants` of the mount must include the interfaces that
+ * `wit/world.wit` imports. */
+export function handle(host, request) {
+  return routes.respond(host, request);
+}
 
 /** Lists the configured chains, with their number. */
-function allChains(host) {
-  const ids = host.chains.ids();
-  return text(`${ids.length} chains: ${ids.join(", ")}\n`);
+function allChains(host, request, params) {
+  const ids = host.chainIds();
+  return Response.text(`${ids.length} chains: ${ids.join(", ")}\n`);
 }
 
 /** Returns the identifier of a chain, or 404 if it is not configured. */
-function oneChain(host, { id }) {
-  const chain = host.chains.config(id);
-  if (!chain) return error(404, "ChainNotFound", `there is no chain ${id}`);
-  return success(chain.id);
+function oneChain(host, request, params) {
+  const id = params.get("id");
+  const chain = host.chain(id);
+  if (!chain) return Response.error(404, "ChainNotFound", `there is no chain ${id}`);
+  return Response.success(chain.id);
 }

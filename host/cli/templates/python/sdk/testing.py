@@ -1,9 +1,12 @@
-"""Fake hosts for tests."""
+"""A fake host, to run a handler in tests, without WebAssembly."""
 
 from types import SimpleNamespace
-from typing import Any, NoReturn, cast
+from typing import Any
 
-from .host import Host, Request
+from .host import Host
+
+TIME = 1_767_225_600_000_000_000
+"""2026-01-01T00:00:00Z, in nanoseconds."""
 
 
 class Err(Exception):
@@ -14,26 +17,134 @@ class Err(Exception):
         self.value = value
 
 
-def fake_host(*ids: str) -> Host:
-    """Creates a host with these configured chains, which have only their identifiers."""
-    chains = {id: SimpleNamespace(id=id) for id in ids}
-    return _host(lambda: [*ids], chains.get)
+class Record(SimpleNamespace):
+    """A record of the contract. Fields that are not set are `None`."""
+
+    def __getattr__(self, name: str) -> None:
+        if name.startswith("__"):
+            raise AttributeError(name)
 
 
-def not_ready_host(message: str) -> Host:
-    """Creates a host that does not know the chains yet."""
+class FakeHost(Host):
+    """A host whose data is set by the test."""
 
-    def fail(*_: object) -> NoReturn:
-        raise Err(SimpleNamespace(message=message, retry_after=1_000_000_000))
+    def __init__(self) -> None:
+        super().__init__({})
+        self._not_ready: str | None = None
+        self._chains: list[Any] = []
+        self._connected: list[str] = []
+        self._names = SimpleNamespace(text="", ends=[])
+        self._workers: list[Any] = []
+        self._families: dict[str, Any] | None = None
+        self._mount = "/"
+        self._cleared: list[str | None] = []
+        self._logged: list[tuple[str, str]] = []
 
-    return _host(fail, fail)
+    @classmethod
+    def not_ready(cls, message: str) -> "FakeHost":
+        """Creates a host that knows neither the chains nor the state, with a retry time of
+        1 s."""
+        host = cls()
+        host._not_ready = message
+        return host
+
+    def with_chain(self, id: str, **fields: Any) -> "FakeHost":
+        """Adds a connected chain, with fields of its configuration, such as
+        `rpc_addr`."""
+        self._chains.append(Record(id=id, **fields))
+        self._connected = sorted([*self._connected, id])
+        return self
+
+    def with_worker(self, kind: str, **names: str) -> "FakeHost":
+        """Adds a worker, whose object has a kind and names: `"Wallet", chain_id="ibc-0"`.
+        Workers are numbered from 1."""
+        value = SimpleNamespace(**{field: self._name(text) for field, text in names.items()})
+        object = type(f"Object_{kind}", (SimpleNamespace,), {})(value=value)
+        id = len(self._workers) + 1
+        self._workers.append(SimpleNamespace(id=id, object=object, data=None))
+        return self
+
+    def with_metric(self, name: str, labels: dict[str, str], value: float) -> "FakeHost":
+        """Adds a sample of a gauge to the telemetry, which is then known."""
+        self._families = self._families or {}
+        family = self._families.setdefault(name, Record(name=name, help="", samples=[]))
+        pairs = [SimpleNamespace(name=name, value=value) for name, value in labels.items()]
+        family.samples.append(SimpleNamespace(name=name, labels=pairs, value=value, since=TIME))
+        return self
+
+    def mounted_at(self, path: str) -> "FakeHost":
+        """Sets the path at which the module is mounted."""
+        self._mount = path
+        return self
+
+    def cleared(self) -> list[str | None]:
+        """Returns the chains of the commands to clear packets; `None` for all chains."""
+        return self._cleared
+
+    def logged(self) -> list[tuple[str, str]]:
+        """Returns the lines that were written to the log, with their levels."""
+        return self._logged
+
+    def components(self) -> list[Any]:
+        return [SimpleNamespace(name="ibc-relayer", version="1.2.3")]
+
+    def chain_ids(self) -> list[str]:
+        self._check()
+        return [chain.id for chain in self._chains]
+
+    def chain(self, id: str) -> Any | None:
+        self._check()
+        return next((chain for chain in self._chains if chain.id == id), None)
+
+    def state(self) -> Any:
+        self._check()
+        return SimpleNamespace(
+            chains=self._connected, names=self._names, workers=self._workers
+        )
+
+    def changed(self) -> int:
+        return TIME
+
+    def unconfirmed_since(self) -> int | None:
+        return None
+
+    def sources(self) -> list[Any]:
+        return []
+
+    def metric_families(self) -> list[str]:
+        return sorted(self._telemetry())
+
+    def metric_family(self, name: str) -> Any | None:
+        return self._telemetry().get(name)
+
+    def scraped(self) -> int:
+        self._telemetry()
+        return TIME
+
+    def clear_packets(self, chain: str | None) -> None:
+        self._cleared.append(chain)
+
+    def mount(self) -> str:
+        return self._mount
+
+    def log(self, level: str, message: str) -> None:
+        self._logged.append((level, message))
+
+    def _check(self) -> None:
+        if self._not_ready is not None:
+            raise _not_ready(self._not_ready)
+
+    def _telemetry(self) -> dict[str, Any]:
+        if self._families is None:
+            raise _not_ready("the relayer's telemetry is not read")
+        return self._families
+
+    def _name(self, text: str) -> int:
+        """Returns the index of a name, which is added."""
+        self._names.text += text
+        self._names.ends.append(len(self._names.text.encode()))
+        return len(self._names.ends) - 1
 
 
-def get(path: str, method: str = "GET") -> Request:
-    """Creates a request."""
-    return cast(Request, SimpleNamespace(method=method, path=path))
-
-
-def _host(ids: Any, config: Any) -> Host:
-    chains = SimpleNamespace(ids=ids, config=config)
-    return cast(Host, SimpleNamespace(chains=chains))
+def _not_ready(message: str) -> Err:
+    return Err(SimpleNamespace(message=message, retry_after=1_000_000_000))

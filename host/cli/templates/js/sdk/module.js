@@ -1,0 +1,51 @@
+// The export of a module.
+
+import { Host, imported } from "./host.js";
+import { Request } from "./request.js";
+
+/** Returns the contract's `handler` for a function `(host, request) => response`, from the
+ * interfaces that the module imports. */
+export function module(handle, imports) {
+  const host = new Host(imports);
+  return {
+    handle(request) {
+      try {
+        return inContract(handle(host, new HostRequest(request, imports)));
+      } catch (thrown) {
+        // The host returns 500, but does not get the cause.
+        console.error(`${thrown}\n${thrown?.stack ?? ""}`);
+        throw thrown;
+      }
+    },
+  };
+}
+
+/** A request whose query and headers the host has. */
+class HostRequest extends Request {
+  #imports;
+
+  constructor({ method, path }, imports) {
+    super(method, path);
+    this.#imports = imports;
+  }
+
+  queryText() {
+    return imported(this.#imports, "query").get();
+  }
+
+  headerAll(name) {
+    return imported(this.#imports, "request").header(name);
+  }
+}
+
+function inContract({ status, headers, body }) {
+  return {
+    status,
+    headers: headers.map(([name, value]) => ({ name, value: utf8(value) })),
+    body: typeof body === "string" ? utf8(body) : body,
+  };
+}
+
+function utf8(text) {
+  return new TextEncoder().encode(text);
+}
