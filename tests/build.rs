@@ -1,14 +1,15 @@
-//! Builds `tests/guests/wasi` for WASI, which `src/cargo.rs` includes. It is built with
-//! the crates and not by a test, because its dependencies take long.
+//! Builds the modules in `tests/guests`, which `src/cargo.rs` includes. They are built with
+//! the crates and not by a test, because their dependencies take long.
 
 use std::env;
 use std::error::Error;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const PACKAGE: &str = "relayer-rest-wasi-guest";
-const TARGET: &str = "wasm32-wasip2";
+/// The packages of the modules, and their targets.
+const GUESTS: [(&str, &str); 2] =
+    [("sdk-guest", "wasm32-unknown-unknown"), ("wasi-guest", "wasm32-wasip2")];
 /// The profile and the target folder are those of `host/modules/build.rs`: macros are
 /// built once for both.
 const PROFILE: &str = "module";
@@ -25,14 +26,27 @@ const HOST_ONLY: [&str; 6] = [
 
 fn main() -> Result<(), Box<dyn Error>> {
     let root = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?).join("..");
-    for input in ["tests/guests/wasi", "guest/sdk", "wit", "Cargo.lock", "rust-toolchain.toml"] {
+    for input in ["tests/guests", "guest/sdk", "wit", "Cargo.lock", "rust-toolchain.toml"] {
         println!("cargo:rerun-if-changed={}", root.join(input).display());
     }
     let out = PathBuf::from(env::var("OUT_DIR")?);
     let target = out.ancestors().nth(4).unwrap_or(&out).join("module");
+    for (name, triple) in GUESTS {
+        let module = build(&root, &target, &format!("relayer-rest-{name}"), triple)?;
+        fs::copy(module, out.join(name).with_extension("wasm"))?;
+    }
+    Ok(())
+}
+
+fn build(
+    root: &Path,
+    target: &Path,
+    package: &str,
+    triple: &str,
+) -> Result<PathBuf, Box<dyn Error>> {
     let mut cargo = Command::new(env::var("CARGO")?);
-    cargo.current_dir(&root).args(["build", "--locked", "--package", PACKAGE]);
-    cargo.args(["--target", TARGET, "--profile", PROFILE, "--target-dir"]).arg(&target);
+    cargo.current_dir(root).args(["build", "--locked", "--lib", "--package", package]);
+    cargo.args(["--target", triple, "--profile", PROFILE, "--target-dir"]).arg(target);
     for (name, _) in env::vars_os() {
         let name = name.to_string_lossy().into_owned();
         let of_the_host = name.starts_with("CARGO_FEATURE_") || name.starts_with("CARGO_CFG_");
@@ -42,9 +56,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     let status = cargo.status()?;
     if !status.success() {
-        return Err(format!("the package {PACKAGE} does not build: {status}").into());
+        return Err(format!("the package {package} does not build: {status}").into());
     }
-    let guest = target.join(TARGET).join(PROFILE).join("relayer_rest_wasi_guest.wasm");
-    fs::copy(guest, out.join("wasi-guest.wasm"))?;
-    Ok(())
+    Ok(target.join(triple).join(PROFILE).join(package.replace('-', "_")).with_extension("wasm"))
 }

@@ -5,9 +5,11 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+use relayer_rest_tests::cargo::root;
 use relayer_rest_tests::client::Client;
 use relayer_rest_tests::folder::Folder;
 use relayer_rest_tests::program::Program;
+use relayer_rest_tests::sdk_cases::CASES;
 
 /// Runs a command line as authors would.
 #[track_caller]
@@ -21,7 +23,7 @@ fn run(folder: &Path, line: &str) {
 }
 
 /// Follows the steps that `new` prints, from the new folder to a mounted module.
-async fn author(language: &str, source: &str, before: &str, after: &str) {
+async fn author(language: &str, source: &str, next: &str) {
     let folder = Folder::new();
     let mine = folder.join("my-tool");
     let new = ["new", "--lang", language, mine.to_str().unwrap()];
@@ -35,7 +37,7 @@ async fn author(language: &str, source: &str, before: &str, after: &str) {
     let check = ["check", "--dialect", "any", module.to_str().unwrap()];
     let ended = Program::new(&check).run().await;
     assert_eq!(ended.status, Some(0), "{}{}", ended.stdout, ended.stderr);
-    let needs = "\nneeds    grants = [\"chains\"], wasi = true (as an extension)\n";
+    let needs = "\nneeds    grants = [\"chains\", \"query\"], wasi = true (as an extension)\n";
     assert!(ended.stdout.contains(needs), "{}", ended.stdout);
 
     // Mounts it as its README says.
@@ -67,10 +69,17 @@ async fn author(language: &str, source: &str, before: &str, after: &str) {
     let status = serving.control(&["status", "--json"]).await;
     assert_eq!(runs(&status.stdout), before_again);
 
-    // Swaps in the next version, which prints.
-    let first = fs::read_to_string(mine.join(source)).unwrap();
-    assert!(first.contains(before), "{first}");
-    fs::write(mine.join(source), first.replace(before, after)).unwrap();
+    // Swaps in the next version, which prints, and imports more.
+    let settings = fs::read_to_string(&config).unwrap();
+    let grants = ["\"query\"]", "\"query\", \"request\", \"state\"]"];
+    fs::write(&config, settings.replace(grants[0], grants[1])).unwrap();
+    let ended = serving.control(&["reload"]).await;
+    assert_eq!(ended.status, Some(0), "{}{}", ended.stdout, ended.stderr);
+    fs::copy(root().join("tests/guests/sdk").join(next), mine.join(source)).unwrap();
+    let world = fs::read_to_string(mine.join("wit/world.wit")).unwrap();
+    let imports = "    import relayer:rest/request@0.1.0;\n    import relayer:rest/state@0.1.0;\n";
+    let world = world.replace("    export", &format!("{imports}    export"));
+    fs::write(mine.join("wit/world.wit"), world).unwrap();
     run(&mine, build);
     let swap = ["swap", "--mount", "/ext/my-tool", module.to_str().unwrap()];
     let ended = serving.control(&swap).await;
@@ -78,20 +87,33 @@ async fn author(language: &str, source: &str, before: &str, after: &str) {
     let mut http = Client::http1(serving.address()).await;
     assert_eq!(http.get("/ext/my-tool/").await.text(), "2 of them\n");
     serving.logged("module: counting module=\"my-tool@").await;
+
+    // Its handlers get their requests.
+    for case in CASES {
+        let response = http.get(&format!("/ext/my-tool{}", case.target)).await;
+        case.check(response.status.as_u16(), response.text());
+    }
+    let headers = [("X-A", "b"), ("x-a", "c")];
+    let response = http.request_with("GET", "/ext/my-tool/header", &headers).await;
+    response.check(200, r#"{"status":"success","result":"b, c"}"#);
+    let workers = http.get("/ext/my-tool/workers").await;
+    let client = r#""Client",["ibc-0","ibc-1"]"#;
+    assert!(workers.status == 200 && workers.text().contains(client), "{}", workers.text());
+
+    // It does not import the mount path.
+    assert_eq!(http.get("/ext/my-tool/mount").await.status, 500);
+    let remedy = "interface mount: not imported; add `import relayer:rest/mount@0.1.0;` to";
+    serving.logged(remedy).await;
 }
 
 #[tokio::test]
 #[ignore = "needs node 20 and npm, with the npm registry"]
 async fn a_new_javascript_module_passes_its_tests_and_serves_when_mounted() {
-    let before = "return text(`${ids.length} chains: ${ids.join(\", \")}\\n`);";
-    let after = "console.log(\"counting\");\n  return text(`${ids.length} of them\\n`);";
-    author("js", "src/handle.js", before, after).await;
+    author("js", "src/handle.js", "handle.js").await;
 }
 
 #[tokio::test]
 #[ignore = "needs python3 with venv, and PyPI"]
 async fn a_new_python_module_passes_its_tests_and_serves_when_mounted() {
-    let before = r#"return text(f"{len(ids)} chains: {', '.join(ids)}\n")"#;
-    let after = "print(\"counting\")\n    return text(f\"{len(ids)} of them\\n\")";
-    author("python", "handle.py", before, after).await;
+    author("python", "handle.py", "handle.py").await;
 }

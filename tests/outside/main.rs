@@ -14,6 +14,7 @@ mod languages;
 mod metrics;
 mod openapi;
 mod relayers;
+mod sdk;
 mod systemd;
 mod tls;
 

@@ -27,5 +27,8 @@ pub fn cargo(folder: &Path, target: &Path, args: &[&str]) {
     assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
+/// The module in `tests/guests/sdk`, which returns the parts of its requests.
+pub const SDK_GUEST: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/sdk-guest.wasm"));
+
 /// The module in `tests/guests/wasi`, which tries out WASI's functions.
 pub const WASI_GUEST: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/wasi-guest.wasm"));

@@ -6,6 +6,7 @@
 //! | `client.rs` | one connection to it, HTTP/1.1 or HTTP/2, or raw bytes |
 //! | `http2.rs` | hand-made HTTP/2 frames, which no library would send |
 //! | `cargo.rs` | builds of modules |
+//! | `sdk_cases.rs` | requests to the modules in `tests/guests/sdk` |
 //! | `program.rs` | the command, as a process |
 //! | `terminal.rs` | the command in a terminal |
 //! | `process.rs` | processes of the system: children and signals |
@@ -43,6 +44,7 @@ pub mod measure;
 pub mod process;
 pub mod program;
 pub mod relayer;
+pub mod sdk_cases;
 pub mod server;
 pub mod steady_clients;
 pub mod terminal;

@@ -8,5 +8,6 @@ mod hostile_modules;
 mod isolation;
 mod limits;
 mod overload;
+mod sdk;
 mod validation;
 mod wasi;

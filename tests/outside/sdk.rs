@@ -1,0 +1,146 @@
+//! Do the SDKs for JavaScript and Python do the same as the one for Rust?
+//! Takes node and python3, without their registries.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use relayer_rest_sdk::Request;
+use relayer_rest_sdk::testing::FakeHost;
+use relayer_rest_tests::cargo::root;
+use relayer_rest_tests::folder::Folder;
+use relayer_rest_tests::program::Program;
+use relayer_rest_tests::sdk_cases::CASES;
+use serde_json::{Value, json};
+
+/// The driver of a module in JavaScript: prints its responses to the targets.
+const JS: &str = r#"
+import { Host, Request } from "./sdk/index.js";
+import { FakeHost } from "./sdk/testing.js";
+import { handle } from "./src/handle.js";
+
+const host = new FakeHost()
+  .withChain("ibc-1")
+  .withChain("ibc-0")
+  .withWorker("Client", { dstChainId: "ibc-0", dstClientId: "ü", srcChainId: "ibc-1" })
+  .withWorker("Wallet", { chainId: "ibc-0" });
+const shown = (response) => [response.status, response.headers, response.textBody()];
+const request = (target) => Request.get(target).withHeader("X-A", "b").withHeader("x-a", "c");
+const responses = JSON.parse(process.argv[2]).map((target) => shown(handle(host, request(target))));
+responses.push(shown(handle(FakeHost.notReady("wait"), Request.get("/workers"))));
+let missing;
+try {
+  handle(new Host({}), Request.get("/mount"));
+} catch (error) {
+  missing = error.message;
+}
+console.log(JSON.stringify([responses, missing]));
+"#;
+
+/// The driver of a module in Python.
+const PYTHON: &str = r#"
+import json, sys
+from handle import handle
+from sdk import Host, Request
+from sdk.testing import FakeHost
+
+host = (
+    FakeHost()
+    .with_chain("ibc-1")
+    .with_chain("ibc-0")
+    .with_worker("Client", dst_chain_id="ibc-0", dst_client_id="ü", src_chain_id="ibc-1")
+    .with_worker("Wallet", chain_id="ibc-0")
+)
+shown = lambda response: [response.status, response.headers, response.text_body()]
+request = lambda target: Request.get(target).with_header("X-A", "b").with_header("x-a", "c")
+responses = [shown(handle(host, request(target))) for target in json.loads(sys.argv[1])]
+responses.append(shown(handle(FakeHost.not_ready("wait"), Request.get("/workers"))))
+try:
+    handle(Host({}), Request.get("/mount"))
+except RuntimeError as error:
+    missing = str(error)
+print(json.dumps([responses, missing]))
+"#;
+
+/// Requests beyond those of [`CASES`].
+const MORE: [&str; 5] = ["/", "/header", "/headers", "/workers", "/mount"];
+
+fn targets() -> Vec<&'static str> {
+    // The headers of this test are in `MORE`.
+    let cases = CASES.iter().map(|case| case.target);
+    cases.filter(|target| !target.starts_with("/header")).chain(MORE).collect()
+}
+
+/// Returns the responses of the module in Rust, and its response without data.
+fn expected() -> Vec<Value> {
+    let host = FakeHost::new()
+        .with_chain("ibc-1")
+        .with_chain("ibc-0")
+        .with_worker(&relayer_rest_sdk::Object::Client {
+            dst_chain_id: "ibc-0",
+            dst_client_id: "ü",
+            src_chain_id: "ibc-1",
+        })
+        .with_worker(&relayer_rest_sdk::Object::Wallet { chain_id: "ibc-0" });
+    let get = |host: &FakeHost, target| {
+        let request = Request::get(target).with_header("X-A", "b").with_header("x-a", "c");
+        let response = relayer_rest_sdk_guest::handle(host, &request);
+        json!([response.status, response.headers, response.text_body()])
+    };
+    let not_ready = get(&FakeHost::not_ready("wait"), "/workers");
+    targets().into_iter().map(|target| get(&host, target)).chain([not_ready]).collect()
+}
+
+/// Runs the driver of the module in a language, and compares its responses.
+async fn compare(language: &str, handler: &str, module: &str, driver: (&str, &str), program: &str) {
+    let folder = Folder::new();
+    let mine = folder.join("my-tool");
+    let new = ["new", "--lang", language, mine.to_str().unwrap()];
+    let ended = Program::new(&new).run().await;
+    assert_eq!(ended.status, Some(0), "{}", ended.stderr);
+    fs::copy(root().join("tests/guests/sdk").join(handler), mine.join(module)).unwrap();
+    let (file, text) = driver;
+    fs::write(mine.join(file), text).unwrap();
+    let (responses, missing) = run(&mine, program, file);
+
+    let expected = expected();
+    assert_eq!(responses.len(), expected.len());
+    for ((target, found), expected) in targets().iter().chain(&[""]).zip(&responses).zip(&expected)
+    {
+        // The reason for an invalid value is the language's own.
+        let stable = |response: &Value| {
+            let mut response = response.clone();
+            let body = response[2].as_str().unwrap();
+            if let Some((start, _)) = body.split_once("is not valid: ") {
+                response[2] = start.into();
+            }
+            response
+        };
+        assert_eq!(stable(found), stable(expected), "{language} {target}");
+    }
+    let remedy = "interface mount: not imported; add `import relayer:rest/mount@0.1.0;` to \
+                  wit/world.wit, and \"mount\" to the grants of the module's mount";
+    assert_eq!(missing, remedy);
+}
+
+/// Returns the last line that a driver prints.
+fn run(folder: &Path, program: &str, file: &str) -> (Vec<Value>, String) {
+    let targets = serde_json::to_string(&targets()).unwrap();
+    let output = Command::new(program).args([file, &targets]).current_dir(folder).output().unwrap();
+    let stdout = String::from_utf8(output.stdout).unwrap();
+    let last = stdout.lines().last().unwrap_or_default();
+    serde_json::from_str(last)
+        .unwrap_or_else(|_| panic!("{stdout}{}", String::from_utf8_lossy(&output.stderr)))
+}
+
+#[tokio::test]
+#[ignore = "needs node 20"]
+async fn a_module_in_javascript_responds_as_the_one_in_rust() {
+    compare("js", "handle.js", "src/handle.js", ("driver.js", JS), "node").await;
+}
+
+#[tokio::test]
+#[ignore = "needs python3"]
+async fn a_module_in_python_responds_as_the_one_in_rust() {
+    compare("python", "handle.py", "handle.py", ("driver.py", PYTHON), "python3").await;
+}
