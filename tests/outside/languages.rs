@@ -34,19 +34,20 @@ async fn author(language: &str, source: &str, next: &str) {
     run(&mine, test);
     run(&mine, build);
     let module = mine.join(check.rsplit(' ').next().unwrap());
-    let check = ["check", "--dialect", "any", module.to_str().unwrap()];
+    let readme = fs::read_to_string(mine.join("README.md")).unwrap();
+    let settings = readme.split("```toml\n").nth(1).unwrap().split("```").next().unwrap();
+    let config = mine.join("relayer-rest.toml");
+    // A check and a swap compile at a low priority: as long as it takes on a busy machine.
+    fs::write(&config, format!("[swap]\ntime = '1h'\n{settings}")).unwrap();
+    let config = config.to_str().unwrap();
+    let check = ["check", "--dialect", "any", "--config", config, module.to_str().unwrap()];
     let ended = Program::new(&check).run().await;
     assert_eq!(ended.status, Some(0), "{}{}", ended.stdout, ended.stderr);
     let needs = "\nneeds    grants = [\"chains\", \"query\"], wasi = true (as an extension)\n";
     assert!(ended.stdout.contains(needs), "{}", ended.stdout);
 
     // Mounts it as its README says.
-    let readme = fs::read_to_string(mine.join("README.md")).unwrap();
-    let settings = readme.split("```toml\n").nth(1).unwrap().split("```").next().unwrap();
-    let config = mine.join("relayer-rest.toml");
-    // A swap compiles at a low priority: as long as it takes on a busy machine.
-    fs::write(&config, format!("[swap]\ntime = '1h'\n{settings}")).unwrap();
-    let args = ["--listen", "127.0.0.1:0", "--config", config.to_str().unwrap()];
+    let args = ["--listen", "127.0.0.1:0", "--config", config];
     let mut serving = Program::new(&args).start().await;
     let mut http = Client::http1(serving.address()).await;
     assert_eq!(http.get("/ext/my-tool/").await.text(), "2 chains: ibc-0, ibc-1\n");
@@ -70,9 +71,9 @@ async fn author(language: &str, source: &str, next: &str) {
     assert_eq!(runs(&status.stdout), before_again);
 
     // Swaps in the next version, which prints, and imports more.
-    let settings = fs::read_to_string(&config).unwrap();
+    let settings = fs::read_to_string(config).unwrap();
     let grants = ["\"query\"]", "\"query\", \"request\", \"state\"]"];
-    fs::write(&config, settings.replace(grants[0], grants[1])).unwrap();
+    fs::write(config, settings.replace(grants[0], grants[1])).unwrap();
     let ended = serving.control(&["reload"]).await;
     assert_eq!(ended.status, Some(0), "{}{}", ended.stdout, ended.stderr);
     fs::copy(root().join("tests/guests/sdk").join(next), mine.join(source)).unwrap();

@@ -120,8 +120,7 @@ pub mod private {
 }
 
 /// Exports a function `fn(&impl Host, &Request) -> Response` as the module's handler, and
-/// reports its panics to the host, which logs their messages and locations. The function may
-/// also return a `Result<Response, Response>`.
+/// reports its panics to the host, which logs their messages and locations.
 ///
 /// Expands to nothing if the target is not WebAssembly, so that tests can call the
 /// function natively.
@@ -135,7 +134,7 @@ macro_rules! module {
             impl $crate::private::Guest for Module {
                 fn handle(request: $crate::private::Request) -> $crate::private::Response {
                     $crate::private::report_panics();
-                    $crate::Response::from($handle(&$crate::WitHost, &request.into())).into()
+                    $handle(&$crate::WitHost, &request.into()).into()
                 }
             }
 

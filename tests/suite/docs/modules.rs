@@ -51,21 +51,35 @@ fn the_interfaces_match_the_contract() {
     assert_eq!(documented, contract);
 }
 
+/// The SDKs in the order of the table, with the forms in which they define a name.
+const SDKS: [(&str, &[&str]); 3] = [
+    ("guest/sdk/src", &["fn {}(", "fn {}<", "struct {}", "macro_rules! {} "]),
+    ("host/cli/templates/python/sdk", &["def {}(", "class {}:", "class {}("]),
+    (
+        "host/cli/templates/js/sdk",
+        &["\n  {}(", "\n  static {}(", "\nexport function {}(", "class {} "],
+    ),
+];
+
 /// Returns the source files of an SDK.
-fn sdk(folder: &str) -> String {
+fn sources(folder: &str) -> String {
     let files = fs::read_dir(root().join(folder)).unwrap();
     files.map(|file| fs::read_to_string(file.unwrap().path()).unwrap()).collect()
 }
 
-/// Returns the names in code that are followed by one of these texts.
-fn names_before<'a>(code: &'a str, after: &[&str]) -> BTreeSet<&'a str> {
+/// Returns the names in code that one of these texts follows.
+fn names_before<'a>(code: &'a str, texts: &[&str]) -> BTreeSet<&'a str> {
     let is_in_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    let ends = after.iter().flat_map(|after| code.match_indices(after));
-    let name = |(end, _): (usize, &str)| {
-        let start = code[..end].rfind(|c| !is_in_name(c)).map_or(0, |at| at + 1);
-        &code[start..end]
-    };
+    let name = |(end, _)| code[..end].rsplit(|c| !is_in_name(c)).next().unwrap();
+    let ends = texts.iter().flat_map(|text| code.match_indices(text));
     ends.map(name).filter(|name| !name.is_empty()).collect()
+}
+
+/// Returns the names of the SDK that the code in a cell calls.
+fn calls(cell: &str) -> BTreeSet<&str> {
+    let names = names_before(cell, &["(", "!(", "::<", "::new("]);
+    // Constructors of Rust and its standard library, and the handler.
+    names.into_iter().filter(|name| !["new", "Some", "Err", "f"].contains(name)).collect()
 }
 
 fn snake_case(name: &str) -> String {
@@ -78,59 +92,34 @@ fn snake_case(name: &str) -> String {
 
 #[test]
 fn the_sdks_have_the_names_of_the_table() {
-    let rust = sdk("guest/sdk/src");
-    let python = sdk("host/cli/templates/python/sdk");
-    let js = sdk("host/cli/templates/js/sdk");
     let rows = page().table("## Handlers");
     assert!(rows.len() > 50, "{}", rows.len());
-    let mut named = BTreeSet::new();
-    for row in rows.iter().filter(|row| !row[1].is_empty()) {
-        let [_, in_rust, in_python, in_js] = &row[..] else { panic!("{row:?}") };
-        // Handlers, variants and values of the example are not part of the SDK.
-        let calls = |code, after: &[&str]| {
-            let mut names = names_before(code, after);
-            for not_named in ["f", "new", "Some", "Err"] {
-                names.remove(not_named);
-            }
-            names
-        };
-        let [in_rust, in_python, in_js] = [
-            calls(in_rust, &["(", "!(", "::<", "::new("]),
-            calls(in_python, &["("]),
-            calls(in_js, &["("]),
-        ];
-        for name in &in_rust {
-            let forms = ["fn {}(", "fn {}<", "struct {}", "macro_rules! {} "];
-            let is_there = forms.iter().any(|form| rust.contains(&form.replace("{}", name)));
-            assert!(is_there, "{name} is not in the SDK for Rust");
+    for (column, (folder, forms)) in (1..).zip(SDKS) {
+        let sources = sources(folder);
+        for name in rows.iter().flat_map(|row| calls(&row[column])) {
+            let is_defined = forms.iter().any(|form| sources.contains(&form.replace("{}", name)));
+            assert!(is_defined, "{name} is not in {folder}");
         }
-        for name in &in_python {
-            let forms = ["def {}(", "class {}:", "class {}("];
-            let is_there = forms.iter().any(|form| python.contains(&form.replace("{}", name)));
-            assert!(is_there, "{name} is not in the SDK for Python");
-        }
-        for name in &in_js {
-            let forms = ["\n  {}(", "\n  static {}(", "function {}(", "class {} "];
-            let is_there = forms.iter().any(|form| js.contains(&form.replace("{}", name)));
-            assert!(is_there, "{name} is not in the SDK for JavaScript");
-        }
-        // They differ only in their case.
-        let snake = |names: &BTreeSet<&str>| -> BTreeSet<_> {
-            names.iter().map(|name| snake_case(name)).collect()
-        };
-        let names = snake(&in_rust);
-        assert_eq!(names, snake(&in_python), "{row:?}");
-        assert_eq!(names, snake(&in_js), "{row:?}");
-        named.extend(in_rust.into_iter().map(str::to_owned));
     }
-    // All functions of a host, a request and parameters are in the table.
-    let host = rust.split("pub trait Host {").nth(1).unwrap().split("\n}").next().unwrap();
-    let request = fs::read_to_string(root().join("guest/sdk/src/query.rs")).unwrap();
-    for name in names_before(
-        &format!("{host}{}", request.replace("pub fn", "fn")),
-        &["(&self", "<T>(&self"],
-    ) {
-        assert!(named.contains(name) || name == "values", "{name} is not in the table");
+    // They differ only in their case.
+    for row in &rows {
+        let names = |column: usize| calls(&row[column]).into_iter().map(snake_case);
+        assert!(names(1).eq(names(2)) && names(1).eq(names(3)), "{row:?}");
+    }
+}
+
+#[test]
+fn the_table_has_all_functions_of_the_host_and_the_query() {
+    let read = |file| fs::read_to_string(root().join("guest/sdk/src").join(file)).unwrap();
+    let (host, query) = (read("host.rs"), read("query.rs"));
+    let (_, host) = host.split_once("pub trait Host {").unwrap();
+    let (host, _) = host.split_once("\n}").unwrap();
+    let functions = host.split("fn ").skip(1).chain(query.split("pub fn ").skip(1));
+    let rows = page().table("## Handlers");
+    let table: BTreeSet<_> = rows.iter().flat_map(|row| calls(&row[1])).collect();
+    for function in functions {
+        let name = function.split(['(', '<']).next().unwrap();
+        assert!(table.contains(name), "{name} is not in the table");
     }
 }
 
