@@ -12,8 +12,9 @@ export function module(handle, imports) {
       try {
         return inContract(handle(host, new HostRequest(request, imports)));
       } catch (thrown) {
-        // The host returns 500, but does not get the cause.
-        console.error(`${thrown}\n${thrown?.stack ?? ""}`);
+        // The host returns 500, and logs the cause.
+        const report = imports.failure?.report ?? console.error;
+        report(`${thrown}\n${thrown?.stack ?? ""}`);
         throw thrown;
       }
     },

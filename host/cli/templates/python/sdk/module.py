@@ -32,8 +32,8 @@ def module(handle: Callable[[Host, Request], Response]) -> type[exports.Handler]
                 ]
                 return handler.Response(response.status, headers, response.body)
             except BaseException as raised:
-                # The host returns 500, but does not get the cause.
-                print(f"{type(raised).__name__}: {raised}{where(raised)}", file=sys.stderr)
+                # The host returns 500, and logs the cause.
+                report(f"{type(raised).__name__}: {raised}{where(raised)}")
                 raise
 
     return Handler
@@ -50,6 +50,14 @@ class HostRequest(Request):
 
     def header_all(self, name: str) -> list[bytes]:
         return imported(IMPORTS, "request").header(name)
+
+
+def report(cause: str) -> None:
+    """Reports the cause of a failure to the host, or to its log without that import."""
+    if failure := IMPORTS.get("failure"):
+        failure.report(cause)
+    else:
+        print(cause, file=sys.stderr)
 
 
 def where(raised: BaseException) -> str:
