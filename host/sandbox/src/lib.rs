@@ -114,7 +114,7 @@ pub use import_check::ForbiddenImport;
 pub use limits::Limits;
 pub use load_error::LoadError;
 pub use module::{API, Module};
-pub use openapi::{OpenApi, Route};
+pub use openapi::{OPERATIONS, OpenApi, Route};
 pub use options::EngineOptions;
 pub use read_set::{ReadSet, ReadValue};
 pub use request::GuestRequest;

@@ -18,6 +18,10 @@ const MAX_PATHS: usize = 64;
 /// The maximum length of a path, in bytes.
 const MAX_PATH: usize = 256;
 
+/// The fields of a path that are operations: the methods, in lower case.
+pub const OPERATIONS: [&str; 8] =
+    ["get", "put", "post", "delete", "options", "head", "patch", "trace"];
+
 /// The prefix of the references that the host can follow.
 const COMPONENTS: &str = "#/components/";
 
@@ -113,6 +117,16 @@ impl OpenApi {
     #[must_use]
     pub fn operation(&self, route: &Route, method: &str) -> Option<&Map<String, Value>> {
         self.document.get("paths")?.get(route.path())?.get(method)?.as_object()
+    }
+
+    /// Returns the declared operations: each route with its methods, in lower case.
+    pub fn operations(&self) -> impl Iterator<Item = (&Route, &'static str)> {
+        self.routes().flat_map(|route| {
+            let methods = OPERATIONS.into_iter();
+            methods
+                .filter(|method| self.operation(route, method).is_some())
+                .map(move |method| (route, method))
+        })
     }
 
     /// Returns the route of a path, percent-encoded and relative to the mount.

@@ -7,7 +7,7 @@ use arc_swap::ArcSwapOption;
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderMap, HeaderValue};
-use relayer_rest_sandbox::Digest;
+use relayer_rest_sandbox::{Digest, OPERATIONS};
 use serde_json::{Map, Value, json};
 
 use crate::registry::{Mount, MountPath, Mounts};
@@ -15,9 +15,6 @@ use crate::response::NOSNIFF;
 
 /// The path of the document.
 pub(crate) const PATH: &str = "/openapi.json";
-
-/// The fields of a path that are operations.
-const METHODS: [&str; 8] = ["get", "put", "post", "delete", "options", "head", "patch", "trace"];
 
 /// The prefix of references to components.
 const COMPONENTS: &str = "#/components/";
@@ -189,7 +186,7 @@ impl Names {
     /// Gives the operations of a path a tag, a unique identifier and the response of the
     /// host, as far as the module has not.
     fn complete_operations(&self, item: &mut Value) {
-        for method in METHODS {
+        for method in OPERATIONS {
             let Some(Value::Object(operation)) = item.get_mut(method) else { continue };
             operation.entry("tags").or_insert_with(|| json!([self.tag]));
             if let Some(Value::String(id)) = operation.get_mut("operationId") {
