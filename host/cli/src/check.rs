@@ -2,21 +2,19 @@
 //!
 //! | file | job |
 //! |---|---|
-//! | `openapi.rs` | validates responses against the declared routes |
+//! | `text.rs` | the report as text |
 
-mod openapi;
+mod text;
 
 use std::error::Error;
 use std::path::PathBuf;
 
-use bytesize::ByteSize;
 use clap::Args;
 use relayer_rest_common::files;
 use relayer_rest_conformance as conformance;
-use relayer_rest_conformance::{Dialect, RequestCost, RuleVerdict, Verdict};
+use relayer_rest_conformance::{Dialect, Verdict};
 use relayer_rest_sandbox::{
-    Digest, Engine, EngineOptions, Grants, InstanceCost, Limits, LoadError, MAX_COMPONENT_SIZE,
-    Module,
+    Digest, Engine, EngineOptions, InstanceCost, Limits, LoadError, MAX_COMPONENT_SIZE, Module,
 };
 use relayer_rest_server::config::Config;
 use relayer_rest_server::registry::References;
@@ -26,6 +24,7 @@ use serde::Serialize;
 use tokio::time::timeout;
 
 use super::compile;
+use super::exercise::{Exercise, RequestsArgs, exercise, sample_state};
 use super::progress::Progress;
 use super::{CommandOutcome, Failure, block_on, print, print_json};
 
@@ -42,6 +41,8 @@ pub(super) struct CheckArgs {
     /// Settings of relayer-rest with the limits to check against
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
+    #[command(flatten)]
+    requests: RequestsArgs,
     /// Print the report as JSON
     #[arg(long)]
     json: bool,
@@ -64,6 +65,9 @@ struct CheckReport {
     /// The reason why the module is refused, apart from its verdict.
     error: Option<String>,
     verdict: Option<Verdict>,
+    /// The routes of the module, and the requests of its author.
+    #[serde(flatten)]
+    exercise: Option<Exercise>,
 }
 
 /// The cost of creating an instance, in bytes, and its limit.
@@ -84,6 +88,7 @@ impl Instance {
 pub(super) fn run(args: &CheckArgs) -> Result<CommandOutcome, Failure> {
     let config = args.config.as_deref().map(Config::read).transpose()?;
     let config = config.unwrap_or_default();
+    let requests = args.requests.read(&args.file)?;
     let present = args
         .relayer_config
         .as_deref()
@@ -115,6 +120,7 @@ pub(super) fn run(args: &CheckArgs) -> Result<CommandOutcome, Failure> {
         passes: false,
         error: None,
         verdict: None,
+        exercise: None,
         module: name.clone(),
     };
     let too_slow =
@@ -142,17 +148,23 @@ pub(super) fn run(args: &CheckArgs) -> Result<CommandOutcome, Failure> {
             let probed = async {
                 progress.step("comparing responses with the reference");
                 let reference = references.get(args.dialect, &[&module]).await?;
-                let mut verdict = conformance::probe(&module, reference, present).await?;
+                let mut verdict = conformance::probe(&module, reference, present.clone()).await?;
+                let mut exercised = None;
                 if !verdict.fails_to_respond() {
-                    progress.step("validating the declared routes");
-                    verdict.rules.extend(openapi::validate(&module).await);
+                    progress.step("exercising the routes of the module");
+                    let snapshot = present.unwrap_or_else(sample_state);
+                    let (result, of_document) = exercise(&module, &requests, &snapshot).await;
+                    verdict.rules.extend(of_document);
+                    exercised = Some(result);
                 }
-                Ok::<_, Box<dyn Error>>(verdict)
+                Ok::<_, Box<dyn Error>>((verdict, exercised))
             };
             match block_on(async { timeout(config.swap.time, probed).await })? {
-                Ok(Ok(verdict)) => {
-                    report.passes = verdict.passes();
+                Ok(Ok((verdict, exercised))) => {
+                    let failures = exercised.as_ref().map_or(0, Exercise::failures);
+                    report.passes = verdict.passes() && failures == 0;
                     report.verdict = Some(verdict);
+                    report.exercise = exercised;
                 }
                 Ok(Err(error)) => report.error = Some(error.to_string()),
                 Err(_) => report.error = Some(too_slow()),
@@ -170,95 +182,7 @@ pub(super) fn run(args: &CheckArgs) -> Result<CommandOutcome, Failure> {
     if args.json {
         print_json(&report)?;
     } else {
-        print(&text(&report, &config))?;
+        print(&text::lines(&report, &config))?;
     }
     Ok(if report.passes { CommandOutcome::Done } else { CommandOutcome::Rejected })
-}
-
-fn text(report: &CheckReport, config: &Config) -> Vec<String> {
-    let digest = report.digest.map(|digest| digest.to_string()).unwrap_or_default();
-    let mut lines = vec![format!("module {} {digest}", report.module)];
-    let size = ByteSize::b(report.size as u64);
-    let max = config.swap.size;
-    lines.push(format!("size     {size} of {max} (swap.size)"));
-    lines.extend(report.instance.as_ref().map(instance));
-    if let Some(verdict) = &report.verdict {
-        lines.push(format!("imports  {}", report.imports.join(", ")));
-        let grants = Grants::needed(&report.imports).as_setting();
-        let wasi = if report.wasi { ", wasi = true" } else { "" };
-        lines.push(format!("needs    {grants}{wasi} (as an extension)"));
-        lines.push(String::new());
-        lines.extend(verdict.rules.iter().flat_map(rule));
-        lines.push(String::new());
-        lines.extend(costs(&verdict.costs, &config.module.limits));
-        lines.push(String::new());
-        lines.push(sum(verdict));
-    }
-    lines.extend(report.error.clone());
-    lines
-}
-
-fn instance(instance: &Instance) -> String {
-    let size = ByteSize::b;
-    let Instance { cost, total, limit } = instance;
-    let host = size(cost.host_bytes());
-    let memory = size(cost.memory);
-    let tables = size(cost.tables);
-    let total = size(*total);
-    let limit = size(*limit);
-    format!(
-        "instance {total} of {limit} (limits.memory): {memory} of initial memory, {tables} of tables, {host} of host data"
-    )
-}
-
-fn rule(rule: &RuleVerdict) -> Vec<String> {
-    let mark = match (&rule.failure, rule.tried) {
-        (Some(_), _) => "FAILED",
-        (None, true) => "ok    ",
-        (None, false) => "-     ",
-    };
-    let mut lines = vec![format!("{mark} {:<18} {}", rule.rule, rule.description)];
-    lines.extend(rule.failure.iter().map(|failure| format!("       {failure}")));
-    lines
-}
-
-/// Lists each request once, with its cost on the state on which it took longest.
-fn costs(costs: &[RequestCost], limits: &Limits) -> Vec<String> {
-    let mut worst: Vec<&RequestCost> = Vec::new();
-    for cost in costs {
-        match worst.iter_mut().find(|entry| entry.request == cost.request) {
-            Some(entry) if entry.micros < cost.micros => *entry = cost,
-            Some(_) => {}
-            None => worst.push(cost),
-        }
-    }
-    let mut lines =
-        vec![format!("{:>10} {:>12} {:>12}  request (state)", "time", "memory", "body")];
-    lines.extend(worst.iter().map(|cost| {
-        let RequestCost { micros, memory, body, request, state, .. } = cost;
-        let memory = memory.map_or("-".to_owned(), |memory| format!("{} KiB", memory / 1024));
-        format!("{micros:>7} µs {memory:>12} {body:>10} B  {request} ({state})")
-    }));
-    let time = limits.time;
-    let memory = limits.memory;
-    lines.push(format!(
-        "limits: {time:?} and {memory}; each request on the state where it took longest"
-    ));
-    lines
-}
-
-fn sum(verdict: &Verdict) -> String {
-    let dialect = verdict.dialect;
-    let rules = verdict.rules.len();
-    let broken = verdict.failures().count();
-    let untried = match verdict.rules.iter().filter(|rule| !rule.tried).count() {
-        0 => String::new(),
-        untried => format!("; {untried} not tested after the failure"),
-    };
-    match broken {
-        0 => format!("the module conforms to dialect {dialect}"),
-        _ => format!(
-            "the module does not conform to dialect {dialect}: {broken} of {rules} rules failed{untried}; for an extension, use --dialect any"
-        ),
-    }
 }

@@ -9,6 +9,7 @@
 //! | `top.rs`, `top/` | `top`: a live view of a running server |
 //! | `check.rs`, `config.rs`, `doctor.rs`, `new.rs`, `module.rs` | the commands without a server |
 //! | `completions.rs`, `man.rs`, `version.rs` | for packages: completions, manual pages and the version |
+//! | `exercise.rs`, `exercise/` | the routes of a module and the requests of its author, for `check` |
 //! | `compile.rs` | `compile`: the process that compiles a module |
 //! | `settings.rs` | the options that override settings |
 //! | `code_cache.rs`, `control.rs`, `sockets.rs`, `sources.rs` | the code cache, the control socket, all sockets and the sources of the settings |
@@ -27,6 +28,7 @@ mod control;
 mod descriptors;
 mod doctor;
 mod explain;
+mod exercise;
 mod idle_memory;
 mod log;
 mod man;

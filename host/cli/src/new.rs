@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `rust.rs`, `js.rs`, `python.rs` | the template of each language |
 //! | `rust/`, `js/`, `python/` | the files of each template |
+//! | `requests.http` | requests to the module, and their expected responses |
 //! | `world.wit` | the module's imports, for languages that need a world |
 
 mod js;
@@ -52,6 +53,8 @@ struct Template {
     /// The commands that test and build it.
     steps: &'static [&'static str],
 }
+
+const REQUESTS: &str = include_str!("../templates/requests.http");
 
 const WORLD: &str = include_str!("../templates/world.wit");
 

@@ -1,5 +1,7 @@
 //! Does `check` show authors all faults of a module?
 
+use std::fs;
+
 use relayer_rest_host::module::{BUNDLED_EXTENSIONS, DEFAULT_MODULE, Digest, MODULE_1_13};
 use relayer_rest_tests::component;
 use relayer_rest_tests::folder::Folder;
@@ -192,5 +194,166 @@ async fn the_responses_of_all_bundled_modules_are_declared() {
         let file = folder.write(&format!("{name}.wasm"), module);
         let checked = check(&["--dialect", dialect, &file]).await;
         assert!(checked.stdout.contains("\nok     openapi "), "{name}: {}", checked.stdout);
+        assert!(!checked.stdout.contains("not exercised"), "{name}: {}", checked.stdout);
     }
+}
+
+/// A module that declares three operations, and responds with 200 to short paths such as `/a`
+/// and with 404 to others.
+fn with_routes() -> Vec<u8> {
+    let status = "(select (i32.const 200) (i32.const 404) (i32.lt_u (local.get 3) (i32.const 6)))";
+    let module =
+        component::of_handler(&format!("(i32.store16 (i32.const 0) {status}) i32.const 0"));
+    let any = json!({"responses": {"default": {"description": "Any"}}});
+    let document = json!({
+        "openapi": "3.1.0",
+        "paths": {"/a": {"get": any, "post": any}, "/worker/{id}": {"get": any}},
+    });
+    component::with_document(module, document.to_string().as_bytes())
+}
+
+#[tokio::test]
+async fn declared_routes_that_were_not_exercised_are_listed() {
+    let folder = Folder::new();
+    let file = folder.write("a.wasm", with_routes());
+    let checked = check(&["--dialect", "any", &file]).await;
+    assert_eq!(checked.status, Some(0), "{}", checked.stdout);
+    for line in [
+        "\nexercised     GET /a                         GET /a: 200\n",
+        "\nnot exercised POST /a                        only GET is requested without requests.http or --ask\n",
+        "\nnot exercised GET /worker/{id}               GET /worker/ibc-0: 404\n",
+        "\nto exercise all routes, add requests to requests.http, or --ask 'POST /a' with values",
+        "\nthe module conforms to dialect any; 2 of 3 declared routes were not exercised\n",
+    ] {
+        assert!(checked.stdout.contains(line), "{line}: {}", checked.stdout);
+    }
+
+    // A request by its author exercises a route.
+    folder.write("requests.http", "GET /worker/7\n# @expect status 404\n");
+    let args = ["--dialect", "any", "--json", "--ask", "POST /a", "--ask", "/a", &file];
+    let report: Value = serde_json::from_str(&check(&args).await.stdout).unwrap();
+    assert_eq!(report["passes"], true, "{report}");
+    let routes = report["routes"].as_array().unwrap();
+    let exercised = |route: &Value| (route["route"].clone(), route["exercised"].clone());
+    assert_eq!(
+        routes.iter().map(exercised).collect::<Vec<_>>(),
+        ["GET /a", "POST /a", "GET /worker/{id}"].map(|route| (json!(route), json!(true)))
+    );
+    let of_worker = json!({
+        "route": "GET /worker/{id}", "exercised": true, "request": "GET /worker/7", "status": 404,
+    });
+    assert_eq!(routes[2], of_worker);
+}
+
+#[tokio::test]
+async fn a_module_without_routes_and_requests_is_not_reported_as_exercised() {
+    let folder = Folder::new();
+    let file = folder.write("a.wasm", component::that_returns_its_query());
+    let checked = check(&["--dialect", "any", &file]).await;
+    assert_eq!(checked.status, Some(0));
+    let restriction = "the module conforms to dialect any; of its own paths, only / was exercised: \
+         declare its routes, write requests.http, or add --ask 'GET /PATH'\n";
+    assert!(checked.stdout.ends_with(restriction), "{}", checked.stdout);
+    let checked = check(&["--dialect", "any", "--ask", "/a?b", &file]).await;
+    assert!(checked.stdout.ends_with("\nthe module conforms to dialect any\n"));
+}
+
+#[tokio::test]
+async fn requests_of_the_author_get_their_expected_responses() {
+    let folder = Folder::new();
+    // Its responses have the query as the body.
+    let release = folder.join("target/wasm32-unknown-unknown/release");
+    fs::create_dir_all(&release).unwrap();
+    let file = folder
+        .write("target/wasm32-unknown-unknown/release/a.wasm", component::that_returns_its_query());
+    let requests = "@base = http://127.0.0.1:8000/ext/a\n\n### Two chains\n\
+        # @expect status 200\n# @expect body chains=2\nGET {{base}}/?chains=2\nAccept: */*\n\n\
+        ###\n// @expect status 204\nGET /spare\n";
+    let path = folder.write("requests.http", requests);
+    let checked = check(&["--dialect", "any", &file]).await;
+    assert_eq!(checked.status, Some(0), "{}", checked.stdout);
+    for line in [
+        format!("\nok     GET /?chains=2                 200  (Two chains, {path}:6)\n"),
+        format!("\nok     GET /spare                     204  ({path}:11)\n"),
+    ] {
+        assert!(checked.stdout.contains(&line), "{line}: {}", checked.stdout);
+    }
+
+    // The file next to the module comes first.
+    let requests = "### Three\n# @expect status 404\n# @expect body chains=3\n\
+        # @expect header etag: a\nGET /?chains=2\n### \nGET /?trap\n";
+    let path = folder.write("target/wasm32-unknown-unknown/release/requests.http", requests);
+    let checked = check(&["--dialect", "any", &file]).await;
+    assert_eq!(checked.status, Some(1));
+    for line in [
+        format!("\nFAILED GET /?chains=2                 200  (Three, {path}:5)\n"),
+        "\n       expected the status 404, got 200\n".to_owned(),
+        "\n       expected the header etag, got none\n".to_owned(),
+        "\n       expected \"chains=3\" in the body, got \"chains=2\"\n".to_owned(),
+        format!("\nFAILED GET /?trap                     -  ({path}:7)\n       no response: "),
+        "\nthe module conforms to dialect any; 2 of 2 requests failed\n".to_owned(),
+    ] {
+        assert!(checked.stdout.contains(&line), "{line}: {}", checked.stdout);
+    }
+
+    // An option names another one.
+    let other = folder.write("other.http", "GET /spare");
+    let args = ["--dialect", "any", "--json", "--requests", &other, &file];
+    let report: Value = serde_json::from_str(&check(&args).await.stdout).unwrap();
+    let response = json!({"status": 204, "headers": [], "body": ""});
+    let origin = format!("{other}:1");
+    let expected = json!([{
+        "request": "GET /spare", "name": null, "origin": origin, "response": response, "failures": [],
+    }]);
+    assert_eq!(report["requests"], expected);
+}
+
+#[tokio::test]
+async fn invalid_lines_of_a_requests_file_are_named() {
+    let folder = Folder::new();
+    let file = folder.write("a.wasm", component::that_returns_its_query());
+    for (content, error) in [
+        ("GET /\nAccept\n", ":2: \"Accept\" is not a header; write it as name: value\n"),
+        (
+            "\n# @expect status ok\nGET /\n",
+            ":2: @expect status: \"ok\" is not a status; write a number, such as 200\n",
+        ),
+    ] {
+        let path = folder.write("requests.http", content);
+        let checked = check(&["--dialect", "any", &file]).await;
+        assert_eq!((checked.status, checked.stdout.as_str()), (Some(2), ""));
+        assert_eq!(checked.stderr, format!("relayer-rest: requests file {path}{error}"));
+    }
+    let checked = check(&["--requests", "/nowhere/x.http", &file]).await;
+    assert_eq!(checked.status, Some(2));
+    assert!(checked.stderr.contains("requests file /nowhere/x.http: cannot be read: No such file"));
+    let checked = check(&["--ask", "GET x", &file]).await;
+    assert_eq!(checked.status, Some(2));
+    assert!(checked.stderr.contains("\"x\" is not a path; begin it with a slash"));
+}
+
+#[tokio::test]
+async fn the_response_to_a_request_of_the_command_line_is_printed() {
+    let folder = Folder::new();
+    let file = folder.write("a.wasm", component::of_response(200, &[], b"a\x1bb\nc"));
+    let asks = ["--dialect", "any", "--ask", "GET /", &file];
+    let checked = check(&asks).await;
+    assert_eq!(checked.status, Some(0), "{}", checked.stdout);
+    // Escape sequences do not reach the terminal.
+    let shown =
+        "\nok     GET /                          200  (--ask)\n\n       a\\u{1b}b\n       c\n";
+    assert!(checked.stdout.contains(shown), "{}", checked.stdout);
+    let file = folder.write("c.wasm", component::that_traps_later("{}"));
+    let trap = format!("GET {}", component::TRAP);
+    let checked = check(&["--dialect", "any", "--ask", &trap, &file]).await;
+    assert_eq!(checked.status, Some(1));
+    assert!(
+        checked.stdout.contains(&format!("\nFAILED {trap:<30} -  (--ask)\n       no response: "))
+    );
+
+    let module = component::with_response(418, "content-type", b"text/html");
+    let file = folder.write("b.wasm", module);
+    let checked = check(&["--dialect", "any", "--ask", "/a", &file]).await;
+    let shown = "418  (--ask)\n       content-type: text/html\n";
+    assert!(checked.stdout.contains(shown) && checked.status == Some(0), "{}", checked.stdout);
 }

@@ -1,6 +1,6 @@
 //! The template of modules in JavaScript. The build tools come from npm.
 
-use super::{Template, WORLD, as_is, wit};
+use super::{REQUESTS, Template, WORLD, as_is, wit};
 
 /// The files of the SDK.
 const SDK: [(&str, &str); 10] = [
@@ -22,6 +22,7 @@ pub(super) fn template(name: &str) -> Template {
         files: &[
             ("package.json", include_str!("../../templates/js/package.json")),
             ("package-lock.json", include_str!("../../templates/js/package-lock.json")),
+            ("requests.http", REQUESTS),
             ("README.md", include_str!("../../templates/js/README.md")),
             ("src/handle.js", include_str!("../../templates/js/src/handle.js")),
             ("src/module.js", include_str!("../../templates/js/src/module.js")),

@@ -1,6 +1,6 @@
 //! The template of modules in Python. The build tools come from `PyPI`.
 
-use super::{Template, WORLD, as_is, wit};
+use super::{REQUESTS, Template, WORLD, as_is, wit};
 
 /// The files of the SDK.
 const SDK: [(&str, &str); 9] = [
@@ -20,6 +20,7 @@ pub(super) fn template(name: &str) -> Template {
         module: format!("{name}.wasm"),
         files: &[
             ("requirements.txt", include_str!("../../templates/python/requirements.txt")),
+            ("requests.http", REQUESTS),
             ("README.md", include_str!("../../templates/python/README.md")),
             ("build.py", include_str!("../../templates/python/build.py")),
             ("handle.py", include_str!("../../templates/python/handle.py")),

@@ -1,6 +1,6 @@
 //! The template of modules in Rust. Cargo is the only build tool.
 
-use super::{Template, as_is, wit};
+use super::{REQUESTS, Template, as_is, wit};
 
 /// The files of the SDK.
 const SDK: [(&str, &str); 13] = [
@@ -31,6 +31,7 @@ pub(super) fn template(name: &str) -> Template {
             (".cargo/config.toml", include_str!("../../templates/rust/config.toml")),
             ("openapi.json", include_str!("../../templates/rust/openapi.json")),
             ("src/lib.rs", include_str!("../../templates/rust/lib.rs")),
+            ("requests.http", REQUESTS),
             ("README.md", include_str!("../../templates/rust/README.md")),
             (".gitignore", "/target\n"),
         ],

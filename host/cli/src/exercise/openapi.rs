@@ -4,40 +4,39 @@ use http::header::CONTENT_TYPE;
 use http::{Response, StatusCode};
 use jsonschema::Validator;
 use relayer_rest_common::text::{escape_control, truncate};
-use relayer_rest_conformance::{self as conformance, Recorded, RuleVerdict};
-use relayer_rest_sandbox::{Module, OpenApi};
+use relayer_rest_conformance::{Recorded, RuleVerdict};
+use relayer_rest_sandbox::OpenApi;
 use serde_json::{Map, Value};
 
 /// The maximum number of references from one schema to the next, without a value between.
 const MAX_REFERENCES: usize = 100;
 
-/// Runs the test cases, and returns the verdict; `None` if the module declares no routes.
-pub(super) async fn validate(module: &Module) -> Option<RuleVerdict> {
-    let openapi = module.openapi()?;
+/// Returns the verdict on the responses to the test cases.
+pub(super) fn validate(openapi: &OpenApi, recorded: &[(&str, Vec<Recorded>)]) -> RuleVerdict {
     let mut failure = None;
-    for (state, exchanges) in conformance::record(module).await {
+    for (state, exchanges) in recorded {
         for Recorded { request, outcome } in exchanges {
             let Ok(response) = outcome else { continue };
-            if let Err(error) = check(openapi, &request, &response) {
+            if let Err(error) = check(openapi, request, response) {
                 let error = escape_control(&truncate(&error));
                 failure
                     .get_or_insert_with(|| format!("on the state '{state}': {request}: {error}"));
             }
         }
     }
-    Some(RuleVerdict {
+    RuleVerdict {
         rule: "openapi".to_owned(),
         description:
             "responses have the status, the type and the schema that its document declares"
                 .to_owned(),
         tried: true,
         failure,
-    })
+    }
 }
 
 /// Checks one response. Requests for other routes and methods than the declared ones may
 /// have any.
-fn check<B: AsRef<[u8]>>(
+pub(super) fn check<B: AsRef<[u8]>>(
     openapi: &OpenApi,
     request: &str,
     response: &Response<B>,

@@ -1,0 +1,174 @@
+//! Exercises a module's own routes, for `check` and `dev`: the ones that it declares, and the
+//! requests of its author.
+//!
+//! | file | job |
+//! |---|---|
+//! | `requests.rs` | the requests of an author, and their expected responses |
+//! | `http_file.rs` | parses a file `requests.http` |
+//! | `openapi.rs` | validates responses against the declared routes |
+//! | `routes.rs` | which declared routes were exercised |
+//! | `text.rs` | the result as text |
+
+mod http_file;
+mod openapi;
+mod requests;
+mod routes;
+mod text;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::Response;
+use relayer_rest_common::text::{truncate, truncate_at};
+use relayer_rest_conformance as conformance;
+use relayer_rest_conformance::RuleVerdict;
+use relayer_rest_sandbox::{GuestRequest, Module};
+use relayer_rest_sources::sample;
+use relayer_rest_state::{Snapshot, StatePublisher};
+use serde::Serialize;
+
+use requests::AuthorRequest;
+pub(super) use requests::{AuthorRequests, FILE as REQUESTS_FILE, RequestsArgs};
+use routes::{Exchange, RouteReport};
+
+/// The maximum length of a body in a report, in characters.
+const MAX_BODY: usize = 4000;
+
+/// The result of exercising a module's own routes.
+#[derive(Debug, Serialize)]
+pub(super) struct Exercise {
+    /// The declared routes.
+    routes: Vec<RouteReport>,
+    /// The requests of the author.
+    requests: Vec<RequestReport>,
+    /// Whether the module declares routes.
+    #[serde(skip)]
+    has_document: bool,
+}
+
+/// The response to a request of the author.
+#[derive(Debug, Serialize)]
+struct RequestReport {
+    /// The method and target.
+    request: String,
+    /// The name in the file.
+    name: Option<String>,
+    /// The line of the file, or the option.
+    origin: String,
+    /// The response; `None` if there is none.
+    response: Option<ResponseReport>,
+    /// How the response differs from the expected one.
+    failures: Vec<String>,
+    /// Whether the response is shown even if it is as expected.
+    #[serde(skip)]
+    is_shown: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct ResponseReport {
+    status: u16,
+    headers: Vec<(String, String)>,
+    /// The start of the body.
+    body: String,
+}
+
+/// Requests the routes of a module, and returns the result with the verdict on its OpenAPI
+/// document, if it has one. The requests of the author are sent on the given state.
+pub(super) async fn exercise(
+    module: &Module,
+    requests: &AuthorRequests,
+    snapshot: &Arc<Snapshot>,
+) -> (Exercise, Option<RuleVerdict>) {
+    let mut exchanges = Vec::new();
+    let mut verdict = None;
+    if let Some(openapi) = module.openapi() {
+        let recorded = conformance::record(module).await;
+        verdict = Some(openapi::validate(openapi, &recorded));
+        let recorded = recorded.iter().flat_map(|(_, recorded)| recorded);
+        exchanges.extend(recorded.map(Exchange::from_recorded));
+    }
+    let mut reports = Vec::new();
+    for request in requests.iter() {
+        let report = send(module, request, snapshot).await;
+        exchanges.push(report.exchange());
+        reports.push(report);
+    }
+    let routes = module.openapi().map(|openapi| routes::reports(openapi, &exchanges));
+    let has_document = routes.is_some();
+    (Exercise { routes: routes.unwrap_or_default(), requests: reports, has_document }, verdict)
+}
+
+/// Returns the state of the sample, for which authors expect responses.
+pub(super) fn sample_state() -> Arc<Snapshot> {
+    let publisher = StatePublisher::new();
+    sample(&publisher);
+    publisher.reader().snapshot()
+}
+
+/// Sends a request of the author, and compares the response with the expected one.
+async fn send(module: &Module, request: &AuthorRequest, snapshot: &Arc<Snapshot>) -> RequestReport {
+    let GuestRequest { method, target, .. } = &*request.request;
+    let mut report = RequestReport {
+        request: format!("{method} {target}"),
+        name: request.name.clone(),
+        origin: request.origin.clone(),
+        response: None,
+        failures: Vec::new(),
+        is_shown: request.expected.is_none(),
+    };
+    let (outcome, _) = conformance::run_request(module, &request.request, snapshot).await;
+    match outcome {
+        Err(error) => {
+            report.failures.push(format!("no response: {}", truncate(&error.to_string())))
+        }
+        Ok(outcome) => {
+            let response = outcome.response;
+            let expected = request.expected.iter();
+            report.failures.extend(expected.flat_map(|expected| expected.failures(&response)));
+            let of_document = module
+                .openapi()
+                .and_then(|openapi| openapi::check(openapi, &report.request, &response).err());
+            report.failures.extend(of_document);
+            report.response = Some(ResponseReport::new(&response));
+        }
+    }
+    report
+}
+
+impl Exercise {
+    /// Returns the number of requests whose response is not the expected one.
+    pub(super) fn failures(&self) -> usize {
+        self.requests.iter().filter(|request| !request.failures.is_empty()).count()
+    }
+}
+
+impl RequestReport {
+    fn exchange(&self) -> Exchange {
+        Exchange {
+            request: self.request.clone(),
+            status: self.response.as_ref().map(|response| response.status),
+            is_expected: self.failures.is_empty(),
+        }
+    }
+}
+
+impl ResponseReport {
+    fn new(response: &Response<Bytes>) -> Self {
+        let headers = response.headers().iter();
+        Self {
+            status: response.status().as_u16(),
+            headers: headers
+                .map(|(name, value)| {
+                    let value = String::from_utf8_lossy(value.as_bytes());
+                    (name.to_string(), truncate(&value))
+                })
+                .collect(),
+            body: body(response, MAX_BODY),
+        }
+    }
+}
+
+/// Returns the start of a body as text.
+fn body(response: &Response<Bytes>, max: usize) -> String {
+    truncate_at(&String::from_utf8_lossy(response.body()), max)
+}
