@@ -39,7 +39,8 @@ pub(super) async fn compile_apart(
     input: &[u8],
     memory: ByteSize,
 ) -> Result<Artefact, LoadError> {
-    let Some(compiler) = &engine.options.compiler else {
+    let compiler = engine.options.compiler.as_ref();
+    let Some(compiler) = compiler.filter(|_| !engine.options.quick_compilation) else {
         return compile_here(engine, name, input);
     };
     componentize::check(name, input)?;

@@ -90,7 +90,7 @@ impl Engine {
     pub fn with(options: EngineOptions) -> Result<Self, EngineError> {
         let limits = &options.limits;
         limits.check()?;
-        let (wasmtime, reservation) = reserve(limits)?;
+        let (wasmtime, reservation) = reserve(limits, options.quick_compilation)?;
         let setup_error = |reason| setup(reason, limits, reservation);
         let mut linker = Linker::new(&wasmtime);
         host_functions::define(&mut linker).map_err(setup_error)?;
@@ -166,10 +166,16 @@ impl Engine {
 
 /// Sets up an engine with the full reservation of address space if possible, and with the
 /// smallest otherwise.
-fn reserve(limits: &Limits) -> Result<(wasmtime::Engine, Reservation), EngineError> {
+fn reserve(
+    limits: &Limits,
+    is_quick: bool,
+) -> Result<(wasmtime::Engine, Reservation), EngineError> {
     let set_up = |reservation| {
-        wasmtime::Engine::new(&engine_config::running(limits, reservation))
-            .map(|engine| (engine, reservation))
+        let mut config = engine_config::running(limits, reservation);
+        if is_quick {
+            engine_config::compile_quickly(&mut config);
+        }
+        wasmtime::Engine::new(&config).map(|engine| (engine, reservation))
     };
     let (first, last) = Reservation::choices(limits, engine_config::memories(limits));
     match first.and_then(|choice| set_up(choice).ok()) {

@@ -3,7 +3,7 @@
 use std::num::NonZeroUsize;
 
 use bytesize::ByteSize;
-use wasmtime::{Config, Enabled, InstanceAllocationStrategy, PoolingAllocationConfig};
+use wasmtime::{Config, Enabled, InstanceAllocationStrategy, PoolingAllocationConfig, Strategy};
 
 use super::address_space::Reservation;
 use super::limits::{Limits, bytes};
@@ -76,6 +76,11 @@ pub(super) fn compiling(reservation: Reservation) -> Config {
         .wasm_component_model_gc(false);
     reservation.configure(&mut config);
     config
+}
+
+/// Sets the compiler that is fast, and whose code is slow.
+pub(super) fn compile_quickly(config: &mut Config) {
+    config.strategy(Strategy::Winch).cranelift_nan_canonicalization(false);
 }
 
 /// Returns the number of slots: one for each concurrent request, one for background runs,

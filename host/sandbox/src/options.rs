@@ -27,6 +27,9 @@ pub struct EngineOptions {
     /// and memory are bounded. Default: none; they are compiled in this process, with no
     /// bound on memory.
     pub compiler: Option<Compiler>,
+    /// Whether modules are compiled in a short time to slower code, always in this process,
+    /// for authors who change them all the time. Default: no.
+    pub quick_compilation: bool,
 }
 
 impl From<&Limits> for EngineOptions {
@@ -38,6 +41,7 @@ impl From<&Limits> for EngineOptions {
             wasi: false,
             code_cache: None,
             compiler: None,
+            quick_compilation: false,
         }
     }
 }
