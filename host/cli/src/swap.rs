@@ -43,11 +43,11 @@ pub(super) struct SwapArgs {
 
 pub(super) fn run(args: &SwapArgs) -> Result<CommandOutcome, Failure> {
     let candidate = Candidate {
-        source: Source::File(args.file.clone()),
         sha256: args.sha256,
         dialect: args.dialect,
         dry_run: args.dry_run,
         force: args.force,
+        ..Candidate::new(Source::File(args.file.clone()))
     };
     let client = args.control.client()?;
     let progress = Progress::new(1);
@@ -87,12 +87,7 @@ fn text(report: &SwapReport) -> Vec<String> {
             lines.push(format!("rule {}: {failure}", failed.rule));
         }
     }
-    if report.compared > 0 {
-        let different = report.differences.len();
-        let compared = report.compared;
-        lines.push(format!("{different} of {compared} requests have different responses"));
-    }
-    lines.extend(report.differences.iter().flat_map(difference));
+    lines.extend(differences(report));
     let from = short(&report.from);
     let to = report.to.as_deref().map_or("", short);
     match &report.outcome {
@@ -112,6 +107,18 @@ fn text(report: &SwapReport) -> Vec<String> {
             }
         }
     }
+    lines
+}
+
+/// Returns the differences between the responses of two modules.
+pub(super) fn differences(report: &SwapReport) -> Vec<String> {
+    let mut lines = Vec::new();
+    if report.compared > 0 {
+        let different = report.differences.len();
+        let compared = report.compared;
+        lines.push(format!("{different} of {compared} requests have different responses"));
+    }
+    lines.extend(report.differences.iter().flat_map(difference));
     lines
 }
 

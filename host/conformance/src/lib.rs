@@ -30,7 +30,7 @@ use serde::{Deserialize, Serialize};
 pub use dialect::{Dialect, DialectError};
 use probe::Probe;
 pub use probe::RequestCost;
-pub use probe::{run_request, targets};
+pub use probe::{declared_targets, run_request, targets};
 use relayer_rest_common::text::truncate;
 use relayer_rest_sandbox::Module;
 use relayer_rest_state::Snapshot;

@@ -238,6 +238,13 @@ pub fn targets<'a>(chains: impl IntoIterator<Item = &'a str>) -> impl Iterator<I
     paths.chain(chains.into_iter().map(chain_target))
 }
 
+/// Returns the targets of the GET requests that a module declares, with a chain of a state as
+/// the value of each parameter.
+#[must_use]
+pub fn declared_targets(module: &Module, snapshot: &Arc<Snapshot>) -> Vec<String> {
+    declared(module, &State { name: "present", snapshot: Arc::clone(snapshot) }).collect()
+}
+
 /// Returns the targets of the GET requests that a module declares, with a chain as the
 /// value of each parameter.
 fn declared<'a>(module: &'a Module, state: &State) -> impl Iterator<Item = String> + use<'a> {

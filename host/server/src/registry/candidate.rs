@@ -1,13 +1,14 @@
 //! A module to deploy, and the limits for its deployment.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use bytesize::ByteSize;
 use relayer_rest_common::limits;
 use relayer_rest_conformance::Dialect;
-use relayer_rest_sandbox::Digest;
+use relayer_rest_sandbox::{Digest, GuestRequest};
 
 /// A module to deploy.
 #[derive(Debug, Clone)]
@@ -22,6 +23,9 @@ pub struct Candidate {
     pub dry_run: bool,
     /// Whether it may be a quarantined module.
     pub force: bool,
+    /// Further requests to which its responses are compared with those of the active module,
+    /// in addition to clients' requests; up to 100.
+    pub requests: Vec<Arc<GuestRequest>>,
 }
 
 /// The source of a component.
@@ -52,7 +56,8 @@ impl Candidate {
     /// Creates a candidate that must speak the mount's dialect.
     #[must_use]
     pub fn new(source: Source) -> Self {
-        Self { source, sha256: None, dialect: None, dry_run: false, force: false }
+        let requests = Vec::new();
+        Self { source, sha256: None, dialect: None, dry_run: false, force: false, requests }
     }
 }
 

@@ -44,7 +44,8 @@ impl MountPath {
 
     /// Returns the default path of an extension. Its name consists of few characters:
     /// small letters, digits and `-`.
-    pub(crate) fn for_extension(name: &str) -> Self {
+    #[must_use]
+    pub fn for_extension(name: &str) -> Self {
         Self(format!("/{EXTENSIONS}/{name}").into())
     }
 

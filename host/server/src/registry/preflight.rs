@@ -64,20 +64,25 @@ struct CandidateFile {
     digest: Digest,
 }
 
-/// Adds the requests that every candidate for the API is run on, unless they are there
-/// already: all of the API's, for the first [`MAX_REQUESTS`] chains.
-fn with_always(mut requests: Vec<RequestStats>, snapshot: &Snapshot) -> Vec<RequestStats> {
-    let known = requests.iter().filter(|stats| stats.request.method == Method::GET);
-    let known: HashSet<_> = known.map(|stats| stats.request.target.to_string()).collect();
+/// Returns the requests that every candidate for the API is run on: all of the API's, for the
+/// first [`MAX_REQUESTS`] chains.
+fn of_api(snapshot: &Snapshot) -> Vec<Arc<GuestRequest>> {
     let chains = snapshot.chain_ids().value().as_ref().map_or(&[][..], |ids| ids);
     let chains = chains.iter().take(MAX_REQUESTS).map(ChainId::as_str);
-    let new = conformance::targets(chains).filter(|target| !known.contains(target));
-    requests.extend(new.filter_map(|target| {
+    let requests = conformance::targets(chains).filter_map(|target| {
         let target = PathAndQuery::try_from(target).ok()?;
-        let request = GuestRequest { method: Method::GET, target, headers: HeaderMap::new() };
-        Some(RequestStats { request: Arc::new(request), hits: 0, response: None })
-    }));
-    requests
+        Some(Arc::new(GuestRequest { method: Method::GET, target, headers: HeaderMap::new() }))
+    });
+    requests.collect()
+}
+
+/// Adds requests that no client sent, unless they are there already.
+fn add(requests: &mut Vec<RequestStats>, more: &[Arc<GuestRequest>]) {
+    let key = |request: &GuestRequest| (request.method.clone(), request.target.clone());
+    let mut known: HashSet<_> = requests.iter().map(|stats| key(&stats.request)).collect();
+    let new = more.iter().filter(|request| known.insert(key(request)));
+    let new = new.map(Arc::clone);
+    requests.extend(new.map(|request| RequestStats { request, hits: 0, response: None }));
 }
 
 impl Preflight {
@@ -148,8 +153,13 @@ impl Preflight {
     }
 
     fn requests(&self, snapshot: &Snapshot) -> Vec<RequestStats> {
-        let requests = self.service.cache.hottest(self.active.module(), MAX_REQUESTS);
-        if self.is_api() { with_always(requests, snapshot) } else { requests }
+        let mut requests = self.service.cache.hottest(self.active.module(), MAX_REQUESTS);
+        if self.is_api() {
+            add(&mut requests, &of_api(snapshot));
+        }
+        let more = &self.candidate.requests;
+        add(&mut requests, &more[..more.len().min(MAX_REQUESTS)]);
+        requests
     }
 
     fn is_api(&self) -> bool {

@@ -99,6 +99,7 @@ impl MountSpec {
             wasi: self.wasi,
             code_cache,
             compiler,
+            quick_compilation: false,
         })
     }
 
