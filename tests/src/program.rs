@@ -301,6 +301,24 @@ impl Serving {
         &self.log
     }
 
+    /// Waits until a line of the output contains this text, and returns the lines up to it.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the output ends before.
+    pub async fn printed(&mut self, text: &str) -> String {
+        let awaited = format!("a line with {text:?} in the output");
+        let mut lines = String::new();
+        loop {
+            let start = lines.len();
+            let read = within(&awaited, self.stdout.read_line(&mut lines)).await.unwrap();
+            assert!(read > 0, "the output ends before {awaited}: {lines}");
+            if lines[start..].contains(text) {
+                return lines;
+            }
+        }
+    }
+
     /// Stops reading the log.
     pub fn close_log(&mut self) {
         self.stderr = None;

@@ -4,6 +4,7 @@ mod admin;
 mod check;
 mod control;
 mod control_socket;
+mod dev;
 mod doctor;
 mod explain;
 mod extensions;

@@ -9,7 +9,8 @@
 //! | `top.rs`, `top/` | `top`: a live view of a running server |
 //! | `check.rs`, `config.rs`, `doctor.rs`, `new.rs`, `module.rs` | the commands without a server |
 //! | `completions.rs`, `man.rs`, `version.rs` | for packages: completions, manual pages and the version |
-//! | `exercise.rs`, `exercise/` | the routes of a module and the requests of its author, for `check` |
+//! | `dev.rs`, `dev/` | `dev`: serves a module in development |
+//! | `exercise.rs`, `exercise/` | the routes of a module and the requests of its author, for `check` and `dev` |
 //! | `compile.rs` | `compile`: the process that compiles a module |
 //! | `settings.rs` | the options that override settings |
 //! | `code_cache.rs`, `control.rs`, `sockets.rs`, `sources.rs` | the code cache, the control socket, all sockets and the sources of the settings |
@@ -26,6 +27,7 @@ mod completions;
 mod config;
 mod control;
 mod descriptors;
+mod dev;
 mod doctor;
 mod explain;
 mod exercise;
@@ -68,6 +70,7 @@ use check::CheckArgs;
 use compile::CompileArgs;
 use completions::CompletionsArgs;
 use config::ConfigCommand;
+use dev::DevArgs;
 use doctor::DoctorArgs;
 use explain::ExplainArgs;
 use man::ManArgs;
@@ -130,6 +133,8 @@ enum Command {
     Doctor(Box<DoctorArgs>),
     /// Check a module without a server
     Check(CheckArgs),
+    /// Serve a module in development: rebuild, check and swap it after each change
+    Dev(DevArgs),
     /// Create a folder with the source of a new module
     New(NewArgs),
     /// Write the bundled module to a file
@@ -182,6 +187,7 @@ impl Command {
         let _log = match self {
             // It starts with the settings.
             Self::Serve(_) => None,
+            Self::Dev(_) => Some(log::start(&dev::log_config())?),
             _ => Some(log::start(&LogConfig::default())?),
         };
         match self {
@@ -195,6 +201,7 @@ impl Command {
             Self::Config(command) => config::run(command),
             Self::Doctor(args) => doctor::run(args),
             Self::Check(args) => check::run(args),
+            Self::Dev(args) => dev::run(args),
             Self::New(args) => new::run(args),
             Self::Module(args) => module::run(args),
             Self::Completions(args) => completions::run(args),
@@ -209,7 +216,7 @@ impl Cli {
     /// log, for a runtime with its workers, for engines and for files.
     fn ensure_threads(&self) -> io::Result<()> {
         let count = match self.command {
-            None | Some(Command::Serve(_)) => server_threads(),
+            None | Some(Command::Serve(_) | Command::Dev(_)) => server_threads(),
             _ => FURTHER_THREADS,
         };
         threads::ensure(count)

@@ -295,7 +295,7 @@ fn reload(sources: &Sources, modules: &Arc<Modules>, state: &StateReader) -> Rel
 
 /// Polls the relayer and its telemetry for as long as the server runs. The responses are
 /// read on a thread of a lower priority: clients come first, regardless of the responses.
-fn poll(
+pub(super) fn poll(
     upstream: Option<Upstream>,
     telemetry: Option<TelemetrySource>,
     publisher: &StatePublisher,

@@ -1,0 +1,203 @@
+//! Deploys the builds of a module: the first one on a new mount, later ones by swaps.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::uri::PathAndQuery;
+use http::{HeaderMap, Method};
+use relayer_rest_common::files;
+use relayer_rest_conformance as conformance;
+use relayer_rest_conformance::Dialect;
+use relayer_rest_sandbox::{
+    Engine, EngineError, EngineOptions, Grants, GuestRequest, Limits, LoadError, Module,
+};
+use relayer_rest_server::config::ExtensionName;
+use relayer_rest_server::registry::{
+    Candidate, Mount, MountPath, Mounts, Registry, Source, SwapLimits, SwapOutcome, SwapReport,
+};
+use relayer_rest_state::StateReader;
+use tokio::task::block_in_place;
+
+use crate::exercise::AuthorRequests;
+
+/// The mount of a module in development, beside the API.
+pub(super) struct Deployment {
+    pub(super) registry: Arc<Registry>,
+    engine: Engine,
+    state: StateReader,
+    /// The dialect in which the module serves the API; none for an extension.
+    dialect: Option<Dialect>,
+    api: Arc<Mount>,
+    mount: Option<Arc<Mount>>,
+}
+
+/// A build that serves.
+pub(super) enum Deployed {
+    /// The first one.
+    First,
+    /// A later one, with the changes of its responses.
+    Swapped(SwapReport),
+    /// The same component as before.
+    Unchanged,
+}
+
+impl Deployed {
+    /// Returns the steps of the deployment, and their times.
+    pub(super) fn steps(&self) -> Vec<(String, Duration)> {
+        let Self::Swapped(report) = self else { return Vec::new() };
+        let steps = report.steps.iter();
+        steps
+            .map(|step| (step.step.to_string(), Duration::from_secs_f64(step.millis / 1e3)))
+            .collect()
+    }
+}
+
+impl Deployment {
+    /// Creates a server's mounts, without the module. `relayer_dialect` is the dialect of the
+    /// API beside an extension.
+    pub(super) fn new(
+        state: StateReader,
+        dialect: Option<Dialect>,
+        relayer_dialect: Dialect,
+    ) -> Result<Self, DeploymentError> {
+        // The settings that a mount needs are printed once they are known.
+        let limits = Limits::default();
+        let options = EngineOptions { wasi: true, quick_compilation: true, ..(&limits).into() };
+        let engine = Engine::with(options)?;
+        let component = relayer_dialect.component();
+        let module = Module::from_bytes(&engine, "embedded", component)?;
+        let api = Arc::new(Mount::api(module).with_dialect(relayer_dialect));
+        let registry = Registry::with_mounts(Mounts::new(Arc::clone(&api)));
+        let registry = Arc::new(registry);
+        Ok(Self { registry, engine, state, dialect, api, mount: None })
+    }
+
+    /// Deploys a component. If it fails a check, returns the reason, and the build before it
+    /// stays active.
+    pub(super) async fn deploy(
+        &mut self,
+        file: &Path,
+        requests: &AuthorRequests,
+    ) -> Result<Deployed, String> {
+        let Some(mount) = &self.mount else { return self.mount(file).await };
+        let requests = self.requests(mount, requests);
+        let source = Source::File(file.to_owned());
+        // A build that clients saw failing may be tried again.
+        let candidate = Candidate { force: true, requests, ..Candidate::new(source) };
+        let report = mount.swap(candidate, &self.state).await;
+        match &report.outcome {
+            SwapOutcome::Rejected { message, .. } => Err(message.clone()),
+            SwapOutcome::Unchanged => Ok(Deployed::Unchanged),
+            _ => Ok(Deployed::Swapped(report)),
+        }
+    }
+
+    /// Mounts the first build.
+    async fn mount(&mut self, file: &Path) -> Result<Deployed, String> {
+        let name = file.display().to_string();
+        let limits = SwapLimits::default();
+        let bytes = files::read(file, limits.size.as_u64()).map_err(|error| {
+            format!("module {name}: cannot be read: {error}; check the output of the build")
+        })?;
+        let module = block_in_place(|| Module::from_bytes(&self.engine, &name, &bytes));
+        let module = module.map_err(|error| error.to_string())?;
+        let mount = match self.dialect {
+            Some(dialect) => Mount::api(module).with_dialect(dialect),
+            None => {
+                let name = extension_name(file);
+                Mount::extension(MountPath::for_extension(&name), module.named(&name))
+            }
+        };
+        mount
+            .health_check(&self.state)
+            .await
+            .map_err(|reason| format!("module {name}: {reason}"))?;
+        let mount = Arc::new(mount);
+        let mounts = match self.dialect {
+            Some(_) => Mounts::new(Arc::clone(&mount)),
+            None => Mounts::new(Arc::clone(&self.api))
+                .with(Arc::clone(&mount))
+                .map_err(|error| error.to_string())?,
+        };
+        self.registry.exchange(mounts);
+        self.mount = Some(mount);
+        Ok(Deployed::First)
+    }
+
+    /// Returns the requests whose responses are compared: the ones of the author, and those
+    /// for the declared routes of the active build.
+    fn requests(&self, mount: &Mount, requests: &AuthorRequests) -> Vec<Arc<GuestRequest>> {
+        let declared = conformance::declared_targets(&mount.module(), &self.state.snapshot());
+        let declared = declared.into_iter().filter_map(|target| {
+            let target = PathAndQuery::try_from(target).ok()?;
+            Some(Arc::new(GuestRequest { method: Method::GET, target, headers: HeaderMap::new() }))
+        });
+        requests.iter().map(|request| request.request()).chain(declared).collect()
+    }
+
+    /// Returns the path of the module's mount, once it has one.
+    pub(super) fn path(&self) -> Option<&MountPath> {
+        self.mount.as_ref().map(|mount| mount.path())
+    }
+
+    /// Returns the active build, if there is one.
+    pub(super) fn module(&self) -> Option<Module> {
+        self.mount.as_ref().map(|mount| mount.module())
+    }
+
+    /// Returns the settings with which a server mounts the component in a file.
+    pub(super) fn settings(&self, module: &Module, file: &Path) -> Vec<String> {
+        let imports = module.imports();
+        let file = toml::Value::from(file.display().to_string());
+        let mut lines = match self.dialect {
+            Some(dialect) => vec![
+                "[module]".to_owned(),
+                format!("file = {file}"),
+                format!("dialect = \"{dialect}\""),
+            ],
+            None => vec![
+                "[[extension]]".to_owned(),
+                format!("name = \"{}\"", module.name()),
+                format!("module = {file}"),
+                Grants::needed(&imports).as_setting(),
+            ],
+        };
+        if imports.iter().any(|import| import.starts_with("wasi:")) {
+            lines.push("wasi = true".to_owned());
+        }
+        lines
+    }
+}
+
+/// The mounts of a server cannot be created.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum DeploymentError {
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    #[error(transparent)]
+    Load(#[from] LoadError),
+}
+
+/// Returns the name of an extension, from that of its component.
+fn extension_name(file: &Path) -> String {
+    let stem = file.file_stem().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
+    let plain = |letter: char| if letter.is_ascii_alphanumeric() { letter } else { '-' };
+    let name: String = stem.chars().map(plain).collect();
+    if name.parse::<ExtensionName>().is_ok() { name } else { "module".to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::extension_name;
+    use std::path::Path;
+
+    #[test]
+    fn the_name_of_an_extension_is_that_of_its_component() {
+        for (file, name) in
+            [("a/my_tool.wasm", "my-tool"), ("API.wasm", "module"), ("", "module"), ("é.wasm", "-")]
+        {
+            assert_eq!(extension_name(Path::new(file)), name, "{file}");
+        }
+    }
+}

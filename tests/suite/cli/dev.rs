@@ -1,0 +1,218 @@
+//! Does `dev` serve the last good build of a module while its sources change?
+
+use std::fs;
+
+use relayer_rest_host::module::{DEFAULT_MODULE, MODULE_1_13};
+use relayer_rest_tests::component;
+use relayer_rest_tests::folder::Folder;
+use relayer_rest_tests::program::{Program, Serving};
+use relayer_rest_tests::relayer::{Relayer, Script};
+use relayer_rest_tests::wait::{until, until_async};
+use rustix::process::{Pid, Signal, test_kill_process};
+use serde_json::json;
+
+/// A build that fails while there is a file `fail`, and copies the component otherwise.
+const BUILD: &str =
+    "if test -e fail; then echo 'module.bin:1: broken' >&2; exit 3; fi; cp module.bin my_tool.wasm";
+
+/// Returns a module whose responses have this body.
+fn with_body(body: &str) -> Vec<u8> {
+    component::of_response(200, &[("content-type", b"text/plain")], body.as_bytes())
+}
+
+/// Starts the command in a folder with a component `module.bin`.
+async fn dev(folder: &Folder, args: &[&str]) -> Serving {
+    with_build(folder, BUILD, args).await
+}
+
+/// Starts the command with this build.
+async fn with_build(folder: &Folder, build: &str, args: &[&str]) -> Serving {
+    let path = folder.as_path().to_str().unwrap();
+    let dev = ["dev", path, "--listen", "127.0.0.1:0", "--build", build];
+    Program::new(dev).args(args).start().await
+}
+
+/// Replaces a file at once, without another file in its folder.
+fn replace(folder: &Folder, name: &str, content: impl AsRef<[u8]>) {
+    let other = Folder::new();
+    fs::rename(other.write(name, content), folder.join(name)).unwrap();
+}
+
+#[tokio::test]
+async fn a_change_is_built_checked_and_served_with_its_differences() {
+    let folder = Folder::new();
+    folder.write("module.bin", with_body("1"));
+    let mut serving = dev(&folder, &[]).await;
+    let output = serving.printed("grants = ").await;
+    let url = format!("{}/ext/my-tool/", serving.url());
+    assert!(output.starts_with("served after ") && output.contains(&url), "{output}");
+    let settings = "its settings, for relayer-rest serve --config FILE:\n  [[extension]]\n  \
+        name = \"my-tool\"\n  module = \"my_tool.wasm\"\n  grants = []\n";
+    assert!(output.ends_with(settings), "{output}");
+    let mut client = serving.connect().await;
+    assert_eq!(client.get("/ext/my-tool/a?b").await.text(), "1");
+    // The API is beside it, with the sample.
+    assert!(client.get("/chains").await.text().contains("ibc-0"));
+
+    replace(&folder, "module.bin", with_body("2"));
+    let output = serving.printed("served after").await;
+    for line in [
+        "changed: module.bin\n",
+        "\n1 of 1 requests have different responses\n",
+        "\n  GET /a (sent once)\n",
+        "\n    body: 1 -> 2\n",
+    ] {
+        assert!(output.contains(line), "{line}: {output}");
+    }
+    // Its settings are not repeated, and the connection is still open.
+    assert_eq!(client.get("/ext/my-tool/a?b").await.text(), "2");
+    replace(&folder, "module.bin", component::that_counts_chains(1, 200));
+    let output = serving.printed("grants = ").await;
+    assert!(output.contains("\n  grants = [\"chains\"]\n"), "{output}");
+    assert_eq!(client.get("/ext/my-tool/").await.status, 202);
+    serving.stop().await;
+}
+
+#[tokio::test]
+async fn the_last_good_build_stays_while_others_fail() {
+    let folder = Folder::new();
+    folder.write("module.bin", with_body("1"));
+    folder.write("fail", "");
+    let mut serving = dev(&folder, &[]).await;
+    let output = serving.printed("waiting for a change").await;
+    assert!(output.starts_with("build failed (exit status: 3)\n"), "{output}");
+    // The message of the tool is not changed.
+    serving.logged("module.bin:1: broken").await;
+    let mut client = serving.connect().await;
+    assert_eq!(client.get("/ext/my-tool/").await.status, 404);
+    fs::remove_file(folder.join("fail")).unwrap();
+    let output = serving.printed("grants = ").await;
+    assert!(output.starts_with("changed: fail\nserved after "), "{output}");
+
+    folder.write("fail", "");
+    let output = serving.printed("stays active").await;
+    assert!(output.contains("build failed (exit status: 3)\nthe last good build stays active: "));
+    fs::remove_file(folder.join("fail")).unwrap();
+    serving.printed("unchanged: this build is active already").await;
+    replace(&folder, "module.bin", component::of_handler("unreachable"));
+    let output = serving.printed("stays active").await;
+    assert!(output.contains("\nrejected: mount /ext/my-tool: module "), "{output}");
+    replace(&folder, "module.bin", "no component");
+    let output = serving.printed("stays active").await;
+    assert!(output.contains("not WebAssembly"), "{output}");
+    assert_eq!(client.get("/ext/my-tool/").await.text(), "1");
+    serving.stop().await;
+}
+
+#[tokio::test]
+async fn requests_of_the_author_are_compared_and_their_failures_are_shown() {
+    let folder = Folder::new();
+    let content = json!({"text/plain": {}});
+    let any = json!({"responses": {"default": {"description": "Any", "content": content}}});
+    let document = json!({
+        "openapi": "3.1.0",
+        "paths": {"/declared/{id}": {"get": any}, "/command": {"post": any}},
+    });
+    let with_routes =
+        |body| component::with_document(with_body(body), document.to_string().as_bytes());
+    folder.write("module.bin", with_routes("1"));
+    folder.write("requests.http", "# @expect body 1\nGET /mine\n");
+    let builds = Folder::new();
+    let count = builds.write("count", "");
+    let build = format!("echo >> {count}; {BUILD}");
+    let mut serving = with_build(&folder, &build, &[]).await;
+    let output = serving.printed("grants = ").await;
+    assert!(output.starts_with("1 of 2 declared routes were not exercised\nserved"), "{output}");
+
+    replace(&folder, "module.bin", with_routes("2"));
+    let output = serving.printed("served after").await;
+    for line in [
+        "\nFAILED GET /mine                      200  (requests.http:2)\n",
+        "\n       expected \"1\" in the body, got \"2\"\n",
+        "\n1 of 1 requests failed\n",
+        "\n2 of 2 requests have different responses\n",
+        "\n  GET /mine (not sent by clients)\n    body: 1 -> 2\n",
+        "\n  GET /declared/ibc-0 (not sent by clients)\n    body: 1 -> 2\n",
+    ] {
+        assert!(output.contains(line), "{line}: {output}");
+    }
+
+    // Other requests need no build.
+    replace(&folder, "requests.http", "# @expect body 2\nGET /mine\n");
+    let output = serving.printed("unchanged").await;
+    assert!(output.starts_with("changed: requests.http\n1 of 2 declared"), "{output}");
+    assert_eq!(fs::read_to_string(&count).unwrap(), "\n\n");
+    replace(&folder, "requests.http", "GET\n");
+    let output = serving.printed("unchanged").await;
+    assert!(output.contains("requests.http:1: \"GET\" is not a request"), "{output}");
+    serving.stop().await;
+}
+
+#[tokio::test]
+async fn a_build_ends_with_the_command() {
+    let folder = Folder::new();
+    let other = Folder::new();
+    let file = other.path("process");
+    // A process of the build that ignores the first signal.
+    let build = format!("sh -c 'trap \"\" TERM; echo $$ > {file}; sleep 1000; true' & wait");
+    let serving = with_build(&folder, &build, &[]).await;
+    let mut process = None;
+    let is_started = || {
+        process = fs::read_to_string(&file).ok().and_then(|id| id.trim().parse().ok());
+        process.is_some()
+    };
+    until("the build starts", is_started).await;
+    serving.signal(Signal::INT);
+    let ended = serving.ended().await;
+    assert_eq!(ended.status, Some(0), "{ended:?}");
+    let process = Pid::from_raw(process.unwrap()).unwrap();
+    until("all processes of the build end", || test_kill_process(process).is_err()).await;
+}
+
+#[tokio::test]
+async fn a_module_can_serve_the_api_of_a_running_relayer() {
+    let folder = Folder::new();
+    folder.write("module.bin", MODULE_1_13);
+    let relayer = Relayer::start(Script::of_1_13());
+    let args = ["--api", "1.13", "--upstream", &relayer.url()];
+    let mut serving = dev(&folder, &args).await;
+    let output = serving.printed("dialect = ").await;
+    let settings = "\n  [module]\n  file = \"my_tool.wasm\"\n  dialect = \"1.13\"\n";
+    assert!(output.ends_with(settings), "{output}");
+    let mut client = serving.connect().await;
+    let label = client.get("/version").await.header("x-relayer-module").to_owned();
+    assert!(label.starts_with("api@"), "{label}");
+    until_async("the relayer's state is served", async || client.get("/state").await.status == 200)
+        .await;
+    assert!(relayer.seen().paths.contains_key("/state"));
+    // A module of another dialect is rejected.
+    replace(&folder, "module.bin", DEFAULT_MODULE);
+    let output = serving.printed("stays active").await;
+    assert!(output.contains("does not conform to dialect 1.13"), "{output}");
+    serving.stop().await;
+}
+
+#[tokio::test]
+async fn folders_without_a_module_are_rejected() {
+    let folder = Folder::new();
+    let path = folder.as_path().to_str().unwrap();
+    let ended = Program::new(["dev", path]).run().await;
+    assert_eq!(ended.status, Some(2));
+    let error = format!("relayer-rest: {path}: no Cargo.toml, package.json or build.py; name ");
+    assert!(ended.stderr.starts_with(&error), "{}", ended.stderr);
+
+    for (build, error) in [
+        ("true", "the build has written no *.wasm there; name its output with --module FILE"),
+        ("touch a.wasm b.wasm", "more than one *.wasm; remove the others"),
+    ] {
+        let mut serving = with_build(&folder, build, &[]).await;
+        let output = serving.printed("waiting for a change").await;
+        assert!(output.contains(error), "{output}");
+        serving.stop().await;
+    }
+    folder.write("module.bin", with_body("1"));
+    let build = "cp module.bin b.wasm";
+    let mut serving = with_build(&folder, build, &["--module", "b.wasm"]).await;
+    serving.printed("/ext/b/").await;
+    serving.stop().await;
+}
