@@ -40,6 +40,9 @@ async fn a_new_module_passes_its_tests_and_serves_when_mounted() {
     assert!(imports.contains("relayer:rest/chains@"), "{imports}");
     assert!(!imports.contains("/state@") && !imports.contains("/request@"), "{imports}");
     assert!(ended.stdout.contains("\nneeds    grants = [\"chains\"] (as an extension)\n"));
+    // Its requests get their expected responses.
+    assert_eq!(ended.stdout.matches("requests.http:").count(), 3, "{}", ended.stdout);
+    assert!(!ended.stdout.contains("not exercised"), "{}", ended.stdout);
 
     // Mounts it as its README says.
     let readme = fs::read_to_string(mine.join("README.md")).unwrap();
@@ -80,6 +83,36 @@ async fn a_new_module_passes_its_tests_and_serves_when_mounted() {
         assert!(!shown.contains("core::panicking"), "{shown}");
     }
     assert_eq!(http.get("/ext/my-tool/").await.text(), "2 of them: ibc-0, ibc-1\n");
+}
+
+#[tokio::test]
+#[ignore = "slow: builds a module with its dependencies"]
+async fn a_new_module_is_served_after_each_change_of_its_code() {
+    let folder = Folder::new();
+    let mine = folder.join("my-tool");
+    let path = mine.to_str().unwrap();
+    assert_eq!(Program::new(["new", path]).run().await.status, Some(0));
+    fs::copy(root().join("Cargo.lock"), mine.join("Cargo.lock")).unwrap();
+    let dev = Program::new(["dev", path, "--listen", "127.0.0.1:0"]);
+    let mut serving = dev.env("CARGO_NET_OFFLINE", "true").start().await;
+    let output = serving.printed("grants = ").await;
+    assert!(!output.contains("FAILED"), "{output}");
+    let released = "module = \"target/wasm32-unknown-unknown/release/my_tool.wasm\"";
+    assert!(output.contains(released), "{output}");
+    let mut http = Client::http1(serving.address()).await;
+    assert_eq!(http.get("/ext/my-tool/").await.text(), "2 chains: ibc-0, ibc-1\n");
+
+    let source = fs::read_to_string(mine.join("src/lib.rs")).unwrap();
+    fs::write(mine.join("src/lib.rs"), source.replace("{} chains: ", "{} of them: ")).unwrap();
+    let output = serving.printed("served after").await;
+    let difference = "    body: 2 chains: ibc-0, ibc-1\\n -> 2 of them: ibc-0, ibc-1\\n\n";
+    assert!(output.contains(difference), "{output}");
+    assert!(output.contains("\nFAILED GET / "), "{output}");
+    assert_eq!(http.get("/ext/my-tool/").await.text(), "2 of them: ibc-0, ibc-1\n");
+    fs::write(mine.join("src/lib.rs"), source.replace("Host, ", "Host ")).unwrap();
+    serving.printed("the last good build stays active").await;
+    serving.logged("src/lib.rs:").await;
+    serving.stop().await;
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use http::uri::PathAndQuery;
 use http::{HeaderMap, Method};
@@ -14,7 +14,8 @@ use relayer_rest_sandbox::{
 };
 use relayer_rest_server::config::ExtensionName;
 use relayer_rest_server::registry::{
-    Candidate, Mount, MountPath, Mounts, Registry, Source, SwapLimits, SwapOutcome, SwapReport,
+    Candidate, Mount, MountPath, Mounts, Registry, Source, StepTime, SwapLimits, SwapOutcome,
+    SwapReport,
 };
 use relayer_rest_state::StateReader;
 use tokio::task::block_in_place;
@@ -34,8 +35,8 @@ pub(super) struct Deployment {
 
 /// A build that serves.
 pub(super) enum Deployed {
-    /// The first one.
-    First,
+    /// The first one, with the times to compile and to check it.
+    First([Duration; 2]),
     /// A later one, with the changes of its responses.
     Swapped(SwapReport),
     /// The same component as before.
@@ -45,11 +46,16 @@ pub(super) enum Deployed {
 impl Deployed {
     /// Returns the steps of the deployment, and their times.
     pub(super) fn steps(&self) -> Vec<(String, Duration)> {
-        let Self::Swapped(report) = self else { return Vec::new() };
-        let steps = report.steps.iter();
-        steps
-            .map(|step| (step.step.to_string(), Duration::from_secs_f64(step.millis / 1e3)))
-            .collect()
+        match self {
+            Self::First([compile, check]) => {
+                vec![("compile".to_owned(), *compile), ("check".to_owned(), *check)]
+            }
+            Self::Swapped(report) => {
+                let time = |step: &StepTime| Duration::from_secs_f64(step.millis / 1e3);
+                report.steps.iter().map(|step| (step.step.to_string(), time(step))).collect()
+            }
+            Self::Unchanged => Vec::new(),
+        }
     }
 }
 
@@ -100,8 +106,10 @@ impl Deployment {
         let bytes = files::read(file, limits.size.as_u64()).map_err(|error| {
             format!("module {name}: cannot be read: {error}; check the output of the build")
         })?;
+        let start = Instant::now();
         let module = block_in_place(|| Module::from_bytes(&self.engine, &name, &bytes));
         let module = module.map_err(|error| error.to_string())?;
+        let compiled = start.elapsed();
         let mount = match self.dialect {
             Some(dialect) => Mount::api(module).with_dialect(dialect),
             None => {
@@ -122,7 +130,7 @@ impl Deployment {
         };
         self.registry.exchange(mounts);
         self.mount = Some(mount);
-        Ok(Deployed::First)
+        Ok(Deployed::First([compiled, start.elapsed() - compiled]))
     }
 
     /// Returns the requests whose responses are compared: the ones of the author, and those

@@ -99,7 +99,7 @@ impl Session {
     /// Returns the lines about a build that serves now.
     fn served(&self, deployed: &Deployed, time: &str) -> Vec<String> {
         match deployed {
-            Deployed::First => {
+            Deployed::First(_) => {
                 let path = self.deployment.path().map_or("/", |path| path.as_str());
                 let path = path.trim_end_matches('/');
                 vec![format!("served after {time}: http://{}{path}/", self.address)]

@@ -7,7 +7,9 @@ import venv
 from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parent
+REQUIREMENTS = FOLDER / "requirements.txt"
 VENV = FOLDER / ".venv"
+INSTALLED = VENV / "requirements.txt"
 BIN = VENV / ("Scripts" if sys.platform == "win32" else "bin")
 
 
@@ -19,9 +21,11 @@ def run(tool: str, *arguments: str) -> None:
         sys.exit(status)
 
 
-if not (VENV / "pyvenv.cfg").exists():
-    venv.create(VENV, with_pip=True)
-run("python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check",
-    "--requirement", "requirements.txt")
+if not INSTALLED.exists() or INSTALLED.read_bytes() != REQUIREMENTS.read_bytes():
+    if not (VENV / "pyvenv.cfg").exists():
+        venv.create(VENV, with_pip=True)
+    run("python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check",
+        "--requirement", "requirements.txt")
+    INSTALLED.write_bytes(REQUIREMENTS.read_bytes())
 run("componentize-py", "--quiet", "--wit-path", "wit", "--world", "module",
     "componentize", "--output", "MODULE", "app")
