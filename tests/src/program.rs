@@ -8,6 +8,7 @@ use std::process::{Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use relayer_rest_host::control::ControlClient;
+use relayer_rest_host::registry::MountState;
 use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::process::Signal;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
@@ -15,7 +16,7 @@ use tokio::process::{Child, ChildStderr, ChildStdout, Command};
 
 use crate::client::Client;
 use crate::process::send_signal;
-use crate::wait::within;
+use crate::wait::{until_async, within};
 
 /// The command with its arguments, before it is started.
 #[derive(Debug, Clone)]
@@ -182,7 +183,8 @@ impl Program {
         Spawned { child: command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap() }
     }
 
-    /// Starts the command, and waits until it prints the address that it listens on.
+    /// Starts the command, and waits until it prints the address that it listens on, and until
+    /// its extensions are loaded.
     ///
     /// # Panics
     ///
@@ -190,7 +192,10 @@ impl Program {
     pub async fn start(self) -> Serving {
         let awaited = format!("the address of {:?}", self.args);
         match self.try_start().await {
-            Ok(serving) => serving,
+            Ok(serving) => {
+                serving.loaded().await;
+                serving
+            }
             Err(ended) => panic!("instead of {awaited}: {ended:?}"),
         }
     }
@@ -270,6 +275,18 @@ impl Serving {
     /// Opens a new HTTP/1.1 connection.
     pub async fn connect(&self) -> Client {
         Client::http1(self.address()).await
+    }
+
+    /// Waits until no extension is being loaded. Without a control socket, does nothing.
+    async fn loaded(&self) {
+        let client = self.control_client();
+        let is_loading = async || {
+            let status = client.status().await;
+            status.is_ok_and(|status| {
+                status.mounts.iter().any(|mount| mount.state == MountState::Loading)
+            })
+        };
+        until_async("the extensions are loaded", async || !is_loading().await).await;
     }
 
     /// Returns the header that names the module of a response.

@@ -23,10 +23,9 @@ use relayer_rest_state::{RelayerState, StatePublisher};
 use serde::Serialize;
 use tokio::time::timeout;
 
-use super::compile;
 use super::exercise::{Exercise, RequestsArgs, exercise, sample_state};
 use super::progress::Progress;
-use super::{CommandOutcome, Failure, block_on, print, print_json};
+use super::{CommandOutcome, Failure, block_on, code_cache, compile, print, print_json};
 
 #[derive(Args)]
 pub(super) struct CheckArgs {
@@ -106,7 +105,9 @@ pub(super) fn run(args: &CheckArgs) -> Result<CommandOutcome, Failure> {
     let limits = &config.module.limits;
     let compiler = Some(compile::compiler());
     let headers = config.module.headers.clone();
-    let options = EngineOptions { headers, wasi: true, compiler, ..limits.into() };
+    // A server that loads this module next finds its code there.
+    let code_cache = code_cache::open(&config.code_cache)?;
+    let options = EngineOptions { headers, wasi: true, code_cache, compiler, ..limits.into() };
     let engine = Engine::with(options)?;
     let name = args.file.display().to_string();
     let bytes = files::read(&args.file, MAX_COMPONENT_SIZE)

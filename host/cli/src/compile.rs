@@ -8,11 +8,9 @@ use std::path::{Path, PathBuf};
 use bytesize::ByteSize;
 use clap::Args;
 use relayer_rest_sandbox as module;
-use relayer_rest_sandbox::{Compiler, Module};
-use relayer_rest_server::reload::MountSpec;
+use relayer_rest_sandbox::Compiler;
 
-use super::progress::Progress;
-use super::{CommandOutcome, Failure, block_on};
+use super::{CommandOutcome, Failure};
 
 /// The name of the command.
 pub(super) const NAME: &str = "compile";
@@ -41,12 +39,4 @@ pub(super) fn compiler() -> Compiler {
     let running = PathBuf::from(RUNNING);
     let program = if Path::new(RUNNING).exists() { None } else { env::current_exe().ok() };
     Compiler::new(program.unwrap_or(running), vec![NAME.into()])
-}
-
-/// Loads the module of a mount, as a server does at its start, in a step of its own.
-pub(super) fn load(spec: &MountSpec, progress: &Progress) -> Result<Module, Failure> {
-    progress.step(format!("compiling {}", spec.name_of_file()));
-    let bytes = spec.read()?;
-    let engine = spec.engine(None, Some(compiler()))?;
-    Ok(block_on(spec.load(&engine, &bytes))??)
 }

@@ -10,10 +10,10 @@ use relayer_rest_server::reload::MountSpec;
 use relayer_rest_server::tokens::Tokens;
 use relayer_rest_sources::hermes_config::{HermesConfig, Rest};
 
-use super::progress::Progress;
+use super::mounts::{self, CheckedMount};
 use super::settings::SettingArgs;
 use super::sources::derive;
-use super::{CommandOutcome, Failure, compile, print, print_json, print_text};
+use super::{CommandOutcome, Failure, code_cache, print, print_json, print_text};
 
 #[derive(Subcommand)]
 pub(super) enum ConfigCommand {
@@ -94,23 +94,21 @@ fn lines(settings: &[Setting]) -> Vec<String> {
     lines
 }
 
-/// Loads all modules and the tokens, and prints the problem of each that cannot be loaded.
+/// Checks all modules as a server does at its start, and the tokens, and prints the problem of
+/// each that is rejected.
 fn check(config: &Config) -> Result<CommandOutcome, Failure> {
     let mut ran = CommandOutcome::Done;
     let mut lines = Vec::new();
-    // All of them stay in memory, as in a server.
-    let mut loaded = Vec::new();
-    let specs = MountSpec::all(config, None);
-    let progress = Progress::new(specs.len() as u64);
-    for spec in specs {
-        let result = compile::load(&spec, &progress);
-        let path = &spec.path;
-        let file = spec.name_of_file();
+    let code_cache = code_cache::open(&config.code_cache).unwrap_or_else(|error| {
+        ran = CommandOutcome::Rejected;
+        lines.push(format!("FAILED  {error}"));
+        None
+    });
+    for CheckedMount { spec, result, .. } in &mounts::check(config, code_cache.as_ref()) {
+        let MountSpec { path, name, .. } = spec;
         lines.push(match result {
-            Ok(module) => {
-                let digest = module.digest().short();
-                loaded.push(module);
-                format!("ok      {path}  {}@{digest}  {file}", spec.name)
+            Ok(digest) => {
+                format!("ok      {path}  {name}@{}  {}", digest.short(), spec.name_of_file())
             }
             Err(error) => {
                 ran = CommandOutcome::Rejected;
@@ -122,7 +120,6 @@ fn check(config: &Config) -> Result<CommandOutcome, Failure> {
         ran = CommandOutcome::Rejected;
         lines.push(format!("FAILED  {problem}"));
     }
-    drop(progress);
     print(&lines)?;
     Ok(ran)
 }

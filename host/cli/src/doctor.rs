@@ -13,7 +13,6 @@ use bytesize::ByteSize;
 use clap::Args;
 use procfs::{Current, Meminfo};
 use relayer_rest_common::threads;
-use relayer_rest_sandbox::Module;
 use relayer_rest_server::config::{Config, Place, Settings, UnknownVariable};
 use relayer_rest_server::control::{AdminListener, ControlSocket, default_folder};
 use relayer_rest_server::reload::MountSpec;
@@ -22,14 +21,12 @@ use serde::Serialize;
 use tokio::time::{Instant, sleep};
 
 use super::access_log::AccessLog;
-use super::progress::Progress;
+use super::mounts::{self, CheckedMount};
 use super::serve_error::ServeError;
 use super::settings::SettingArgs;
 use super::sockets;
 use super::sources::Sources;
-use super::{
-    CommandOutcome, Failure, block_on, code_cache, compile, descriptors, log, print, print_json,
-};
+use super::{CommandOutcome, Failure, block_on, code_cache, descriptors, log, print, print_json};
 
 /// The time in which the sources that are polled must respond or fail.
 const SOURCE_TIME: Duration = Duration::from_secs(10);
@@ -145,16 +142,11 @@ impl Findings {
 
     /// Loads each module, which also reserves the address space of its instances.
     fn modules(&mut self, config: &Config) {
-        // All of them stay in memory, as in a server.
-        let mut loaded: Vec<Module> = Vec::new();
-        let specs = MountSpec::all(config, None);
-        let progress = Progress::new(specs.len() as u64);
-        for spec in specs {
-            let result = compile::load(&spec, &progress).map(|module| {
-                let label = format!("{}@{}", spec.name, module.digest().short());
-                loaded.push(module);
-                format!("{} {label}", spec.path)
-            });
+        // The cache has a finding of its own.
+        let code_cache = code_cache::open(&config.code_cache).ok().flatten();
+        for CheckedMount { spec, result, .. } in &mounts::check(config, code_cache.as_ref()) {
+            let MountSpec { path, name, .. } = spec;
+            let result = result.as_ref().map(|digest| format!("{path} {name}@{}", digest.short()));
             self.result("module", result);
         }
     }

@@ -13,6 +13,7 @@
 //! | `exercise.rs`, `exercise/` | the routes of a module and the requests of its author, for `check` and `dev` |
 //! | `compile.rs` | `compile`: the process that compiles a module |
 //! | `settings.rs` | the options that override settings |
+//! | `mounts.rs` | the mounts of the settings, loaded without a server |
 //! | `code_cache.rs`, `control.rs`, `sockets.rs`, `sources.rs` | the code cache, the control socket, all sockets and the sources of the settings |
 //! | `access_log.rs`, `access_log/` | the access log |
 //! | `otlp.rs`, `otlp/` | traces and metrics for an OpenTelemetry collector |
@@ -35,6 +36,7 @@ mod idle_memory;
 mod log;
 mod man;
 mod module;
+mod mounts;
 mod new;
 mod otlp;
 mod progress;

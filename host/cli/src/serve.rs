@@ -118,14 +118,17 @@ async fn serve(
         relayer_dialect: sources.upstream.is_some().then_some(Dialect::V1_13),
         code_cache: code_cache::open(&config.code_cache)?,
         compiler: Some(compile::compiler()),
+        // The running server serves meanwhile.
+        waits: is_takeover,
     };
     let executor = match &sources.upstream {
         Some(upstream) => Some(upstream.commands().map_err(ServeError::Start)?),
         None => None,
     };
     let commands = Arc::new(Commands::new(&config.commands, executor)?);
+    let state = publisher.reader();
     let modules = tokio::select! {
-        loaded = Modules::load(context, settings) => {
+        loaded = Modules::load(context, settings, &state) => {
             Arc::new(loaded?.with_commands(Arc::clone(&commands)))
         }
         () = &mut shutdown => return Ok(()),
@@ -146,7 +149,6 @@ async fn serve(
     check_upstream(addresses.iter().map(|(address, _)| address), sources.upstream.as_ref())?;
     sources.reloads.extend(sockets.reload_certificates());
     let registry = &modules.registry;
-    let state = publisher.reader();
     let has_upstream = sources.upstream.is_some();
     if let Some(upstream) = &sources.upstream {
         let dialect = upstream.polling.dialect.subscribe();

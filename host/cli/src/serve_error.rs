@@ -76,6 +76,10 @@ pub(super) enum ServeError {
         "--takeover: the state of the relayer is not known after {0:?}, and the running server knows it; check the sources of the state"
     )]
     StateUnknown(Duration),
+    #[error(
+        "--takeover: {reason}; the running server has a module there: correct this one, or remove its [[extension]]"
+    )]
+    ExtensionLost { reason: String },
     #[error("address {address}: {source}")]
     Listen { address: String, source: ListenError },
     #[error(

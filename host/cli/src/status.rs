@@ -6,7 +6,7 @@ use bytesize::ByteSize;
 use clap::Args;
 use relayer_rest_sandbox::Failures;
 use relayer_rest_server::control::{ConnectionStatus, SourceFailureStatus, SourceStatus, Status};
-use relayer_rest_server::registry::MountStatus;
+use relayer_rest_server::registry::{CircuitStatus, ModuleStatus, MountState, MountStatus};
 
 use super::control::ControlArgs;
 use super::swap::short;
@@ -101,33 +101,22 @@ fn causes(failures: &Failures) -> String {
 }
 
 fn mount(mount: &MountStatus) -> Vec<String> {
-    let module = &mount.module;
-    let since = humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_secs(module.since));
+    let digest = mount.module().map(|module| format!("@{}", short(&module.digest)));
     let mut lines = vec![
-        format!("{}  {}@{}", mount.mount, mount.name, short(&module.digest)),
+        format!("{}  {}{}", mount.mount, mount.name, digest.unwrap_or_default()),
         format!("  dialect {}", mount.dialect),
-        format!(
-            "  active since {since}: {} runs, {} failures{}",
-            module.runs,
-            module.failures.module_failures(),
-            causes(&module.failures)
-        ),
-        match module.resets.failed {
-            0 => format!(
-                "  isolation: {} slots checked, no data of earlier requests",
-                module.resets.passed
-            ),
-            failed => {
-                format!(
-                    "  ISOLATION FAILURE: data of earlier requests in {failed} slots, which are retired"
-                )
-            }
-        },
-        format!("  cached responses: {}", bytesize::ByteSize::b(mount.cache_bytes)),
     ];
-    lines.extend(mount.circuit.as_ref().map(|circuit| {
-        format!("  circuit open, next probe in {} s: {}", circuit.retry_after, circuit.reason)
-    }));
+    match &mount.state {
+        MountState::Loading => lines.push("  loading: its module is compiled and checked".to_owned()),
+        MountState::Disabled { reason } => lines.push(format!("  DISABLED: {reason}")),
+        MountState::Active { module, circuit } => {
+            lines.extend(active(module));
+            lines.push(format!("  cached responses: {}", ByteSize::b(mount.cache_bytes)));
+            lines.extend(circuit.as_ref().map(|CircuitStatus { retry_after, reason }| {
+                format!("  circuit open, next probe in {retry_after} s: {reason}")
+            }));
+        }
+    }
     lines.extend(mount.previous.as_ref().map(|digest| format!("  previous: {}", short(digest))));
     lines.extend(
         mount
@@ -142,4 +131,27 @@ fn mount(mount: &MountStatus) -> Vec<String> {
             .map(|module| format!("  quarantined: {}: {}", short(&module.digest), module.reason)),
     );
     lines
+}
+
+/// Returns the lines of an active module.
+fn active(module: &ModuleStatus) -> [String; 2] {
+    let since = humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_secs(module.since));
+    let isolation = match module.resets.failed {
+        0 => format!(
+            "  isolation: {} slots checked, no data of earlier requests",
+            module.resets.passed
+        ),
+        failed => format!(
+            "  ISOLATION FAILURE: data of earlier requests in {failed} slots, which are retired"
+        ),
+    };
+    [
+        format!(
+            "  active since {since}: {} runs, {} failures{}",
+            module.runs,
+            module.failures.module_failures(),
+            causes(&module.failures)
+        ),
+        isolation,
+    ]
 }

@@ -88,22 +88,27 @@ fn text(report: &SwapReport) -> Vec<String> {
         }
     }
     lines.extend(differences(report));
-    let from = short(&report.from);
+    let from = report.from.as_deref().map(short);
     let to = report.to.as_deref().map_or("", short);
-    match &report.outcome {
-        SwapOutcome::Swapped => lines.push(format!("swapped: {from} -> {to}")),
+    match (&report.outcome, from) {
+        (SwapOutcome::Swapped, Some(from)) => lines.push(format!("swapped: {from} -> {to}")),
+        (SwapOutcome::Swapped, None) => lines.push(format!("enabled: {to}")),
         // The circuit of this module is open.
-        SwapOutcome::DryRun if from == to => {
+        (SwapOutcome::DryRun, Some(from)) if from == to => {
             lines.push(format!("dry run: the circuit of {from} would close"));
         }
-        SwapOutcome::DryRun => lines.push(format!("dry run: {to} would replace {from}")),
-        SwapOutcome::Unchanged => lines.push(format!("unchanged: {from} is active already")),
-        SwapOutcome::CircuitClosed => lines.push(format!("circuit closed: {from}")),
-        SwapOutcome::Rejected { message, reason } => {
+        (SwapOutcome::DryRun, Some(from)) => {
+            lines.push(format!("dry run: {to} would replace {from}"));
+        }
+        (SwapOutcome::DryRun, None) => lines.push(format!("dry run: {to} would be enabled")),
+        (SwapOutcome::Unchanged, _) => lines.push(format!("unchanged: {to} is active already")),
+        (SwapOutcome::CircuitClosed, _) => lines.push(format!("circuit closed: {to}")),
+        (SwapOutcome::Rejected { message, reason }, from) => {
             lines.push(format!("rejected: {message}"));
             // The rejected module may be the active one, whose circuit is open.
-            if from != to || *reason != Rejection::Failures {
-                lines.push(format!("{from} stays active"));
+            if from != Some(to) || *reason != Rejection::Failures {
+                let stays = from.map(|from| format!("{from} stays active"));
+                lines.push(stays.unwrap_or("the mount has no module".to_owned()));
             }
         }
     }

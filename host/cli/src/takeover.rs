@@ -158,6 +158,7 @@ impl Successor {
         follows_dialect: bool,
     ) -> Result<(), ServeError> {
         let mounts = std::mem::take(&mut self.takeover.mounts);
+        disabled(&mounts, registry)?;
         let is_ready = self.takeover.is_ready;
         tokio::select! {
             warmed = warm(&mounts, is_ready, registry, state, follows_dialect) => warmed,
@@ -273,13 +274,22 @@ async fn warm(
     Ok(())
 }
 
+/// Returns an error if an extension that the running server serves is disabled here.
+fn disabled(offers: &[MountOffer], registry: &Registry) -> Result<(), ServeError> {
+    let reason = |offer: &MountOffer| registry.at(&offer.mount)?.reason_disabled();
+    match offers.iter().find_map(reason) {
+        Some(reason) => Err(ServeError::ExtensionLost { reason }),
+        None => Ok(()),
+    }
+}
+
 /// Returns the mounts whose module differs, with the module here.
 fn differences<'a>(
     offers: &'a [MountOffer],
     registry: &'a Registry,
 ) -> impl Iterator<Item = (&'a MountOffer, String)> {
     offers.iter().filter_map(|offer| {
-        let module = registry.at(&offer.mount)?.module();
+        let module = registry.at(&offer.mount)?.module()?;
         let differs = module.digest().to_string() != offer.digest;
         differs.then(|| (offer, format!("{}@{}", module.name(), module.digest().short())))
     })

@@ -112,13 +112,14 @@ impl Service {
                 Place::Default => CodeCache::from_env()?,
             },
             compiler: None,
+            waits: false,
         };
         let commands = Commands::new(&config.commands, Some(Arc::new(channel.commands())))?;
         let commands = Arc::new(commands);
-        let modules = Modules::load(context, effective).await?;
-        let modules = Arc::new(modules.with_commands(Arc::clone(&commands)));
         let publisher = StatePublisher::new();
         let state = publisher.reader();
+        let modules = Modules::load(context, effective, &state).await?;
+        let modules = Arc::new(modules.with_commands(Arc::clone(&commands)));
         let server = Server::with_registry(Arc::clone(&modules.registry), state.clone())
             .with_limits(config.http.clone())
             .with_settings(config.server.clone())

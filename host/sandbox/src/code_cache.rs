@@ -128,6 +128,11 @@ impl CodeCache {
         }
     }
 
+    /// Returns whether there is an entry with this key, which may be damaged.
+    pub(super) fn contains(&self, key: Key) -> bool {
+        statat(&self.0.descriptor, key.file_name(), AtFlags::SYMLINK_NOFOLLOW).is_ok()
+    }
+
     /// Stores an artefact, and evicts the least recently used ones if the cache is too
     /// large.
     pub(super) fn put(&self, key: Key, artefact: &Artefact) {

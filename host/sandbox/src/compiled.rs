@@ -10,7 +10,6 @@ use bytesize::ByteSize;
 
 use super::artefact::Artefact;
 use super::code_cache::{CodeCache, Key};
-use super::componentize;
 use super::engine::Engine;
 use super::load_error::LoadError;
 
@@ -43,12 +42,16 @@ pub(super) async fn compile_apart(
     let Some(compiler) = compiler.filter(|_| !engine.options.quick_compilation) else {
         return compile_here(engine, name, input);
     };
-    componentize::check(name, input)?;
     let entry = CachedCode::new(engine, input);
     match entry.get() {
         Some(artefact) => Ok(artefact),
         None => Ok(entry.put(compiler.compile(name, input, memory, engine.reservation).await?)),
     }
+}
+
+/// Returns whether the engine's code cache has an entry of this input.
+pub(super) fn is_cached(engine: &Engine, input: &[u8]) -> bool {
+    CachedCode::new(engine, input).0.is_some_and(|(cache, key)| cache.contains(key))
 }
 
 impl<'a> CachedCode<'a> {
@@ -72,7 +75,7 @@ impl<'a> CachedCode<'a> {
 #[cfg(test)]
 mod tests {
     use super::LoadError;
-    use crate::{Compiler, Engine, EngineOptions, Limits, Module};
+    use crate::{Compiler, Engine, EngineOptions, Grants, Limits, Module};
     use bytesize::ByteSize;
     use relayer_rest_modules::DEFAULT_MODULE;
     use std::path::Path;
@@ -108,6 +111,42 @@ mod tests {
         // Output that is not code is not executed.
         let error = load("/bin/sh", "cat > /dev/null; head -c 16 /dev/zero").await;
         assert!(matches!(error, LoadError::Invalid { .. }), "{error}");
+    }
+
+    /// Each call of this compiler is an error.
+    #[tokio::test]
+    async fn a_component_with_unsuitable_imports_or_exports_is_not_compiled() {
+        let engine = |grants: &[&str]| {
+            let compiler = Some(Compiler::new(Path::new("/nowhere/compiler").into(), Vec::new()));
+            let grants = Grants::new(grants).unwrap();
+            let options = EngineOptions { compiler, grants, ..(&Limits::default()).into() };
+            Engine::with(options).unwrap()
+        };
+        let load = async |engine: &Engine, bytes: &[u8]| {
+            let module = Module::from_untrusted_bytes(engine, "m", bytes, ByteSize::mib(64));
+            module.await.unwrap_err()
+        };
+        let component = |text: &str| wat::parse_str(text).unwrap();
+        let none = engine(&[]);
+        let now = component(r#"(component (import "now" (func (result u64))))"#);
+        let chains = r#"(component (import "relayer:rest/chains@0.1.0" (instance)))"#;
+        let chains = component(chains);
+        for (bytes, expected) in [
+            (&*now, "forbidden imports: now (not in the contract)"),
+            (&*chains, "imports without a grant: relayer:rest/chains@0.1.0"),
+            (&component("(component)"), "does not export relayer:rest/handler@0.1.0"),
+        ] {
+            let error = load(&none, bytes).await.to_string();
+            assert!(error.contains(expected), "{error}");
+        }
+        // A core module is not even encoded.
+        let text = r#"(module (import "relayer:rest/chains@0.1.0" "ids" (func (param i32)))
+            (func (export "relayer:rest/handler@0.1.0#handle")))"#;
+        let core = [&*component(text), b"\0\x0f\x0ecomponent-type"].concat();
+        let error = load(&none, &core).await;
+        assert!(matches!(error, LoadError::NotGranted { .. }), "{error}");
+        let error = load(&engine(&["chains"]), &core).await;
+        assert!(matches!(error, LoadError::NoCompiler { .. }), "{error}");
     }
 
     #[tokio::test]

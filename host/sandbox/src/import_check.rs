@@ -1,12 +1,13 @@
-//! Checks the imports and the exports of a component against the contract.
+//! Checks the imports and the exports of a component against the contract and the grants of
+//! its mount. This needs no compilation, so that a rejected component does not cost one.
 
 use std::fmt::{self, Display, Formatter};
 
-use wasmtime::component::Component;
-use wasmtime::component::types::ComponentItem;
-
 use super::contract::{CONTRACT_PACKAGE, CONTRACT_VERSION, HANDLER, IMPORTS, interface};
+use super::load_error::LoadError;
+use super::options::EngineOptions;
 use super::wasi_interfaces;
+use super::world::World;
 
 /// An import that a module may not have.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,27 +54,46 @@ impl Display for ForbiddenImport {
     }
 }
 
+/// Checks a component, which messages refer to as `name`. Returns the full name under which
+/// it exports the handler.
+pub(super) fn check(
+    options: &EngineOptions,
+    name: &str,
+    world: &World,
+) -> Result<String, LoadError> {
+    let name = || name.to_owned();
+    let forbidden = forbidden(world, options.wasi);
+    if !forbidden.is_empty() {
+        return Err(LoadError::Imports { name: name(), forbidden });
+    }
+    let imports: Vec<_> = world.imports.iter().map(|import| import.name.clone()).collect();
+    let lacking = options.grants.lack(&imports);
+    if !lacking.is_empty() {
+        let granted = options.grants.clone();
+        return Err(LoadError::NotGranted { name: name(), lacking, granted });
+    }
+    handler(world).map_err(|found| LoadError::NoHandler { name: name(), found })
+}
+
 /// Returns the imports that are neither in the contract nor, if the mount has it, in
 /// WASI.
-pub(super) fn imports(component: &Component, has_wasi: bool) -> Vec<ForbiddenImport> {
-    let engine = component.engine();
+fn forbidden(world: &World, has_wasi: bool) -> Vec<ForbiddenImport> {
     let mut forbidden = Vec::new();
-    for (name, import) in component.component_type().imports(engine) {
-        match (known(name), import.ty) {
-            (Ok(functions), ComponentItem::ComponentInstance(instance)) => {
-                let unknown = instance.exports(engine).filter(|(function, item)| {
-                    matches!(item.ty, ComponentItem::ComponentFunc(_))
-                        && !functions.contains(function)
-                });
-                forbidden.extend(unknown.map(|(function, _)| ForbiddenImport::Function {
-                    import: name.to_owned(),
-                    function: function.to_owned(),
+    for import in &world.imports {
+        let name = &import.name;
+        match (known(name), &import.functions) {
+            (Ok(known), Some(functions)) => {
+                let unknown =
+                    functions.iter().filter(|function| !known.contains(&function.as_str()));
+                forbidden.extend(unknown.map(|function| ForbiddenImport::Function {
+                    import: name.clone(),
+                    function: function.clone(),
                 }));
             }
-            (Ok(_), _) => forbidden.push(ForbiddenImport::Unknown { import: name.to_owned() }),
+            (Ok(_), None) => forbidden.push(ForbiddenImport::Unknown { import: name.clone() }),
             (Err(_), _) if has_wasi && wasi_interfaces::is_defined(name) => {}
             (Err(_), _) if wasi_interfaces::is_defined(name) => {
-                forbidden.push(ForbiddenImport::Wasi { import: name.to_owned() });
+                forbidden.push(ForbiddenImport::Wasi { import: name.clone() });
             }
             (Err(import), _) => forbidden.push(import),
         }
@@ -81,20 +101,12 @@ pub(super) fn imports(component: &Component, has_wasi: bool) -> Vec<ForbiddenImp
     forbidden
 }
 
-/// Returns the full name under which the component exports the handler.
-pub(super) fn handler(component: &Component) -> Result<String, Option<String>> {
-    let engine = component.engine();
+/// Returns the full name of the handler, or its name in another version.
+fn handler(world: &World) -> Result<String, Option<String>> {
     let prefix = format!("{CONTRACT_PACKAGE}/{}@", HANDLER.0);
-    let names: Vec<String> = component
-        .component_type()
-        .exports(engine)
-        .filter(|(name, _)| name.starts_with(&prefix))
-        .map(|(name, _)| name.to_owned())
-        .collect();
-    match names.iter().find(|name| compatible(&name[prefix.len()..])) {
-        Some(name) => Ok(name.clone()),
-        None => Err(names.into_iter().next()),
-    }
+    let mut names = world.exports.iter().filter(|name| name.starts_with(&prefix)).peekable();
+    let first = names.peek().map(|name| (*name).clone());
+    names.find(|name| compatible(&name[prefix.len()..])).cloned().ok_or(first)
 }
 
 /// Returns the functions of an interface of the contract.

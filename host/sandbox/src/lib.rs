@@ -26,7 +26,8 @@
 //! | `cost.rs` | the cost of creating an instance, read from its component |
 //! | `load_error.rs` | the reasons that a module cannot be loaded, with hints |
 //! | `digest.rs` | the version of a component |
-//! | `import_check.rs` | checks imports and exports against the contract |
+//! | `world.rs` | the imports and exports of a component, before it is compiled |
+//! | `import_check.rs` | checks them against the contract and the grants |
 //! | `request.rs` | a request to a module |
 //! | `run_permit.rs` | runs one request: its permit, its instance and its time |
 //! | `call_error.rs` | the reasons that a run has no response |
@@ -99,6 +100,7 @@ mod wasi;
 mod wasi_functions;
 mod wasi_interfaces;
 mod wire;
+mod world;
 
 pub use call_error::CallError;
 pub use code_cache::{CodeCache, CodeCacheError};

@@ -14,7 +14,7 @@ use wasmtime::component::Component;
 
 use super::artefact::Artefact;
 use super::compiled;
-use super::componentize::MAX_COMPONENT_SIZE;
+use super::componentize::{self, MAX_COMPONENT_SIZE};
 use super::cost::{Excess, InstanceCost};
 use super::digest::Digest;
 use super::engine::Engine;
@@ -28,6 +28,7 @@ use super::openapi::OpenApi;
 use super::source_map::SourceMap;
 use super::stats::{Failures, ModuleStats};
 use super::verify::{InitialImage, ResetStatus};
+use super::world::World;
 
 /// A loaded component that handles requests. Cheap to clone.
 #[derive(Clone)]
@@ -46,6 +47,33 @@ struct Parts {
 
 /// The name of the module that serves the API.
 pub const API: &str = "api";
+
+/// The checked parts of a component that are read without compiling it.
+struct Outline {
+    /// The name under which it exports the handler; `None` if it has to be encoded from a core
+    /// module, or if the compiler will find that it is not valid.
+    handler: Option<String>,
+    openapi: Option<OpenApi>,
+}
+
+impl Outline {
+    fn read(engine: &Engine, name: &str, bytes: &[u8]) -> Result<Self, LoadError> {
+        let is_component = componentize::check(name, bytes)?;
+        let world = if is_component {
+            World::from_component(bytes)
+        } else {
+            World::from_core_module(bytes)
+        };
+        let handler = world.map(|world| import_check::check(&engine.options, name, &world));
+        // The encoder may add imports to those of a core module.
+        let handler = handler.transpose()?.filter(|_| is_component);
+        let openapi = OpenApi::from_component(bytes).map_err(|reason| LoadError::OpenApi {
+            name: name.to_owned(),
+            reason: escape_control(&truncate(&reason)),
+        })?;
+        Ok(Self { handler, openapi })
+    }
+}
 
 impl Module {
     /// Loads the module that is bundled with this crate.
@@ -71,23 +99,30 @@ impl Module {
         bytes: &[u8],
         memory: ByteSize,
     ) -> Result<Self, LoadError> {
+        let outline = Outline::read(engine, name, bytes)?;
         let artefact = compiled::compile_apart(engine, name, bytes, memory).await?;
-        Self::from_artefact(engine, name, bytes, &artefact)
+        Self::from_artefact(engine, name, bytes, outline, &artefact)
     }
 
     /// Compiles and checks a component, or a core module with a note of its world, as
     /// `cargo build` produces it. Messages refer to it as `name`.
     pub fn from_bytes(engine: &Engine, name: &str, bytes: &[u8]) -> Result<Self, LoadError> {
+        let outline = Outline::read(engine, name, bytes)?;
         let artefact = compiled::compile_here(engine, name, bytes)?;
-        Self::from_artefact(engine, name, bytes, &artefact)
+        Self::from_artefact(engine, name, bytes, outline, &artefact)
     }
 
     fn from_artefact(
         engine: &Engine,
         name: &str,
         bytes: &[u8],
+        Outline { handler, openapi }: Outline,
         artefact: &Artefact,
     ) -> Result<Self, LoadError> {
+        let handler = match handler {
+            Some(handler) => handler,
+            None => exported_handler(engine, name, artefact.component(bytes))?,
+        };
         let name = || name.to_owned();
         let component = artefact.load(&engine.wasmtime).map_err(|error| {
             let reason = format!("{error:#}");
@@ -107,21 +142,6 @@ impl Module {
             }
             Excess::Host(reason) => LoadError::TooMuch { name: name(), reason },
         })?;
-        let forbidden = import_check::imports(&component, engine.options.wasi);
-        if !forbidden.is_empty() {
-            return Err(LoadError::Imports { name: name(), forbidden });
-        }
-        let openapi = OpenApi::from_component(artefact.component(bytes)).map_err(|reason| {
-            LoadError::OpenApi { name: name(), reason: escape_control(&truncate(&reason)) }
-        })?;
-        let imports: Vec<_> = imports(&component);
-        let lacking = engine.grants().lack(&imports);
-        if !lacking.is_empty() {
-            let granted = engine.grants().clone();
-            return Err(LoadError::NotGranted { name: name(), lacking, granted });
-        }
-        let handler = import_check::handler(&component)
-            .map_err(|found| LoadError::NoHandler { name: name(), found })?;
         let misfit = |error: wasmtime::Error| LoadError::Types {
             name: name(),
             reason: format!("{error:#}"),
@@ -288,6 +308,16 @@ impl Module {
     pub fn stats(&self) -> &ModuleStats {
         &self.0.stats
     }
+}
+
+/// Returns the name under which a valid component exports the handler, if it passes the checks
+/// of its imports and exports.
+fn exported_handler(engine: &Engine, name: &str, component: &[u8]) -> Result<String, LoadError> {
+    let world = World::from_component(component).ok_or_else(|| LoadError::Invalid {
+        name: name.to_owned(),
+        reason: "its types cannot be read".to_owned(),
+    })?;
+    import_check::check(&engine.options, name, &world)
 }
 
 /// Returns whether the engine's pool has no room for a component. The engine has no error

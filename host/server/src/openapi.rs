@@ -7,7 +7,7 @@ use arc_swap::ArcSwapOption;
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderMap, HeaderValue};
-use relayer_rest_sandbox::{Digest, OPERATIONS};
+use relayer_rest_sandbox::{Digest, Module, OPERATIONS};
 use serde_json::{Map, Value, json};
 
 use crate::registry::{Mount, MountPath, Mounts};
@@ -91,7 +91,8 @@ impl Rendered {
 }
 
 fn modules(mounts: &Mounts) -> Vec<(MountPath, Digest)> {
-    mounts.iter().map(|mount| (mount.path().clone(), mount.module().digest())).collect()
+    let module = |mount: &Arc<Mount>| Some((mount.path().clone(), mount.module()?.digest()));
+    mounts.iter().filter_map(module).collect()
 }
 
 /// Merges the documents of the modules that have one. The API keeps its names; the names of
@@ -103,7 +104,7 @@ pub(crate) fn merged(mounts: &Mounts, server: Option<&str>) -> Value {
     let mut components = Map::new();
     for mount in mounts.iter() {
         let module = mount.module();
-        let Some(openapi) = module.openapi() else { continue };
+        let Some(openapi) = module.as_ref().and_then(Module::openapi) else { continue };
         let names = Names::new(mount);
         let mut document = openapi.document().clone();
         if names.prefix.is_none()
@@ -149,7 +150,7 @@ struct Names {
 
 impl Names {
     fn new(mount: &Mount) -> Self {
-        let name = mount.name();
+        let name = mount.name().to_owned();
         Self { prefix: (*mount.path() != MountPath::root()).then(|| name.clone()), tag: name }
     }
 

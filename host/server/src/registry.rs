@@ -50,7 +50,7 @@
 //! | `deployment.rs` | one deployment at a time, and its progress |
 //! | `deployment_counts.rs` | counters of deployments |
 //! | `preflight.rs` | checks of a candidate before it serves |
-//! | `background_worker.rs` | the thread for preflights and health checks |
+//! | `background_worker.rs` | the thread for preflights and health checks while requests are served |
 //! | `health_check.rs` | health checks of the active module |
 //! | `references.rs` | the bundled modules with which candidates are compared |
 //! | `run.rs` | runs that no client waits for |
@@ -99,13 +99,13 @@ pub use deployment::CandidateStatus;
 pub use deployment_counts::DeploymentStatus;
 pub use explain::{CacheStatus, Explanation};
 pub use failure_policy::FailurePolicy;
-pub use mount::{Mount, NoPreviousModule};
+pub use mount::{LoadRejection, Mount, NoPreviousModule};
 pub(crate) use path::{API_SEGMENTS, EXTENSIONS};
 pub use path::{MountPath, MountPathError};
 pub use references::References;
 pub use report::{Rejection, StepTime, SwapOutcome, SwapReport, SwapStep};
 pub(crate) use service::{Found, RespondError, RespondErrorKind, Responded, Uncached};
-pub use status::{CircuitStatus, ModuleStatus, MountStatus, QuarantineStatus};
+pub use status::{CircuitStatus, ModuleStatus, MountState, MountStatus, QuarantineStatus};
 pub use warming::{HotRequest, Warmth};
 
 /// The mounts, which can be replaced as a whole while the server runs.
@@ -186,9 +186,8 @@ impl Mounts {
     /// Adds an extension.
     pub fn with(mut self, extension: impl Into<Arc<Mount>>) -> Result<Self, MountError> {
         let extension = extension.into();
-        let names: Vec<_> = self.iter().map(|mount| mount.name()).collect();
-        let mounted = names.iter().map(String::as_str).zip(self.iter().map(|mount| mount.path()));
-        check_conflicts(mounted, &extension.name(), extension.path())?;
+        let mounted = self.iter().map(|mount| (mount.name(), mount.path()));
+        check_conflicts(mounted, extension.name(), extension.path())?;
         self.extensions.push(extension);
         Ok(self)
     }

@@ -300,7 +300,7 @@ const DISABLED: &str = "CommandDisabled";
 async fn a_response_with_a_command_is_neither_cached_nor_shared() {
     let component = component::that_clears_packets(16);
     let server = TestServer::builder().component(&component).start().await;
-    let runs = || server.registry.at("/").unwrap().status().module.runs;
+    let runs = || server.registry.at("/").unwrap().status().module().unwrap().runs;
     for count in 1..=3 {
         assert_eq!(server.get("/a").await.error_name(), DISABLED);
         assert_eq!(runs(), count);

@@ -27,7 +27,7 @@ async fn cached_responses_need_no_run() {
     assert_eq!(client.request("POST", "/a").await.status, 204);
     let mut other = server.connect().await;
     let api = server.api();
-    let runs = || api.status().module.runs;
+    let runs = || api.status().module().unwrap().runs;
     let before = runs();
     let spinning = tokio::spawn(async move { other.get("/spin").await });
     until("the only permit is taken", || runs() > before).await;

@@ -93,7 +93,7 @@ async fn status_counts_the_connections_of_clients() {
         let mut stream = TcpStream::connect(serving.address()).await.unwrap();
         let request = format!("{method} /spin HTTP/1.1\r\nhost: x\r\n\r\n");
         stream.write_all(request.as_bytes()).await.unwrap();
-        let is_run = async || status().await.mounts[0].module.runs > number as u64;
+        let is_run = async || status().await.mounts[0].module().unwrap().runs > number as u64;
         until_async("the request runs", is_run).await;
         waiting.push(stream);
     }

@@ -18,7 +18,7 @@ fn modules(component: &[u8]) -> [Module; 2] {
     let limits = patient();
     let module = || Module::from_bytes(&engine(&limits), "test", component).unwrap();
     let mount = Mount::extension("/ext/slow".parse().unwrap(), module());
-    [module(), mount.module()]
+    [module(), mount.module().unwrap()]
 }
 
 fn fast() -> Arc<GuestRequest> {

@@ -89,7 +89,7 @@ async fn is_full_with_three(limits: HttpLimits) {
         busy.push(stream);
     }
     let mount = server.registry.at("/").unwrap();
-    until("three requests run", || mount.status().module.runs == 3).await;
+    until("three requests run", || mount.status().module().unwrap().runs == 3).await;
     for head in [String::new(), request("/version", "")] {
         let response = raw(server.address, head.as_bytes()).await;
         assert!(response.starts_with("HTTP/1.1 503 Service Unavailable\r\n"), "{response}");
@@ -161,7 +161,7 @@ async fn floods_and_resets_affect_no_other_client() {
     within("the flooding connection is closed", flood).await.unwrap();
     watcher.stop().await;
     let mount = server.registry.at("/").unwrap();
-    assert_eq!(mount.status().module.failures.module_failures(), 0);
+    assert_eq!(mount.status().module().unwrap().failures.module_failures(), 0);
 }
 
 /// A cancelled request does not keep its connection open.
@@ -179,7 +179,7 @@ async fn cancelled_http2_requests_do_not_keep_a_connection_open() {
         let mut client = Client::Http2(sender.clone());
         tokio::spawn(async move { client.get(&format!("/spi{number}")).await })
     });
-    until("three requests run", || mount.status().module.runs == 3).await;
+    until("three requests run", || mount.status().module().unwrap().runs == 3).await;
     pending.each_ref().iter().for_each(|pending| pending.abort());
     client.closed().await;
 }
@@ -204,7 +204,7 @@ async fn a_stopping_server_ends_within_its_grace_period() {
     let mut spinning = TcpStream::connect(server.address).await.unwrap();
     spinning.write_all(request("/", "").as_bytes()).await.unwrap();
     let mount = server.registry.at("/").unwrap();
-    until("the request runs", || mount.status().module.runs == 1).await;
+    until("the request runs", || mount.status().module().unwrap().runs == 1).await;
     within("the server ends", server.stop()).await.unwrap();
     let mut byte = [0];
     assert!(!matches!(spinning.read(&mut byte).await, Ok(1..)));

@@ -44,7 +44,7 @@ async fn hostile_connections_take_little_memory_beyond_the_limit() {
     let control = serving.control_client();
     let unsent = async || control.status().await.unwrap().connections.unwrap().unsent;
     until_async("half of the memory is held", async || unsent().await > 32 * MIB).await;
-    let runs = async || control.status().await.unwrap().mounts[0].module.runs;
+    let runs = async || control.status().await.unwrap().mounts[0].module().unwrap().runs;
     let mut known = 0;
     while known != runs().await {
         known = runs().await;

@@ -129,7 +129,7 @@ async fn connect_gets_501_without_a_run() {
     assert_eq!(response.status(), 501);
     assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), body);
     assert_eq!(client.get("/").await.status, 200, "the connection goes on");
-    assert_eq!(server.registry.at("/").unwrap().module().runs(), 1);
+    assert_eq!(server.registry.at("/").unwrap().module().unwrap().runs(), 1);
 }
 
 #[tokio::test]

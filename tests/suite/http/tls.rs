@@ -244,7 +244,7 @@ async fn a_connection_beyond_the_limit_is_closed() {
     let client = TlsClient::default();
     let mut busy = client.connect(server.address, "localhost", &authority).await.unwrap();
     busy.write_all(b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
-    until("the request runs", || server.api().status().module.runs == 1).await;
+    until("the request runs", || server.api().status().module().unwrap().runs == 1).await;
     let mut stream = TcpStream::connect(server.address).await.unwrap();
     let mut response = Vec::new();
     drop(within("the end", stream.read_to_end(&mut response)).await);

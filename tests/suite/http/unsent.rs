@@ -55,7 +55,7 @@ async fn clients_that_read_late_get_all_responses() {
     let mut last = 0;
     let mut unchanged = 0;
     let is_stopped = || {
-        let runs = mount.status().module.runs;
+        let runs = mount.status().module().unwrap().runs;
         unchanged = if runs == last { unchanged + 1 } else { 0 };
         last = runs;
         runs > 0 && unchanged == 100

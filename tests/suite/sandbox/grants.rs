@@ -109,7 +109,7 @@ async fn headers_with_effect_beyond_the_mount_need_a_grant() {
         let refused = server.get("/ext/tool/a").await;
         assert_eq!((refused.status.as_u16(), refused.header(name)), (502, ""), "{name}");
         assert_eq!(refused.error_name(), "BadModuleResponse");
-        let status = server.registry.at("/ext/tool").unwrap().module().failures();
+        let status = server.registry.at("/ext/tool").unwrap().module().unwrap().failures();
         assert_eq!((status.invalid, status.module_failures()), (1, 1));
     }
     let server = server(with_header("alt-svc", "clear", &["nel", "alt-svc"])).await;

@@ -140,7 +140,7 @@ async fn hostile_modules_fail_only_their_own_requests() {
     watcher.stop().await;
     for case in &cases {
         let status = server.registry.at(&format!("/ext/{}", case.name)).unwrap().status();
-        let failures = status.module.failures;
+        let failures = status.module().unwrap().failures;
         let count = (CLIENTS * ROUNDS) as u64;
         assert_eq!(
             ((case.counted)(&failures), failures.module_failures()),

@@ -232,7 +232,7 @@ async fn an_endless_start_function_times_out_and_delays_no_other_module() {
     let server = TestServer::builder().component(&component).extension(other).start().await;
     let mut client = server.connect().await;
     let spinning = tokio::spawn(async move { client.get("/").await });
-    until("the start function runs", || server.api().status().module.runs == 1).await;
+    until("the start function runs", || server.api().status().module().unwrap().runs == 1).await;
     // The only thread is free while the module spins.
     assert_eq!(server.get("/other/").await.status, 204);
     spinning.abort();

@@ -110,5 +110,5 @@ async fn health_probes_succeed_under_overload() {
         client.await.unwrap();
     }
     let status = server.registry.at("/ext/tool").unwrap().status();
-    assert_eq!((status.circuit, status.module.failures.module_failures()), (None, 0));
+    assert_eq!((status.circuit(), status.module().unwrap().failures.module_failures()), (None, 0));
 }

@@ -92,7 +92,7 @@ async fn wasi_gives_no_access_to_the_system() {
 #[tokio::test]
 async fn the_clock_is_the_time_of_the_last_change() {
     let server = server().await;
-    let runs = || server.registry.at("/ext/guest").unwrap().status().module.runs;
+    let runs = || server.registry.at("/ext/guest").unwrap().status().module().unwrap().runs;
     let now = || {
         let time = server.publisher.reader().snapshot().changed().time;
         time.duration_since(UNIX_EPOCH).unwrap().as_nanos().to_string()

@@ -43,7 +43,7 @@ async fn trip(http: &mut Client) {
 /// window.
 async fn trip_within(http: &mut Client, mount: &Mount) {
     let mut number = 0;
-    while mount.status().circuit.is_none() {
+    while mount.status().circuit().is_none() {
         http.get(&format!("/ext/tool/{number}")).await;
         number += 1;
         assert!(number < 10_000, "the circuit stays closed");
@@ -59,7 +59,7 @@ async fn the_circuit_opens_after_failures() {
     let mut http = server.connect().await;
     assert_eq!(http.get("/ext/tool/spare").await.status, 204);
     trip(&mut http).await;
-    let runs = mount.status().module.runs;
+    let runs = mount.status().module().unwrap().runs;
     for path in ["/ext/tool/0", "/ext/tool/0?other"] {
         let response = http.get(path).await;
         response.check_error(
@@ -73,8 +73,8 @@ async fn the_circuit_opens_after_failures() {
     }
     assert_eq!(http.get("/ext/tool/spare").await.status, 204, "it is cached");
     let status = mount.status();
-    assert_eq!(status.module.runs, runs, "the module does not run");
-    let reason = status.circuit.unwrap().reason;
+    assert_eq!(status.module().unwrap().runs, runs, "the module does not run");
+    let reason = status.circuit().unwrap().reason.clone();
     let start = "3 of 4 runs failed; last: the module trapped: ";
     assert!(reason.starts_with(start), "{reason}");
     assert_eq!(http.get("/chains").await.status, 200, "the API does not notice");
@@ -93,7 +93,7 @@ async fn the_circuit_closes_after_a_health_check() {
         trip_within(&mut http, &mount).await;
         // Health checks fail until there is a chain.
         server.publisher.set_chains(vec![chain()]).unwrap();
-        until("the circuit is closed", || mount.status().circuit.is_none()).await;
+        until("the circuit is closed", || mount.status().circuit().is_none()).await;
         assert_eq!(http.get("/ext/tool").await.status, 204);
     }
 }
@@ -110,7 +110,7 @@ async fn repetitions_of_one_failing_request_do_not_open_the_circuit() {
         let honest = http.get(&format!("/ext/tool/{number}")).await;
         assert_eq!(honest.status, 200, "{number}");
     }
-    assert_eq!(server.registry.at("/ext/tool").unwrap().status().circuit, None);
+    assert_eq!(server.registry.at("/ext/tool").unwrap().status().circuit(), None);
 }
 
 /// Failures are rated relative to successes, however many distinct failing requests a
@@ -128,9 +128,9 @@ async fn the_circuit_stays_closed_below_the_failure_rate() {
         assert_eq!(http.get(&trap(number)).await.error_name(), "Internal", "{number}");
     }
     let mount = server.registry.at("/ext/tool").unwrap();
-    assert_eq!(mount.status().circuit, None);
+    assert_eq!(mount.status().circuit(), None);
     assert_eq!(http.get(&trap(149)).await.error_name(), "Internal");
-    assert!(mount.status().circuit.is_some());
+    assert!(mount.status().circuit().is_some());
 }
 
 /// While the circuit is open, requests of kinds that the extension is known to respond to
@@ -149,13 +149,13 @@ async fn a_successful_trial_request_closes_the_circuit() {
     trip(&mut http).await;
     let mount = server.registry.at("/ext/tool").unwrap();
     assert_eq!(http.get("/ext/tool/spare").await.status, 204);
-    assert!(mount.status().circuit.is_some());
+    assert!(mount.status().circuit().is_some());
     // One of these requests is run, and fails.
     http.get_until("/ext/tool/7", |response| response.status == 500).await;
     assert_eq!(http.get("/ext/tool/7").await.error_name(), "ExtensionUnavailable");
     server.publisher.set_chains(vec![chain()]).unwrap();
     http.get_until("/ext/tool/8", |response| response.status == 204).await;
-    assert_eq!(mount.status().circuit, None);
+    assert_eq!(mount.status().circuit(), None);
     assert_eq!(http.get("/ext/tool/0").await.status, 204);
 }
 
@@ -203,7 +203,7 @@ async fn a_swap_to_the_same_module_closes_the_circuit_if_it_passes() {
     assert_eq!(mount.swap(trial, &state).await.outcome, SwapOutcome::DryRun);
     assert_eq!(http.get("/ext/tool/0").await.error_name(), "ExtensionUnavailable");
     assert_eq!(mount.swap(candidate(needy), &state).await.outcome, SwapOutcome::CircuitClosed);
-    assert_eq!(mount.status().circuit, None);
+    assert_eq!(mount.status().circuit(), None);
     assert_eq!(http.get("/ext/tool/0").await.status, 204);
 }
 

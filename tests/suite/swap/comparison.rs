@@ -93,7 +93,7 @@ async fn candidates_are_compared_on_the_newest_state() {
         }
     }
     assert_eq!(server.get("/state").await.status, 200);
-    assert_eq!(mount.status().module.runs, 0);
+    assert_eq!(mount.status().module().unwrap().runs, 0);
 }
 
 /// Requests of clients are repeated with the headers that the module read.
@@ -123,8 +123,8 @@ async fn comparisons_do_not_count_towards_the_active_module() {
     };
     let report = server.swap_as(trial).await;
     assert_eq!((report.outcome, report.compared), (SwapOutcome::DryRun, 5));
-    let module = server.registry.at("/").unwrap().status().module;
-    assert_eq!((module.runs, module.failures.module_failures()), (0, 0));
+    let module = server.api().module().unwrap();
+    assert_eq!((module.runs(), module.module_failures()), (0, 0));
 }
 
 /// Preflights have a permit of their own.

@@ -135,7 +135,7 @@ async fn a_module_that_fails_like_the_previous_one_stays() {
         assert_eq!(server.get(TRAP).await.status, 500);
     }
     let status = server.registry.at("/").unwrap().status();
-    assert_eq!(status.module.digest, Digest::new(&new).to_string());
+    assert_eq!(status.module().unwrap().digest, Digest::new(&new).to_string());
     assert_eq!(status.previous, Some(Digest::new(&old).to_string()));
     assert_eq!(status.quarantined, []);
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use relayer_rest_server::control::{ConnectionStatus, SourceStatus, Status};
-use relayer_rest_server::registry::MountStatus;
+use relayer_rest_server::registry::{self, MountStatus};
 use relayer_rest_sources::{MetricsError, parse_metrics};
 use serde::Serialize;
 
@@ -69,7 +69,8 @@ pub(super) struct SnapshotReport {
 pub(super) struct MountReport {
     pub(super) mount: String,
     pub(super) name: String,
-    pub(super) digest: String,
+    /// `None` if the mount has no module.
+    pub(super) digest: Option<String>,
     pub(super) state: MountState,
     pub(super) requests_per_second: Option<f64>,
     pub(super) latency_p50_seconds: Option<f64>,
@@ -85,10 +86,14 @@ pub(super) struct MountReport {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum MountState {
+    /// The module of the extension was rejected.
+    Disabled,
     /// The extension is out of service because it failed too often.
     CircuitOpen,
     /// A module failed and was replaced by the previous one, which serves.
     Quarantined,
+    /// The first module is being compiled or checked.
+    Loading,
     Serving,
 }
 
@@ -168,7 +173,7 @@ impl Reading {
         MountReport {
             mount: status.mount.clone(),
             name: status.name.clone(),
-            digest: status.module.digest.clone(),
+            digest: status.module().map(|module| module.digest.clone()),
             state: MountState::from(status),
             requests_per_second: rate(|activity| activity.requests),
             latency_p50_seconds: activity.and_then(|activity| activity.latency(0.5)),
@@ -268,18 +273,21 @@ impl Activity {
 impl MountReport {
     /// Returns the name of the module with the start of its digest.
     pub(super) fn module(&self) -> String {
-        format!("{}@{}", self.name, short(&self.digest))
+        match &self.digest {
+            Some(digest) => format!("{}@{}", self.name, short(digest)),
+            None => self.name.clone(),
+        }
     }
 }
 
 impl From<&MountStatus> for MountState {
     fn from(status: &MountStatus) -> Self {
-        if status.circuit.is_some() {
-            Self::CircuitOpen
-        } else if status.quarantined.is_empty() {
-            Self::Serving
-        } else {
-            Self::Quarantined
+        match &status.state {
+            registry::MountState::Loading => Self::Loading,
+            registry::MountState::Disabled { .. } => Self::Disabled,
+            registry::MountState::Active { circuit: Some(_), .. } => Self::CircuitOpen,
+            registry::MountState::Active { .. } if status.quarantined.is_empty() => Self::Serving,
+            registry::MountState::Active { .. } => Self::Quarantined,
         }
     }
 }
@@ -299,6 +307,7 @@ mod tests {
     use std::time::{Instant, UNIX_EPOCH};
 
     use relayer_rest_server::control::Status;
+    use relayer_rest_server::registry;
     use serde_json::json;
 
     use super::super::tests::{reading, status};
@@ -422,9 +431,16 @@ mod tests {
         let quarantined = json!([{ "digest": "a", "reason": "b" }]);
         status.mounts[0].quarantined = serde_json::from_value(quarantined).unwrap();
         assert_eq!(state(&status), MountState::Quarantined);
-        let circuit = json!({ "reason": "a", "retry_after": 1 });
-        status.mounts[0].circuit = serde_json::from_value(circuit).unwrap();
+        let opened = json!({ "reason": "a", "retry_after": 1 });
+        let registry::MountState::Active { circuit, .. } = &mut status.mounts[0].state else {
+            panic!("{status:?}")
+        };
+        *circuit = serde_json::from_value(opened).unwrap();
         assert_eq!(state(&status), MountState::CircuitOpen);
+        status.mounts[0].state = registry::MountState::Loading;
+        assert_eq!(state(&status), MountState::Loading);
+        status.mounts[0].state = registry::MountState::Disabled { reason: "a".to_owned() };
+        assert_eq!(state(&status), MountState::Disabled);
     }
 
     #[test]

@@ -18,6 +18,7 @@ pub(super) fn status(pid: u32, mounts: &[(&str, &str)]) -> Status {
             "name": name,
             "mount": path,
             "dialect": "0.7",
+            "state": "active",
             "module": {
                 "digest": "0123456789abcdef",
                 "since": 0,

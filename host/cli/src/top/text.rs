@@ -153,6 +153,8 @@ fn cut(text: &str) -> String {
 
 fn state(state: MountState) -> &'static str {
     match state {
+        MountState::Disabled => "disabled",
+        MountState::Loading => "loading",
         MountState::CircuitOpen => "circuit open",
         MountState::Quarantined => "quarantined",
         MountState::Serving => "serving",

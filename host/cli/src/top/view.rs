@@ -138,8 +138,8 @@ fn line(column: Column, text: String) -> Line<'static> {
 
 fn style(state: MountState) -> Style {
     match state {
-        MountState::CircuitOpen => Style::new().fg(Color::Red),
-        MountState::Quarantined => Style::new().fg(Color::Yellow),
+        MountState::Disabled | MountState::CircuitOpen => Style::new().fg(Color::Red),
+        MountState::Loading | MountState::Quarantined => Style::new().fg(Color::Yellow),
         MountState::Serving => Style::new(),
     }
 }

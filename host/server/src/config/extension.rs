@@ -24,6 +24,11 @@ pub struct ExtensionConfig {
     /// digest is not loaded, neither at the start nor when the file changes. Manual swaps
     /// are not checked against it. Default: any.
     pub sha256: Option<Digest>,
+    /// Whether the server does not start without the extension. Otherwise, one that cannot be
+    /// loaded is disabled, and the server listens before a slow one has been compiled.
+    /// Default: false.
+    #[serde(default)]
+    pub required: bool,
     /// The interfaces of the contract that the extension may import: `version`, `chains`,
     /// `state`, `snapshot`, `telemetry`, `commands`, `request`, `query`, `mount` and
     /// `log`. Default: none, or the required ones for a bundled extension.

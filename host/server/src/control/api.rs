@@ -224,8 +224,10 @@ impl ControlApi {
 
     fn readyz(&self) -> ControlResponse {
         let is_draining = self.connections.as_ref().is_some_and(ConnectionTally::is_draining);
-        let Err(failures) = readiness::check(&self.state.snapshot(), is_draining) else {
-            return text(StatusCode::OK, "ok".to_owned());
+        let mounts: Vec<_> = self.registry.mounts().iter().map(|mount| mount.status()).collect();
+        let failures = match readiness::check(&self.state.snapshot(), is_draining, &mounts) {
+            Ok(checks) => return text(StatusCode::OK, checks),
+            Err(failures) => failures,
         };
         let mut response = text(StatusCode::SERVICE_UNAVAILABLE, failures);
         response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));

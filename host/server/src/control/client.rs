@@ -11,7 +11,6 @@ use hyper::client::conn::http1;
 use hyper::header::{CONNECTION, HOST, UPGRADE};
 use hyper::{Method, Request, StatusCode, Uri};
 use hyper_util::rt::TokioIo;
-use relayer_rest_common::files;
 use relayer_rest_sandbox::MAX_COMPONENT_SIZE;
 use serde::de::DeserializeOwned;
 use tokio::net::UnixStream;
@@ -19,7 +18,7 @@ use tokio::time::timeout;
 use url::form_urlencoded;
 
 use super::{ControlFault, ExplainRequest, RolledBack, Status, default_folder, takeover};
-use crate::registry::{Candidate, Explanation, Source, SwapReport};
+use crate::registry::{Candidate, Explanation, SwapReport};
 use crate::reload::Reloaded;
 
 /// The time in which a server must respond to a request that it handles immediately.
@@ -123,15 +122,10 @@ impl ControlClient {
         mount: &str,
         candidate: Candidate,
     ) -> Result<SwapReport, ControlClientError> {
-        let (name, bytes) = match candidate.source {
-            Source::Bytes { name, bytes } => (name, bytes),
-            Source::File(file) => {
-                let bytes = files::read(&file, MAX_COMPONENT_SIZE).map_err(|source| {
-                    ControlClientError::Unreadable { file: file.clone(), source }
-                })?;
-                (file.display().to_string(), bytes.into())
-            }
-        };
+        let name = candidate.source.name();
+        let bytes = candidate.source.bytes(MAX_COMPONENT_SIZE).map_err(|source| {
+            ControlClientError::Unreadable { file: PathBuf::from(&name), source }
+        })?;
         let sha256 = candidate.sha256.map(|digest| digest.to_string());
         let dialect = candidate.dialect.map(|dialect| dialect.to_string());
         let parameters = [

@@ -2,6 +2,8 @@
 //! have the form of the API's own errors and do not disclose internals: the log has the
 //! cause under the request's id.
 
+use std::borrow::Cow;
+
 use bytes::Bytes;
 use hyper::header::{
     CONNECTION, CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS,
@@ -11,12 +13,12 @@ use relayer_rest_sandbox::CallError;
 
 use super::request_id::RequestId;
 use crate::commands::Refusal;
-use crate::registry::RespondErrorKind;
+use crate::registry::{Mount, MountPath, RespondErrorKind};
 use crate::response::{NOSNIFF, X_REQUEST_ID};
 use crate::tokens::TokenRefusal;
 
 /// The reason for a response of the host.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum HostError {
     /// The module trapped or could not be instantiated, or the host failed.
     Internal,
@@ -33,6 +35,10 @@ pub(super) enum HostError {
     /// The extension failed too often: its circuit is open for at least this many
     /// seconds.
     ExtensionUnavailable(u32),
+    /// The module of the extension at this path is being compiled or checked.
+    ExtensionLoading(MountPath),
+    /// The module of the extension was rejected.
+    ExtensionDisabled,
     /// The request has no host, several, or an invalid one.
     BadHost,
     /// The request's host is not one that is served.
@@ -65,8 +71,9 @@ pub(super) enum HostError {
 }
 
 impl HostError {
-    fn parts(self) -> (StatusCode, &'static str, &'static str) {
-        match self {
+    /// Returns the status, the name and the message, which needs no escapes in JSON.
+    fn parts(&self) -> (StatusCode, &'static str, Cow<'static, str>) {
+        let (status, name, message) = match self {
             Self::Internal => (
                 StatusCode::INTERNAL_SERVER_ERROR,
                 "Internal",
@@ -100,6 +107,15 @@ impl HostError {
                 "ExtensionUnavailable",
                 "this extension failed too often and is out of service for now; try again later",
             ),
+            Self::ExtensionLoading(mount) => {
+                let message = format!("the extension at {mount} is being loaded; try again");
+                return (StatusCode::SERVICE_UNAVAILABLE, "ExtensionLoading", message.into());
+            }
+            Self::ExtensionDisabled => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "ExtensionUnavailable",
+                "this extension is out of service; the log of the server has the reason",
+            ),
             Self::BadHost => {
                 (StatusCode::BAD_REQUEST, "BadRequest", "exactly one valid Host header is required")
             }
@@ -121,7 +137,7 @@ impl HostError {
                 "PreconditionFailed",
                 "a precondition of the request is false",
             ),
-            Self::Command(refusal) => command_parts(refusal),
+            Self::Command(refusal) => command_parts(*refusal),
             Self::TargetTooLong => {
                 (StatusCode::URI_TOO_LONG, "UriTooLong", "the target of the request is too long")
             }
@@ -159,28 +175,29 @@ impl HostError {
                 "RequestTimeout",
                 "the body of the request was not received in time; no request needs a body",
             ),
-        }
+        };
+        (status, name, message.into())
     }
 
     /// Returns whether the bytes that follow on the connection may not be a request: the
     /// rest of this request, or data for the tunnel that the client requested.
-    pub(super) fn ends_connection(self) -> bool {
+    pub(super) fn ends_connection(&self) -> bool {
         matches!(
             self,
             Self::BodyTooLarge | Self::BadBody | Self::RequestTimeout | Self::NotImplemented
         )
     }
 
-    pub(super) fn status(self) -> StatusCode {
+    pub(super) fn status(&self) -> StatusCode {
         self.parts().0
     }
 
-    pub(super) fn name(self) -> &'static str {
+    pub(super) fn name(&self) -> &'static str {
         self.parts().1
     }
 
     /// Returns the bytes of the response to a connection that is not served.
-    pub(super) fn raw_response(self) -> Vec<u8> {
+    pub(super) fn raw_response(&self) -> Vec<u8> {
         let id = RequestId::from_headers(&HeaderMap::new());
         let response = self.response();
         let status = response.status();
@@ -197,7 +214,7 @@ impl HostError {
         bytes
     }
 
-    pub(super) fn response(self) -> Response<Bytes> {
+    pub(super) fn response(&self) -> Response<Bytes> {
         let (status, name, msg) = self.parts();
         let body = format!(r#"{{"status":"error","result":{{"name":"{name}","msg":"{msg}"}}}}"#);
         let mut response = Response::new(Bytes::from(body));
@@ -210,14 +227,15 @@ impl HostError {
             | Self::ConnectionsTooMany
             | Self::CancelledTooMany
             | Self::ClientTooMany
+            | Self::ExtensionLoading(_)
             | Self::Command(Refusal::Busy) => Some(1),
-            Self::ExtensionUnavailable(seconds) => Some(seconds),
+            Self::ExtensionUnavailable(seconds) => Some(*seconds),
             _ => None,
         };
         if let Some(seconds) = retry_after {
             headers.insert(RETRY_AFTER, seconds.into());
         }
-        if self == Self::Command(Refusal::Client(TokenRefusal::Unauthorized)) {
+        if *self == Self::Command(Refusal::Client(TokenRefusal::Unauthorized)) {
             headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
         if self.ends_connection() {
@@ -268,6 +286,16 @@ fn command_parts(refusal: Refusal) -> (StatusCode, &'static str, &'static str) {
             "CommandTimeout",
             "the relayer did not respond in time; it may still execute the command",
         ),
+    }
+}
+
+impl HostError {
+    /// Returns the error for a request to a mount that has no module.
+    pub(super) fn without_module(mount: &Mount) -> Self {
+        match mount.reason_disabled() {
+            Some(_) => Self::ExtensionDisabled,
+            None => Self::ExtensionLoading(mount.path().clone()),
+        }
     }
 }
 

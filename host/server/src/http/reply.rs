@@ -66,7 +66,7 @@ fn on_condition<B>(
             response(StatusCode::NOT_MODIFIED, not_modified(headers), &Bytes::new(), request)
         }
         Outcome::Failed => {
-            let mut response = host_error(HostError::PreconditionFailed, request);
+            let mut response = host_error(&HostError::PreconditionFailed, request);
             let label = headers.get(X_RELAYER_MODULE).cloned();
             response.headers_mut().extend(label.map(|label| (X_RELAYER_MODULE, label)));
             response
@@ -75,7 +75,7 @@ fn on_condition<B>(
 }
 
 /// Returns the HTTP response to a request that failed with an error of the host.
-pub(super) fn host_error<B>(error: HostError, request: &Request<B>) -> HttpResponse {
+pub(super) fn host_error<B>(error: &HostError, request: &Request<B>) -> HttpResponse {
     let (head, body) = error.response().into_parts();
     response(head.status, head.headers, &body, request)
 }

@@ -105,9 +105,12 @@ impl Service {
             return Either::Left(identified(self.shared(response, request.headers()), id));
         }
         let mount = mounts.route(request.uri().path());
+        let Some(active) = mount.active() else {
+            return Either::Left(self.refuse(HostError::without_module(mount), &request));
+        };
         let target = target(mount, &request);
         let snapshot = self.state.peek();
-        let found = mount.find(request_ref(&request, &target), &snapshot);
+        let found = mount.find(active, request_ref(&request, &target), &snapshot);
         if let Ok(Found { active, hit }) = &found
             && let Some(encoded) = hit.made(reply::encoding(hit, request.headers()))
         {
@@ -149,7 +152,7 @@ impl Service {
         let name = error.name();
         debug!(%id, status, name, "request refused");
         self.tally.refused_request(name);
-        identified(self.shared(reply::host_error(error, request), request.headers()), id)
+        identified(self.shared(reply::host_error(&error, request), request.headers()), id)
     }
 
     /// Returns the module's response, or an error response of the host if there is none.
@@ -182,7 +185,7 @@ impl Service {
                 }
             };
             if let Err(refusal) = self.execute(&response, &request, &id).await {
-                let mut refused = reply::host_error(HostError::Command(refusal), &request);
+                let mut refused = reply::host_error(&HostError::Command(refusal), &request);
                 let label = response.plain().headers.get(X_RELAYER_MODULE).cloned();
                 refused.headers_mut().extend(label.map(|label| (X_RELAYER_MODULE, label)));
                 return (active, refused, origin);
@@ -260,7 +263,7 @@ fn error_response<B>(mount: &Mount, error: &RespondError, request: &Request<B>) 
     if let RespondErrorKind::Failed(cause) = cause {
         report::log_failure(mount.reports(), active.module(), cause);
     }
-    let mut response = reply::host_error(HostError::from(cause), request);
+    let mut response = reply::host_error(&HostError::from(cause), request);
     response.headers_mut().insert(X_RELAYER_MODULE, active.module().label().clone());
     response
 }

@@ -1,14 +1,17 @@
 //! A module to deploy, and the limits for its deployment.
 
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use bytesize::ByteSize;
-use relayer_rest_common::limits;
+use relayer_rest_common::{files, limits, stable_file};
 use relayer_rest_conformance::Dialect;
-use relayer_rest_sandbox::{Digest, GuestRequest};
+use relayer_rest_sandbox::{Digest, Engine, GuestRequest};
+
+use super::report::Rejection;
 
 /// A module to deploy.
 #[derive(Debug, Clone)]
@@ -33,6 +36,11 @@ pub struct Candidate {
 pub enum Source {
     /// A file.
     File(PathBuf),
+    /// A file that may still be written; it is read when it no longer changes.
+    ChangingFile(PathBuf),
+    /// A component that is bundled with the host: it is compiled in this process, and neither
+    /// its size nor the time of its deployment is limited.
+    Bundled(&'static [u8]),
     /// Bytes in memory.
     Bytes {
         /// The name in messages.
@@ -59,14 +67,65 @@ impl Candidate {
         let requests = Vec::new();
         Self { source, sha256: None, dialect: None, dry_run: false, force: false, requests }
     }
+
+    /// Returns the candidate with the component that its file has now, and its digest. If the
+    /// file cannot be read, the deployment has the reason.
+    pub(crate) fn read(mut self, max: ByteSize) -> (Self, Option<Digest>) {
+        let read = self.source.read(max).ok();
+        let digest = read.as_ref().map(|bytes| Digest::new(bytes));
+        if let (Some(bytes), Source::File(_) | Source::ChangingFile(_)) = (read, &self.source) {
+            self.source = Source::Bytes { name: self.source.name(), bytes };
+        }
+        (self, digest)
+    }
+
+    /// Returns whether a first deployment takes no compilation in another process.
+    pub(crate) fn is_quick(&self, engine: &Engine) -> bool {
+        match &self.source {
+            Source::Bytes { bytes, .. } => engine.has_code(bytes),
+            // A file that could not be read has no component.
+            Source::File(_) | Source::ChangingFile(_) | Source::Bundled(_) => true,
+        }
+    }
 }
 
 impl Source {
     /// Returns the name in messages.
-    pub(super) fn name(&self) -> String {
+    pub(crate) fn name(&self) -> String {
         match self {
-            Self::File(file) => file.display().to_string(),
+            Self::File(file) | Self::ChangingFile(file) => file.display().to_string(),
+            Self::Bundled(_) => "embedded".to_owned(),
             Self::Bytes { name, .. } => name.clone(),
+        }
+    }
+
+    pub(super) fn is_bundled(&self) -> bool {
+        matches!(self, Self::Bundled(_))
+    }
+
+    /// Reads the component, of at most this size, or returns the problem.
+    pub(super) fn read(&self, max: ByteSize) -> Result<Bytes, (Rejection, String)> {
+        self.bytes(max.as_u64()).map_err(|error| match error.kind() {
+            io::ErrorKind::FileTooLarge => {
+                (Rejection::TooLarge, format!("larger than {max}; raise swap.size"))
+            }
+            _ => (
+                Rejection::Unreadable,
+                format!("cannot be read: {error}; check the path and its permissions"),
+            ),
+        })
+    }
+
+    /// Reads the component, of at most this number of bytes.
+    pub(crate) fn bytes(&self, max: u64) -> io::Result<Bytes> {
+        match self {
+            Self::File(file) => files::read(file, max).map(Bytes::from),
+            Self::ChangingFile(file) => stable_file::read(file, max).map(Bytes::from),
+            Self::Bundled(bytes) => Ok(Bytes::from_static(bytes)),
+            Self::Bytes { bytes, .. } if bytes.len() as u64 > max => {
+                Err(io::ErrorKind::FileTooLarge.into())
+            }
+            Self::Bytes { bytes, .. } => Ok(bytes.clone()),
         }
     }
 }

@@ -17,7 +17,7 @@ use crate::cache::{RecordedResponse, RequestRef, Uncacheable};
 pub struct Explanation {
     /// The path of the mount that the request is routed to.
     pub mount: String,
-    /// The active module, as in `x-relayer-module`.
+    /// The active module, as in `x-relayer-module`; empty if there is none.
     pub module: String,
     /// The method and the target, as the module gets them.
     pub request: String,
@@ -76,7 +76,12 @@ pub(super) async fn explain(
     request: GuestRequest,
     state: &StateReader,
 ) -> Explanation {
-    let module = service.slot.load().module().clone();
+    let Some(module) = service.slot.load().map(|active| active.module().clone()) else {
+        return Explanation {
+            error: Some("the mount has no module; its status has the reason".to_owned()),
+            ..Explanation::new(service, &request)
+        };
+    };
     let snapshot = state.snapshot();
     let request = Arc::new(request);
     let request_ref = RequestRef::from(&*request);
@@ -97,17 +102,8 @@ pub(super) async fn explain(
         }),
     };
     let explanation = Explanation {
-        mount: service.path.to_string(),
         module: module.label().to_str().unwrap_or_default().to_owned(),
-        request: for_log(&format!("{} {}", request.method, request.target)),
-        status: None,
-        error: None,
-        cache: CacheStatus::Failed,
-        generation: None,
-        reads: Vec::new(),
-        headers: Vec::new(),
-        query: false,
-        commands: Vec::new(),
+        ..Explanation::new(service, &request)
     };
     match explained {
         Err(error) => Explanation { error: Some(error), ..explanation },
@@ -121,6 +117,25 @@ pub(super) async fn explain(
             commands: response.commands().iter().map(ToString::to_string).collect(),
             ..explanation
         },
+    }
+}
+
+impl Explanation {
+    /// Creates the explanation of a response that does not exist.
+    fn new(service: &ModuleService, request: &GuestRequest) -> Self {
+        Self {
+            mount: service.path.to_string(),
+            module: String::new(),
+            request: for_log(&format!("{} {}", request.method, request.target)),
+            status: None,
+            error: None,
+            cache: CacheStatus::Failed,
+            generation: None,
+            reads: Vec::new(),
+            headers: Vec::new(),
+            query: false,
+            commands: Vec::new(),
+        }
     }
 }
 

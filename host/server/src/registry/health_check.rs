@@ -1,14 +1,11 @@
 //! Health checks of the active module, apart from the requests of clients.
 
-use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
 use http::uri::PathAndQuery;
 use http::{HeaderMap, Method};
 use relayer_rest_common::text::{escape_control, truncate};
-use relayer_rest_conformance as conformance;
-use relayer_rest_conformance::{Dialect, Reference};
 use relayer_rest_sandbox::{GuestRequest, Module};
 use relayer_rest_state::StateReader;
 use tokio::time::timeout;
@@ -16,7 +13,6 @@ use tracing::{Instrument, info_span};
 
 use super::background_worker::BackgroundWorker;
 use super::path::MountPath;
-use super::references::References;
 use super::run;
 use crate::cache::ResponseCache;
 
@@ -28,37 +24,11 @@ pub(super) struct HealthCheck<'a> {
     pub(super) mount: &'a MountPath,
     pub(super) cache: &'a ResponseCache,
     pub(super) background: &'a BackgroundWorker,
-    pub(super) references: &'a Arc<References>,
     /// The maximum time of a check.
     pub(super) time: Duration,
 }
 
 impl HealthCheck<'_> {
-    /// Checks whether a module of the API speaks its dialect, or, without a dialect,
-    /// whether an extension's responds on any relayer. Returns the first failure as an
-    /// error.
-    pub(super) async fn conformance(
-        &self,
-        module: Module,
-        dialect: Option<Dialect>,
-        state: &StateReader,
-    ) -> Result<(), String> {
-        let module = module.afresh();
-        let present = Some(state.snapshot());
-        let references = Arc::clone(self.references);
-        self.in_background(async move {
-            let reference = match dialect {
-                Some(dialect) => references.get(dialect, &[&module]).await.map_err(to_text)?,
-                None => Reference::Extension,
-            };
-            let verdict = conformance::probe(&module, reference, present).await.map_err(to_text)?;
-            let Some(failed) = verdict.failures().next() else { return Ok(()) };
-            let failure = failed.failure.as_deref().unwrap_or_default();
-            Err(format!("rule {}: {failure}", failed.rule))
-        })
-        .await
-    }
-
     /// Runs a module on `/` and on the most frequent requests of clients. Returns an
     /// error if one of the runs fails, or if they take too long.
     pub(super) async fn run(&self, module: Module, state: &StateReader) -> Result<(), String> {
@@ -91,10 +61,6 @@ impl HealthCheck<'_> {
             result.map_err(|error| format!("the host cannot run the health check: {error}"))?;
         result.map_err(|reason| escape_control(&truncate(&reason)))
     }
-}
-
-fn to_text(error: impl Error) -> String {
-    error.to_string()
 }
 
 fn root() -> GuestRequest {

@@ -8,6 +8,7 @@ use arc_swap::Guard;
 use http::uri::PathAndQuery;
 use http::{HeaderValue, Method};
 use relayer_rest_common::log_rate::LogRate;
+use relayer_rest_common::text::escape_control;
 use relayer_rest_conformance::Dialect;
 use relayer_rest_sandbox::{Digest, Engine, GuestRequest, Module, ModuleStats};
 use relayer_rest_state::{Snapshot, StateReader};
@@ -21,12 +22,13 @@ use super::deployment::Deployment;
 use super::explain::{Explanation, explain};
 use super::failure_policy::FailurePolicy;
 use super::path::MountPath;
+use super::preflight::PreflightThread;
 use super::references::References;
-use super::report::SwapReport;
+use super::report::{Rejection, SwapOutcome, SwapReport};
 use super::service::{Found, ModuleService, RespondError, Responded, Uncached};
-use super::slot::ModuleSlot;
-use super::status::{CircuitStatus, ModuleStatus, MountStatus, QuarantineStatus};
-use super::swap::Swap;
+use super::slot::{ModuleSlot, Vacancy};
+use super::status::{CircuitStatus, ModuleStatus, MountState, MountStatus, QuarantineStatus};
+use super::swap::{self, Swap};
 use crate::cache::{RequestRef, ResponseCache};
 use crate::request_metrics::{RequestMetrics, RequestSeries};
 
@@ -35,6 +37,7 @@ pub struct Mount {
     service: Arc<ModuleService>,
     deployment: Arc<Deployment>,
     dialect: Dialect,
+    is_required: bool,
     limits: SwapLimits,
     /// Limits the logged failures.
     reports: LogRate,
@@ -46,39 +49,58 @@ const MAX_REPORTS: u64 = 20;
 
 /// A mount has no previous module to roll back to.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "mount {mount}: no previous module to roll back to; {active} is the first module, or a rollback after failures activated it"
-)]
+#[error("mount {mount}: no previous module to roll back to; {reason}")]
 pub struct NoPreviousModule {
     mount: MountPath,
-    active: String,
+    reason: String,
+}
+
+/// A first module that may not serve.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct LoadRejection {
+    /// The reason.
+    pub reason: Rejection,
+    /// Details and a hint.
+    pub message: String,
 }
 
 impl Mount {
     /// Creates the mount of the API, served by this module.
     #[must_use]
     pub fn api(module: Module) -> Self {
-        Self::new(MountPath::root(), module, Dialect::default())
+        Self::serving(MountPath::root(), module)
     }
 
     /// Creates the mount of an extension: a module with a name of its own. Its responses
     /// may be any that HTTP allows.
     #[must_use]
     pub fn extension(path: MountPath, module: Module) -> Self {
-        Self::new(path, module, Dialect::Any)
+        Self::serving(path, module)
     }
 
-    fn new(path: MountPath, module: Module, dialect: Dialect) -> Self {
+    fn serving(path: MountPath, module: Module) -> Self {
+        let mount = Self::empty(path, module.name(), module.engine().clone());
+        let service = &mount.service;
+        let module = module.mounted_at(service.path.as_str());
+        service.slot.fill(module, |module| service.known(module));
+        mount
+    }
+
+    /// Creates a mount without a module, for modules that run on this engine. Its requests
+    /// get 503 until [`Mount::load`] or [`Mount::swap`] has activated one.
+    #[must_use]
+    pub fn empty(path: MountPath, name: &str, engine: Engine) -> Self {
         let limits = SwapLimits::default();
         let is_extension = path != MountPath::root();
-        let module = module.mounted_at(path.as_str());
         let service = ModuleService {
+            name: name.into(),
             path,
-            engine: module.engine().clone(),
-            references: Arc::new(References::new(module.engine().clone())),
-            cache: ResponseCache::new(module.limits().response_cache),
+            references: Arc::new(References::new(engine.clone())),
+            cache: ResponseCache::new(engine.limits().response_cache),
+            engine,
             failure_policy: FailurePolicy::default(),
-            slot: ModuleSlot::new(ActiveModule::first(module, is_extension)),
+            slot: ModuleSlot::default(),
             background: BackgroundWorker::default(),
             check_time: limits.time,
             requests: Arc::default(),
@@ -86,7 +108,8 @@ impl Mount {
         Self {
             service: Arc::new(service),
             deployment: Arc::default(),
-            dialect,
+            dialect: if is_extension { Dialect::Any } else { Dialect::default() },
+            is_required: !is_extension,
             limits,
             reports: LogRate::new(MAX_REPORTS),
         }
@@ -96,6 +119,14 @@ impl Mount {
     #[must_use]
     pub fn with_dialect(mut self, dialect: Dialect) -> Self {
         self.dialect = dialect;
+        self
+    }
+
+    /// Sets whether the server is not ready without its module. By default, only the API's
+    /// mount is required.
+    #[must_use]
+    pub fn with_required(mut self, is_required: bool) -> Self {
+        self.is_required = is_required;
         self
     }
 
@@ -120,14 +151,14 @@ impl Mount {
         self
     }
 
-    /// Returns this mount as the successor of another with the same engine. The other's
+    /// Returns this empty mount as the successor of another with the same engine. The other's
     /// module is its previous one: if its own fails, it rolls back to that.
     ///
     /// # Panics
     /// Panics if the mount has served requests.
     #[must_use]
     pub fn succeeding(mut self, other: &Self) -> Self {
-        let slot = ModuleSlot::succeeding(self.module(), &other.service.slot);
+        let slot = ModuleSlot::succeeding(&other.service.slot);
         let references = Arc::clone(&other.service.references);
         let requests = Arc::clone(&other.service.requests);
         self.configure(|service| {
@@ -138,16 +169,21 @@ impl Mount {
         self
     }
 
+    /// Returns this empty mount in place of another with another engine, whose quarantined
+    /// modules remain quarantined.
+    ///
+    /// # Panics
+    /// Panics if the mount has served requests.
+    #[must_use]
+    pub fn replacing(mut self, other: &Self) -> Self {
+        let slot = ModuleSlot::replacing(&other.service.slot);
+        self.configure(|service| service.slot = slot);
+        self
+    }
+
     fn configure(&mut self, change: impl FnOnce(&mut ModuleService)) {
         let service = Arc::get_mut(&mut self.service);
         change(service.expect("a mount is configured before it serves"));
-    }
-
-    /// Returns why a module is quarantined, if it was in service here and failed too
-    /// often.
-    #[must_use]
-    pub fn reason_against(&self, digest: Digest) -> Option<String> {
-        self.service.slot.reason_against(digest)
     }
 
     /// Keeps deployments away until the returned guard is dropped. Returns [`None`] if
@@ -159,8 +195,8 @@ impl Mount {
 
     /// Returns the name of its modules.
     #[must_use]
-    pub fn name(&self) -> String {
-        self.active().module().name().to_owned()
+    pub fn name(&self) -> &str {
+        &self.service.name
     }
 
     /// Returns its path.
@@ -169,15 +205,24 @@ impl Mount {
         &self.service.path
     }
 
-    /// Returns the active module.
+    /// Returns the active module, if there is one.
     #[must_use]
-    pub fn module(&self) -> Module {
-        self.active().module().clone()
+    pub fn module(&self) -> Option<Module> {
+        self.active().map(|active| active.module().clone())
     }
 
     /// Returns the active module, borrowed for a short time.
-    pub(crate) fn active(&self) -> Guard<Arc<ActiveModule>> {
+    pub(crate) fn active(&self) -> Option<Guard<Arc<ActiveModule>>> {
         self.service.slot.load()
+    }
+
+    /// Returns why its first module was rejected, if it has none for this reason.
+    #[must_use]
+    pub fn reason_disabled(&self) -> Option<String> {
+        match self.service.slot.vacancy()? {
+            Vacancy::Loading => None,
+            Vacancy::Disabled { reason } => Some(reason),
+        }
     }
 
     /// Returns the limits for swaps.
@@ -231,10 +276,11 @@ impl Mount {
     /// Returns the cached response of the active module to a request.
     pub(crate) fn find(
         &self,
+        active: Guard<Arc<ActiveModule>>,
         request_ref: RequestRef<'_>,
         snapshot: &Snapshot,
     ) -> Result<Found, Uncached> {
-        self.service.find(request_ref, snapshot)
+        self.service.find(active, request_ref, snapshot)
     }
 
     /// Runs the active module for a request without a cached response.
@@ -252,22 +298,76 @@ impl Mount {
     /// must be the one that the mount's server reads, or the cached responses of the new
     /// module may be of another relayer.
     pub async fn swap(&self, candidate: Candidate, state: &StateReader) -> SwapReport {
+        let report = self.deploy(candidate, state, PreflightThread::Background, false).await;
+        swap::log(&report);
+        report
+    }
+
+    /// Deploys the first module of the mount, after the same preflight as a swap, on the
+    /// thread of the caller. Does nothing if there is a module already. If the candidate is
+    /// rejected, the mount is disabled until a swap activates another one.
+    pub async fn load(
+        &self,
+        candidate: Candidate,
+        state: &StateReader,
+    ) -> Result<(), LoadRejection> {
+        self.load_on(candidate, state, PreflightThread::Caller).await
+    }
+
+    /// Deploys the first module as [`Mount::load`] does, on a thread that leaves the
+    /// processors to requests.
+    pub async fn load_in_background(
+        &self,
+        candidate: Candidate,
+        state: &StateReader,
+    ) -> Result<(), LoadRejection> {
+        self.load_on(candidate, state, PreflightThread::Background).await
+    }
+
+    async fn load_on(
+        &self,
+        candidate: Candidate,
+        state: &StateReader,
+        thread: PreflightThread,
+    ) -> Result<(), LoadRejection> {
+        let report = self.deploy(candidate, state, thread, true).await;
+        let name = self.name();
+        let mount = self.path();
+        match report.outcome {
+            SwapOutcome::Rejected { reason, message } => {
+                // Another deployment has an outcome of its own.
+                if reason != Rejection::Busy {
+                    self.service.slot.disable(escape_control(&message));
+                }
+                Err(LoadRejection { reason, message })
+            }
+            SwapOutcome::Swapped => {
+                let file = report.candidate;
+                let digest = report.to.unwrap_or_default();
+                info!(%mount, name, file, digest, "module loaded");
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    async fn deploy(
+        &self,
+        candidate: Candidate,
+        state: &StateReader,
+        thread: PreflightThread,
+        is_first: bool,
+    ) -> SwapReport {
         let swap = Swap {
             service: &self.service,
             deployment: &self.deployment,
             limits: &self.limits,
             dialect: candidate.dialect.unwrap_or(self.dialect),
             state,
+            thread,
+            is_first,
         };
         swap.run(candidate).await
-    }
-
-    /// Checks the active module: whether the API's speaks its dialect, or whether an
-    /// extension's responds on any relayer. Returns the first failure as an error.
-    /// Clients are not affected, and the runs are not counted.
-    pub async fn health_check(&self, state: &StateReader) -> Result<(), String> {
-        let dialect = (!self.service.is_extension()).then_some(self.dialect);
-        self.service.health_check().conformance(self.module(), dialect, state).await
     }
 
     /// Explains the active module's response to a request, whose target has the path of the
@@ -286,8 +386,13 @@ impl Mount {
     pub fn rollback(&self) -> Result<(Digest, Digest), NoPreviousModule> {
         let entry = |module| self.service.known(module);
         let Some((old, new)) = self.service.slot.roll_back(entry) else {
-            let active = self.active().module().digest().short();
-            return Err(NoPreviousModule { mount: self.path().clone(), active });
+            let reason = self.active().map_or("it has no module yet".to_owned(), |active| {
+                let digest = active.module().digest().short();
+                format!(
+                    "{digest} is the first module, or a rollback after failures activated it"
+                )
+            });
+            return Err(NoPreviousModule { mount: self.path().clone(), reason });
         };
         let from = old.module().digest();
         let to = new.module().digest();
@@ -298,7 +403,6 @@ impl Mount {
     /// Returns the current status.
     #[must_use]
     pub fn status(&self) -> MountStatus {
-        let active = self.active();
         let slot = &self.service.slot;
         let circuit = slot.circuit.current().map(|circuit| CircuitStatus {
             retry_after: circuit.retry_after().as_secs(),
@@ -307,18 +411,27 @@ impl Mount {
         let quarantined = slot.quarantined().into_iter();
         let quarantined = quarantined
             .map(|(digest, reason)| QuarantineStatus { digest: digest.to_string(), reason });
+        let state = match (self.active(), slot.vacancy()) {
+            (Some(active), _) => MountState::Active {
+                module: ModuleStatus {
+                    digest: active.module().digest().to_string(),
+                    since: seconds(active.since()),
+                    runs: active.runs(),
+                    failures: active.module().failures(),
+                    resets: active.module().resets(),
+                },
+                circuit,
+            },
+            (None, Some(Vacancy::Disabled { reason })) => MountState::Disabled { reason },
+            // It may have become active in between.
+            (None, Some(Vacancy::Loading) | None) => MountState::Loading,
+        };
         MountStatus {
-            name: active.module().name().to_owned(),
+            name: self.name().to_owned(),
             mount: self.path().to_string(),
             dialect: self.dialect,
-            module: ModuleStatus {
-                digest: active.module().digest().to_string(),
-                since: seconds(active.since()),
-                runs: active.runs(),
-                failures: active.module().failures(),
-                resets: active.module().resets(),
-            },
-            circuit,
+            required: self.is_required,
+            state,
             previous: slot.previous().map(|module| module.digest().to_string()),
             candidate: self.deployment.candidate().clone(),
             quarantined: quarantined.collect(),

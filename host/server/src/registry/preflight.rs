@@ -1,24 +1,22 @@
-//! Preflight: checks a candidate before it serves, on a thread of its own that leaves the
-//! processors to requests.
+//! Preflight: checks a candidate before it serves. The start, a reload, a swap, a watched file
+//! and `config check` all use it, so that each rejects the same modules for the same reasons.
 
 use std::collections::HashSet;
 use std::error::Error;
-use std::io;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use http::uri::PathAndQuery;
 use http::{HeaderMap, Method};
-use relayer_rest_common::files;
 use relayer_rest_common::text::{escape_control, truncate};
 use relayer_rest_conformance as conformance;
 use relayer_rest_conformance::{Dialect, Reference, Verdict};
-use relayer_rest_sandbox::{Digest, GuestRequest, Module};
+use relayer_rest_sandbox::{Digest, GuestRequest, Limits, Module};
 use relayer_rest_state::{ChainId, Snapshot, StateReader};
 use tracing::{Instrument, info_span};
 
 use super::active::ActiveModule;
-use super::candidate::{Candidate, Source, SwapLimits};
+use super::candidate::{Candidate, SwapLimits};
 use super::compare::{self, Change, ResponseDifference};
 use super::deployment::Progress;
 use super::report::{Rejection, SwapStep};
@@ -46,6 +44,13 @@ pub(super) struct PreflightReport {
     pub(super) responses: Vec<Arc<RecordedResponse>>,
 }
 
+impl PreflightReport {
+    /// Creates the report on a candidate that was not compared.
+    fn new(module: Module) -> Self {
+        Self { module, compared: 0, differences: Vec::new(), responses: Vec::new() }
+    }
+}
+
 /// The preflight of a candidate.
 pub(super) struct Preflight {
     pub(super) service: Arc<ModuleService>,
@@ -53,8 +58,18 @@ pub(super) struct Preflight {
     pub(super) progress: Arc<Progress>,
     pub(super) candidate: Candidate,
     pub(super) dialect: Dialect,
-    pub(super) active: Arc<ActiveModule>,
+    /// The active module; `None` if the mount has none yet.
+    pub(super) active: Option<Arc<ActiveModule>>,
     pub(super) state: StateReader,
+}
+
+/// The thread on which a preflight runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum PreflightThread {
+    /// The thread of the caller, who waits for it.
+    Caller,
+    /// The mount's background thread, which leaves the processors to requests.
+    Background,
 }
 
 /// The bytes of a candidate, from the first step.
@@ -86,16 +101,22 @@ fn add(requests: &mut Vec<RequestStats>, more: &[Arc<GuestRequest>]) {
 }
 
 impl Preflight {
-    /// Runs the preflight on the mount's background thread. Returns `None` if the
-    /// candidate is the active module. The preflight is cancelled when the returned
-    /// future is dropped; but a compilation in this process, for lack of a code cache
-    /// with a compiler, runs to its end.
-    pub(super) async fn start(self) -> Result<Option<PreflightReport>, Rejected> {
+    /// Runs the preflight. Returns `None` if the candidate is the active module. The
+    /// preflight is cancelled when the returned future is dropped; but a compilation in
+    /// this process, for lack of a code cache with a compiler, runs to its end.
+    pub(super) async fn start(
+        self,
+        thread: PreflightThread,
+    ) -> Result<Option<PreflightReport>, Rejected> {
         let service = Arc::clone(&self.service);
         // Tells its log lines apart from those of the active module.
         let name = escape_control(&truncate(&self.candidate.source.name()));
         let span = info_span!("candidate", mount = %service.path, name);
-        let result = service.background.run(self.run_checks().instrument(span)).await;
+        let checks = self.run_checks().instrument(span);
+        if thread == PreflightThread::Caller {
+            return checks.await;
+        }
+        let result = service.background.run(checks).await;
         result.map_err(|error| {
             Rejected(Rejection::Host, format!("the host cannot run the preflight: {error}"))
         })?
@@ -113,6 +134,9 @@ impl Preflight {
                 None => return Ok(None),
             }
         };
+        if self.is_known_to_pass() {
+            return Ok(Some(PreflightReport::new(module)));
+        }
         let verdict = {
             let _step = self.progress.begin(SwapStep::Probe);
             self.probe(&module).await.map_err(|error| {
@@ -127,7 +151,7 @@ impl Preflight {
         let _step = self.progress.begin(SwapStep::Compare);
         // Its counters are separate, so that the comparison does not count as requests of
         // clients.
-        let active = self.active.module().clone().afresh();
+        let active = self.active.as_ref().map(|active| active.module().clone().afresh());
         let mut differences = Vec::new();
         let mut responses = Vec::new();
         let mut bytes = 0;
@@ -141,7 +165,9 @@ impl Preflight {
                 self.rejected(Rejection::Failures, &file.name, &message)
             })?;
             response.set_hits(stats.hits);
-            differences.extend(self.difference(&active, stats, &response, &snapshot).await);
+            if let Some(active) = &active {
+                differences.extend(self.difference(active, stats, &response, &snapshot).await);
+            }
             bytes += response.plain().body.len();
             responses.push(response);
             if bytes > MAX_BYTES {
@@ -152,8 +178,17 @@ impl Preflight {
         Ok(Some(PreflightReport { module, compared, differences, responses }))
     }
 
+    /// Returns whether the candidate needs no probe: the bundled modules conform, and run
+    /// under the default limits.
+    fn is_known_to_pass(&self) -> bool {
+        self.candidate.source.is_bundled() && *self.service.engine.limits() == Limits::default()
+    }
+
     fn requests(&self, snapshot: &Snapshot) -> Vec<RequestStats> {
-        let mut requests = self.service.cache.hottest(self.active.module(), MAX_REQUESTS);
+        let hottest = |active: &Arc<ActiveModule>| {
+            self.service.cache.hottest(active.module(), MAX_REQUESTS)
+        };
+        let mut requests = self.active.as_ref().map(hottest).unwrap_or_default();
         if self.is_api() {
             add(&mut requests, &of_api(snapshot));
         }
@@ -169,25 +204,10 @@ impl Preflight {
     /// Reads the candidate, and checks its size, its digest and whether it is
     /// quarantined.
     fn read(&self) -> Result<CandidateFile, Rejected> {
-        let max = self.limits.size;
         let name = self.candidate.source.name();
-        let bytes = match &self.candidate.source {
-            Source::Bytes { bytes, .. } => bytes.clone(),
-            Source::File(file) => match files::read(file, max.as_u64()) {
-                Ok(bytes) => bytes.into(),
-                Err(error) if error.kind() == io::ErrorKind::FileTooLarge => {
-                    return Err(self.too_large(&name));
-                }
-                Err(error) => {
-                    let message =
-                        format!("cannot be read: {error}; check the path and its permissions");
-                    return Err(self.rejected(Rejection::Unreadable, &name, &message));
-                }
-            },
-        };
-        if bytes.len() as u64 > max.as_u64() {
-            return Err(self.too_large(&name));
-        }
+        let read = self.candidate.source.read(self.limits.size);
+        let bytes =
+            read.map_err(|(reason, message)| self.rejected(reason, &name, &message))?;
         let digest = Digest::new(&bytes);
         self.progress.read(digest);
         if let Some(wanted) = self.candidate.sha256
@@ -211,29 +231,28 @@ impl Preflight {
         Ok(CandidateFile { name, bytes, digest })
     }
 
-    fn too_large(&self, name: &str) -> Rejected {
-        let max = self.limits.size;
-        let message = format!("larger than {max}; raise swap.size");
-        self.rejected(Rejection::TooLarge, name, &message)
-    }
-
     /// Compiles the candidate and checks it against the contract. Returns `None` if it is
     /// the active module.
     async fn compile(&self, file: &CandidateFile) -> Result<Option<Module>, Rejected> {
-        if file.digest == self.active.module().digest() {
+        if self.active.as_ref().is_some_and(|active| active.module().digest() == file.digest) {
             return Ok(None);
         }
-        let ModuleService { engine, path, .. } = &*self.service;
-        let name = self.active.module().name();
-        Module::from_untrusted_bytes(engine, &file.name, &file.bytes, self.limits.memory)
-            .await
+        let ModuleService { engine, path, name, .. } = &*self.service;
+        let module = if self.candidate.source.is_bundled() {
+            Module::from_bytes(engine, &file.name, &file.bytes)
+        } else {
+            let memory = self.limits.memory;
+            Module::from_untrusted_bytes(engine, &file.name, &file.bytes, memory).await
+        };
+        module
             .map(|module| Some(module.named(name).mounted_at(path.as_str())))
             .map_err(|error| Rejected(Rejection::Invalid, format!("mount {path}: {error}")))
     }
 
     async fn probe(&self, module: &Module) -> Result<Verdict, Box<dyn Error + Send + Sync>> {
         let reference = if self.is_api() {
-            let loaded = [self.active.module(), module];
+            let active = self.active.iter().map(|active| active.module());
+            let loaded: Vec<_> = active.chain([module]).collect();
             self.service.references.get(self.dialect, &loaded).await?
         } else {
             Reference::Extension

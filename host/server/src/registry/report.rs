@@ -14,8 +14,8 @@ pub struct SwapReport {
     pub mount: String,
     /// The name of the candidate, such as its file.
     pub candidate: String,
-    /// The digest of the module that was active.
-    pub from: String,
+    /// The digest of the module that was active, if there was one.
+    pub from: Option<String>,
     /// The digest of the candidate, if it could be read.
     pub to: Option<String>,
     /// The dialect that the candidate had to speak.

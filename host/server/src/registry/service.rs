@@ -26,6 +26,8 @@ use crate::request_metrics::RequestMetrics;
 
 /// A path, and the module that serves the requests for it and below it.
 pub(super) struct ModuleService {
+    /// The name of its modules.
+    pub(super) name: Arc<str>,
     pub(super) path: MountPath,
     pub(super) engine: Engine,
     pub(super) references: Arc<References>,
@@ -87,18 +89,18 @@ impl ModuleService {
     }
 
     pub(super) fn health_check(&self) -> HealthCheck<'_> {
-        let Self { path, cache, background, check_time, references, .. } = self;
-        HealthCheck { mount: path, cache, background, references, time: *check_time }
+        let Self { path, cache, background, check_time, .. } = self;
+        HealthCheck { mount: path, cache, background, time: *check_time }
     }
 
     /// Returns the cached response of the active module to a request, even while the
     /// circuit is open.
     pub(super) fn find(
         &self,
+        active: Guard<Arc<ActiveModule>>,
         request_ref: RequestRef<'_>,
         snapshot: &Snapshot,
     ) -> Result<Found, Uncached> {
-        let active = self.slot.load();
         match self.cache.find_local(active.module(), request_ref, snapshot) {
             Ok(hit) => Ok(Found { active, hit }),
             Err(miss) => Err(Uncached { active: Guard::into_inner(active), miss }),
@@ -134,7 +136,11 @@ impl ModuleService {
                     }
                 };
             }
-            match self.cache.run(active.module(), Arc::clone(&request), miss, state).await {
+            let restored = match self
+                .cache
+                .run(active.module(), Arc::clone(&request), miss, state)
+                .await
+            {
                 Ok(response) => {
                     // A command is not given again by another module.
                     if let Some(failure) =
@@ -152,15 +158,14 @@ impl ModuleService {
                     if cause.is_module_failure() {
                         self.failed(&active, kind, &cause, &request, state).await;
                     }
-                    let was_rolled_back = self.was_rolled_back(&active);
+                    let restored = self.restored_after(&active);
                     let failure = RespondError { active, cause: RespondErrorKind::Failed(cause) };
-                    if !was_rolled_back {
-                        return Err(failure);
-                    }
+                    let Some(restored) = restored else { return Err(failure) };
                     first_failure.get_or_insert(failure);
+                    restored
                 }
-            }
-            uncached = match self.find(RequestRef::from(&*request), &state.peek()) {
+            };
+            uncached = match self.find(restored, RequestRef::from(&*request), &state.peek()) {
                 Ok(Found { active, hit }) => {
                     let active = Guard::into_inner(active);
                     return Ok(Responded { active, response: hit.into_shared() });
@@ -203,9 +208,12 @@ impl ModuleService {
         }
     }
 
-    /// Returns whether a rollback replaced this module because it failed.
-    fn was_rolled_back(&self, failed: &Arc<ActiveModule>) -> bool {
-        !self.slot.is_active(failed) && self.slot.reason_against(failed.module().digest()).is_some()
+    /// Returns the active module if a rollback replaced this one because it failed.
+    fn restored_after(&self, failed: &Arc<ActiveModule>) -> Option<Guard<Arc<ActiveModule>>> {
+        let active = self.slot.load()?;
+        let is_replaced = !Arc::ptr_eq(&active, failed)
+            && self.slot.reason_against(failed.module().digest()).is_some();
+        is_replaced.then_some(active)
     }
 
     /// Closes the circuit of a module that responds again. Returns `false`, and changes

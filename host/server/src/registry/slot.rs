@@ -1,6 +1,6 @@
 //! The slot of a mount: its active module, its previous one, and the quarantined ones.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use arc_swap::{ArcSwap, Guard};
 use relayer_rest_sandbox::{Digest, Module};
@@ -14,61 +14,101 @@ const MAX_QUARANTINED: usize = 32;
 
 /// The active module of a mount, and the history of its modules. The lock of the history
 /// is acquired before that of the circuit.
+#[derive(Default)]
 pub(super) struct ModuleSlot {
-    active: ArcSwap<ActiveModule>,
+    /// Empty until the first module is activated, and never again after that.
+    active: OnceLock<ArcSwap<ActiveModule>>,
     history: Mutex<History>,
     /// The circuit breaker of the active module; it is closed when another is activated.
     pub(super) circuit: Arc<CircuitBreaker>,
     pub(super) counts: Arc<DeploymentCounts>,
 }
 
+/// The reason why a mount has no active module.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) enum Vacancy {
+    /// Its first module is being compiled or checked, or waits for that.
+    #[default]
+    Loading,
+    /// Its first module was rejected.
+    Disabled {
+        /// The reason.
+        reason: String,
+    },
+}
+
 /// The previous module of a mount, and the quarantined ones.
 #[derive(Debug, Default)]
 struct History {
+    /// The reason why there is no active module, while there is none.
+    vacancy: Vacancy,
     previous: Option<Module>,
     /// The modules that were replaced because they failed, and how they failed.
     quarantined: Vec<(Digest, String)>,
 }
 
 impl ModuleSlot {
-    /// Creates the slot of a first module.
-    pub(super) fn new(first: ActiveModule) -> Self {
-        let counts = Arc::<DeploymentCounts>::default();
-        counts.activated(first.module());
-        Self {
-            active: ArcSwap::from_pointee(first),
-            history: Mutex::default(),
-            circuit: Arc::default(),
-            counts,
-        }
+    /// Creates an empty slot with the counters and the quarantined modules of another one,
+    /// and with its active module as the previous one.
+    pub(super) fn succeeding(other: &Self) -> Self {
+        let previous = other.load_full().map(|active| active.module().clone());
+        let counts = Arc::clone(&other.counts);
+        let history = History { previous, ..other.replaced() };
+        Self { history: Mutex::new(history), counts, ..Self::default() }
     }
 
-    /// Creates the slot of a module that succeeds another slot's: that one's module is
-    /// its previous one.
-    pub(super) fn succeeding(module: Module, other: &Self) -> Self {
-        let history = History {
-            previous: Some(other.load().module().clone()),
-            quarantined: other.history().quarantined.clone(),
-        };
-        let counts = Arc::clone(&other.counts);
-        counts.activated(&module);
-        let slot = Self::new(ActiveModule::new(module, Probation::New));
-        Self { history: Mutex::new(history), counts, ..slot }
+    /// Creates an empty slot with the quarantined modules of another one.
+    pub(super) fn replacing(other: &Self) -> Self {
+        Self { history: Mutex::new(other.replaced()), ..Self::default() }
+    }
+
+    /// Returns the part of the history that remains when the mount is replaced.
+    fn replaced(&self) -> History {
+        History { quarantined: self.quarantined(), ..History::default() }
     }
 
     /// Returns the active module, borrowed for a short time.
-    pub(super) fn load(&self) -> Guard<Arc<ActiveModule>> {
-        self.active.load()
+    pub(super) fn load(&self) -> Option<Guard<Arc<ActiveModule>>> {
+        self.active.get().map(ArcSwap::load)
     }
 
     /// Returns the active module.
-    pub(super) fn load_full(&self) -> Arc<ActiveModule> {
-        self.active.load_full()
+    pub(super) fn load_full(&self) -> Option<Arc<ActiveModule>> {
+        self.active.get().map(ArcSwap::load_full)
+    }
+
+    /// Returns why there is no active module, unless there is one.
+    pub(super) fn vacancy(&self) -> Option<Vacancy> {
+        let vacancy = self.history().vacancy.clone();
+        self.active.get().is_none().then_some(vacancy)
+    }
+
+    /// Records why the first module was rejected.
+    pub(super) fn disable(&self, reason: String) {
+        self.history().vacancy = Vacancy::Disabled { reason };
+    }
+
+    /// Activates the first module. It is on probation if there is a previous module to roll
+    /// back to; otherwise, `entry` makes its entry. Returns the entry, or `None` and changes
+    /// nothing if another module is active by now.
+    pub(super) fn fill(
+        &self,
+        module: Module,
+        entry: impl FnOnce(Module) -> ActiveModule,
+    ) -> Option<Arc<ActiveModule>> {
+        let history = self.history();
+        let new = Arc::new(match history.previous {
+            Some(_) => ActiveModule::new(module, Probation::New),
+            None => entry(module),
+        });
+        self.active.set(ArcSwap::new(Arc::clone(&new))).ok()?;
+        self.counts.activated(new.module());
+        Some(new)
     }
 
     /// Returns whether this is still the active module.
     pub(super) fn is_active(&self, module: &Arc<ActiveModule>) -> bool {
-        Arc::ptr_eq(&self.load(), module)
+        self.load().is_some_and(|active| Arc::ptr_eq(&active, module))
     }
 
     /// Returns the previous module.
@@ -115,8 +155,8 @@ impl ModuleSlot {
         entry: impl FnOnce(Module) -> ActiveModule,
     ) -> Option<(Arc<ActiveModule>, Arc<ActiveModule>)> {
         let mut history = self.history();
+        let old = self.load_full()?;
         let new = Arc::new(entry(history.previous.take()?));
-        let old = self.load_full();
         self.activate(Arc::clone(&new));
         history.previous = Some(old.module().clone());
         self.counts.rolled_back();
@@ -157,10 +197,11 @@ impl ModuleSlot {
         is_active
     }
 
-    /// Activates a module, whichever was active before, and closes the circuit.
+    /// Activates a module instead of another one, and closes the circuit.
     fn activate(&self, module: Arc<ActiveModule>) {
+        let Some(active) = self.active.get() else { return };
         self.counts.activated(module.module());
-        self.circuit.close_with(|| self.active.store(module));
+        self.circuit.close_with(|| active.store(module));
     }
 
     fn history(&self) -> MutexGuard<'_, History> {
@@ -171,7 +212,7 @@ impl ModuleSlot {
 
 #[cfg(test)]
 mod tests {
-    use super::{MAX_QUARANTINED, ModuleSlot};
+    use super::{MAX_QUARANTINED, ModuleSlot, Vacancy};
     use crate::registry::active::{ActiveModule, Probation};
     use crate::registry::test_module;
     use relayer_rest_sandbox::{Digest, Module};
@@ -186,16 +227,26 @@ mod tests {
         test_module(number).digest()
     }
 
-    /// Returns a slot in which module 1 has replaced module 0.
-    fn swapped() -> ModuleSlot {
-        let slot = ModuleSlot::new(first(test_module(0)));
-        let old = slot.load_full();
-        slot.exchange(test_module(1), &old).unwrap();
+    /// Returns a slot with module 0.
+    fn filled() -> ModuleSlot {
+        let slot = ModuleSlot::default();
+        slot.fill(test_module(0), first).unwrap();
         slot
     }
 
+    /// Returns a slot in which module 1 has replaced module 0.
+    fn swapped() -> ModuleSlot {
+        let slot = filled();
+        slot.exchange(test_module(1), &entry(&slot)).unwrap();
+        slot
+    }
+
+    fn entry(slot: &ModuleSlot) -> Arc<ActiveModule> {
+        slot.load_full().unwrap()
+    }
+
     fn active(slot: &ModuleSlot) -> Digest {
-        slot.load().module().digest()
+        entry(slot).module().digest()
     }
 
     fn trip(slot: &ModuleSlot) {
@@ -203,8 +254,36 @@ mod tests {
     }
 
     #[test]
+    fn an_empty_slot_is_filled_once() {
+        let slot = ModuleSlot::default();
+        assert_eq!(slot.vacancy(), Some(Vacancy::Loading));
+        assert!(slot.load().is_none() && slot.roll_back(first).is_none());
+        let reason = "it traps".to_owned();
+        slot.disable(reason.clone());
+        assert_eq!(slot.vacancy(), Some(Vacancy::Disabled { reason }));
+        assert!(slot.fill(test_module(0), first).is_some());
+        assert_eq!((slot.vacancy(), active(&slot)), (None, digest(0)));
+        assert!(slot.fill(test_module(1), first).is_none());
+        assert_eq!(active(&slot), digest(0));
+    }
+
+    #[test]
+    fn a_slot_keeps_the_quarantined_modules_of_its_predecessor() {
+        let old = swapped();
+        old.quarantine(&entry(&old), "it traps".to_owned(), first).unwrap();
+        let successor = ModuleSlot::succeeding(&old);
+        let replacement = ModuleSlot::replacing(&old);
+        for slot in [&successor, &replacement] {
+            assert_eq!(slot.reason_against(digest(1)).as_deref(), Some("it traps"));
+            assert_eq!(slot.vacancy(), Some(Vacancy::Loading));
+        }
+        assert_eq!(successor.previous().unwrap().digest(), digest(0));
+        assert!(replacement.previous().is_none());
+    }
+
+    #[test]
     fn a_rollback_restores_the_previous_module_and_the_next_one_undoes_it() {
-        assert!(ModuleSlot::new(first(test_module(0))).roll_back(first).is_none());
+        assert!(filled().roll_back(first).is_none());
         let slot = swapped();
         for (from, to) in [(1, 0), (0, 1), (1, 0)] {
             let (old, new) = slot.roll_back(first).unwrap();
@@ -217,7 +296,7 @@ mod tests {
     #[test]
     fn a_quarantined_module_is_replaced_by_the_previous_one_and_is_not_previous() {
         let slot = swapped();
-        let failed = slot.load_full();
+        let failed = entry(&slot);
         assert!(slot.quarantine(&failed, "it traps".to_owned(), first).is_some());
         assert_eq!(active(&slot), digest(0));
         assert!(slot.previous().is_none());
@@ -226,7 +305,7 @@ mod tests {
         // Another client that saw the failure changes nothing.
         assert!(slot.quarantine(&failed, "it traps".to_owned(), first).is_none());
         // The first module has no previous one.
-        let first_one = slot.load_full();
+        let first_one = entry(&slot);
         assert!(slot.quarantine(&first_one, "it traps".to_owned(), first).is_none());
         assert_eq!(slot.quarantined().len(), 1);
     }
@@ -234,8 +313,8 @@ mod tests {
     #[test]
     fn a_forced_candidate_leaves_quarantine() {
         let slot = swapped();
-        slot.quarantine(&slot.load_full(), "it traps".to_owned(), first).unwrap();
-        let expected = slot.load_full();
+        slot.quarantine(&entry(&slot), "it traps".to_owned(), first).unwrap();
+        let expected = entry(&slot);
         slot.exchange(test_module(1), &expected).unwrap();
         assert_eq!((active(&slot), slot.quarantined()), (digest(1), Vec::new()));
     }
@@ -243,7 +322,7 @@ mod tests {
     #[test]
     fn a_swap_fails_if_another_module_was_activated_meanwhile() {
         let slot = swapped();
-        let compared = slot.load_full();
+        let compared = entry(&slot);
         slot.roll_back(first).unwrap();
         assert!(slot.exchange(test_module(2), &compared).is_none());
         assert_eq!(active(&slot), digest(0));
@@ -258,14 +337,14 @@ mod tests {
         slot.roll_back(first).unwrap();
         assert!(!slot.circuit.is_open());
         trip(&slot);
-        let active = slot.load_full();
+        let active = entry(&slot);
         slot.exchange(test_module(2), &active).unwrap();
         assert!(!slot.circuit.is_open());
         trip(&slot);
-        slot.quarantine(&slot.load_full(), "it traps".to_owned(), first).unwrap();
+        slot.quarantine(&entry(&slot), "it traps".to_owned(), first).unwrap();
         assert!(!slot.circuit.is_open());
         trip(&slot);
-        assert!(slot.renew(&slot.load_full(), first(test_module(0))));
+        assert!(slot.renew(&entry(&slot), first(test_module(0))));
         assert!(!slot.circuit.is_open());
     }
 
@@ -274,10 +353,10 @@ mod tests {
         let slot = swapped();
         let failed = |number: usize| format!("failure {number}");
         for number in 0..=MAX_QUARANTINED {
-            slot.quarantine(&slot.load_full(), failed(number), first).unwrap();
+            slot.quarantine(&entry(&slot), failed(number), first).unwrap();
             // Restored by hand, so that it does not leave quarantine.
             let new = Arc::new(ActiveModule::new(test_module(1), Probation::New));
-            slot.history().previous = Some(slot.load().module().clone());
+            slot.history().previous = Some(entry(&slot).module().clone());
             slot.activate(new);
         }
         let quarantined = slot.quarantined();

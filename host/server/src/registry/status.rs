@@ -16,10 +16,12 @@ pub struct MountStatus {
     pub mount: String,
     /// The dialect that candidates must speak if they do not name another.
     pub dialect: Dialect,
-    /// The active module.
-    pub module: ModuleStatus,
-    /// The open circuit of an extension; `None` if it is closed.
-    pub circuit: Option<CircuitStatus>,
+    /// Whether the server is not ready without its module.
+    #[serde(default)]
+    pub required: bool,
+    /// Whether it has a module, and which one.
+    #[serde(flatten)]
+    pub state: MountState,
     /// The digest of the previous module, to which `rollback` returns.
     pub previous: Option<String>,
     /// The candidate in deployment.
@@ -31,6 +33,61 @@ pub struct MountStatus {
     /// The deployments since the start.
     #[serde(default)]
     pub deployments: DeploymentStatus,
+}
+
+/// The state of a mount.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "state", rename_all = "kebab-case")]
+pub enum MountState {
+    /// Its first module is being compiled or checked, or waits for that.
+    Loading,
+    /// It has a module.
+    Active {
+        /// The active module.
+        module: ModuleStatus,
+        /// The open circuit of an extension; `None` if it is closed.
+        circuit: Option<CircuitStatus>,
+    },
+    /// Its first module was rejected.
+    Disabled {
+        /// The reason.
+        reason: String,
+    },
+}
+
+impl MountState {
+    /// The names of all states.
+    pub const NAMES: [&str; 3] = ["loading", "active", "disabled"];
+
+    /// Returns the name of the state.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Loading => "loading",
+            Self::Active { .. } => "active",
+            Self::Disabled { .. } => "disabled",
+        }
+    }
+}
+
+impl MountStatus {
+    /// Returns the active module.
+    #[must_use]
+    pub fn module(&self) -> Option<&ModuleStatus> {
+        match &self.state {
+            MountState::Active { module, .. } => Some(module),
+            _ => None,
+        }
+    }
+
+    /// Returns the open circuit of an extension.
+    #[must_use]
+    pub fn circuit(&self) -> Option<&CircuitStatus> {
+        match &self.state {
+            MountState::Active { circuit, .. } => circuit.as_ref(),
+            _ => None,
+        }
+    }
 }
 
 /// An active module.

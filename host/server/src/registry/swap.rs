@@ -1,8 +1,9 @@
 //! Hot-swap: a candidate becomes the active module in six steps: read, compile, probe,
 //! compare, warm, activate. Only the last step affects the active module, and it is one
-//! store of a pointer.
+//! store of a pointer. The first module of a mount is deployed in the same way.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use relayer_rest_common::text::escape_control;
 use relayer_rest_conformance::Dialect;
@@ -13,7 +14,7 @@ use tracing::{info, warn};
 use super::active::ActiveModule;
 use super::candidate::{Candidate, SwapLimits};
 use super::deployment::{Deployment, Progress};
-use super::preflight::{Preflight, PreflightReport, Rejected};
+use super::preflight::{Preflight, PreflightReport, PreflightThread, Rejected};
 use super::report::{Rejection, SwapOutcome, SwapReport, SwapStep};
 use super::service::ModuleService;
 
@@ -24,6 +25,9 @@ pub(super) struct Swap<'a> {
     pub(super) limits: &'a SwapLimits,
     pub(super) dialect: Dialect,
     pub(super) state: &'a StateReader,
+    pub(super) thread: PreflightThread,
+    /// Whether nothing is done if the mount has a module already.
+    pub(super) is_first: bool,
 }
 
 impl Swap<'_> {
@@ -34,7 +38,7 @@ impl Swap<'_> {
         let mut report = SwapReport {
             mount: self.service.path.to_string(),
             candidate: name.clone(),
-            from: active.module().digest().to_string(),
+            from: active.map(|active| active.module().digest().to_string()),
             to: None,
             dialect: self.dialect,
             outcome: SwapOutcome::Unchanged,
@@ -61,7 +65,6 @@ impl Swap<'_> {
         report.verdict.clone_from(&findings.verdict);
         report.steps.clone_from(&findings.steps);
         drop(findings);
-        log(&report);
         report
     }
 
@@ -73,20 +76,26 @@ impl Swap<'_> {
     ) -> SwapOutcome {
         let dry_run = candidate.dry_run;
         let active = self.service.slot.load_full();
+        if self.is_first && active.is_some() {
+            return SwapOutcome::Unchanged;
+        }
+        let time = if candidate.source.is_bundled() { Duration::MAX } else { self.limits.time };
         let preflight = Preflight {
             service: Arc::clone(self.service),
             limits: self.limits.clone(),
             progress: Arc::clone(progress),
             candidate,
             dialect: self.dialect,
-            active: Arc::clone(&active),
+            active: active.clone(),
             state: self.state.clone(),
         };
-        let passed = match timeout(self.limits.time, preflight.start()).await {
+        let passed = match timeout(time, preflight.start(self.thread)).await {
             Ok(Ok(Some(passed))) => passed,
-            Ok(Ok(None)) if !self.service.circuit().is_open() => return SwapOutcome::Unchanged,
             Ok(Ok(None)) => {
-                return self.check_now(&active, &report.candidate, dry_run).await;
+                return match active.filter(|_| self.service.circuit().is_open()) {
+                    None => SwapOutcome::Unchanged,
+                    Some(active) => self.check_now(&active, &report.candidate, dry_run).await,
+                };
             }
             Ok(Err(Rejected(reason, message))) => return SwapOutcome::Rejected { reason, message },
             Err(_) => {
@@ -106,6 +115,11 @@ impl Swap<'_> {
         if dry_run {
             return SwapOutcome::DryRun;
         }
+        let Some(active) = active else {
+            let _step = progress.begin(SwapStep::Activate);
+            let new = self.service.slot.fill(module, |module| self.service.known(module));
+            return new.map_or_else(|| self.conflict(&report.candidate), |_| SwapOutcome::Swapped);
+        };
         {
             let _step = progress.begin(SwapStep::Warm);
             // Like all cached responses, they are valid until the state that they were
@@ -159,8 +173,10 @@ impl Swap<'_> {
     }
 }
 
-fn log(report: &SwapReport) {
-    let SwapReport { mount, candidate, from, .. } = report;
+/// Logs the outcome of a swap.
+pub(super) fn log(report: &SwapReport) {
+    let SwapReport { mount, candidate, .. } = report;
+    let from = report.from.as_deref().unwrap_or_default();
     let to = report.to.as_deref().unwrap_or_default();
     let differences = report.differences.len();
     match &report.outcome {

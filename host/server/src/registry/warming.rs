@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use http::{Method, StatusCode};
-use relayer_rest_sandbox::GuestRequest;
+use relayer_rest_sandbox::{GuestRequest, Module};
 use relayer_rest_state::StateReader;
 
 use super::mount::Mount;
@@ -35,7 +35,8 @@ impl Mount {
     /// Returns at most `count` requests with a cached response, the most frequent first.
     #[must_use]
     pub fn hot_requests(&self, count: usize) -> Vec<HotRequest> {
-        let hottest = self.cache().hottest(&self.module(), count);
+        let Some(module) = self.module() else { return Vec::new() };
+        let hottest = self.cache().hottest(&module, count);
         let cached = hottest.into_iter().filter(|stats| stats.request.method == Method::GET);
         let cached = cached.filter_map(|stats| {
             let status = stats.response?.status();
@@ -48,7 +49,9 @@ impl Mount {
     /// runs are not counted, and failures have no effect.
     pub async fn warm(&self, requests: &[HotRequest], state: &StateReader) -> Vec<Warmth> {
         const NOT_READY: StatusCode = StatusCode::SERVICE_UNAVAILABLE;
-        let module = self.module().afresh();
+        let Some(module) = self.module().map(Module::afresh) else {
+            return vec![Warmth::Failed; requests.len()];
+        };
         let mut all = Vec::with_capacity(requests.len());
         for HotRequest { request, status, hits } in requests {
             let response = self.cache().get_or_run(&module, Arc::clone(request), state).await;

@@ -2,11 +2,11 @@
 
 use std::io;
 
-use relayer_rest_sandbox::{EngineError, LoadError};
+use relayer_rest_sandbox::EngineError;
 use relayer_rest_sources::WatchError;
 
 use crate::config::ConfigError;
-use crate::registry::{MountError, MountPath};
+use crate::registry::{LoadRejection, MountError, MountPath};
 use crate::tokens::TokensError;
 
 /// The reason why the modules of the settings cannot be loaded or reloaded.
@@ -18,19 +18,6 @@ pub enum ReloadError {
     /// The engine cannot be set up.
     #[error(transparent)]
     Engine(#[from] EngineError),
-    /// The module of the API cannot be loaded.
-    #[error(transparent)]
-    Module(#[from] LoadError),
-    /// The module of an extension cannot be loaded.
-    #[error("extension {name}, mounted at {path}: {error}")]
-    Extension {
-        /// The name of the extension.
-        name: String,
-        /// Its path.
-        path: MountPath,
-        /// The reason.
-        error: Box<LoadError>,
-    },
     /// An extension cannot be mounted.
     #[error("{error}")]
     Mount {
@@ -38,15 +25,8 @@ pub enum ReloadError {
         error: MountError,
     },
     /// A module was rejected.
-    #[error("mount {path}: module {module}: {reason}")]
-    Rejected {
-        /// The path of its mount.
-        path: MountPath,
-        /// The name of its file.
-        module: String,
-        /// The reason.
-        reason: String,
-    },
+    #[error(transparent)]
+    Rejected(#[from] LoadRejection),
     /// Another deployment is in progress.
     #[error("mount {0}: another deployment is in progress; try again later")]
     Busy(MountPath),

@@ -1,18 +1,19 @@
 //! The deployment of modules from the settings: at the start, and again at each reload.
 
-use std::borrow::Cow;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use relayer_rest_common::text::escape_control;
 use relayer_rest_conformance::Dialect;
-use relayer_rest_sandbox::{CodeCache, Compiler, Digest};
+use relayer_rest_sandbox::{CodeCache, Compiler, Digest, EngineError};
 use relayer_rest_sources::{Watch, watch};
 use relayer_rest_state::StateReader;
+use tokio::sync::OwnedMutexGuard;
 use tokio::task::{block_in_place, spawn_blocking};
-use tokio::time::{Instant, timeout};
-use tracing::{info, warn};
+use tokio::time::{Instant, sleep, timeout};
+use tracing::{error, info, warn};
 
 use super::Reloaded;
 use super::error::ReloadError;
@@ -20,12 +21,17 @@ use super::mount_spec::MountSpec;
 use super::watched_module::WatchedModule;
 use crate::commands::Commands;
 use crate::config::{Layers, Settings};
-use crate::registry::{BackgroundWorker, Mount, Mounts, Registry};
+use crate::registry::{
+    ActiveModule, Candidate, LoadRejection, Mount, Mounts, Registry, Rejection,
+};
 
 /// The time after which the log names a module that is still being compiled, and the interval
 /// after that.
 const LOG_DELAY: Duration = Duration::from_secs(1);
 const LOG_INTERVAL: Duration = Duration::from_secs(10);
+
+/// The time between two attempts to load a module while another deployment is in progress.
+const RETRY_INTERVAL: Duration = Duration::from_millis(500);
 
 /// The context in which modules are loaded.
 pub struct ModuleContext {
@@ -38,6 +44,9 @@ pub struct ModuleContext {
     pub code_cache: Option<CodeCache>,
     /// The command that compiles modules of files.
     pub compiler: Option<Compiler>,
+    /// Whether to wait for all extensions. Otherwise, those that are not required and have to
+    /// be compiled are loaded in the background.
+    pub waits: bool,
 }
 
 /// The deployed modules and their settings.
@@ -52,18 +61,23 @@ pub struct Modules {
     loaded: tokio::sync::Mutex<Vec<Loaded>>,
     /// The dialect of the relayer; changed only while `loaded` is locked.
     relayer_dialect: Mutex<Option<Dialect>>,
-    /// Loads modules for a reload, on one thread, which limits memory.
-    loader: BackgroundWorker,
 }
 
 /// A mount, and its specification.
 #[derive(Clone)]
 struct Loaded {
     spec: MountSpec,
-    /// The digest of the file when it was read.
-    digest: Digest,
+    /// The digest of the file when it was read; `None` if it could not be read.
+    digest: Option<Digest>,
     mount: Arc<Mount>,
     watched: Option<Arc<Watched>>,
+}
+
+/// A module that is loaded in the background, unless its mount is removed before.
+struct Slow {
+    spec: MountSpec,
+    mount: Weak<Mount>,
+    candidate: Candidate,
 }
 
 /// Swaps a module when its file changes, until this is dropped.
@@ -73,27 +87,46 @@ struct Watched {
 }
 
 impl Modules {
-    /// Loads the modules of all mounts.
-    pub async fn load(context: ModuleContext, settings: Settings) -> Result<Self, ReloadError> {
+    /// Loads the modules of all mounts, the API's first. An extension that is rejected is
+    /// disabled, unless it is required.
+    ///
+    /// Must be called within a Tokio runtime.
+    pub async fn load(
+        context: ModuleContext,
+        settings: Settings,
+        state: &StateReader,
+    ) -> Result<Self, ReloadError> {
         let mut loaded = Vec::new();
+        let mut slow = Vec::new();
         for spec in MountSpec::all(&settings.config, context.relayer_dialect) {
-            let bytes = spec.read()?;
-            let engine = spec.engine(context.code_cache.clone(), context.compiler.clone())?;
-            let module = logged_if_slow(&spec, spec.load(&engine, &bytes)).await?;
-            let mount = Arc::new(spec.mount(module));
-            let file = spec.name_of_file();
-            let digest = Digest::new(&bytes);
-            info!(mount = %mount.path(), name = spec.name, file, %digest, "module loaded");
+            let mount = context.mount(&spec)?;
+            let (candidate, digest) = spec.candidate().read(spec.swap.size);
+            let mount = Arc::new(mount);
+            if context.waits || spec.is_required || candidate.is_quick(mount.engine()) {
+                let loading = mount.load(candidate, state);
+                if let Err(rejection) = logged_if_slow(&spec, loading).await {
+                    if spec.is_required {
+                        return Err(rejection.into());
+                    }
+                    log_disabled(&spec, &rejection);
+                }
+            } else {
+                let mount = Arc::downgrade(&mount);
+                slow.push(Slow { spec: spec.clone(), mount, candidate });
+            }
             loaded.push(Loaded { spec, digest, mount, watched: None });
         }
+        let registry = Arc::new(Registry::with_mounts(mounts(&loaded)?));
+        if !slow.is_empty() {
+            tokio::spawn(load_slow(slow, state.clone()));
+        }
         Ok(Self {
-            registry: Arc::new(Registry::with_mounts(mounts(&loaded)?)),
+            registry,
             settings: ArcSwap::from_pointee(settings),
             commands: None,
             loaded: loaded.into(),
             relayer_dialect: Mutex::new(context.relayer_dialect),
             context,
-            loader: BackgroundWorker::default(),
         })
     }
 
@@ -119,7 +152,7 @@ impl Modules {
             warn!(hint = "set a file with --module", "nothing to watch");
         }
         for loaded in loaded.iter_mut() {
-            loaded.watched = self.watched(&loaded.spec, &loaded.mount, state)?;
+            loaded.watched = self.watched(&loaded.spec, &loaded.mount, loaded.digest, state)?;
         }
         Ok(())
     }
@@ -146,63 +179,67 @@ impl Modules {
         let mut next = Vec::new();
         // The deployment locks of the mounts that are replaced or removed, and their
         // active modules: no swap starts there until the reload is done.
-        let mut locks = Vec::new();
         let mut removed = Vec::new();
-        let mut remove = |mount: &Arc<Mount>| {
-            let lock = mount
-                .try_lock_deployment()
-                .ok_or_else(|| ReloadError::Busy(mount.path().clone()))?;
-            locks.push(lock);
-            removed.push((Arc::clone(mount), Arc::clone(&mount.active())));
-            Ok::<_, ReloadError>(())
-        };
         let relayer_dialect = *self.relayer_dialect.lock().unwrap_or_else(PoisonError::into_inner);
         for spec in MountSpec::all(config, relayer_dialect) {
-            let bytes = block_in_place(|| spec.read_when_stable())?;
-            let digest = Digest::new(&bytes);
+            let candidate = spec.changing_candidate();
+            let (candidate, digest) = block_in_place(|| candidate.read(spec.swap.size));
             let before = loaded.iter().find(|before| before.spec.path == spec.path);
             let path = spec.path.to_string();
-            if let Some(before) = before.filter(|before| before.is(&spec, digest)) {
+            let unchanged = before.filter(|before| before.is(&spec, digest));
+            // A disabled mount is tried again: the reason may be a temporary one.
+            let kept = unchanged.filter(|before| before.mount.reason_disabled().is_none());
+            if let Some(before) = kept {
                 report.failures.extend(before.rejection());
                 report.kept.push(path);
                 // The file's present digest; the mount's module may have been swapped in.
                 next.push(Loaded { digest, ..before.clone() });
                 continue;
             }
-            if let Some(before) = before {
-                remove(&before.mount)?;
-                if let Some(reason) = before.mount.reason_against(digest) {
-                    return Err(spec.quarantined(&reason));
+            let replaced = before.map(Replaced::lock).transpose()?;
+            let mount = match before {
+                // A rollback needs a previous module with the same limits and grants.
+                Some(before) if before.spec == spec => {
+                    spec.mount_with(before.mount.engine().clone()).succeeding(&before.mount)
                 }
-                report.replaced.push(path);
-            } else {
-                report.added.push(path);
+                Some(before) => self.context.mount(&spec)?.replacing(&before.mount),
+                None => self.context.mount(&spec)?,
+            };
+            let mount = Arc::new(mount);
+            match (mount.load_in_background(candidate, state).await, unchanged) {
+                (Ok(()), _) => {}
+                (Err(rejection), Some(before)) => {
+                    report.failures.push(rejection.message);
+                    report.kept.push(path);
+                    next.push(before.clone());
+                    continue;
+                }
+                (Err(rejection), None) => return Err(rejection.into()),
             }
-            // A rollback needs a previous module with the same limits and grants.
-            let same = before.filter(|before| before.spec == spec);
-            let mount = self.mount(&spec, bytes, same.map(|before| &*before.mount)).await?;
-            let mount = checked(mount, &spec, state).await?;
-            let watched = self.watched(&spec, &mount, state)?;
+            match replaced {
+                Some(_) => report.replaced.push(path),
+                None => report.added.push(path),
+            }
+            removed.extend(replaced);
+            let watched = self.watched(&spec, &mount, digest, state)?;
             next.push(Loaded { spec, digest, mount, watched });
         }
         for before in loaded.iter() {
             if next.iter().all(|next| next.spec.path != before.spec.path) {
-                remove(&before.mount)?;
+                removed.push(Replaced::lock(before)?);
                 report.removed.push(before.spec.path.to_string());
             }
         }
         let mounts = mounts(&next)?;
-        if let Some((mount, _)) =
-            removed.iter().find(|(mount, active)| !Arc::ptr_eq(&mount.active(), active))
-        {
-            return Err(ReloadError::Changed(mount.path().clone()));
+        if let Some(changed) = removed.iter().find(|removed| removed.has_changed()) {
+            return Err(ReloadError::Changed(changed.mount.path().clone()));
         }
         if let Some(commands) = &self.commands {
             commands.reload(&config.commands)?;
         }
         self.registry.exchange(mounts);
         // A watcher of a file may wait for the lock.
-        drop(locks);
+        drop(removed);
         *loaded = next;
         self.settings.store(Arc::new(settings));
         info!(?report, "settings reloaded");
@@ -223,9 +260,9 @@ impl Modules {
             let busy = || ReloadError::Busy(before.path().clone());
             let _lock = before.try_lock_deployment().ok_or_else(busy)?;
             let spec = loaded[0].spec.in_dialect(dialect);
-            let bytes = spec.read()?;
-            let digest = Digest::new(&bytes);
-            let mount = checked(self.mount(&spec, bytes, None).await?, &spec, state).await?;
+            let mount = Arc::new(self.context.mount(&spec)?.replacing(&before));
+            let (candidate, digest) = spec.candidate().read(spec.swap.size);
+            mount.load_in_background(candidate, state).await?;
             let mut next = loaded.clone();
             next[0] = Loaded { spec, digest, mount, watched: None };
             self.registry.exchange(mounts(&next)?);
@@ -236,43 +273,19 @@ impl Modules {
         Ok(())
     }
 
-    /// Creates a mount whose module has not been checked yet, as the successor of a mount
-    /// with the same specification, if there is one.
-    async fn mount(
-        &self,
-        spec: &MountSpec,
-        bytes: Cow<'static, [u8]>,
-        same: Option<&Mount>,
-    ) -> Result<Mount, ReloadError> {
-        let engine = if let Some(mount) = same {
-            mount.engine().clone()
-        } else {
-            spec.engine(self.context.code_cache.clone(), self.context.compiler.clone())?
-        };
-        // The worker leaves the processors to the requests.
-        let own_engine = engine.clone();
-        let own_spec = spec.clone();
-        let loading = async move { own_spec.load(&own_engine, &bytes).await };
-        let module = self.loader.run(loading).await.map_err(ReloadError::Start)??;
-        let mount = spec.mount(module);
-        Ok(match same {
-            Some(before) => mount.succeeding(before),
-            None => mount,
-        })
-    }
-
     /// Watches the module's file, if it has one and `--watch` is given.
     fn watched(
         &self,
         spec: &MountSpec,
         mount: &Arc<Mount>,
+        digest: Option<Digest>,
         state: &StateReader,
     ) -> Result<Option<Arc<Watched>>, ReloadError> {
         let Some(file) = spec.file.as_ref().filter(|_| self.is_watching()) else {
             return Ok(None);
         };
         info!(mount = %mount.path(), file = %file.display(), "watching module file");
-        let module = Arc::new(WatchedModule::new(mount, file, spec.sha256, state));
+        let module = Arc::new(WatchedModule::new(mount, file, digest, spec.sha256, state));
         let watched = Arc::clone(&module);
         let watch = watch(file, move || watched.reload()).map_err(ReloadError::Watch)?;
         Ok(Some(Arc::new(Watched { module, _watch: watch })))
@@ -291,15 +304,78 @@ impl Loaded {
 
     /// Returns whether a specification and a file's digest match this mount: the file as
     /// it was read, the module in service, or the last content that its watcher handled.
-    fn is(&self, spec: &MountSpec, digest: Digest) -> bool {
+    fn is(&self, spec: &MountSpec, digest: Option<Digest>) -> bool {
         let last_read = self.watched.as_ref().map(|watched| watched.module.last_read());
-        let mut digests = [self.digest, self.mount.module().digest()].into_iter().chain(last_read);
+        let active = self.mount.module().map(|module| Some(module.digest()));
+        let mut digests = [Some(self.digest), active, last_read].into_iter().flatten();
         self.spec == *spec && digests.any(|own| own == digest)
     }
 }
 
-/// Loads the module of a mount. The log names one that takes long, since clients wait for the
-/// server meanwhile.
+impl ModuleContext {
+    /// Creates the mount of a specification, without a module.
+    fn mount(&self, spec: &MountSpec) -> Result<Mount, EngineError> {
+        spec.mount(self.code_cache.clone(), self.compiler.clone())
+    }
+}
+
+/// A mount that a reload removes or replaces, and its active module at the beginning. It is
+/// locked: no swap starts there until the reload is done.
+struct Replaced {
+    mount: Arc<Mount>,
+    active: Option<Arc<ActiveModule>>,
+    _lock: OwnedMutexGuard<()>,
+}
+
+impl Replaced {
+    fn lock(loaded: &Loaded) -> Result<Self, ReloadError> {
+        let mount = Arc::clone(&loaded.mount);
+        let lock = mount.try_lock_deployment();
+        let lock = lock.ok_or_else(|| ReloadError::Busy(mount.path().clone()))?;
+        let active = mount.active().map(|active| Arc::clone(&active));
+        Ok(Self { mount, active, _lock: lock })
+    }
+
+    /// Returns whether another module was activated since, such as by a rollback.
+    fn has_changed(&self) -> bool {
+        let active = self.mount.active().map(|active| Arc::as_ptr(&active));
+        active != self.active.as_ref().map(Arc::as_ptr)
+    }
+}
+
+/// Loads modules one after the other, which limits memory. Nothing waits for them.
+async fn load_slow(all: Vec<Slow>, state: StateReader) {
+    for Slow { spec, mount, candidate } in all {
+        let Some(mount) = mount.upgrade() else { continue };
+        let loading = async {
+            loop {
+                match mount.load_in_background(candidate.clone(), &state).await {
+                    // Another deployment goes first. If it succeeds, there is nothing to do.
+                    Err(LoadRejection { reason: Rejection::Busy, .. }) => {
+                        sleep(RETRY_INTERVAL).await;
+                    }
+                    result => break result,
+                }
+            }
+        };
+        info!(mount = %spec.path, name = spec.name, file = spec.name_of_file(), "loading module");
+        if let Err(rejection) = logged_if_slow(&spec, loading).await {
+            log_disabled(&spec, &rejection);
+        }
+    }
+}
+
+fn log_disabled(spec: &MountSpec, rejection: &LoadRejection) {
+    error!(
+        mount = %spec.path,
+        name = spec.name,
+        reason = %escape_control(&rejection.message),
+        hint = "correct it, and reload the settings or swap in another module",
+        "extension disabled"
+    );
+}
+
+/// Loads the module of a mount. The log names one that takes long.
 async fn logged_if_slow<T>(spec: &MountSpec, loading: impl Future<Output = T>) -> T {
     let mut loading = pin!(loading);
     let start = Instant::now();
@@ -323,16 +399,4 @@ fn mounts(loaded: &[Loaded]) -> Result<Mounts, ReloadError> {
             .map_err(|error| ReloadError::Mount { error })?;
     }
     Ok(mounts)
-}
-
-/// Checks the module of a mount, and returns the mount if it passes.
-async fn checked(
-    mount: Mount,
-    spec: &MountSpec,
-    state: &StateReader,
-) -> Result<Arc<Mount>, ReloadError> {
-    let mount = Arc::new(mount);
-    let result = timeout(spec.swap.time, mount.health_check(state)).await;
-    result.map_err(|_| spec.too_slow())?.map_err(|reason| spec.rejected(reason))?;
-    Ok(mount)
 }

@@ -1,21 +1,16 @@
 //! The specification of a mount, from the settings and the command line.
 
-use std::borrow::Cow;
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use relayer_rest_common::{files, stable_file};
 use relayer_rest_conformance::Dialect;
 use relayer_rest_modules::BundledExtension;
 use relayer_rest_sandbox::{
     API, CodeCache, Compiler, Digest, Engine, EngineError, EngineOptions, Grants, HeaderGrants,
-    Limits, LoadError, Module,
+    Limits,
 };
-use tokio::time::timeout;
 
-use super::error::ReloadError;
 use crate::config::Config;
-use crate::registry::{FailurePolicy, Mount, MountPath, SwapLimits};
+use crate::registry::{Candidate, FailurePolicy, Mount, MountPath, Source, SwapLimits};
 
 /// A mount, as the settings specify it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,6 +23,8 @@ pub struct MountSpec {
     pub file: Option<PathBuf>,
     /// The digest that the module must have.
     pub sha256: Option<Digest>,
+    /// Whether the server does not start without its module.
+    pub is_required: bool,
     grants: Grants,
     headers: HeaderGrants,
     wasi: bool,
@@ -55,6 +52,7 @@ impl MountSpec {
             path: MountPath::root(),
             file,
             sha256: config.module.sha256,
+            is_required: true,
             grants: Grants::all(),
             headers: config.module.headers.clone(),
             wasi: config.module.wasi,
@@ -69,6 +67,7 @@ impl MountSpec {
             path: extension.path(),
             file: extension.module.clone(),
             sha256: extension.sha256,
+            is_required: extension.required,
             grants: extension.granted(),
             headers: extension.headers.clone(),
             wasi: extension.wasi,
@@ -86,13 +85,13 @@ impl MountSpec {
         Self { dialect, ..self.clone() }
     }
 
-    /// Creates the engine that runs its module.
-    pub fn engine(
+    /// Creates the mount, without a module, for an engine of these options.
+    pub fn mount(
         &self,
         code_cache: Option<CodeCache>,
         compiler: Option<Compiler>,
-    ) -> Result<Engine, EngineError> {
-        Engine::with(EngineOptions {
+    ) -> Result<Mount, EngineError> {
+        let engine = Engine::with(EngineOptions {
             limits: self.limits.clone(),
             grants: self.grants.clone(),
             headers: self.headers.clone(),
@@ -100,119 +99,51 @@ impl MountSpec {
             code_cache,
             compiler,
             quick_compilation: false,
-        })
+        })?;
+        Ok(self.mount_with(engine))
     }
 
-    /// Reads the component, and checks its digest.
-    pub fn read(&self) -> Result<Cow<'static, [u8]>, ReloadError> {
-        self.read_by(|file| files::read(file, self.swap.size.as_u64()))
+    /// Creates the mount, without a module, for the engine of another mount with this
+    /// specification.
+    pub(super) fn mount_with(&self, engine: Engine) -> Mount {
+        Mount::empty(self.path.clone(), &self.name, engine)
+            .with_dialect(self.dialect)
+            .with_required(self.is_required)
+            .with_failure_policy(self.failure_policy.clone())
+            .with_swap_limits(self.swap.clone())
     }
 
-    /// Reads the component as [`MountSpec::read`] does, from a file that may still be
-    /// written.
-    pub fn read_when_stable(&self) -> Result<Cow<'static, [u8]>, ReloadError> {
-        self.read_by(|file| stable_file::read(file, self.swap.size.as_u64()))
+    /// Returns its module, to be deployed.
+    #[must_use]
+    pub fn candidate(&self) -> Candidate {
+        self.candidate_from(Source::File)
     }
 
-    fn read_by(
-        &self,
-        read: impl Fn(&Path) -> io::Result<Vec<u8>>,
-    ) -> Result<Cow<'static, [u8]>, ReloadError> {
-        let bytes = match &self.file {
-            None => Cow::Borrowed(self.bundled()),
-            Some(file) => Cow::Owned(read(file).map_err(|source| match source.kind() {
-                io::ErrorKind::FileTooLarge => {
-                    let max = self.swap.size;
-                    self.rejected(format!("larger than {max}; raise swap.size"))
-                }
-                _ => self.load_error(LoadError::Unreadable { file: file.clone(), source }),
-            })?),
+    /// Returns its module, from a file that may still be written.
+    pub(super) fn changing_candidate(&self) -> Candidate {
+        self.candidate_from(Source::ChangingFile)
+    }
+
+    fn candidate_from(&self, source: fn(PathBuf) -> Source) -> Candidate {
+        let source = match &self.file {
+            None => Source::Bundled(self.bundled()),
+            Some(file) => source(file.clone()),
         };
-        let digest = Digest::new(&bytes);
-        match self.sha256 {
-            Some(wanted) if wanted != digest => {
-                let name = self.name_of_file();
-                Err(self.load_error(LoadError::Digest { name, digest, wanted }))
-            }
-            _ => Ok(bytes),
-        }
+        Candidate { sha256: self.sha256, ..Candidate::new(source) }
     }
 
     /// Returns the bundled component.
     fn bundled(&self) -> &'static [u8] {
-        if self.is_api() {
+        if self.path == MountPath::root() {
             return self.dialect.component();
         }
         let included = BundledExtension::named(&self.name);
         included.expect("the settings name a file where none comes along").component
     }
 
-    /// Loads its module, compiled within the bounds of the mount. A bundled module needs
-    /// no bounds.
-    pub async fn load(&self, engine: &Engine, bytes: &[u8]) -> Result<Module, ReloadError> {
-        let name = self.name_of_file();
-        let module = if self.file.is_none() {
-            Module::from_bytes(engine, &name, bytes)
-        } else {
-            let module = Module::from_untrusted_bytes(engine, &name, bytes, self.swap.memory);
-            timeout(self.swap.time, module).await.map_err(|_| self.too_slow())?
-        };
-        module.map_err(|error| self.load_error(error))
-    }
-
-    /// Creates a mount with this module.
-    #[must_use]
-    pub fn mount(&self, module: Module) -> Mount {
-        let module = module.named(&self.name);
-        let mount = if self.is_api() {
-            Mount::api(module).with_dialect(self.dialect)
-        } else {
-            Mount::extension(self.path.clone(), module)
-        };
-        mount.with_failure_policy(self.failure_policy.clone()).with_swap_limits(self.swap.clone())
-    }
-
     /// Returns the name of its module's file in messages.
     #[must_use]
     pub fn name_of_file(&self) -> String {
         self.file.as_ref().map_or("embedded".to_owned(), |file| file.display().to_string())
-    }
-
-    /// Returns the error for a module that cannot be loaded, with its mount.
-    #[must_use]
-    pub fn load_error(&self, error: LoadError) -> ReloadError {
-        if self.is_api() {
-            return ReloadError::Module(error);
-        }
-        ReloadError::Extension {
-            name: self.name.clone(),
-            path: self.path.clone(),
-            error: error.into(),
-        }
-    }
-
-    /// Returns the error for a quarantined module.
-    #[must_use]
-    pub fn quarantined(&self, reason: &str) -> ReloadError {
-        self.rejected(format!(
-            "quarantined: {reason}; give a corrected module, or swap this one in with `relayer-rest swap --force`"
-        ))
-    }
-
-    /// Returns the error for a check that takes too long.
-    #[must_use]
-    pub fn too_slow(&self) -> ReloadError {
-        let time = self.swap.time;
-        self.rejected(format!("no result within {time:?}; raise swap.time"))
-    }
-
-    /// Returns the error for a rejected module.
-    #[must_use]
-    pub fn rejected(&self, reason: String) -> ReloadError {
-        ReloadError::Rejected { path: self.path.clone(), module: self.name_of_file(), reason }
-    }
-
-    fn is_api(&self) -> bool {
-        self.path == MountPath::root()
     }
 }

@@ -31,21 +31,23 @@ pub(super) struct WatchedModule {
 
 /// The content of a file that was handled.
 struct LastContent {
-    digest: Digest,
+    /// `None` if it could not be read.
+    digest: Option<Digest>,
     /// The reason why it was rejected.
     rejection: Option<String>,
 }
 
 impl WatchedModule {
-    /// Watches the file of the module in service.
+    /// Watches the file of a mount's module, which had this digest when it was read.
     pub(super) fn new(
         mount: &Arc<Mount>,
         file: &Path,
+        digest: Option<Digest>,
         sha256: Option<Digest>,
         state: &StateReader,
     ) -> Self {
         Self {
-            last: Mutex::new(LastContent { digest: mount.module().digest(), rejection: None }),
+            last: Mutex::new(LastContent { digest, rejection: None }),
             mount: Arc::clone(mount),
             file: file.to_owned(),
             sha256,
@@ -55,7 +57,7 @@ impl WatchedModule {
     }
 
     /// Returns the digest of the last content that was handled.
-    pub(super) fn last_read(&self) -> Digest {
+    pub(super) fn last_read(&self) -> Option<Digest> {
         self.last().digest
     }
 
@@ -87,7 +89,7 @@ impl WatchedModule {
             }
         };
         let digest = Digest::new(&bytes);
-        if self.last_read() == digest {
+        if self.last_read() == Some(digest) {
             return debug!(%mount, file = name, %digest, "module file unchanged");
         }
         let source = Source::Bytes { name, bytes };
@@ -108,6 +110,6 @@ impl WatchedModule {
                 _ => break None,
             }
         };
-        *self.last() = LastContent { digest, rejection };
+        *self.last() = LastContent { digest: Some(digest), rejection };
     }
 }

@@ -6,7 +6,7 @@ use relayer_rest_common::histogram::Times;
 use relayer_rest_sandbox::Failures;
 
 use super::family::{Family, FamilyKind, Samples, define_families};
-use crate::registry::{Mount, MountStatus, Origin};
+use crate::registry::{Mount, MountState, MountStatus, Origin};
 
 define_families! {
     REQUESTS = Counter "relayer_rest_requests" ["mount", "module", "route", "method", "status"],
@@ -47,6 +47,8 @@ define_families! {
         "Candidates that were rejected";
     ROLLBACKS = Counter "relayer_rest_rollbacks" ["mount"],
         "Rollbacks to the previous module, manual and after failures";
+    STATE = Gauge "relayer_rest_mount_state" ["mount", "state"],
+        "Whether the mount is in this state: loading, active or disabled";
     CIRCUIT = Gauge "relayer_rest_circuit_open" ["mount"],
         "Whether the circuit of an extension is open, because it fails";
     QUARANTINED = Gauge "relayer_rest_quarantined_modules" ["mount"],
@@ -70,7 +72,10 @@ pub(super) fn collect(mount: &Mount, samples: &mut Samples) {
     samples.add(&SWAPS, [path], status.deployments.swaps);
     samples.add(&REJECTIONS, [path], status.deployments.rejections);
     samples.add(&ROLLBACKS, [path], status.deployments.rollbacks);
-    samples.add(&CIRCUIT, [path], status.circuit.is_some().into());
+    for name in MountState::NAMES {
+        samples.add(&STATE, [path, name], (status.state.name() == name).into());
+    }
+    samples.add(&CIRCUIT, [path], status.circuit().is_some().into());
     samples.add(&QUARANTINED, [path], status.quarantined.len() as u64);
 }
 
@@ -119,8 +124,9 @@ fn modules(path: &str, mount: &Mount, status: &MountStatus, samples: &mut Sample
             samples.add(&TRAPS, [path, label, kind.name()], count);
         }
     }
-    let module = mount.module();
-    let label = module.label().to_str().unwrap_or_default();
-    samples.add(&MODULE, [path, label, &status.dialect.to_string()], 1);
-    samples.add(&ACTIVATED, [path], status.module.since);
+    if let (Some(module), Some(active)) = (mount.module(), status.module()) {
+        let label = module.label().to_str().unwrap_or_default();
+        samples.add(&MODULE, [path, label, &status.dialect.to_string()], 1);
+        samples.add(&ACTIVATED, [path], active.since);
+    }
 }

@@ -102,20 +102,20 @@ struct RequestOffer {
 }
 
 impl MountOffer {
-    /// Describes mounts, the hottest requests of each up to their limits.
+    /// Describes the mounts that have a module, the hottest requests of each up to their limits.
     pub(super) fn of<'a>(mounts: impl Iterator<Item = &'a Mount>) -> Vec<Self> {
         let mut rest = MAX_REQUESTS;
-        let offers = mounts.map(|mount| {
-            let module = mount.module();
+        let offers = mounts.filter_map(|mount| {
+            let module = mount.module()?;
             let hot = mount.hot_requests(MAX_REQUESTS_OF_MOUNT.min(rest));
             let requests: Vec<_> = hot.iter().filter_map(RequestOffer::new).collect();
             rest -= requests.len();
-            Self {
+            Some(Self {
                 mount: mount.path().to_string(),
                 name: module.name().to_owned(),
                 digest: module.digest().to_string(),
                 requests,
-            }
+            })
         });
         offers.collect()
     }
