@@ -518,5 +518,16 @@ pub fn that_traps_later(body: &str) -> Vec<u8> {
     ))
 }
 
+/// Returns the beginning of a handler's code, after its locals: it responds with 204 unless the
+/// path is as long as this one. A module that fails for all others does not pass a preflight.
+#[must_use]
+pub fn only_for(path: &str) -> String {
+    let length = path.len();
+    format!(
+        "(i32.ne (local.get 3) (i32.const {length}))
+         if (i32.store16 (i32.const 0) (i32.const 204)) (return (i32.const 0)) end\n"
+    )
+}
+
 /// A path for which [`that_traps_later`] traps.
 pub const TRAP: &str = "/a/path/that/is/31/bytes/long/x";

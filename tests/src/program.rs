@@ -149,6 +149,12 @@ impl Program {
         self.launched_by(&["bash", "-c", &script])
     }
 
+    /// Returns the path of the control socket.
+    #[must_use]
+    pub fn socket_path(&self) -> &Path {
+        &self.socket
+    }
+
     /// Returns the command for a test that sets the process's streams.
     #[must_use]
     pub fn command(&self) -> Command {

@@ -8,6 +8,7 @@ mod dev;
 mod doctor;
 mod explain;
 mod extensions;
+mod loading;
 mod log;
 mod otlp;
 mod packaging;
@@ -24,7 +25,7 @@ mod top;
 mod watch;
 
 use relayer_rest_tests::client::Response;
-use relayer_rest_tests::component;
+use relayer_rest_tests::component::{self, TRAP};
 use relayer_rest_tests::folder::Folder;
 use relayer_rest_tests::program::{Ended, Program, Serving};
 use tokio::task::JoinHandle;
@@ -39,13 +40,15 @@ pub(crate) fn check_failure(ended: &Ended, status: i32, message: &str) {
     assert!(!ended.stderr.contains("panicked"), "{}", ended.stderr);
 }
 
-/// Returns a component that logs `begun`, runs for this number of rounds, and responds
-/// with 204.
+/// Returns a component that responds with 204. For the path [`TRAP`], it first logs `begun`, and
+/// runs for this number of rounds.
 fn busy(rounds: u64) -> Vec<u8> {
+    let guard = component::only_for(TRAP);
     component::of_handler_that_logs(
         "begun",
         &format!(
             "(local $round i64)
+             {guard}
              (call $log (i32.const 2) (i32.const 64) (i32.const 5))
              (loop
                 (local.set $round (i64.add (local.get $round) (i64.const 1)))
@@ -62,10 +65,11 @@ async fn spinning(args: &[&str]) -> (Serving, JoinHandle<Response>) {
     let folder = Folder::new();
     let module = folder.write("busy.wasm", busy(u64::MAX));
     let settings = folder.write("relayer-rest.toml", "[module.limits]\ntime = '1h'");
-    let program = Program::server().args(["--module", &module, "--config", &settings]);
-    let mut process = program.args(args).start().await;
+    let program = Program::server().args(["--module", &module, "--dialect", "any"]);
+    let program = program.args(["--config", &settings]).args(args);
+    let mut process = program.start().await;
     let mut client = process.connect().await;
-    let pending = tokio::spawn(async move { client.get("/").await });
+    let pending = tokio::spawn(async move { client.get(TRAP).await });
     process.logged("begun").await;
     (process, pending)
 }

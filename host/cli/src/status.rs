@@ -107,7 +107,9 @@ fn mount(mount: &MountStatus) -> Vec<String> {
         format!("  dialect {}", mount.dialect),
     ];
     match &mount.state {
-        MountState::Loading => lines.push("  loading: its module is compiled and checked".to_owned()),
+        MountState::Loading => {
+            lines.push("  loading: its module is compiled and checked".to_owned())
+        }
         MountState::Disabled { reason } => lines.push(format!("  DISABLED: {reason}")),
         MountState::Active { module, circuit } => {
             lines.extend(active(module));

@@ -54,7 +54,8 @@ impl World {
             }
         }
         let types = types?;
-        let import = |name: &str| Import { name: name.to_owned(), functions: functions(&types, name) };
+        let import =
+            |name: &str| Import { name: name.to_owned(), functions: functions(&types, name) };
         Some(Self { imports: names.into_iter().map(import).collect(), exports })
     }
 
@@ -119,7 +120,8 @@ mod tests {
     use super::{Import, World};
 
     fn import(name: &str, functions: Option<&[&str]>) -> Import {
-        let functions = functions.map(|names| names.iter().map(|name| (*name).to_owned()).collect());
+        let functions =
+            functions.map(|names| names.iter().map(|name| (*name).to_owned()).collect());
         Import { name: name.to_owned(), functions }
     }
 

@@ -97,12 +97,13 @@ async fn the_server_is_not_ready_while_it_completes_requests_at_the_end() {
     let files = Folder::new();
     let module = files.write("busy.wasm", busy(u64::MAX));
     let settings = settings(&files, "[module.limits]\ntime = '1h'");
-    let args = ["--config", &settings, "--module", &module, "--grace", "10min"];
-    let mut serving = Program::server().args(args).start().await;
+    let args = ["--config", &settings, "--module", &module, "--dialect", "any"];
+    let program = Program::server().args(args).args(["--grace", "10min"]);
+    let mut serving = program.start().await;
     let admin = Admin::of(&mut serving).await;
     assert_eq!(admin.get("/readyz").await.0, 200);
     let mut client = serving.connect().await;
-    let pending = tokio::spawn(async move { client.get("/").await });
+    let pending = tokio::spawn(async move { client.get(TRAP).await });
     serving.logged("begun").await;
     serving.signal(Signal::TERM);
     let draining = async || {

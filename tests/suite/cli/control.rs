@@ -193,7 +193,7 @@ async fn json_output_is_valid_and_failed_writes_are_reported() {
 async fn status_shows_the_rollback_of_a_failing_module() {
     let folder = Folder::new();
     let old = folder.write("old.wasm", component::with_response(204, "a", b"b"));
-    let mut serving = Program::server().args(["--module", &old]).start().await;
+    let mut serving = Program::server().args(["--module", &old, "--dialect", "any"]).start().await;
     let new = component::that_traps_later("1");
     let report = serving.control_client().swap("/", any_dialect(new.clone())).await.unwrap();
     assert_eq!(report.outcome, SwapOutcome::Swapped);
@@ -253,7 +253,8 @@ async fn the_failure_budget_of_a_new_module_is_a_setting() {
     let old = folder.write("old.wasm", component::with_response(204, "a", b"b"));
     let config = folder
         .write("c.toml", "[module.failure-policy]\nfailures = 3\nprobation = 0\nwindow = '1h'");
-    let serving = Program::server().args(["--module", &old, "--config", &config]).start().await;
+    let args = ["--module", &old, "--dialect", "any", "--config", &config];
+    let serving = Program::server().args(args).start().await;
     let new = component::that_traps_later("1");
     let report = serving.control_client().swap("/", any_dialect(new.clone())).await.unwrap();
     assert_eq!(report.outcome, SwapOutcome::Swapped);

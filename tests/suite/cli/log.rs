@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use relayer_rest_host::module::Digest;
 use relayer_rest_tests::cargo::WASI_GUEST;
-use relayer_rest_tests::component;
+use relayer_rest_tests::component::{self, TRAP};
 use relayer_rest_tests::folder::Folder;
 use relayer_rest_tests::program::Program;
 use relayer_rest_tests::wait::within;
@@ -20,23 +20,27 @@ use super::{check_failure, spinning};
 async fn the_log_of_a_request_is_bounded_after_escaping() {
     // Escaped, each of these bytes takes six.
     let odd = "(memory.fill (i32.const 1024) (i32.const 27) (i32.const 60000))";
-    let short_lines = "(local $left i32) (local.set $left (i32.const 64))
+    let path = format!("/{}", "a".repeat(7900));
+    let guard = component::only_for(&path);
+    let short_lines = format!(
+        "(local $left i32) {guard} (local.set $left (i32.const 64))
         (loop $on (call $log (i32.const 2) (i32.const 64) (i32.const 1))
             (br_if $on (local.tee $left (i32.sub (local.get $left) (i32.const 1)))))
-        (i32.store16 (i32.const 0) (i32.const 204)) i32.const 0";
+        (i32.store16 (i32.const 0) (i32.const 204)) i32.const 0"
+    );
     let odd_line = format!(
-        "{odd} (call $log (i32.const 2) (i32.const 1024) (i32.const 10000))
+        "{guard} {odd} (call $log (i32.const 2) (i32.const 1024) (i32.const 10000))
         (i32.store16 (i32.const 0) (i32.const 204)) i32.const 0"
     );
     let odd_name = format!(
-        "{odd} (i32.store16 (i32.const 0) (i32.const 200))
+        "{guard} {odd} (i32.store16 (i32.const 0) (i32.const 200))
         (i32.store (i32.const 4) (i32.const 32)) (i32.store (i32.const 8) (i32.const 1))
         (i32.store (i32.const 32) (i32.const 1024)) (i32.store (i32.const 36) (i32.const 60000))
         i32.const 0"
     );
     for (module, status, part, most) in [
         (
-            component::of_handler_that_logs("a", short_lines),
+            component::of_handler_that_logs("a", &short_lines),
             204,
             "log of a request truncated",
             16 << 10,
@@ -51,8 +55,8 @@ async fn the_log_of_a_request_is_bounded_after_escaping() {
     ] {
         let folder = Folder::new();
         let file = folder.write("logs.wasm", &module);
-        let mut process = Program::server().args(["--module", &file]).start().await;
-        let path = format!("/{}", "a".repeat(7900));
+        let args = ["--module", &file, "--dialect", "any"];
+        let mut process = Program::server().args(args).start().await;
         let response = process.connect().await.get(&path).await;
         assert_eq!(response.status, status);
         process.logged(part).await;
@@ -67,18 +71,22 @@ async fn the_log_of_a_request_is_bounded_after_escaping() {
 #[tokio::test]
 async fn a_module_can_neither_flood_the_log_nor_forge_lines() {
     let folder = Folder::new();
-    let module = component::hostile::log_flood();
+    let text = r"a\0a2026-01-01T00:00:00Z  INFO relayer_rest: all is well\1b[2K\e2\80\ae";
+    let guard = component::only_for(TRAP);
+    let flood = "(loop $more (call $log (i32.const 4) (i32.const 64) (i32.const 61)) (br $more))";
+    let module = format!("{guard} {flood} unreachable");
+    let module = component::of_handler_that_logs(text, &module);
     let file = folder.write("flood.wasm", &module);
     let limits = "time = '50ms'\nqueue-wait = '10min'\nlog = '2000B'\nlog-rate = '3KiB'";
     let config = folder.write("c.toml", format!("[module.limits]\n{limits}"));
-    let args = ["--module", &file, "--config", &config];
+    let args = ["--module", &file, "--dialect", "any", "--config", &config];
     let mut process = Program::server().args(args).start().await;
     // Requests are sent until two of them fall into one second, and one into a later one.
     let start = Instant::now();
     let mut client = process.connect().await;
     let pending = tokio::spawn(async move {
         for number in 0.. {
-            let path = format!("/{number}");
+            let path = format!("/{number:030}");
             let id = [("x-request-id", &*format!("request-{number}"))];
             assert_eq!(client.request_with("GET", &path, &id).await.status, 504);
         }
@@ -90,7 +98,7 @@ async fn a_module_can_neither_flood_the_log_nor_forge_lines() {
     for part in [
         "log of a request truncated",
         "log rate exceeded",
-        "request{id=request-0 method=GET path=\"/0\"}: module: a\\n2026-01-01T00:00:00Z  INFO",
+        "request{id=request-0 method=GET path=\"/000000000000000000000000000000\"}: module: a\\n2026-01-01T00:00:00Z  INFO",
         &format!("module=\"api@{}\"", Digest::new(&module).short()),
     ] {
         assert!(log.contains(part), "{part} is not in: {log}");
@@ -108,15 +116,16 @@ async fn a_module_can_neither_flood_the_log_nor_forge_lines() {
 async fn empty_lines_are_bounded_too() {
     let folder = Folder::new();
     let code = "(loop (call $log (i32.const 2) (i32.const 64) (i32.const 0)) br 0) unreachable";
-    let module = component::of_handler_that_logs("", code);
+    let code = format!("{} {code}", component::only_for(TRAP));
+    let module = component::of_handler_that_logs("", &code);
     let file = folder.write("empty.wasm", &module);
     for (log, most) in [("4KiB", 30), ("0B", 0)] {
         let limits = format!("time = '50ms'\nqueue-wait = '10min'\nlog = '{log}'");
         let config = format!("[module.limits]\n{limits}");
         let config = folder.write("c.toml", config);
-        let args = ["--module", &file, "--config", &config];
+        let args = ["--module", &file, "--dialect", "any", "--config", &config];
         let mut process = Program::server().args(args).start().await;
-        let response = process.connect().await.get("/").await;
+        let response = process.connect().await.get(TRAP).await;
         assert_eq!(response.status, 504);
         process.logged("took longer").await;
         let lines = process.log().lines().filter(|line| line.contains("INFO request{")).count();
@@ -140,15 +149,14 @@ async fn a_disconnect_of_a_client_is_not_logged_as_an_error() {
 #[tokio::test]
 async fn the_cause_of_an_error_is_logged_under_the_request_id() {
     // Logs a text with a line break and an escape, then traps.
-    let component = component::of_handler_that_logs(
-        r"one\0a\1b[31mtwo",
-        "(call $log (i32.const 3) (i32.const 64) (i32.const 12)) unreachable",
-    );
+    let code = "(call $log (i32.const 3) (i32.const 64) (i32.const 12)) unreachable";
+    let code = format!("{} {code}", component::only_for(TRAP));
+    let component = component::of_handler_that_logs(r"one\0a\1b[31mtwo", &code);
     let folder = Folder::new();
     let module = folder.write("api.wasm", component);
-    let process = Program::server().args(["--module", &module]).start().await;
+    let process = Program::server().args(["--module", &module, "--dialect", "any"]).start().await;
     let mut client = process.connect().await;
-    let response = client.request_with("GET", "/", &[("x-request-id", "my-id")]).await;
+    let response = client.request_with("GET", TRAP, &[("x-request-id", "my-id")]).await;
     assert_eq!((response.status.as_u16(), response.header("x-request-id")), (500, "my-id"));
     assert!(!response.text().contains("unreachable"), "{}", response.text());
     process.signal(Signal::TERM);
@@ -204,12 +212,13 @@ async fn a_reported_cause_is_truncated_and_needs_a_trap() {
 #[tokio::test]
 async fn a_closed_log_does_not_stop_the_server() {
     let folder = Folder::new();
-    let module = folder.write("api.wasm", component::of_handler("unreachable"));
-    let mut process = Program::server().args(["--module", &module]).start().await;
+    let module = folder.write("api.wasm", component::that_traps_later("1"));
+    let args = ["--module", &module, "--dialect", "any"];
+    let mut process = Program::server().args(args).start().await;
     process.close_log();
     let mut client = process.connect().await;
     for _ in 0..3 {
-        assert_eq!(client.get("/").await.status, 500);
+        assert_eq!(client.get(TRAP).await.status, 500);
     }
     process.signal(Signal::TERM);
     assert_eq!(process.child.wait().await.unwrap().code(), Some(0));
@@ -268,9 +277,9 @@ async fn warnings_of_the_http_library_are_rate_limited() {
 #[tokio::test]
 async fn each_line_of_a_json_log_is_an_object() {
     let folder = Folder::new();
-    let module = component::of_handler("unreachable");
-    let file = folder.write("traps.wasm", module);
-    let args = ["--module", &file, "--log-format", "json"];
+    let traps = format!("{} unreachable", component::only_for("/a%20path"));
+    let file = folder.write("traps.wasm", component::of_handler(&traps));
+    let args = ["--module", &file, "--dialect", "any", "--log-format", "json"];
     let mut process = Program::server().args(args).start().await;
     assert_eq!(process.connect().await.get("/a%20path").await.status, 500);
     process.logged("request failed").await;

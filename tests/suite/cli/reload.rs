@@ -156,6 +156,7 @@ async fn oversized_modules_are_rejected_with_the_same_message() {
     let check = ["config", "check", settings];
     let ended = Program::new(&check).run().await;
     assert!(ended.status == Some(1) && ended.stdout.contains(hint), "{ended:?}");
+    setup.set(&format!("{large}required = true\n"));
     let start = ["--listen", "127.0.0.1:0", "--config", settings];
     let ended = Program::new(&start).run().await;
     assert!(ended.status == Some(2) && ended.stderr.contains(hint), "{ended:?}");
@@ -180,25 +181,28 @@ async fn invalid_settings_change_nothing() {
         ),
         (
             "[[extension]]\nname = 'two'\nmodule = 'none.wasm'\n",
-            format!(
-                "extension two, mounted at /ext/two: module {folder}/none.wasm: cannot be read: "
-            ),
+            format!("mount /ext/two: module {folder}/none.wasm: cannot be read: "),
         ),
         (
             "[[extension]]\nname = 'two'\nmodule = 'trap.wasm'\n",
-            format!("mount /ext/two: module {folder}/trap.wasm: rule responds: "),
+            format!(
+                "mount /ext/two: module {folder}/trap.wasm: on the state 'sample': GET /version: "
+            ),
         ),
         (
             "[[extension]]\nname = 'two'\nmodule = 'reads.wasm'\n",
             format!(
-                "extension two, mounted at /ext/two: module {folder}/reads.wasm: imports without a grant: relayer:rest/chains@0.1.0 (granted: nothing); to grant them, set grants = [\"chains\"] in its [[extension]]\n"
+                "mount /ext/two: module {folder}/reads.wasm: imports without a grant: relayer:rest/chains@0.1.0 (granted: nothing); to grant them, set grants = [\"chains\"] in its [[extension]]\n"
             ),
         ),
         (
             "[[extension]]\nname = 'two'\nmount = '/ext/one/two'\nmodule = 'two.wasm'\n",
             format!("configuration {folder}/relayer-rest.toml: line 7, column 9: "),
         ),
-        ("[module]\nfile = 'one.wasm'\n", format!("mount /: module {folder}/one.wasm: rule ")),
+        (
+            "[module]\nfile = 'one.wasm'\n",
+            format!("mount /: module {folder}/one.wasm: does not conform to dialect 0.7: rule "),
+        ),
     ] {
         // The valid extension of the same settings is not loaded either.
         setup.write("one.wasm", &other);
@@ -393,7 +397,7 @@ async fn config_check_reports_the_same_errors_as_a_reload() {
     let ended = check().await;
     assert_eq!(ended.status, Some(1));
     let wrong = ended.stdout.lines().last().unwrap();
-    assert!(wrong.starts_with("FAILED  /ext/two  extension two, mounted at"), "{wrong}");
+    assert!(wrong.starts_with("FAILED  /ext/two  mount /ext/two: module "), "{wrong}");
     assert!(wrong.ends_with("set grants = [\"chains\"] in its [[extension]]"), "{wrong}");
     setup.set("[http]\nidle = '1ms'\n");
     let ended = check().await;

@@ -204,7 +204,8 @@ async fn an_invalid_address_ends_with_2() {
 async fn a_module_in_a_file_is_served() {
     let folder = Folder::new();
     let module = folder.write("api.wasm", component::with_response(299, "x-made-by", b"hand"));
-    let process = Program::server().args(["--module", &module]).start().await;
+    let args = ["--module", &module, "--dialect", "any"];
+    let process = Program::server().args(args).start().await;
     assert_eq!(process.connect().await.get("/").await.status, 299);
 }
 
@@ -213,17 +214,18 @@ async fn an_invalid_module_ends_with_2() {
     let folder = Folder::new();
     let module = folder.write("api.wasm", "not wasm");
     let ended = Program::server().args(["--module", &module]).run().await;
-    check_failure(&ended, 2, &format!("module {module}: not WebAssembly"));
+    check_failure(&ended, 2, &format!("mount /: module {module}: not WebAssembly"));
 }
 
 #[tokio::test]
 async fn the_settings_name_the_module_and_its_limits() {
     let folder = Folder::new();
-    folder.write("api.wasm", component::of_handler("(loop br 0) unreachable"));
-    let text = "[module]\nfile = 'api.wasm'\n[module.limits]\ntime = '20ms'\n";
+    let spins = format!("{} (loop br 0) unreachable", component::only_for(component::TRAP));
+    folder.write("api.wasm", component::of_handler(&spins));
+    let text = "[module]\nfile = 'api.wasm'\ndialect = 'any'\n[module.limits]\ntime = '20ms'\n";
     let config = folder.write("relayer-rest.toml", text);
     let process = Program::server().args(["--config", &config]).start().await;
-    let response = process.connect().await.get("/").await;
+    let response = process.connect().await.get(component::TRAP).await;
     response.check_error(504, "Timeout", "the request took too long to handle");
 }
 

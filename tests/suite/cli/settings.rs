@@ -94,7 +94,7 @@ async fn a_server_has_the_values_of_all_layers() {
     let program = program.env("RELAYER_REST_LISTEN", "127.0.0.1:2");
     let program = program.env("RELAYER_REST_RELAYER_CONFIG", &relayer);
     let ended = program.run().await;
-    check_failure(&ended, 2, "module /nowhere: cannot be read: ");
+    check_failure(&ended, 2, "mount /: module /nowhere: cannot be read: ");
     let program = Program::new(["--config", &file, "--log-format", "text"]);
     let program = program.env("RELAYER_REST_LISTEN", "127.0.0.1:0");
     let program = program.env("RELAYER_REST_HTTP_HEAD", "9KiB");

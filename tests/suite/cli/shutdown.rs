@@ -3,6 +3,7 @@
 use std::fs;
 
 use relayer_rest_tests::client::Client;
+use relayer_rest_tests::component::TRAP;
 use relayer_rest_tests::folder::Folder;
 use relayer_rest_tests::program::Program;
 use relayer_rest_tests::wait::{until_async, within};
@@ -18,11 +19,12 @@ async fn requests_in_flight_are_completed_before_the_exit() {
     let settings = folder.write("relayer-rest.toml", "[module.limits]\ntime = '10min'");
     for number in [Signal::TERM, Signal::INT] {
         // A busy machine may need more than the default.
-        let args = ["--module", &module, "--config", &settings, "--grace", "10min"];
-        let mut process = Program::server().args(args).start().await;
+        let args = ["--module", &module, "--dialect", "any", "--config", &settings];
+        let program = Program::server().args(args).args(["--grace", "10min"]);
+        let mut process = program.start().await;
         let idle = process.connect().await;
         let mut client = process.connect().await;
-        let response = tokio::spawn(async move { client.get("/").await });
+        let response = tokio::spawn(async move { client.get(TRAP).await });
         process.logged("begun").await;
         process.signal(number);
         process.logged("shutting down").await;

@@ -205,7 +205,8 @@ async fn modules_are_rejected_if_the_compiler_cannot_start() {
     if !has_own_mounts().await {
         return;
     }
-    let (_folder, config) = folder();
+    let (folder, _) = folder();
+    let config = folder.write("c.toml", format!("{SETTINGS}required = true\n"));
     let program = Program::server().args(["--no-code-cache", "--config", &config]);
     let program = program.after("mount -t tmpfs none /proc").launched_by(OWN_MOUNTS);
     let ended = program.run().await;

@@ -83,9 +83,10 @@ async fn a_start_fails_with_a_message_if_a_module_is_hard_to_compile() {
             ["failed with at most 64.0 MiB of memory", "raise swap.memory"],
         ),
     ] {
-        for module in
-            ["[module]\nfile = 'hard.wasm'", "[[extension]]\nname = 'a'\nmodule = 'hard.wasm'"]
-        {
+        for module in [
+            "[module]\nfile = 'hard.wasm'",
+            "[[extension]]\nname = 'a'\nmodule = 'hard.wasm'\nrequired = true",
+        ] {
             let config = folder.write("c.toml", format!("[swap]\n{bound}\n{module}\n"));
             let args = ["--config", &config, "--code-cache", &cache];
             let started = Program::server().args(args).run().await;

@@ -189,7 +189,8 @@ fn components_with_too_many_parts_are_rejected() {
     let of_memories = |pages: u32| {
         let memory = format!("(core module $m (memory {pages}))");
         let parts = memory + &"(core instance (instantiate $m))".repeat(3);
-        wat::parse_str(format!("(component {parts})")).unwrap()
+        let handler = r#"(instance $h) (export "relayer:rest/handler@0.1.0" (instance $h))"#;
+        wat::parse_str(format!("(component {parts} {handler})")).unwrap()
     };
     for (component, expected) in [
         (
@@ -204,7 +205,7 @@ fn components_with_too_many_parts_are_rejected() {
             of_memories(400),
             "needs more memory than the limit of 64.0 MiB: a new instance takes 75.0 MiB: 75.0 MiB of memories, 0 B of tables and ",
         ),
-        (of_memories(300), "does not export"),
+        (of_memories(300), "does not match the contract"),
     ] {
         let message = refusal(&component);
         assert!(message.contains(expected), "{message}");

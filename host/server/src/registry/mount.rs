@@ -331,24 +331,12 @@ impl Mount {
         thread: PreflightThread,
     ) -> Result<(), LoadRejection> {
         let report = self.deploy(candidate, state, thread, true).await;
-        let name = self.name();
-        let mount = self.path();
-        match report.outcome {
-            SwapOutcome::Rejected { reason, message } => {
-                // Another deployment has an outcome of its own.
-                if reason != Rejection::Busy {
-                    self.service.slot.disable(escape_control(&message));
-                }
-                Err(LoadRejection { reason, message })
-            }
-            SwapOutcome::Swapped => {
-                let file = report.candidate;
-                let digest = report.to.unwrap_or_default();
-                info!(%mount, name, file, digest, "module loaded");
-                Ok(())
-            }
-            _ => Ok(()),
+        let SwapOutcome::Rejected { reason, message } = report.outcome else { return Ok(()) };
+        // Another deployment has an outcome of its own.
+        if reason != Rejection::Busy {
+            self.service.slot.disable(escape_control(&message));
         }
+        Err(LoadRejection { reason, message })
     }
 
     async fn deploy(
@@ -388,9 +376,7 @@ impl Mount {
         let Some((old, new)) = self.service.slot.roll_back(entry) else {
             let reason = self.active().map_or("it has no module yet".to_owned(), |active| {
                 let digest = active.module().digest().short();
-                format!(
-                    "{digest} is the first module, or a rollback after failures activated it"
-                )
+                format!("{digest} is the first module, or a rollback after failures activated it")
             });
             return Err(NoPreviousModule { mount: self.path().clone(), reason });
         };

@@ -206,8 +206,7 @@ impl Preflight {
     fn read(&self) -> Result<CandidateFile, Rejected> {
         let name = self.candidate.source.name();
         let read = self.candidate.source.read(self.limits.size);
-        let bytes =
-            read.map_err(|(reason, message)| self.rejected(reason, &name, &message))?;
+        let bytes = read.map_err(|(reason, message)| self.rejected(reason, &name, &message))?;
         let digest = Digest::new(&bytes);
         self.progress.read(digest);
         if let Some(wanted) = self.candidate.sha256

@@ -136,35 +136,33 @@ impl ModuleService {
                     }
                 };
             }
-            let restored = match self
-                .cache
-                .run(active.module(), Arc::clone(&request), miss, state)
-                .await
-            {
-                Ok(response) => {
-                    // A command is not given again by another module.
-                    if let Some(failure) =
-                        first_failure.take_if(|_| !response.commands().is_empty())
-                    {
-                        return Err(failure);
+            let restored =
+                match self.cache.run(active.module(), Arc::clone(&request), miss, state).await {
+                    Ok(response) => {
+                        // A command is not given again by another module.
+                        if let Some(failure) =
+                            first_failure.take_if(|_| !response.commands().is_empty())
+                        {
+                            return Err(failure);
+                        }
+                        active.responded(kind, &self.failure_policy);
+                        if trial.as_ref().is_some_and(Trial::closes) {
+                            self.close_circuit(&active, active.backoff(&self.failure_policy));
+                        }
+                        return Ok(Responded { active, response });
                     }
-                    active.responded(kind, &self.failure_policy);
-                    if trial.as_ref().is_some_and(Trial::closes) {
-                        self.close_circuit(&active, active.backoff(&self.failure_policy));
+                    Err(cause) => {
+                        if cause.is_module_failure() {
+                            self.failed(&active, kind, &cause, &request, state).await;
+                        }
+                        let restored = self.restored_after(&active);
+                        let failure =
+                            RespondError { active, cause: RespondErrorKind::Failed(cause) };
+                        let Some(restored) = restored else { return Err(failure) };
+                        first_failure.get_or_insert(failure);
+                        restored
                     }
-                    return Ok(Responded { active, response });
-                }
-                Err(cause) => {
-                    if cause.is_module_failure() {
-                        self.failed(&active, kind, &cause, &request, state).await;
-                    }
-                    let restored = self.restored_after(&active);
-                    let failure = RespondError { active, cause: RespondErrorKind::Failed(cause) };
-                    let Some(restored) = restored else { return Err(failure) };
-                    first_failure.get_or_insert(failure);
-                    restored
-                }
-            };
+                };
             uncached = match self.find(restored, RequestRef::from(&*request), &state.peek()) {
                 Ok(Found { active, hit }) => {
                     let active = Guard::into_inner(active);

@@ -21,9 +21,7 @@ use super::mount_spec::MountSpec;
 use super::watched_module::WatchedModule;
 use crate::commands::Commands;
 use crate::config::{Layers, Settings};
-use crate::registry::{
-    ActiveModule, Candidate, LoadRejection, Mount, Mounts, Registry, Rejection,
-};
+use crate::registry::{ActiveModule, Candidate, LoadRejection, Mount, Mounts, Registry, Rejection};
 
 /// The time after which the log names a module that is still being compiled, and the interval
 /// after that.
@@ -104,11 +102,10 @@ impl Modules {
             let mount = Arc::new(mount);
             if context.waits || spec.is_required || candidate.is_quick(mount.engine()) {
                 let loading = mount.load(candidate, state);
-                if let Err(rejection) = logged_if_slow(&spec, loading).await {
-                    if spec.is_required {
-                        return Err(rejection.into());
-                    }
-                    log_disabled(&spec, &rejection);
+                let result = logged_if_slow(&spec, loading).await;
+                log_result(&spec, &mount, &result);
+                if spec.is_required {
+                    result?;
                 }
             } else {
                 let mount = Arc::downgrade(&mount);
@@ -359,20 +356,30 @@ async fn load_slow(all: Vec<Slow>, state: StateReader) {
             }
         };
         info!(mount = %spec.path, name = spec.name, file = spec.name_of_file(), "loading module");
-        if let Err(rejection) = logged_if_slow(&spec, loading).await {
-            log_disabled(&spec, &rejection);
-        }
+        let result = logged_if_slow(&spec, loading).await;
+        log_result(&spec, &mount, &result);
     }
 }
 
-fn log_disabled(spec: &MountSpec, rejection: &LoadRejection) {
-    error!(
-        mount = %spec.path,
-        name = spec.name,
-        reason = %escape_control(&rejection.message),
-        hint = "correct it, and reload the settings or swap in another module",
-        "extension disabled"
-    );
+/// Logs the result of loading the first module of a mount. The caller reports that of a required
+/// one.
+fn log_result(spec: &MountSpec, mount: &Mount, result: &Result<(), LoadRejection>) {
+    let MountSpec { path, name, is_required, .. } = spec;
+    match result {
+        Ok(()) => {
+            let digest = mount.module().map(|module| module.digest().to_string());
+            let file = spec.name_of_file();
+            info!(mount = %path, name, file, digest, "module loaded");
+        }
+        Err(_) if *is_required => {}
+        Err(rejection) => error!(
+            mount = %path,
+            name,
+            reason = %escape_control(&rejection.message),
+            hint = "correct it, and reload the settings or swap in another module",
+            "extension disabled"
+        ),
+    }
 }
 
 /// Loads the module of a mount. The log names one that takes long.
