@@ -2,23 +2,19 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use http::uri::PathAndQuery;
 use http::{HeaderMap, Method};
-use relayer_rest_common::files;
 use relayer_rest_conformance as conformance;
 use relayer_rest_conformance::Dialect;
 use relayer_rest_sandbox::{
-    Engine, EngineError, EngineOptions, Grants, GuestRequest, Limits, LoadError, Module,
+    API, Engine, EngineError, EngineOptions, Grants, GuestRequest, Limits, LoadError, Module,
 };
 use relayer_rest_server::config::ExtensionName;
 use relayer_rest_server::registry::{
-    Candidate, Mount, MountPath, Mounts, Registry, Source, StepTime, SwapLimits, SwapOutcome,
-    SwapReport,
+    Candidate, Mount, MountPath, Mounts, Registry, Source, SwapOutcome, SwapReport,
 };
 use relayer_rest_state::StateReader;
-use tokio::task::block_in_place;
 
 use crate::exercise::AuthorRequests;
 
@@ -31,32 +27,6 @@ pub(super) struct Deployment {
     dialect: Option<Dialect>,
     api: Arc<Mount>,
     mount: Option<Arc<Mount>>,
-}
-
-/// A build that serves.
-pub(super) enum Deployed {
-    /// The first one, with the times to compile and to check it.
-    First([Duration; 2]),
-    /// A later one, with the changes of its responses.
-    Swapped(SwapReport),
-    /// The same component as before.
-    Unchanged,
-}
-
-impl Deployed {
-    /// Returns the steps of the deployment, and their times.
-    pub(super) fn steps(&self) -> Vec<(String, Duration)> {
-        match self {
-            Self::First([compile, check]) => {
-                vec![("compile".to_owned(), *compile), ("check".to_owned(), *check)]
-            }
-            Self::Swapped(report) => {
-                let time = |step: &StepTime| Duration::from_secs_f64(step.millis / 1e3);
-                report.steps.iter().map(|step| (step.step.to_string(), time(step))).collect()
-            }
-            Self::Unchanged => Vec::new(),
-        }
-    }
 }
 
 impl Deployment {
@@ -79,64 +49,56 @@ impl Deployment {
         Ok(Self { registry, engine, state, dialect, api, mount: None })
     }
 
-    /// Deploys a component. If it fails a check, returns the reason, and the build before it
-    /// stays active.
+    /// Deploys a component, and returns the report of a build that serves. If it fails a check,
+    /// returns the reason, and the build before it stays active.
     pub(super) async fn deploy(
         &mut self,
         file: &Path,
         requests: &AuthorRequests,
-    ) -> Result<Deployed, String> {
-        let Some(mount) = &self.mount else { return self.mount(file).await };
-        let requests = self.requests(mount, requests);
+    ) -> Result<SwapReport, String> {
+        let mount = self.mount.clone().unwrap_or_else(|| Arc::new(self.empty_mount(file)));
+        let requests = self.requests(&mount, requests);
         let source = Source::File(file.to_owned());
         // A build that clients saw failing may be tried again.
         let candidate = Candidate { force: true, requests, ..Candidate::new(source) };
         let report = mount.swap(candidate, &self.state).await;
-        match &report.outcome {
-            SwapOutcome::Rejected { message, .. } => Err(message.clone()),
-            SwapOutcome::Unchanged => Ok(Deployed::Unchanged),
-            _ => Ok(Deployed::Swapped(report)),
+        if let SwapOutcome::Rejected { message, .. } = report.outcome {
+            return Err(message);
+        }
+        if self.mount.is_none() {
+            self.registry.exchange(self.mounts(&mount)?);
+            self.mount = Some(mount);
+        }
+        Ok(report)
+    }
+
+    fn empty_mount(&self, file: &Path) -> Mount {
+        match self.dialect {
+            Some(dialect) => {
+                Mount::empty(MountPath::root(), API, self.engine.clone()).with_dialect(dialect)
+            }
+            None => {
+                let name = extension_name(file);
+                Mount::empty(MountPath::for_extension(&name), &name, self.engine.clone())
+            }
         }
     }
 
-    /// Mounts the first build.
-    async fn mount(&mut self, file: &Path) -> Result<Deployed, String> {
-        let name = file.display().to_string();
-        let limits = SwapLimits::default();
-        let bytes = files::read(file, limits.size.as_u64()).map_err(|error| {
-            format!("module {name}: cannot be read: {error}; check the output of the build")
-        })?;
-        let start = Instant::now();
-        let module = block_in_place(|| Module::from_bytes(&self.engine, &name, &bytes));
-        let module = module.map_err(|error| error.to_string())?;
-        let compiled = start.elapsed();
-        let mount = match self.dialect {
-            Some(dialect) => Mount::api(module).with_dialect(dialect),
-            None => {
-                let name = extension_name(file);
-                Mount::extension(MountPath::for_extension(&name), module.named(&name))
-            }
-        };
-        mount
-            .health_check(&self.state)
-            .await
-            .map_err(|reason| format!("module {name}: {reason}"))?;
-        let mount = Arc::new(mount);
-        let mounts = match self.dialect {
-            Some(_) => Mounts::new(Arc::clone(&mount)),
+    fn mounts(&self, mount: &Arc<Mount>) -> Result<Mounts, String> {
+        match self.dialect {
+            Some(_) => Ok(Mounts::new(Arc::clone(mount))),
             None => Mounts::new(Arc::clone(&self.api))
-                .with(Arc::clone(&mount))
-                .map_err(|error| error.to_string())?,
-        };
-        self.registry.exchange(mounts);
-        self.mount = Some(mount);
-        Ok(Deployed::First([compiled, start.elapsed() - compiled]))
+                .with(Arc::clone(mount))
+                .map_err(|error| error.to_string()),
+        }
     }
 
     /// Returns the requests whose responses are compared: the ones of the author, and those
     /// for the declared routes of the active build.
     fn requests(&self, mount: &Mount, requests: &AuthorRequests) -> Vec<Arc<GuestRequest>> {
-        let declared = conformance::declared_targets(&mount.module(), &self.state.snapshot());
+        let snapshot = self.state.snapshot();
+        let declared = |module| conformance::declared_targets(&module, &snapshot);
+        let declared = mount.module().map(declared).unwrap_or_default();
         let declared = declared.into_iter().filter_map(|target| {
             let target = PathAndQuery::try_from(target).ok()?;
             Some(Arc::new(GuestRequest { method: Method::GET, target, headers: HeaderMap::new() }))
@@ -151,7 +113,7 @@ impl Deployment {
 
     /// Returns the active build, if there is one.
     pub(super) fn module(&self) -> Option<Module> {
-        self.mount.as_ref().map(|mount| mount.module())
+        self.mount.as_ref()?.module()
     }
 
     /// Returns the settings with which a server mounts the component in a file.

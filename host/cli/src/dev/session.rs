@@ -6,10 +6,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use relayer_rest_sandbox::Module;
+use relayer_rest_server::registry::{StepTime, SwapOutcome, SwapReport};
 use relayer_rest_state::Snapshot;
 
 use super::build;
-use super::deployment::{Deployed, Deployment};
+use super::deployment::Deployment;
 use super::project::Project;
 use super::source_files::{SourceChange, SourceFiles};
 use crate::exercise::{AuthorRequests, REQUESTS_FILE, exercise, sample_state};
@@ -73,11 +74,13 @@ impl Session {
             AuthorRequests::default()
         });
         match self.deployment.deploy(&file, &requests).await {
-            Ok(deployed) => {
+            Ok(report) => {
                 let elapsed = saved_at.elapsed().unwrap_or_default();
-                steps.extend(deployed.steps());
+                let step_time = |step: &StepTime| Duration::from_secs_f64(step.millis / 1e3);
+                let reported = report.steps.iter();
+                steps.extend(reported.map(|step| (step.step.to_string(), step_time(step))));
                 lines.extend(self.exercised(&requests).await);
-                lines.extend(self.served(&deployed, &time(elapsed, &steps)));
+                lines.extend(self.served(&report, &time(elapsed, &steps)));
                 lines.extend(self.changed_settings(&file));
             }
             Err(reason) => lines.extend([format!("rejected: {reason}"), self.active()]),
@@ -97,20 +100,18 @@ impl Session {
     }
 
     /// Returns the lines about a build that serves now.
-    fn served(&self, deployed: &Deployed, time: &str) -> Vec<String> {
-        match deployed {
-            Deployed::First(_) => {
-                let path = self.deployment.path().map_or("/", |path| path.as_str());
-                let path = path.trim_end_matches('/');
-                vec![format!("served after {time}: http://{}{path}/", self.address)]
-            }
-            Deployed::Swapped(report) => {
-                let mut lines = swap::differences(report);
-                lines.push(format!("served after {time}"));
-                lines
-            }
-            Deployed::Unchanged => vec!["unchanged: this build is active already".to_owned()],
+    fn served(&self, report: &SwapReport, time: &str) -> Vec<String> {
+        if report.outcome == SwapOutcome::Unchanged {
+            return vec!["unchanged: this build is active already".to_owned()];
         }
+        if report.from.is_none() {
+            let path = self.deployment.path().map_or("/", |path| path.as_str());
+            let path = path.trim_end_matches('/');
+            return vec![format!("served after {time}: http://{}{path}/", self.address)];
+        }
+        let mut lines = swap::differences(report);
+        lines.push(format!("served after {time}"));
+        lines
     }
 
     /// Returns the settings of the module, if they are not those printed last.

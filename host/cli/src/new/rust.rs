@@ -3,7 +3,7 @@
 use super::{REQUESTS, Template, as_is, wit};
 
 /// The files of the SDK.
-const SDK: [(&str, &str); 13] = [
+const SDK: [(&str, &str); 14] = [
     ("rust-toolchain.toml", include_str!("../../templates/rust/rust-toolchain.toml")),
     ("sdk/src/response.rs", include_str!("../../sdk/response.rs")),
     ("sdk/src/arena.rs", include_str!("../../sdk/arena.rs")),

@@ -185,9 +185,8 @@ impl Preflight {
     }
 
     fn requests(&self, snapshot: &Snapshot) -> Vec<RequestStats> {
-        let hottest = |active: &Arc<ActiveModule>| {
-            self.service.cache.hottest(active.module(), MAX_REQUESTS)
-        };
+        let hottest =
+            |active: &Arc<ActiveModule>| self.service.cache.hottest(active.module(), MAX_REQUESTS);
         let mut requests = self.active.as_ref().map(hottest).unwrap_or_default();
         if self.is_api() {
             add(&mut requests, &of_api(snapshot));
