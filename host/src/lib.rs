@@ -83,7 +83,8 @@
 //! | step | files |
 //! |---|---|
 //! | receive a candidate: over the control socket or the admin listener, from a changed file, or by a call | `server/src/control/api.rs`, `server/src/reload/modules.rs`, `server/src/registry/swap.rs` |
-//! | preflight: read it, compile it in a process of its own, and check it against the contract | `server/src/registry/preflight.rs`, `sandbox/src/compiler.rs`, `sandbox/src/code_cache.rs`, `sandbox/src/componentize.rs`, `sandbox/src/module.rs`, `sandbox/src/import_check.rs`, `sandbox/src/grants.rs`, `sandbox/src/cost.rs` |
+//! | the first module of a mount: at the start, before the server listens or while it serves | `server/src/reload/first_module.rs`, `server/src/registry/load.rs` |
+//! | preflight: read it, compile it in a process of its own, and check it against the contract | `server/src/registry/preflight.rs`, `sandbox/src/compiler.rs`, `sandbox/src/code_cache.rs`, `sandbox/src/componentize.rs`, `sandbox/src/module.rs`, `sandbox/src/world.rs`, `sandbox/src/import_check.rs`, `sandbox/src/grants.rs`, `sandbox/src/cost.rs` |
 //! | probe its conformance to the dialect, by comparison with the bundled module | `conformance/src/lib.rs`, `server/src/registry/references.rs` |
 //! | compare its responses to clients' requests with those of the active module | `server/src/registry/compare.rs` |
 //! | activate it (hot-swap) | `server/src/registry/mount.rs` |
@@ -95,7 +96,7 @@
 //! |---|---|
 //! | receive a signal or a control request | `cli/src/signals.rs`, `server/src/control/api.rs` |
 //! | read the settings from their layers, and derive the mounts from them | `server/src/config/layers.rs`, `server/src/config.rs`, `server/src/reload/mount_spec.rs` |
-//! | load new or changed modules, and check them | `server/src/reload/modules.rs`, `server/src/registry/health_check.rs` |
+//! | deploy new or changed modules to mounts of their own | `server/src/reload/modules.rs`, `server/src/registry/load.rs`, `server/src/registry/preflight.rs` |
 //! | replace all mounts at once | `server/src/registry.rs` |
 //!
 //! # Takeover

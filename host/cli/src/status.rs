@@ -108,7 +108,7 @@ fn mount(mount: &MountStatus) -> Vec<String> {
     ];
     match &mount.state {
         MountState::Loading => {
-            lines.push("  loading: its module is compiled and checked".to_owned())
+            lines.push("  loading: its module is compiled and checked".to_owned());
         }
         MountState::Disabled { reason } => lines.push(format!("  DISABLED: {reason}")),
         MountState::Active { module, circuit } => {

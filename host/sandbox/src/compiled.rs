@@ -49,9 +49,13 @@ pub(super) async fn compile_apart(
     }
 }
 
-/// Returns whether the engine's code cache has an entry of this input.
-pub(super) fn is_cached(engine: &Engine, input: &[u8]) -> bool {
-    CachedCode::new(engine, input).0.is_some_and(|(cache, key)| cache.contains(key))
+impl Engine {
+    /// Returns whether the code cache has the code of a component, so that loading it takes no
+    /// compilation.
+    #[must_use]
+    pub fn has_code(&self, component: &[u8]) -> bool {
+        CachedCode::new(self, component).0.is_some_and(|(cache, key)| cache.contains(key))
+    }
 }
 
 impl<'a> CachedCode<'a> {
@@ -119,7 +123,7 @@ mod tests {
         let engine = |grants: &[&str]| {
             let compiler = Some(Compiler::new(Path::new("/nowhere/compiler").into(), Vec::new()));
             let grants = Grants::new(grants).unwrap();
-            let options = EngineOptions { compiler, grants, ..(&Limits::default()).into() };
+            let options = EngineOptions { grants, compiler, ..(&Limits::default()).into() };
             Engine::with(options).unwrap()
         };
         let load = async |engine: &Engine, bytes: &[u8]| {

@@ -11,7 +11,6 @@ use wasmtime::component::Linker;
 
 use super::address_space::Reservation;
 use super::admission::Admission;
-use super::compiled;
 use super::engine_config;
 use super::epoch_ticker::EpochTicker;
 use super::grants::Grants;
@@ -136,13 +135,6 @@ impl Engine {
         let [running, waiting] = self.admission.admitted();
         let peak_memory = self.peaks.memory.load(Relaxed);
         EngineLoad { running, waiting, waited: self.admission.waited(), peak_memory }
-    }
-
-    /// Returns whether the code cache has the code of a component, so that loading it takes no
-    /// compilation.
-    #[must_use]
-    pub fn has_code(&self, component: &[u8]) -> bool {
-        compiled::is_cached(self, component)
     }
 
     /// Returns the engine's options.

@@ -1,11 +1,9 @@
-//! Checks the imports and the exports of a component against the contract and the grants of
-//! its mount. This needs no compilation, so that a rejected component does not cost one.
+//! Checks the imports and the exports of a component against the contract. This needs no
+//! compilation, so that a rejected component does not cost one.
 
 use std::fmt::{self, Display, Formatter};
 
 use super::contract::{CONTRACT_PACKAGE, CONTRACT_VERSION, HANDLER, IMPORTS, interface};
-use super::load_error::LoadError;
-use super::options::EngineOptions;
 use super::wasi_interfaces;
 use super::world::World;
 
@@ -54,30 +52,9 @@ impl Display for ForbiddenImport {
     }
 }
 
-/// Checks a component, which messages refer to as `name`. Returns the full name under which
-/// it exports the handler.
-pub(super) fn check(
-    options: &EngineOptions,
-    name: &str,
-    world: &World,
-) -> Result<String, LoadError> {
-    let name = || name.to_owned();
-    let forbidden = forbidden(world, options.wasi);
-    if !forbidden.is_empty() {
-        return Err(LoadError::Imports { name: name(), forbidden });
-    }
-    let imports: Vec<_> = world.imports.iter().map(|import| import.name.clone()).collect();
-    let lacking = options.grants.lack(&imports);
-    if !lacking.is_empty() {
-        let granted = options.grants.clone();
-        return Err(LoadError::NotGranted { name: name(), lacking, granted });
-    }
-    handler(world).map_err(|found| LoadError::NoHandler { name: name(), found })
-}
-
 /// Returns the imports that are neither in the contract nor, if the mount has it, in
 /// WASI.
-fn forbidden(world: &World, has_wasi: bool) -> Vec<ForbiddenImport> {
+pub(super) fn forbidden(world: &World, has_wasi: bool) -> Vec<ForbiddenImport> {
     let mut forbidden = Vec::new();
     for import in &world.imports {
         let name = &import.name;
@@ -102,7 +79,7 @@ fn forbidden(world: &World, has_wasi: bool) -> Vec<ForbiddenImport> {
 }
 
 /// Returns the full name of the handler, or its name in another version.
-fn handler(world: &World) -> Result<String, Option<String>> {
+pub(super) fn handler(world: &World) -> Result<String, Option<String>> {
     let prefix = format!("{CONTRACT_PACKAGE}/{}@", HANDLER.0);
     let mut names = world.exports.iter().filter(|name| name.starts_with(&prefix)).peekable();
     let first = names.peek().map(|name| (*name).clone());

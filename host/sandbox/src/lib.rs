@@ -27,7 +27,7 @@
 //! | `load_error.rs` | the reasons that a module cannot be loaded, with hints |
 //! | `digest.rs` | the version of a component |
 //! | `world.rs` | the imports and exports of a component, before it is compiled |
-//! | `import_check.rs` | checks them against the contract and the grants |
+//! | `import_check.rs` | checks them against the contract |
 //! | `request.rs` | a request to a module |
 //! | `run_permit.rs` | runs one request: its permit, its instance and its time |
 //! | `call_error.rs` | the reasons that a run has no response |

@@ -64,7 +64,7 @@ impl Outline {
         } else {
             World::from_core_module(bytes)
         };
-        let handler = world.map(|world| import_check::check(&engine.options, name, &world));
+        let handler = world.map(|world| exported_handler(engine, name, &world));
         // The encoder may add imports to those of a core module.
         let handler = handler.transpose()?.filter(|_| is_component);
         let openapi = OpenApi::from_component(bytes).map_err(|reason| LoadError::OpenApi {
@@ -119,9 +119,15 @@ impl Module {
         Outline { handler, openapi }: Outline,
         artefact: &Artefact,
     ) -> Result<Self, LoadError> {
-        let handler = match handler {
-            Some(handler) => handler,
-            None => exported_handler(engine, name, artefact.component(bytes))?,
+        let handler = if let Some(handler) = handler {
+            handler
+        } else {
+            let world = World::from_component(artefact.component(bytes));
+            let world = world.ok_or_else(|| LoadError::Invalid {
+                name: name.to_owned(),
+                reason: "its types cannot be read".to_owned(),
+            })?;
+            exported_handler(engine, name, &world)?
         };
         let name = || name.to_owned();
         let component = artefact.load(&engine.wasmtime).map_err(|error| {
@@ -310,14 +316,21 @@ impl Module {
     }
 }
 
-/// Returns the name under which a valid component exports the handler, if it passes the checks
-/// of its imports and exports.
-fn exported_handler(engine: &Engine, name: &str, component: &[u8]) -> Result<String, LoadError> {
-    let world = World::from_component(component).ok_or_else(|| LoadError::Invalid {
-        name: name.to_owned(),
-        reason: "its types cannot be read".to_owned(),
-    })?;
-    import_check::check(&engine.options, name, &world)
+/// Returns the name under which a component exports the handler, if it passes the checks of its
+/// imports and exports. Messages refer to the component as `name`.
+fn exported_handler(engine: &Engine, name: &str, world: &World) -> Result<String, LoadError> {
+    let name = || name.to_owned();
+    let forbidden = import_check::forbidden(world, engine.options.wasi);
+    if !forbidden.is_empty() {
+        return Err(LoadError::Imports { name: name(), forbidden });
+    }
+    let imports: Vec<_> = world.imports.iter().map(|import| import.name.clone()).collect();
+    let lacking = engine.grants().lack(&imports);
+    if !lacking.is_empty() {
+        let granted = engine.grants().clone();
+        return Err(LoadError::NotGranted { name: name(), lacking, granted });
+    }
+    import_check::handler(world).map_err(|found| LoadError::NoHandler { name: name(), found })
 }
 
 /// Returns whether the engine's pool has no room for a component. The engine has no error

@@ -45,6 +45,7 @@
 //! | `failure_policy.rs` | how many failures are too many |
 //! | `failure_window.rs` | failures within a time window, rated against all requests |
 //! | `circuit_breaker.rs` | stops running an extension that fails at most requests |
+//! | `load.rs` | deploys the first module of a mount |
 //! | `swap.rs` | hot-swap: from a candidate to the active module |
 //! | `candidate.rs` | a module to deploy, and the limits for its deployment |
 //! | `deployment.rs` | one deployment at a time, and its progress |
@@ -73,6 +74,7 @@ mod explain;
 mod failure_policy;
 mod failure_window;
 mod health_check;
+mod load;
 mod mount;
 mod path;
 mod preflight;
@@ -99,7 +101,8 @@ pub use deployment::CandidateStatus;
 pub use deployment_counts::DeploymentStatus;
 pub use explain::{CacheStatus, Explanation};
 pub use failure_policy::FailurePolicy;
-pub use mount::{LoadRejection, Mount, NoPreviousModule};
+pub use load::LoadRejection;
+pub use mount::{Mount, NoPreviousModule};
 pub(crate) use path::{API_SEGMENTS, EXTENSIONS};
 pub use path::{MountPath, MountPathError};
 pub use references::References;

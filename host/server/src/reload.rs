@@ -3,6 +3,7 @@
 //!
 //! | file | job |
 //! |---|---|
+//! | `first_module.rs` | loads the first module of a mount, also while the server serves |
 //! | `modules.rs` | loads all modules, and reloads the changed ones, all or none |
 //! | `mount_spec.rs` | the specification of a mount, from the settings |
 //! | `relayer_dialect.rs` | serves the API in the dialect of the relayer |
@@ -10,6 +11,7 @@
 //! | `error.rs` | the reasons why modules cannot be loaded or reloaded |
 
 mod error;
+mod first_module;
 mod modules;
 mod mount_spec;
 mod relayer_dialect;

@@ -123,7 +123,9 @@ async fn an_unsuitable_extension_is_disabled_until_it_is_corrected() {
         (Some(component::of_handler("unreachable")), "the module trapped"),
     ] {
         fs::remove_file(&file).ok();
-        module.iter().for_each(|module| drop(files.write("tool.wasm", module)));
+        if let Some(module) = &module {
+            files.write("tool.wasm", module);
+        }
         let mut serving = Program::server().args(["--config", &config]).start().await;
         let admin = Admin::of(&mut serving).await;
         let logged = logged(&mut serving, "extension disabled").await;

@@ -102,20 +102,9 @@ impl HostError {
                 "TooManyRequests",
                 "too many requests of this client are being handled; wait for their responses",
             ),
-            Self::ExtensionUnavailable(_) => (
-                StatusCode::SERVICE_UNAVAILABLE,
-                "ExtensionUnavailable",
-                "this extension failed too often and is out of service for now; try again later",
-            ),
-            Self::ExtensionLoading(mount) => {
-                let message = format!("the extension at {mount} is being loaded; try again");
-                return (StatusCode::SERVICE_UNAVAILABLE, "ExtensionLoading", message.into());
+            Self::ExtensionUnavailable(_) | Self::ExtensionLoading(_) | Self::ExtensionDisabled => {
+                return self.extension_parts();
             }
-            Self::ExtensionDisabled => (
-                StatusCode::SERVICE_UNAVAILABLE,
-                "ExtensionUnavailable",
-                "this extension is out of service; the log of the server has the reason",
-            ),
             Self::BadHost => {
                 (StatusCode::BAD_REQUEST, "BadRequest", "exactly one valid Host header is required")
             }
@@ -177,6 +166,26 @@ impl HostError {
             ),
         };
         (status, name, message.into())
+    }
+
+    /// Returns the parts of the error for an extension without a response.
+    fn extension_parts(&self) -> (StatusCode, &'static str, Cow<'static, str>) {
+        let (name, message) = match self {
+            Self::ExtensionLoading(mount) => (
+                "ExtensionLoading",
+                format!("the extension at {mount} is being loaded; try again").into(),
+            ),
+            Self::ExtensionDisabled => (
+                "ExtensionUnavailable",
+                "this extension is out of service; the log of the server has the reason".into(),
+            ),
+            _ => (
+                "ExtensionUnavailable",
+                "this extension failed too often and is out of service for now; try again later"
+                    .into(),
+            ),
+        };
+        (StatusCode::SERVICE_UNAVAILABLE, name, message)
     }
 
     /// Returns whether the bytes that follow on the connection may not be a request: the

@@ -106,7 +106,7 @@ impl Service {
         }
         let mount = mounts.route(request.uri().path());
         let Some(active) = mount.active() else {
-            return Either::Left(self.refuse(HostError::without_module(mount), &request));
+            return Either::Left(self.refuse(&HostError::without_module(mount), &request));
         };
         let target = target(mount, &request);
         let snapshot = self.state.peek();
@@ -130,7 +130,7 @@ impl Service {
             return Either::Left(sourced(identified(response, id), &snapshot));
         }
         if let Err(error) = admit() {
-            return Either::Left(self.refuse(error, &request));
+            return Either::Left(self.refuse(&error, &request));
         }
         let pending = match found {
             Ok(Found { active, hit }) => {
@@ -146,13 +146,13 @@ impl Service {
     }
 
     /// Returns the response to a request that is refused.
-    pub(super) fn refuse<B>(&self, error: HostError, request: &Request<B>) -> HttpResponse {
+    pub(super) fn refuse<B>(&self, error: &HostError, request: &Request<B>) -> HttpResponse {
         let id = RequestId::from_headers(request.headers());
         let status = error.status().as_u16();
         let name = error.name();
         debug!(%id, status, name, "request refused");
         self.tally.refused_request(name);
-        identified(self.shared(reply::host_error(&error, request), request.headers()), id)
+        identified(self.shared(reply::host_error(error, request), request.headers()), id)
     }
 
     /// Returns the module's response, or an error response of the host if there is none.

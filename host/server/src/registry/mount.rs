@@ -8,7 +8,6 @@ use arc_swap::Guard;
 use http::uri::PathAndQuery;
 use http::{HeaderValue, Method};
 use relayer_rest_common::log_rate::LogRate;
-use relayer_rest_common::text::escape_control;
 use relayer_rest_conformance::Dialect;
 use relayer_rest_sandbox::{Digest, Engine, GuestRequest, Module, ModuleStats};
 use relayer_rest_state::{Snapshot, StateReader};
@@ -24,7 +23,7 @@ use super::failure_policy::FailurePolicy;
 use super::path::MountPath;
 use super::preflight::PreflightThread;
 use super::references::References;
-use super::report::{Rejection, SwapOutcome, SwapReport};
+use super::report::SwapReport;
 use super::service::{Found, ModuleService, RespondError, Responded, Uncached};
 use super::slot::{ModuleSlot, Vacancy};
 use super::status::{CircuitStatus, ModuleStatus, MountState, MountStatus, QuarantineStatus};
@@ -34,7 +33,7 @@ use crate::request_metrics::{RequestMetrics, RequestSeries};
 
 /// A path, and the modules that serve the requests for it and below it.
 pub struct Mount {
-    service: Arc<ModuleService>,
+    pub(super) service: Arc<ModuleService>,
     deployment: Arc<Deployment>,
     dialect: Dialect,
     is_required: bool,
@@ -53,16 +52,6 @@ const MAX_REPORTS: u64 = 20;
 pub struct NoPreviousModule {
     mount: MountPath,
     reason: String,
-}
-
-/// A first module that may not serve.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{message}")]
-pub struct LoadRejection {
-    /// The reason.
-    pub reason: Rejection,
-    /// Details and a hint.
-    pub message: String,
 }
 
 impl Mount {
@@ -303,43 +292,9 @@ impl Mount {
         report
     }
 
-    /// Deploys the first module of the mount, after the same preflight as a swap, on the
-    /// thread of the caller. Does nothing if there is a module already. If the candidate is
-    /// rejected, the mount is disabled until a swap activates another one.
-    pub async fn load(
-        &self,
-        candidate: Candidate,
-        state: &StateReader,
-    ) -> Result<(), LoadRejection> {
-        self.load_on(candidate, state, PreflightThread::Caller).await
-    }
-
-    /// Deploys the first module as [`Mount::load`] does, on a thread that leaves the
-    /// processors to requests.
-    pub async fn load_in_background(
-        &self,
-        candidate: Candidate,
-        state: &StateReader,
-    ) -> Result<(), LoadRejection> {
-        self.load_on(candidate, state, PreflightThread::Background).await
-    }
-
-    async fn load_on(
-        &self,
-        candidate: Candidate,
-        state: &StateReader,
-        thread: PreflightThread,
-    ) -> Result<(), LoadRejection> {
-        let report = self.deploy(candidate, state, thread, true).await;
-        let SwapOutcome::Rejected { reason, message } = report.outcome else { return Ok(()) };
-        // Another deployment has an outcome of its own.
-        if reason != Rejection::Busy {
-            self.service.slot.disable(escape_control(&message));
-        }
-        Err(LoadRejection { reason, message })
-    }
-
-    async fn deploy(
+    /// Runs the preflight of a candidate, and activates it. With `is_first`, does nothing if
+    /// there is a module already.
+    pub(super) async fn deploy(
         &self,
         candidate: Candidate,
         state: &StateReader,
@@ -355,7 +310,7 @@ impl Mount {
             thread,
             is_first,
         };
-        swap.run(candidate).await
+        Box::pin(swap.run(candidate)).await
     }
 
     /// Explains the active module's response to a request, whose target has the path of the

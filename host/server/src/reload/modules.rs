@@ -1,35 +1,24 @@
 //! The deployment of modules from the settings: at the start, and again at each reload.
 
-use std::pin::pin;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
-use relayer_rest_common::text::escape_control;
 use relayer_rest_conformance::Dialect;
 use relayer_rest_sandbox::{CodeCache, Compiler, Digest, EngineError};
 use relayer_rest_sources::{Watch, watch};
 use relayer_rest_state::StateReader;
 use tokio::sync::OwnedMutexGuard;
 use tokio::task::{block_in_place, spawn_blocking};
-use tokio::time::{Instant, sleep, timeout};
-use tracing::{error, info, warn};
+use tracing::{info, warn};
 
 use super::Reloaded;
 use super::error::ReloadError;
+use super::first_module::{self, Slow};
 use super::mount_spec::MountSpec;
 use super::watched_module::WatchedModule;
 use crate::commands::Commands;
 use crate::config::{Layers, Settings};
-use crate::registry::{ActiveModule, Candidate, LoadRejection, Mount, Mounts, Registry, Rejection};
-
-/// The time after which the log names a module that is still being compiled, and the interval
-/// after that.
-const LOG_DELAY: Duration = Duration::from_secs(1);
-const LOG_INTERVAL: Duration = Duration::from_secs(10);
-
-/// The time between two attempts to load a module while another deployment is in progress.
-const RETRY_INTERVAL: Duration = Duration::from_millis(500);
+use crate::registry::{ActiveModule, Mount, Mounts, Registry};
 
 /// The context in which modules are loaded.
 pub struct ModuleContext {
@@ -71,13 +60,6 @@ struct Loaded {
     watched: Option<Arc<Watched>>,
 }
 
-/// A module that is loaded in the background, unless its mount is removed before.
-struct Slow {
-    spec: MountSpec,
-    mount: Weak<Mount>,
-    candidate: Candidate,
-}
-
 /// Swaps a module when its file changes, until this is dropped.
 struct Watched {
     module: Arc<WatchedModule>,
@@ -101,9 +83,7 @@ impl Modules {
             let (candidate, digest) = spec.candidate().read(spec.swap.size);
             let mount = Arc::new(mount);
             if context.waits || spec.is_required || candidate.is_quick(mount.engine()) {
-                let loading = mount.load(candidate, state);
-                let result = logged_if_slow(&spec, loading).await;
-                log_result(&spec, &mount, &result);
+                let result = first_module::load(&spec, &mount, candidate, state).await;
                 if spec.is_required {
                     result?;
                 }
@@ -115,7 +95,7 @@ impl Modules {
         }
         let registry = Arc::new(Registry::with_mounts(mounts(&loaded)?));
         if !slow.is_empty() {
-            tokio::spawn(load_slow(slow, state.clone()));
+            tokio::spawn(first_module::load_all(slow, state.clone()));
         }
         Ok(Self {
             registry,
@@ -337,63 +317,6 @@ impl Replaced {
     fn has_changed(&self) -> bool {
         let active = self.mount.active().map(|active| Arc::as_ptr(&active));
         active != self.active.as_ref().map(Arc::as_ptr)
-    }
-}
-
-/// Loads modules one after the other, which limits memory. Nothing waits for them.
-async fn load_slow(all: Vec<Slow>, state: StateReader) {
-    for Slow { spec, mount, candidate } in all {
-        let Some(mount) = mount.upgrade() else { continue };
-        let loading = async {
-            loop {
-                match mount.load_in_background(candidate.clone(), &state).await {
-                    // Another deployment goes first. If it succeeds, there is nothing to do.
-                    Err(LoadRejection { reason: Rejection::Busy, .. }) => {
-                        sleep(RETRY_INTERVAL).await;
-                    }
-                    result => break result,
-                }
-            }
-        };
-        info!(mount = %spec.path, name = spec.name, file = spec.name_of_file(), "loading module");
-        let result = logged_if_slow(&spec, loading).await;
-        log_result(&spec, &mount, &result);
-    }
-}
-
-/// Logs the result of loading the first module of a mount. The caller reports that of a required
-/// one.
-fn log_result(spec: &MountSpec, mount: &Mount, result: &Result<(), LoadRejection>) {
-    let MountSpec { path, name, is_required, .. } = spec;
-    match result {
-        Ok(()) => {
-            let digest = mount.module().map(|module| module.digest().to_string());
-            let file = spec.name_of_file();
-            info!(mount = %path, name, file, digest, "module loaded");
-        }
-        Err(_) if *is_required => {}
-        Err(rejection) => error!(
-            mount = %path,
-            name,
-            reason = %escape_control(&rejection.message),
-            hint = "correct it, and reload the settings or swap in another module",
-            "extension disabled"
-        ),
-    }
-}
-
-/// Loads the module of a mount. The log names one that takes long.
-async fn logged_if_slow<T>(spec: &MountSpec, loading: impl Future<Output = T>) -> T {
-    let mut loading = pin!(loading);
-    let start = Instant::now();
-    let mut wait = LOG_DELAY;
-    loop {
-        if let Ok(loaded) = timeout(wait, &mut loading).await {
-            return loaded;
-        }
-        wait = LOG_INTERVAL;
-        let file = spec.name_of_file();
-        info!(mount = %spec.path, file, elapsed = ?start.elapsed(), "still compiling a module");
     }
 }
 

@@ -322,7 +322,7 @@ fn handle(
         if error.ends_connection() || !request.body().is_end_stream() {
             activity.closing.linger();
         }
-        return pending.deliver(service.refuse(error, &request));
+        return pending.deliver(service.refuse(&error, &request));
     }
     if request.body().is_end_stream() {
         return match respond(connections, cancelled, client, request) {
@@ -346,7 +346,7 @@ fn handle(
         let response = match discarded {
             Err(error) => {
                 activity.closing.linger();
-                connections.service.refuse(error, &request)
+                connections.service.refuse(&error, &request)
             }
             Ok(()) => match respond(&connections, &cancelled, client, request) {
                 Either::Left(response) => response,
