@@ -66,8 +66,10 @@ fn the_errors_of_the_host_are_listed() {
         let (_, table) = text.split_once(function).unwrap();
         table.split("}\n\n").next().unwrap().to_owned()
     };
-    let commands = table("fn command_parts(");
-    let errors: BTreeSet<_> = (table("fn parts(self)") + &commands)
+    let functions = ["fn parts(&self)", "fn extension_parts(&self)", "fn command_parts("];
+    let errors: BTreeSet<_> = functions
+        .map(table)
+        .concat()
         .split("StatusCode::")
         .skip(1)
         .map(|error| {

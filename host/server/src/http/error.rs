@@ -170,22 +170,24 @@ impl HostError {
 
     /// Returns the parts of the error for an extension without a response.
     fn extension_parts(&self) -> (StatusCode, &'static str, Cow<'static, str>) {
-        let (name, message) = match self {
+        match self {
             Self::ExtensionLoading(mount) => (
+                StatusCode::SERVICE_UNAVAILABLE,
                 "ExtensionLoading",
                 format!("the extension at {mount} is being loaded; try again").into(),
             ),
             Self::ExtensionDisabled => (
+                StatusCode::SERVICE_UNAVAILABLE,
                 "ExtensionUnavailable",
                 "this extension is out of service; the log of the server has the reason".into(),
             ),
             _ => (
+                StatusCode::SERVICE_UNAVAILABLE,
                 "ExtensionUnavailable",
                 "this extension failed too often and is out of service for now; try again later"
                     .into(),
             ),
-        };
-        (StatusCode::SERVICE_UNAVAILABLE, name, message)
+        }
     }
 
     /// Returns whether the bytes that follow on the connection may not be a request: the
