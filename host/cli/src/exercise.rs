@@ -3,12 +3,14 @@
 //!
 //! | file | job |
 //! |---|---|
-//! | `requests.rs` | the requests of an author, and their expected responses |
+//! | `requests.rs` | the requests of an author: of a file, and of the command line |
 //! | `http_file.rs` | parses a file `requests.http` |
+//! | `expected.rs` | the expected response to a request |
 //! | `openapi.rs` | validates responses against the declared routes |
 //! | `routes.rs` | which declared routes were exercised |
 //! | `text.rs` | the result as text |
 
+mod expected;
 mod http_file;
 mod openapi;
 mod requests;
@@ -119,7 +121,7 @@ async fn send(module: &Module, request: &AuthorRequest, snapshot: &Arc<Snapshot>
     let (outcome, _) = conformance::run_request(module, &request.request, snapshot).await;
     match outcome {
         Err(error) => {
-            report.failures.push(format!("no response: {}", truncate(&error.to_string())))
+            report.failures.push(format!("no response: {}", truncate(&error.to_string())));
         }
         Ok(outcome) => {
             let response = outcome.response;

@@ -28,7 +28,7 @@ pub struct EngineOptions {
     /// bound on memory.
     pub compiler: Option<Compiler>,
     /// Whether modules are compiled in a short time to slower code, always in this process,
-    /// for authors who change them all the time. Default: no.
+    /// for modules that change all the time. Default: no.
     pub quick_compilation: bool,
 }
 

@@ -99,12 +99,15 @@ fn sum(verdict: &Verdict, exercise: Option<&Exercise>) -> String {
     // The paths of an API's module are those of its dialect.
     let has_own_paths = dialect == Dialect::Any;
     let restrictions = exercise.map(|exercise| exercise.restrictions(has_own_paths));
-    let restrictions = restrictions.unwrap_or_default();
-    let restrictions: String = restrictions.iter().map(|text| format!("; {text}")).collect();
-    match broken {
-        0 => format!("the module conforms to dialect {dialect}{restrictions}"),
-        _ => format!(
-            "the module does not conform to dialect {dialect}: {broken} of {rules} rules failed{untried}{restrictions}; for an extension, use --dialect any"
-        ),
+    let mut parts = match broken {
+        0 => vec![format!("the module conforms to dialect {dialect}")],
+        _ => vec![format!(
+            "the module does not conform to dialect {dialect}: {broken} of {rules} rules failed{untried}"
+        )],
+    };
+    parts.extend(restrictions.unwrap_or_default());
+    if broken > 0 {
+        parts.push("for an extension, use --dialect any".to_owned());
     }
+    parts.join("; ")
 }

@@ -103,7 +103,7 @@ impl Deployment {
             let target = PathAndQuery::try_from(target).ok()?;
             Some(Arc::new(GuestRequest { method: Method::GET, target, headers: HeaderMap::new() }))
         });
-        requests.iter().map(|request| request.request()).chain(declared).collect()
+        requests.requests().chain(declared).collect()
     }
 
     /// Returns the path of the module's mount, once it has one.

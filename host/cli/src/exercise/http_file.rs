@@ -6,7 +6,7 @@ use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use relayer_rest_sandbox::GuestRequest;
 
-use super::requests::Expected;
+use super::expected::Expected;
 
 /// The prefix of the version in a request line.
 const VERSION: &str = "HTTP/";

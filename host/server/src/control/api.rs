@@ -317,7 +317,7 @@ impl ControlApi {
         let bytes = self.component(&mount, request).await?;
         let name = name.unwrap_or_else(|| "from the control socket".to_owned());
         let source = Source::Bytes { name, bytes };
-        let candidate = Candidate { dialect, dry_run, force, sha256, ..Candidate::new(source) };
+        let candidate = Candidate { sha256, dialect, dry_run, force, ..Candidate::new(source) };
         let report = mount.swap(candidate, &self.state).await;
         let status = if report.is_accepted() { StatusCode::OK } else { StatusCode::CONFLICT };
         Ok(json(status, &report))
