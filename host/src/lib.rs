@@ -109,6 +109,15 @@
 //! | wait for the state, and warm the cache | `server/src/registry/warming.rs` |
 //! | accept connections, confirm, and let the running server drain | `cli/src/serve.rs`, `cli/src/service_manager.rs`, `server/src/http/server.rs` |
 //!
+//! # Development
+//!
+//! | step | files |
+//! |---|---|
+//! | find the project of a module, and notice changes of its sources | `cli/src/dev/project.rs`, `cli/src/dev/source_files.rs` |
+//! | build it, in a process group that ends with the command | `cli/src/dev/build.rs` |
+//! | mount the first build, and swap in later ones | `cli/src/dev/deployment.rs`, `server/src/registry/swap.rs` |
+//! | exercise its routes, and print the changes | `cli/src/exercise.rs`, `cli/src/dev/session.rs` |
+//!
 //! # Where to add things
 //!
 //! Paths are relative to `host/`, except for `guest/`, `tests/`, `docs/` and `wit/`.

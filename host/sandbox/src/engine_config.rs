@@ -78,9 +78,12 @@ pub(super) fn compiling(reservation: Reservation) -> Config {
     config
 }
 
-/// Sets the compiler that is fast, and whose code is slow.
+/// Sets the compiler that is fast, and whose code is slow, if it is part of this build.
 pub(super) fn compile_quickly(config: &mut Config) {
-    config.strategy(Strategy::Winch).cranelift_nan_canonicalization(false);
+    if cfg!(feature = "quick-compilation") {
+        // It has no canonical NaN.
+        config.strategy(Strategy::Winch).cranelift_nan_canonicalization(false);
+    }
 }
 
 /// Returns the number of slots: one for each concurrent request, one for background runs,

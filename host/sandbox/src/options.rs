@@ -28,7 +28,8 @@ pub struct EngineOptions {
     /// bound on memory.
     pub compiler: Option<Compiler>,
     /// Whether modules are compiled in a short time to slower code, always in this process,
-    /// for modules that change all the time. Default: no.
+    /// for modules that change all the time. It needs the feature `quick-compilation`, and has no
+    /// effect on the code without it. Default: no.
     pub quick_compilation: bool,
 }
 

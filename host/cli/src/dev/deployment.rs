@@ -61,7 +61,7 @@ impl Deployment {
         let source = Source::File(file.to_owned());
         // A build that clients saw failing may be tried again.
         let candidate = Candidate { force: true, requests, ..Candidate::new(source) };
-        let report = mount.swap(candidate, &self.state).await;
+        let report = mount.swap_here(candidate, &self.state).await;
         if let SwapOutcome::Rejected { message, .. } = report.outcome {
             return Err(message);
         }

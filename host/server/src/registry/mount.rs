@@ -292,6 +292,14 @@ impl Mount {
         report
     }
 
+    /// Swaps as [`Mount::swap`] does, on the thread of the caller instead of one with a low
+    /// priority: for a caller who waits for it.
+    pub async fn swap_here(&self, candidate: Candidate, state: &StateReader) -> SwapReport {
+        let report = self.deploy(candidate, state, PreflightThread::Caller, false).await;
+        swap::log(&report);
+        report
+    }
+
     /// Runs the preflight of a candidate, and activates it. With `is_first`, does nothing if
     /// there is a module already.
     pub(super) async fn deploy(
