@@ -8,8 +8,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The packages of the modules, and their targets.
-const GUESTS: [(&str, &str); 2] =
-    [("sdk-guest", "wasm32-unknown-unknown"), ("wasi-guest", "wasm32-wasip2")];
+const GUESTS: [(&str, &str); 3] = [
+    ("http-guest", "wasm32-wasip2"),
+    ("sdk-guest", "wasm32-unknown-unknown"),
+    ("wasi-guest", "wasm32-wasip2"),
+];
 /// The profile and the target folder are those of `host/modules/build.rs`: macros are
 /// built once for both.
 const PROFILE: &str = "module";

@@ -32,3 +32,6 @@ pub const SDK_GUEST: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/sdk-guest
 
 /// The module in `tests/guests/wasi`, which tries out WASI's functions.
 pub const WASI_GUEST: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/wasi-guest.wasm"));
+
+/// The component in `tests/guests/http`, which tries out `wasi:http`.
+pub const HTTP_GUEST: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/http-guest.wasm"));

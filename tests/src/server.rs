@@ -47,7 +47,7 @@ pub fn request(method: &str, target: &str, headers: &[(&str, &str)]) -> Arc<Gues
         .collect();
     let method = method.parse().unwrap();
     let target = target.parse().unwrap();
-    Arc::new(GuestRequest { method, target, headers })
+    Arc::new(GuestRequest::new(method, target, headers))
 }
 
 /// Creates the mount of the API. A swap may take as long as it takes on a busy machine.

@@ -280,11 +280,8 @@ fn encoded(text: &str) -> String {
 }
 
 async fn run(module: &Module, state: &State, test: TestCase) -> Exchange {
-    let request = Arc::new(GuestRequest {
-        method: test.method(),
-        target: PathAndQuery::try_from(test.target(state)).expect("the targets are valid"),
-        headers: HeaderMap::new(),
-    });
+    let target = PathAndQuery::try_from(test.target(state)).expect("the targets are valid");
+    let request = Arc::new(GuestRequest::new(test.method(), target, HeaderMap::new()));
     let (outcome, time) = run_request(module, &request, &state.snapshot).await;
     let memory = outcome.as_ref().ok().map(|response| response.memory);
     let commands =

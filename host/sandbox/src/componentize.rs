@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 use std::panic::catch_unwind;
 
+use relayer_rest_common::text::{escape_control, truncate};
 use wasmparser::{Parser, Payload};
 use wit_component::ComponentEncoder;
 
@@ -14,6 +15,9 @@ pub const MAX_COMPONENT_SIZE: u64 = 1 << 30;
 
 /// The prefix of the names of sections with that declaration.
 const NOTE: &str = "component-type";
+
+/// The handler of `wasi:http` 0.3, without its minor version.
+const ASYNC_HANDLER: &str = "wasi:http/handler@0.3.";
 
 /// Returns the component in these bytes, or the one encoded from them.
 pub(super) fn component<'a>(name: &str, bytes: &'a [u8]) -> Result<Cow<'a, [u8]>, LoadError> {
@@ -29,11 +33,36 @@ pub(super) fn component<'a>(name: &str, bytes: &'a [u8]) -> Result<Cow<'a, [u8]>
 pub(super) fn check(name: &str, bytes: &[u8]) -> Result<bool, LoadError> {
     let name = || name.to_owned();
     match bytes.strip_prefix(b"\0asm") {
-        Some([_, _, 1, 0, ..]) => Ok(true),
+        Some([_, _, 1, 0, ..]) => match async_handler(bytes) {
+            Some(export) => Err(LoadError::AsyncHandler { name: name(), export }),
+            None => Ok(true),
+        },
         Some([1, 0, 0, 0, ..]) if has_note(bytes) => Ok(false),
         Some([1, 0, 0, 0, ..]) => Err(LoadError::CoreModule { name: name() }),
         _ => Err(LoadError::NotWasm { name: name() }),
     }
+}
+
+/// Returns the name of the handler of `wasi:http` 0.3 that a component exports. The engine
+/// does not compile such a component, so this is found before.
+fn async_handler(component: &[u8]) -> Option<String> {
+    let mut depth = 0_u32;
+    for part in Parser::new(0).parse_all(component).map_while(Result::ok) {
+        match part {
+            Payload::Version { .. } => depth += 1,
+            Payload::End(_) => depth = depth.saturating_sub(1),
+            Payload::ComponentExportSection(exports) if depth == 1 => {
+                let names =
+                    exports.into_iter().map_while(Result::ok).map(|export| export.name.name);
+                let mut names = names.filter(|name| name.starts_with(ASYNC_HANDLER));
+                if let Some(name) = names.next() {
+                    return Some(escape_control(&truncate(name)));
+                }
+            }
+            _ => {}
+        }
+    }
+    None
 }
 
 fn has_note(module: &[u8]) -> bool {

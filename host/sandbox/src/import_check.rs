@@ -4,8 +4,12 @@
 use std::fmt::{self, Display, Formatter};
 
 use super::contract::{CONTRACT_PACKAGE, CONTRACT_VERSION, HANDLER, IMPORTS, interface};
+use super::handler::HandlerName;
 use super::wasi_interfaces;
 use super::world::World;
+
+/// The interface that a component of `wasi:http` exports, without its version.
+pub(super) const WASI_HTTP_HANDLER: &str = "wasi:http/incoming-handler@";
 
 /// An import that a module may not have.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -78,12 +82,22 @@ pub(super) fn forbidden(world: &World, has_wasi: bool) -> Vec<ForbiddenImport> {
     forbidden
 }
 
-/// Returns the full name of the handler, or its name in another version.
-pub(super) fn handler(world: &World) -> Result<String, Option<String>> {
-    let prefix = format!("{CONTRACT_PACKAGE}/{}@", HANDLER.0);
-    let mut names = world.exports.iter().filter(|name| name.starts_with(&prefix)).peekable();
-    let first = names.peek().map(|name| (*name).clone());
-    names.find(|name| compatible(&name[prefix.len()..])).cloned().ok_or(first)
+/// Returns the name of the handler that the component exports: the contract's, or else the one
+/// of `wasi:http`. Otherwise, returns the name of one that the host does not support.
+pub(super) fn handler(world: &World) -> Result<HandlerName, Option<String>> {
+    let contract = format!("{CONTRACT_PACKAGE}/{}@", HANDLER.0);
+    let find = |prefix: &str, is_supported: fn(&str) -> bool| {
+        let is_found = |name: &&String| name.strip_prefix(prefix).is_some_and(is_supported);
+        world.exports.iter().find(is_found).cloned()
+    };
+    if let Some(name) = find(&contract, compatible) {
+        return Ok(HandlerName::Contract(name));
+    }
+    if let Some(name) = find(WASI_HTTP_HANDLER, |version| version.starts_with("0.2.")) {
+        return Ok(HandlerName::WasiHttp(name));
+    }
+    let any = |_: &str| true;
+    Err(find(&contract, any).or_else(|| find(WASI_HTTP_HANDLER, any)))
 }
 
 /// Returns the functions of an interface of the contract.

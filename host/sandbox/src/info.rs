@@ -7,6 +7,7 @@ use relayer_rest_common::log_rate::LogRate;
 
 use super::digest::Digest;
 use super::limits::Limits;
+use super::request_headers::RequestHeaders;
 
 /// The name and the mount of a module, and the limits of its log.
 #[derive(Clone)]
@@ -17,6 +18,8 @@ pub(super) struct ModuleInfo {
     /// The value of `x-relayer-module`.
     pub(super) label: HeaderValue,
     pub(super) limits: Limits,
+    /// The request headers that it sees if it is a component of `wasi:http`.
+    pub(super) request_headers: RequestHeaders,
     /// The rate of the lines of all modules of its engine.
     pub(super) log_rate: Arc<LogRate>,
 }

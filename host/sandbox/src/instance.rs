@@ -7,16 +7,15 @@ use http::Response;
 use relayer_rest_common::text::{escape_control, for_log};
 use relayer_rest_state::Snapshot;
 use tracing::Span;
-use wasmtime::component::types::ComponentItem;
-use wasmtime::component::{ComponentExportIndex, InstancePre, TypedFunc};
+use wasmtime::component::InstancePre;
 use wasmtime::{Store, Trap, UpdateDeadline, WasmBacktrace};
 
 use super::backtrace;
 use super::call_error::CallError;
-use super::contract::HANDLER;
 use super::cost::{InstanceCost, Placement};
 use super::guest_log::GuestLog;
 use super::guest_time::GuestTime;
+use super::handler::{Handle, Handler};
 use super::info::ModuleInfo;
 use super::limiter::{Limiter, Peaks};
 use super::limits::{Limits, bytes};
@@ -41,29 +40,6 @@ const MAX_HANDLES: usize = 2_000;
 /// A number of ticks that is never reached.
 const NO_TICK: u64 = 1 << 40;
 
-type Params<'a> = (wire::Request<'a>,);
-type Results = (wire::Response,);
-
-/// The handler of an instance.
-pub(super) type Handle<'a> = TypedFunc<Params<'a>, Results>;
-
-/// Finds the handler and checks that its types are those of the contract.
-pub(super) fn handler(
-    pre: &InstancePre<StoreData>,
-    interface: &str,
-) -> wasmtime::Result<ComponentExportIndex> {
-    let component = pre.component();
-    let missing = || wasmtime::format_err!("{interface} has no function {}", HANDLER.1);
-    let (_, instance) = component.get_export(None, interface).ok_or_else(missing)?;
-    match component.get_export(Some(&instance), HANDLER.1).ok_or_else(missing)? {
-        (ComponentItem::ComponentFunc(function), index) => {
-            function.typecheck::<Params<'_>, Results>(&pre.instance_type())?;
-            Ok(index)
-        }
-        _ => Err(missing()),
-    }
-}
-
 /// Creates the instances of a module, and calls them.
 #[derive(Clone)]
 pub(super) struct Instantiator {
@@ -71,8 +47,7 @@ pub(super) struct Instantiator {
     pub(super) options: Arc<EngineOptions>,
     pub(super) peaks: Arc<Peaks>,
     pub(super) pre: InstancePre<StoreData>,
-    /// The index of the exported handler.
-    pub(super) handler: ComponentExportIndex,
+    pub(super) handler: Handler,
     pub(super) cost: InstanceCost,
     /// The source locations of its code, for the log.
     pub(super) sources: Arc<SourceMap>,
@@ -153,7 +128,7 @@ impl Instantiator {
             })
         })?;
         store.set_epoch_deadline(1);
-        instance.get_typed_func(store, self.handler).map_err(CallError::Instantiate)
+        self.handler.of_instance(&instance, store).map_err(CallError::Instantiate)
     }
 
     /// Calls the handler and checks its response.
@@ -163,8 +138,12 @@ impl Instantiator {
         handle: &Handle<'a>,
         request: &'a GuestRequest,
     ) -> Result<Response<Bytes>, CallError> {
-        let called = self.enter(store, handle, request).await;
+        let called = handle.call(store, request).await;
         let failed = |error: wasmtime::Error| {
+            // A host function of `wasi:http` may find that the response is invalid.
+            if let Some(invalid) = error.downcast_ref::<InvalidResponse>() {
+                return CallError::Invalid(invalid.clone());
+            }
             let is_response = error.downcast_ref::<WasmBacktrace>().is_none();
             if is_response && is_too_much(&error) {
                 return CallError::Invalid(InvalidResponse::TooLarge);
@@ -178,18 +157,6 @@ impl Instantiator {
             mount: &self.info.mount,
         };
         response(raw, &allowed).map_err(CallError::Invalid)
-    }
-
-    /// Calls the handler, and returns its unchecked response or the engine's error.
-    pub(super) async fn enter<'a>(
-        &self,
-        store: &mut Store<StoreData>,
-        handle: &Handle<'a>,
-        request: &'a GuestRequest,
-    ) -> wasmtime::Result<wire::Response> {
-        let request =
-            wire::Request { method: request.method.as_str(), path: request.target.path() };
-        handle.call_async(&mut *store, (request,)).await.map(|(response,)| response)
     }
 
     fn failed(

@@ -1,7 +1,7 @@
 //! Loads modules and runs them. The only part that depends on wasmtime.
 //!
-//! A module is a component of the world `api-module` in `wit/`. Each request is handled
-//! by a fresh instance, which sees the request and one snapshot of the relayer's state,
+//! A module is a component of the world `api-module` in `wit/`, or of `wasi:http`. Each
+//! request is handled by a fresh instance, which sees the request and one snapshot of the relayer's state,
 //! and nothing else: no clock, no randomness, no files, even if it may import WASI.
 //!
 //! | file | job |
@@ -22,6 +22,7 @@
 //! | `header_grants.rs` | the response headers beyond the mount that they may set |
 //! | `componentize.rs` | encodes core modules as components |
 //! | `module.rs` | loads and checks modules |
+//! | `handler.rs` | the handlers that components export |
 //! | `openapi.rs` | the routes that a module declares |
 //! | `cost.rs` | the cost of creating an instance, read from its component |
 //! | `load_error.rs` | the reasons that a module cannot be loaded, with hints |
@@ -29,6 +30,7 @@
 //! | `world.rs` | the imports and exports of a component, before it is compiled |
 //! | `import_check.rs` | checks them against the contract |
 //! | `request.rs` | a request to a module |
+//! | `request_headers.rs` | the request headers that components of `wasi:http` see |
 //! | `run_permit.rs` | runs one request: its permit, its instance and its time |
 //! | `call_error.rs` | the reasons that a run has no response |
 //! | `guest_time.rs` | the processor time of guests, and their turns |
@@ -48,6 +50,7 @@
 //! | `source_map.rs` | the source locations of a component's code |
 //! | `host_functions.rs` | the contract's host functions |
 //! | `wasi.rs`, `wasi_functions.rs`, `wasi_interfaces.rs` | WASI, if a mount has it |
+//! | `wasi_http.rs` | `wasi:http`, if a mount has WASI |
 //! | `read_set.rs` | the data that an instance can read, and the record of its reads |
 //! | `verify.rs` | checks that slots are reset between requests |
 //! | `reused.rs` | an instance for many requests, for benchmarks |
@@ -71,6 +74,7 @@ mod epoch_ticker;
 mod grants;
 mod guest_log;
 mod guest_time;
+mod handler;
 mod header_grants;
 mod host_functions;
 mod import_check;
@@ -85,6 +89,7 @@ mod openapi;
 mod options;
 mod read_set;
 mod request;
+mod request_headers;
 mod response;
 mod reused;
 mod run_permit;
@@ -98,6 +103,7 @@ mod trap;
 mod verify;
 mod wasi;
 mod wasi_functions;
+mod wasi_http;
 mod wasi_interfaces;
 mod wire;
 mod world;
@@ -120,6 +126,7 @@ pub use openapi::{OPERATIONS, OpenApi, Route};
 pub use options::EngineOptions;
 pub use read_set::{ReadSet, ReadValue};
 pub use request::GuestRequest;
+pub use request_headers::{RequestHeaders, RequestHeadersError, visible_headers};
 pub use response::InvalidResponse;
 #[doc(hidden)]
 pub use reused::ReusedInstance;

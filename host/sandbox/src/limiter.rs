@@ -94,6 +94,18 @@ impl Limiter {
         true
     }
 
+    /// Counts bytes that the host keeps for the instance until the end of its request.
+    pub(super) fn charge(&mut self, bytes: usize) -> Result<()> {
+        let sum = self.present.saturating_add(bytes);
+        if sum > self.memory {
+            self.refused = Some(Denied::Memory(sum));
+            return Err(wasmtime::Error::msg("the host keeps no more data for the instance"));
+        }
+        self.present = sum;
+        self.host += bytes;
+        Ok(())
+    }
+
     /// Takes back the last growth: it failed for another reason.
     fn take_back(&mut self) {
         // The engine may report a growth that it refused without asking.

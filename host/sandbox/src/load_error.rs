@@ -139,12 +139,22 @@ pub enum LoadError {
         wanted: Digest,
     },
     /// The component does not export the handler.
-    #[error("module {name}: does not export {}, which the world api-module requires{}; build it against this host's wit/", interface(HANDLER.0), instead(found.as_deref()))]
+    #[error("module {name}: exports neither {} nor {}0.2{}; build it against this host's wit/, or for wasi:http 0.2", interface(HANDLER.0), import_check::WASI_HTTP_HANDLER, instead(found.as_deref()))]
     NoHandler {
         /// The module.
         name: String,
         /// The handler of another version that it exports.
         found: Option<String>,
+    },
+    /// The component exports the handler of `wasi:http` 0.3.
+    #[error(
+        "module {name}: exports {export}, but the host has wasi:http 0.2; build it for wasi:http/incoming-handler@0.2"
+    )]
+    AsyncHandler {
+        /// The module.
+        name: String,
+        /// The full name of the handler.
+        export: String,
     },
     /// The component's OpenAPI document cannot be used.
     #[error(
@@ -204,13 +214,19 @@ fn instead(found: Option<&str>) -> String {
 /// Returns remedies for imports that are not in the contract.
 fn wasi(forbidden: &[ForbiddenImport]) -> String {
     let is_wasi = |import: &ForbiddenImport| matches!(import, ForbiddenImport::Wasi { .. });
-    let is_wasi_http = |import: &ForbiddenImport| matches!(import, ForbiddenImport::Unknown { import } if import.starts_with("wasi:http/"));
+    let is_later = |import: &ForbiddenImport| matches!(import, ForbiddenImport::Unknown { import } if is_later_wasi(import));
     let mut advice = String::new();
-    if forbidden.iter().any(is_wasi_http) {
-        advice += "; modules cannot send HTTP requests: build it without wasi:http, such as with componentize-js --disable http fetch-event";
+    if forbidden.iter().any(is_later) {
+        advice += "; the host has WASI 0.2: build it for that version";
     }
     if forbidden.iter().any(is_wasi) {
         advice += "; to allow WASI, set wasi = true in its [[extension]], or in [module]";
     }
     advice
+}
+
+/// Returns whether an import is of a later version of WASI, judging by its name.
+fn is_later_wasi(import: &str) -> bool {
+    let version = import.split_once('@').map(|(_, version)| version);
+    import.starts_with("wasi:") && version.is_some_and(|version| version.starts_with("0.3."))
 }

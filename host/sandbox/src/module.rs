@@ -18,9 +18,10 @@ use super::componentize::{self, MAX_COMPONENT_SIZE};
 use super::cost::{Excess, InstanceCost};
 use super::digest::Digest;
 use super::engine::Engine;
+use super::handler::Handler;
 use super::import_check;
 use super::info::{self, ModuleInfo};
-use super::instance::{self, Instantiator};
+use super::instance::Instantiator;
 use super::limits::Limits;
 use super::load_error::LoadError;
 use super::long_steps::LongSteps;
@@ -157,13 +158,14 @@ impl Module {
         component
             .initialize_copy_on_write_image()
             .map_err(|error| LoadError::Image { name: name(), reason: format!("{error:#}") })?;
-        let handler = instance::handler(&pre, &handler).map_err(misfit)?;
+        let handler = Handler::find(&pre, &handler).map_err(misfit)?;
         let digest = Digest::new(bytes);
         let info = ModuleInfo {
             name: API.into(),
             mount: "/".into(),
             label: info::label(API, digest),
             limits: engine.limits().clone(),
+            request_headers: engine.options.request_headers.clone(),
             log_rate: Arc::clone(&engine.log_rate),
         };
         let instances = Instantiator {
@@ -263,6 +265,13 @@ impl Module {
     #[must_use]
     pub fn openapi(&self) -> Option<&OpenApi> {
         self.0.openapi.as_deref()
+    }
+
+    /// Returns whether it can read the body of a request, which is not part of the key under
+    /// which responses are cached.
+    #[must_use]
+    pub fn reads_bodies(&self) -> bool {
+        self.0.instances.handler.reads_bodies()
     }
 
     /// Returns the engine that runs it.

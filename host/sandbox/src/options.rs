@@ -5,6 +5,7 @@ use super::compiler::Compiler;
 use super::grants::Grants;
 use super::header_grants::HeaderGrants;
 use super::limits::Limits;
+use super::request_headers::RequestHeaders;
 
 /// The options of an [`Engine`](super::engine::Engine).
 #[derive(Debug, Clone)]
@@ -16,7 +17,10 @@ pub struct EngineOptions {
     /// The response headers with effects beyond their mount that its modules may set.
     /// Default: none.
     pub headers: HeaderGrants,
-    /// Whether its modules may also import WASI 0.2. It gives no access to the outside:
+    /// The request headers that its components of `wasi:http` see. Default: all that the
+    /// host does not evaluate.
+    pub request_headers: RequestHeaders,
+    /// Whether its modules may also import WASI 0.2, and be components of `wasi:http`. It gives no access to the outside:
     /// no files, sockets, environment or arguments; a clock that stands still at the time
     /// of the relayer's last change, random numbers from a fixed seed, and stdout and
     /// stderr for the log. Default: no.
@@ -39,6 +43,7 @@ impl From<&Limits> for EngineOptions {
             limits: limits.clone(),
             grants: Grants::all(),
             headers: HeaderGrants::default(),
+            request_headers: RequestHeaders::default(),
             wasi: false,
             code_cache: None,
             compiler: None,

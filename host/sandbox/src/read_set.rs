@@ -15,7 +15,8 @@ mod value;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
-use http::{HeaderMap, HeaderName, HeaderValue};
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use relayer_rest_state::{
     ChainConfig, ChainId, Command, Component, Generation, Known, ListedChain, MetricFamily,
     RelayerState, Snapshot, Source, Versioned,
@@ -24,6 +25,7 @@ use relayer_rest_state::{
 pub use value::ReadValue;
 
 use super::request::GuestRequest;
+use super::request_headers::{is_visible, visible_headers};
 
 /// The maximum number of chains, of families of metrics, and of headers in a record. A module that reads more of
 /// them one by one is not worth a longer record.
@@ -60,6 +62,8 @@ pub struct ReadSet {
     families: Vec<(Arc<str>, Option<Generation>)>,
     scraped: Option<Scraped>,
     headers: Vec<(HeaderName, Vec<HeaderValue>)>,
+    /// Whether all visible headers were read: then `headers` has those that were present.
+    all_headers: bool,
     query: Option<QueryRead>,
     /// Whether reads were left out of the record, or the response is not repeatable.
     more: bool,
@@ -215,6 +219,38 @@ impl TrackedSnapshot {
         values
     }
 
+    /// Returns all headers of the request that components of `wasi:http` see, and records
+    /// that all were read.
+    pub(super) fn visible_headers(&mut self) -> Vec<(HeaderName, HeaderValue)> {
+        let request = Arc::clone(&self.request);
+        let visible = visible_headers(&request.headers);
+        if !self.reads.all_headers {
+            self.reads.all_headers = true;
+            for chunk in visible.chunk_by(|(name, _), (next, _)| name == next) {
+                self.header(chunk[0].0);
+            }
+        }
+        visible.into_iter().map(|(name, value)| (name.clone(), value.clone())).collect()
+    }
+
+    /// Returns the request's method. All cached responses of a method and a path share both,
+    /// so this read is not recorded.
+    pub(super) fn method(&self) -> &Method {
+        &self.request.method
+    }
+
+    /// Returns the request's path with its query, and records that the query was read.
+    pub(super) fn path_with_query(&mut self) -> &str {
+        self.query();
+        self.request.target.as_str()
+    }
+
+    /// Returns the request's body. The response to a request with a body is only for this
+    /// request if the module can read it, so this read is not recorded.
+    pub(super) fn body(&self) -> Bytes {
+        self.request.body.clone()
+    }
+
     /// Returns the request's query, and records that it was read.
     pub(super) fn query(&mut self) -> Option<&str> {
         let query = self.request.target.query();
@@ -280,6 +316,18 @@ impl ReadSet {
         !self.more
             && self.query.as_ref().is_none_or(|QueryRead(read)| read.as_deref() == query)
             && self.headers.iter().all(|(name, read)| headers.get_all(name).iter().eq(read))
+            && (!self.all_headers || headers.keys().all(|name| self.has_header(name)))
+    }
+
+    /// Returns whether a header was read, or is not visible.
+    fn has_header(&self, name: &HeaderName) -> bool {
+        self.headers.iter().any(|(read, _)| read == name) || !is_visible(name)
+    }
+
+    /// Returns whether all visible headers were read, whether the request had them or not.
+    #[must_use]
+    pub fn has_all_headers(&self) -> bool {
+        self.all_headers
     }
 
     /// Returns whether the query was read, whether the request had one or not.
@@ -332,6 +380,11 @@ impl ReadSet {
         size_of::<Self>() + chains.sum::<usize>() + families.sum::<usize>() + headers + query
     }
 
+    /// Returns the headers that were read, apart from visible ones if all of these were read.
+    pub fn single_headers(&self) -> impl Iterator<Item = &HeaderName> {
+        self.headers().filter(|name| !self.all_headers || !is_visible(name))
+    }
+
     /// Returns the headers that were read, on which the response varies.
     pub fn headers(&self) -> impl Iterator<Item = &HeaderName> {
         self.headers.iter().map(|(name, _)| name)
@@ -352,7 +405,7 @@ mod tests {
 
     fn request(headers: HeaderMap) -> Arc<GuestRequest> {
         let target = PathAndQuery::from_static("/");
-        Arc::new(GuestRequest { method: Method::GET, target, headers })
+        Arc::new(GuestRequest::new(Method::GET, target, headers))
     }
 
     fn chain(id: &str) -> ChainConfig {
@@ -625,19 +678,43 @@ mod tests {
     }
 
     #[test]
+    fn all_headers_are_one_read() {
+        let headers = |list: &[(&'static str, &'static str)]| {
+            let mut headers = HeaderMap::new();
+            for (name, value) in list {
+                headers.append(HeaderName::from_static(name), value.parse().unwrap());
+            }
+            headers
+        };
+        let present = StatePublisher::new().reader().snapshot();
+        let first = headers(&[("b", "1"), ("a", "2"), ("host", "x"), ("b", "3")]);
+        let mut snapshot = TrackedSnapshot::new(present.clone(), request(first));
+        let read = snapshot.visible_headers();
+        let read: Vec<_> =
+            read.iter().map(|(name, value)| (name.as_str(), value.to_str().unwrap())).collect();
+        assert_eq!(read, [("a", "2"), ("b", "1"), ("b", "3")]);
+        let reads = snapshot.into_record().0;
+        assert!(reads.has_all_headers());
+        for (list, is_same) in [
+            (&[("a", "2"), ("b", "1"), ("b", "3")][..], true),
+            (&[("b", "1"), ("a", "2"), ("b", "3"), ("host", "y"), ("x-request-id", "1")], true),
+            (&[("b", "3"), ("a", "2"), ("b", "1")], false),
+            (&[("a", "2"), ("b", "1")], false),
+            (&[("a", "2"), ("b", "1"), ("b", "3"), ("c", "")], false),
+        ] {
+            assert_eq!(reads.matches_request(None, &headers(list)), is_same, "{list:?}");
+        }
+    }
+
+    #[test]
     fn the_query_is_recorded_only_if_it_is_read() {
         const TARGETS: [&str; 4] = ["/", "/?", "/?a", "/?b"];
         let present = StatePublisher::new().reader().snapshot();
         let headers = HeaderMap::new();
         for target in TARGETS.map(PathAndQuery::from_static) {
             let tracked = || {
-                let method = Method::GET;
-                let target = target.clone();
-                let headers = HeaderMap::new();
-                TrackedSnapshot::new(
-                    present.clone(),
-                    Arc::new(GuestRequest { method, target, headers }),
-                )
+                let request = GuestRequest::new(Method::GET, target.clone(), HeaderMap::new());
+                TrackedSnapshot::new(present.clone(), Arc::new(request))
             };
             let unread = tracked().into_record().0;
             assert!(!unread.has_query());

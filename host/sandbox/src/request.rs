@@ -1,5 +1,6 @@
 //! A request to a module.
 
+use bytes::Bytes;
 use http::uri::PathAndQuery;
 use http::{HeaderMap, Method};
 
@@ -12,4 +13,14 @@ pub struct GuestRequest {
     pub target: PathAndQuery,
     /// The headers, which the module can read by name.
     pub headers: HeaderMap,
+    /// The body, which only components of `wasi:http` can read.
+    pub body: Bytes,
+}
+
+impl GuestRequest {
+    /// Creates a request without a body.
+    #[must_use]
+    pub fn new(method: Method, target: PathAndQuery, headers: HeaderMap) -> Self {
+        Self { method, target, headers, body: Bytes::new() }
+    }
 }

@@ -50,6 +50,23 @@ pub enum InvalidResponse {
     /// The response is much larger than the limits allow, and was not read.
     #[error("it far exceeds limits.body, limits.headers and limits.header-size")]
     TooLarge,
+    /// A component of `wasi:http` ended without a response.
+    #[error("there is none; the component must call response-outparam.set")]
+    NotSet,
+    /// A component of `wasi:http` responded with an error.
+    #[error("it is the error {0} of wasi:http")]
+    ErrorCode(String),
+    /// A component of `wasi:http` has not finished the body.
+    #[error("its body is incomplete; the component must call outgoing-body.finish")]
+    Unfinished,
+    /// A component of `wasi:http` has announced another length.
+    #[error("its header content-length is {announced}, but its body has {written} bytes")]
+    ContentLength {
+        /// The value of the header.
+        announced: String,
+        /// The bytes of the body.
+        written: usize,
+    },
     /// There are too many commands.
     #[error("it has more than {MAX_COMMANDS} commands")]
     TooManyCommands,

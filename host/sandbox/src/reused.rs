@@ -10,7 +10,7 @@ use wasmtime::Store;
 
 use super::call_error::CallError;
 use super::guest_time::GuestTime;
-use super::instance::Handle;
+use super::handler::Handle;
 use super::module::Module;
 use super::request::GuestRequest;
 use super::store::StoreData;

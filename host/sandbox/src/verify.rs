@@ -252,8 +252,7 @@ impl Inspector<'_> {
     /// engine's core dump.
     async fn interrupted(&self) -> Option<(Store<StoreData>, WasmCoreDump)> {
         let target = PathAndQuery::from_static("/");
-        let request =
-            Arc::new(GuestRequest { method: Method::GET, target, headers: HeaderMap::new() });
+        let request = Arc::new(GuestRequest::new(Method::GET, target, HeaderMap::new()));
         let snapshot = Arc::clone(self.snapshot);
         let time = Arc::clone(self.time);
         let instances = self.instances;
@@ -264,7 +263,7 @@ impl Inspector<'_> {
         }
         store.epoch_deadline_callback(|_| Ok(UpdateDeadline::Interrupt));
         store.set_epoch_deadline(0);
-        let error = instances.enter(&mut store, &handle, &request).await.err()?;
+        let error = handle.call(&mut store, &request).await.err()?;
         let dump = error.downcast::<WasmCoreDump>().ok()?;
         Some((store, dump))
     }

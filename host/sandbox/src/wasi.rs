@@ -1,6 +1,6 @@
 //! WASI for modules whose runtime requires it: JavaScript, Python.
 //!
-//! A module can import all of WASI 0.2 except `wasi:http`, and none of it leads outside:
+//! A module can import all of WASI 0.2, and none of it leads outside:
 //! it has no files, sockets, environment or arguments. Its results depend only on the
 //! calls and on the state, so a module with WASI is a pure function, too:
 //!
@@ -12,7 +12,7 @@
 //! | stdout, stderr | lines of the log, as `info` and as `warn` |
 //! | stdin | at its end |
 //!
-//! The functions are defined in `host_functions.rs`.
+//! The functions are defined in `wasi_functions.rs`, those of `wasi:http` in `wasi_http.rs`.
 
 use std::mem::take;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -32,6 +32,7 @@ use wasmtime_wasi::{HostMonotonicClock, HostWallClock, WasiCtx, WasiCtxBuilder, 
 use super::guest_log::GuestLog;
 use super::info::ModuleInfo;
 use super::request::GuestRequest;
+use super::wasi_http::HttpState;
 use super::wire::Level;
 
 /// The seed of all random numbers.
@@ -40,7 +41,7 @@ const SEED: u64 = 0x0072_656c_6179_6572;
 /// The maximum number of random bytes that one call returns.
 const MAX_RANDOM: u64 = 1 << 20;
 
-/// The maximum number of streams and pollables that an instance has at once.
+/// The maximum number of streams, pollables and parts of HTTP messages that an instance has at once.
 const MAX_RESOURCES: usize = 1_000;
 
 /// The maximum size of a write, and the size at which an unfinished line is logged, in
@@ -51,6 +52,7 @@ const MAX_WRITTEN: usize = 4 << 10;
 pub(super) struct Wasi {
     pub(super) context: WasiCtx,
     pub(super) table: ResourceTable,
+    pub(super) http: HttpState,
     time: Time,
     log: Arc<Mutex<GuestLog>>,
 }
@@ -104,7 +106,7 @@ impl Wasi {
             .build();
         let mut table = ResourceTable::new();
         table.set_max_capacity(MAX_RESOURCES);
-        Self { context, table, time, log }
+        Self { context, table, http: HttpState::default(), time, log }
     }
 
     /// Returns whether the module has read the time.

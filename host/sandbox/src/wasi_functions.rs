@@ -6,6 +6,7 @@ use wasmtime_wasi::p2::{self, DynPollable, Pollable, subscribe};
 use wasmtime_wasi::{WasiCtxView, WasiView, async_trait};
 
 use crate::store::StoreData;
+use crate::wasi_http;
 
 /// The interface, by the name that the library defines it under.
 const MONOTONIC_CLOCK: &str = "wasi:clocks/monotonic-clock@0.2.12";
@@ -33,7 +34,7 @@ pub(crate) fn define(linker: &mut Linker<StoreData>) -> wasmtime::Result<()> {
         })?;
     }
     linker.allow_shadowing(false);
-    Ok(())
+    wasi_http::define(linker)
 }
 
 /// Returns a pollable that is ready at once.

@@ -78,6 +78,12 @@ impl ResponseCache {
         }
     }
 
+    /// Returns the storage for the response to a request: none if its module can read the
+    /// body, because the response is then for this request only.
+    fn storage(&self, module: &Module, request_ref: RequestRef<'_>) -> Option<&Arc<Storage>> {
+        self.storage.as_ref().filter(|_| !depends_on_body(module, request_ref))
+    }
+
     /// Returns the cached response to a request if it is valid for this snapshot;
     /// otherwise, how to run the module.
     pub fn find(
@@ -86,7 +92,7 @@ impl ResponseCache {
         request_ref: RequestRef<'_>,
         snapshot: &Snapshot,
     ) -> Result<Arc<RecordedResponse>, Miss> {
-        match &self.storage {
+        match self.storage(module, request_ref) {
             Some(storage) => storage.entries.find(module.digest(), request_ref, snapshot),
             None => Err(Miss(None)),
         }
@@ -99,7 +105,7 @@ impl ResponseCache {
         request_ref: RequestRef<'_>,
         snapshot: &Snapshot,
     ) -> Result<Hit, Miss> {
-        let Some(storage) = &self.storage else { return Err(Miss(None)) };
+        let Some(storage) = self.storage(module, request_ref) else { return Err(Miss(None)) };
         let module = module.digest();
         if let Some(copy) = storage.copies.find(module, request_ref, snapshot) {
             return Ok(Hit::Local(copy));
@@ -141,10 +147,10 @@ impl ResponseCache {
         miss: Miss,
         state: &StateReader,
     ) -> ResponseResult {
-        let Some(storage) = &self.storage else {
+        let request_ref = RequestRef::from(&*request);
+        let Some(storage) = self.storage(module, request_ref) else {
             return self.run_unshared(module, request, state).await;
         };
-        let request_ref = RequestRef::from(&*request);
         let arrival = state.peek().generation();
         let mut miss = Some(miss);
         for _ in 0..MAX_JOINS {
@@ -205,8 +211,11 @@ impl ResponseCache {
         request: Arc<GuestRequest>,
         state: &StateReader,
     ) -> ResponseResult {
+        let is_repeatable = !depends_on_body(module, RequestRef::from(&*request));
         let response = execute(module, request, state, &self.permits).await?;
-        self.hot_requests.count(module.digest(), &response);
+        if is_repeatable {
+            self.hot_requests.count(module.digest(), &response);
+        }
         Ok(response)
     }
 
@@ -275,6 +284,11 @@ impl ResponseCache {
     pub fn size(&self) -> ByteSize {
         ByteSize::b(self.storage.as_ref().map_or(0, |storage| storage.entries.size()))
     }
+}
+
+/// Returns whether the response may depend on the body, which is not part of the key.
+fn depends_on_body(module: &Module, request_ref: RequestRef<'_>) -> bool {
+    request_ref.has_body && module.reads_bodies()
 }
 
 /// Runs the module for one request.

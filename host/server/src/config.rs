@@ -28,7 +28,7 @@ use relayer_rest_common::{
 };
 use relayer_rest_conformance::Dialect;
 use relayer_rest_modules::BUNDLED_EXTENSIONS;
-use relayer_rest_sandbox::{Digest, HeaderGrants, Limits};
+use relayer_rest_sandbox::{Digest, HeaderGrants, Limits, RequestHeaders};
 use relayer_rest_sources::{RelayerSettings, TelemetrySettings, UpstreamSettings};
 use serde::{Deserialize, Serialize};
 
@@ -112,6 +112,9 @@ pub struct ModuleConfig {
     /// as `strict-transport-security`, or `set-cookie` for cookies of any path and
     /// domain. Default: none.
     pub headers: HeaderGrants,
+    /// The request headers that the module sees if it is a component of `wasi:http`.
+    /// Default: all that the host does not evaluate.
+    pub request_headers: RequestHeaders,
     /// The section `[module.limits]`: limits on the module.
     pub limits: Limits,
     /// The section `[module.failure-policy]`: the failures that a module may have after a
@@ -329,7 +332,7 @@ mod tests {
     };
     use bytesize::ByteSize;
     use relayer_rest_modules::BUNDLED_EXTENSIONS;
-    use relayer_rest_sandbox::{Grants, HeaderGrants};
+    use relayer_rest_sandbox::{Grants, HeaderGrants, RequestHeaders};
     use relayer_rest_sources::TelemetryUrl;
     use std::mem::take;
     use std::path::Path;
@@ -352,7 +355,7 @@ mod tests {
              [module]\nfile = 'api.wasm'\nsha256 = '"
             .to_owned()
             + &digest
-            + "'\ndialect = '1.13'\nwasi = true\nheaders = ['Alt-Svc', 'set-cookie']\n[module.limits]\nmemory = '16MiB'\ntime = '250ms'\n\
+            + "'\ndialect = '1.13'\nwasi = true\nheaders = ['Alt-Svc', 'set-cookie']\nrequest-headers = ['Accept']\n[module.limits]\nmemory = '16MiB'\ntime = '250ms'\n\
              concurrency = 8\nqueue = 9\nqueue-wait = '2s'\nresponse-cache = '0B'\n\
              stack = '1MiB'\ntable = 5\nbody = '2MiB'\nheaders = 6\nheader-size = '3KiB'\n\
              log = '4KiB'\nlog-rate = '5KiB'\nverify-reset = 11\n\
@@ -362,7 +365,7 @@ mod tests {
             + &digest
             + "'\n\
              [extension.limits]\nqueue = 3\n[extension.failure-policy]\nprobation = 4\n\
-             [[extension]]\nname = 'd'\nmodule = 'e.wasm'\nwasi = true\n\
+             [[extension]]\nname = 'd'\nmodule = 'e.wasm'\nwasi = true\nrequest-headers = []\n\
              [swap]\nsize = '1MiB'\ntime = '2s'\nmemory = '3GiB'\n\
              [server]\nworkers = 12\ndrain = '1s'\ngrace = '2s'\nwatch = true\n\
              [http]\nconnections = 7\nconnections-per-peer = 6\nidle = '3s'\nstalled = '4s'\nunsent = '2GiB'\n\
@@ -383,6 +386,9 @@ mod tests {
         assert_eq!(config.extension[1].granted(), Grants::none());
         let [first, second] = &config.extension[..] else { panic!("{config:?}") };
         assert_eq!(config.module.headers, HeaderGrants::new(&["alt-svc", "set-cookie"]).unwrap());
+        assert_eq!(config.module.request_headers, RequestHeaders::new(&["accept"]).unwrap());
+        assert_eq!(first.request_headers, RequestHeaders::default());
+        assert_eq!(second.request_headers, RequestHeaders::new::<&str>(&[]).unwrap());
         assert_eq!(first.headers, HeaderGrants::new(&["nel"]).unwrap());
         assert_eq!(second.headers, HeaderGrants::default());
         assert_eq!([config.module.wasi, first.wasi, second.wasi], [true, false, true]);

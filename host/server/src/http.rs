@@ -18,6 +18,7 @@
 //! | `outgoing.rs` | the body of a response, counted until it is sent |
 //! | `send_budget.rs` | the budget of response bytes that clients have not taken yet |
 //! | `send_admission.rs` | admission of responses within that budget |
+//! | `received_body.rs` | the bodies of requests, kept within a budget |
 //! | `request_check.rs` | checks of requests before routing |
 //! | `host.rs` | checks of the `Host` header |
 //! | `exchange.rs` | a request with its response, as observers get it |
@@ -49,6 +50,7 @@ mod listen_socket;
 mod listener;
 mod outgoing;
 mod proxy_header;
+mod received_body;
 mod reply;
 mod report;
 mod request_check;

@@ -3,6 +3,7 @@
 //!
 //! Headers that the module sets take precedence. Otherwise, `etag` is a hash of the
 //! response to a successful GET, `vary` lists the headers that the module read,
+//! or is `*` if it read all,
 //! `cache-control` demands revalidation before each reuse, and `x-content-type-options`
 //! keeps browsers from guessing the type of the body. The host alone sets
 //! `x-relayer-module`, the module of the response.
@@ -92,7 +93,11 @@ impl Response {
             headers.insert(ETAG, etag(status, &headers, &body));
         }
         if !headers.contains_key(VARY) {
-            for name in reads.headers() {
+            if reads.has_all_headers() {
+                // Also on those that this request did not have.
+                headers.insert(VARY, HeaderValue::from_static("*"));
+            }
+            for name in reads.single_headers() {
                 headers.append(VARY, HeaderValue::from(name.clone()));
             }
         }

@@ -128,7 +128,7 @@ mod tests {
     fn request(target: &'static str) -> Arc<GuestRequest> {
         let target = target.parse().unwrap();
         let headers = http::HeaderMap::new();
-        Arc::new(GuestRequest { method: http::Method::GET, target, headers })
+        Arc::new(GuestRequest::new(http::Method::GET, target, headers))
     }
 
     fn key(path: &'static str) -> CacheKey {

@@ -3,7 +3,7 @@
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, Method};
 use quick_cache::Equivalent;
-use relayer_rest_sandbox::{Digest, GuestRequest, ReadSet};
+use relayer_rest_sandbox::{Digest, GuestRequest, ReadSet, visible_headers};
 
 /// A request as the module gets it: HEAD as GET.
 #[derive(Debug, Clone, Copy)]
@@ -16,6 +16,8 @@ pub struct RequestRef<'a> {
     pub query: Option<&'a str>,
     /// The headers.
     pub headers: &'a HeaderMap,
+    /// Whether it has a body.
+    pub has_body: bool,
 }
 
 impl RequestRef<'_> {
@@ -32,18 +34,16 @@ impl RequestRef<'_> {
                 headers.append(name, value.clone());
             }
         }
-        GuestRequest {
-            method: self.method.clone(),
-            target: target.unwrap_or(PathAndQuery::from_static("/")),
-            headers,
-        }
+        let target = target.unwrap_or(PathAndQuery::from_static("/"));
+        GuestRequest::new(self.method.clone(), target, headers)
     }
 }
 
 impl<'a> From<&'a GuestRequest> for RequestRef<'a> {
     fn from(request: &'a GuestRequest) -> Self {
-        let GuestRequest { method, target, headers } = request;
-        Self { method, path: target.path(), query: target.query(), headers }
+        let GuestRequest { method, target, headers, body } = request;
+        let has_body = !body.is_empty();
+        Self { method, path: target.path(), query: target.query(), headers, has_body }
     }
 }
 
@@ -117,19 +117,26 @@ impl CacheKey {
 pub(super) struct Inputs {
     /// Whether the responses depend on the query.
     query: bool,
+    /// Whether they depend on all headers that modules can see.
+    all_headers: bool,
     headers: Box<[HeaderName]>,
 }
 
 impl Inputs {
     /// Returns these inputs and the recorded ones.
     pub(super) fn and(&self, reads: &ReadSet) -> Self {
-        let new = reads.headers().filter(|name| !self.headers.contains(name));
+        // The headers that all requests together have are no reads one by one.
+        let new = reads.single_headers().filter(|name| !self.headers.contains(name));
         let headers = self.headers.iter().chain(new).cloned().collect();
-        Self { query: self.query || reads.has_query(), headers }
+        Self {
+            query: self.query || reads.has_query(),
+            all_headers: self.all_headers || reads.has_all_headers(),
+            headers,
+        }
     }
 
     pub(super) fn are_none(&self) -> bool {
-        !self.query && self.headers.is_empty()
+        !self.query && !self.all_headers && self.headers.is_empty()
     }
 
     /// Returns the number of headers.
@@ -156,6 +163,14 @@ impl Inputs {
             // No query differs from an empty one.
             add(&[u8::from(request_ref.query.is_some())]);
             add(request_ref.query.unwrap_or_default().as_bytes());
+        }
+        if self.all_headers {
+            let headers = visible_headers(request_ref.headers);
+            add(&headers.len().to_le_bytes());
+            for (name, value) in headers {
+                add(name.as_str().as_bytes());
+                add(value.as_bytes());
+            }
         }
         for name in &self.headers {
             let values = request_ref.headers.get_all(name);

@@ -324,7 +324,7 @@ mod tests {
         async fn run(&self) {
             let target = "/state".parse().unwrap();
             let headers = HeaderMap::new();
-            let request = Arc::new(GuestRequest { method: Method::GET, target, headers });
+            let request = Arc::new(GuestRequest::new(Method::GET, target, headers));
             let state = self.publisher.reader();
             self.cache.get_or_run(&self.module, request, &state).await.unwrap();
         }
@@ -332,7 +332,13 @@ mod tests {
         fn hit(&self, query: Option<&str>) -> Option<Hit> {
             let headers = HeaderMap::new();
             let method = Method::GET;
-            let request = RequestRef { method: &method, path: "/state", query, headers: &headers };
+            let request = RequestRef {
+                method: &method,
+                path: "/state",
+                query,
+                headers: &headers,
+                has_body: false,
+            };
             self.cache.find_local(&self.module, request, &self.publisher.reader().peek()).ok()
         }
 

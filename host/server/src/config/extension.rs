@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use relayer_rest_modules::BundledExtension;
-use relayer_rest_sandbox::{API, Digest, Grants, HeaderGrants, Limits};
+use relayer_rest_sandbox::{API, Digest, Grants, HeaderGrants, Limits, RequestHeaders};
 use serde::{Deserialize, Serialize};
 
 use crate::registry::{FailurePolicy, MountPath};
@@ -42,6 +42,10 @@ pub struct ExtensionConfig {
     /// domain. Default: none.
     #[serde(default)]
     pub headers: HeaderGrants,
+    /// The request headers that the extension sees if it is a component of `wasi:http`.
+    /// Default: all that the host does not evaluate.
+    #[serde(default)]
+    pub request_headers: RequestHeaders,
     /// The section `[extension.limits]`: limits on the extension.
     #[serde(default)]
     pub limits: Limits,

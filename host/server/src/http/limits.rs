@@ -36,7 +36,7 @@ limits! {
         target: ByteSize = "\"8KiB\"", "64B" to "32KiB", "Target of a request";
         headers: u32 = "100", "1" to "100", "Number of headers of a request";
         head: ByteSize = "\"64KiB\"", "8KiB" to "1MiB", "Whole head of a request";
-        body: ByteSize = "\"64KiB\"", "0B" to "1GiB", "Body of a request, which is discarded";
+        body: ByteSize = "\"64KiB\"", "0B" to "1GiB", "Body of a request, which only components of wasi:http can read";
     }
     with {
         /// The hosts that requests may be for, against DNS rebinding. Requests for others

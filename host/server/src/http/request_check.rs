@@ -1,14 +1,9 @@
 //! Validates a request before routing: its form, its host and its size.
 
-use bytes::Bytes;
-use http_body_util::{BodyExt, LengthLimitError, Limited};
-use hyper::body::{Body, Incoming};
 use hyper::header::{HeaderName, HeaderValue, TRANSFER_ENCODING};
 use hyper::http::uri::PathAndQuery;
 use hyper::{Method, Request, Version};
-use tokio::time::timeout;
 
-use super::connections::AwaitedBody;
 use super::error::HostError;
 use super::host;
 use super::limits::HttpLimits;
@@ -58,31 +53,6 @@ fn form<B>(request: &Request<B>) -> Result<(), HostError> {
     } else {
         Err(HostError::BadTarget)
     }
-}
-
-/// Reads and discards the body of a request: no route needs one.
-pub(super) async fn discard(
-    body: Incoming,
-    limits: &HttpLimits,
-    awaited: &AwaitedBody,
-) -> Result<(), HostError> {
-    let most = limits.body.as_u64();
-    if body.size_hint().lower() > most {
-        return Err(HostError::BodyTooLarge);
-    }
-    let mut body = Limited::new(body, usize::try_from(most).unwrap_or(usize::MAX));
-    let read = async {
-        while let Some(frame) = body.frame().await {
-            // If the connection is gone, the task that serves it ends in any case.
-            let frame = frame.map_err(|error| {
-                let is_large = error.is::<LengthLimitError>();
-                if is_large { HostError::BodyTooLarge } else { HostError::BadBody }
-            })?;
-            awaited.goes_on(frame.data_ref().map_or(0, Bytes::len));
-        }
-        Ok(())
-    };
-    timeout(limits.idle, read).await.unwrap_or(Err(HostError::RequestTimeout))
 }
 
 #[cfg(test)]

@@ -18,6 +18,7 @@ use super::exchange::{Observers, RequestObserver};
 use super::forwarded::ForwardedClients;
 use super::limits::{HttpLimits, ServerSettings};
 use super::listener::{Arrival, Listener};
+use super::received_body::RequestBodies;
 use super::send_admission::SendAdmission;
 use super::service::Service;
 use super::worker_threads::WorkerThreads;
@@ -168,6 +169,7 @@ impl Server {
             clients: Arc::new(ForwardedClients::new(Arc::clone(&limits))),
             limits,
             admission: Arc::new(admission),
+            bodies: RequestBodies::new(),
         };
         let mut arrivals = Arrivals::new(self.limits.clone(), self.tally.clone());
         let workers = WorkerThreads::start(self.settings.worker_count());

@@ -21,6 +21,7 @@ use super::error::HostError;
 use super::exchange::{ClientSide, Handling, Observation, Observed, Observers};
 use super::host;
 use super::outgoing::HttpResponse;
+use super::received_body::ReceivedBody;
 use super::reply;
 use super::report;
 use super::request_id::RequestId;
@@ -47,10 +48,6 @@ pub(super) struct Service {
     pub(super) openapi: OpenApiDocument,
     pub(super) observers: Observers,
 }
-
-/// Marks a request that had a body, which was discarded.
-#[derive(Clone, Copy)]
-pub(super) struct HadBody;
 
 /// The work that a request needs before its response.
 enum Pending {
@@ -79,7 +76,7 @@ impl Service {
         self.observers.begin(request, client)
     }
 
-    /// Responds to a request. Its body is not needed: the API only reads.
+    /// Responds to a request, whose [`ReceivedBody`] is an extension if it had one.
     ///
     /// The request is resolved once: to its mount, the mount's active module, and the
     /// target that the module sees. A cached response is returned immediately, without a
@@ -128,6 +125,12 @@ impl Service {
             }
             let response = self.shared(response, request.headers());
             return Either::Left(sourced(identified(response, id), &snapshot));
+        }
+        if let Err(uncached) = &found
+            && uncached.module().reads_bodies()
+            && body(&request).is_some_and(ReceivedBody::is_discarded)
+        {
+            return Either::Left(self.refuse(HostError::Overloaded, &request));
         }
         if let Err(error) = admit() {
             return Either::Left(self.refuse(&error, &request));
@@ -224,7 +227,7 @@ impl Service {
             return Ok(());
         }
         let Some(commands) = &self.commands else { return Err(Refusal::Disabled) };
-        let has_body = request.extensions().get::<HadBody>().is_some();
+        let has_body = request.extensions().get::<ReceivedBody>().is_some();
         let id = id.to_string();
         let trace = trace(request).cloned();
         let request = CommandRequest { id: &id, headers: request.headers(), has_body, trace };
@@ -253,7 +256,8 @@ impl Service {
             // A part of a target that begins with a slash is a target, too.
             _ => PathAndQuery::try_from(target).unwrap_or(PathAndQuery::from_static("/")),
         };
-        Arc::new(GuestRequest { method, target, headers })
+        let body = body(request).map(ReceivedBody::bytes).unwrap_or_default();
+        Arc::new(GuestRequest { method, target, headers, body })
     }
 }
 
@@ -313,6 +317,11 @@ fn sourced(mut response: HttpResponse, snapshot: &Snapshot) -> HttpResponse {
     response
 }
 
+/// Returns the body of a request, if it had one.
+fn body<B>(request: &Request<B>) -> Option<&ReceivedBody> {
+    request.extensions().get::<ReceivedBody>()
+}
+
 /// Returns the target of a request as its module sees it.
 fn target<'a, B>(mount: &Mount, request: &'a Request<B>) -> Cow<'a, str> {
     let target = request.uri().path_and_query().map_or("/", PathAndQuery::as_str);
@@ -328,5 +337,6 @@ fn request_ref<'a, B>(request: &'a Request<B>, target: &'a str) -> RequestRef<'a
         Some((path, query)) => (path, Some(query)),
         None => (target, None),
     };
-    RequestRef { method, path, query, headers: request.headers() }
+    let has_body = body(request).is_some_and(|body| !body.is_empty());
+    RequestRef { method, path, query, headers: request.headers(), has_body }
 }

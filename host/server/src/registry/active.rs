@@ -184,7 +184,7 @@ mod tests {
 
     fn request(path: &'static str) -> GuestRequest {
         let target = path.parse().unwrap();
-        GuestRequest { method: http::Method::GET, target, headers: http::HeaderMap::new() }
+        GuestRequest::new(http::Method::GET, target, http::HeaderMap::new())
     }
 
     fn module() -> Module {

@@ -229,11 +229,8 @@ mod tests {
 
     fn request(method: &str, target: &str, header: Option<&str>) -> GuestRequest {
         let header = header.map(|value| (http::header::ACCEPT, value.parse().unwrap()));
-        GuestRequest {
-            method: method.parse().unwrap(),
-            target: target.parse().unwrap(),
-            headers: header.into_iter().collect(),
-        }
+        let headers = header.into_iter().collect();
+        GuestRequest::new(method.parse().unwrap(), target.parse().unwrap(), headers)
     }
 
     #[test]

@@ -64,7 +64,6 @@ impl HealthCheck<'_> {
 }
 
 fn root() -> GuestRequest {
-    let method = Method::GET;
     let target = PathAndQuery::from_static("/");
-    GuestRequest { method, target, headers: HeaderMap::new() }
+    GuestRequest::new(Method::GET, target, HeaderMap::new())
 }

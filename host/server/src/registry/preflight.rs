@@ -86,7 +86,7 @@ fn of_api(snapshot: &Snapshot) -> Vec<Arc<GuestRequest>> {
     let chains = chains.iter().take(MAX_REQUESTS).map(ChainId::as_str);
     let requests = conformance::targets(chains).filter_map(|target| {
         let target = PathAndQuery::try_from(target).ok()?;
-        Some(Arc::new(GuestRequest { method: Method::GET, target, headers: HeaderMap::new() }))
+        Some(Arc::new(GuestRequest::new(Method::GET, target, HeaderMap::new())))
     });
     requests.collect()
 }

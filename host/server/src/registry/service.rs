@@ -59,6 +59,13 @@ pub(crate) struct Uncached {
     miss: Miss,
 }
 
+impl Uncached {
+    /// Returns the module that was active.
+    pub(crate) fn module(&self) -> &Module {
+        self.active.module()
+    }
+}
+
 /// Why a module gave no response, and which one it was.
 #[derive(Debug)]
 pub(crate) struct RespondError {

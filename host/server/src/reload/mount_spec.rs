@@ -6,7 +6,7 @@ use relayer_rest_conformance::Dialect;
 use relayer_rest_modules::BundledExtension;
 use relayer_rest_sandbox::{
     API, CodeCache, Compiler, Digest, Engine, EngineError, EngineOptions, Grants, HeaderGrants,
-    Limits,
+    Limits, RequestHeaders,
 };
 
 use crate::config::Config;
@@ -27,6 +27,7 @@ pub struct MountSpec {
     pub is_required: bool,
     grants: Grants,
     headers: HeaderGrants,
+    request_headers: RequestHeaders,
     wasi: bool,
     pub(super) dialect: Dialect,
     /// Whether the dialect is the relayer's.
@@ -55,6 +56,7 @@ impl MountSpec {
             is_required: true,
             grants: Grants::all(),
             headers: config.module.headers.clone(),
+            request_headers: config.module.request_headers.clone(),
             wasi: config.module.wasi,
             dialect,
             follows_relayer,
@@ -70,6 +72,7 @@ impl MountSpec {
             is_required: extension.required,
             grants: extension.granted(),
             headers: extension.headers.clone(),
+            request_headers: extension.request_headers.clone(),
             wasi: extension.wasi,
             dialect: Dialect::Any,
             follows_relayer: false,
@@ -95,6 +98,7 @@ impl MountSpec {
             limits: self.limits.clone(),
             grants: self.grants.clone(),
             headers: self.headers.clone(),
+            request_headers: self.request_headers.clone(),
             wasi: self.wasi,
             code_cache,
             compiler,

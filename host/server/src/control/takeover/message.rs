@@ -140,7 +140,7 @@ impl MountOffer {
 impl RequestOffer {
     /// Describes a request, unless it is too long or its headers are not text.
     fn new(HotRequest { request, status, hits }: &HotRequest) -> Option<Self> {
-        let GuestRequest { method, target, headers } = &**request;
+        let GuestRequest { method, target, headers, .. } = &**request;
         let text = |(name, value): (&HeaderName, &HeaderValue)| {
             Some((name.to_string(), value.to_str().ok()?.to_owned()))
         };
@@ -166,7 +166,7 @@ impl RequestOffer {
         }
         let target = self.target.parse().ok()?;
         let status = StatusCode::from_u16(self.status).ok()?;
-        let request = GuestRequest { method, target, headers };
+        let request = GuestRequest::new(method, target, headers);
         request.method.is_safe().then(|| HotRequest {
             request: request.into(),
             status,

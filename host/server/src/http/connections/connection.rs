@@ -35,9 +35,10 @@ use crate::http::exchange::{ClientSide, Observation};
 use crate::http::forwarded::ForwardedClients;
 use crate::http::limits::HttpLimits;
 use crate::http::outgoing::{Held, HttpResponse, Outgoing};
+use crate::http::received_body::RequestBodies;
 use crate::http::request_check;
 use crate::http::send_admission::SendAdmission;
-use crate::http::service::{HadBody, Service};
+use crate::http::service::Service;
 use crate::http::tls::{self, TlsConfig};
 use crate::response::{X_RELAYER_MODULE, X_REQUEST_ID};
 
@@ -49,6 +50,7 @@ pub(in crate::http) struct Connections {
     pub(in crate::http) limits: Arc<HttpLimits>,
     pub(in crate::http) admission: Arc<SendAdmission>,
     pub(in crate::http) clients: Arc<ForwardedClients>,
+    pub(in crate::http) bodies: RequestBodies,
 }
 
 impl Connections {
@@ -339,19 +341,21 @@ fn handle(
     Either::Right(Box::pin(async move {
         let (head, body) = request.into_parts();
         let mut request = Request::from_parts(head, ());
-        request.extensions_mut().insert(HadBody);
         let awaited = AwaitedBody::new(&activity);
-        let discarded = request_check::discard(body, &connections.limits, &awaited).await;
+        let received = connections.bodies.receive(body, &connections.limits, &awaited).await;
         drop(awaited);
-        let response = match discarded {
+        let response = match received {
             Err(error) => {
                 activity.closing.linger();
                 connections.service.refuse(&error, &request)
             }
-            Ok(()) => match respond(&connections, &cancelled, client, request) {
-                Either::Left(response) => response,
-                Either::Right(responding) => responding.await,
-            },
+            Ok(body) => {
+                request.extensions_mut().insert(body);
+                match respond(&connections, &cancelled, client, request) {
+                    Either::Left(response) => response,
+                    Either::Right(responding) => responding.await,
+                }
+            }
         };
         Ok(pending.send(response).await)
     }))

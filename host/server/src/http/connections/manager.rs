@@ -200,6 +200,7 @@ mod tests {
     use crate::http::exchange::Observers;
     use crate::http::forwarded::ForwardedClients;
     use crate::http::limits::HttpLimits;
+    use crate::http::received_body::RequestBodies;
     use crate::http::send_admission::SendAdmission;
     use crate::http::service::Service;
     use crate::http::worker_threads::WorkerThreads;
@@ -238,6 +239,7 @@ mod tests {
             clients: Arc::new(ForwardedClients::new(Arc::new(limits.clone()))),
             limits: Arc::new(limits.clone()),
             admission: Arc::new(admission),
+            bodies: RequestBodies::new(),
         };
         let mut workers = WorkerThreads::start(NonZeroUsize::MIN);
         let (release, released) = mpsc::channel::<()>();
