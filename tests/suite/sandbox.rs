@@ -11,3 +11,4 @@ mod overload;
 mod sdk;
 mod validation;
 mod wasi;
+mod wasi_http;
