@@ -53,6 +53,7 @@
 //! | accept a connection within the limits, assign it to a thread, and detect HTTP/1.1 or HTTP/2 | `server/src/http/server.rs`, `server/src/http/worker_threads.rs`, `server/src/http/connections/manager.rs`, `server/src/http/connections/connection.rs` |
 //! | close a connection whose client is idle or stalled, or evict it for a new one | `server/src/http/connections/activity.rs`, `server/src/http/connections/tracked_stream.rs`, `server/src/http/connections/roster.rs` |
 //! | validate the request before routing: `Host` header and size limits | `server/src/http/request_check.rs`, `server/src/http/host.rs`, `server/src/http/limits.rs` |
+//! | receive the body of a request | `server/src/http/received_body.rs` |
 //! | remove the path of a proxy | `server/src/http/base_path.rs` |
 //! | find the client behind a trusted proxy, and limit its requests | `server/src/http/forwarded.rs` |
 //! | assign the request id and the log span | `server/src/http/service.rs`, `server/src/http/request_id.rs` |
@@ -62,10 +63,11 @@
 //! | look up the response cache | `server/src/cache.rs`, `server/src/cache/local.rs`, `server/src/cache/entries.rs` |
 //! | join the in-flight run for the same key (single-flight) | `server/src/cache/in_flight.rs` |
 //! | acquire a run permit, or refuse the request (503 on overload, 429 after too many cancellations) | `sandbox/src/run_permit.rs`, `sandbox/src/admission.rs`, `server/src/http/cancelled.rs` |
-//! | run the module on a fresh instance | `sandbox/src/run_permit.rs`, `sandbox/src/instance.rs` |
+//! | run the module on a fresh instance, by the handler that it exports | `sandbox/src/run_permit.rs`, `sandbox/src/instance.rs`, `sandbox/src/handler.rs` |
 //! | allocate its slot from the pool; verify the reset of slots from time to time | `sandbox/src/engine.rs`, `sandbox/src/address_space.rs`, `sandbox/src/verify.rs` |
 //! | move a slow guest to threads of a lower priority | `sandbox/src/slow_targets.rs`, `sandbox/src/long_steps.rs`, `sandbox/src/guest_time.rs`, `sandbox/src/slow_guest_pool.rs`, `common/src/priority.rs` |
 //! | serve the guest's reads of the snapshot, and record them | `sandbox/src/host_functions.rs`, `sandbox/src/read_set.rs`, `state/src/snapshot.rs` |
+//! | serve the parts of the request to a component of `wasi:http`, and collect its response | `sandbox/src/wasi_http.rs`, `sandbox/src/request_headers.rs` |
 //! | validate the response: no headers or cookies with effects beyond the mount | `sandbox/src/response.rs`, `sandbox/src/header_grants.rs`, `sandbox/src/set_cookie.rs` |
 //! | respond to a preflight of a web page, and let pages of allowed origins read responses | `server/src/http/cors.rs` |
 //! | add `etag`, `vary` and `cache-control` | `server/src/response.rs` |

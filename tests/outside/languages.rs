@@ -13,7 +13,7 @@ use relayer_rest_tests::sdk_cases::CASES;
 
 /// Runs a command line as authors would.
 #[track_caller]
-fn run(folder: &Path, line: &str) {
+pub(super) fn run(folder: &Path, line: &str) {
     let mut words = line.split(' ');
     let mut command = Command::new(words.next().unwrap());
     let output = command.args(words).current_dir(folder).output().unwrap();

@@ -17,6 +17,7 @@ mod relayers;
 mod sdk;
 mod systemd;
 mod tls;
+mod wasi_http;
 
 use std::net::{SocketAddr, TcpListener};
 use std::process;

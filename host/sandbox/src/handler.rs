@@ -10,7 +10,7 @@ use wasmtime::component::{
 use super::contract::HANDLER;
 use super::request::GuestRequest;
 use super::store::StoreData;
-use super::wasi_http::{self, IncomingRequest, ResponseOutparam};
+use super::wasi_http::{IncomingRequest, ResponseOutparam};
 use super::wire;
 
 /// The parameters and results of the contract's handler.
@@ -89,9 +89,9 @@ impl<'a> Handle<'a> {
                 function.call_async(store, (request,)).await.map(|(response,)| response)
             }
             Self::WasiHttp(function) => {
-                let params = wasi_http::begin(store.data_mut())?;
+                let params = store.data_mut().http().begin()?;
                 function.call_async(&mut *store, params).await?;
-                Ok(wasi_http::response(store.data_mut())?)
+                Ok(store.data_mut().http().end()?)
             }
         }
     }

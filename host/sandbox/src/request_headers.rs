@@ -41,8 +41,8 @@ const HIDDEN: [HeaderName; 20] = [
 /// response can have.
 const MAX_NAMES: usize = 15;
 
-/// The request headers that a mount's components of `wasi:http` see: by default all except
-/// those that the host evaluates.
+/// The request headers that a mount's components of `wasi:http` see: by default all visible
+/// ones.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "Vec<String>")]
 pub struct RequestHeaders(Option<Arc<[HeaderName]>>);
@@ -158,10 +158,8 @@ mod tests {
         let one = headers(&[("b", "2"), ("host", "x"), ("a", "3"), ("b", "1")]);
         let other = headers(&[("a", "3"), ("b", "2"), ("b", "1"), ("range", "bytes=0-1")]);
         let visible = visible_headers(&one);
-        let texts: Vec<_> = visible
-            .iter()
-            .map(|(name, value)| (name.as_str(), value.to_str().unwrap()))
-            .collect();
+        let texts: Vec<_> =
+            visible.iter().map(|(name, value)| (name.as_str(), value.to_str().unwrap())).collect();
         assert_eq!(texts, [("a", "3"), ("b", "2"), ("b", "1")]);
         assert_eq!(visible, visible_headers(&other));
     }

@@ -11,6 +11,7 @@ use super::info::ModuleInfo;
 use super::limiter::Limiter;
 use super::read_set::TrackedSnapshot;
 use super::wasi::Wasi;
+use super::wasi_http::Http;
 use super::wire;
 
 /// The maximum size of a reported cause, in bytes.
@@ -97,6 +98,16 @@ impl StoreData {
     /// read is not recorded.
     pub(super) fn mount(&mut self) -> Arc<str> {
         Arc::clone(&self.module.mount)
+    }
+
+    /// Returns the parts that `wasi:http` uses.
+    ///
+    /// # Panics
+    /// Panics if its mount does not have WASI: then no function of it is linked.
+    pub(super) fn http(&mut self) -> Http<'_> {
+        let Self { wasi, snapshot, limiter, module, .. } = self;
+        let wasi = wasi.as_mut().expect("only where it has WASI is it linked");
+        Http { table: &mut wasi.table, state: &mut wasi.http, snapshot, limiter, module }
     }
 
     pub(super) fn log(&mut self, level: wire::Level, message: &str) {

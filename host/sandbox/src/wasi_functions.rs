@@ -34,7 +34,7 @@ pub(crate) fn define(linker: &mut Linker<StoreData>) -> wasmtime::Result<()> {
         })?;
     }
     linker.allow_shadowing(false);
-    wasi_http::define(linker)
+    wasi_http::define(linker, StoreData::http)
 }
 
 /// Returns a pollable that is ready at once.

@@ -17,7 +17,9 @@
 //! | file | job |
 //! |---|---|
 //! | `wasi_http/bindings.rs` | the traits of the interfaces, generated from `wit/` |
+//! | `wasi_http/resources.rs` | the resources of the interfaces |
 //! | `wasi_http/fields.rs` | headers |
+//! | `wasi_http/method.rs` | methods of requests |
 //! | `wasi_http/incoming.rs` | the request |
 //! | `wasi_http/outgoing.rs` | the response |
 //! | `wasi_http/body.rs` | the body of the response, and its stream |
@@ -29,7 +31,9 @@ mod body;
 mod denied;
 mod fields;
 mod incoming;
+mod method;
 mod outgoing;
+mod resources;
 
 use wasmtime::component::{HasData, Linker, Resource, ResourceTable};
 
@@ -37,15 +41,16 @@ use super::info::ModuleInfo;
 use super::limiter::Limiter;
 use super::read_set::TrackedSnapshot;
 use super::response::InvalidResponse;
-use super::store::StoreData;
 use super::wire;
 use bindings::{outgoing_handler, types};
 use body::BodyBudget;
-pub use incoming::IncomingRequest;
-use outgoing::Outcome;
-pub use outgoing::ResponseOutparam;
+use resources::OutgoingResponse;
+pub use resources::{IncomingRequest, ResponseOutparam};
 
-/// The response of an instance, as far as it has made it.
+/// The response that a component has set, or the text of its error.
+type Outcome = Result<OutgoingResponse, String>;
+
+/// The response of an instance, until the component has ended.
 #[derive(Default)]
 pub(super) struct HttpState {
     outcome: Option<Outcome>,
@@ -53,12 +58,12 @@ pub(super) struct HttpState {
 }
 
 /// The parts of a store that the functions of `wasi:http` use.
-struct Http<'a> {
-    table: &'a mut ResourceTable,
-    state: &'a mut HttpState,
-    snapshot: &'a mut TrackedSnapshot,
-    limiter: &'a mut Limiter,
-    module: &'a ModuleInfo,
+pub(super) struct Http<'a> {
+    pub(super) table: &'a mut ResourceTable,
+    pub(super) state: &'a mut HttpState,
+    pub(super) snapshot: &'a mut TrackedSnapshot,
+    pub(super) limiter: &'a mut Limiter,
+    pub(super) module: &'a ModuleInfo,
 }
 
 struct HasHttp;
@@ -67,28 +72,27 @@ impl HasData for HasHttp {
     type Data<'a> = Http<'a>;
 }
 
-/// Defines the functions of `wasi:http`.
-pub(super) fn define(linker: &mut Linker<StoreData>) -> wasmtime::Result<()> {
+/// Defines the functions of `wasi:http` for a store that has its parts.
+pub(super) fn define<T: 'static>(
+    linker: &mut Linker<T>,
+    http: fn(&mut T) -> Http<'_>,
+) -> wasmtime::Result<()> {
     types::add_to_linker::<_, HasHttp>(linker, http)?;
     outgoing_handler::add_to_linker::<_, HasHttp>(linker, http)
 }
 
-/// Creates the parameters of a handler.
-pub(super) fn begin(
-    store: &mut StoreData,
-) -> wasmtime::Result<(Resource<IncomingRequest>, Resource<ResponseOutparam>)> {
-    let Http { table, state, .. } = http(store);
-    state.outcome = None;
-    Ok((table.push(IncomingRequest::default())?, table.push(ResponseOutparam)?))
-}
+impl Http<'_> {
+    /// Creates the parameters of a handler.
+    pub(super) fn begin(
+        &mut self,
+    ) -> wasmtime::Result<(Resource<IncomingRequest>, Resource<ResponseOutparam>)> {
+        self.state.outcome = None;
+        let request = self.table.push(IncomingRequest::default())?;
+        Ok((request, self.table.push(ResponseOutparam)?))
+    }
 
-/// Returns the response that a handler has made, or why there is none.
-pub(super) fn response(store: &mut StoreData) -> Result<wire::Response, InvalidResponse> {
-    outgoing::response(http(store).state.outcome.take())
-}
-
-fn http(store: &mut StoreData) -> Http<'_> {
-    let StoreData { wasi, snapshot, limiter, module, .. } = store;
-    let wasi = wasi.as_mut().expect("only where it has WASI is it linked");
-    Http { table: &mut wasi.table, state: &mut wasi.http, snapshot, limiter, module }
+    /// Returns the response that a handler has made, or why it is invalid.
+    pub(super) fn end(&mut self) -> Result<wire::Response, InvalidResponse> {
+        outgoing::response(self.state.outcome.take())
+    }
 }

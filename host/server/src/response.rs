@@ -94,11 +94,12 @@ impl Response {
         }
         if !headers.contains_key(VARY) {
             if reads.has_all_headers() {
-                // Also on those that this request did not have.
+                // Also on headers that this request did not have.
                 headers.insert(VARY, HeaderValue::from_static("*"));
-            }
-            for name in reads.single_headers() {
-                headers.append(VARY, HeaderValue::from(name.clone()));
+            } else {
+                for name in reads.headers() {
+                    headers.append(VARY, HeaderValue::from(name.clone()));
+                }
             }
         }
         if !headers.contains_key(CACHE_CONTROL) {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytesize::ByteSize;
+use relayer_rest_host::HttpLimits;
 use relayer_rest_host::module::{
     Engine, EngineOptions, Grants, Limits, Module, RequestHeaders, RunPermit,
 };
@@ -99,7 +100,7 @@ async fn responses_are_cached_by_what_the_component_read() {
 }
 
 /// A component that reads all headers depends on all of them, but not on their order, nor on
-/// those that the host evaluates.
+/// on headers that the host evaluates.
 #[tokio::test]
 async fn all_headers_are_one_input() {
     let server = patient_server().await;
@@ -170,6 +171,31 @@ async fn bodies_of_requests_are_read_and_their_responses_are_not_shared() {
     assert!(large.starts_with("HTTP/1.1 413 "), "{large}");
 }
 
+/// A body beyond the budget of all bodies is discarded, which matters to its readers only.
+#[tokio::test]
+async fn bodies_of_requests_are_kept_within_a_budget() {
+    let guest = with_wasi(&patient(), RequestHeaders::default());
+    let guest = extension("/ext/guest", &guest, HTTP_GUEST);
+    let http = HttpLimits {
+        body: ByteSize::mib(65),
+        idle: Duration::from_mins(10),
+        ..HttpLimits::default()
+    };
+    let server = TestServer::builder().extension(guest).http(http).start().await;
+    let large = "a".repeat((64 << 20) + 1);
+    let response = post(server.address, "/ext/guest/echo", &large).await;
+    assert!(response.starts_with("HTTP/1.1 503 "), "{response}");
+    assert!(
+        response.contains("\"Overloaded\"") && response.contains("retry-after: "),
+        "{response}"
+    );
+    let response = post(server.address, "/version", &large).await;
+    assert!(response.starts_with("HTTP/1.1 405 "), "{response}");
+    // The budget is free again.
+    let response = post(server.address, "/ext/guest/echo", "a").await;
+    assert!(response.starts_with("HTTP/1.1 200 "), "{response}");
+}
+
 #[tokio::test]
 async fn bodies_of_responses_are_collected() {
     let server = patient_server().await;
@@ -177,7 +203,7 @@ async fn bodies_of_responses_are_collected() {
     let body = http.get("/ext/guest/stream/3000").await.body;
     assert_eq!(body.len(), 3000 << 10);
     let is_expected = |(number, piece): (usize, &[u8])| {
-        piece.iter().all(|byte| *byte == b'0' + (number % 10) as u8)
+        piece.iter().all(|byte| usize::from(*byte - b'0') == number % 10)
     };
     assert!(body.chunks(1024).enumerate().all(is_expected));
     let trailers = http.get("/ext/guest/trailers").await;

@@ -8,14 +8,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use bytesize::ByteSize;
-use wasmtime::component::Resource;
 use wasmtime_wasi::async_trait;
 use wasmtime_wasi::p2::pipe::SinkOutputStream;
 use wasmtime_wasi::p2::{DynOutputStream, OutputStream, Pollable, StreamError, StreamResult};
 
-use super::Http;
-use super::bindings::types::{self, ErrorCode};
-use super::fields::Fields;
 use crate::limits::{Limits, bytes};
 use crate::response::InvalidResponse;
 
@@ -29,9 +25,9 @@ pub(super) struct BodyBudget(Arc<AtomicUsize>);
 /// A body that an instance may write.
 pub struct OutgoingBody {
     /// The stream, until the component takes it.
-    stream: Option<DynOutputStream>,
+    pub(super) stream: Option<DynOutputStream>,
     /// The bytes of a response; `None` for a request, which is never sent.
-    collected: Option<CollectedBody>,
+    pub(super) collected: Option<CollectedBody>,
 }
 
 /// The body of a response, which the stream and the response share.
@@ -89,7 +85,7 @@ impl CollectedBody {
 
     /// Ends the body, and returns the bytes that were written if they are not as many as
     /// announced.
-    fn finish(&self) -> Result<(), u64> {
+    pub(super) fn finish(&self) -> Result<(), u64> {
         let mut parts = self.lock();
         parts.is_finished = true;
         let written = parts.bytes.len() as u64;
@@ -159,33 +155,4 @@ impl OutputStream for Writer {
 #[async_trait]
 impl Pollable for Writer {
     async fn ready(&mut self) {}
-}
-
-impl types::HostOutgoingBody for Http<'_> {
-    fn write(
-        &mut self,
-        body: Resource<OutgoingBody>,
-    ) -> wasmtime::Result<Result<Resource<DynOutputStream>, ()>> {
-        let Some(stream) = self.table.get_mut(&body)?.stream.take() else { return Ok(Err(())) };
-        Ok(Ok(self.table.push_child(stream, &body)?))
-    }
-
-    fn finish(
-        &mut self,
-        body: Resource<OutgoingBody>,
-        trailers: Option<Resource<Fields>>,
-    ) -> wasmtime::Result<Result<(), ErrorCode>> {
-        if let Some(trailers) = trailers {
-            self.table.delete(trailers)?;
-        }
-        let body = self.table.delete(body)?;
-        let finished = body.collected.map_or(Ok(()), |body| body.finish());
-        Ok(finished.map_err(|written| ErrorCode::HttpResponseBodySize(Some(written))))
-    }
-
-    /// Drops a body that was not finished, so that the response is invalid.
-    fn drop(&mut self, body: Resource<OutgoingBody>) -> wasmtime::Result<()> {
-        self.table.delete(body)?;
-        Ok(())
-    }
 }

@@ -1,6 +1,5 @@
 //! Requests to other servers: a component can make them, but none is sent.
 
-use http::HeaderMap;
 use http::uri::{self, PathAndQuery};
 use wasmtime::component::Resource;
 use wasmtime_wasi::p2::DynPollable;
@@ -9,32 +8,10 @@ use super::Http;
 use super::bindings::outgoing_handler;
 use super::bindings::types::{self, Duration, ErrorCode, IoError, Method, Scheme};
 use super::body::OutgoingBody;
-use super::fields::Fields;
-use super::incoming::IncomingBody;
-
-/// A request to another server.
-pub struct OutgoingRequest {
-    method: Method,
-    path_with_query: Option<String>,
-    scheme: Option<Scheme>,
-    authority: Option<String>,
-    headers: HeaderMap,
-    has_body: bool,
-}
-
-/// The time limits of such a request.
-#[derive(Default)]
-pub struct RequestOptions {
-    connect: Option<Duration>,
-    first_byte: Option<Duration>,
-    between_bytes: Option<Duration>,
-}
-
-/// A response that a component waits for. There is none.
-pub enum FutureIncomingResponse {}
-
-/// A response of another server. There is none.
-pub enum IncomingResponse {}
+use super::method;
+use super::resources::{
+    Fields, FutureIncomingResponse, IncomingBody, IncomingResponse, OutgoingRequest, RequestOptions,
+};
 
 impl outgoing_handler::Host for Http<'_> {
     fn handle(
@@ -57,29 +34,11 @@ impl types::Host for Http<'_> {
     }
 }
 
-impl Http<'_> {
-    /// Sets a part of a request if its text is valid. The memory counts for the instance.
-    fn set_part(
-        &mut self,
-        request: &Resource<OutgoingRequest>,
-        text: Option<&str>,
-        is_valid: impl FnOnce(&str) -> bool,
-        set: impl FnOnce(&mut OutgoingRequest),
-    ) -> wasmtime::Result<Result<(), ()>> {
-        if text.is_some_and(|text| !is_valid(text)) {
-            return Ok(Err(()));
-        }
-        self.limiter.charge(text.map_or(0, str::len))?;
-        set(self.table.get_mut(request)?);
-        Ok(Ok(()))
-    }
-}
-
 impl types::HostOutgoingRequest for Http<'_> {
     fn new(&mut self, headers: Resource<Fields>) -> wasmtime::Result<Resource<OutgoingRequest>> {
         let headers = self.take_fields(headers)?;
         Ok(self.table.push(OutgoingRequest {
-            method: Method::Get,
+            method: http::Method::GET,
             path_with_query: None,
             scheme: None,
             authority: None,
@@ -100,7 +59,7 @@ impl types::HostOutgoingRequest for Http<'_> {
     }
 
     fn method(&mut self, request: Resource<OutgoingRequest>) -> wasmtime::Result<Method> {
-        Ok(self.table.get(&request)?.method.clone())
+        Ok(method::to_wit(&self.table.get(&request)?.method))
     }
 
     fn set_method(
@@ -108,12 +67,10 @@ impl types::HostOutgoingRequest for Http<'_> {
         request: Resource<OutgoingRequest>,
         method: Method,
     ) -> wasmtime::Result<Result<(), ()>> {
-        let text = match &method {
-            Method::Other(text) => Some(text.clone()),
-            _ => None,
-        };
-        let is_valid = |text: &str| text.parse::<http::Method>().is_ok();
-        self.set_part(&request, text.as_deref(), is_valid, |request| request.method = method)
+        let Some(method) = method::from_wit(&method) else { return Ok(Err(())) };
+        self.limiter.charge(method.as_str().len())?;
+        self.table.get_mut(&request)?.method = method;
+        Ok(Ok(()))
     }
 
     fn path_with_query(
@@ -128,15 +85,22 @@ impl types::HostOutgoingRequest for Http<'_> {
         request: Resource<OutgoingRequest>,
         path: Option<String>,
     ) -> wasmtime::Result<Result<(), ()>> {
-        let is_valid = |text: &str| text.parse::<PathAndQuery>().is_ok();
-        let text = path.clone();
-        self.set_part(&request, text.as_deref(), is_valid, |request| {
-            request.path_with_query = path;
-        })
+        let is_valid = |text: &String| text.parse::<PathAndQuery>().is_ok();
+        if !path.as_ref().is_none_or(is_valid) {
+            return Ok(Err(()));
+        }
+        self.limiter.charge(path.as_ref().map_or(0, String::len))?;
+        self.table.get_mut(&request)?.path_with_query = path;
+        Ok(Ok(()))
     }
 
     fn scheme(&mut self, request: Resource<OutgoingRequest>) -> wasmtime::Result<Option<Scheme>> {
-        Ok(self.table.get(&request)?.scheme.clone())
+        let scheme = self.table.get(&request)?.scheme.as_ref();
+        Ok(scheme.map(|scheme| match scheme.as_str() {
+            "http" => Scheme::Http,
+            "https" => Scheme::Https,
+            other => Scheme::Other(other.to_owned()),
+        }))
     }
 
     fn set_scheme(
@@ -144,12 +108,18 @@ impl types::HostOutgoingRequest for Http<'_> {
         request: Resource<OutgoingRequest>,
         scheme: Option<Scheme>,
     ) -> wasmtime::Result<Result<(), ()>> {
-        let text = match &scheme {
-            Some(Scheme::Other(text)) => Some(text.clone()),
-            _ => None,
+        let scheme = match scheme {
+            None => None,
+            Some(Scheme::Http) => Some(uri::Scheme::HTTP),
+            Some(Scheme::Https) => Some(uri::Scheme::HTTPS),
+            Some(Scheme::Other(text)) => match text.parse() {
+                Ok(scheme) => Some(scheme),
+                Err(_) => return Ok(Err(())),
+            },
         };
-        let is_valid = |text: &str| text.parse::<uri::Scheme>().is_ok();
-        self.set_part(&request, text.as_deref(), is_valid, |request| request.scheme = scheme)
+        self.limiter.charge(scheme.as_ref().map_or(0, |scheme| scheme.as_str().len()))?;
+        self.table.get_mut(&request)?.scheme = scheme;
+        Ok(Ok(()))
     }
 
     fn authority(
@@ -164,11 +134,13 @@ impl types::HostOutgoingRequest for Http<'_> {
         request: Resource<OutgoingRequest>,
         authority: Option<String>,
     ) -> wasmtime::Result<Result<(), ()>> {
-        let is_valid = |text: &str| text.parse::<uri::Authority>().is_ok();
-        let text = authority.clone();
-        self.set_part(&request, text.as_deref(), is_valid, |request| {
-            request.authority = authority;
-        })
+        let is_valid = |text: &String| text.parse::<uri::Authority>().is_ok();
+        if !authority.as_ref().is_none_or(is_valid) {
+            return Ok(Err(()));
+        }
+        self.limiter.charge(authority.as_ref().map_or(0, String::len))?;
+        self.table.get_mut(&request)?.authority = authority;
+        Ok(Ok(()))
     }
 
     fn headers(

@@ -1,6 +1,6 @@
-//! Headers: those of the request, and those that a component makes.
+//! Headers of the request and of a component's messages.
 //!
-//! The memory of the latter counts for `limits.memory` until the end of the request, and
+//! The memory of a component's headers counts for `limits.memory` until the end of the request, and
 //! their number is bounded.
 
 use http::{HeaderMap, HeaderName, HeaderValue, header};
@@ -8,6 +8,7 @@ use wasmtime::component::Resource;
 
 use super::Http;
 use super::bindings::types::{self, HeaderError};
+use super::resources::Fields;
 use crate::info::ModuleInfo;
 use crate::limiter::Limiter;
 use crate::read_set::TrackedSnapshot;
@@ -32,16 +33,6 @@ const OVERHEAD: usize = 128;
 
 /// The number of headers that a component can always have: as many as a request.
 const MIN_HEADERS: u32 = 100;
-
-/// Headers or trailers.
-pub enum Fields {
-    /// The visible headers of the request.
-    Request,
-    /// Headers of a component, which may change them.
-    Mutable(HeaderMap),
-    /// Headers that are part of a message.
-    Immutable(HeaderMap),
-}
 
 /// The limits on the headers of a component.
 struct Room<'a> {

@@ -8,53 +8,20 @@ use wasmtime_wasi::p2::{DynInputStream, DynPollable, Pollable, subscribe};
 
 use super::Http;
 use super::bindings::types::{self, ErrorCode, Method, Scheme};
-use super::fields::Fields;
+use super::method;
+use super::resources::{Fields, FutureTrailers, IncomingBody, IncomingRequest};
 
 /// The authority of a request without a `Host`, such as one that the host makes as a check.
 const LOCALHOST: &str = "localhost";
-
-/// The request that the instance handles.
-#[derive(Default)]
-pub struct IncomingRequest {
-    is_consumed: bool,
-}
-
-/// The body of the request.
-#[derive(Default)]
-pub struct IncomingBody {
-    is_streamed: bool,
-}
-
-/// The trailers of the request: none.
-#[derive(Default)]
-pub struct FutureTrailers {
-    is_taken: bool,
-}
 
 #[async_trait]
 impl Pollable for FutureTrailers {
     async fn ready(&mut self) {}
 }
 
-/// Returns a method as components see it.
-fn method(method: &http::Method) -> Method {
-    match method.as_str() {
-        "GET" => Method::Get,
-        "HEAD" => Method::Head,
-        "POST" => Method::Post,
-        "PUT" => Method::Put,
-        "DELETE" => Method::Delete,
-        "CONNECT" => Method::Connect,
-        "OPTIONS" => Method::Options,
-        "TRACE" => Method::Trace,
-        "PATCH" => Method::Patch,
-        other => Method::Other(other.to_owned()),
-    }
-}
-
 impl types::HostIncomingRequest for Http<'_> {
     fn method(&mut self, _: Resource<IncomingRequest>) -> wasmtime::Result<Method> {
-        Ok(method(self.snapshot.method()))
+        Ok(method::to_wit(self.snapshot.method()))
     }
 
     fn path_with_query(

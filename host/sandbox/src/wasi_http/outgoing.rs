@@ -5,28 +5,15 @@ use http::HeaderMap;
 use http::header::CONTENT_LENGTH;
 use relayer_rest_common::text::{escape_control, truncate};
 use wasmtime::component::Resource;
+use wasmtime_wasi::p2::DynOutputStream;
 
-use super::Http;
 use super::bindings::types::{self, ErrorCode};
-use super::body::{CollectedBody, OutgoingBody, check_length};
-use super::fields::Fields;
+use super::body::{OutgoingBody, check_length};
+use super::resources::{Fields, OutgoingResponse, ResponseOutparam};
+use super::{Http, Outcome};
 use crate::header_grants::is_of_the_host;
 use crate::response::InvalidResponse;
 use crate::wire;
-
-/// The place of the response, which a component sets once.
-pub struct ResponseOutparam;
-
-/// The response or the error that a component has set.
-pub(super) type Outcome = Result<OutgoingResponse, ErrorCode>;
-
-/// A response of a component.
-pub struct OutgoingResponse {
-    status: u16,
-    headers: HeaderMap,
-    /// The body, which is empty if the component never writes to it.
-    body: Option<CollectedBody>,
-}
 
 /// Converts the response that a component has set, after the component has ended.
 ///
@@ -35,18 +22,14 @@ pub struct OutgoingResponse {
 pub(super) fn response(outcome: Option<Outcome>) -> Result<wire::Response, InvalidResponse> {
     let OutgoingResponse { status, headers, body } = match outcome {
         Some(Ok(response)) => response,
-        Some(Err(code)) => {
-            let code = escape_control(&truncate(&format!("{code:?}")));
-            return Err(InvalidResponse::ErrorCode(code));
-        }
+        Some(Err(code)) => return Err(InvalidResponse::ErrorCode(code)),
         None => return Err(InvalidResponse::NotSet),
     };
-    let body = match body {
-        Some(body) => body.into_bytes()?,
-        None => {
-            check_length(announced(&headers)?, 0)?;
-            Bytes::new()
-        }
+    let body = if let Some(body) = body {
+        body.into_bytes()?
+    } else {
+        check_length(announced(&headers)?, 0)?;
+        Bytes::new()
     };
     let headers = headers.iter().filter(|(name, _)| !is_of_the_host(name));
     let headers = headers.map(|(name, value)| wire::Header {
@@ -79,7 +62,7 @@ impl types::HostResponseOutparam for Http<'_> {
         self.table.delete(place)?;
         self.state.outcome = Some(match response {
             Ok(response) => Ok(self.table.delete(response)?),
-            Err(code) => Err(code),
+            Err(code) => Err(escape_control(&truncate(&format!("{code:?}")))),
         });
         Ok(())
     }
@@ -136,6 +119,35 @@ impl types::HostOutgoingResponse for Http<'_> {
 
     fn drop(&mut self, response: Resource<OutgoingResponse>) -> wasmtime::Result<()> {
         self.table.delete(response)?;
+        Ok(())
+    }
+}
+
+impl types::HostOutgoingBody for Http<'_> {
+    fn write(
+        &mut self,
+        body: Resource<OutgoingBody>,
+    ) -> wasmtime::Result<Result<Resource<DynOutputStream>, ()>> {
+        let Some(stream) = self.table.get_mut(&body)?.stream.take() else { return Ok(Err(())) };
+        Ok(Ok(self.table.push_child(stream, &body)?))
+    }
+
+    fn finish(
+        &mut self,
+        body: Resource<OutgoingBody>,
+        trailers: Option<Resource<Fields>>,
+    ) -> wasmtime::Result<Result<(), ErrorCode>> {
+        if let Some(trailers) = trailers {
+            self.table.delete(trailers)?;
+        }
+        let body = self.table.delete(body)?;
+        let finished = body.collected.map_or(Ok(()), |body| body.finish());
+        Ok(finished.map_err(|written| ErrorCode::HttpResponseBodySize(Some(written))))
+    }
+
+    /// Drops a body that was not finished, so that the response is invalid.
+    fn drop(&mut self, body: Resource<OutgoingBody>) -> wasmtime::Result<()> {
+        self.table.delete(body)?;
         Ok(())
     }
 }

@@ -33,7 +33,7 @@ struct KeptBody {
     _permit: Arc<Option<OwnedSemaphorePermit>>,
 }
 
-/// A body that is received, as far as it is kept.
+/// The received part of a body that is kept.
 struct Partial {
     bytes: Vec<u8>,
     permit: Option<OwnedSemaphorePermit>,

@@ -1,4 +1,4 @@
-//! A component of `wasi:http`, as it is built for other hosts: each path tries one function.
+//! A component of `wasi:http`, built in the same way for other hosts: each path tries one function.
 //! The tests build it for `wasm32-wasip2`.
 #![cfg(target_os = "wasi")]
 
