@@ -18,7 +18,7 @@ use super::componentize::{self, MAX_COMPONENT_SIZE};
 use super::cost::{Excess, InstanceCost};
 use super::digest::Digest;
 use super::engine::Engine;
-use super::handler::Handler;
+use super::handler::{Handler, HandlerName};
 use super::import_check;
 use super::info::{self, ModuleInfo};
 use super::instance::Instantiator;
@@ -53,7 +53,7 @@ pub const API: &str = "api";
 struct Outline {
     /// The name under which it exports the handler; `None` if it has to be encoded from a core
     /// module, or if the compiler will find that it is not valid.
-    handler: Option<String>,
+    handler: Option<HandlerName>,
     openapi: Option<OpenApi>,
 }
 
@@ -327,7 +327,7 @@ impl Module {
 
 /// Returns the name under which a component exports the handler, if it passes the checks of its
 /// imports and exports. Messages refer to the component as `name`.
-fn exported_handler(engine: &Engine, name: &str, world: &World) -> Result<String, LoadError> {
+fn exported_handler(engine: &Engine, name: &str, world: &World) -> Result<HandlerName, LoadError> {
     let name = || name.to_owned();
     let forbidden = import_check::forbidden(world, engine.options.wasi);
     if !forbidden.is_empty() {

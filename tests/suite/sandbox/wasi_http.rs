@@ -38,7 +38,7 @@ async fn patient_server() -> TestServer {
 }
 
 fn runs(server: &TestServer) -> u64 {
-    server.registry.at("/ext/guest").unwrap().status().module.runs
+    server.registry.at("/ext/guest").unwrap().status().module().unwrap().runs
 }
 
 /// Sends a request with a body, and returns the response with its head.

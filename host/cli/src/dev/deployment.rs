@@ -101,7 +101,7 @@ impl Deployment {
         let declared = mount.module().map(declared).unwrap_or_default();
         let declared = declared.into_iter().filter_map(|target| {
             let target = PathAndQuery::try_from(target).ok()?;
-            Some(Arc::new(GuestRequest { method: Method::GET, target, headers: HeaderMap::new() }))
+            Some(Arc::new(GuestRequest::new(Method::GET, target, HeaderMap::new())))
         });
         requests.requests().chain(declared).collect()
     }

@@ -60,7 +60,7 @@ impl Section {
             None => {
                 let (method, target) = request_line(line)?;
                 let headers = HeaderMap::new();
-                self.request = Some((number, GuestRequest { method, target, headers }));
+                self.request = Some((number, GuestRequest::new(method, target, headers)));
             }
             Some(_) if line.is_empty() => self.is_body = true,
             Some(_) if self.is_body || is_script(line) => {

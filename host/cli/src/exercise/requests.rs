@@ -129,7 +129,7 @@ impl FromStr for Asked {
     fn from_str(text: &str) -> Result<Self, String> {
         let (method, target) = http_file::request_line(text.trim())?;
         let headers = HeaderMap::new();
-        Ok(Self(Arc::new(GuestRequest { method, target, headers })))
+        Ok(Self(Arc::new(GuestRequest::new(method, target, headers))))
     }
 }
 

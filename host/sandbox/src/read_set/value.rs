@@ -55,6 +55,9 @@ impl ReadSet {
         if let Some(Scraped(read)) = self.scraped {
             list.time("telemetry.scraped", read, read == telemetry.scraped());
         }
+        if self.all_headers {
+            list.of_request("request.header", Some("*"), Some("all that are below".to_owned()));
+        }
         for (name, values) in &self.headers {
             let values: Vec<_> = values.iter().map(|value| text(value.as_bytes())).collect();
             let value = if values.is_empty() { None } else { Some(values.join(", ")) };

@@ -163,7 +163,7 @@ impl Entries {
             Some(Uncacheable::Command)
         } else if !reads.is_complete() {
             Some(Uncacheable::UnrecordedReads)
-        } else if reads.headers().count() > MAX_HEADERS {
+        } else if Inputs::default().and(reads).header_count() > MAX_HEADERS {
             Some(Uncacheable::TooManyHeaders)
         } else if (OVERHEAD + response.size()) as u64 > self.cache.capacity() {
             Some(Uncacheable::TooLarge)

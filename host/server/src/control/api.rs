@@ -302,7 +302,7 @@ impl ControlApi {
         let (parts, ()) = request.into_parts();
         let target = parts.uri.into_parts().path_and_query;
         let target = target.unwrap_or(PathAndQuery::from_static("/"));
-        let request = GuestRequest { method: parts.method, target, headers: parts.headers };
+        let request = GuestRequest::new(parts.method, target, parts.headers);
         Ok(json(StatusCode::OK, &mount.explain(request, &self.state).await))
     }
 

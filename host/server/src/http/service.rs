@@ -130,7 +130,7 @@ impl Service {
             && uncached.module().reads_bodies()
             && body(&request).is_some_and(ReceivedBody::is_discarded)
         {
-            return Either::Left(self.refuse(HostError::Overloaded, &request));
+            return Either::Left(self.refuse(&HostError::Overloaded, &request));
         }
         if let Err(error) = admit() {
             return Either::Left(self.refuse(&error, &request));

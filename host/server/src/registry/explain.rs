@@ -31,7 +31,7 @@ pub struct Explanation {
     pub generation: Option<u64>,
     /// The values that it read.
     pub reads: Vec<ReadValue>,
-    /// The request headers on which the response depends.
+    /// The request headers on which the response depends; `*` stands for all of them.
     pub headers: Vec<String>,
     /// Whether the response depends on the query.
     pub query: bool,
@@ -112,7 +112,7 @@ pub(super) async fn explain(
             cache,
             generation: Some(response.generation().number()),
             reads: response.reads().values(&snapshot),
-            headers: response.reads().headers().map(ToString::to_string).collect(),
+            headers: headers(&response),
             query: response.reads().has_query(),
             commands: response.commands().iter().map(ToString::to_string).collect(),
             ..explanation
@@ -155,6 +155,13 @@ async fn run_apart(
     let result = result.map_err(|_| format!("no result within {:?}", service.check_time))?;
     let response = result.map_err(|error| format!("the host cannot run the module: {error}"))?;
     response.map_err(|error| for_log(&error))
+}
+
+/// Returns the names of the request headers on which a response depends.
+fn headers(response: &RecordedResponse) -> Vec<String> {
+    let reads = response.reads();
+    let all = reads.has_all_headers().then(|| "*".to_owned());
+    all.into_iter().chain(reads.single_headers().map(ToString::to_string)).collect()
 }
 
 impl From<Uncacheable> for CacheStatus {

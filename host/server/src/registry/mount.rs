@@ -325,11 +325,13 @@ impl Mount {
     /// mount: the values that it was derived from, and why it is or is not cached. Clients are
     /// not affected, the run is not counted, and its commands are not executed.
     pub async fn explain(&self, request: GuestRequest, state: &StateReader) -> Explanation {
-        let GuestRequest { method, target, headers } = request;
-        let method = if method == Method::HEAD { Method::GET } else { method };
-        let own = PathAndQuery::try_from(&*self.path().strip_prefix(target.as_str()));
-        let target = own.unwrap_or(PathAndQuery::from_static("/"));
-        explain(&self.service, GuestRequest { method, target, headers }, state).await
+        let mut request = request;
+        if request.method == Method::HEAD {
+            request.method = Method::GET;
+        }
+        let own = PathAndQuery::try_from(&*self.path().strip_prefix(request.target.as_str()));
+        request.target = own.unwrap_or(PathAndQuery::from_static("/"));
+        explain(&self.service, request, state).await
     }
 
     /// Rolls back to the previous module. A second call undoes the first. Returns the
