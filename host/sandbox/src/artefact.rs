@@ -89,7 +89,7 @@ impl Artefact {
     }
 
     /// Returns the artefact that a compiler process has written, if it is complete.
-    pub(super) fn from_process(output: Vec<u8>) -> Option<Self> {
+    pub(super) fn from_process(output: &[u8]) -> Option<Self> {
         let (lengths, parts) = output.split_first_chunk::<LENGTHS>()?;
         Self::from_parts(lengths, parts)
     }
@@ -129,13 +129,13 @@ mod tests {
             let artefact = Artefact { encoded, code, sources };
             let mut written = Vec::new();
             artefact.write(&mut written).unwrap();
-            assert_eq!(Artefact::from_process(written.clone()), Some(artefact));
+            assert_eq!(Artefact::from_process(&written), Some(artefact));
             for length in 0..written.len() {
-                assert_eq!(Artefact::from_process(written[..length].to_vec()), None, "{length}");
+                assert_eq!(Artefact::from_process(&written[..length]), None, "{length}");
             }
             written.push(0);
-            assert_eq!(Artefact::from_process(written), None);
+            assert_eq!(Artefact::from_process(&written), None);
         }
-        assert_eq!(Artefact::from_process([0xff; 40].to_vec()), None);
+        assert_eq!(Artefact::from_process(&[0xff; 40]), None);
     }
 }

@@ -77,7 +77,7 @@ impl Compiler {
             tokio::join!(feed, read(stdout, max), read(stderr, MAX_STDERR as u64));
         let status = process.0.wait().await.map_err(failed)?;
         match status.code() {
-            Some(0) => Artefact::from_process(output)
+            Some(0) => Artefact::from_process(&output)
                 .ok_or_else(|| gave_up("its output is incomplete".to_owned())),
             Some(1) => {
                 let reason = text(&output[..output.len().min(MAX_STDERR)]);

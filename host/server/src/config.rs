@@ -640,7 +640,7 @@ mod tests {
         assert!(config.relayer.config.take().is_some() && config.relayer.state.take().is_some());
         assert!(config.upstream.url.take().is_some() && config.telemetry.url.take().is_some());
         assert!(config.module.file.take().is_some() && config.module.sha256.take().is_some());
-        assert!(take(&mut config.module.request_headers) != RequestHeaders::default());
+        assert_ne!(take(&mut config.module.request_headers), RequestHeaders::default());
         assert!(
             config.module.dialect.take().is_some()
                 && config.commands.token_file.take().is_some()

@@ -73,14 +73,11 @@ impl Deployment {
     }
 
     fn empty_mount(&self, file: &Path) -> Mount {
-        match self.dialect {
-            Some(dialect) => {
-                Mount::empty(MountPath::root(), API, self.engine.clone()).with_dialect(dialect)
-            }
-            None => {
-                let name = extension_name(file);
-                Mount::empty(MountPath::for_extension(&name), &name, self.engine.clone())
-            }
+        if let Some(dialect) = self.dialect {
+            Mount::empty(MountPath::root(), API, self.engine.clone()).with_dialect(dialect)
+        } else {
+            let name = extension_name(file);
+            Mount::empty(MountPath::for_extension(&name), &name, self.engine.clone())
         }
     }
 

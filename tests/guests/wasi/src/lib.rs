@@ -16,6 +16,9 @@ use relayer_rest_sdk::{Host, Request, Response};
 relayer_rest_sdk::module!(handle);
 
 /// Tries the function that the first segment of the path names.
+///
+/// # Panics
+/// Panics if that is `panic`.
 #[must_use]
 pub fn handle<H: Host>(_: &H, request: &Request) -> Response {
     match request.path.split('/').nth(1).unwrap_or_default() {
