@@ -1,7 +1,7 @@
 //! Escapes and truncates texts from outside for logs and messages.
 
 /// The maximum length of such a text in logs and messages, in characters.
-const MAX_LINE: usize = 1_000;
+const MAX_LINE: usize = 800;
 
 /// The maximum length of a request's method, and of its path, in each line of the log, in
 /// bytes.

@@ -1,6 +1,6 @@
 //! Does `explain` show what a response depends on, and why it is or is not cached?
 
-use relayer_rest_tests::component;
+use relayer_rest_tests::component::{self, TRAP};
 use relayer_rest_tests::folder::Folder;
 use relayer_rest_tests::program::{Program, Serving};
 use serde_json::{Value, json};
@@ -98,9 +98,9 @@ async fn headers_and_the_query_are_shown_with_their_values() {
 #[tokio::test]
 async fn a_module_that_fails_is_explained() {
     let folder = Folder::new();
-    let module = folder.write("trap.wasm", component::of_handler("unreachable"));
-    let serving = Program::server().args(["--module", &module]).start().await;
-    let explanation = explain(&serving, &["/a"]).await;
+    let module = folder.write("trap.wasm", component::of_handler(&format!("{} unreachable", component::only_for(TRAP))));
+    let serving = Program::server().args(["--module", &module, "--dialect", "any"]).start().await;
+    let explanation = explain(&serving, &[TRAP]).await;
     assert_eq!(explanation["cache"]["status"], "failed");
     assert!(explanation["error"].as_str().unwrap().contains("trapped"), "{explanation}");
 }
