@@ -139,7 +139,7 @@ pub enum LoadError {
         wanted: Digest,
     },
     /// The component does not export the handler.
-    #[error("module {name}: exports neither {} nor {}0.2{}; build it against this host's wit/, or for wasi:http 0.2", interface(HANDLER.0), import_check::WASI_HTTP_HANDLER, instead(found.as_deref()))]
+    #[error("module {name}: does not export {}, which the world api-module requires, or {}0.2{}; build it against this host's wit/, or for wasi:http 0.2", interface(HANDLER.0), import_check::WASI_HTTP_HANDLER, instead(found.as_deref()))]
     NoHandler {
         /// The module.
         name: String,

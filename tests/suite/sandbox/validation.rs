@@ -42,7 +42,7 @@ fn a_truncated_component_is_rejected() {
 fn a_component_without_the_handler_is_rejected() {
     assert_eq!(
         refusal(&wat::parse_str("(component)").unwrap()),
-        "module x.wasm: does not export relayer:rest/handler@0.1.0, which the world api-module requires; build it against this host's wit/"
+        "module x.wasm: does not export relayer:rest/handler@0.1.0, which the world api-module requires, or wasi:http/incoming-handler@0.2; build it against this host's wit/, or for wasi:http 0.2"
     );
 }
 
@@ -54,7 +54,7 @@ fn a_handler_of_another_version_is_rejected() {
     let module = r#"(module (func (export "relayer:rest/handler@0.9.0#handle")))"#;
     assert_eq!(
         refusal(&component::of_world(wit, module)),
-        "module x.wasm: does not export relayer:rest/handler@0.1.0, which the world api-module requires, but relayer:rest/handler@0.9.0; build it against this host's wit/"
+        "module x.wasm: does not export relayer:rest/handler@0.1.0, which the world api-module requires, or wasi:http/incoming-handler@0.2, but relayer:rest/handler@0.9.0; build it against this host's wit/, or for wasi:http 0.2"
     );
 }
 

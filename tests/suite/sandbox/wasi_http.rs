@@ -355,8 +355,7 @@ fn other_versions_of_wasi_http_are_rejected() {
         handler("wasi:http/handler@0.3.0"),
         "module m: exports wasi:http/handler@0.3.0, but the host has wasi:http 0.2; build it for wasi:http/incoming-handler@0.2"
     );
-    let neither =
-        "module m: exports neither relayer:rest/handler@0.1.0 nor wasi:http/incoming-handler@0.2";
+    let neither = "module m: does not export relayer:rest/handler@0.1.0, which the world api-module requires, or wasi:http/incoming-handler@0.2";
     let message = handler("wasi:http/incoming-handler@0.1.0");
     assert!(
         message.starts_with(&format!("{neither}, but wasi:http/incoming-handler@0.1.0")),
