@@ -98,7 +98,10 @@ async fn headers_and_the_query_are_shown_with_their_values() {
 #[tokio::test]
 async fn a_module_that_fails_is_explained() {
     let folder = Folder::new();
-    let module = folder.write("trap.wasm", component::of_handler(&format!("{} unreachable", component::only_for(TRAP))));
+    let module = folder.write(
+        "trap.wasm",
+        component::of_handler(&format!("{} unreachable", component::only_for(TRAP))),
+    );
     let serving = Program::server().args(["--module", &module, "--dialect", "any"]).start().await;
     let explanation = explain(&serving, &[TRAP]).await;
     assert_eq!(explanation["cache"]["status"], "failed");
