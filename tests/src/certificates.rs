@@ -73,7 +73,7 @@ impl Issued {
         files.replace(&format!("{name}.key"), &self.key);
     }
 
-    /// Returns the certificate, as it is sent.
+    /// Returns the certificate in its sent form.
     ///
     /// # Panics
     ///

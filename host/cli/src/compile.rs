@@ -22,7 +22,7 @@ const RUNNING: &str = "/proc/self/exe";
 pub(super) struct CompileArgs {
     /// The maximum amount of memory, in bytes.
     memory: u64,
-    /// What each memory of an instance reserves of the address space, in bytes.
+    /// The address space that each memory of an instance reserves, in bytes.
     reservation: u64,
 }
 

@@ -122,7 +122,7 @@ enum Command {
     Status(StatusArgs),
     /// Show the requests of a running server, live
     Top(TopArgs),
-    /// Explain what a response depends on, and why it is or is not cached
+    /// Explain on which values a response depends, and why it is or is not cached
     Explain(ExplainArgs),
     /// Roll back to the previous module
     Rollback(RollbackArgs),

@@ -73,7 +73,7 @@ impl Artefact {
         [&self.encoded, &self.code, &self.sources]
     }
 
-    /// Returns the lengths of the parts, as they are written before them.
+    /// Returns the lengths of the parts, in the form in which they precede them.
     pub(super) fn lengths(&self) -> [u8; LENGTHS] {
         let lengths = self.parts().map(|part| (part.len() as u64).to_le_bytes());
         lengths.concat().try_into().expect("each length has its size")

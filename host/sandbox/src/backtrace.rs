@@ -40,7 +40,7 @@ struct Function {
     is_std: bool,
 }
 
-/// Returns the function of a frame, after those that were inlined into it at this place.
+/// Returns the function of a frame, after the functions that were inlined into it at this place.
 fn functions(frame: &FrameInfo, sources: &SourceMap) -> Vec<Function> {
     let inlined = frame.module_offset().map(|offset| sources.find(offset)).unwrap_or_default();
     let mut functions: Vec<_> = inlined
@@ -68,7 +68,7 @@ fn functions(frame: &FrameInfo, sources: &SourceMap) -> Vec<Function> {
     functions
 }
 
-/// Returns a function's name as it is in the source.
+/// Returns a function's name in the source.
 fn name(mangled: &str) -> String {
     let demangled = (mangled.len() <= MAX_MANGLED).then(|| try_demangle(mangled).ok()).flatten();
     let name = demangled.map(|name| format!("{name:#}"));

@@ -35,8 +35,8 @@ const MAX_WARM_SLOTS: u32 = 1;
 /// The stack of host functions, in addition to the instance's, in bytes.
 const HOST_STACK: usize = 1 << 20;
 
-/// The maximum number of frames in a backtrace: those of a panic in Rust's standard
-/// library, and some of its callers.
+/// The maximum number of frames in a backtrace: the functions of a panic in
+/// Rust's standard library, and some of its callers.
 pub(super) const MAX_BACKTRACE_FRAMES: usize = 16;
 
 /// The bytes that the pool reserves for an element of a table.

@@ -81,7 +81,7 @@ impl From<&BundledExtension> for Grants {
     }
 }
 
-/// Returns all interfaces but those that give access to nothing.
+/// Returns all interfaces but the two without access to anything.
 fn grantable() -> impl Iterator<Item = &'static str> {
     IMPORTS.into_iter().map(|(name, _)| name).filter(|name| ![TYPES, FAILURE].contains(name))
 }

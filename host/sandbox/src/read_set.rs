@@ -8,7 +8,7 @@
 //!
 //! | file | job |
 //! |---|---|
-//! | `value.rs` | the reads as a list, which explains what a response depends on |
+//! | `value.rs` | the reads as a list, which explains a response |
 
 mod value;
 
@@ -62,7 +62,7 @@ pub struct ReadSet {
     families: Vec<(Arc<str>, Option<Generation>)>,
     scraped: Option<Scraped>,
     headers: Vec<(HeaderName, Vec<HeaderValue>)>,
-    /// Whether all visible headers were read: then `headers` has those that were present.
+    /// Whether all visible headers were read: then `headers` has the present ones.
     all_headers: bool,
     query: Option<QueryRead>,
     /// Whether reads were left out of the record, or the response is not repeatable.

@@ -106,13 +106,13 @@ impl Table {
 }
 
 /// Reads the locations from the debug information of all modules in a component. Returns
-/// nothing if there is none. What exceeds the bounds is left out.
+/// nothing if there is none. Locations beyond the bounds are left out.
 pub(super) fn extract(component: &[u8]) -> Vec<u8> {
     let mut builder = TableBuilder::default();
     let mut sections = DebugSections::default();
     for payload in Parser::new(0).parse_all(component).map_while(Result::ok) {
         match payload {
-            // Sections of a module follow; those of the one before are complete.
+            // Sections of a module follow; the module before is complete.
             Payload::Version { .. } => builder.add(&std::mem::take(&mut sections)),
             Payload::CodeSectionStart { range, .. } => sections.code_start = range.start,
             Payload::CustomSection(section) if section.name().starts_with(".debug_") => {

@@ -113,7 +113,7 @@ pub struct ModuleConfig {
     /// domain. Default: none.
     pub headers: HeaderGrants,
     /// The request headers that the module sees if it is a component of `wasi:http`.
-    /// Default: all that the host does not evaluate.
+    /// Default: all but the ones that the host evaluates.
     pub request_headers: RequestHeaders,
     /// The section `[module.limits]`: limits on the module.
     pub limits: Limits,

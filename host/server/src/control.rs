@@ -96,7 +96,7 @@ pub trait LogLevel: Send + Sync {
     fn set_level(&self, level: &str) -> Result<(), String>;
 }
 
-/// A request whose response is to be explained.
+/// A request for the explanation of a response.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ExplainRequest {

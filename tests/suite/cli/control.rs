@@ -1,4 +1,4 @@
-//! Do the verbs that control a running server do and print what they should?
+//! Do the verbs that control a running server have their effects, and print them?
 
 use std::fs;
 use std::process::Stdio;

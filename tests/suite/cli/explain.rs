@@ -1,4 +1,4 @@
-//! Does `explain` show what a response depends on, and why it is or is not cached?
+//! Does `explain` show on which values a response depends, and why it is or is not cached?
 
 use relayer_rest_tests::component::{self, TRAP};
 use relayer_rest_tests::folder::Folder;
@@ -66,7 +66,7 @@ async fn a_cached_response_is_distinguished_from_an_absent_one() {
     }
     let cached = explain(&serving, &["/chains", "-X", "HEAD"]).await;
     assert_eq!(cached["cache"], json!({"status": "cached", "hits": 3}));
-    // Nor does it count as a request.
+    // It does not count as a request, either.
     assert_eq!(explain(&serving, &["/chains"]).await["cache"]["hits"], 3);
 }
 

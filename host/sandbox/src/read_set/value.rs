@@ -1,4 +1,4 @@
-//! The reads of a response as a list, which explains what the response depends on.
+//! The reads of a response as a list, which explains on which values it depends.
 
 use std::time::SystemTime;
 

@@ -125,7 +125,7 @@ pub(super) struct Inputs {
 impl Inputs {
     /// Returns these inputs and the recorded ones.
     pub(super) fn and(&self, reads: &ReadSet) -> Self {
-        // The headers that all requests together have are no reads one by one.
+        // Headers that were read all at once are not read one by one.
         let new = reads.single_headers().filter(|name| !self.headers.contains(name));
         let headers = self.headers.iter().chain(new).cloned().collect();
         Self {

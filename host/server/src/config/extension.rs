@@ -43,7 +43,7 @@ pub struct ExtensionConfig {
     #[serde(default)]
     pub headers: HeaderGrants,
     /// The request headers that the extension sees if it is a component of `wasi:http`.
-    /// Default: all that the host does not evaluate.
+    /// Default: all but the ones that the host evaluates.
     #[serde(default)]
     pub request_headers: RequestHeaders,
     /// The section `[extension.limits]`: limits on the extension.

@@ -62,12 +62,12 @@ pub enum TlsError {
         /// The reason.
         source: io::Error,
     },
-    /// A file is not in PEM, or has not what it should have.
+    /// A file is not in PEM, or lacks its content.
     #[error("{}: no valid {wanted} in PEM: {source}", file.display())]
     Pem {
         /// The file.
         file: PathBuf,
-        /// What the file should have.
+        /// The content that the file should have.
         wanted: &'static str,
         /// The reason.
         source: PemError,

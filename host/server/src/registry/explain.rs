@@ -50,7 +50,7 @@ pub enum CacheStatus {
     },
     /// The cached response is no longer valid: values that it was derived from have changed.
     Outdated {
-        /// The values, as they were read.
+        /// The values that were read.
         changed: Vec<ReadValue>,
     },
     /// It is not cached yet, or it was evicted; the next request caches it.

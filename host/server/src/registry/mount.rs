@@ -293,7 +293,7 @@ impl Mount {
     }
 
     /// Swaps as [`Mount::swap`] does, on the thread of the caller instead of one with a low
-    /// priority: for a caller who waits for it.
+    /// priority, which the caller would wait for.
     pub async fn swap_here(&self, candidate: Candidate, state: &StateReader) -> SwapReport {
         let report = self.deploy(candidate, state, PreflightThread::Caller, false).await;
         swap::log(&report);

@@ -66,7 +66,7 @@ pub(super) struct Preflight {
 /// The thread on which a preflight runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PreflightThread {
-    /// The thread of the caller, who waits for it.
+    /// The thread of the caller, which waits for it.
     Caller,
     /// The mount's background thread, which leaves the processors to requests.
     Background,

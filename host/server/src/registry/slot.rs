@@ -40,7 +40,7 @@ pub(super) enum Vacancy {
 /// The previous module of a mount, and the quarantined ones.
 #[derive(Debug, Default)]
 struct History {
-    /// The reason why there is no active module, while there is none.
+    /// The reason why the slot is empty, while it is.
     vacancy: Vacancy,
     previous: Option<Module>,
     /// The modules that were replaced because they failed, and how they failed.
@@ -77,7 +77,7 @@ impl ModuleSlot {
         self.active.get().map(ArcSwap::load_full)
     }
 
-    /// Returns why there is no active module, unless there is one.
+    /// Returns why the slot is empty, if it is.
     pub(super) fn vacancy(&self) -> Option<Vacancy> {
         let vacancy = self.history().vacancy.clone();
         self.active.get().is_none().then_some(vacancy)

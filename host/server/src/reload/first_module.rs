@@ -1,4 +1,4 @@
-//! Loads the first modules of mounts: those that a start waits for, and the others.
+//! Loads the first modules of mounts, before the server listens or in the background.
 
 use std::pin::pin;
 use std::sync::Weak;

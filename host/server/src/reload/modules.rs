@@ -31,7 +31,7 @@ pub struct ModuleContext {
     pub code_cache: Option<CodeCache>,
     /// The command that compiles modules of files.
     pub compiler: Option<Compiler>,
-    /// Whether to wait for all extensions. Otherwise, those that are not required and have to
+    /// Whether to wait for all extensions. Otherwise, optional ones that have to
     /// be compiled are loaded in the background.
     pub waits: bool,
 }
