@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use arc_swap::Guard;
+use futures_util::future::BoxFuture;
 use http::uri::PathAndQuery;
 use http::{HeaderValue, Method};
 use relayer_rest_common::log_rate::LogRate;
@@ -318,7 +319,9 @@ impl Mount {
             thread,
             is_first,
         };
-        Box::pin(swap.run(candidate)).await
+        // The type of this future is too deep for the compiler in programs that embed the host.
+        let run: BoxFuture<'_, SwapReport> = Box::pin(swap.run(candidate));
+        run.await
     }
 
     /// Explains the active module's response to a request, whose target has the path of the
