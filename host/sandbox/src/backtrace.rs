@@ -21,7 +21,7 @@ const STD: [&str; 8] =
     ["alloc::", "core::", "std::", "<alloc::", "<core::", "<std::", "rust_", "__rust"];
 
 /// Returns the functions of a backtrace with their source locations, such as `in
-/// counts::count (src/lib.rs:25), called by counts::handle (src/lib.rs:12)`, or `None` if
+/// count (src/lib.rs:25), called by handle (src/lib.rs:12)`, or `None` if
 /// there are none.
 pub(super) fn describe(backtrace: &WasmBacktrace, sources: &SourceMap) -> Option<String> {
     let functions: Vec<_> =

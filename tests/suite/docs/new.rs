@@ -74,7 +74,7 @@ async fn a_new_module_passes_its_tests_and_serves_when_mounted() {
     let (panics, calls) = (line("panic!("), line("no_text() + &"));
     fs::write(mine.join("src/lib.rs"), &panicking).unwrap();
     cargo(&mine, &["module"]);
-    let message = format!("panicked at src/lib.rs:{panics}:5: no text; in my_tool::no_text (");
+    let message = format!("panicked at src/lib.rs:{panics}:5: no text; in no_text (");
     let caller = format!("src/lib.rs:{calls})");
     for ended in [Program::new(&check).run().await, serving.control(&swap).await] {
         assert_eq!(ended.status, Some(1), "{}{}", ended.stdout, ended.stderr);
