@@ -1,6 +1,7 @@
 //! The response cache.
 
 mod consistency;
+mod explain;
 mod in_flight;
 mod query;
 mod responses;
