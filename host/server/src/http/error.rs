@@ -152,17 +152,17 @@ impl HostError {
             Self::BodyTooLarge => (
                 StatusCode::PAYLOAD_TOO_LARGE,
                 "PayloadTooLarge",
-                "the body of the request is too large; no request needs a body",
+                "the body of the request is too large; send a smaller one, or none",
             ),
             Self::BadBody => (
                 StatusCode::BAD_REQUEST,
                 "BadRequest",
-                "the body of the request is not valid HTTP; no request needs a body",
+                "the body of the request is not valid HTTP; correct its framing, or send none",
             ),
             Self::RequestTimeout => (
                 StatusCode::REQUEST_TIMEOUT,
                 "RequestTimeout",
-                "the body of the request was not received in time; no request needs a body",
+                "the body of the request was not received in time; send it faster, or none",
             ),
         };
         (status, name, message.into())
