@@ -19,6 +19,7 @@ use super::module::Module;
 use super::read_set::{MAX_COMMANDS, ReadSet};
 use super::request::GuestRequest;
 use super::response::InvalidResponse;
+use super::slow_guest_pool::Start;
 use super::slow_targets::RecordedRun;
 use super::store::StoreData;
 
@@ -136,7 +137,7 @@ impl RunPermit {
             || target.is_some_and(|target| targets.is_slow(target))
             || slow_guests.is_full();
         let permit = if starts_elsewhere { None } else { module.long_steps().acquire() };
-        if let Some(permit) = permit {
+        let start = if let Some(permit) = permit {
             for _ in 0..SOCKET_STEPS {
                 let turn = poll_fn(|context| Poll::Ready(guest.poll_unpin(context))).await;
                 if guest.was_long() {
@@ -153,11 +154,12 @@ impl RunPermit {
             }
             drop(permit);
             guest.record();
+            Start::OnSocketThread
         } else {
-            slow_guests.count_start();
-        }
+            Start::InPool
+        };
         time.leave_sockets();
-        slow_guests.finish(guest, time.end(limits.queue_wait)).await.unwrap_or_else(Err)
+        slow_guests.run(start, guest, time.end(limits.queue_wait)).await.unwrap_or_else(Err)
     }
 
     async fn execute_on_fresh_instance<T>(

@@ -4,8 +4,10 @@
 //! nothing more. A guest that takes longer continues here, together with other slow
 //! guests, and frees the threads that serve sockets. Each module's mount has such
 //! threads, with a lower priority: a module that spins competes with itself. Guests of
-//! slow targets start here (`slow_targets.rs`), and so do all guests of a mount while all
-//! of these threads are busy.
+//! slow targets start here (`slow_targets.rs`), and so do all guests of a mount while
+//! there are as many slow guests as threads. Only a guest that yields is slow: if those
+//! that start here counted as well, they would keep the pool full, and most guests of a
+//! busy server would start here (`docs/decisions/011-one-runtime-per-core.md`).
 //!
 //! Measured on two cores: the p99 of a cached `/version`, with a hundred clients on an
 //! extension that spins, and on a quiet server
@@ -17,7 +19,9 @@
 //! | always on threads of their own | 0.28 ms, 0.23 ms | two more hops between threads |
 //! | on threads of their own after two yields | 0.22 ms, 0.23 ms | same as the first |
 
+use std::future::poll_fn;
 use std::io;
+use std::pin::pin;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread;
@@ -34,7 +38,8 @@ const SPARE_THREADS: usize = 8;
 /// A pool of threads, which are started on first use.
 pub(super) struct SlowGuestPool {
     count: usize,
-    running: Arc<AtomicUsize>,
+    /// The number of slow guests.
+    slow: Arc<AtomicUsize>,
     /// The number of runs that started here.
     started: AtomicU64,
     /// One permit per thread: as many guests continue at once.
@@ -42,29 +47,33 @@ pub(super) struct SlowGuestPool {
     runtime: OnceLock<Runtime>,
 }
 
-/// Counts a guest as running here until it is dropped.
-struct GuestCount(Arc<AtomicUsize>);
+/// Counts a guest as slow until it is dropped.
+struct SlowGuest(Arc<AtomicUsize>);
+
+/// Where a guest of the pool starts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Start {
+    /// In the pool. The guest is slow once it yields.
+    InPool,
+    /// On the thread of its request, where it has yielded.
+    OnSocketThread,
+}
 
 impl SlowGuestPool {
     pub(super) fn new() -> Self {
         let count = thread::available_parallelism().map_or(1, Into::into);
         Self {
             count,
-            running: Arc::default(),
+            slow: Arc::default(),
             started: AtomicU64::new(0),
             turns: Arc::new(Semaphore::new(count)),
             runtime: OnceLock::new(),
         }
     }
 
-    /// Returns whether each thread is busy.
+    /// Returns whether there is a slow guest for each thread.
     pub(super) fn is_full(&self) -> bool {
-        self.running.load(Relaxed) >= self.count
-    }
-
-    /// Counts a run that starts here.
-    pub(super) fn count_start(&self) {
-        self.started.fetch_add(1, Relaxed);
+        self.slow.load(Relaxed) >= self.count
     }
 
     /// Returns the number of runs that started here.
@@ -77,19 +86,30 @@ impl SlowGuestPool {
         Arc::clone(&self.turns)
     }
 
-    /// Runs a guest that yields, and returns its result, or that of `end` if
-    /// this completes first. With `end`, a client need not wait until its guest has a
-    /// turn and finds that its time is over.
-    pub(super) async fn finish<T: Send + 'static, E>(
+    /// Runs a guest, and returns its result, or that of `end` if this completes first.
+    /// With `end`, a client need not wait until its guest has a turn and finds that its
+    /// time is over.
+    pub(super) async fn run<T: Send + 'static, E>(
         &self,
+        start: Start,
         guest: impl Future<Output = T> + Send + 'static,
         end: impl Future<Output = E>,
     ) -> Result<T, E> {
-        self.running.fetch_add(1, Relaxed);
-        let running = GuestCount(Arc::clone(&self.running));
+        let count = Arc::clone(&self.slow);
+        let mut slow = (start == Start::OnSocketThread).then(|| SlowGuest::count(&count));
+        if start == Start::InPool {
+            self.started.fetch_add(1, Relaxed);
+        }
         let guest = async move {
-            let _running = running;
-            guest.await
+            let mut guest = pin!(guest);
+            poll_fn(|context| {
+                let polled = guest.as_mut().poll(context);
+                if polled.is_pending() && slow.is_none() {
+                    slow = Some(SlowGuest::count(&count));
+                }
+                polled
+            })
+            .await
         };
         let Some(runtime) = self.runtime() else {
             // The system has no more threads, so the guest must run on this one.
@@ -145,8 +165,76 @@ impl Drop for SlowGuestPool {
     }
 }
 
-impl Drop for GuestCount {
+impl SlowGuest {
+    fn count(guests: &Arc<AtomicUsize>) -> Self {
+        guests.fetch_add(1, Relaxed);
+        Self(Arc::clone(guests))
+    }
+}
+
+impl Drop for SlowGuest {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{SlowGuestPool, Start};
+    use futures_util::future::{Either, FutureExt, join_all, select};
+    use std::future::pending;
+    use std::pin::pin;
+    use std::sync::{Arc, Barrier};
+    use std::task::{Context, Poll, Waker};
+    use tokio::sync::Barrier as AsyncBarrier;
+
+    /// Otherwise, each guest of a busy server would find the threads in use, start here,
+    /// and keep them in use.
+    #[tokio::test]
+    async fn guests_that_start_in_the_pool_fill_it_only_once_they_yield() {
+        let pool = Arc::new(SlowGuestPool::new());
+        // All threads have a guest that has not yielded when the barrier opens.
+        let started = Arc::new(Barrier::new(pool.count));
+        let yielded = Arc::new(AsyncBarrier::new(pool.count + 1));
+        let guests = join_all((0..pool.count).map(|_| {
+            let (observed, started) = (Arc::clone(&pool), Arc::clone(&started));
+            let yielded = Arc::clone(&yielded);
+            let guest = async move {
+                started.wait();
+                let was_full = observed.is_full();
+                started.wait();
+                yielded.wait().await;
+                was_full
+            };
+            let pool = &pool;
+            async move { pool.run(Start::InPool, guest, pending::<()>()).await }
+        }));
+        let all_yield = async {
+            while !pool.is_full() {
+                tokio::task::yield_now().await;
+            }
+        };
+        let guests = pin!(guests);
+        let guests = match select(guests, pin!(all_yield)).await {
+            Either::Left(_) => panic!("the guests wait for the test"),
+            Either::Right(((), guests)) => guests,
+        };
+        let (were_full, _) = tokio::join!(guests, yielded.wait());
+        assert_eq!(were_full, vec![Ok(false); pool.count]);
+        assert!(!pool.is_full());
+        assert_eq!(pool.started(), pool.count as u64);
+    }
+
+    #[tokio::test]
+    async fn a_guest_that_has_yielded_before_is_slow_from_the_start() {
+        let pool = SlowGuestPool::new();
+        let runs = (0..pool.count).map(|_| {
+            let run = pool.run(Start::OnSocketThread, pending::<()>(), pending::<()>());
+            Box::pin(run)
+        });
+        let mut runs = join_all(runs);
+        assert_eq!(runs.poll_unpin(&mut Context::from_waker(Waker::noop())), Poll::Pending);
+        assert!(pool.is_full());
+        assert_eq!(pool.started(), 0);
     }
 }

@@ -24,19 +24,21 @@ impl Guest for Component {
             Some("/state") => json(&state()),
             _ => None,
         };
+        let is_found = body.is_some();
+        let body = body.unwrap_or_else(|| br#"{"status":"error"}"#.to_vec());
         let headers = Fields::new();
-        let length = body.as_ref().map_or(0, Vec::len).to_string();
+        let length = body.len().to_string();
         headers.set("content-type", &[b"application/json".to_vec()]).expect("a valid header");
         headers.set("content-length", &[length.into_bytes()]).expect("a valid header");
         let response = OutgoingResponse::new(headers);
-        if body.is_none() {
+        if !is_found {
             response.set_status_code(404).expect("a valid status");
         }
         let outgoing = response.body().expect("the first use of the body");
         ResponseOutparam::set(out, Ok(response));
         let mut stream = outgoing.write().expect("the first use of the stream");
         // An error means that the client has left.
-        let is_sent = stream.write_all(&body.unwrap_or_default());
+        let is_sent = stream.write_all(&body);
         let is_sent = is_sent.and_then(|()| Write::flush(&mut stream));
         drop(stream);
         if is_sent.is_ok() {
