@@ -62,6 +62,22 @@ impl Times {
         self.sum
     }
 
+    /// Returns an upper bound of the time that this percentage of the recorded times does not
+    /// exceed: that of its bucket. Times above all bounds count as the last bound.
+    #[must_use]
+    pub fn percentile(&self, percent: u64) -> Duration {
+        let count = self.count();
+        if count == 0 {
+            return Duration::ZERO;
+        }
+        let mut before = 0;
+        let bucket = MICROS.iter().zip(self.buckets).find(|(_, in_bucket)| {
+            before += in_bucket;
+            before * 100 >= percent * count
+        });
+        Duration::from_micros(bucket.map_or(MICROS[BOUNDS - 1], |(micros, _)| *micros))
+    }
+
     /// Returns each bucket: its upper bound in seconds, and the number of times in it that
     /// are in none before it.
     #[must_use]
@@ -98,6 +114,10 @@ mod tests {
         assert_eq!(filled, [(20e-6, 2), (50e-6, 2), (10.0, 1), (f64::INFINITY, 1)]);
         assert_eq!(times.count(), 6);
         assert_eq!(times.sum(), Duration::from_nanos(20_000_062_001));
+
+        assert_eq!(times.percentile(50), Duration::from_micros(50));
+        assert_eq!(times.percentile(99), Duration::from_secs(10));
+        assert_eq!(Times::default().percentile(50), Duration::ZERO);
 
         let mut twice = Times::default();
         twice += &times;
