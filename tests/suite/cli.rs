@@ -19,6 +19,7 @@ mod restart;
 mod serve;
 mod service_manager;
 mod settings;
+mod shadow;
 mod shutdown;
 mod takeover;
 mod top;

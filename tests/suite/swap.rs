@@ -6,6 +6,7 @@ mod endurance;
 mod hot_swap;
 mod rejection;
 mod rollback;
+mod shadow;
 
 use relayer_rest_host::module::Limits;
 use relayer_rest_host::registry::{Rejection, SwapOutcome, SwapReport};

@@ -5,7 +5,7 @@
 //! | `serve.rs`, `serve_error.rs` | `serve`: from the options to a running server, and the reasons why it cannot start |
 //! | `takeover.rs` | `serve --takeover`: the sockets and the hot requests of a running server |
 //! | `explain.rs` | `explain`: the values that a response was derived from |
-//! | `swap.rs`, `status.rs`, `rollback.rs`, `reload.rs` | `swap`, `status`, `rollback`, `reload`: requests to a running server |
+//! | `swap.rs`, `swap/`, `status.rs`, `rollback.rs`, `reload.rs` | `swap`, `status`, `rollback`, `reload`: requests to a running server |
 //! | `top.rs`, `top/` | `top`: a live view of a running server |
 //! | `check.rs`, `config.rs`, `doctor.rs`, `new.rs`, `module.rs` | the commands without a server |
 //! | `completions.rs`, `man.rs`, `version.rs` | for packages: completions, manual pages and the version |

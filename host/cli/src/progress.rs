@@ -47,6 +47,18 @@ impl Progress {
         Self(logging.is_ok().then_some(Output::Log(steps)))
     }
 
+    /// Returns whether the progress is shown all the time, and not only from time to time.
+    pub(super) fn is_live(&self) -> bool {
+        matches!(self.0, Some(Output::Bar(_)))
+    }
+
+    /// Changes the description of the step, if it is shown all the time.
+    pub(super) fn describe(&self, step: impl Into<String>) {
+        if let Some(Output::Bar(bar)) = &self.0 {
+            bar.set_message(step.into());
+        }
+    }
+
     /// Begins a step, after the one before it.
     pub(super) fn step(&self, step: impl Into<String>) {
         match &self.0 {

@@ -9,7 +9,7 @@ use relayer_rest_server::control::{ConnectionStatus, SourceFailureStatus, Source
 use relayer_rest_server::registry::{CircuitStatus, ModuleStatus, MountState, MountStatus};
 
 use super::control::ControlArgs;
-use super::swap::short;
+use super::swap::{short, status_text};
 use super::{CommandOutcome, Failure, block_on, print, print_json};
 
 #[derive(Args)]
@@ -126,6 +126,8 @@ fn mount(mount: &MountStatus) -> Vec<String> {
             .as_ref()
             .map(|candidate| format!("  candidate: {} (step {})", candidate.name, candidate.step)),
     );
+    let shadow = mount.candidate.as_ref().and_then(|candidate| candidate.shadow.as_ref());
+    lines.extend(shadow.map(|shadow| format!("  shadow: {}", status_text(shadow))));
     lines.extend(
         mount
             .quarantined

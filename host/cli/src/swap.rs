@@ -1,4 +1,10 @@
 //! `relayer-rest swap`: replaces the module of a running server.
+//!
+//! | file | job |
+//! |---|---|
+//! | `shadow.rs` | the options of a shadow, its progress, and its report |
+
+mod shadow;
 
 use std::path::PathBuf;
 
@@ -13,6 +19,8 @@ use relayer_rest_server::registry::{
 use super::control::ControlArgs;
 use super::progress::Progress;
 use super::{CommandOutcome, Failure, block_on, print, print_json};
+pub(super) use shadow::status_text;
+use shadow::{ShadowArgs, ShadowRequest};
 
 #[derive(Args)]
 pub(super) struct SwapArgs {
@@ -34,6 +42,8 @@ pub(super) struct SwapArgs {
     /// Accept a quarantined component
     #[arg(long)]
     force: bool,
+    #[command(flatten)]
+    shadow: ShadowArgs,
     /// Print the report as JSON
     #[arg(long)]
     json: bool,
@@ -42,17 +52,22 @@ pub(super) struct SwapArgs {
 }
 
 pub(super) fn run(args: &SwapArgs) -> Result<CommandOutcome, Failure> {
+    let shadow = args.shadow.request(&args.file)?;
     let candidate = Candidate {
         sha256: args.sha256,
         dialect: args.dialect,
         dry_run: args.dry_run,
         force: args.force,
+        shadow: shadow.as_ref().map(|request| request.shadow.clone()),
         ..Candidate::new(Source::File(args.file.clone()))
     };
     let client = args.control.client()?;
     let progress = Progress::new(1);
     progress.step(format!("preflight of {} by the server", args.file.display()));
-    let swapped = block_on(client.swap(&args.mount, candidate))?;
+    let swapped = match &shadow {
+        Some(_) => shadow::swap(&client, &args.mount, candidate, &progress)?,
+        None => block_on(client.swap(&args.mount, candidate))?,
+    };
     drop(progress);
     let report = match swapped {
         Err(ControlClientError::TooLarge(message)) => {
@@ -66,10 +81,15 @@ pub(super) fn run(args: &SwapArgs) -> Result<CommandOutcome, Failure> {
         }
         report => report?,
     };
+    if let Some(shadow) = &shadow {
+        shadow.write(&report)?;
+    }
     if args.json {
         print_json(&report)?;
     } else {
-        print(&text(&report))?;
+        let mut lines = text(&report);
+        lines.extend(shadow.as_ref().map(ShadowRequest::line));
+        print(&lines)?;
     }
     Ok(if report.is_accepted() { CommandOutcome::Done } else { CommandOutcome::Rejected })
 }
@@ -88,6 +108,7 @@ fn text(report: &SwapReport) -> Vec<String> {
         }
     }
     lines.extend(differences(report));
+    lines.extend(report.shadow.iter().flat_map(shadow::lines));
     let from = report.from.as_deref().map(short);
     let to = report.to.as_deref().map_or("", short);
     match (&report.outcome, from) {
@@ -134,17 +155,7 @@ fn difference(difference: &ResponseDifference) -> Vec<String> {
         count => format!("sent {count} times"),
     };
     let mut lines = vec![format!("  {} ({count})", difference.request)];
-    for change in &difference.changes {
-        let display = |value: &Option<String>| match value.as_deref() {
-            None => "(absent)".to_owned(),
-            Some("") => "(empty)".to_owned(),
-            Some(value) => value.to_owned(),
-        };
-        lines.push(match (&change.from, &change.to) {
-            (None, None) => format!("    {}", change.part),
-            (from, to) => format!("    {}: {} -> {}", change.part, display(from), display(to)),
-        });
-    }
+    lines.extend(difference.changes.iter().map(|change| format!("    {}", change.describe())));
     lines
 }
 

@@ -12,6 +12,7 @@
 //! | `local.rs` | copies of hot responses for each thread |
 //! | `hot_requests.rs` | counts of requests whose responses are not cached |
 //! | `in_flight.rs` | single-flight: runs that concurrent requests share |
+//! | `tap.rs` | passes the misses of a module on to an observer |
 
 mod entries;
 mod hot_requests;
@@ -19,6 +20,7 @@ mod in_flight;
 mod key;
 mod local;
 mod recorded;
+mod tap;
 
 use std::sync::Arc;
 
@@ -39,8 +41,10 @@ pub(crate) use local::Hit;
 use local::LocalCopies;
 pub(crate) use local::release_unused as release_unused_copies;
 pub use recorded::RecordedResponse;
-use relayer_rest_sandbox::{CallError, GuestRequest, Module, RunPermit};
+use relayer_rest_sandbox::{CallError, GuestRequest, GuestResponse, Module, RunPermit};
 use relayer_rest_state::{Generation, Snapshot, StateReader};
+use tap::Tap;
+pub(crate) use tap::{TappedRun, TappedRuns};
 
 /// The maximum number of runs that a request joins as a follower before it gets a run of
 /// its own.
@@ -53,6 +57,7 @@ pub struct ResponseCache {
     storage: Option<Arc<Storage>>,
     hot_requests: Arc<HotRequests>,
     permits: CompressionPermits,
+    tap: Arc<Tap>,
 }
 
 struct Storage {
@@ -75,6 +80,7 @@ impl ResponseCache {
             storage: (capacity > 0).then(|| Arc::new(storage(capacity))),
             hot_requests: Arc::default(),
             permits: CompressionPermits::default(),
+            tap: Arc::default(),
         }
     }
 
@@ -167,8 +173,8 @@ impl ResponseCache {
                 let permits = self.permits.clone();
                 let module = module.clone();
                 let state = state.clone();
-                let run =
-                    run_shared(Arc::clone(storage), module, Arc::clone(&request), state, permits);
+                let (storage, tap) = (Arc::clone(storage), Arc::clone(&self.tap));
+                let run = run_shared(storage, module, Arc::clone(&request), state, permits, tap);
                 spawn_run(run.instrument(Span::current()), arrival, Arc::clone(&request)).boxed()
             });
             let is_leader = role == Role::Leader;
@@ -212,7 +218,7 @@ impl ResponseCache {
         state: &StateReader,
     ) -> ResponseResult {
         let is_repeatable = !depends_on_body(module, RequestRef::from(&*request));
-        let response = execute(module, request, state, &self.permits).await?;
+        let response = execute(module, request, state, &self.permits, &self.tap).await?;
         if is_repeatable {
             self.hot_requests.count(module.digest(), &response);
         }
@@ -235,6 +241,11 @@ impl ResponseCache {
             Some(storage) => storage.entries.uncacheable(response),
             None => Some(Uncacheable::Disabled),
         }
+    }
+
+    /// Returns each distinct miss of this module from now on, for one observer at a time.
+    pub(crate) fn tap(&self, module: &Module) -> TappedRuns {
+        self.tap.open(module)
     }
 
     /// Caches a module's response under its request, and replaces any older one.
@@ -297,20 +308,30 @@ async fn execute(
     request: Arc<GuestRequest>,
     state: &StateReader,
     permits: &CompressionPermits,
+    tap: &Tap,
 ) -> ResponseResult {
     let permit = RunPermit::acquire(module).await?;
     let snapshot = state.snapshot();
     let generation = snapshot.generation();
+    let observed = tap.begin(module, &request, &snapshot);
     let make = {
         let module = module.clone();
         let request = Arc::clone(&request);
         let permits = permits.clone();
-        move |response| {
+        move |response: GuestResponse| {
             let request_ref = RequestRef::from(&*request);
-            RecordedResponse::new(&module, request_ref, response, generation, &permits)
+            let memory = response.memory;
+            (RecordedResponse::new(&module, request_ref, response, generation, &permits), memory)
         }
     };
-    permit.execute_then(request, snapshot, make).await.map(Arc::new).map_err(Into::into)
+    let (result, memory) = match permit.execute_then(request, snapshot, make).await {
+        Ok((response, memory)) => (Ok(Arc::new(response)), memory),
+        Err(error) => (Err(Arc::new(error)), 0),
+    };
+    if let Some(observed) = observed {
+        observed.complete(&result, memory);
+    }
+    result
 }
 
 /// Runs in a task of its own, so that waiters are woken when the run has ended and not
@@ -340,6 +361,7 @@ async fn run_shared(
     request: Arc<GuestRequest>,
     state: StateReader,
     permits: CompressionPermits,
+    tap: Arc<Tap>,
 ) -> RunResult {
     let request_ref = RequestRef::from(&*request);
     let started_on = state.peek().generation();
@@ -348,7 +370,7 @@ async fn run_shared(
     if let Ok(response) = cached {
         return RunResult { response: Ok(response), started_on, request };
     }
-    let response = execute(&module, Arc::clone(&request), &state, &permits).await;
+    let response = execute(&module, Arc::clone(&request), &state, &permits, &tap).await;
     if let Ok(response) = &response {
         storage.entries.insert(module.digest(), request_ref, response);
     }

@@ -11,7 +11,8 @@
 //! | `GET /openapi.json` | 200, the routes of all modules |
 //! | `GET /status` | 200, [`Status`] |
 //! | `POST /explain`, an [`ExplainRequest`] as its body | 200, [`Explanation`](crate::registry::Explanation) |
-//! | `POST /swap?mount=/&name=FILE`, the component as its body; and `sha256=DIGEST`, `dialect=NAME`, `dry-run=true`, `force=true` | 200, or 409 if the module is rejected: [`SwapReport`](crate::registry::SwapReport) |
+//! | `POST /swap?mount=/&name=FILE`, the component as its body; and `sha256=DIGEST`, `dialect=NAME`, `dry-run=true`, `force=true`; for a shadow `shadow=DURATION`, `expect=TOML`, `min-requests=N`, `abort=true` | 200, or 409 if the module is rejected: [`SwapReport`](crate::registry::SwapReport) |
+//! | `DELETE /swap?mount=/` | 200, [`CancelledShadow`]; or 409 without a shadow in progress |
 //! | `POST /reload` | 200, [`Reloaded`], with the invalid files in `failures`; or 409 if the settings cannot be used, or there are none |
 //! | `POST /rollback?mount=/` | 200, [`RolledBack`]; or 409 without a previous module |
 //! | `POST /takeover` with `connection: upgrade` and `upgrade: relayer-rest-takeover` | 101, and a [`takeover`] begins; 426 without these headers, 404 over TCP, or 409 while another is in progress, a module is deployed, or the server shuts down |
@@ -59,6 +60,13 @@ pub use listener::AdminListener;
 pub use server::ControlServer;
 pub use socket::{ControlError, ControlSocket, default_folder, default_path, running};
 pub use status::{SourceFailureStatus, SourceStatus, Status};
+
+/// A shadow that was ended, whose candidate is rejected.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CancelledShadow {
+    /// The path of the mount.
+    pub mount: String,
+}
 
 /// A completed rollback.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

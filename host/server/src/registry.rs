@@ -58,6 +58,7 @@
 //! | `explain.rs` | explains a response: its reads, and why it is or is not cached |
 //! | `warming.rs` | frequent requests, with which another process warms its cache |
 //! | `compare.rs` | differences between the responses of two modules |
+//! | `shadow.rs`, `shadow/` | compares a candidate with the active module on requests as they come |
 //! | `report.rs` | the report of a swap |
 //! | `status.rs` | the status of a mount |
 //!
@@ -82,6 +83,7 @@ mod references;
 mod report;
 mod run;
 mod service;
+mod shadow;
 mod slot;
 mod status;
 mod swap;
@@ -108,6 +110,10 @@ pub use path::{MountPath, MountPathError};
 pub use references::References;
 pub use report::{Rejection, StepTime, SwapOutcome, SwapReport, SwapStep};
 pub(crate) use service::{Found, RespondError, RespondErrorKind, Responded, Uncached};
+pub use shadow::{
+    ChangeKind, ExpectedChanges, ExpectedChangesError, RunsReport, Shadow, ShadowDifference,
+    ShadowReport, ShadowStatus, ShadowTally, ShadowTime, ShadowTimeError,
+};
 pub use status::{CircuitStatus, ModuleStatus, MountState, MountStatus, QuarantineStatus};
 pub use warming::{HotRequest, Warmth};
 

@@ -5,13 +5,13 @@ use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
 use relayer_rest_host::module::MODULE_1_13;
-use relayer_rest_host::registry::SwapOutcome;
+use relayer_rest_host::registry::{Candidate, Shadow, ShadowTime, SwapOutcome};
 use relayer_rest_tests::client::{Client, Response, raw};
 use relayer_rest_tests::component::{self, TRAP};
 use relayer_rest_tests::folder::Folder;
 use relayer_rest_tests::program::{Program, Serving};
 use relayer_rest_tests::relayer::{Fault, Relayer, Script};
-use relayer_rest_tests::server::{TestServer, label};
+use relayer_rest_tests::server::{TestServer, candidate, label};
 use relayer_rest_tests::wait::until_async;
 
 const TOKEN: (&str, &str) = ("authorization", "Bearer 0123456789abcdef");
@@ -330,4 +330,29 @@ async fn a_command_is_not_given_again_after_a_rollback() {
     assert_eq!((failed.status.as_u16(), &*failed.error_name()), (500, "Internal"));
     let next = server.get("/a").await;
     assert_eq!((&*next.error_name(), next.header("x-relayer-module")), (DISABLED, &*label(&old)));
+}
+
+#[tokio::test]
+async fn commands_of_a_candidate_in_a_shadow_are_not_executed() {
+    let rig = Rig::allowed().await;
+    let client = rig.serving.control_client();
+    let shadow_status = async || {
+        let status = client.status().await.unwrap();
+        status.mounts[0].candidate.as_ref().and_then(|candidate| candidate.shadow)
+    };
+    let swapping = tokio::spawn({
+        let client = client.clone();
+        let shadow = Some(Shadow::new(ShadowTime::MAX));
+        let new = Candidate { shadow, ..candidate(component::noted(MODULE_1_13, "new")) };
+        async move { client.swap("/", new).await.unwrap() }
+    });
+    until_async("the shadow begins", async || shadow_status().await.is_some()).await;
+    rig.post(CLEAR, &[TOKEN]).await.check(200, SUCCESS);
+    let is_compared =
+        async || shadow_status().await.is_some_and(|shadow| shadow.tally.requests == 1);
+    until_async("the command is compared", is_compared).await;
+    client.cancel_shadow("/").await.unwrap();
+    let shadow = swapping.await.unwrap().shadow.unwrap();
+    assert_eq!((shadow.requests, shadow.unexpected, shadow.candidate.runs), (1, 0, 1));
+    assert_eq!(rig.received(CLEAR), 1);
 }

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use relayer_rest_host::control::metrics::{Family, FamilyKind, families};
+use relayer_rest_host::registry::ExpectedChanges;
 use relayer_rest_tests::program::Program;
 use serde_json::Value;
 
@@ -107,6 +108,13 @@ async fn examples_have_valid_options() {
 }
 
 #[test]
+fn the_example_of_expected_changes_is_valid() {
+    let page = Page::read("docs/operations.md");
+    let example = page.block("toml", "[[change]]");
+    assert_eq!(example.parse::<ExpectedChanges>().unwrap().len(), 2);
+}
+
+#[test]
 fn the_requests_of_the_control_socket_exist() {
     let page = Page::read("docs/operations.md");
     let mut reader = Reader::new();
@@ -127,6 +135,7 @@ fn the_requests_of_the_control_socket_exist() {
         let request = code(&row[0]).split('?').next().unwrap();
         assert!(known.contains(request), "{request}: {known}");
     }
-    let listed = ["GET /", "PUT /", "POST /"].map(|method| known.matches(method).count());
+    let listed =
+        ["GET /", "PUT /", "POST /", "DELETE /"].map(|method| known.matches(method).count());
     assert_eq!(rows.len(), listed.iter().sum::<usize>(), "{known}");
 }

@@ -13,6 +13,7 @@ use hyper::header::{
 };
 use hyper::http::uri::PathAndQuery;
 use hyper::{Method, Request, Response, StatusCode};
+use relayer_rest_common::text::truncate;
 use relayer_rest_sandbox::GuestRequest;
 use relayer_rest_state::StateReader;
 use serde::Serialize;
@@ -24,12 +25,12 @@ use url::form_urlencoded;
 use super::listener::{AccessError, Policy};
 use super::takeover::{self, Handover};
 use super::{
-    ControlFault, CurrentSettings, EffectiveConfig, ExplainRequest, LogLevel, Reload, RolledBack,
-    Status, metrics, readiness,
+    CancelledShadow, ControlFault, CurrentSettings, EffectiveConfig, ExplainRequest, LogLevel,
+    Reload, RolledBack, Status, metrics, readiness,
 };
 use crate::http::{BasePath, ConnectionTally};
 use crate::openapi;
-use crate::registry::{Candidate, Mount, Registry, Source};
+use crate::registry::{Candidate, Mount, Registry, Shadow, Source};
 use crate::response::NOSNIFF;
 use crate::tokens::{TokenName, TokenRefusal};
 
@@ -52,7 +53,7 @@ const UPGRADE_HEADERS: [(HeaderName, HeaderValue); 2] = [
 ];
 
 /// The routes, and their clients.
-const ROUTES: [Route; 13] = [
+const ROUTES: [Route; 14] = [
     Route { path: "/livez", method: Method::GET, access: Access::All, verb: Verb::Livez },
     Route { path: "/readyz", method: Method::GET, access: Access::All, verb: Verb::Readyz },
     Route { path: "/metrics", method: Method::GET, access: Access::All, verb: Verb::Metrics },
@@ -68,6 +69,12 @@ const ROUTES: [Route; 13] = [
     Route { path: "/status", method: Method::GET, access: Access::Control, verb: Verb::Status },
     Route { path: "/explain", method: Method::POST, access: Access::Control, verb: Verb::Explain },
     Route { path: "/swap", method: Method::POST, access: Access::Control, verb: Verb::Swap },
+    Route {
+        path: "/swap",
+        method: Method::DELETE,
+        access: Access::Control,
+        verb: Verb::CancelShadow,
+    },
     Route {
         path: "/rollback",
         method: Method::POST,
@@ -109,6 +116,7 @@ enum Verb {
     Status,
     Explain,
     Swap,
+    CancelShadow,
     Rollback,
     Reload,
     Takeover,
@@ -188,7 +196,8 @@ impl ControlApi {
             );
             return ErrorResponse(StatusCode::SERVICE_UNAVAILABLE, message).into();
         }
-        let line = format!("{} {}", request.method(), request.uri());
+        // A request for a shadow can have a long query.
+        let line = truncate(&format!("{} {}", request.method(), request.uri()));
         let response = self.handle(route.verb, request).await.unwrap_or_else(ControlResponse::from);
         if let Some(client) = client.as_ref().map(TokenName::as_str) {
             let status = response.status().as_u16();
@@ -216,6 +225,7 @@ impl ControlApi {
             Verb::Status => self.status(&request),
             Verb::Explain => self.explain(request).await,
             Verb::Swap => self.swap(request).await,
+            Verb::CancelShadow => self.cancel_shadow(&request),
             Verb::Rollback => self.rollback(&request),
             Verb::Reload => self.reload(&request).await,
             Verb::Takeover => self.take_over(request),
@@ -307,8 +317,23 @@ impl ControlApi {
     }
 
     async fn swap(&self, request: Request<Incoming>) -> Result<ControlResponse, ErrorResponse> {
-        let [mount, name, sha256, dialect, dry_run, force] =
-            parameters(&request, ["mount", "name", "sha256", "dialect", "dry-run", "force"])?;
+        let [mount, name, sha256, dialect, dry_run, force, time, expected, min_requests, abort] =
+            parameters(
+                &request,
+                [
+                    "mount",
+                    "name",
+                    "sha256",
+                    "dialect",
+                    "dry-run",
+                    "force",
+                    "shadow",
+                    "expect",
+                    "min-requests",
+                    "abort",
+                ],
+            )?;
+        let shadow = shadow(time, expected, min_requests, abort)?;
         let mount = self.mount(mount)?;
         let sha256 = parsed("sha256", sha256)?;
         let dialect = parsed("dialect", dialect)?;
@@ -317,10 +342,23 @@ impl ControlApi {
         let bytes = self.component(&mount, request).await?;
         let name = name.unwrap_or_else(|| "from the control socket".to_owned());
         let source = Source::Bytes { name, bytes };
-        let candidate = Candidate { sha256, dialect, dry_run, force, ..Candidate::new(source) };
+        let candidate =
+            Candidate { sha256, dialect, dry_run, force, shadow, ..Candidate::new(source) };
         let report = mount.swap(candidate, &self.state).await;
         let status = if report.is_accepted() { StatusCode::OK } else { StatusCode::CONFLICT };
         Ok(json(status, &report))
+    }
+
+    fn cancel_shadow(&self, request: &Request<Incoming>) -> Result<ControlResponse, ErrorResponse> {
+        let [mount] = parameters(request, ["mount"])?;
+        let mount = self.mount(mount)?;
+        let path = mount.path().to_string();
+        if !mount.cancel_shadow() {
+            let message =
+                format!("mount {path}: no shadow is in progress; start one with `swap --shadow`");
+            return Err(ErrorResponse(StatusCode::CONFLICT, message));
+        }
+        Ok(json(StatusCode::OK, &CancelledShadow { mount: path }))
     }
 
     /// Reads the component from the body of a request, up to the mount's limit of size.
@@ -473,6 +511,29 @@ impl From<ErrorResponse> for ControlResponse {
         }
         response
     }
+}
+
+/// Returns the shadow that these parameters request.
+fn shadow(
+    time: Option<String>,
+    expected: Option<String>,
+    min_requests: Option<String>,
+    abort: Option<String>,
+) -> Result<Option<Shadow>, ErrorResponse> {
+    let Some(time) = parsed("shadow", time)? else {
+        if expected.or(min_requests).or(abort).is_some() {
+            let message = "expect, min-requests and abort are for a shadow; give its time, such as shadow=10min";
+            return Err(ErrorResponse(StatusCode::BAD_REQUEST, message.to_owned()));
+        }
+        return Ok(None);
+    };
+    let default = Shadow::new(time);
+    Ok(Some(Shadow {
+        expected: parsed("expect", expected)?.unwrap_or_default(),
+        min_requests: parsed("min-requests", min_requests)?.unwrap_or(default.min_requests),
+        abort: parsed("abort", abort)?.unwrap_or(default.abort),
+        ..default
+    }))
 }
 
 /// Returns the values of a request's parameters. Rejects parameters that are repeated or

@@ -17,7 +17,9 @@ use tokio::net::UnixStream;
 use tokio::time::timeout;
 use url::form_urlencoded;
 
-use super::{ControlFault, ExplainRequest, RolledBack, Status, default_folder, takeover};
+use super::{
+    CancelledShadow, ControlFault, ExplainRequest, RolledBack, Status, default_folder, takeover,
+};
 use crate::registry::{Candidate, Explanation, SwapReport};
 use crate::reload::Reloaded;
 
@@ -129,6 +131,11 @@ impl ControlClient {
         })?;
         let sha256 = candidate.sha256.map(|digest| digest.to_string());
         let dialect = candidate.dialect.map(|dialect| dialect.to_string());
+        let shadow = candidate.shadow.as_ref();
+        let time = shadow.map(|shadow| shadow.time.to_string());
+        let expected = shadow.map(|shadow| shadow.expected.as_str());
+        let min_requests = shadow.map(|shadow| shadow.min_requests.to_string());
+        let abort = shadow.filter(|shadow| shadow.abort).map(|_| "true");
         let parameters = [
             ("mount", Some(mount)),
             ("name", Some(&name)),
@@ -136,6 +143,10 @@ impl ControlClient {
             ("dialect", dialect.as_deref()),
             ("dry-run", candidate.dry_run.then_some("true")),
             ("force", candidate.force.then_some("true")),
+            ("shadow", time.as_deref()),
+            ("expect", expected),
+            ("min-requests", min_requests.as_deref()),
+            ("abort", abort),
         ];
         self.send(Method::POST, "/swap", &parameters, bytes).await.map_err(|error| match error {
             ControlClientError::TooLarge(message) => {
@@ -143,6 +154,12 @@ impl ControlClient {
             }
             error => error,
         })
+    }
+
+    /// Ends the shadow in progress of a mount, whose candidate is rejected.
+    pub async fn cancel_shadow(&self, mount: &str) -> Result<CancelledShadow, ControlClientError> {
+        let parameters = [("mount", Some(mount))];
+        self.with_timeout(self.send(Method::DELETE, "/swap", &parameters, Bytes::new())).await
     }
 
     /// Rolls a mount back to its previous module.

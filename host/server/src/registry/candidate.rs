@@ -12,6 +12,7 @@ use relayer_rest_conformance::Dialect;
 use relayer_rest_sandbox::{Digest, Engine, GuestRequest};
 
 use super::report::Rejection;
+use super::shadow::Shadow;
 
 /// A module to deploy.
 #[derive(Debug, Clone)]
@@ -29,6 +30,8 @@ pub struct Candidate {
     /// Further requests to which its responses are compared with those of the active module,
     /// in addition to clients' requests; up to 100.
     pub requests: Vec<Arc<GuestRequest>>,
+    /// The shadow before its activation, if there is one.
+    pub shadow: Option<Shadow>,
 }
 
 /// The source of a component.
@@ -64,8 +67,15 @@ impl Candidate {
     /// Creates a candidate that must speak the mount's dialect.
     #[must_use]
     pub fn new(source: Source) -> Self {
-        let requests = Vec::new();
-        Self { source, sha256: None, dialect: None, dry_run: false, force: false, requests }
+        Self {
+            source,
+            sha256: None,
+            dialect: None,
+            dry_run: false,
+            force: false,
+            requests: Vec::new(),
+            shadow: None,
+        }
     }
 
     /// Returns the candidate with the component that its file has now, and its digest. If the

@@ -1,11 +1,13 @@
 //! Counters of the deployments of a mount, and of its last modules.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use http::HeaderValue;
 use relayer_rest_sandbox::{Module, ModuleStats};
 use serde::{Deserialize, Serialize};
+
+use super::shadow::{ShadowCounts, ShadowTally};
 
 /// The number of modules whose counters are kept. The counters of a module that was rolled back
 /// are still exported.
@@ -17,6 +19,7 @@ pub(super) struct DeploymentCounts {
     swaps: AtomicU64,
     rejections: AtomicU64,
     rollbacks: AtomicU64,
+    shadows: Arc<ShadowCounts>,
     /// The last modules, by their labels. The active one is the last.
     modules: Mutex<Vec<(HeaderValue, ModuleStats)>>,
 }
@@ -30,6 +33,9 @@ pub struct DeploymentStatus {
     pub rejections: u64,
     /// The rollbacks, manual and after failures.
     pub rollbacks: u64,
+    /// The requests of all shadows.
+    #[serde(default)]
+    pub shadows: ShadowTally,
 }
 
 impl DeploymentCounts {
@@ -65,11 +71,17 @@ impl DeploymentCounts {
         self.rollbacks.fetch_add(1, Relaxed);
     }
 
+    /// Returns the counters of all shadows.
+    pub(super) fn shadows(&self) -> &Arc<ShadowCounts> {
+        &self.shadows
+    }
+
     pub(super) fn status(&self) -> DeploymentStatus {
         DeploymentStatus {
             swaps: self.swaps.load(Relaxed),
             rejections: self.rejections.load(Relaxed),
             rollbacks: self.rollbacks.load(Relaxed),
+            shadows: self.shadows.tally(),
         }
     }
 }

@@ -324,6 +324,13 @@ impl Mount {
         run.await
     }
 
+    /// Ends the shadow in progress, whose candidate is rejected. Returns whether there was one.
+    #[must_use]
+    pub fn cancel_shadow(&self) -> bool {
+        let session = self.deployment.shadow().clone();
+        session.as_ref().map(|session| session.cancel()).is_some()
+    }
+
     /// Explains the active module's response to a request, whose target has the path of the
     /// mount: the values that it was derived from, and why it is or is not cached. Clients are
     /// not affected, the run is not counted, and its commands are not executed.
@@ -387,7 +394,7 @@ impl Mount {
             required: self.is_required,
             state,
             previous: slot.previous().map(|module| module.digest().to_string()),
-            candidate: self.deployment.candidate().clone(),
+            candidate: self.deployment.status(),
             quarantined: quarantined.collect(),
             cache_bytes: self.cache().size().as_u64(),
             deployments: slot.counts.status(),

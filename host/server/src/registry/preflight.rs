@@ -20,16 +20,9 @@ use super::candidate::{Candidate, SwapLimits};
 use super::compare::{self, Change, ResponseDifference};
 use super::deployment::Progress;
 use super::report::{Rejection, SwapStep};
-use super::run;
+use super::run::{self, MAX_BYTES, MAX_REQUESTS};
 use super::service::ModuleService;
 use crate::cache::{RecordedResponse, RequestRef, RequestStats};
-
-/// The maximum number of counted client requests that a candidate is run on.
-const MAX_REQUESTS: usize = 100;
-
-/// The maximum size of a candidate's responses that are kept for the cache, in bytes;
-/// once it is exceeded, the candidate is not run on more requests.
-const MAX_BYTES: usize = 64 << 20;
 
 /// A candidate that may not serve, and why.
 #[derive(Debug)]

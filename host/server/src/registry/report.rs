@@ -6,6 +6,7 @@ use relayer_rest_conformance::{Dialect, Verdict};
 use serde::{Deserialize, Serialize};
 
 use super::compare::ResponseDifference;
+use super::shadow::ShadowReport;
 
 /// The report of a swap.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -31,6 +32,9 @@ pub struct SwapReport {
     pub compared: usize,
     /// The requests to which their responses differ, and how.
     pub differences: Vec<ResponseDifference>,
+    /// The report of the shadow, if there was one.
+    #[serde(default)]
+    pub shadow: Option<ShadowReport>,
 }
 
 /// The outcome of a swap.
@@ -77,6 +81,12 @@ pub enum Rejection {
     Nonconforming,
     /// Another module was activated meanwhile.
     Conflict,
+    /// The shadow has a difference that is not expected.
+    Differences,
+    /// The shadow compared fewer requests than required.
+    TooFewRequests,
+    /// The shadow was ended by a request.
+    Cancelled,
     /// The preflight took longer than its limit.
     Timeout,
     /// The host failed.
@@ -104,6 +114,8 @@ pub enum SwapStep {
     Probe,
     /// Runs requests of clients on the candidate and on the active module.
     Compare,
+    /// Compares the candidate with the active module on requests of clients, as they come.
+    Shadow,
     /// Caches the responses of the candidate.
     Warm,
     /// Activates the candidate.
@@ -117,6 +129,7 @@ impl Display for SwapStep {
             Self::Compile => "compile",
             Self::Probe => "probe",
             Self::Compare => "compare",
+            Self::Shadow => "shadow",
             Self::Warm => "warm",
             Self::Activate => "activate",
         })

@@ -1,5 +1,5 @@
-//! Hot-swap: a candidate becomes the active module in six steps: read, compile, probe,
-//! compare, warm, activate. Only the last step affects the active module, and it is one
+//! Hot-swap: a candidate becomes the active module in these steps: read, compile, probe,
+//! compare, shadow (if requested), warm, activate. Only the last step affects the active module, and it is one
 //! store of a pointer. The first module of a mount is deployed in the same way.
 
 use std::sync::Arc;
@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use relayer_rest_common::text::escape_control;
 use relayer_rest_conformance::Dialect;
+use relayer_rest_sandbox::Module;
 use relayer_rest_state::StateReader;
 use tokio::time::timeout;
 use tracing::{info, warn};
@@ -17,6 +18,8 @@ use super::deployment::{Deployment, Progress};
 use super::preflight::{Preflight, PreflightReport, PreflightThread, Rejected};
 use super::report::{Rejection, SwapOutcome, SwapReport, SwapStep};
 use super::service::ModuleService;
+use super::shadow::{Shadow, ShadowResult, ShadowRun, ShadowSession};
+use crate::cache::RecordedResponse;
 
 /// A swap of a mount's module.
 pub(super) struct Swap<'a> {
@@ -46,6 +49,7 @@ impl Swap<'_> {
             verdict: None,
             compared: 0,
             differences: Vec::new(),
+            shadow: None,
         };
         let Some(progress) = Progress::start(self.deployment, name) else {
             let message = format!(
@@ -75,6 +79,7 @@ impl Swap<'_> {
         report: &mut SwapReport,
     ) -> SwapOutcome {
         let dry_run = candidate.dry_run;
+        let shadow = candidate.shadow.clone();
         let active = self.service.slot.load_full();
         if self.is_first && active.is_some() {
             return SwapOutcome::Unchanged;
@@ -110,8 +115,14 @@ impl Swap<'_> {
                 return SwapOutcome::Rejected { reason: Rejection::Timeout, message };
             }
         };
-        let PreflightReport { module, compared, differences, responses } = passed;
+        let PreflightReport { module, compared, differences, mut responses } = passed;
         (report.compared, report.differences) = (compared, differences);
+        if let Some(shadow) = shadow {
+            match self.shadow(shadow, active.as_ref(), &module, progress, report).await {
+                Ok(newer) => responses = newer,
+                Err((reason, message)) => return SwapOutcome::Rejected { reason, message },
+            }
+        }
         if dry_run {
             return SwapOutcome::DryRun;
         }
@@ -136,6 +147,46 @@ impl Swap<'_> {
         let to = new.module().label();
         info!(mount = %self.service.path, ?from, ?to, "module swapped");
         SwapOutcome::Swapped
+    }
+
+    /// Runs the shadow of a candidate. Returns its responses for the cache.
+    async fn shadow(
+        &self,
+        options: Shadow,
+        active: Option<&Arc<ActiveModule>>,
+        module: &Module,
+        progress: &Arc<Progress>,
+        report: &mut SwapReport,
+    ) -> Result<Vec<Arc<RecordedResponse>>, (Rejection, String)> {
+        let mount = &self.service.path;
+        let name = &report.candidate;
+        let Some(active) = active else {
+            let message = format!(
+                "mount {mount}: module {name}: there is no active module to compare it with; swap without --shadow"
+            );
+            return Err((Rejection::TooFewRequests, message));
+        };
+        let totals = Arc::clone(self.service.slot.counts.shadows());
+        let session = Arc::new(ShadowSession::new(options.time, totals));
+        let _step = progress.begin_shadow(&session);
+        info!(%mount, candidate = name, time = ?options.time.get(), "shadow started");
+        let run = ShadowRun {
+            service: Arc::clone(self.service),
+            active: Arc::clone(active),
+            candidate: module.clone(),
+            name: name.clone(),
+            options,
+            session,
+            state: self.state.clone(),
+        };
+        let result = run.run().await.map_err(|error| {
+            let message =
+                format!("mount {mount}: module {name}: the host cannot run the shadow: {error}");
+            (Rejection::Host, message)
+        })?;
+        let ShadowResult { report: shadow, responses, rejection } = result;
+        report.shadow = Some(shadow);
+        rejection.map_or(Ok(responses), Err)
     }
 
     fn conflict(&self, name: &str) -> SwapOutcome {

@@ -47,6 +47,12 @@ define_families! {
         "Candidates that were rejected";
     ROLLBACKS = Counter "relayer_rest_rollbacks" ["mount"],
         "Rollbacks to the previous module, manual and after failures";
+    SHADOWED = Counter "relayer_rest_shadowed_requests" ["mount"],
+        "Requests on which a candidate ran in a shadow as well";
+    SHADOW_DIFFERENCES = Counter "relayer_rest_shadow_differences" ["mount", "expected"],
+        "Requests to which the response of a candidate differs in a shadow; expected is true if all differences are expected";
+    SHADOW_DROPPED = Counter "relayer_rest_shadow_dropped_requests" ["mount"],
+        "Requests that a shadow did not compare, because the candidate was too slow or the shadow ended";
     STATE = Gauge "relayer_rest_mount_state" ["mount", "state"],
         "Whether the mount is in this state: loading, active or disabled";
     CIRCUIT = Gauge "relayer_rest_circuit_open" ["mount"],
@@ -72,6 +78,11 @@ pub(super) fn collect(mount: &Mount, samples: &mut Samples) {
     samples.add(&SWAPS, [path], status.deployments.swaps);
     samples.add(&REJECTIONS, [path], status.deployments.rejections);
     samples.add(&ROLLBACKS, [path], status.deployments.rollbacks);
+    let shadows = status.deployments.shadows;
+    samples.add(&SHADOWED, [path], shadows.requests);
+    samples.add(&SHADOW_DIFFERENCES, [path, "false"], shadows.unexpected);
+    samples.add(&SHADOW_DIFFERENCES, [path, "true"], shadows.expected);
+    samples.add(&SHADOW_DROPPED, [path], shadows.dropped);
     for name in MountState::NAMES {
         samples.add(&STATE, [path, name], (status.state.name() == name).into());
     }

@@ -1,0 +1,293 @@
+//! Does a shadow compare a candidate on the requests of clients as they come, without an effect on
+//! them, and does it decide about the candidate?
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use relayer_rest_host::module::Digest;
+use relayer_rest_host::registry::{
+    Candidate, ChangeKind, Rejection, Shadow, ShadowReport, ShadowStatus, ShadowTime, SwapOutcome,
+    SwapReport, SwapStep,
+};
+use relayer_rest_host::state::hermes_config::HermesConfig;
+use relayer_rest_tests::component::{self, TRAP};
+use relayer_rest_tests::server::{TestServer, any_dialect, candidate, label, patient};
+use relayer_rest_tests::wait::{until, within};
+use tokio::task::JoinHandle;
+
+use super::{check_rejected, server};
+
+/// A shadow that ends at the first difference, or when it is cancelled.
+fn endless() -> Shadow {
+    Shadow { abort: true, ..Shadow::new(ShadowTime::MAX) }
+}
+
+fn json(body: &str) -> Vec<u8> {
+    component::of_response(200, &[("content-type", b"application/json")], body.as_bytes())
+}
+
+fn shadow_status(server: &TestServer) -> Option<ShadowStatus> {
+    server.api().status().candidate?.shadow
+}
+
+/// Begins a swap with a shadow, and waits until the shadow has begun.
+async fn begin(
+    server: &Arc<TestServer>,
+    component: Vec<u8>,
+    shadow: Shadow,
+) -> JoinHandle<SwapReport> {
+    let swapping = tokio::spawn({
+        let server = Arc::clone(server);
+        let candidate = Candidate { shadow: Some(shadow), ..any_dialect(component) };
+        async move { server.swap_as(candidate).await }
+    });
+    until("the shadow begins", || shadow_status(server).is_some() || swapping.is_finished()).await;
+    swapping
+}
+
+async fn ended(swapping: JoinHandle<SwapReport>) -> SwapReport {
+    within("the end of the shadow", swapping).await.unwrap()
+}
+
+/// Runs a shadow on requests for new paths, until one was long enough for all of them.
+async fn complete(
+    server: &Arc<TestServer>,
+    component: &[u8],
+    expected: &str,
+) -> (SwapReport, ShadowReport) {
+    for seconds in [1, 4, 16, 64, 256] {
+        let time = ShadowTime::try_from(Duration::from_secs(seconds)).unwrap();
+        let shadow =
+            Shadow { expected: expected.parse().unwrap(), min_requests: 3, ..Shadow::new(time) };
+        let swapping = begin(server, component.to_owned(), shadow).await;
+        for path in ["a", "b", "c"] {
+            server.get(&format!("/{path}{seconds}")).await;
+        }
+        let report = ended(swapping).await;
+        let shadow = report.shadow.clone().expect("there was a shadow");
+        if shadow.requests == 3 {
+            return (report, shadow);
+        }
+    }
+    panic!("no shadow was long enough");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_candidate_without_differences_is_active_after_its_shadow() {
+    let old = json("{}");
+    let new = component::noted(&old, "new");
+    let server = Arc::new(server(&old, &patient()).await);
+    let (report, shadow) = complete(&server, &new, "").await;
+    assert_eq!(report.outcome, SwapOutcome::Swapped);
+    assert_eq!((shadow.requests, shadow.generations, shadow.dropped), (3, 1, 0));
+    assert_eq!((shadow.unexpected, shadow.expected, shadow.differences.len()), (0, 0, 0));
+    for runs in [&shadow.active, &shadow.candidate] {
+        assert_eq!((runs.runs, runs.failures), (3, 0));
+        assert!(runs.peak_memory >= 2 << 16, "{runs:?}");
+        assert!(runs.mean_millis > 0.0 && runs.p50_millis <= runs.p99_millis, "{runs:?}");
+    }
+    let steps: Vec<_> = report.steps.iter().map(|time| time.step).collect();
+    assert_eq!(
+        steps[3..],
+        [SwapStep::Compare, SwapStep::Shadow, SwapStep::Warm, SwapStep::Activate]
+    );
+    assert_eq!(server.get("/").await.header("x-relayer-module"), label(&new));
+    // The responses to the frequent requests are cached.
+    assert!(shadow.frequent >= 3);
+    assert_eq!(server.api().module().unwrap().runs(), 1, "only / was run");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_difference_rejects_the_candidate_and_clients_do_not_see_it() {
+    let old = json(r#"{"a":[1,2],"b":3}"#);
+    let new = json(r#"{"a":[1,4],"b":3,"c":5}"#);
+    let server = Arc::new(server(&old, &patient()).await);
+    let shadow = Shadow { abort: false, ..endless() };
+    let swapping = begin(&server, new.clone(), shadow).await;
+    for path in ["/first?q", "/second", "/second"] {
+        let response = server.get(path).await;
+        assert_eq!(response.header("x-relayer-module"), label(&old));
+        response.check(200, r#"{"a":[1,2],"b":3}"#);
+    }
+    let is_compared = || shadow_status(&server).is_some_and(|shadow| shadow.tally.requests == 2);
+    until("both paths are compared", is_compared).await;
+    let status = server.api().status().candidate.unwrap();
+    assert_eq!((status.step, status.shadow.unwrap().tally.unexpected), (SwapStep::Shadow, 2));
+    assert!(server.api().cancel_shadow());
+    let report = ended(swapping).await;
+    check_rejected(&report, Rejection::Cancelled, &["ended early; swap again"]);
+    let shadow = report.shadow.unwrap();
+    assert_eq!((shadow.requests, shadow.unexpected, shadow.dropped), (2, 2, 0));
+    let differences: Vec<_> = shadow
+        .differences
+        .iter()
+        .map(|one| (one.route.as_str(), one.kind, one.pointer.as_deref().unwrap(), one.count))
+        .collect();
+    assert_eq!(
+        differences,
+        [
+            ("GET /first", ChangeKind::Added, "/c", 1),
+            ("GET /first", ChangeKind::Changed, "/a/*", 1),
+            ("GET /second", ChangeKind::Added, "/c", 1),
+            ("GET /second", ChangeKind::Changed, "/a/*", 1),
+        ]
+    );
+    assert_eq!(shadow.differences[1].request, "GET /first?q");
+    assert_eq!(shadow.differences[1].first.describe(), "body /a/1: 2 -> 4");
+    assert!(!server.api().cancel_shadow(), "there is none any more");
+
+    let swapping = begin(&server, new, endless()).await;
+    server.get("/third").await;
+    let report = ended(swapping).await;
+    check_rejected(&report, Rejection::Differences, &["GET /third: body ", "--expect"]);
+    assert_eq!(server.get("/first").await.header("x-relayer-module"), label(&old));
+    assert_eq!(server.api().status().deployments.rejections, 2);
+    let totals = server.api().status().deployments.shadows;
+    assert_eq!((totals.requests, totals.unexpected), (3, 3));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn expected_changes_do_not_reject_the_candidate() {
+    let old = json(r#"{"list":[{"id":1,"old":0}]}"#);
+    let new = json(r#"{"list":[{"id":2}],"new":1}"#);
+    let server = Arc::new(server(&old, &patient()).await);
+    let change = |kind: &str, pointer: &str| {
+        format!("[[change]]\nroute = '/{{path}}'\nkind = '{kind}'\npointer = '{pointer}'\n")
+    };
+    let two = change("changed", "/list/*/id") + &change("added", "/new");
+    let (report, shadow) = complete(&server, &new, &two).await;
+    check_rejected(&report, Rejection::Differences, &["/list/0/old: 0 -> (absent)"]);
+    assert_eq!((shadow.unexpected, shadow.expected), (3, 0));
+    assert!(!shadow.differences[0].is_expected, "the unexpected ones are the first");
+    assert_eq!(shadow.differences.iter().filter(|one| one.is_expected).count(), 6);
+
+    let all = two + &change("removed", "/list/*/old") + &change("removed", "/other");
+    // The frequent requests at the end have the API's own paths.
+    let all = all.replace("'/{path}'", "'*'");
+    let (report, shadow) = complete(&server, &new, &all).await;
+    assert_eq!(report.outcome, SwapOutcome::Swapped);
+    assert_eq!(shadow.unexpected, 0);
+    assert_eq!(shadow.expected, 3 + shadow.frequent, "all are different");
+    assert_eq!(shadow.unseen, ["* removed /other"]);
+}
+
+/// The state changes between the run of the active module and that of the candidate, which
+/// responds with the number of chains.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_candidate_runs_on_the_snapshot_of_the_active_module() {
+    let old = component::that_counts_chains(1, 200);
+    let new = component::that_counts_chains(30_000_000, 200);
+    let server = Arc::new(server(&old, &patient()).await);
+    let swapping = begin(&server, new, endless()).await;
+    for count in [3, 0, 1, 2, 5] {
+        let chain = |number| {
+            format!(
+                "[[chains]]\nid = 'c-{number}'\nrpc_addr = 'http://a'\ngrpc_addr = 'http://a'\n\
+                 account_prefix = 'a'\nkey_name = 'a'\ngas_price = {{ price = 1, denom = 'a' }}\n\
+                 event_source = {{ mode = 'push', url = 'ws://a', batch_delay = '1s' }}\n"
+            )
+        };
+        let config: String = (0..count).map(chain).collect();
+        let chains = HermesConfig::parse(&config).unwrap().chains;
+        server.publisher.set_chains(chains).unwrap();
+        assert_eq!(server.get("/").await.status, 200 + count);
+    }
+    let is_compared = || shadow_status(&server).is_none_or(|shadow| shadow.tally.requests == 5);
+    until("all states are compared", is_compared).await;
+    assert!(server.api().cancel_shadow());
+    let shadow = ended(swapping).await.shadow.unwrap();
+    assert_eq!((shadow.requests, shadow.generations, shadow.unexpected), (5, 5, 0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn failures_of_the_candidate_are_differences() {
+    let old = component::of_response(200, &[], b"{}");
+    let server = Arc::new(server(&old, &patient()).await);
+    let swapping = begin(&server, component::that_traps_later("{}"), endless()).await;
+    assert_eq!(server.get(TRAP).await.status, 200);
+    let report = ended(swapping).await;
+    let expected = [TRAP, "status: 200 -> no response: the module trapped"];
+    check_rejected(&report, Rejection::Differences, &expected);
+    let shadow = report.shadow.unwrap();
+    assert_eq!(shadow.differences[0].kind, ChangeKind::Failure);
+    assert_eq!((shadow.candidate.failures, shadow.active.failures), (1, 0));
+    // A failure of the candidate has no effect on clients.
+    assert_eq!(server.api().module().unwrap().digest(), Digest::new(&old));
+    assert_eq!(server.api().module().unwrap().module_failures(), 0);
+}
+
+/// Both modules fail on the same request.
+#[tokio::test(flavor = "multi_thread")]
+async fn equal_failures_are_no_difference() {
+    let old = component::that_traps_later("{}");
+    let new = component::noted(&old, "new");
+    let server = Arc::new(server(&old, &patient()).await);
+    let swapping = begin(&server, new, endless()).await;
+    assert_eq!(server.get(TRAP).await.status, 500);
+    let is_compared = || shadow_status(&server).is_none_or(|shadow| shadow.tally.requests == 1);
+    until("the failure is compared", is_compared).await;
+    assert!(server.api().cancel_shadow());
+    assert_eq!(ended(swapping).await.shadow.unwrap().unexpected, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_shadow_without_enough_requests_rejects_the_candidate() {
+    let old = json("{}");
+    let server = Arc::new(server(&old, &patient()).await);
+    let time = ShadowTime::try_from(Duration::from_millis(1)).unwrap();
+    let shadow = Shadow { min_requests: 1000, ..Shadow::new(time) };
+    let report = ended(begin(&server, component::noted(&old, "new"), shadow).await).await;
+    let expected = ["fewer than 1000", "choose a longer --shadow, or less --min-requests"];
+    check_rejected(&report, Rejection::TooFewRequests, &expected);
+}
+
+/// The candidate is stuck at the first of many requests.
+#[tokio::test(flavor = "multi_thread")]
+async fn requests_for_which_a_candidate_is_too_slow_are_counted() {
+    let server = Arc::new(server(&component::with_response(204, "a", b"b"), &patient()).await);
+    let new = component::of_handler(&format!(
+        "{} (loop br 0) unreachable",
+        component::only_for("/a-long-path-of-its-own")
+    ));
+    let swapping = begin(&server, new, endless()).await;
+    let mut client = server.connect().await;
+    client.get("/a-long-path-of-its-own").await;
+    for number in 0..300 {
+        assert_eq!(client.get(&format!("/{number}")).await.status, 204);
+    }
+    assert!(server.api().cancel_shadow());
+    let shadow = ended(swapping).await.shadow.unwrap();
+    assert_eq!((shadow.requests, shadow.dropped), (0, 301));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_shadow_excludes_other_deployments_and_ends_at_a_rollback() {
+    let first = json("1");
+    let old = json("2");
+    let server = Arc::new(server(&first, &patient()).await);
+    assert_eq!(server.swap(old.clone()).await.outcome, SwapOutcome::Swapped);
+    let swapping = begin(&server, component::noted(&old, "new"), endless()).await;
+    check_rejected(&server.swap(json("3")).await, Rejection::Busy, &["in progress"]);
+    // A reload that replaces the mount, and a takeover, need this lock.
+    assert!(server.api().try_lock_deployment().is_none());
+    server.api().rollback().unwrap();
+    let report = ended(swapping).await;
+    check_rejected(&report, Rejection::Conflict, &["activated during the shadow; swap again"]);
+    assert_eq!(server.api().module().unwrap().digest(), Digest::new(&first));
+    assert!(server.api().try_lock_deployment().is_some());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dropped_swap_ends_its_shadow() {
+    let old = json("{}");
+    let server = Arc::new(server(&old, &patient()).await);
+    let swapping = begin(&server, component::noted(&old, "new"), endless()).await;
+    swapping.abort();
+    let is_over = || {
+        server.api().status().candidate.is_none() && server.api().try_lock_deployment().is_some()
+    };
+    until("the shadow has ended", is_over).await;
+    server.get("/a").await.check(200, "{}");
+    let trial = Candidate { dry_run: true, ..candidate(json("1")) };
+    assert_ne!(server.swap_as(trial).await.steps.len(), 0, "the next one begins");
+}
