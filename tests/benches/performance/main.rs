@@ -2,7 +2,7 @@
 //! bench -p relayer-rest-tests`.
 //!
 //! Prints a table, and writes it as JSON to `target/performance.json`. `-- misses`,
-//! `hits`, `metrics`, `otlp`, `tls`, `memory`, `starting`, `swapping`, `restarting`, `spinning`,
+//! `hits`, `metrics`, `otlp`, `tls`, `memory`, `starting`, `swapping`, `shadowing`, `restarting`, `spinning`,
 //! `resetting`, `publishing` or `polling` measures only that.
 //!
 //! | file | measurement |
@@ -12,6 +12,7 @@
 //! | `memory.rs` | the memory of the command under load |
 //! | `starting.rs` | from the start of the command to its address |
 //! | `swapping.rs` | latency during swaps |
+//! | `shadowing.rs` | latency during a shadow |
 //! | `restarting.rs` | latency and failures while the server is restarted |
 //! | `spinning.rs` | latency next to endless, short or large runs of modules |
 //! | `resetting.rs` | latency while clients cancel requests |
@@ -31,6 +32,7 @@ mod report;
 mod resetting;
 mod restarting;
 mod servers;
+mod shadowing;
 mod sockets;
 mod spinning;
 mod starting;
@@ -70,6 +72,9 @@ fn main() {
     }
     if wanted("swapping") {
         swapping::measure(&mut report, &runtime);
+    }
+    if wanted("shadowing") {
+        shadowing::measure(&mut report, &runtime);
     }
     if wanted("restarting") {
         restarting::measure(&mut report, &runtime);

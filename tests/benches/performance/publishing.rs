@@ -85,16 +85,26 @@ fn publish(publisher: &StatePublisher, stop: &AtomicBool, count: &AtomicU32) {
 /// Returns the median and the 99th percentile of the latency of `/chains` for some
 /// clients.
 pub(crate) async fn clients(server: &TestServer) -> (Duration, Duration) {
+    clients_of(server, |_, _| "/chains".to_owned()).await
+}
+
+/// Returns the median and the 99th percentile of the latency for some clients, given the target
+/// for the number of a client and of its request.
+pub(crate) async fn clients_of(
+    server: &TestServer,
+    target: impl Fn(usize, usize) -> String,
+) -> (Duration, Duration) {
     let mut clients = Vec::new();
-    for _ in 0..CLIENTS {
+    for number in 0..CLIENTS {
+        let targets: Vec<_> = (0..REQUESTS).map(|request| target(number, request)).collect();
         let mut client = server.connect().await;
         clients.push(tokio::spawn(async move {
             let mut times = Vec::with_capacity(REQUESTS);
             let mut ticks = tokio::time::interval(PAUSE);
-            for _ in 0..REQUESTS {
+            for target in targets {
                 ticks.tick().await;
                 let start = Instant::now();
-                assert_eq!(client.get("/chains").await.status, 200);
+                assert_eq!(client.get(&target).await.status, 200);
                 times.push(start.elapsed());
             }
             times
