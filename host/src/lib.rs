@@ -85,6 +85,7 @@
 //! | step | files |
 //! |---|---|
 //! | receive a candidate: over the control socket or the admin listener, from a changed file, or by a call | `server/src/control/api.rs`, `server/src/reload/modules.rs`, `server/src/registry/swap.rs` |
+//! | pull a candidate from an OCI registry, and verify its digest and its signature | `server/src/registry/location.rs`, `oci/src/registries.rs`, `oci/src/signature.rs` |
 //! | the first module of a mount: at the start, before the server listens or while it serves | `server/src/reload/first_module.rs`, `server/src/registry/load.rs` |
 //! | preflight: read it, compile it in a process of its own, and check it against the contract | `server/src/registry/preflight.rs`, `sandbox/src/compiler.rs`, `sandbox/src/code_cache.rs`, `sandbox/src/componentize.rs`, `sandbox/src/module.rs`, `sandbox/src/world.rs`, `sandbox/src/import_check.rs`, `sandbox/src/grants.rs`, `sandbox/src/cost.rs` |
 //! | probe its conformance to the dialect, by comparison with the bundled module | `conformance/src/lib.rs`, `server/src/registry/references.rs` |
@@ -162,6 +163,7 @@
 //! | `state` | the relayer's state: versioned snapshots and their publisher |
 //! | `sources` | sources of the state: configuration, state file, running relayer, sample |
 //! | `modules` | the bundled components, built from `guest/` |
+//! | `oci` | modules in OCI registries: pulls, pushes and signatures |
 //! | `sandbox` | loads modules and runs them |
 //! | `conformance` | dialects, and tests that a module speaks them |
 //! | `server` | connections, cache, mounts, swaps, reload and control |
@@ -171,6 +173,7 @@
 pub use relayer_rest_common::Position;
 pub use relayer_rest_common::histogram::Times;
 pub use relayer_rest_conformance as conformance;
+pub use relayer_rest_oci as oci;
 #[cfg(feature = "control")]
 pub use relayer_rest_server::control;
 pub use relayer_rest_server::{

@@ -1,6 +1,9 @@
-//! Certificates for tests, and their authorities.
+//! Certificates for tests, their authorities, and keys of signers.
 
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair,
+    PKCS_ECDSA_P256_SHA256, PKCS_ED25519, PKCS_RSA_SHA256, SignatureAlgorithm, SigningKey as _,
+};
 use tokio_rustls::rustls::RootCertStore;
 use tokio_rustls::rustls::pki_types::CertificateDer;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
@@ -16,6 +19,49 @@ pub struct Issued {
     pub certificate: String,
     /// The private key.
     pub key: String,
+}
+
+/// A private key that signs modules.
+pub struct SigningKey(KeyPair);
+
+impl SigningKey {
+    /// Creates a key of ECDSA, as `cosign generate-key-pair` does.
+    #[must_use]
+    pub fn p256() -> Self {
+        Self::generate(&PKCS_ECDSA_P256_SHA256)
+    }
+
+    /// Creates a key of Ed25519.
+    #[must_use]
+    pub fn ed25519() -> Self {
+        Self::generate(&PKCS_ED25519)
+    }
+
+    /// Creates a key of RSA.
+    #[must_use]
+    pub fn rsa() -> Self {
+        Self::generate(&PKCS_RSA_SHA256)
+    }
+
+    fn generate(algorithm: &'static SignatureAlgorithm) -> Self {
+        Self(KeyPair::generate_for(algorithm).unwrap())
+    }
+
+    /// Returns the public key, in PEM.
+    #[must_use]
+    pub fn public_pem(&self) -> String {
+        self.0.public_key_pem()
+    }
+
+    /// Signs a text.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the system has no random numbers.
+    #[must_use]
+    pub fn sign(&self, text: &[u8]) -> Vec<u8> {
+        self.0.sign(text).unwrap()
+    }
 }
 
 impl Authority {

@@ -14,6 +14,7 @@
 //! | `grafana.rs` | the queries of the Grafana dashboard |
 //! | `wait.rs` | waiting for conditions, with one deadline |
 //! | `collector.rs` | an OpenTelemetry collector |
+//! | `oci_registry.rs` | an OCI registry, healthy or hostile |
 //! | `relayer.rs` | a scripted relayer, healthy or faulty |
 //! | `heap.rs` | a counting allocator |
 //! | `measure.rs` | quantiles and memory use, for benchmarks |
@@ -41,6 +42,7 @@ pub mod heap;
 pub mod http2;
 pub mod load;
 pub mod measure;
+pub mod oci_registry;
 pub mod process;
 pub mod program;
 pub mod relayer;

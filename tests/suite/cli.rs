@@ -13,6 +13,7 @@ mod log;
 mod otlp;
 mod packaging;
 mod progress;
+mod registries;
 mod reload;
 mod resources;
 mod restart;

@@ -9,15 +9,16 @@ mod text;
 use std::error::Error;
 use std::path::PathBuf;
 
+use bytes::Bytes;
+use bytesize::ByteSize;
 use clap::Args;
-use relayer_rest_common::files;
 use relayer_rest_conformance as conformance;
 use relayer_rest_conformance::{Dialect, Verdict};
 use relayer_rest_sandbox::{
-    Digest, Engine, EngineOptions, InstanceCost, Limits, LoadError, MAX_COMPONENT_SIZE, Module,
+    Digest, Engine, EngineOptions, InstanceCost, Limits, MAX_COMPONENT_SIZE, Module,
 };
 use relayer_rest_server::config::Config;
-use relayer_rest_server::registry::References;
+use relayer_rest_server::registry::{ModuleLocation, References, RegistryAccess, Source};
 use relayer_rest_sources::hermes_config::HermesConfig;
 use relayer_rest_state::{RelayerState, StatePublisher};
 use serde::Serialize;
@@ -29,8 +30,9 @@ use super::{CommandOutcome, Failure, block_on, code_cache, compile, print, print
 
 #[derive(Args)]
 pub(super) struct CheckArgs {
-    /// Component to check
-    file: PathBuf,
+    /// Component to check: a file, or `oci://REGISTRY/REPOSITORY@sha256:DIGEST`
+    #[arg(value_name = "MODULE")]
+    module: ModuleLocation,
     /// Dialect of the API that it must conform to: 0.7, 1.13 or any
     #[arg(long, value_name = "NAME", default_value = "0.7")]
     dialect: Dialect,
@@ -87,7 +89,7 @@ impl Instance {
 pub(super) fn run(args: &CheckArgs) -> Result<CommandOutcome, Failure> {
     let config = args.config.as_deref().map(Config::read).transpose()?;
     let config = config.unwrap_or_default();
-    let requests = args.requests.read(&args.file)?;
+    let requests = args.requests.read(args.module.file())?;
     let present = args
         .relayer_config
         .as_deref()
@@ -109,12 +111,13 @@ pub(super) fn run(args: &CheckArgs) -> Result<CommandOutcome, Failure> {
     let code_cache = code_cache::open(&config.code_cache)?;
     let options = EngineOptions { headers, wasi: true, code_cache, compiler, ..limits.into() };
     let engine = Engine::with(options)?;
-    let name = args.file.display().to_string();
-    let bytes = files::read(&args.file, MAX_COMPONENT_SIZE)
-        .map_err(|source| LoadError::Unreadable { file: args.file.clone(), source });
+    let name = args.module.to_string();
+    let access = RegistryAccess { settings: config.registries.clone(), signer: None };
+    let bytes = Source::new(args.module.clone(), &access).read(ByteSize::b(MAX_COMPONENT_SIZE));
+    let bytes = bytes.map_err(|(_, message)| format!("module {name}: {message}"));
     let mut report = CheckReport {
         digest: bytes.as_ref().ok().map(|bytes| Digest::new(bytes)),
-        size: bytes.as_ref().map_or(0, Vec::len),
+        size: bytes.as_ref().map_or(0, Bytes::len),
         imports: Vec::new(),
         wasi: false,
         instance: None,
@@ -137,7 +140,7 @@ pub(super) fn run(args: &CheckArgs) -> Result<CommandOutcome, Failure> {
                 .map_err(|_| too_slow())
                 .and_then(|module| module.map_err(|error| error.to_string()))
         }
-        Err(error) => Err(error.to_string()),
+        Err(error) => Err(error),
     };
     match module {
         Err(error) => report.error = Some(error),

@@ -8,6 +8,7 @@
 //! | `swap.rs`, `swap/`, `status.rs`, `rollback.rs`, `reload.rs` | `swap`, `status`, `rollback`, `reload`: requests to a running server |
 //! | `top.rs`, `top/` | `top`: a live view of a running server |
 //! | `check.rs`, `config.rs`, `doctor.rs`, `new.rs`, `module.rs` | the commands without a server |
+//! | `pull.rs`, `push.rs`, `inspect.rs`, `registries.rs` | modules in OCI registries, and the settings for them |
 //! | `completions.rs`, `man.rs`, `version.rs` | for packages: completions, manual pages and the version |
 //! | `dev.rs`, `dev/` | `dev`: serves a module in development |
 //! | `exercise.rs`, `exercise/` | the routes of a module and the requests of its author, for `check` and `dev` |
@@ -33,6 +34,8 @@ mod doctor;
 mod exercise;
 mod explain;
 mod idle_memory;
+#[cfg(feature = "registries")]
+mod inspect;
 mod log;
 mod man;
 mod module;
@@ -40,6 +43,12 @@ mod mounts;
 mod new;
 mod otlp;
 mod progress;
+#[cfg(feature = "registries")]
+mod pull;
+#[cfg(feature = "registries")]
+mod push;
+#[cfg(feature = "registries")]
+mod registries;
 mod reload;
 mod rollback;
 mod serve;
@@ -75,9 +84,15 @@ use config::ConfigCommand;
 use dev::DevArgs;
 use doctor::DoctorArgs;
 use explain::ExplainArgs;
+#[cfg(feature = "registries")]
+use inspect::InspectArgs;
 use man::ManArgs;
 use module::ModuleArgs;
 use new::NewArgs;
+#[cfg(feature = "registries")]
+use pull::PullArgs;
+#[cfg(feature = "registries")]
+use push::PushArgs;
 use reload::ReloadArgs;
 use rollback::RollbackArgs;
 use serve::ServeArgs;
@@ -141,6 +156,15 @@ enum Command {
     New(NewArgs),
     /// Write the bundled module to a file
     Module(ModuleArgs),
+    /// Pull a module from an OCI registry to a file
+    #[cfg(feature = "registries")]
+    Pull(PullArgs),
+    /// Push a module to an OCI registry
+    #[cfg(feature = "registries")]
+    Push(PushArgs),
+    /// Describe a module in an OCI registry or in a file
+    #[cfg(feature = "registries")]
+    Inspect(InspectArgs),
     /// Print the completions of a shell
     Completions(CompletionsArgs),
     /// Write the manual pages
@@ -206,6 +230,12 @@ impl Command {
             Self::Dev(args) => dev::run(args),
             Self::New(args) => new::run(args),
             Self::Module(args) => module::run(args),
+            #[cfg(feature = "registries")]
+            Self::Pull(args) => pull::run(args),
+            #[cfg(feature = "registries")]
+            Self::Push(args) => push::run(args),
+            #[cfg(feature = "registries")]
+            Self::Inspect(args) => inspect::run(args),
             Self::Completions(args) => completions::run(args),
             Self::Man(args) => man::run(args),
             Self::Compile(args) => compile::run(args),

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use relayer_rest_conformance::Dialect;
@@ -24,14 +24,19 @@ pub(super) fn run(args: &ModuleArgs) -> Result<CommandOutcome, Failure> {
         return Err("--dialect: no module is bundled for any; choose 0.7 or 1.13".into());
     }
     let component = args.dialect.component();
-    let written = File::create_new(&args.file).and_then(|mut file| file.write_all(component));
+    write_new(&args.file, component)?;
+    print(&[format!("{}  {}", Digest::new(component), args.file.display())])?;
+    Ok(CommandOutcome::Done)
+}
+
+/// Writes a component to a file that does not exist yet.
+pub(super) fn write_new(path: &Path, component: &[u8]) -> Result<(), String> {
+    let written = File::create_new(path).and_then(|mut file| file.write_all(component));
     written.map_err(|error| {
-        let file = args.file.display();
+        let file = path.display();
         if error.kind() == io::ErrorKind::AlreadyExists {
             return format!("{file}: already exists; choose another name, or remove it");
         }
         format!("{file}: cannot be written: {error}; check the path and its permissions")
-    })?;
-    print(&[format!("{}  {}", Digest::new(component), args.file.display())])?;
-    Ok(CommandOutcome::Done)
+    })
 }

@@ -45,8 +45,9 @@ pub(super) struct SettingArgs {
     /// in the relayer's `[rest]`; port 0 selects a free port; can be repeated
     #[arg(long, value_name = "ADDRESS")]
     listen: Vec<String>,
-    /// Module that serves the API, instead of the bundled one
-    #[arg(long, value_name = "FILE.wasm", value_hint = ValueHint::FilePath)]
+    /// Module that serves the API, instead of the bundled one: a file, or
+    /// `oci://REGISTRY/REPOSITORY@sha256:DIGEST`
+    #[arg(long, value_name = "MODULE", value_hint = ValueHint::FilePath)]
     module: Option<String>,
     /// Dialect of the API, to which swapped-in modules must conform: 0.7, as
     /// specified, 1.13, as in current relayers, or any [default: the

@@ -13,7 +13,8 @@ use relayer_rest_conformance::{Dialect, Verdict};
 use relayer_rest_sandbox::Digest;
 use relayer_rest_server::control::ControlClientError;
 use relayer_rest_server::registry::{
-    Candidate, Rejection, ResponseDifference, Source, SwapOutcome, SwapReport,
+    Candidate, ModuleLocation, RegistryAccess, Rejection, ResponseDifference, Source, SwapOutcome,
+    SwapReport,
 };
 
 use super::control::ControlArgs;
@@ -24,14 +25,20 @@ use shadow::{ShadowArgs, ShadowRequest};
 
 #[derive(Args)]
 pub(super) struct SwapArgs {
-    /// Component to swap in
-    file: PathBuf,
+    /// Component to swap in: a file, or `oci://REGISTRY/REPOSITORY@sha256:DIGEST`,
+    /// which the server pulls
+    #[arg(value_name = "MODULE")]
+    module: ModuleLocation,
     /// Path of the mount
     #[arg(long, value_name = "PATH", default_value = "/")]
     mount: String,
     /// Expected SHA-256 digest of the component
     #[arg(long, value_name = "DIGEST")]
     sha256: Option<Digest>,
+    /// Signer of a component from a registry, whose key is in the settings of the
+    /// server [default: the one of the mount]
+    #[arg(long, value_name = "NAME")]
+    signer: Option<String>,
     /// Dialect of the API that it must conform to: 0.7, 1.13 or any
     /// [default: the server's]
     #[arg(long, value_name = "NAME")]
@@ -52,18 +59,19 @@ pub(super) struct SwapArgs {
 }
 
 pub(super) fn run(args: &SwapArgs) -> Result<CommandOutcome, Failure> {
-    let shadow = args.shadow.request(&args.file)?;
+    let shadow = args.shadow.request(&file_name(&args.module))?;
+    let access = RegistryAccess { signer: args.signer.clone(), ..RegistryAccess::default() };
     let candidate = Candidate {
         sha256: args.sha256,
         dialect: args.dialect,
         dry_run: args.dry_run,
         force: args.force,
         shadow: shadow.as_ref().map(|request| request.shadow.clone()),
-        ..Candidate::new(Source::File(args.file.clone()))
+        ..Candidate::new(Source::new(args.module.clone(), &access))
     };
     let client = args.control.client()?;
     let progress = Progress::new(1);
-    progress.step(format!("preflight of {} by the server", args.file.display()));
+    progress.step(format!("preflight of {} by the server", args.module));
     let swapped = match &shadow {
         Some(_) => shadow::swap(&client, &args.mount, candidate, &progress)?,
         None => block_on(client.swap(&args.mount, candidate))?,
@@ -92,6 +100,17 @@ pub(super) fn run(args: &SwapArgs) -> Result<CommandOutcome, Failure> {
         print(&lines)?;
     }
     Ok(if report.is_accepted() { CommandOutcome::Done } else { CommandOutcome::Rejected })
+}
+
+/// Returns the file of a module, or the name that one from a registry would have.
+fn file_name(module: &ModuleLocation) -> PathBuf {
+    match module {
+        ModuleLocation::File(file) => file.clone(),
+        ModuleLocation::Registry(reference) => {
+            let name = reference.repository().rsplit('/').next();
+            name.unwrap_or_default().into()
+        }
+    }
 }
 
 fn text(report: &SwapReport) -> Vec<String> {

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `backoff.rs` | exponential backoff with jitter |
 //! | `bounded_json.rs` | parses JSON in bounded memory |
+//! | `digest.rs` | the version of a component |
 //! | `files.rs` | reads files up to a size, without waiting for writers of pipes |
 //! | `histogram.rs` | histograms of times, without a lock |
 //! | `limit.rs` | the tables of limits: fields, defaults, ranges, checks and documentation |
@@ -17,6 +18,7 @@
 
 pub mod backoff;
 pub mod bounded_json;
+pub mod digest;
 pub mod files;
 pub mod histogram;
 pub mod limit;
@@ -28,5 +30,6 @@ pub mod threads;
 pub mod toml_text;
 pub mod url_secrets;
 
+pub use digest::{Digest, DigestError};
 pub use limit::LimitError;
 pub use toml_text::Position;

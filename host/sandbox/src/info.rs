@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use http::HeaderValue;
+use relayer_rest_common::Digest;
 use relayer_rest_common::log_rate::LogRate;
 
-use super::digest::Digest;
 use super::limits::Limits;
 use super::request_headers::RequestHeaders;
 

@@ -26,7 +26,7 @@
 //! | `openapi.rs` | the routes that a module declares |
 //! | `cost.rs` | the cost of creating an instance, read from its component |
 //! | `load_error.rs` | the reasons that a module cannot be loaded, with hints |
-//! | `digest.rs` | the version of a component |
+//! | `published.rs` | a component as its author publishes it |
 //! | `world.rs` | the imports and exports of a component, before it is compiled |
 //! | `import_check.rs` | checks them against the contract |
 //! | `request.rs` | a request to a module |
@@ -67,7 +67,6 @@ mod compiler;
 mod componentize;
 mod contract;
 mod cost;
-mod digest;
 mod engine;
 mod engine_config;
 mod epoch_ticker;
@@ -87,6 +86,7 @@ mod long_steps;
 mod module;
 mod openapi;
 mod options;
+mod published;
 mod read_set;
 mod request;
 mod request_headers;
@@ -114,7 +114,6 @@ pub use compiler::{Compiler, compile};
 pub use componentize::MAX_COMPONENT_SIZE;
 pub use contract::{CONTRACT_PACKAGE, CONTRACT_VERSION, WASMTIME_VERSION};
 pub use cost::InstanceCost;
-pub use digest::{Digest, DigestError};
 pub use engine::{Engine, EngineError, EngineLoad};
 pub use grants::{Grants, UnknownGrant};
 pub use header_grants::{HeaderGrantError, HeaderGrants};
@@ -124,7 +123,9 @@ pub use load_error::LoadError;
 pub use module::{API, Module};
 pub use openapi::{OPERATIONS, OpenApi, Route};
 pub use options::EngineOptions;
+pub use published::PublishedComponent;
 pub use read_set::{ReadSet, ReadValue};
+pub use relayer_rest_common::{Digest, DigestError};
 pub use request::GuestRequest;
 pub use request_headers::{RequestHeaders, RequestHeadersError, visible_headers};
 pub use response::InvalidResponse;

@@ -4,9 +4,9 @@ use std::io;
 use std::path::PathBuf;
 
 use bytesize::ByteSize;
+use relayer_rest_common::Digest;
 
 use super::contract::{CONTRACT_VERSION, HANDLER, interface};
-use super::digest::Digest;
 use super::grants::Grants;
 use super::import_check::{self, ForbiddenImport};
 

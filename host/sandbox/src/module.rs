@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use bytesize::ByteSize;
 use http::HeaderValue;
+use relayer_rest_common::Digest;
 use relayer_rest_common::files;
 use relayer_rest_common::text::{escape_control, truncate};
 use relayer_rest_modules::DEFAULT_MODULE;
@@ -16,7 +17,6 @@ use super::artefact::Artefact;
 use super::compiled;
 use super::componentize::{self, MAX_COMPONENT_SIZE};
 use super::cost::{Excess, InstanceCost};
-use super::digest::Digest;
 use super::engine::Engine;
 use super::handler::{Handler, HandlerName};
 use super::import_check;

@@ -28,6 +28,7 @@ use relayer_rest_common::{
 };
 use relayer_rest_conformance::Dialect;
 use relayer_rest_modules::BUNDLED_EXTENSIONS;
+use relayer_rest_oci::RegistrySettings;
 use relayer_rest_sandbox::{Digest, HeaderGrants, Limits, RequestHeaders};
 use relayer_rest_sources::{RelayerSettings, TelemetrySettings, UpstreamSettings};
 use serde::{Deserialize, Serialize};
@@ -36,7 +37,7 @@ use crate::commands::CommandSettings;
 use crate::http::{CorsConfig, HttpLimits, ServerSettings};
 use crate::{
     registry,
-    registry::{FailurePolicy, MountError, MountPath, SwapLimits},
+    registry::{FailurePolicy, ModuleLocation, MountError, MountPath, SwapLimits},
 };
 
 pub use crate::http::{
@@ -88,19 +89,24 @@ pub struct Config {
     pub commands: CommandSettings,
     /// The section `[swap]`: limits on the preflight of a module.
     pub swap: SwapLimits,
+    /// The section `[registries]`: the registries of modules, and their signatures.
+    pub registries: RegistrySettings,
 }
 
 /// The module that serves the API.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct ModuleConfig {
-    /// The component, relative to the folder of the configuration file. Default: the
-    /// bundled module of the dialect.
-    pub file: Option<PathBuf>,
+    /// The component: a file, relative to the folder of the configuration file, or
+    /// `oci://REGISTRY/REPOSITORY@sha256:DIGEST`. Default: the bundled module of the dialect.
+    pub file: Option<ModuleLocation>,
     /// The SHA-256 of the component, in hexadecimal digits. A component with another
     /// digest is not loaded, neither at the start nor when the file changes. Manual swaps
     /// are not checked against it. Default: any.
     pub sha256: Option<Digest>,
+    /// The name of the signer of the module and of those that are swapped in, which must come
+    /// from a registry then. Default: none.
+    pub signer: Option<String>,
     /// The dialect of the API: `0.7`, `1.13` or `any`. It selects the bundled module, and
     /// applies to modules that are swapped in unless the swap names another. Default: the
     /// one of the relayer behind a bundled module, if it is polled, or `0.7`.
@@ -277,6 +283,7 @@ impl Config {
         sections.push((vec![key("commands")], self.commands.check()));
         sections.push((vec![key("access-log")], self.access_log.check()));
         sections.push((vec![key("swap")], self.swap.check()));
+        sections.push((vec![key("registries")], self.registries.check()));
         for (mut path, checked) in sections {
             let Err(error) = checked else { continue };
             let section = dotted(&path);
@@ -327,15 +334,15 @@ fn place(key: &str) -> String {
 mod tests {
     use super::{
         AccessLogConfig, AccessLogFormat, AdminAddress, AdminConfig, Config, CorsConfig, DEFAULT,
-        Dialect, HttpLimits, LogConfig, LogFormat, Place, RelayerSettings, ServerSettings,
-        TelemetrySettings, UpstreamSettings,
+        Dialect, HttpLimits, LogConfig, LogFormat, ModuleLocation, Place, RelayerSettings,
+        ServerSettings, TelemetrySettings, UpstreamSettings,
     };
     use bytesize::ByteSize;
     use relayer_rest_modules::BUNDLED_EXTENSIONS;
+    use relayer_rest_oci::RegistrySettings;
     use relayer_rest_sandbox::{Grants, HeaderGrants, RequestHeaders};
     use relayer_rest_sources::TelemetryUrl;
     use std::mem::take;
-    use std::path::Path;
     use std::time::Duration;
 
     #[test]
@@ -365,14 +372,16 @@ mod tests {
             + &digest
             + "'\n\
              [extension.limits]\nqueue = 3\n[extension.failure-policy]\nprobation = 4\n\
-             [[extension]]\nname = 'd'\nmodule = 'e.wasm'\nwasi = true\nrequest-headers = []\n\
+             [[extension]]\nname = 'd'\nmodule = 'oci://h:1/e:2'\nsigner = 'ci'\nwasi = true\nrequest-headers = []\n\
              [swap]\nsize = '1MiB'\ntime = '2s'\nmemory = '3GiB'\n\
              [server]\nworkers = 12\ndrain = '1s'\ngrace = '2s'\nwatch = true\n\
              [http]\nconnections = 7\nconnections-per-peer = 6\nidle = '3s'\nstalled = '4s'\nunsent = '2GiB'\n\
              target = '1KiB'\nheaders = 50\nhead = '9KiB'\nbody = '0B'\nhosts = ['a', '[::1]:2']\nbase-path = '/relayer/'\ntrusted-proxies = ['10.0.0.0/8', '::1/128']\n\
              [cors]\norigins = ['https://a.example', '*']\n\
              [admin]\nlisten = 'unix:a.sock'\ntoken-file = 'b'\n\
-             [upstream]\nurl = 'http://g'\npoll = '3s'\ntimeout = '4s'\nmax-stale = '5s'\nbody = '3MiB'\n";
+             [upstream]\nurl = 'http://g'\npoll = '3s'\ntimeout = '4s'\nmax-stale = '5s'\nbody = '3MiB'\n\
+             [registries]\ntimeout = '7s'\ncache-size = '2GiB'\ncache = 'j'\ndocker-config = 'k'\n\
+             insecure = ['l:1']\nrequire-signature = true\nsigners = { ci = 'm' }\n";
         let config = Config::parse(&text).unwrap();
         let digest = Some(digest.parse().unwrap());
         let origins =
@@ -393,9 +402,23 @@ mod tests {
         assert_eq!(second.headers, HeaderGrants::default());
         assert_eq!([config.module.wasi, first.wasi, second.wasi], [true, false, true]);
         assert_eq!((first.name.as_str(), first.path().as_str()), ("a", "/b"));
-        assert_eq!(first.module.as_deref(), Some(Path::new("c.wasm")));
+        assert_eq!(first.module, Some(ModuleLocation::File("c.wasm".into())));
         assert_eq!((first.limits.queue, first.failure_policy.probation), (3, 4));
         assert_eq!(second.path().as_str(), "/ext/d");
+        let reference = "oci://h:1/e:2".parse().unwrap();
+        assert_eq!(second.module, Some(ModuleLocation::Registry(reference)));
+        assert_eq!(second.signer.as_deref(), Some("ci"));
+        let [cache, docker_config] = ["j", "k"].map(|path| Some(path.into()));
+        let registries = RegistrySettings {
+            timeout: Duration::from_secs(7),
+            cache_size: ByteSize::gib(2),
+            cache,
+            docker_config,
+            insecure: vec!["l:1".to_owned()],
+            signers: [("ci".to_owned(), "m".into())].into(),
+            require_signature: true,
+        };
+        assert_eq!(config.registries, registries);
         assert_eq!(config.swap.size, ByteSize::mib(1));
         assert_eq!(config.swap.time, Duration::from_secs(2));
         assert_eq!(config.swap.memory, ByteSize::gib(3));
@@ -407,7 +430,7 @@ mod tests {
         assert_eq!(failure_policy.window, Duration::from_mins(1));
         let limits = config.module.limits;
         assert_eq!(config.module.dialect, Some(Dialect::V1_13));
-        assert_eq!(config.module.file.as_deref(), Some(Path::new("api.wasm")));
+        assert_eq!(config.module.file, Some(ModuleLocation::File("api.wasm".into())));
         assert_eq!(limits.memory, ByteSize::mib(16));
         assert_eq!(limits.time, Duration::from_millis(250));
         assert_eq!((limits.concurrency, limits.queue), (8, 9));
@@ -466,7 +489,7 @@ mod tests {
         for (text, message) in [
             (
                 "[modul]",
-                "line 1, column 2: modul: unknown field `modul`, expected one of `listen`, `control`, `code-cache`, `log`, `access-log`, `relayer`, `upstream`, `telemetry`, `module`, `extension`, `server`, `http`, `cors`, `admin`, `commands`, `swap`; did you mean `module`?",
+                "line 1, column 2: modul: unknown field `modul`, expected one of `listen`, `control`, `code-cache`, `log`, `access-log`, `relayer`, `upstream`, `telemetry`, `module`, `extension`, `server`, `http`, `cors`, `admin`, `commands`, `swap`, `registries`; did you mean `module`?",
             ),
             (
                 "[module.limits]\nmemory = true",
@@ -572,6 +595,18 @@ mod tests {
                 "line 4, column 9: extension[0].mount: extension \"a\": / is reserved for the API",
             ),
             (
+                "[module]\nfile = 'oci://a/b'",
+                "line 2, column 8: module.file: \"oci://a/b\" is not a reference: neither a digest nor a tag",
+            ),
+            (
+                "[registries]\ninsecure = ['http://a']",
+                "line 2, column 12: registries.insecure: \"http://a\" is out of range; expected hosts",
+            ),
+            (
+                "[module]\nfile = 'oci://user:pass@a/b'",
+                "line 2, column 8: module.file: \"…\" is not a reference: no SHA-256 digest",
+            ),
+            (
                 "[module.limits]\nmemory = '64 bananas'",
                 "line 2, column 10: module.limits.memory: '64 bananas' is not a size",
             ),
@@ -640,6 +675,10 @@ mod tests {
         assert!(config.relayer.config.take().is_some() && config.relayer.state.take().is_some());
         assert!(config.upstream.url.take().is_some() && config.telemetry.url.take().is_some());
         assert!(config.module.file.take().is_some() && config.module.sha256.take().is_some());
+        assert!(config.module.signer.take().is_some());
+        let registries = take(&mut config.registries);
+        assert!(registries.cache.is_some() && registries.docker_config.is_some());
+        assert_eq!(registries.signers.len(), 1);
         assert_ne!(take(&mut config.module.request_headers), RequestHeaders::default());
         assert!(
             config.module.dialect.take().is_some()
@@ -678,6 +717,7 @@ mod tests {
             "upstream",
             "relayer",
             "commands",
+            "registries",
         ] {
             let error = Config::parse(&format!("[{name}]\nunknown = 1")).unwrap_err();
             let known = error.to_string();

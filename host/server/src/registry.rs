@@ -48,6 +48,7 @@
 //! | `load.rs` | deploys the first module of a mount |
 //! | `swap.rs` | hot-swap: from a candidate to the active module |
 //! | `candidate.rs` | a module to deploy, and the limits for its deployment |
+//! | `location.rs` | the location of a module: a file, or an OCI registry |
 //! | `deployment.rs` | one deployment at a time, and its progress |
 //! | `deployment_counts.rs` | counters of deployments |
 //! | `preflight.rs` | checks of a candidate before it serves |
@@ -76,6 +77,7 @@ mod failure_policy;
 mod failure_window;
 mod health_check;
 mod load;
+mod location;
 mod mount;
 mod path;
 mod preflight;
@@ -104,6 +106,7 @@ pub use deployment_counts::DeploymentStatus;
 pub use explain::{CacheStatus, Explanation};
 pub use failure_policy::FailurePolicy;
 pub use load::LoadRejection;
+pub use location::{ModuleLocation, RegistryAccess, RegistryModule};
 pub use mount::{Mount, NoPreviousModule};
 pub(crate) use path::{API_SEGMENTS, EXTENSIONS};
 pub use path::{MountPath, MountPathError};

@@ -272,7 +272,7 @@ async fn help_and_version_are_shown() {
         "serve",
         "--relayer-config <FILE>",
         "--listen <ADDRESS>",
-        "--module <FILE.wasm>",
+        "--module <MODULE>",
         "--config <FILE>",
     ] {
         assert!(help.stdout.contains(option), "{option}: {}", help.stdout);

@@ -158,6 +158,7 @@ async fn each_setting_can_be_a_variable() {
                 "http.hosts" => json!(["a"]),
                 "http.trusted-proxies" => json!(["10.0.0.0/8"]),
                 "module.headers" => json!(["nel"]),
+                "registries.insecure" => json!(["a:1"]),
                 "module.request-headers" => json!(["accept"]),
                 "module.sha256" => json!("0a".repeat(32)),
                 "module.dialect" => json!("1.13"),

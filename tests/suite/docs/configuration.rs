@@ -69,6 +69,7 @@ fn each_setting_is_listed() {
             "module",
             "module.failure-policy",
             "module.limits",
+            "registries",
             "relayer",
             "server",
             "swap",

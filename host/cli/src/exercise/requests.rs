@@ -63,8 +63,8 @@ pub(crate) enum RequestsError {
 
 impl RequestsArgs {
     /// Returns the requests for a module.
-    pub(crate) fn read(&self, module: &Path) -> Result<AuthorRequests, RequestsError> {
-        let file = self.requests.clone().or_else(|| beside(module));
+    pub(crate) fn read(&self, module: Option<&Path>) -> Result<AuthorRequests, RequestsError> {
+        let file = self.requests.clone().or_else(|| beside(module?));
         let mut requests = match file {
             Some(file) => AuthorRequests::from_file(&file, &file.display().to_string())?,
             None => AuthorRequests::default(),

@@ -3,6 +3,7 @@
 use std::sync::LazyLock;
 
 use relayer_rest_common::limit::Limit;
+use relayer_rest_oci::RegistrySettings;
 use relayer_rest_sandbox::Limits;
 use relayer_rest_sources::{TelemetrySettings, UpstreamSettings};
 
@@ -12,7 +13,7 @@ use crate::http::{HttpLimits, ServerSettings};
 use crate::registry::{FailurePolicy, SwapLimits};
 
 /// The sections of limits, with their tables.
-pub const LIMITS: [(&str, &[Limit]); 9] = [
+pub const LIMITS: [(&str, &[Limit]); 10] = [
     ("module.limits", Limits::LIMITS),
     ("module.failure-policy", FailurePolicy::LIMITS),
     ("swap", SwapLimits::LIMITS),
@@ -22,6 +23,7 @@ pub const LIMITS: [(&str, &[Limit]); 9] = [
     ("telemetry", TelemetrySettings::LIMITS),
     ("commands", CommandSettings::LIMITS),
     ("access-log", AccessLogConfig::LIMITS),
+    ("registries", RegistrySettings::LIMITS),
 ];
 
 /// A configuration with all settings: each is commented out, with its meaning, its range

@@ -1,13 +1,12 @@
 //! The sections `[[extension]]`.
 
-use std::path::PathBuf;
 use std::str::FromStr;
 
 use relayer_rest_modules::BundledExtension;
 use relayer_rest_sandbox::{API, Digest, Grants, HeaderGrants, Limits, RequestHeaders};
 use serde::{Deserialize, Serialize};
 
-use crate::registry::{FailurePolicy, MountPath};
+use crate::registry::{FailurePolicy, ModuleLocation, MountPath};
 
 /// An extension: a module that serves requests below a path of its own.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
@@ -17,13 +16,16 @@ pub struct ExtensionConfig {
     pub name: ExtensionName,
     /// The path of the mount. Default: `/ext/NAME`.
     pub mount: Option<MountPath>,
-    /// The component, relative to the folder of the configuration file. Default: the
-    /// bundled extension of this name.
-    pub module: Option<PathBuf>,
+    /// The component: a file, relative to the folder of the configuration file, or
+    /// `oci://REGISTRY/REPOSITORY@sha256:DIGEST`. Default: the bundled extension of this name.
+    pub module: Option<ModuleLocation>,
     /// The SHA-256 of the component, in hexadecimal digits. A component with another
     /// digest is not loaded, neither at the start nor when the file changes. Manual swaps
     /// are not checked against it. Default: any.
     pub sha256: Option<Digest>,
+    /// The name of the signer of the module and of those that are swapped in, which must come
+    /// from a registry then. Default: none.
+    pub signer: Option<String>,
     /// Whether the server does not start without the extension. Otherwise, one that cannot be
     /// loaded is disabled, and the server listens before a slow one has been compiled.
     /// Default: false.

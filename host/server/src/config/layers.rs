@@ -10,6 +10,7 @@ use std::sync::LazyLock;
 
 use relayer_rest_common::toml_text::{Position, Step, closest, dotted};
 use relayer_rest_common::{files, stable_file};
+use relayer_rest_oci::is_reference;
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value as Json;
 use toml::{Table, Value};
@@ -25,19 +26,21 @@ const PREFIX: &str = "RELAYER_REST_";
 const FILE_VARIABLE: &str = "RELAYER_REST_CONFIG";
 
 /// The keys whose values are paths, relative to the folder of the file.
-const PATHS: [&str; 8] = [
+const PATHS: [&str; 10] = [
     "access-log.file",
     "admin.token-file",
     "code-cache",
     "commands.token-file",
     "control",
     "module.file",
+    "registries.cache",
+    "registries.docker-config",
     "relayer.config",
     "relayer.state",
 ];
 
 /// The sections that a reload applies. Changes of others take effect at the next start.
-const RELOADED: [&str; 4] = ["commands", "extension", "module", "swap"];
+const RELOADED: [&str; 5] = ["commands", "extension", "module", "registries", "swap"];
 
 /// The layers above the defaults.
 #[derive(Debug, Clone, Default)]
@@ -332,8 +335,9 @@ impl Settings {
         let origins = self.origins.iter().filter(|(key, _)| !is_reloaded(key));
         let origins = origins.chain(new.origins.iter().filter(|(key, _)| is_reloaded(key)));
         let origins = origins.map(|(key, origin)| (key.clone(), origin.clone())).collect();
-        let Config { module, extension, commands, swap, .. } = new.config;
-        let config = Config { module, extension, commands, swap, ..self.config.clone() };
+        let Config { module, extension, commands, swap, registries, .. } = new.config;
+        let config =
+            Config { module, extension, commands, swap, registries, ..self.config.clone() };
         (Self { config, origins, derived: self.derived.clone() }, changed)
     }
 }
@@ -378,7 +382,9 @@ impl Serialize for Origin {
 fn keys() -> &'static [String] {
     static KEYS: LazyLock<Vec<String>> = LazyLock::new(|| {
         let defaults = json(&Config::default());
-        leaves(&defaults).iter().map(|(steps, _)| dotted(steps)).collect()
+        let keys = leaves(&defaults).into_iter().map(|(steps, _)| dotted(&steps));
+        // A table without entries has no leaves.
+        keys.chain(["registries.signers".to_owned()]).collect()
     });
     &KEYS
 }
@@ -416,7 +422,7 @@ fn invalid(origin: Origin, problem: ConfigProblem) -> ConfigError {
 fn resolve(table: &mut Table, folder: &Path) {
     let joined = |path: &str| folder.join(path).display().to_string();
     let join = |value: &mut Value| match value {
-        Value::String(text) if text != NONE => *text = joined(text),
+        Value::String(text) if text != NONE && !is_reference(text) => *text = joined(text),
         _ => {}
     };
     let join_if_unix = |value: &mut Value| {
@@ -428,6 +434,9 @@ fn resolve(table: &mut Table, folder: &Path) {
         if let Some(value) = get_mut(table, key) {
             join(value);
         }
+    }
+    if let Some(Value::Table(signers)) = get_mut(table, "registries.signers") {
+        signers.iter_mut().for_each(|(_, key)| join(key));
     }
     if let Some(address) = get_mut(table, "admin.listen") {
         join_if_unix(address);

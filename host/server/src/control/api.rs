@@ -14,6 +14,7 @@ use hyper::header::{
 use hyper::http::uri::PathAndQuery;
 use hyper::{Method, Request, Response, StatusCode};
 use relayer_rest_common::text::truncate;
+use relayer_rest_oci::Reference;
 use relayer_rest_sandbox::GuestRequest;
 use relayer_rest_state::StateReader;
 use serde::Serialize;
@@ -30,7 +31,7 @@ use super::{
 };
 use crate::http::{BasePath, ConnectionTally};
 use crate::openapi;
-use crate::registry::{Candidate, Mount, Registry, Shadow, Source};
+use crate::registry::{Candidate, ModuleLocation, Mount, Registry, Shadow, Source};
 use crate::response::NOSNIFF;
 use crate::tokens::{TokenName, TokenRefusal};
 
@@ -317,31 +318,52 @@ impl ControlApi {
     }
 
     async fn swap(&self, request: Request<Incoming>) -> Result<ControlResponse, ErrorResponse> {
-        let [mount, name, sha256, dialect, dry_run, force, time, expected, min_requests, abort] =
-            parameters(
-                &request,
-                [
-                    "mount",
-                    "name",
-                    "sha256",
-                    "dialect",
-                    "dry-run",
-                    "force",
-                    "shadow",
-                    "expect",
-                    "min-requests",
-                    "abort",
-                ],
-            )?;
+        let [
+            mount,
+            name,
+            module,
+            signer,
+            sha256,
+            dialect,
+            dry_run,
+            force,
+            time,
+            expected,
+            min_requests,
+            abort,
+        ] = parameters(
+            &request,
+            [
+                "mount",
+                "name",
+                "module",
+                "signer",
+                "sha256",
+                "dialect",
+                "dry-run",
+                "force",
+                "shadow",
+                "expect",
+                "min-requests",
+                "abort",
+            ],
+        )?;
         let shadow = shadow(time, expected, min_requests, abort)?;
         let mount = self.mount(mount)?;
         let sha256 = parsed("sha256", sha256)?;
         let dialect = parsed("dialect", dialect)?;
         let dry_run = parsed("dry-run", dry_run)?.unwrap_or(false);
         let force = parsed("force", force)?.unwrap_or(false);
-        let bytes = self.component(&mount, request).await?;
-        let name = name.unwrap_or_else(|| "from the control socket".to_owned());
-        let source = Source::Bytes { name, bytes };
+        let source = if let Some(reference) = parsed::<Reference>("module", module)? {
+            // The server pulls it itself, with its own signers and credentials.
+            let mut access = mount.registries().clone();
+            access.signer = access.signer.or(signer);
+            Source::new(ModuleLocation::Registry(reference), &access)
+        } else {
+            let bytes = self.component(&mount, request).await?;
+            let name = name.unwrap_or_else(|| "from the control socket".to_owned());
+            Source::Bytes { name, bytes }
+        };
         let candidate =
             Candidate { sha256, dialect, dry_run, force, shadow, ..Candidate::new(source) };
         let report = mount.swap(candidate, &self.state).await;

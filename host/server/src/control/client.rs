@@ -20,7 +20,7 @@ use url::form_urlencoded;
 use super::{
     CancelledShadow, ControlFault, ExplainRequest, RolledBack, Status, default_folder, takeover,
 };
-use crate::registry::{Candidate, Explanation, SwapReport};
+use crate::registry::{Candidate, Explanation, Source, SwapReport};
 use crate::reload::Reloaded;
 
 /// The time in which a server must respond to a request that it handles immediately.
@@ -126,8 +126,21 @@ impl ControlClient {
         candidate: Candidate,
     ) -> Result<SwapReport, ControlClientError> {
         let name = candidate.source.name();
-        let bytes = candidate.source.bytes(MAX_COMPONENT_SIZE).map_err(|source| {
-            ControlClientError::Unreadable { file: PathBuf::from(&name), source }
+        let mut module = None;
+        let mut signer = None;
+        // The server pulls a module of a registry itself.
+        if let Source::Registry(of_registry) = &candidate.source {
+            module = Some(of_registry.reference.to_string());
+            signer = of_registry.access.signer.as_deref();
+        }
+        let bytes = if module.is_some() {
+            Ok(Bytes::new())
+        } else {
+            candidate.source.bytes(MAX_COMPONENT_SIZE)
+        };
+        let bytes = bytes.map_err(|source| ControlClientError::Unreadable {
+            file: PathBuf::from(&name),
+            source,
         })?;
         let sha256 = candidate.sha256.map(|digest| digest.to_string());
         let dialect = candidate.dialect.map(|dialect| dialect.to_string());
@@ -139,6 +152,8 @@ impl ControlClient {
         let parameters = [
             ("mount", Some(mount)),
             ("name", Some(&name)),
+            ("module", module.as_deref()),
+            ("signer", signer),
             ("sha256", sha256.as_deref()),
             ("dialect", dialect.as_deref()),
             ("dry-run", candidate.dry_run.then_some("true")),

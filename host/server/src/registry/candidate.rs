@@ -9,8 +9,10 @@ use bytes::Bytes;
 use bytesize::ByteSize;
 use relayer_rest_common::{files, limits, stable_file};
 use relayer_rest_conformance::Dialect;
+use relayer_rest_oci::RegistryError;
 use relayer_rest_sandbox::{Digest, Engine, GuestRequest};
 
+use super::location::{ModuleLocation, RegistryAccess, RegistryModule};
 use super::report::Rejection;
 use super::shadow::Shadow;
 
@@ -41,6 +43,8 @@ pub enum Source {
     File(PathBuf),
     /// A file that may still be written; it is read when it no longer changes.
     ChangingFile(PathBuf),
+    /// A module in an OCI registry.
+    Registry(Box<RegistryModule>),
     /// A component that is bundled with the host: it is compiled in this process, and neither
     /// its size nor the time of its deployment is limited.
     Bundled(&'static [u8]),
@@ -83,8 +87,13 @@ impl Candidate {
     pub(crate) fn read(mut self, max: ByteSize) -> (Self, Option<Digest>) {
         let read = self.source.read(max).ok();
         let digest = read.as_ref().map(|bytes| Digest::new(bytes));
-        if let (Some(bytes), Source::File(_) | Source::ChangingFile(_)) = (read, &self.source) {
-            self.source = Source::Bytes { name: self.source.name(), bytes };
+        let Some(bytes) = read else { return (self, digest) };
+        match &mut self.source {
+            Source::File(_) | Source::ChangingFile(_) => {
+                self.source = Source::Bytes { name: self.source.name(), bytes };
+            }
+            Source::Registry(module) => module.component = Some(bytes),
+            Source::Bundled(_) | Source::Bytes { .. } => {}
         }
         (self, digest)
     }
@@ -93,6 +102,9 @@ impl Candidate {
     pub(crate) fn is_quick(&self, engine: &Engine) -> bool {
         match &self.source {
             Source::Bytes { bytes, .. } => engine.has_code(bytes),
+            Source::Registry(module) => {
+                module.component.as_ref().is_some_and(|bytes| engine.has_code(bytes))
+            }
             // A file that could not be read has no component.
             Source::File(_) | Source::ChangingFile(_) | Source::Bundled(_) => true,
         }
@@ -100,10 +112,24 @@ impl Candidate {
 }
 
 impl Source {
+    /// Returns the source of the module at a location. A module of a registry must have the
+    /// signature that the access asks for.
+    #[must_use]
+    pub fn new(location: ModuleLocation, access: &RegistryAccess) -> Self {
+        match location {
+            ModuleLocation::File(file) => Self::File(file),
+            ModuleLocation::Registry(reference) => {
+                let module = RegistryModule::new(reference, access.clone());
+                Self::Registry(Box::new(module))
+            }
+        }
+    }
+
     /// Returns the name in messages.
     pub(crate) fn name(&self) -> String {
         match self {
             Self::File(file) | Self::ChangingFile(file) => file.display().to_string(),
+            Self::Registry(module) => module.reference.to_string(),
             Self::Bundled(_) => "embedded".to_owned(),
             Self::Bytes { name, .. } => name.clone(),
         }
@@ -113,16 +139,36 @@ impl Source {
         matches!(self, Self::Bundled(_))
     }
 
-    /// Reads the component, of at most this size, or returns the problem.
-    pub(super) fn read(&self, max: ByteSize) -> Result<Bytes, (Rejection, String)> {
-        self.bytes(max.as_u64()).map_err(|error| match error.kind() {
-            io::ErrorKind::FileTooLarge => {
-                (Rejection::TooLarge, format!("larger than {max}; raise swap.size"))
+    /// Returns whether reading it does not wait for a registry.
+    pub(crate) fn is_here(&self) -> bool {
+        match self {
+            Self::Registry(module) => module.is_here(),
+            _ => true,
+        }
+    }
+
+    /// Returns whether the signature that a mount may require is checked when it is read.
+    pub(super) fn is_signed(&self) -> bool {
+        matches!(self, Self::Registry(_) | Self::Bundled(_))
+    }
+
+    /// Reads the component, of at most this size. This blocks while it waits for a registry.
+    ///
+    /// # Errors
+    /// Returns the reason, and the problem with its remedy, without the name.
+    pub fn read(&self, max: ByteSize) -> Result<Bytes, (Rejection, String)> {
+        self.bytes(max.as_u64()).map_err(|error| {
+            let of_registry = error.get_ref().and_then(|error| error.downcast_ref());
+            match (error.kind(), of_registry) {
+                (io::ErrorKind::FileTooLarge, _) => {
+                    (Rejection::TooLarge, format!("larger than {max}; raise swap.size"))
+                }
+                (_, Some(error)) => (rejection(error), format!("cannot be pulled: {error}")),
+                _ => (
+                    Rejection::Unreadable,
+                    format!("cannot be read: {error}; check the path and its permissions"),
+                ),
             }
-            _ => (
-                Rejection::Unreadable,
-                format!("cannot be read: {error}; check the path and its permissions"),
-            ),
         })
     }
 
@@ -131,11 +177,27 @@ impl Source {
         match self {
             Self::File(file) => files::read(file, max).map(Bytes::from),
             Self::ChangingFile(file) => stable_file::read(file, max).map(Bytes::from),
+            Self::Registry(module) => module.pull(max).map_err(|error| match error {
+                RegistryError::TooLarge { .. } => io::ErrorKind::FileTooLarge.into(),
+                error => io::Error::other(error),
+            }),
             Self::Bundled(bytes) => Ok(Bytes::from_static(bytes)),
             Self::Bytes { bytes, .. } if bytes.len() as u64 > max => {
                 Err(io::ErrorKind::FileTooLarge.into())
             }
             Self::Bytes { bytes, .. } => Ok(bytes.clone()),
         }
+    }
+}
+
+/// Returns the reason of a rejection for a module that cannot be pulled.
+fn rejection(error: &RegistryError) -> Rejection {
+    match error {
+        RegistryError::Mismatch { .. } => Rejection::DigestMismatch,
+        RegistryError::Unsigned(_)
+        | RegistryError::UnpinnedTag
+        | RegistryError::UnknownSigner(_)
+        | RegistryError::Key { .. } => Rejection::Unsigned,
+        _ => Rejection::Unreadable,
     }
 }

@@ -21,6 +21,7 @@ use super::candidate::{Candidate, SwapLimits};
 use super::deployment::Deployment;
 use super::explain::{Explanation, explain};
 use super::failure_policy::FailurePolicy;
+use super::location::RegistryAccess;
 use super::path::MountPath;
 use super::preflight::PreflightThread;
 use super::references::References;
@@ -93,6 +94,7 @@ impl Mount {
             slot: ModuleSlot::default(),
             background: BackgroundWorker::default(),
             check_time: limits.time,
+            registries: RegistryAccess::default(),
             requests: Arc::default(),
         };
         Self {
@@ -128,6 +130,16 @@ impl Mount {
     pub fn with_swap_limits(mut self, limits: SwapLimits) -> Self {
         self.configure(|service| service.check_time = limits.time);
         self.limits = limits;
+        self
+    }
+
+    /// Sets the registries of its modules, and the signature that they must have.
+    ///
+    /// # Panics
+    /// Panics if the mount has served requests.
+    #[must_use]
+    pub fn with_registries(mut self, registries: RegistryAccess) -> Self {
+        self.configure(|service| service.registries = registries);
         self
     }
 
@@ -219,6 +231,12 @@ impl Mount {
     #[must_use]
     pub fn swap_limits(&self) -> &SwapLimits {
         &self.limits
+    }
+
+    /// Returns the registries of its modules, and the signature that they must have.
+    #[must_use]
+    pub fn registries(&self) -> &RegistryAccess {
+        &self.service.registries
     }
 
     /// Returns the engine of its modules.

@@ -13,10 +13,11 @@ use relayer_rest_conformance as conformance;
 use relayer_rest_conformance::{Dialect, Reference, Verdict};
 use relayer_rest_sandbox::{Digest, GuestRequest, Limits, Module};
 use relayer_rest_state::{ChainId, Snapshot, StateReader};
+use tokio::task::spawn_blocking;
 use tracing::{Instrument, info_span};
 
 use super::active::ActiveModule;
-use super::candidate::{Candidate, SwapLimits};
+use super::candidate::{Candidate, Source, SwapLimits};
 use super::compare::{self, Change, ResponseDifference};
 use super::deployment::Progress;
 use super::report::{Rejection, SwapStep};
@@ -118,7 +119,7 @@ impl Preflight {
     async fn run_checks(self) -> Result<Option<PreflightReport>, Rejected> {
         let file = {
             let _step = self.progress.begin(SwapStep::Read);
-            self.read()?
+            self.read().await?
         };
         let module = {
             let _step = self.progress.begin(SwapStep::Compile);
@@ -195,9 +196,23 @@ impl Preflight {
 
     /// Reads the candidate, and checks its size, its digest and whether it is
     /// quarantined.
-    fn read(&self) -> Result<CandidateFile, Rejected> {
+    async fn read(&self) -> Result<CandidateFile, Rejected> {
         let name = self.candidate.source.name();
-        let read = self.candidate.source.read(self.limits.size);
+        if self.service.registries.requires_signature() && !self.candidate.source.is_signed() {
+            let message = "has no signature, which the settings require; \
+                           push it to a registry, and sign it there with `cosign sign --key`";
+            return Err(self.rejected(Rejection::Unsigned, &name, message));
+        }
+        let read = match &self.candidate.source {
+            // The registry may not respond, and the time of a swap is limited.
+            source @ Source::Registry(_) => {
+                let source = source.clone();
+                let size = self.limits.size;
+                let read = spawn_blocking(move || source.read(size)).await;
+                read.unwrap_or_else(|error| Err((Rejection::Host, error.to_string())))
+            }
+            source => source.read(self.limits.size),
+        };
         let bytes = read.map_err(|(reason, message)| self.rejected(reason, &name, &message))?;
         let digest = Digest::new(&bytes);
         self.progress.read(digest);

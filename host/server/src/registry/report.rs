@@ -71,6 +71,8 @@ pub enum Rejection {
     TooLarge,
     /// The candidate does not have the requested digest.
     DigestMismatch,
+    /// The candidate does not have the signature that its mount requires.
+    Unsigned,
     /// The candidate is quarantined: it failed in service before.
     Quarantined,
     /// The candidate is not a component, or does not match the contract.

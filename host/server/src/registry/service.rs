@@ -18,6 +18,7 @@ use super::circuit_breaker::{CircuitBreaker, Trial};
 use super::failure_policy::FailurePolicy;
 use super::failure_window::{Baseline, RequestKind};
 use super::health_check::HealthCheck;
+use super::location::RegistryAccess;
 use super::path::MountPath;
 use super::references::References;
 use super::slot::ModuleSlot;
@@ -37,6 +38,7 @@ pub(super) struct ModuleService {
     pub(super) background: BackgroundWorker,
     /// The maximum time of a health check.
     pub(super) check_time: Duration,
+    pub(super) registries: RegistryAccess,
     pub(super) requests: Arc<RequestMetrics>,
 }
 

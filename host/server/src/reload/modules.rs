@@ -8,7 +8,7 @@ use relayer_rest_sandbox::{CodeCache, Compiler, Digest, EngineError};
 use relayer_rest_sources::{Watch, watch};
 use relayer_rest_state::StateReader;
 use tokio::sync::OwnedMutexGuard;
-use tokio::task::{block_in_place, spawn_blocking};
+use tokio::task::spawn_blocking;
 use tracing::{info, warn};
 
 use super::Reloaded;
@@ -18,7 +18,7 @@ use super::mount_spec::MountSpec;
 use super::watched_module::WatchedModule;
 use crate::commands::Commands;
 use crate::config::{Layers, Settings};
-use crate::registry::{ActiveModule, Mount, Mounts, Registry};
+use crate::registry::{ActiveModule, Candidate, Mount, Mounts, Registry};
 
 /// The context in which modules are loaded.
 pub struct ModuleContext {
@@ -80,9 +80,15 @@ impl Modules {
         let mut slow = Vec::new();
         for spec in MountSpec::all(&settings.config, context.relayer_dialect) {
             let mount = context.mount(&spec)?;
-            let (candidate, digest) = spec.candidate().read(spec.swap.size);
             let mount = Arc::new(mount);
-            if context.waits || spec.is_required || candidate.is_quick(mount.engine()) {
+            let candidate = spec.candidate();
+            let waits = context.waits || spec.is_required;
+            let (candidate, digest) = if waits || candidate.source.is_here() {
+                read(candidate, &spec).await?
+            } else {
+                (candidate, None)
+            };
+            if waits || candidate.is_quick(mount.engine()) {
                 let result = first_module::load(&spec, &mount, candidate, state).await;
                 if spec.is_required {
                     result?;
@@ -125,7 +131,7 @@ impl Modules {
     /// Starts to swap each module when its file changes, if `server.watch` is set.
     pub async fn watch(&self, state: &StateReader) -> Result<(), ReloadError> {
         let mut loaded = self.loaded.lock().await;
-        if self.is_watching() && loaded.iter().all(|loaded| loaded.spec.file.is_none()) {
+        if self.is_watching() && loaded.iter().all(|loaded| loaded.spec.file().is_none()) {
             warn!(hint = "set a file with --module", "nothing to watch");
         }
         for loaded in loaded.iter_mut() {
@@ -159,8 +165,7 @@ impl Modules {
         let mut removed = Vec::new();
         let relayer_dialect = *self.relayer_dialect.lock().unwrap_or_else(PoisonError::into_inner);
         for spec in MountSpec::all(config, relayer_dialect) {
-            let candidate = spec.changing_candidate();
-            let (candidate, digest) = block_in_place(|| candidate.read(spec.swap.size));
+            let (candidate, digest) = read(spec.changing_candidate(), &spec).await?;
             let before = loaded.iter().find(|before| before.spec.path == spec.path);
             let path = spec.path.to_string();
             let unchanged = before.filter(|before| before.is(&spec, digest));
@@ -238,7 +243,7 @@ impl Modules {
             let _lock = before.try_lock_deployment().ok_or_else(busy)?;
             let spec = loaded[0].spec.in_dialect(dialect);
             let mount = Arc::new(self.context.mount(&spec)?.replacing(&before));
-            let (candidate, digest) = spec.candidate().read(spec.swap.size);
+            let (candidate, digest) = read(spec.candidate(), &spec).await?;
             mount.load_in_background(candidate, state).await?;
             let mut next = loaded.clone();
             next[0] = Loaded { spec, digest, mount, watched: None };
@@ -258,7 +263,7 @@ impl Modules {
         digest: Option<Digest>,
         state: &StateReader,
     ) -> Result<Option<Arc<Watched>>, ReloadError> {
-        let Some(file) = spec.file.as_ref().filter(|_| self.is_watching()) else {
+        let Some(file) = spec.file().filter(|_| self.is_watching()) else {
             return Ok(None);
         };
         info!(mount = %mount.path(), file = %file.display(), "watching module file");
@@ -318,6 +323,16 @@ impl Replaced {
         let active = self.mount.active().map(|active| Arc::as_ptr(&active));
         active != self.active.as_ref().map(Arc::as_ptr)
     }
+}
+
+/// Reads the module of a mount, on a thread that may wait for a registry. Returns its digest,
+/// too, if it could be read.
+async fn read(
+    candidate: Candidate,
+    spec: &MountSpec,
+) -> Result<(Candidate, Option<Digest>), ReloadError> {
+    let size = spec.swap.size;
+    spawn_blocking(move || candidate.read(size)).await.map_err(ReloadError::Reading)
 }
 
 fn mounts(loaded: &[Loaded]) -> Result<Mounts, ReloadError> {

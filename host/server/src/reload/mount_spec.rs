@@ -1,6 +1,6 @@
 //! The specification of a mount, from the settings and the command line.
 
-use std::path::PathBuf;
+use std::path::Path;
 
 use relayer_rest_conformance::Dialect;
 use relayer_rest_modules::BundledExtension;
@@ -10,7 +10,9 @@ use relayer_rest_sandbox::{
 };
 
 use crate::config::Config;
-use crate::registry::{Candidate, FailurePolicy, Mount, MountPath, Source, SwapLimits};
+use crate::registry::{
+    Candidate, FailurePolicy, ModuleLocation, Mount, MountPath, RegistryAccess, Source, SwapLimits,
+};
 
 /// A mount, as the settings specify it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,8 +21,10 @@ pub struct MountSpec {
     pub name: String,
     /// Its path.
     pub path: MountPath,
-    /// The file of its module; none for a bundled module.
-    pub file: Option<PathBuf>,
+    /// The location of its module; none for a bundled module.
+    pub location: Option<ModuleLocation>,
+    /// The registries of its modules, and the signature that they must have.
+    pub registries: RegistryAccess,
     /// The digest that the module must have.
     pub sha256: Option<Digest>,
     /// Whether the server does not start without its module.
@@ -43,15 +47,21 @@ impl MountSpec {
     /// relayer's if its module is bundled.
     #[must_use]
     pub fn all(config: &Config, relayer_dialect: Option<Dialect>) -> Vec<Self> {
-        let file = config.module.file.clone();
+        let location = config.module.file.clone();
         let named = config.module.dialect;
-        let follows_relayer = named.is_none() && file.is_none() && relayer_dialect.is_some();
+        let follows_relayer = named.is_none() && location.is_none() && relayer_dialect.is_some();
         let relayer_dialect = relayer_dialect.filter(|_| follows_relayer);
         let dialect = named.or(relayer_dialect).unwrap_or_default();
+        let settings = &config.registries;
+        let access = |signer: Option<&String>| RegistryAccess {
+            settings: settings.clone(),
+            signer: signer.cloned(),
+        };
         let api = Self {
             name: API.to_owned(),
             path: MountPath::root(),
-            file,
+            location,
+            registries: access(config.module.signer.as_ref()),
             sha256: config.module.sha256,
             is_required: true,
             grants: Grants::all(),
@@ -67,7 +77,8 @@ impl MountSpec {
         let extensions = config.extension.iter().map(|extension| Self {
             name: extension.name.as_str().to_owned(),
             path: extension.path(),
-            file: extension.module.clone(),
+            location: extension.module.clone(),
+            registries: access(extension.signer.as_ref()),
             sha256: extension.sha256,
             is_required: extension.required,
             grants: extension.granted(),
@@ -115,25 +126,26 @@ impl MountSpec {
             .with_required(self.is_required)
             .with_failure_policy(self.failure_policy.clone())
             .with_swap_limits(self.swap.clone())
+            .with_registries(self.registries.clone())
     }
 
     /// Returns its module, to be deployed.
     #[must_use]
     pub fn candidate(&self) -> Candidate {
-        self.candidate_from(Source::File)
+        let source = match &self.location {
+            None => Source::Bundled(self.bundled()),
+            Some(location) => Source::new(location.clone(), &self.registries),
+        };
+        Candidate { sha256: self.sha256, ..Candidate::new(source) }
     }
 
     /// Returns its module, from a file that may still be written.
     pub(super) fn changing_candidate(&self) -> Candidate {
-        self.candidate_from(Source::ChangingFile)
-    }
-
-    fn candidate_from(&self, source: fn(PathBuf) -> Source) -> Candidate {
-        let source = match &self.file {
-            None => Source::Bundled(self.bundled()),
-            Some(file) => source(file.clone()),
-        };
-        Candidate { sha256: self.sha256, ..Candidate::new(source) }
+        let mut candidate = self.candidate();
+        if let Source::File(file) = candidate.source {
+            candidate.source = Source::ChangingFile(file);
+        }
+        candidate
     }
 
     /// Returns the bundled component.
@@ -145,9 +157,14 @@ impl MountSpec {
         included.expect("the settings name a file where none comes along").component
     }
 
-    /// Returns the name of its module's file in messages.
+    /// Returns the file of its module, if it is in one.
+    pub(super) fn file(&self) -> Option<&Path> {
+        self.location.as_ref()?.file()
+    }
+
+    /// Returns the location of its module in messages.
     #[must_use]
     pub fn name_of_file(&self) -> String {
-        self.file.as_ref().map_or("embedded".to_owned(), |file| file.display().to_string())
+        self.location.as_ref().map_or("embedded".to_owned(), ToString::to_string)
     }
 }
