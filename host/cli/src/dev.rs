@@ -34,8 +34,8 @@ use deployment::Deployment;
 use project::Project;
 use session::Session;
 
-/// The level of the log: the lines of modules, and warnings of the server.
-const LOG_LEVEL: &str = "warn,module=info";
+/// The level of the log: the lines of modules, and warnings of the server, with their requests.
+const LOG_LEVEL: &str = "warn,module=info,relayer_rest_server::http::service=info";
 
 #[derive(Args)]
 pub(super) struct DevArgs {
@@ -114,7 +114,7 @@ async fn start(args: &DevArgs, project: Project) -> Result<(), Failure> {
         .with_settings(config.server.clone());
     let (stop, stopped) = oneshot::channel::<()>();
     let serving = tokio::spawn(server.serve_all(listeners, async { drop(stopped.await) }));
-    announce(&addresses, None);
+    announce(&addresses, None).await.ok();
     let address = addresses.first().map(|(address, _)| address.to_string()).unwrap_or_default();
     // A build that runs is stopped.
     let result = tokio::select! {

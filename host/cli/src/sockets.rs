@@ -9,7 +9,7 @@ use relayer_rest_server::config::{Config, ListenAddress, ListenConfig};
 use relayer_rest_server::control::{AdminListener, ControlSocket};
 use relayer_rest_sources::Upstream;
 use relayer_rest_sources::hermes_config::Rest;
-use tokio::task::spawn_blocking;
+use tokio::task::{JoinHandle, spawn_blocking};
 use tracing::info;
 
 use super::serve_error::ServeError;
@@ -131,8 +131,11 @@ pub(super) fn configure(
 }
 
 /// Prints a line for each address on stdout, from which on clients can connect, and notifies the
-/// service manager.
-pub(super) fn announce(addresses: &[(ListenAddress, bool)], watchdog: Option<Duration>) {
+/// service manager. Returns the task that prints.
+pub(super) fn announce(
+    addresses: &[(ListenAddress, bool)],
+    watchdog: Option<Duration>,
+) -> JoinHandle<()> {
     let lines = addresses.iter().map(|(address, has_tls)| {
         info!(%address, "listening");
         match address {
@@ -145,5 +148,5 @@ pub(super) fn announce(addresses: &[(ListenAddress, bool)], watchdog: Option<Dur
     let names: Vec<_> = addresses.iter().map(|(address, _)| address.to_string()).collect();
     service_manager::ready(&format!("listening on {}", names.join(", ")), watchdog);
     // A full pipe must not block the server, and a closed stdout is not an error.
-    spawn_blocking(move || drop(io::stdout().write_all(lines.as_bytes())));
+    spawn_blocking(move || drop(io::stdout().write_all(lines.as_bytes())))
 }

@@ -45,7 +45,8 @@ async fn a_change_is_built_checked_and_served_with_its_differences() {
     let mut serving = dev(&folder, &[]).await;
     let output = serving.printed("grants = ").await;
     let url = format!("{}/ext/my-tool/", serving.url());
-    assert!(output.starts_with("served after ") && output.contains(&url), "{output}");
+    assert!(output.starts_with("building "), "{output}");
+    assert!(output.contains("\nserved after ") && output.contains(&url), "{output}");
     let settings = "its settings, for relayer-rest serve --config FILE:\n  [[extension]]\n  \
         name = \"my-tool\"\n  module = \"my_tool.wasm\"\n  grants = []\n";
     assert!(output.ends_with(settings), "{output}");
@@ -80,7 +81,7 @@ async fn the_last_good_build_stays_while_others_fail() {
     folder.write("fail", "");
     let mut serving = dev(&folder, &[]).await;
     let output = serving.printed("waiting for a change").await;
-    assert!(output.starts_with("build failed (exit status: 3)\n"), "{output}");
+    assert!(output.contains("\nbuild failed (exit status: 3)\n"), "{output}");
     // The message of the tool is not changed.
     serving.logged("module.bin:1: broken").await;
     let mut client = serving.connect().await;
@@ -104,6 +105,30 @@ async fn the_last_good_build_stays_while_others_fail() {
     serving.stop().await;
 }
 
+/// A server rolls back to the module before, whose 404 hides the failure of a new route.
+#[tokio::test]
+async fn failures_of_a_new_route_are_shown_to_the_client_and_in_the_log() {
+    let folder = Folder::new();
+    folder.write("module.bin", with_body("1"));
+    let mut serving = dev(&folder, &[]).await;
+    serving.printed("grants = ").await;
+    let mut client = serving.connect().await;
+    assert_eq!(client.get("/ext/my-tool/peers").await.text(), "1");
+
+    let code = component::only_for("/channels")
+        + "(call $report (i32.const 64) (i32.const 13)) unreachable";
+    let fails = component::of_handler_that_reports("no such chain", &code);
+    replace(&folder, "module.bin", fails);
+    serving.printed("served after").await;
+    for path in ["/ext/my-tool/channels", "/ext/my-tool/channels?limit=1"] {
+        let response = client.get(path).await;
+        assert_eq!(response.status, 500, "{}", response.text());
+        let line = serving.logged("no such chain").await;
+        assert!(line.contains(response.header("x-request-id")), "{line}");
+    }
+    serving.stop().await;
+}
+
 #[tokio::test]
 async fn requests_of_the_author_are_compared_and_their_failures_are_shown() {
     let folder = Folder::new();
@@ -122,7 +147,8 @@ async fn requests_of_the_author_are_compared_and_their_failures_are_shown() {
     let build = format!("echo >> {count}; {BUILD}");
     let mut serving = with_build(&folder, &build, &[]).await;
     let output = serving.printed("grants = ").await;
-    assert!(output.starts_with("1 of 2 declared routes were not exercised\nserved"), "{output}");
+    let first = "\n1 of 2 declared routes were not exercised\nserved";
+    assert!(output.contains(first), "{output}");
 
     replace(&folder, "module.bin", with_routes("2"));
     let output = serving.printed("served after").await;

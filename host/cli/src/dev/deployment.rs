@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::uri::PathAndQuery;
 use http::{HeaderMap, Method};
@@ -12,11 +13,19 @@ use relayer_rest_sandbox::{
 };
 use relayer_rest_server::config::ExtensionName;
 use relayer_rest_server::registry::{
-    Candidate, Mount, MountPath, Mounts, Registry, Source, SwapOutcome, SwapReport,
+    Candidate, FailurePolicy, Mount, MountPath, Mounts, Registry, Source, SwapOutcome, SwapReport,
 };
 use relayer_rest_state::StateReader;
 
 use crate::exercise::AuthorRequests;
+
+/// The author sees the failures of a build, instead of responses of the one before it.
+const FAILURES: FailurePolicy = FailurePolicy {
+    failures: 1000,
+    window: Duration::from_millis(1),
+    failure_rate: 100,
+    probation: 0,
+};
 
 /// The mount of a module in development, beside the API.
 pub(super) struct Deployment {
@@ -73,12 +82,13 @@ impl Deployment {
     }
 
     fn empty_mount(&self, file: &Path) -> Mount {
-        if let Some(dialect) = self.dialect {
+        let mount = if let Some(dialect) = self.dialect {
             Mount::empty(MountPath::root(), API, self.engine.clone()).with_dialect(dialect)
         } else {
             let name = extension_name(file);
             Mount::empty(MountPath::for_extension(&name), &name, self.engine.clone())
-        }
+        };
+        mount.with_failure_policy(FAILURES)
     }
 
     fn mounts(&self, mount: &Arc<Mount>) -> Result<Mounts, String> {

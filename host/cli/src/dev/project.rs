@@ -116,6 +116,11 @@ impl Project {
         }
     }
 
+    /// Returns the command that builds the module for a server, if it is another one.
+    pub(super) fn release_command(&self) -> Option<&'static str> {
+        (self.builder == Builder::Cargo).then_some("cargo module")
+    }
+
     /// Returns the file that the settings of a server name for a component: with cargo, the
     /// output of `cargo module`.
     pub(super) fn released(&self, module: &Path) -> PathBuf {

@@ -47,6 +47,8 @@ impl Session {
         let mut files = SourceFiles::read(&self.project.folder)?;
         let mut saved_at = SystemTime::now();
         let mut needs_build = true;
+        // Tools that are installed first can print nothing for a minute.
+        print(&[format!("building {}", self.project.folder.display())])?;
         loop {
             print(&self.update(needs_build, saved_at).await)?;
             let change = files.changed().await?;
@@ -121,7 +123,9 @@ impl Session {
         if settings == self.settings {
             return Vec::new();
         }
-        let mut lines = vec!["its settings, for relayer-rest serve --config FILE:".to_owned()];
+        let build = self.project.release_command();
+        let build = build.map(|build| format!(" after {build}")).unwrap_or_default();
+        let mut lines = vec![format!("its settings, for relayer-rest serve --config FILE{build}:")];
         lines.extend(settings.iter().map(|line| format!("  {line}")));
         self.settings = settings;
         lines

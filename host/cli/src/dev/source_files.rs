@@ -33,8 +33,8 @@ const OUTPUTS: [&str; 3] = ["target", "node_modules", "__pycache__"];
 /// Files that mark a folder as the output of a tool.
 const MARKERS: [&str; 2] = ["CACHEDIR.TAG", "pyvenv.cfg"];
 
-/// Files that tools write during a build.
-const WRITTEN: [&str; 2] = ["Cargo.lock", "package-lock.json"];
+/// Files that tools write during a build, the last one that of the template for JavaScript.
+const WRITTEN: [&str; 3] = ["Cargo.lock", "package-lock.json", "src/imports.js"];
 
 /// A hidden folder with sources.
 const CARGO: &str = ".cargo";
@@ -199,7 +199,7 @@ fn is_source_file(entry: &DirEntry) -> bool {
     !name.starts_with('.')
         && !name.ends_with('~')
         && !name.ends_with(".wasm")
-        && !WRITTEN.contains(&&*name)
+        && !WRITTEN.iter().any(|written| entry.path().ends_with(written))
 }
 
 #[cfg(test)]
@@ -239,6 +239,7 @@ mod tests {
             "src/lib.rs~",
             "Cargo.lock",
             "package-lock.json",
+            "src/imports.js",
         ] {
             write(folder, file, "1");
         }
