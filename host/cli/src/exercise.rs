@@ -130,7 +130,7 @@ async fn send(module: &Module, request: &AuthorRequest, snapshot: &Arc<Snapshot>
             let of_document = module
                 .openapi()
                 .and_then(|openapi| openapi::check(openapi, &report.request, &response).err());
-            report.failures.extend(of_document);
+            report.failures.extend(of_document.or_else(|| openapi::check_json(&response).err()));
             report.response = Some(ResponseReport::new(&response));
         }
     }

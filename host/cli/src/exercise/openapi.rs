@@ -34,6 +34,20 @@ pub(super) fn validate(openapi: &OpenApi, recorded: &[(&str, Vec<Recorded>)]) ->
     }
 }
 
+/// Checks that a body is JSON, if its type says so.
+pub(super) fn check_json<B: AsRef<[u8]>>(response: &Response<B>) -> Result<(), String> {
+    let found = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let body = response.body().as_ref();
+    if body.is_empty() || !found.is_some_and(|found| essence(found).ends_with("json")) {
+        return Ok(());
+    }
+    json(body).map(drop)
+}
+
+fn json(body: &[u8]) -> Result<Value, String> {
+    serde_json::from_slice(body).map_err(|error| format!("the body is not JSON: {error}"))
+}
+
 /// Checks one response. Requests for other routes and methods than the declared ones may
 /// have any.
 pub(super) fn check<B: AsRef<[u8]>>(
@@ -71,7 +85,7 @@ pub(super) fn check<B: AsRef<[u8]>>(
     };
     match media_type.get("schema") {
         Some(schema) if essence(found).ends_with("json") => {
-            let value = serde_json::from_slice(body).map_err(|error| error.to_string())?;
+            let value = json(body)?;
             validator(document, schema)?.validate(&value).map_err(|error| {
                 let place = error.instance_path().to_string();
                 format!("{}: {error}", if place.is_empty() { "/" } else { &place })
@@ -110,4 +124,25 @@ fn validator(document: &Map<String, Value>, schema: &Value) -> Result<Validator,
 /// Returns a content type without its parameters.
 fn essence(content_type: &str) -> String {
     content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{CONTENT_TYPE, Response, check_json};
+
+    #[test]
+    fn bodies_whose_type_is_json_are_json() {
+        for (content_type, body, is_valid) in [
+            ("application/json", r#"{"a": 1}"#, true),
+            ("application/json", r#"{"a": nope}"#, false),
+            ("application/problem+json; charset=utf-8", "nope", false),
+            ("text/plain", "nope", true),
+            // Such as the response to a HEAD.
+            ("application/json", "", true),
+        ] {
+            let response = Response::builder().header(CONTENT_TYPE, content_type).body(body);
+            let checked = check_json(&response.unwrap());
+            assert_eq!(checked.is_ok(), is_valid, "{content_type}: {body}: {checked:?}");
+        }
+    }
 }
