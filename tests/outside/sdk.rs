@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 /// The driver of a module in JavaScript: prints its responses to the targets.
 const JS: &str = r#"
-import { Host, Request } from "./sdk/index.js";
+import { Host, Request, Response } from "./sdk/index.js";
 import { FakeHost } from "./sdk/testing.js";
 import { handle } from "./src/handle.js";
 
@@ -34,14 +34,22 @@ try {
 } catch (error) {
   missing = error.message;
 }
-console.log(JSON.stringify([responses, missing]));
+const thrown = [];
+for (const make of [() => Response.empty("200"), () => Response.text({ a: 1 })]) {
+  try {
+    make();
+  } catch (error) {
+    thrown.push(error.message);
+  }
+}
+console.log(JSON.stringify([responses, missing, thrown]));
 "#;
 
 /// The driver of a module in Python.
 const PYTHON: &str = r#"
 import json, sys
 from handle import handle
-from sdk import Host, Request
+from sdk import Host, Request, Response
 from sdk.testing import FakeHost
 
 host = (
@@ -59,7 +67,13 @@ try:
     handle(Host({}), Request.get("/mount"))
 except RuntimeError as error:
     missing = str(error)
-print(json.dumps([responses, missing]))
+raised = []
+for make in [lambda: Response.empty("200"), lambda: Response.empty(200).with_header("a", 1)]:
+    try:
+        make()
+    except TypeError as error:
+        raised.append(str(error))
+print(json.dumps([responses, missing, raised]))
 "#;
 
 /// Requests beyond those of [`CASES`].
@@ -92,7 +106,14 @@ fn expected() -> Vec<Value> {
 }
 
 /// Runs the driver of the module in a language, and compares its responses.
-async fn compare(language: &str, handler: &str, module: &str, driver: (&str, &str), program: &str) {
+async fn compare(
+    language: &str,
+    handler: &str,
+    module: &str,
+    driver: (&str, &str),
+    program: &str,
+    invalid_values: [&str; 2],
+) {
     let folder = Folder::new();
     let mine = folder.join("my-tool");
     let new = ["new", "--lang", language, mine.to_str().unwrap()];
@@ -101,7 +122,7 @@ async fn compare(language: &str, handler: &str, module: &str, driver: (&str, &st
     fs::copy(root().join("tests/guests/sdk").join(handler), mine.join(module)).unwrap();
     let (file, text) = driver;
     fs::write(mine.join(file), text).unwrap();
-    let (responses, missing) = run(&mine, program, file);
+    let (responses, missing, invalid) = run(&mine, program, file);
 
     let expected = expected();
     assert_eq!(responses.len(), expected.len());
@@ -121,10 +142,12 @@ async fn compare(language: &str, handler: &str, module: &str, driver: (&str, &st
     let remedy = "interface mount: not imported; add `import relayer:rest/mount@0.1.0;` to \
                   wit/world.wit, and \"mount\" to the grants of the module's mount";
     assert_eq!(missing, remedy);
+    // Otherwise the line of the author is not known.
+    assert_eq!(invalid, invalid_values, "{language}");
 }
 
 /// Returns the last line that a driver prints.
-fn run(folder: &Path, program: &str, file: &str) -> (Vec<Value>, String) {
+fn run(folder: &Path, program: &str, file: &str) -> (Vec<Value>, String, Vec<String>) {
     let targets = serde_json::to_string(&targets()).unwrap();
     let output = Command::new(program).args([file, &targets]).current_dir(folder).output().unwrap();
     let stdout = String::from_utf8(output.stdout).unwrap();
@@ -136,11 +159,18 @@ fn run(folder: &Path, program: &str, file: &str) -> (Vec<Value>, String) {
 #[tokio::test]
 #[ignore = "needs node 20"]
 async fn a_module_in_javascript_responds_as_the_one_in_rust() {
-    compare("js", "handle.js", "src/handle.js", ("driver.js", JS), "node").await;
+    let invalid = [
+        "a status is an integer, such as 200, not \"200\"",
+        "a body is a string or a Uint8Array, not object",
+    ];
+    compare("js", "handle.js", "src/handle.js", ("driver.js", JS), "node", invalid).await;
 }
 
 #[tokio::test]
 #[ignore = "needs python3"]
 async fn a_module_in_python_responds_as_the_one_in_rust() {
-    compare("python", "handle.py", "handle.py", ("driver.py", PYTHON), "python3").await;
+    let invalid =
+        ["a status is an int, such as 200, not '200'", "a header's value is a str, not 1"];
+    let driver = ("driver.py", PYTHON);
+    compare("python", "handle.py", "handle.py", driver, "python3", invalid).await;
 }

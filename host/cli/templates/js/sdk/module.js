@@ -14,7 +14,8 @@ export function module(handle, imports) {
       } catch (thrown) {
         // The host returns 500, and logs the cause.
         const report = imports.failure?.report ?? console.error;
-        report(`${thrown}\n${thrown?.stack ?? ""}`);
+        const stack = thrown?.stack?.trim().split("\n") ?? [];
+        report([String(thrown), ...stack].join(", "));
         throw thrown;
       }
     },

@@ -4,6 +4,12 @@
  * Uint8Array. A handler returns it, or throws it to end early. */
 export class Response {
   constructor(status, headers = [], body = "") {
+    if (!Number.isInteger(status)) {
+      throw new TypeError(`a status is an integer, such as 200, not ${JSON.stringify(status)}`);
+    }
+    if (typeof body !== "string" && !(body instanceof Uint8Array)) {
+      throw new TypeError(`a body is a string or a Uint8Array, not ${typeof body}`);
+    }
     this.status = status;
     this.headers = headers;
     this.body = body;

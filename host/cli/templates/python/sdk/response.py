@@ -12,6 +12,8 @@ class Response(Exception):
         self, status: int, headers: tuple[tuple[str, str], ...] = (), body: bytes = b""
     ) -> None:
         super().__init__(status)
+        if not isinstance(status, int):
+            raise TypeError(f"a status is an int, such as 200, not {status!r}")
         self.status = status
         self.headers = headers
         self.body = body
@@ -77,6 +79,8 @@ class Response(Exception):
 
     def with_header(self, name: str, value: str) -> "Response":
         """Returns the response with one more header."""
+        if not isinstance(value, str):
+            raise TypeError(f"a header's value is a str, not {value!r}")
         return Response(self.status, (*self.headers, (name, value)), self.body)
 
     def header(self, name: str) -> str | None:
