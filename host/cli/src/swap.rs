@@ -158,10 +158,15 @@ fn text(report: &SwapReport) -> Vec<String> {
 /// Returns the differences between the responses of two modules.
 pub(super) fn differences(report: &SwapReport) -> Vec<String> {
     let mut lines = Vec::new();
-    if report.compared > 0 {
-        let different = report.differences.len();
-        let compared = report.compared;
-        lines.push(format!("{different} of {compared} requests have different responses"));
+    let compares = report.from.is_some()
+        && matches!(report.outcome, SwapOutcome::Swapped | SwapOutcome::DryRun);
+    match report.compared {
+        0 if compares => lines.push("no requests of clients to compare".to_owned()),
+        0 => {}
+        compared => {
+            let different = report.differences.len();
+            lines.push(format!("{different} of {compared} requests have different responses"));
+        }
     }
     lines.extend(report.differences.iter().flat_map(difference));
     lines

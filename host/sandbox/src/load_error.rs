@@ -102,10 +102,10 @@ pub enum LoadError {
     },
     /// The component imports items that are not in the contract.
     #[error(
-        "module {name}: forbidden imports: {}; allowed are {}{}",
+        "module {name}: forbidden imports{}: {}; allowed are {}",
+        wasi(forbidden),
         list(forbidden),
-        import_check::allowed(),
-        wasi(forbidden)
+        import_check::allowed()
     )]
     Imports {
         /// The module.
@@ -217,10 +217,10 @@ fn wasi(forbidden: &[ForbiddenImport]) -> String {
     let is_later = |import: &ForbiddenImport| matches!(import, ForbiddenImport::Unknown { import } if is_later_wasi(import));
     let mut advice = String::new();
     if forbidden.iter().any(is_later) {
-        advice += "; the host has WASI 0.2: build it for that version";
+        advice += " (the host has WASI 0.2: build it for that version)";
     }
     if forbidden.iter().any(is_wasi) {
-        advice += "; to allow WASI, set wasi = true in its [[extension]], or in [module]";
+        advice += " (to allow WASI, set wasi = true in its [[extension]], or in [module])";
     }
     advice
 }

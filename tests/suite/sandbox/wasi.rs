@@ -29,11 +29,10 @@ async fn server() -> TestServer {
 fn wasi_is_rejected_unless_the_mount_enables_it() {
     let refused = Module::from_bytes(&engine(&patient()), "guest", WASI_GUEST);
     let message = refused.unwrap_err().to_string();
-    let start = "module guest: forbidden imports: wasi:";
+    let start = "module guest: forbidden imports (to allow WASI, set wasi = true in its \
+        [[extension]], or in [module]): wasi:";
     assert!(message.starts_with(start), "{message}");
     assert!(message.contains("wasi:filesystem/preopens@0.2.") && message.contains(" (WASI), "));
-    let end = "; to allow WASI, set wasi = true in its [[extension]], or in [module]";
-    assert!(message.ends_with(end), "{message}");
 }
 
 /// WASI is only provided in one version: others are rejected.
@@ -41,7 +40,7 @@ fn wasi_is_rejected_unless_the_mount_enables_it() {
 fn other_wasi_interfaces_are_rejected() {
     let importing =
         |name: &str| wat::parse_str(format!("(component (import \"{name}\" (instance)))")).unwrap();
-    let later = "; the host has WASI 0.2: build it for that version";
+    let later = " (the host has WASI 0.2: build it for that version): ";
     for (component, expected, advice) in [
         (importing("wasi:cli/stdout@0.3.0"), "wasi:cli/stdout@0.3.0 (not in the contract)", later),
         (
@@ -57,7 +56,7 @@ fn other_wasi_interfaces_are_rejected() {
     ] {
         let message = Module::from_bytes(&with_wasi(), "m", &component).unwrap_err().to_string();
         assert!(message.contains(expected), "{message}");
-        assert!(message.ends_with(advice), "{message}");
+        assert!(message.contains(advice), "{message}");
     }
 }
 

@@ -106,7 +106,7 @@ fn sum(verdict: &Verdict, exercise: Option<&Exercise>) -> String {
         )],
     };
     parts.extend(restrictions.unwrap_or_default());
-    if broken > 0 {
+    if broken > 0 && !has_own_paths {
         parts.push("for an extension, use --dialect any".to_owned());
     }
     parts.join("; ")

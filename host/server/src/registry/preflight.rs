@@ -279,9 +279,13 @@ impl Preflight {
             more => format!(" (and {more} more rules)"),
         };
         let dialect = self.dialect;
+        let remedy = match dialect {
+            Dialect::Any => "",
+            _ => ", choose another --dialect, or name the mount of an extension with --mount",
+        };
         let message = format!(
             "does not conform to dialect {dialect}: rule {}: {failure}{message}; \
-             list all with `relayer-rest check --dialect {dialect}`, or choose another --dialect",
+             list all with `relayer-rest check --dialect {dialect}`{remedy}",
             first.rule
         );
         Some(self.rejected(Rejection::Nonconforming, &file.name, &message))
