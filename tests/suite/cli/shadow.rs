@@ -177,6 +177,45 @@ async fn a_reload_keeps_the_shadow_unless_it_replaces_the_mount_and_a_takeover_w
     drop(module);
 }
 
+/// Without the command, nothing waits for the report.
+#[tokio::test]
+async fn a_shadow_ends_with_its_command_and_with_the_server() {
+    let folder = Folder::new();
+    let path = folder.write("new.wasm", component::noted(DEFAULT_MODULE, "new"));
+    let serving = Program::server().start().await;
+    let args = [&*path, "--shadow", "1h"];
+    let swap = begin(&serving, &args).await;
+    swap.signal(Signal::KILL);
+    swap.ended().await;
+    let has_ended =
+        async || serving.control_client().status().await.unwrap().mounts[0].candidate.is_none();
+    until_async("the shadow has ended", has_ended).await;
+    let swap = begin(&serving, &args).await;
+    serving.stop().await;
+    let ended = swap.ended().await;
+    assert_eq!(ended.status, Some(2), "{}", ended.stderr);
+    assert_eq!(fs::read(folder.join("new.shadow.json")).unwrap(), b"");
+}
+
+#[tokio::test]
+async fn a_changed_file_is_swapped_in_after_the_shadow() {
+    let folder = Folder::new();
+    let module = folder.write("api.wasm", DEFAULT_MODULE);
+    let path = folder.write("new.wasm", component::noted(DEFAULT_MODULE, "new"));
+    let serving = Program::server().args(["--module", &module, "--watch"]).start().await;
+    let swap = begin(&serving, &[&path, "--shadow", "1h"]).await;
+    let changed = component::noted(DEFAULT_MODULE, "changed");
+    folder.replace("api.wasm", &changed);
+    serving.connect().await.get("/chain/a").await;
+    compared(&serving, 1).await;
+    swap.signal(Signal::INT);
+    assert_eq!(swap.ended().await.status, Some(1));
+    let is_swapped = async || serving.label("/chains").await == label(&changed);
+    until_async("the file is swapped in", is_swapped).await;
+    let deployments = serving.control_client().status().await.unwrap().mounts[0].deployments;
+    assert_eq!((deployments.swaps, deployments.rejections), (1, 1));
+}
+
 #[tokio::test]
 async fn invalid_options_of_a_shadow_are_rejected_before_the_swap() {
     let folder = Folder::new();

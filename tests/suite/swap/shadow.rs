@@ -11,7 +11,9 @@ use relayer_rest_host::registry::{
 };
 use relayer_rest_host::state::hermes_config::HermesConfig;
 use relayer_rest_tests::component::{self, TRAP};
-use relayer_rest_tests::server::{TestServer, any_dialect, candidate, label, patient};
+use relayer_rest_tests::server::{
+    TestServer, any_dialect, candidate, engine, extension, label, patient,
+};
 use relayer_rest_tests::wait::{until, within};
 use tokio::task::JoinHandle;
 
@@ -36,12 +38,22 @@ async fn begin(
     component: Vec<u8>,
     shadow: Shadow,
 ) -> JoinHandle<SwapReport> {
+    let candidate = Candidate { shadow: Some(shadow), ..any_dialect(component) };
+    begin_as(server, "/", candidate).await
+}
+
+async fn begin_as(
+    server: &Arc<TestServer>,
+    path: &str,
+    candidate: Candidate,
+) -> JoinHandle<SwapReport> {
+    let mount = server.registry.at(path).unwrap();
     let swapping = tokio::spawn({
-        let server = Arc::clone(server);
-        let candidate = Candidate { shadow: Some(shadow), ..any_dialect(component) };
-        async move { server.swap_as(candidate).await }
+        let mount = Arc::clone(&mount);
+        let state = server.publisher.reader();
+        async move { mount.swap(candidate, &state).await }
     });
-    until("the shadow begins", || shadow_status(server).is_some() || swapping.is_finished()).await;
+    until("the shadow begins", || mount.has_shadow() || swapping.is_finished()).await;
     swapping
 }
 
@@ -55,13 +67,23 @@ async fn complete(
     component: &[u8],
     expected: &str,
 ) -> (SwapReport, ShadowReport) {
+    complete_as(server, any_dialect(component.to_owned()), expected).await
+}
+
+async fn complete_as(
+    server: &Arc<TestServer>,
+    candidate: Candidate,
+    expected: &str,
+) -> (SwapReport, ShadowReport) {
     for seconds in [1, 4, 16, 64, 256] {
         let time = ShadowTime::try_from(Duration::from_secs(seconds)).unwrap();
         let shadow =
             Shadow { expected: expected.parse().unwrap(), min_requests: 3, ..Shadow::new(time) };
-        let swapping = begin(server, component.to_owned(), shadow).await;
+        let shadowed = Candidate { shadow: Some(shadow), ..candidate.clone() };
+        let swapping = begin_as(server, "/", shadowed).await;
         for path in ["a", "b", "c"] {
-            server.get(&format!("/{path}{seconds}")).await;
+            let dry_run = candidate.dry_run;
+            server.get(&format!("/{path}{seconds}{dry_run}")).await;
         }
         let report = ended(swapping).await;
         let shadow = report.shadow.clone().expect("there was a shadow");
@@ -77,6 +99,9 @@ async fn a_candidate_without_differences_is_active_after_its_shadow() {
     let old = json("{}");
     let new = component::noted(&old, "new");
     let server = Arc::new(server(&old, &patient()).await);
+    let trial = Candidate { dry_run: true, ..any_dialect(new.clone()) };
+    assert_eq!(complete_as(&server, trial, "").await.0.outcome, SwapOutcome::DryRun);
+    assert_eq!(server.get("/").await.header("x-relayer-module"), label(&old));
     let (report, shadow) = complete(&server, &new, "").await;
     assert_eq!(report.outcome, SwapOutcome::Swapped);
     assert_eq!((shadow.requests, shadow.generations, shadow.dropped), (3, 1, 0));
@@ -91,10 +116,10 @@ async fn a_candidate_without_differences_is_active_after_its_shadow() {
         steps[3..],
         [SwapStep::Compare, SwapStep::Shadow, SwapStep::Warm, SwapStep::Activate]
     );
-    assert_eq!(server.get("/").await.header("x-relayer-module"), label(&new));
     // The responses to the frequent requests are cached.
     assert!(shadow.frequent >= 3);
-    assert_eq!(server.api().module().unwrap().runs(), 1, "only / was run");
+    assert_eq!(server.get("/").await.header("x-relayer-module"), label(&new));
+    assert_eq!(server.api().module().unwrap().runs(), 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -275,6 +300,31 @@ async fn a_shadow_excludes_other_deployments_and_ends_at_a_rollback() {
     check_rejected(&report, Rejection::Conflict, &["activated during the shadow; swap again"]);
     assert_eq!(server.api().module().unwrap().digest(), Digest::new(&first));
     assert!(server.api().try_lock_deployment().is_some());
+}
+
+/// The routes of expected changes are relative to the mount.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_extension_is_shadowed_apart_from_the_api() {
+    let limits = patient();
+    let mount = extension("/ext/a", &engine(&limits), &json(r#"{"a":1}"#));
+    let server = Arc::new(TestServer::builder().extension(mount).start().await);
+    let expected = "change = [{ route = '/{x}', kind = 'changed', pointer = '/a' }]";
+    let shadow = Shadow { expected: expected.parse().unwrap(), ..endless() };
+    let new = Candidate { shadow: Some(shadow), ..candidate(json(r#"{"a":2}"#)) };
+    let swapping = begin_as(&server, "/ext/a", new).await;
+    let mount = server.registry.at("/ext/a").unwrap();
+    server.get("/chains").await;
+    server.get("/ext/a/b").await;
+    let tally = || {
+        mount.status().candidate.and_then(|candidate| candidate.shadow).map(|shadow| shadow.tally)
+    };
+    let is_expected = || tally().is_none_or(|tally| tally.expected == 1);
+    until("the change is expected", is_expected).await;
+    server.get("/ext/a/b/c").await;
+    let report = ended(swapping).await;
+    let SwapOutcome::Rejected { message, .. } = &report.outcome else { panic!("{report:?}") };
+    assert!(message.contains("GET /b/c: body /a: 1 -> 2; "), "{message}");
+    assert_eq!(report.shadow.unwrap().requests, 2);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -342,6 +342,12 @@ impl Mount {
         run.await
     }
 
+    /// Returns whether a shadow is in progress.
+    #[must_use]
+    pub fn has_shadow(&self) -> bool {
+        self.deployment.shadow().is_some()
+    }
+
     /// Ends the shadow in progress, whose candidate is rejected. Returns whether there was one.
     #[must_use]
     pub fn cancel_shadow(&self) -> bool {

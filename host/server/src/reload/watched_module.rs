@@ -95,6 +95,10 @@ impl WatchedModule {
         let source = Source::Bytes { name, bytes };
         let candidate = Candidate { sha256: self.sha256, ..Candidate::new(source) };
         let rejection = loop {
+            // It is rejected until the shadow ends, and each rejection is logged and counted.
+            while self.mount.has_shadow() {
+                thread::sleep(RETRY_INTERVAL);
+            }
             let report = self.runtime.block_on(self.mount.swap(candidate.clone(), &self.state));
             match report.outcome {
                 // Another swap goes first; its module is then compared with this one.
