@@ -158,10 +158,10 @@ fn text(report: &SwapReport) -> Vec<String> {
 /// Returns the differences between the responses of two modules.
 pub(super) fn differences(report: &SwapReport) -> Vec<String> {
     let mut lines = Vec::new();
-    let compares = report.from.is_some()
+    let has_candidate = report.from.is_some()
         && matches!(report.outcome, SwapOutcome::Swapped | SwapOutcome::DryRun);
     match report.compared {
-        0 if compares => lines.push("no requests of clients to compare".to_owned()),
+        0 if has_candidate => lines.push("no requests of clients to compare".to_owned()),
         0 => {}
         compared => {
             let different = report.differences.len();
