@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The packages of the modules, and their targets.
-const GUESTS: [(&str, &str); 3] = [
+const GUESTS: [(&str, &str); 4] = [
+    ("failing-guest", "wasm32-unknown-unknown"),
     ("http-guest", "wasm32-wasip2"),
     ("sdk-guest", "wasm32-unknown-unknown"),
     ("wasi-guest", "wasm32-wasip2"),

@@ -74,6 +74,7 @@
 //! | execute the commands that the module recorded, if the client may give them | `server/src/commands.rs`, `server/src/tokens.rs`, `server/src/commands/in_progress.rs`, `sources/src/upstream.rs` |
 //! | evaluate preconditions and compress the body for the client | `server/src/http/reply.rs`, `server/src/http/conditional.rs`, `server/src/http/accept_encoding.rs`, `server/src/response/compression.rs`, `server/src/response/background.rs` |
 //! | make an error response if the module gives none | `server/src/http/error.rs` |
+//! | keep a capsule of a request that failed, from which `replay` repeats it | `sandbox/src/run_record.rs`, `server/src/capsules.rs`, `sandbox/src/capsule.rs`, `cli/src/capsules.rs` |
 //! | count the request, with its time | `server/src/request_metrics.rs` |
 //! | describe it to observers, such as the access log and traces | `server/src/http/exchange.rs`, `cli/src/access_log.rs`, `cli/src/otlp/traces.rs` |
 //! | send the response within the budget of unsent bytes | `server/src/http/send_admission.rs`, `server/src/http/send_budget.rs` |
@@ -132,7 +133,7 @@
 //! | addition | files |
 //! |---|---|
 //! | an endpoint | a file in `guest/src/routes/`, `guest/src/routes.rs`, and `guest/src/router.rs`, with the number of routes; its description there, from which `UPDATE_OPENAPI=1 cargo test --package relayer-rest-api` writes `guest/openapi/`; for a new first segment `server/src/registry/path.rs`, so that no extension takes it, with its test; its test case in `conformance/src/probe.rs`, to which each candidate must respond from then on, so that it is a breaking change; the data that it needs, in `conformance/src/case.rs`; its comparison in `conformance/src/checks.rs`, with a rule; `docs/api.md`. Both dialects have it, unless the router asks for the dialect. The paths of a 404 are in the tests of `guest/src/router.rs`, in `tests/suite/api/endpoints.rs`, and in the golden files, which `GOLDEN=write cargo test --workspace --test suite -- golden` writes; the requests of load tests are in `tests/src/fuzz.rs`, `tests/src/bin/soak.rs` and `tests/benches/performance/relayers.rs`, with its type in `tests/benches/performance/native.rs` |
-//! | state that modules can read | `wit/`, `sandbox/src/contract.rs`, `sandbox/src/read_set.rs`, `sandbox/src/host_functions.rs`; its function in each SDK, as below |
+//! | state that modules can read | `wit/`, `sandbox/src/contract.rs`, `sandbox/src/read_set.rs`, `sandbox/src/host_functions.rs`; for capsules `sandbox/src/read_set/state_read.rs`, `sandbox/src/capsule/values.rs` and `guest/sdk/src/capsule.rs`; its function in each SDK, as below |
 //! | a function of the SDKs | `guest/sdk/src/`, and `cli/templates/python/sdk/` and `cli/templates/js/sdk/` with the same name; its row in `docs/modules.md`; its use in the three modules of `tests/guests/sdk/`, with a request in `tests/src/sdk_cases.rs` |
 //! | a command to the relayer | `wit/`, `state/src/command.rs`, `sandbox/src/contract.rs`, `sandbox/src/host_functions.rs`, `sandbox/src/store.rs`; its permission in `server/src/commands/settings.rs` and `server/src/commands.rs`; its request to the relayer in `sources/src/upstream.rs` and `hermes/src/channel.rs`; its endpoint, as above; tests in `tests/suite/api/commands.rs`; `docs/api.md`, `docs/security.md` |
 //! | a rule of a dialect | `conformance/src/rules.rs`, `conformance/src/checks.rs`, and a violation in `conformance/src/rules/tests.rs` |
@@ -180,7 +181,7 @@ pub use relayer_rest_server::{
     AllowedHost, AllowedHostError, AllowedOrigin, BasePath, ConnectionStatus, ConnectionTally,
     CorsConfig, Exchange, ExchangeResponse, Handling, HttpLimits, ListenError, Listener,
     RequestObservation, RequestObserver, Server, ServerSettings, TlsError, UnixSocketError, cache,
-    commands, config, registry, reload, response, tokens,
+    capsules, commands, config, registry, reload, response, tokens,
 };
 
 /// Modules: bundled components, and their sandbox.

@@ -15,6 +15,7 @@ mod packaging;
 mod progress;
 mod registries;
 mod reload;
+mod replay;
 mod resources;
 mod restart;
 mod serve;

@@ -1,5 +1,6 @@
 //! Validation, confinement and limits of modules.
 
+mod capsules;
 mod code_cache;
 mod compilation;
 mod contract;

@@ -57,10 +57,13 @@
 //! | `failure.rs` | reports panics to the host |
 //! | `arena.rs` | an allocator for instances that live for one request |
 //! | `testing.rs` | a fake host for tests |
+//! | `capsule.rs` | failed requests of a server, for tests |
 //! | `lib.rs` | this file: the bindings generated from `wit/`, and the macros |
 
 #[cfg(target_family = "wasm")]
 mod arena;
+#[cfg(not(target_family = "wasm"))]
+mod capsule;
 #[cfg(target_family = "wasm")]
 mod failure;
 mod host;
@@ -99,6 +102,7 @@ pub mod contract {
 )]
 #[doc(hidden)]
 pub mod bindings {
+    #[cfg(target_family = "wasm")]
     wit_bindgen::generate!({
         world: "api-module",
         path: "wit",
@@ -106,6 +110,18 @@ pub mod bindings {
         pub_export_macro: true,
         export_macro_name: "export_module",
         default_bindings_module: "relayer_rest_sdk::bindings",
+    });
+
+    // Native tests read the types from capsules.
+    #[cfg(not(target_family = "wasm"))]
+    wit_bindgen::generate!({
+        world: "api-module",
+        path: "wit",
+        generate_all,
+        pub_export_macro: true,
+        export_macro_name: "export_module",
+        default_bindings_module: "relayer_rest_sdk::bindings",
+        additional_derives: [serde::Deserialize],
     });
 }
 

@@ -53,6 +53,12 @@ impl Request {
         self
     }
 
+    /// Sets the headers of a recorded request.
+    #[cfg(not(target_family = "wasm"))]
+    pub(crate) fn with_headers(self, headers: Vec<(String, Vec<u8>)>) -> Self {
+        Self { headers: Some(headers), ..self }
+    }
+
     /// Returns the value of a header as text, or `None` if the request does not have it.
     /// Several values are joined by `, `, which HTTP defines as equivalent. The name is
     /// case-insensitive. The response then depends on this header: the host lists it in

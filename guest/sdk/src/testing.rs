@@ -23,6 +23,8 @@ use std::cell::RefCell;
 use std::path::Path;
 use std::{env, fs};
 
+#[cfg(not(target_family = "wasm"))]
+pub use crate::capsule::{Capsule, RecordedHost, RecordedResponse};
 use crate::contract::{
     self, ChainConfig, ChainKind, ChannelObject, ClientObject, Component, ConnectionObject,
     CrossChainQueryObject, Label, MetricFamily, MetricKind, NotReady, OtherObject, RelayerState,

@@ -7,11 +7,12 @@
 mod text;
 
 use std::error::Error;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use bytesize::ByteSize;
-use clap::Args;
+use clap::{Args, ValueHint};
 use relayer_rest_conformance as conformance;
 use relayer_rest_conformance::{Dialect, Verdict};
 use relayer_rest_sandbox::{
@@ -20,10 +21,11 @@ use relayer_rest_sandbox::{
 use relayer_rest_server::config::Config;
 use relayer_rest_server::registry::{ModuleLocation, References, RegistryAccess, Source};
 use relayer_rest_sources::hermes_config::HermesConfig;
-use relayer_rest_state::{RelayerState, StatePublisher};
+use relayer_rest_state::{RelayerState, Snapshot, StatePublisher};
 use serde::Serialize;
 use tokio::time::timeout;
 
+use super::capsules::{self, StoredFailure};
 use super::exercise::{Exercise, RequestsArgs, exercise, sample_state};
 use super::progress::Progress;
 use super::{CommandOutcome, Failure, block_on, code_cache, compile, print, print_json};
@@ -42,6 +44,10 @@ pub(super) struct CheckArgs {
     /// Settings of relayer-rest with the limits to check against
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
+    /// Folder of capsules: the module must not fail at the requests at which
+    /// others failed
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    capsules: Option<PathBuf>,
     #[command(flatten)]
     requests: RequestsArgs,
     /// Print the report as JSON
@@ -69,6 +75,9 @@ struct CheckReport {
     /// The routes of the module, and the requests of its author.
     #[serde(flatten)]
     exercise: Option<Exercise>,
+    /// The stored failures, repeated.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    capsules: Option<Vec<StoredFailure>>,
 }
 
 /// The cost of creating an instance, in bytes, and its limit.
@@ -90,18 +99,7 @@ pub(super) fn run(args: &CheckArgs) -> Result<CommandOutcome, Failure> {
     let config = args.config.as_deref().map(Config::read).transpose()?;
     let config = config.unwrap_or_default();
     let requests = args.requests.read(args.module.file())?;
-    let present = args
-        .relayer_config
-        .as_deref()
-        .map(|file| {
-            let publisher = StatePublisher::new();
-            let config = HermesConfig::read(file)?;
-            let ids = config.chains.iter().map(|chain| chain.id.clone()).collect();
-            publisher.set_chains(config.chains).expect("what was read has each chain once");
-            publisher.set_state(RelayerState { chains: ids, workers: Vec::new() });
-            Ok::<_, Failure>(publisher.reader().snapshot())
-        })
-        .transpose()?;
+    let present = args.relayer_config.as_deref().map(relayer_state).transpose()?;
     // WASI and all grants are allowed here; the report lists the ones that a mount must
     // allow.
     let limits = &config.module.limits;
@@ -125,22 +123,23 @@ pub(super) fn run(args: &CheckArgs) -> Result<CommandOutcome, Failure> {
         error: None,
         verdict: None,
         exercise: None,
+        capsules: None,
         module: name.clone(),
     };
     let too_slow =
         || format!("module {name}: no result within {:?}; raise swap.time", config.swap.time);
-    let progress = Progress::new(3);
-    let module = match bytes {
+    let progress = Progress::new(if args.capsules.is_some() { 4 } else { 3 });
+    let module = match &bytes {
         Ok(bytes) => {
             progress.step(format!("compiling {name}"));
             let memory = config.swap.memory;
-            let module = Module::from_untrusted_bytes(&engine, &name, &bytes, memory);
+            let module = Module::from_untrusted_bytes(&engine, &name, bytes, memory);
             let module = block_on(async { timeout(config.swap.time, module).await })?;
             module
                 .map_err(|_| too_slow())
                 .and_then(|module| module.map_err(|error| error.to_string()))
         }
-        Err(error) => Err(error),
+        Err(error) => Err(error.clone()),
     };
     match module {
         Err(error) => report.error = Some(error),
@@ -175,6 +174,12 @@ pub(super) fn run(args: &CheckArgs) -> Result<CommandOutcome, Failure> {
             }
         }
     }
+    if let (Some(folder), Ok(component), None) = (&args.capsules, &bytes, &report.error) {
+        progress.step("repeating the stored failures".to_owned());
+        let replayed = capsules::replay_all(folder, (&name, component), None)?;
+        report.passes &= !replayed.iter().any(StoredFailure::still_fails);
+        report.capsules = Some(replayed);
+    }
     drop(progress);
     if report.error.is_none() && report.size as u64 > config.swap.size.as_u64() {
         let max = config.swap.size;
@@ -189,4 +194,14 @@ pub(super) fn run(args: &CheckArgs) -> Result<CommandOutcome, Failure> {
         print(&text::lines(&report, &config))?;
     }
     Ok(if report.passes { CommandOutcome::Done } else { CommandOutcome::Rejected })
+}
+
+/// Returns the state of a relayer with this configuration, whose chains are connected.
+fn relayer_state(file: &Path) -> Result<Arc<Snapshot>, Failure> {
+    let publisher = StatePublisher::new();
+    let config = HermesConfig::read(file)?;
+    let ids = config.chains.iter().map(|chain| chain.id.clone()).collect();
+    publisher.set_chains(config.chains).expect("what was read has each chain once");
+    publisher.set_state(RelayerState { chains: ids, workers: Vec::new() });
+    Ok(publisher.reader().snapshot())
 }

@@ -7,6 +7,9 @@
 //! | `explain.rs` | `explain`: the values that a response was derived from |
 //! | `swap.rs`, `swap/`, `status.rs`, `rollback.rs`, `reload.rs` | `swap`, `status`, `rollback`, `reload`: requests to a running server |
 //! | `top.rs`, `top/` | `top`: a live view of a running server |
+//! | `replay.rs` | `replay`: repeats the run of a capsule |
+//! | `capsule.rs` | `capsule`: writes the capsule of a recent request |
+//! | `capsules.rs` | capsules as these commands use them: files, modules and runs |
 //! | `check.rs`, `config.rs`, `doctor.rs`, `new.rs`, `module.rs` | the commands without a server |
 //! | `pull.rs`, `push.rs`, `inspect.rs`, `registries.rs` | modules in OCI registries, and the settings for them |
 //! | `completions.rs`, `man.rs`, `version.rs` | for packages: completions, manual pages and the version |
@@ -22,6 +25,8 @@
 //! | `log.rs`, `signals.rs`, `service_manager.rs`, `descriptors.rs`, `idle_memory.rs` | the process: its log, signals, service manager, open files and memory |
 
 mod access_log;
+mod capsule;
+mod capsules;
 mod check;
 mod code_cache;
 mod compile;
@@ -50,6 +55,7 @@ mod push;
 #[cfg(feature = "registries")]
 mod registries;
 mod reload;
+mod replay;
 mod rollback;
 mod serve;
 mod serve_error;
@@ -77,6 +83,7 @@ use relayer_rest_common::threads;
 use relayer_rest_server::config::LogConfig;
 use serde::Serialize;
 
+use capsule::CapsuleArgs;
 use check::CheckArgs;
 use compile::CompileArgs;
 use completions::CompletionsArgs;
@@ -94,6 +101,7 @@ use pull::PullArgs;
 #[cfg(feature = "registries")]
 use push::PushArgs;
 use reload::ReloadArgs;
+use replay::ReplayArgs;
 use rollback::RollbackArgs;
 use serve::ServeArgs;
 use serve_error::ServeError;
@@ -150,6 +158,10 @@ enum Command {
     Doctor(Box<DoctorArgs>),
     /// Check a module without a server
     Check(CheckArgs),
+    /// Write the capsule of a recent request of a running server
+    Capsule(CapsuleArgs),
+    /// Repeat a failed request from its capsule
+    Replay(ReplayArgs),
     /// Serve a module in development: rebuild, check and swap it after each change
     Dev(DevArgs),
     /// Create a folder with the source of a new module
@@ -227,6 +239,8 @@ impl Command {
             Self::Config(command) => config::run(command),
             Self::Doctor(args) => doctor::run(args),
             Self::Check(args) => check::run(args),
+            Self::Capsule(args) => capsule::run(args),
+            Self::Replay(args) => replay::run(args),
             Self::Dev(args) => dev::run(args),
             Self::New(args) => new::run(args),
             Self::Module(args) => module::run(args),

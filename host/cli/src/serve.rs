@@ -10,6 +10,7 @@ use relayer_rest_common::text::escape_control;
 use relayer_rest_common::{priority, threads};
 use relayer_rest_conformance::Dialect;
 use relayer_rest_server::Server;
+use relayer_rest_server::capsules::Capsules;
 use relayer_rest_server::commands::Commands;
 use relayer_rest_server::config::{Config, Layers, Settings, UnknownVariable};
 use relayer_rest_server::control::takeover::Handover;
@@ -138,6 +139,7 @@ async fn serve(
         opened = open_access_log(&config, &mut sources) => opened?,
         () = &mut shutdown => return Ok(()),
     };
+    let capsules = Capsules::open(&config.capsules)?;
     let mut otlp = Otlp::start()?;
     let mut takeover =
         if is_takeover { Some(Successor::begin(&config, &listen_configs).await?) } else { None };
@@ -171,14 +173,17 @@ async fn serve(
         .with_cors(config.cors.clone())
         .with_commands(commands)
         .with_observers(access_log.iter().map(AccessLog::observer).chain(otlp.observer()))
+        .with_capsules(capsules.clone())
         .with_metrics();
     otlp.export_metrics(MetricSources {
         registry: Arc::clone(registry),
         state: state.clone(),
         connections: server.connections(),
+        capsules: capsules.as_ref().map(|capsules| capsules.tally()),
     });
     let control = ControlServer::new(Arc::clone(registry), state.clone())
         .with_connections(server.connections())
+        .with_capsules(capsules.clone())
         .with_base_path(config.http.base_path.clone())
         .with_reload(reload)
         .with_settings({
@@ -189,6 +194,9 @@ async fn serve(
     idle_memory::watch(registry);
     let result = Prepared { server, control, sockets, takeover }.serve(shutdown).await;
     otlp.shut_down().await;
+    if let Some(capsules) = capsules {
+        capsules.finish();
+    }
     result
 }
 

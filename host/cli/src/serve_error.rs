@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use relayer_rest_sandbox::CodeCacheError;
 use relayer_rest_server::ListenError;
+use relayer_rest_server::capsules::CapsulesError;
 use relayer_rest_server::config::{self, Origin};
 use relayer_rest_server::control::ControlError;
 use relayer_rest_server::control::takeover::TakeoverError;
@@ -48,6 +49,8 @@ pub(super) enum ServeError {
     LogLevel { origin: Origin, problem: String },
     #[error(transparent)]
     AccessLog(#[from] AccessLogError),
+    #[error(transparent)]
+    Capsules(#[from] CapsulesError),
     #[error(transparent)]
     Otlp(#[from] OtlpError),
     #[error(transparent)]

@@ -81,6 +81,10 @@ pub(super) struct SettingArgs {
     /// Compile the modules at each start
     #[arg(long, conflicts_with = "code_cache")]
     no_code_cache: bool,
+    /// Folder for capsules: a file for each failed request, which `replay`
+    /// repeats
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    capsules: Option<String>,
     /// Control socket of the server [default: `$RELAYER_REST_CONTROL`, or
     /// `ADDRESS.sock` in `$XDG_RUNTIME_DIR/relayer-rest` or
     /// `/tmp/relayer-rest-UID`, which other commands search]
@@ -120,6 +124,7 @@ impl SettingArgs {
             ("--log-format", "log.format", self.log_format.clone()),
             ("--code-cache", "code-cache", self.code_cache.clone()),
             ("--no-code-cache", "code-cache", flag(self.no_code_cache, "none")),
+            ("--capsules", "capsules.folder", self.capsules.clone()),
             ("--control", "control", self.control.clone()),
             ("--no-control", "control", flag(self.no_control, "none")),
         ] {

@@ -6,9 +6,9 @@
 
 mod shadow;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use clap::Args;
+use clap::{Args, ValueHint};
 use relayer_rest_conformance::{Dialect, Verdict};
 use relayer_rest_sandbox::Digest;
 use relayer_rest_server::control::ControlClientError;
@@ -16,7 +16,9 @@ use relayer_rest_server::registry::{
     Candidate, ModuleLocation, RegistryAccess, Rejection, ResponseDifference, Source, SwapOutcome,
     SwapReport,
 };
+use serde::Serialize;
 
+use super::capsules::{self, StoredFailure};
 use super::control::ControlArgs;
 use super::progress::Progress;
 use super::{CommandOutcome, Failure, block_on, print, print_json};
@@ -46,6 +48,10 @@ pub(super) struct SwapArgs {
     /// Show which responses would change, without swapping
     #[arg(long)]
     dry_run: bool,
+    /// Folder of capsules: with --dry-run, repeat the failures of the mount with
+    /// this component, and exit with status 1 if one remains
+    #[arg(long, value_name = "DIR", requires = "dry_run", value_hint = ValueHint::DirPath)]
+    capsules: Option<PathBuf>,
     /// Accept a quarantined component
     #[arg(long)]
     force: bool,
@@ -92,14 +98,37 @@ pub(super) fn run(args: &SwapArgs) -> Result<CommandOutcome, Failure> {
     if let Some(shadow) = &shadow {
         shadow.write(&report)?;
     }
+    let replayed = args.capsules.as_deref().filter(|_| report.is_accepted());
+    let replayed = replayed.map(|folder| replay_failures(folder, args)).transpose()?;
+    let still_fails = replayed.iter().flatten().any(StoredFailure::still_fails);
     if args.json {
-        print_json(&report)?;
+        print_json(&Report { report: &report, capsules: replayed.as_deref() })?;
     } else {
         let mut lines = text(&report);
         lines.extend(shadow.as_ref().map(ShadowRequest::line));
+        lines.extend(replayed.as_deref().map(capsules::text).unwrap_or_default());
         print(&lines)?;
     }
-    Ok(if report.is_accepted() { CommandOutcome::Done } else { CommandOutcome::Rejected })
+    let is_accepted = report.is_accepted() && !still_fails;
+    Ok(if is_accepted { CommandOutcome::Done } else { CommandOutcome::Rejected })
+}
+
+/// Repeats the stored failures of the mount, in this process.
+fn replay_failures(folder: &Path, args: &SwapArgs) -> Result<Vec<StoredFailure>, Failure> {
+    let file = args.module.file().ok_or_else(|| {
+        format!("module {}: not a file; --capsules needs one, which `pull` writes", args.module)
+    })?;
+    let (name, component) = capsules::read_component(file)?;
+    capsules::replay_all(folder, (&name, &component), Some(&args.mount))
+}
+
+/// The report of a swap, and the stored failures that were repeated for a dry run.
+#[derive(Serialize)]
+struct Report<'a> {
+    #[serde(flatten)]
+    report: &'a SwapReport,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    capsules: Option<&'a [StoredFailure]>,
 }
 
 /// Returns the file of a module, or the name that one from a registry would have.

@@ -10,18 +10,24 @@ use super::wire;
 
 /// Defines the functions of the contract, in its order.
 pub(super) fn define(linker: &mut Linker<StoreData>) -> wasmtime::Result<()> {
-    function(linker, "version", "components", |call, ()| (call.components(),))?;
-    function(linker, "chains", "ids", |call, ()| (call.chain_ids(),))?;
-    function(linker, "chains", "config", |call, (id,): (String,)| (call.chain(&id),))?;
-    function(linker, "state", "current", |call, ()| (call.state(),))?;
-    function(linker, "snapshot", "changed", |call, ()| (call.changed(),))?;
-    function(linker, "snapshot", "unconfirmed-since", |call, ()| (call.unconfirmed_since(),))?;
-    function(linker, "snapshot", "sources", |call, ()| (call.sources(),))?;
-    function(linker, "telemetry", "families", |call, ()| (call.metric_families(),))?;
-    function(linker, "telemetry", "family", |call, (name,): (String,)| {
-        (call.metric_family(&name),)
+    function(linker, "version", "components", |call, ()| (call.snapshot.lowered_components(),))?;
+    function(linker, "chains", "ids", |call, ()| (call.snapshot.lowered_chain_ids(),))?;
+    function(linker, "chains", "config", |call, (id,): (String,)| {
+        (call.snapshot.lowered_chain(&id),)
     })?;
-    function(linker, "telemetry", "scraped", |call, ()| (call.scraped(),))?;
+    function(linker, "state", "current", |call, ()| (call.snapshot.lowered_state(),))?;
+    function(linker, "snapshot", "changed", |call, ()| (call.snapshot.lowered_changed(),))?;
+    function(linker, "snapshot", "unconfirmed-since", |call, ()| {
+        (call.snapshot.lowered_unconfirmed_since(),)
+    })?;
+    function(linker, "snapshot", "sources", |call, ()| (call.snapshot.lowered_sources(),))?;
+    function(linker, "telemetry", "families", |call, ()| {
+        (call.snapshot.lowered_metric_families(),)
+    })?;
+    function(linker, "telemetry", "family", |call, (name,): (String,)| {
+        (call.snapshot.lowered_metric_family(&name),)
+    })?;
+    function(linker, "telemetry", "scraped", |call, ()| (call.snapshot.lowered_scraped(),))?;
     function(linker, "commands", "clear-packets", |call, (chain,): (Option<String>,)| {
         call.clear_packets(chain);
     })?;

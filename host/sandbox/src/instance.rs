@@ -13,6 +13,7 @@ use wasmtime::{Store, Trap, UpdateDeadline, WasmBacktrace};
 use super::backtrace;
 use super::call_error::CallError;
 use super::cost::{InstanceCost, Placement};
+use super::debug_output::DebugOutput;
 use super::guest_log::GuestLog;
 use super::guest_time::GuestTime;
 use super::handler::{Handle, Handler};
@@ -73,6 +74,10 @@ impl Instantiator {
         span: Span,
     ) -> Store<StoreData> {
         let limits = &self.options.limits;
+        let debug_output = request.extensions.get::<DebugOutput>().cloned();
+        if let Some(output) = &debug_output {
+            output.begin(&self.engine, &self.info.name, self.pre.component());
+        }
         let wasi = || Wasi::new(&self.info, &request, &span, snapshot.changed().time);
         let call = StoreData {
             wasi: self.options.wasi.then(|| Box::new(wasi())),
@@ -87,7 +92,10 @@ impl Instantiator {
         store.limiter(|call| &mut call.limiter);
         store.set_hostcall_fuel(most_crossing(limits));
         store.set_max_component_handles(MAX_HANDLES);
-        store.epoch_deadline_callback(move |_| {
+        store.epoch_deadline_callback(move |context| {
+            if let Some(output) = &debug_output {
+                output.sample(&context);
+            }
             Ok(if time.is_over() {
                 UpdateDeadline::Interrupt
             } else if !time.must_yield() {
@@ -139,6 +147,11 @@ impl Instantiator {
         request: &'a GuestRequest,
     ) -> Result<Response<Bytes>, CallError> {
         let called = handle.call(store, request).await;
+        if let Err(error) = &called
+            && let Some(output) = request.extensions.get::<DebugOutput>()
+        {
+            output.failed(error, &mut *store, &self.info.name);
+        }
         let failed = |error: wasmtime::Error| {
             // A host function of `wasi:http` may find that the response is invalid.
             if let Some(invalid) = error.downcast_ref::<InvalidResponse>() {

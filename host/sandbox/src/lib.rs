@@ -31,6 +31,10 @@
 //! | `import_check.rs` | checks them against the contract |
 //! | `request.rs` | a request to a module |
 //! | `request_headers.rs` | the request headers that components of `wasi:http` see |
+//! | `capsule.rs`, `capsule/` | files with the inputs of a run, and its replay |
+//! | `debug_output.rs` | core dumps and profiles of runs |
+//! | `outcome.rs`, `octets.rs` | the outcome of a run, and its bytes, as JSON |
+//! | `run_record.rs` | records of runs, for capsules |
 //! | `run_permit.rs` | runs one request: its permit, its instance and its time |
 //! | `call_error.rs` | the reasons that a run has no response |
 //! | `guest_time.rs` | the processor time of guests, and their turns |
@@ -61,12 +65,14 @@ mod admission;
 mod artefact;
 mod backtrace;
 mod call_error;
+mod capsule;
 mod code_cache;
 mod compiled;
 mod compiler;
 mod componentize;
 mod contract;
 mod cost;
+mod debug_output;
 mod engine;
 mod engine_config;
 mod epoch_ticker;
@@ -84,8 +90,10 @@ mod limits;
 mod load_error;
 mod long_steps;
 mod module;
+mod octets;
 mod openapi;
 mod options;
+mod outcome;
 mod published;
 mod read_set;
 mod request;
@@ -93,6 +101,7 @@ mod request_headers;
 mod response;
 mod reused;
 mod run_permit;
+mod run_record;
 mod set_cookie;
 mod slow_guest_pool;
 mod slow_targets;
@@ -109,11 +118,13 @@ mod wire;
 mod world;
 
 pub use call_error::CallError;
+pub use capsule::{Capsule, CapsuleError, MAX_CAPSULE_SIZE, Redaction, Replay};
 pub use code_cache::{CodeCache, CodeCacheError};
 pub use compiler::{Compiler, compile};
 pub use componentize::MAX_COMPONENT_SIZE;
 pub use contract::{CONTRACT_PACKAGE, CONTRACT_VERSION, WASMTIME_VERSION};
 pub use cost::InstanceCost;
+pub use debug_output::DebugOutput;
 pub use engine::{Engine, EngineError, EngineLoad};
 pub use grants::{Grants, UnknownGrant};
 pub use header_grants::{HeaderGrantError, HeaderGrants};
@@ -123,6 +134,7 @@ pub use load_error::LoadError;
 pub use module::{API, Module};
 pub use openapi::{OPERATIONS, OpenApi, Route};
 pub use options::EngineOptions;
+pub use outcome::Outcome;
 pub use published::PublishedComponent;
 pub use read_set::{ReadSet, ReadValue};
 pub use relayer_rest_common::{Digest, DigestError};
@@ -132,6 +144,7 @@ pub use response::InvalidResponse;
 #[doc(hidden)]
 pub use reused::ReusedInstance;
 pub use run_permit::{GuestResponse, RunPermit};
+pub use run_record::{Recorder, Run, RunRecord, RunRecorder};
 pub use set_cookie::CookieError;
 pub use stats::{Failures, ModuleStats};
 pub use trap::{TrapKind, Trapped};

@@ -40,6 +40,8 @@ struct Parts {
     engine: Engine,
     instances: Instantiator,
     digest: Digest,
+    /// Its bytes, if the engine's modules keep them.
+    component: Option<Arc<[u8]>>,
     openapi: Option<Arc<OpenApi>>,
     stats: ModuleStats,
     long_steps: LongSteps,
@@ -182,6 +184,7 @@ impl Module {
             engine: engine.clone(),
             instances,
             digest,
+            component: engine.options.keeps_components.then(|| bytes.into()),
             openapi: openapi.map(Arc::new),
             stats: ModuleStats::default(),
             long_steps: LongSteps::default(),
@@ -293,6 +296,12 @@ impl Module {
     }
 
     /// Returns the creator of its instances.
+    /// Returns its component, if its engine keeps components.
+    #[must_use]
+    pub fn component(&self) -> Option<&Arc<[u8]>> {
+        self.0.component.as_ref()
+    }
+
     pub(super) fn instances(&self) -> &Instantiator {
         &self.0.instances
     }

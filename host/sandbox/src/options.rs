@@ -35,6 +35,8 @@ pub struct EngineOptions {
     /// for modules that change all the time. It needs the feature `quick-compilation`, and has no
     /// effect on the code without it. Default: no.
     pub quick_compilation: bool,
+    /// Whether modules keep their components in memory, for capsules of their runs. Default: no.
+    pub keeps_components: bool,
 }
 
 impl From<&Limits> for EngineOptions {
@@ -48,6 +50,7 @@ impl From<&Limits> for EngineOptions {
             code_cache: None,
             compiler: None,
             quick_compilation: false,
+            keeps_components: false,
         }
     }
 }

@@ -8,8 +8,12 @@
 //!
 //! | file | job |
 //! |---|---|
+//! | `lowered.rs` | the results of the reads as they cross to a module |
+//! | `state_read.rs` | the reads of the state as a list, for capsules |
 //! | `value.rs` | the reads as a list, which explains a response |
 
+mod lowered;
+mod state_read;
 mod value;
 
 use std::sync::Arc;
@@ -22,6 +26,7 @@ use relayer_rest_state::{
     RelayerState, Snapshot, Source, Versioned,
 };
 
+pub(super) use state_read::StateRead;
 pub use value::ReadValue;
 
 use super::request::GuestRequest;
@@ -93,9 +98,9 @@ impl TrackedSnapshot {
         &self.reads
     }
 
-    /// Returns the record of all reads, and the commands in their order.
-    pub(super) fn into_record(self) -> (ReadSet, Vec<Command>) {
-        (self.reads, self.commands)
+    /// Returns the snapshot, the record of all reads, and the commands in their order.
+    pub(super) fn into_record(self) -> (Arc<Snapshot>, ReadSet, Vec<Command>) {
+        (self.snapshot, self.reads, self.commands)
     }
 
     /// Records a command. The response is then for this request only: it is not valid for
@@ -433,7 +438,7 @@ mod tests {
         let mut snapshot =
             TrackedSnapshot::new(publisher.reader().snapshot(), request(HeaderMap::new()));
         read(&mut snapshot);
-        snapshot.into_record().0
+        snapshot.into_record().1
     }
 
     #[track_caller]
@@ -666,7 +671,7 @@ mod tests {
         ] {
             let mut snapshot = TrackedSnapshot::new(present.clone(), request(with(read)));
             assert_eq!(snapshot.header(&name), read);
-            let reads = snapshot.into_record().0;
+            let reads = snapshot.into_record().1;
             assert_eq!(reads.headers().collect::<Vec<_>>(), [&name]);
             let mut headers = with(read);
             headers.insert("other", "x".parse().unwrap());
@@ -693,7 +698,7 @@ mod tests {
         let read: Vec<_> =
             read.iter().map(|(name, value)| (name.as_str(), value.to_str().unwrap())).collect();
         assert_eq!(read, [("a", "2"), ("b", "1"), ("b", "3")]);
-        let reads = snapshot.into_record().0;
+        let reads = snapshot.into_record().1;
         assert!(reads.has_all_headers());
         for (list, is_same) in [
             (&[("a", "2"), ("b", "1"), ("b", "3")][..], true),
@@ -716,11 +721,11 @@ mod tests {
                 let request = GuestRequest::new(Method::GET, target.clone(), HeaderMap::new());
                 TrackedSnapshot::new(present.clone(), Arc::new(request))
             };
-            let unread = tracked().into_record().0;
+            let unread = tracked().into_record().1;
             assert!(!unread.has_query());
             let mut snapshot = tracked();
             assert_eq!(snapshot.query(), target.query());
-            let read = snapshot.into_record().0;
+            let read = snapshot.into_record().1;
             assert!(read.has_query() && read.query() == target.query());
             for other in TARGETS.map(PathAndQuery::from_static) {
                 assert!(unread.is_valid_for(&present, other.query(), &headers));
@@ -737,13 +742,13 @@ mod tests {
         let mut snapshot =
             TrackedSnapshot::new(publisher.reader().snapshot(), request(HeaderMap::new()));
         snapshot.record_command(clear());
-        let (reads, commands) = snapshot.into_record();
+        let (_, reads, commands) = snapshot.into_record();
         assert_eq!(commands, [clear()]);
         check(&publisher, &reads, false);
         let mut snapshot =
             TrackedSnapshot::new(publisher.reader().snapshot(), request(HeaderMap::new()));
         (0..100).for_each(|_| snapshot.record_command(clear()));
-        assert_eq!(snapshot.into_record().1.len(), MAX_COMMANDS + 1);
+        assert_eq!(snapshot.into_record().2.len(), MAX_COMMANDS + 1);
     }
 
     #[test]

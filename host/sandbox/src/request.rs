@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use http::uri::PathAndQuery;
-use http::{HeaderMap, Method};
+use http::{Extensions, HeaderMap, Method};
 
 /// A request to a module.
 #[derive(Debug, Clone)]
@@ -15,12 +15,15 @@ pub struct GuestRequest {
     pub headers: HeaderMap,
     /// The body, which only components of `wasi:http` can read.
     pub body: Bytes,
+    /// Data of the host that the module does not see, such as a
+    /// [`Recorder`](super::run_record::Recorder).
+    pub extensions: Extensions,
 }
 
 impl GuestRequest {
-    /// Creates a request without a body.
+    /// Creates a request without a body and extensions.
     #[must_use]
     pub fn new(method: Method, target: PathAndQuery, headers: HeaderMap) -> Self {
-        Self { method, target, headers, body: Bytes::new() }
+        Self { method, target, headers, body: Bytes::new(), extensions: Extensions::new() }
     }
 }

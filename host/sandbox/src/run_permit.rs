@@ -10,6 +10,7 @@ use http::Response;
 use relayer_rest_state::{Command, Snapshot};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::yield_now;
+use tokio::time::sleep;
 use tracing::Span;
 
 use super::call_error::CallError;
@@ -19,6 +20,7 @@ use super::module::Module;
 use super::read_set::{MAX_COMMANDS, ReadSet};
 use super::request::GuestRequest;
 use super::response::InvalidResponse;
+use super::run_record::{Recorder, Run};
 use super::slow_guest_pool::Start;
 use super::slow_targets::RecordedRun;
 use super::store::StoreData;
@@ -112,6 +114,7 @@ impl RunPermit {
         let creates_slowly = module.instances().placement() == Placement::Background;
         let time = GuestTime::start(limits.time, turns);
         let target = targets.target(module.mount(), &request);
+        let is_recorded = request.extensions.get::<Recorder>().is_some();
         let is_verified = module.engine().verifier.is_due();
         // The guest may continue on another thread, which does not have this span.
         let span = Span::current();
@@ -159,7 +162,15 @@ impl RunPermit {
             Start::InPool
         };
         time.leave_sockets();
-        slow_guests.run(start, guest, time.end(limits.queue_wait)).await.unwrap_or_else(Err)
+        let end = async {
+            let error = time.end(limits.queue_wait).await;
+            if is_recorded && matches!(error, CallError::Timeout(_)) {
+                // The guest ends at its next turn; dropped before, it would have no record.
+                sleep(limits.queue_wait).await;
+            }
+            error
+        };
+        slow_guests.run(start, guest, end).await.unwrap_or_else(Err)
     }
 
     async fn execute_on_fresh_instance<T>(
@@ -183,19 +194,33 @@ impl RunPermit {
         }
         let instances = module.instances();
         let mut store = instances.store(Arc::clone(&time), Arc::clone(&request), snapshot, span);
-        let handle = instances.instantiate(&mut store).await?;
-        let response = instances.call(&mut store, &handle, &request).await?;
-        if time.is_over() {
-            return Err(CallError::Timeout(module.limits().time));
+        let mut result = match instances.instantiate(&mut store).await {
+            Ok(handle) => instances.call(&mut store, &handle, &request).await,
+            Err(error) => Err(error),
+        };
+        if result.is_ok() && time.is_over() {
+            result = Err(CallError::Timeout(module.limits().time));
         }
-        let StoreData { mut snapshot, limiter, wasi, .. } = store.into_data();
+        let StoreData { snapshot: mut tracked, limiter, wasi, .. } = store.into_data();
         if wasi.is_some_and(|wasi| wasi.has_read_time()) {
-            snapshot.changed();
+            tracked.changed();
         }
-        let (reads, commands) = snapshot.into_record();
-        if commands.len() > MAX_COMMANDS {
-            return Err(CallError::Invalid(InvalidResponse::TooManyCommands));
+        let (snapshot, reads, commands) = tracked.into_record();
+        if result.is_ok() && commands.len() > MAX_COMMANDS {
+            result = Err(CallError::Invalid(InvalidResponse::TooManyCommands));
         }
+        if let Some(Recorder(recorder)) = request.extensions.get() {
+            recorder.record(&Run {
+                module,
+                request: &request,
+                snapshot: &snapshot,
+                reads: &reads,
+                is_background: self.is_background,
+                commands: &commands,
+                result: result.as_ref(),
+            });
+        }
+        let response = result?;
         let memory = limiter.peak_memory();
         Ok(make(GuestResponse { response, reads, commands, memory }))
     }

@@ -31,55 +31,6 @@ pub(super) struct StoreData {
 }
 
 impl StoreData {
-    pub(super) fn components(&mut self) -> Arc<Vec<wire::Component>> {
-        self.snapshot.components().lowered(|components| wire::components(components))
-    }
-
-    pub(super) fn chain_ids(&mut self) -> Arc<wire::Known<Vec<Arc<str>>>> {
-        self.snapshot.chain_ids().lowered(|ids| wire::known(ids, |ids| wire::chain_ids(ids)))
-    }
-
-    pub(super) fn chain(&mut self, id: &str) -> wire::Known<Option<Arc<wire::ChainConfig>>> {
-        let chain = self.snapshot.chain(id);
-        wire::known(&chain, |chain| {
-            chain.map(|chain| chain.lowered(|chain| wire::ChainConfig::from(chain)))
-        })
-    }
-
-    pub(super) fn state(&mut self) -> Arc<wire::Known<wire::RelayerState>> {
-        self.snapshot.status().lowered(|status| wire::known(status, wire::relayer_state))
-    }
-
-    pub(super) fn changed(&mut self) -> u64 {
-        wire::timestamp(self.snapshot.changed())
-    }
-
-    pub(super) fn unconfirmed_since(&mut self) -> Option<u64> {
-        self.snapshot.unconfirmed_since().map(wire::timestamp)
-    }
-
-    pub(super) fn sources(&mut self) -> Arc<Vec<wire::Source>> {
-        self.snapshot.sources().lowered(|sources| wire::sources(sources))
-    }
-
-    pub(super) fn metric_families(&mut self) -> Arc<wire::Known<Vec<Arc<str>>>> {
-        self.snapshot.metric_families().lowered(|names| wire::known(names, Clone::clone))
-    }
-
-    pub(super) fn metric_family(
-        &mut self,
-        name: &str,
-    ) -> wire::Known<Option<Arc<wire::MetricFamily>>> {
-        let family = self.snapshot.metric_family(name);
-        wire::known(&family, |family| {
-            family.map(|family| family.lowered(|family| wire::MetricFamily::from(family)))
-        })
-    }
-
-    pub(super) fn scraped(&mut self) -> wire::Known<u64> {
-        wire::known(&self.snapshot.scraped(), |time| wire::timestamp(*time))
-    }
-
     pub(super) fn clear_packets(&mut self, chain: Option<String>) {
         self.snapshot.record_command(Command::ClearPackets { chain: chain.map(ChainId::from) });
     }

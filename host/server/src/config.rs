@@ -33,6 +33,7 @@ use relayer_rest_sandbox::{Digest, HeaderGrants, Limits, RequestHeaders};
 use relayer_rest_sources::{RelayerSettings, TelemetrySettings, UpstreamSettings};
 use serde::{Deserialize, Serialize};
 
+use crate::capsules::CapsulesConfig;
 use crate::commands::CommandSettings;
 use crate::http::{CorsConfig, HttpLimits, ServerSettings};
 use crate::{
@@ -67,6 +68,8 @@ pub struct Config {
     pub log: LogConfig,
     /// The section `[access-log]`: a line for each request.
     pub access_log: AccessLogConfig,
+    /// The section `[capsules]`: files with failed requests.
+    pub capsules: CapsulesConfig,
     /// The section `[relayer]`: the files of the relayer.
     pub relayer: RelayerSettings,
     /// The section `[upstream]`: the relayer that is polled.
@@ -282,6 +285,7 @@ impl Config {
         sections.push((vec![key("telemetry")], self.telemetry.check()));
         sections.push((vec![key("commands")], self.commands.check()));
         sections.push((vec![key("access-log")], self.access_log.check()));
+        sections.push((vec![key("capsules")], self.capsules.check()));
         sections.push((vec![key("swap")], self.swap.check()));
         sections.push((vec![key("registries")], self.registries.check()));
         for (mut path, checked) in sections {
@@ -333,10 +337,11 @@ fn place(key: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::{
-        AccessLogConfig, AccessLogFormat, AdminAddress, AdminConfig, Config, CorsConfig, DEFAULT,
-        Dialect, HttpLimits, LogConfig, LogFormat, ModuleLocation, Place, RelayerSettings,
-        ServerSettings, TelemetrySettings, UpstreamSettings,
+        AccessLogConfig, AccessLogFormat, AdminAddress, AdminConfig, CapsulesConfig, Config,
+        CorsConfig, DEFAULT, Dialect, HttpLimits, LogConfig, LogFormat, ModuleLocation, Place,
+        RelayerSettings, ServerSettings, TelemetrySettings, UpstreamSettings,
     };
+    use crate::capsules::RedactedHeaders;
     use bytesize::ByteSize;
     use relayer_rest_modules::BUNDLED_EXTENSIONS;
     use relayer_rest_oci::RegistrySettings;
@@ -357,6 +362,7 @@ mod tests {
         let text = "listen = ['a:1', '[::1]:2']\ncontrol = 'none'\ncode-cache = 'd'\n\
              [log]\nformat = 'json'\nlevel = 'warn'\n\
              [access-log]\nfile = 'i'\nformat = 'json'\nsample = 3\n\
+             [capsules]\nfolder = 'j'\ncount = 4\nsize = '5MiB'\nredact = ['X-A']\n\
              [relayer]\nconfig = 'e'\nenable = true\nstate = 'f'\n\
              [telemetry]\nurl = 'http://h'\npoll = '6s'\n\
              [module]\nfile = 'api.wasm'\nsha256 = '"
@@ -453,6 +459,13 @@ mod tests {
         let file = Some("i".into());
         let access_log = AccessLogConfig { sample: 3, file, format: AccessLogFormat::Json };
         assert_eq!(config.access_log, access_log);
+        let capsules = CapsulesConfig {
+            count: 4,
+            size: ByteSize::mib(5),
+            folder: Some("j".into()),
+            redact: RedactedHeaders(vec!["x-a".parse().unwrap()]),
+        };
+        assert_eq!(config.capsules, capsules);
         let [file, state] = ["e", "f"].map(|path| Some(path.into()));
         assert_eq!(config.relayer, RelayerSettings { config: file, enable: true, state });
         let url = "http://h/metrics".parse().unwrap();
@@ -489,7 +502,7 @@ mod tests {
         for (text, message) in [
             (
                 "[modul]",
-                "line 1, column 2: modul: unknown field `modul`, expected one of `listen`, `control`, `code-cache`, `log`, `access-log`, `relayer`, `upstream`, `telemetry`, `module`, `extension`, `server`, `http`, `cors`, `admin`, `commands`, `swap`, `registries`; did you mean `module`?",
+                "line 1, column 2: modul: unknown field `modul`, expected one of `listen`, `control`, `code-cache`, `log`, `access-log`, `capsules`, `relayer`, `upstream`, `telemetry`, `module`, `extension`, `server`, `http`, `cors`, `admin`, `commands`, `swap`, `registries`; did you mean `module`?",
             ),
             (
                 "[module.limits]\nmemory = true",
@@ -684,6 +697,8 @@ mod tests {
             config.module.dialect.take().is_some()
                 && config.commands.token_file.take().is_some()
                 && config.access_log.file.take().is_some()
+                && config.capsules.folder.take().is_some()
+                && !take(&mut config.capsules.redact).0.is_empty()
                 && take(&mut config.admin) != AdminConfig::default()
         );
         let included = std::mem::take(&mut config.extension);
@@ -718,6 +733,7 @@ mod tests {
             "relayer",
             "commands",
             "registries",
+            "capsules",
         ] {
             let error = Config::parse(&format!("[{name}]\nunknown = 1")).unwrap_err();
             let known = error.to_string();

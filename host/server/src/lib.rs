@@ -9,12 +9,14 @@
 //! | `reload/` | deploys the modules that the settings name |
 //! | `config/` | the settings |
 //! | `control/` | the control socket |
+//! | `capsules/` | files with failed requests |
 //! | `commands/` | commands to the relayer that modules record |
 //! | `request_metrics.rs` | requests by module, method and status, and their times |
 //! | `unix_socket.rs` | Unix sockets and their files |
 //! | `tokens.rs` | the file of tokens, and the client that has one |
 
 pub mod cache;
+pub mod capsules;
 pub mod commands;
 pub mod config;
 #[cfg(feature = "control")]

@@ -9,6 +9,7 @@
 //! | `relayer.rs` | the state of a relayer: chains and workers, and their order |
 //! | `versioned.rs` | a value with the generation of its last change |
 //! | `snapshot.rs` | a snapshot of a relayer, made of versioned values |
+//! | `recorded.rs` | a snapshot of recorded values, for a replay |
 //! | `requested_chains.rs` | chains that clients request before they are known |
 //! | `source.rs` | the sources of the state, and their failures |
 //! | `telemetry.rs` | the telemetry of a relayer: metric families, each a versioned value |
@@ -18,6 +19,7 @@
 mod chain;
 mod command;
 mod publisher;
+mod recorded;
 mod relayer;
 mod requested_chains;
 mod snapshot;
@@ -32,6 +34,7 @@ pub use chain::{
 };
 pub use command::{Command, CommandError, CommandExecutor, CommandResult, TraceContext};
 pub use publisher::{DuplicateChain, SourceReporter, StatePublisher, StateReader};
+pub use recorded::RecordedValues;
 pub use relayer::{
     Component, Name, NotReady, Object, OtherObject, RelayerState, Value, Worker, WorkerData,
 };

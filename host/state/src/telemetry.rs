@@ -86,6 +86,14 @@ impl Telemetry {
         }
     }
 
+    pub(super) fn from_recorded(
+        names: Versioned<Known<Vec<Arc<str>>>>,
+        families: BTreeMap<Arc<str>, Versioned<MetricFamily>>,
+        scraped: SystemTime,
+    ) -> Self {
+        Self { names, families, scraped, stale: None }
+    }
+
     /// Returns the names of the families, sorted.
     #[must_use]
     pub fn names(&self) -> &Versioned<Known<Vec<Arc<str>>>> {

@@ -17,6 +17,9 @@ impl Generation {
     }
 }
 
+/// The generation of all recorded values.
+pub(super) const RECORDED: Generation = Generation(0);
+
 /// A part of the state that changes as a whole, with the generation of its last change.
 /// Cheap to clone.
 #[derive(Debug)]
@@ -34,6 +37,20 @@ struct Content<T> {
 impl<T> Versioned<T> {
     pub(super) fn new(value: T, generation: Generation) -> Self {
         Self { content: Arc::new(Content { value, generation, derived: OnceLock::new() }) }
+    }
+
+    /// Returns recorded content whose form for modules is given, and not made from `value`.
+    #[must_use]
+    pub fn from_lowered<D: Send + Sync + 'static>(value: T, form: D) -> Self {
+        let derived: OnceLock<Arc<dyn Any + Send + Sync>> = OnceLock::new();
+        derived.set(Arc::new(form)).ok();
+        Self { content: Arc::new(Content { value, generation: RECORDED, derived }) }
+    }
+
+    /// Returns recorded content.
+    #[must_use]
+    pub fn recorded(value: T) -> Self {
+        Self::new(value, RECORDED)
     }
 
     /// Returns the content.

@@ -2,13 +2,13 @@
 //! bench -p relayer-rest-tests`.
 //!
 //! Prints a table, and writes it as JSON to `target/performance.json`. `-- misses`,
-//! `hits`, `metrics`, `otlp`, `tls`, `memory`, `starting`, `swapping`, `shadowing`, `restarting`, `spinning`,
+//! `hits`, `metrics`, `otlp`, `capsules`, `tls`, `memory`, `starting`, `swapping`, `shadowing`, `restarting`, `spinning`,
 //! `resetting`, `publishing` or `polling` measures only that.
 //!
 //! | file | measurement |
 //! |---|---|
 //! | `in_process.rs` | a miss, a hit and a publication, without a socket |
-//! | `sockets.rs` | hits and misses over sockets, also over TLS, and the cost of metrics and traces |
+//! | `sockets.rs` | hits and misses over sockets, also over TLS, and the cost of metrics, traces and capsules |
 //! | `memory.rs` | the memory of the command under load |
 //! | `starting.rs` | from the start of the command to its address |
 //! | `swapping.rs` | latency during swaps |
@@ -63,6 +63,9 @@ fn main() {
     }
     if wanted("otlp") {
         sockets::measure_otlp(&mut report, &runtime);
+    }
+    if wanted("capsules") {
+        sockets::measure_capsules(&mut report, &runtime);
     }
     if wanted("tls") {
         sockets::measure_tls(&mut report);

@@ -140,6 +140,26 @@ pub(crate) fn measure_otlp(report: &mut Report, runtime: &Runtime) {
     runtime.block_on(plain.stop());
 }
 
+/// Compares a server that keeps capsules with one that does not, for hits, and for misses: without
+/// a cache.
+pub(crate) fn measure_capsules(report: &mut Report, runtime: &Runtime) {
+    let files = Folder::new();
+    let without_cache = files.write("miss.toml", "[module.limits]\nresponse-cache = '0B'");
+    let with_cache = files.write("hit.toml", "");
+    for (what, settings) in [("hit", &with_cache), ("miss", &without_cache)] {
+        let program = || Program::server().args(["--config", settings]);
+        let plain = runtime.block_on(program().start());
+        let folder = files.path("capsules");
+        let keeping = runtime.block_on(program().args(["--capsules", &folder]).start());
+        let load = Load::new("/chains", ROUND);
+        let what = format!("{what} on /chains with capsules, to without");
+        let round = |_| (load.run(keeping.address()), load.run(plain.address()));
+        add(report, &what, (0..METRICS_ROUNDS).map(round).collect(), Target::AtLeast(0.97));
+        runtime.block_on(keeping.stop());
+        runtime.block_on(plain.stop());
+    }
+}
+
 /// Compares hits over TLS with those of bare hyper behind rustls, each on one core, and the
 /// load on the others.
 pub(crate) fn measure_tls(report: &mut Report) {

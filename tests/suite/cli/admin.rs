@@ -294,7 +294,8 @@ async fn each_family_of_metrics_has_samples() {
     let relayer = Relayer::start(Script::of_1_13());
     let settings = settings(&files, "[http]\nconnections-per-peer = 2\n");
     let args = ["--config", &settings, "--upstream", &relayer.url(), "--poll", "100ms"];
-    let mut serving = Program::server().args(args).start().await;
+    let program = Program::server().args(args).args(["--capsules", &files.path("capsules")]);
+    let mut serving = program.start().await;
     let admin = Admin::of(&mut serving).await;
     let mut client = serving.connect().await;
     client.get_until("/chain/ibc-0", |found| found.text().contains("success")).await;

@@ -48,7 +48,7 @@ async fn invalid_requests_get_a_clear_error() {
             "GET /",
             "",
             404,
-            "unknown path /; expected one of GET /livez, GET /readyz, GET /metrics, GET /config, GET /openapi.json, GET /log-level, PUT /log-level, GET /status, POST /explain, POST /swap, DELETE /swap, POST /rollback, POST /reload, POST /takeover",
+            "unknown path /; expected one of GET /livez, GET /readyz, GET /metrics, GET /config, GET /openapi.json, GET /log-level, PUT /log-level, GET /status, POST /explain, GET /capsule, POST /swap, DELETE /swap, POST /rollback, POST /reload, POST /takeover",
         ),
         ("POST /status", "", 405, "method POST is not allowed on /status; use GET"),
         ("GET /rollback", "", 405, "method GET is not allowed on /rollback; use POST"),

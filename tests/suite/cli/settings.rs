@@ -162,6 +162,7 @@ async fn each_setting_can_be_a_variable() {
                 "module.request-headers" => json!(["accept"]),
                 "module.sha256" => json!("0a".repeat(32)),
                 "module.dialect" => json!("1.13"),
+                "capsules.redact" => json!(["x-a"]),
                 "extension" => json!([]),
                 "upstream.url" | "telemetry.url" => json!("http://h/metrics"),
                 "admin.listen" => json!("127.0.0.1:1"),
@@ -214,6 +215,7 @@ async fn the_origin_of_each_option_is_shown() {
         ("--grace", "server.grace", json!("7s")),
         ("--log-format", "log.format", json!("json")),
         ("--code-cache", "code-cache", json!("c")),
+        ("--capsules", "capsules.folder", json!("d")),
         ("--control", "control", json!("c")),
     ];
     let given = values

@@ -59,6 +59,7 @@ fn each_setting_is_listed() {
         [
             "access-log",
             "admin",
+            "capsules",
             "commands",
             "cors",
             "extension",

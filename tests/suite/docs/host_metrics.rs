@@ -71,6 +71,8 @@ fn each_query_names_metrics_and_labels_that_exist() {
             "relayer_rest_module_activated_timestamp_seconds",
             "relayer_rest_quarantined_modules",
             "relayer_rest_draining",
+            "relayer_rest_capsules_written",
+            "relayer_rest_capsules_dropped",
             "relayer_rest_snapshot_changed_timestamp_seconds",
             "process_virtual_memory_bytes",
             "process_start_time_seconds",

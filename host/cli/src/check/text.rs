@@ -6,6 +6,7 @@ use relayer_rest_sandbox::{Grants, Limits};
 use relayer_rest_server::config::Config;
 
 use super::{CheckReport, Instance};
+use crate::capsules;
 use crate::exercise::Exercise;
 
 pub(super) fn lines(report: &CheckReport, config: &Config) -> Vec<String> {
@@ -32,6 +33,10 @@ pub(super) fn lines(report: &CheckReport, config: &Config) -> Vec<String> {
                 lines.extend(part);
                 lines.push(String::new());
             }
+        }
+        if let Some(capsules) = &report.capsules {
+            lines.extend(capsules::text(capsules));
+            lines.push(String::new());
         }
         lines.push(sum(verdict, exercise));
     }

@@ -3,10 +3,11 @@
 use super::{REQUESTS, Template, as_is, wit};
 
 /// The files of the SDK.
-const SDK: [(&str, &str); 14] = [
+const SDK: [(&str, &str); 15] = [
     ("rust-toolchain.toml", include_str!("../../templates/rust/rust-toolchain.toml")),
     ("sdk/src/response.rs", include_str!("../../sdk/response.rs")),
     ("sdk/src/arena.rs", include_str!("../../sdk/arena.rs")),
+    ("sdk/src/capsule.rs", include_str!("../../sdk/capsule.rs")),
     ("sdk/src/failure.rs", include_str!("../../sdk/failure.rs")),
     ("sdk/src/host.rs", include_str!("../../sdk/host.rs")),
     ("sdk/src/lib.rs", include_str!("../../sdk/lib.rs")),

@@ -16,6 +16,7 @@ use opentelemetry_proto::tonic::resource::v1::Resource as ResourceMessage;
 use opentelemetry_sdk::Resource;
 use relayer_rest_common::histogram::Times;
 use relayer_rest_server::ConnectionTally;
+use relayer_rest_server::capsules::CapsuleTally;
 use relayer_rest_server::control::metrics::{self, Family, FamilyKind, Sample, Samples, Value};
 use relayer_rest_server::registry::{Mount, Registry, RequestSeries};
 use relayer_rest_state::StateReader;
@@ -25,6 +26,7 @@ pub(crate) struct MetricSources {
     pub(crate) registry: Arc<Registry>,
     pub(crate) state: StateReader,
     pub(crate) connections: ConnectionTally,
+    pub(crate) capsules: Option<CapsuleTally>,
 }
 
 /// Makes messages of the metrics of a process.
@@ -56,9 +58,10 @@ impl Converter {
         sources: &MetricSources,
         now: SystemTime,
     ) -> ExportMetricsServiceRequest {
-        let MetricSources { registry, state, connections } = sources;
+        let MetricSources { registry, state, connections, capsules } = sources;
         let mounts = registry.mounts();
-        let samples = metrics::collect(&mounts, &state.snapshot(), Some(connections));
+        let samples =
+            metrics::collect(&mounts, &state.snapshot(), Some(connections), capsules.as_ref());
         let now = nanos(now);
         let mut metrics = vec![self.request_duration(mounts.iter().map(|mount| &**mount), now)];
         metrics.extend(metrics::families().map(|family| self.family(family, &samples, now)));

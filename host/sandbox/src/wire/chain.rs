@@ -4,16 +4,17 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use relayer_rest_state as state;
+use serde::{Deserialize, Serialize};
 use wasmtime::component::{ComponentType, Lower};
 
-#[derive(ComponentType, Lower)]
+#[derive(Deserialize, Serialize, ComponentType, Lower)]
 #[component(record)]
 pub(crate) struct Ratio {
     numerator: u64,
     denominator: u64,
 }
 
-#[derive(ComponentType, Lower)]
+#[derive(Deserialize, Serialize, ComponentType, Lower)]
 #[component(variant)]
 pub(crate) enum ChainKind {
     #[component(name = "cosmos-sdk")]
@@ -26,7 +27,7 @@ pub(crate) enum ChainKind {
     Other(String),
 }
 
-#[derive(ComponentType, Lower)]
+#[derive(Deserialize, Serialize, ComponentType, Lower)]
 #[component(variant)]
 pub(crate) enum EventSource {
     #[component(name = "push")]
@@ -35,7 +36,7 @@ pub(crate) enum EventSource {
     Pull(PullSource),
 }
 
-#[derive(ComponentType, Lower)]
+#[derive(Deserialize, Serialize, ComponentType, Lower)]
 #[component(record)]
 pub(crate) struct PushSource {
     url: String,
@@ -43,7 +44,7 @@ pub(crate) struct PushSource {
     batch_delay: u64,
 }
 
-#[derive(ComponentType, Lower)]
+#[derive(Deserialize, Serialize, ComponentType, Lower)]
 #[component(record)]
 pub(crate) struct PullSource {
     interval: u64,
@@ -51,14 +52,14 @@ pub(crate) struct PullSource {
     max_retries: u32,
 }
 
-#[derive(ComponentType, Lower)]
+#[derive(Deserialize, Serialize, ComponentType, Lower)]
 #[component(record)]
 pub(crate) struct GasPrice {
     price: f64,
     denom: String,
 }
 
-#[derive(ComponentType, Lower)]
+#[derive(Deserialize, Serialize, ComponentType, Lower)]
 #[component(record)]
 pub(crate) struct GenesisRestart {
     height: u64,
@@ -66,7 +67,7 @@ pub(crate) struct GenesisRestart {
     archive_addr: Option<String>,
 }
 
-#[derive(ComponentType, Lower)]
+#[derive(Deserialize, Serialize, ComponentType, Lower)]
 #[component(record)]
 pub(crate) struct DynamicGasPrice {
     enabled: bool,
@@ -74,7 +75,7 @@ pub(crate) struct DynamicGasPrice {
     max: f64,
 }
 
-#[derive(ComponentType, Lower)]
+#[derive(Deserialize, Serialize, ComponentType, Lower)]
 #[component(record)]
 pub(crate) struct PacketFilter {
     policy: FilterPolicy,
@@ -82,7 +83,7 @@ pub(crate) struct PacketFilter {
     min_fees: Vec<ChannelMinFees>,
 }
 
-#[derive(ComponentType, Lower)]
+#[derive(Deserialize, Serialize, ComponentType, Lower)]
 #[component(variant)]
 pub(crate) enum FilterPolicy {
     #[component(name = "allow-all")]
@@ -93,28 +94,28 @@ pub(crate) enum FilterPolicy {
     Deny(Vec<ChannelFilter>),
 }
 
-#[derive(ComponentType, Lower)]
+#[derive(Deserialize, Serialize, ComponentType, Lower)]
 #[component(record)]
 pub(crate) struct ChannelFilter {
     port: String,
     channel: String,
 }
 
-#[derive(ComponentType, Lower)]
+#[derive(Deserialize, Serialize, ComponentType, Lower)]
 #[component(record)]
 pub(crate) struct ChannelMinFees {
     channel: String,
     recv: Vec<MinFee>,
 }
 
-#[derive(ComponentType, Lower)]
+#[derive(Deserialize, Serialize, ComponentType, Lower)]
 #[component(record)]
 pub(crate) struct MinFee {
     amount: u64,
     denom: Option<String>,
 }
 
-#[derive(ComponentType, Lower)]
+#[derive(Deserialize, Serialize, ComponentType, Lower)]
 #[component(variant)]
 pub(crate) enum AddressType {
     #[component(name = "cosmos")]
@@ -123,28 +124,28 @@ pub(crate) enum AddressType {
     Ethermint(String),
 }
 
-#[derive(ComponentType, Lower)]
+#[derive(Deserialize, Serialize, ComponentType, Lower)]
 #[component(record)]
 pub(crate) struct ExtensionOption {
     name: String,
     value: String,
 }
 
-#[derive(ComponentType, Lower)]
+#[derive(Deserialize, Serialize, ComponentType, Lower)]
 #[component(record)]
 pub(crate) struct ExcludedSequences {
     channel: String,
     ranges: Vec<SequenceRange>,
 }
 
-#[derive(ComponentType, Lower)]
+#[derive(Deserialize, Serialize, ComponentType, Lower)]
 #[component(record)]
 pub(crate) struct SequenceRange {
     first: u64,
     last: u64,
 }
 
-#[derive(ComponentType, Lower)]
+#[derive(Deserialize, Serialize, ComponentType, Lower)]
 #[component(record)]
 pub(crate) struct ChainConfig {
     id: String,

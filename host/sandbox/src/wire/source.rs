@@ -1,11 +1,12 @@
 //! The sources of the state.
 
 use relayer_rest_state as state;
+use serde::{Deserialize, Serialize};
 use wasmtime::component::{ComponentType, Lower};
 
 use super::timestamp;
 
-#[derive(ComponentType, Lower)]
+#[derive(Deserialize, Serialize, ComponentType, Lower)]
 #[component(record)]
 pub(crate) struct Source {
     kind: String,
@@ -13,7 +14,7 @@ pub(crate) struct Source {
     failure: Option<SourceFailure>,
 }
 
-#[derive(ComponentType, Lower)]
+#[derive(Deserialize, Serialize, ComponentType, Lower)]
 #[component(record)]
 pub(crate) struct SourceFailure {
     message: String,

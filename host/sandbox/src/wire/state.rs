@@ -4,11 +4,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use relayer_rest_state as state;
+use serde::{Deserialize, Serialize};
 use wasmtime::component::{ComponentType, Lower};
 
 use super::chain::nanoseconds;
+use super::shared_list;
 
-#[derive(ComponentType, Lower)]
+#[derive(Deserialize, Serialize, ComponentType, Lower)]
 #[component(record)]
 pub(crate) struct Component {
     name: String,
@@ -18,30 +20,31 @@ pub(crate) struct Component {
 /// A part of the state, or the reason why it is not known.
 pub(crate) type Known<T> = Result<T, NotReady>;
 
-#[derive(ComponentType, Lower)]
+#[derive(Deserialize, Serialize, ComponentType, Lower)]
 #[component(record)]
 pub(crate) struct NotReady {
-    message: String,
+    pub(crate) message: String,
     #[component(name = "retry-after")]
-    retry_after: u64,
+    pub(crate) retry_after: u64,
 }
 
-#[derive(ComponentType, Lower)]
+#[derive(Deserialize, Serialize, ComponentType, Lower)]
 #[component(record)]
 pub(crate) struct RelayerState {
+    #[serde(with = "shared_list")]
     chains: Vec<Arc<str>>,
     names: Names,
     workers: Vec<Worker>,
 }
 
-#[derive(ComponentType, Lower, Default)]
+#[derive(Deserialize, Serialize, ComponentType, Lower, Default)]
 #[component(record)]
 pub(crate) struct Names {
     text: String,
     ends: Vec<u32>,
 }
 
-#[derive(ComponentType, Lower)]
+#[derive(Deserialize, Serialize, ComponentType, Lower)]
 #[component(record)]
 pub(crate) struct Worker {
     id: u64,
@@ -49,7 +52,7 @@ pub(crate) struct Worker {
     data: Option<WorkerData>,
 }
 
-#[derive(ComponentType, Lower)]
+#[derive(Deserialize, Serialize, ComponentType, Lower)]
 #[component(variant)]
 pub(crate) enum Object {
     #[component(name = "client")]
@@ -68,76 +71,91 @@ pub(crate) enum Object {
     Other(OtherObject),
 }
 
-#[derive(ComponentType, Lower)]
+#[derive(Deserialize, Serialize, ComponentType, Lower)]
 #[component(record)]
 pub(crate) struct ClientObject {
     #[component(name = "dst-chain-id")]
+    #[serde(rename = "dst_chain_id")]
     dst_chain: u32,
     #[component(name = "dst-client-id")]
+    #[serde(rename = "dst_client_id")]
     dst_client: u32,
     #[component(name = "src-chain-id")]
+    #[serde(rename = "src_chain_id")]
     src_chain: u32,
 }
 
-#[derive(ComponentType, Lower)]
+#[derive(Deserialize, Serialize, ComponentType, Lower)]
 #[component(record)]
 pub(crate) struct ConnectionObject {
     #[component(name = "dst-chain-id")]
+    #[serde(rename = "dst_chain_id")]
     dst_chain: u32,
     #[component(name = "src-chain-id")]
+    #[serde(rename = "src_chain_id")]
     src_chain: u32,
     #[component(name = "src-connection-id")]
+    #[serde(rename = "src_connection_id")]
     src_connection: u32,
 }
 
-#[derive(ComponentType, Lower)]
+#[derive(Deserialize, Serialize, ComponentType, Lower)]
 #[component(record)]
 pub(crate) struct ChannelObject {
     #[component(name = "dst-chain-id")]
+    #[serde(rename = "dst_chain_id")]
     dst_chain: u32,
     #[component(name = "src-chain-id")]
+    #[serde(rename = "src_chain_id")]
     src_chain: u32,
     #[component(name = "src-channel-id")]
+    #[serde(rename = "src_channel_id")]
     src_channel: u32,
     #[component(name = "src-port-id")]
+    #[serde(rename = "src_port_id")]
     src_port: u32,
 }
 
-#[derive(ComponentType, Lower)]
+#[derive(Deserialize, Serialize, ComponentType, Lower)]
 #[component(record)]
 pub(crate) struct WalletObject {
     #[component(name = "chain-id")]
+    #[serde(rename = "chain_id")]
     chain: u32,
 }
 
-#[derive(ComponentType, Lower)]
+#[derive(Deserialize, Serialize, ComponentType, Lower)]
 #[component(record)]
 pub(crate) struct CrossChainQueryObject {
     #[component(name = "src-chain-id")]
+    #[serde(rename = "src_chain_id")]
     src_chain: u32,
     #[component(name = "dst-chain-id")]
+    #[serde(rename = "dst_chain_id")]
     dst_chain: u32,
     #[component(name = "query-id")]
+    #[serde(rename = "query_id")]
     query: u32,
     #[component(name = "connection-id")]
+    #[serde(rename = "connection_id")]
     connection: u32,
 }
 
-#[derive(ComponentType, Lower)]
+#[derive(Deserialize, Serialize, ComponentType, Lower)]
 #[component(record)]
 pub(crate) struct OtherObject {
     kind: u32,
     fields: Vec<Field>,
 }
 
-#[derive(ComponentType, Lower)]
+#[derive(Deserialize, Serialize, ComponentType, Lower)]
 #[component(record)]
 pub(crate) struct Field {
     name: u32,
     value: Value,
 }
 
-#[derive(ComponentType, Lower)]
+#[derive(Deserialize, Serialize, ComponentType, Lower)]
 #[component(variant)]
 pub(crate) enum Value {
     #[component(name = "null")]
@@ -154,7 +172,7 @@ pub(crate) enum Value {
     Text(u32),
 }
 
-#[derive(ComponentType, Lower)]
+#[derive(Deserialize, Serialize, ComponentType, Lower)]
 #[component(variant)]
 pub(crate) enum WorkerData {
     #[component(name = "client")]
@@ -163,7 +181,7 @@ pub(crate) enum WorkerData {
     Other(OtherObject),
 }
 
-#[derive(ComponentType, Lower)]
+#[derive(Deserialize, Serialize, ComponentType, Lower)]
 #[component(record)]
 pub(crate) struct ClientData {
     misbehaviour: bool,

@@ -3,20 +3,22 @@
 use std::sync::Arc;
 
 use relayer_rest_state as state;
+use serde::{Deserialize, Serialize};
 use wasmtime::component::{ComponentType, Lower};
 
-use super::timestamp;
+use super::{number, shared, timestamp};
 
-#[derive(ComponentType, Lower)]
+#[derive(Deserialize, Serialize, ComponentType, Lower)]
 #[component(record)]
 pub(crate) struct MetricFamily {
+    #[serde(with = "shared")]
     name: Arc<str>,
     kind: MetricKind,
     help: String,
     samples: Vec<Sample>,
 }
 
-#[derive(ComponentType, Lower, Clone, Copy)]
+#[derive(Deserialize, Serialize, ComponentType, Lower, Clone, Copy)]
 #[component(enum)]
 #[repr(u8)]
 pub(crate) enum MetricKind {
@@ -32,19 +34,23 @@ pub(crate) enum MetricKind {
     Untyped,
 }
 
-#[derive(ComponentType, Lower)]
+#[derive(Deserialize, Serialize, ComponentType, Lower)]
 #[component(record)]
 pub(crate) struct Sample {
+    #[serde(with = "shared")]
     name: Arc<str>,
     labels: Vec<Label>,
+    #[serde(with = "number")]
     value: f64,
     since: u64,
 }
 
-#[derive(ComponentType, Lower)]
+#[derive(Deserialize, Serialize, ComponentType, Lower)]
 #[component(record)]
 pub(crate) struct Label {
+    #[serde(with = "shared")]
     name: Arc<str>,
+    #[serde(with = "shared")]
     value: Arc<str>,
 }
 

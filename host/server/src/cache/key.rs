@@ -41,7 +41,7 @@ impl RequestRef<'_> {
 
 impl<'a> From<&'a GuestRequest> for RequestRef<'a> {
     fn from(request: &'a GuestRequest) -> Self {
-        let GuestRequest { method, target, headers, body } = request;
+        let GuestRequest { method, target, headers, body, .. } = request;
         let has_body = !body.is_empty();
         Self { method, path: target.path(), query: target.query(), headers, has_body }
     }

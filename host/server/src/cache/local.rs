@@ -94,6 +94,14 @@ impl Hit {
         }
     }
 
+    /// Returns the shared response by reference.
+    pub(crate) fn shared(&self) -> &Arc<RecordedResponse> {
+        match self {
+            Self::Local(copy) => &copy.shared,
+            Self::Shared(response) => response,
+        }
+    }
+
     /// Returns the shared response.
     pub(crate) fn into_shared(self) -> Arc<RecordedResponse> {
         match self {

@@ -135,7 +135,7 @@ impl Outlet {
     /// Returns the hash of a miss, and the place in which the hash of the last one like it is
     /// stored. A miss whose place was taken by another one is not recognised when it is repeated.
     fn recognise(&self, request: &GuestRequest, generation: Generation) -> (&AtomicU64, u64) {
-        let GuestRequest { method, target, headers, body } = request;
+        let GuestRequest { method, target, headers, body, .. } = request;
         let mut hasher = self.hasher.build_hasher();
         (method, target.as_str(), body, generation).hash(&mut hasher);
         for (name, value) in headers {

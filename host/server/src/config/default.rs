@@ -8,12 +8,13 @@ use relayer_rest_sandbox::Limits;
 use relayer_rest_sources::{TelemetrySettings, UpstreamSettings};
 
 use super::AccessLogConfig;
+use crate::capsules::CapsulesConfig;
 use crate::commands::CommandSettings;
 use crate::http::{HttpLimits, ServerSettings};
 use crate::registry::{FailurePolicy, SwapLimits};
 
 /// The sections of limits, with their tables.
-pub const LIMITS: [(&str, &[Limit]); 10] = [
+pub const LIMITS: [(&str, &[Limit]); 11] = [
     ("module.limits", Limits::LIMITS),
     ("module.failure-policy", FailurePolicy::LIMITS),
     ("swap", SwapLimits::LIMITS),
@@ -24,6 +25,7 @@ pub const LIMITS: [(&str, &[Limit]); 10] = [
     ("commands", CommandSettings::LIMITS),
     ("access-log", AccessLogConfig::LIMITS),
     ("registries", RegistrySettings::LIMITS),
+    ("capsules", CapsulesConfig::LIMITS),
 ];
 
 /// A configuration with all settings: each is commented out, with its meaning, its range

@@ -26,9 +26,10 @@ const PREFIX: &str = "RELAYER_REST_";
 const FILE_VARIABLE: &str = "RELAYER_REST_CONFIG";
 
 /// The keys whose values are paths, relative to the folder of the file.
-const PATHS: [&str; 10] = [
+const PATHS: [&str; 11] = [
     "access-log.file",
     "admin.token-file",
+    "capsules.folder",
     "code-cache",
     "commands.token-file",
     "control",

@@ -29,6 +29,7 @@ use super::{
     CancelledShadow, ControlFault, CurrentSettings, EffectiveConfig, ExplainRequest, LogLevel,
     Reload, RolledBack, Status, metrics, readiness,
 };
+use crate::capsules::{CapsuleRequestError, Capsules};
 use crate::http::{BasePath, ConnectionTally};
 use crate::openapi;
 use crate::registry::{Candidate, ModuleLocation, Mount, Registry, Shadow, Source};
@@ -54,7 +55,7 @@ const UPGRADE_HEADERS: [(HeaderName, HeaderValue); 2] = [
 ];
 
 /// The routes, and their clients.
-const ROUTES: [Route; 14] = [
+const ROUTES: [Route; 15] = [
     Route { path: "/livez", method: Method::GET, access: Access::All, verb: Verb::Livez },
     Route { path: "/readyz", method: Method::GET, access: Access::All, verb: Verb::Readyz },
     Route { path: "/metrics", method: Method::GET, access: Access::All, verb: Verb::Metrics },
@@ -69,6 +70,7 @@ const ROUTES: [Route; 14] = [
     },
     Route { path: "/status", method: Method::GET, access: Access::Control, verb: Verb::Status },
     Route { path: "/explain", method: Method::POST, access: Access::Control, verb: Verb::Explain },
+    Route { path: "/capsule", method: Method::GET, access: Access::Control, verb: Verb::Capsule },
     Route { path: "/swap", method: Method::POST, access: Access::Control, verb: Verb::Swap },
     Route {
         path: "/swap",
@@ -116,6 +118,7 @@ enum Verb {
     SetLogLevel,
     Status,
     Explain,
+    Capsule,
     Swap,
     CancelShadow,
     Rollback,
@@ -128,6 +131,7 @@ pub(super) struct ControlApi {
     registry: Arc<Registry>,
     state: StateReader,
     pub(super) connections: Option<ConnectionTally>,
+    pub(super) capsules: Option<Arc<Capsules>>,
     pub(super) reload: Option<Reload>,
     pub(super) log_level: Option<Arc<dyn LogLevel>>,
     pub(super) settings: Option<CurrentSettings>,
@@ -147,6 +151,7 @@ impl ControlApi {
             registry,
             state,
             connections: None,
+            capsules: None,
             reload: None,
             log_level: None,
             settings: None,
@@ -225,6 +230,7 @@ impl ControlApi {
             Verb::SetLogLevel => self.set_log_level(request).await,
             Verb::Status => self.status(&request),
             Verb::Explain => self.explain(request).await,
+            Verb::Capsule => self.capsule(&request).await,
             Verb::Swap => self.swap(request).await,
             Verb::CancelShadow => self.cancel_shadow(&request),
             Verb::Rollback => self.rollback(&request),
@@ -249,7 +255,9 @@ impl ControlApi {
         let accept = request.headers().get(ACCEPT).and_then(|accept| accept.to_str().ok());
         let format = metrics::Format::negotiate(accept);
         let (mounts, snapshot) = (self.registry.mounts(), self.state.snapshot());
-        let metrics = metrics::collect(&mounts, &snapshot, self.connections.as_ref());
+        let capsules = self.capsules.as_ref().map(|capsules| capsules.tally());
+        let metrics =
+            metrics::collect(&mounts, &snapshot, self.connections.as_ref(), capsules.as_ref());
         let mut response = text(StatusCode::OK, metrics.text(format));
         let content_type = HeaderValue::from_static(format.content_type());
         response.headers_mut().insert(CONTENT_TYPE, content_type);
@@ -315,6 +323,31 @@ impl ControlApi {
         let target = target.unwrap_or(PathAndQuery::from_static("/"));
         let request = GuestRequest::new(parts.method, target, parts.headers);
         Ok(json(StatusCode::OK, &mount.explain(request, &self.state).await))
+    }
+
+    async fn capsule(&self, request: &Request<Incoming>) -> Result<ControlResponse, ErrorResponse> {
+        let [id] = parameters(request, ["id"])?;
+        let id = id.ok_or_else(|| {
+            let message = "id: missing; name the request by its x-request-id".to_owned();
+            ErrorResponse(StatusCode::BAD_REQUEST, message)
+        })?;
+        let Some(capsules) = &self.capsules else {
+            let message =
+                "no capsules are kept; start the server with --capsules DIR (capsules.folder)";
+            return Err(ErrorResponse(StatusCode::NOT_FOUND, message.to_owned()));
+        };
+        let json = capsules.capsule(&id).await.map_err(|error| {
+            let status = match error {
+                CapsuleRequestError::Unknown(_) => StatusCode::NOT_FOUND,
+                CapsuleRequestError::Failed(_) => StatusCode::INTERNAL_SERVER_ERROR,
+            };
+            ErrorResponse(status, error.to_string())
+        })?;
+        let mut response = text(StatusCode::OK, String::new());
+        *response.body_mut() = Full::new(json.into());
+        let content_type = HeaderValue::from_static("application/json");
+        response.headers_mut().insert(CONTENT_TYPE, content_type);
+        Ok(response)
     }
 
     async fn swap(&self, request: Request<Incoming>) -> Result<ControlResponse, ErrorResponse> {

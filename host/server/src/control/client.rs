@@ -119,6 +119,11 @@ impl ControlClient {
         self.send(Method::POST, "/explain", &[], body.into()).await
     }
 
+    /// Returns the capsule of the recent request with this id, as JSON.
+    pub async fn capsule(&self, id: &str) -> Result<Bytes, ControlClientError> {
+        self.exchange(Method::GET, "/capsule", &[("id", Some(id))], Bytes::new()).await
+    }
+
     /// Swaps the module of a mount. A rejection is a report, not an error.
     pub async fn swap(
         &self,

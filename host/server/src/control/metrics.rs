@@ -17,6 +17,7 @@ mod server;
 
 use relayer_rest_state::Snapshot;
 
+use crate::capsules::CapsuleTally;
 use crate::http::ConnectionTally;
 use crate::registry::Mounts;
 pub(super) use family::Format;
@@ -33,12 +34,13 @@ pub fn collect(
     mounts: &Mounts,
     snapshot: &Snapshot,
     connections: Option<&ConnectionTally>,
+    capsules: Option<&CapsuleTally>,
 ) -> Samples {
     let mut samples = Samples::default();
     for mount in mounts.iter() {
         mounts::collect(mount, &mut samples);
     }
-    server::collect(snapshot, connections, &mut samples);
+    server::collect(snapshot, connections, capsules, &mut samples);
     process::collect(&mut samples);
     samples
 }

@@ -18,6 +18,7 @@ use super::clients::{ClientActivity, Clients};
 use super::listener::{self, Listener, Policy, Stream};
 use super::takeover::{Handover, Role};
 use super::{AdminListener, ControlSocket, CurrentSettings, LogLevel, Reload};
+use crate::capsules::Capsules;
 use crate::http::{BasePath, ConnectionTally};
 use crate::registry::Registry;
 
@@ -68,6 +69,13 @@ impl ControlServer {
     #[must_use]
     pub fn with_connections(mut self, connections: ConnectionTally) -> Self {
         self.api.connections = Some(connections);
+        self
+    }
+
+    /// Makes capsules of recent requests, and includes their counts in the metrics.
+    #[must_use]
+    pub fn with_capsules(mut self, capsules: Option<Arc<Capsules>>) -> Self {
+        self.api.capsules = capsules;
         self
     }
 

@@ -49,6 +49,10 @@ impl RequestId {
         Self(HeaderValue::from_maybe_shared(id).expect("digits make a valid header"))
     }
 
+    pub(super) fn header(&self) -> &HeaderValue {
+        &self.0
+    }
+
     pub(super) fn into_header(self) -> HeaderValue {
         self.0
     }

@@ -22,6 +22,7 @@ use super::received_body::RequestBodies;
 use super::send_admission::SendAdmission;
 use super::service::Service;
 use super::worker_threads::WorkerThreads;
+use crate::capsules::Capsules;
 use crate::commands::Commands;
 use crate::openapi::OpenApiDocument;
 use crate::registry::{Mount, Registry};
@@ -46,6 +47,7 @@ pub struct Server {
     is_metered: bool,
     cors: CorsConfig,
     observers: Observers,
+    capsules: Option<Arc<Capsules>>,
 }
 
 impl Server {
@@ -70,6 +72,7 @@ impl Server {
             is_metered: false,
             cors: CorsConfig::default(),
             observers: Observers::default(),
+            capsules: None,
         }
     }
 
@@ -124,6 +127,12 @@ impl Server {
         self
     }
 
+    /// Keeps capsules of failed requests. Default: none.
+    #[must_use]
+    pub fn with_capsules(self, capsules: impl Into<Option<Arc<Capsules>>>) -> Self {
+        Self { capsules: capsules.into(), ..self }
+    }
+
     /// Counts requests, with their times, for the metrics of a control server. Default: they
     /// are not counted.
     #[must_use]
@@ -164,6 +173,7 @@ impl Server {
                 base_path: limits.base_path.clone(),
                 openapi: OpenApiDocument::new(limits.base_path.as_str()),
                 observers: self.observers,
+                capsules: self.capsules,
             }),
             protocols: Arc::new(Protocols::new(&self.limits)),
             clients: Arc::new(ForwardedClients::new(Arc::clone(&limits))),

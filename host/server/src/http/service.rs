@@ -27,6 +27,7 @@ use super::report;
 use super::request_id::RequestId;
 use super::source_header;
 use crate::cache::{RecordedResponse, RequestRef};
+use crate::capsules::Capsules;
 use crate::commands::{CommandRequest, Commands, Refusal};
 use crate::openapi::{self, OpenApiDocument};
 use crate::registry::{
@@ -47,6 +48,7 @@ pub(super) struct Service {
     pub(super) base_path: BasePath,
     pub(super) openapi: OpenApiDocument,
     pub(super) observers: Observers,
+    pub(super) capsules: Option<Arc<Capsules>>,
 }
 
 /// The work that a request needs before its response.
@@ -123,6 +125,9 @@ impl Service {
                 let handled = Handled { has_tls, route: hit.route(), origin: Origin::Cache };
                 record(mount, active, request.method(), response.status(), handled, start);
             }
+            if let Some(capsules) = &self.capsules {
+                capsules.hit(id.header(), active.module(), hit.shared(), &snapshot);
+            }
             let response = self.shared(response, request.headers());
             return Either::Left(sourced(identified(response, id), &snapshot));
         }
@@ -137,10 +142,13 @@ impl Service {
         }
         let pending = match found {
             Ok(Found { active, hit }) => {
+                if let Some(capsules) = &self.capsules {
+                    capsules.hit(id.header(), active.module(), hit.shared(), &snapshot);
+                }
                 Pending::Encode(Guard::into_inner(active), hit.into_shared())
             }
             Err(uncached) => {
-                let guest_request = self.guest_request(&request, &target);
+                let guest_request = self.guest_request(&request, &target, &id);
                 Pending::Run { guest_request, uncached }
             }
         };
@@ -243,7 +251,12 @@ impl Service {
     }
 
     /// Returns the request that the module handles, with owned parts.
-    fn guest_request<B>(&self, request: &Request<B>, target: &str) -> Arc<GuestRequest> {
+    fn guest_request<B>(
+        &self,
+        request: &Request<B>,
+        target: &str,
+        id: &RequestId,
+    ) -> Arc<GuestRequest> {
         let RequestRef { method, headers, .. } = request_ref(request, target);
         let method = method.clone();
         let mut headers = headers.clone();
@@ -257,7 +270,11 @@ impl Service {
             _ => PathAndQuery::try_from(target).unwrap_or(PathAndQuery::from_static("/")),
         };
         let body = body(request).map(ReceivedBody::bytes).unwrap_or_default();
-        Arc::new(GuestRequest { method, target, headers, body })
+        let mut guest_request = GuestRequest { body, ..GuestRequest::new(method, target, headers) };
+        if let Some(capsules) = &self.capsules {
+            guest_request.extensions.insert(capsules.recorder(id.header()));
+        }
+        Arc::new(guest_request)
     }
 }
 

@@ -16,6 +16,7 @@ use crate::registry::{
 
 /// A mount, as the settings specify it.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "they are settings")]
 pub struct MountSpec {
     /// The name of its modules.
     pub name: String,
@@ -33,6 +34,7 @@ pub struct MountSpec {
     headers: HeaderGrants,
     request_headers: RequestHeaders,
     wasi: bool,
+    keeps_components: bool,
     pub(super) dialect: Dialect,
     /// Whether the dialect is the relayer's.
     pub(super) follows_relayer: bool,
@@ -68,6 +70,7 @@ impl MountSpec {
             headers: config.module.headers.clone(),
             request_headers: config.module.request_headers.clone(),
             wasi: config.module.wasi,
+            keeps_components: config.capsules.folder.is_some(),
             dialect,
             follows_relayer,
             limits: config.module.limits.clone(),
@@ -85,6 +88,7 @@ impl MountSpec {
             headers: extension.headers.clone(),
             request_headers: extension.request_headers.clone(),
             wasi: extension.wasi,
+            keeps_components: config.capsules.folder.is_some(),
             dialect: Dialect::Any,
             follows_relayer: false,
             limits: extension.limits.clone(),
@@ -114,6 +118,7 @@ impl MountSpec {
             code_cache,
             compiler,
             quick_compilation: false,
+            keeps_components: self.keeps_components,
         })?;
         Ok(self.mount_with(engine))
     }

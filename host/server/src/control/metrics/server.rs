@@ -5,6 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use relayer_rest_state::Snapshot;
 
 use super::family::{Family, FamilyKind, Samples, define_families};
+use crate::capsules::CapsuleTally;
 use crate::http::{ConnectionStatus, ConnectionTally};
 
 define_families! {
@@ -22,6 +23,10 @@ define_families! {
         "Bytes of responses that clients have not taken yet";
     DRAINING = Gauge "relayer_rest_draining" [],
         "Whether the server shuts down";
+    CAPSULES_WRITTEN = Counter "relayer_rest_capsules_written" [],
+        "Capsules of failed requests that were written";
+    CAPSULES_DROPPED = Counter "relayer_rest_capsules_dropped" [],
+        "Failed requests without a capsule: too many at once, too large, or the file could not be written";
     STATE_READY = Gauge "relayer_rest_state_ready" [],
         "Whether the state of the relayer is known";
     GENERATION = Counter "relayer_rest_snapshot_publications" [],
@@ -44,6 +49,7 @@ define_families! {
 pub(super) fn collect(
     snapshot: &Snapshot,
     connections: Option<&ConnectionTally>,
+    capsules: Option<&CapsuleTally>,
     samples: &mut Samples,
 ) {
     if let Some(tally) = connections {
@@ -58,6 +64,10 @@ pub(super) fn collect(
         for (name, count) in tally.refused_requests() {
             samples.add(&REFUSED_REQUESTS, [name], count);
         }
+    }
+    if let Some(tally) = capsules {
+        samples.add(&CAPSULES_WRITTEN, [], tally.written());
+        samples.add(&CAPSULES_DROPPED, [], tally.dropped());
     }
     samples.add(&STATE_READY, [], snapshot.status().value().is_ok().into());
     samples.add(&GENERATION, [], snapshot.generation().number());

@@ -234,6 +234,7 @@ mod tests {
                 base_path: limits.base_path.clone(),
                 openapi: OpenApiDocument::new(None),
                 observers: Observers::default(),
+                capsules: None,
             }),
             protocols: Arc::new(Protocols::new(&limits)),
             clients: Arc::new(ForwardedClients::new(Arc::new(limits.clone()))),

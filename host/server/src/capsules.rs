@@ -1,0 +1,269 @@
+//! Capsules of failed requests: files from which a run can be repeated.
+//!
+//! While a request is served, only references are kept: to the snapshot, and to the list of
+//! reads. A thread of its own makes the files.
+//!
+//! | file | job |
+//! |---|---|
+//! | `folder.rs` | the folder with the newest capsules |
+//! | `recent.rs` | the newest requests, for capsules on demand |
+//! | `settings.rs` | the section `[capsules]` |
+
+mod folder;
+mod recent;
+mod settings;
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::thread::{Builder, JoinHandle};
+use std::time::SystemTime;
+
+use http::HeaderValue;
+use relayer_rest_common::log_rate::{LogRate, Permit};
+use relayer_rest_common::priority;
+use relayer_rest_common::text::for_log;
+use relayer_rest_sandbox::{Capsule, Module, Recorder, Redaction, Run, RunRecord, RunRecorder};
+use relayer_rest_state::Snapshot;
+use tokio::runtime::Handle;
+use tokio::task::spawn_blocking;
+use tracing::{info, warn};
+
+use crate::cache::RecordedResponse;
+use folder::Folder;
+use recent::{Inputs, Recent, RecentRequest};
+pub use settings::{CapsulesConfig, RedactedHeaders};
+
+/// The maximum number of failed requests that wait for their files. Further ones are dropped,
+/// and counted.
+const MAX_WAITING: usize = 64;
+
+/// Keeps capsules of failed requests.
+#[derive(Debug)]
+pub struct Capsules {
+    /// `None` after the end.
+    queue: Mutex<Option<SyncSender<Failure>>>,
+    writer: Mutex<Option<JoinHandle<()>>>,
+    redaction: Redaction,
+    recent: Recent,
+    tally: CapsuleTally,
+}
+
+/// The counts of capsules. Cheap to clone.
+#[derive(Debug, Clone, Default)]
+pub struct CapsuleTally(Arc<Counts>);
+
+#[derive(Debug, Default)]
+struct Counts {
+    written: AtomicU64,
+    dropped: AtomicU64,
+}
+
+/// The folder of capsules cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[error("capsules: folder {} cannot be used: {source}; check the path and its permissions (capsules.folder)", folder.display())]
+pub struct CapsulesError {
+    folder: PathBuf,
+    source: io::Error,
+}
+
+/// The reason why there is no capsule of a request.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CapsuleRequestError {
+    /// The request is too old, or shared the run of another one.
+    #[error(
+        "request {0}: not among the recent ones of this server, or it shared the run of another; repeat it, and take the value of x-request-id"
+    )]
+    Unknown(String),
+    /// The run cannot be repeated.
+    #[error("the run cannot be repeated: {0}")]
+    Failed(String),
+}
+
+/// A failed request.
+#[derive(Debug)]
+struct Failure {
+    id: HeaderValue,
+    time: SystemTime,
+    run: RunRecord,
+}
+
+/// Keeps the failed runs of a request.
+#[derive(Debug)]
+struct FailureRecorder {
+    /// The recorder is a part of requests, which the capsules refer to.
+    capsules: Weak<Capsules>,
+    id: HeaderValue,
+}
+
+impl Capsules {
+    /// Opens the folder of the settings, and creates it if it is missing. Returns `None` if the
+    /// settings have none.
+    ///
+    /// # Errors
+    /// Returns an error if the folder cannot be used.
+    pub fn open(config: &CapsulesConfig) -> Result<Option<Arc<Self>>, CapsulesError> {
+        let Some(path) = &config.folder else { return Ok(None) };
+        let error = |source| CapsulesError { folder: path.clone(), source };
+        let folder = Folder::open(path, config).map_err(error)?;
+        let (queue, failures) = sync_channel(MAX_WAITING);
+        let tally = CapsuleTally::default();
+        let redaction = Redaction::new(config.redact.0.clone());
+        let writer = Writer {
+            folder,
+            redaction: redaction.clone(),
+            tally: tally.clone(),
+            warnings: LogRate::new(1),
+        };
+        let run = move || writer.run(&failures);
+        let writer = Builder::new().name("capsules".to_owned()).spawn(run).map_err(error)?;
+        info!(folder = %path.display(), "capsules of failed requests are kept");
+        Ok(Some(Arc::new(Self {
+            queue: Mutex::new(Some(queue)),
+            writer: Mutex::new(Some(writer)),
+            redaction,
+            recent: Recent::default(),
+            tally,
+        })))
+    }
+
+    /// Returns the counts.
+    #[must_use]
+    pub fn tally(&self) -> CapsuleTally {
+        self.tally.clone()
+    }
+
+    /// Returns the recorder of a request with this id.
+    pub(crate) fn recorder(self: &Arc<Self>, id: &HeaderValue) -> Recorder {
+        Recorder(Arc::new(FailureRecorder { capsules: Arc::downgrade(self), id: id.clone() }))
+    }
+
+    /// Keeps references to the inputs of a request whose response was cached.
+    pub(crate) fn hit(
+        &self,
+        id: &HeaderValue,
+        module: &Module,
+        response: &Arc<RecordedResponse>,
+        snapshot: &Arc<Snapshot>,
+    ) {
+        self.recent.push(RecentRequest {
+            id: id.clone(),
+            time: SystemTime::now(),
+            module: module.clone(),
+            inputs: Inputs::Cached(Arc::clone(response)),
+            snapshot: Arc::clone(snapshot),
+        });
+    }
+
+    /// Makes the capsule of a recent request: repeats its run, which has no effect.
+    ///
+    /// # Errors
+    /// Returns an error if the request is not known, or if its run cannot be repeated.
+    pub async fn capsule(&self, id: &str) -> Result<Vec<u8>, CapsuleRequestError> {
+        let recent = self.recent.find(id);
+        let RecentRequest { time, module, inputs, snapshot, .. } =
+            recent.ok_or_else(|| CapsuleRequestError::Unknown(for_log(id)))?;
+        let request = inputs.to_request();
+        let run = async move {
+            let run = RunRecord::from_run(&module.afresh(), request, snapshot).await;
+            run.map_err(|error| CapsuleRequestError::Failed(error.to_string()))
+        };
+        // The guest keeps its thread until it ends.
+        let runtime = Handle::current();
+        let run = spawn_blocking(move || runtime.block_on(run)).await;
+        let run = run.map_err(|error| CapsuleRequestError::Failed(error.to_string()))??;
+        let json =
+            Capsule::new(&run, id, time, &self.redaction).and_then(|capsule| capsule.to_json());
+        json.map_err(|error| CapsuleRequestError::Failed(error.to_string()))
+    }
+
+    /// Writes the capsules of all requests that failed so far. Later ones are dropped.
+    pub fn finish(&self) {
+        // The writer ends when it has written the waiting ones.
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(writer) = writer {
+            writer.join().ok();
+        }
+    }
+
+    fn keep(&self, failure: Failure) {
+        let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        if queue.as_ref().is_some_and(|queue| queue.try_send(failure).is_err()) {
+            self.tally.0.dropped.fetch_add(1, Relaxed);
+        }
+    }
+}
+
+impl CapsuleTally {
+    /// Returns the number of capsules that were written.
+    #[must_use]
+    pub fn written(&self) -> u64 {
+        self.0.written.load(Relaxed)
+    }
+
+    /// Returns the number of failed requests without a capsule, because too many failed at once,
+    /// or because it could not be written.
+    #[must_use]
+    pub fn dropped(&self) -> u64 {
+        self.0.dropped.load(Relaxed)
+    }
+}
+
+impl RunRecorder for FailureRecorder {
+    fn record(&self, run: &Run<'_>) {
+        let Some(capsules) = self.capsules.upgrade().filter(|_| !run.is_background) else { return };
+        let id = self.id.clone();
+        let time = SystemTime::now();
+        capsules.recent.push(RecentRequest {
+            id: id.clone(),
+            time,
+            module: run.module.clone(),
+            inputs: Inputs::Request(Arc::clone(run.request)),
+            snapshot: Arc::clone(run.snapshot),
+        });
+        if run.is_failure()
+            && let Some(run) = run.to_record()
+        {
+            capsules.keep(Failure { id, time, run });
+        }
+    }
+}
+
+/// Writes the files.
+struct Writer {
+    folder: Folder,
+    redaction: Redaction,
+    tally: CapsuleTally,
+    warnings: LogRate,
+}
+
+impl Writer {
+    fn run(mut self, failures: &Receiver<Failure>) {
+        priority::lower_thread();
+        for Failure { id, time, run } in failures {
+            let id = id.to_str().unwrap_or_default();
+            let written = Capsule::new(&run, id, time, &self.redaction)
+                .and_then(|capsule| capsule.to_json())
+                .map_err(|error| error.to_string())
+                .and_then(|json| {
+                    let written = self.folder.write_component(run.module());
+                    let written = written.and_then(|()| self.folder.write(id, time, &json));
+                    written.map_err(|error| error.to_string())
+                });
+            match written {
+                Ok(()) => {
+                    self.tally.0.written.fetch_add(1, Relaxed);
+                }
+                Err(reason) => {
+                    self.tally.0.dropped.fetch_add(1, Relaxed);
+                    if !matches!(self.warnings.acquire(1), Permit::Denied) {
+                        warn!(id, reason, "capsule not written");
+                    }
+                }
+            }
+        }
+    }
+}

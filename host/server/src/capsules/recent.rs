@@ -1,0 +1,136 @@
+//! The newest requests, with references to their inputs, for capsules on demand.
+
+use std::cell::Cell;
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
+
+use http::{Extensions, HeaderValue};
+use relayer_rest_sandbox::{GuestRequest, Module};
+use relayer_rest_state::Snapshot;
+
+use crate::cache::RecordedResponse;
+
+/// The number of lists. Each thread uses one of them, which it seldom shares.
+const LISTS: usize = 16;
+
+/// The number of requests in a list.
+const MAX_REQUESTS: usize = 64;
+
+/// The number of different snapshots in a list: one that no longer is the current one takes
+/// memory of its own.
+const MAX_SNAPSHOTS: usize = 4;
+
+/// The newest requests.
+#[derive(Debug, Default)]
+pub(super) struct Recent([Mutex<List>; LISTS]);
+
+#[derive(Debug, Default)]
+struct List {
+    /// The oldest first.
+    requests: VecDeque<RecentRequest>,
+    /// The number of snapshots, where each differs from the one before.
+    snapshots: usize,
+}
+
+/// A request, and references to all that its response depends on.
+#[derive(Debug, Clone)]
+pub(crate) struct RecentRequest {
+    pub(crate) id: HeaderValue,
+    pub(crate) time: SystemTime,
+    pub(crate) module: Module,
+    pub(crate) inputs: Inputs,
+    pub(crate) snapshot: Arc<Snapshot>,
+}
+
+/// The request as its module gets it, or a cached response, with the part of the request that it
+/// was derived from.
+#[derive(Debug, Clone)]
+pub(crate) enum Inputs {
+    Request(Arc<GuestRequest>),
+    Cached(Arc<RecordedResponse>),
+}
+
+impl Inputs {
+    /// Returns the request that repeats the run.
+    pub(super) fn to_request(&self) -> GuestRequest {
+        match self {
+            Self::Request(request) => {
+                GuestRequest { extensions: Extensions::new(), ..(**request).clone() }
+            }
+            Self::Cached(response) => response.request().clone(),
+        }
+    }
+}
+
+impl Recent {
+    pub(super) fn push(&self, request: RecentRequest) {
+        thread_local! {
+            static PLACE: Cell<Option<usize>> = const { Cell::new(None) };
+        }
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        let place = PLACE.get().unwrap_or_else(|| NEXT.fetch_add(1, Relaxed));
+        PLACE.set(Some(place));
+        self.0[place % LISTS].lock().unwrap_or_else(PoisonError::into_inner).push(request);
+    }
+
+    /// Returns the newest request with this id.
+    pub(super) fn find(&self, id: &str) -> Option<RecentRequest> {
+        let newest = |list: &Mutex<List>| {
+            let list = list.lock().unwrap_or_else(PoisonError::into_inner);
+            list.requests.iter().rev().find(|request| request.id == id).cloned()
+        };
+        self.0.iter().filter_map(newest).max_by_key(|request| request.time)
+    }
+}
+
+impl List {
+    fn push(&mut self, request: RecentRequest) {
+        let is_same = |other: &RecentRequest| Arc::ptr_eq(&other.snapshot, &request.snapshot);
+        self.snapshots += usize::from(!self.requests.back().is_some_and(is_same));
+        self.requests.push_back(request);
+        while self.requests.len() > MAX_REQUESTS || self.snapshots > MAX_SNAPSHOTS {
+            let Some(oldest) = self.requests.pop_front() else { return };
+            let is_same = |next: &RecentRequest| Arc::ptr_eq(&next.snapshot, &oldest.snapshot);
+            self.snapshots -= usize::from(!self.requests.front().is_some_and(is_same));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Inputs, LISTS, MAX_REQUESTS, MAX_SNAPSHOTS, Recent, RecentRequest};
+    use http::{HeaderMap, HeaderValue, Method};
+    use relayer_rest_sandbox::GuestRequest;
+    use relayer_rest_state::StatePublisher;
+    use std::sync::Arc;
+    use std::time::{Duration, UNIX_EPOCH};
+
+    #[test]
+    fn requests_and_snapshots_are_bounded() {
+        let publisher = StatePublisher::new();
+        let module = crate::registry::test_module(0);
+        let recent = Recent::default();
+        let push = |number: usize| {
+            let target = "/".parse().unwrap();
+            let request = GuestRequest::new(Method::GET, target, HeaderMap::new());
+            recent.push(RecentRequest {
+                id: HeaderValue::from(number),
+                time: UNIX_EPOCH + Duration::from_secs(number as u64),
+                module: module.clone(),
+                inputs: Inputs::Request(Arc::new(request)),
+                snapshot: publisher.reader().snapshot(),
+            });
+        };
+        let kept = || (0..200).filter(|number| recent.find(&number.to_string()).is_some()).count();
+        (0..100).for_each(push);
+        assert_eq!(kept(), MAX_REQUESTS);
+        for number in 100..110 {
+            publisher.update_state(|state| state.chains.push(number.to_string().into()));
+            push(number);
+        }
+        assert_eq!(kept(), MAX_SNAPSHOTS);
+        assert!(recent.0.len() == LISTS && recent.find("0").is_none());
+    }
+}
