@@ -295,13 +295,13 @@ impl Module {
         self.0.digest
     }
 
-    /// Returns the creator of its instances.
     /// Returns its component, if its engine keeps components.
     #[must_use]
     pub fn component(&self) -> Option<&Arc<[u8]>> {
         self.0.component.as_ref()
     }
 
+    /// Returns the creator of its instances.
     pub(super) fn instances(&self) -> &Instantiator {
         &self.0.instances
     }

@@ -35,6 +35,15 @@ async fn written(folder: &Folder, count: usize) -> Vec<PathBuf> {
     capsules(&folder)
 }
 
+/// Returns a server with the path of the capsule of a panic.
+async fn after_a_panic(folder: &Folder) -> (Serving, String) {
+    let serving = serving(folder, "").await;
+    let mut client = serving.connect().await;
+    client.get("/?read=components&then=panic").await;
+    let path = written(folder, 1).await[0].display().to_string();
+    (serving, path)
+}
+
 /// Runs `replay` in a process of its own.
 async fn replay(args: &[&str]) -> Ended {
     Program::new([&["replay"], args].concat()).run().await
@@ -83,11 +92,8 @@ async fn failures_have_the_same_outcome_in_another_process() {
 #[tokio::test]
 async fn another_module_is_run_on_the_same_inputs() {
     let folder = Folder::new();
-    let serving = serving(&folder, "").await;
-    let mut client = serving.connect().await;
-    client.get("/?read=components&then=panic").await;
-    let paths = written(&folder, 1).await;
-    let path = paths[0].to_str().unwrap();
+    let (_serving, path) = after_a_panic(&folder).await;
+    let path = path.as_str();
     let bundled = folder.path("bundled.wasm");
     assert_eq!(Program::new(["module", &bundled]).run().await.status, Some(0));
     let (report, status) = report(&[path, "--module", &bundled]).await;
@@ -133,11 +139,8 @@ async fn secrets_are_not_in_capsules() {
 #[tokio::test]
 async fn a_capsule_that_cannot_be_replayed_is_explained() {
     let folder = Folder::new();
-    let serving = serving(&folder, "").await;
-    let mut client = serving.connect().await;
-    client.get("/?read=components&then=panic").await;
-    let paths = written(&folder, 1).await;
-    let path = paths[0].to_str().unwrap();
+    let (_serving, path) = after_a_panic(&folder).await;
+    let path = path.as_str();
     let json = fs::read_to_string(path).unwrap();
     for (from, to, problem) in [
         ("\"capsule\": 1", "\"capsule\": 9", "its format has version 9; expected 1"),
