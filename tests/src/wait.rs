@@ -6,7 +6,7 @@ use tokio::time::{sleep, timeout};
 
 /// The deadline of all waits: far more than any awaited event takes, even if other
 /// programs keep all processors busy.
-pub const DEADLINE: Duration = Duration::from_mins(3);
+pub const DEADLINE: Duration = Duration::from_mins(5);
 
 /// The interval at which a condition is checked.
 const INTERVAL: Duration = Duration::from_millis(1);
