@@ -60,9 +60,10 @@ async fn check(schemathesis: &Path, args: &[&str], examples: u32) {
 async fn schemathesis_finds_no_failures() {
     let folder = Folder::new();
     let schemathesis = install(&folder);
-    // The other paths have no parameters, and so few different requests.
+    // Only the path of a chain has as many different requests: the other ones have no parameters, or
+    // so few values that they may all be used up earlier.
     tokio::join!(
         check(&schemathesis, &["--dialect", "0.7"], CASES),
-        check(&schemathesis, &["--dialect", "1.13"], CASES / 2),
+        check(&schemathesis, &["--dialect", "1.13"], CASES),
     );
 }
