@@ -95,6 +95,7 @@ use std::sync::Arc;
 
 use arc_swap::{ArcSwap, Guard};
 use relayer_rest_sandbox::API;
+use tokio::sync::watch;
 
 pub use crate::request_metrics::{Origin, RequestSeries};
 pub use active::ActiveModule;
@@ -122,7 +123,11 @@ pub use warming::{HotRequest, Warmth};
 
 /// The mounts, which can be replaced as a whole while the server runs.
 #[derive(Debug)]
-pub struct Registry(ArcSwap<Mounts>);
+pub struct Registry {
+    mounts: ArcSwap<Mounts>,
+    /// Notifies of replacements.
+    changes: watch::Sender<()>,
+}
 
 /// The mounts at one moment: the API, and extensions.
 #[derive(Debug, Clone)]
@@ -155,25 +160,31 @@ impl Registry {
     /// Creates a registry with these mounts.
     #[must_use]
     pub fn with_mounts(mounts: Mounts) -> Self {
-        Self(ArcSwap::from_pointee(mounts))
+        Self { mounts: ArcSwap::from_pointee(mounts), changes: watch::Sender::new(()) }
     }
 
     /// Adds an extension.
     pub fn with(self, extension: Mount) -> Result<Self, MountError> {
-        let mounts = Arc::unwrap_or_clone(self.0.into_inner());
+        let mounts = Arc::unwrap_or_clone(self.mounts.into_inner());
         mounts.with(extension).map(Self::with_mounts)
     }
 
     /// Replaces all mounts. Requests in flight are finished by the mounts that they began
     /// on.
     pub fn exchange(&self, mounts: Mounts) {
-        self.0.store(Arc::new(mounts));
+        self.mounts.store(Arc::new(mounts));
+        self.changes.send_replace(());
+    }
+
+    /// Returns a receiver that is notified of each later replacement of all mounts.
+    pub(crate) fn changes(&self) -> watch::Receiver<()> {
+        self.changes.subscribe()
     }
 
     /// Returns the current mounts.
     #[must_use]
     pub fn mounts(&self) -> Arc<Mounts> {
-        self.0.load_full()
+        self.mounts.load_full()
     }
 
     /// Returns the mount at a path.
@@ -184,7 +195,7 @@ impl Registry {
 
     /// Returns the current mounts, borrowed for a short time.
     pub(crate) fn now(&self) -> Guard<Arc<Mounts>> {
-        self.0.load()
+        self.mounts.load()
     }
 }
 

@@ -7,6 +7,7 @@ use std::time::{Instant, SystemTime};
 
 use arc_swap::ArcSwap;
 use relayer_rest_common::text::for_log;
+use tokio::sync::watch;
 
 use super::relayer::{Component, NotReady, RelayerState};
 use super::snapshot::{Changed, ListedChain, Snapshot, Stale};
@@ -64,6 +65,8 @@ struct Shared {
     /// The generation of the newest snapshot. Locked while a writer derives a new
     /// snapshot from the current one.
     newest: Mutex<Generation>,
+    /// Notifies readers that wait for the next snapshot.
+    changes: watch::Sender<()>,
 }
 
 /// An error for two chains with the same identifier.
@@ -84,6 +87,7 @@ impl StatePublisher {
         let shared = Shared {
             current: ArcSwap::from_pointee(Snapshot::empty()),
             newest: Mutex::new(Generation(0)),
+            changes: watch::Sender::new(()),
         };
         Self { shared: Arc::new(shared) }
     }
@@ -323,6 +327,7 @@ impl StatePublisher {
         }
         self.shared.current.store(Arc::new(snapshot));
         *newest = next;
+        self.shared.changes.send_replace(());
         result
     }
 }
@@ -339,6 +344,13 @@ impl StateReader {
     #[must_use]
     pub fn peek(&self) -> impl Deref<Target = Arc<Snapshot>> {
         self.shared.current.load()
+    }
+
+    /// Returns a receiver that is notified of each later publication. Publications before it
+    /// is asked again are one.
+    #[must_use]
+    pub fn changes(&self) -> watch::Receiver<()> {
+        self.shared.changes.subscribe()
     }
 }
 

@@ -12,7 +12,7 @@ use relayer_rest_common::log_rate::LogRate;
 use relayer_rest_conformance::Dialect;
 use relayer_rest_sandbox::{Digest, Engine, GuestRequest, Module, ModuleStats};
 use relayer_rest_state::{Snapshot, StateReader};
-use tokio::sync::OwnedMutexGuard;
+use tokio::sync::{OwnedMutexGuard, watch};
 use tracing::info;
 
 use super::active::ActiveModule;
@@ -216,6 +216,11 @@ impl Mount {
     /// Returns the active module, borrowed for a short time.
     pub(crate) fn active(&self) -> Option<Guard<Arc<ActiveModule>>> {
         self.service.slot.load()
+    }
+
+    /// Returns a receiver that is notified of each later activation of a module.
+    pub(crate) fn activations(&self) -> watch::Receiver<()> {
+        self.service.slot.activations.subscribe()
     }
 
     /// Returns why its first module was rejected, if it has none for this reason.

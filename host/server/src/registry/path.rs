@@ -19,7 +19,7 @@ const MAX_LENGTH: usize = 128;
 
 /// The path of a mount, which serves all requests for it and below it: `/`, or some
 /// segments such as `/ext/metrics`.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct MountPath(Box<str>);
 
 /// The reason why a path is not a mount path.

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use arc_swap::{ArcSwap, Guard};
 use relayer_rest_sandbox::{Digest, Module};
+use tokio::sync::watch;
 
 use super::active::{ActiveModule, Probation};
 use super::circuit_breaker::CircuitBreaker;
@@ -22,6 +23,8 @@ pub(super) struct ModuleSlot {
     /// The circuit breaker of the active module; it is closed when another is activated.
     pub(super) circuit: Arc<CircuitBreaker>,
     pub(super) counts: Arc<DeploymentCounts>,
+    /// Notifies of activations.
+    pub(super) activations: watch::Sender<()>,
 }
 
 /// The reason why a mount has no active module.
@@ -103,6 +106,7 @@ impl ModuleSlot {
         });
         self.active.set(ArcSwap::new(Arc::clone(&new))).ok()?;
         self.counts.activated(new.module());
+        self.activations.send_replace(());
         Some(new)
     }
 
@@ -202,6 +206,7 @@ impl ModuleSlot {
         let Some(active) = self.active.get() else { return };
         self.counts.activated(module.module());
         self.circuit.close_with(|| active.store(module));
+        self.activations.send_replace(());
     }
 
     fn history(&self) -> MutexGuard<'_, History> {
