@@ -136,7 +136,7 @@ pub use openapi::{OPERATIONS, OpenApi, Route};
 pub use options::EngineOptions;
 pub use outcome::Outcome;
 pub use published::PublishedComponent;
-pub use read_set::{ReadSet, ReadValue};
+pub use read_set::{ReadSet, ReadValue, StateValue};
 pub use relayer_rest_common::{Digest, DigestError};
 pub use request::GuestRequest;
 pub use request_headers::{RequestHeaders, RequestHeadersError, visible_headers};

@@ -10,10 +10,12 @@
 //! |---|---|
 //! | `lowered.rs` | the results of the reads as they cross to a module |
 //! | `state_read.rs` | the reads of the state as a list, for capsules |
+//! | `state_value.rs` | the values that were read, as keys of an index |
 //! | `value.rs` | the reads as a list, which explains a response |
 
 mod lowered;
 mod state_read;
+mod state_value;
 mod value;
 
 use std::sync::Arc;
@@ -27,6 +29,7 @@ use relayer_rest_state::{
 };
 
 pub(super) use state_read::StateRead;
+pub use state_value::StateValue;
 pub use value::ReadValue;
 
 use super::request::GuestRequest;

@@ -10,7 +10,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, header};
 use serde::{Deserialize, Serialize, Serializer};
 
 /// The headers that no component sees.
-const HIDDEN: [HeaderName; 20] = [
+const HIDDEN: [HeaderName; 21] = [
     // Of the connection.
     header::CONNECTION,
     HeaderName::from_static("http2-settings"),
@@ -32,6 +32,7 @@ const HIDDEN: [HeaderName; 20] = [
     header::IF_UNMODIFIED_SINCE,
     header::RANGE,
     // They tell requests apart whose responses are the same.
+    HeaderName::from_static("last-event-id"),
     HeaderName::from_static("traceparent"),
     HeaderName::from_static("tracestate"),
     HeaderName::from_static("x-request-id"),

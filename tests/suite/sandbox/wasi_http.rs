@@ -116,6 +116,7 @@ async fn all_headers_are_one_input() {
         ("if-modified-since", "Sun, 06 Nov 1994 08:49:37 GMT"),
         ("range", "bytes=0-1"),
         ("te", "trailers"),
+        ("last-event-id", "1"),
         ("traceparent", "00-11111111111111111111111111111111-2222222222222222-01"),
         ("x-request-id", "1"),
     ] {
